@@ -131,10 +131,10 @@ export function cluster() {
     brokers,
     quorum: { leader: 1, leader_epoch: 42, high_watermark: 184_218, voters: [node(1, 0), node(2, 1), node(3, 2)], observers: [] },
     features: [
-      { name: "metadata.version", level: 29, shown_as: "4.3-IV0" },
-      { name: "kraft.version", level: 1, shown_as: "1" },
-      { name: "transaction.version", level: 2, shown_as: "2" },
-      { name: "share.version", level: 1, shown_as: "1" },
+      { name: "metadata.version", level: 29 },
+      { name: "kraft.version", level: 1 },
+      { name: "transaction.version", level: 2 },
+      { name: "share.version", level: 1 },
     ],
     totals: { topics: topics.size, partitions: 154, under_replicated: 2, under_min_isr: 0, offline: 0, bytes: 3_978_000_000_000, records: 4_271_000_000, groups: groups.length, lag: 100_499_728, records_per_second: 199_646 },
   };

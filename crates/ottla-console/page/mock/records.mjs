@@ -5,7 +5,7 @@ const CITIES = ["Helsinki", "Oslo", "Porto", "Lyon", "Graz"];
 /** Produced through the page; shown after the made-up ones. */
 export const produced = new Map();
 
-const data = (text, format, most) => ({ format, text: text.slice(0, most), bytes: Buffer.byteLength(text), cut: text.length > most, schema: null, problem: null });
+const data = (text, format, most) => ({ format, text: text.slice(0, most), bytes: Buffer.byteLength(text), cut: text.length > most, problem: null });
 
 /** The record with this index; `hostile` is a topic of contents that try to break the page. */
 export function record(topic, index, format = "auto", most = 2048) {

@@ -26,7 +26,7 @@ class Refusal extends Error {
   }
 }
 
-const session = () => ({ version: "0.1.0 (mock)", bootstrap_servers: "kafka-1.example.net:9092", login: NEEDS_LOGIN ? (user ? "done" : "required") : "none", user, mechanisms: ["SCRAM-SHA-512", "PLAIN"], read_only: IS_READ_ONLY, registry: false });
+const session = () => ({ version: "0.1.0 (mock)", bootstrap_servers: "kafka-1.example.net:9092", login: NEEDS_LOGIN ? (user ? "done" : "required") : "none", user, mechanisms: ["SCRAM-SHA-512", "PLAIN"], read_only: IS_READ_ONLY });
 
 /** A page of a list, searched and sorted as openapi.yaml says. */
 function list(items, parameters, nameOf) {
@@ -176,7 +176,7 @@ function answer(method, [first, second, third, fourth, fifth], parameters, body,
       return response;
     case "POST topics/*/records": {
       const mine = produced.get(second) ?? produced.set(second, []).get(second);
-      const text = (value) => (value === null ? null : { format: "text", text: value, bytes: value.length, cut: false, schema: null, problem: null });
+      const text = (value) => (value === null ? null : { format: "text", text: value, bytes: value.length, cut: false, problem: null });
       const items = body.records.map((it) => {
         const made = { partition: it.partition ?? 0, offset: 2_000_000 + mine.length, timestamp: Date.now(), timestamp_type: "create_time", key: text(it.key), value: text(it.value), headers: it.headers.map((header) => ({ key: header.key, value: text(header.value) })) };
         mine.push(made);

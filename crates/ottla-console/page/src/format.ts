@@ -96,14 +96,14 @@ export function settingHint(name: string, value: string | Unknown): string {
 }
 
 /**
- * Text of unknown origin on one line: control characters become pictures of them, and characters that reorder text
- * become visible codes, so that a record cannot make the page look other than it is.
+ * Text of unknown origin on one line: control characters and characters that reorder text become visible codes, so that
+ * a record cannot make the page look other than it is.
  */
 export function visible(text: string): string {
   return text.replace(/[\u0000-\u001f\u007f]|[\u0080-\u009f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]/g, (character) => {
     const code = character.charCodeAt(0);
-    if (code < 0x20) return String.fromCharCode(0x2400 + code);
-    if (code === 0x7f) return "␡";
+    if (character === "\n") return "↵";
+    if (character === "\t") return "→";
     return `⟨U+${code.toString(16).toUpperCase().padStart(4, "0")}⟩`;
   });
 }

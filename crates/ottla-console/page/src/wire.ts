@@ -9,7 +9,6 @@ export interface Session {
   user: Maybe<string>;
   mechanisms: string[];
   read_only: boolean;
-  registry: boolean;
 }
 
 export interface List<T> {
@@ -72,7 +71,7 @@ export interface Cluster {
   attention_total: number;
   brokers: BrokerRow[];
   quorum: Maybe<{ leader: number; leader_epoch: number; high_watermark: number; voters: QuorumNode[]; observers: QuorumNode[] }>;
-  features: { name: string; level: number; shown_as: string }[];
+  features: { name: string; level: number }[];
   totals: {
     topics: number;
     partitions: number;
@@ -142,11 +141,10 @@ export interface Setting {
 }
 
 export interface Data {
-  format: "text" | "json" | "hex" | "avro" | "protobuf";
+  format: "text" | "json" | "hex";
   text: string;
   bytes: number;
   cut: boolean;
-  schema?: Maybe<{ id: number; subject: Maybe<string> }>;
   problem?: Maybe<string>;
 }
 

@@ -34,7 +34,7 @@ export function Cluster() {
         <p class="features">
           {data.features.map((feature) => (
             <span key={feature.name}>
-              <code>{feature.name}</code> {feature.shown_as}
+              <code>{feature.name}</code> {feature.level}
             </span>
           ))}
         </p>

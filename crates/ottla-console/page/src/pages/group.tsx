@@ -171,7 +171,7 @@ function Members({ group }: { group: GroupData }) {
     { id: "client", title: "Client", cell: (member) => <span title={member.member_id}>{visible(member.client_id)} <span class="soft">{member.instance_id ? `static ${member.instance_id}` : visible(member.member_id)}</span></span> },
     { id: "host", title: "Host", width: 150, isExtra: true, cell: (member) => member.host },
     { id: "epoch", title: "Epoch", width: 80, isNumber: true, isExtra: true, cell: (member) => count(member.epoch) },
-    { id: "partitions", title: "Partitions", width: 90, isNumber: true, cell: (member) => count(sizeOf(member.assignment)) },
+    { id: "partitions", title: "Partitions", width: 104, isNumber: true, cell: (member) => count(sizeOf(member.assignment)) },
     { id: "assignment", title: "Assignment", width: 420, cell: (member) => <Assignment member={member} /> },
   ];
   return (

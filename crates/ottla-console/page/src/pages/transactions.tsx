@@ -41,9 +41,9 @@ export function Transactions() {
       ),
     },
     { id: "state", title: "State", width: 150, isSortable: true, cell: (it) => <Badge tone={tone(it)}>{it.state}</Badge> },
-    { id: "started", title: "Open for", width: 120, isNumber: true, isSortable: true, cell: (it) => duration(openMs(it)) },
+    { id: "started", title: "Open for", width: 120, isNumber: true, cell: (it) => duration(openMs(it)) },
     { id: "timeout", title: "Timeout", width: 100, isNumber: true, isExtra: true, cell: (it) => duration(it.timeout_ms) },
-    { id: "partitions", title: "Partitions", width: 90, isNumber: true, isExtra: true, cell: (it) => count(partitionsOf(it)) },
+    { id: "partitions", title: "Partitions", width: 104, isNumber: true, isExtra: true, cell: (it) => count(partitionsOf(it)) },
     { id: "producer", title: "Producer", width: 120, isNumber: true, isExtra: true, cell: (it) => `${it.producer_id}${it.producer_epoch === null ? "" : ` e${it.producer_epoch}`}`, help: "Producer ID and epoch" },
     {
       id: "abort",

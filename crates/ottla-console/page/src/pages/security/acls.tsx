@@ -37,7 +37,7 @@ export function Acls() {
   }
   const columns: Column<Acl>[] = [
     { id: "principal", title: "Principal", width: 200, cell: (acl) => visible(acl.principal) },
-    { id: "permission", title: "Permission", width: 90, cell: (acl) => <Badge tone={acl.permission === "deny" ? "bad" : "good"}>{acl.permission}</Badge> },
+    { id: "permission", title: "Permission", width: 110, cell: (acl) => <Badge tone={acl.permission === "deny" ? "bad" : "good"}>{acl.permission}</Badge> },
     { id: "operation", title: "Operation", width: 140, cell: (acl) => acl.operation },
     {
       id: "resource",

@@ -84,11 +84,6 @@ function Part({ name, data }: { name: string; data: Data | null }) {
     <section>
       <h2>
         {name} {data ? <span class="soft">{bytes(data.bytes)}</span> : null} {data ? <Badge>{data.format}</Badge> : null}
-        {data?.schema ? (
-          <Badge>
-            schema {data.schema.id} {data.schema.subject ?? ""}
-          </Badge>
-        ) : null}
         {data ? (
           <button type="button" class="plain" aria-label={`Copy the ${name.toLowerCase()}`} onClick={() => void copy(data.text)}>
             Copy

@@ -286,12 +286,11 @@ async function copyLink(): Promise<void> {
 }
 
 function ViewChoice({ format }: { format: string }) {
-  const decoded = session.value?.registry ? ([["avro", "Avro"], ["protobuf", "Protobuf"]] as const) : [];
   return (
     <Choice
       label="View"
       value={format || "auto"}
-      options={[["auto", "Auto"], ["text", "Text"], ["json", "JSON"], ["hex", "Hex"], ...decoded]}
+      options={[["auto", "Auto"], ["text", "Text"], ["json", "JSON"], ["hex", "Hex"]]}
       onChange={(next) => setQuery({ format: next === "auto" ? null : next })}
     />
   );

@@ -98,7 +98,7 @@ export function RecordsForm({ topic, scan, partitions, again }: { topic: string;
       </div>
       {isMore ? (
         <div class="grid">
-          <TextField label="Key, exactly" value={fields.key} onChange={(key) => change({ key })} hint="Reads only the key's partition" />
+          <TextField label="Key, exactly" value={fields.key} onChange={(key) => change({ key })} />
           <TextField label="JSON path" value={fields.json_path} onChange={(json_path) => change({ json_path })} placeholder={'$.user.id == "42"'} hint="A path, or a path with ==, !=, <, >" />
           <TextField label="Expression" value={fields.expression} onChange={(expression) => change({ expression })} placeholder={'value.total > 100 && key.startsWith("c-")'} hint="Over key, value, headers: ==, <, &&, ||, in, has(), .contains(), .matches()" />
           <TextField label="Partitions" value={fields.partitions} onChange={(text) => change({ partitions: text.replaceAll(" ", "") })} placeholder={partitions === undefined ? "all" : `all ${partitions}; or 0,3,5`} />

@@ -11,6 +11,8 @@ import { say } from "../../parts/notices";
 import type { List, Progress, TopicRow } from "../../wire";
 import { type Scan, isFiltered } from "./records";
 
+const MOST_CHOSEN = 1000;
+
 /** A dead-letter topic is mostly named after the topic that its records belong to. */
 export function guessTarget(topic: string): string {
   const guess = topic.replace(/[._-](dlq|dlt|dead-letter|dead_letter|dead-letters|errors?|retry)$/i, "");
@@ -31,7 +33,7 @@ export function Redrive({ topic, scan, chosen, done }: { topic: string; scan: Sc
       return { partition: Number(partition), offset: Number(offset) };
     });
     const matching = Object.fromEntries(
-      Object.entries({ from: scan.from, until: scan.until, text: scan.text, key: scan.key, json_path: scan.json_path, expression: scan.expression, partitions: scan.partitions }).filter(([, value]) => value),
+      Object.entries({ from: scan.from, until: scan.until, text: scan.text, key: scan.key, json_path: scan.json_path, expression: scan.expression, partitions: scan.partitions, isolation: scan.isolation }).filter(([, value]) => value),
     );
     return { to: fields.to, ...(records ? { records } : { matching }), keep_partition: fields.keepPartition, keep_timestamp: fields.keepTimestamp, preview };
   };
@@ -65,11 +67,12 @@ export function Redrive({ topic, scan, chosen, done }: { topic: string; scan: Sc
   };
   const matched = progress?.matched ?? null;
   return (
-    <Dialog title={chosen ? `Send ${plural(chosen.length, "record")} again` : "Send all that match again"} action={isCounted ? `Send ${plural(matched, "record")}` : "Count first"} run={run} isReady={fields.to !== "" && !(chosen && chosen.length === 0) && !(isCounted && matched === 0)}>
+    <Dialog title={chosen ? `Send ${plural(chosen.length, "record")} again` : "Send all that match again"} action={isCounted ? `Send ${plural(matched, "record")}` : "Count first"} run={run} isReady={fields.to !== "" && !(chosen && (chosen.length === 0 || chosen.length > MOST_CHOSEN)) && !(isCounted && matched === 0)}>
       <p>
         {chosen ? `The chosen records of ${topic}` : isFiltered(scan) ? `All records of ${topic} that match the filters, from “${scan.from}”` : `All records of ${topic} from “${scan.from}”, without a filter`} are read and produced
         again. Key, value and headers stay byte for byte. They also stay in {topic}.
       </p>
+      {chosen && chosen.length > MOST_CHOSEN ? <p class="hint">{count(MOST_CHOSEN)} records can be chosen one by one. For more, filter for them and send all.</p> : null}
       {chosen?.length === 0 ? <p class="hint">The choice of records is gone. Close this and choose them again.</p> : null}
       <TextField label="To topic" value={fields.to} onChange={(to) => change({ to })} list={topics?.items.map((it) => it.name) ?? []} isFocused isRequired />
       {fields.to === topic ? <p class="hint">That is the same topic: every record is then there twice.</p> : null}
