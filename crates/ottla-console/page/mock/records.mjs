@@ -52,7 +52,7 @@ export function streamRecords(response, topic, total, parameters) {
     const burst = topic === "flood" ? 2_000 : 2;
     const timer = setInterval(() => {
       if (!isOpen()) return clearInterval(timer);
-      send("record", Array.from({ length: burst }, () => record(topic, total + index++, format, 512)));
+      send("records", Array.from({ length: burst }, () => record(topic, total + index++, format, 512)));
       if (index % (burst * 5) === 0) send("progress", progress(began, index * 900, index, { skipped: index * 899, records_per_second: 50_000, bytes_per_second: 15_500_000 }));
     }, 50);
     return;
@@ -71,10 +71,10 @@ export function streamRecords(response, topic, total, parameters) {
       if (matches(it)) found.push(it);
     }
     matched += found.length;
-    if (found.length > 0) send("record", found);
+    if (found.length > 0) send("records", found);
     if (index >= total || matched >= limit) {
       const own = index >= total ? mine.filter(matches).slice(0, limit - matched) : [];
-      if (own.length > 0) send("record", own);
+      if (own.length > 0) send("records", own);
       send("done", progress(began, index - first + own.length, matched + own.length, { fraction: 1, next: index < total ? `page:${index}` : null }));
       return end();
     }

@@ -95,14 +95,16 @@ function useScan(topic: string, scan: Scan, turn: number): Result & { stop: () =
     const { follow, ...rest } = scan;
     stream("GET", api(["topics", topic, "records"], { ...rest, from, follow }), undefined, mine.signal, (events) => {
       for (const event of events) {
-        if (event.name === "record") {
-          kept.records.push(...(Array.isArray(event.data) ? (event.data as KafkaRecord[]) : [event.data as KafkaRecord]));
+        if (event.name === "records") {
+          kept.records.push(...(event.data as KafkaRecord[]));
           if (kept.records.length > KEPT * 1.1) kept.dropped += kept.records.splice(0, kept.records.length - KEPT).length;
         } else if (event.name === "progress") {
           kept.progress = event.data as Progress;
         } else if (event.name === "done") {
           kept.progress = event.data as Progress;
           kept.phase = "done";
+          // The server reads one partition after the other; the newest of all are wanted in the order of their time.
+          if (scan.from.startsWith("last:")) kept.records.sort((a, b) => (a.timestamp ?? 0) - (b.timestamp ?? 0) || a.partition - b.partition || a.offset - b.offset);
         } else if (event.name === "problem") {
           const said = event.data as { status?: number; detail?: string; code?: string | null };
           kept.problem = new Problem(said.status ?? 502, said.detail ?? "the stream ended", said.code ?? null);

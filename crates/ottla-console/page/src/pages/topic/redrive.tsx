@@ -53,7 +53,8 @@ export function Redrive({ topic, scan, chosen, done }: { topic: string; scan: Sc
       }
       setProgress(last);
     });
-    if (problem !== null) throw new Error(problem);
+    const before = (last as Progress | null)?.sent ?? 0;
+    if (problem !== null) throw new Error(before > 0 ? `${problem}; ${plural(before, "record")} had been sent before that` : problem);
     if (!isDone) throw new Error("the stream ended early; some records may have been sent: look into the topic before sending again");
     if (isPreview) {
       setCounted(wanted);
