@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::browser::{Browser, chromium};
 
 /// How long something may take to appear.
-const PATIENCE: Duration = Duration::from_secs(15);
+const PATIENCE: Duration = Duration::from_secs(60);
 const AGAIN: Duration = Duration::from_millis(25);
 /// Finds elements by accessible names, measures, and watches for violations of the policy.
 const IN_PAGE: &str = include_str!("in_page.js");
