@@ -357,6 +357,7 @@ broker_config! {
     transaction_state_log_min_isr: i32 = "transaction.state.log.min.isr",
     transaction_two_phase_commit_enable: bool = "transaction.two.phase.commit.enable",
     transactional_id_expiration_ms: i32 = "transactional.id.expiration.ms",
+    unclean_leader_election_interval_ms: i64 = "unclean.leader.election.interval.ms",
     unstable_api_versions_enable: bool = "unstable.api.versions.enable",
     unstable_feature_versions_enable: bool = "unstable.feature.versions.enable",
 }

@@ -232,11 +232,12 @@ impl<'a, 'c> PartitionChange<'a, 'c> {
         }
         let is_unclean_allowed =
             self.election == Election::Unclean || planted::has(Bug::AlwaysElectUncleanly);
+        // A replica that is being added may have nothing yet.
+        let is_added = |replica: &&BrokerId| self.target_adding.contains(replica);
+        let others = || self.target_replicas.iter();
+        let mut by_records = (others().filter(|it| !is_added(it))).chain(others().filter(is_added));
         if is_unclean_allowed
-            && let Some(&leader) = self
-                .target_replicas
-                .iter()
-                .find(|&&replica| self.is_acceptable(replica))
+            && let Some(&leader) = by_records.find(|&&replica| self.is_acceptable(replica))
         {
             return (leader, true);
         }
@@ -285,13 +286,20 @@ impl<'a, 'c> PartitionChange<'a, 'c> {
         }
     }
 
+    fn keeps_last_known_leader(&self) -> bool {
+        let mut known = self.partition.last_known_elr.iter();
+        known.all(|&leader| self.stays_replica(leader))
+    }
+
     fn update_last_known_leader(&self, record: &mut PartitionChangeRecord) {
         if !self.is_elr_enabled {
             return;
         }
         if record.leader == BrokerId::NONE.value() && self.partition.last_known_elr.is_empty() {
             record.last_known_elr = Some(vec![self.partition.leader.value()]);
-        } else if record.leader >= 0 && !self.partition.last_known_elr.is_empty() {
+        } else if !self.partition.last_known_elr.is_empty()
+            && (record.leader >= 0 || !self.keeps_last_known_leader())
+        {
             record.last_known_elr = Some(Vec::new());
         }
     }

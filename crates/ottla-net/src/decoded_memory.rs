@@ -94,8 +94,9 @@ impl Allowance {
                 bytes: LEAST_OF_PRODUCE + request_bytes / 4,
                 is_budgeted: false,
             },
+            // Its strings and bytes are copied, which takes at most its own size.
             _ => Allowance {
-                bytes: at_most(request_bytes, all_bytes),
+                bytes: at_most(request_bytes, all_bytes) + request_bytes,
                 is_budgeted: request_bytes >= BUDGETED_BYTES && !is_controller,
             },
         }
@@ -136,7 +137,7 @@ mod tests {
         tokio::pin!(all);
         let soon = Duration::from_millis(20);
         assert!(tokio::time::timeout(soon, &mut all).await.is_err());
-        let of_the_follower = tokio::time::timeout(soon, part(8 * KIB)).await;
+        let of_the_follower = tokio::time::timeout(soon, part(7 * KIB)).await;
         assert!(of_the_follower.is_ok());
         drop(waiting_for_a_follower);
         all.await;
@@ -147,11 +148,11 @@ mod tests {
         const MIB: usize = 1 << 20;
         let of = |bytes| Allowance::of(ApiKey::Metadata, bytes, false, 8 * MIB);
         let allowance = |bytes, is_budgeted| Allowance { bytes, is_budgeted };
-        assert_eq!(of(100), allowance(64 * 1024, false));
-        assert_eq!(of(100 * 1024), allowance(1_600 * 1024, true));
-        assert_eq!(of(100 * MIB), allowance(8 * MIB, true));
+        assert_eq!(of(100), allowance(64 * 1024 + 100, false));
+        assert_eq!(of(100 * 1024), allowance(1_700 * 1024, true));
+        assert_eq!(of(100 * MIB), allowance(108 * MIB, true));
         let of_peer = Allowance::of(ApiKey::Fetch, MIB, true, 8 * MIB);
-        assert_eq!(of_peer, allowance(8 * MIB, false));
+        assert_eq!(of_peer, allowance(9 * MIB, false));
         let produce = Allowance::of(ApiKey::Produce, 4 * MIB, false, 8 * MIB);
         assert_eq!(produce, allowance(MIB + 64 * 1024, false));
         let of_many = Allowance::of_many_partitions(MIB / 4, 8 * MIB);

@@ -131,6 +131,7 @@ pub struct Controller {
     leader_balance: LeaderBalance,
     /// When to look for expired delegation tokens next.
     next_token_sweep_ms: u64,
+    next_unclean_elections_ms: u64,
     status: Arc<ArcSwap<QuorumStatus>>,
     is_shut_down: bool,
     stop_requested: Arc<AtomicBool>,
@@ -196,6 +197,7 @@ impl Controller {
             ),
             sessions: BrokerSessions::new(config.broker_session_timeout_ms, own_broker),
             next_token_sweep_ms: 0,
+            next_unclean_elections_ms: 0,
             status: Arc::new(ArcSwap::from_pointee(QuorumStatus::of(&quorum, now))),
             image: loaded.loader.image().clone(),
             image_end_offset: committed_end,
@@ -328,6 +330,7 @@ impl Controller {
             self.sessions.on_held_up(held_up_ms, self.now_ms());
             self.fence_silent_brokers()?;
             self.balance_leaders()?;
+            self.elect_unclean_leaders()?;
             self.remove_expired_tokens()?;
             self.settle_or_refuse()?;
             if self.now_ms() >= self.quorum.wake_at_ms() {

@@ -153,6 +153,7 @@ impl DirectoryMoves {
             producer_id_expiration_ms: self.host.context.config().producer_id_expiration_ms.into(),
             now: self.host.context.timestamp(),
             is_new: true,
+            may_lead: false,
         };
         let created =
             log_dirs.create_future(topic_partition, partition.topic_id, directory, settings);

@@ -89,14 +89,14 @@ impl LocalReplicas {
         let mut map = ChangedMap::new(&self.partitions);
         let mut removed = Vec::new();
         for deleted in &changes.deleted {
-            let Some(partition) = map.get_mut().remove(deleted.topic_id, deleted.partition) else {
-                continue;
-            };
-            // At once, because the same change may create a topic of the same name.
+            let partition = map.get_mut().remove(deleted.topic_id, deleted.partition);
+            // At once, because the same change may create a topic of the same name. The log may
+            // exist although it could not be opened.
             if let Some(log_dirs) = self.host.log_dirs() {
-                log_dirs.delete_log(&partition.topic_partition);
+                let index = deleted.partition.0;
+                log_dirs.delete_log(&TopicPartition::new(deleted.topic.clone(), index));
             }
-            removed.push(partition);
+            removed.extend(partition);
         }
         let leaders = changes.leaders.iter().map(|replica| (replica, true));
         let followers = changes.followers.iter().map(|replica| (replica, false));
@@ -455,6 +455,7 @@ impl LocalReplicas {
             producer_id_expiration_ms: self.host.context.config().producer_id_expiration_ms.into(),
             now: self.host.context.timestamp(),
             is_new,
+            may_lead: may_lead(&replica.registration, self.broker_id()),
         };
         let log_dirs = self.host.log_dirs().ok_or("there are no log directories")?;
         log_dirs
@@ -487,6 +488,17 @@ fn known_before<'a>(
     let topic = before.topics.by_name(&replica.topic);
     let topic = topic.filter(|topic| topic.id == replica.topic_id);
     topic.and_then(|topic| topic.partition(replica.partition))
+}
+
+/// Whether the controller may elect the broker for the records of its log.
+fn may_lead(registration: &PartitionRegistration, broker: BrokerId) -> bool {
+    let candidates = [
+        &registration.isr,
+        &registration.elr,
+        &registration.last_known_elr,
+    ];
+    let has_others = registration.replicas.len() > 1;
+    has_others && candidates.iter().any(|replicas| replicas.contains(&broker))
 }
 
 /// What Kafka writes to its state-change log.

@@ -116,6 +116,12 @@ pub enum OpenLogError {
          it is loaded when they are available, otherwise at the next start"
     )]
     NotLoaded { path: String },
+    #[error(
+        "the log is in a directory with ID {id}, which this broker does not have: its disk is not mounted, was \
+         replaced, or was removed from log.dirs. Bring it back, or elect another replica uncleanly; an empty log \
+         here would make the other replicas delete their records"
+    )]
+    DirectoryGone { id: DirectoryId },
     #[error(transparent)]
     Log(#[from] LogError),
 }
@@ -128,6 +134,8 @@ pub struct OpenSettings {
     pub now: Timestamp,
     /// The partition was assigned to this broker while it was running, so no log of it can exist.
     pub is_new: bool,
+    /// The controller may elect this replica for the records that its log had.
+    pub may_lead: bool,
 }
 
 impl OpenSettings {
@@ -359,7 +367,7 @@ impl LogDirs {
     /// free, and deletes the files after `file.delete.delay.ms`. Blocks.
     pub fn delete_log(&self, topic_partition: &TopicPartition) {
         let Some(Hosted { reader, dir }) = self.hosted.write().remove(topic_partition) else {
-            return;
+            return self.delete_failed(topic_partition);
         };
         self.cleaner.abort_and_pause(topic_partition);
         self.cleaner.resume(topic_partition);

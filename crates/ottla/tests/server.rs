@@ -172,7 +172,7 @@ fn a_stop_asked_for_while_it_starts_is_an_orderly_one() {
         "{bootstrap}",
         "--create",
         "--topic=many",
-        "--partitions=300",
+        "--partitions=100",
     ]);
     broker.kill();
     let marker = broker.data_dir().join(".kafka_cleanshutdown");

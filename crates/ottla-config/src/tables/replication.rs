@@ -28,5 +28,5 @@ configs! {
     "replica.socket.receive.buffer.bytes"              Int     "65536"               _            High   ReadOnly KERNEL_BUFFER;
     "replica.socket.timeout.ms"                        Int     "30000"               _            High   ReadOnly SUPPORTED;
     "unclean.leader.election.enable"                   Boolean "false"               _            High   ClusterWide SUPPORTED;
-    "unclean.leader.election.interval.ms"              Long    "300000"              (at_least 1) Medium ReadOnly BY_CHANGE internal;
+    "unclean.leader.election.interval.ms"              Long    "300000"              (at_least 1) Medium ReadOnly SUPPORTED internal;
 }

@@ -54,8 +54,6 @@ pub(super) const PURGATORY: Support =
 pub(super) const APPENDS_AT_ONCE: Support = Support::AcceptedWithoutEffect(
     "the controller writes everything that is waiting in one batch and does not wait for more",
 );
-pub(super) const BY_CHANGE: Support =
-    Support::AcceptedWithoutEffect("elections are triggered by changes, not by time");
 pub(super) const STARTED_LISTENERS: Support = Support::AcceptedWithoutEffect(
     "each listener opens as soon as the node can serve its requests",
 );

@@ -77,6 +77,9 @@ impl<C: ShardedCoordinator> Shard<C> {
                         }
                         has_failed = true;
                         ottla_sync::time::sleep(LOAD_RETRY).await;
+                        if shard.is_closed() {
+                            return;
+                        }
                     }
                     loaded => return shard.on_loaded(&host, loaded),
                 }

@@ -7,7 +7,8 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use bytestring::ByteString;
-use ottla_controller::{ControllerContext, LeaderBalance};
+use ottla_config::BrokerConfig;
+use ottla_controller::{ControllerContext, LeaderBalance, elect_unclean_leaders};
 use ottla_metadata::{MetadataDelta, MetadataVersion, Provenance};
 use ottla_protocol::metadata_records::MetadataRecord;
 use ottla_raft::{ControlRecord, Event, KRaftVersion, Quorum};
@@ -159,6 +160,7 @@ impl Controller {
         deciding.is_activation_due = false;
         self.sessions.begin(deciding.loader.image(), now_ms);
         self.leader_balance.begin(now_ms);
+        self.next_unclean_elections_ms = now_ms.saturating_add(unclean_interval_ms(&self.config));
         let is_in_transaction = deciding.loader.is_in_transaction();
         let bootstrap = std::mem::take(&mut self.bootstrap);
         let records = self.with_context(|context, _| {
@@ -173,6 +175,10 @@ impl Controller {
         let Some(deciding) = self.deciding.as_mut().filter(|_| !records.is_empty()) else {
             return Ok(());
         };
+        let permits_unclean = |record: &MetadataRecord| matches!(record, MetadataRecord::Config(config) if &*config.name == "unclean.leader.election.enable");
+        if records.iter().any(permits_unclean) {
+            self.next_unclean_elections_ms = 0;
+        }
         let now = time_of_day();
         let (offset, epoch) = (self.log.log_end_offset(), self.quorum.epoch());
         // The records that set `metadata.version` are themselves written in the new version.
@@ -422,6 +428,23 @@ impl Controller {
         }
     }
 
+    /// Elects leaders of leaderless partitions whose topics permit unclean elections: periodically
+    /// (`unclean.leader.election.interval.ms`) and when a setting has permitted them.
+    pub(super) fn elect_unclean_leaders(&mut self) -> Result<(), MetadataLogError> {
+        let now_ms = self.now_ms();
+        let is_deciding = self.deciding.as_ref().is_some_and(|it| it.is_activated);
+        if !is_deciding || now_ms < self.next_unclean_elections_ms {
+            return Ok(());
+        }
+        self.next_unclean_elections_ms = now_ms.saturating_add(unclean_interval_ms(&self.config));
+        let records = self.with_context(|context, _| elect_unclean_leaders(context));
+        match self.append(records.unwrap_or_default()) {
+            // The next check finds them again.
+            Err(error) if error.is_temporary => Ok(()),
+            outcome => outcome,
+        }
+    }
+
     /// Removes the expired delegation tokens. They are invalid already, so a periodic removal is
     /// enough.
     pub(super) fn remove_expired_tokens(&mut self) -> Result<(), MetadataLogError> {
@@ -471,6 +494,10 @@ impl Controller {
             }
         }
     }
+}
+
+fn unclean_interval_ms(config: &BrokerConfig) -> u64 {
+    config.unclean_leader_election_interval_ms.max(1) as u64
 }
 
 /// Whether raising `kraft.version` to the level would change anything. The error is a message for

@@ -182,8 +182,15 @@ impl Controller {
             Response::Fetch(fetch) => {
                 if let FetchData::ReadFrom { offset, max_bytes } = fetch.data {
                     let max_bytes = u64::try_from(max_bytes).unwrap_or_default();
-                    let region = self.log.region_from(offset, max_bytes)?;
-                    data = region.map_or(ServedData::None, ServedData::from);
+                    match self.log.region_from(offset, max_bytes) {
+                        Ok(region) => data = region.map_or(ServedData::None, ServedData::from),
+                        // Without a file handle the response has no records, and the replica asks
+                        // again after its back-off.
+                        Err(error) if error.is_temporary => {
+                            tracing::warn!("a replica is sent nothing: {error}");
+                        }
+                        Err(error) => return Err(error),
+                    }
                 }
             }
             Response::FetchSnapshot(part) => {

@@ -15,7 +15,7 @@ use ottla_log::checkpoint::{
     LOG_START_OFFSET_CHECKPOINT, OffsetCheckpoint, PartitionMetadata, RECOVERY_POINT_CHECKPOINT,
     REPLICATION_OFFSET_CHECKPOINT,
 };
-use ottla_log::file_names::STRAY_DIR_SUFFIX;
+use ottla_log::file_names::{DELETE_DIR_SUFFIX, STRAY_DIR_SUFFIX};
 use ottla_log::{
     Handles, Log, LogError, OpenParams, RecoveryProgress, StorageError, retry_lacking,
 };
@@ -192,10 +192,42 @@ impl LogDirs {
                     log.is_temporary = is_temporary(&error);
                 }
                 failed.dir.pause_reloads(RELOAD_PAUSE);
-                self.on_log_error(&failed.dir, &error);
+                match is_not_found(&error) {
+                    // Somebody deleted it; the directory is fine.
+                    true => tracing::error!(%topic_partition, "the log is gone: {error}"),
+                    false => self.on_log_error(&failed.dir, &error),
+                }
                 None
             }
         }
+    }
+
+    /// Deletes a log that could not be loaded. Blocks.
+    pub(super) fn delete_failed(&self, topic_partition: &TopicPartition) {
+        let mut all = self.failed.lock();
+        let Some(failed) = all.remove(topic_partition) else {
+            return;
+        };
+        let is_in_dir = |log: &FailedLog| Arc::ptr_eq(&log.dir, &failed.dir);
+        if !all.values().any(is_in_dir) {
+            failed.dir.set_loaded();
+        }
+        drop(all);
+        let name = dir_names::suffixed(
+            topic_partition,
+            ottla_sync::random::random("directory names"),
+            DELETE_DIR_SUFFIX,
+        );
+        let from = failed.dir.path.join(topic_partition.dir_name());
+        let to = failed.dir.path.join(name);
+        if let Err(error) = ottla_sync::fs::rename(&from, &to) {
+            let error = StorageError::new("rename", &from, error);
+            return self.on_storage_error(&failed.dir, &error);
+        }
+        failed
+            .dir
+            .files
+            .submit(Duration::ZERO, move || remove_dir(&to));
     }
 
     fn load_again(
@@ -205,6 +237,8 @@ impl LogDirs {
         settings: &OpenSettings,
     ) -> Result<LoadedLog, LogError> {
         let path = failed.dir.path.join(topic_partition.dir_name());
+        // Opening would create it, and the other replicas would delete what they have.
+        ottla_sync::fs::metadata(&path).map_err(|error| StorageError::new("find", &path, error))?;
         let metadata = PartitionMetadata::read(&path)?;
         let offset = |known: Option<Offset>| known.unwrap_or_default().max(Offset::ZERO);
         let settings = settings.clone();
@@ -220,6 +254,11 @@ impl LogDirs {
             topic_id: metadata.map(|metadata| metadata.topic_id),
         })
     }
+}
+
+fn is_not_found(error: &LogError) -> bool {
+    let kind = error.storage().map(|storage| storage.error.kind());
+    kind == Some(std::io::ErrorKind::NotFound)
 }
 
 fn is_temporary(error: &LogError) -> bool {

@@ -16,6 +16,13 @@ use ottla_types::{DirectoryId, TopicId, TopicPartition};
 use super::log_dir::LogDir;
 use super::{LogDirs, OpenLogError, OpenSettings};
 
+/// IDs that name no directory.
+const RESERVED: [DirectoryId; 3] = [
+    DirectoryId::DIRECTORY_UNASSIGNED,
+    DirectoryId::DIRECTORY_LOST,
+    DirectoryId::DIRECTORY_MIGRATING,
+];
+
 impl LogDirs {
     /// Applies `cordoned.log.dirs`; `*` means all. Returns whether anything has changed.
     pub fn set_cordoned(&self, config: &BrokerConfig) -> bool {
@@ -44,9 +51,12 @@ impl LogDirs {
         settings: OpenSettings,
     ) -> Result<(Log, Arc<LogDir>), OpenLogError> {
         let preferred = self.preferred.lock().get(topic_partition).copied();
-        let dir = self.place(preferred.or(directory))?;
         let is_new =
             settings.is_new || self.uncreated.lock().get(topic_partition) == Some(&topic_id);
+        if settings.may_lead && !is_new {
+            self.refuse_without_directory(directory)?;
+        }
+        let dir = self.place(preferred.or(directory))?;
         self.refuse_second(topic_partition, &dir, preferred.or(directory), is_new)?;
         let path = dir.path.join(topic_partition.dir_name());
         let opened = self
@@ -94,14 +104,20 @@ impl LogDirs {
         }
     }
 
+    /// Refuses to create the log of a replica that may be elected, if the directory that held it is
+    /// gone. Kafka creates an empty log, and the others delete what they have once it leads.
+    fn refuse_without_directory(&self, directory: Option<DirectoryId>) -> Result<(), OpenLogError> {
+        match directory.filter(|id| !RESERVED.contains(id)) {
+            Some(id) if self.dirs.iter().all(|dir| dir.directory_id != id) => {
+                Err(OpenLogError::DirectoryGone { id })
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// The directory for a new log.
     fn place(&self, directory: Option<DirectoryId>) -> Result<Arc<LogDir>, OpenLogError> {
-        let reserved = [
-            DirectoryId::DIRECTORY_UNASSIGNED,
-            DirectoryId::DIRECTORY_LOST,
-            DirectoryId::DIRECTORY_MIGRATING,
-        ];
-        let wanted = directory.filter(|id| !reserved.contains(id));
+        let wanted = directory.filter(|id| !RESERVED.contains(id));
         if let Some(wanted) = wanted.and_then(|id| self.dirs.iter().find(|d| d.directory_id == id))
         {
             return match wanted.is_online() {

@@ -88,6 +88,7 @@ fn settings() -> OpenSettings {
         producer_id_expiration_ms: 86_400_000,
         now: NOW,
         is_new: true,
+        may_lead: false,
     }
 }
 

@@ -278,7 +278,7 @@ const CASES: &[Case] = &[
     Case {
         found: "`meta.properties` missing in a directory without the metadata log",
         decision: "the directory is formatted again, and its logs are used",
-        kafka: SAME,
+        kafka: "the start is refused",
         damage: |paths| fs::remove_file(paths[1].join(META_PROPERTIES)).unwrap(),
         check: |start| start.has_log(1),
     },

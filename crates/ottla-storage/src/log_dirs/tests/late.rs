@@ -2,16 +2,19 @@
 
 use ottla_sync::fs::{Disk, Faults};
 use ottla_sync::simulation::{self, Config, Host};
-use ottla_types::{BrokerEpoch, Offset};
+use ottla_types::{BrokerEpoch, Offset, Uuid};
 
 use super::*;
 use crate::log_dirs::OpenLogError;
 use crate::log_dirs::load::RELOAD_PAUSE;
 
-/// Until the next start, the broker would lead partitions whose records nobody can read.
-#[test]
-fn logs_that_found_no_space_at_start_are_loaded_once_there_is_some() {
-    let report = simulation::run(Config::new(1), || {
+fn pause() {
+    ottla_sync::thread::sleep(RELOAD_PAUSE);
+}
+
+/// Starts with a log of three records on a full disk, on which it cannot be recovered.
+fn after_a_start_without_space(then: fn(&Disk, &Dirs, &LogDirs)) {
+    let report = simulation::run(Config::new(1), move || {
         let disk = Disk::new(1, "broker");
         let host = Host::new("broker").with_disk(&disk);
         let main = host.spawn("main", move || {
@@ -26,26 +29,78 @@ fn logs_that_found_no_space_at_start_are_loaded_once_there_is_some() {
             };
             disk.set_faults("/", full);
             let dirs = test.load().unwrap();
-            let claim = || dirs.open_log(&partition(0), TOPIC_ID, None, settings());
-            let pause = || ottla_sync::thread::sleep(RELOAD_PAUSE);
-            let not_loaded = |claimed| matches!(claimed, Err(OpenLogError::NotLoaded { .. }));
-            assert!(not_loaded(claim()));
-            pause();
-            assert!(not_loaded(claim()), "the disk is full");
-            disk.set_faults("/", Faults::default());
-            assert!(
-                not_loaded(claim()),
-                "the directory is left alone for a while"
-            );
-            pause();
-            let mut log = claim().unwrap();
-            assert_eq!(log.log_end_offset(), Offset(3));
-            log.close_job().run().unwrap();
-            dirs.close(BrokerEpoch(1), &[]);
-            drop((dirs, log));
-            assert_eq!(test.load().unwrap().previous_broker_epoch(), BrokerEpoch(1));
+            then(&disk, &test, &dirs);
         });
         main.join().unwrap();
     });
     report.result.unwrap();
+}
+
+/// Until the next start, the broker would lead partitions whose records nobody can read.
+#[test]
+fn logs_that_found_no_space_at_start_are_loaded_once_there_is_some() {
+    after_a_start_without_space(|disk, test, dirs| {
+        let claim = || dirs.open_log(&partition(0), TOPIC_ID, None, settings());
+        let not_loaded = |claimed| matches!(claimed, Err(OpenLogError::NotLoaded { .. }));
+        assert!(not_loaded(claim()));
+        pause();
+        assert!(not_loaded(claim()), "the disk is full");
+        disk.set_faults("/", Faults::default());
+        assert!(
+            not_loaded(claim()),
+            "the directory is left alone for a while"
+        );
+        pause();
+        let mut log = claim().unwrap();
+        assert_eq!(log.log_end_offset(), Offset(3));
+        log.close_job().run().unwrap();
+        dirs.close(BrokerEpoch(1), &[]);
+        drop(log);
+        assert_eq!(test.load().unwrap().previous_broker_epoch(), BrokerEpoch(1));
+    });
+}
+
+/// An empty log would be elected, and the other replicas would delete what they have.
+#[test]
+fn a_log_that_is_gone_is_not_made_anew_for_a_replica_that_may_lead() {
+    let test = Dirs::new(2);
+    let dirs = test.load().unwrap();
+    let known = |may_lead| OpenSettings {
+        is_new: false,
+        may_lead,
+        ..settings()
+    };
+    let claim = |n, id, may_lead| dirs.open_log(&partition(n), TOPIC_ID, Some(id), known(may_lead));
+    let gone = Uuid::from_u128(77);
+    let refused = claim(0, gone, true);
+    assert!(matches!(refused, Err(OpenLogError::DirectoryGone { id }) if id == gone));
+    for (n, id, may_lead) in [
+        (1, gone, false),
+        (2, dirs.online_directory_ids()[0], true),
+        (3, Uuid::DIRECTORY_UNASSIGNED, true),
+    ] {
+        assert!(claim(n, id, may_lead).is_ok(), "{n}");
+    }
+}
+
+#[test]
+fn a_log_whose_directory_was_deleted_meanwhile_is_not_made_anew() {
+    after_a_start_without_space(|disk, test, dirs| {
+        ottla_sync::fs::remove_dir_all(test.path().join("topic-0")).unwrap();
+        disk.set_faults("/", Faults::default());
+        pause();
+        let claimed = dirs.open_log(&partition(0), TOPIC_ID, None, settings());
+        assert!(matches!(claimed, Err(OpenLogError::NotLoaded { .. })));
+        assert!(!dirs.online_directory_ids().is_empty());
+    });
+}
+
+#[test]
+fn a_log_that_could_not_be_loaded_is_deleted_with_its_replica() {
+    after_a_start_without_space(|disk, _, dirs| {
+        disk.set_faults("/", Faults::default());
+        dirs.delete_log(&partition(0));
+        let log = open(dirs, 0);
+        assert_eq!(log.log_end_offset(), Offset(0));
+    });
 }

@@ -228,7 +228,7 @@ mod tests {
                 r#"{"version":2}"#.to_owned(),
                 "Not supported version field value 2",
             ),
-            (r#"{"partitions":7}"#.to_owned(), "no list"),
+            (r#"{"partitions":7}"#.to_owned(), "is not a list"),
             ("{}".to_owned(), "list cannot be empty"),
             (one("[]"), "Partition replica list cannot be empty"),
             (one("[1,1]"), "t-0 contains multiple entries for 1"),
