@@ -7,6 +7,7 @@
 //! are. Kafka: `KafkaDockerWrapper`, and the scripts of `apache/kafka`.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::net::UdpSocket;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -19,6 +20,9 @@ use ottla_storage::format::{FormatOptions, InitialQuorum, format};
 use crate::owner_file::write_for_owner;
 use crate::server;
 
+/// The prefix of variables that are settings.
+const PREFIX: &str = "KAFKA_";
+const CLUSTER_ID_VARIABLE: &str = "CLUSTER_ID";
 /// As in Kafka's image.
 const CLUSTER_ID: &str = "5L6g3nShT-eMCtK--X86sw";
 /// Variables with the prefix of settings that configure the JVM and its logs.
@@ -70,6 +74,11 @@ const DEFAULTS: &[(&str, &str)] = &[
     ("group.initial.rebalance.delay.ms", "0"),
 ];
 
+/// Where the settings in force are written, unless `--final-configs-dir` names another directory.
+const FINAL_CONFIGS_DIR: &str = "/opt/kafka/config";
+/// The file there.
+const FINAL_CONFIG: &str = "server.properties";
+
 /// Start a node in a container, with the environment variables of Kafka's image.
 #[derive(Args, Debug)]
 pub struct ContainerRunArgs {
@@ -80,7 +89,7 @@ pub struct ContainerRunArgs {
     #[arg(long, value_name = "DIR", default_value = "/etc/kafka/secrets")]
     secrets_dir: PathBuf,
     /// Directory to which the settings in force are written.
-    #[arg(long, value_name = "DIR", default_value = "/opt/kafka/config")]
+    #[arg(long, value_name = "DIR", default_value = FINAL_CONFIGS_DIR)]
     final_configs_dir: PathBuf,
 }
 
@@ -94,16 +103,28 @@ pub fn run(args: &ContainerRunArgs) -> ExitCode {
     }
 }
 
+/// The file with the settings in force of a running node, from the arguments after `container-run`.
+pub fn final_config(arguments: &[String]) -> PathBuf {
+    const OPTION: &str = "--final-configs-dir";
+    let given = arguments.iter().zip(1_usize..).find_map(|(word, next)| {
+        match word.strip_prefix(OPTION)?.strip_prefix('=') {
+            Some(directory) => Some(directory),
+            None => arguments.get(next).map(String::as_str),
+        }
+    });
+    Path::new(given.unwrap_or(FINAL_CONFIGS_DIR)).join(FINAL_CONFIG)
+}
+
 /// Writes the configuration file and formats the log directories.
 fn prepare(args: &ContainerRunArgs) -> Result<PathBuf, String> {
-    let environment: BTreeMap<String, String> = std::env::vars().collect();
+    let environment = environment(std::env::vars_os())?;
     let mounted = args.mounted_configs_dir.join("server.properties");
     let mounted = match mounted.exists() {
         true => Some(server::read_properties(Some(&mounted), &[])?),
         false => None,
     };
     let settings = settings(mounted.as_ref(), &environment, &args.secrets_dir)?;
-    let file = args.final_configs_dir.join("server.properties");
+    let file = args.final_configs_dir.join(FINAL_CONFIG);
     let at = |error: std::io::Error| {
         format!(
             "{}: {error}; mount a directory that can be written",
@@ -116,7 +137,7 @@ fn prepare(args: &ContainerRunArgs) -> Result<PathBuf, String> {
     let (config, _) =
         BrokerConfig::from_properties(&properties).map_err(|error| error.to_string())?;
     let options = FormatOptions {
-        cluster_id: match environment.get("CLUSTER_ID") {
+        cluster_id: match environment.get(CLUSTER_ID_VARIABLE) {
             Some(id) if !id.is_empty() => id.clone(),
             _ => CLUSTER_ID.to_owned(),
         },
@@ -128,6 +149,33 @@ fn prepare(args: &ContainerRunArgs) -> Result<PathBuf, String> {
     };
     format(&config, &options).map_err(|error| error.to_string())?;
     Ok(file)
+}
+
+/// The variables that are read, as text. The error names the first that is not UTF-8.
+fn environment(
+    variables: impl Iterator<Item = (OsString, OsString)>,
+) -> Result<BTreeMap<String, String>, String> {
+    // Others may contain any bytes, for example a path.
+    let is_read = |name: &OsString| {
+        let name = name.as_encoded_bytes();
+        name.starts_with(PREFIX.as_bytes()) || name == CLUSTER_ID_VARIABLE.as_bytes()
+    };
+    let text = |(name, value): (OsString, OsString)| {
+        let not_text = |part: &str| {
+            format!(
+                "{}={}: the {part} is not UTF-8; set it to text in UTF-8",
+                name.display(),
+                value.display()
+            )
+        };
+        let name_text = name.to_str().ok_or_else(|| not_text("name"))?;
+        let value_text = value.to_str().ok_or_else(|| not_text("value"))?;
+        Ok((name_text.to_owned(), value_text.to_owned()))
+    };
+    variables
+        .filter(|(name, _)| is_read(name))
+        .map(text)
+        .collect()
 }
 
 /// The effective settings: the file, overridden by variables, overridden by secrets; the defaults
@@ -188,7 +236,7 @@ fn settings(
 /// `KAFKA_LOG_RETENTION_HOURS` -> `log.retention.hours`; a double underscore means an underscore, a
 /// triple one a hyphen.
 fn key_of(variable: &str) -> Option<String> {
-    let name = variable.strip_prefix("KAFKA_")?;
+    let name = variable.strip_prefix(PREFIX)?;
     if NOT_SETTINGS.contains(&variable) || name.is_empty() {
         return None;
     }
@@ -262,6 +310,8 @@ fn text_of(settings: &BTreeMap<String, String>) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::ffi::OsStringExt;
+
     use super::*;
 
     fn of(variables: &[(&str, &str)]) -> BTreeMap<String, String> {
@@ -281,6 +331,48 @@ mod tests {
             ("HOME", None),
         ] {
             assert_eq!(key_of(variable).as_deref(), key, "{variable}");
+        }
+    }
+
+    #[test]
+    fn a_variable_that_is_not_text_is_named_and_others_are_not_read() {
+        let owned = |bytes: &[u8]| OsString::from_vec(bytes.to_vec());
+        let read = |name: &[u8], value: &[u8]| {
+            let given = [
+                (owned(name), owned(value)),
+                (owned(b"PWD"), owned(b"/\xff")),
+            ];
+            environment(given.into_iter())
+        };
+        let good = read(b"KAFKA_NODE_ID", b"1").unwrap();
+        assert_eq!(good, of(&[("KAFKA_NODE_ID", "1")]));
+        for (name, value, part) in [
+            (&b"KAFKA_LOG_DIRS"[..], &b"/d\xff"[..], "the value"),
+            (b"CLUSTER_ID", b"\xff", "the value"),
+            (b"KAFKA_\xff", b"1", "the name"),
+        ] {
+            let refused = read(name, value).unwrap_err();
+            let start = String::from_utf8_lossy(name);
+            assert!(refused.starts_with(&*start), "{refused}");
+            assert!(
+                refused.contains(&format!("{part} is not UTF-8")),
+                "{refused}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_file_in_force_is_found_by_the_arguments() {
+        let of = |words: &[&str]| {
+            let words: Vec<String> = words.iter().map(|it| (*it).to_owned()).collect();
+            final_config(&words).display().to_string()
+        };
+        assert_eq!(of(&[]), "/opt/kafka/config/server.properties");
+        for words in [
+            &["--final-configs-dir", "/c"][..],
+            &["--secrets-dir=/s", "--final-configs-dir=/c"],
+        ] {
+            assert_eq!(of(words), "/c/server.properties", "{words:?}");
         }
     }
 

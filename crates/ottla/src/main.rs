@@ -1,8 +1,10 @@
 //! The binary: the server, Kafka's command-line tools, and the benchmark.
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 use command_line::{Cli, Command};
+use output_lines::print_error_line;
 use scripts::{Called, environment};
 
 mod colours;
@@ -13,6 +15,7 @@ mod container;
 mod doctor;
 mod heap;
 mod node_properties;
+mod output_lines;
 mod owner_file;
 mod preflight;
 mod scripts;
@@ -23,7 +26,14 @@ mod tools;
 mod version;
 
 fn main() -> ExitCode {
-    let arguments = match scripts::called(std::env::args().collect()) {
+    let arguments = match arguments(std::env::args_os()) {
+        Ok(arguments) => arguments,
+        Err(sentence) => {
+            eprintln!("ottla: {sentence}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let arguments = match scripts::called(arguments) {
         Called::As(arguments) => arguments,
         Called::NotServed(sentence) => {
             eprintln!("{sentence}");
@@ -62,8 +72,21 @@ fn main() -> ExitCode {
     }
 }
 
+/// The arguments as text. The error names the first that is not UTF-8.
+fn arguments(given: impl Iterator<Item = OsString>) -> Result<Vec<String>, String> {
+    let text = |(index, argument): (usize, OsString)| {
+        argument.into_string().map_err(|argument| {
+            format!(
+                "argument {index}, {}: not UTF-8; for a file with such a name, give a link to it",
+                argument.display()
+            )
+        })
+    };
+    given.enumerate().map(text).collect()
+}
+
 fn run(command: Command, command_line: &[String]) -> ExitCode {
-    let note = |line: String| eprintln!("ottla: {line}");
+    let note = |line: String| print_error_line(format_args!("ottla: {line}"));
     match &command {
         Command::Server(_) | Command::ServerStart(_) | Command::ContainerRun(_) => {
             environment::notes_for_server(environment::variable)
@@ -97,5 +120,27 @@ fn run(command: Command, command_line: &[String]) -> ExitCode {
         Command::Completions(args) => completions::run(&args, command_line::definition()),
         Command::ManPages(args) => completions::write_man_pages(&args, command_line::definition()),
         Command::Version(args) => version::run(&args),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsString;
+    use std::os::unix::ffi::OsStringExt;
+
+    use super::arguments;
+
+    #[test]
+    fn an_argument_that_is_not_text_is_named() {
+        let given = |words: [&[u8]; 3]| words.map(|word| OsString::from_vec(word.to_vec()));
+        let good = given([b"ottla", b"server", "caf\u{e9}.properties".as_bytes()]);
+        let read = arguments(good.into_iter());
+        assert_eq!(read.unwrap(), ["ottla", "server", "caf\u{e9}.properties"]);
+        let bad = given([b"ottla", b"server", b"caf\xe9.properties"]);
+        let refused = arguments(bad.into_iter()).unwrap_err();
+        assert!(
+            refused.starts_with("argument 2, caf\u{fffd}.properties: not UTF-8"),
+            "{refused}"
+        );
     }
 }

@@ -18,6 +18,7 @@ use tracing_subscriber::EnvFilter;
 
 use crate::heap;
 use crate::node_properties;
+use crate::output_lines::{print_error_line, print_line};
 use crate::stop_signals::StopSignals;
 
 /// Data directory and listeners without a configuration file.
@@ -78,7 +79,7 @@ pub fn run(args: ServerArgs) -> ExitCode {
     match try_run(&args) {
         Ok(()) => ExitCode::SUCCESS,
         Err(sentence) => {
-            eprintln!("ottla: {sentence}");
+            print_error_line(format_args!("ottla: {sentence}"));
             ExitCode::FAILURE
         }
     }
@@ -132,7 +133,7 @@ fn look_first(properties: &Properties, unformatted: Unformatted) -> Result<(), S
     let preflight = Preflight::of(properties, unformatted);
     let of = |severity| move |finding: &&Finding| finding.severity == severity;
     for warning in preflight.findings.iter().filter(of(Severity::Warns)) {
-        eprintln!("ottla: {warning}");
+        print_error_line(format_args!("ottla: {warning}"));
     }
     let mut refusals = preflight.refusals();
     let Some(first) = refusals.next() else {
@@ -149,7 +150,7 @@ fn look_first(properties: &Properties, unformatted: Unformatted) -> Result<(), S
 pub fn read_properties(file: Option<&Path>, overrides: &[String]) -> Result<Properties, String> {
     let mut properties = match file {
         Some(path) => read_file(path)?,
-        None => single_node_properties(DEFAULT_DATA_DIR, DEFAULT_LISTENER, DEFAULT_CONTROLLER),
+        None => properties_without_a_file(),
     };
     for given in overrides {
         let (key, value) = given.split_once('=').ok_or_else(|| {
@@ -164,6 +165,11 @@ pub fn read_properties(file: Option<&Path>, overrides: &[String]) -> Result<Prop
     }
     node_properties::complete(&mut properties)?;
     Ok(properties)
+}
+
+/// The settings of a server without a file, before its overrides.
+pub fn properties_without_a_file() -> Properties {
+    single_node_properties(DEFAULT_DATA_DIR, DEFAULT_LISTENER, DEFAULT_CONTROLLER)
 }
 
 /// Without a file, the user need not configure the controller: an override of `listeners` may omit
@@ -236,6 +242,8 @@ fn start_logging() -> Result<(), String> {
     };
     let logging = tracing_subscriber::fmt()
         .with_env_filter(filter)
+        // Otherwise a line that cannot be written would be reported with `eprintln!`, which panics.
+        .log_internal_errors(false)
         .with_writer(std::io::stderr);
     if is_json {
         logging.json().flatten_event(true).init()
@@ -289,10 +297,10 @@ async fn serve(
     introduce(&running);
     tokio::spawn(heap::keep_small());
     if announces_running {
-        println!(
+        print_line(format_args!(
             "Node {}: Transitioning from RECOVERY to RUNNING.",
             running.broker().config().node_id
-        );
+        ));
     }
     tokio::select! {
         () = signals.next() => {}
@@ -319,14 +327,14 @@ async fn start(
         started = &mut starting => return started.map(Some).map_err(|error| error.0),
         () = signals.next() => {}
     }
-    println!("Stopping once start-up is complete. A second signal kills the process.");
+    print_line("Stopping once start-up is complete. A second signal kills the process.");
     tokio::select! {
         started = &mut starting => {
             let running = started.map_err(|error| error.0)?;
             stop(running, signals).await.map(|()| None)
         }
         () = signals.next() => {
-            eprintln!("ottla: killed during start-up; the next start recovers the logs");
+            print_error_line("ottla: killed during start-up; the next start recovers the logs");
             // Loading logs cannot be interrupted, and dropping the runtime would wait for it. Recovery handles a
             // kill at this point.
             std::process::exit(1)
@@ -337,7 +345,7 @@ async fn start(
 /// Stops cleanly. On another signal it no longer waits for other nodes: when a whole cluster stops, the last node
 /// has no one to hand its partitions to.
 async fn stop(running: RunningBroker, signals: &mut StopSignals) -> Result<(), String> {
-    println!("Stopping.");
+    print_line("Stopping.");
     let broker = Arc::clone(running.broker());
     let stopping = running.stop();
     tokio::pin!(stopping);
@@ -345,12 +353,12 @@ async fn stop(running: RunningBroker, signals: &mut StopSignals) -> Result<(), S
         () = &mut stopping => {}
         () = report_stop(&broker) => {}
         () = signals.next() => {
-            println!("No longer waiting for other nodes.");
+            print_line("No longer waiting for other nodes.");
             broker.hurry();
             stopping.await;
         }
     }
-    println!("Stopped.");
+    print_line("Stopped.");
     match broker.failure() {
         Some(reason) => Err(reason.to_owned()),
         None => Ok(()),
@@ -365,7 +373,7 @@ async fn report_stop(broker: &Broker) {
         tokio::time::sleep(pause).await;
         pause = STOP_REPORTS;
         if let Some(step) = broker.stop_step() {
-            println!("{}", stop_text(step, began.elapsed()));
+            print_line(stop_text(step, began.elapsed()));
         }
     }
 }
@@ -385,19 +393,25 @@ fn stop_text(step: StopStep, waited: Duration) -> String {
 /// Prints the version, the listeners and the data directories.
 fn introduce(running: &RunningBroker) {
     let config = running.broker().config();
-    println!(
+    print_line(format_args!(
         "Ottla {}, node {}, Apache Kafka 4.3.1 protocol",
         env!("CARGO_PKG_VERSION"),
         config.node_id
-    );
+    ));
     for listener in running.listeners() {
-        println!("Listening on {} ({})", listener.local_addr, listener.name);
+        print_line(format_args!(
+            "Listening on {} ({})",
+            listener.local_addr, listener.name
+        ));
     }
     if let Some(address) = running.http_addr() {
-        println!("Metrics and health on http://{address}");
+        print_line(format_args!("Metrics and health on http://{address}"));
     }
-    println!("Data directory: {}", config.log_dirs.join(", "));
-    println!("Limits: {}", running.broker().limits());
+    print_line(format_args!(
+        "Data directory: {}",
+        config.log_dirs.join(", ")
+    ));
+    print_line(format_args!("Limits: {}", running.broker().limits()));
 }
 
 #[cfg(test)]

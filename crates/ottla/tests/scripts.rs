@@ -85,14 +85,15 @@ fn scripts_that_are_not_served_say_why() {
 }
 
 /// A node ID that no other server on the machine has, because `server-stop` examines all servers.
-fn node_id() -> String {
-    (1_000_000_000 + std::process::id()).to_string()
+/// `test` is another number for each test.
+fn node_id(test: u32) -> String {
+    (test * 1_000_000_000 + std::process::id()).to_string()
 }
 
 #[test]
 fn a_server_is_started_and_stopped_by_scripts() {
     let folder = tempfile::tempdir().expect("a folder");
-    let (bin, id) = (folder.path().join("bin"), node_id());
+    let (bin, id) = (folder.path().join("bin"), node_id(1));
     assert!(installed(&bin).status.success());
     let properties = folder.path().join("server.properties");
     let data = folder.path().join("data");
@@ -161,7 +162,7 @@ fn wait_until(what: &str, is_so: impl Fn() -> bool) {
 
 /// A container node configured with the variables of Kafka's image, with its directories in this
 /// folder.
-fn container(folder: &Path, port: u16) -> Child {
+fn container(folder: &Path, id: &str, port: u16) -> Child {
     let output = File::create(folder.join("output")).expect("a file");
     Command::new(ottla_binary())
         .arg("container-run")
@@ -169,7 +170,7 @@ fn container(folder: &Path, port: u16) -> Child {
         .arg(folder.join("mounted"))
         .arg("--final-configs-dir")
         .arg(folder.join("config"))
-        .env("KAFKA_NODE_ID", "7")
+        .env("KAFKA_NODE_ID", id)
         .env("KAFKA_PROCESS_ROLES", "broker,controller")
         .env(
             "KAFKA_LISTENERS",
@@ -198,7 +199,7 @@ fn a_container_starts_with_the_environment_of_kafkas_image_and_again_on_its_data
     let free = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = free.local_addr().expect("an address").port();
     drop(free);
-    let mounted = folder.path().join("mounted");
+    let (id, mounted) = (node_id(2), folder.path().join("mounted"));
     std::fs::create_dir(&mounted).expect("a directory");
     std::fs::write(
         mounted.join("server.properties"),
@@ -206,7 +207,7 @@ fn a_container_starts_with_the_environment_of_kafkas_image_and_again_on_its_data
     )
     .expect("a file");
     for start in 0..2 {
-        let mut node = container(folder.path(), port);
+        let mut node = container(folder.path(), &id, port);
         let began = Instant::now();
         let output = || std::fs::read_to_string(folder.path().join("output")).unwrap_or_default();
         while !output().contains("Transitioning from RECOVERY to RUNNING") {
@@ -218,8 +219,15 @@ fn a_container_starts_with_the_environment_of_kafkas_image_and_again_on_its_data
             );
             std::thread::sleep(Duration::from_millis(10));
         }
-        let id = rustix::process::Pid::from_child(&node);
-        rustix::process::kill_process(id, rustix::process::Signal::TERM).expect("it runs");
+        // As `kafka-server-stop.sh` in the container.
+        let stopped = Command::new(ottla_binary())
+            .args(["server-stop", "--node-id", &id])
+            .output()
+            .expect("the binary starts");
+        if !stopped.status.success() {
+            node.kill().expect("it runs");
+        }
+        assert!(stopped.status.success(), "{}", text(&stopped.stdout));
         assert!(node.wait().expect("it ends").success(), "{}", output());
     }
     let identity = std::fs::read_to_string(folder.path().join("data/meta.properties"));
@@ -228,7 +236,7 @@ fn a_container_starts_with_the_environment_of_kafkas_image_and_again_on_its_data
         identity.contains("cluster.id=Cq0ZTqVSQ3aPPuXhHRDbLA"),
         "{identity}"
     );
-    assert!(identity.contains("node.id=7"), "{identity}");
+    assert!(identity.contains(&format!("node.id={id}")), "{identity}");
     let config = std::fs::read_to_string(folder.path().join("config/server.properties"));
     assert!(
         config

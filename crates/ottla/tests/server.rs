@@ -2,6 +2,8 @@
 //! start.
 
 use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -164,6 +166,33 @@ fn is_hangup_ignored() -> bool {
 }
 
 #[test]
+fn a_reader_of_its_output_that_goes_away_does_not_end_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut broker = Command::new(ottla_binary())
+        .current_dir(dir.path())
+        .args(["server", "--override=listeners=PLAINTEXT://127.0.0.1:0"])
+        .env("OTTLA_LOG", "info")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut first = String::new();
+    BufReader::new(broker.stdout.take().unwrap())
+        .read_line(&mut first)
+        .unwrap();
+    assert!(first.starts_with("Ottla "), "{first}");
+    // Both readers are gone, as after `ottla server 2>&1 | head -1`.
+    drop(broker.stderr.take());
+    let id = rustix::process::Pid::from_child(&broker);
+    rustix::process::kill_process(id, rustix::process::Signal::TERM).unwrap();
+    let status = broker.wait().unwrap();
+    assert!(status.success(), "{status}");
+    let marker = dir.path().join("ottla-data/.kafka_cleanshutdown");
+    assert!(marker.exists(), "the marker of a clean stop");
+}
+
+#[test]
 fn a_stop_asked_for_while_it_starts_is_an_orderly_one() {
     let mut broker = BrokerBuilder::new().start();
     broker.tool(&[
@@ -230,7 +259,7 @@ fn another_port_needs_only_the_override_that_the_refusal_names() {
     let dir = tempfile::tempdir().unwrap();
     // The start gets as far as binding the address, so the override alone is a complete
     // configuration.
-    let output = std::process::Command::new(ottla_binary())
+    let output = Command::new(ottla_binary())
         .current_dir(dir.path())
         .arg("server")
         .arg(format!("--override=listeners=PLAINTEXT://127.0.0.1:{port}"))

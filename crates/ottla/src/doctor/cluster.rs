@@ -9,6 +9,7 @@ use ottla_client::admin::{
 };
 use ottla_protocol::messages::describe_cluster_response::DescribeClusterBroker;
 use ottla_protocol::messages::describe_log_dirs_response::DescribeLogDirsResult;
+use ottla_protocol::messages::describe_quorum_response::ReplicaState;
 use ottla_types::ErrorCode;
 
 use super::check::{Check, Section, bytes_text};
@@ -28,6 +29,11 @@ const NEAR_FULL: f64 = 0.85;
 const FULL: f64 = 0.95;
 /// Lag of a voter, in records of the metadata log.
 const MUCH_LAG: i64 = 10_000;
+/// A running voter fetches at least every half second. One that has not fetched for this long is
+/// reported.
+const SILENT_MS: i64 = 5_000;
+/// A voter that fetches and has not reached the log end for this long is reported.
+const BEHIND_MS: i64 = 30_000;
 
 pub(super) fn look(servers: &str, command_config: Option<&str>) -> Result<Vec<Section>, String> {
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -217,28 +223,18 @@ fn quorum_checks(quorum: &QuorumDescription) -> Vec<Check> {
             "start the controllers; a majority of them must run",
         )];
     };
-    let behind: Vec<String> = voters
+    let mut checks: Vec<Check> = voters
         .iter()
-        .filter(|it| leader.log_end_offset - it.log_end_offset > MUCH_LAG || it.log_end_offset < 0)
-        .map(|it| it.replica_id.to_string())
+        .filter(|voter| voter.replica_id != leader.replica_id)
+        .filter_map(|voter| voter_check(leader, voter))
         .collect();
-    let mut checks = Vec::new();
-    if behind.is_empty() {
+    if checks.is_empty() {
         let what = format!(
             "{} leads {} voters, all caught up",
             leader.replica_id,
             voters.len()
         );
         checks.push(Check::good("metadata quorum", what));
-    } else {
-        checks.push(Check::problem(
-            "metadata quorum",
-            format!(
-                "controller {} is not running or lags behind",
-                behind.join(", ")
-            ),
-            "start it; ottla metadata-quorum describe --replication shows its progress",
-        ));
     }
     if voters.len().is_multiple_of(2) {
         checks.push(Check::warning(
@@ -254,6 +250,37 @@ fn quorum_checks(quorum: &QuorumDescription) -> Vec<Check> {
     checks
 }
 
+/// What is wrong with a voter that does not lead. Its times are compared with the leader's, because
+/// both are of the leader's clock. Before KIP-836 they are not reported, and -1.
+fn voter_check(leader: &ReplicaState, voter: &ReplicaState) -> Option<Check> {
+    let subject = format!("controller {}", voter.replica_id);
+    let since = |now: i64, then: i64| (now >= 0 && then >= 0).then_some(now - then);
+    let silent_ms = since(leader.last_fetch_timestamp, voter.last_fetch_timestamp);
+    let behind_ms = since(
+        leader.last_caught_up_timestamp,
+        voter.last_caught_up_timestamp,
+    );
+    let start = "start it, or check its log and its connection to the leader; if it will not return: ottla \
+                 metadata-quorum remove-controller";
+    if voter.log_end_offset < 0 {
+        let what = format!("has not fetched since {} leads", leader.replica_id);
+        return Some(Check::problem(subject, what, start));
+    }
+    if let Some(ms) = silent_ms.filter(|ms| *ms > SILENT_MS) {
+        let what = format!("has not fetched for {} s", ms / 1000);
+        return Some(Check::problem(subject, what, start));
+    }
+    let lag = leader.log_end_offset - voter.log_end_offset;
+    let is_behind = lag > 0 && behind_ms.is_some_and(|ms| ms > BEHIND_MS);
+    (is_behind || lag > MUCH_LAG).then(|| {
+        Check::problem(
+            subject,
+            format!("lags {lag} records behind"),
+            "ottla metadata-quorum describe --replication shows its progress; if it does not catch up, check its disk",
+        )
+    })
+}
+
 fn some_of(names: &[String]) -> String {
     match names.len().checked_sub(NAMED) {
         None | Some(0) => names.join(", "),
@@ -263,6 +290,8 @@ fn some_of(names: &[String]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use ottla_protocol::messages::describe_quorum_response::PartitionData;
+
     use super::super::check::Level;
     use super::*;
 
@@ -331,6 +360,52 @@ mod tests {
         let both = [broker(1, false), broker(2, false)];
         assert_eq!(skew(&both, &[topic(&all_on_one)]).level, Level::Warning);
         assert_eq!(skew(&both, &[topic(&all_on_one[..5])]).level, Level::Good);
+    }
+
+    /// The findings about a quorum that 1 leads at time 100,000, with a log of 500 records. The
+    /// others: ID, log end offset, last fetch, last caught up.
+    fn findings(others: &[(i32, i64, i64, i64)]) -> Vec<String> {
+        let voter = |(replica_id, log_end_offset, fetched, caught_up): (_, _, _, _)| ReplicaState {
+            replica_id,
+            log_end_offset,
+            last_fetch_timestamp: fetched,
+            last_caught_up_timestamp: caught_up,
+            ..Default::default()
+        };
+        let leader = (1, 500, 100_000, 100_000);
+        let voters = std::iter::once(leader).chain(others.iter().copied());
+        let quorum = QuorumDescription {
+            state: PartitionData {
+                leader_id: 1,
+                current_voters: voters.map(voter).collect(),
+                ..Default::default()
+            },
+            nodes: Vec::new(),
+        };
+        let checks = quorum_checks(&quorum).into_iter();
+        let texts = checks.map(|it| format!("{:?}, {}: {}", it.level, it.subject, it.what));
+        texts.collect()
+    }
+
+    #[test]
+    fn a_voter_that_is_dead_or_behind_is_named() {
+        let well = (2, 499, 99_600, 99_600);
+        assert_eq!(
+            findings(&[well, (3, 500, 95_000, 95_000)]),
+            ["Good, metadata quorum: 1 leads 3 voters, all caught up"]
+        );
+        for (voter, expected) in [
+            ((3, 470, 80_000, 80_000), "has not fetched for 20 s"),
+            ((3, -1, -1, -1), "has not fetched since 1 leads"),
+            ((3, 200, 99_900, 60_000), "lags 300 records behind"),
+        ] {
+            let expected = format!("Problem, controller 3: {expected}");
+            assert_eq!(findings(&[well, voter]), [expected]);
+        }
+        // A leader that reports no times.
+        let found = findings(&[(2, 499, -1, -1), (3, 499, -1, -1)]);
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert!(found[0].starts_with("Good"), "{found:?}");
     }
 
     #[test]

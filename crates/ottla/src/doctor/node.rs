@@ -26,6 +26,10 @@ const UNSUITABLE: &[(u64, &str)] = &[
         "CIFS: locks and fsync over a network are not reliable",
     ),
     (
+        0xfe53_4d42,
+        "SMB: locks and fsync over a network are not reliable",
+    ),
+    (
         0x0102_1994,
         "tmpfs: its data is lost when the machine restarts",
     ),
@@ -83,14 +87,8 @@ fn disk(dir: &Path) -> Vec<Check> {
         }
     }
     if let Ok(found) = statfs(nearest) {
-        let kind = found.f_type as u64 & 0xffff_ffff;
-        let unsuitable = UNSUITABLE.iter().find(|(magic, _)| *magic == kind);
-        checks.extend(unsuitable.map(|(_, why)| {
-            Check::warning(
-                &subject,
-                *why,
-                "set log.dirs to a directory on a local disk",
-            )
+        checks.extend(unsuitable(found.f_type as u64).map(|why| {
+            Check::warning(&subject, why, "set log.dirs to a directory on a local disk")
         }));
     }
     if nearest == dir {
@@ -107,6 +105,14 @@ fn disk(dir: &Path) -> Vec<Check> {
         });
     }
     checks
+}
+
+/// Why a file system of this type is not suitable for logs.
+fn unsuitable(f_type: u64) -> Option<&'static str> {
+    // On some architectures the kernel's type is signed, and its upper half is set.
+    let kind = f_type & 0xffff_ffff;
+    let found = UNSUITABLE.iter().find(|(magic, _)| *magic == kind);
+    found.map(|(_, why)| *why)
 }
 
 fn space(subject: &str, found: &StatVfs) -> Check {
@@ -232,6 +238,15 @@ mod tests {
             port,
             is_controller: false,
         }
+    }
+
+    #[test]
+    fn file_systems_of_networks_and_of_memory_are_unsuitable() {
+        // The magic numbers of linux/magic.h: CIFS, SMB2, ext4.
+        assert!(unsuitable(0xff53_4d42).is_some_and(|why| why.starts_with("CIFS")));
+        assert!(unsuitable(0xfe53_4d42).is_some_and(|why| why.starts_with("SMB")));
+        assert!(unsuitable(0xffff_ffff_fe53_4d42).is_some());
+        assert_eq!(unsuitable(0xef53), None);
     }
 
     #[test]

@@ -11,6 +11,7 @@ use clap::Args;
 use ottla_config::Properties;
 
 use super::script_name;
+use crate::{container, server};
 
 /// Stop the Ottla servers that run on this machine.
 ///
@@ -128,11 +129,11 @@ fn running_servers() -> Vec<Server> {
             .split(|byte| *byte == 0)
             .map(|word| String::from_utf8_lossy(word).into_owned())
             .collect();
-        if let Some(arguments) = server_arguments(&line) {
-            let folder = std::fs::read_link(entry.path().join("cwd")).unwrap_or_default();
+        let folder = || std::fs::read_link(entry.path().join("cwd")).unwrap_or_default();
+        if let Some(configured) = Configured::by(&line) {
             servers.push(Server {
                 process,
-                properties: properties(arguments, &folder),
+                properties: configured.properties(&folder()),
             });
         }
     }
@@ -140,78 +141,131 @@ fn running_servers() -> Vec<Server> {
     servers
 }
 
-/// The arguments of a server, if it is a server's command line.
-fn server_arguments(line: &[String]) -> Option<&[String]> {
-    let command = line.get(1).map_or("", String::as_str);
-    match script_name(line.first()?) {
-        "ottla" if matches!(command, "server" | "server-start") => line.get(2..),
-        "kafka-server-start" => line.get(1..),
-        "kafka-run-class" => {
-            let class = line.iter().position(|word| word == "kafka.Kafka")?;
-            line.get(class + 1..)
-        }
-        _ => None,
-    }
+/// Where the settings of a server are, according to its command line.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Configured {
+    /// `None` for a server that has the settings of a single node.
+    file: Option<PathBuf>,
+    /// `key=value`
+    overrides: Vec<String>,
 }
 
-/// The settings of a server, as far as its command line and its file define them.
-fn properties(arguments: &[String], folder: &Path) -> Properties {
-    let mut file = None;
-    let mut overrides = Vec::new();
-    let mut words = arguments.iter();
-    while let Some(word) = words.next() {
-        match (word.strip_prefix("--override="), word.as_str()) {
-            (Some(setting), _) => overrides.push(setting.to_owned()),
-            (None, "--override") => overrides.extend(words.next().cloned()),
-            (None, "") => {}
-            (None, other) if !other.starts_with('-') && file.is_none() => {
-                file = Some(PathBuf::from(other));
+impl Configured {
+    /// `None` unless it is a server's command line.
+    fn by(line: &[String]) -> Option<Configured> {
+        let command = line.get(1).map_or("", String::as_str);
+        match script_name(line.first()?) {
+            "ottla" => match command {
+                "server" | "server-start" => Some(Configured::by_arguments(line.get(2..)?)),
+                "container-run" => Some(Configured {
+                    file: Some(container::final_config(line.get(2..)?)),
+                    overrides: Vec::new(),
+                }),
+                _ => None,
+            },
+            "kafka-server-start" => Some(Configured::by_arguments(line.get(1..)?)),
+            "kafka-run-class" => {
+                let class = line.iter().position(|word| word == "kafka.Kafka")?;
+                Some(Configured::by_arguments(line.get(class + 1..)?))
             }
-            (None, _) => {}
+            _ => None,
         }
     }
-    let mut properties = file
-        .map(|file| folder.join(file))
-        .and_then(|file| {
-            let bytes = std::fs::read(&file).ok()?;
-            Properties::parse_bytes(&bytes, &file.display().to_string()).ok()
-        })
-        .unwrap_or_else(|| Properties::new("the command line"));
-    for setting in overrides {
-        if let Some((key, value)) = setting.split_once('=') {
-            properties.set(key.trim(), value.trim());
+
+    fn by_arguments(arguments: &[String]) -> Configured {
+        let mut configured = Configured {
+            file: None,
+            overrides: Vec::new(),
+        };
+        let mut words = arguments.iter();
+        while let Some(word) = words.next() {
+            match (word.strip_prefix("--override="), word.as_str()) {
+                (Some(setting), _) => configured.overrides.push(setting.to_owned()),
+                (None, "--override") => configured.overrides.extend(words.next().cloned()),
+                (None, "--ends-with" | "--name") => drop(words.next()),
+                (None, "") => {}
+                (None, other) if !other.starts_with('-') && configured.file.is_none() => {
+                    configured.file = Some(PathBuf::from(other));
+                }
+                (None, _) => {}
+            }
         }
+        configured
     }
-    properties
+
+    /// The settings, as far as they can be read. A relative path is below `folder`.
+    fn properties(&self, folder: &Path) -> Properties {
+        let mut properties = match &self.file {
+            Some(file) => {
+                let file = folder.join(file);
+                let name = file.display().to_string();
+                let bytes = std::fs::read(&file).ok();
+                bytes
+                    .and_then(|bytes| Properties::parse_bytes(&bytes, &name).ok())
+                    .unwrap_or_else(|| Properties::new("the command line"))
+            }
+            None => server::properties_without_a_file(),
+        };
+        for setting in &self.overrides {
+            if let Some((key, value)) = setting.split_once('=') {
+                properties.set(key.trim(), value.trim());
+            }
+        }
+        properties
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn arguments(line: &[&str]) -> Option<Vec<String>> {
+    fn configured(line: &[&str]) -> Option<Configured> {
         let line: Vec<String> = line.iter().map(|it| (*it).to_owned()).collect();
-        server_arguments(&line).map(<[String]>::to_vec)
+        Configured::by(&line)
     }
 
     #[test]
     fn servers_are_known_by_their_command_lines() {
-        assert_eq!(
-            arguments(&["/usr/bin/ottla", "server", "s.properties"]).unwrap(),
-            ["s.properties"]
-        );
-        assert_eq!(
-            arguments(&["bin/kafka-server-start.sh", "s.properties"]).unwrap(),
-            ["s.properties"]
-        );
-        assert_eq!(arguments(&["ottla", "server"]).unwrap(), [""; 0]);
+        for (line, file) in [
+            (
+                &["/usr/bin/ottla", "server", "s.properties"][..],
+                Some("s.properties"),
+            ),
+            (
+                &["bin/kafka-server-start.sh", "s.properties"],
+                Some("s.properties"),
+            ),
+            (
+                &["kafka-run-class.sh", "-name", "x", "kafka.Kafka", "f"],
+                Some("f"),
+            ),
+            (
+                &["/usr/bin/ottla", "server", "--ends-with", "12", "f"],
+                Some("f"),
+            ),
+            (&["ottla", "server"], None),
+            (
+                &["/usr/bin/ottla", "container-run"],
+                Some("/opt/kafka/config/server.properties"),
+            ),
+            (
+                &["ottla", "container-run", "--final-configs-dir=c"],
+                Some("c/server.properties"),
+            ),
+        ] {
+            let expected = Configured {
+                file: file.map(PathBuf::from),
+                overrides: Vec::new(),
+            };
+            assert_eq!(configured(line), Some(expected), "{line:?}");
+        }
         for other in [
             &["ottla", "topics", "server"][..],
             &["vi", "kafka-server-start.sh"],
             &["java", "kafka.Kafka", "s.properties"],
             &[""],
         ] {
-            assert_eq!(arguments(other), None, "{other:?}");
+            assert_eq!(configured(other), None, "{other:?}");
         }
     }
 
@@ -223,14 +277,14 @@ mod tests {
             "node.id=7\nprocess.roles=broker, controller\n",
         )
         .unwrap();
-        let line =
-            |words: &[&str]| -> Vec<String> { words.iter().map(|it| (*it).to_owned()).collect() };
         let chosen = |node_id, role: Option<&str>, words: &[&str]| {
             let args = ServerStopArgs {
                 node_id,
                 process_role: role.map(str::to_owned),
             };
-            is_chosen(&args, &properties(&line(words), folder.path()))
+            let line = [&["ottla", "server"][..], words].concat();
+            let configured = configured(&line).expect("a server");
+            is_chosen(&args, &configured.properties(folder.path()))
         };
         assert!(chosen(Some(7), None, &["s.properties"]));
         assert!(!chosen(Some(8), None, &["s.properties"]));
@@ -242,5 +296,14 @@ mod tests {
         assert!(chosen(None, Some("controller"), &["s.properties"]));
         assert!(!chosen(None, Some("broker"), &["missing.properties"]));
         assert!(chosen(None, None, &["missing.properties"]));
+        // Without a file: the node of the built-in configuration.
+        assert!(chosen(Some(1), None, &[]));
+        assert!(!chosen(Some(2), None, &[]));
+        assert!(chosen(Some(2), None, &["--override=node.id=2"]));
+        assert!(chosen(
+            None,
+            Some("broker"),
+            &["--override", "num.partitions=2"]
+        ));
     }
 }

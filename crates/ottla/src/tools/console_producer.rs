@@ -326,14 +326,20 @@ fn failure(topic: &str, key: Option<Bytes>, value: Option<Bytes>, error: &Client
 async fn give_up(signals: &mut StopSignals, is_interrupted: bool, counts: &Counts) {
     if is_interrupted {
         tokio::select! {
-            () = tokio::time::sleep(NOTICED_WAIT) => eprintln!(
-                "{} records are still to be sent; a second Ctrl-C discards them.",
-                counts.outstanding()
-            ),
+            () = tokio::time::sleep(NOTICED_WAIT) => {
+                eprintln!("{}", outstanding_text(counts.outstanding()));
+            }
             () = signals.next() => return,
         }
     }
     signals.next().await;
+}
+
+fn outstanding_text(records: u64) -> String {
+    match records {
+        1 => "1 record is still to be sent; a second Ctrl-C discards it.".to_owned(),
+        _ => format!("{records} records are still to be sent; a second Ctrl-C discards them."),
+    }
 }
 
 /// Counts of records by outcome.
