@@ -403,7 +403,7 @@ impl Controller {
             next = self.execute(effects)?;
         }
         self.apply_committed()?;
-        self.note_leader();
+        self.note_leader_and_state();
         Ok(())
     }
 

@@ -173,6 +173,18 @@ impl EpochState {
         }
     }
 
+    /// Whether the node has voted for another in this epoch, and does not know its leader.
+    pub fn has_voted(&self) -> bool {
+        match self {
+            EpochState::Unattached(state) => state.voted.is_some(),
+            EpochState::Prospective(state) => state.voted.is_some(),
+            EpochState::Candidate(_)
+            | EpochState::Leader(_)
+            | EpochState::Follower(_)
+            | EpochState::Resigned(_) => false,
+        }
+    }
+
     /// The leader of the epoch, if known.
     pub fn leader(&self, local: BrokerId) -> Option<BrokerId> {
         match self {

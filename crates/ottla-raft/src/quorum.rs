@@ -323,6 +323,21 @@ impl Quorum {
         self.state.role()
     }
 
+    /// The state in Kafka's words, as `KafkaRaftMetrics` reports it: `leader`, `prospective`,
+    /// `prospective-voted`, `candidate`, `unattached-voted`, `observer`, `follower` or `unattached`.
+    pub fn state_name(&self) -> &'static str {
+        match (self.role(), self.state.has_voted()) {
+            (Role::Leader { .. }, _) => "leader",
+            (Role::Prospective, false) => "prospective",
+            (Role::Prospective, true) => "prospective-voted",
+            (Role::Candidate, _) => "candidate",
+            (Role::Unattached, true) => "unattached-voted",
+            (Role::Follower, _) if !self.is_voter() => "observer",
+            (Role::Follower, _) => "follower",
+            (Role::Unattached, false) | (Role::Resigned, _) => "unattached",
+        }
+    }
+
     pub fn epoch(&self) -> LeaderEpoch {
         self.epoch
     }

@@ -139,10 +139,14 @@ impl Controller {
         })
     }
 
-    /// Reports the address of the leader when it becomes known or changes.
-    pub(super) fn note_leader(&mut self) {
+    /// Reports the address of the leader and the state of this node when they change.
+    pub(super) fn note_leader_and_state(&mut self) {
         let endpoint = self.quorum.leader_node().map(|node| (node.host, node.port));
-        if self.status.load().leader_endpoint != endpoint {
+        let status = self.status.load();
+        let is_same =
+            status.leader_endpoint == endpoint && status.state_name == self.quorum.state_name();
+        drop(status);
+        if !is_same {
             self.update_status();
         }
     }

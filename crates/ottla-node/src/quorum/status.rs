@@ -7,6 +7,8 @@ use ottla_types::{BrokerId, LeaderEpoch, Offset, Timestamp};
 /// The status of the metadata quorum on this node.
 #[derive(Clone, PartialEq, Debug)]
 pub struct QuorumStatus {
+    /// The state of this node ([`Quorum::state_name`]).
+    pub state_name: &'static str,
     pub leader: Option<BrokerId>,
     /// Host and port of the leader's controller listener.
     pub leader_endpoint: Option<(ByteString, u16)>,
@@ -32,6 +34,7 @@ pub struct QuorumStatus {
 impl QuorumStatus {
     pub fn of(quorum: &Quorum, updated: Timestamp) -> QuorumStatus {
         QuorumStatus {
+            state_name: quorum.state_name(),
             leader: quorum.leader(),
             leader_endpoint: quorum.leader_node().map(|node| (node.host, node.port)),
             epoch: quorum.epoch(),
@@ -52,6 +55,7 @@ impl QuorumStatus {
 impl QuorumStatus {
     pub fn of_nobody() -> QuorumStatus {
         QuorumStatus {
+            state_name: "unattached",
             leader: None,
             leader_endpoint: None,
             epoch: LeaderEpoch(0),

@@ -205,11 +205,7 @@ fn raft(broker: &Broker, families: &mut Vec<Family>) {
     let Some(status) = broker.controller().map(|controller| controller.status()) else {
         return;
     };
-    let state = match status.leader {
-        Some(leader) if leader == broker.broker_id() => "leader",
-        Some(_) => "follower",
-        None => "unattached",
-    };
+    let state = status.state_name;
     // From version 1.0 on, the exporter removes the suffix `_info`.
     for name in ["current_state", "current_state_info"] {
         families.push(

@@ -115,6 +115,27 @@ fn every_role_and_every_event() {
     assert_eq!(table, include_str!("transitions.txt"));
 }
 
+#[test]
+fn the_states_have_kafkas_names() {
+    for ((role, make), expected) in ROLES.iter().zip([
+        "unattached",
+        "unattached-voted",
+        "prospective",
+        "candidate",
+        "leader",
+        "leader",
+        "follower",
+        "follower",
+        "unattached",
+        "observer",
+    ]) {
+        assert_eq!(make().quorum.state_name(), expected, "{role}");
+    }
+    let mut voted = ROLES[1].1();
+    voted.after(5_000);
+    assert_eq!(voted.quorum.state_name(), "prospective-voted");
+}
+
 fn role_name(quorum: &Quorum) -> String {
     let leader = quorum.leader().map(|leader| format!(" of {leader}"));
     match quorum.role() {
