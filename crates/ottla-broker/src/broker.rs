@@ -118,7 +118,7 @@ impl Broker {
                 config.max_incremental_fetch_session_cache_slots.max(0) as usize,
                 context.budgets().fetch_session_partitions,
             ),
-            telemetry: Telemetry::new(&config),
+            telemetry: Telemetry::new(&config, context.budgets().telemetry_bytes),
             compression_memory: RequestMemory::new(context.budgets().compression_bytes),
             loading: Loading::default(),
             cleaner: OnceLock::new(),

@@ -56,12 +56,13 @@ pub(crate) struct Push {
 }
 
 impl Telemetry {
-    pub(crate) fn new(config: &BrokerConfig) -> Telemetry {
+    /// `kept_bytes` bounds the metrics of all clients.
+    pub(crate) fn new(config: &BrokerConfig, kept_bytes: usize) -> Telemetry {
         Telemetry {
             is_offered: config.ottla_http_listener.is_some()
                 || config.ottla_metrics_reporter_dir.is_some(),
             max_bytes: usize::try_from(config.telemetry_max_bytes).unwrap_or(0),
-            clients: Mutex::default(),
+            clients: Mutex::new(Clients::new(kept_bytes)),
         }
     }
 
@@ -113,7 +114,7 @@ impl Telemetry {
         let mut clients = self.clients.lock();
         match metrics {
             Some(metrics) => {
-                clients.on_metrics(id, facts.client_id.clone(), metrics, now_ms);
+                clients.on_metrics(id, &facts.client_id, metrics, now_ms);
                 Ok(())
             }
             None => {

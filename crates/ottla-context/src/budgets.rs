@@ -6,7 +6,7 @@
 
 use ottla_sync::machine::Machine;
 
-/// The smallest budget, even on a small machine: with less, a node could not work.
+/// The smallest budget of what a node cannot work without, even on a small machine.
 const LEAST_BYTES: u64 = 4 * 1024 * 1024;
 
 /// The budgets of a node.
@@ -26,6 +26,8 @@ pub struct Budgets {
     pub compression_bytes: usize,
     /// Partitions of all incremental fetch sessions.
     pub fetch_session_partitions: usize,
+    /// Metrics that clients pushed.
+    pub telemetry_bytes: usize,
 }
 
 /// Memory per partition of a fetch session: its key twice, and the last request and response.
@@ -42,6 +44,8 @@ impl Budgets {
             unsent_answer_bytes: bytes(share(16)),
             compression_bytes: bytes(share(8)),
             fetch_session_partitions: bytes(share(32) / FETCH_SESSION_PARTITION_BYTES),
+            // No minimum: a node works without these metrics.
+            telemetry_bytes: bytes(machine.memory_bytes / 64),
         }
     }
 }
@@ -67,6 +71,10 @@ mod tests {
         let large = Budgets::of(&machine(64 << 30));
         assert_eq!(large.request_bytes, 8 << 30);
         assert_eq!(large.fetch_session_partitions, (2 << 30) / 256);
+        assert_eq!(
+            (small.telemetry_bytes, large.telemetry_bytes),
+            (4 << 20, 1 << 30)
+        );
     }
 
     #[test]
@@ -74,8 +82,11 @@ mod tests {
         for memory in [64 << 20, 256 << 20, 24 << 30] {
             let of = Budgets::of(&machine(memory));
             let sessions = of.fetch_session_partitions as u64 * FETCH_SESSION_PARTITION_BYTES;
-            let bytes =
-                of.request_bytes + of.decoded_bytes + of.unsent_answer_bytes + of.compression_bytes;
+            let bytes = of.request_bytes
+                + of.decoded_bytes
+                + of.unsent_answer_bytes
+                + of.compression_bytes
+                + of.telemetry_bytes;
             assert!(bytes as u64 + sessions < memory / 2, "{of:?}");
         }
     }

@@ -4,7 +4,6 @@
 
 use std::collections::BTreeMap;
 
-use bytestring::ByteString;
 use ottla_types::{ErrorCode, Uuid};
 
 use super::otlp::ClientMetric;
@@ -12,8 +11,8 @@ use super::subscription::Request;
 
 /// The maximum number of clients, as in Kafka. The one that was silent longest is dropped.
 const MAX_CLIENTS: usize = 16_384;
-/// The maximum number of values of all clients. A push that does not fit is accepted but not
-/// exported.
+/// The maximum number of values of all clients. Where it or the bound in bytes is reached, the
+/// oldest pushes are dropped.
 const MAX_VALUES: usize = 500_000;
 /// The minimum time for which a client is remembered.
 const MIN_MEMORY_MS: u64 = 60_000;
@@ -35,17 +34,61 @@ struct Client {
     push_interval_ms: u64,
     is_terminating: bool,
     last_error: Option<ErrorCode>,
-    client_id: ByteString,
+    kept: Option<Kept>,
+}
+
+/// The last push of a client.
+#[derive(Debug)]
+struct Kept {
+    /// The place among all pushes.
+    number: u64,
+    bytes: usize,
+    client_id: Box<str>,
     metrics: Vec<ClientMetric>,
 }
 
-#[derive(Debug, Default)]
+impl Kept {
+    fn new(number: u64, client_id: &str, mut metrics: Vec<ClientMetric>) -> Kept {
+        metrics.shrink_to_fit();
+        // The client ID and the name of the metric are exported with each value.
+        let values = metrics
+            .iter()
+            .map(|metric| client_id.len() + metric.bytes());
+        Kept {
+            number,
+            bytes: client_id.len() + values.sum::<usize>(),
+            client_id: client_id.into(),
+            metrics,
+        }
+    }
+}
+
+#[derive(Debug)]
 pub(super) struct Clients {
     by_id: BTreeMap<Uuid, Client>,
+    /// The clients whose last push is kept, the oldest push first.
+    by_push: BTreeMap<u64, Uuid>,
+    /// The number of pushes so far.
+    pushes: u64,
+    /// Of all kept pushes.
     values: usize,
+    bytes: usize,
+    max_bytes: usize,
 }
 
 impl Clients {
+    /// Keeps at most `max_bytes` of metrics, of all clients together.
+    pub(super) fn new(max_bytes: usize) -> Clients {
+        Clients {
+            by_id: BTreeMap::new(),
+            by_push: BTreeMap::new(),
+            pushes: 0,
+            values: 0,
+            bytes: 0,
+            max_bytes,
+        }
+    }
+
     /// A client requests its subscription. It may do so before its interval has passed only if its
     /// last push had an outdated subscription or an unsupported compression.
     pub(super) fn on_get(
@@ -93,43 +136,69 @@ impl Clients {
         }
     }
 
-    /// Replaces the last push of a client.
+    /// Replaces the last push of a client. The oldest pushes of others make room for it; one that
+    /// is larger than the bounds is not kept.
     pub(super) fn on_metrics(
         &mut self,
         id: Uuid,
-        client_id: ByteString,
+        client_id: &str,
         metrics: Vec<ClientMetric>,
         now_ms: u64,
     ) {
         let Some(client) = self.by_id.get_mut(&id) else {
             return;
         };
-        self.values -= client.metrics.len();
-        client.metrics = match self.values + metrics.len() <= MAX_VALUES {
-            true => metrics,
-            false => Vec::new(),
-        };
-        self.values += client.metrics.len();
-        client.client_id = client_id;
         client.last_seen_ms = now_ms;
+        let replaced = client.kept.take();
+        self.on_dropped(replaced);
+        self.pushes += 1;
+        let kept = Kept::new(self.pushes, client_id, metrics);
+        if kept.metrics.len() > MAX_VALUES || kept.bytes > self.max_bytes {
+            return;
+        }
+        while self.values + kept.metrics.len() > MAX_VALUES
+            || self.bytes + kept.bytes > self.max_bytes
+        {
+            let Some((_, oldest)) = self.by_push.pop_first() else {
+                break;
+            };
+            let oldest = self.by_id.get_mut(&oldest);
+            let dropped = oldest.and_then(|client| client.kept.take());
+            self.on_dropped(dropped);
+        }
+        self.values += kept.metrics.len();
+        self.bytes += kept.bytes;
+        self.by_push.insert(kept.number, id);
+        if let Some(client) = self.by_id.get_mut(&id) {
+            client.kept = Some(kept);
+        }
     }
 
     /// Drops the clients that were silent for three of their intervals.
     pub(super) fn forget_silent(&mut self, now_ms: u64) {
-        let values = &mut self.values;
-        self.by_id.retain(|_, client| {
+        let silent = self.by_id.extract_if(.., |_, client| {
             let memory_ms = MIN_MEMORY_MS.max(3 * client.push_interval_ms);
-            let stays = now_ms < client.last_seen_ms + memory_ms;
-            if !stays {
-                *values -= client.metrics.len();
-            }
-            stays
+            now_ms >= client.last_seen_ms + memory_ms
         });
+        let dropped: Vec<_> = silent.map(|(_, client)| client.kept).collect();
+        for kept in dropped {
+            self.on_dropped(kept);
+        }
+    }
+
+    fn on_dropped(&mut self, kept: Option<Kept>) {
+        if let Some(kept) = kept {
+            self.by_push.remove(&kept.number);
+            self.values -= kept.metrics.len();
+            self.bytes -= kept.bytes;
+        }
     }
 
     pub(super) fn for_each(&self, mut show: impl FnMut(Uuid, &str, &[ClientMetric])) {
         for (id, client) in &self.by_id {
-            show(*id, &client.client_id, &client.metrics);
+            if let Some(kept) = &client.kept {
+                show(*id, &kept.client_id, &kept.metrics);
+            }
         }
     }
 
@@ -141,7 +210,7 @@ impl Clients {
                 && let Some(id) = silent.map(|(id, _)| *id)
                 && let Some(forgotten) = self.by_id.remove(&id)
             {
-                self.values -= forgotten.metrics.len();
+                self.on_dropped(forgotten.kept);
             }
         }
         let client = self.by_id.entry(id).or_default();
@@ -198,11 +267,13 @@ mod tests {
         }
     }
 
+    const AMPLE: usize = 1 << 30;
+
     fn metrics(count: usize) -> Vec<ClientMetric> {
         let metric = ClientMetric {
-            name: "a".to_owned(),
+            name: "a".into(),
             kind: ClientMetricKind::Gauge,
-            labels: Vec::new(),
+            labels: Box::default(),
             value: 1.0,
         };
         vec![metric; count]
@@ -210,7 +281,7 @@ mod tests {
 
     #[test]
     fn a_client_asks_and_pushes_once_an_interval() {
-        let mut clients = Clients::default();
+        let mut clients = Clients::new(AMPLE);
         let (request, throttled) = (request(), Err(ErrorCode::ThrottlingQuotaExceeded));
         assert_eq!(clients.on_get(ID, &request, 0), Ok(()));
         assert_eq!(clients.on_get(ID, &request, 999), throttled);
@@ -228,7 +299,7 @@ mod tests {
 
     #[test]
     fn a_client_whose_subscription_changed_may_ask_at_once() {
-        let mut clients = Clients::default();
+        let mut clients = Clients::new(AMPLE);
         let request = request();
         clients.on_get(ID, &request, 0).expect("the first question");
         for (pushed, error) in [
@@ -261,19 +332,61 @@ mod tests {
 
     #[test]
     fn the_silent_are_forgotten_and_what_is_kept_is_bounded() {
-        let mut clients = Clients::default();
+        let mut clients = Clients::new(AMPLE);
         let request = request();
         for number in 0..=MAX_CLIENTS {
             let id = Uuid((number as u128).to_be_bytes());
             clients.on_get(id, &request, number as u64).expect("new");
-            clients.on_metrics(id, "c".into(), metrics(40), number as u64);
+            clients.on_metrics(id, "c", metrics(40), number as u64);
         }
         assert_eq!(clients.by_id.len(), MAX_CLIENTS);
         assert!(!clients.by_id.contains_key(&Uuid([0; 16])));
-        let shown: usize = clients.by_id.values().map(|it| it.metrics.len()).sum();
-        assert_eq!(shown, clients.values);
+        assert_sums(&clients);
+        let shown = clients.values;
         assert!(shown <= MAX_VALUES && shown > MAX_VALUES - 80, "{shown}");
         clients.forget_silent(MAX_CLIENTS as u64 + MIN_MEMORY_MS);
         assert_eq!((clients.by_id.len(), clients.values), (0, 0));
+        assert_sums(&clients);
+    }
+
+    /// The sums are those of what is kept.
+    fn assert_sums(clients: &Clients) {
+        let (mut pushes, mut values, mut bytes) = (0, 0, 0);
+        for kept in clients.by_id.values().filter_map(|it| it.kept.as_ref()) {
+            pushes += 1;
+            values += kept.metrics.len();
+            bytes += kept.bytes;
+            assert!(clients.by_push.contains_key(&kept.number));
+        }
+        let sums = (clients.by_push.len(), clients.values, clients.bytes);
+        assert_eq!(sums, (pushes, values, bytes));
+    }
+
+    #[test]
+    fn the_oldest_pushes_make_room_in_bytes() {
+        let request = request();
+        let push_bytes = Kept::new(0, "c", metrics(10)).bytes;
+        let mut clients = Clients::new(3 * push_bytes);
+        let ids = [1, 2, 3, 4].map(|number| Uuid([number; 16]));
+        let push = |clients: &mut Clients, id: Uuid, client_id: &str, count| {
+            // Refused if it is too early; the client is known then too.
+            let _ = clients.on_get(id, &request, 0);
+            clients.on_metrics(id, client_id, metrics(count), 0);
+            assert_sums(clients);
+            let mut shown = Vec::new();
+            clients.for_each(|id, _, _| shown.push(id.0[0]));
+            shown
+        };
+        for id in &ids[..3] {
+            push(&mut clients, *id, "c", 10);
+        }
+        // A client that pushes again is no longer the oldest, and does not take room twice.
+        assert_eq!(push(&mut clients, ids[0], "c", 10), [1, 2, 3]);
+        assert_eq!(push(&mut clients, ids[3], "c", 10), [1, 3, 4]);
+        assert_eq!(push(&mut clients, ids[1], "c", 20), [2, 4]);
+        // Larger than the bound: dropped, and nothing makes room for it.
+        assert_eq!(push(&mut clients, ids[2], "c", 100), [2, 4]);
+        let long = "c".repeat(push_bytes);
+        assert_eq!(push(&mut clients, ids[2], &long, 10), [2, 4]);
     }
 }

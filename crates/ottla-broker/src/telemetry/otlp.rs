@@ -1,6 +1,8 @@
 //! Decodes pushes: OpenTelemetry metrics (`opentelemetry.proto.metrics.v1.MetricsData`). Gauges and
 //! sums are read, the rest is ignored. The bytes come from clients, so nothing here may panic.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use prost::Message;
 
@@ -15,10 +17,24 @@ pub(crate) enum ClientMetricKind {
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct ClientMetric {
     /// The client's name of the metric: `org.apache.kafka.producer.connection.creation.total`.
-    pub(crate) name: String,
+    /// Shared by the values of a metric, because a push may have a long name and many values.
+    pub(crate) name: Arc<str>,
     pub(crate) kind: ClientMetricKind,
-    pub(crate) labels: Vec<(String, String)>,
+    pub(crate) labels: Box<[(String, String)]>,
     pub(crate) value: f64,
+}
+
+/// The overhead of the allocation of a label's string.
+const ALLOCATION_BYTES: usize = 16;
+
+impl ClientMetric {
+    /// An upper bound of the memory and of the exported text.
+    pub(super) fn bytes(&self) -> usize {
+        let labels = self.labels.iter().map(|(key, value)| {
+            size_of::<(String, String)>() + key.len() + value.len() + 2 * ALLOCATION_BYTES
+        });
+        size_of::<ClientMetric>() + self.name.len() + labels.sum::<usize>()
+    }
 }
 
 // The parts of the protocol that are read, with their tags in
@@ -88,8 +104,24 @@ struct KeyValue {
 struct AnyValue {
     #[prost(string, optional, tag = "1")]
     string_value: Option<String>,
+    #[prost(bool, optional, tag = "2")]
+    bool_value: Option<bool>,
     #[prost(int64, optional, tag = "3")]
     int_value: Option<i64>,
+    #[prost(double, optional, tag = "4")]
+    double_value: Option<f64>,
+}
+
+impl AnyValue {
+    /// `None` if it is empty, or an array, a list or bytes, which no label can have.
+    fn into_text(self) -> Option<String> {
+        let number = self.int_value.map(|it| it.to_string());
+        self.string_value
+            .or(number)
+            .or(self.bool_value.map(|it| it.to_string()))
+            .or(self.double_value.map(|it| it.to_string()))
+            .filter(|text| !text.is_empty())
+    }
 }
 
 /// Decodes a push. `None` if it is malformed.
@@ -101,38 +133,35 @@ pub(super) fn read(bytes: Bytes) -> Option<Vec<ClientMetric>> {
         .flat_map(|resource| resource.scope_metrics)
         .flat_map(|scope| scope.metrics)
     {
+        let name: Arc<str> = metric.name.into();
         if let Some(gauge) = metric.gauge {
             let kind = ClientMetricKind::Gauge;
-            metrics.extend(points(&metric.name, kind, gauge.data_points));
+            metrics.extend(points(&name, kind, gauge.data_points));
         }
         if let Some(sum) = metric.sum {
             let kind = match sum.is_monotonic {
                 true => ClientMetricKind::Counter,
                 false => ClientMetricKind::Gauge,
             };
-            metrics.extend(points(&metric.name, kind, sum.data_points));
+            metrics.extend(points(&name, kind, sum.data_points));
         }
     }
     Some(metrics)
 }
 
 fn points(
-    name: &str,
+    name: &Arc<str>,
     kind: ClientMetricKind,
     points: Vec<NumberDataPoint>,
 ) -> impl Iterator<Item = ClientMetric> {
     points.into_iter().filter_map(move |point| {
         let value = point.as_double.or(point.as_int.map(|it| it as f64))?;
-        let labels = point.attributes.into_iter().map(|attribute| {
-            let value = attribute.value.unwrap_or_default();
-            let int = value.int_value.map(|it| it.to_string());
-            (
-                attribute.key,
-                value.string_value.or(int).unwrap_or_default(),
-            )
+        let labels = point.attributes.into_iter().filter_map(|attribute| {
+            let text = attribute.value?.into_text()?;
+            (!attribute.key.is_empty()).then_some((attribute.key, text))
         });
         Some(ClientMetric {
-            name: name.to_owned(),
+            name: Arc::clone(name),
             kind,
             labels: labels.collect(),
             value,
@@ -146,16 +175,26 @@ mod tests {
 
     #[test]
     fn gauges_and_sums_are_read() {
+        let attribute = |key: &str, set: fn(&mut AnyValue)| {
+            let mut value = AnyValue::default();
+            set(&mut value);
+            KeyValue {
+                key: key.to_owned(),
+                value: Some(value),
+            }
+        };
         let point = |as_double, as_int| NumberDataPoint {
             as_double,
             as_int,
-            attributes: vec![KeyValue {
-                key: "node_id".to_owned(),
-                value: Some(AnyValue {
-                    string_value: Some("1".to_owned()),
-                    int_value: None,
-                }),
-            }],
+            attributes: vec![
+                attribute("node_id", |value| value.string_value = Some("1".to_owned())),
+                attribute("is_controller", |value| value.bool_value = Some(false)),
+                attribute("shard", |value| value.int_value = Some(-7)),
+                attribute("share", |value| value.double_value = Some(0.5)),
+                // A list, which is not read.
+                attribute("others", |_| {}),
+                attribute("", |value| value.int_value = Some(1)),
+            ],
         };
         let metrics = vec![
             Metric {
@@ -180,24 +219,58 @@ mod tests {
             }],
         };
         let read = read(data.encode_to_vec().into()).expect("good bytes");
-        let labels = vec![("node_id".to_owned(), "1".to_owned())];
+        let labels = [
+            ("node_id", "1"),
+            ("is_controller", "false"),
+            ("shard", "-7"),
+            ("share", "0.5"),
+        ];
+        let labels = labels.map(|(key, value)| (key.to_owned(), value.to_owned()));
         assert_eq!(
             read,
             [
                 ClientMetric {
-                    name: "a".to_owned(),
+                    name: "a".into(),
                     kind: ClientMetricKind::Gauge,
-                    labels: labels.clone(),
+                    labels: labels.clone().into(),
                     value: 1.5,
                 },
                 ClientMetric {
-                    name: "b".to_owned(),
+                    name: "b".into(),
                     kind: ClientMetricKind::Counter,
-                    labels,
+                    labels: labels.into(),
                     value: 7.0,
                 },
             ]
         );
+    }
+
+    #[test]
+    fn a_long_name_of_many_values_is_held_once() {
+        let point = NumberDataPoint {
+            as_double: Some(1.0),
+            as_int: None,
+            attributes: Vec::new(),
+        };
+        let metric = Metric {
+            name: "n".repeat(100_000),
+            gauge: Some(Gauge {
+                data_points: vec![point; 1000],
+            }),
+            sum: None,
+        };
+        let data = MetricsData {
+            resource_metrics: vec![ResourceMetrics {
+                scope_metrics: vec![ScopeMetrics {
+                    metrics: vec![metric],
+                }],
+            }],
+        };
+        let read = read(data.encode_to_vec().into()).expect("good bytes");
+        assert!(read.iter().all(|it| Arc::ptr_eq(&it.name, &read[0].name)));
+        // The text has the name a thousand times.
+        let bytes: usize = read.iter().map(ClientMetric::bytes).sum();
+        assert!(bytes > 100_000_000, "{bytes}");
     }
 
     #[test]

@@ -2,8 +2,8 @@
 //!
 //! `org.apache.kafka.producer.record.queue.time.avg` is exported as
 //! `client_org_apache_kafka_producer_record_queue_time_avg`, with the client's labels,
-//! `client_instance_id` and `client_id`. The prefix keeps a client from choosing the name of a
-//! metric of the broker.
+//! `client_instance_id` and `client_id`, which replace labels with these names. The prefix keeps a
+//! client from choosing the name of a metric of the broker.
 
 use std::collections::BTreeMap;
 
@@ -39,8 +39,7 @@ pub(super) fn collect(broker: &Broker, families: &mut Vec<Family>) {
                 let mut labels: BTreeMap<String, String> = metric
                     .labels
                     .iter()
-                    .filter(|(key, _)| !key.is_empty())
-                    .map(|(key, value)| (prometheus_name(key), value.clone()))
+                    .map(|(key, value)| (label_name(key), value.clone()))
                     .collect();
                 labels.insert("client_instance_id".to_owned(), id.to_string());
                 labels.insert("client_id".to_owned(), client_id.to_owned());
@@ -61,9 +60,27 @@ fn prometheus_name(name: &str) -> String {
     name.chars().enumerate().map(shown).collect()
 }
 
+/// Prometheus reserves names that begin with two underscores: a label `__name__` would be the name
+/// of the metric. They get a prefix.
+fn label_name(key: &str) -> String {
+    let name = prometheus_name(key);
+    match name.starts_with("__") {
+        true => format!("key{name}"),
+        false => name,
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::prometheus_name;
+    use super::{label_name, prometheus_name};
+
+    #[test]
+    fn a_label_never_has_a_reserved_name() {
+        assert_eq!(label_name("__name__"), "key__name__");
+        assert_eq!(label_name("9_x"), "key__x");
+        assert_eq!(label_name("_x"), "_x");
+        assert_eq!(label_name("node.id"), "node_id");
+    }
 
     #[test]
     fn names_are_made_readable_for_prometheus() {
