@@ -290,7 +290,13 @@ impl PendingProduce {
     ) {
         let turn = partition.reserve(&self.broker.host, arrival.bytes);
         let pending = Arc::clone(self);
+        let unanswered = Unanswered {
+            pending: Arc::clone(self),
+            place: arrival.place,
+            is_answered: false,
+        };
         ottla_sync::task::spawn(async move {
+            let mut unanswered = unanswered;
             let mut attempts = partition.settings().attempts(&batch).into_iter();
             while let Some((rules, bytes)) = attempts.next() {
                 let is_last = attempts.len() == 0;
@@ -314,8 +320,11 @@ impl PendingProduce {
                 match validated {
                     Err(rejection) if !is_last && is_too_large(&rejection) => continue,
                     validated => {
+                        let append = pending.prepare(&partition, validated, arrival);
+                        // By `prepare`, or later by the partition.
+                        unanswered.is_answered = true;
                         // Dropping the slot abandons it.
-                        if let Some(append) = pending.prepare(&partition, validated, arrival) {
+                        if let Some(append) = append {
                             turn.fill(append);
                         }
                         return;
@@ -571,6 +580,28 @@ impl PendingProduce {
     }
 }
 
+/// A partition whose batch is processed on another thread. If that thread panics, the partition is
+/// answered with an error: nothing else would answer it, and the request would wait forever.
+struct Unanswered {
+    pending: Arc<PendingProduce>,
+    place: AppendPlace,
+    is_answered: bool,
+}
+
+impl Drop for Unanswered {
+    fn drop(&mut self) {
+        if self.is_answered {
+            return;
+        }
+        self.pending.with_response(self.place, |response| {
+            response.error_code = ErrorCode::UnknownServerError.code();
+            response.log_append_time_ms = -1;
+            response.log_start_offset = -1;
+        });
+        self.pending.on_answered();
+    }
+}
+
 impl AwaitsAppends for PendingProduce {
     /// Called by the thread that releases the acknowledgement.
     fn on_released(&self, place: AppendPlace, outcome: AckOutcome) {
@@ -673,5 +704,53 @@ impl From<Rejection> for Refusal {
                 })
                 .collect(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ottla_testkit::peer::client_context;
+
+    use super::*;
+    use crate::tests::TestBroker;
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_panic_on_another_thread_is_answered_with_an_error() {
+        let broker = TestBroker::start().await;
+        let topic = TopicProduceResponse {
+            partition_responses: vec![PartitionProduceResponse::default()],
+            ..Default::default()
+        };
+        let pending = Arc::new(PendingProduce {
+            broker: Arc::clone(broker.broker()),
+            context: client_context(ApiKey::Produce, 9),
+            acks: Some(RequiredAcks::Leader),
+            transactional_id: None,
+            response: Mutex::new(ProduceResponse {
+                responses: vec![topic],
+                ..Default::default()
+            }),
+            remaining: AtomicUsize::new(1),
+            started: ottla_sync::time::now(),
+            throttle_time_ms: AtomicI32::new(0),
+            stalled: Mutex::new(None),
+        });
+        let unanswered = Unanswered {
+            pending: Arc::clone(&pending),
+            place: AppendPlace {
+                topic: 0,
+                partition: 0,
+            },
+            is_answered: false,
+        };
+        let task = ottla_sync::task::spawn(async move {
+            let unanswered = unanswered;
+            assert!(unanswered.is_answered, "a panic that this test wants");
+        });
+        assert!(task.await.is_err());
+        assert!(pending.is_ready());
+        let response = pending.response.lock();
+        let partition = &response.responses[0].partition_responses[0];
+        assert_eq!(partition.error_code, ErrorCode::UnknownServerError.code());
     }
 }
