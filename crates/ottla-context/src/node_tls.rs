@@ -100,8 +100,8 @@ impl NodeTls {
         }
     }
 
-    /// Reloads settings and files that have changed. If that fails, the error is logged once, and
-    /// the previous context stays in use. Blocks.
+    /// Reloads settings and files that have changed. If that fails, the error is logged once until
+    /// it changes or the files can be used again, and the previous context stays in use. Blocks.
     pub fn refresh(&self, config: &BrokerConfig) {
         let mut failures = self.failures.lock();
         for (listener, settings) in settings(config) {
@@ -109,7 +109,8 @@ impl NodeTls {
                 continue;
             };
             match context.reload(settings) {
-                Ok(Reloaded::Unchanged) => {}
+                // The files in force are back. The next failure is a new one.
+                Ok(Reloaded::Unchanged) => drop(failures.remove(&listener)),
                 Ok(Reloaded::Replaced) => {
                     failures.remove(&listener);
                     for (alias, facts) in context.certificates() {
