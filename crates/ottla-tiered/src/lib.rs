@@ -30,8 +30,13 @@ mod remote_segment;
 mod metadata_record;
 mod metadata_topic;
 
+mod metadata_cache;
+mod metadata_store;
+
 pub use leader_epochs::{EpochEntry, LeaderEpochs, LeaderEpochsError};
+pub use metadata_cache::{NotApplied, RemoteLogMetadataCache};
 pub use metadata_record::{RemoteLogMetadata, RemoteLogMetadataError};
+pub use metadata_store::{RemotePartitionMetadataStore, StoreError};
 pub use metadata_topic::{REMOTE_LOG_METADATA_TOPIC, metadata_partition};
 pub use remote_segment::{
     CustomMetadata, RemoteLogSegmentMetadata, RemoteLogSegmentMetadataUpdate,

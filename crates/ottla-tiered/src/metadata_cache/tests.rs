@@ -1,0 +1,378 @@
+//! The cache against Kafka's data structures written down plainly, and its size.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::hint::black_box;
+
+use bytes::Bytes;
+use ottla_types::{BrokerId, LeaderEpoch, Offset, Timestamp, Uuid};
+use proptest::prelude::*;
+
+use super::{NotApplied, RemoteLogMetadataCache};
+use crate::RemoteLogSegmentState::{self, *};
+use crate::{CustomMetadata, EpochEntry, LeaderEpochs, RemoteSegment, RemoteSegmentUpdate};
+
+/// The maps of `RemoteLogMetadataCache` and `RemoteLogLeaderEpochState`.
+#[derive(Default)]
+struct Model {
+    segments: BTreeMap<Uuid, RemoteSegment>,
+    epochs: BTreeMap<LeaderEpoch, ModelEpoch>,
+}
+
+#[derive(Default)]
+struct ModelEpoch {
+    offset_to_id: BTreeMap<Offset, Uuid>,
+    unreferenced: BTreeSet<Uuid>,
+    highest: Option<Offset>,
+}
+
+impl Model {
+    fn add(&mut self, segment: &RemoteSegment) -> bool {
+        let existing = self.segments.get(&segment.id).map(|it| it.state);
+        if !RemoteLogSegmentState::is_valid_transition(existing, segment.state) {
+            return false;
+        }
+        for entry in segment.segment_leader_epochs.entries() {
+            let epoch = self.epochs.entry(entry.epoch).or_default();
+            epoch.unreferenced.insert(segment.id);
+        }
+        self.segments.insert(segment.id, segment.clone());
+        true
+    }
+
+    fn update(&mut self, update: &RemoteSegmentUpdate) -> bool {
+        let Some(existing) = self.segments.get(&update.id) else {
+            return false;
+        };
+        let is_valid =
+            RemoteLogSegmentState::is_valid_transition(Some(existing.state), update.state);
+        if !is_valid || update.state == CopySegmentStarted {
+            return false;
+        }
+        let updated = existing.updated(update);
+        let id = updated.id;
+        for entry in updated.segment_leader_epochs.entries() {
+            let epoch = self.epochs.entry(entry.epoch).or_default();
+            let end = updated.end_offset_of(entry.epoch);
+            match update.state {
+                CopySegmentFinished => {
+                    while let Some((&offset, &last)) = epoch.offset_to_id.last_key_value()
+                        && offset >= entry.start_offset
+                        && epoch.highest.unwrap() <= end
+                    {
+                        epoch.offset_to_id.remove(&offset);
+                        epoch.unreferenced.insert(last);
+                    }
+                    epoch.offset_to_id.insert(entry.start_offset, id);
+                    epoch.unreferenced.remove(&id);
+                    if epoch.highest.is_none_or(|highest| end > highest) {
+                        epoch.highest = Some(end);
+                    }
+                }
+                DeleteSegmentStarted => {
+                    if epoch.offset_to_id.get(&entry.start_offset) == Some(&id) {
+                        epoch.offset_to_id.remove(&entry.start_offset);
+                    }
+                    epoch.unreferenced.insert(id);
+                }
+                DeleteSegmentFinished => {
+                    epoch.unreferenced.remove(&id);
+                }
+                CopySegmentStarted => unreachable!(),
+            }
+        }
+        if update.state == DeleteSegmentFinished {
+            self.segments.remove(&id);
+        } else {
+            self.segments.insert(id, updated);
+        }
+        true
+    }
+
+    fn segment(&self, epoch: LeaderEpoch, offset: Offset) -> Option<&RemoteSegment> {
+        let (_, id) = self
+            .epochs
+            .get(&epoch)?
+            .offset_to_id
+            .range(..=offset)
+            .next_back()?;
+        let segment = &self.segments[id];
+        (offset <= segment.end_offset_of(epoch)).then_some(segment)
+    }
+
+    fn next_with_txn_index(&self, epoch: LeaderEpoch, from: Offset) -> Option<&RemoteSegment> {
+        let mut segment = self.segment(epoch, from)?;
+        while segment.is_txn_index_empty {
+            segment = self.segment(epoch, segment.next_offset())?;
+        }
+        Some(segment)
+    }
+
+    /// The segments of an epoch, as a set for each start offset: Kafka's order among equals is that
+    /// of a hash set.
+    fn listed(&self, epoch: LeaderEpoch) -> Vec<(Offset, Uuid)> {
+        let Some(epoch) = self.epochs.get(&epoch) else {
+            return Vec::new();
+        };
+        let ids = epoch.offset_to_id.values().chain(&epoch.unreferenced);
+        let mut listed: Vec<(Offset, Uuid)> = ids
+            .map(|id| (self.segments[id].start_offset, *id))
+            .collect();
+        listed.sort();
+        listed
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Add(usize),
+    Update(usize, RemoteLogSegmentState),
+}
+
+const EPOCHS: i32 = 5;
+const OFFSETS: i64 = 40;
+
+fn any_segment() -> impl Strategy<Value = RemoteSegment> {
+    let epochs = prop::collection::vec((0..EPOCHS, 0..4i64), 1..4);
+    let custom = prop::option::of(prop::collection::vec(any::<u8>(), 0..40));
+    let long = prop_oneof![9 => 0..15i64, 1 => Just(1 << 33)];
+    (0..20i64, long, epochs, custom, any::<bool>()).prop_map(
+        |(start, length, epochs, custom, is_txn_index_empty)| {
+            let mut at = start;
+            let epochs: BTreeMap<i32, i64> = epochs.into_iter().collect();
+            let entries = epochs.into_iter().map(|(epoch, length)| {
+                let entry = EpochEntry::new(epoch, at);
+                at += length;
+                entry
+            });
+            let segment_leader_epochs: LeaderEpochs = entries.collect();
+            RemoteSegment {
+                id: Uuid::ZERO,
+                start_offset: Offset(start),
+                end_offset: Offset(at + length),
+                max_timestamp: Timestamp(length * 1000),
+                broker_id: BrokerId(1),
+                event_timestamp: Timestamp(start),
+                segment_size_bytes: length as i32 * 100,
+                custom_metadata: custom.map(|bytes| CustomMetadata(Bytes::from(bytes))),
+                state: CopySegmentStarted,
+                segment_leader_epochs,
+                is_txn_index_empty,
+            }
+        },
+    )
+}
+
+fn any_step() -> impl Strategy<Value = Step> {
+    let state = prop::sample::select(RemoteLogSegmentState::ALL.to_vec());
+    prop_oneof![
+        2 => (0..12usize).prop_map(Step::Add),
+        5 => (0..12usize, state).prop_map(|(index, state)| Step::Update(index, state)),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(150) })]
+
+    #[test]
+    fn it_does_what_kafkas_maps_do(
+        segments in prop::collection::vec(any_segment(), 12),
+        steps in prop::collection::vec(any_step(), 1..120),
+    ) {
+        let segments: Vec<RemoteSegment> = segments
+            .into_iter()
+            .enumerate()
+            .map(|(index, segment)| RemoteSegment {
+                id: Uuid::from_u128(index as u128 * 0x0001_0000_0001),
+                ..segment
+            })
+            .collect();
+        let mut model = Model::default();
+        let mut cache = RemoteLogMetadataCache::new();
+        for (number, step) in steps.into_iter().enumerate() {
+            match step {
+                Step::Add(index) => {
+                    let applied = cache.add(&segments[index]).is_ok();
+                    prop_assert_eq!(applied, model.add(&segments[index]));
+                }
+                Step::Update(index, state) => {
+                    let mut update =
+                        segments[index].to_state(state, Timestamp(number as i64), BrokerId(2));
+                    let changed = CustomMetadata(Bytes::from(vec![7; number]));
+                    update.custom_metadata = (number % 3 == 0).then_some(changed);
+                    prop_assert_eq!(cache.update(&update).is_ok(), model.update(&update));
+                }
+            }
+            compare(&cache, &model);
+        }
+    }
+}
+
+fn compare(cache: &RemoteLogMetadataCache, model: &Model) {
+    let all: BTreeMap<Uuid, RemoteSegment> = cache.segments().map(|it| (it.id, it)).collect();
+    assert_eq!(all, model.segments);
+    assert_eq!(cache.len(), model.segments.len());
+    for id in model.segments.keys() {
+        assert_eq!(cache.get(*id).as_ref(), model.segments.get(id));
+    }
+    for epoch in (0..EPOCHS).map(LeaderEpoch) {
+        let highest = model.epochs.get(&epoch).and_then(|it| it.highest);
+        assert_eq!(cache.highest_offset_for_epoch(epoch), highest);
+        let listed: Vec<(Offset, Uuid)> = cache
+            .segments_of(epoch)
+            .map(|segment| (segment.start_offset, segment.id))
+            .collect();
+        assert!(listed.is_sorted_by_key(|(offset, _)| *offset));
+        let mut listed = listed;
+        listed.sort();
+        assert_eq!(listed, model.listed(epoch));
+        for offset in (0..OFFSETS).map(Offset) {
+            let found = cache.segment(epoch, offset);
+            assert_eq!(found.as_ref(), model.segment(epoch, offset));
+            let found = cache.next_segment_with_txn_index(epoch, offset);
+            assert_eq!(found.as_ref(), model.next_with_txn_index(epoch, offset));
+        }
+    }
+}
+
+fn simple(number: u64) -> RemoteSegment {
+    let id = u128::from(number.wrapping_mul(0x9e37_79b9_7f4a_7c15)) << 64 | u128::from(number);
+    let start = number as i64 * 1000;
+    RemoteSegment {
+        id: Uuid::from_u128(id),
+        start_offset: Offset(start),
+        end_offset: Offset(start + 999),
+        max_timestamp: Timestamp(1_700_000_000_000 + start),
+        broker_id: BrokerId(1),
+        event_timestamp: Timestamp(1_700_000_000_000 + start),
+        segment_size_bytes: 1 << 30,
+        custom_metadata: None,
+        state: CopySegmentStarted,
+        segment_leader_epochs: LeaderEpochs::from([(number as i32 / 100_000, start)]),
+        is_txn_index_empty: true,
+    }
+}
+
+fn finished(segment: &RemoteSegment) -> RemoteSegmentUpdate {
+    segment.to_state(CopySegmentFinished, segment.event_timestamp, BrokerId(1))
+}
+
+fn fill(cache: &mut RemoteLogMetadataCache, segments: u64, custom: Option<&[u8]>) {
+    for number in 0..segments {
+        let segment = simple(number);
+        cache.add(&segment).unwrap();
+        let mut update = finished(&segment);
+        update.custom_metadata = custom.map(|it| CustomMetadata(Bytes::copy_from_slice(it)));
+        cache.update(&update).unwrap();
+    }
+}
+
+/// Bytes that `segments` take in each of `partitions` caches, per segment.
+fn bytes_per_segment(partitions: u64, segments: u64, custom: Option<&[u8]>) -> f64 {
+    let mut caches = Vec::new();
+    let used = allocation_counter::measure(|| {
+        caches = (0..partitions)
+            .map(|_| {
+                let mut cache = RemoteLogMetadataCache::new();
+                fill(&mut cache, segments, custom);
+                cache
+            })
+            .collect();
+    });
+    black_box(&caches);
+    used.bytes_current as f64 / (partitions * segments) as f64
+}
+
+#[test]
+fn a_million_segments_take_less_than_a_hundred_bytes_each() {
+    let plain = bytes_per_segment(1, 1_000_000, None);
+    let custom = bytes_per_segment(1, 250_000, Some(&[7; 10]));
+    let spread = bytes_per_segment(1000, 100, None);
+    println!("{plain:.1} plain, {custom:.1} with custom metadata, {spread:.1} in 1000 partitions");
+    assert!(plain <= 100.0, "{plain} bytes");
+    assert!(custom <= 100.0, "{custom} bytes with custom metadata");
+    assert!(spread <= 100.0, "{spread} bytes in many partitions");
+}
+
+#[test]
+fn deleted_segments_leave_room_for_new_ones() {
+    let mut cache = RemoteLogMetadataCache::new();
+    let mut filled = 0;
+    let used = allocation_counter::measure(|| {
+        for number in 0..50_000 {
+            let segment = simple(number);
+            cache.add(&segment).unwrap();
+            let mut update = finished(&segment);
+            update.custom_metadata = Some(CustomMetadata(Bytes::from_static(b"somewhere")));
+            cache.update(&update).unwrap();
+            if number >= 1000 {
+                let oldest = simple(number - 1000);
+                for state in [DeleteSegmentStarted, DeleteSegmentFinished] {
+                    let update = oldest.to_state(state, Timestamp(0), BrokerId(1));
+                    cache.update(&update).unwrap();
+                }
+            }
+        }
+        filled = cache.len();
+    });
+    assert_eq!(filled, 1000);
+    assert!(used.bytes_current < 200_000, "{} bytes", used.bytes_current);
+}
+
+#[test]
+fn records_that_change_nothing_say_why() {
+    let mut cache = RemoteLogMetadataCache::new();
+    let segment = simple(1);
+    let id = segment.id;
+    let to = |state| segment.to_state(state, Timestamp(0), BrokerId(1));
+    assert_eq!(
+        cache.update(&to(CopySegmentFinished)),
+        Err(NotApplied::AlreadyRemoved { id })
+    );
+    cache.mark_initialized();
+    assert_eq!(
+        cache.update(&to(CopySegmentFinished)),
+        Err(NotApplied::UnknownSegment { id })
+    );
+    let mut other = segment.clone();
+    other.state = CopySegmentFinished;
+    assert_eq!(
+        cache.add(&other),
+        Err(NotApplied::AddedInOtherState {
+            id,
+            state: CopySegmentFinished
+        })
+    );
+    cache.add(&segment).unwrap();
+    assert_eq!(
+        cache.update(&to(CopySegmentStarted)),
+        Err(NotApplied::UpdatedToStarted { id })
+    );
+    let refused = cache.update(&to(DeleteSegmentFinished)).unwrap_err();
+    assert_eq!(
+        refused,
+        NotApplied::InvalidTransition {
+            id,
+            from: Some(CopySegmentStarted),
+            to: DeleteSegmentFinished
+        }
+    );
+    assert_eq!(
+        refused.to_string(),
+        format!(
+            "remote segment {id} cannot go from COPY_SEGMENT_STARTED to DELETE_SEGMENT_FINISHED: \
+             the record is dropped"
+        )
+    );
+}
+
+/// Kafka fails to list the epochs of the first record after such a segment is deleted.
+#[test]
+fn a_segment_that_is_announced_again_with_other_epochs_leaves_its_old_ones() {
+    let mut cache = RemoteLogMetadataCache::new();
+    let mut segment = simple(1);
+    cache.add(&segment).unwrap();
+    segment.segment_leader_epochs = LeaderEpochs::from([(9, 1000)]);
+    cache.add(&segment).unwrap();
+    assert_eq!(cache.segments_of(LeaderEpoch(0)).count(), 0);
+    assert_eq!(cache.segments_of(LeaderEpoch(9)).count(), 1);
+}
