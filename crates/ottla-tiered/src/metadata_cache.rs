@@ -113,6 +113,12 @@ impl RemoteLogMetadataCache {
         (offset <= segment.end_offset_of(epoch)).then_some(segment)
     }
 
+    /// The first readable segment with records of `epoch`.
+    pub fn first_segment(&self, epoch: LeaderEpoch) -> Option<RemoteSegment> {
+        let slot = self.epochs.get(&epoch)?.first()?;
+        Some(self.segments.get(slot))
+    }
+
     /// The first readable segment from `offset` on, within `epoch` and without a gap, whose
     /// transaction index is not empty.
     pub fn next_segment_with_txn_index(

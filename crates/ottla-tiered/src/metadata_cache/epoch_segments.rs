@@ -1,6 +1,8 @@
 //! The segments of one leader epoch.
 //!
-//! Kafka: `RemoteLogLeaderEpochState`.
+//! Kafka: `RemoteLogLeaderEpochState`. It replaces a segment by any later one with the same start,
+//! also by a shorter one: when the last record of a former leader arrives late, offsets become
+//! unreadable that followers no longer keep, and the longer segment never expires.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -10,7 +12,9 @@ use super::segment_table::{SegmentTable, Slot};
 
 #[derive(Default)]
 pub(super) struct EpochSegments {
-    /// Finished segments by the first offset of the epoch in each, which differs for all of them.
+    /// Finished segments by the first offset of the epoch in each. Their last offsets never decrease:
+    /// a segment is not among them if another one starts no later and ends later. If any of them
+    /// has an offset, the last one that starts at or before it has it.
     by_offset: VecDeque<Slot>,
     /// Segments that are being copied or deleted, or were replaced by one that covers them.
     unreferenced: BTreeSet<Slot>,
@@ -19,6 +23,11 @@ pub(super) struct EpochSegments {
 }
 
 impl EpochSegments {
+    /// The first readable segment.
+    pub(super) fn first(&self) -> Option<Slot> {
+        self.by_offset.front().copied()
+    }
+
     pub(super) fn highest_offset(&self) -> Option<Offset> {
         self.highest_offset
     }
@@ -27,9 +36,7 @@ impl EpochSegments {
     pub(super) fn list(&self, table: &SegmentTable) -> Vec<Slot> {
         let referenced = self.by_offset.iter();
         let mut slots: Vec<Slot> = referenced.chain(&self.unreferenced).copied().collect();
-        if !self.unreferenced.is_empty() {
-            slots.sort_by_key(|slot| table.start_offset(*slot));
-        }
+        slots.sort_by_key(|slot| table.start_offset(*slot));
         slots
     }
 
@@ -51,8 +58,8 @@ impl EpochSegments {
     }
 
     /// The segment has the offsets of the epoch from `start_offset` to `end_offset` (inclusive).
-    /// Finished segments that it covers become unreferenced: another leader uploaded the same
-    /// offsets, or fewer.
+    /// Segments that it covers become unreferenced, or it does if another one covers more: another
+    /// leader uploaded the same records.
     pub(super) fn on_copy_finished(
         &mut self,
         table: &SegmentTable,
@@ -61,26 +68,29 @@ impl EpochSegments {
         start_offset: Offset,
         end_offset: Offset,
     ) {
-        while let Some(last) = self.by_offset.back().copied()
-            && table.start_offset_of(last, epoch) >= start_offset
-            && self.highest_offset <= Some(end_offset)
-        {
-            self.by_offset.pop_back();
-            self.unreferenced.insert(last);
-        }
-        let at = self
-            .by_offset
-            .partition_point(|slot| table.start_offset_of(*slot, epoch) < start_offset);
-        match self.by_offset.get(at).copied() {
-            // As in Kafka, a finished segment that another one replaces at its offset, without
-            // covering what was copied, is in neither of the two collections.
-            Some(same) if table.start_offset_of(same, epoch) == start_offset => {
-                self.by_offset[at] = slot;
-            }
-            _ => self.by_offset.insert(at, slot),
-        }
-        self.unreferenced.remove(&slot);
         self.highest_offset = self.highest_offset.max(Some(end_offset));
+        let start_of = |slot: Slot| table.start_offset_of(slot, epoch);
+        let end_of = |slot: Slot| table.get(slot).end_offset_of(epoch);
+        let after = self
+            .by_offset
+            .partition_point(|slot| start_of(*slot) <= start_offset);
+        if let Some(before) = after.checked_sub(1).map(|index| self.by_offset[index])
+            && end_of(before) > end_offset
+        {
+            self.unreferenced.insert(slot);
+            return;
+        }
+        let first = self
+            .by_offset
+            .partition_point(|slot| start_of(*slot) < start_offset);
+        let later = self.by_offset.range(first..);
+        let covered = later
+            .take_while(|slot| end_of(**slot) <= end_offset)
+            .count();
+        self.unreferenced
+            .extend(self.by_offset.drain(first..first + covered));
+        self.by_offset.insert(first, slot);
+        self.unreferenced.remove(&slot);
     }
 
     pub(super) fn on_delete_started(

@@ -1,4 +1,4 @@
-//! The cache against Kafka's data structures written down plainly, and its size.
+//! The cache against maps that are searched plainly, and its size.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hint::black_box;
@@ -9,9 +9,10 @@ use proptest::prelude::*;
 
 use super::{NotApplied, RemoteLogMetadataCache};
 use crate::RemoteLogSegmentState::{self, *};
+use crate::test_segments::segment;
 use crate::{CustomMetadata, EpochEntry, LeaderEpochs, RemoteSegment, RemoteSegmentUpdate};
 
-/// The maps of `RemoteLogMetadataCache` and `RemoteLogLeaderEpochState`.
+/// Kafka's maps, with a plain search for what covers what.
 #[derive(Default)]
 struct Model {
     segments: BTreeMap<Uuid, RemoteSegment>,
@@ -55,18 +56,30 @@ impl Model {
             let end = updated.end_offset_of(entry.epoch);
             match update.state {
                 CopySegmentFinished => {
-                    while let Some((&offset, &last)) = epoch.offset_to_id.last_key_value()
-                        && offset >= entry.start_offset
-                        && epoch.highest.unwrap() <= end
-                    {
-                        epoch.offset_to_id.remove(&offset);
-                        epoch.unreferenced.insert(last);
+                    epoch.highest = epoch.highest.max(Some(end));
+                    let mapped: Vec<(Offset, Offset, Uuid)> = epoch
+                        .offset_to_id
+                        .iter()
+                        .map(|(start, id)| {
+                            (*start, self.segments[id].end_offset_of(entry.epoch), *id)
+                        })
+                        .collect();
+                    let start = entry.start_offset;
+                    let is_covered = mapped
+                        .iter()
+                        .any(|(other, other_end, _)| *other <= start && *other_end > end);
+                    if is_covered {
+                        epoch.unreferenced.insert(id);
+                        continue;
                     }
-                    epoch.offset_to_id.insert(entry.start_offset, id);
+                    for (other, other_end, id) in mapped {
+                        if other >= start && other_end <= end {
+                            epoch.offset_to_id.remove(&other);
+                            epoch.unreferenced.insert(id);
+                        }
+                    }
+                    epoch.offset_to_id.insert(start, id);
                     epoch.unreferenced.remove(&id);
-                    if epoch.highest.is_none_or(|highest| end > highest) {
-                        epoch.highest = Some(end);
-                    }
                 }
                 DeleteSegmentStarted => {
                     if epoch.offset_to_id.get(&entry.start_offset) == Some(&id) {
@@ -174,7 +187,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(150) })]
 
     #[test]
-    fn it_does_what_kafkas_maps_do(
+    fn it_does_what_plain_maps_do(
         segments in prop::collection::vec(any_segment(), 12),
         steps in prop::collection::vec(any_step(), 1..120),
     ) {
@@ -375,4 +388,22 @@ fn a_segment_that_is_announced_again_with_other_epochs_leaves_its_old_ones() {
     cache.add(&segment).unwrap();
     assert_eq!(cache.segments_of(LeaderEpoch(0)).count(), 0);
     assert_eq!(cache.segments_of(LeaderEpoch(9)).count(), 1);
+}
+
+/// A former leader's last record arrives before that of a shorter segment of the next leader.
+#[test]
+fn a_longer_segment_is_not_replaced_by_a_shorter_one() {
+    let mut cache = RemoteLogMetadataCache::new();
+    let epochs = || LeaderEpochs::from([(1, 16)]);
+    let long = segment(1, 16, 23, epochs());
+    let short = segment(2, 16, 19, epochs());
+    for segment in [&long, &short] {
+        cache.add(segment).unwrap();
+    }
+    for segment in [&long, &short] {
+        cache.update(&finished(segment)).unwrap();
+    }
+    let found = cache.segment(LeaderEpoch(1), Offset(20)).unwrap();
+    assert_eq!(found.id, long.id);
+    assert_eq!(cache.segments_of(LeaderEpoch(1)).count(), 2, "both expire");
 }

@@ -1,0 +1,269 @@
+//! Which remote segments expire, and in which order.
+//!
+//! Kafka: `RLMExpirationTask.cleanupExpiredRemoteLogSegments`, `RemoteLogRetentionHandler`. Kafka
+//! continues unfinished deletions only up to the first segment that stays, so the objects of a
+//! failed upload wait for retention. It does not move the log start past segments that a former
+//! leader was deleting.
+
+use std::collections::BTreeSet;
+
+use ottla_types::{LeaderEpoch, Offset, Timestamp, Uuid};
+
+use crate::leader_epochs::LeaderEpochs;
+use crate::lineage::{first_offset, is_within_leader_epochs};
+use crate::log_view::LogView;
+use crate::metadata_cache::RemoteLogMetadataCache;
+use crate::planted::{Bug, has};
+use crate::remote_segment::RemoteSegment;
+use crate::segment_state::RemoteLogSegmentState;
+
+/// How long records are kept in either tier.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Retention {
+    /// `retention.ms`, -1 for no limit.
+    pub retention_ms: i64,
+    /// `retention.bytes`, -1 for no limit.
+    pub retention_bytes: i64,
+}
+
+/// What a run deletes.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Expiry {
+    /// Where the log starts after it, if retention moves the start.
+    pub log_start_offset: Option<Offset>,
+    /// The segments to delete: expired ones and those with an unfinished deletion, by epoch and
+    /// offset, then those older than the first epoch of the log.
+    pub segments: Vec<RemoteSegment>,
+    pub stats: RemoteLogStats,
+}
+
+/// The size of a partition in remote storage.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct RemoteLogStats {
+    /// Segments in any state (`RemoteLogMetadataCount`).
+    pub segments: usize,
+    /// The size of readable segments and of those being deleted (`RemoteLogSizeBytes`).
+    pub size_bytes: u64,
+    /// The size of readable segments.
+    pub finished_bytes: u64,
+}
+
+/// Decides what to delete. `being_copied` is the segment that this leader copies at the moment.
+pub fn expire(
+    log: &LogView,
+    cache: &RemoteLogMetadataCache,
+    retention: Retention,
+    being_copied: Option<Uuid>,
+    now: Timestamp,
+) -> Expiry {
+    let (stats, remote_epochs) = examine(cache);
+    let mut expiry = Expiry {
+        stats,
+        ..Expiry::default()
+    };
+    if stats.segments == 0 {
+        return expiry;
+    }
+    let lineage = log.leader_epochs.without_empty();
+    let mut rules = Rules {
+        cleanup_until: cleanup_until(retention, now),
+        remaining_breached_bytes: breached_bytes(log, cache, retention, stats, &lineage),
+        log_start_offset: None,
+    };
+    let mut chosen = BTreeSet::new();
+    let epochs = lineage.entries().iter();
+    let segments = epochs.flat_map(|entry| cache.segments_of(entry.epoch));
+    let mut is_over = false;
+    for segment in segments {
+        // Segments after it are not copied yet.
+        if being_copied == Some(segment.id) {
+            is_over = true;
+            continue;
+        }
+        if chosen.contains(&segment.id) {
+            continue;
+        }
+        let is_begun = segment.state == RemoteLogSegmentState::DeleteSegmentStarted;
+        let is_expired = if is_begun {
+            !has(Bug::ForgetBegunDeletions)
+        } else if is_over {
+            false
+        } else {
+            let verdict = rules.judge(&segment, log, &lineage);
+            is_over = matches!(verdict, Verdict::Keep);
+            matches!(verdict, Verdict::Delete)
+        };
+        if is_expired {
+            chosen.insert(segment.id);
+            expiry.segments.push(segment);
+        }
+    }
+    // A former leader may have started to delete the first segments of the log.
+    let first = first_offset(cache, log);
+    if first > log.log_start_offset && first <= log.high_watermark {
+        rules.log_start_offset = rules.log_start_offset.max(Some(first));
+    }
+    expiry.log_start_offset = rules.log_start_offset;
+    expiry.segments.extend(before(log, cache, &remote_epochs));
+    expiry
+}
+
+fn examine(cache: &RemoteLogMetadataCache) -> (RemoteLogStats, BTreeSet<LeaderEpoch>) {
+    let mut stats = RemoteLogStats::default();
+    let mut epochs = BTreeSet::new();
+    for segment in cache.segments() {
+        let entries = segment.segment_leader_epochs.entries().iter();
+        epochs.extend(entries.map(|entry| entry.epoch));
+        stats.segments += 1;
+        let bytes = size_of(&segment);
+        match segment.state {
+            RemoteLogSegmentState::CopySegmentFinished => {
+                stats.finished_bytes += bytes;
+                stats.size_bytes += bytes;
+            }
+            RemoteLogSegmentState::DeleteSegmentStarted => stats.size_bytes += bytes,
+            // Retried uploads would count several times.
+            RemoteLogSegmentState::CopySegmentStarted
+            | RemoteLogSegmentState::DeleteSegmentFinished => {}
+        }
+    }
+    (stats, epochs)
+}
+
+fn size_of(segment: &RemoteSegment) -> u64 {
+    u64::try_from(segment.segment_size_bytes).unwrap_or(0)
+}
+
+/// Segments whose newest record is older than this expire.
+fn cleanup_until(retention: Retention, now: Timestamp) -> Option<Timestamp> {
+    let until = now.0.checked_sub(retention.retention_ms)?;
+    (retention.retention_ms > -1 && until >= 0).then_some(Timestamp(until))
+}
+
+/// By how much the log is larger than `retention.bytes`: the local segments that remote storage
+/// does not have, and the readable remote ones of the log's history.
+fn breached_bytes(
+    log: &LogView,
+    cache: &RemoteLogMetadataCache,
+    retention: Retention,
+    stats: RemoteLogStats,
+    lineage: &LeaderEpochs,
+) -> Option<u64> {
+    let limit = u64::try_from(retention.retention_bytes).ok()?;
+    let local: u64 = log
+        .only_local_segments()
+        .map(|segment| u64::from(segment.size_bytes))
+        .sum();
+    if local + stats.finished_bytes <= limit {
+        return None;
+    }
+    let mut counted = BTreeSet::new();
+    let mut remote = 0;
+    for entry in lineage.entries() {
+        for segment in cache.segments_of(entry.epoch) {
+            if segment.state == RemoteLogSegmentState::CopySegmentFinished
+                && is_within_leader_epochs(&segment, log.log_end_offset, lineage)
+                && counted.insert(segment.id)
+            {
+                remote += size_of(&segment);
+            }
+        }
+    }
+    (local + remote)
+        .checked_sub(limit)
+        .filter(|bytes| *bytes > 0)
+}
+
+/// The rules for segments of the log's epochs, in the order of the offsets.
+struct Rules {
+    cleanup_until: Option<Timestamp>,
+    remaining_breached_bytes: Option<u64>,
+    log_start_offset: Option<Offset>,
+}
+
+enum Verdict {
+    Delete,
+    /// It stays, and so does everything after it.
+    Keep,
+    /// It is not part of the log's history, so the retention of the log does not apply.
+    OtherHistory,
+}
+
+impl Rules {
+    fn judge(&mut self, segment: &RemoteSegment, log: &LogView, lineage: &LeaderEpochs) -> Verdict {
+        if is_before_log_start(segment, log.log_start_offset, lineage) {
+            return Verdict::Delete;
+        }
+        if !is_within_leader_epochs(segment, log.log_end_offset, lineage) {
+            return Verdict::OtherHistory;
+        }
+        // The log start offset cannot pass the high watermark, which a new leader may not know yet.
+        let is_below = segment.next_offset() <= log.high_watermark;
+        if !is_below || !self.is_too_old(segment) && !self.is_too_much(segment) {
+            return Verdict::Keep;
+        }
+        if !has(Bug::ExpireWithoutMovingStart) {
+            self.log_start_offset = self.log_start_offset.max(Some(segment.next_offset()));
+        }
+        Verdict::Delete
+    }
+
+    fn is_too_old(&mut self, segment: &RemoteSegment) -> bool {
+        let is_old = self
+            .cleanup_until
+            .is_some_and(|until| segment.max_timestamp < until);
+        if is_old && let Some(remaining) = &mut self.remaining_breached_bytes {
+            *remaining = remaining.saturating_sub(size_of(segment));
+        }
+        is_old
+    }
+
+    /// A segment is deleted for its size only as a whole, so that not less than `retention.bytes`
+    /// remain.
+    fn is_too_much(&mut self, segment: &RemoteSegment) -> bool {
+        let Some(remaining) = self.remaining_breached_bytes.filter(|bytes| *bytes > 0) else {
+            return false;
+        };
+        let left = remaining.checked_sub(size_of(segment));
+        self.remaining_breached_bytes = left.or(Some(remaining));
+        left.is_some()
+    }
+}
+
+/// The log start offset was moved past the segment, which has no newer epochs than the log's first.
+/// The epochs of such a segment are gone from the log, so its history is not compared.
+fn is_before_log_start(
+    segment: &RemoteSegment,
+    log_start_offset: Offset,
+    lineage: &LeaderEpochs,
+) -> bool {
+    let Some(first) = lineage.earliest() else {
+        return false;
+    };
+    let latest = segment.segment_leader_epochs.latest();
+    latest.is_none_or(|latest| latest.epoch <= first.epoch) && segment.end_offset < log_start_offset
+}
+
+/// The segments whose epochs are all older than the first epoch of the log, left by an unclean
+/// election or a failed deletion.
+fn before(
+    log: &LogView,
+    cache: &RemoteLogMetadataCache,
+    remote_epochs: &BTreeSet<LeaderEpoch>,
+) -> Vec<RemoteSegment> {
+    let Some(first) = log.leader_epochs.earliest() else {
+        return Vec::new();
+    };
+    let mut chosen = BTreeSet::new();
+    let older = remote_epochs.range(..first.epoch);
+    older
+        .flat_map(|epoch| cache.segments_of(*epoch))
+        .filter(|segment| {
+            let latest = segment.segment_leader_epochs.latest();
+            latest.is_none_or(|latest| latest.epoch < first.epoch) && chosen.insert(segment.id)
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests;

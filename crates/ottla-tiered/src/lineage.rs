@@ -1,0 +1,160 @@
+//! Whether remote segments belong to the history of a log, and where remote storage begins and
+//! ends for it.
+//!
+//! After an unclean election, remote storage may have segments with records that the log does not
+//! have. They differ in their leader epochs.
+//!
+//! Kafka: `RemoteLogManager.isRemoteSegmentWithinLeaderEpochs`, `findHighestRemoteOffset`,
+//! `findLogStartOffset`.
+
+use ottla_types::Offset;
+
+use crate::leader_epochs::LeaderEpochs;
+use crate::log_view::LogView;
+use crate::metadata_cache::RemoteLogMetadataCache;
+use crate::planted::{Bug, has};
+use crate::remote_segment::RemoteSegment;
+
+/// Whether the records of a segment are those of the log. `leader_epochs` are those of the log
+/// without empty epochs. Epochs of the segment below the first one of the log are not compared:
+/// they were before its start.
+pub fn is_within_leader_epochs(
+    segment: &RemoteSegment,
+    log_end_offset: Offset,
+    leader_epochs: &LeaderEpochs,
+) -> bool {
+    if has(Bug::IgnoreLineage) {
+        return true;
+    }
+    let segment_epochs = segment.segment_leader_epochs.without_empty();
+    let (Some(last), Some(earliest), Some(latest)) = (
+        segment_epochs.latest(),
+        leader_epochs.earliest(),
+        leader_epochs.latest(),
+    ) else {
+        return false;
+    };
+    if last.epoch < earliest.epoch || last.epoch > latest.epoch {
+        return false;
+    }
+    let compared = segment_epochs.entries().iter();
+    let mut compared = compared
+        .filter(|entry| entry.epoch >= earliest.epoch)
+        .peekable();
+    let Some(first) = compared.peek().map(|entry| entry.epoch) else {
+        return false;
+    };
+    for entry in compared {
+        let Some(of_log) = leader_epochs.get(entry.epoch) else {
+            return false;
+        };
+        let has_older = leader_epochs.previous(entry.epoch).is_some();
+        if entry.epoch == first && has_older && entry.start_offset < of_log.start_offset {
+            return false;
+        }
+        let next = leader_epochs.next(entry.epoch);
+        if entry.epoch == last.epoch {
+            if next.is_some_and(|next| segment.end_offset >= next.start_offset) {
+                return false;
+            }
+        } else if next != segment_epochs.next(entry.epoch) {
+            return false;
+        }
+    }
+    segment.end_offset < log_end_offset
+}
+
+/// The highest offset of the log that remote storage has or had, -1 for none. The newest epoch of
+/// the log that was ever copied decides.
+pub fn highest_remote_offset(cache: &RemoteLogMetadataCache, log: &LogView) -> Offset {
+    let epochs = log.leader_epochs.entries().iter().rev();
+    for entry in epochs {
+        let Some(highest) = cache.highest_offset_for_epoch(entry.epoch) else {
+            continue;
+        };
+        let end = log
+            .leader_epochs
+            .end_offset_for(entry.epoch, log.log_end_offset);
+        // An older leader may have copied records of its epoch that this log never had.
+        return match end {
+            Some((_, end_offset)) if end_offset <= highest => Offset(end_offset.0 - 1),
+            _ => highest,
+        };
+    }
+    Offset::UNKNOWN
+}
+
+/// The first offset of the partition in either tier: the start of the first readable segment of the
+/// log's epochs, or the local start.
+///
+/// Kafka takes the first segment in any state. The log can then start with a segment that a former
+/// leader was deleting, and readers of its offsets get `OFFSET_OUT_OF_RANGE`.
+pub fn first_offset(cache: &RemoteLogMetadataCache, log: &LogView) -> Offset {
+    let epochs = log.leader_epochs.entries().iter();
+    let mut first_of_each = epochs.filter_map(|entry| cache.first_segment(entry.epoch));
+    let first = first_of_each.next().map(|segment| segment.start_offset);
+    first.map_or(log.local_log_start_offset, |first| {
+        first.min(log.local_log_start_offset)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use ottla_types::Offset;
+
+    use super::is_within_leader_epochs;
+    use crate::LeaderEpochs;
+    use crate::test_segments::segment;
+
+    /// Segment (start, end, epochs) and the epochs of a log that ends at 300.
+    #[track_caller]
+    fn check<const S: usize, const L: usize>(
+        range: (i64, i64),
+        epochs: [(i32, i64); S],
+        log: [(i32, i64); L],
+        expected: bool,
+    ) {
+        let segment = segment(1, range.0, range.1, LeaderEpochs::from(epochs));
+        let log = LeaderEpochs::from(log).without_empty();
+        let found = is_within_leader_epochs(&segment, Offset(300), &log);
+        assert_eq!(found, expected, "{epochs:?} in {log:?}");
+    }
+
+    #[test]
+    fn segments_of_the_log_are_within() {
+        check(
+            (5, 50),
+            [(5, 10), (7, 15)],
+            [(5, 10), (7, 15), (9, 100)],
+            true,
+        );
+        check(
+            (14, 150),
+            [(5, 14), (7, 15), (9, 100)],
+            [(7, 51), (9, 100)],
+            true,
+        );
+        check((0, 99), [(1, 0)], [(1, 20), (2, 100)], true);
+        check((0, 100), [(1, 0)], [(1, 20), (2, 100)], false);
+    }
+
+    #[test]
+    fn other_histories_are_not() {
+        let log = [(5, 10), (7, 15), (9, 100)];
+        check((0, 9), [(4, 0)], log, false);
+        check((100, 120), [(10, 100)], log, false);
+        check((15, 60), [(6, 15), (7, 20)], log, false);
+        check((12, 60), [(5, 12), (7, 16)], log, false);
+        check((14, 60), [(7, 14)], log, false);
+        check((100, 299), [(9, 100)], log, true);
+        check((100, 300), [(9, 100)], log, false);
+        check((0, 9), [(4, 0)], [], false);
+    }
+
+    #[test]
+    fn epochs_without_records_do_not_count() {
+        let log = [(1, 0), (2, 50), (3, 50), (4, 90)];
+        check((0, 89), [(1, 0), (2, 50), (3, 50)], log, true);
+        check((0, 89), [(1, 0), (3, 50)], log, true);
+    }
+}

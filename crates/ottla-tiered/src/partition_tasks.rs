@@ -1,0 +1,419 @@
+//! The tasks of one partition on one broker: which run in its role, and when.
+//!
+//! A leader copies and expires segments. A follower only reads how far the leader has copied. If the
+//! topic is deleted, or no longer tiered, all remote segments are deleted. A run begins
+//! `remote.log.manager.task.interval.ms` after the previous one ended.
+//!
+//! Kafka: `RemoteLogManager.onLeadershipChange`, `stopPartitions`, `stopLeaderCopyRLMTasks`,
+//! `RLMFollowerTask`; `TopicConfigHandler.maybeUpdateRemoteLogComponents`.
+
+use ottla_types::Timestamp;
+
+use crate::copy_task::CopyTask;
+use crate::expiration_task::ExpirationTask;
+use crate::expiry::Retention;
+use crate::lineage::highest_remote_offset;
+use crate::log_view::LogView;
+use crate::metadata_cache::RemoteLogMetadataCache;
+use crate::partition_deletion::PartitionDeletion;
+use crate::task::{Operation, Origin, RunOutcome, TaskEffect, TaskEvent};
+
+/// The settings of the broker and of the topic that tasks depend on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TaskSettings {
+    /// `remote.log.manager.task.interval.ms`.
+    pub interval_ms: i64,
+    /// `remote.log.metadata.custom.metadata.max.bytes`.
+    pub custom_metadata_max_bytes: usize,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum TaskKind {
+    Copy,
+    Expiration,
+    Follower,
+    Deletion,
+}
+
+/// The role of a replica in tiered storage.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum TierRole {
+    /// Nothing: it is not tiered, or not on this broker.
+    Stopped,
+    Leader {
+        is_copy_disabled: bool,
+    },
+    Follower,
+    /// Everything is deleted, until nothing is left.
+    Deleting,
+}
+
+#[derive(Debug)]
+pub struct PartitionTasks {
+    settings: TaskSettings,
+    role: TierRole,
+    copy: CopyTask,
+    expiration: ExpirationTask,
+    deletion: PartitionDeletion,
+    copy_due: Timestamp,
+    expiration_due: Timestamp,
+    /// Of the follower or of the deletion, whichever the role has.
+    other_due: Timestamp,
+}
+
+impl PartitionTasks {
+    pub fn new(origin: Origin, settings: TaskSettings) -> PartitionTasks {
+        let custom_metadata_max_bytes = settings.custom_metadata_max_bytes;
+        PartitionTasks {
+            settings,
+            role: TierRole::Stopped,
+            copy: CopyTask::new(origin.clone(), custom_metadata_max_bytes),
+            expiration: ExpirationTask::new(origin.clone()),
+            deletion: PartitionDeletion::new(origin),
+            copy_due: Timestamp(0),
+            expiration_due: Timestamp(0),
+            other_due: Timestamp(0),
+        }
+    }
+
+    pub fn role(&self) -> TierRole {
+        self.role
+    }
+
+    pub fn copy(&self) -> &CopyTask {
+        &self.copy
+    }
+
+    pub fn expiration(&self) -> &ExpirationTask {
+        &self.expiration
+    }
+
+    /// Gives the partition a role. A leader that stays leader keeps its runs; if copying is
+    /// disabled, only that ends. New tasks run at once.
+    pub fn set_role(&mut self, role: TierRole, now: Timestamp) {
+        let had = (self.has(TaskKind::Copy), self.has(TaskKind::Expiration));
+        let had_deletion = self.has(TaskKind::Deletion);
+        let had_follower = self.has(TaskKind::Follower);
+        self.role = role;
+        if had.0 != self.has(TaskKind::Copy) {
+            self.copy.cancel();
+            self.copy_due = now;
+        }
+        if had.1 != self.has(TaskKind::Expiration) {
+            self.expiration.cancel();
+            self.expiration_due = now;
+        }
+        if had_deletion != self.has(TaskKind::Deletion) {
+            self.deletion.cancel();
+            self.other_due = now;
+        }
+        if had_follower != self.has(TaskKind::Follower) {
+            self.other_due = now;
+        }
+    }
+
+    fn has(&self, kind: TaskKind) -> bool {
+        match (kind, self.role) {
+            (TaskKind::Copy, TierRole::Leader { is_copy_disabled }) => !is_copy_disabled,
+            (TaskKind::Expiration, TierRole::Leader { .. }) => true,
+            (TaskKind::Follower, role) => role == TierRole::Follower,
+            (TaskKind::Deletion, role) => role == TierRole::Deleting,
+            (_, TierRole::Stopped | TierRole::Follower | TierRole::Deleting) => false,
+        }
+    }
+
+    /// When `run_due` is needed next; not while a run is going on.
+    pub fn next_run(&self) -> Option<Timestamp> {
+        let due = [
+            (TaskKind::Copy, self.copy.is_running(), self.copy_due),
+            (
+                TaskKind::Expiration,
+                self.expiration.is_running(),
+                self.expiration_due,
+            ),
+            (TaskKind::Follower, false, self.other_due),
+            (
+                TaskKind::Deletion,
+                self.deletion.is_running(),
+                self.other_due,
+            ),
+        ];
+        let due = due.into_iter();
+        due.filter(|(kind, is_running, _)| self.has(*kind) && !is_running)
+            .map(|(_, _, due)| due)
+            .min()
+    }
+
+    /// Begins the runs that are due. Without the metadata, which is read at first, none begins.
+    pub fn run_due(
+        &mut self,
+        log: &LogView,
+        cache: Option<&RemoteLogMetadataCache>,
+        retention: Retention,
+        now: Timestamp,
+        effects: &mut Vec<(TaskKind, TaskEffect)>,
+    ) {
+        let Some(cache) = cache else {
+            return;
+        };
+        if self.has(TaskKind::Copy) && !self.copy.is_running() && self.copy_due <= now {
+            let mut out = Vec::new();
+            self.copy.begin_run(log, cache, &mut out);
+            self.forward(TaskKind::Copy, out, now, effects);
+        }
+        let expires = self.has(TaskKind::Expiration) && !self.expiration.is_running();
+        if expires && self.expiration_due <= now {
+            let mut out = Vec::new();
+            let being_copied = self.copy.being_copied();
+            self.expiration
+                .begin_run(log, cache, retention, being_copied, now, &mut out);
+            self.forward(TaskKind::Expiration, out, now, effects);
+        }
+        if self.has(TaskKind::Follower) && self.other_due <= now {
+            let offset = highest_remote_offset(cache, log);
+            let out = vec![
+                TaskEffect::SetHighestRemoteOffset { offset },
+                TaskEffect::RunEnded(RunOutcome::Done),
+            ];
+            self.forward(TaskKind::Follower, out, now, effects);
+        }
+        if self.has(TaskKind::Deletion) && !self.deletion.is_running() && self.other_due <= now {
+            let mut out = Vec::new();
+            self.deletion.begin_run(cache, now, &mut out);
+            self.forward(TaskKind::Deletion, out, now, effects);
+        }
+    }
+
+    /// Processes the answer to an effect of a task.
+    pub fn step(
+        &mut self,
+        kind: TaskKind,
+        operation: Operation,
+        event: TaskEvent,
+        now: Timestamp,
+        effects: &mut Vec<(TaskKind, TaskEffect)>,
+    ) {
+        let mut out = Vec::new();
+        match kind {
+            TaskKind::Copy => self.copy.step(operation, event, now, &mut out),
+            TaskKind::Expiration => self.expiration.step(operation, event, now, &mut out),
+            TaskKind::Deletion => self.deletion.step(operation, event, now, &mut out),
+            TaskKind::Follower => {}
+        }
+        self.forward(kind, out, now, effects);
+    }
+
+    fn forward(
+        &mut self,
+        kind: TaskKind,
+        out: Vec<TaskEffect>,
+        now: Timestamp,
+        effects: &mut Vec<(TaskKind, TaskEffect)>,
+    ) {
+        for effect in out {
+            if let TaskEffect::RunEnded(outcome) = effect {
+                let due = Timestamp(now.0.saturating_add(self.settings.interval_ms));
+                match kind {
+                    TaskKind::Copy => self.copy_due = due,
+                    TaskKind::Expiration => self.expiration_due = due,
+                    TaskKind::Follower | TaskKind::Deletion => self.other_due = due,
+                }
+                if kind == TaskKind::Deletion && outcome == RunOutcome::Done {
+                    self.role = TierRole::Stopped;
+                }
+            }
+            effects.push((kind, effect));
+        }
+    }
+}
+
+/// The settings of a topic that decide about its tasks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct TopicTiering {
+    /// `remote.storage.enable`.
+    pub is_enabled: bool,
+    /// `remote.log.copy.disable`.
+    pub is_copy_disabled: bool,
+    /// `remote.log.delete.on.disable`.
+    pub is_deleted_on_disable: bool,
+}
+
+/// What a partition does after the settings of its topic changed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum TieringChange {
+    Nothing,
+    SetRole(TierRole),
+    /// The leader's log now starts with the local log, and what is remote is deleted.
+    DeleteRemoteLog,
+}
+
+impl TopicTiering {
+    /// The role of a replica of such a topic.
+    pub fn role(&self, is_leader: bool) -> TierRole {
+        match (self.is_enabled, is_leader) {
+            (false, _) => TierRole::Stopped,
+            (true, false) => TierRole::Follower,
+            (true, true) => TierRole::Leader {
+                is_copy_disabled: self.is_copy_disabled,
+            },
+        }
+    }
+
+    /// Compares the settings before and after a change.
+    pub fn change(was: &TopicTiering, is: &TopicTiering, is_leader: bool) -> TieringChange {
+        let role = is.role(is_leader);
+        match (was.is_enabled, is.is_enabled) {
+            // The controller refuses to disable a topic without deleting.
+            (true, false) if is.is_deleted_on_disable && is_leader => {
+                TieringChange::DeleteRemoteLog
+            }
+            _ if role == was.role(is_leader) => TieringChange::Nothing,
+            _ => TieringChange::SetRole(role),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ottla_types::{BrokerId, Offset, Timestamp};
+
+    use super::*;
+    use crate::test_segments::{cache_of, log, partition, segment};
+    use crate::{LeaderEpochs, PublishFailure};
+
+    const FOREVER: Retention = Retention {
+        retention_ms: -1,
+        retention_bytes: -1,
+    };
+    const LEADER: TierRole = TierRole::Leader {
+        is_copy_disabled: false,
+    };
+
+    fn tasks() -> PartitionTasks {
+        let origin = Origin {
+            partition: partition(),
+            broker_id: BrokerId(1),
+        };
+        let settings = TaskSettings {
+            interval_ms: 30_000,
+            custom_metadata_max_bytes: 128,
+        };
+        PartitionTasks::new(origin, settings)
+    }
+
+    fn run(tasks: &mut PartitionTasks, now: i64) -> Vec<(TaskKind, TaskEffect)> {
+        let epochs = || LeaderEpochs::from([(0, 0)]);
+        let cache = cache_of(&[segment(1, 0, 9, epochs())]);
+        let log = log(&[0, 10, 20], 25, epochs());
+        let mut effects = Vec::new();
+        tasks.run_due(&log, Some(&cache), FOREVER, Timestamp(now), &mut effects);
+        effects
+    }
+
+    #[test]
+    fn a_leader_copies_and_expires_at_intervals() {
+        let mut tasks = tasks();
+        assert_eq!(tasks.next_run(), None);
+        tasks.set_role(LEADER, Timestamp(5));
+        assert_eq!(tasks.next_run(), Some(Timestamp(5)));
+        let effects = run(&mut tasks, 5);
+        let (kind, waiting) = &effects[2];
+        assert!(matches!(
+            waiting,
+            TaskEffect::AwaitCopyQuota { bytes: 10, .. }
+        ));
+        let ended = (TaskKind::Expiration, TaskEffect::RunEnded(RunOutcome::Done));
+        assert_eq!(effects[3..], [ended]);
+        assert_eq!(tasks.next_run(), Some(Timestamp(30_005)), "expiration");
+
+        let permitted = TaskEvent::CopyPermitted {
+            segment_id: ottla_types::Uuid::from_u128(2),
+        };
+        let mut effects = Vec::new();
+        let operation = waiting.operation().unwrap();
+        tasks.step(*kind, operation, permitted, Timestamp(10), &mut effects);
+        let operation = effects.pop().unwrap().1.operation().unwrap();
+        let failed = TaskEvent::Published(Err(PublishFailure));
+        tasks.step(*kind, operation, failed, Timestamp(20), &mut effects);
+        assert!(!tasks.copy().is_running());
+        assert_eq!(run(&mut tasks, 30_019).len(), 1, "only expiration is due");
+        assert_eq!(run(&mut tasks, 30_020).len(), 1);
+        assert!(tasks.copy().is_running());
+    }
+
+    #[test]
+    fn disabling_copying_leaves_expiration() {
+        let mut tasks = tasks();
+        tasks.set_role(LEADER, Timestamp(0));
+        run(&mut tasks, 0);
+        assert!(tasks.copy().is_running());
+        tasks.set_role(
+            TierRole::Leader {
+                is_copy_disabled: true,
+            },
+            Timestamp(1),
+        );
+        assert!(!tasks.copy().is_running());
+        let effects = run(&mut tasks, 30_000);
+        assert!(
+            effects
+                .iter()
+                .all(|(kind, _)| *kind == TaskKind::Expiration)
+        );
+        assert_eq!(effects.len(), 1);
+    }
+
+    #[test]
+    fn a_follower_learns_what_is_copied() {
+        let mut tasks = tasks();
+        tasks.set_role(TierRole::Follower, Timestamp(0));
+        let offset = Offset(9);
+        assert_eq!(
+            run(&mut tasks, 0)[0],
+            (
+                TaskKind::Follower,
+                TaskEffect::SetHighestRemoteOffset { offset }
+            )
+        );
+        assert_eq!(tasks.next_run(), Some(Timestamp(30_000)));
+        tasks.set_role(TierRole::Stopped, Timestamp(1));
+        assert_eq!(tasks.next_run(), None);
+    }
+
+    #[test]
+    fn changes_of_a_topic() {
+        let tiered = TopicTiering {
+            is_enabled: true,
+            ..TopicTiering::default()
+        };
+        let disabled = TopicTiering {
+            is_deleted_on_disable: true,
+            ..TopicTiering::default()
+        };
+        let read_only = TopicTiering {
+            is_copy_disabled: true,
+            ..tiered
+        };
+        let change = TopicTiering::change;
+        assert_eq!(change(&tiered, &tiered, true), TieringChange::Nothing);
+        assert_eq!(
+            change(&TopicTiering::default(), &tiered, true),
+            TieringChange::SetRole(LEADER)
+        );
+        assert_eq!(
+            change(&tiered, &read_only, true),
+            TieringChange::SetRole(TierRole::Leader {
+                is_copy_disabled: true
+            })
+        );
+        assert_eq!(change(&tiered, &read_only, false), TieringChange::Nothing);
+        assert_eq!(
+            change(&tiered, &disabled, true),
+            TieringChange::DeleteRemoteLog
+        );
+        assert_eq!(
+            change(&tiered, &disabled, false),
+            TieringChange::SetRole(TierRole::Stopped)
+        );
+    }
+}

@@ -1,0 +1,287 @@
+//! A read of records in remote storage: the segments that it goes through, and, for
+//! `read_committed`, where the aborted transactions of what was read are found.
+//!
+//! Kafka: `RemoteLogManager.read`, `addAbortedTransactions`, `findOffsetByTimestamp`.
+
+use std::collections::BTreeSet;
+
+use ottla_types::{Offset, Timestamp};
+
+use crate::leader_epochs::LeaderEpochs;
+use crate::lineage::is_within_leader_epochs;
+use crate::log_view::LogView;
+use crate::metadata_cache::RemoteLogMetadataCache;
+use crate::remote_index::AbortedTransaction;
+use crate::remote_segment::RemoteSegment;
+use crate::segment_state::RemoteLogSegmentState;
+
+/// A read from an offset that is no longer on the local disk.
+#[derive(Debug)]
+pub struct RemoteRead {
+    offset: Offset,
+    is_read_committed: bool,
+    leader_epochs: LeaderEpochs,
+    phase: Phase,
+}
+
+#[derive(Debug)]
+enum Phase {
+    Reading(RemoteSegment),
+    Collecting {
+        segment: RemoteSegment,
+        range: AbortedRange,
+        aborted: BTreeSet<AbortedTransaction>,
+    },
+    CollectingLocally(BTreeSet<AbortedTransaction>),
+    Done,
+}
+
+/// The offsets whose aborted transactions are asked for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct AbortedRange {
+    /// The base offset of the first batch.
+    pub from: Offset,
+    /// An offset after the last batch.
+    pub upper_bound: Offset,
+}
+
+/// What the read needs next.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum ReadEffect {
+    /// Read from the first batch of the segment whose last offset is at least `offset`. The offset
+    /// index tells from where to search.
+    ReadSegment {
+        segment: RemoteSegment,
+        offset: Offset,
+    },
+    /// Search the transaction index of the segment (`collect_aborted`). It may be missing: then
+    /// there are none.
+    CollectAborted {
+        segment: RemoteSegment,
+        range: AbortedRange,
+    },
+    /// Search the transaction indexes of the local segments, from the oldest until one is
+    /// complete.
+    CollectLocalAborted { range: AbortedRange },
+    /// The read has come to its end, with the aborted transactions for `read_committed`.
+    Finished {
+        has_records: bool,
+        aborted: Option<Vec<AbortedTransaction>>,
+    },
+}
+
+/// The answer to an effect.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum ReadEvent {
+    /// Batches were read. `upper_bound` is what the offset index says of the bytes read, if it
+    /// does.
+    BatchesRead {
+        base_offset: Offset,
+        upper_bound: Option<Offset>,
+    },
+    /// The segment has no batch at or after the offset.
+    NoBatch,
+    AbortedCollected {
+        aborted: Vec<AbortedTransaction>,
+        is_complete: bool,
+    },
+}
+
+impl RemoteRead {
+    /// Begins a read of a log with these epochs. `None` if remote storage does not have the
+    /// offset: the answer is `OFFSET_OUT_OF_RANGE`.
+    pub fn begin(
+        offset: Offset,
+        is_read_committed: bool,
+        leader_epochs: &LeaderEpochs,
+        cache: &RemoteLogMetadataCache,
+    ) -> Option<(RemoteRead, ReadEffect)> {
+        let epoch = leader_epochs.epoch_for(offset)?;
+        let segment = cache.segment(epoch, offset)?;
+        let effect = ReadEffect::ReadSegment {
+            segment: segment.clone(),
+            offset,
+        };
+        let read = RemoteRead {
+            offset,
+            is_read_committed,
+            leader_epochs: leader_epochs.clone(),
+            phase: Phase::Reading(segment),
+        };
+        Some((read, effect))
+    }
+
+    /// Processes an answer and returns what comes next.
+    pub fn step(&mut self, event: ReadEvent, cache: &RemoteLogMetadataCache) -> ReadEffect {
+        match (std::mem::replace(&mut self.phase, Phase::Done), event) {
+            (Phase::Reading(segment), ReadEvent::NoBatch) => self.read_after(&segment, cache),
+            (Phase::Reading(_), ReadEvent::BatchesRead { .. }) if !self.is_read_committed => {
+                ReadEffect::Finished {
+                    has_records: true,
+                    aborted: None,
+                }
+            }
+            (
+                Phase::Reading(segment),
+                ReadEvent::BatchesRead {
+                    base_offset,
+                    upper_bound,
+                },
+            ) => {
+                let range = AbortedRange {
+                    from: base_offset,
+                    upper_bound: upper_bound.unwrap_or(segment.next_offset()),
+                };
+                if segment.is_txn_index_empty {
+                    return self.collect_after(&segment, range, BTreeSet::new(), cache);
+                }
+                self.collect(segment, range, BTreeSet::new())
+            }
+            (
+                Phase::Collecting {
+                    segment,
+                    range,
+                    mut aborted,
+                },
+                ReadEvent::AbortedCollected {
+                    aborted: found,
+                    is_complete,
+                },
+            ) => {
+                aborted.extend(found);
+                if is_complete {
+                    return finished(aborted);
+                }
+                self.collect_after(&segment, range, aborted, cache)
+            }
+            (
+                Phase::CollectingLocally(mut aborted),
+                ReadEvent::AbortedCollected { aborted: found, .. },
+            ) => {
+                aborted.extend(found);
+                finished(aborted)
+            }
+            (phase, event) => panic!("{event:?} is no answer to a read that is {phase:?}"),
+        }
+    }
+
+    /// The offset may have been compacted away before the topic was tiered.
+    fn read_after(
+        &mut self,
+        segment: &RemoteSegment,
+        cache: &RemoteLogMetadataCache,
+    ) -> ReadEffect {
+        let next_offset = segment.next_offset();
+        let epoch = self.leader_epochs.epoch_for(next_offset);
+        let next = epoch.and_then(|epoch| cache.segment(epoch, next_offset));
+        match next {
+            Some(next) if next.end_offset > segment.end_offset => {
+                self.phase = Phase::Reading(next.clone());
+                ReadEffect::ReadSegment {
+                    segment: next,
+                    offset: self.offset,
+                }
+            }
+            _ => ReadEffect::Finished {
+                has_records: false,
+                aborted: self.is_read_committed.then(Vec::new),
+            },
+        }
+    }
+
+    fn collect(
+        &mut self,
+        segment: RemoteSegment,
+        range: AbortedRange,
+        aborted: BTreeSet<AbortedTransaction>,
+    ) -> ReadEffect {
+        self.phase = Phase::Collecting {
+            segment: segment.clone(),
+            range,
+            aborted,
+        };
+        ReadEffect::CollectAborted { segment, range }
+    }
+
+    /// A transaction is in the index of the segment that has its marker, which may be a later one,
+    /// and may be on the local disk.
+    fn collect_after(
+        &mut self,
+        segment: &RemoteSegment,
+        range: AbortedRange,
+        aborted: BTreeSet<AbortedTransaction>,
+        cache: &RemoteLogMetadataCache,
+    ) -> ReadEffect {
+        match self.next_with_txn_index(segment.next_offset(), cache) {
+            Some(next) if next.end_offset > segment.end_offset => {
+                self.collect(next, range, aborted)
+            }
+            _ => {
+                self.phase = Phase::CollectingLocally(aborted);
+                ReadEffect::CollectLocalAborted { range }
+            }
+        }
+    }
+
+    /// The next segment from `offset` on that has a transaction index, in the epoch of the offset
+    /// or in a later one.
+    fn next_with_txn_index(
+        &self,
+        offset: Offset,
+        cache: &RemoteLogMetadataCache,
+    ) -> Option<RemoteSegment> {
+        let first = self.leader_epochs.epoch_for(offset)?;
+        let epochs = self.leader_epochs.entries().iter();
+        let mut later = epochs.filter(|entry| entry.epoch >= first);
+        later.find_map(|entry| {
+            let from = entry.start_offset.max(offset);
+            cache.next_segment_with_txn_index(entry.epoch, from)
+        })
+    }
+}
+
+fn finished(aborted: BTreeSet<AbortedTransaction>) -> ReadEffect {
+    ReadEffect::Finished {
+        has_records: true,
+        aborted: Some(aborted.into_iter().collect()),
+    }
+}
+
+/// Where a record of at least a timestamp is searched.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum TimestampSearch {
+    /// In this remote segment; the time index and the offset index tell from where.
+    Remote(RemoteSegment),
+    /// In the local segments, from the first whose newest record is not older.
+    Local,
+}
+
+/// The first segment that may have a record at or after `from` with at least the timestamp. `None`
+/// if remote storage has none; then the local log is searched.
+pub fn find_timestamp(
+    timestamp: Timestamp,
+    from: Offset,
+    log: &LogView,
+    cache: &RemoteLogMetadataCache,
+) -> Option<TimestampSearch> {
+    let first = log.leader_epochs.epoch_for(from)?;
+    let lineage = log.leader_epochs.without_empty();
+    let epochs = log.leader_epochs.entries().iter();
+    let mut segments = epochs
+        .filter(|entry| entry.epoch >= first)
+        .flat_map(|entry| cache.segments_of(entry.epoch));
+    let found = segments.find(|segment| {
+        segment.max_timestamp >= timestamp
+            && segment.end_offset >= from
+            && segment.state == RemoteLogSegmentState::CopySegmentFinished
+            && is_within_leader_epochs(segment, log.log_end_offset, &lineage)
+    })?;
+    let local = log.segments.first().map(|segment| segment.base_offset);
+    Some(match local {
+        Some(local) if found.start_offset >= local => TimestampSearch::Local,
+        _ => TimestampSearch::Remote(found),
+    })
+}
+
+#[cfg(test)]
+mod tests;
