@@ -241,7 +241,7 @@ fn records_that_stay_unsent_are_counted_and_the_exit_status_says_so() {
     waiting.write("five\n");
     std::thread::sleep(Duration::from_millis(200));
     waiting.signal(Signal::INT);
-    waiting.until("1 records are still to be sent; a second Ctrl-C discards them.");
+    waiting.until("1 record is still to be sent; a second Ctrl-C discards it.");
     waiting.signal(Signal::INT);
     assert_eq!(waiting.ended().code(), Some(1), "{}", waiting.err());
     waiting.until("1 of 2 records were not sent.");

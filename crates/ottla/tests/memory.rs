@@ -25,14 +25,18 @@ fn idle_bytes(broker: &BrokerProcess) -> u64 {
 }
 
 /// Connections that each announce a request of 100 MB and send this much of it, as far as the
-/// broker reads it.
-fn half_frames(broker: &BrokerProcess, connections: usize, bytes: usize) -> Vec<TcpStream> {
+/// broker reads it with pauses of at most `patience`.
+fn half_frames(
+    broker: &BrokerProcess,
+    connections: usize,
+    bytes: usize,
+    patience: Duration,
+) -> Vec<TcpStream> {
     let chunk = vec![0; 64 * 1024];
     let mut open = Vec::new();
     for _ in 0..connections {
         let mut stream = TcpStream::connect(broker.bootstrap()).expect("it is let in");
-        let timeout = Some(Duration::from_millis(20));
-        stream.set_write_timeout(timeout).expect("a socket");
+        stream.set_write_timeout(Some(patience)).expect("a socket");
         let length = stream.write_all(&ANNOUNCED_BYTES.to_be_bytes());
         length.expect("the socket's buffer is empty");
         for _ in 0..bytes / chunk.len() {
@@ -82,7 +86,7 @@ fn half_received_requests_count_and_their_memory_comes_back() {
         .start();
     let idle = idle_bytes(&broker);
 
-    let open = half_frames(&broker, 400, 2 * MIB as usize);
+    let open = half_frames(&broker, 400, 2 * MIB as usize, Duration::from_millis(20));
     let held = resident_bytes(&broker);
     assert!(
         held < bound + idle + 64 * MIB,
@@ -101,13 +105,17 @@ fn half_received_requests_count_and_their_memory_comes_back() {
 fn the_memory_of_a_burst_below_the_bound_comes_back() {
     let broker = BrokerBuilder::new().start();
     let idle = idle_bytes(&broker);
-    let open = half_frames(&broker, 100, 2 * MIB as usize);
-    let held = resident_bytes(&broker);
-    assert!(
-        held > idle + 100 * MIB,
-        "it has read them: {} MiB",
-        held / MIB
-    );
+    let open = half_frames(&broker, 100, 2 * MIB as usize, Duration::from_secs(2));
+    let began = Instant::now();
+    // A busy machine reads them a little later.
+    while resident_bytes(&broker) < idle + 100 * MIB {
+        let held = resident_bytes(&broker) / MIB;
+        assert!(
+            began.elapsed() < Duration::from_secs(10),
+            "it has read them: {held} MiB"
+        );
+        std::thread::sleep(Duration::from_millis(50));
+    }
     drop(open);
     shrinks_to(&broker, 2 * idle);
 }
