@@ -2,19 +2,12 @@
 
 use ottla_types::{BrokerId, LeaderEpoch, Offset, Timestamp};
 
-use super::store::{Topic, apply};
+use super::store::{Record, Topic, apply};
 use crate::test_segments::partition;
 use crate::{
     EpochEntry, LeaderEpochs, LocalSegment, LogView, Operation, Origin, PartitionTasks,
     RemoteLogMetadataCache, TaskKind, TaskSettings,
 };
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Record {
-    pub(super) epoch: i32,
-    pub(super) value: u64,
-    pub(super) time: i64,
-}
 
 pub(super) struct Broker {
     pub(super) id: usize,

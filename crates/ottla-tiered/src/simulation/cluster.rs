@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use ottla_types::{LeaderEpoch, Offset, Timestamp, Uuid};
 
-use super::brokers::{Broker, Record};
+use super::brokers::Broker;
 use super::random::Random;
-use super::store::{Objects, Store, Topic};
+use super::store::{Objects, Record, Store, Topic};
 use crate::{
     AuxiliaryEffect, AuxiliaryEvent, AuxiliaryState, FetchedIndex, ListedOffset, LocalRetention,
     OffsetAndEpoch, Operation, PublishFailure, RemoteLogMetadata, RemoteLogSegmentState, Retention,

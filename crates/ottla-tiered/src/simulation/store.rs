@@ -5,8 +5,15 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use ottla_types::Uuid;
 
-use super::brokers::Record;
 use crate::{LeaderEpochs, RemoteLogMetadata, RemoteLogMetadataCache};
+
+/// A record of a log, and of the object that holds it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Record {
+    pub(super) epoch: i32,
+    pub(super) value: u64,
+    pub(super) time: i64,
+}
 
 /// The objects of one segment.
 pub(super) struct Objects {

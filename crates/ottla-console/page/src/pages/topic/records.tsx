@@ -17,46 +17,10 @@ import type { Data, KafkaRecord, Progress } from "../../wire";
 import { RecordPane } from "./record";
 import { Redrive } from "./redrive";
 import { RecordsForm } from "./records_form";
+import { type Scan, isFiltered, plain, scanOf } from "./scan";
 
 /** Rows that are kept; a live tail drops its oldest. */
 const KEPT = 100_000;
-
-export interface Scan {
-  from: string;
-  until: string;
-  partitions: string;
-  follow: boolean;
-  limit: string;
-  rate: string;
-  format: string;
-  isolation: string;
-  text: string;
-  key: string;
-  json_path: string;
-  expression: string;
-}
-
-/** What the address asks for. */
-export function scanOf(parameters: URLSearchParams): Scan {
-  const text = (name: string, otherwise = "") => parameters.get(name) ?? otherwise;
-  const follow = text("follow") === "true";
-  return {
-    from: text("from", follow ? "end" : "last:100"),
-    until: text("until"),
-    partitions: text("partitions"),
-    follow,
-    limit: text("limit"),
-    rate: text("rate"),
-    format: text("format"),
-    isolation: text("isolation"),
-    text: text("text"),
-    key: text("key"),
-    json_path: text("json_path"),
-    expression: text("expression"),
-  };
-}
-
-export const isFiltered = (scan: Scan): boolean => Boolean(scan.text || scan.key || scan.json_path || scan.expression);
 
 export const placeOf = (record: KafkaRecord): string => `${record.partition}:${record.offset}`;
 
@@ -386,9 +350,4 @@ function NoRecords({ topic, scan, phase, progress }: { topic: string; scan: Scan
       </p>
     </Empty>
   );
-}
-
-export function plain(scan: Scan): Record<string, string> {
-  const { follow, ...rest } = scan;
-  return { ...rest, ...(follow ? { follow: "true" } : {}) };
 }

@@ -5,7 +5,7 @@ import { go, to } from "../../address";
 import { time } from "../../format";
 import { useKeys } from "../../keys";
 import { Choice, SelectField, TextField } from "../../parts/fields";
-import { type Scan, isFiltered, plain } from "./records";
+import { type Scan, isFiltered, plain } from "./scan";
 
 type Start = "newest" | "live" | "beginning" | "offset" | "time";
 

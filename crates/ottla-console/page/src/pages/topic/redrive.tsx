@@ -9,7 +9,7 @@ import { Dialog } from "../../parts/dialog";
 import { CheckField, TextField } from "../../parts/fields";
 import { say } from "../../parts/notices";
 import type { List, Progress, TopicRow } from "../../wire";
-import { type Scan, isFiltered } from "./records";
+import { type Scan, isFiltered } from "./scan";
 
 const MOST_CHOSEN = 1000;
 
