@@ -22,6 +22,8 @@ mod tables;
 mod properties;
 mod topic_config;
 
+mod remote_storage;
+
 mod broker_config;
 
 mod describe;
@@ -44,9 +46,14 @@ pub use describe::{
 pub use markdown::settings_markdown;
 pub use nearest_name::nearest_name;
 pub use properties::{Origin, Properties, PropertiesError, Property};
+pub use remote_storage::{
+    InvalidRemoteLogMetadata, InvalidRemoteStorage, RemoteLogMetadataConfig, check_remote_storage,
+    check_remote_storage_defaults, settings_below,
+};
 pub use tables::{
-    BROKER_CONFIG_AREAS, CLIENT_METRICS_CONFIGS, GROUP_CONFIGS, TOPIC_CONFIGS, broker_config,
-    broker_configs, client_metrics_config, group_config, topic_config,
+    BROKER_CONFIG_AREAS, CLIENT_METRICS_CONFIGS, GROUP_CONFIGS, REMOTE_LOG_METADATA_CONFIGS,
+    TOPIC_CONFIGS, broker_config, broker_configs, client_metrics_config, group_config,
+    topic_config,
 };
 pub use topic_config::{
     BrokerCompressionType, CleanupPolicy, InvalidTopicConfig, TimestampType, TopicConfig,

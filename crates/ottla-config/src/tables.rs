@@ -18,6 +18,7 @@ mod log;
 mod metrics_and_quotas;
 mod ottla;
 mod remote_log;
+mod remote_log_metadata;
 mod replication;
 mod security;
 mod server;
@@ -33,6 +34,9 @@ pub const GROUP_CONFIGS: &[ConfigDef] = group::ROWS;
 
 /// The settings of a client metrics subscription.
 pub const CLIENT_METRICS_CONFIGS: &[ConfigDef] = client_metrics::ROWS;
+
+/// The settings of the topic-based metadata manager of tiered storage, without their prefix.
+pub const REMOTE_LOG_METADATA_CONFIGS: &[ConfigDef] = remote_log_metadata::ROWS;
 
 /// The settings of a broker or controller, area by area.
 pub const BROKER_CONFIG_AREAS: &[(&str, &[ConfigDef])] = &[
