@@ -21,6 +21,7 @@ const MAY_USE: &[(&str, &str)] = &[
     ("ottla-log", "types config sync records"),
     ("ottla-replica", "types records"),
     ("ottla-tiered", "types protocol"),
+    ("ottla-tiered-storage", "sync config tiered"),
     ("ottla-tls", "sync"),
     ("ottla-security", "types sasl protocol"),
     ("ottla-metadata", "types protocol security"),

@@ -1,0 +1,123 @@
+//! A cache in memory that never weighs more than its limit, and forgets what was not used lately.
+
+use std::hash::Hash;
+use std::time::{Duration, Instant};
+
+use lru::LruCache;
+use ottla_sync::time;
+
+/// Values by their keys. The value that was used longest ago goes first.
+pub struct BoundedCache<K: Hash + Eq, V> {
+    entries: LruCache<K, Entry<V>>,
+    /// Of all entries.
+    weight: u64,
+    /// None: no limit.
+    limit: Option<u64>,
+    /// After the last use. None: no limit.
+    retention: Option<Duration>,
+}
+
+struct Entry<V> {
+    value: V,
+    weight: u64,
+    used: Instant,
+}
+
+impl<K: Hash + Eq, V: Clone> BoundedCache<K, V> {
+    pub fn new(limit: Option<u64>, retention: Option<Duration>) -> BoundedCache<K, V> {
+        BoundedCache {
+            entries: LruCache::unbounded(),
+            weight: 0,
+            limit,
+            retention,
+        }
+    }
+
+    pub fn get(&mut self, key: &K) -> Option<V> {
+        let now = time::now();
+        let entry = self.entries.get_mut(key)?;
+        if let Some(retention) = self.retention
+            && now.saturating_duration_since(entry.used) > retention
+        {
+            return None;
+        }
+        entry.used = now;
+        Some(entry.value.clone())
+    }
+
+    /// Puts a value in and returns what has to go for it: older values, or the value itself if it
+    /// is heavier than the limit.
+    pub fn insert(&mut self, key: K, value: V, weight: u64) -> Vec<V> {
+        if self.limit.is_some_and(|limit| weight > limit) {
+            return vec![value];
+        }
+        let mut gone = Vec::new();
+        let now = time::now();
+        while let Some((_, oldest)) = self.entries.peek_lru() {
+            let is_full = self.limit.is_some_and(|limit| self.weight + weight > limit);
+            let is_old = self
+                .retention
+                .is_some_and(|it| now.saturating_duration_since(oldest.used) > it);
+            if !is_full && !is_old {
+                break;
+            }
+            if let Some((_, entry)) = self.entries.pop_lru() {
+                self.weight -= entry.weight;
+                gone.push(entry.value);
+            }
+        }
+        self.weight += weight;
+        let entry = Entry {
+            value,
+            weight,
+            used: now,
+        };
+        if let Some(replaced) = self.entries.put(key, entry) {
+            self.weight -= replaced.weight;
+            gone.push(replaced.value);
+        }
+        gone
+    }
+
+    pub fn remove(&mut self, key: &K) -> Option<V> {
+        let entry = self.entries.pop(key)?;
+        self.weight -= entry.weight;
+        Some(entry.value)
+    }
+
+    /// What all values weigh together.
+    pub fn weight(&self) -> u64 {
+        self.weight
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_weight_stays_below_the_limit() {
+        let mut cache = BoundedCache::new(Some(10), None);
+        assert!(cache.insert("a", 1, 4).is_empty());
+        assert!(cache.insert("b", 2, 4).is_empty());
+        assert_eq!(cache.get(&"a"), Some(1));
+        // b was used longest ago.
+        assert_eq!(cache.insert("c", 3, 5), [2]);
+        assert_eq!((cache.weight(), cache.get(&"b")), (9, None));
+        assert_eq!(cache.insert("c", 4, 6), [1, 3]);
+        assert_eq!(cache.weight(), 6);
+        assert_eq!(cache.insert("d", 5, 11), [5]);
+        assert_eq!(cache.remove(&"c"), Some(4));
+        assert_eq!(cache.weight(), 0);
+    }
+
+    #[test]
+    fn what_was_not_used_lately_is_forgotten() {
+        let mut cache = BoundedCache::new(None, Some(Duration::ZERO));
+        cache.insert("a", 1, 1);
+        std::thread::sleep(Duration::from_millis(2));
+        assert_eq!(cache.get(&"a"), None);
+        assert_eq!(cache.insert("b", 2, 1), [1]);
+        assert_eq!(cache.weight(), 1);
+    }
+}

@@ -1,0 +1,146 @@
+//! One fetch at a time for a key: who asks while it runs gets the same result.
+//!
+//! Nobody owns a fetch but those who wait for it. When the last of them goes, it is dropped, and
+//! with it the request to the store.
+
+use std::hash::Hash;
+use std::sync::Arc;
+
+use futures_util::FutureExt;
+use futures_util::future::{BoxFuture, Shared, WeakShared};
+use ottla_sync::Mutex;
+use ottla_sync::atomic::{AtomicU64, Ordering};
+use ottla_sync::collections::HashMap;
+
+use crate::error::RemoteStorageError;
+
+/// A fetch that runs while somebody polls it.
+pub type SharedFetch<V> = Shared<BoxFuture<'static, Result<V, RemoteStorageError>>>;
+
+type Weak<V> = WeakShared<BoxFuture<'static, Result<V, RemoteStorageError>>>;
+type Running<K, V> = Arc<Mutex<HashMap<K, (u64, Weak<V>)>>>;
+
+/// The fetches that run.
+pub struct SharedFetches<K, V: Clone> {
+    running: Running<K, V>,
+    /// Tells a fetch from a later one of the same key.
+    next_id: AtomicU64,
+}
+
+impl<K, V> SharedFetches<K, V>
+where
+    K: Hash + Eq + Clone + Send + Sync + 'static,
+    V: Clone + Send + Sync + 'static,
+{
+    pub fn new() -> SharedFetches<K, V> {
+        SharedFetches {
+            running: Arc::default(),
+            next_id: AtomicU64::new(0),
+        }
+    }
+
+    /// The fetch that runs for the key, or what `find` finds if none runs, or a new fetch. `find` is
+    /// called where no fetch of the key can end, so that nothing is fetched twice.
+    pub fn find_or_start<T>(
+        &self,
+        key: &K,
+        find: impl FnOnce() -> Option<T>,
+        start: impl FnOnce() -> BoxFuture<'static, Result<V, RemoteStorageError>>,
+    ) -> Result<T, SharedFetch<V>> {
+        let mut running = self.running.lock();
+        if let Some(fetch) = running.get(key).and_then(|(_, fetch)| fetch.upgrade()) {
+            return Err(fetch);
+        }
+        if let Some(found) = find() {
+            return Ok(found);
+        }
+        let id = self.next_id.fetch_add(1, Ordering::Relaxed);
+        let end = End {
+            running: self.running.clone(),
+            key: key.clone(),
+            id,
+        };
+        let work = start();
+        let fetch = async move {
+            let _end = end;
+            work.await
+        }
+        .boxed()
+        .shared();
+        if let Some(weak) = fetch.downgrade() {
+            running.insert(key.clone(), (id, weak));
+        }
+        Err(fetch)
+    }
+
+    #[cfg(test)]
+    fn is_running(&self, key: &K) -> bool {
+        let running = self.running.lock();
+        running
+            .get(key)
+            .is_some_and(|(_, fetch)| fetch.upgrade().is_some())
+    }
+}
+
+/// Takes a fetch off the list when it ends or is dropped.
+struct End<K: Hash + Eq, V: Clone> {
+    running: Running<K, V>,
+    key: K,
+    id: u64,
+}
+
+impl<K: Hash + Eq, V: Clone> Drop for End<K, V> {
+    fn drop(&mut self) {
+        let mut running = self.running.lock();
+        if running.get(&self.key).is_some_and(|(id, _)| *id == self.id) {
+            running.remove(&self.key);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    fn slow(counter: &Arc<AtomicU64>) -> BoxFuture<'static, Result<u64, RemoteStorageError>> {
+        let counter = counter.clone();
+        async move {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            Ok(counter.fetch_add(1, Ordering::Relaxed))
+        }
+        .boxed()
+    }
+
+    #[tokio::test]
+    async fn who_asks_meanwhile_gets_the_same_result_and_later_another() {
+        let fetches = SharedFetches::<&str, u64>::new();
+        let counter = Arc::new(AtomicU64::new(0));
+        let ask = || fetches.find_or_start(&"k", || None::<()>, || slow(&counter));
+        let (Err(first), Err(second)) = (ask(), ask()) else {
+            panic!("found")
+        };
+        assert_eq!(tokio::join!(first, second), (Ok(0), Ok(0)));
+        assert!(!fetches.is_running(&"k"));
+        assert_eq!(ask().unwrap_err().await, Ok(1));
+    }
+
+    #[tokio::test]
+    async fn the_last_one_who_goes_ends_it() {
+        let fetches = SharedFetches::<&str, u64>::new();
+        let counter = Arc::new(AtomicU64::new(0));
+        let fetch = fetches
+            .find_or_start(&"k", || None::<()>, || slow(&counter))
+            .unwrap_err();
+        let other = fetch.clone();
+        let started = tokio::time::timeout(Duration::from_millis(1), fetch).await;
+        assert!(started.is_err() && fetches.is_running(&"k"));
+        drop(other);
+        assert!(!fetches.is_running(&"k"));
+        tokio::time::sleep(Duration::from_millis(40)).await;
+        assert_eq!(counter.load(Ordering::Relaxed), 0);
+        // And the next one starts anew.
+        let again = fetches.find_or_start(&"k", || None::<()>, || slow(&counter));
+        assert_eq!(again.unwrap_err().await, Ok(0));
+    }
+}

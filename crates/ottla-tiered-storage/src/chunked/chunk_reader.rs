@@ -1,0 +1,295 @@
+//! Chunks for readers: from the cache, from a fetch that another reader has started, or from the
+//! store.
+//!
+//! Chunks are also fetched ahead of a sequential reader, into the cache. A reader that reads its
+//! range to the end leaves those fetches running, because the next request will want them; when the
+//! last reader of a segment goes before its end, they are cancelled.
+//!
+//! Aiven's plugin: `ChunkCache`, `DefaultChunkManager`.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::{FutureExt, StreamExt, stream};
+use ottla_sync::collections::HashMap;
+use ottla_sync::{Mutex, Semaphore, task, time};
+
+use super::chunk_index::Chunk;
+use super::manifest::Manifest;
+use super::transform::restored;
+use crate::cache::{CachedChunk, ChunkCache, ChunkKey, SharedFetch, SharedFetches};
+use crate::error::{RemoteStorageError, RemoteStorageErrorKind};
+use crate::objects::ObjectStorage;
+use crate::remote_storage::SegmentStream;
+
+/// Chunks of one range that are fetched at once.
+const CHUNKS_AT_ONCE: usize = 2;
+
+/// The chunks of all segments.
+pub struct ChunkReader {
+    storage: Arc<ObjectStorage>,
+    cache: Option<Arc<ChunkCache>>,
+    fetches: SharedFetches<ChunkKey, Bytes>,
+    /// Bytes of the segment ahead of a reader.
+    prefetch: u64,
+    /// Limits what is fetched ahead at once.
+    prefetch_permits: Arc<Semaphore>,
+    get_timeout: Duration,
+    readers: Arc<Mutex<HashMap<Arc<str>, Readers>>>,
+}
+
+/// The readers of one object.
+#[derive(Default)]
+struct Readers {
+    count: usize,
+    prefetches: Vec<(u32, task::AbortHandle)>,
+}
+
+/// What prefetching takes of the cache's settings.
+#[derive(Clone, Copy, Debug)]
+pub struct Prefetch {
+    pub bytes: u64,
+    pub at_once: usize,
+    pub get_timeout: Duration,
+}
+
+impl ChunkReader {
+    pub fn new(
+        storage: Arc<ObjectStorage>,
+        cache: Option<Arc<ChunkCache>>,
+        prefetch: Prefetch,
+    ) -> ChunkReader {
+        ChunkReader {
+            storage,
+            // Without a cache there is no place for what is fetched ahead.
+            prefetch: if cache.is_some() { prefetch.bytes } else { 0 },
+            cache,
+            fetches: SharedFetches::new(),
+            prefetch_permits: Arc::new(Semaphore::new(prefetch.at_once.max(1))),
+            get_timeout: prefetch.get_timeout,
+            readers: Arc::default(),
+        }
+    }
+
+    /// The bytes of the segment from `start` to `end`, exclusive; both lie within the segment.
+    pub fn read(
+        self: &Arc<Self>,
+        object: &str,
+        manifest: Arc<Manifest>,
+        start: u64,
+        end: u64,
+    ) -> SegmentStream {
+        let object: Arc<str> = object.into();
+        let (Some(first), Some(last)) = (
+            manifest.chunks.chunk_at(start),
+            manifest.chunks.chunk_at(end.saturating_sub(1)),
+        ) else {
+            return stream::empty().boxed();
+        };
+        if start >= end {
+            return stream::empty().boxed();
+        }
+        let guard = Reading::begin(self, &object);
+        let reader = self.clone();
+        let parts = stream::iter(first.id..=last.id)
+            .map(move |id| {
+                let (reader, object, manifest) = (reader.clone(), object.clone(), manifest.clone());
+                async move {
+                    let chunk = manifest.chunks.chunk(id).expect("within the range");
+                    reader.prefetch_after(&object, &manifest, &chunk);
+                    let bytes = reader.chunk(&object, &manifest, &chunk).await?;
+                    let from = start.saturating_sub(chunk.original_position) as usize;
+                    let to = chunk.original_end().min(end) - chunk.original_position;
+                    Ok((id, bytes.slice(from..to as usize)))
+                }
+            })
+            .buffered(CHUNKS_AT_ONCE);
+        // The guard goes with the stream, and knows when its end was reached.
+        let mut guard = Some(guard);
+        parts
+            .map(move |part: Result<(u32, Bytes), RemoteStorageError>| {
+                let (id, bytes) = part?;
+                if id == last.id
+                    && let Some(guard) = guard.take()
+                {
+                    guard.finish();
+                }
+                Ok(bytes)
+            })
+            .boxed()
+    }
+
+    /// Bytes that the cache holds.
+    pub fn cached_bytes(&self) -> u64 {
+        self.cache.as_ref().map_or(0, |cache| cache.weight())
+    }
+
+    async fn chunk(
+        &self,
+        object: &Arc<str>,
+        manifest: &Arc<Manifest>,
+        chunk: &Chunk,
+    ) -> Result<Bytes, RemoteStorageError> {
+        let got = async {
+            match self.find_or_fetch(object, manifest, chunk) {
+                Ok(CachedChunk::InMemory(bytes)) => Ok(bytes),
+                Ok(CachedChunk::InFile(file)) => {
+                    let read = task::spawn_blocking(move || file.read()).await;
+                    read.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()))
+                }
+                Err(fetch) => fetch.await,
+            }
+        };
+        time::timeout(self.get_timeout, got)
+            .await
+            .unwrap_or_else(|_| {
+                Err(RemoteStorageError::new(
+                    RemoteStorageErrorKind::Unavailable,
+                    format!("fetch {}", self.storage.name(object)),
+                    format_args!(
+                        "chunk {} did not arrive within {} ms",
+                        chunk.id,
+                        self.get_timeout.as_millis()
+                    ),
+                ))
+            })
+    }
+
+    fn find_or_fetch(
+        &self,
+        object: &Arc<str>,
+        manifest: &Arc<Manifest>,
+        chunk: &Chunk,
+    ) -> Result<CachedChunk, SharedFetch<Bytes>> {
+        let key = ChunkKey {
+            object: object.clone(),
+            chunk: chunk.id,
+        };
+        let find = || self.cache.as_ref()?.find(&key);
+        let start = || {
+            let storage = self.storage.clone();
+            let (cache, manifest) = (self.cache.clone(), manifest.clone());
+            let (key, chunk) = (key.clone(), *chunk);
+            fetch_chunk(storage, cache, manifest, key, chunk).boxed()
+        };
+        self.fetches.find_or_start(&key, find, start)
+    }
+
+    /// Starts what is to be fetched ahead of a reader that is at this chunk.
+    fn prefetch_after(&self, object: &Arc<str>, manifest: &Arc<Manifest>, chunk: &Chunk) {
+        let end = chunk.original_end() + self.prefetch;
+        if self.prefetch == 0 {
+            return;
+        }
+        let next = (chunk.id + 1..).map_while(|id| manifest.chunks.chunk(id));
+        for ahead in next.take_while(|ahead| ahead.original_position < end) {
+            let mut readers = self.readers.lock();
+            let Some(state) = readers.get_mut(object) else {
+                return;
+            };
+            if state.prefetches.iter().any(|(id, _)| *id == ahead.id) {
+                continue;
+            }
+            let Err(fetch) = self.find_or_fetch(object, manifest, &ahead) else {
+                continue;
+            };
+            let permits = self.prefetch_permits.clone();
+            let (all, object) = (self.readers.clone(), object.clone());
+            let running = task::spawn(async move {
+                if permits.acquire().await.is_ok()
+                    && let Err(error) = fetch.await
+                {
+                    tracing::debug!("fetching ahead: {error}");
+                }
+                forget(&all, &object, ahead.id);
+            });
+            state.prefetches.push((ahead.id, running.abort_handle()));
+        }
+    }
+}
+
+async fn fetch_chunk(
+    storage: Arc<ObjectStorage>,
+    cache: Option<Arc<ChunkCache>>,
+    manifest: Arc<Manifest>,
+    key: ChunkKey,
+    chunk: Chunk,
+) -> Result<Bytes, RemoteStorageError> {
+    let bytes = storage
+        .get_range(&key.object, chunk.transformed_range())
+        .await?;
+    let name = storage.name(&key.object);
+    let is_disk = cache.as_ref().is_some_and(|cache| cache.is_on_disk());
+    let is_plain = !manifest.is_compressed && manifest.data_key.is_none();
+    let finish = move || {
+        let data_key = manifest.data_key.as_ref();
+        let bytes = restored(bytes, &chunk, manifest.is_compressed, data_key)
+            .map_err(|error| RemoteStorageError::damaged(&name, error))?;
+        if let Some(cache) = cache {
+            cache.insert(key, &bytes);
+        }
+        Ok(bytes)
+    };
+    if is_plain && !is_disk {
+        return finish();
+    }
+    // Milliseconds of processor time for a chunk, or a file.
+    let finished = task::spawn_blocking(finish).await;
+    finished.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()))
+}
+
+/// A reader of an object; its drop before the end counts as its going away.
+struct Reading {
+    readers: Arc<Mutex<HashMap<Arc<str>, Readers>>>,
+    object: Arc<str>,
+    is_finished: bool,
+}
+
+impl Reading {
+    fn begin(reader: &ChunkReader, object: &Arc<str>) -> Reading {
+        let readers = reader.readers.clone();
+        readers.lock().entry(object.clone()).or_default().count += 1;
+        Reading {
+            readers,
+            object: object.clone(),
+            is_finished: false,
+        }
+    }
+
+    fn finish(mut self) {
+        self.is_finished = true;
+    }
+}
+
+impl Drop for Reading {
+    fn drop(&mut self) {
+        let mut readers = self.readers.lock();
+        let Some(state) = readers.get_mut(&self.object) else {
+            return;
+        };
+        state.count -= 1;
+        if state.count > 0 {
+            return;
+        }
+        if !self.is_finished {
+            for (_, prefetch) in state.prefetches.drain(..) {
+                prefetch.abort();
+            }
+        }
+        if state.prefetches.is_empty() {
+            readers.remove(&self.object);
+        }
+    }
+}
+
+/// Takes a prefetch that has ended off the list.
+fn forget(readers: &Mutex<HashMap<Arc<str>, Readers>>, object: &Arc<str>, chunk: u32) {
+    let mut readers = readers.lock();
+    if let Some(state) = readers.get_mut(object) {
+        state.prefetches.retain(|(id, _)| *id != chunk);
+        if state.count == 0 && state.prefetches.is_empty() {
+            readers.remove(object);
+        }
+    }
+}

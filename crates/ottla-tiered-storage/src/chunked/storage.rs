@@ -1,0 +1,339 @@
+//! A store of segments in the chunked format.
+//!
+//! Owns the caches of manifests, indexes and chunks. The first byte of a segment takes two round
+//! trips: the manifest and a chunk; one if the manifest is cached.
+//!
+//! Aiven's plugin: `RemoteStorageManager`, `KafkaRemoteStorageManager`.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use futures_util::FutureExt;
+use ottla_sync::{Mutex, fs};
+use ottla_tiered::{CustomMetadata, RemoteLogSegmentMetadata};
+
+use super::chunk_reader::{ChunkReader, Prefetch};
+use super::key_ring::KeyRing;
+use super::manifest::Manifest;
+use super::object_key::{Suffix, key, key_for_reading, main_path};
+use super::rate_limit::RateLimit;
+use super::transform::restored_index;
+use super::upload::Uploader;
+use crate::cache::{BoundedCache, ChunkCache, SharedFetches};
+use crate::custom_metadata::{CustomMetadataField, CustomMetadataFields};
+use crate::error::{RemoteStorageError, RemoteStorageErrorKind};
+use crate::objects::{Environment, ObjectStorage, open_store};
+use crate::remote_storage::{
+    IndexType, LogSegmentData, RemoteStorageManager, SegmentStream, StoredObject,
+};
+use crate::settings::{CacheSettings, ChunkedSettings, EncryptionSettings};
+
+type Cache<K, V> = Arc<Mutex<BoundedCache<K, V>>>;
+
+/// The store.
+pub struct ChunkedStorage {
+    storage: Arc<ObjectStorage>,
+    uploader: Uploader,
+    custom_metadata_fields: Vec<CustomMetadataField>,
+    manifests: Cache<String, Arc<Manifest>>,
+    manifest_fetches: SharedFetches<String, Arc<Manifest>>,
+    indexes: Cache<(String, IndexType), Bytes>,
+    index_fetches: SharedFetches<(String, IndexType), Bytes>,
+    chunks: Arc<ChunkReader>,
+}
+
+impl ChunkedStorage {
+    /// Opens the store; asks nothing of it. Key files and credentials files are read.
+    pub fn open(
+        settings: &ChunkedSettings,
+        environment: Environment<'_>,
+    ) -> Result<ChunkedStorage, RemoteStorageError> {
+        let mut storage = open_store(&settings.backend, environment)?;
+        if settings.key_prefix_mask {
+            storage = storage.mask_prefix(&settings.key_prefix);
+        }
+        ChunkedStorage::with_storage(settings, storage)
+    }
+
+    /// As [`ChunkedStorage::open`], with objects in a given place.
+    pub fn with_storage(
+        settings: &ChunkedSettings,
+        storage: ObjectStorage,
+    ) -> Result<ChunkedStorage, RemoteStorageError> {
+        let storage = Arc::new(storage);
+        let keys = match &settings.encryption {
+            Some(encryption) => Some(Arc::new(read_keys(encryption)?)),
+            None => None,
+        };
+        let chunk_cache = match &settings.chunk_cache {
+            Some(settings) => Some(Arc::new(ChunkCache::open(settings)?)),
+            None => None,
+        };
+        let prefetch = prefetch(settings);
+        Ok(ChunkedStorage {
+            uploader: Uploader {
+                storage: storage.clone(),
+                key_prefix: settings.key_prefix.clone(),
+                chunk_size: settings.chunk_size,
+                compression: settings.compression,
+                compression_heuristic: settings.compression_heuristic,
+                keys,
+                rate_limit: settings
+                    .upload_bytes_per_second
+                    .map(|limit| Arc::new(RateLimit::new(limit))),
+            },
+            custom_metadata_fields: settings.custom_metadata_fields.clone(),
+            manifests: cache(&settings.manifest_cache),
+            manifest_fetches: SharedFetches::new(),
+            indexes: cache(&settings.indexes_cache),
+            index_fetches: SharedFetches::new(),
+            chunks: Arc::new(ChunkReader::new(storage.clone(), chunk_cache, prefetch)),
+            storage,
+        })
+    }
+
+    /// Bytes of segments that the cache holds, in memory or on disk.
+    pub fn cached_chunk_bytes(&self) -> u64 {
+        self.chunks.cached_bytes()
+    }
+
+    fn key(&self, metadata: &RemoteLogSegmentMetadata, suffix: Suffix) -> String {
+        key(&self.uploader.key_prefix, metadata, suffix)
+    }
+
+    fn key_for_reading(
+        &self,
+        metadata: &RemoteLogSegmentMetadata,
+        suffix: Suffix,
+    ) -> Result<String, RemoteStorageError> {
+        let fields = match &metadata.segment.custom_metadata {
+            None => CustomMetadataFields::default(),
+            Some(CustomMetadata(bytes)) => {
+                CustomMetadataFields::decode(bytes).map_err(|error| {
+                    let name = self.storage.name(&self.key(metadata, suffix));
+                    RemoteStorageError::damaged(&name, error)
+                })?
+            }
+        };
+        Ok(key_for_reading(
+            &self.uploader.key_prefix,
+            metadata,
+            &fields,
+            suffix,
+        ))
+    }
+
+    async fn manifest(
+        &self,
+        metadata: &RemoteLogSegmentMetadata,
+    ) -> Result<Arc<Manifest>, RemoteStorageError> {
+        let key = self.key(metadata, Suffix::Manifest);
+        let found = self.manifest_fetches.find_or_start(
+            &key,
+            || self.manifests.lock().get(&key),
+            || {
+                let (storage, keys) = (self.storage.clone(), self.uploader.keys.clone());
+                let (cache, key) = (self.manifests.clone(), key.clone());
+                async move {
+                    let json = storage.get(&key).await?;
+                    let manifest = Manifest::read(&json, keys.as_deref()).map_err(|error| {
+                        let name = storage.name(&key);
+                        match error {
+                            super::manifest::ManifestError::NoKeyRing
+                            | super::manifest::ManifestError::DataKey(_) => {
+                                RemoteStorageError::settings(&format!("read {name}"), error)
+                            }
+                            _ => RemoteStorageError::damaged(&name, error),
+                        }
+                    })?;
+                    let manifest = Arc::new(manifest);
+                    cache.lock().insert(key, manifest.clone(), 1);
+                    Ok(manifest)
+                }
+                .boxed()
+            },
+        );
+        match found {
+            Ok(manifest) => Ok(manifest),
+            Err(fetch) => fetch.await,
+        }
+    }
+}
+
+#[async_trait]
+impl RemoteStorageManager for ChunkedStorage {
+    async fn copy_log_segment_data(
+        &self,
+        metadata: &RemoteLogSegmentMetadata,
+        data: &LogSegmentData,
+    ) -> Result<Option<CustomMetadata>, RemoteStorageError> {
+        let size = match self.uploader.upload(metadata, data).await {
+            Ok(size) => size,
+            Err(error) => {
+                if let Err(left) = self.delete_log_segment_data(metadata).await {
+                    tracing::warn!("{left}; what was uploaded of the segment stays there");
+                }
+                return Err(error);
+            }
+        };
+        let includes = |field| self.custom_metadata_fields.contains(&field);
+        let fields = CustomMetadataFields {
+            remote_size: includes(CustomMetadataField::RemoteSize).then_some(size as i64),
+            object_prefix: includes(CustomMetadataField::ObjectPrefix)
+                .then(|| self.uploader.key_prefix.clone()),
+            object_key: includes(CustomMetadataField::ObjectKey).then(|| main_path(metadata)),
+        };
+        let bytes = fields.encode();
+        Ok((!bytes.is_empty()).then_some(CustomMetadata(bytes)))
+    }
+
+    async fn fetch_log_segment(
+        &self,
+        metadata: &RemoteLogSegmentMetadata,
+        start_position: u32,
+        end_position: Option<u32>,
+    ) -> Result<SegmentStream, RemoteStorageError> {
+        let key = self.key_for_reading(metadata, Suffix::Log)?;
+        let manifest = self.manifest(metadata).await?;
+        let size = manifest.chunks.original_file_size();
+        let end = end_position.map_or(size, |end| size.min(u64::from(end) + 1));
+        Ok(self.chunks.read(&key, manifest, start_position.into(), end))
+    }
+
+    async fn fetch_index(
+        &self,
+        metadata: &RemoteLogSegmentMetadata,
+        index: IndexType,
+    ) -> Result<Bytes, RemoteStorageError> {
+        let object = self.key_for_reading(metadata, Suffix::Indexes)?;
+        let manifest = self.manifest(metadata).await?;
+        let place = manifest.indexes.of(index).and_then(|place| place.range());
+        let Some(range) = place else {
+            return Err(RemoteStorageError::new(
+                RemoteStorageErrorKind::NotFound,
+                format!("fetch {}", self.storage.name(&object)),
+                format_args!("the segment has no {}", index.name()),
+            ));
+        };
+        if range.is_empty() {
+            return Ok(Bytes::new());
+        }
+        let key = (object, index);
+        let found = self.index_fetches.find_or_start(
+            &key,
+            || self.indexes.lock().get(&key),
+            || {
+                let (storage, cache) = (self.storage.clone(), self.indexes.clone());
+                let (key, manifest) = (key.clone(), manifest.clone());
+                async move {
+                    let (object, index) = &key;
+                    let bytes = storage.get_range(object, range.clone()).await?;
+                    let name = storage.name(object);
+                    let wanted = range.end - range.start;
+                    if bytes.len() as u64 != wanted {
+                        let cause = format!(
+                            "its {} has {} bytes instead of {wanted}",
+                            index.name(),
+                            bytes.len()
+                        );
+                        return Err(RemoteStorageError::damaged(&name, cause));
+                    }
+                    let data_key = manifest.data_key.as_ref();
+                    let bytes = restored_index(bytes, index.name(), range.start, data_key)
+                        .map_err(|error| RemoteStorageError::damaged(&name, error))?;
+                    let weight = bytes.len() as u64;
+                    cache.lock().insert(key, bytes.clone(), weight);
+                    Ok(bytes)
+                }
+                .boxed()
+            },
+        );
+        match found {
+            Ok(bytes) => Ok(bytes),
+            Err(fetch) => fetch.await,
+        }
+    }
+
+    async fn delete_log_segment_data(
+        &self,
+        metadata: &RemoteLogSegmentMetadata,
+    ) -> Result<(), RemoteStorageError> {
+        // The manifest first: without it, nothing of the segment is read any more.
+        let keys = [Suffix::Manifest, Suffix::Indexes, Suffix::Log]
+            .map(|suffix| self.key(metadata, suffix));
+        self.manifests.lock().remove(&keys[0]);
+        self.storage.delete(&keys).await
+    }
+
+    async fn stored_objects(&self, metadata: &RemoteLogSegmentMetadata) -> Vec<StoredObject> {
+        let manifest = self.manifest(metadata).await;
+        let mut objects = Vec::new();
+        for suffix in Suffix::ALL {
+            let expected_size_bytes = match (&manifest, suffix) {
+                (Ok(manifest), Suffix::Log) => Some(manifest.chunks.transformed_file_size()),
+                (Ok(manifest), Suffix::Indexes) => Some(manifest.indexes.end()),
+                _ => None,
+            };
+            let key = match suffix {
+                Suffix::Manifest => Ok(self.key(metadata, suffix)),
+                _ => self.key_for_reading(metadata, suffix),
+            };
+            let (name, size_bytes) = match (key, &manifest) {
+                // What is wrong with it is more than its size.
+                (Ok(key), Err(error)) if suffix == Suffix::Manifest => {
+                    (self.storage.name(&key), Err(error.clone()))
+                }
+                (Ok(key), _) => (self.storage.name(&key), self.storage.size(&key).await),
+                (Err(error), _) => (self.storage.name(&self.key(metadata, suffix)), Err(error)),
+            };
+            objects.push(StoredObject {
+                name,
+                size_bytes,
+                expected_size_bytes,
+            });
+        }
+        objects
+    }
+
+    fn location(&self) -> String {
+        format!("{}/{}", self.storage.location(), self.uploader.key_prefix)
+    }
+}
+
+fn cache<K: std::hash::Hash + Eq, V: Clone>(settings: &CacheSettings) -> Cache<K, V> {
+    Arc::new(Mutex::new(BoundedCache::new(
+        settings.size,
+        settings.retention,
+    )))
+}
+
+fn prefetch(settings: &ChunkedSettings) -> Prefetch {
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    match &settings.chunk_cache {
+        Some(chunks) => Prefetch {
+            bytes: chunks.prefetch_max_size,
+            at_once: chunks.cache.threads.unwrap_or(processors),
+            get_timeout: chunks.cache.get_timeout,
+        },
+        None => Prefetch {
+            bytes: 0,
+            at_once: 1,
+            get_timeout: std::time::Duration::from_secs(60),
+        },
+    }
+}
+
+fn read_keys(settings: &EncryptionSettings) -> Result<KeyRing, RemoteStorageError> {
+    let text = |path: &std::path::Path| {
+        let bytes =
+            fs::read(path).map_err(|error| RemoteStorageError::local(path, "read", &error))?;
+        Ok::<_, RemoteStorageError>(String::from_utf8_lossy(&bytes).into_owned())
+    };
+    let mut pairs = Vec::new();
+    for (id, public, private) in &settings.pairs {
+        pairs.push((id.clone(), text(public)?, text(private)?));
+    }
+    KeyRing::new(&settings.active_pair, pairs)
+        .map_err(|error| RemoteStorageError::settings("encryption.key.pairs", error))
+}

@@ -1,0 +1,42 @@
+//! Where remote log segments are kept (KIP-405): stores and object formats.
+//!
+//! Owns the connections to a store, the format of its objects, and caches of what was read. Knows
+//! nothing of partitions, of `__remote_log_metadata`, or of when a segment is copied or deleted: the
+//! callers decide that, and pass a segment's metadata and files in.
+//!
+//! Invariants:
+//! - Bytes from a store can produce an error that names the object, never a panic, an unbounded
+//!   allocation or a loop.
+//! - A read returns the bytes that were uploaded, as far as the format can tell: chunks of the wrong
+//!   length, frames that do not decompress and tags that do not match are errors.
+//! - No password, key or token is in an error or a log line.
+//!
+//! Kafka: `org.apache.kafka.server.log.remote.storage.RemoteStorageManager`.
+
+#![forbid(unsafe_code)]
+// Tests make files and tasks of their own.
+#![cfg_attr(test, allow(clippy::disallowed_methods, clippy::disallowed_types))]
+
+mod error;
+mod remote_storage;
+
+mod custom_metadata;
+mod settings;
+
+mod cache;
+mod objects;
+
+mod chunked;
+mod local_tiered_storage;
+
+mod open;
+
+pub use chunked::{ChunkTransform, ChunkedStorage, DataKey};
+pub use custom_metadata::{CustomMetadataError, CustomMetadataField, CustomMetadataFields};
+pub use error::{RemoteStorageError, RemoteStorageErrorKind};
+pub use local_tiered_storage::LocalTieredStorage;
+pub use open::open;
+pub use remote_storage::{
+    IndexType, LogSegmentData, RemoteStorageManager, SegmentStream, StoredObject, read_all,
+};
+pub use settings::{CHUNKED_CLASS, ChunkedSettings, LOCAL_CLASS, LocalSettings, StorageSettings};

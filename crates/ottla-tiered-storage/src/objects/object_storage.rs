@@ -1,0 +1,340 @@
+//! Objects by their keys, in any of the stores that the `object_store` crate knows.
+//!
+//! Owns the connections to the store. Bounds every operation: attempts, time, and the memory of an
+//! upload, which is two parts. Errors name the object and say what the store said.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::stream::{self, BoxStream};
+use futures_util::{StreamExt, TryStreamExt};
+use object_store::path::Path;
+use object_store::{
+    Attribute, Attributes, MultipartUpload, ObjectStore, ObjectStoreExt, PutMultipartOptions,
+    PutOptions, PutPayload,
+};
+use ottla_sync::{task, time};
+
+use crate::error::{RemoteStorageError, RemoteStorageErrorKind};
+
+/// An error text longer than this is cut.
+const MAX_CAUSE: usize = 600;
+
+/// Bytes that are uploaded, in order.
+pub type UploadSource<'a> = BoxStream<'a, Result<Bytes, RemoteStorageError>>;
+
+/// A bucket, container or directory.
+pub struct ObjectStorage {
+    store: Arc<dyn ObjectStore>,
+    /// What stands before a key in messages: `s3://bucket`.
+    location: String,
+    /// A prefix of keys that messages do not show.
+    masked_prefix: Option<String>,
+    part_size: usize,
+    attributes: Attributes,
+    /// For one operation with all its attempts; an upload counts part by part.
+    operation_timeout: Option<Duration>,
+}
+
+impl ObjectStorage {
+    pub fn new(store: Arc<dyn ObjectStore>, location: String, part_size: usize) -> ObjectStorage {
+        ObjectStorage {
+            store,
+            location,
+            masked_prefix: None,
+            part_size,
+            attributes: Attributes::new(),
+            operation_timeout: None,
+        }
+    }
+
+    /// Shows `<prefix>` instead of this prefix in messages (`key.prefix.mask`).
+    pub fn mask_prefix(mut self, prefix: &str) -> ObjectStorage {
+        self.masked_prefix = Some(prefix.to_owned());
+        self
+    }
+
+    pub fn storage_class(mut self, class: &str) -> ObjectStorage {
+        self.attributes
+            .insert(Attribute::StorageClass, class.to_owned().into());
+        self
+    }
+
+    pub fn operation_timeout(mut self, timeout: Option<Duration>) -> ObjectStorage {
+        self.operation_timeout = timeout;
+        self
+    }
+
+    pub fn location(&self) -> &str {
+        &self.location
+    }
+
+    /// The object as messages name it.
+    pub fn name(&self, key: &str) -> String {
+        match &self.masked_prefix {
+            Some(prefix) => {
+                let rest = key.strip_prefix(prefix.as_str()).unwrap_or(key);
+                format!("{}/<prefix>/{rest}", self.location)
+            }
+            None => format!("{}/{key}", self.location),
+        }
+    }
+
+    /// A whole object.
+    pub async fn get(&self, key: &str) -> Result<Bytes, RemoteStorageError> {
+        let path = self.path(key)?;
+        let read = async { self.store.get(&path).await?.bytes().await };
+        self.bounded("fetch", key, read).await
+    }
+
+    /// Bytes of an object. Fewer than asked for if the object is shorter.
+    pub async fn get_range(
+        &self,
+        key: &str,
+        range: std::ops::Range<u64>,
+    ) -> Result<Bytes, RemoteStorageError> {
+        let path = self.path(key)?;
+        self.bounded("fetch", key, self.store.get_range(&path, range))
+            .await
+    }
+
+    pub async fn size(&self, key: &str) -> Result<u64, RemoteStorageError> {
+        let path = self.path(key)?;
+        let head = self.bounded("look up", key, self.store.head(&path)).await?;
+        Ok(head.size)
+    }
+
+    /// Uploads an object and returns its size: in one request if it fits into a part, otherwise in
+    /// parts of one size, of which one is being sent while the next one is filled. After an error
+    /// the store keeps no parts, as far as it can be reached.
+    pub async fn upload(
+        &self,
+        key: &str,
+        mut source: UploadSource<'_>,
+    ) -> Result<u64, RemoteStorageError> {
+        let path = self.path(key)?;
+        let mut filled = Part::default();
+        let mut total = 0;
+        let mut parts: Option<Parts> = None;
+        let result = async {
+            while let Some(mut bytes) = source.try_next().await? {
+                total += bytes.len() as u64;
+                while filled.size + bytes.len() >= self.part_size {
+                    let room = self.part_size - filled.size;
+                    filled.push(bytes.split_to(room));
+                    let parts = match &mut parts {
+                        Some(parts) => parts,
+                        none => none.insert(Parts::new(self.start(key, &path).await?)),
+                    };
+                    self.send(key, parts, std::mem::take(&mut filled)).await?;
+                }
+                filled.push(bytes);
+            }
+            let Some(parts) = &mut parts else {
+                let options = PutOptions {
+                    attributes: self.attributes.clone(),
+                    ..PutOptions::default()
+                };
+                let payload = std::mem::take(&mut filled).payload();
+                let put = self.store.put_opts(&path, payload, options);
+                self.bounded("upload", key, put).await?;
+                return Ok(());
+            };
+            if filled.size > 0 {
+                self.send(key, parts, std::mem::take(&mut filled)).await?;
+            }
+            self.finish_sending(key, parts).await?;
+            self.bounded("complete the upload of", key, parts.upload.complete())
+                .await?;
+            Ok(())
+        }
+        .await;
+        if let (Err(_), Some(mut parts)) = (&result, parts.take()) {
+            parts.sending.shutdown().await;
+            let abort = self.bounded("abort the upload of", key, parts.upload.abort());
+            if let Err(error) = abort.await {
+                tracing::warn!("{error}; the store keeps the parts until it expires them");
+            }
+        }
+        result.map(|()| total)
+    }
+
+    /// Deletes objects; those that are not there count as deleted.
+    pub async fn delete(&self, keys: &[String]) -> Result<(), RemoteStorageError> {
+        let paths: Vec<Path> = keys
+            .iter()
+            .map(|key| self.path(key))
+            .collect::<Result<_, _>>()?;
+        // One by one: few objects make up a segment, and not every store has bulk deletion.
+        let mut first_error = None;
+        for (key, path) in keys.iter().zip(&paths) {
+            match self.bounded("delete", key, self.store.delete(path)).await {
+                Ok(()) => {}
+                Err(error) if error.kind == RemoteStorageErrorKind::NotFound => {}
+                Err(error) => first_error = first_error.or(Some(error)),
+            }
+        }
+        first_error.map_or(Ok(()), Err)
+    }
+
+    async fn start(
+        &self,
+        key: &str,
+        path: &Path,
+    ) -> Result<Box<dyn MultipartUpload>, RemoteStorageError> {
+        let options = PutMultipartOptions {
+            attributes: self.attributes.clone(),
+            ..PutMultipartOptions::default()
+        };
+        let start = self.store.put_multipart_opts(path, options);
+        self.bounded("start the upload of", key, start).await
+    }
+
+    /// Starts sending a part, after the one before it has been sent.
+    async fn send(
+        &self,
+        key: &str,
+        parts: &mut Parts,
+        part: Part,
+    ) -> Result<(), RemoteStorageError> {
+        self.finish_sending(key, parts).await?;
+        parts.sending.spawn(parts.upload.put_part(part.payload()));
+        Ok(())
+    }
+
+    async fn finish_sending(&self, key: &str, parts: &mut Parts) -> Result<(), RemoteStorageError> {
+        let Some(sent) = self.within(key, parts.sending.join_next()).await? else {
+            return Ok(());
+        };
+        match sent {
+            Ok(sent) => sent.map_err(|error| self.failed("upload", key, &error)),
+            Err(error) => std::panic::resume_unwind(error.into_panic()),
+        }
+    }
+
+    async fn bounded<T>(
+        &self,
+        verb: &str,
+        key: &str,
+        operation: impl Future<Output = object_store::Result<T>>,
+    ) -> Result<T, RemoteStorageError> {
+        self.within(key, operation)
+            .await?
+            .map_err(|error| self.failed(verb, key, &error))
+    }
+
+    async fn within<T>(
+        &self,
+        key: &str,
+        operation: impl Future<Output = T>,
+    ) -> Result<T, RemoteStorageError> {
+        let Some(timeout) = self.operation_timeout else {
+            return Ok(operation.await);
+        };
+        time::timeout(timeout, operation).await.map_err(|_| {
+            RemoteStorageError::new(
+                RemoteStorageErrorKind::Unavailable,
+                format!("wait for {}", self.name(key)),
+                format_args!("no answer within {} ms", timeout.as_millis()),
+            )
+        })
+    }
+
+    fn path(&self, key: &str) -> Result<Path, RemoteStorageError> {
+        let path = Path::parse(key).map_err(|error| error.to_string());
+        match path {
+            Ok(path) if path.as_ref() == key => Ok(path),
+            Ok(_) => Err("a key has no slash at its beginning or end".to_owned()),
+            Err(error) => Err(error),
+        }
+        .map_err(|error| {
+            RemoteStorageError::new(RemoteStorageErrorKind::Settings, self.name(key), error)
+        })
+    }
+
+    fn failed(&self, verb: &str, key: &str, error: &object_store::Error) -> RemoteStorageError {
+        use object_store::Error;
+        let kind = match error {
+            Error::NotFound { .. } => RemoteStorageErrorKind::NotFound,
+            Error::PermissionDenied { .. } | Error::Unauthenticated { .. } => {
+                RemoteStorageErrorKind::Denied
+            }
+            Error::InvalidPath { .. } | Error::UnknownConfigurationKey { .. } => {
+                RemoteStorageErrorKind::Settings
+            }
+            _ => RemoteStorageErrorKind::Unavailable,
+        };
+        RemoteStorageError::new(kind, format!("{verb} {}", self.name(key)), cause(error))
+    }
+}
+
+/// The parts of an upload; dropping it stops the one that is being sent.
+struct Parts {
+    upload: Box<dyn MultipartUpload>,
+    sending: task::JoinSet<object_store::Result<()>>,
+}
+
+impl Parts {
+    fn new(upload: Box<dyn MultipartUpload>) -> Parts {
+        Parts {
+            upload,
+            sending: task::JoinSet::new(),
+        }
+    }
+}
+
+/// A part that is being filled.
+#[derive(Default)]
+struct Part {
+    pieces: Vec<Bytes>,
+    size: usize,
+}
+
+impl Part {
+    fn push(&mut self, piece: Bytes) {
+        if !piece.is_empty() {
+            self.size += piece.len();
+            self.pieces.push(piece);
+        }
+    }
+
+    fn payload(self) -> PutPayload {
+        self.pieces.into_iter().collect()
+    }
+}
+
+/// A source with one piece.
+pub fn once(bytes: impl Into<Bytes>) -> UploadSource<'static> {
+    let bytes = bytes.into();
+    stream::once(async move { Ok(bytes) }).boxed()
+}
+
+/// What the store said: code and message of its XML where there is one, in one line.
+fn cause(error: &object_store::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = std::error::Error::source(error);
+    while let Some(inner) = source {
+        let inner_text = inner.to_string();
+        if !text.contains(&inner_text) {
+            text.push_str(": ");
+            text.push_str(&inner_text);
+        }
+        source = inner.source();
+    }
+    let element = |name: &str| {
+        let (_, rest) = text.split_once(&format!("<{name}>"))?;
+        Some(rest.split_once(&format!("</{name}>"))?.0.to_owned())
+    };
+    if let Some(code) = element("Code") {
+        let message = element("Message").unwrap_or_default();
+        return format!("the store answered {code}: {message}");
+    }
+    let mut line: String = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    if line.len() > MAX_CAUSE {
+        let end = line.floor_char_boundary(MAX_CAUSE);
+        line.truncate(end);
+        line.push('…');
+    }
+    line
+}

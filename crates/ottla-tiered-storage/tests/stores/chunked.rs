@@ -1,0 +1,229 @@
+use std::collections::BTreeMap;
+
+use ottla_tiered_storage::{CustomMetadataFields, IndexType, RemoteStorageErrorKind, read_all};
+
+use crate::segments::{
+    SEGMENT_ID, TOPIC_ID, copied, encryption, files_below, in_directory, open, segment,
+};
+
+const SIZE: usize = 95_000;
+
+#[tokio::test]
+async fn what_was_uploaded_is_read_in_each_form() {
+    for compresses in ["false", "true"] {
+        for encrypts in [false, true] {
+            let dir = tempfile::tempdir().unwrap();
+            let mut segment = segment(dir.path(), SIZE);
+            segment.data.transaction_index = Some(dir.path().join("0.index"));
+            let root = dir.path().join("store");
+            std::fs::create_dir(&root).unwrap();
+            let mut settings = in_directory(
+                &root,
+                &[
+                    ("rsm.config.compression.enabled", compresses),
+                    ("rsm.config.key.prefix", "one/two-"),
+                    (
+                        "rsm.config.custom.metadata.fields.include",
+                        "REMOTE_SIZE,OBJECT_KEY",
+                    ),
+                ],
+            );
+            if encrypts {
+                settings.extend(encryption());
+            }
+            let store = open(&settings);
+            let custom = store
+                .copy_log_segment_data(&segment.metadata, &segment.data)
+                .await
+                .unwrap();
+            let key = format!("orders-{TOPIC_ID}/7/00000000000000000100-{SEGMENT_ID}");
+            assert_eq!(
+                files_below(&root),
+                ["indexes", "log", "rsm-manifest"].map(|it| format!("one/two-{key}.{it}"))
+            );
+            let fields = CustomMetadataFields::decode(&custom.clone().unwrap().0).unwrap();
+            let sizes = files_below(&root)
+                .iter()
+                .map(|file| root.join(file).metadata().unwrap().len() as i64)
+                .sum::<i64>();
+            assert_eq!(fields.remote_size, Some(sizes));
+            assert_eq!(
+                (fields.object_prefix, fields.object_key),
+                (None, Some(key.clone()))
+            );
+            let log = std::fs::read(root.join(format!("one/two-{key}.log"))).unwrap();
+            assert_eq!(log == segment.log, compresses == "false" && !encrypts);
+
+            // A store of another process, which has nothing cached.
+            let store = open(&settings);
+            let metadata = copied(&segment.metadata, custom);
+            for (start, end) in [
+                (0, None),
+                (9_999, Some(10_000)),
+                (20_000, Some(29_999)),
+                (94_999, None),
+                (3, Some(700_000)),
+            ] {
+                let stream = store
+                    .fetch_log_segment(&metadata, start, end)
+                    .await
+                    .unwrap();
+                let end = end.map_or(SIZE, |end: u32| SIZE.min(end as usize + 1));
+                assert_eq!(
+                    read_all(stream).await.unwrap(),
+                    segment.log[start as usize..end]
+                );
+            }
+            let beyond = store
+                .fetch_log_segment(&metadata, 95_000, None)
+                .await
+                .unwrap();
+            assert!(read_all(beyond).await.unwrap().is_empty());
+            let index = async |index| store.fetch_index(&metadata, index).await.unwrap();
+            assert_eq!(index(IndexType::Offset).await, [7; 80].as_slice());
+            assert_eq!(index(IndexType::Timestamp).await, [8; 24].as_slice());
+            assert_eq!(index(IndexType::Transaction).await, [7; 80].as_slice());
+            assert!(index(IndexType::ProducerSnapshot).await.is_empty());
+            let epochs = index(IndexType::LeaderEpoch).await;
+            assert_eq!(epochs, segment.data.leader_epoch_index);
+            for object in store.stored_objects(&metadata).await {
+                let size = object.size_bytes.unwrap();
+                assert!(
+                    object
+                        .expected_size_bytes
+                        .is_none_or(|expected| expected == size)
+                );
+            }
+            store.delete_log_segment_data(&metadata).await.unwrap();
+            assert!(files_below(&root).is_empty());
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_heuristic_leaves_compressed_batches_alone() {
+    for (codec, is_stored_as_it_is) in [(0, false), (4, true)] {
+        let dir = tempfile::tempdir().unwrap();
+        let segment = segment(dir.path(), SIZE);
+        let mut log = segment.log.clone();
+        log[22] = codec;
+        std::fs::write(&segment.data.log_segment, &log).unwrap();
+        let root = dir.path().join("store");
+        std::fs::create_dir(&root).unwrap();
+        let store = open(&in_directory(
+            &root,
+            &[
+                ("rsm.config.compression.enabled", "true"),
+                ("rsm.config.compression.heuristic.enabled", "true"),
+            ],
+        ));
+        let copy = store.copy_log_segment_data(&segment.metadata, &segment.data);
+        assert_eq!(copy.await, Ok(None));
+        let object = files_below(&root)
+            .into_iter()
+            .find(|file| file.ends_with(".log"))
+            .unwrap();
+        assert_eq!(
+            std::fs::read(root.join(object)).unwrap() == log,
+            is_stored_as_it_is
+        );
+        let stream = store.fetch_log_segment(&segment.metadata, 0, None).await;
+        assert_eq!(read_all(stream.unwrap()).await.unwrap(), log);
+    }
+}
+
+#[tokio::test]
+async fn a_damaged_or_missing_object_is_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let segment = segment(dir.path(), SIZE);
+    let root = dir.path().join("store");
+    std::fs::create_dir(&root).unwrap();
+    let mut settings = in_directory(&root, &[("rsm.config.compression.enabled", "true")]);
+    settings.extend(encryption());
+    let store = open(&settings);
+    let copy = store.copy_log_segment_data(&segment.metadata, &segment.data);
+    copy.await.unwrap();
+    let key = format!("orders-{TOPIC_ID}/7/00000000000000000100-{SEGMENT_ID}");
+    let change = |suffix: &str, change: &dyn Fn(&mut Vec<u8>)| {
+        let path = root.join(format!("{key}.{suffix}"));
+        let before = std::fs::read(&path).unwrap();
+        let mut bytes = before.clone();
+        change(&mut bytes);
+        std::fs::write(&path, bytes).unwrap();
+        move || std::fs::write(&path, &before).unwrap()
+    };
+    let read_with = async |settings: &BTreeMap<String, String>| {
+        let store = open(settings);
+        let stream = store.fetch_log_segment(&segment.metadata, 0, None).await?;
+        read_all(stream).await
+    };
+    let read = async || read_with(&settings).await;
+    let named = format!("read file://{}/{key}.", root.display());
+
+    let undo = change("log", &|log| *log.last_mut().unwrap() ^= 1);
+    let error = read().await.unwrap_err();
+    assert_eq!(error.kind, RemoteStorageErrorKind::Damaged);
+    assert!(
+        error
+            .to_string()
+            .starts_with(&format!("{named}log: chunk 9 at byte ")),
+        "{error}"
+    );
+    undo();
+    let undo = change("log", &|log| log.truncate(log.len() - 10));
+    let error = read().await.unwrap_err();
+    assert!(error.to_string().contains(&format!("{key}.log")), "{error}");
+    undo();
+    let undo = change("rsm-manifest", &|json| json.truncate(30));
+    let error = read().await.unwrap_err();
+    assert_eq!(error.kind, RemoteStorageErrorKind::Damaged);
+    assert!(
+        error
+            .to_string()
+            .starts_with(&format!("{named}rsm-manifest: ")),
+        "{error}"
+    );
+    undo();
+    let undo = change("indexes", &|bytes| bytes[0] ^= 1);
+    let index = open(&settings);
+    let error = index
+        .fetch_index(&segment.metadata, IndexType::Offset)
+        .await
+        .unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        format!(
+            "{named}indexes: offset index at byte 0: its authentication tag does not match its bytes"
+        )
+    );
+    undo();
+    assert_eq!(read().await.unwrap(), segment.log);
+    std::fs::remove_file(root.join(format!("{key}.log"))).unwrap();
+    let error = read().await.unwrap_err();
+    assert_eq!(error.kind, RemoteStorageErrorKind::NotFound);
+    assert!(error.what.ends_with(&format!("{key}.log")), "{error}");
+
+    // Without the key pair, the manifest says why.
+    let mut without = settings.clone();
+    without.retain(|key, _| !key.contains("encryption"));
+    let error = read_with(&without).await.unwrap_err();
+    assert!(
+        error.cause.contains("encryption.enabled is not set"),
+        "{error}"
+    );
+}
+
+#[tokio::test]
+async fn an_upload_that_fails_leaves_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let segment = segment(dir.path(), SIZE);
+    std::fs::remove_file(&segment.data.time_index).unwrap();
+    let root = dir.path().join("store");
+    std::fs::create_dir(&root).unwrap();
+    let store = open(&in_directory(&root, &[]));
+    let copy = store.copy_log_segment_data(&segment.metadata, &segment.data);
+    let error = copy.await.unwrap_err();
+    assert_eq!(error.kind, RemoteStorageErrorKind::LocalFile);
+    assert!(error.what.ends_with("0.timeindex"), "{error}");
+    assert!(files_below(&root).is_empty());
+}

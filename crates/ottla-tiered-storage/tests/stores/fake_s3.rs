@@ -1,0 +1,236 @@
+//! An S3 server for one bucket, in memory, that fails on purpose and writes down what it was asked.
+//! It checks no signature: the suite `tiered` has a real server for that.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::{TcpListener, TcpStream};
+
+/// What happens to requests whose line contains `request`.
+#[derive(Clone)]
+pub struct Fault {
+    pub request: &'static str,
+    /// How many requests it takes.
+    pub times: usize,
+    pub kind: FaultKind,
+}
+
+#[derive(Clone, Copy)]
+pub enum FaultKind {
+    /// This status, with an S3 error of this code.
+    Status(u16, &'static str),
+    /// The answer comes later.
+    Slow(Duration),
+    /// The connection ends in the middle of the body.
+    Cut,
+    /// The connection ends without an answer.
+    Close,
+}
+
+#[derive(Default)]
+struct State {
+    objects: BTreeMap<String, Vec<u8>>,
+    uploads: BTreeMap<String, BTreeMap<u32, Vec<u8>>>,
+    requests: Vec<String>,
+    faults: VecDeque<Fault>,
+    delay: Duration,
+}
+
+#[derive(Clone)]
+pub struct FakeS3 {
+    pub endpoint: String,
+    state: Arc<Mutex<State>>,
+}
+
+impl FakeS3 {
+    pub async fn start() -> FakeS3 {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let endpoint = format!("http://{}", listener.local_addr().unwrap());
+        let server = FakeS3 {
+            endpoint,
+            state: Arc::default(),
+        };
+        let served = server.clone();
+        tokio::spawn(async move {
+            while let Ok((socket, _)) = listener.accept().await {
+                let server = served.clone();
+                tokio::spawn(async move {
+                    let _ = server.serve(socket).await;
+                });
+            }
+        });
+        server
+    }
+
+    pub fn fail(&self, request: &'static str, times: usize, kind: FaultKind) {
+        self.state.lock().unwrap().faults.push_back(Fault {
+            request,
+            times,
+            kind,
+        });
+    }
+
+    /// How long each answer takes.
+    pub fn delay(&self, delay: Duration) {
+        self.state.lock().unwrap().delay = delay;
+    }
+
+    /// The requests since the last call: `GET key bytes=0-9`.
+    pub fn requests(&self) -> Vec<String> {
+        std::mem::take(&mut self.state.lock().unwrap().requests)
+    }
+
+    pub fn keys(&self) -> Vec<String> {
+        self.state.lock().unwrap().objects.keys().cloned().collect()
+    }
+
+    pub fn open_uploads(&self) -> usize {
+        self.state.lock().unwrap().uploads.len()
+    }
+
+    async fn serve(&self, socket: TcpStream) -> std::io::Result<()> {
+        let mut socket = BufReader::new(socket);
+        loop {
+            let mut head = Vec::new();
+            while !head.ends_with(b"\r\n\r\n") {
+                head.push(socket.read_u8().await?);
+            }
+            let head = String::from_utf8_lossy(&head).into_owned();
+            let header = |name: &str| {
+                head.lines().find_map(|line| {
+                    let (found, value) = line.split_once(':')?;
+                    found
+                        .eq_ignore_ascii_case(name)
+                        .then(|| value.trim().to_owned())
+                })
+            };
+            let length = header("content-length").map_or(0, |it| it.parse().unwrap());
+            let mut body = vec![0; length];
+            socket.read_exact(&mut body).await?;
+            let mut first = head.lines().next().unwrap_or_default().split(' ');
+            let method = first.next().unwrap_or_default().to_owned();
+            let target = first.next().unwrap_or_default();
+            let path = target.strip_prefix("/bucket/").unwrap_or(target).to_owned();
+            let range = header("range").unwrap_or_default();
+            let line = format!("{method} {path} {range}").trim_end().to_owned();
+            let (fault, delay) = {
+                let mut state = self.state.lock().unwrap();
+                state.requests.push(line.clone());
+                let place = state.faults.iter().position(|it| line.contains(it.request));
+                let fault = place.map(|at| {
+                    let fault = state.faults[at].clone();
+                    state.faults[at].times -= 1;
+                    if state.faults[at].times == 0 {
+                        state.faults.remove(at);
+                    }
+                    fault.kind
+                });
+                (fault, state.delay)
+            };
+            tokio::time::sleep(delay).await;
+            let mut answer = match fault {
+                Some(FaultKind::Status(status, code)) => {
+                    let xml = format!(
+                        "<Error><Code>{code}</Code><Message>asked for by the test</Message></Error>"
+                    );
+                    response(status, "", xml.as_bytes())
+                }
+                Some(FaultKind::Close) => return Ok(()),
+                Some(FaultKind::Slow(time)) => {
+                    tokio::time::sleep(time).await;
+                    self.answer(&method, &path, &range, body)
+                }
+                Some(FaultKind::Cut) | None => self.answer(&method, &path, &range, body),
+            };
+            if method == "HEAD" {
+                let end = answer.windows(4).position(|at| at == b"\r\n\r\n").unwrap();
+                answer.truncate(end + 4);
+            }
+            if matches!(fault, Some(FaultKind::Cut)) {
+                answer.truncate(answer.len() - 5);
+                socket.write_all(&answer).await?;
+                return Ok(());
+            }
+            socket.write_all(&answer).await?;
+        }
+    }
+
+    fn answer(&self, method: &str, path: &str, range: &str, body: Vec<u8>) -> Vec<u8> {
+        let mut state = self.state.lock().unwrap();
+        let (key, query) = path.split_once('?').unwrap_or((path, ""));
+        let parameter = |name: &str| {
+            let mut pairs = query.split('&').filter_map(|pair| pair.split_once('='));
+            pairs
+                .find(|(found, _)| *found == name)
+                .map(|(_, value)| value.to_owned())
+        };
+        match (method, parameter("uploadId")) {
+            ("POST", None) => {
+                let id = format!("upload{}", state.requests.len());
+                let xml = format!(
+                    "<InitiateMultipartUploadResult><Bucket>bucket</Bucket><Key>{key}</Key>\
+                     <UploadId>{id}</UploadId></InitiateMultipartUploadResult>"
+                );
+                state.uploads.insert(id, BTreeMap::new());
+                response(200, "", xml.as_bytes())
+            }
+            ("PUT", Some(id)) => {
+                let number = parameter("partNumber").unwrap().parse().unwrap();
+                state.uploads.get_mut(&id).unwrap().insert(number, body);
+                response(200, "", b"")
+            }
+            ("POST", Some(id)) => {
+                let parts = state.uploads.remove(&id).unwrap();
+                let whole = parts.into_values().collect::<Vec<_>>().concat();
+                state.objects.insert(key.to_owned(), whole);
+                let xml = format!(
+                    "<CompleteMultipartUploadResult><Location>x</Location><Bucket>bucket</Bucket>\
+                     <Key>{key}</Key><ETag>\"e\"</ETag></CompleteMultipartUploadResult>"
+                );
+                response(200, "", xml.as_bytes())
+            }
+            ("DELETE", Some(id)) => {
+                state.uploads.remove(&id);
+                response(204, "", b"")
+            }
+            ("PUT", None) => {
+                state.objects.insert(key.to_owned(), body);
+                response(200, "", b"")
+            }
+            ("DELETE", None) => {
+                state.objects.remove(key);
+                response(204, "", b"")
+            }
+            _ => match state.objects.get(key) {
+                None => response(404, "", b"<Error><Code>NoSuchKey</Code></Error>"),
+                Some(object) => match range.strip_prefix("bytes=") {
+                    None => response(200, "", object),
+                    Some(range) => {
+                        let (from, to) = range.split_once('-').unwrap();
+                        let from: usize = from.parse().unwrap();
+                        let to = object.len().min(to.parse::<usize>().unwrap() + 1);
+                        if from >= to {
+                            return response(416, "", b"");
+                        }
+                        let size = object.len();
+                        let place = format!("Content-Range: bytes {from}-{}/{size}\r\n", to - 1);
+                        response(206, &place, &object[from..to])
+                    }
+                },
+            },
+        }
+    }
+}
+
+fn response(status: u16, headers: &str, body: &[u8]) -> Vec<u8> {
+    let length = body.len();
+    let mut answer = format!(
+        "HTTP/1.1 {status} X\r\nContent-Length: {length}\r\nETag: \"e\"\r\n\
+         Last-Modified: Thu, 01 Jan 2026 00:00:00 GMT\r\n{headers}\r\n"
+    )
+    .into_bytes();
+    answer.extend_from_slice(body);
+    answer
+}

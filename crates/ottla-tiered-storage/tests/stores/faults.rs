@@ -1,0 +1,140 @@
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use ottla_tiered_storage::{RemoteStorageError, RemoteStorageErrorKind, read_all};
+
+use crate::fake_s3::{FakeS3, FaultKind};
+use crate::segments::{SEGMENT_ID, Segment, TOPIC_ID, open, segment, settings};
+
+pub fn s3(server: &FakeS3, more: &[(&str, &str)]) -> BTreeMap<String, String> {
+    let mut all = settings(&[
+        (
+            "remote.log.storage.manager.class.name",
+            "io.aiven.kafka.tieredstorage.RemoteStorageManager",
+        ),
+        (
+            "rsm.config.storage.backend.class",
+            "io.aiven.kafka.tieredstorage.storage.s3.S3Storage",
+        ),
+        ("rsm.config.storage.s3.bucket.name", "bucket"),
+        ("rsm.config.storage.s3.region", "eu-1"),
+        ("rsm.config.storage.s3.endpoint.url", &server.endpoint),
+        ("rsm.config.storage.aws.access.key.id", "id"),
+        ("rsm.config.storage.aws.secret.access.key", "topsecret"),
+        ("rsm.config.chunk.size", "1000000"),
+    ]);
+    all.extend(settings(more));
+    all
+}
+
+async fn upload(server: &FakeS3, segment: &Segment) -> Result<(), RemoteStorageError> {
+    let store = open(&s3(server, &[(PART, "5242880")]));
+    let copy = store.copy_log_segment_data(&segment.metadata, &segment.data);
+    copy.await.map(drop)
+}
+
+async fn read(
+    server: &FakeS3,
+    segment: &Segment,
+    more: &[(&str, &str)],
+) -> Result<(), RemoteStorageError> {
+    let store = open(&s3(server, more));
+    let stream = store.fetch_log_segment(&segment.metadata, 0, None).await?;
+    assert!(read_all(stream).await? == segment.log);
+    Ok(())
+}
+
+const PART: &str = "rsm.config.storage.s3.multipart.upload.part.size";
+const ATTEMPT: &str = "rsm.config.storage.s3.api.call.attempt.timeout";
+const CALL: &str = "rsm.config.storage.s3.api.call.timeout";
+const SIZE: usize = 12_000_000;
+
+#[tokio::test]
+async fn a_store_that_stumbles_is_tried_again() {
+    let server = FakeS3::start().await;
+    let dir = tempfile::tempdir().unwrap();
+    let segment = segment(dir.path(), SIZE);
+    for (request, kind) in [
+        ("?uploads", FaultKind::Status(503, "SlowDown")),
+        ("partNumber=2", FaultKind::Status(500, "InternalError")),
+        (".rsm-manifest", FaultKind::Status(503, "SlowDown")),
+    ] {
+        server.fail(request, 2, kind);
+    }
+    upload(&server, &segment).await.unwrap();
+    let puts: Vec<String> = server.requests();
+    let parts = puts
+        .iter()
+        .filter(|line| line.contains("partNumber="))
+        .count();
+    // Three parts, and two failures of one of them.
+    assert_eq!(parts, 5, "{puts:?}");
+    assert_eq!(server.open_uploads(), 0);
+    server.fail(".log bytes=1000000-", 2, FaultKind::Status(503, "SlowDown"));
+    server.fail(".log bytes=2000000-", 1, FaultKind::Cut);
+    server.fail(".log bytes=3000000-", 1, FaultKind::Close);
+    read(&server, &segment, &[]).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_store_that_goes_on_failing_gives_an_error_that_names_the_object() {
+    let server = FakeS3::start().await;
+    let dir = tempfile::tempdir().unwrap();
+    let segment = segment(dir.path(), SIZE);
+    let key = format!("s3://bucket/orders-{TOPIC_ID}/7/00000000000000000100-{SEGMENT_ID}");
+
+    server.fail("partNumber=2", 100, FaultKind::Status(503, "SlowDown"));
+    let error = upload(&server, &segment).await.unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        format!("upload {key}.log: the store answered SlowDown: asked for by the test")
+    );
+    assert!(error.is_retriable());
+    assert_eq!((server.open_uploads(), server.keys().len()), (0, 0));
+
+    let server = FakeS3::start().await;
+    upload(&server, &segment).await.unwrap();
+    server.fail(
+        ".rsm-manifest",
+        1,
+        FaultKind::Status(403, "SignatureDoesNotMatch"),
+    );
+    let error = read(&server, &segment, &[]).await.unwrap_err();
+    assert_eq!(error.kind, RemoteStorageErrorKind::Denied);
+    assert_eq!(
+        error.to_string(),
+        format!(
+            "fetch {key}.rsm-manifest: the store answered SignatureDoesNotMatch: asked for by the test"
+        )
+    );
+    assert!(!error.to_string().contains("topsecret"));
+
+    server.fail(".log bytes=0-", 1, FaultKind::Status(404, "NoSuchKey"));
+    let error = read(&server, &segment, &[]).await.unwrap_err();
+    assert_eq!(error.kind, RemoteStorageErrorKind::NotFound);
+    assert_eq!(error.what, format!("fetch {key}.log"));
+
+    server.fail(".log", 100, FaultKind::Slow(Duration::from_secs(30)));
+    let began = Instant::now();
+    let more = [(ATTEMPT, "300"), (CALL, "1000")];
+    let error = read(&server, &segment, &more).await.unwrap_err();
+    assert!(began.elapsed() < Duration::from_secs(20));
+    assert_eq!(error.kind, RemoteStorageErrorKind::Unavailable);
+    assert!(error.what.ends_with(&format!("{key}.log")), "{error}");
+}
+
+#[tokio::test]
+async fn a_server_that_is_not_there_gives_an_error_in_time() {
+    let server = FakeS3::start().await;
+    let dir = tempfile::tempdir().unwrap();
+    let segment = segment(dir.path(), 1000);
+    let mut nobody = server;
+    nobody.endpoint = "http://127.0.0.1:1".to_owned();
+    let store = open(&s3(&nobody, &[(CALL, "1500")]));
+    let began = Instant::now();
+    let copy = store.copy_log_segment_data(&segment.metadata, &segment.data);
+    let error = copy.await.unwrap_err();
+    assert!(began.elapsed() < Duration::from_secs(30));
+    assert_eq!(error.kind, RemoteStorageErrorKind::Unavailable);
+    assert!(error.what.ends_with(".log"), "{error}");
+}

@@ -1,0 +1,69 @@
+use ottla_tiered_storage::{IndexType, RemoteStorageErrorKind, read_all};
+
+use crate::segments::{SEGMENT_ID, TOPIC_ID, files_below, open, segment, settings};
+
+#[tokio::test]
+async fn files_are_where_kafkas_test_store_has_them() {
+    let dir = tempfile::tempdir().unwrap();
+    let segment = segment(dir.path(), 3_000_000);
+    let root = dir.path().join("store");
+    let store = open(&settings(&[
+        (
+            "remote.log.storage.manager.class.name",
+            "org.apache.kafka.server.log.remote.storage.LocalTieredStorage",
+        ),
+        ("rsm.config.dir", &root.display().to_string()),
+    ]));
+    let custom = store
+        .copy_log_segment_data(&segment.metadata, &segment.data)
+        .await;
+    assert_eq!(custom, Ok(None));
+    let folder = format!("kafka-tiered-storage/orders-7-{TOPIC_ID}");
+    let file = |suffix| format!("{folder}/00000000000000000100-{SEGMENT_ID}.{suffix}");
+    assert_eq!(
+        files_below(&root),
+        [
+            "index",
+            "leader_epoch_checkpoint",
+            "log",
+            "snapshot",
+            "timeindex"
+        ]
+        .map(file)
+    );
+
+    let read = async |start, end| {
+        let stream = store.fetch_log_segment(&segment.metadata, start, end).await;
+        read_all(stream.unwrap()).await.unwrap()
+    };
+    assert_eq!(read(0, None).await, segment.log);
+    assert_eq!(read(5, Some(1_999_999)).await, segment.log[5..2_000_000]);
+    assert_eq!(read(5, Some(9_999_999)).await, segment.log[5..]);
+    let index = async |index| store.fetch_index(&segment.metadata, index).await;
+    assert_eq!(index(IndexType::Offset).await.unwrap(), [7; 80].as_slice());
+    let error = index(IndexType::Transaction).await.unwrap_err();
+    assert_eq!(error.kind, RemoteStorageErrorKind::NotFound);
+    assert!(error.what.ends_with(&file("txnindex")), "{error}");
+    assert!(
+        store
+            .stored_objects(&segment.metadata)
+            .await
+            .iter()
+            .all(|object| object.size_bytes.is_ok())
+    );
+
+    // A segment ID is new for every upload, so nothing is replaced, and the first upload goes too.
+    let again = store
+        .copy_log_segment_data(&segment.metadata, &segment.data)
+        .await;
+    assert_eq!(again.unwrap_err().kind, RemoteStorageErrorKind::LocalFile);
+    store
+        .delete_log_segment_data(&segment.metadata)
+        .await
+        .unwrap();
+    assert!(files_below(&root).is_empty());
+    store
+        .delete_log_segment_data(&segment.metadata)
+        .await
+        .unwrap();
+}

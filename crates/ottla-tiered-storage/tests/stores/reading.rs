@@ -1,0 +1,145 @@
+use std::time::{Duration, Instant};
+
+use futures_util::StreamExt;
+use ottla_tiered_storage::read_all;
+
+use crate::fake_s3::{FakeS3, FaultKind};
+use crate::faults::s3;
+use crate::segments::{Segment, open, segment};
+
+const MEMORY: &[(&str, &str)] = &[
+    (
+        "rsm.config.fetch.chunk.cache.class",
+        "io.aiven.kafka.tieredstorage.fetch.cache.MemoryChunkCache",
+    ),
+    ("rsm.config.fetch.chunk.cache.size", "5000000"),
+];
+
+async fn uploaded(server: &FakeS3, dir: &std::path::Path) -> Segment {
+    let segment = segment(dir, 10_000_000);
+    let store = open(&s3(server, &[("rsm.config.compression.enabled", "true")]));
+    let copy = store.copy_log_segment_data(&segment.metadata, &segment.data);
+    copy.await.unwrap();
+    server.requests();
+    segment
+}
+
+fn gets(server: &FakeS3) -> usize {
+    let requests = server.requests();
+    requests.iter().filter(|line| line.contains(".log")).count()
+}
+
+#[tokio::test]
+async fn the_first_byte_takes_two_round_trips_and_then_one() {
+    let server = FakeS3::start().await;
+    let dir = tempfile::tempdir().unwrap();
+    let segment = uploaded(&server, dir.path()).await;
+    server.delay(Duration::from_millis(100));
+    let store = open(&s3(&server, &[]));
+    for (position, round_trips) in [(5_000_000, 2), (8_000_000, 1)] {
+        let began = Instant::now();
+        let end = position + 10;
+        let stream = store
+            .fetch_log_segment(&segment.metadata, position, Some(end))
+            .await;
+        let first = stream.unwrap().next().await.unwrap().unwrap();
+        assert_eq!(first, segment.log[position as usize..=end as usize]);
+        assert_eq!(server.requests().len(), round_trips);
+        assert!(began.elapsed() >= Duration::from_millis(100) * round_trips as u32);
+    }
+}
+
+#[tokio::test]
+async fn readers_at_the_same_time_share_the_fetch_of_a_chunk() {
+    let server = FakeS3::start().await;
+    let dir = tempfile::tempdir().unwrap();
+    let segment = uploaded(&server, dir.path()).await;
+    server.delay(Duration::from_millis(50));
+    let store = open(&s3(&server, &[]));
+    let read = async || {
+        let stream = store.fetch_log_segment(&segment.metadata, 0, None).await;
+        assert!(read_all(stream.unwrap()).await.unwrap() == segment.log);
+    };
+    tokio::join!(read(), read(), read(), read());
+    let requests = server.requests();
+    assert_eq!(requests.len(), 11, "{requests:?}");
+}
+
+#[tokio::test]
+async fn a_cache_keeps_chunks_within_its_limit() {
+    let server = FakeS3::start().await;
+    let dir = tempfile::tempdir().unwrap();
+    let segment = uploaded(&server, dir.path()).await;
+    let disk = tempfile::tempdir().unwrap();
+    let path = disk.path().display().to_string();
+    let on_disk = [
+        (
+            "rsm.config.fetch.chunk.cache.class",
+            "io.aiven.kafka.tieredstorage.fetch.cache.DiskChunkCache",
+        ),
+        ("rsm.config.fetch.chunk.cache.path", path.as_str()),
+        ("rsm.config.fetch.chunk.cache.size", "5000000"),
+    ];
+    for cache in [MEMORY, &on_disk] {
+        let store = open(&s3(&server, cache));
+        let read = async |start: u32, end: u32| {
+            let stream = store
+                .fetch_log_segment(&segment.metadata, start, Some(end))
+                .await;
+            let bytes = read_all(stream.unwrap()).await.unwrap();
+            assert!(bytes == segment.log[start as usize..=end as usize]);
+            gets(&server)
+        };
+        assert_eq!(read(0, 9_999_999).await, 10);
+        // The last five are kept.
+        assert_eq!(read(5_000_000, 9_999_999).await, 0);
+        assert_eq!(read(5_500_000, 5_500_001).await, 0);
+        assert_eq!(read(0, 0).await, 1);
+        let files = std::fs::read_dir(disk.path()).unwrap().count();
+        assert_eq!(files, if cache == MEMORY { 0 } else { 5 });
+    }
+    assert_eq!(std::fs::read_dir(disk.path()).unwrap().count(), 0);
+}
+
+#[tokio::test]
+async fn chunks_are_fetched_ahead_of_a_reader_until_it_goes() {
+    let server = FakeS3::start().await;
+    let dir = tempfile::tempdir().unwrap();
+    let segment = uploaded(&server, dir.path()).await;
+    let ahead = ("rsm.config.fetch.chunk.cache.prefetch.max.size", "2000000");
+    let all: Vec<(&str, &str)> = MEMORY.iter().copied().chain([ahead]).collect();
+
+    // It reads what it asked for: the chunks after that are there for its next request.
+    let store = open(&s3(&server, &all));
+    let stream = store
+        .fetch_log_segment(&segment.metadata, 0, Some(99))
+        .await;
+    read_all(stream.unwrap()).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    assert_eq!(gets(&server), 3);
+    let stream = store
+        .fetch_log_segment(&segment.metadata, 1_000_000, Some(2_000_000))
+        .await;
+    read_all(stream.unwrap()).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    // Chunks 3 and 4, ahead of chunks 1 and 2.
+    assert_eq!(gets(&server), 2);
+
+    // It goes before its end: nothing more is fetched.
+    let store = open(&s3(&server, &all));
+    server.fail(
+        ".log bytes=",
+        100,
+        FaultKind::Slow(Duration::from_millis(200)),
+    );
+    let mut stream = store
+        .fetch_log_segment(&segment.metadata, 0, None)
+        .await
+        .unwrap();
+    let first = tokio::time::timeout(Duration::from_millis(50), stream.next()).await;
+    assert!(first.is_err());
+    drop(stream);
+    let begun = gets(&server);
+    tokio::time::sleep(Duration::from_millis(600)).await;
+    assert_eq!(gets(&server), 0, "after {begun} had begun");
+}
