@@ -62,8 +62,9 @@ pub use records::{ConsumerRecord, FetchedBatch};
 const MAX_POLL_RESERVED: usize = 500;
 
 /// Called from within `poll` when partitions are assigned or revoked
-/// (`org.apache.kafka.clients.consumer.ConsumerRebalanceListener`).
-pub trait RebalanceListener: Send {
+/// (`org.apache.kafka.clients.consumer.ConsumerRebalanceListener`). `Sync`, so that a task can own a
+/// consumer.
+pub trait RebalanceListener: Send + Sync {
     fn on_partitions_assigned(&mut self, _partitions: &[(String, i32)]) {}
 
     /// The partitions are revoked. With automatic commits, the records returned so far have been

@@ -1,3 +1,33 @@
 //! The console: a web page and its JSON API, for every cluster that speaks Kafka's protocol.
 //!
-//! `openapi.yaml` is the contract of the API.
+//! `openapi.yaml` is the contract of the API. Everything is done through [`ottla_client`], with the
+//! credentials of the console or, where people log in, with theirs: the cluster's ACLs decide what
+//! they may see and do.
+//!
+//! - Every request passes the guard, which refuses other sites, and writes the audit log.
+//! - Pages that show the cluster are answered from a snapshot, which is taken regularly while
+//!   somebody looks.
+//! - Records are read by consumers of their own, one per stream, without groups and commits.
+//! - Every list, stream, session and connection is bounded.
+
+mod assets;
+mod audit;
+mod config;
+mod problem;
+
+mod list;
+mod view;
+mod visit;
+
+mod sessions;
+
+mod console;
+mod extract;
+mod guard;
+mod records;
+
+mod api;
+mod server;
+
+pub use config::ConsoleConfig;
+pub use server::{bind, serve, serve_from};

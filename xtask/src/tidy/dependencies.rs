@@ -39,7 +39,7 @@ const MAY_USE: &[(&str, &str)] = &[
     ("ottla-client", "types sasl sync records protocol tls"),
     // config: Java's properties format.
     ("ottla-bench", "types config records protocol client"),
-    ("ottla-console", "types records protocol client"),
+    ("ottla-console", "types records protocol security client"),
     // controller: reassign-partitions --generate places replicas as the controller would.
     // protocol-codegen: the decoders of dump-log parse the schemas themselves.
     ("ottla", "types config records protocol log security metadata controller storage broker client bench console protocol-codegen"),

@@ -68,6 +68,26 @@ impl Admin {
         name: &str,
         include_synonyms: bool,
     ) -> Result<DescribedConfigs, ClientError> {
+        self.describe_one(kind, name, include_synonyms, false).await
+    }
+
+    /// As [`Admin::describe_configs`], with the synonyms and the documentation of each setting, if
+    /// the cluster has it (KIP-569).
+    pub async fn describe_configs_with_documentation(
+        &self,
+        kind: ConfigResourceType,
+        name: &str,
+    ) -> Result<DescribedConfigs, ClientError> {
+        self.describe_one(kind, name, true, true).await
+    }
+
+    async fn describe_one(
+        &self,
+        kind: ConfigResourceType,
+        name: &str,
+        include_synonyms: bool,
+        include_documentation: bool,
+    ) -> Result<DescribedConfigs, ClientError> {
         let request = DescribeConfigsRequest {
             resources: vec![DescribeConfigsResource {
                 resource_type: kind as i8,
@@ -76,6 +96,7 @@ impl Admin {
                 ..Default::default()
             }],
             include_synonyms,
+            include_documentation,
             ..Default::default()
         };
         let response = self
@@ -90,6 +111,30 @@ impl Admin {
         let what = format!("describing the settings of {name}");
         ClientError::check(what, result.error_code, result.error_message.as_ref())?;
         Ok(result.configs)
+    }
+
+    /// These settings of several topics, in one request. Topics whose settings the cluster does not
+    /// return, because they are gone or denied, are missing.
+    pub async fn describe_topic_configs(
+        &self,
+        topics: &[String],
+        keys: &[&str],
+    ) -> Result<BTreeMap<String, DescribedConfigs>, ClientError> {
+        let resource = |name: &String| DescribeConfigsResource {
+            resource_type: ConfigResourceType::Topic as i8,
+            resource_name: text(name),
+            configuration_keys: Some(keys.iter().map(|key| text(key)).collect()),
+            ..Default::default()
+        };
+        let request = DescribeConfigsRequest {
+            resources: topics.iter().map(resource).collect(),
+            ..Default::default()
+        };
+        let response = self.ask(&request).await?;
+        let found = response.results.into_iter().filter(|it| it.error_code == 0);
+        Ok(found
+            .map(|it| (it.resource_name.to_string(), it.configs))
+            .collect())
     }
 
     /// Changes settings of one resource, all or none.

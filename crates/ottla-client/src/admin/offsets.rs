@@ -13,14 +13,14 @@ use ottla_protocol::messages::offset_delete_request::{
 use ottla_protocol::messages::offset_fetch_request::{
     OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopic, OffsetFetchRequestTopics,
 };
-use ottla_types::Uuid;
+use ottla_types::{ErrorCode, Uuid};
 
 use super::topics::{forget_stale_leader, leader_connection};
 use super::{Admin, text};
 use crate::client::CoordinatorKind;
 use crate::consumer::{CommitOffset, commit_topics};
 use crate::error::ClientError;
-use crate::partitions::{Partition, first_error};
+use crate::partitions::{Partition, by_topic, first_error};
 
 /// Which offset of a partition is requested. The numbers are Kafka's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -128,15 +128,22 @@ impl Admin {
             .await
     }
 
-    /// Offsets of several partitions, requested in parallel.
+    /// Offsets of several partitions: one request per leader, in parallel. Partitions that cannot be
+    /// looked up at the moment are then requested one by one, with retries.
     pub async fn list_offsets(
         &self,
         partitions: &[Partition],
         spec: OffsetSpec,
         read_committed: bool,
     ) -> BTreeMap<Partition, Result<ListedOffset, ClientError>> {
+        let mut offsets = self
+            .list_offsets_once(partitions, spec, read_committed)
+            .await;
         let mut tasks = ottla_sync::task::JoinSet::new();
-        for (topic, partition) in partitions {
+        for ((topic, partition), result) in &offsets {
+            if !result.as_ref().is_err_and(ClientError::is_retriable) {
+                continue;
+            }
             let (admin, topic, partition) = (self.clone(), topic.clone(), *partition);
             tasks.spawn(async move {
                 let result = admin
@@ -145,12 +152,116 @@ impl Admin {
                 ((topic, partition), result)
             });
         }
-        let mut offsets = BTreeMap::new();
         while let Some(finished) = tasks.join_next().await {
             let (partition, result) = finished.expect("looking up an offset does not panic");
             offsets.insert(partition, result);
         }
         offsets
+    }
+
+    /// As [`Admin::list_offsets`], without retries: partitions without a leader have an error.
+    pub async fn list_offsets_once(
+        &self,
+        partitions: &[Partition],
+        spec: OffsetSpec,
+        read_committed: bool,
+    ) -> BTreeMap<Partition, Result<ListedOffset, ClientError>> {
+        let mut topics: Vec<String> = partitions.iter().map(|(topic, _)| topic.clone()).collect();
+        topics.sort_unstable();
+        topics.dedup();
+        // An unknown topic is the error of its partitions alone.
+        let unknown = self.client.topics(&topics).await.err();
+        let metadata = self.client.metadata();
+        let mut by_leader: BTreeMap<i32, Vec<Partition>> = BTreeMap::new();
+        let mut offsets = BTreeMap::new();
+        for partition in partitions {
+            let (topic, number) = partition;
+            if let Some(leader) = metadata.leader(topic, *number) {
+                by_leader.entry(leader.id).or_default().push(partition.clone());
+                continue;
+            }
+            let error = match metadata.partition(topic, *number) {
+                Some(_) => ClientError::broker(
+                    format!("{topic}-{number}"),
+                    ErrorCode::LeaderNotAvailable.code(),
+                    None::<&str>,
+                ),
+                None => unknown.clone().unwrap_or_else(|| {
+                    ClientError::broker(
+                        format!("{topic}-{number}"),
+                        ErrorCode::UnknownTopicOrPartition.code(),
+                        Some("the topic does not have this partition"),
+                    )
+                }),
+            };
+            offsets.insert(partition.clone(), Err(error));
+        }
+        let mut tasks = ottla_sync::task::JoinSet::new();
+        for (leader, partitions) in by_leader {
+            let admin = self.clone();
+            tasks.spawn(async move {
+                let listed = admin
+                    .list_offsets_at(leader, &partitions, spec, read_committed)
+                    .await;
+                (partitions, listed)
+            });
+        }
+        while let Some(finished) = tasks.join_next().await {
+            let (asked, listed) = finished.expect("looking up offsets does not panic");
+            match listed {
+                Ok(listed) => offsets.extend(listed),
+                Err(error) => offsets.extend(asked.into_iter().map(|it| (it, Err(error.clone())))),
+            }
+        }
+        offsets
+    }
+
+    /// Offsets of partitions with the same leader.
+    async fn list_offsets_at(
+        &self,
+        leader: i32,
+        partitions: &[Partition],
+        spec: OffsetSpec,
+        read_committed: bool,
+    ) -> Result<Vec<(Partition, Result<ListedOffset, ClientError>)>, ClientError> {
+        let wanted = partitions.iter().map(|partition| {
+            let wanted = ListOffsetsPartition {
+                partition_index: partition.1,
+                current_leader_epoch: -1,
+                timestamp: spec.timestamp(),
+                ..Default::default()
+            };
+            (partition, wanted)
+        });
+        let topics = by_topic(wanted).into_iter();
+        let topics = topics.map(|(topic, partitions)| ListOffsetsTopic {
+            name: text(topic),
+            partitions,
+            ..Default::default()
+        });
+        let request = ListOffsetsRequest {
+            replica_id: -1,
+            isolation_level: i8::from(read_committed),
+            topics: topics.collect(),
+            ..Default::default()
+        };
+        let connection = self.client.node(leader).await?;
+        let response = connection.send(&request).await?;
+        let mut listed = Vec::with_capacity(partitions.len());
+        for topic in response.topics {
+            let name = topic.name.to_string();
+            listed.extend(topic.partitions.iter().map(|found| {
+                let what = format!("the offset of {name}-{}", found.partition_index);
+                let checked = ClientError::check_code(what, found.error_code);
+                let offset = checked.map(|()| ListedOffset {
+                    offset: found.offset,
+                    timestamp: found.timestamp,
+                    leader_epoch: found.leader_epoch,
+                });
+                ((name.clone(), found.partition_index), offset)
+            }));
+        }
+        Ok(listed)
     }
 
     /// All committed offsets of a group.

@@ -9,8 +9,8 @@ use super::{CommitOffset, ConsumerRecord, FetchedBatch, Partition};
 /// `poll`, a commit or `close`. Each interceptor gets the result of the previous one.
 ///
 /// Positions advance by the fetched records, regardless of changes here. Kafka catches exceptions
-/// of an interceptor; a panic here goes to the caller.
-pub trait ConsumerInterceptor: Send {
+/// of an interceptor; a panic here goes to the caller. `Sync`, so that a task can own a consumer.
+pub trait ConsumerInterceptor: Send + Sync {
     /// Called before [`Consumer::poll`](super::Consumer::poll) returns. Records can be changed,
     /// removed and added.
     fn on_consume(&mut self, records: Vec<ConsumerRecord>) -> Vec<ConsumerRecord> {

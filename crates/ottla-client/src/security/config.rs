@@ -68,11 +68,18 @@ impl SecurityConfig {
         )
     }
 
-    pub(crate) fn uses_sasl(&self) -> bool {
+    /// Whether connections log in.
+    pub fn uses_sasl(&self) -> bool {
         matches!(
             self.protocol,
             SecurityProtocol::SaslPlaintext | SecurityProtocol::SaslSsl
         )
+    }
+
+    /// Logs in as this user, with a mechanism that takes passwords.
+    pub fn log_in_as(&mut self, mechanism: Mechanism, user: &str, password: &str) {
+        self.sasl_mechanism = Some(mechanism);
+        self.credentials = Some(ClientCredentials::password(user, password));
     }
 
     /// Applies a setting. Returns false if it is not a security setting.

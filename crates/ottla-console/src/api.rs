@@ -1,0 +1,124 @@
+//! The API: one module for each kind of thing. `openapi.yaml` describes it.
+
+mod brokers;
+mod cluster;
+mod groups;
+mod health;
+mod offset_reset;
+mod produce;
+mod reassignments;
+mod records;
+mod redrive;
+mod security;
+mod series;
+mod session;
+mod settings;
+mod topics;
+mod transactions;
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::DefaultBodyLimit;
+use axum::routing::{get, post, put};
+
+use crate::console::Console;
+use crate::problem::Problem;
+
+/// Bodies with settings and selections.
+const BODY: usize = 1 << 20;
+/// Bodies with records.
+const RECORDS_BODY: usize = 16 << 20;
+
+pub(crate) fn router() -> Router<Arc<Console>> {
+    let records = get(records::stream).post(produce::produce);
+    Router::new()
+        .route(
+            "/api/session",
+            get(session::get)
+                .post(session::log_in)
+                .delete(session::log_out),
+        )
+        .route("/api/cluster", get(cluster::get))
+        .route("/api/series", get(series::get))
+        .route("/api/topics", get(topics::list).post(topics::create))
+        .route("/api/topic-settings", get(settings::of_new_topics))
+        .route(
+            "/api/topics/{topic}",
+            get(topics::get).delete(topics::delete),
+        )
+        .route(
+            "/api/topics/{topic}/settings",
+            get(settings::of_topic).patch(settings::change_topic),
+        )
+        .route(
+            "/api/topics/{topic}/partitions",
+            post(topics::add_partitions),
+        )
+        .route("/api/topics/{topic}/empty", post(topics::empty))
+        .route(
+            "/api/topics/{topic}/producers",
+            get(transactions::producers),
+        )
+        .route(
+            "/api/topics/{topic}/producers/abort",
+            post(transactions::abort_hanging),
+        )
+        .route(
+            "/api/topics/{topic}/records",
+            records.layer(DefaultBodyLimit::max(RECORDS_BODY)),
+        )
+        .route(
+            "/api/topics/{topic}/records/{partition}/{offset}",
+            get(records::one),
+        )
+        .route("/api/topics/{topic}/export", get(records::export))
+        .route("/api/topics/{topic}/redrive", post(redrive::redrive))
+        .route("/api/groups", get(groups::list))
+        .route(
+            "/api/groups/{group}",
+            get(groups::get).delete(groups::delete),
+        )
+        .route(
+            "/api/groups/{group}/offsets",
+            post(offset_reset::reset).delete(offset_reset::delete),
+        )
+        .route(
+            "/api/groups/{group}/settings",
+            get(settings::of_group).patch(settings::change_group),
+        )
+        .route("/api/transactions", get(transactions::list))
+        .route("/api/transactions/{id}", get(transactions::get))
+        .route("/api/transactions/{id}/abort", post(transactions::abort))
+        .route(
+            "/api/quotas",
+            get(security::quotas).patch(security::change_quota),
+        )
+        .route(
+            "/api/acls",
+            get(security::acls)
+                .post(security::create_acl)
+                .delete(security::delete_acl),
+        )
+        .route("/api/users", get(security::users))
+        .route(
+            "/api/users/{user}",
+            put(security::set_password).delete(security::delete_user),
+        )
+        .route("/api/brokers/{id}", get(brokers::get))
+        .route(
+            "/api/brokers/{id}/settings",
+            get(settings::of_broker).patch(settings::change_broker),
+        )
+        .route(
+            "/api/reassignments",
+            get(reassignments::list).post(reassignments::start),
+        )
+        .route("/api/elections", post(reassignments::elect))
+        .route("/api/{*rest}", axum::routing::any(unknown))
+        .layer(DefaultBodyLimit::max(BODY))
+}
+
+async fn unknown() -> Problem {
+    Problem::not_found("the API has no such path; openapi.yaml lists them")
+}

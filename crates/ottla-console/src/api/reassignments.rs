@@ -1,0 +1,217 @@
+//! Reassignments and leader elections.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use axum::Json;
+use ottla_client::ClientError;
+use ottla_client::admin::ElectionType;
+use ottla_types::ErrorCode;
+use serde::{Deserialize, Serialize};
+
+use crate::console::Visitor;
+use crate::extract::{Body, Query};
+use crate::list::{Items, ListQuery, Page};
+use crate::problem::Problem;
+use crate::view::{Partition, Snapshot};
+
+/// Partitions in one request.
+const MOST_PARTITIONS: usize = 1000;
+
+#[derive(Serialize)]
+pub(super) struct Reassignment {
+    topic: String,
+    partition: i32,
+    replicas: Vec<i32>,
+    adding: Vec<i32>,
+    removing: Vec<i32>,
+    /// Of the leader's replica.
+    bytes: Option<i64>,
+    /// Of the new replica that is furthest behind.
+    copied_bytes: Option<i64>,
+}
+
+pub(super) async fn list(
+    visitor: Visitor,
+    Query(list): Query<ListQuery>,
+) -> Result<Json<Page<Reassignment>>, Problem> {
+    let reassignments = visitor.admin.list_partition_reassignments().await?;
+    if !reassignments.is_empty() {
+        // Sizes that tell how far the copies are.
+        visitor.view.outdate();
+    }
+    let snapshot = visitor.view.snapshot().await?;
+    let items = reassignments
+        .into_iter()
+        .filter(|((topic, _), _)| list.matches(topic))
+        .map(|(key, it)| {
+            let copied = it
+                .adding_replicas
+                .iter()
+                .map(|id| replica_bytes(&snapshot, &key, *id));
+            Reassignment {
+                bytes: leader_bytes(&snapshot, &key),
+                copied_bytes: copied.map(|it| it.unwrap_or(0)).min(),
+                topic: key.0,
+                partition: key.1,
+                replicas: it.replicas,
+                adding: it.adding_replicas,
+                removing: it.removing_replicas,
+            }
+        });
+    Ok(Json(list.page_in_order(items.collect())?))
+}
+
+fn leader_bytes(snapshot: &Snapshot, (topic, partition): &Partition) -> Option<i64> {
+    let topic = snapshot.topics.get(topic)?;
+    let partitions = &topic.info.partitions;
+    let index = partitions
+        .iter()
+        .position(|it| it.partition == *partition)?;
+    topic.leader_bytes.get(index).copied().flatten()
+}
+
+fn replica_bytes(snapshot: &Snapshot, (topic, partition): &Partition, broker: i32) -> Option<i64> {
+    let broker = snapshot.brokers.iter().find(|it| it.id == broker)?;
+    let topics = broker.log_dirs.iter().flatten().flat_map(|dir| &dir.topics);
+    let of_topic = topics.filter(|it| *it.name == **topic);
+    let mut replicas = of_topic.flat_map(|it| &it.partitions);
+    replicas
+        .find(|it| it.partition_index == *partition)
+        .map(|it| it.partition_size)
+}
+
+#[derive(Deserialize)]
+pub(super) struct Plan {
+    partitions: Vec<PlannedPartition>,
+}
+
+#[derive(Deserialize)]
+struct PlannedPartition {
+    topic: String,
+    partition: i32,
+    /// `None` cancels a reassignment.
+    replicas: Option<Vec<i32>>,
+}
+
+#[derive(Serialize)]
+pub(super) struct PartitionResult {
+    topic: String,
+    partition: i32,
+    problem: Option<String>,
+}
+
+fn check_count(count: usize) -> Result<(), Problem> {
+    match count {
+        1..=MOST_PARTITIONS => Ok(()),
+        _ => Err(Problem::invalid(
+            "partitions",
+            format!("{count} partitions; give 1 to {MOST_PARTITIONS}"),
+        )),
+    }
+}
+
+pub(super) async fn start(
+    visitor: Visitor,
+    Body(plan): Body<Plan>,
+) -> Result<Json<Items<PartitionResult>>, Problem> {
+    check_count(plan.partitions.len())?;
+    let plan: BTreeMap<Partition, Option<Vec<i32>>> = plan
+        .partitions
+        .into_iter()
+        .map(|it| ((it.topic, it.partition), it.replicas))
+        .collect();
+    visitor.note.names(named(plan.keys()));
+    let results = visitor
+        .admin
+        .alter_partition_reassignments(&plan, true)
+        .await?;
+    visitor.view.outdate();
+    let items = results
+        .into_iter()
+        .map(|(partition, result)| PartitionResult {
+            topic: partition.0,
+            partition: partition.1,
+            problem: result.err().map(|error| error.to_string()),
+        });
+    Ok(Json(Items {
+        items: items.collect(),
+    }))
+}
+
+fn named<'a>(partitions: impl Iterator<Item = &'a Partition>) -> String {
+    let names: Vec<String> = partitions
+        .map(|(topic, it)| format!("{topic}-{it}"))
+        .collect();
+    names.join(", ")
+}
+
+#[derive(Deserialize)]
+pub(super) struct Election {
+    r#type: Kind,
+    partitions: Option<Vec<ElectedPartition>>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Kind {
+    Preferred,
+    Unclean,
+}
+
+#[derive(Deserialize)]
+struct ElectedPartition {
+    topic: String,
+    partition: i32,
+}
+
+pub(super) async fn elect(
+    visitor: Visitor,
+    Body(election): Body<Election>,
+) -> Result<Json<Items<PartitionResult>>, Problem> {
+    let partitions = election.partitions.map(|partitions| {
+        let keys = partitions.into_iter().map(|it| (it.topic, it.partition));
+        keys.collect::<BTreeSet<Partition>>()
+    });
+    match &partitions {
+        Some(partitions) => {
+            check_count(partitions.len())?;
+            visitor.note.names(named(partitions.iter()));
+        }
+        None if election.r#type == Kind::Unclean => {
+            return Err(Problem::invalid(
+                "partitions",
+                "an unclean election loses records; name the partitions",
+            ));
+        }
+        None => {}
+    }
+    let how = match election.r#type {
+        Kind::Preferred => ElectionType::Preferred,
+        Kind::Unclean => ElectionType::Unclean,
+    };
+    let results = visitor
+        .admin
+        .elect_leaders(how, partitions.as_ref())
+        .await?;
+    visitor.view.outdate();
+    let items = results.into_iter().flat_map(|topic| {
+        let name = topic.topic.to_string();
+        topic.partition_result.into_iter().map(move |it| {
+            // The leader is the one that was to be elected.
+            let is_done = matches!(
+                ErrorCode::from_code(it.error_code),
+                ErrorCode::None | ErrorCode::ElectionNotNeeded
+            );
+            let what = format!("electing a leader of {name}-{}", it.partition_id);
+            let error = ClientError::check(what, it.error_code, it.error_message.as_ref()).err();
+            PartitionResult {
+                topic: name.clone(),
+                partition: it.partition_id,
+                problem: error.filter(|_| !is_done).map(|it| it.to_string()),
+            }
+        })
+    });
+    Ok(Json(Items {
+        items: items.collect(),
+    }))
+}

@@ -1,0 +1,436 @@
+//! Records: pages, live tails and searches as event streams, one record, and files.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use axum::Json;
+use axum::http::header;
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use ottla_client::FetchedBatch;
+use ottla_records::RecordView;
+use serde::{Deserialize, Serialize};
+
+use crate::console::Visitor;
+use crate::extract::{Path, Query};
+use crate::problem::Problem;
+use crate::records::decode::{Format, Record, exported};
+use crate::records::events::{Failure, Sender, download, events};
+use crate::records::filter::FilterQuery;
+use crate::records::scan::{Next, Scan};
+use crate::records::selection::{Range, SelectionQuery};
+
+/// Records in one event, and their size.
+const RECORDS_PER_EVENT: usize = 200;
+const BYTES_PER_EVENT: usize = 256 << 10;
+const PROGRESS: Duration = Duration::from_millis(250);
+
+const DEFAULT_LIMIT: u64 = 100;
+const MAX_LIMIT: u64 = 10_000;
+const EXPORT_LIMIT: u64 = 1_000_000;
+const DEFAULT_BYTES: usize = 2048;
+const MAX_BYTES: usize = 64 << 10;
+/// Of each part of a record that is shown alone.
+const WHOLE_BYTES: usize = 16 << 20;
+/// Records a second of a live tail.
+const DEFAULT_RATE: u32 = 50;
+const MAX_RATE: u32 = 500;
+/// How long one record is waited for.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+#[derive(Deserialize)]
+pub(super) struct StreamQuery {
+    #[serde(default)]
+    follow: bool,
+    limit: Option<u64>,
+    rate: Option<u32>,
+    max_bytes: Option<usize>,
+    #[serde(default)]
+    format: Format,
+}
+
+pub(super) async fn stream(
+    visitor: Visitor,
+    Path(topic): Path<String>,
+    Query(query): Query<StreamQuery>,
+    Query(selection): Query<SelectionQuery>,
+    Query(filter): Query<FilterQuery>,
+) -> Result<Response, Problem> {
+    let filter = filter.parse()?;
+    let ranges = selection.resolve(&visitor, &topic).await?;
+    let visit = visitor.visit.clone();
+    let scan = Scan::new(
+        &visit,
+        &topic,
+        ranges,
+        filter,
+        selection.is_committed(),
+        query.follow,
+    );
+    events(visit, |sender| async move {
+        match query.follow {
+            true => follow(scan, &query, &sender).await,
+            false => page(scan, &query, &sender).await,
+        }
+    })
+}
+
+/// The records that wait to be sent.
+#[derive(Default)]
+struct Pending {
+    records: Vec<Record>,
+    bytes: usize,
+}
+
+impl Pending {
+    fn push(&mut self, record: Record) {
+        self.bytes += record.size();
+        self.records.push(record);
+    }
+
+    /// Sends what waits, in events of bounded size.
+    async fn flush(&mut self, sender: &Sender) -> Result<(), Failure> {
+        let mut bytes = 0;
+        let mut event = Vec::new();
+        self.bytes = 0;
+        for record in self.records.drain(..) {
+            bytes += record.size();
+            event.push(record);
+            if event.len() >= RECORDS_PER_EVENT || bytes >= BYTES_PER_EVENT {
+                sender.send("records", &event).await?;
+                event.clear();
+                bytes = 0;
+            }
+        }
+        if !event.is_empty() {
+            sender.send("records", &event).await?;
+        }
+        Ok(())
+    }
+}
+
+impl StreamQuery {
+    fn show(&self, batch: &FetchedBatch, record: &RecordView<'_>) -> Record {
+        let max_bytes = self.max_bytes.unwrap_or(DEFAULT_BYTES).min(MAX_BYTES);
+        Record::new(batch, record, self.format, max_bytes)
+    }
+}
+
+async fn page(mut scan: Scan, query: &StreamQuery, sender: &Sender) -> Result<(), Failure> {
+    let limit = query.limit.unwrap_or(DEFAULT_LIMIT).clamp(1, MAX_LIMIT);
+    sender.send("progress", &scan.progress()).await?;
+    let mut told = Instant::now();
+    let mut pending = Pending::default();
+    let mut found = 0;
+    while !scan.is_done() {
+        let next = scan
+            .step(|batch, record| {
+                pending.push(query.show(batch, record));
+                found += 1;
+                match found < limit {
+                    true => Next::More,
+                    false => Next::Stop,
+                }
+            })
+            .await?;
+        pending.flush(sender).await?;
+        if next == Next::Stop {
+            break;
+        }
+        if told.elapsed() >= PROGRESS {
+            sender.send("progress", &scan.progress()).await?;
+            told = Instant::now();
+        }
+    }
+    let mut done = scan.progress();
+    done.next = scan.next_from();
+    sender.send("done", &done).await?;
+    Ok(())
+}
+
+async fn follow(mut scan: Scan, query: &StreamQuery, sender: &Sender) -> Result<(), Failure> {
+    let rate = f64::from(query.rate.unwrap_or(DEFAULT_RATE).clamp(1, MAX_RATE));
+    sender.send("progress", &scan.progress()).await?;
+    let mut told = Instant::now();
+    let mut pending = Pending::default();
+    let mut skipped = 0;
+    // As many as are shown in a second may come at once.
+    let (mut allowed, mut refilled) = (rate, Instant::now());
+    loop {
+        scan.step(|batch, record| {
+            if allowed >= 1.0 && pending.bytes < BYTES_PER_EVENT {
+                allowed -= 1.0;
+                pending.push(query.show(batch, record));
+            } else {
+                skipped += 1;
+            }
+            Next::More
+        })
+        .await?;
+        allowed = (allowed + refilled.elapsed().as_secs_f64() * rate).min(rate);
+        refilled = Instant::now();
+        pending.flush(sender).await?;
+        if told.elapsed() >= PROGRESS {
+            let mut progress = scan.progress();
+            progress.skipped = skipped;
+            sender.send("progress", &progress).await?;
+            told = Instant::now();
+        }
+    }
+}
+
+#[derive(Deserialize)]
+pub(super) struct OneQuery {
+    #[serde(default)]
+    format: Format,
+}
+
+pub(super) async fn one(
+    visitor: Visitor,
+    Path((topic, partition, offset)): Path<(String, i32, i64)>,
+    Query(query): Query<OneQuery>,
+) -> Result<Json<Record>, Problem> {
+    let missing = || {
+        Problem::not_found(format!(
+            "{topic}-{partition} has no record at offset {offset}: it was deleted or compacted, or is a control record"
+        ))
+    };
+    // One place of those for streams, because the record can be large.
+    let _place = visitor.stream()?;
+    if super::topics::current_partitions(&visitor, &topic)
+        .await?
+        .len()
+        <= partition.max(0) as usize
+        || partition < 0
+    {
+        return Err(missing());
+    }
+    let range = Range {
+        start: offset,
+        end: offset.saturating_add(1),
+    };
+    let ranges = BTreeMap::from([(partition, range)]);
+    let key = (topic.clone(), partition);
+    let admin = &visitor.admin;
+    let end = admin
+        .list_offset(
+            &topic,
+            partition,
+            ottla_client::admin::OffsetSpec::Latest,
+            false,
+        )
+        .await?;
+    if offset < 0 || offset >= end.offset {
+        return Err(missing());
+    }
+    let mut scan = Scan::new(&visitor, &key.0, ranges, Default::default(), false, false);
+    let mut found = None;
+    let began = Instant::now();
+    while found.is_none() && !scan.is_done() {
+        scan.step(|batch, record| {
+            if record.offset.0 == offset {
+                found = Some(Record::new(batch, record, query.format, WHOLE_BYTES));
+            }
+            Next::Stop
+        })
+        .await?;
+        if began.elapsed() > PATIENCE {
+            return Err(Problem::timed_out(format!(
+                "{topic}-{partition} did not answer in time; its leader may be away"
+            )));
+        }
+    }
+    found.map(Json).ok_or_else(missing)
+}
+
+#[derive(Deserialize)]
+pub(super) struct ExportQuery {
+    #[serde(default, rename = "as")]
+    kind: Kind,
+    limit: Option<u64>,
+}
+
+#[derive(Clone, Copy, Default, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Kind {
+    #[default]
+    Jsonl,
+    Csv,
+}
+
+/// A record as a line of JSON. Keys and values that are no UTF-8 are base64, and `base64` names
+/// them.
+#[derive(Serialize)]
+struct Line<'a> {
+    topic: &'a str,
+    partition: i32,
+    offset: i64,
+    timestamp: i64,
+    key: Option<String>,
+    value: Option<String>,
+    headers: Vec<(String, Option<String>)>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    base64: Vec<String>,
+}
+
+const CSV_TITLE: &str = "partition,offset,timestamp,key,value,headers,base64\r\n";
+
+pub(super) async fn export(
+    visitor: Visitor,
+    Path(topic): Path<String>,
+    Query(query): Query<ExportQuery>,
+    Query(selection): Query<SelectionQuery>,
+    Query(filter): Query<FilterQuery>,
+) -> Result<Response, Problem> {
+    let filter = filter.parse()?;
+    let ranges = selection.resolve(&visitor, &topic).await?;
+    let visit = visitor.visit.clone();
+    let mut scan = Scan::new(
+        &visit,
+        &topic,
+        ranges,
+        filter,
+        selection.is_committed(),
+        false,
+    );
+    let limit = query.limit.unwrap_or(EXPORT_LIMIT).clamp(1, EXPORT_LIMIT);
+    let (content_type, extension) = match query.kind {
+        Kind::Jsonl => ("application/x-ndjson", "jsonl"),
+        Kind::Csv => ("text/csv; charset=utf-8", "csv"),
+    };
+    // Topic names have no other characters; whatever comes is no part of a header.
+    let is_safe = |it: &char| it.is_ascii_alphanumeric() || matches!(it, '.' | '_' | '-');
+    let name: String = topic.chars().filter(is_safe).collect();
+    let body = download(visit, |sender| async move {
+        let mut text = Vec::new();
+        if let Kind::Csv = query.kind {
+            text.extend_from_slice(CSV_TITLE.as_bytes());
+        }
+        let mut found = 0;
+        while !scan.is_done() {
+            let next = scan
+                .step(|batch, record| {
+                    write(&mut text, query.kind, &line(&topic, batch, record));
+                    found += 1;
+                    match found < limit {
+                        true => Next::More,
+                        false => Next::Stop,
+                    }
+                })
+                .await?;
+            if !text.is_empty() {
+                sender
+                    .send_bytes(Bytes::from(std::mem::take(&mut text)))
+                    .await?;
+            }
+            if next == Next::Stop {
+                break;
+            }
+        }
+        if !text.is_empty() {
+            sender.send_bytes(text.into()).await?;
+        }
+        Ok(())
+    })?;
+    let headers = [
+        (header::CONTENT_TYPE, content_type.to_owned()),
+        (
+            header::CONTENT_DISPOSITION,
+            format!("attachment; filename=\"{name}.{extension}\""),
+        ),
+    ];
+    Ok((headers, body).into_response())
+}
+
+fn line<'a>(topic: &'a str, batch: &FetchedBatch, record: &RecordView<'_>) -> Line<'a> {
+    let mut base64 = Vec::new();
+    let mut part = |name: &str, bytes: Option<&[u8]>| {
+        let (text, is_base64) = exported(bytes);
+        if is_base64 {
+            base64.push(name.to_owned());
+        }
+        text
+    };
+    let key = part("key", record.key);
+    let value = part("value", record.value);
+    let headers = record.headers.iter().map(|(name, value)| {
+        let name = String::from_utf8_lossy(name).into_owned();
+        let value = part(&format!("headers.{name}"), value);
+        (name, value)
+    });
+    Line {
+        topic,
+        partition: batch.partition,
+        offset: record.offset.0,
+        timestamp: record.timestamp.0,
+        key,
+        value,
+        headers: headers.collect(),
+        base64,
+    }
+}
+
+fn write(text: &mut Vec<u8>, kind: Kind, line: &Line<'_>) {
+    match kind {
+        Kind::Jsonl => {
+            // Texts and numbers can always be written to memory.
+            let _ = serde_json::to_writer(&mut *text, line);
+            text.push(b'\n');
+        }
+        Kind::Csv => {
+            let headers = serde_json::to_string(&line.headers).unwrap_or_default();
+            let fields = [
+                line.partition.to_string(),
+                line.offset.to_string(),
+                line.timestamp.to_string(),
+                csv(line.key.as_deref()),
+                csv(line.value.as_deref()),
+                csv(Some(&headers)),
+                csv(Some(&line.base64.join(" "))),
+            ];
+            text.extend_from_slice(fields.join(",").as_bytes());
+            text.extend_from_slice(b"\r\n");
+        }
+    }
+}
+
+/// A field (RFC 4180). No value is an empty field, and an empty text is `""`. A text that a
+/// spreadsheet would take for a formula is not changed: the file has what the records have.
+fn csv(text: Option<&str>) -> String {
+    match text {
+        None => String::new(),
+        Some(text) => format!("\"{}\"", text.replace('"', "\"\"")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_have_what_the_record_has() {
+        let line = Line {
+            topic: "t",
+            partition: 1,
+            offset: 2,
+            timestamp: 3,
+            key: None,
+            value: Some("a \"b\",\nc".into()),
+            headers: vec![("h".into(), None)],
+            base64: Vec::new(),
+        };
+        let mut text = Vec::new();
+        write(&mut text, Kind::Csv, &line);
+        assert_eq!(
+            String::from_utf8(text).unwrap(),
+            "1,2,3,,\"a \"\"b\"\",\nc\",\"[[\"\"h\"\",null]]\",\"\"\r\n"
+        );
+        let mut text = Vec::new();
+        write(&mut text, Kind::Jsonl, &line);
+        assert_eq!(
+            String::from_utf8(text).unwrap(),
+            "{\"topic\":\"t\",\"partition\":1,\"offset\":2,\"timestamp\":3,\"key\":null,\
+             \"value\":\"a \\\"b\\\",\\nc\",\"headers\":[[\"h\",null]]}\n"
+        );
+    }
+}

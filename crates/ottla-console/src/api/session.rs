@@ -1,0 +1,151 @@
+//! Who is logged in, logging in, and logging out.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use ottla_client::ClientError;
+use ottla_types::ErrorCode;
+use serde::{Deserialize, Serialize};
+
+use crate::audit::AuditNote;
+use crate::console::{COOKIE, Console, token};
+use crate::extract::Body;
+use crate::problem::Problem;
+use crate::visit::Visit;
+
+#[derive(Serialize)]
+struct Session {
+    version: &'static str,
+    bootstrap_servers: String,
+    cluster_id: Option<String>,
+    login: &'static str,
+    user: Option<String>,
+    mechanisms: Vec<&'static str>,
+    read_only: bool,
+    /// Whether a schema registry is set.
+    registry: bool,
+}
+
+#[derive(Deserialize)]
+pub(super) struct Login {
+    user: String,
+    password: String,
+    mechanism: Option<String>,
+}
+
+pub(super) async fn get(State(console): State<Arc<Console>>, headers: HeaderMap) -> Response {
+    let visit = console.visit(&headers);
+    Json(session(&console, visit.as_deref())).into_response()
+}
+
+fn session(console: &Console, visit: Option<&Visit>) -> Session {
+    let config = console.config();
+    Session {
+        version: env!("CARGO_PKG_VERSION"),
+        bootstrap_servers: config.client.bootstrap_servers.join(","),
+        cluster_id: visit.and_then(|visit| visit.client().metadata().cluster_id.clone()),
+        login: match (console.has_logins(), visit) {
+            (false, _) => "none",
+            (true, None) => "required",
+            (true, Some(_)) => "done",
+        },
+        user: visit.and_then(|visit| visit.user.clone()),
+        mechanisms: match console.has_logins() {
+            true => config.mechanisms().iter().map(|it| it.name()).collect(),
+            false => Vec::new(),
+        },
+        read_only: config.read_only,
+        registry: false,
+    }
+}
+
+pub(super) async fn log_in(
+    State(console): State<Arc<Console>>,
+    note: axum::Extension<AuditNote>,
+    headers: HeaderMap,
+    Body(login): Body<Login>,
+) -> Result<Response, Problem> {
+    if !console.has_logins() {
+        return Err(Problem::invalid(
+            "user",
+            "this console has no logins; everybody is in",
+        ));
+    }
+    if login.user.is_empty() {
+        return Err(Problem::invalid(
+            "user",
+            "the user is empty; give a SASL user of the cluster",
+        ));
+    }
+    let mechanisms = console.config().mechanisms();
+    let wanted = login.mechanism.as_deref().unwrap_or(mechanisms[0].name());
+    let mechanism = mechanisms.iter().find(|it| it.name() == wanted);
+    let mechanism = mechanism.ok_or_else(|| {
+        let names: Vec<&str> = mechanisms.iter().map(|it| it.name()).collect();
+        Problem::invalid(
+            "mechanism",
+            format!("{wanted}: unknown mechanism; give {}", names.join(", ")),
+        )
+    })?;
+    note.of_user(Some(&login.user));
+    let _place = console.logins.try_acquire().map_err(|_| {
+        Problem::too_many("too many people log in at this moment; try again in a second")
+    })?;
+    let mut config = console.config().client.clone();
+    config
+        .security
+        .log_in_as(*mechanism, &login.user, &login.password);
+    let visit = Arc::new(Visit::new(Some(login.user), config));
+    visit.check().await.map_err(refused)?;
+    let cookie = console.sessions.open(visit.clone(), Instant::now())?;
+    if let Some(old) = token(&headers) {
+        console.sessions.close(old);
+    }
+    let cookie = format!(
+        "{COOKIE}={cookie}; Path=/; HttpOnly; SameSite=Strict{}",
+        secure(&headers)
+    );
+    let body = Json(session(&console, Some(&visit)));
+    Ok(([(header::SET_COOKIE, cookie)], body).into_response())
+}
+
+/// What a person sees whose login failed. Every wrong name and password has the same text.
+fn refused(error: ClientError) -> Problem {
+    match error.code() {
+        Some(ErrorCode::SaslAuthenticationFailed) => Problem::login_refused(
+            "the cluster does not accept this user, password and mechanism; check them",
+        ),
+        Some(ErrorCode::UnsupportedSaslMechanism) => {
+            Problem::login_refused("the cluster does not have this mechanism; choose another")
+        }
+        // Logged in, and may not describe the cluster.
+        _ => error.into(),
+    }
+}
+
+pub(super) async fn log_out(State(console): State<Arc<Console>>, headers: HeaderMap) -> Response {
+    if let Some(token) = token(&headers) {
+        console.sessions.close(token);
+    }
+    let cookie = format!(
+        "{COOKIE}=; Path=/; HttpOnly; SameSite=Strict; Max-Age=0{}",
+        secure(&headers)
+    );
+    let mut response = StatusCode::NO_CONTENT.into_response();
+    if let Ok(cookie) = HeaderValue::from_str(&cookie) {
+        response.headers_mut().insert(header::SET_COOKIE, cookie);
+    }
+    response
+}
+
+/// A proxy that serves HTTPS says so; the cookie then never travels without.
+fn secure(headers: &HeaderMap) -> &'static str {
+    match headers.get("x-forwarded-proto") {
+        Some(scheme) if scheme == "https" => "; Secure",
+        _ => "",
+    }
+}

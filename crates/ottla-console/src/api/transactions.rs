@@ -1,0 +1,257 @@
+//! Transactions, the producers of partitions, and aborting.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use axum::Json;
+use axum::http::StatusCode;
+use futures_util::future::join_all;
+use ottla_client::admin::{OffsetSpec, OpenTransaction, TransactionFilter, TransactionListing};
+use ottla_protocol::messages::describe_transactions_response::TransactionState;
+use serde::{Deserialize, Serialize};
+
+use super::groups::TopicPartitions;
+use super::topics::current_partitions;
+use crate::console::Visitor;
+use crate::extract::{Body, Path, Query};
+use crate::list::{Items, ListQuery, Page};
+use crate::problem::Problem;
+
+/// Open transactions that are described for the list.
+const DESCRIBED: usize = 200;
+/// Partitions whose producers are requested at a time.
+const PARTITIONS_AT_A_TIME: usize = 16;
+
+#[derive(Serialize)]
+pub(super) struct Transaction {
+    transactional_id: String,
+    state: String,
+    producer_id: i64,
+    producer_epoch: Option<i16>,
+    coordinator: i32,
+    timeout_ms: Option<i32>,
+    /// When the open transaction began.
+    started: Option<i64>,
+    topics: Option<Vec<TopicPartitions>>,
+}
+
+#[derive(Deserialize)]
+pub(super) struct TransactionsQuery {
+    state: Option<String>,
+}
+
+pub(super) async fn list(
+    visitor: Visitor,
+    Query(list): Query<ListQuery>,
+    Query(query): Query<TransactionsQuery>,
+) -> Result<Json<Page<Transaction>>, Problem> {
+    let filter = TransactionFilter::default();
+    let mut listings = visitor.admin.list_transactions(&filter).await?;
+    listings.retain(|it| {
+        let state = query.state.as_deref();
+        list.matches(&it.transactional_id)
+            && state.is_none_or(|state| state.eq_ignore_ascii_case(&it.state))
+    });
+    // Open ones first.
+    listings.sort_by_key(|it| !is_open(&it.state));
+    let mut page = list.page_in_order(listings)?;
+    let open = page
+        .items
+        .iter()
+        .filter(|it| is_open(&it.state))
+        .take(DESCRIBED);
+    let open = open.map(|it| visitor.admin.describe_transaction(&it.transactional_id));
+    let described = join_all(open.collect::<Vec<_>>()).await;
+    let states: BTreeMap<String, TransactionState> = described
+        .into_iter()
+        .filter_map(|it| it.ok())
+        .map(|(_, state)| (state.transactional_id.to_string(), state))
+        .collect();
+    let items = std::mem::take(&mut page.items)
+        .into_iter()
+        .map(|it: TransactionListing| {
+            let state = states.get(&it.transactional_id);
+            match state {
+                Some(state) => transaction(it.coordinator, state),
+                None => Transaction {
+                    transactional_id: it.transactional_id,
+                    state: it.state,
+                    producer_id: it.producer_id,
+                    producer_epoch: None,
+                    coordinator: it.coordinator,
+                    timeout_ms: None,
+                    started: None,
+                    topics: None,
+                },
+            }
+        });
+    Ok(Json(Page {
+        total: page.total,
+        as_of: None,
+        items: items.collect(),
+    }))
+}
+
+fn is_open(state: &str) -> bool {
+    !matches!(state, "Empty" | "CompleteCommit" | "CompleteAbort" | "Dead")
+}
+
+fn transaction(coordinator: i32, state: &TransactionState) -> Transaction {
+    let topics = state.topics.iter().map(|topic| TopicPartitions {
+        topic: topic.topic.to_string(),
+        partitions: Some(topic.partitions.clone()),
+    });
+    Transaction {
+        transactional_id: state.transactional_id.to_string(),
+        state: state.transaction_state.to_string(),
+        producer_id: state.producer_id,
+        producer_epoch: Some(state.producer_epoch),
+        coordinator,
+        timeout_ms: Some(state.transaction_timeout_ms),
+        started: Some(state.transaction_start_time_ms).filter(|it| *it >= 0),
+        topics: Some(topics.collect()),
+    }
+}
+
+pub(super) async fn get(
+    visitor: Visitor,
+    Path(id): Path<String>,
+) -> Result<Json<Transaction>, Problem> {
+    let (coordinator, state) = visitor.admin.describe_transaction(&id).await?;
+    Ok(Json(transaction(coordinator, &state)))
+}
+
+/// Fences the producer, as `kafka-transactions forceTerminateTransaction` does.
+pub(super) async fn abort(visitor: Visitor, Path(id): Path<String>) -> Result<StatusCode, Problem> {
+    // Fencing an unknown id would create it.
+    visitor.admin.describe_transaction(&id).await?;
+    visitor.admin.fence_producer(&id).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+#[derive(Serialize)]
+pub(super) struct PartitionProducer {
+    partition: i32,
+    producer_id: i64,
+    producer_epoch: i32,
+    coordinator_epoch: i32,
+    last_sequence: i32,
+    last_timestamp: Option<i64>,
+    transaction_start_offset: Option<i64>,
+    transactional_id: Option<String>,
+    /// Open here, and no coordinator knows the transaction.
+    is_hanging: bool,
+    /// Offsets that read_committed consumers cannot read because of it.
+    holds_back: Option<i64>,
+}
+
+pub(super) async fn producers(
+    visitor: Visitor,
+    Path(topic): Path<String>,
+) -> Result<Json<Items<PartitionProducer>>, Problem> {
+    let admin = &visitor.admin;
+    let partitions = current_partitions(&visitor, &topic).await?;
+    let mut items = Vec::new();
+    for chunk in partitions.chunks(PARTITIONS_AT_A_TIME) {
+        let asked = chunk.iter().map(|(topic, number)| async move {
+            (
+                *number,
+                admin.describe_producers(topic, *number, None).await,
+            )
+        });
+        for (partition, producers) in join_all(asked).await {
+            items.extend(producers?.into_iter().map(|it| PartitionProducer {
+                partition,
+                producer_id: it.producer_id,
+                producer_epoch: it.producer_epoch,
+                coordinator_epoch: it.coordinator_epoch,
+                last_sequence: it.last_sequence,
+                last_timestamp: Some(it.last_timestamp).filter(|it| *it >= 0),
+                transaction_start_offset: Some(it.current_txn_start_offset).filter(|it| *it >= 0),
+                transactional_id: None,
+                is_hanging: false,
+                holds_back: None,
+            }));
+        }
+    }
+    let open: BTreeSet<i64> = items
+        .iter()
+        .filter(|it| it.transaction_start_offset.is_some())
+        .map(|it| it.producer_id)
+        .collect();
+    if !open.is_empty() {
+        let known = known_transactions(&visitor, &topic, open).await?;
+        let ends = admin
+            .list_offsets_once(&partitions, OffsetSpec::Latest, false)
+            .await;
+        for item in items
+            .iter_mut()
+            .filter(|it| it.transaction_start_offset.is_some())
+        {
+            let of_producer = known.get(&item.producer_id);
+            item.transactional_id = of_producer.map(|(id, _)| id.clone());
+            item.is_hanging = of_producer.is_none_or(|(_, it)| !it.contains(&item.partition));
+            let end = ends.get(&(topic.clone(), item.partition));
+            let end = end.and_then(|it| it.as_ref().ok()).map(|it| it.offset);
+            item.holds_back = end
+                .zip(item.transaction_start_offset)
+                .map(|(end, start)| end - start);
+        }
+    }
+    Ok(Json(Items { items }))
+}
+
+/// By producer ID: the transactional ID, and the partitions of the topic in its open transaction.
+async fn known_transactions(
+    visitor: &Visitor,
+    topic: &str,
+    producer_ids: BTreeSet<i64>,
+) -> Result<BTreeMap<i64, (String, BTreeSet<i32>)>, Problem> {
+    let filter = TransactionFilter {
+        producer_ids: producer_ids.into_iter().collect(),
+        ..TransactionFilter::default()
+    };
+    let mut known = BTreeMap::new();
+    for listing in visitor.admin.list_transactions(&filter).await? {
+        let described = visitor
+            .admin
+            .describe_transaction(&listing.transactional_id)
+            .await;
+        let Ok((_, state)) = described else { continue };
+        let topics = state.topics.iter().filter(|it| &*it.topic == topic);
+        let partitions = topics.flat_map(|it| it.partitions.iter().copied());
+        known.insert(
+            listing.producer_id,
+            (listing.transactional_id, partitions.collect()),
+        );
+    }
+    Ok(known)
+}
+
+#[derive(Deserialize)]
+pub(super) struct HangingTransaction {
+    partition: i32,
+    producer_id: i64,
+    producer_epoch: i16,
+    coordinator_epoch: i32,
+}
+
+pub(super) async fn abort_hanging(
+    visitor: Visitor,
+    Path(topic): Path<String>,
+    Body(hanging): Body<HangingTransaction>,
+) -> Result<StatusCode, Problem> {
+    visitor.note.names(format!(
+        "partition {}, producer {}",
+        hanging.partition, hanging.producer_id
+    ));
+    let open = OpenTransaction {
+        topic,
+        partition: hanging.partition,
+        producer_id: hanging.producer_id,
+        producer_epoch: hanging.producer_epoch,
+        // Before the first marker there is none; 0 is never newer than a later coordinator's.
+        coordinator_epoch: hanging.coordinator_epoch.max(0),
+    };
+    visitor.admin.abort_transaction(&open).await?;
+    Ok(StatusCode::NO_CONTENT)
+}

@@ -1,0 +1,82 @@
+//! The audit log: one line for each change, with who made it and how it ended.
+//!
+//! The target of the lines is `ottla.console.audit`, at level info. They name resources and
+//! settings, never the contents of records or passwords.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use axum::extract::Request;
+use axum::http::{Method, StatusCode};
+use parking_lot::Mutex;
+
+/// What a handler adds to the line of its request.
+#[derive(Clone, Default)]
+pub(crate) struct AuditNote(Arc<Mutex<Note>>);
+
+#[derive(Default)]
+struct Note {
+    request: String,
+    is_change: bool,
+    peer: Option<SocketAddr>,
+    user: Option<String>,
+    what: String,
+}
+
+/// The address of the browser, or of a proxy in front of the console.
+#[derive(Clone, Copy)]
+pub(crate) struct Peer(pub(crate) SocketAddr);
+
+impl AuditNote {
+    pub(crate) fn new(request: &Request) -> AuditNote {
+        let method = request.method();
+        AuditNote(Arc::new(Mutex::new(Note {
+            request: format!("{method} {}", request.uri().path()),
+            is_change: method != Method::GET && method != Method::HEAD,
+            peer: request.extensions().get::<Peer>().map(|peer| peer.0),
+            ..Note::default()
+        })))
+    }
+
+    pub(crate) fn of_user(&self, user: Option<&str>) {
+        self.0.lock().user = user.map(str::to_owned);
+    }
+
+    /// Names what is changed, beyond the path of the request.
+    pub(crate) fn names(&self, what: impl Into<String>) {
+        self.0.lock().what = what.into();
+    }
+
+    /// The request is a preview and changes nothing.
+    pub(crate) fn is_preview(&self) {
+        self.0.lock().is_change = false;
+    }
+
+    /// A line about what a stream has done since its request was logged.
+    pub(crate) fn later(&self, what: &str) {
+        let note = self.0.lock();
+        tracing::info!(
+            target: "ottla.console.audit",
+            user = note.user.as_deref().unwrap_or("-"),
+            request = %note.request,
+            "{what}"
+        );
+    }
+}
+
+/// Writes the line of a request that was to change something.
+pub(crate) fn record(note: &AuditNote, status: StatusCode) {
+    let note = note.0.lock();
+    if !note.is_change {
+        return;
+    }
+    tracing::info!(
+        target: "ottla.console.audit",
+        user = note.user.as_deref().unwrap_or("-"),
+        peer = %note.peer.map_or_else(|| "-".to_owned(), |peer| peer.to_string()),
+        request = %note.request,
+        status = status.as_u16(),
+        "{}",
+        note.what
+    );
+}

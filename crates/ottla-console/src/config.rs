@@ -1,0 +1,135 @@
+//! What a console is started with, and when it needs logins.
+
+use std::net::{IpAddr, SocketAddr};
+
+use ottla_client::{ClientConfig, SaslMechanism, ScramMechanism};
+
+/// How a console reaches its cluster, and what it allows.
+#[derive(Clone, Debug)]
+pub struct ConsoleConfig {
+    /// The cluster, and the credentials of a console without logins.
+    pub client: ClientConfig,
+    /// Whether people log in although the address is a loopback address.
+    pub login: bool,
+    /// Whether every change is refused.
+    pub read_only: bool,
+    /// Names under which browsers reach the console, besides `localhost` and IP addresses: those of
+    /// a reverse proxy.
+    pub public_names: Vec<String>,
+}
+
+impl ConsoleConfig {
+    pub fn new(client: ClientConfig) -> ConsoleConfig {
+        ConsoleConfig {
+            client,
+            login: false,
+            read_only: false,
+            public_names: Vec::new(),
+        }
+    }
+
+    /// Whether people must log in at a console on this address: always, unless only programs of
+    /// this machine can reach it.
+    pub fn needs_login(&self, address: SocketAddr) -> bool {
+        self.login || !address.ip().is_loopback() || !self.public_names.is_empty()
+    }
+
+    /// Refuses an address at which nobody could log in. The error is a sentence for people.
+    pub fn check(&self, address: SocketAddr) -> Result<(), String> {
+        if !self.needs_login(address) || self.client.security.uses_sasl() {
+            return Ok(());
+        }
+        Err(format!(
+            "the console on {address} needs a login, and without SASL the cluster has none; set \
+             security.protocol and sasl.mechanism in --command-config, or listen on 127.0.0.1"
+        ))
+    }
+
+    /// The mechanisms with which people can log in; the configured one comes first.
+    pub(crate) fn mechanisms(&self) -> Vec<SaslMechanism> {
+        let mut all = vec![
+            SaslMechanism::Scram(ScramMechanism::Sha512),
+            SaslMechanism::Scram(ScramMechanism::Sha256),
+            SaslMechanism::Plain,
+        ];
+        let configured = self.client.security.sasl_mechanism;
+        all.sort_by_key(|mechanism| Some(*mechanism) != configured);
+        all
+    }
+
+    /// Whether a `Host` header names this console. A page of another site whose name was changed to
+    /// resolve to this machine has its own name there (DNS rebinding).
+    pub(crate) fn is_own_host(&self, host: &str) -> bool {
+        let name = without_port(host);
+        name.eq_ignore_ascii_case("localhost")
+            || name
+                .trim_start_matches('[')
+                .trim_end_matches(']')
+                .parse::<IpAddr>()
+                .is_ok()
+            || self
+                .public_names
+                .iter()
+                .any(|own| own.eq_ignore_ascii_case(name))
+    }
+}
+
+fn without_port(host: &str) -> &str {
+    match host.rsplit_once(':') {
+        Some((name, port))
+            if port.bytes().all(|it| it.is_ascii_digit()) && !name.ends_with(':') =>
+        {
+            name
+        }
+        _ => host,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config() -> ConsoleConfig {
+        ConsoleConfig::new(ClientConfig::new("127.0.0.1:1").unwrap())
+    }
+
+    #[test]
+    fn only_a_loopback_address_without_a_public_name_needs_no_login() {
+        let (own, others) = (
+            "127.0.0.1:1".parse().unwrap(),
+            "10.0.0.1:1".parse().unwrap(),
+        );
+        let mut config = config();
+        assert!(!config.needs_login(own) && config.check(own).is_ok());
+        assert!(config.needs_login(others) && config.check(others).is_err());
+        config.public_names = vec!["console.example".into()];
+        assert!(config.needs_login(own));
+        let refused = config.check(own).unwrap_err();
+        assert!(refused.contains("security.protocol"), "{refused}");
+    }
+
+    #[test]
+    fn a_name_that_is_not_the_consoles_is_no_host_of_it() {
+        let mut config = config();
+        for own in [
+            "localhost",
+            "LOCALHOST:80",
+            "127.0.0.1:9",
+            "[::1]:9",
+            "[::1]",
+            "10.1.2.3",
+        ] {
+            assert!(config.is_own_host(own), "{own}");
+        }
+        for other in [
+            "evil.example",
+            "evil.example:80",
+            "localhost.evil.example",
+            "",
+        ] {
+            assert!(!config.is_own_host(other), "{other}");
+        }
+        config.public_names = vec!["console.example".into()];
+        assert!(config.is_own_host("Console.Example:443"));
+    }
+}

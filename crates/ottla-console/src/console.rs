@@ -1,0 +1,97 @@
+//! The state of a console, and who a request comes from.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Instant;
+
+use axum::extract::FromRequestParts;
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, header};
+use tokio::sync::Semaphore;
+
+use crate::audit::AuditNote;
+use crate::config::ConsoleConfig;
+use crate::problem::Problem;
+use crate::sessions::Sessions;
+use crate::visit::Visit;
+
+/// The name of the session's cookie.
+pub(crate) const COOKIE: &str = "ottla_console";
+/// Logins at a time. A broker delays its answer to wrong credentials.
+const LOGINS: usize = 8;
+
+pub(crate) struct Console {
+    config: ConsoleConfig,
+    /// The visit of everybody, if there are no logins.
+    everybody: Option<Arc<Visit>>,
+    pub(crate) sessions: Sessions,
+    pub(crate) logins: Semaphore,
+}
+
+impl Console {
+    pub(crate) fn new(config: ConsoleConfig, address: SocketAddr) -> Console {
+        let everybody = !config.needs_login(address);
+        let visit = |config: &ConsoleConfig| Arc::new(Visit::new(None, config.client.clone()));
+        Console {
+            everybody: everybody.then(|| visit(&config)),
+            config,
+            sessions: Sessions::default(),
+            logins: Semaphore::new(LOGINS),
+        }
+    }
+
+    pub(crate) fn config(&self) -> &ConsoleConfig {
+        &self.config
+    }
+
+    pub(crate) fn has_logins(&self) -> bool {
+        self.everybody.is_none()
+    }
+
+    /// The visit that a request belongs to.
+    pub(crate) fn visit(&self, headers: &HeaderMap) -> Option<Arc<Visit>> {
+        match &self.everybody {
+            Some(visit) => Some(visit.clone()),
+            None => self.sessions.find(token(headers)?, Instant::now()),
+        }
+    }
+}
+
+/// The value of the session's cookie.
+pub(crate) fn token(headers: &HeaderMap) -> Option<&str> {
+    let values = headers.get_all(header::COOKIE).iter();
+    let mut cookies = values
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(';'));
+    cookies.find_map(|cookie| cookie.trim().strip_prefix(COOKIE)?.strip_prefix('='))
+}
+
+/// The person behind a request, with the audit note of the request.
+pub(crate) struct Visitor {
+    pub(crate) visit: Arc<Visit>,
+    pub(crate) note: AuditNote,
+}
+
+impl std::ops::Deref for Visitor {
+    type Target = Visit;
+
+    fn deref(&self) -> &Visit {
+        &self.visit
+    }
+}
+
+impl FromRequestParts<Arc<Console>> for Visitor {
+    type Rejection = Problem;
+
+    async fn from_request_parts(
+        parts: &mut Parts,
+        console: &Arc<Console>,
+    ) -> Result<Visitor, Problem> {
+        let visit = console.visit(&parts.headers);
+        let visit = visit.ok_or_else(Problem::login_required)?;
+        let note = parts.extensions.get::<AuditNote>().cloned();
+        let note = note.unwrap_or_default();
+        note.of_user(visit.user.as_deref());
+        Ok(Visitor { visit, note })
+    }
+}

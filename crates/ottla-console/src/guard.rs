@@ -1,0 +1,126 @@
+//! What every request passes: the checks against other sites, read-only mode, the time limit, the
+//! headers of every response, and the audit log.
+//!
+//! Invariant: nothing behind it runs for a request of another site's page. Such a page can send
+//! neither the header `X-Ottla-Console` without the browser asking for permission, which is never
+//! given, nor its own name as the `Host` of this console.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+
+use crate::audit::{self, AuditNote};
+use crate::console::Console;
+use crate::problem::Problem;
+
+/// The header that the page sends with every request of the API.
+const OWN_HEADER: &str = "x-ottla-console";
+/// How long an answer may take to begin.
+const LIMIT: Duration = Duration::from_secs(60);
+
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; \
+     connect-src 'self'; font-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'";
+
+pub(crate) async fn guard(
+    State(console): State<Arc<Console>>,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    let is_api = request.uri().path().starts_with("/api/");
+    let mut response = match check(&console, &request, is_api) {
+        Err(problem) => problem.into_response(),
+        Ok(()) => {
+            let note = AuditNote::new(&request);
+            request.extensions_mut().insert(note.clone());
+            match tokio::time::timeout(LIMIT, next.run(request)).await {
+                Ok(response) => {
+                    audit::record(&note, response.status());
+                    response
+                }
+                Err(_) => {
+                    let seconds = LIMIT.as_secs();
+                    let detail = format!(
+                        "there was no result within {seconds} s, and it is unknown whether a change was made; \
+                         look before you try again"
+                    );
+                    let response = Problem::timed_out(detail).into_response();
+                    audit::record(&note, response.status());
+                    response
+                }
+            }
+        }
+    };
+    let headers = response.headers_mut();
+    for (name, value) in [
+        ("content-security-policy", POLICY),
+        ("x-content-type-options", "nosniff"),
+        ("x-frame-options", "DENY"),
+        ("referrer-policy", "no-referrer"),
+        ("cross-origin-opener-policy", "same-origin"),
+        ("cross-origin-resource-policy", "same-origin"),
+    ] {
+        headers.insert(
+            HeaderName::from_static(name),
+            HeaderValue::from_static(value),
+        );
+    }
+    if is_api {
+        headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    }
+    response
+}
+
+fn check(console: &Console, request: &Request, is_api: bool) -> Result<(), Problem> {
+    let headers = request.headers();
+    let host = text(headers, header::HOST.as_str());
+    if !host.is_some_and(|host| console.config().is_own_host(host)) {
+        return Err(Problem::forbidden(format!(
+            "host {}: not a name of this console; open it by its IP address or as localhost, or start it with \
+             --public-name",
+            host.unwrap_or_default()
+        )));
+    }
+    if !is_api {
+        return Ok(());
+    }
+    // Both are absent where the browser is older, or another program.
+    let origin = text(headers, "origin");
+    let is_own = |origin: &str| origin.split_once("://").map(|(_, it)| it) == host;
+    if let Some(origin) = origin.filter(|origin| !is_own(origin)) {
+        return Err(Problem::forbidden(format!(
+            "origin {origin}: a page of another site may not use this console"
+        )));
+    }
+    let site = text(headers, "sec-fetch-site");
+    if site.is_some_and(|site| site != "same-origin" && site != "none") {
+        return Err(Problem::forbidden(
+            "a page of another site may not use this console",
+        ));
+    }
+    let (method, uri) = (request.method(), request.uri());
+    let is_link = method == Method::GET
+        && uri.path().ends_with("/export")
+        && uri
+            .query()
+            .is_some_and(|it| it.split('&').any(|it| it == "download=1"));
+    if !headers.contains_key(OWN_HEADER) && !is_link {
+        return Err(Problem::forbidden(
+            "the header X-Ottla-Console is missing; send X-Ottla-Console: 1 with every request",
+        ));
+    }
+    let is_change = method != Method::GET && method != Method::HEAD;
+    if console.config().read_only && is_change && uri.path() != "/api/session" {
+        return Err(Problem::forbidden(
+            "this console is in read-only mode; start it without --read-only to make changes",
+        ));
+    }
+    Ok(())
+}
+
+fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+    headers.get(name)?.to_str().ok()
+}

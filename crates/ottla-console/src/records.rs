@@ -1,0 +1,8 @@
+//! Reading records: which ones, how they are shown, and how they are streamed.
+
+pub(crate) mod decode;
+pub(crate) mod events;
+mod expression;
+pub(crate) mod filter;
+pub(crate) mod scan;
+pub(crate) mod selection;

@@ -1,0 +1,163 @@
+use bytes::Bytes;
+use ottla_records::{Compression, RecordBatch, RecordBatchBuilder, RecordHeader};
+use ottla_types::Timestamp;
+
+use super::*;
+
+fn batch(key: Option<&str>, value: Option<&[u8]>, headers: &[(&str, Option<&str>)]) -> RecordBatch {
+    let headers: Vec<RecordHeader> = headers
+        .iter()
+        .map(|(name, value)| {
+            let value = value.map(|it| Bytes::copy_from_slice(it.as_bytes()));
+            RecordHeader::new(Bytes::copy_from_slice(name.as_bytes()), value)
+        })
+        .collect();
+    let mut builder = RecordBatchBuilder::new(Compression::None);
+    builder.append(Timestamp(1000), key.map(str::as_bytes), value, &headers);
+    builder.build()
+}
+
+/// Whether the expression holds for a record with a value of JSON.
+fn holds(expression: &str) -> bool {
+    const VALUE: &str = r#"{"amount": 120.5, "name": "Anna", "ok": true, "none": null, "tags": ["a", "b"],
+        "items": [{"id": 3, "price": 1}, {"id": 7, "price": 9.99}], "quoted": "42", "a-b": 1}"#;
+    let batch = batch(
+        Some("user-42"),
+        Some(VALUE.as_bytes()),
+        &[("source", Some("web")), ("empty", None)],
+    );
+    let records = batch.records(1 << 20).unwrap();
+    let record = records.iter().next().unwrap().unwrap();
+    Expression::parse(expression)
+        .unwrap_or_else(|error| panic!("{expression}: {error}"))
+        .holds(&Subject::new("orders", 3, &record))
+}
+
+#[test]
+fn expressions_that_hold() {
+    for expression in [
+        "value.amount > 100",
+        "value.amount>=120.5&&value.amount<=1.205e2",
+        "value.amount > 100 && headers.source == \"web\"",
+        "value.amount > 1000 || key.startsWith('user-')",
+        "!(value.amount > 1000)",
+        "!has(value.error)",
+        "has(value.none) && value.none == null",
+        "value.missing != 1",
+        "value.items[*].id == 7",
+        "value.items[1].id == 7",
+        "value.items[-1].id == 7",
+        "$.items[0].price == 1",
+        "$..price >= 9.99",
+        "$.*.id == 3 || $['name'] == 'Anna'",
+        "value['a-b'] == 1 && value.a-b == 1",
+        "value.name.matches('^A.*a$')",
+        "value.name.size() == 4 && size(value.tags) == 2",
+        "'b' in value.tags",
+        "partition in [1, 3] && topic == 'orders' && offset == 0 && timestamp == 1000",
+        "value.ok",
+        "value.ok == true && value.quoted == '42'",
+        "key == 'user-42' && key.endsWith('42') && key.contains('er-')",
+        "value.contains('\"Anna\"')",
+        "headers.empty == null && has(headers.source) && !has(headers.other)",
+        "value.amount > -1",
+    ] {
+        assert!(holds(expression), "{expression}");
+    }
+}
+
+#[test]
+fn expressions_that_do_not_hold() {
+    for expression in [
+        "value.amount < 100",
+        "value.missing == 1",
+        "value.missing > 1",
+        "value.name > 5",
+        "value.none",
+        "value.items[*].id == 8",
+        "value.items[2].id == 7",
+        "value.quoted == 42",
+        "key.contains('43')",
+        "'c' in value.tags",
+        "partition in []",
+        "headers.other == 'x'",
+    ] {
+        assert!(!holds(expression), "{expression}");
+    }
+}
+
+#[test]
+fn a_path_alone_holds_if_it_selects_something() {
+    let batch = batch(None, Some(br#"{"a": {"b": null}}"#), &[]);
+    let records = batch.records(1 << 20).unwrap();
+    let record = records.iter().next().unwrap().unwrap();
+    let holds = |path: &str| {
+        let path = Expression::parse_path(path).unwrap();
+        path.holds(&Subject::new("t", 0, &record))
+    };
+    assert!(holds("$.a.b") && holds("$..b") && !holds("$.a.c"));
+    assert!(holds("$.a.b == null"));
+    assert!(Expression::parse_path("a.b").is_err());
+}
+
+#[test]
+fn whole_keys_and_values_are_texts_and_numbers() {
+    for (bytes, expression, expected) in [
+        (
+            &b"42"[..],
+            "value == '42' && value == 42 && value > 41",
+            true,
+        ),
+        (b"42", "value == '43' || value == 43", false),
+        (b"\"x\"", "value == 'x'", true),
+        (b"plain", "value == 'plain' && value.startsWith('pl')", true),
+        (
+            b"\xff\xfe",
+            "value.contains('a') || value.amount == 1",
+            false,
+        ),
+    ] {
+        let batch = batch(None, Some(bytes), &[]);
+        let records = batch.records(1 << 20).unwrap();
+        let record = records.iter().next().unwrap().unwrap();
+        let parsed = Expression::parse(expression).unwrap();
+        assert_eq!(
+            parsed.holds(&Subject::new("t", 0, &record)),
+            expected,
+            "{expression}"
+        );
+    }
+    // A record without a value.
+    let batch = batch(None, None, &[]);
+    let records = batch.records(1 << 20).unwrap();
+    let record = records.iter().next().unwrap().unwrap();
+    let parsed = Expression::parse("value == null && !has(value.a)").unwrap();
+    assert!(parsed.holds(&Subject::new("t", 0, &record)));
+}
+
+#[test]
+fn errors_say_what_is_wrong() {
+    for (expression, says) in [
+        ("value.amount >", "it ends too early"),
+        ("value.amount > 1 )", "unexpected ) near character 18"),
+        ("amount > 1", "amount is unknown; there are key, value"),
+        ("value.name == 'x", "quotation mark is missing"),
+        (
+            "value.name.like('x')",
+            "like is unknown; there are contains",
+        ),
+        ("value.name.matches('(')", "unclosed group"),
+        ("value.name.contains(5)", "contains needs a text"),
+        ("offset.a == 1", "only key, value and headers have parts"),
+        ("value # 1", "unexpected # near character 7"),
+        ("(value", ") is missing"),
+        ("", "it ends too early"),
+    ] {
+        let error = Expression::parse(expression).unwrap_err();
+        assert!(error.contains(says), "{expression}: {error}");
+    }
+    let deep = format!("{}value{}", "(".repeat(100), ")".repeat(100));
+    assert!(Expression::parse(&deep).unwrap_err().contains("nested"));
+    let long = "value || ".repeat(1000);
+    assert!(Expression::parse(&long).unwrap_err().contains("longer"));
+}

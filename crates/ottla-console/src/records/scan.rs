@@ -1,0 +1,257 @@
+//! Reads the records of a topic that a filter finds.
+//!
+//! A scan has a consumer of its own. Records are judged while they are borrowed from the fetched
+//! batches; only those that match are copied.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use ottla_client::{ClientError, Consumer, ConsumerConfig, FetchedBatch, OffsetReset};
+use ottla_records::RecordView;
+use ottla_types::ErrorCode;
+use serde::Serialize;
+
+use super::filter::Filter;
+use super::selection::Range;
+use crate::problem::Problem;
+use crate::view::Partition;
+use crate::visit::Visit;
+
+/// The memory for fetched data: of a response, and of the partitions together.
+const FETCH_BYTES: i32 = 8 << 20;
+const BUFFERED_BYTES: usize = 32 << 20;
+/// The least and the most of a partition in a response. A larger batch is returned nevertheless.
+const PARTITION_BYTES: (usize, usize) = (16 << 10, 1 << 20);
+/// Records that are judged in one step, at least one batch.
+const RECORDS_PER_STEP: usize = 2000;
+/// How long a step waits for records.
+const WAIT: Duration = Duration::from_millis(250);
+/// Without any record for so long, although there are some, a scan fails.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+pub(crate) struct Scan {
+    consumer: Consumer,
+    topic: String,
+    filter: Filter,
+    ranges: BTreeMap<i32, Range>,
+    /// The next offset of each partition, after all judged records.
+    positions: BTreeMap<i32, i64>,
+    is_following: bool,
+    began: Instant,
+    last_news: Instant,
+    scanned: u64,
+    scanned_bytes: u64,
+    matched: u64,
+}
+
+/// How far a scan is.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Progress {
+    pub(crate) scanned: u64,
+    scanned_bytes: u64,
+    pub(crate) matched: u64,
+    /// Matches of a live tail that were not sent.
+    pub(crate) skipped: u64,
+    /// Records that a redrive has sent.
+    pub(crate) sent: Option<u64>,
+    /// 0 to 1, of the offsets.
+    fraction: Option<f64>,
+    records_per_second: f64,
+    bytes_per_second: f64,
+    elapsed_ms: u64,
+    /// The `from` of the next page.
+    pub(crate) next: Option<String>,
+}
+
+/// What the taker of a match wants next.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Next {
+    More,
+    /// This record was the last one.
+    Stop,
+}
+
+impl Scan {
+    pub(crate) fn new(
+        visit: &Visit,
+        topic: &str,
+        ranges: BTreeMap<i32, Range>,
+        filter: Filter,
+        read_committed: bool,
+        is_following: bool,
+    ) -> Scan {
+        let per_partition = BUFFERED_BYTES / 2 / ranges.len().max(1);
+        let per_partition = per_partition.clamp(PARTITION_BYTES.0, PARTITION_BYTES.1);
+        let config = ConsumerConfig {
+            auto_commit: false,
+            // The log was cut meanwhile: what remains is read.
+            offset_reset: OffsetReset::Earliest,
+            read_committed,
+            fetch_max_bytes: FETCH_BYTES,
+            max_partition_fetch_bytes: per_partition as i32,
+            max_poll_records: RECORDS_PER_STEP,
+            allow_auto_create_topics: false,
+            ..ConsumerConfig::default()
+        };
+        let mut consumer = Consumer::new(visit.client().clone(), config);
+        let is_wanted = |range: &Range| is_following || range.start < range.end;
+        let wanted = ranges.iter().filter(|(_, range)| is_wanted(range));
+        let wanted: Vec<(Partition, i64)> = wanted
+            .map(|(partition, range)| ((topic.to_owned(), *partition), range.start))
+            .collect();
+        let assigned: Vec<Partition> = wanted.iter().map(|(it, _)| it.clone()).collect();
+        consumer.assign(&assigned);
+        for (partition, start) in &wanted {
+            consumer.seek(partition, *start);
+        }
+        Scan {
+            consumer,
+            topic: topic.to_owned(),
+            filter,
+            positions: ranges
+                .iter()
+                .map(|(it, range)| (*it, range.start))
+                .collect(),
+            ranges,
+            is_following,
+            began: Instant::now(),
+            last_news: Instant::now(),
+            scanned: 0,
+            scanned_bytes: 0,
+            matched: 0,
+        }
+    }
+
+    /// Whether everything was read.
+    pub(crate) fn is_done(&self) -> bool {
+        !self.is_following && self.unfinished().next().is_none()
+    }
+
+    /// Partitions that are not at the end of their range.
+    fn unfinished(&self) -> impl Iterator<Item = i32> {
+        let ranges = self.ranges.iter();
+        ranges
+            .filter(|(partition, range)| self.positions[*partition] < range.end)
+            .map(|(partition, _)| *partition)
+    }
+
+    /// Judges the next records, and calls `take` for those that match. Returns whether `take`
+    /// stopped it. Waits a short time if there are none.
+    pub(crate) async fn step(
+        &mut self,
+        mut take: impl FnMut(&FetchedBatch, &RecordView<'_>) -> Next,
+    ) -> Result<Next, Problem> {
+        let batches = self.consumer.poll_batches(WAIT).await?;
+        for batch in &batches {
+            self.last_news = Instant::now();
+            if self.judge(batch, &mut take)? == Next::Stop {
+                return Ok(Next::Stop);
+            }
+            // Batches can be large, and other tasks wait.
+            tokio::task::consume_budget().await;
+        }
+        if !self.is_following {
+            self.finish_partitions();
+            if !self.is_done() && self.last_news.elapsed() > PATIENCE {
+                return Err(self.stuck());
+            }
+        }
+        Ok(Next::More)
+    }
+
+    fn judge(
+        &mut self,
+        batch: &FetchedBatch,
+        take: &mut impl FnMut(&FetchedBatch, &RecordView<'_>) -> Next,
+    ) -> Result<Next, Problem> {
+        let end = match self.is_following {
+            true => i64::MAX,
+            false => self.ranges.get(&batch.partition).map_or(0, |it| it.end),
+        };
+        for record in batch.iter() {
+            let record = record.map_err(|error| {
+                let partition = format!("{}-{}", self.topic, batch.partition);
+                Problem::from(ClientError::Records { partition, error })
+            })?;
+            if record.offset.0 >= end {
+                break;
+            }
+            self.scanned += 1;
+            self.scanned_bytes += record.size_in_bytes as u64;
+            self.positions.insert(batch.partition, record.offset.0 + 1);
+            if self.filter.matches(&self.topic, batch.partition, &record) {
+                self.matched += 1;
+                if take(batch, &record) == Next::Stop {
+                    return Ok(Next::Stop);
+                }
+            }
+        }
+        self.positions
+            .insert(batch.partition, (batch.last_offset() + 1).min(end));
+        Ok(Next::More)
+    }
+
+    /// Advances positions over offsets without records, and stops fetching partitions that are read
+    /// to their end.
+    fn finish_partitions(&mut self) {
+        let mut finished = Vec::new();
+        for (partition, range) in &self.ranges {
+            let key = (self.topic.clone(), *partition);
+            if let Some(next) = self.consumer.position(&key) {
+                let position = self.positions.entry(*partition).or_insert(next);
+                *position = next.min(range.end).max(*position);
+            }
+            if self.positions[partition] >= range.end {
+                finished.push(key);
+            }
+        }
+        self.consumer.pause(&finished);
+    }
+
+    fn stuck(&self) -> Problem {
+        let stuck: Vec<String> = self.unfinished().map(|it| it.to_string()).collect();
+        Problem::from(ClientError::broker(
+            format!("topic {}, partitions {}", self.topic, stuck.join(", ")),
+            ErrorCode::RequestTimedOut.code(),
+            Some(format!(
+                "no records came for {} s; their leaders may be away",
+                PATIENCE.as_secs()
+            )),
+        ))
+    }
+
+    pub(crate) fn progress(&self) -> Progress {
+        let elapsed = self.began.elapsed();
+        let seconds = elapsed.as_secs_f64().max(0.001);
+        let ranges = self.ranges.iter();
+        let (read, all) = ranges.fold((0, 0), |(read, all), (partition, range)| {
+            let position = self.positions[partition];
+            (read + position - range.start, all + range.end - range.start)
+        });
+        let fraction = match all {
+            0 => 1.0,
+            all => (read as f64 / all as f64).min(1.0),
+        };
+        Progress {
+            scanned: self.scanned,
+            scanned_bytes: self.scanned_bytes,
+            matched: self.matched,
+            skipped: 0,
+            sent: None,
+            fraction: (!self.is_following).then_some(fraction),
+            records_per_second: self.scanned as f64 / seconds,
+            bytes_per_second: self.scanned_bytes as f64 / seconds,
+            elapsed_ms: elapsed.as_millis() as u64,
+            next: None,
+        }
+    }
+
+    /// The `from` that continues after what was judged; `None` if everything was.
+    pub(crate) fn next_from(&self) -> Option<String> {
+        let left = self.unfinished();
+        let left: Vec<String> = left
+            .map(|it| format!("{it}={}", self.positions[&it]))
+            .collect();
+        (!left.is_empty()).then(|| format!("offsets:{}", left.join(",")))
+    }
+}

@@ -1,0 +1,133 @@
+//! The sessions of people who are logged in. Bounded in number, idle time and age.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use parking_lot::Mutex;
+
+use crate::problem::Problem;
+use crate::visit::Visit;
+
+const SESSIONS: usize = 256;
+const IDLE: Duration = Duration::from_secs(30 * 60);
+const AGE: Duration = Duration::from_secs(12 * 60 * 60);
+
+#[derive(Default)]
+pub(crate) struct Sessions {
+    /// By the value of the cookie.
+    by_token: Mutex<HashMap<String, Session>>,
+}
+
+struct Session {
+    visit: Arc<Visit>,
+    opened: Instant,
+    used: Instant,
+}
+
+impl Session {
+    fn is_over(&self, now: Instant) -> bool {
+        now.duration_since(self.used) >= IDLE || now.duration_since(self.opened) >= AGE
+    }
+}
+
+impl Sessions {
+    /// Opens a session. Returns the value of its cookie.
+    pub(crate) fn open(&self, visit: Arc<Visit>, now: Instant) -> Result<String, Problem> {
+        let token = URL_SAFE_NO_PAD.encode(rand::random::<[u8; 32]>());
+        let mut sessions = self.by_token.lock();
+        expire(&mut sessions, now);
+        if sessions.len() >= SESSIONS {
+            return Err(Problem::too_many(format!(
+                "{SESSIONS} people are logged in; an unused session ends after {} minutes",
+                IDLE.as_secs() / 60
+            )));
+        }
+        let (opened, used) = (now, now);
+        let session = Session {
+            visit,
+            opened,
+            used,
+        };
+        sessions.insert(token.clone(), session);
+        Ok(token)
+    }
+
+    /// The visit of a session that is not over.
+    pub(crate) fn find(&self, token: &str, now: Instant) -> Option<Arc<Visit>> {
+        let mut sessions = self.by_token.lock();
+        expire(&mut sessions, now);
+        let session = sessions.get_mut(token)?;
+        session.used = now;
+        Some(session.visit.clone())
+    }
+
+    pub(crate) fn close(&self, token: &str) {
+        if let Some(session) = self.by_token.lock().remove(token) {
+            session.visit.end();
+        }
+    }
+
+    /// Ends the sessions that are over, for a caller that does so from time to time.
+    pub(crate) fn expire(&self, now: Instant) {
+        expire(&mut self.by_token.lock(), now);
+    }
+}
+
+fn expire(sessions: &mut HashMap<String, Session>, now: Instant) {
+    sessions.retain(|_, session| {
+        let is_over = session.is_over(now);
+        if is_over {
+            session.visit.end();
+        }
+        !is_over
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use ottla_client::ClientConfig;
+
+    use super::*;
+
+    fn visit() -> Arc<Visit> {
+        let config = ClientConfig::new("127.0.0.1:1").unwrap();
+        Arc::new(Visit::new(Some("alice".into()), config))
+    }
+
+    #[tokio::test]
+    async fn a_session_ends_when_it_is_idle_and_when_it_is_old() {
+        let (sessions, began) = (Sessions::default(), Instant::now());
+        let idle = visit();
+        let token = sessions.open(idle.clone(), began).unwrap();
+        assert!(sessions.find(&token, began + IDLE / 2).is_some());
+        assert!(sessions.find(&token, began + IDLE).is_some());
+        assert!(sessions.find(&token, began + IDLE * 2).is_none());
+        // Its streams end with it.
+        idle.ended().await;
+
+        let token = sessions.open(visit(), began).unwrap();
+        let mut now = began;
+        while now < began + AGE - IDLE / 2 {
+            now += IDLE / 2;
+            assert!(sessions.find(&token, now).is_some() || now >= began + AGE);
+        }
+        assert!(sessions.find(&token, began + AGE).is_none());
+    }
+
+    #[tokio::test]
+    async fn there_are_so_many_sessions_and_no_more() {
+        let (sessions, now) = (Sessions::default(), Instant::now());
+        let tokens: Vec<String> = (0..SESSIONS)
+            .map(|_| sessions.open(visit(), now).unwrap())
+            .collect();
+        let refused = sessions.open(visit(), now).unwrap_err();
+        assert_eq!(refused.status(), 429);
+        sessions.close(&tokens[0]);
+        assert!(sessions.find(&tokens[0], now).is_none());
+        sessions.open(visit(), now).unwrap();
+        assert!(sessions.find("guessed", now).is_none());
+    }
+}

@@ -1,0 +1,158 @@
+//! What a visit knows of the cluster: the latest snapshot, and sampled series.
+//!
+//! Nothing is requested before the first visitor comes. From then on a snapshot is taken regularly,
+//! until nobody has asked for some minutes. Pages are answered from the latest snapshot, so that
+//! their cost does not grow with the number of tabs. A change through the console makes the next
+//! reader wait for a new snapshot.
+
+mod collect;
+mod history;
+mod snapshot;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use ottla_client::{Admin, ClientError};
+use parking_lot::Mutex;
+
+pub(crate) use collect::now_ms;
+pub(crate) use history::Series;
+#[cfg(test)]
+pub(crate) use snapshot::TopicSettings;
+pub(crate) use snapshot::{Broker, Feature, Group, Partition, Snapshot, Topic};
+
+use history::History;
+
+/// The time between snapshots. Longer if taking one takes long, so that it stays a small part of
+/// the cluster's work.
+const INTERVAL: Duration = Duration::from_secs(10);
+const MOST_BUSY: u32 = 20;
+/// After this time without a reader, no more snapshots are taken.
+const UNUSED: Duration = Duration::from_secs(10 * 60);
+/// A reader does not get a snapshot that is older.
+const STALE: Duration = Duration::from_secs(60);
+
+pub(crate) struct View {
+    admin: Admin,
+    state: Mutex<State>,
+    /// Held while a snapshot is taken.
+    taking: tokio::sync::Mutex<()>,
+}
+
+struct State {
+    latest: Option<(Arc<Snapshot>, Instant)>,
+    history: History,
+    used: Instant,
+    is_sampling: bool,
+    /// Whether something was changed since the latest snapshot was begun.
+    is_outdated: bool,
+}
+
+impl View {
+    pub(crate) fn new(admin: Admin) -> Arc<View> {
+        Arc::new(View {
+            admin,
+            state: Mutex::new(State {
+                latest: None,
+                history: History::default(),
+                used: Instant::now(),
+                is_sampling: false,
+                is_outdated: false,
+            }),
+            taking: tokio::sync::Mutex::new(()),
+        })
+    }
+
+    /// The latest snapshot; waits for one if there is none that is recent.
+    pub(crate) async fn snapshot(self: &Arc<View>) -> Result<Arc<Snapshot>, ClientError> {
+        self.keep_sampling();
+        match self.usable() {
+            Some(snapshot) => Ok(snapshot),
+            None => {
+                let _turn = self.taking.lock().await;
+                // Another reader may have waited for the same.
+                match self.usable() {
+                    Some(snapshot) => Ok(snapshot),
+                    None => self.take().await,
+                }
+            }
+        }
+    }
+
+    /// Makes the next reader wait for a new snapshot.
+    pub(crate) fn outdate(&self) {
+        self.state.lock().is_outdated = true;
+    }
+
+    /// The sampled series whose names start with one of these prefixes, after a time.
+    pub(crate) fn series(self: &Arc<View>, of: &str, since: i64) -> (Vec<i64>, Vec<Series>) {
+        self.keep_sampling();
+        self.state.lock().history.read(of, since)
+    }
+
+    pub(crate) fn interval_ms(&self) -> u64 {
+        INTERVAL.as_millis() as u64
+    }
+
+    fn usable(&self) -> Option<Arc<Snapshot>> {
+        let state = self.state.lock();
+        let (snapshot, taken) = state.latest.as_ref()?;
+        (!state.is_outdated && taken.elapsed() < STALE).then(|| snapshot.clone())
+    }
+
+    async fn take(&self) -> Result<Arc<Snapshot>, ClientError> {
+        let (previous, is_outdated) = {
+            let mut state = self.state.lock();
+            let is_outdated = std::mem::take(&mut state.is_outdated);
+            (state.latest.clone(), is_outdated)
+        };
+        let previous = previous.map(|(snapshot, _)| snapshot);
+        let taken = collect::take(&self.admin, previous.as_deref(), is_outdated).await;
+        let mut state = self.state.lock();
+        match taken {
+            Ok(snapshot) => {
+                let snapshot = Arc::new(snapshot);
+                state.history.add(&snapshot);
+                state.latest = Some((snapshot.clone(), Instant::now()));
+                Ok(snapshot)
+            }
+            Err(error) => {
+                // A reader must not take the old one for the present state.
+                state.is_outdated = true;
+                Err(error)
+            }
+        }
+    }
+
+    fn keep_sampling(self: &Arc<View>) {
+        let mut state = self.state.lock();
+        state.used = Instant::now();
+        if !state.is_sampling {
+            state.is_sampling = true;
+            let view = Arc::downgrade(self);
+            tokio::spawn(async move {
+                let mut pause = INTERVAL;
+                loop {
+                    tokio::time::sleep(pause).await;
+                    let Some(view) = view.upgrade() else { return };
+                    if view.stop_if_unused() {
+                        return;
+                    }
+                    let began = Instant::now();
+                    let _turn = view.taking.lock().await;
+                    if let Err(error) = view.take().await {
+                        tracing::debug!(%error, "no snapshot of the cluster");
+                    }
+                    pause = INTERVAL.max(began.elapsed() * MOST_BUSY);
+                }
+            });
+        }
+    }
+
+    fn stop_if_unused(&self) -> bool {
+        let mut state = self.state.lock();
+        let is_unused = state.used.elapsed() >= UNUSED;
+        state.is_sampling = !is_unused;
+        is_unused
+    }
+}

@@ -1,0 +1,289 @@
+//! Takes a snapshot: all its parts at the same time, each with as few requests as the protocol
+//! allows. Only the metadata must succeed.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use futures_util::future::{join, join_all, join4};
+use ottla_client::admin::{DescribedConfigs, EndpointType, GroupListing, OffsetSpec};
+use ottla_client::{Admin, ClientError, Metadata};
+use ottla_protocol::messages::describe_log_dirs_response::DescribeLogDirsResult;
+use tokio::sync::Semaphore;
+
+use super::snapshot::{
+    Broker, Feature, Group, LogOffsets, Partition, Snapshot, Topic, TopicSettings,
+};
+
+/// Topics whose settings are requested at a time.
+const TOPICS_PER_REQUEST: usize = 500;
+/// Groups whose offsets are requested at a time.
+const GROUPS_AT_A_TIME: usize = 8;
+/// The settings of topics are requested again after so long, or after a change.
+const SETTINGS_AGE_MS: i64 = 60_000;
+const SHOWN_SETTINGS: [&str; 4] = [
+    "retention.ms",
+    "retention.bytes",
+    "cleanup.policy",
+    "min.insync.replicas",
+];
+
+/// `is_outdated` tells whether something was changed since the previous one.
+pub(super) async fn take(
+    admin: &Admin,
+    previous: Option<&Snapshot>,
+    is_outdated: bool,
+) -> Result<Snapshot, ClientError> {
+    let metadata = admin.client().refresh_metadata(None, false).await?;
+    let at = now_ms();
+    let (brokers, offsets, settings, (groups, (quorum, features))) = join4(
+        brokers(admin, &metadata),
+        offsets(admin, &metadata),
+        settings(admin, &metadata, previous.filter(|_| !is_outdated)),
+        join(
+            groups(admin),
+            join(admin.describe_quorum(), features(admin)),
+        ),
+    )
+    .await;
+    let (starts, ends) = offsets;
+    let sizes = sizes(&brokers);
+    let topics = metadata.topics.values().map(|info| {
+        let numbers = || info.partitions.iter().map(|it| it.partition);
+        let key = |number: i32| (info.name.clone(), number);
+        let offsets = numbers().map(|number| LogOffsets {
+            start: starts.get(&key(number)).copied(),
+            end: ends.get(&key(number)).copied(),
+        });
+        let leader_bytes = info.partitions.iter().map(|it| {
+            let of_partition = sizes.get(&key(it.partition))?;
+            of_partition.get(&it.leader).copied()
+        });
+        let bytes = numbers().flat_map(|number| sizes.get(&key(number)).into_iter().flatten());
+        let mut topic = Topic {
+            info: info.clone(),
+            offsets: offsets.collect(),
+            bytes: (!sizes.is_empty()).then(|| bytes.map(|(_, bytes)| *bytes).sum()),
+            leader_bytes: leader_bytes.collect(),
+            settings: settings.get(&info.name).cloned(),
+            records_per_second: None,
+        };
+        topic.records_per_second = rate(&topic, at, previous);
+        (info.name.clone(), topic)
+    });
+    Ok(Snapshot {
+        at,
+        cluster_id: metadata.cluster_id.clone(),
+        topics: topics.collect(),
+        groups: groups.ok().map(|groups| with_lag(groups, &ends)),
+        quorum: quorum.ok(),
+        features,
+        brokers,
+    })
+}
+
+fn rate(topic: &Topic, at: i64, previous: Option<&Snapshot>) -> Option<f64> {
+    let previous = previous.filter(|it| at > it.at)?;
+    let before = previous.topics.get(&topic.info.name)?;
+    // A topic of the same name that was created anew starts at zero.
+    let written = (before.info.topic_id == topic.info.topic_id)
+        .then(|| Some(topic.end_sum()? - before.end_sum()?))??;
+    Some(written.max(0) as f64 * 1000.0 / (at - previous.at) as f64)
+}
+
+async fn brokers(admin: &Admin, metadata: &Metadata) -> Vec<Broker> {
+    let described = admin.describe_cluster(EndpointType::Broker, true).await;
+    let mut brokers: BTreeMap<i32, Broker> = BTreeMap::new();
+    for node in metadata.brokers.values() {
+        let broker = Broker {
+            id: node.id,
+            host: node.host.clone(),
+            port: node.port,
+            rack: node.rack.clone(),
+            is_fenced: false,
+            log_dirs: None,
+        };
+        brokers.insert(node.id, broker);
+    }
+    for node in described.map(|it| it.brokers).unwrap_or_default() {
+        let broker = brokers.entry(node.broker_id).or_insert_with(|| Broker {
+            id: node.broker_id,
+            host: node.host.to_string(),
+            port: node.port,
+            rack: node.rack.as_ref().map(ToString::to_string),
+            is_fenced: true,
+            log_dirs: None,
+        });
+        broker.is_fenced = node.is_fenced;
+    }
+    let running = brokers.values().filter(|it| !it.is_fenced).map(|it| it.id);
+    let dirs = running.map(|id| async move { (id, log_dirs(admin, id).await) });
+    for (id, dirs) in join_all(dirs.collect::<Vec<_>>()).await {
+        if let Some(broker) = brokers.get_mut(&id) {
+            broker.log_dirs = dirs;
+        }
+    }
+    brokers.into_values().collect()
+}
+
+/// `None` if they cannot be read.
+async fn log_dirs(admin: &Admin, broker: i32) -> Option<Vec<DescribeLogDirsResult>> {
+    admin.describe_log_dirs(broker).await.ok()
+}
+
+/// The size of each replica, by partition and broker.
+fn sizes(brokers: &[Broker]) -> BTreeMap<Partition, BTreeMap<i32, i64>> {
+    let mut sizes: BTreeMap<Partition, BTreeMap<i32, i64>> = BTreeMap::new();
+    for broker in brokers {
+        for topic in broker.log_dirs.iter().flatten().flat_map(|dir| &dir.topics) {
+            for partition in topic.partitions.iter().filter(|it| !it.is_future_key) {
+                let key = (topic.name.to_string(), partition.partition_index);
+                let of_partition = sizes.entry(key).or_default();
+                of_partition.insert(broker.id, partition.partition_size);
+            }
+        }
+    }
+    sizes
+}
+
+type Offsets = BTreeMap<Partition, i64>;
+
+/// The start and end offsets that the leaders return.
+async fn offsets(admin: &Admin, metadata: &Metadata) -> (Offsets, Offsets) {
+    let partitions = metadata.topics.values().flat_map(|topic| {
+        let led = topic.partitions.iter().filter(|it| it.leader >= 0);
+        led.map(|it| (topic.name.clone(), it.partition))
+    });
+    let partitions: Vec<Partition> = partitions.collect();
+    let (starts, ends) = join(
+        admin.list_offsets_once(&partitions, OffsetSpec::Earliest, false),
+        admin.list_offsets_once(&partitions, OffsetSpec::Latest, false),
+    )
+    .await;
+    let known = |listed: BTreeMap<Partition, Result<_, _>>| {
+        let known = listed.into_iter();
+        known
+            .filter_map(
+                |(partition, listed): (
+                    _,
+                    Result<ottla_client::admin::ListedOffset, ClientError>,
+                )| { Some((partition, listed.ok()?.offset)) },
+            )
+            .collect()
+    };
+    (known(starts), known(ends))
+}
+
+async fn settings(
+    admin: &Admin,
+    metadata: &Metadata,
+    previous: Option<&Snapshot>,
+) -> BTreeMap<String, TopicSettings> {
+    let mut settings = BTreeMap::new();
+    let is_recent = |it: &&Snapshot| now_ms() / SETTINGS_AGE_MS == it.at / SETTINGS_AGE_MS;
+    if let Some(previous) = previous.filter(is_recent) {
+        let known = previous.topics.iter();
+        settings.extend(known.filter_map(|(name, it)| Some((name.clone(), it.settings.clone()?))));
+    }
+    let names = metadata.topics.keys();
+    let missing: Vec<String> = names
+        .filter(|name| !settings.contains_key(*name))
+        .cloned()
+        .collect();
+    for names in missing.chunks(TOPICS_PER_REQUEST) {
+        // Denied or gone: unknown.
+        let described = admin.describe_topic_configs(names, &SHOWN_SETTINGS).await;
+        let described = described.unwrap_or_default().into_iter();
+        settings.extend(described.map(|(name, configs)| (name, shown(&configs))));
+    }
+    settings
+}
+
+fn shown(configs: &DescribedConfigs) -> TopicSettings {
+    let text = |name: &str| {
+        let config = configs.iter().find(|it| &*it.name == name)?;
+        config.value.as_ref().map(ToString::to_string)
+    };
+    let number = |name: &str| text(name)?.parse().ok();
+    TopicSettings {
+        retention_ms: number("retention.ms"),
+        retention_bytes: number("retention.bytes"),
+        cleanup_policy: text("cleanup.policy"),
+        min_insync_replicas: number("min.insync.replicas"),
+    }
+}
+
+struct FoundGroup {
+    listing: GroupListing,
+    /// With the lag, for share groups.
+    offsets: BTreeMap<Partition, (i64, Option<i64>)>,
+}
+
+async fn groups(admin: &Admin) -> Result<Vec<FoundGroup>, ClientError> {
+    let listings = admin.list_groups(&[], &[]).await?;
+    let places = Arc::new(Semaphore::new(GROUPS_AT_A_TIME));
+    let found = listings.into_iter().map(|listing| {
+        let places = places.clone();
+        async move {
+            let _place = places.acquire().await;
+            let offsets = group_offsets(admin, &listing).await;
+            FoundGroup { listing, offsets }
+        }
+    });
+    Ok(join_all(found).await)
+}
+
+async fn group_offsets(
+    admin: &Admin,
+    listing: &GroupListing,
+) -> BTreeMap<Partition, (i64, Option<i64>)> {
+    let id = &listing.group_id;
+    if listing.group_type == "share" {
+        let offsets = admin.share_group_offsets(id).await.unwrap_or_default();
+        let known = offsets.into_iter();
+        return known
+            .filter_map(|(partition, it)| it.map(|it| (partition, (it.start_offset, it.lag))))
+            .collect();
+    }
+    let offsets = admin.committed_offsets(id).await.unwrap_or_default();
+    let committed = offsets.into_iter();
+    committed
+        .map(|(partition, it)| (partition, (it.offset, None)))
+        .collect()
+}
+
+fn with_lag(groups: Vec<FoundGroup>, ends: &Offsets) -> BTreeMap<String, Group> {
+    let with_lag = |found: FoundGroup| {
+        let mut offsets = found.offsets;
+        for (partition, (offset, lag)) in &mut offsets {
+            let end = ends.get(partition);
+            *lag = lag.or_else(|| end.map(|end| (end - *offset).max(0)));
+        }
+        let group = Group {
+            listing: found.listing,
+            offsets,
+        };
+        (group.listing.group_id.clone(), group)
+    };
+    groups.into_iter().map(with_lag).collect()
+}
+
+async fn features(admin: &Admin) -> Vec<Feature> {
+    let Ok(versions) = admin.api_versions(None).await else {
+        return Vec::new();
+    };
+    let finalized = versions.finalized_features.into_iter();
+    let mut features: Vec<Feature> = finalized
+        .map(|it| Feature {
+            name: it.name.to_string(),
+            level: it.max_version_level,
+        })
+        .collect();
+    features.sort_by(|one, other| one.name.cmp(&other.name));
+    features
+}
+
+pub(crate) fn now_ms() -> i64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    now.map_or(0, |now| now.as_millis() as i64)
+}

@@ -1,0 +1,74 @@
+//! A visit: the cluster as one person may see it.
+//!
+//! Without logins there is one visit for everybody. With logins, each has a client of its own that
+//! connects with that person's credentials, so the cluster's ACLs decide what the person may do.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ottla_client::admin::EndpointType;
+use ottla_client::{Admin, Client, ClientConfig, ClientError};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+
+use crate::problem::Problem;
+use crate::view::View;
+
+/// Event streams of one visit at a time: some tabs, and as many searches.
+const STREAMS: usize = 64;
+/// How long the console waits for the cluster in one request of the page.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+pub(crate) struct Visit {
+    /// `None` without logins.
+    pub(crate) user: Option<String>,
+    pub(crate) admin: Admin,
+    pub(crate) view: Arc<View>,
+    streams: Arc<Semaphore>,
+    ended: watch::Sender<bool>,
+}
+
+impl Visit {
+    pub(crate) fn new(user: Option<String>, mut config: ClientConfig) -> Visit {
+        config.client_id = "ottla-console".into();
+        config.default_api_timeout = config.default_api_timeout.min(PATIENCE);
+        config.request_timeout = config.request_timeout.min(PATIENCE);
+        let admin = Admin::new(Client::unconnected(config));
+        Visit {
+            user,
+            view: View::new(admin.clone()),
+            admin,
+            streams: Arc::new(Semaphore::new(STREAMS)),
+            ended: watch::Sender::new(false),
+        }
+    }
+
+    pub(crate) fn client(&self) -> &Client {
+        self.admin.client()
+    }
+
+    /// Whether the cluster accepts the credentials.
+    pub(crate) async fn check(&self) -> Result<(), ClientError> {
+        let cluster = self.admin.describe_cluster(EndpointType::Broker, false);
+        cluster.await.map(drop)
+    }
+
+    /// A place for an event stream.
+    pub(crate) fn stream(&self) -> Result<OwnedSemaphorePermit, Problem> {
+        self.streams.clone().try_acquire_owned().map_err(|_| {
+            Problem::too_many(format!(
+                "{STREAMS} streams are open; close a tab with a live tail or a search"
+            ))
+        })
+    }
+
+    /// Ends its streams.
+    pub(crate) fn end(&self) {
+        self.ended.send_replace(true);
+    }
+
+    /// Completes when the visit has ended.
+    pub(crate) async fn ended(&self) {
+        let mut ended = self.ended.subscribe();
+        let _ = ended.wait_for(|ended| *ended).await;
+    }
+}
