@@ -21,7 +21,7 @@ fn main() {
         .filter(|path| path.is_file())
         .collect();
     files.sort();
-    let mut table = String::from("pub(super) const FILES: &[File] = &[\n");
+    let mut table = String::from("const FILES: &[File] = &[\n");
     for path in files {
         let name = path.file_name().expect("a file").to_string_lossy();
         let bytes = fs::read(&path).expect("a file that can be read");

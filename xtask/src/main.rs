@@ -92,6 +92,10 @@ enum Command {
     /// Test the console page in headless Chromium.
     #[command(disable_help_flag = true)]
     ConsolePage(Handed),
+    /// Do everything that the console's API offers to Ottla and Apache Kafka, and check the result
+    /// with the tools.
+    #[command(disable_help_flag = true)]
+    ConsoleApi(Handed),
     /// Start a broker that is described in peers/, to try things out or to compare by hand.
     #[command(disable_help_flag = true)]
     Peer(Handed),
@@ -161,6 +165,9 @@ fn main() {
         }
         Command::Report(handed) => programs::become_one(CONFORMANCE, "report", &handed.arguments),
         Command::Console(options) => console::run(&options),
+        Command::ConsoleApi(handed) => {
+            programs::become_one(CONFORMANCE, "console-api", &handed.arguments)
+        }
         Command::ConsolePage(handed) => {
             programs::become_one(CONFORMANCE, "console-page", &handed.arguments)
         }

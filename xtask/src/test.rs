@@ -138,6 +138,7 @@ const RECORDS: &[&str] = &["ottla-records", "ottla-conformance", "conformance/ja
 const REPORT: &[&str] = &["ottla-bench", "ottla-conformance"];
 const CONSOLE: &[&str] = &["ottla-console"];
 const CONSOLE_PAGE: &[&str] = &["ottla", "ottla-console", "ottla-conformance"];
+const CONSOLE_API: &[&str] = &["ottla", "ottla-console", "ottla-client", "ottla-conformance"];
 const CLEANING: &[&str] = &["ottla-log", "ottla-bench-peer", "conformance/java", "peers"];
 const PACKAGES: &[&str] = &["ottla", "ottla-packaging", "docs"];
 const MEASURES: &[&str] = &["ottla", "ottla-testkit"];
@@ -162,6 +163,7 @@ const SUITES: &[Suite] = &[
     suite(Either, "secured", "clients and tools on listeners with TLS and logins, with ACLs and quotas", BROKER, || conformance(&["conformance", "--secured"])),
     suite(Either, "report", "the report of ottla bench in a browser, light, dark and narrow", REPORT, || conformance(&["report"])),
     suite(Either, "console", "the committed console page is up to date", CONSOLE, || xtask(&["console", "--check"])),
+    suite(Either, "console-api", "what the console's API does to Ottla and Apache Kafka", CONSOLE_API, || conformance(&["console-api"])),
     suite(Either, "packages", "the packages are read back, installed, and started from", PACKAGES, || program(PACKAGING, &["check-packages"])),
     suite(Either, "compare-cleaning", "compaction beside Kafka's own cleaner, and served by Kafka", CLEANING, || bench_peer(&["compare-cleaning", "--logs", "2"])),
     suite(Brokers, "take-over", "one directory in the hands of Kafka and Ottla in turn", BROKER, || conformance(&["take-over"])),

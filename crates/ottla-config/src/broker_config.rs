@@ -289,6 +289,7 @@ broker_config! {
     ottla_accept_unserved: Vec<String> = "ottla.accept.unserved",
     ottla_audit_events: Vec<String> = "ottla.audit.events",
     ottla_audit_file: Option<String> = "ottla.audit.file",
+    ottla_console_listener: String = "ottla.console.listener",
     ottla_disk_reserve_bytes: i64 = "ottla.disk.reserve.bytes",
     ottla_http_listener: Option<String> = "ottla.http.listener",
     ottla_memory_max_bytes: i64 = "ottla.memory.max.bytes",

@@ -80,6 +80,8 @@ pub enum Validator {
     QuorumVoters,
     /// One `host:port`.
     HostPort,
+    /// `none` turns a listener off.
+    HostPortOrNone,
     /// `host:port` entries.
     BootstrapServers,
     /// `partition:broker` entries, `*`, or empty.
@@ -349,6 +351,7 @@ impl ConfigDef {
                 return "voters as id@host:port, separated by commas".into();
             }
             Validator::HostPort => return "host:port, for example 127.0.0.1:9404".into(),
+            Validator::HostPortOrNone => return "host:port, or none".into(),
             Validator::BootstrapServers => {
                 return "controllers as host:port, separated by commas".into();
             }
@@ -533,7 +536,8 @@ impl Validator {
                 }
                 Ok(())
             }
-            (Validator::HostPort, ConfigValue::Text(given)) => {
+            (Validator::HostPortOrNone, ConfigValue::Text(given)) if given == "none" => Ok(()),
+            (Validator::HostPort | Validator::HostPortOrNone, ConfigValue::Text(given)) => {
                 if parse_host_port(given).is_some() {
                     return Ok(());
                 }
@@ -585,6 +589,7 @@ impl Validator {
             Validator::GzipLevel => "1 to 9, -1".into(),
             Validator::QuorumVoters => "id@host:port".into(),
             Validator::HostPort | Validator::BootstrapServers => "host:port".into(),
+            Validator::HostPortOrNone => "host:port, none".into(),
             Validator::ThrottledReplicas => "partition:broker, *".into(),
             Validator::ShareOffsetReset => "latest, earliest, by_duration:…".into(),
         }

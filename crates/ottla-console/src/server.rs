@@ -111,3 +111,6 @@ pub async fn bind(address: &str, setting: &str) -> Result<TcpListener, String> {
         format!("{setting}={address}: cannot listen there: {error}; give a free host:port")
     })
 }
+
+#[cfg(test)]
+mod tests;

@@ -10,7 +10,8 @@ use clap::error::{ContextKind, ErrorKind};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::{
-    colours, completions, container, doctor, preflight, scripts, server, tls, tools, version,
+    colours, completions, console, container, doctor, preflight, scripts, server, tls, tools,
+    version,
 };
 
 /// Ottla, a drop-in replacement for the Apache Kafka broker.
@@ -36,6 +37,7 @@ pub enum Command {
     Tls(tls::TlsArgs),
     #[command(flatten)]
     Tool(tools::Tool),
+    Console(console::ConsoleArgs),
     Bench(Box<ottla_bench::command::BenchArgs>),
     ServerStart(scripts::server_start::ServerStartArgs),
     ServerStop(scripts::server_stop::ServerStopArgs),
@@ -52,7 +54,15 @@ pub enum Command {
 const GROUPS: &[(&str, &[&str])] = &[
     (
         "Ottla",
-        &["server", "cluster", "tls", "preflight", "doctor", "bench"],
+        &[
+            "server",
+            "console",
+            "cluster",
+            "tls",
+            "preflight",
+            "doctor",
+            "bench",
+        ],
     ),
     (
         "Server, as Kafka's scripts run it",

@@ -11,6 +11,7 @@ mod colours;
 mod command_line;
 mod completions;
 mod config_providers;
+mod console;
 mod container;
 mod doctor;
 mod heap;
@@ -97,6 +98,7 @@ fn run(command: Command, command_line: &[String]) -> ExitCode {
             .into_iter()
             .for_each(note),
         Command::Bench(_)
+        | Command::Console(_)
         | Command::Preflight(_)
         | Command::Doctor(_)
         | Command::Tls(_)
@@ -110,6 +112,7 @@ fn run(command: Command, command_line: &[String]) -> ExitCode {
         Command::Server(args) => server::run(args),
         Command::Preflight(args) => preflight::run(args),
         Command::Tool(tool) => tools::run(tool, command_line.len() > 2),
+        Command::Console(args) => console::run(&args),
         Command::Bench(args) => ottla_bench::command::run(*args),
         Command::ServerStart(args) => scripts::server_start::run(args, command_line),
         Command::ServerStop(args) => scripts::server_stop::run(&args),

@@ -2,6 +2,7 @@
 
 use std::env::VarError;
 use std::io::IsTerminal;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -14,8 +15,10 @@ use ottla_config::{
 };
 use ottla_storage::log_dirs::THREADS_PER_DIRECTORY;
 use ottla_storage::preflight::{Finding, Preflight, Severity, Unformatted};
+use tokio::net::TcpListener;
 use tracing_subscriber::EnvFilter;
 
+use crate::console;
 use crate::heap;
 use crate::node_properties;
 use crate::output_lines::{print_error_line, print_line};
@@ -112,7 +115,9 @@ fn try_run(args: &ServerArgs) -> Result<(), String> {
         .enable_all()
         .build()
         .map_err(|error| format!("cannot start threads: {error}"))?;
-    runtime.block_on(serve(config, unformatted, args.announces_running))
+    let is_console_wanted = properties.get("ottla.console.listener").is_some();
+    let console = runtime.block_on(console::bind_beside_server(&config, is_console_wanted))?;
+    runtime.block_on(serve(config, unformatted, console, args.announces_running))
 }
 
 /// Makes the kernel send this process a stop signal when its parent exits for any reason.
@@ -221,10 +226,10 @@ pub fn raise_open_files_limit() {
 
 /// Logs to standard error: plain lines on a terminal, one JSON object per line otherwise. `OTTLA_LOG_FORMAT`
 /// (`text` or `json`) overrides the format, `OTTLA_LOG` (a level, or levels by module) the level.
-fn start_logging() -> Result<(), String> {
+pub fn start_logging() -> Result<(), String> {
     // Kafka's default log configuration also has the authorizer's logger at info, because
     // administrators look for denials there.
-    let default = || "warn,kafka.authorizer.logger=info".to_owned();
+    let default = || "warn,kafka.authorizer.logger=info,ottla.console.audit=info".to_owned();
     let level = setting_from_env("OTTLA_LOG")?.unwrap_or_else(default);
     check_levels(&level)?;
     let filter = EnvFilter::try_new(&level).map_err(|error| {
@@ -287,6 +292,7 @@ fn setting_from_env(name: &str) -> Result<Option<String>, String> {
 async fn serve(
     config: BrokerConfig,
     unformatted: Unformatted,
+    console: Option<TcpListener>,
     announces_running: bool,
 ) -> Result<(), String> {
     let mut signals = StopSignals::listen()
@@ -294,7 +300,11 @@ async fn serve(
     let Some(running) = start(config, unformatted, &mut signals).await? else {
         return Ok(());
     };
-    introduce(&running);
+    let console = match console {
+        Some(listener) => console::serve_beside_server(listener, &running)?,
+        None => None,
+    };
+    introduce(&running, console);
     tokio::spawn(heap::keep_small());
     if announces_running {
         print_line(format_args!(
@@ -391,7 +401,7 @@ fn stop_text(step: StopStep, waited: Duration) -> String {
 }
 
 /// Prints the version, the listeners and the data directories.
-fn introduce(running: &RunningBroker) {
+fn introduce(running: &RunningBroker, console: Option<SocketAddr>) {
     let config = running.broker().config();
     print_line(format_args!(
         "Ottla {}, node {}, Apache Kafka 4.3.1 protocol",
@@ -406,6 +416,9 @@ fn introduce(running: &RunningBroker) {
     }
     if let Some(address) = running.http_addr() {
         print_line(format_args!("Metrics and health on http://{address}"));
+    }
+    if let Some(address) = console {
+        print_line(format_args!("Console on http://{address}"));
     }
     print_line(format_args!(
         "Data directory: {}",

@@ -9,6 +9,7 @@ mod client;
 mod cluster_admin;
 mod codegen;
 mod conformance;
+mod console_api;
 mod console_page;
 mod exactly_once;
 mod golden;
@@ -65,6 +66,9 @@ enum Command {
     UnderControllers(under_controllers::Options),
     /// Run `ottla bench` at small scale, open its report in headless Chromium, and check its plots.
     Report(report_in_browser::Options),
+    /// Do everything that the console's API offers to Ottla and Apache Kafka, and check the result
+    /// with the tools.
+    ConsoleApi(console_api::Options),
     /// Test the console page in headless Chromium.
     ConsolePage(console_page::Options),
     /// Start a broker that is described in peers/, to try things out or to compare by hand.
@@ -86,6 +90,7 @@ fn main() {
         Command::ClusterAdmin(options) => cluster_admin::run(&options),
         Command::UnderControllers(options) => under_controllers::run(&options),
         Command::Report(options) => report_in_browser::run(&options),
+        Command::ConsoleApi(options) => console_api::run(&options),
         Command::ConsolePage(options) => console_page::run(&options),
         Command::Peer(options) => peer::run(&options),
     };

@@ -177,7 +177,10 @@ impl Admin {
         for partition in partitions {
             let (topic, number) = partition;
             if let Some(leader) = metadata.leader(topic, *number) {
-                by_leader.entry(leader.id).or_default().push(partition.clone());
+                by_leader
+                    .entry(leader.id)
+                    .or_default()
+                    .push(partition.clone());
                 continue;
             }
             let error = match metadata.partition(topic, *number) {

@@ -37,6 +37,7 @@ macro_rules! configs {
     (@valid (gzip_level)) => { Validator::GzipLevel };
     (@valid (quorum_voters)) => { Validator::QuorumVoters };
     (@valid (host_port)) => { Validator::HostPort };
+    (@valid (host_port_or_none)) => { Validator::HostPortOrNone };
     (@valid (bootstrap_servers)) => { Validator::BootstrapServers };
     (@valid (throttled_replicas)) => { Validator::ThrottledReplicas };
     (@valid (share_offset_reset)) => { Validator::ShareOffsetReset };

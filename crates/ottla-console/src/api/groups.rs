@@ -119,6 +119,7 @@ fn sort_key(row: &GroupRow, field: &str) -> Option<SortKey> {
         "group_id" => SortKey::Text(row.group_id.clone()),
         "type" => SortKey::Text(row.kind.clone()),
         "state" => SortKey::Text(row.state.clone()),
+        "members" => number(row.members.map(|it| it as i64)),
         "lag" => number(row.lag),
         _ => return None,
     })

@@ -13,6 +13,7 @@ use serde::Deserialize;
 
 use super::produce::producer;
 use super::topics::current_partitions;
+use crate::audit::AuditNote;
 use crate::console::Visitor;
 use crate::extract::{Body, Path};
 use crate::problem::Problem;
@@ -196,6 +197,20 @@ impl Plan {
     }
 }
 
+/// How many records the cluster has acknowledged. The audit log has it however the stream ends.
+struct Sent {
+    count: u64,
+    note: AuditNote,
+    to: String,
+}
+
+impl Drop for Sent {
+    fn drop(&mut self) {
+        let Sent { count, note, to } = self;
+        note.later(&format!("{count} records were sent to {to}"));
+    }
+}
+
 /// Counts what would be sent.
 async fn count(mut scan: Scan, plan: &Plan, sender: &Sender) -> Result<(), Failure> {
     let mut told = Instant::now();
@@ -233,17 +248,18 @@ async fn send(
     visitor: &Visitor,
     sender: &Sender,
 ) -> Result<(), Failure> {
-    let mut sent = 0;
-    let result = send_all(&mut scan, plan, visitor, sender, &mut sent).await;
-    visitor
-        .note
-        .later(&format!("{sent} records were sent to {}", plan.to));
+    let mut sent = Sent {
+        count: 0,
+        note: visitor.note.clone(),
+        to: plan.to.clone(),
+    };
+    let result = send_all(&mut scan, plan, visitor, sender, &mut sent.count).await;
     let found = match result {
         Ok(found) => found,
         Err(Failure::Problem(problem)) => {
             // Those that were sent stay sent.
             let mut progress = scan.progress();
-            progress.sent = Some(sent);
+            progress.sent = Some(sent.count);
             sender.send("progress", &progress).await?;
             return Err(Failure::Problem(problem));
         }
@@ -251,7 +267,7 @@ async fn send(
     };
     let mut done = scan.progress();
     done.matched = found;
-    done.sent = Some(sent);
+    done.sent = Some(sent.count);
     sender.send("done", &done).await?;
     Ok(())
 }

@@ -13,7 +13,7 @@ use super::groups::TopicPartitions;
 use super::topics::current_partitions;
 use crate::console::Visitor;
 use crate::extract::{Body, Path, Query};
-use crate::list::{Items, ListQuery, Page};
+use crate::list::{Items, ListQuery, Page, SortKey};
 use crate::problem::Problem;
 
 /// Open transactions that are described for the list.
@@ -53,7 +53,11 @@ pub(super) async fn list(
     });
     // Open ones first.
     listings.sort_by_key(|it| !is_open(&it.state));
-    let mut page = list.page_in_order(listings)?;
+    let mut page = list.page(listings, |it, field| match field {
+        "transactional_id" => Some(SortKey::Text(it.transactional_id.clone())),
+        "state" => Some(SortKey::Text(it.state.clone())),
+        _ => None,
+    })?;
     let open = page
         .items
         .iter()

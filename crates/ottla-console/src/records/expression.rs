@@ -119,7 +119,6 @@ impl<'a> Subject<'a> {
 
 /// What an operand is for one record.
 enum Operand<'a> {
-    Missing,
     Null,
     Bool(bool),
     Number(f64),
@@ -171,13 +170,12 @@ impl Node {
             Node::Matches(receiver, regex) => receiver.any(subject, |operand| {
                 operand.bytes().is_some_and(|bytes| regex.is_match(&bytes))
             }),
-            Node::Has(path) => path.any(subject, |operand| !matches!(operand, Operand::Missing)),
+            Node::Has(path) => path.any(subject, |_| true),
             // An operand alone: anything but nothing, null and false.
             operand => operand.any(subject, |operand| {
                 !matches!(
                     operand,
-                    Operand::Missing
-                        | Operand::Null
+                    Operand::Null
                         | Operand::Bool(false)
                         | Operand::Json(Value::Null | Value::Bool(false))
                 )
@@ -187,16 +185,19 @@ impl Node {
 
     /// Whether the test holds for one of the places that the operand selects.
     fn any(&self, subject: &Subject<'_>, mut test: impl FnMut(&Operand<'_>) -> bool) -> bool {
+        self.any_of(subject, &mut test)
+    }
+
+    fn any_of(&self, subject: &Subject<'_>, test: &mut dyn FnMut(&Operand<'_>) -> bool) -> bool {
         match self {
-            Node::Path(root, steps) => any_place(*root, steps, subject, &mut test),
+            Node::Path(root, steps) => any_place(*root, steps, subject, test),
             Node::Text(text) => test(&Operand::Text(text.into())),
             Node::Number(number) => test(&Operand::Number(*number)),
             Node::Bool(value) => test(&Operand::Bool(*value)),
             Node::Null => test(&Operand::Null),
-            Node::Size(inner) => inner.any(subject, |operand| {
-                operand
-                    .size()
-                    .is_some_and(|size| test(&Operand::Number(size as f64)))
+            Node::Size(inner) => inner.any_of(subject, &mut |operand| {
+                let size = operand.size();
+                size.is_some_and(|size| test(&Operand::Number(size as f64)))
             }),
             condition => test(&Operand::Bool(condition.holds(subject))),
         }
@@ -321,10 +322,7 @@ fn is_in(one: &Node, other: &Node, subject: &Subject<'_>) -> bool {
 impl Operand<'_> {
     /// `None` if the two cannot be compared.
     fn compare(&self, other: &Operand<'_>) -> Option<Ordering> {
-        use Operand::{Missing, Text};
-        if matches!(self, Missing) || matches!(other, Missing) {
-            return None;
-        }
+        use Operand::Text;
         // A text beside a whole key or value: as bytes, whatever these are as JSON.
         match (self, other) {
             (Operand::Whole(bytes, ..), Text(text)) => return self.compare_whole(bytes, text),

@@ -21,6 +21,8 @@ const TOPICS_PER_REQUEST: usize = 500;
 const GROUPS_AT_A_TIME: usize = 8;
 /// The settings of topics are requested again after so long, or after a change.
 const SETTINGS_AGE_MS: i64 = 60_000;
+/// Rates over a shorter time would jump.
+const LEAST_INTERVAL_MS: i64 = 2000;
 const SHOWN_SETTINGS: [&str; 4] = [
     "retention.ms",
     "retention.bytes",
@@ -85,6 +87,9 @@ pub(super) async fn take(
 fn rate(topic: &Topic, at: i64, previous: Option<&Snapshot>) -> Option<f64> {
     let previous = previous.filter(|it| at > it.at)?;
     let before = previous.topics.get(&topic.info.name)?;
+    if at - previous.at < LEAST_INTERVAL_MS {
+        return before.records_per_second;
+    }
     // A topic of the same name that was created anew starts at zero.
     let written = (before.info.topic_id == topic.info.topic_id)
         .then(|| Some(topic.end_sum()? - before.end_sum()?))??;

@@ -125,7 +125,7 @@ pub(super) async fn connect_within(
 }
 
 /// The settings, and how long to try to connect.
-fn client_config(
+pub fn client_config(
     bootstrap_servers: &str,
     command_config: Option<&str>,
     client_id: &str,

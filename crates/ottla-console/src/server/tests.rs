@@ -1,0 +1,422 @@
+//! What every request meets, over real connections. The cluster is away.
+
+use std::collections::BTreeMap;
+
+use ottla_client::{ClientConfig, SecurityProtocol};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+use super::*;
+
+/// A console on a loopback address.
+struct Served {
+    address: SocketAddr,
+    task: tokio::task::JoinHandle<()>,
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+struct Answer {
+    status: u16,
+    /// Names in lower case.
+    headers: BTreeMap<String, String>,
+    body: Vec<u8>,
+}
+
+/// A client configuration whose cluster does not answer, and that soon gives up.
+fn away() -> ClientConfig {
+    let mut config = ClientConfig::new("127.0.0.1:1").unwrap();
+    config.default_api_timeout = Duration::from_millis(300);
+    config
+}
+
+async fn serve_with(change: impl FnOnce(&mut ConsoleConfig)) -> Served {
+    let mut config = ConsoleConfig::new(away());
+    change(&mut config);
+    let listener = bind("127.0.0.1:0", "test").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let task = tokio::spawn(async move {
+        serve(listener, config).await.unwrap();
+    });
+    Served { address, task }
+}
+
+impl Served {
+    /// Sends a request with these lines after the first; `Host` is added if they have none.
+    async fn ask(&self, request: &str, lines: &[&str]) -> Answer {
+        self.ask_with(request, lines, "").await
+    }
+
+    async fn ask_with(&self, request: &str, lines: &[&str], body: &str) -> Answer {
+        let mut text = format!("{request} HTTP/1.1\r\nConnection: close\r\n");
+        if !lines.iter().any(|line| line.starts_with("Host:")) {
+            text.push_str(&format!("Host: {}\r\n", self.address));
+        }
+        if !body.is_empty() {
+            let length = body.len();
+            text.push_str(&format!(
+                "Content-Type: application/json\r\nContent-Length: {length}\r\n"
+            ));
+        }
+        for line in lines {
+            text.push_str(&format!("{line}\r\n"));
+        }
+        text.push_str("\r\n");
+        text.push_str(body);
+        let mut stream = TcpStream::connect(self.address).await.unwrap();
+        stream.write_all(text.as_bytes()).await.unwrap();
+        let mut bytes = Vec::new();
+        let reading = stream.read_to_end(&mut bytes);
+        tokio::time::timeout(Duration::from_secs(20), reading)
+            .await
+            .expect("an answer")
+            .unwrap();
+        let end = bytes.windows(4).position(|it| it == b"\r\n\r\n").unwrap();
+        let head = String::from_utf8(bytes[..end].to_vec()).unwrap();
+        let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+        let headers = head.lines().skip(1).map(|line| {
+            let (name, value) = line.split_once(": ").unwrap();
+            (name.to_lowercase(), value.to_owned())
+        });
+        Answer {
+            status,
+            headers: headers.collect(),
+            body: bytes[end + 4..].to_vec(),
+        }
+    }
+}
+
+impl Answer {
+    fn text(&self) -> String {
+        String::from_utf8_lossy(&self.body).into_owned()
+    }
+}
+
+const OWN: &str = "X-Ottla-Console: 1";
+
+#[tokio::test]
+async fn a_page_of_another_site_is_refused() {
+    let console = serve_with(|_| ()).await;
+    let origin = format!("Origin: http://{}", console.address);
+    let own = console.ask("GET /api/session", &[OWN, &origin]).await;
+    assert_eq!(own.status, 200, "{}", own.text());
+    for (lines, says) in [
+        // DNS rebinding: the browser takes the console for a host of the other site.
+        (
+            &["Host: evil.example", OWN][..],
+            "not a name of this console",
+        ),
+        (
+            &["Host: localhost.evil.example:80", OWN],
+            "not a name of this console",
+        ),
+        // A form or an image of another site cannot send the header.
+        (&[], "X-Ottla-Console is missing"),
+        (
+            &[OWN, "Origin: http://evil.example"],
+            "a page of another site",
+        ),
+        (&[OWN, "Origin: null"], "a page of another site"),
+        (
+            &[OWN, "Origin: http://127.0.0.1:1"],
+            "a page of another site",
+        ),
+        (
+            &[OWN, "Sec-Fetch-Site: cross-site"],
+            "a page of another site",
+        ),
+        (
+            &[OWN, "Sec-Fetch-Site: same-site"],
+            "a page of another site",
+        ),
+    ] {
+        for request in [
+            "GET /api/session",
+            "POST /api/topics",
+            "DELETE /api/topics/a?confirm=a",
+        ] {
+            let refused = console.ask(request, lines).await;
+            assert_eq!(
+                refused.status,
+                403,
+                "{request} {lines:?}: {}",
+                refused.text()
+            );
+            assert!(
+                refused.text().contains(says),
+                "{lines:?}: {}",
+                refused.text()
+            );
+        }
+    }
+    // The page itself is refused under another name too.
+    assert_eq!(
+        console.ask("GET /", &["Host: evil.example"]).await.status,
+        403
+    );
+    // A preflight gets no permission.
+    let preflight = console
+        .ask(
+            "OPTIONS /api/topics",
+            &[
+                "Origin: http://evil.example",
+                "Access-Control-Request-Method: POST",
+            ],
+        )
+        .await;
+    assert!(
+        !preflight
+            .headers
+            .contains_key("access-control-allow-origin")
+    );
+    // A link may point to an export alone, and not from another site.
+    let link = console.ask("GET /api/session?download=1", &[]).await;
+    assert_eq!(link.status, 403);
+    let link = console
+        .ask(
+            "GET /api/topics/t/export?download=1",
+            &["Sec-Fetch-Site: cross-site"],
+        )
+        .await;
+    assert_eq!(link.status, 403);
+    let link = console
+        .ask(
+            "GET /api/topics/t/export?download=1",
+            &["Sec-Fetch-Site: same-origin"],
+        )
+        .await;
+    assert_eq!(link.status, 502, "{}", link.text());
+}
+
+#[tokio::test]
+async fn the_page_is_served_under_each_of_its_addresses() {
+    let console = serve_with(|_| ()).await;
+    let index = console.ask("GET /", &[]).await;
+    assert_eq!(
+        (index.status, &*index.headers["content-type"]),
+        (200, "text/html; charset=utf-8")
+    );
+    assert!(index.text().contains("<html"));
+    assert!(!index.headers.contains_key("content-encoding"));
+    let deep = console
+        .ask("GET /topics/orders/records?from=end", &[])
+        .await;
+    assert_eq!((deep.status, deep.body.clone()), (200, index.body.clone()));
+    let gzip = console
+        .ask("GET /", &["Accept-Encoding: br, gzip;q=0.8"])
+        .await;
+    assert_eq!(gzip.headers["content-encoding"], "gzip");
+    assert!(gzip.body.starts_with(&[0x1f, 0x8b]));
+    let plain = console.ask("GET /", &["Accept-Encoding: gzip;q=0"]).await;
+    assert_eq!(plain.body, index.body);
+    let etag = format!("If-None-Match: \"other\", {}", index.headers["etag"]);
+    let again = console.ask("GET /", &[&etag]).await;
+    assert_eq!((again.status, again.body.len()), (304, 0));
+    assert_eq!(console.ask("POST /", &[]).await.status, 405);
+}
+
+#[tokio::test]
+async fn every_answer_has_the_headers_that_keep_scripts_out() {
+    let console = serve_with(|_| ()).await;
+    for (request, lines) in [
+        ("GET /", &[][..]),
+        ("GET /console.js", &[]),
+        ("GET /api/session", &[OWN]),
+        ("GET /api/unknown", &[OWN]),
+        ("GET /api/session", &["Host: evil.example"]),
+    ] {
+        let answer = console.ask(request, lines).await;
+        let policy = &answer.headers["content-security-policy"];
+        assert!(
+            policy.starts_with("default-src 'none'; script-src 'self';"),
+            "{policy}"
+        );
+        assert!(
+            !policy.contains("unsafe") && policy.contains("frame-ancestors 'none'"),
+            "{policy}"
+        );
+        assert_eq!(answer.headers["x-content-type-options"], "nosniff");
+        assert_eq!(answer.headers["referrer-policy"], "no-referrer");
+        if request.contains("/api/") {
+            assert_eq!(answer.headers["cache-control"], "no-store");
+        }
+    }
+}
+
+#[tokio::test]
+async fn errors_are_problems() {
+    let console = serve_with(|_| ()).await;
+    for (request, body, status, says) in [
+        ("GET /api/unknown", "", 404, "the API has no such path"),
+        ("GET /api/topics", "", 502, "cannot connect to 127.0.0.1:1"),
+        ("GET /api/topics?limit=many", "", 422, "limit"),
+        ("POST /api/topics", "{", 422, "EOF"),
+        ("POST /api/topics", "{\"name\": 5}", 422, "invalid type"),
+        (
+            "POST /api/topics",
+            "{\"name\": \"t\", \"partitions\": 0}",
+            422,
+            "partitions=0: give 1 or more",
+        ),
+        (
+            "DELETE /api/topics/orders?confirm=order",
+            "",
+            422,
+            "give the name, orders, to confirm",
+        ),
+        ("GET /api/brokers/one", "", 404, "one"),
+        (
+            "GET /api/brokers/one/settings",
+            "",
+            404,
+            "broker one: not a broker ID",
+        ),
+        (
+            "GET /api/topics/t/records?from=yesterday",
+            "",
+            422,
+            "from=yesterday: give beginning",
+        ),
+        (
+            "GET /api/topics/t/records?expression=value.",
+            "",
+            422,
+            "it ends too early",
+        ),
+        ("GET /api/series?of=all", "", 422, "of=all: give cluster"),
+        (
+            "PATCH /api/topics/t/settings",
+            "{\"set\": {}}",
+            422,
+            "there is no change",
+        ),
+        (
+            "POST /api/acls",
+            r#"{"resource_type": "topic", "resource_name": "t", "principal": "User:a", "operation": "fly", "permission": "allow"}"#,
+            422,
+            "operation=fly: give",
+        ),
+        (
+            "POST /api/elections",
+            "{\"type\": \"unclean\"}",
+            422,
+            "name the partitions",
+        ),
+        (
+            "PUT /api/users/a",
+            r#"{"mechanism": "SCRAM-SHA-256", "password": "p", "iterations": 1}"#,
+            422,
+            "iterations=1: give 4096",
+        ),
+    ] {
+        let answer = console.ask_with(request, &[OWN], body).await;
+        assert_eq!(answer.status, status, "{request}: {}", answer.text());
+        assert_eq!(
+            answer.headers["content-type"], "application/problem+json",
+            "{request}"
+        );
+        let problem: serde_json::Value = serde_json::from_slice(&answer.body).unwrap();
+        assert_eq!(problem["status"], status);
+        let detail = problem["detail"].as_str().unwrap();
+        assert!(detail.contains(says), "{request}: {detail}");
+    }
+    let large = format!("{{\"name\": \"{}\"}}", "x".repeat((1 << 20) + 100));
+    assert_eq!(
+        console
+            .ask_with("POST /api/topics", &[OWN], &large)
+            .await
+            .status,
+        413
+    );
+}
+
+#[tokio::test]
+async fn a_console_that_only_reads_refuses_every_change() {
+    let console = serve_with(|config| config.read_only = true).await;
+    for request in [
+        "POST /api/topics",
+        "DELETE /api/topics/t?confirm=t",
+        "PATCH /api/topics/t/settings",
+        "POST /api/topics/t/records",
+        "POST /api/topics/t/redrive",
+        "POST /api/groups/g/offsets",
+        "PUT /api/users/u",
+        "POST /api/transactions/t/abort",
+    ] {
+        let refused = console.ask(request, &[OWN]).await;
+        assert_eq!(refused.status, 403, "{request}");
+        assert!(
+            refused.text().contains("read-only mode"),
+            "{}",
+            refused.text()
+        );
+    }
+    let session = console.ask("GET /api/session", &[OWN]).await;
+    assert!(
+        session.text().contains("\"read_only\":true"),
+        "{}",
+        session.text()
+    );
+}
+
+#[tokio::test]
+async fn without_a_login_nothing_is_shown() {
+    let console = serve_with(|config| {
+        config.login = true;
+        config.client.security.protocol = SecurityProtocol::SaslPlaintext;
+    })
+    .await;
+    for request in [
+        "GET /api/cluster",
+        "GET /api/topics",
+        "GET /api/topics/t/records",
+        "GET /api/topics/t/export?download=1",
+        "DELETE /api/topics/t?confirm=t",
+    ] {
+        for lines in [
+            &[OWN][..],
+            &[OWN, "Cookie: ottla_console=guessed"],
+            &[OWN, "Cookie: a=b; ottla_console="],
+        ] {
+            assert_eq!(console.ask(request, lines).await.status, 401, "{request}");
+        }
+    }
+    let session = console.ask("GET /api/session", &[OWN]).await;
+    assert!(
+        session.text().contains("\"login\":\"required\""),
+        "{}",
+        session.text()
+    );
+    let login = |user: &str, mechanism: &str| {
+        format!("{{\"user\": \"{user}\", \"password\": \"hush\", \"mechanism\": \"{mechanism}\"}}")
+    };
+    for (body, status) in [
+        (login("", "PLAIN"), 422),
+        (login("a", "NONE"), 422),
+        // The cluster is away.
+        (login("a", "PLAIN"), 502),
+    ] {
+        let answer = console.ask_with("POST /api/session", &[OWN], &body).await;
+        assert_eq!(answer.status, status, "{}", answer.text());
+        assert!(!answer.text().contains("hush") && !answer.headers.contains_key("set-cookie"));
+    }
+}
+
+#[tokio::test]
+async fn a_login_that_nobody_could_make_is_refused_at_the_start() {
+    let listener = bind("127.0.0.1:0", "test").await.unwrap();
+    let config = ConsoleConfig {
+        login: true,
+        ..ConsoleConfig::new(away())
+    };
+    let refused = serve(listener, config).await.unwrap_err();
+    assert!(refused.contains("needs a login"), "{refused}");
+    let refused = bind("127.0.0.1:99999", "--listen").await.unwrap_err();
+    assert!(
+        refused.starts_with("--listen=127.0.0.1:99999: cannot listen there"),
+        "{refused}"
+    );
+}

@@ -1,0 +1,222 @@
+//! `ottla console`: serves the console of any cluster; and the console that `ottla server` serves
+//! beside its broker.
+//!
+//! Beside a broker, the console has a thread of its own with a lower priority, which starts when
+//! the page is opened for the first time. Until then there is nothing but its listener.
+
+use std::net::SocketAddr;
+use std::process::ExitCode;
+
+use clap::Args;
+use ottla_broker::RunningBroker;
+use ottla_client::{ClientConfig, SaslMechanism, ScramMechanism, SecurityProtocol};
+use ottla_config::{BrokerConfig, SecurityProtocol as ListenerProtocol};
+use ottla_console::ConsoleConfig;
+use tokio::net::{TcpListener, TcpStream};
+
+use crate::server;
+use crate::stop_signals::StopSignals;
+use crate::tools;
+
+/// The setting that turns the console beside a broker off, and its value for that.
+const LISTENER: &str = "ottla.console.listener";
+const OFF: &str = "none";
+/// How much the priority of the console's thread beside a broker is lowered.
+const NICENESS: i32 = 5;
+
+/// Serve a web page that shows and changes a cluster, of Ottla or of Apache Kafka.
+#[derive(Args, Debug)]
+pub struct ConsoleArgs {
+    /// Brokers to connect to first: host:port, separated by commas.
+    #[arg(long, value_name = "SERVERS")]
+    bootstrap_server: String,
+    /// Properties file with settings of the client.
+    #[arg(long, value_name = "FILE")]
+    command_config: Option<String>,
+    /// Address of the page. On another address than a loopback address, people must log in.
+    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:9080")]
+    listen: String,
+    /// Refuse every change.
+    #[arg(long)]
+    read_only: bool,
+    /// Have people log in as SASL users of the cluster on a loopback address too.
+    #[arg(long)]
+    login: bool,
+    /// Name of a reverse proxy under which browsers reach the page; repeatable. People must log in.
+    #[arg(long, value_name = "NAME")]
+    public_name: Vec<String>,
+}
+
+pub fn run(args: &ConsoleArgs) -> ExitCode {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build();
+    let served = match runtime {
+        Ok(runtime) => runtime.block_on(serve(args)),
+        Err(error) => Err(format!("cannot start threads: {error}")),
+    };
+    match served {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(sentence) => {
+            eprintln!("ottla: {sentence}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Serves until a stop signal.
+async fn serve(args: &ConsoleArgs) -> Result<(), String> {
+    let config_file = args.command_config.as_deref();
+    let client = tools::client_config(&args.bootstrap_server, config_file, "ottla-console", None);
+    let (client, _) = client.map_err(|error| format!("{error:#}"))?;
+    let config = ConsoleConfig {
+        login: args.login,
+        read_only: args.read_only,
+        public_names: args.public_name.clone(),
+        ..ConsoleConfig::new(client)
+    };
+    server::start_logging()?;
+    let mut signals = StopSignals::listen()
+        .map_err(|error| format!("cannot install signal handlers: {error}"))?;
+    let listener = ottla_console::bind(&args.listen, "--listen").await?;
+    let address = address_of(&listener)?;
+    config.check(address)?;
+    println!(
+        "Console of {} on http://{address}",
+        config.client.bootstrap_servers.join(",")
+    );
+    if config.needs_login(address) {
+        println!("Log in as a SASL user of the cluster.");
+    }
+    tokio::select! {
+        served = ottla_console::serve(listener, config) => served,
+        () = signals.next() => Ok(()),
+    }
+}
+
+fn address_of(listener: &TcpListener) -> Result<SocketAddr, String> {
+    listener
+        .local_addr()
+        .map_err(|error| format!("the console has no address: {error}"))
+}
+
+/// Binds the listener of the console beside a broker, before the broker starts. If the address is
+/// the default one and in use, by the console of another node for example, any free port serves.
+pub async fn bind_beside_server(
+    config: &BrokerConfig,
+    is_address_given: bool,
+) -> Result<Option<TcpListener>, String> {
+    let wanted = &config.ottla_console_listener;
+    if wanted == OFF || !config.process_roles.broker {
+        return Ok(None);
+    }
+    match ottla_console::bind(wanted, LISTENER).await {
+        Ok(listener) => {
+            let has_logins = config
+                .listeners
+                .iter()
+                .any(|it| !it.is_controller && it.protocol == ListenerProtocol::SaslPlaintext);
+            if !address_of(&listener)?.ip().is_loopback() && !has_logins {
+                return Err(format!(
+                    "{LISTENER}={wanted}: a console on this address needs logins, and no listener is SASL_PLAINTEXT; \
+                     add one, give a loopback address, or {OFF}"
+                ));
+            }
+            Ok(Some(listener))
+        }
+        Err(error) if is_address_given => Err(format!("{error}, or {OFF}")),
+        // A machine without a loopback address can do without a console.
+        Err(_) => Ok(ottla_console::bind("127.0.0.1:0", LISTENER).await.ok()),
+    }
+}
+
+/// Serves the console of a running broker's cluster. Returns its address; `None` if clients without
+/// certificates cannot connect to the broker.
+pub fn serve_beside_server(
+    listener: TcpListener,
+    running: &RunningBroker,
+) -> Result<Option<SocketAddr>, String> {
+    let address = address_of(&listener)?;
+    let Some((client, needs_login)) = client_of(running, address.ip().is_loopback()) else {
+        return Ok(None);
+    };
+    let config = ConsoleConfig {
+        login: needs_login,
+        ..ConsoleConfig::new(client)
+    };
+    config
+        .check(address)
+        .map_err(|error| format!("{LISTENER}: {error}"))?;
+    tokio::spawn(async move {
+        match listener.accept().await {
+            Ok(first) => start_thread(listener, first, config),
+            Err(error) => tracing::warn!("the console cannot accept a connection: {error}"),
+        }
+    });
+    Ok(Some(address))
+}
+
+fn start_thread(listener: TcpListener, first: (TcpStream, SocketAddr), config: ConsoleConfig) {
+    let serve = move || -> std::io::Result<()> {
+        // On Linux, the priority is that of the calling thread alone.
+        let _ = rustix::process::nice(NICENESS);
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()?;
+        let (stream, peer) = first;
+        let (listener, stream) = (listener.into_std()?, stream.into_std()?);
+        runtime.block_on(async {
+            let listener = TcpListener::from_std(listener)?;
+            let first = (TcpStream::from_std(stream)?, peer);
+            ottla_console::serve_from(listener, Some(first), config)
+                .await
+                .map_err(std::io::Error::other)
+        })
+    };
+    let thread = std::thread::Builder::new().name("console".into());
+    let started = thread.spawn(move || {
+        if let Err(error) = serve() {
+            tracing::warn!("the console stopped: {error}");
+        }
+    });
+    if let Err(error) = started {
+        tracing::warn!("the console cannot start: {error}");
+    }
+}
+
+/// How a client reaches a broker of this process, and whether people log in with a password. With
+/// an authorizer, and for other machines, listeners with logins come first, because without one
+/// everybody is anonymous.
+fn client_of(running: &RunningBroker, is_loopback: bool) -> Option<(ClientConfig, bool)> {
+    let config = running.broker().config();
+    let plain = |protocol| {
+        let mut listeners = running.listeners().iter();
+        listeners.find(|it| !it.is_controller && it.protocol == protocol)
+    };
+    let open = plain(ListenerProtocol::Plaintext);
+    let with_login = plain(ListenerProtocol::SaslPlaintext);
+    let (listener, needs_login) = match (open, with_login) {
+        (Some(open), None) => (open, false),
+        (Some(open), Some(_)) if is_loopback && !config.has_authorizer() => (open, false),
+        (_, Some(with_login)) => (with_login, true),
+        (None, None) => return None,
+    };
+    let mut address = listener.local_addr;
+    if address.ip().is_unspecified() {
+        let loopback: std::net::IpAddr = match address {
+            SocketAddr::V4(_) => std::net::Ipv4Addr::LOCALHOST.into(),
+            SocketAddr::V6(_) => std::net::Ipv6Addr::LOCALHOST.into(),
+        };
+        address.set_ip(loopback);
+    }
+    let mut client = ClientConfig {
+        bootstrap_servers: vec![address.to_string()],
+        ..ClientConfig::default()
+    };
+    if needs_login {
+        client.security.protocol = SecurityProtocol::SaslPlaintext;
+        // The person chooses; this is the first choice.
+        client.security.sasl_mechanism = Some(SaslMechanism::Scram(ScramMechanism::Sha512));
+    }
+    Some((client, needs_login))
+}
