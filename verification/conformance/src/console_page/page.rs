@@ -25,8 +25,10 @@ const MOST_MS: f64 = 3.0 * FRAME_MS;
 /// In which a table is scrolled from its top to its end.
 const FRAMES: u32 = 120;
 
+// The browser ends before its profile is deleted: fields are dropped in this order.
 pub struct Page {
     browser: Browser,
+    _profile: tempfile::TempDir,
     axe: String,
     /// What the page has logged or thrown, and what its policy has refused.
     complaints: Vec<String>,
@@ -39,7 +41,7 @@ impl Page {
             .tempdir()?;
         let mut command = chromium("1280,900", false);
         // A separate profile: otherwise the page would be opened by a running Chromium of this user.
-        command.arg(format!("--user-data-dir={}", profile.keep().display()));
+        command.arg(format!("--user-data-dir={}", profile.path().display()));
         let mut browser = Browser::start(&command)?;
         browser.attach()?;
         for domain in ["Page", "Runtime", "Log"] {
@@ -51,6 +53,7 @@ impl Page {
         )?;
         Ok(Page {
             browser,
+            _profile: profile,
             axe: axe.to_owned(),
             complaints: Vec::new(),
         })

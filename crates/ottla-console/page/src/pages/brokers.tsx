@@ -25,7 +25,7 @@ export function Brokers() {
           { path: ["brokers", "settings"], name: "Settings of all brokers" },
         ]}
       />
-      {id === "reassignments" ? <Reassignments /> : id === "settings" ? <Settings address={api(["brokers", "default", "settings"])} of="All brokers" /> : <All />}
+      {id === "reassignments" ? <Reassignments /> : id === "settings" ? <Shared /> : <All />}
     </div>
   );
 }
@@ -39,6 +39,14 @@ function All() {
       <BrokerTable brokers={data.brokers} />
     </>
   );
+}
+
+/** The settings that all brokers share. */
+function Shared() {
+  const { data, problem, reload } = useGet<Cluster>(api(["cluster"]));
+  if (!data) return problem ? <Failure problem={problem} retry={reload} /> : <Loading what="settings" />;
+  const any = data.brokers.find((broker) => !broker.is_fenced);
+  return <Settings address={api(["brokers", "default", "settings"])} of="All brokers" known={any ? api(["brokers", any.id, "settings"]) : null} />;
 }
 
 function One({ id }: { id: string }) {

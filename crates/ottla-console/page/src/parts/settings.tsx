@@ -36,8 +36,15 @@ export function plainText(markup: string | null): string {
   return new DOMParser().parseFromString(markup, "text/html").body.textContent.replaceAll(/\s+/g, " ").trim();
 }
 
-export function Settings({ address, of }: { address: string; of: string }) {
-  const { data, problem, at, reload } = useGet<{ items: Setting[] }>(address, 15_000);
+/**
+ * `known` is the address of the settings of one broker. Those that all brokers share list only what is set, so that
+ * their names, types and documentation come from there.
+ */
+export function Settings({ address, of, known = null }: { address: string; of: string; known?: string | null }) {
+  const own = useGet<{ items: Setting[] }>(address, 15_000);
+  const others = useGet<{ items: Setting[] }>(known);
+  const { problem, at, reload } = own;
+  const data = useMemo(() => withUnset(own.data, known === null ? [] : others.data?.items), [own.data, others.data, known]);
   const search = (query.value.get("search") ?? "").toLowerCase();
   const isChanged = query.value.get("changed") === "1";
   const items = data?.items;
@@ -86,6 +93,16 @@ export function Settings({ address, of }: { address: string; of: string }) {
       {isDialogOpen("setting") && chosen ? <EditSetting key={chosen.name} setting={chosen} address={address} of={of} reload={reload} /> : null}
     </div>
   );
+}
+
+/** The settings, and those that could be set as well. */
+function withUnset(own: { items: Setting[] } | undefined, known: Setting[] | undefined): { items: Setting[] } | undefined {
+  if (!own || !known?.length) return own;
+  const names = new Set(own.items.map((it) => it.name));
+  const unset = known.filter((it) => !names.has(it.name) && !it.is_read_only).map((it) => ({ ...it, value: null, source: "default", is_default: true, synonyms: [] }));
+  const documented = new Map(known.map((it) => [it.name, it]));
+  const set = own.items.map((it) => ({ ...it, documentation: it.documentation ?? documented.get(it.name)?.documentation ?? null }));
+  return { items: [...set, ...unset] };
 }
 
 function Value({ setting }: { setting: Setting }) {
