@@ -13,11 +13,15 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// A console at an address.
 pub struct Http {
     pub address: String,
+    /// Of a session: `name=value`.
+    pub cookie: Option<String>,
 }
 
 /// The answer of one request, whose body is read as it comes.
 pub struct Answer {
     pub status: u16,
+    /// The value of `Set-Cookie`.
+    pub cookie: Option<String>,
     is_chunked: bool,
     /// The rest of the current chunk.
     left: usize,
@@ -26,14 +30,22 @@ pub struct Answer {
 }
 
 impl Http {
+    /// Without a session.
+    pub fn new(address: String) -> Http {
+        let cookie = None;
+        Http { address, cookie }
+    }
+
     pub fn send(&self, method: &str, path: &str, body: Option<&Value>) -> Result<Answer> {
         let mut stream = TcpStream::connect(&self.address)?;
         stream.set_read_timeout(Some(PATIENCE))?;
         let body = body.map(Value::to_string).unwrap_or_default();
         let length = body.len();
+        let cookie = self.cookie.as_ref();
+        let cookie = cookie.map_or_else(String::new, |it| format!("Cookie: {it}\r\n"));
         write!(
             stream,
-            "{method} {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\nX-Ottla-Console: 1\r\n\
+            "{method} {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\nX-Ottla-Console: 1\r\n{cookie}\
              Content-Type: application/json\r\nContent-Length: {length}\r\n\r\n{body}",
             self.address
         )?;
@@ -42,13 +54,16 @@ impl Http {
         body.read_line(&mut line)?;
         let status = line.split(' ').nth(1).and_then(|it| it.parse().ok());
         let status = status.with_context(|| format!("{method} {path}: answered {line:?}"))?;
-        let (mut is_chunked, mut left) = (false, 0);
+        let (mut is_chunked, mut left, mut cookie) = (false, 0, None);
         loop {
             line.clear();
             body.read_line(&mut line)?;
             let header = line.trim_end().to_lowercase();
             if header.is_empty() {
                 break;
+            }
+            if header.starts_with("set-cookie: ") {
+                cookie = line.trim_end().split_once(": ").map(|it| it.1.to_owned());
             }
             is_chunked |= header == "transfer-encoding: chunked";
             if let Some(length) = header.strip_prefix("content-length: ") {
@@ -57,6 +72,7 @@ impl Http {
         }
         Ok(Answer {
             status,
+            cookie,
             is_chunked,
             left,
             has_ended: false,

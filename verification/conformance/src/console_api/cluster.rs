@@ -1,0 +1,268 @@
+//! The cluster: its overview, transactions, security, brokers and series.
+
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail, ensure};
+use ottla_workspace::process::OwnedChild;
+use serde_json::{Value, json};
+
+use super::stage::{PATIENCE, Stage, setting};
+
+pub fn overview(stage: &Stage) -> Result<()> {
+    let cluster = stage.http.get("/api/cluster")?;
+    let id = stage.tool(&["cluster", "cluster-id"])?;
+    let shown = cluster["cluster_id"].as_str().unwrap_or_default();
+    ensure!(id.contains(shown) && !shown.is_empty(), "{cluster}\n{id}");
+    ensure!(
+        cluster["brokers"].as_array().map_or(0, Vec::len) == 1,
+        "{cluster}"
+    );
+    ensure!(cluster["health"] == "ok", "{cluster}");
+    ensure!(
+        cluster["quorum"]["leader"] == cluster["brokers"][0]["id"],
+        "{cluster}"
+    );
+    let session = stage.http.get("/api/session")?;
+    ensure!(
+        session["login"] == "none" && session["read_only"] == false,
+        "{session}"
+    );
+    Ok(())
+}
+
+pub fn transactions(stage: &Stage) -> Result<()> {
+    // One record a second in a transaction that lasts for minutes.
+    let mut command = Command::new(&stage.binary);
+    command
+        .args([
+            "producer-perf-test",
+            "--topic",
+            "again",
+            "--num-records",
+            "1000",
+            "--record-size",
+            "10",
+        ])
+        .args([
+            "--throughput",
+            "1",
+            "--transactional-id",
+            "long",
+            "--transaction-duration-ms",
+            "50000",
+        ])
+        .args(["--bootstrap-server", &stage.bootstrap])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    let mut producer = OwnedChild::start(&mut command)?;
+    let open = |it: &Value| {
+        it["items"][0]["state"] == "Ongoing" && it["items"][0]["topics"][0]["topic"] == "again"
+    };
+    let listed = stage.shows("/api/transactions?search=long", open)?;
+    ensure!(listed["items"][0]["started"].is_number(), "{listed}");
+    let holds = |it: &Value| {
+        let mut items = it["items"].as_array().into_iter().flatten();
+        items.any(|it| {
+            it["transactional_id"] == "long"
+                && it["holds_back"].as_i64() >= Some(1)
+                && it["is_hanging"] == false
+        })
+    };
+    stage.shows("/api/topics/again/producers", holds)?;
+    let printed = stage.tool(&["transactions", "list"])?;
+    ensure!(
+        printed.contains("long") && printed.contains("Ongoing"),
+        "{printed}"
+    );
+    stage
+        .http
+        .json("POST", "/api/transactions/long/abort", None)?;
+    let describe = ["transactions", "describe", "--transactional-id", "long"];
+    let began = Instant::now();
+    loop {
+        let printed = stage.tool(&describe)?;
+        if !printed.contains("Ongoing") && !printed.contains("PrepareAbort") {
+            break;
+        }
+        ensure!(began.elapsed() < PATIENCE, "{printed}");
+    }
+    stage.shows("/api/transactions/long", |it| it["state"] != "Ongoing")?;
+    producer.kill()?;
+    let (status, _) = stage
+        .http
+        .refused("POST", "/api/transactions/unknown/abort", None)?;
+    ensure!(status == 404, "{status}");
+    Ok(())
+}
+
+pub fn quotas(stage: &Stage) -> Result<()> {
+    let quota = json!({"entity": {"user": "alice", "client-id": null}, "quotas": {"producer_byte_rate": 1024.0}});
+    stage.http.json("PATCH", "/api/quotas", Some(&quota))?;
+    let describe = [
+        "configs",
+        "--describe",
+        "--entity-type",
+        "users",
+        "--entity-name",
+        "alice",
+        "--entity-type",
+        "clients",
+        "--entity-default",
+    ];
+    stage.tool_shows(&describe, &["producer_byte_rate=1024"])?;
+    let listed = stage.shows("/api/quotas", |it| it["total"] == 1)?;
+    ensure!(
+        listed["items"][0]["quotas"]["producer_byte_rate"] == 1024.0,
+        "{listed}"
+    );
+    let removed = json!({"entity": {"user": "alice", "client-id": null}, "quotas": {"producer_byte_rate": null}});
+    stage.http.json("PATCH", "/api/quotas", Some(&removed))?;
+    stage.shows("/api/quotas", |it| it["total"] == 0)?;
+    Ok(())
+}
+
+pub fn acls(stage: &Stage) -> Result<()> {
+    let acl = json!({"resource_type": "topic", "resource_name": "ord", "pattern_type": "prefixed",
+        "principal": "User:alice", "operation": "read", "permission": "allow"});
+    stage.post("/api/acls", &acl)?;
+    let list = ["acls", "--list", "--principal", "User:alice"];
+    stage.tool_shows(
+        &list,
+        &[
+            "resourceType=TOPIC, name=ord, patternType=PREFIXED",
+            "operation=READ",
+        ],
+    )?;
+    let listed = stage.shows("/api/acls?search=alice", |it| it["total"] == 1)?;
+    ensure!(
+        listed["items"][0]["host"] == "*" && listed["items"][0]["operation"] == "read",
+        "{listed}"
+    );
+    stage.http.json("DELETE", "/api/acls", Some(&acl))?;
+    stage.shows("/api/acls?search=alice", |it| it["total"] == 0)?;
+    ensure!(!stage.tool(&list)?.contains("READ"), "still there");
+    let (status, _) = stage.http.refused("DELETE", "/api/acls", Some(&acl))?;
+    ensure!(status == 404, "{status}");
+    Ok(())
+}
+
+pub fn users(stage: &Stage) -> Result<()> {
+    let password = json!({"mechanism": "SCRAM-SHA-256", "password": "hush", "iterations": 4096});
+    stage
+        .http
+        .json("PUT", "/api/users/alice", Some(&password))?;
+    let describe = [
+        "configs",
+        "--describe",
+        "--entity-type",
+        "users",
+        "--entity-name",
+        "alice",
+    ];
+    stage.tool_shows(&describe, &["SCRAM-SHA-256=iterations=4096"])?;
+    let listed = stage.shows("/api/users", |it| it["total"] == 1)?;
+    ensure!(
+        listed["items"][0]["credentials"][0]["mechanism"] == "SCRAM-SHA-256",
+        "{listed}"
+    );
+    stage.http.json("DELETE", "/api/users/alice", None)?;
+    stage.shows("/api/users", |it| it["total"] == 0)?;
+    ensure!(
+        !stage.tool(&describe)?.contains("SCRAM-SHA-256=iterations"),
+        "still there"
+    );
+    Ok(())
+}
+
+pub fn broker(stage: &Stage) -> Result<()> {
+    let cluster = stage.http.get("/api/cluster")?;
+    let id = cluster["brokers"][0]["id"].as_i64().context("a broker")?;
+    let detail = stage.http.get(&format!("/api/brokers/{id}"))?;
+    let dirs = stage.tool(&["log-dirs", "--describe"])?;
+    let path = detail["dirs"][0]["path"].as_str().unwrap_or_default();
+    ensure!(!path.is_empty() && dirs.contains(path), "{detail}\n{dirs}");
+    ensure!(
+        detail["api_versions"].as_array().map_or(0, Vec::len) > 30,
+        "{detail}"
+    );
+    let settings = format!("/api/brokers/{id}/settings");
+    let change = json!({"set": {"log.retention.ms": "7200000"}});
+    stage.http.json("PATCH", &settings, Some(&change))?;
+    let name = id.to_string();
+    let describe = [
+        "configs",
+        "--describe",
+        "--entity-type",
+        "brokers",
+        "--entity-name",
+        &name,
+    ];
+    stage.tool_shows(&describe, &["log.retention.ms=7200000"])?;
+    let shown = stage.shows(&settings, |it| {
+        setting(it, "log.retention.ms")["source"] == "broker"
+    })?;
+    ensure!(
+        setting(&shown, "log.retention.ms")["value"] == "7200000",
+        "{shown}"
+    );
+    stage.http.json(
+        "PATCH",
+        &settings,
+        Some(&json!({"delete": ["log.retention.ms"]})),
+    )?;
+    stage.shows(&settings, |it| {
+        setting(it, "log.retention.ms")["source"] != "broker"
+    })?;
+    let (status, _) = stage.http.refused("GET", "/api/brokers/77", None)?;
+    ensure!(status == 404, "{status}");
+    Ok(())
+}
+
+pub fn elections(stage: &Stage) -> Result<()> {
+    let partitions = json!([{"topic": "orders", "partition": 0}]);
+    let elected = stage.post(
+        "/api/elections",
+        &json!({"type": "preferred", "partitions": partitions}),
+    )?;
+    ensure!(
+        elected["items"][0]["problem"].is_null() && elected["items"][0]["topic"] == "orders",
+        "{elected}"
+    );
+    let cluster = stage.http.get("/api/cluster")?;
+    let id = cluster["brokers"][0]["id"].clone();
+    let plan = json!({"partitions": [{"topic": "orders", "partition": 0, "replicas": [id]},
+        {"topic": "orders", "partition": 1, "replicas": [4711]}]});
+    let started = stage.post("/api/reassignments", &plan)?;
+    ensure!(started["items"][0]["problem"].is_null(), "{started}");
+    ensure!(started["items"][1]["problem"].is_string(), "{started}");
+    stage.shows("/api/reassignments", |it| it["total"] == 0)?;
+    Ok(())
+}
+
+pub fn series(stage: &Stage) -> Result<()> {
+    let series = stage.shows("/api/series?of=cluster", |it| {
+        it["times"].as_array().is_some_and(|times| times.len() >= 2)
+    })?;
+    let length = series["times"].as_array().map_or(0, Vec::len);
+    let names: Vec<&str> = series["series"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(|it| it["name"].as_str())
+        .collect();
+    ensure!(
+        names == ["bytes", "lag", "records_in", "under_replicated"],
+        "{names:?}"
+    );
+    let is_whole = |it: &Value| it["values"].as_array().map_or(0, Vec::len) == length;
+    if !series["series"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .all(is_whole)
+    {
+        bail!("{series}");
+    }
+    Ok(())
+}

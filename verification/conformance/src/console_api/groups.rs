@@ -1,0 +1,124 @@
+//! Groups: their lag, their offsets, and their end.
+
+use anyhow::{Result, ensure};
+use serde_json::json;
+
+use super::stage::Stage;
+
+pub fn group_lag(stage: &Stage) -> Result<()> {
+    stage.tool(&[
+        "console-consumer",
+        "--topic",
+        "again",
+        "--group",
+        "readers",
+        "--from-beginning",
+        "--max-messages",
+        "3",
+        "--timeout-ms",
+        "20000",
+    ])?;
+    stage.tool_with_input(&["console-producer", "--topic", "again"], "one\ntwo\n")?;
+    let describe = ["consumer-groups", "--describe", "--group", "readers"];
+    stage.tool_shows(&describe, &["again"])?;
+    let group = stage.shows("/api/groups/readers", |it| {
+        it["lag"] == 2 && it["state"] == "Empty"
+    })?;
+    ensure!(
+        group["partition_list"].as_array().map_or(0, Vec::len) == 3,
+        "{group}"
+    );
+    ensure!(
+        group["why"]
+            .as_str()
+            .is_some_and(|it| it.contains("nobody consumes")),
+        "{group}"
+    );
+    let groups = stage.shows("/api/groups?search=read", |it| it["items"][0]["lag"] == 2)?;
+    ensure!(groups["total"] == 1, "{groups}");
+    let topics = stage.shows("/api/topics?search=again", |it| it["items"][0]["lag"] == 2)?;
+    ensure!(
+        topics["items"][0]["groups"][0]["group_id"] == "readers",
+        "{topics}"
+    );
+    Ok(())
+}
+
+/// The committed offsets of the group as the tool prints them, by partition.
+fn committed(stage: &Stage) -> Result<Vec<i64>> {
+    let printed = stage.tool(&["consumer-groups", "--describe", "--group", "readers"])?;
+    let mut offsets: Vec<(i64, i64)> = Vec::new();
+    for line in printed.lines() {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        if let ["readers", "again", partition, offset, ..] = words[..] {
+            offsets.push((partition.parse()?, offset.parse()?));
+        }
+    }
+    offsets.sort_unstable();
+    Ok(offsets.into_iter().map(|(_, offset)| offset).collect())
+}
+
+pub fn reset_offsets(stage: &Stage) -> Result<()> {
+    let path = "/api/groups/readers/offsets";
+    let before = committed(stage)?;
+    ensure!(before == [1, 1, 1], "{before:?}");
+    let preview = stage.post(path, &json!({"to": "earliest", "preview": true}))?;
+    ensure!(
+        preview["items"][1]["old"] == 1 && preview["items"][1]["new"] == 0,
+        "{preview}"
+    );
+    ensure!(committed(stage)? == before, "the preview changed offsets");
+    stage.post(path, &json!({"to": "earliest"}))?;
+    ensure!(committed(stage)? == [0, 0, 0], "{:?}", committed(stage)?);
+    let one =
+        json!({"to": "offset", "value": 1, "topics": [{"topic": "again", "partitions": [2]}]});
+    stage.post(path, &one)?;
+    ensure!(committed(stage)? == [0, 0, 1], "{:?}", committed(stage)?);
+    stage.post(
+        path,
+        &json!({"to": "shift", "value": 1, "topics": [{"topic": "again", "partitions": [0]}]}),
+    )?;
+    ensure!(committed(stage)? == [1, 0, 1], "{:?}", committed(stage)?);
+    stage.post(
+        path,
+        &json!({"to": "offsets", "offsets": [{"topic": "again", "partition": 1, "offset": 1}]}),
+    )?;
+    ensure!(committed(stage)? == [1, 1, 1], "{:?}", committed(stage)?);
+    stage.post(path, &json!({"to": "timestamp", "value": 1_700_000_000_008_i64, "topics": [{"topic": "again", "partitions": [2]}]}))?;
+    ensure!(committed(stage)? == [1, 1, 0], "{:?}", committed(stage)?);
+    let latest = stage.post(path, &json!({"to": "latest"}))?;
+    let ends: Vec<i64> = latest["items"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(|it| it["log_end_offset"].as_i64())
+        .collect();
+    ensure!(
+        committed(stage)? == ends,
+        "{:?} and {ends:?}",
+        committed(stage)?
+    );
+    let missing = json!({"to": "earliest", "topics": [{"topic": "again", "partitions": [9]}]});
+    let (status, detail) = stage.http.refused("POST", path, Some(&missing))?;
+    ensure!(
+        status == 422 && detail.contains("no partition 9"),
+        "{status} {detail}"
+    );
+    Ok(())
+}
+
+pub fn delete_group(stage: &Stage) -> Result<()> {
+    let only = json!({"topics": [{"topic": "again", "partitions": [0]}]});
+    stage
+        .http
+        .json("DELETE", "/api/groups/readers/offsets", Some(&only))?;
+    ensure!(committed(stage)?.len() == 2, "{:?}", committed(stage)?);
+    stage
+        .http
+        .json("DELETE", "/api/groups/readers?confirm=readers", None)?;
+    let listed = stage.tool(&["groups", "--list"])?;
+    ensure!(!listed.contains("readers"), "{listed}");
+    let (status, _) = stage.http.refused("GET", "/api/groups/readers", None)?;
+    ensure!(status == 404, "{status}");
+    Ok(())
+}

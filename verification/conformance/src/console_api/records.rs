@@ -1,0 +1,245 @@
+//! Records: produced, read, searched, exported and sent again.
+
+use anyhow::{Context, Result, ensure};
+use serde_json::{Value, json};
+
+use super::stage::Stage;
+
+pub fn produce(stage: &Stage) -> Result<()> {
+    let record = |number: i32| {
+        json!({"partition": number % 3, "key": format!("user-{number}"),
+            "value": format!("{{\"amount\": {number}, \"name\": \"<b>{number}</b>\"}}"),
+            "headers": [{"key": "source", "value": "web"}], "timestamp": 1_700_000_000_000_i64 + i64::from(number)})
+    };
+    let records: Vec<Value> = (0..9).map(record).collect();
+    let produced = stage.post("/api/topics/orders/records", &json!({"records": records}))?;
+    ensure!(produced["items"][8]["offset"] == 2, "{produced}");
+    let binary =
+        json!({"records": [{"partition": 0, "key": null, "value": "fffe00", "encoding": "hex"}]});
+    stage.post("/api/topics/orders/records", &binary)?;
+    let tombstone = json!({"records": [{"partition": 1, "key": "gone", "value": null}]});
+    stage.post("/api/topics/orders/records", &tombstone)?;
+    stage.tool_shows(
+        &["get-offsets", "--topic", "orders"],
+        &["orders:0:4", "orders:1:4", "orders:2:3"],
+    )?;
+    let printed = stage.tool(&[
+        "console-consumer",
+        "--topic",
+        "orders",
+        "--partition",
+        "2",
+        "--offset",
+        "earliest",
+        "--max-messages",
+        "3",
+        "--property",
+        "print.key=true",
+        "--property",
+        "print.headers=true",
+        "--property",
+        "print.timestamp=true",
+    ])?;
+    let line =
+        "CreateTime:1700000000005\tsource:web\tuser-5\t{\"amount\": 5, \"name\": \"<b>5</b>\"}";
+    ensure!(printed.contains(line), "{printed}");
+    let wrong = json!({"records": [{"partition": 7, "value": "x"}]});
+    let (status, detail) =
+        stage
+            .http
+            .refused("POST", "/api/topics/orders/records", Some(&wrong))?;
+    ensure!(
+        status == 422 && detail.contains("no partition 7"),
+        "{status} {detail}"
+    );
+    Ok(())
+}
+
+pub fn read_pages(stage: &Stage) -> Result<()> {
+    let records = "/api/topics/orders/records";
+    let (mut found, mut from, mut pages) = (Vec::new(), "beginning".to_owned(), 0);
+    loop {
+        let (page, done) = stage
+            .http
+            .records(&format!("{records}?from={from}&limit=4"))?;
+        ensure!(page.len() <= 4, "{page:?}");
+        found.extend(page);
+        pages += 1;
+        match done["next"].as_str() {
+            Some(next) => from = next.to_owned(),
+            None => break,
+        }
+        ensure!(pages < 10, "no end of pages");
+    }
+    let mut places: Vec<(i64, i64)> = found.iter().map(place).collect();
+    places.sort_unstable();
+    let expected: Vec<(i64, i64)> = [(0, 4), (1, 4), (2, 3)]
+        .iter()
+        .flat_map(|(partition, end)| (0..*end).map(|offset| (*partition, offset)))
+        .collect();
+    ensure!(
+        places == expected && pages >= 3,
+        "{pages} pages: {places:?}"
+    );
+    let binary = found
+        .iter()
+        .find(|it| place(it) == (0, 3))
+        .context("the binary record")?;
+    ensure!(
+        binary["value"]["format"] == "hex" && binary["value"]["text"] == "fffe00",
+        "{binary}"
+    );
+    ensure!(binary["key"].is_null(), "{binary}");
+    let tombstone = found
+        .iter()
+        .find(|it| place(it) == (1, 3))
+        .context("the tombstone")?;
+    ensure!(
+        tombstone["value"].is_null() && tombstone["key"]["text"] == "gone",
+        "{tombstone}"
+    );
+    let count =
+        |query: &str| anyhow::Ok(stage.http.records(&format!("{records}?{query}"))?.0.len());
+    ensure!(count("from=offset:2&partitions=2")? == 1);
+    ensure!(count("from=timestamp:1700000000007&until=timestamp:1700000000009")? == 2);
+    ensure!(count("from=last:3")? == 3);
+    ensure!(count("from=end")? == 0);
+    let one = stage.http.get("/api/topics/orders/records/2/1")?;
+    ensure!(
+        one["key"]["text"] == "user-5" && one["headers"][0]["value"]["text"] == "web",
+        "{one}"
+    );
+    ensure!(one["value"]["format"] == "json", "{one}");
+    let (status, detail) = stage
+        .http
+        .refused("GET", "/api/topics/orders/records/2/99", None)?;
+    ensure!(
+        status == 404 && detail.contains("offset 99"),
+        "{status} {detail}"
+    );
+    Ok(())
+}
+
+fn place(record: &Value) -> (i64, i64) {
+    let number = |name: &str| record[name].as_i64().unwrap_or(-1);
+    (number("partition"), number("offset"))
+}
+
+pub fn search(stage: &Stage) -> Result<()> {
+    let count = |filter: &str| {
+        let path = format!("/api/topics/orders/records?from=beginning&{filter}");
+        let (found, done) = stage.http.records(&path)?;
+        ensure!(
+            done["scanned"] == 11 && done["fraction"] == 1.0,
+            "{filter}: {done}"
+        );
+        anyhow::Ok(found.len())
+    };
+    ensure!(count("text=USER-3")? == 1, "by text");
+    ensure!(count("key=user-4")? == 1, "by key");
+    // $.amount > 6
+    ensure!(
+        count("json_path=%24.amount%20%3E%206")? == 2,
+        "by JSON path"
+    );
+    // value.amount < 3 && headers.source == "web" || key == "gone"
+    let expression = "value.amount%20%3C%203%20%26%26%20headers.source%20%3D%3D%20%22web%22%20%7C%7C%20key%20%3D%3D%20%22gone%22";
+    ensure!(
+        count(&format!("expression={expression}"))? == 4,
+        "by expression"
+    );
+    ensure!(count("text=nothing-like-it")? == 0);
+    Ok(())
+}
+
+pub fn live_tail(stage: &Stage) -> Result<()> {
+    let path = "/api/topics/orders/records?from=end&follow=true&text=late";
+    let mut tail = stage.http.send("GET", path, None)?;
+    ensure!(tail.status == 200, "status {}", tail.status);
+    tail.wait_for("progress", |event, _| event == "progress")?;
+    stage.tool_with_input(&["console-producer", "--topic", "orders"], "early\nlate\n")?;
+    let records = tail.wait_for("records", |event, _| event == "records")?;
+    ensure!(records[0]["value"]["text"] == "late", "{records}");
+    let progress = tail.wait_for("progress", |event, data| {
+        event == "progress" && data["scanned"] == 2
+    })?;
+    ensure!(
+        progress["matched"] == 1 && progress["fraction"].is_null(),
+        "{progress}"
+    );
+    Ok(())
+}
+
+pub fn export(stage: &Stage) -> Result<()> {
+    let path = "/api/topics/orders/export?from=beginning&partitions=0,1&download=1";
+    let lines = stage.http.send("GET", path, None)?.text()?;
+    let records: Vec<Value> = lines
+        .lines()
+        .map(serde_json::from_str)
+        .collect::<Result<_, _>>()?;
+    let binary = records
+        .iter()
+        .find(|it| place(it) == (0, 3))
+        .context("the binary record")?;
+    ensure!(
+        binary["value"] == "//4A" && binary["base64"][0] == "value",
+        "{binary}"
+    );
+    ensure!(records.iter().any(|it| it["key"] == "user-4"), "{lines}");
+    let csv = stage
+        .http
+        .send("GET", &format!("{path}&as=csv&text=user-4"), None)?
+        .text()?;
+    let wanted =
+        "1,1,1700000000004,\"user-4\",\"{\"\"amount\"\": 4, \"\"name\"\": \"\"<b>4</b>\"\"}\"";
+    ensure!(csv.contains(wanted), "{csv}");
+    Ok(())
+}
+
+pub fn redrive(stage: &Stage) -> Result<()> {
+    stage.post("/api/topics", &json!({"name": "again", "partitions": 3}))?;
+    stage.tool_shows(
+        &["topics", "--describe", "--topic", "again"],
+        &["PartitionCount: 3"],
+    )?;
+    let path = "/api/topics/orders/redrive";
+    let matching = json!({"from": "beginning", "expression": "value.amount >= 7"});
+    let mut redrive =
+        json!({"to": "again", "matching": matching, "keep_partition": true, "preview": true});
+    let (_, done) = stage.http.stream("POST", path, Some(&redrive))?;
+    ensure!(done["matched"] == 2 && done["sent"] == 0, "{done}");
+    let offsets = ["get-offsets", "--topic", "again"];
+    stage.tool_shows(&offsets, &["again:0:0", "again:1:0", "again:2:0"])?;
+    redrive["preview"] = json!(false);
+    let (_, done) = stage.http.stream("POST", path, Some(&redrive))?;
+    ensure!(done["sent"] == 2, "{done}");
+    // 7 was in partition 1, 8 in partition 2.
+    stage.tool_shows(&offsets, &["again:0:0", "again:1:1", "again:2:1"])?;
+    let named =
+        json!({"to": "again", "records": [{"partition": 0, "offset": 3}], "keep_partition": true});
+    let (_, done) = stage.http.stream("POST", path, Some(&named))?;
+    ensure!(done["sent"] == 1, "{done}");
+    stage.tool_shows(&offsets, &["again:0:1"])?;
+    let printed = stage.tool(&[
+        "console-consumer",
+        "--topic",
+        "again",
+        "--partition",
+        "2",
+        "--offset",
+        "earliest",
+        "--max-messages",
+        "1",
+        "--property",
+        "print.key=true",
+        "--property",
+        "print.headers=true",
+        "--property",
+        "print.timestamp=true",
+    ])?;
+    ensure!(
+        printed.contains("CreateTime:1700000000008\tsource:web\tuser-8\t"),
+        "{printed}"
+    );
+    Ok(())
+}
