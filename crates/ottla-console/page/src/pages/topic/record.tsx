@@ -41,11 +41,6 @@ export function RecordPane({ topic, place, shown, format, partitions }: { topic:
           onChange={setView}
         />
         <span class="spring" />
-        {record && !session.value?.read_only ? (
-          <button type="button" class="plain" onClick={() => openDialog("again")}>
-            Edit and produce
-          </button>
-        ) : null}
         <button type="button" class="plain" aria-label="Close the record" onClick={() => setQuery({ open: null })}>
           ×
         </button>
@@ -53,9 +48,17 @@ export function RecordPane({ topic, place, shown, format, partitions }: { topic:
       <Failure problem={whole.problem} retry={whole.reload} />
       {record ? (
         <>
-          <p class="soft">
-            {time(record.timestamp)} {record.timestamp_type === "log_append_time" ? "log append time" : "create time"}
-          </p>
+          <div class="bar">
+            <span class="soft">
+              {time(record.timestamp)} {record.timestamp_type === "log_append_time" ? "log append time" : "create time"}
+            </span>
+            <span class="spring" />
+            {session.value?.read_only ? null : (
+              <button type="button" class="plain" onClick={() => openDialog("again")}>
+                Edit and produce
+              </button>
+            )}
+          </div>
           <Part name="Key" data={record.key} />
           <Part name="Value" data={record.value} />
           <section>
