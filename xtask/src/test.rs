@@ -138,7 +138,12 @@ const RECORDS: &[&str] = &["ottla-records", "ottla-conformance", "conformance/ja
 const REPORT: &[&str] = &["ottla-bench", "ottla-conformance"];
 const CONSOLE: &[&str] = &["ottla-console"];
 const CONSOLE_PAGE: &[&str] = &["ottla", "ottla-console", "ottla-conformance"];
-const CONSOLE_API: &[&str] = &["ottla", "ottla-console", "ottla-client", "ottla-conformance"];
+const CONSOLE_API: &[&str] = &[
+    "ottla",
+    "ottla-console",
+    "ottla-client",
+    "ottla-conformance",
+];
 const CLEANING: &[&str] = &["ottla-log", "ottla-bench-peer", "conformance/java", "peers"];
 const PACKAGES: &[&str] = &["ottla", "ottla-packaging", "docs"];
 const MEASURES: &[&str] = &["ottla", "ottla-testkit"];

@@ -108,6 +108,17 @@ impl ClientConfig {
         &mut self,
         settings: &BTreeMap<String, String>,
     ) -> Result<Vec<String>, ClientError> {
+        let unknown = self.apply_without_credentials(settings)?;
+        self.validate()?;
+        Ok(unknown)
+    }
+
+    /// As [`ClientConfig::apply`], for a program whose users log in themselves: credentials may be
+    /// missing.
+    pub fn apply_without_credentials(
+        &mut self,
+        settings: &BTreeMap<String, String>,
+    ) -> Result<Vec<String>, ClientError> {
         let mut unknown = Vec::new();
         for (key, value) in settings {
             let value = value.trim();
@@ -147,8 +158,14 @@ impl ClientConfig {
                 _ => unknown.push(key.clone()),
             }
         }
-        self.security.validate()?;
+        self.security.validate_mechanism()?;
         Ok(unknown)
+    }
+
+    /// Refuses security settings with which no connection is possible, such as SASL without
+    /// credentials.
+    pub fn validate(&self) -> Result<(), ClientError> {
+        self.security.validate()
     }
 
     pub(crate) fn metrics_windows(&self) -> Windows {

@@ -42,9 +42,10 @@ impl AuditNote {
         self.0.lock().user = user.map(str::to_owned);
     }
 
-    /// Names what is changed, beyond the path of the request.
+    /// Names what is changed, beyond the path of the request. A name with line breaks must not look
+    /// like a line of its own.
     pub(crate) fn names(&self, what: impl Into<String>) {
-        self.0.lock().what = what.into();
+        self.0.lock().what = what.into().replace(char::is_control, "\u{fffd}");
     }
 
     /// The request is a preview and changes nothing.
@@ -79,4 +80,17 @@ pub(crate) fn record(note: &AuditNote, status: StatusCode) {
         "{}",
         note.what
     );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_with_line_breaks_stays_one_line() {
+        let note = AuditNote::default();
+        note.names("to a\r\nuser=root \u{1b}[2Jb");
+        let what = &note.0.lock().what;
+        assert_eq!(what, "to a\u{fffd}\u{fffd}user=root \u{fffd}[2Jb");
+    }
 }

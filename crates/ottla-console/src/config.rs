@@ -34,9 +34,15 @@ impl ConsoleConfig {
         self.login || !address.ip().is_loopback() || !self.public_names.is_empty()
     }
 
-    /// Refuses an address at which nobody could log in. The error is a sentence for people.
+    /// Refuses an address at which nobody could log in, and a console without logins that has no
+    /// credentials of its own. The error is a sentence for people.
     pub fn check(&self, address: SocketAddr) -> Result<(), String> {
-        if !self.needs_login(address) || self.client.security.uses_sasl() {
+        if !self.needs_login(address) {
+            return self.client.validate().map_err(|error| {
+                format!("{error}; or give --login, so that people log in themselves")
+            });
+        }
+        if self.client.security.uses_sasl() {
             return Ok(());
         }
         Err(format!(
@@ -106,6 +112,26 @@ mod tests {
         assert!(config.needs_login(own));
         let refused = config.check(own).unwrap_err();
         assert!(refused.contains("security.protocol"), "{refused}");
+    }
+
+    #[test]
+    fn a_console_without_logins_needs_credentials_where_the_cluster_does() {
+        let mut config = config();
+        let settings = [
+            ("security.protocol", "SASL_PLAINTEXT"),
+            ("sasl.mechanism", "PLAIN"),
+        ];
+        let settings = settings.map(|(key, value)| (key.to_owned(), value.to_owned()));
+        let unknown = config.client.apply_without_credentials(&settings.into());
+        assert_eq!(unknown.unwrap(), Vec::<String>::new());
+        let address = "127.0.0.1:1".parse().unwrap();
+        let refused = config.check(address).unwrap_err();
+        assert!(
+            refused.contains("there is no username") && refused.contains("--login"),
+            "{refused}"
+        );
+        config.login = true;
+        config.check(address).unwrap();
     }
 
     #[test]

@@ -97,7 +97,6 @@ fn status_of(error: &ClientError) -> (StatusCode, &'static str) {
     match code {
         Code::UnknownTopicOrPartition
         | Code::UnknownTopicId
-        | Code::InvalidPartitions
         | Code::GroupIdNotFound
         | Code::TransactionalIdNotFound
         | Code::ResourceNotFound

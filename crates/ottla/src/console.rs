@@ -14,7 +14,7 @@ use ottla_config::{BrokerConfig, SecurityProtocol as ListenerProtocol};
 use ottla_console::ConsoleConfig;
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::server;
+use crate::logging::start_logging;
 use crate::stop_signals::StopSignals;
 use crate::tools;
 
@@ -67,7 +67,12 @@ pub fn run(args: &ConsoleArgs) -> ExitCode {
 /// Serves until a stop signal.
 async fn serve(args: &ConsoleArgs) -> Result<(), String> {
     let config_file = args.command_config.as_deref();
-    let client = tools::client_config(&args.bootstrap_server, config_file, "ottla-console", None);
+    let client = tools::config_without_credentials(
+        &args.bootstrap_server,
+        config_file,
+        "ottla-console",
+        None,
+    );
     let (client, _) = client.map_err(|error| format!("{error:#}"))?;
     let config = ConsoleConfig {
         login: args.login,
@@ -75,7 +80,7 @@ async fn serve(args: &ConsoleArgs) -> Result<(), String> {
         public_names: args.public_name.clone(),
         ..ConsoleConfig::new(client)
     };
-    server::start_logging()?;
+    start_logging()?;
     let mut signals = StopSignals::listen()
         .map_err(|error| format!("cannot install signal handlers: {error}"))?;
     let listener = ottla_console::bind(&args.listen, "--listen").await?;

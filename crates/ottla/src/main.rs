@@ -15,6 +15,7 @@ mod console;
 mod container;
 mod doctor;
 mod heap;
+mod logging;
 mod node_properties;
 mod output_lines;
 mod owner_file;

@@ -187,8 +187,8 @@ impl SecurityConfig {
         }))
     }
 
-    /// Refuses incomplete settings.
-    pub(crate) fn validate(&self) -> Result<(), ClientError> {
+    /// Refuses incomplete settings, except for missing credentials.
+    pub(crate) fn validate_mechanism(&self) -> Result<(), ClientError> {
         self.tls()?;
         if self.uses_sasl() && self.sasl_mechanism.is_none() {
             return Err(ClientError::Config(
@@ -197,6 +197,12 @@ impl SecurityConfig {
                     .into(),
             ));
         }
+        Ok(())
+    }
+
+    /// Refuses incomplete settings.
+    pub(crate) fn validate(&self) -> Result<(), ClientError> {
+        self.validate_mechanism()?;
         if self.uses_sasl() && self.sasl_mechanism == Some(Mechanism::OAuthBearer) {
             return self.token_file().map(drop);
         }

@@ -424,22 +424,22 @@ fn why(row: &GroupRow, group: &Described, partitions: &[PartitionOfGroup]) -> Op
     let unowned = unowned.count();
     match &*row.state {
         "PreparingRebalance" => {
-            Some("it is rebalancing: the coordinator waits for all members to join again".into())
+            Some("It is rebalancing: the coordinator waits for all members to join again".into())
         }
         "CompletingRebalance" => Some(
-            "it is rebalancing: the leader of the group has not sent the assignment yet".into(),
+            "It is rebalancing: the leader of the group has not sent the assignment yet".into(),
         ),
-        "Assigning" => Some("the coordinator is computing an assignment".into()),
+        "Assigning" => Some("The coordinator is computing an assignment".into()),
         "Reconciling" => Some(format!(
             "{converging} members have not yet taken over the partitions that they are to have"
         )),
-        "NotReady" => Some("the topics of its topology are not all there".into()),
+        "NotReady" => Some("The topics of its topology are not all there".into()),
         "Empty" if row.lag.unwrap_or(0) > 0 => {
-            Some("it has no members, and its offsets stand still: nobody consumes".into())
+            Some("It has no members, and its offsets stand still: nobody consumes".into())
         }
-        "Empty" => Some("it has no members".into()),
+        "Empty" => Some("It has no members".into()),
         _ if lost > 0 => Some(format!(
-            "in {lost} partitions the committed offset is before the start of the log: those records are gone, and \
+            "In {lost} partitions the committed offset is before the start of the log: those records are gone, and \
              auto.offset.reset decides where it continues"
         )),
         _ if unowned > 0 => Some(format!(

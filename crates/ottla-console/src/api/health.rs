@@ -174,7 +174,7 @@ fn of_brokers(snapshot: &Snapshot) -> impl Iterator<Item = Attention> {
     let fenced = snapshot.brokers.iter().filter(|it| it.is_fenced);
     fenced.map(|it| {
         let text = format!(
-            "broker {} ({}:{}) is registered and not running",
+            "Broker {} ({}:{}) is registered and not running",
             it.id, it.host, it.port
         );
         of_broker(it.id, Severity::Warning, text)
@@ -188,7 +188,7 @@ fn of_disks(snapshot: &Snapshot) -> Vec<Attention> {
             let path = &*dir.log_dir;
             if dir.error_code != 0 {
                 let reason = ErrorCode::from_code(dir.error_code).message();
-                let text = format!("broker {}: {path} is offline: {reason}", broker.id);
+                let text = format!("Broker {}: {path} is offline: {reason}", broker.id);
                 found.push(of_broker(broker.id, Severity::Critical, text));
             } else if dir.total_bytes > 0 && dir.usable_bytes >= 0 {
                 let used = 1.0 - dir.usable_bytes as f64 / dir.total_bytes as f64;
@@ -198,7 +198,7 @@ fn of_disks(snapshot: &Snapshot) -> Vec<Attention> {
                     _ => continue,
                 };
                 let text = format!(
-                    "broker {}: the volume of {path} is {:.0} % full",
+                    "Broker {}: the volume of {path} is {:.0} % full",
                     broker.id,
                     used * 100.0
                 );
@@ -227,7 +227,7 @@ fn of_quorum(snapshot: &Snapshot) -> Vec<Attention> {
     };
     let Some(leader) = leader else {
         let text =
-            "the metadata quorum has no leader; start the controllers, most of them must run";
+            "The metadata quorum has no leader; start the controllers, most of them must run";
         return vec![item(Severity::Critical, text.to_owned())];
     };
     let behind = voters
@@ -235,7 +235,7 @@ fn of_quorum(snapshot: &Snapshot) -> Vec<Attention> {
         .filter(|it| it.log_end_offset < 0 || leader.log_end_offset - it.log_end_offset > MUCH_LAG);
     behind
         .map(|it| {
-            let text = format!("controller {} is away or behind", it.replica_id);
+            let text = format!("Controller {} is away or behind", it.replica_id);
             item(Severity::Warning, text)
         })
         .collect()
@@ -332,7 +332,7 @@ mod tests {
             [
                 "t-1 has no leader; start the brokers [1, 2], which have its replicas",
                 "t-0: the replica on broker 2 is not in sync",
-                "broker 2 (h:9092) is registered and not running",
+                "Broker 2 (h:9092) is registered and not running",
             ]
         );
     }

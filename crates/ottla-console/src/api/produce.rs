@@ -113,6 +113,7 @@ pub(super) async fn produce(
         });
     }
     producer.close_within(Duration::from_secs(1)).await;
+    visitor.view.outdate();
     Ok(Json(Items { items }))
 }
 

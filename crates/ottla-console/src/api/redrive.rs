@@ -254,6 +254,7 @@ async fn send(
         to: plan.to.clone(),
     };
     let result = send_all(&mut scan, plan, visitor, sender, &mut sent.count).await;
+    visitor.view.outdate();
     let found = match result {
         Ok(found) => found,
         Err(Failure::Problem(problem)) => {

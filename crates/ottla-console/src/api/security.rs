@@ -109,6 +109,10 @@ pub(super) async fn acls(
 ) -> Result<Json<Page<Acl>>, Problem> {
     let any = DeleteAclsFilter {
         resource_type_filter: ResourceType::Any.code(),
+        // An empty text, which is the default, would be a name.
+        resource_name_filter: None,
+        principal_filter: None,
+        host_filter: None,
         pattern_type_filter: PatternType::Any.code(),
         operation: Operation::Any.code(),
         permission_type: PermissionType::Any.code(),

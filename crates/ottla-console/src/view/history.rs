@@ -38,18 +38,23 @@ impl History {
         for values in self.series.values_mut() {
             values.push_back(f32::NAN);
         }
-        let mut cluster = (0.0, 0.0, 0.0);
+        let mut cluster = (None, 0.0, 0.0);
         for (name, topic) in &snapshot.topics {
             let of = format!("topic/{name}");
             let rate = topic.records_per_second;
             self.set(&of, "records_in", "records/s", rate);
             let bytes = topic.bytes.map(|it| it as f64);
             self.set(&of, "bytes", "bytes", bytes);
-            cluster.0 += rate.unwrap_or(0.0);
+            cluster.0 = cluster
+                .0
+                .zip(rate)
+                .map(|(sum, rate)| sum + rate)
+                .or(cluster.0)
+                .or(rate);
             cluster.1 += bytes.unwrap_or(0.0);
             cluster.2 += (topic.under_replicated() + topic.offline()) as f64;
         }
-        self.set("cluster", "records_in", "records/s", Some(cluster.0));
+        self.set("cluster", "records_in", "records/s", cluster.0);
         self.set("cluster", "bytes", "bytes", Some(cluster.1));
         self.set("cluster", "under_replicated", "partitions", Some(cluster.2));
         let mut lag = 0.0;

@@ -125,7 +125,20 @@ pub(super) async fn connect_within(
 }
 
 /// The settings, and how long to try to connect.
-pub fn client_config(
+fn client_config(
+    bootstrap_servers: &str,
+    command_config: Option<&str>,
+    client_id: &str,
+    limit: Option<Duration>,
+) -> anyhow::Result<(ClientConfig, Duration)> {
+    let (config, patience) =
+        config_without_credentials(bootstrap_servers, command_config, client_id, limit)?;
+    config.validate()?;
+    Ok((config, patience))
+}
+
+/// The same, where users may log in themselves: credentials may be missing.
+pub fn config_without_credentials(
     bootstrap_servers: &str,
     command_config: Option<&str>,
     client_id: &str,
@@ -139,7 +152,7 @@ pub fn client_config(
     let mut sets_connection_timeout = false;
     if let Some(path) = command_config {
         let settings = load_properties(path)?;
-        warn_of_unknown(&settings, &[config.apply(&settings)?]);
+        warn_of_unknown(&settings, &[config.apply_without_credentials(&settings)?]);
         if settings.contains_key(PATIENCE_SETTING) {
             patience = config.default_api_timeout;
         }

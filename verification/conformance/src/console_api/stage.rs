@@ -1,12 +1,13 @@
 //! What a step of the test works with: the API, and the cluster behind it.
 
+use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use ottla_workspace::process::{self, OwnedChild};
+use ottla_workspace::process::OwnedChild;
 use serde_json::Value;
 
 use super::http::Http;
@@ -23,13 +24,9 @@ pub struct Stage {
 }
 
 impl Stage {
-    /// What a tool prints about the cluster.
+    /// What a tool prints about the cluster. Bytes that are no UTF-8 are replaced.
     pub fn tool(&self, arguments: &[&str]) -> Result<String> {
-        let mut command = Command::new(&self.binary);
-        command
-            .args(arguments)
-            .args(["--bootstrap-server", &self.bootstrap]);
-        process::output_of(&mut command)
+        self.run(arguments, Stdio::null())
     }
 
     /// Waits until a tool prints something as wanted.
@@ -69,12 +66,28 @@ impl Stage {
     pub fn tool_with_input(&self, arguments: &[&str], input: &str) -> Result<String> {
         let path = self.dir.join("input");
         std::fs::write(&path, input)?;
+        self.run(arguments, File::open(path)?.into())
+    }
+
+    fn run(&self, arguments: &[&str], input: Stdio) -> Result<String> {
+        let (first, rest) = arguments.split_first().context("no tool is named")?;
+        let bootstrap = ["--bootstrap-server", &self.bootstrap];
         let mut command = Command::new(&self.binary);
-        command
-            .args(arguments)
-            .args(["--bootstrap-server", &self.bootstrap])
-            .stdin(std::fs::File::open(path)?);
-        process::output_of(&mut command)
+        command.arg(first).stdin(input);
+        // Some of Kafka's tools have the option before their subcommand, and some behind it.
+        match *first {
+            "cluster" => command.args(rest).args(bootstrap),
+            _ => command.args(bootstrap).args(rest),
+        };
+        let output = command.output()?;
+        ensure!(
+            output.status.success(),
+            "{arguments:?} ended with {}:\n{}{}",
+            output.status,
+            String::from_utf8_lossy(&output.stdout),
+            String::from_utf8_lossy(&output.stderr)
+        );
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
 }
 

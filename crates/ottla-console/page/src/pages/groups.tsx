@@ -1,7 +1,7 @@
 /** Groups of all types: classic, consumer, share, streams. */
 import { query, setQuery, to } from "../address";
 import { api } from "../api";
-import { count } from "../format";
+import { count, short } from "../format";
 import { useList } from "../load";
 import { Search } from "../parts/fields";
 import { Head } from "../parts/head";
@@ -28,9 +28,9 @@ export function stateTone(state: string): Tone {
 const COLUMNS: readonly Column<GroupRow>[] = [
   { id: "group_id", title: "Group", isSortable: true, cell: (group) => <a href={to(["groups", group.group_id])}>{group.group_id || "(empty name)"}</a> },
   { id: "type", title: "Type", width: 100, isSortable: true, cell: (group) => group.type, isExtra: true },
-  { id: "state", title: "State", width: 180, isSortable: true, cell: (group) => <Badge tone={stateTone(group.state)}>{group.state}</Badge> },
+  { id: "state", title: "State", width: 130, isSortable: true, cell: (group) => <Badge tone={stateTone(group.state)}>{group.state}</Badge> },
   { id: "members", title: "Members", width: 90, isNumber: true, isSortable: true, isExtra: true, cell: (group) => count(group.members) },
-  { id: "lag", title: "Lag", width: 110, isNumber: true, isSortable: true, cell: (group) => count(group.lag) },
+  { id: "lag", title: "Lag", width: 85, isNumber: true, isSortable: true, cell: (group) => <span title={count(group.lag)}>{short(group.lag)}</span> },
   {
     id: "topics",
     title: "Topics",

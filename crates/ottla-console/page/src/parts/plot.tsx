@@ -19,6 +19,9 @@ interface Props {
   height?: number;
 }
 
+/** The time axis is at least so long. */
+const LEAST_S = 300;
+
 /** Loaded when the first plot is shown. */
 const library = () => import("uplot").then((module) => module.default);
 
@@ -39,6 +42,8 @@ export function Plot({ title, times, lines, text, height = 130 }: Props) {
       if (isGone || !element) return;
       const css = getComputedStyle(document.documentElement);
       const colour = (name: string) => css.getPropertyValue(name).trim();
+      // Half a partition is no mark.
+      const isWhole = () => data.current.slice(1).every((values) => (values as Line["values"]).every((value) => value === null || Number.isInteger(value)));
       const axis = { stroke: colour("--soft"), grid: { stroke: colour("--grid"), width: 1 }, ticks: { show: false }, font: "11px system-ui, sans-serif" };
       plot.current = new UPlot(
         {
@@ -46,10 +51,11 @@ export function Plot({ title, times, lines, text, height = 130 }: Props) {
           height,
           legend: { show: false },
           cursor: { y: false, points: { size: 6 }, drag: { x: false, y: false } },
-          scales: { y: { range: (_, low, high) => [Math.min(0, low ?? 0), (high ?? 0) <= 0 ? 1 : high * 1.08] } },
+          // A few samples are not drawn as wide as hours of them.
+          scales: { x: { range: (_, first, last) => [Math.min(first ?? 0, (last ?? 0) - LEAST_S), last ?? 0] }, y: { range: (_, low, high) => [Math.min(0, low ?? 0), (high ?? 0) <= 0 ? 1 : high * 1.08] } },
           axes: [
             { ...axis, size: 24, space: 70, values: (_, marks) => marks.map((mark) => hour(mark, marks)) },
-            { ...axis, size: 58, space: 28, gap: 4, values: (_, marks) => marks.map((mark) => text(mark)) },
+            { ...axis, size: 58, space: 28, gap: 4, values: (_, marks) => marks.map((mark) => (Number.isInteger(mark) || !isWhole() ? text(mark) : "")) },
           ],
           series: [
             {},
