@@ -90,6 +90,8 @@ export function ago(ms: number | Unknown, now = Date.now()): string {
 export function settingHint(name: string, value: string | Unknown): string {
   if (!value || !/^-?\d+$/.test(value)) return "";
   const number = Number(value);
+  // Two of the topic's settings have a second special value.
+  if (number === -2 && name.startsWith("local.retention.")) return `as ${name.slice("local.".length)}`;
   if (/\.ms$/.test(name)) return number < 0 ? "no limit" : number > 1e15 ? "practically never" : duration(number);
   if (/bytes(\.|$)/.test(name)) return number < 0 ? "no limit" : number >= 1000 ? bytes(number) : "";
   return "";

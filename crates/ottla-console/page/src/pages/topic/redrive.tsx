@@ -70,7 +70,7 @@ export function Redrive({ topic, scan, chosen, done }: { topic: string; scan: Sc
   return (
     <Dialog title={chosen ? `Send ${plural(chosen.length, "record")} again` : "Send all that match again"} action={isCounted ? `Send ${plural(matched, "record")}` : "Count first"} run={run} isReady={fields.to !== "" && !(chosen && (chosen.length === 0 || chosen.length > MOST_CHOSEN)) && !(isCounted && matched === 0)}>
       <p>
-        {chosen ? `The chosen records of ${topic}` : isFiltered(scan) ? `All records of ${topic} that match the filters, from “${scan.from}”` : `All records of ${topic} from “${scan.from}”, without a filter`} are read and produced
+        {chosen ? `The chosen records of ${topic}` : isFiltered(scan) ? `All records of ${topic} that match the filters, from “${scan.from}”` : `All records of ${topic} from “${scan.from}”, without a filter,`} are read and produced
         again. Key, value and headers stay byte for byte. They also stay in {topic}.
       </p>
       {chosen && chosen.length > MOST_CHOSEN ? <p class="hint">{count(MOST_CHOSEN)} records can be chosen one by one. For more, filter for them and send all.</p> : null}
