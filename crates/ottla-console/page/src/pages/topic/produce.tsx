@@ -1,9 +1,9 @@
 import { useState } from "preact/hooks";
 
 import { go, to } from "../../address";
-import { api, call } from "../../api";
+import { api, call, textOf } from "../../api";
 import { useDraft } from "../../draft";
-import { time } from "../../format";
+import { bytes, count, plural, time } from "../../format";
 import { Dialog } from "../../parts/dialog";
 import { CheckField, SelectField, TextField } from "../../parts/fields";
 import { say } from "../../parts/notices";
@@ -18,6 +18,23 @@ interface Fields {
   partition: string;
   headers: [string, string][];
 }
+
+interface Produced {
+  partition: number;
+  offset: number;
+  problem: string | null;
+}
+
+interface Lines {
+  name: string;
+  bytes: number;
+  values: string[];
+}
+
+/** Records of one request, and their characters. */
+const AT_ONCE = 1000;
+const AT_ONCE_CHARACTERS = 2 << 20;
+const LARGEST_FILE = 256 << 20;
 
 const NEW: Fields = { key: "", hasKey: false, value: "", isTombstone: false, encoding: "text", partition: "", headers: [] };
 
@@ -36,6 +53,23 @@ function like(record: KafkaRecord): Fields {
   };
 }
 
+/** Parts that fit into one request each. */
+function* parts<T extends string | null>(values: readonly T[]): Generator<T[]> {
+  let [part, characters]: [T[], number] = [[], 0];
+  for (const value of values) {
+    const length = value?.length ?? 0;
+    if (part.length === AT_ONCE || (part.length > 0 && characters + length > AT_ONCE_CHARACTERS)) {
+      yield part;
+      [part, characters] = [[], 0];
+    }
+    part.push(value);
+    characters += length;
+  }
+  if (part.length > 0) yield part;
+}
+
+const linesOf = (text: string) => text.split(/\r?\n/).filter(Boolean);
+
 /** Why a record cannot be edited: its bytes could not be given back as they are. */
 function unfitness(record: KafkaRecord): string | null {
   const parts = [record.key, record.value].filter((data) => data !== null);
@@ -50,6 +84,9 @@ function unfitness(record: KafkaRecord): string | null {
 export function Produce({ topic, partitions, like: old }: { topic: string; partitions: number | undefined; like?: KafkaRecord }) {
   const [fields, change, drop] = useDraft(`produce ${topic}${old ? ` ${old.partition}:${old.offset}` : ""}`, old ? like(old) : NEW);
   const [isMany, setMany] = useState(false);
+  const [file, setFile] = useState<Lines | null>(null);
+  const [fileProblem, setFileProblem] = useState<string | null>(null);
+  const [produced, setProduced] = useState(0);
   const unfit = old ? unfitness(old) : null;
   const run = async () => {
     const one = (value: string | null) => ({
@@ -59,18 +96,39 @@ export function Produce({ topic, partitions, like: old }: { topic: string; parti
       partition: fields.partition === "" ? null : Number(fields.partition),
       headers: fields.headers.filter(([key]) => key).map(([key, text]) => ({ key, value: text })),
     });
-    const values = isMany ? fields.value.split("\n").filter(Boolean) : [fields.isTombstone ? null : fields.value];
-    const answer = await call<{ items: { partition: number; offset: number; problem: string | null }[] }>("POST", api(["topics", topic, "records"]), { records: values.map(one) });
-    const bad = answer.items.find((item) => item.problem);
-    if (bad) throw new Error(bad.problem!);
-    const [first] = answer.items;
+    const typed = () => (isMany ? linesOf(fields.value) : [fields.isTombstone ? null : fields.value]);
+    const values = isMany && file ? file.values : typed();
+    let done = 0;
+    let first: Produced | undefined;
+    for (const part of parts(values)) {
+      const before = done > 0 ? `; ${plural(done, "record")} had been produced before that` : "";
+      let answer: { items: Produced[] };
+      try {
+        answer = await call("POST", api(["topics", topic, "records"]), { records: part.map(one) });
+      } catch (error) {
+        throw new Error(textOf(error) + before);
+      }
+      const bad = answer.items.find((item) => item.problem);
+      if (bad) throw new Error(bad.problem! + before);
+      first ??= answer.items[0];
+      done += part.length;
+      setProduced(done);
+    }
+    if (first === undefined) throw new Error("There is no line with a record.");
     drop();
-    say(answer.items.length === 1 && first ? `Produced to ${topic}-${first.partition} at offset ${first.offset}.` : `Produced ${answer.items.length} records to ${topic}.`);
-    if (first && answer.items.length === 1) {
+    say(done === 1 ? `Produced to ${topic}-${first.partition} at offset ${first.offset}.` : `Produced ${count(done)} records to ${topic}.`);
+    if (done === 1) {
       go(to(["topics", topic, "records"], { partitions: first.partition, from: `offset:${first.offset}`, open: `${first.partition}:${first.offset}` }));
       return "stay" as const;
     }
     return undefined;
+  };
+  const choose = async (chosen: File | undefined) => {
+    setFile(null);
+    setFileProblem(null);
+    if (!chosen) return;
+    if (chosen.size > LARGEST_FILE) setFileProblem(`${chosen.name} has ${bytes(chosen.size)}; ${bytes(LARGEST_FILE)} at most. Use ottla console-producer for larger files.`);
+    else setFile({ name: chosen.name, bytes: chosen.size, values: linesOf(await chosen.text()) });
   };
   return (
     <Dialog title={`Produce to ${topic}`} action={isMany ? "Produce each line" : "Produce"} run={run} isWide isReady={unfit === null}>
@@ -79,10 +137,18 @@ export function Produce({ topic, partitions, like: old }: { topic: string; parti
       <div class="row">
         <CheckField label="Key" isChecked={fields.hasKey} onChange={(hasKey) => change({ hasKey })} hint="Without it the key is null" />
         <CheckField label="Tombstone" isChecked={fields.isTombstone} onChange={(isTombstone) => change({ isTombstone })} hint="The value is null: compaction deletes the key" />
-        <CheckField label="One record a line" isChecked={isMany} onChange={setMany} hint="1,000 at most" />
+        <CheckField label="One record a line" isChecked={isMany} onChange={setMany} hint="Empty lines are left out" />
       </div>
       {fields.hasKey ? <TextField label="Key text" value={fields.key} onChange={(key) => change({ key })} isFocused /> : null}
-      {fields.isTombstone && !isMany ? <p class="hint">The value is null.</p> : <TextField label={isMany ? "Values" : "Value"} lines={8} value={fields.value} onChange={(value) => change({ value })} />}
+      {isMany ? (
+        <label class="field">
+          <span>File, instead of the values below</span>
+          <input type="file" onChange={(event) => void choose(event.currentTarget.files?.[0])} />
+          {fileProblem ? <small class="bad">{fileProblem}</small> : file ? <small>{`${plural(file.values.length, "record")}, ${bytes(file.bytes)}`}</small> : null}
+        </label>
+      ) : null}
+      {produced > 0 ? <p aria-live="polite">Produced {count(produced)}.</p> : null}
+      {isMany && file ? null : fields.isTombstone && !isMany ? <p class="hint">The value is null.</p> : <TextField label={isMany ? "Values" : "Value"} lines={8} value={fields.value} onChange={(value) => change({ value })} />}
       <div class="row">
         <SelectField
           label="Key and value are"
