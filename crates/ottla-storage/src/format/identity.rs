@@ -79,8 +79,9 @@ pub fn read_all(
     Ok(found)
 }
 
-/// Reads the identity of a node. `None` if not even the metadata directory is formatted. Added
-/// directories, and those from before KIP-858, get an ID.
+/// Reads the identity of a node. `None` if no directory is formatted. If only some are, the start is
+/// refused, as in Kafka: what looks like a new directory may be a disk that is not mounted.
+/// Directories from before KIP-858 get an ID.
 pub fn read_identity(config: &BrokerConfig) -> Result<Option<NodeIdentity>, FormatError> {
     let found = read_all(config)?;
     let metadata_dir = Path::new(&config.metadata_log_dir);
@@ -95,6 +96,9 @@ pub fn read_identity(config: &BrokerConfig) -> Result<Option<NodeIdentity>, Form
             Some((dir, _)) => Err(FormatError(unformatted_metadata_dir(dir, metadata_dir))),
         };
     };
+    if let Some((dir, _)) = found.iter().find(|(_, properties)| properties.is_none()) {
+        return Err(FormatError(unformatted_log_dir(dir)));
+    }
     let mut ids: BTreeMap<PathBuf, DirectoryId> = BTreeMap::new();
     for (dir, properties) in found {
         let known = properties
@@ -141,6 +145,15 @@ pub fn unformatted_metadata_dir(formatted: &Path, metadata_dir: &Path) -> String
          format it with --ignore-formatted",
         formatted.display(),
         metadata_dir.display()
+    )
+}
+
+/// The message for a node of which a log directory is not formatted.
+fn unformatted_log_dir(dir: &Path) -> String {
+    format!(
+        "{} has no meta.properties; mount its disk or restore the file, or, if the directory is new, \
+         format it with `ottla storage format --ignore-formatted`",
+        dir.display()
     )
 }
 

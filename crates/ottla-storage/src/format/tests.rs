@@ -137,7 +137,7 @@ fn directories_that_do_not_belong_together_are_refused() {
         "{error}"
     );
 
-    // The metadata directory must be formatted; an added log directory gets an ID.
+    // Each directory must be formatted, also one that was added.
     let three = dir.path().join("three");
     let with = |first: &Path, second: &Path| {
         let dirs = format!("{},{}", first.display(), second.display());
@@ -145,11 +145,16 @@ fn directories_that_do_not_belong_together_are_refused() {
     };
     let error = read_identity(&with(&three, &one)).unwrap_err();
     assert!(error.0.contains("but the metadata directory"), "{error}");
-    let identity = read_identity(&with(&one, &three)).unwrap().unwrap();
-    assert_eq!(
-        read_identity(&with(&one, &three)).unwrap().unwrap(),
-        identity
-    );
+    let added = with(&one, &three);
+    let error = read_identity(&added).unwrap_err();
+    assert!(error.0.contains("three has no meta.properties"), "{error}");
+    let ignoring = FormatOptions {
+        ignore_formatted: true,
+        ..options(InitialQuorum::Standalone)
+    };
+    format(&added, &ignoring).unwrap();
+    let identity = read_identity(&added).unwrap().unwrap();
+    assert_eq!(identity.directory_ids.len(), 2);
     std::fs::copy(one.join("meta.properties"), three.join("meta.properties")).unwrap();
     let error = read_identity(&with(&one, &three)).unwrap_err();
     assert!(error.0.contains("the same directory.id"), "{error}");

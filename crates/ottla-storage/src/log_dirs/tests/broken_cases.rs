@@ -277,10 +277,10 @@ const CASES: &[Case] = &[
     },
     Case {
         found: "`meta.properties` missing in a directory without the metadata log",
-        decision: "the directory is formatted again, and its logs are used",
-        kafka: "the start is refused",
+        decision: "the start is refused: mount the disk, restore the file, or format the directory",
+        kafka: SAME,
         damage: |paths| fs::remove_file(paths[1].join(META_PROPERTIES)).unwrap(),
-        check: |start| start.has_log(1),
+        check: |start| start.is_refused(&["d1", "meta.properties"]),
     },
     Case {
         found: "`meta.properties` missing in the metadata log directory",
