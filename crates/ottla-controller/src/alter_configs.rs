@@ -9,15 +9,17 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bytestring::ByteString;
 use ottla_config::{BrokerConfig, ConfigType};
-use ottla_metadata::{ConfigResource, ConfigResourceType, MetadataVersion};
+use ottla_metadata::{ConfigResource, ConfigResourceType, MetadataVersion, TopicImage};
 use ottla_protocol::messages::alter_configs_response::AlterConfigsResourceResponse;
 use ottla_protocol::messages::incremental_alter_configs_response::AlterConfigsResourceResponse as IncrementalResourceResponse;
 use ottla_protocol::messages::{
     AlterConfigsRequest, AlterConfigsResponse, IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 };
-use ottla_protocol::metadata_records::{ClearElrRecord, ConfigRecord, MetadataRecord};
-use ottla_types::ErrorCode;
+use ottla_protocol::metadata_records::{
+    ClearElrRecord, ConfigRecord, MetadataRecord, PartitionChangeRecord,
+};
+use ottla_types::{BrokerId, ErrorCode};
 
 use crate::auto_create_topics::broker_setting;
 use crate::config_validation::{Settings, check_existence, validate_configs};
@@ -537,7 +539,9 @@ fn validate_change(
 }
 
 /// All records of a request. With eligible leader replicas, a change of `min.insync.replicas` also
-/// clears the ELRs that depend on it.
+/// clears the ELRs that depend on it. Partitions without an ISR keep those who may lead them:
+/// nothing is committed there, so who was eligible still has all records. Kafka 4.3 forgets them,
+/// and only an unclean election brings such a partition back.
 fn finished_records(
     context: &ControllerContext<'_>,
     configs: Vec<ConfigRecord>,
@@ -546,7 +550,7 @@ fn finished_records(
     if validate_only {
         return Vec::new();
     }
-    let mut cleared = Vec::new();
+    let (mut cleared, mut kept) = (Vec::new(), Vec::new());
     if context.image.features.is_elr_enabled() {
         for record in configs
             .iter()
@@ -558,6 +562,11 @@ fn finished_records(
             } else {
                 ByteString::new()
             };
+            for topic in context.image.topics.iter() {
+                if topic_name.is_empty() || *topic.name == *topic_name {
+                    kept.extend(kept_candidates(topic));
+                }
+            }
             cleared.push(MetadataRecord::ClearElr(ClearElrRecord {
                 topic_name,
                 ..Default::default()
@@ -568,7 +577,30 @@ fn finished_records(
         .into_iter()
         .map(MetadataRecord::Config)
         .chain(cleared)
+        .chain(kept)
         .collect()
+}
+
+/// Makes the eligible replicas of partitions without an ISR their ISR, and keeps their last known
+/// leaders, after a `ClearElrRecord`.
+fn kept_candidates(topic: &TopicImage) -> impl Iterator<Item = MetadataRecord> {
+    let leaderless =
+        (topic.partitions()).filter(|(_, partition)| partition.leader == BrokerId::NONE);
+    leaderless.filter_map(move |(index, partition)| {
+        let mut change = PartitionChangeRecord {
+            topic_id: topic.id,
+            partition_id: index.value(),
+            ..Default::default()
+        };
+        let some =
+            |ids: &[BrokerId]| (!ids.is_empty()).then(|| ids.iter().map(|id| id.value()).collect());
+        if partition.isr.is_empty() {
+            change.isr = some(&partition.elr);
+        }
+        change.last_known_elr = some(&partition.last_known_elr);
+        let is_changed = change.isr.is_some() || change.last_known_elr.is_some();
+        is_changed.then_some(MetadataRecord::PartitionChange(change))
+    })
 }
 
 /// With eligible leader replicas, the cluster has an explicit `min.insync.replicas`, and brokers

@@ -197,6 +197,10 @@ impl<'a, 'c> PartitionChange<'a, 'c> {
         if self.target_elr.contains(&leader) {
             self.target_isr = vec![leader];
             self.target_elr.retain(|&replica| replica != leader);
+            if self.target_isr.len() >= self.min_isr {
+                // The leader can commit records alone from here on, which the others do not have.
+                self.target_elr.clear();
+            }
         }
         record.leader = leader.value();
         if is_unclean {

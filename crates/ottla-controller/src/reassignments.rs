@@ -149,7 +149,10 @@ fn cancel(
     let replicas = without_added(&partition.replicas);
     let mut isr = without_added(&partition.isr);
     let may_be_unclean = is_unclean_election_enabled(context, topic);
-    if isr.is_empty() {
+    // An eligible replica (KIP-966) has all committed records, and is elected instead. Kafka 4.3
+    // does not look at the ELR here.
+    let has_eligible = !without_added(&partition.elr).is_empty();
+    if isr.is_empty() && !has_eligible {
         let Some(&first) = replicas.first() else {
             return Err(ApiError::new(
                 ErrorCode::InvalidReplicaAssignment,

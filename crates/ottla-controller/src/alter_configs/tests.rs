@@ -2,8 +2,8 @@ use ottla_protocol::messages::alter_configs_request::{AlterConfigsResource, Alte
 use ottla_protocol::messages::incremental_alter_configs_request::{
     AlterConfigsResource as IncrementalResource, AlterableConfig as IncrementalConfig,
 };
-use ottla_protocol::metadata_records::TopicRecord;
-use ottla_types::Uuid;
+use ottla_protocol::metadata_records::{PartitionRecord, TopicRecord};
+use ottla_types::{PartitionIndex, Uuid};
 
 use super::*;
 use crate::test_support::Cluster;
@@ -474,4 +474,43 @@ fn with_elr_the_minimum_isr_is_the_clusters() {
         decide(BROKER, "", ("min.insync.replicas", DELETE, None)).records,
         []
     );
+}
+
+/// While nobody is in sync, nothing is committed: who was eligible to lead stays so.
+#[test]
+fn a_changed_minimum_isr_keeps_who_may_lead_a_partition_without_isr() {
+    let mut cluster = cluster().with_feature("eligible.leader.replicas.version", 1);
+    let topic_id = Uuid::from_u128(1001);
+    let partition = |index, isr: &[i32], elr: &[i32], last_known: &[i32]| {
+        MetadataRecord::Partition(PartitionRecord {
+            topic_id,
+            partition_id: index,
+            replicas: vec![1, 2, 3],
+            isr: isr.to_vec(),
+            leader: isr.first().copied().unwrap_or(-1),
+            eligible_leader_replicas: Some(elr.to_vec()),
+            last_known_elr: Some(last_known.to_vec()),
+            directories: vec![Uuid::from_u128(100); 3],
+            ..Default::default()
+        })
+    };
+    cluster.apply(&[
+        partition(0, &[1], &[2], &[]),
+        partition(1, &[], &[2, 3], &[1]),
+        partition(2, &[], &[], &[3]),
+    ]);
+    let set = ("min.insync.replicas", SET, Some("1"));
+    for (resource, name) in [(TOPIC, "orders"), (BROKER, "")] {
+        let decision = incremental(&mut cluster, resource, name, &[set]);
+        cluster.apply(&decision.records);
+        let found = [0, 1, 2].map(|index| {
+            let topics = &cluster.image.topics;
+            let partition = topics.partition("orders", PartitionIndex(index)).unwrap();
+            [&partition.isr, &partition.elr, &partition.last_known_elr]
+                .map(|ids| ids.iter().map(|id| id.value()).collect::<Vec<_>>())
+        });
+        assert_eq!(found[0], [vec![1], vec![], vec![]]);
+        assert_eq!(found[1], [vec![2, 3], vec![], vec![1]]);
+        assert_eq!(found[2], [vec![], vec![], vec![3]]);
+    }
 }

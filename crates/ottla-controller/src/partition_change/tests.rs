@@ -165,6 +165,30 @@ fn with_elr_a_replica_below_the_minimum_stays_eligible() {
     );
 }
 
+/// An eligible replica that becomes leader of a topic with `min.insync.replicas=1` commits alone:
+/// the others do not have what it commits.
+#[test]
+fn a_leader_that_may_commit_alone_leaves_nobody_eligible() {
+    let mut cluster = cluster(&[1, 2], 1)
+        .with_feature("eligible.leader.replicas.version", 1)
+        .with_setting("min.insync.replicas", "1");
+    cluster.apply(&[MetadataRecord::PartitionChange(PartitionChangeRecord {
+        isr: Some(vec![]),
+        leader: -1,
+        eligible_leader_replicas: Some(vec![1, 2]),
+        ..change()
+    })]);
+    assert_eq!(
+        updates(&mut cluster, BrokerEvent::Returns(BrokerId(1))),
+        [PartitionChangeRecord {
+            leader: 1,
+            isr: Some(vec![1]),
+            eligible_leader_replicas: Some(vec![]),
+            ..change()
+        }]
+    );
+}
+
 #[test]
 fn a_reassignment_ends_when_the_new_replicas_are_in_sync() {
     let mut cluster = cluster(&[1, 2], 1);

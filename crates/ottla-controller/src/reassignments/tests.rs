@@ -113,6 +113,34 @@ fn a_move_is_under_way_until_it_is_cancelled() {
     );
 }
 
+/// Only an added replica is in sync, and a former one is eligible (KIP-966): the former one is
+/// elected, whether or not unclean elections are permitted.
+#[test]
+fn a_cancelled_move_elects_an_eligible_replica() {
+    for unclean in ["false", "true"] {
+        let mut cluster = cluster_in_sync(&[1, 2, 3], &[1, 2, 3], &[3])
+            .with_feature("eligible.leader.replicas.version", 1)
+            .with_setting("min.insync.replicas", "2")
+            .with_setting("unclean.leader.election.enable", unclean);
+        cluster.apply(&[MetadataRecord::PartitionChange(PartitionChangeRecord {
+            topic_id: Uuid::from_u128(77),
+            partition_id: 0,
+            adding_replicas: Some(vec![3]),
+            eligible_leader_replicas: Some(vec![2]),
+            ..Default::default()
+        })]);
+        let cancelled = alter_partition_reassignments(&cluster.context(), &request("t", 0, None));
+        assert_eq!(outcome(&cancelled), (ErrorCode::None, None));
+        cluster.apply(&cancelled.records);
+        assert_eq!(replicas_of(&cluster), [vec![1, 2], vec![], vec![]]);
+        let topics = &cluster.image.topics;
+        let partition = topics.partition("t", PartitionIndex(0)).unwrap();
+        assert_eq!(partition.leader, BrokerId(2));
+        assert_eq!(partition.isr, [BrokerId(2)]);
+        assert_eq!(partition.elr, []);
+    }
+}
+
 #[test]
 fn another_order_is_done_at_once() {
     let mut cluster = cluster_of(&[1, 2], &[1, 2]);
