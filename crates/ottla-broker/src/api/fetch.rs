@@ -136,11 +136,7 @@ pub(crate) async fn handle(
     }
     let targets = Arc::new(targets);
     let mut outcome = match targets.is_empty() {
-        true => ReadOutcome {
-            answers: Vec::new(),
-            bytes: 0,
-            must_answer: true,
-        },
+        true => ReadOutcome::without_answers(),
         false => {
             let wait = Wait {
                 min_bytes,
@@ -324,8 +320,13 @@ pub(crate) async fn read_targets(
         };
         outcome = match reads.run(move || stalls::on_other_thread(read)).await {
             Ok(outcome) => outcome,
-            Err(_) => return ReadOutcome::failed(),
+            Err(_) => return ReadOutcome::without_answers(),
         };
+    }
+    if let Some(log_dirs) = broker.log_dirs() {
+        for (log, error) in outcome.failed.drain(..) {
+            log_dirs.on_partition_error(&log, &error);
+        }
     }
     let cold = cold_regions(targets, &outcome.answers);
     if !cold.is_empty() {

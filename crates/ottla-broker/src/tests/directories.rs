@@ -536,6 +536,38 @@ async fn leaders_leave_a_directory_that_fails_and_others_stay() {
     );
 }
 
+/// A consumer that finds a broken disk first is not refused for ever: another replica leads.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_directory_that_cannot_be_read_goes_offline() {
+    let mut node = Node::start(&[]).await;
+    let mut client = node.connect().await;
+    create(&mut client, 2).await;
+    for index in 0..2 {
+        assert_eq!(produce(&mut client, index, "one").await, ErrorCode::None);
+    }
+    node.stop().await;
+    node.start_again(&[]).await;
+    let (dir, _) = node.where_and_elsewhere(0);
+    // No log has its files open until it is read or written.
+    let log = dir.join(format!("{TOPIC}-0/{:020}.log", 0));
+    std::fs::remove_file(&log).unwrap();
+    std::fs::create_dir(&log).unwrap();
+    let mut client = node.connect().await;
+    let answer = client.ask(12, &fetch_from(TOPIC, 0, 0)).await;
+    assert_eq!(
+        ErrorCode::from_code(answer.responses[0].partitions[0].error_code),
+        ErrorCode::KafkaStorageError
+    );
+    until("the directory is offline", || {
+        let described = node.broker().log_dirs().unwrap().describe();
+        described
+            .iter()
+            .all(|known| known.path != dir || !known.is_online)
+    })
+    .await;
+    assert_eq!(consume(&mut client, 1, 1).await, ["one"]);
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_failed_directory_of_which_the_controller_does_not_learn_ends_the_broker_in_time() {
     for (timeout_ms, ends) in [("100", true), ("3600000", false)] {

@@ -28,29 +28,31 @@ const LOAD_RETRY: Duration = Duration::from_secs(1);
 
 /// Why a log could not be loaded.
 #[derive(Debug, thiserror::Error)]
-#[error("{message}")]
-pub(crate) struct LoadError {
-    message: String,
-    /// A file handle or memory was missing. Without another attempt there would be no coordinator
-    /// until the next election.
-    is_temporary: bool,
+pub(crate) enum LoadError {
+    #[error("offset {0} cannot be read: {1}")]
+    Storage(Offset, StorageError),
+    #[error("{0}")]
+    Unreadable(String),
 }
 
 impl LoadError {
     fn of_read(offset: Offset, error: ReadError) -> LoadError {
-        LoadError {
-            message: format!("offset {offset} cannot be read: {error}"),
-            is_temporary: matches!(error, ReadError::Storage(error) if error.is_temporary()),
+        match error {
+            ReadError::Storage(error) => LoadError::Storage(offset, error),
+            error => LoadError::Unreadable(format!("offset {offset} cannot be read: {error}")),
         }
+    }
+
+    /// Whether a file handle or memory was missing. Without another attempt there would be no
+    /// coordinator until the next election.
+    fn is_temporary(&self) -> bool {
+        matches!(self, LoadError::Storage(_, error) if error.is_temporary())
     }
 }
 
 impl From<String> for LoadError {
     fn from(message: String) -> LoadError {
-        LoadError {
-            message,
-            is_temporary: false,
-        }
+        LoadError::Unreadable(message)
     }
 }
 
@@ -70,7 +72,7 @@ impl<C: ShardedCoordinator> Shard<C> {
             let mut has_failed = false;
             while let Some(loaded) = load(&host, &shard).await {
                 match loaded {
-                    Err(error) if error.is_temporary && !shard.is_closed() => {
+                    Err(error) if error.is_temporary() && !shard.is_closed() => {
                         if !has_failed {
                             let partition = &shard.partition.topic_partition;
                             tracing::warn!(%partition, "{} cannot be coordinated yet: {error}", C::WHAT);
@@ -97,6 +99,12 @@ impl<C: ShardedCoordinator> Shard<C> {
                 if self.step(host, |runtime, _| runtime.on_load_failed()) {
                     let partition = &self.partition.topic_partition;
                     tracing::error!(%partition, "{} cannot be coordinated: {error}", C::WHAT);
+                }
+                // Another broker coordinates once it leads the partition.
+                if let LoadError::Storage(_, error) = &error
+                    && let Some(log_dirs) = host.surroundings.host.log_dirs()
+                {
+                    log_dirs.on_partition_error(&self.partition.reader(), error);
                 }
                 return;
             }

@@ -9,7 +9,7 @@
 
 use std::sync::Arc;
 
-use ottla_log::{LogReader, ReadError, ReadResult};
+use ottla_log::{LogReader, ReadError, ReadResult, StorageError};
 use ottla_partition::partition::Isolation;
 use ottla_protocol::messages::fetch_request::FetchPartition;
 use ottla_protocol::messages::fetch_response::{AbortedTransaction, EpochEndOffset, PartitionData};
@@ -79,7 +79,6 @@ impl Wanted {
 }
 
 /// The result of reading all partitions of a request.
-#[derive(Debug)]
 pub(crate) struct ReadOutcome {
     pub(crate) answers: Vec<PartitionData>,
     /// The size of the records in bytes.
@@ -87,6 +86,8 @@ pub(crate) struct ReadOutcome {
     /// A partition has an error, a diverging epoch or a preferred read replica, which the client
     /// must learn at once.
     pub(crate) must_answer: bool,
+    /// Logs that could not be read, with the errors of their directories.
+    pub(crate) failed: Vec<(LogReader, StorageError)>,
 }
 
 impl ReadOutcome {
@@ -95,6 +96,7 @@ impl ReadOutcome {
             answers: Vec::with_capacity(partitions),
             bytes: 0,
             must_answer: false,
+            failed: Vec::new(),
         }
     }
 
@@ -105,8 +107,8 @@ impl ReadOutcome {
             && pairs.all(|(wanted, answer)| wanted.is_current(answer, limits))
     }
 
-    /// The outcome of a read that panicked.
-    pub(crate) fn failed() -> ReadOutcome {
+    /// The outcome of a request without partitions, and of a read that panicked.
+    pub(crate) fn without_answers() -> ReadOutcome {
         ReadOutcome {
             must_answer: true,
             ..ReadOutcome::new(0)
@@ -124,9 +126,10 @@ pub(crate) enum Lookup<'a> {
 }
 
 /// Why a partition has no records to answer with.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Debug)]
 enum Miss {
     Refused(ErrorCode),
+    Failed(StorageError),
     /// This kind of lookup cannot find the position.
     NotFound,
 }
@@ -170,6 +173,11 @@ pub(crate) fn read_all<'t>(
                 match read {
                     Ok(answer) => answer,
                     Err(Miss::Refused(code)) => error_answer(requested.partition, code),
+                    Err(Miss::Failed(error)) => {
+                        let code = ErrorCode::KafkaStorageError;
+                        outcome.failed.push((partition.reader().clone(), error));
+                        error_answer(requested.partition, code)
+                    }
                     Err(Miss::NotFound) => {
                         stopped_at = Some(partition);
                         break;
@@ -286,16 +294,15 @@ fn read_one(
 }
 
 fn on_read_error(partition: &Partition, error: ReadError) -> Miss {
-    match &error {
-        ReadError::NotCached => return Miss::NotFound,
-        ReadError::OffsetOutOfRange { .. } => {}
-        // Counted, and logged once a minute.
-        ReadError::Storage(error) if error.is_lack_of_resources() => {}
-        ReadError::Corrupt { .. } | ReadError::Storage(_) => {
+    match error {
+        ReadError::NotCached => Miss::NotFound,
+        ReadError::Storage(error) => Miss::Failed(error),
+        ReadError::OffsetOutOfRange { .. } => Miss::Refused(error.error_code()),
+        ReadError::Corrupt { .. } => {
             tracing::error!(partition = %partition.topic_partition, "read failed: {error}");
+            Miss::Refused(error.error_code())
         }
     }
-    Miss::Refused(error.error_code())
 }
 
 /// Whether the client's last fetched epoch ends earlier here than the client believes (KIP-320,
