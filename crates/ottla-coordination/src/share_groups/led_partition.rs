@@ -32,8 +32,8 @@ pub struct LedPartition {
     /// Notified when the next deadline changes or the share partition is closed.
     timers_changed: Notify,
     coordinators: Arc<ShareCoordinators>,
-    /// Called when the share partition has failed, so that the next request loads it again.
-    on_failed: Box<dyn Fn(&Arc<LedPartition>) + Send + Sync>,
+    /// Called when the share partition has closed itself, so that the next request loads it again.
+    on_closed: Box<dyn Fn(&Arc<LedPartition>) + Send + Sync>,
 }
 
 type Machine = LedSharePartition<oneshot::Sender<Result<(), StateFailure>>>;
@@ -79,7 +79,7 @@ impl LedPartition {
         key: SharePartitionKey,
         partition: Arc<Partition>,
         leader_epoch: LeaderEpoch,
-        on_failed: impl Fn(&Arc<LedPartition>) + Send + Sync + 'static,
+        on_closed: impl Fn(&Arc<LedPartition>) + Send + Sync + 'static,
     ) -> Arc<Self> {
         let led = Arc::new(LedPartition {
             key,
@@ -89,7 +89,7 @@ impl LedPartition {
             waiters: Waiters::default(),
             timers_changed: Notify::new(),
             coordinators,
-            on_failed: Box::new(on_failed),
+            on_closed: Box::new(on_closed),
         });
         let loading = Arc::clone(&led);
         ottla_sync::task::spawn(async move {
@@ -100,7 +100,7 @@ impl LedPartition {
                     let (group, reason) = (&loading.key.group_id, &failure.message);
                     tracing::debug!(%partition, "share group {group} cannot read it: {reason}");
                     loading.close(failure);
-                    (loading.on_failed)(&loading);
+                    (loading.on_closed)(&loading);
                 }
             }
         });
@@ -162,6 +162,16 @@ impl LedPartition {
         }
         ottla_sync::task::spawn(Arc::clone(self).run_timers());
         self.waiters.wake_all();
+    }
+
+    /// Whether the share partition can be closed now. Otherwise it is closed after its last write,
+    /// unless the group uses it again.
+    pub(super) fn close_when_idle(&self, reason: &StateFailure) -> bool {
+        self.machine.lock().close_when_idle(reason)
+    }
+
+    pub(super) fn keep_open(&self) {
+        self.machine.lock().keep_open();
     }
 
     /// Closes the share partition: it is led elsewhere, or it differs from the persisted state.
@@ -314,9 +324,9 @@ impl LedPartition {
         if written.may_fetch {
             self.waiters.wake_all();
         }
-        if let Some(failure) = written.fenced {
+        if let Some(failure) = written.must_close {
             self.close(failure);
-            (self.on_failed)(self);
+            (self.on_closed)(self);
         }
     }
 }

@@ -99,6 +99,7 @@ impl LedPartitions {
     ) -> Result<Arc<LedPartition>, ErrorCode> {
         let key = key_of(group_id, partition);
         if let Some(led) = self.by_key.read().led.get(&key) {
+            led.keep_open();
             return Ok(Arc::clone(led));
         }
         self.open(key, || led_here(&self.coordinators, topic, partition))
@@ -131,7 +132,7 @@ impl LedPartitions {
         Ok(led)
     }
 
-    /// Closes the share partitions of a group without members here.
+    /// Closes the share partitions of a group without members here, each after its last write.
     pub fn close_group(&self, group_id: &str) {
         let first = SharePartitionKey {
             group_id: group_id.to_owned().into(),
@@ -141,7 +142,11 @@ impl LedPartitions {
         let by_key = self.by_key.read();
         let from_first = by_key.led.range(first..).map(|(_, led)| led);
         let of_group = from_first.take_while(|led| *led.key.group_id == *group_id);
-        let over: Vec<_> = of_group.cloned().collect();
+        let reason = ErrorCode::NotLeaderOrFollower.into();
+        let over: Vec<_> = of_group
+            .filter(|led| led.close_when_idle(&reason))
+            .cloned()
+            .collect();
         drop(by_key);
         self.close(over);
     }

@@ -41,6 +41,8 @@ struct Active<W> {
     /// Whether a write is in progress.
     is_writing: bool,
     waiting: BTreeMap<StateWriteId, W>,
+    /// With which error it is closed after the last write.
+    closes_with: Option<StateFailure>,
 }
 
 /// The result of a write.
@@ -49,9 +51,9 @@ pub struct PersistedWrite<W> {
     pub answer: Option<(W, Result<(), StateFailure>)>,
     /// Whether there may be records to acquire now.
     pub may_fetch: bool,
-    /// Why the share partition must be closed, if it must: another leader has taken it over, or it
-    /// was deleted.
-    pub fenced: Option<StateFailure>,
+    /// Why the share partition must be closed, if it must: another leader has taken it over, it
+    /// was deleted, or the group has left and this was the last write.
+    pub must_close: Option<StateFailure>,
 }
 
 impl<W> Default for LedSharePartition<W> {
@@ -102,6 +104,7 @@ impl<W> LedSharePartition<W> {
                 outbox: VecDeque::new(),
                 is_writing: false,
                 waiting: BTreeMap::new(),
+                closes_with: None,
             }));
         }
         is_loading
@@ -117,6 +120,26 @@ impl<W> LedSharePartition<W> {
             State::Loading | State::Closed(_) => BTreeMap::new(),
         };
         waiting.into_values()
+    }
+
+    /// Whether the share partition can be closed without losing what is being persisted: the next
+    /// one would read the state from before it. If not, the last write reports that it must be
+    /// closed, unless `keep_open` is called before.
+    pub fn close_when_idle(&mut self, reason: &StateFailure) -> bool {
+        match &mut self.state {
+            State::Active(active) if active.is_persisting() => {
+                active.closes_with = Some(reason.clone());
+                false
+            }
+            State::Active(_) | State::Loading | State::Closed(_) => true,
+        }
+    }
+
+    /// The group uses it again.
+    pub fn keep_open(&mut self) {
+        if let Ok(active) = self.active() {
+            active.closes_with = None;
+        }
     }
 
     /// The offset to read from, if no other fetch is reading and there may be something to acquire.
@@ -219,21 +242,24 @@ impl<W> LedSharePartition<W> {
         written: Result<(), StateFailure>,
     ) -> PersistedWrite<W> {
         let written = written.map_err(of_persister);
-        let fenced = written.clone().err().filter(|it| is_fenced(it.code));
+        let mut must_close = written.clone().err().filter(|it| is_fenced(it.code));
         let Ok(active) = self.active() else {
             return PersistedWrite {
                 answer: None,
                 may_fetch: false,
-                fenced: None,
+                must_close: None,
             };
         };
         assert!(active.is_writing, "it was given out");
         active.is_writing = false;
         let result = active.machine.on_state_written(id, written.is_ok());
+        if must_close.is_none() && !active.is_persisting() {
+            must_close = active.closes_with.take();
+        }
         PersistedWrite {
             answer: active.waiting.remove(&id).map(|waiting| (waiting, written)),
             may_fetch: result.may_fetch,
-            fenced,
+            must_close,
         }
     }
 
@@ -247,6 +273,10 @@ impl<W> LedSharePartition<W> {
 }
 
 impl<W> Active<W> {
+    fn is_persisting(&self) -> bool {
+        self.is_writing || !self.outbox.is_empty()
+    }
+
     fn persist(&mut self, write: Option<StateWrite>, waiting: Option<impl FnOnce() -> W>) -> bool {
         let Some(write) = write else {
             return false;

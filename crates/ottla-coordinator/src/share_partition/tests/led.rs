@@ -78,7 +78,7 @@ fn writes_are_persisted_one_after_the_other() {
     assert!(led.next_write().is_none(), "the first is under way");
     let written = led.on_written(first.id, Ok(()));
     assert_eq!(written.answer, Some((10, Ok(()))));
-    assert_eq!(written.fenced, None);
+    assert_eq!(written.must_close, None);
     let second = led.next_write().expect("the other");
     // If the coordinator cannot be found, the error is mapped, and the share partition stays open.
     let unavailable = failure(ErrorCode::NotCoordinator);
@@ -89,7 +89,7 @@ fn writes_are_persisted_one_after_the_other() {
         (waiting, told),
         (11, Err(ErrorCode::CoordinatorNotAvailable))
     );
-    assert_eq!(written.fenced, None);
+    assert_eq!(written.must_close, None);
     assert!(led.next_write().is_none() && led.is_active());
 }
 
@@ -106,7 +106,7 @@ fn one_that_others_have_taken_over_is_closed() {
         assert_eq!(accept(&mut led, 1, 11), Ok(true));
         let write = led.next_write().expect("a write");
         let written = led.on_written(write.id, Err(failure(refused)));
-        let reason = written.fenced.expect("it is fenced");
+        let reason = written.must_close.expect("it is fenced");
         assert_eq!(reason.code, fenced);
         // The requests that wait for other writes are answered as well, each once.
         assert_eq!(Vec::from_iter(led.close(reason.clone())), [11]);
@@ -140,5 +140,30 @@ fn a_late_answer_is_for_nobody() {
     assert_eq!(Vec::from_iter(led.close(reason)), [10]);
     let written = led.on_written(write.id, Ok(()));
     assert_eq!((written.answer, written.may_fetch), (None, false));
-    assert_eq!(written.fenced, None);
+    assert_eq!(written.must_close, None);
+}
+
+/// A group that has left is closed after the last write: what it persists would be missing in the
+/// state that the next one reads.
+#[test]
+fn one_that_its_group_has_left_is_closed_after_its_last_write() {
+    let reason = failure(ErrorCode::NotLeaderOrFollower);
+    for is_used_again in [false, true] {
+        let mut led = active();
+        acquire(&mut led);
+        assert_eq!(accept(&mut led, 0, 10), Ok(true));
+        assert_eq!(accept(&mut led, 1, 11), Ok(true));
+        let first = led.next_write().expect("a write");
+        assert!(!led.close_when_idle(&reason), "a write is in progress");
+        assert_eq!(led.on_written(first.id, Ok(())).must_close, None);
+        assert!(!led.close_when_idle(&reason), "another one is waiting");
+        let second = led.next_write().expect("the other");
+        if is_used_again {
+            led.keep_open();
+        }
+        let expected = (!is_used_again).then(|| reason.clone());
+        assert_eq!(led.on_written(second.id, Ok(())).must_close, expected);
+        assert!(led.close_when_idle(&reason), "nothing is in progress");
+    }
+    assert!(Led::default().close_when_idle(&reason), "it is being read");
 }
