@@ -277,7 +277,8 @@ impl Consumer {
     }
 
     /// As [`Consumer::poll`], with records that are not copied: whole batches whose records are
-    /// borrowed, with at least `max.poll.records` in total if available.
+    /// borrowed, with at least `max.poll.records` in total if available. Batches are decompressed
+    /// only until they have `fetch.max.bytes`.
     pub async fn poll_batches(
         &mut self,
         timeout: Duration,
@@ -431,10 +432,12 @@ impl Consumer {
     }
 
     fn take_batches(&mut self, limit: usize) -> Result<Vec<FetchedBatch>, ClientError> {
+        // What a response of a few KiB holds can be many GiB when it is decompressed.
+        let most = usize::try_from(self.config.fetch_max_bytes).unwrap_or(0);
         let mut batches: Vec<FetchedBatch> = Vec::new();
-        let mut count = 0;
+        let (mut count, mut bytes) = (0, 0);
         self.take(|partition, position| {
-            while count < limit {
+            while batches.is_empty() || count < limit && bytes < most {
                 let batch = match position.next_batch() {
                     Ok(Some(batch)) => batch,
                     Ok(None) => return Ok(true),
@@ -442,6 +445,7 @@ impl Consumer {
                     Err(_) => return Ok(true),
                 };
                 count += batch.record_count();
+                bytes += batch.size_in_bytes();
                 batches.push(batch);
             }
             Ok(false)
@@ -502,3 +506,6 @@ impl Drop for Consumer {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

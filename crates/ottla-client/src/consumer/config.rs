@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::assignors::Assignor;
+use super::records::MAX_BATCH_BYTES;
 use crate::error::ClientError;
 use crate::properties::value::Value;
 
@@ -53,6 +54,9 @@ pub struct ConsumerConfig {
     pub fetch_max_wait: Duration,
     /// The maximum per partition in one response. Up to two such pieces of a partition are held.
     pub max_partition_fetch_bytes: i32,
+    /// The maximum decompressed size of a batch, whose reading fails otherwise. Kafka has no such
+    /// setting.
+    pub max_batch_bytes: usize,
     pub max_poll_records: usize,
     pub session_timeout: Duration,
     pub heartbeat_interval: Duration,
@@ -80,6 +84,7 @@ impl Default for ConsumerConfig {
             fetch_max_bytes: 50 * 1024 * 1024,
             fetch_max_wait: Duration::from_millis(500),
             max_partition_fetch_bytes: 1024 * 1024,
+            max_batch_bytes: MAX_BATCH_BYTES,
             max_poll_records: 500,
             session_timeout: Duration::from_secs(45),
             heartbeat_interval: Duration::from_secs(3),

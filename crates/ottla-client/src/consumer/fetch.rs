@@ -382,8 +382,9 @@ impl Consumer {
         };
         let topic = name.clone();
         let checks_crcs = self.config.check_crcs;
+        let fetch = CompletedFetch::new(name, partition.1, bytes, from, aborted, checks_crcs);
         position.hold(HeldFetch {
-            fetch: CompletedFetch::new(name, partition.1, bytes, from, aborted, checks_crcs),
+            fetch: fetch.with_max_batch_bytes(self.config.max_batch_bytes),
             topic,
             tally: tally.clone(),
         });

@@ -17,8 +17,8 @@ use ottla_records::{
     RecordBatchBuilder, RecordHeader, RecordView, TimestampType,
 };
 
-/// The maximum decompressed size of a batch. Larger ones are treated as malicious.
-const MAX_BATCH_BYTES: usize = 1 << 30;
+/// The default of the maximum decompressed size of a batch. Larger ones are treated as malicious.
+pub(super) const MAX_BATCH_BYTES: usize = 1 << 30;
 
 /// An owned record whose key and value are slices of the response.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -65,6 +65,11 @@ impl FetchedBatch {
     /// The number of records in the batch, including those before the position.
     pub fn record_count(&self) -> usize {
         usize::try_from(self.records.record_count()).unwrap_or(0)
+    }
+
+    /// The decompressed size of the batch.
+    pub(super) fn size_in_bytes(&self) -> usize {
+        self.records.bytes().len()
     }
 
     /// The number of records from the position on, and their size.
@@ -144,6 +149,7 @@ pub(crate) struct CompletedFetch {
     end_offset: i64,
     bytes_per_offset: f64,
     checks_crcs: bool,
+    max_batch_bytes: usize,
     /// Aborted transactions that have not started yet, ordered by first offset.
     aborted: VecDeque<AbortedTransaction>,
     aborted_producers: BTreeSet<i64>,
@@ -173,11 +179,18 @@ impl CompletedFetch {
             end_offset,
             bytes_per_offset,
             checks_crcs,
+            max_batch_bytes: MAX_BATCH_BYTES,
             aborted: aborted.into(),
             aborted_producers: BTreeSet::new(),
             open: None,
             handed_out: Extent::default(),
         }
+    }
+
+    /// Refuses batches that are larger when they are decompressed.
+    pub(super) fn with_max_batch_bytes(mut self, max_batch_bytes: usize) -> CompletedFetch {
+        self.max_batch_bytes = max_batch_bytes;
+        self
     }
 
     pub(super) fn next_offset(&self) -> i64 {
@@ -306,7 +319,7 @@ impl CompletedFetch {
             AnyBatch::Legacy(message) => {
                 let timestamp_type = message.timestamp_type();
                 let timestamp_type = timestamp_type.unwrap_or(TimestampType::CreateTime);
-                match modern(&message)? {
+                match modern(&message, self.max_batch_bytes)? {
                     Some(batch) => (batch, timestamp_type),
                     None => return Ok(None),
                 }
@@ -320,7 +333,7 @@ impl CompletedFetch {
             first_offset: self.next_offset,
             is_begun: batch.header.base_offset.0 < self.next_offset,
             last_offset,
-            records: batch.records(MAX_BATCH_BYTES)?,
+            records: batch.records(self.max_batch_bytes)?,
         }))
     }
 
@@ -335,7 +348,7 @@ impl CompletedFetch {
             self.aborted_producers.insert(transaction.producer_id);
         }
         if header.is_control() {
-            for marker in batch.records(MAX_BATCH_BYTES)?.iter() {
+            for marker in batch.records(self.max_batch_bytes)?.iter() {
                 let kind = ControlRecordType::parse_key(marker?.key.unwrap_or_default())?;
                 if kind == Some(ControlRecordType::Abort) {
                     self.aborted_producers.remove(&header.producer_id.0);
@@ -381,8 +394,8 @@ fn end_of(mut bytes: &[u8]) -> Option<i64> {
 
 /// Converts a message of an old format to a batch, so that there is one way to read records. Old
 /// formats are rare, and cost a copy.
-fn modern(message: &LegacyMessage) -> Result<Option<RecordBatch>, BatchError> {
-    let records = message.records(MAX_BATCH_BYTES)?;
+fn modern(message: &LegacyMessage, limit: usize) -> Result<Option<RecordBatch>, BatchError> {
+    let records = message.records(limit)?;
     let Some(base_offset) = records.first().map(|record| record.offset) else {
         return Ok(None);
     };

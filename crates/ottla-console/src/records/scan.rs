@@ -22,6 +22,8 @@ const FETCH_BYTES: i32 = 8 << 20;
 const BUFFERED_BYTES: usize = 32 << 20;
 /// The least and the most of a partition in a response. A larger batch is returned nevertheless.
 const PARTITION_BYTES: (usize, usize) = (16 << 10, 1 << 20);
+/// The decompressed size of a batch that is read.
+const BATCH_BYTES: usize = 64 << 20;
 /// Records that are judged in one step, at least one batch.
 const RECORDS_PER_STEP: usize = 2000;
 /// How long a step waits for records.
@@ -89,6 +91,7 @@ impl Scan {
             read_committed,
             fetch_max_bytes: FETCH_BYTES,
             max_partition_fetch_bytes: per_partition as i32,
+            max_batch_bytes: BATCH_BYTES,
             max_poll_records: RECORDS_PER_STEP,
             allow_auto_create_topics: false,
             ..ConsumerConfig::default()
