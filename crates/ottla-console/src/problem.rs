@@ -58,6 +58,11 @@ impl Problem {
         Problem::new(StatusCode::UNAUTHORIZED, "Login refused", detail)
     }
 
+    /// What is to be changed is not, or no longer, in the state that the change is meant for.
+    pub(crate) fn conflict(detail: impl Into<String>) -> Problem {
+        Problem::new(StatusCode::CONFLICT, "Not in this state", detail)
+    }
+
     pub(crate) fn too_many(detail: impl Into<String>) -> Problem {
         Problem::new(StatusCode::TOO_MANY_REQUESTS, "Too many at once", detail)
     }

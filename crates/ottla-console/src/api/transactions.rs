@@ -15,11 +15,15 @@ use crate::console::Visitor;
 use crate::extract::{Body, Path, Query};
 use crate::list::{Items, ListQuery, Page, SortKey};
 use crate::problem::Problem;
+use crate::view::now_ms;
 
 /// Open transactions that are described for the list.
 const DESCRIBED: usize = 200;
 /// Partitions whose producers are requested at a time.
 const PARTITIONS_AT_A_TIME: usize = 16;
+/// A transaction with a later write may be a live one that its coordinator is about to know, or has
+/// just ended: the default of `transaction.max.timeout.ms`, and what an abort may take after it.
+const HANGS_AFTER_MS: i64 = (15 + 5) * 60 * 1000;
 
 #[derive(Serialize)]
 pub(super) struct Transaction {
@@ -126,8 +130,15 @@ pub(super) async fn get(
 
 /// Fences the producer, as `kafka-transactions forceTerminateTransaction` does.
 pub(super) async fn abort(visitor: Visitor, Path(id): Path<String>) -> Result<StatusCode, Problem> {
-    // Fencing an unknown id would create it.
-    visitor.admin.describe_transaction(&id).await?;
+    // Fencing an unknown id would create it, and fencing one without an open transaction would stop
+    // its producer for nothing.
+    let (_, state) = visitor.admin.describe_transaction(&id).await?;
+    if &*state.transaction_state != "Ongoing" {
+        return Err(Problem::conflict(format!(
+            "transactional id {id} has no open transaction, its state is {}; reload the list",
+            &*state.transaction_state
+        )));
+    }
     visitor.admin.fence_producer(&id).await?;
     Ok(StatusCode::NO_CONTENT)
 }
@@ -142,7 +153,7 @@ pub(super) struct PartitionProducer {
     last_timestamp: Option<i64>,
     transaction_start_offset: Option<i64>,
     transactional_id: Option<String>,
-    /// Open here, and no coordinator knows the transaction.
+    /// Open here for long without a write, and no coordinator knows the transaction.
     is_hanging: bool,
     /// Offsets that read_committed consumers cannot read because of it.
     holds_back: Option<i64>,
@@ -184,6 +195,7 @@ pub(super) async fn producers(
         .collect();
     if !open.is_empty() {
         let known = known_transactions(&visitor, &topic, open).await?;
+        let now = now_ms();
         let ends = admin
             .list_offsets_once(&partitions, OffsetSpec::Latest, false)
             .await;
@@ -192,8 +204,8 @@ pub(super) async fn producers(
             .filter(|it| it.transaction_start_offset.is_some())
         {
             let of_producer = known.get(&item.producer_id);
-            item.transactional_id = of_producer.map(|(id, _)| id.clone());
-            item.is_hanging = of_producer.is_none_or(|(_, it)| !it.contains(&item.partition));
+            item.transactional_id = of_producer.map(|it| it.transactional_id.clone());
+            item.is_hanging = is_hanging(of_producer, item.partition, item.last_timestamp, now);
             let end = ends.get(&(topic.clone(), item.partition));
             let end = end.and_then(|it| it.as_ref().ok()).map(|it| it.offset);
             item.holds_back = end
@@ -204,12 +216,33 @@ pub(super) async fn producers(
     Ok(Json(Items { items }))
 }
 
-/// By producer ID: the transactional ID, and the partitions of the topic in its open transaction.
+/// What the coordinator says of a producer.
+struct KnownTransaction {
+    transactional_id: String,
+    /// Those of the topic in its open transaction; `None` if it could not be described.
+    partitions: Option<BTreeSet<i32>>,
+}
+
+/// Whether a transaction that is open in a partition will not be ended by anybody.
+fn is_hanging(
+    known: Option<&KnownTransaction>,
+    partition: i32,
+    last_write: Option<i64>,
+    now: i64,
+) -> bool {
+    let is_unknown = known.is_none_or(|known| {
+        let partitions = known.partitions.as_ref();
+        partitions.is_some_and(|it| !it.contains(&partition))
+    });
+    is_unknown && last_write.is_some_and(|last| now.saturating_sub(last) > HANGS_AFTER_MS)
+}
+
+/// By producer ID.
 async fn known_transactions(
     visitor: &Visitor,
     topic: &str,
     producer_ids: BTreeSet<i64>,
-) -> Result<BTreeMap<i64, (String, BTreeSet<i32>)>, Problem> {
+) -> Result<BTreeMap<i64, KnownTransaction>, Problem> {
     let filter = TransactionFilter {
         producer_ids: producer_ids.into_iter().collect(),
         ..TransactionFilter::default()
@@ -220,13 +253,15 @@ async fn known_transactions(
             .admin
             .describe_transaction(&listing.transactional_id)
             .await;
-        let Ok((_, state)) = described else { continue };
-        let topics = state.topics.iter().filter(|it| &*it.topic == topic);
-        let partitions = topics.flat_map(|it| it.partitions.iter().copied());
-        known.insert(
-            listing.producer_id,
-            (listing.transactional_id, partitions.collect()),
-        );
+        let partitions = described.ok().map(|(_, state)| {
+            let topics = state.topics.iter().filter(|it| &*it.topic == topic);
+            topics.flat_map(|it| it.partitions.clone()).collect()
+        });
+        let transaction = KnownTransaction {
+            transactional_id: listing.transactional_id,
+            partitions,
+        };
+        known.insert(listing.producer_id, transaction);
     }
     Ok(known)
 }
@@ -237,8 +272,12 @@ pub(super) struct HangingTransaction {
     producer_id: i64,
     producer_epoch: i16,
     coordinator_epoch: i32,
+    transaction_start_offset: i64,
 }
 
+/// Aborts what still hangs. The marker is written without the coordinator, and ends whatever the
+/// producer has open in the partition; so what the person saw is looked up again. The coordinators
+/// are asked first: a transaction that begins after that has a new write.
 pub(super) async fn abort_hanging(
     visitor: Visitor,
     Path(topic): Path<String>,
@@ -248,6 +287,34 @@ pub(super) async fn abort_hanging(
         "partition {}, producer {}",
         hanging.partition, hanging.producer_id
     ));
+    let of_producer = BTreeSet::from([hanging.producer_id]);
+    let known = known_transactions(&visitor, &topic, of_producer).await?;
+    let producers = visitor
+        .admin
+        .describe_producers(&topic, hanging.partition, None)
+        .await?;
+    let is_the_same = producers.iter().any(|it| {
+        it.producer_id == hanging.producer_id
+            && it.producer_epoch == i32::from(hanging.producer_epoch)
+            && it.current_txn_start_offset == hanging.transaction_start_offset
+            && it.current_txn_start_offset >= 0
+            && is_hanging(
+                known.get(&hanging.producer_id),
+                hanging.partition,
+                Some(it.last_timestamp).filter(|it| *it >= 0),
+                now_ms(),
+            )
+    });
+    if !is_the_same {
+        return Err(Problem::conflict(format!(
+            "producer {} has no hanging transaction from offset {} in {topic}-{}: it was ended, is known to its \
+             coordinator, or had a write in the last {} minutes; reload the producers",
+            hanging.producer_id,
+            hanging.transaction_start_offset,
+            hanging.partition,
+            HANGS_AFTER_MS / 60_000
+        )));
+    }
     let open = OpenTransaction {
         topic,
         partition: hanging.partition,
@@ -258,4 +325,27 @@ pub(super) async fn abort_hanging(
     };
     visitor.admin.abort_transaction(&open).await?;
     Ok(StatusCode::NO_CONTENT)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_may_be_live_does_not_hang() {
+        let known = |partitions: Option<&[i32]>| KnownTransaction {
+            transactional_id: "t".into(),
+            partitions: partitions.map(|it| it.iter().copied().collect()),
+        };
+        let now = 1_700_000_000_000;
+        let (long_ago, just_now) = (Some(now - HANGS_AFTER_MS - 1), Some(now - 1000));
+        assert!(is_hanging(None, 1, long_ago, now));
+        assert!(is_hanging(Some(&known(Some(&[0, 2]))), 1, long_ago, now));
+        // It may have committed since the producers were asked, or be hidden from this user.
+        assert!(!is_hanging(None, 1, just_now, now));
+        assert!(!is_hanging(Some(&known(Some(&[]))), 1, just_now, now));
+        assert!(!is_hanging(Some(&known(Some(&[1]))), 1, long_ago, now));
+        assert!(!is_hanging(Some(&known(None)), 1, long_ago, now));
+        assert!(!is_hanging(None, 1, None, now));
+    }
 }

@@ -43,7 +43,7 @@ export function Producers({ topic }: { topic: string }) {
     },
   ];
   const rows = [...data.items].sort((a, b) => Number(b.is_hanging) - Number(a.is_hanging) || (b.holds_back ?? -1) - (a.holds_back ?? -1) || a.partition - b.partition);
-  const chosen = isDialogOpen("abort") ? rows.find((it) => idOf(it) === query.value.get("of")) : undefined;
+  const chosen = isDialogOpen("abort") ? rows.find((it) => it.is_hanging && idOf(it) === query.value.get("of")) : undefined;
   return (
     <>
       <Failure problem={problem} at={at} retry={reload} />
@@ -58,8 +58,8 @@ export function Producers({ topic }: { topic: string }) {
           action="Abort transaction"
           isDangerous
           run={async () => {
-            const { partition, producer_id, producer_epoch, coordinator_epoch } = chosen;
-            await call("POST", api(["topics", topic, "producers", "abort"]), { partition, producer_id, producer_epoch, coordinator_epoch });
+            const { partition, producer_id, producer_epoch, coordinator_epoch, transaction_start_offset } = chosen;
+            await call("POST", api(["topics", topic, "producers", "abort"]), { partition, producer_id, producer_epoch, coordinator_epoch, transaction_start_offset });
             say(`The transaction in ${topic}-${partition} is aborted.`);
             reload();
           }}
