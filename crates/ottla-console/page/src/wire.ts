@@ -162,6 +162,7 @@ export interface Progress {
   scanned: number;
   scanned_bytes: number;
   matched: number;
+  unjudged?: number;
   skipped: number;
   sent?: Maybe<number>;
   fraction: Maybe<number>;

@@ -12,18 +12,25 @@
 //! if it holds for one of them. A path that selects nothing equals nothing. A key or a value
 //! compared as a whole with a text is compared as text, with a number as a number.
 //!
-//! Pure. An expression has a bounded length and depth, and a record a bounded depth.
+//! Pure. An expression has a bounded length and depth, and a record a bounded depth. Judging a
+//! record takes a bounded number of steps: names at any depth, and comparisons of several places
+//! with several others, could otherwise take years for one small record.
+
+mod parser;
 
 use std::borrow::Cow;
-use std::cell::OnceCell;
+use std::cell::{Cell, OnceCell};
 use std::cmp::Ordering;
 
+use memchr::memmem;
 use ottla_records::RecordView;
+use parser::Parser;
 use regex::bytes::Regex;
 use serde_json::Value;
 
-const MAX_LENGTH: usize = 4096;
-const MAX_DEPTH: usize = 64;
+/// The steps of judging one record: places that are visited, comparisons, and bytes of texts.
+const STEPS: usize = 1_000_000;
+const BYTES_PER_STEP: usize = 256;
 
 /// A parsed expression.
 #[derive(Debug)]
@@ -94,6 +101,7 @@ pub(crate) struct Subject<'a> {
     record: &'a RecordView<'a>,
     key: OnceCell<Option<Value>>,
     value: OnceCell<Option<Value>>,
+    steps_left: Cell<usize>,
 }
 
 impl<'a> Subject<'a> {
@@ -104,7 +112,24 @@ impl<'a> Subject<'a> {
             record,
             key: OnceCell::new(),
             value: OnceCell::new(),
+            steps_left: Cell::new(STEPS),
         }
+    }
+
+    /// Takes the steps of a place or a comparison with texts of so many bytes. False if there are
+    /// none left.
+    fn takes_steps(&self, bytes: usize) -> bool {
+        let left = self
+            .steps_left
+            .get()
+            .checked_sub(1 + bytes / BYTES_PER_STEP);
+        self.steps_left.set(left.unwrap_or(0));
+        left.is_some()
+    }
+
+    /// Whether all steps are used up, so that what was found out about the record means nothing.
+    pub(crate) fn is_given_up(&self) -> bool {
+        self.steps_left.get() == 0
     }
 
     fn json(&self, root: Root) -> Option<&Value> {
@@ -163,12 +188,12 @@ impl Node {
             Node::Compare(operator, one, other) => compare(*operator, one, other, subject),
             Node::In(one, other) => is_in(one, other, subject),
             Node::Method(method, receiver, argument) => receiver.any(subject, |operand| {
-                operand
-                    .bytes()
-                    .is_some_and(|bytes| method.holds(&bytes, argument.as_bytes()))
+                let holds = |bytes: Cow<'_, [u8]>| method.holds(&bytes, argument.as_bytes());
+                subject.takes_steps(operand.length()) && operand.bytes().is_some_and(holds)
             }),
             Node::Matches(receiver, regex) => receiver.any(subject, |operand| {
-                operand.bytes().is_some_and(|bytes| regex.is_match(&bytes))
+                let holds = |bytes: Cow<'_, [u8]>| regex.is_match(&bytes);
+                subject.takes_steps(operand.length()) && operand.bytes().is_some_and(holds)
             }),
             Node::Has(path) => path.any(subject, |_| true),
             // An operand alone: anything but nothing, null and false.
@@ -196,8 +221,12 @@ impl Node {
             Node::Bool(value) => test(&Operand::Bool(*value)),
             Node::Null => test(&Operand::Null),
             Node::Size(inner) => inner.any_of(subject, &mut |operand| {
-                let size = operand.size();
-                size.is_some_and(|size| test(&Operand::Number(size as f64)))
+                if !subject.takes_steps(operand.length()) {
+                    return false;
+                }
+                operand
+                    .size()
+                    .is_some_and(|size| test(&Operand::Number(size as f64)))
             }),
             condition => test(&Operand::Bool(condition.holds(subject))),
         }
@@ -221,16 +250,16 @@ fn any_place(
                 let mut values = record
                     .headers
                     .iter()
-                    .filter(|(key, _)| *key == name.as_bytes());
+                    .filter(|(key, _)| subject.takes_steps(0) && *key == name.as_bytes());
                 values.any(|(_, value)| match value {
-                    Some(value) => test(&Operand::Text(String::from_utf8_lossy(value))),
+                    Some(value) => header(value, subject, test),
                     None => test(&Operand::Null),
                 })
             }
-            _ => record.headers.iter().any(|(_, value)| {
-                let value = value.unwrap_or_default();
-                test(&Operand::Text(String::from_utf8_lossy(value)))
-            }),
+            _ => record
+                .headers
+                .iter()
+                .any(|(_, value)| header(value.unwrap_or_default(), subject, test)),
         },
         Root::Key | Root::Value if steps.is_empty() => {
             let bytes = if root == Root::Key {
@@ -244,19 +273,36 @@ fn any_place(
             }
         }
         Root::Key | Root::Value => match subject.json(root) {
-            Some(json) => select(json, steps, &mut |value| test(&Operand::Json(value))),
+            Some(json) => {
+                let mut test = |value: &Value| test(&Operand::Json(value));
+                select(json, steps, subject, &mut test)
+            }
             None => false,
         },
     }
 }
 
+fn header(value: &[u8], subject: &Subject<'_>, test: &mut dyn FnMut(&Operand<'_>) -> bool) -> bool {
+    subject.takes_steps(value.len()) && test(&Operand::Text(String::from_utf8_lossy(value)))
+}
+
 /// Whether the test holds for one of the selected places.
-fn select(value: &Value, steps: &[Step], test: &mut dyn FnMut(&Value) -> bool) -> bool {
+fn select(
+    value: &Value,
+    steps: &[Step],
+    subject: &Subject<'_>,
+    test: &mut dyn FnMut(&Value) -> bool,
+) -> bool {
+    if !subject.takes_steps(0) {
+        return false;
+    }
     let Some((step, rest)) = steps.split_first() else {
         return test(value);
     };
     match step {
-        Step::Name(name) => value.get(name).is_some_and(|it| select(it, rest, test)),
+        Step::Name(name) => value
+            .get(name)
+            .is_some_and(|it| select(it, rest, subject, test)),
         Step::Index(index) => {
             let Value::Array(items) = value else {
                 return false;
@@ -267,18 +313,25 @@ fn select(value: &Value, steps: &[Step], test: &mut dyn FnMut(&Value) -> bool) -
             };
             index
                 .and_then(|it| items.get(it))
-                .is_some_and(|it| select(it, rest, test))
+                .is_some_and(|it| select(it, rest, subject, test))
         }
         Step::Any => match value {
-            Value::Array(items) => items.iter().any(|it| select(it, rest, test)),
-            Value::Object(members) => members.values().any(|it| select(it, rest, test)),
+            Value::Array(items) => items.iter().any(|it| select(it, rest, subject, test)),
+            Value::Object(members) => {
+                let mut members = members.values();
+                members.any(|it| select(it, rest, subject, test))
+            }
             _ => false,
         },
         Step::Anywhere(name) => {
-            value.get(name).is_some_and(|it| select(it, rest, test))
+            let here = value.get(name);
+            here.is_some_and(|it| select(it, rest, subject, test))
                 || match value {
-                    Value::Array(items) => items.iter().any(|it| select(it, steps, test)),
-                    Value::Object(members) => members.values().any(|it| select(it, steps, test)),
+                    Value::Array(items) => items.iter().any(|it| select(it, steps, subject, test)),
+                    Value::Object(members) => {
+                        let mut members = members.values();
+                        members.any(|it| select(it, steps, subject, test))
+                    }
                     _ => false,
                 }
         }
@@ -288,7 +341,7 @@ fn select(value: &Value, steps: &[Step], test: &mut dyn FnMut(&Value) -> bool) -
 fn compare(operator: Operator, one: &Node, other: &Node, subject: &Subject<'_>) -> bool {
     one.any(subject, |left| {
         other.any(subject, |right| {
-            let Some(order) = left.compare(right) else {
+            let Some(order) = left.compare_within(right, subject) else {
                 return false;
             };
             match operator {
@@ -313,13 +366,42 @@ fn is_in(one: &Node, other: &Node, subject: &Subject<'_>) -> bool {
         other.any(subject, |right| match right.json() {
             Some(Value::Array(items)) => items
                 .iter()
-                .any(|item| left.compare(&Operand::Json(item)) == Some(Ordering::Equal)),
+                .any(|item| left.equals_within(&Operand::Json(item), subject)),
             _ => false,
         })
     })
 }
 
 impl Operand<'_> {
+    /// As [`Operand::compare`], which takes steps. `None` without any left.
+    fn compare_within(&self, other: &Operand<'_>, subject: &Subject<'_>) -> Option<Ordering> {
+        let (one, two) = (self.length(), other.length());
+        let bytes = match (self, other) {
+            // Then it is copied.
+            (Operand::Whole(..), Operand::Json(_) | Operand::Whole(..))
+            | (Operand::Json(_), Operand::Whole(..)) => one.max(two),
+            _ => one.min(two),
+        };
+        match subject.takes_steps(bytes) {
+            true => self.compare(other),
+            false => None,
+        }
+    }
+
+    fn equals_within(&self, other: &Operand<'_>, subject: &Subject<'_>) -> bool {
+        self.compare_within(other, subject) == Some(Ordering::Equal)
+    }
+
+    /// The bytes of a text.
+    fn length(&self) -> usize {
+        match self {
+            Operand::Whole(bytes, ..) => bytes.len(),
+            Operand::Text(text) => text.len(),
+            Operand::Json(Value::String(text)) => text.len(),
+            _ => 0,
+        }
+    }
+
     /// `None` if the two cannot be compared.
     fn compare(&self, other: &Operand<'_>) -> Option<Ordering> {
         use Operand::Text;
@@ -426,351 +508,9 @@ impl Method {
         match self {
             Method::StartsWith => bytes.starts_with(argument),
             Method::EndsWith => bytes.ends_with(argument),
-            Method::Contains => {
-                argument.is_empty() || bytes.windows(argument.len()).any(|it| it == argument)
-            }
+            Method::Contains => memmem::find(bytes, argument).is_some(),
         }
     }
-}
-
-#[derive(Clone, PartialEq, Debug)]
-enum Token {
-    Word(String),
-    Text(String),
-    Number(f64),
-    Sign(&'static str),
-    End,
-}
-
-const SIGNS: [&str; 22] = [
-    "&&", "||", "==", "!=", "<=", ">=", "..", "<", ">", "!", "(", ")", "[", "]", ".", ",", "$",
-    "*", "-", "@", "?", ":",
-];
-
-struct Parser {
-    /// With the position of each in the text.
-    tokens: Vec<(Token, usize)>,
-    next: usize,
-    depth: usize,
-}
-
-impl Parser {
-    fn parse(text: &str) -> Result<Node, String> {
-        if text.len() > MAX_LENGTH {
-            return Err(format!("it is longer than {MAX_LENGTH} bytes"));
-        }
-        let mut parser = Parser {
-            tokens: tokens(text)?,
-            next: 0,
-            depth: 0,
-        };
-        let node = parser.any_of()?;
-        match parser.peek() {
-            Token::End => Ok(node),
-            other => Err(parser.unexpected(&other.clone())),
-        }
-    }
-
-    fn peek(&self) -> &Token {
-        &self.tokens[self.next].0
-    }
-
-    fn take(&mut self) -> Token {
-        let token = self.peek().clone();
-        if token != Token::End {
-            self.next += 1;
-        }
-        token
-    }
-
-    fn takes(&mut self, sign: &str) -> bool {
-        let is_next = matches!(self.peek(), Token::Sign(it) if *it == sign);
-        if is_next {
-            self.next += 1;
-        }
-        is_next
-    }
-
-    fn expect(&mut self, sign: &str) -> Result<(), String> {
-        match self.takes(sign) {
-            true => Ok(()),
-            false => Err(format!(
-                "{}; {sign} is missing",
-                self.unexpected(&self.peek().clone())
-            )),
-        }
-    }
-
-    fn unexpected(&self, token: &Token) -> String {
-        let at = self.tokens[self.next.min(self.tokens.len() - 1)].1 + 1;
-        match token {
-            Token::End => "it ends too early".to_owned(),
-            Token::Word(word) => format!("unexpected {word} near character {at}"),
-            Token::Text(text) => format!("unexpected {text:?} near character {at}"),
-            Token::Number(number) => format!("unexpected {number} near character {at}"),
-            Token::Sign(sign) => format!("unexpected {sign} near character {at}"),
-        }
-    }
-
-    fn any_of(&mut self) -> Result<Node, String> {
-        let mut node = self.all_of()?;
-        while self.takes("||") {
-            node = Node::Or(Box::new(node), Box::new(self.all_of()?));
-        }
-        Ok(node)
-    }
-
-    fn all_of(&mut self) -> Result<Node, String> {
-        let mut node = self.negated()?;
-        while self.takes("&&") {
-            node = Node::And(Box::new(node), Box::new(self.negated()?));
-        }
-        Ok(node)
-    }
-
-    fn negated(&mut self) -> Result<Node, String> {
-        let mut is_negated = false;
-        while self.takes("!") {
-            is_negated = !is_negated;
-        }
-        let node = self.comparison()?;
-        Ok(match is_negated {
-            true => Node::Not(Box::new(node)),
-            false => node,
-        })
-    }
-
-    fn comparison(&mut self) -> Result<Node, String> {
-        let one = self.operand()?;
-        if *self.peek() == Token::Word("in".into()) {
-            self.next += 1;
-            return Ok(Node::In(Box::new(one), Box::new(self.operand()?)));
-        }
-        let operators = [
-            ("==", Operator::Equal),
-            ("!=", Operator::NotEqual),
-            ("<=", Operator::LessOrEqual),
-            (">=", Operator::GreaterOrEqual),
-            ("<", Operator::Less),
-            (">", Operator::Greater),
-        ];
-        for (sign, operator) in operators {
-            if self.takes(sign) {
-                let other = self.operand()?;
-                return Ok(Node::Compare(operator, Box::new(one), Box::new(other)));
-            }
-        }
-        Ok(one)
-    }
-
-    fn operand(&mut self) -> Result<Node, String> {
-        self.depth += 1;
-        if self.depth > MAX_DEPTH {
-            return Err(format!("it is nested more than {MAX_DEPTH} deep"));
-        }
-        let node = self.simple_operand()?;
-        self.depth -= 1;
-        match node {
-            list @ Node::List(_) => Ok(list),
-            other => self.steps(other),
-        }
-    }
-
-    fn simple_operand(&mut self) -> Result<Node, String> {
-        Ok(match self.take() {
-            Token::Text(text) => Node::Text(text),
-            Token::Number(number) => Node::Number(number),
-            Token::Sign("-") => match self.take() {
-                Token::Number(number) => Node::Number(-number),
-                other => return Err(self.unexpected(&other)),
-            },
-            Token::Sign("(") => {
-                let inner = self.any_of()?;
-                self.expect(")")?;
-                inner
-            }
-            Token::Sign("[") => {
-                let mut items = Vec::new();
-                while !self.takes("]") {
-                    if !items.is_empty() {
-                        self.expect(",")?;
-                    }
-                    items.push(self.operand()?);
-                }
-                Node::List(items)
-            }
-            Token::Sign("$") => Node::Path(Root::Value, Vec::new()),
-            Token::Word(word) => match &*word {
-                "true" => Node::Bool(true),
-                "false" => Node::Bool(false),
-                "null" => Node::Null,
-                "key" => Node::Path(Root::Key, Vec::new()),
-                "value" => Node::Path(Root::Value, Vec::new()),
-                "headers" => Node::Path(Root::Headers, Vec::new()),
-                "topic" => Node::Path(Root::Topic, Vec::new()),
-                "partition" => Node::Path(Root::Partition, Vec::new()),
-                "offset" => Node::Path(Root::Offset, Vec::new()),
-                "timestamp" => Node::Path(Root::Timestamp, Vec::new()),
-                "has" | "size" => {
-                    self.expect("(")?;
-                    let inner = self.operand()?;
-                    self.expect(")")?;
-                    match word == "has" {
-                        true => Node::Has(Box::new(inner)),
-                        false => Node::Size(Box::new(inner)),
-                    }
-                }
-                other => {
-                    return Err(format!(
-                        "{other} is unknown; there are key, value, headers, topic, partition, offset and timestamp, \
-                         and texts are in quotation marks"
-                    ));
-                }
-            },
-            other => {
-                self.next -= usize::from(other != Token::End);
-                return Err(self.unexpected(&other));
-            }
-        })
-    }
-
-    /// The steps and methods after an operand.
-    fn steps(&mut self, mut node: Node) -> Result<Node, String> {
-        loop {
-            let step = if self.takes("..") {
-                match self.take() {
-                    Token::Word(name) | Token::Text(name) => Step::Anywhere(name),
-                    other => return Err(self.unexpected(&other)),
-                }
-            } else if self.takes(".") {
-                match self.take() {
-                    Token::Sign("*") => Step::Any,
-                    Token::Word(name) | Token::Text(name) => {
-                        if self.takes("(") {
-                            node = self.method(node, &name)?;
-                            continue;
-                        }
-                        Step::Name(name)
-                    }
-                    other => return Err(self.unexpected(&other)),
-                }
-            } else if self.takes("[") {
-                let step = match self.take() {
-                    Token::Sign("*") => Step::Any,
-                    Token::Text(name) => Step::Name(name),
-                    Token::Number(index) => Step::Index(index as i64),
-                    Token::Sign("-") => match self.take() {
-                        Token::Number(index) => Step::Index(-(index as i64)),
-                        other => return Err(self.unexpected(&other)),
-                    },
-                    other => return Err(self.unexpected(&other)),
-                };
-                self.expect("]")?;
-                step
-            } else {
-                return Ok(node);
-            };
-            match &mut node {
-                Node::Path(Root::Key | Root::Value | Root::Headers, steps) => steps.push(step),
-                _ => return Err("only key, value and headers have parts".into()),
-            }
-        }
-    }
-
-    fn method(&mut self, receiver: Node, name: &str) -> Result<Node, String> {
-        let receiver = Box::new(receiver);
-        if name == "size" {
-            self.expect(")")?;
-            return Ok(Node::Size(receiver));
-        }
-        let argument = match self.take() {
-            Token::Text(text) => text,
-            other => return Err(format!("{}; {name} needs a text", self.unexpected(&other))),
-        };
-        self.expect(")")?;
-        Ok(match name {
-            "contains" => Node::Method(Method::Contains, receiver, argument),
-            "startsWith" => Node::Method(Method::StartsWith, receiver, argument),
-            "endsWith" => Node::Method(Method::EndsWith, receiver, argument),
-            "matches" => {
-                let regex = Regex::new(&argument);
-                Node::Matches(receiver, regex.map_err(|error| error.to_string())?)
-            }
-            other => {
-                return Err(format!(
-                    "{other} is unknown; there are contains, startsWith, endsWith, matches and size"
-                ));
-            }
-        })
-    }
-}
-
-fn tokens(text: &str) -> Result<Vec<(Token, usize)>, String> {
-    let mut tokens = Vec::new();
-    let mut rest = text.trim_end();
-    loop {
-        rest = rest.trim_start();
-        let at = text.trim_end().len() - rest.len();
-        let Some(first) = rest.chars().next() else {
-            tokens.push((Token::End, at));
-            return Ok(tokens);
-        };
-        let (token, length) = if first == '"' || first == '\'' {
-            quoted(rest, first)?
-        } else if first.is_ascii_digit() {
-            number(rest)?
-        } else if first.is_alphabetic() || first == '_' {
-            let is_part = |it: char| it.is_alphanumeric() || it == '_' || it == '-';
-            let length = rest.find(|it| !is_part(it)).unwrap_or(rest.len());
-            (Token::Word(rest[..length].to_owned()), length)
-        } else if let Some(sign) = SIGNS.iter().find(|sign| rest.starts_with(**sign)) {
-            (Token::Sign(sign), sign.len())
-        } else {
-            return Err(format!("unexpected {first} near character {}", at + 1));
-        };
-        tokens.push((token, at));
-        rest = &rest[length..];
-    }
-}
-
-/// A text in quotation marks, with the escapes of JSON's that matter: `\"`, `\\`, `\n`, `\t`.
-fn quoted(rest: &str, mark: char) -> Result<(Token, usize), String> {
-    let mut text = String::new();
-    let mut characters = rest.char_indices().skip(1);
-    while let Some((at, character)) = characters.next() {
-        match character {
-            '\\' => match characters.next() {
-                Some((_, 'n')) => text.push('\n'),
-                Some((_, 't')) => text.push('\t'),
-                // As a regular expression needs it.
-                Some((_, other)) if other != '\\' && other != mark => text.extend(['\\', other]),
-                Some((_, other)) => text.push(other),
-                None => break,
-            },
-            _ if character == mark => return Ok((Token::Text(text), at + mark.len_utf8())),
-            _ => text.push(character),
-        }
-    }
-    Err("a text is not closed; the quotation mark is missing".into())
-}
-
-fn number(rest: &str) -> Result<(Token, usize), String> {
-    let bytes = rest.as_bytes();
-    let mut length = 0;
-    while length < bytes.len() {
-        let is_exponent_sign =
-            matches!(bytes[length], b'+' | b'-') && matches!(bytes[length - 1], b'e' | b'E');
-        let is_part = matches!(bytes[length], b'0'..=b'9' | b'e' | b'E') || is_exponent_sign;
-        let is_fraction =
-            bytes[length] == b'.' && bytes.get(length + 1).is_some_and(u8::is_ascii_digit);
-        if !is_part && !is_fraction {
-            break;
-        }
-        length += 1;
-    }
-    let text = &rest[..length];
-    let number = text.parse().map_err(|_| format!("{text}: not a number"))?;
-    Ok((Token::Number(number), length))
 }
 
 #[cfg(test)]

@@ -7,6 +7,9 @@ use serde::Deserialize;
 use super::expression::{Expression, Subject};
 use crate::problem::Problem;
 
+/// The memory for finding a text.
+const TEXT_REGEX_BYTES: usize = 1 << 20;
+
 /// The conditions of a request; all that are given must hold.
 #[derive(Deserialize, Default, Clone, Debug)]
 pub(crate) struct FilterQuery {
@@ -37,6 +40,7 @@ impl FilterQuery {
         if let Some(text) = given(&self.text) {
             let regex = RegexBuilder::new(&regex::escape(&text))
                 .case_insensitive(true)
+                .size_limit(TEXT_REGEX_BYTES)
                 .build();
             let regex =
                 regex.map_err(|error| Problem::invalid("text", format!("text: {error}")))?;
@@ -58,8 +62,33 @@ impl FilterQuery {
     }
 }
 
+/// What a filter says of a record.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Verdict {
+    Matches,
+    Differs,
+    /// It takes too long to find out.
+    GivenUp,
+}
+
 impl Filter {
-    pub(crate) fn matches(&self, topic: &str, partition: i32, record: &RecordView<'_>) -> bool {
+    pub(crate) fn judge(&self, topic: &str, partition: i32, record: &RecordView<'_>) -> Verdict {
+        if !self.has_texts(record) {
+            return Verdict::Differs;
+        }
+        if self.expressions.is_empty() {
+            return Verdict::Matches;
+        }
+        let subject = Subject::new(topic, partition, record);
+        let holds = self.expressions.iter().all(|it| it.holds(&subject));
+        match holds {
+            _ if subject.is_given_up() => Verdict::GivenUp,
+            true => Verdict::Matches,
+            false => Verdict::Differs,
+        }
+    }
+
+    fn has_texts(&self, record: &RecordView<'_>) -> bool {
         if let Some(key) = &self.key
             && record.key != Some(key.as_bytes())
         {
@@ -73,15 +102,9 @@ impl Filter {
                     .headers
                     .iter()
                     .any(|(name, value)| has(Some(name)) || has(value));
-            if !is_found {
-                return false;
-            }
+            return is_found;
         }
-        if self.expressions.is_empty() {
-            return true;
-        }
-        let subject = Subject::new(topic, partition, record);
-        self.expressions.iter().all(|it| it.holds(&subject))
+        true
     }
 }
 
@@ -117,7 +140,7 @@ mod tests {
                 json_path: owned(json_path),
                 expression: owned(expression),
             };
-            query.parse().unwrap().matches("t", 0, &record)
+            query.parse().unwrap().judge("t", 0, &record) == Verdict::Matches
         };
         assert!(matches(None, None, None, None));
         assert!(matches(Some("grüsse"), None, None, None));

@@ -11,7 +11,7 @@ use ottla_records::RecordView;
 use ottla_types::ErrorCode;
 use serde::Serialize;
 
-use super::filter::Filter;
+use super::filter::{Filter, Verdict};
 use super::selection::Range;
 use crate::problem::Problem;
 use crate::view::Partition;
@@ -26,6 +26,8 @@ const PARTITION_BYTES: (usize, usize) = (16 << 10, 1 << 20);
 const BATCH_BYTES: usize = 64 << 20;
 /// Records that are judged in one step, at least one batch.
 const RECORDS_PER_STEP: usize = 2000;
+/// For so long records are judged until other tasks have a turn.
+const TURN: Duration = Duration::from_millis(10);
 /// How long a step waits for records.
 const WAIT: Duration = Duration::from_millis(250);
 /// Without any record for so long, although there are some, a scan fails.
@@ -44,6 +46,7 @@ pub(crate) struct Scan {
     scanned: u64,
     scanned_bytes: u64,
     matched: u64,
+    unjudged: u64,
 }
 
 /// How far a scan is.
@@ -52,6 +55,8 @@ pub(crate) struct Progress {
     pub(crate) scanned: u64,
     scanned_bytes: u64,
     pub(crate) matched: u64,
+    /// Records of which it takes too long to find out whether they match.
+    unjudged: u64,
     /// Matches of a live tail that were not sent.
     pub(crate) skipped: u64,
     /// Records that a redrive has sent.
@@ -122,6 +127,7 @@ impl Scan {
             scanned: 0,
             scanned_bytes: 0,
             matched: 0,
+            unjudged: 0,
         }
     }
 
@@ -147,11 +153,9 @@ impl Scan {
         let batches = self.consumer.poll_batches(WAIT).await?;
         for batch in &batches {
             self.last_news = Instant::now();
-            if self.judge(batch, &mut take)? == Next::Stop {
+            if self.judge(batch, &mut take).await? == Next::Stop {
                 return Ok(Next::Stop);
             }
-            // Batches can be large, and other tasks wait.
-            tokio::task::consume_budget().await;
         }
         if !self.is_following {
             self.finish_partitions();
@@ -162,7 +166,7 @@ impl Scan {
         Ok(Next::More)
     }
 
-    fn judge(
+    async fn judge(
         &mut self,
         batch: &FetchedBatch,
         take: &mut impl FnMut(&FetchedBatch, &RecordView<'_>) -> Next,
@@ -171,7 +175,13 @@ impl Scan {
             true => i64::MAX,
             false => self.ranges.get(&batch.partition).map_or(0, |it| it.end),
         };
+        let mut turn = Instant::now();
         for record in batch.iter() {
+            // Batches can be large and expressions slow, and other tasks wait.
+            if turn.elapsed() >= TURN {
+                tokio::task::yield_now().await;
+                turn = Instant::now();
+            }
             let record = record.map_err(|error| {
                 let partition = format!("{}-{}", self.topic, batch.partition);
                 Problem::from(ClientError::Records { partition, error })
@@ -182,11 +192,15 @@ impl Scan {
             self.scanned += 1;
             self.scanned_bytes += record.size_in_bytes as u64;
             self.positions.insert(batch.partition, record.offset.0 + 1);
-            if self.filter.matches(&self.topic, batch.partition, &record) {
-                self.matched += 1;
-                if take(batch, &record) == Next::Stop {
-                    return Ok(Next::Stop);
+            match self.filter.judge(&self.topic, batch.partition, &record) {
+                Verdict::Matches => {
+                    self.matched += 1;
+                    if take(batch, &record) == Next::Stop {
+                        return Ok(Next::Stop);
+                    }
                 }
+                Verdict::Differs => {}
+                Verdict::GivenUp => self.unjudged += 1,
             }
         }
         self.positions
@@ -239,6 +253,7 @@ impl Scan {
             scanned: self.scanned,
             scanned_bytes: self.scanned_bytes,
             matched: self.matched,
+            unjudged: self.unjudged,
             skipped: 0,
             sent: None,
             fraction: (!self.is_following).then_some(fraction),

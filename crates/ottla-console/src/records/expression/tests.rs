@@ -2,6 +2,7 @@ use bytes::Bytes;
 use ottla_records::{Compression, RecordBatch, RecordBatchBuilder, RecordHeader};
 use ottla_types::Timestamp;
 
+use super::parser::MAX_REGEXES;
 use super::*;
 
 fn batch(key: Option<&str>, value: Option<&[u8]>, headers: &[(&str, Option<&str>)]) -> RecordBatch {
@@ -160,4 +161,36 @@ fn errors_say_what_is_wrong() {
     assert!(Expression::parse(&deep).unwrap_err().contains("nested"));
     let long = "value || ".repeat(1000);
     assert!(Expression::parse(&long).unwrap_err().contains("longer"));
+}
+
+#[test]
+fn a_record_that_takes_too_long_is_given_up() {
+    let deep = "{\"a\":".repeat(100) + "1" + &"}".repeat(100);
+    let long = format!("[{}1]", "0,".repeat(5000));
+    for (value, expression) in [
+        (&deep, "$..a..a..a..a..a..a..a..a..a..a..b == 1"),
+        // What is not found out is not the opposite either.
+        (&deep, "!($..a..a..a..a..a..a..a..a..a..a..b == 1)"),
+        (&long, "value[*] < size(value[*])"),
+        (&long, "value[*] > value[*]"),
+    ] {
+        let batch = batch(None, Some(value.as_bytes()), &[]);
+        let records = batch.records(1 << 20).unwrap();
+        let record = records.iter().next().unwrap().unwrap();
+        let subject = Subject::new("t", 0, &record);
+        let began = std::time::Instant::now();
+        Expression::parse(expression).unwrap().holds(&subject);
+        assert!(subject.is_given_up(), "{expression}");
+        assert!(began.elapsed().as_secs() < 20, "{expression}");
+    }
+}
+
+#[test]
+fn regular_expressions_are_few_and_small() {
+    let refused = Expression::parse(r"key.matches('\w{99}')").unwrap_err();
+    assert!(refused.contains("size limit"), "{refused}");
+    let many = vec!["key.matches('a')"; MAX_REGEXES + 1].join(" || ");
+    let refused = Expression::parse(&many).unwrap_err();
+    assert!(refused.contains("more than 8"), "{refused}");
+    Expression::parse(r"key.matches('^[a-z]{2,8}-\d+$')").unwrap();
 }

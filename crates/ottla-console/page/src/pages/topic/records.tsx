@@ -281,6 +281,8 @@ function ExportLinks({ topic, scan }: { topic: string; scan: Scan }) {
 function ScanState({ scan, progress, phase, shown, dropped, scannedBefore, stop, again }: { scan: Scan; progress: Progress | null; phase: Phase; shown: number; dropped: number; scannedBefore: number; stop: () => void; again: () => void }) {
   const isRunning = phase === "running";
   const parts: string[] = [];
+  const unjudged = progress?.unjudged ?? 0;
+  if (unjudged > 0) parts.push(`${plural(unjudged, "record")} left out, for which the expression takes too long`);
   if (scan.follow) {
     parts.push(isRunning ? "Live" : phase === "stopped" ? "Stopped" : "Ended");
     if (progress) {
