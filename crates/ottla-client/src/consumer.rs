@@ -197,6 +197,11 @@ impl Consumer {
         &self.config
     }
 
+    /// Changes `auto.offset.reset` for the positions that are lost from now on.
+    pub fn set_offset_reset(&mut self, offset_reset: OffsetReset) {
+        self.config.offset_reset = offset_reset;
+    }
+
     pub fn subscription(&self) -> &[String] {
         &self.subscription
     }

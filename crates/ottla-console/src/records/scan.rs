@@ -131,6 +131,19 @@ impl Scan {
         }
     }
 
+    /// As [`Scan::new`], of these ranges and nothing else: a log that was cut meanwhile is an error.
+    pub(crate) fn of_exactly(
+        visit: &Visit,
+        topic: &str,
+        ranges: BTreeMap<i32, Range>,
+        filter: Filter,
+        read_committed: bool,
+    ) -> Scan {
+        let mut scan = Scan::new(visit, topic, ranges, filter, read_committed, false);
+        scan.consumer.set_offset_reset(OffsetReset::None);
+        scan
+    }
+
     /// Whether everything was read.
     pub(crate) fn is_done(&self) -> bool {
         !self.is_following && self.unfinished().next().is_none()
@@ -189,6 +202,11 @@ impl Scan {
             if record.offset.0 >= end {
                 break;
             }
+            // The log was cut or replaced, and what remains is read again from its start.
+            let position = self.positions.get(&batch.partition);
+            if !self.is_following && position.is_some_and(|it| record.offset.0 < *it) {
+                continue;
+            }
             self.scanned += 1;
             self.scanned_bytes += record.size_in_bytes as u64;
             self.positions.insert(batch.partition, record.offset.0 + 1);
@@ -203,8 +221,9 @@ impl Scan {
                 Verdict::GivenUp => self.unjudged += 1,
             }
         }
-        self.positions
-            .insert(batch.partition, (batch.last_offset() + 1).min(end));
+        let next = (batch.last_offset() + 1).min(end);
+        let position = self.positions.entry(batch.partition).or_insert(next);
+        *position = next.max(*position);
         Ok(Next::More)
     }
 
