@@ -212,7 +212,14 @@ impl Admin {
         while let Some(finished) = tasks.join_next().await {
             let (asked, listed) = finished.expect("looking up offsets does not panic");
             match listed {
-                Ok(listed) => offsets.extend(listed),
+                Ok(listed) => {
+                    offsets.extend(listed);
+                    for partition in asked {
+                        offsets.entry(partition).or_insert_with_key(|(topic, number)| {
+                            Err(ClientError::no_answer(format!("the offset of {topic}-{number}")))
+                        });
+                    }
+                }
                 Err(error) => offsets.extend(asked.into_iter().map(|it| (it, Err(error.clone())))),
             }
         }

@@ -99,7 +99,7 @@ pub(super) async fn reset(
             .and_then(|(start, end)| {
                 let wanted = wanted[partition].clone()?;
                 // Kafka's tool moves offsets outside the log to its nearest end.
-                Ok(wanted.map_or(end, |offset| offset.clamp(start, end)))
+                Ok(wanted.map_or(end, |offset| offset.max(start).min(end.max(start))))
             });
         if let Ok(new) = &new {
             plan.insert(partition.clone(), *new);
