@@ -6,6 +6,7 @@
 
 use std::net::SocketAddr;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::Args;
 use ottla_broker::RunningBroker;
@@ -23,6 +24,8 @@ const LISTENER: &str = "ottla.console.listener";
 const OFF: &str = "none";
 /// How much the priority of the console's thread beside a broker is lowered.
 const NICENESS: i32 = 5;
+/// After an error of the listener, which is mostly a lack of file handles.
+const PAUSE: Duration = Duration::from_millis(100);
 
 /// Serve a web page that shows and changes a cluster, of Ottla or of Apache Kafka.
 #[derive(Args, Debug)]
@@ -153,10 +156,16 @@ pub fn serve_beside_server(
         .check(address)
         .map_err(|error| format!("{LISTENER}: {error}"))?;
     tokio::spawn(async move {
-        match listener.accept().await {
-            Ok(first) => start_thread(listener, first, config),
-            Err(error) => tracing::warn!("the console cannot accept a connection: {error}"),
-        }
+        let first = loop {
+            match listener.accept().await {
+                Ok(first) => break first,
+                Err(error) => {
+                    tracing::debug!("the console cannot accept a connection: {error}");
+                    tokio::time::sleep(PAUSE).await;
+                }
+            }
+        };
+        start_thread(listener, first, config);
     });
     Ok(Some(address))
 }
