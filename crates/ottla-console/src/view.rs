@@ -44,8 +44,15 @@ struct State {
     history: History,
     used: Instant,
     is_sampling: bool,
-    /// Whether something was changed since the latest snapshot was begun.
-    is_outdated: bool,
+    /// How often something was changed, and how often before the latest snapshot was begun.
+    changes: u64,
+    seen_changes: u64,
+}
+
+impl State {
+    fn is_outdated(&self) -> bool {
+        self.changes != self.seen_changes
+    }
 }
 
 impl View {
@@ -57,7 +64,8 @@ impl View {
                 history: History::default(),
                 used: Instant::now(),
                 is_sampling: false,
-                is_outdated: false,
+                changes: 0,
+                seen_changes: 0,
             }),
             taking: tokio::sync::Mutex::new(()),
         })
@@ -81,7 +89,7 @@ impl View {
 
     /// Makes the next reader wait for a new snapshot.
     pub(crate) fn outdate(&self) {
-        self.state.lock().is_outdated = true;
+        self.state.lock().changes += 1;
     }
 
     /// The sampled series whose names start with one of these prefixes, after a time.
@@ -97,14 +105,14 @@ impl View {
     fn usable(&self) -> Option<Arc<Snapshot>> {
         let state = self.state.lock();
         let (snapshot, taken) = state.latest.as_ref()?;
-        (!state.is_outdated && taken.elapsed() < STALE).then(|| snapshot.clone())
+        (!state.is_outdated() && taken.elapsed() < STALE).then(|| snapshot.clone())
     }
 
     async fn take(&self) -> Result<Arc<Snapshot>, ClientError> {
-        let (previous, is_outdated) = {
-            let mut state = self.state.lock();
-            let is_outdated = std::mem::take(&mut state.is_outdated);
-            (state.latest.clone(), is_outdated)
+        // A reader that goes away meanwhile leaves everything as it was.
+        let (previous, changes, is_outdated) = {
+            let state = self.state.lock();
+            (state.latest.clone(), state.changes, state.is_outdated())
         };
         let previous = previous.map(|(snapshot, _)| snapshot);
         let taken = collect::take(&self.admin, previous.as_deref(), is_outdated).await;
@@ -114,11 +122,12 @@ impl View {
                 let snapshot = Arc::new(snapshot);
                 state.history.add(&snapshot);
                 state.latest = Some((snapshot.clone(), Instant::now()));
+                state.seen_changes = changes;
                 Ok(snapshot)
             }
             Err(error) => {
                 // A reader must not take the old one for the present state.
-                state.is_outdated = true;
+                state.changes += 1;
                 Err(error)
             }
         }
