@@ -36,21 +36,9 @@ pub(crate) async fn guard(
         Ok(()) => {
             let note = AuditNote::new(&request);
             request.extensions_mut().insert(note.clone());
-            match tokio::time::timeout(LIMIT, next.run(request)).await {
-                Ok(response) => {
-                    audit::record(&note, response.status());
-                    response
-                }
-                Err(_) => {
-                    let seconds = LIMIT.as_secs();
-                    let detail = format!(
-                        "there was no result within {seconds} s, and it is unknown whether a change was made; \
-                         look before you try again"
-                    );
-                    let response = Problem::timed_out(detail).into_response();
-                    audit::record(&note, response.status());
-                    response
-                }
+            match is_change(request.method()) {
+                false => run(request, next).await,
+                true => change(request, next, note).await,
             }
         }
     };
@@ -72,6 +60,39 @@ pub(crate) async fn guard(
         headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     }
     response
+}
+
+fn is_change(method: &Method) -> bool {
+    method != Method::GET && method != Method::HEAD
+}
+
+async fn run(request: Request, next: Next) -> Response {
+    let response = tokio::time::timeout(LIMIT, next.run(request)).await;
+    response.unwrap_or_else(|_| {
+        let detail = format!(
+            "there was no result within {} s, and it is unknown whether a change was made; look before you try \
+             again",
+            LIMIT.as_secs()
+        );
+        Problem::timed_out(detail).into_response()
+    })
+}
+
+/// Runs a change to its end, and logs it, even if the browser hangs up: it would otherwise be made
+/// in part, or without a line.
+async fn change(request: Request, next: Next, note: AuditNote) -> Response {
+    let noted = note.clone();
+    let running = tokio::spawn(async move {
+        let response = run(request, next).await;
+        audit::record(&noted, response.status());
+        response
+    });
+    running.await.unwrap_or_else(|_| {
+        let detail = "the change broke off, and it is unknown how much of it was made; look before you try again";
+        let response = Problem::internal(detail).into_response();
+        audit::record(&note, response.status());
+        response
+    })
 }
 
 fn check(console: &Console, request: &Request, is_api: bool) -> Result<(), Problem> {
@@ -112,8 +133,7 @@ fn check(console: &Console, request: &Request, is_api: bool) -> Result<(), Probl
             "the header X-Ottla-Console is missing; send X-Ottla-Console: 1 with every request",
         ));
     }
-    let is_change = method != Method::GET && method != Method::HEAD;
-    if console.config().read_only && is_change && uri.path() != "/api/session" {
+    if console.config().read_only && is_change(method) && uri.path() != "/api/session" {
         return Err(Problem::forbidden(
             "this console is in read-only mode; start it without --read-only to make changes",
         ));
@@ -123,4 +143,41 @@ fn check(console: &Console, request: &Request, is_api: bool) -> Result<(), Probl
 
 fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     headers.get(name)?.to_str().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::Router;
+    use axum::routing::delete;
+    use hyper::service::Service;
+    use hyper_util::service::TowerToHyperService;
+    use ottla_client::ClientConfig;
+    use tokio::sync::mpsc;
+
+    use super::*;
+    use crate::config::ConsoleConfig;
+
+    #[tokio::test]
+    async fn a_change_goes_on_when_the_browser_hangs_up() {
+        let client = ClientConfig::new("127.0.0.1:1").unwrap();
+        let address = "127.0.0.1:9080".parse().unwrap();
+        let console = Arc::new(Console::new(ConsoleConfig::new(client), address));
+        let (ended, mut has_ended) = mpsc::channel::<()>(1);
+        let handler = move || async move {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            ended.send(()).await.unwrap();
+        };
+        let router = Router::new()
+            .route("/api/slow", delete(handler))
+            .layer(axum::middleware::from_fn_with_state(console, guard));
+        let request = Request::delete("/api/slow")
+            .header(header::HOST, "127.0.0.1:9080")
+            .header(OWN_HEADER, "1")
+            .body(axum::body::Body::empty())
+            .unwrap();
+        let asked = TowerToHyperService::new(router).call(request);
+        let hung_up = tokio::time::timeout(Duration::from_millis(20), asked).await;
+        assert!(hung_up.is_err());
+        assert_eq!(has_ended.recv().await, Some(()));
+    }
 }

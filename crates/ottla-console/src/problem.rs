@@ -67,6 +67,10 @@ impl Problem {
         Problem::new(StatusCode::TOO_MANY_REQUESTS, "Too many at once", detail)
     }
 
+    pub(crate) fn internal(detail: impl Into<String>) -> Problem {
+        Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "The console failed", detail)
+    }
+
     pub(crate) fn timed_out(detail: impl Into<String>) -> Problem {
         Problem::new(StatusCode::GATEWAY_TIMEOUT, "No answer in time", detail)
     }
