@@ -68,7 +68,11 @@ impl Problem {
     }
 
     pub(crate) fn internal(detail: impl Into<String>) -> Problem {
-        Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "The console failed", detail)
+        Problem::new(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "The console failed",
+            detail,
+        )
     }
 
     pub(crate) fn timed_out(detail: impl Into<String>) -> Problem {

@@ -215,9 +215,13 @@ impl Admin {
                 Ok(listed) => {
                     offsets.extend(listed);
                     for partition in asked {
-                        offsets.entry(partition).or_insert_with_key(|(topic, number)| {
-                            Err(ClientError::no_answer(format!("the offset of {topic}-{number}")))
-                        });
+                        offsets
+                            .entry(partition)
+                            .or_insert_with_key(|(topic, number)| {
+                                Err(ClientError::no_answer(format!(
+                                    "the offset of {topic}-{number}"
+                                )))
+                            });
                     }
                 }
                 Err(error) => offsets.extend(asked.into_iter().map(|it| (it, Err(error.clone())))),
