@@ -9,7 +9,6 @@
 
 mod file;
 
-use std::borrow::Cow;
 use std::hash::BuildHasher;
 use std::sync::Arc;
 use std::time::Instant;
@@ -17,7 +16,7 @@ use std::time::Instant;
 use ottla_config::BrokerConfig;
 use ottla_context::NodeContext;
 use ottla_protocol::ApiKey;
-use ottla_security::{Action, Client, ResourceType, Rule, StandardAuthorizer};
+use ottla_security::{Action, Client, Rule, StandardAuthorizer, escaped, flags_to_allow};
 use ottla_sync::Mutex;
 use ottla_sync::collections::HashMap;
 
@@ -194,7 +193,7 @@ fn line(client: Client<'_>, action: Action<'_>, api_key: ApiKey, rule: &Rule) ->
         false => "Denied",
     };
     let rule = rule.to_string();
-    let (principal, name, rule) = (shown(principal), shown(name), shown(&rule));
+    let (principal, name, rule) = (escaped(principal), escaped(name), escaped(&rule));
     format!(
         "Principal = {principal} is {is} operation = {operation} from host = {host} on resource = \
          {}:LITERAL:{name} for request = {} with resourceRefCount = 1 based on rule {rule}",
@@ -205,66 +204,20 @@ fn line(client: Client<'_>, action: Action<'_>, api_key: ApiKey, rule: &Rule) ->
 
 /// The command that an administrator could run to allow the request.
 fn way_out(client: Client<'_>, action: Action<'_>, rule: &Rule) -> String {
-    let resource = match action.resource_type {
-        ResourceType::Topic => format!("--topic {}", quoted(action.name)),
-        ResourceType::Group => format!("--group {}", quoted(action.name)),
-        ResourceType::Cluster => "--cluster".to_owned(),
-        ResourceType::TransactionalId => format!("--transactional-id {}", quoted(action.name)),
-        ResourceType::DelegationToken => format!("--delegation-token {}", quoted(action.name)),
-        ResourceType::User => format!("--user-principal {}", quoted(action.name)),
-        ResourceType::Unknown | ResourceType::Any => String::new(),
-    };
-    let add = format!(
-        "ottla acls --add --allow-principal {} --allow-host {} --operation {} {resource}",
-        quoted(client.principal),
-        client.host,
-        action.operation.title(),
-    );
+    let add = format!("ottla acls {}", flags_to_allow(client, action));
     match rule {
         Rule::Acl(acl) => {
             let acl = acl.to_string();
-            let acl = shown(&acl);
+            let acl = escaped(&acl);
             format!("to allow it, remove the ACL that denies it ({acl}), then: {add}")
         }
         _ => format!("to allow it: {add}"),
     }
 }
 
-/// Escapes control characters and line separators: a client chooses its name, and must not be able
-/// to forge lines.
-fn shown(text: &str) -> Cow<'_, str> {
-    if !text.contains(ends_line) {
-        return Cow::Borrowed(text);
-    }
-    let mut escaped = String::with_capacity(text.len() + 8);
-    for char in text.chars() {
-        match ends_line(char) {
-            true => escaped.extend(char.escape_default()),
-            false => escaped.push(char),
-        }
-    }
-    Cow::Owned(escaped)
-}
-
-fn ends_line(char: char) -> bool {
-    char.is_control() || matches!(char, '\u{2028}' | '\u{2029}')
-}
-
-/// Quotes text as one word of a shell command. A client may have chosen it.
-fn quoted(text: &str) -> String {
-    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b":._-/=@,".contains(&byte);
-    match text.bytes().all(is_plain) && !text.is_empty() {
-        true => text.to_owned(),
-        false => {
-            let shown: String = text.chars().filter(|char| !ends_line(*char)).collect();
-            format!("'{}'", shown.replace('\'', "'\\''"))
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use ottla_security::Operation;
+    use ottla_security::{Operation, ResourceType};
 
     use super::*;
 

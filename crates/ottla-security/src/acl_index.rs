@@ -128,18 +128,46 @@ impl AclIndex {
         resource_type: ResourceType,
         name: &'a str,
     ) -> Vec<&'a Acl> {
+        self.of_principal(principal, operation, resource_type, name, |acl| {
+            acl.is_about(principal, host)
+        })
+    }
+
+    /// The ACLs that would match the operation from another address, in the same order.
+    pub(crate) fn from_other_hosts<'a>(
+        &'a self,
+        principal: &str,
+        host: &str,
+        operation: Operation,
+        resource_type: ResourceType,
+        name: &'a str,
+    ) -> Vec<&'a Acl> {
+        self.of_principal(principal, operation, resource_type, name, |acl| {
+            !acl.is_about(principal, host)
+        })
+    }
+
+    /// The ACLs that match an operation of a principal from any address, and the condition.
+    fn of_principal<'a>(
+        &'a self,
+        principal: &str,
+        operation: Operation,
+        resource_type: ResourceType,
+        name: &'a str,
+        is_wanted: impl Fn(&Acl) -> bool,
+    ) -> Vec<&'a Acl> {
         let of_type = &self.by_type[resource_type as usize];
-        let mut deciding: Vec<&Acl> = of_type
+        let mut found: Vec<&Acl> = of_type
             .about(name)
             .flat_map(|pattern| pattern.of_principal(principal))
             .flat_map(|of_principal| &of_principal.acls)
-            .filter(|acl| acl.is_about(principal, host) && acl.covers(operation))
+            .filter(|acl| is_wanted(acl) && acl.covers(operation))
             .collect();
         let is_wildcard = |acl: &Acl| {
             acl.pattern.name == WILDCARD && acl.pattern.pattern_type == PatternType::Literal
         };
-        deciding.sort_by(|a, b| is_wildcard(a).cmp(&is_wildcard(b)).then_with(|| a.cmp(b)));
-        deciding
+        found.sort_by(|a, b| is_wildcard(a).cmp(&is_wildcard(b)).then_with(|| a.cmp(b)));
+        found
     }
 
     /// The ACLs of a resource type that apply to the principal and host, in no particular order.

@@ -42,6 +42,10 @@ mod acl_index;
 
 mod standard_authorizer;
 
+mod printable;
+
+mod acl_flags;
+
 mod sasl_authenticator;
 
 mod delegation_token;
@@ -50,10 +54,12 @@ pub mod quota;
 
 pub use acl::{Acl, Pattern};
 pub use acl_filter::AclFilter;
+pub use acl_flags::{flags_to_allow, flags_to_remove};
 pub use acl_index::AclIndex;
 pub use delegation_token::{is_token_expired, token_login};
 pub use names::{CLUSTER_NAME, Operation, PatternType, PermissionType, ResourceType, WILDCARD};
 pub use principal::{InvalidPrincipal, Principal, host_address};
+pub use printable::escaped;
 pub use sasl_authenticator::{
     Moment, OAuthIdentity, Outcome, Reply, SaslAuthenticator, SaslCredentials, Session,
     TokenCredential,

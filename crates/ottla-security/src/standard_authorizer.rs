@@ -164,6 +164,18 @@ impl StandardAuthorizer {
         }
     }
 
+    /// The ACLs that would match the same client at another address.
+    pub fn from_other_hosts(&self, client: Client<'_>, action: Action<'_>) -> Vec<Acl> {
+        let found = self.acls.from_other_hosts(
+            client.principal,
+            client.host,
+            action.operation,
+            action.resource_type,
+            action.name,
+        );
+        found.into_iter().cloned().collect()
+    }
+
     /// Whether there is any resource of this type on which the client may perform the operation.
     /// Takes time in proportion to the number of patterns.
     pub fn is_allowed_by_resource_type(

@@ -52,7 +52,12 @@ fn main() -> ExitCode {
         eprintln!("{advice}");
         return ExitCode::FAILURE;
     }
-    let is_preflight = command == "preflight";
+    // Commands whose exit status 1 is an answer.
+    let unreadable = match command {
+        "preflight" => Some(preflight::UNREADABLE),
+        "acls" if rest.first().is_some_and(|word| word == "explain") => Some(tools::UNKNOWN),
+        _ => None,
+    };
     let arguments = match command {
         "server-start" => scripts::server_start::with_two_hyphens(arguments),
         _ => arguments,
@@ -63,12 +68,10 @@ fn main() -> ExitCode {
             let is_help = !error.use_stderr();
             command_line::print_error(error, &arguments);
             // Kafka's tools exit with 1 on invalid arguments.
-            if is_help {
-                ExitCode::SUCCESS
-            } else if is_preflight {
-                ExitCode::from(preflight::UNREADABLE)
-            } else {
-                ExitCode::FAILURE
+            match unreadable {
+                _ if is_help => ExitCode::SUCCESS,
+                Some(status) => ExitCode::from(status),
+                None => ExitCode::FAILURE,
             }
         }
     }

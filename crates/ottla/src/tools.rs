@@ -67,6 +67,7 @@ use running::{
 };
 use settings::{key_values, load_properties, load_properties_if_given, warn_of_unknown};
 
+pub use acls::UNKNOWN;
 pub use admin_client::{config_without_credentials, connect as connect_admin};
 pub use retired_flags::advice as advice_for_retired_flags;
 

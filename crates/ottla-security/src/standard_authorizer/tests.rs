@@ -101,6 +101,10 @@ fn a_deny_wins_over_every_allow() {
         ..ALICE
     };
     assert!(authorizer.is_allowed(elsewhere, topic(Operation::Read, "foo")));
+    assert_eq!(
+        authorizer.from_other_hosts(elsewhere, topic(Operation::Read, "foo")),
+        [acl("DENY * 127.0.0.1 READ TOPIC PREFIXED f")]
+    );
     // A DENY implies no other operation.
     assert!(authorizer.is_allowed(ALICE, topic(Operation::Describe, "foo")));
     let explained = authorizer.explain(ALICE, topic(Operation::Read, "foo"));

@@ -3,21 +3,30 @@
 //!
 //! Kafka: `AclCommand`. Sets that Kafka prints in hash order are printed sorted.
 
+mod authorizer_settings;
+mod dry_run;
+mod explain;
+mod rules;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::BufRead;
 use std::process::ExitCode;
 
 use anyhow::{anyhow, bail};
-use clap::{ArgAction, ArgGroup, Args, Subcommand};
+use clap::{ArgGroup, Args, Subcommand};
+use ottla_client::admin::EndpointType;
 use ottla_client::{Admin, ClientError};
 use ottla_protocol::messages::create_acls_request::AclCreation;
 use ottla_protocol::messages::delete_acls_request::DeleteAclsFilter;
-use ottla_security::{
-    Acl, Action, CLUSTER_NAME, Client, Operation, Pattern, PatternType, PermissionType, Principal,
-    ResourceType, Rule, StandardAuthorizer, SuperUsers, WILDCARD,
-};
+use ottla_security::{Operation, PatternType, PermissionType, Principal, ResourceType, WILDCARD};
 
 use super::{UsageError, admin_client, block_on, java_exceptions, message_of};
+use explain::ExplainArgs;
+pub use explain::UNKNOWN;
+use rules::{
+    Entry, Resources, Target, cluster, described, filter, operation, shown_entries, shown_entry,
+    shown_target,
+};
 
 /// Add, remove and list ACLs, or explain what they decide.
 ///
@@ -82,92 +91,28 @@ pub struct AclsArgs {
     /// Remove without asking for confirmation.
     #[arg(long)]
     force: bool,
+    /// With --add or --remove: change nothing, and print which rules would change and whose
+    /// permissions.
+    #[arg(long, conflicts_with_all = ["list", "force"])]
+    dry_run: bool,
 }
 
 #[derive(Subcommand, Debug)]
 enum AclsCommand {
-    /// Explain whether the ACLs allow an operation, which rule decides, and which other ACLs
-    /// concern it.
+    /// Say whether an operation is allowed, which rule decides, and which others match.
+    ///
+    /// Exit status: 0 if everything asked for is allowed, 1 if anything is denied, 2 if that cannot
+    /// be found out.
     Explain(Box<ExplainArgs>),
 }
-
-#[derive(Args, Debug)]
-#[command(group = ArgGroup::new("resource").required(true).args(["topic", "group", "cluster", "transactional_id", "delegation_token", "user_principal"]))]
-struct ExplainArgs {
-    #[command(flatten)]
-    bootstrap: admin_client::Bootstrap,
-    /// Properties file with settings of the client.
-    #[arg(long, value_name = "FILE")]
-    command_config: Option<String>,
-    /// The principal of the request, as User:name.
-    #[arg(long)]
-    principal: String,
-    /// The address of the client.
-    #[arg(long, default_value = "127.0.0.1")]
-    host: String,
-    /// The operation, such as Read.
-    #[arg(long)]
-    operation: String,
-    /// The brokers' super.users; no broker reports them.
-    #[arg(long, value_name = "PRINCIPALS", default_value = "")]
-    super_users: String,
-    /// Decide as with allow.everyone.if.no.acl.found=true.
-    #[arg(long)]
-    allow_everyone_if_no_acl_found: bool,
-    #[command(flatten)]
-    resources: Resources,
-}
-
-#[derive(Args, Debug)]
-struct Resources {
-    /// A topic; * is any. Repeatable.
-    #[arg(long)]
-    topic: Vec<String>,
-    /// A group; * is any. Repeatable.
-    #[arg(long)]
-    group: Vec<String>,
-    /// The cluster.
-    #[arg(long, action = ArgAction::SetTrue)]
-    cluster: bool,
-    /// A transactional id; * is any. Repeatable.
-    #[arg(long, value_name = "ID")]
-    transactional_id: Vec<String>,
-    /// A delegation token; * is any. Repeatable.
-    #[arg(long, value_name = "TOKEN")]
-    delegation_token: Vec<String>,
-    /// A principal for whom tokens are created or described. Repeatable.
-    #[arg(long, value_name = "PRINCIPAL")]
-    user_principal: Vec<String>,
-}
-
-impl Resources {
-    /// The resources with their types. A transactional ID is not trimmed, as in Kafka.
-    fn named(&self) -> impl Iterator<Item = (ResourceType, &str)> {
-        let topics = self.topic.iter().map(|it| (ResourceType::Topic, it.trim()));
-        let groups = self.group.iter().map(|it| (ResourceType::Group, it.trim()));
-        let ids = self.transactional_id.iter();
-        let ids = ids.map(|it| (ResourceType::TransactionalId, it.as_str()));
-        let tokens = self.delegation_token.iter();
-        let tokens = tokens.map(|it| (ResourceType::DelegationToken, it.trim()));
-        let users = self.user_principal.iter();
-        let users = users.map(|it| (ResourceType::User, it.trim()));
-        topics.chain(groups).chain(ids).chain(tokens).chain(users)
-    }
-}
-
-/// An ACL entry without its resource: principal, host, operation and permission.
-type Entry = (String, String, Operation, PermissionType);
-/// Resources by type and name, with the pattern type.
-type Target = (ResourceType, String, PatternType);
 
 pub fn run(args: AclsArgs) -> ExitCode {
     block_on(async {
         let prefix = "Error while executing ACL command: ";
-        let done = match &args.command {
-            Some(AclsCommand::Explain(explained)) => explain(explained).await,
-            None => act(&args).await,
-        };
-        match done {
+        if let Some(AclsCommand::Explain(args)) = &args.command {
+            return explain::run(args).await;
+        }
+        match act(&args).await {
             Ok(()) => return ExitCode::SUCCESS,
             Err(error) if error.is::<UsageError>() => eprintln!("{error}"),
             Err(error) => println!("{prefix}{}", exception_of(&error)),
@@ -198,7 +143,13 @@ async fn act(args: &AclsArgs) -> anyhow::Result<()> {
         "ottla-acls",
     )
     .await?;
-    if args.add {
+    if args.dry_run {
+        let nodes = match args.bootstrap_controller {
+            Some(_) => EndpointType::Controller,
+            None => EndpointType::Broker,
+        };
+        dry_run::run(&admin, nodes, &changes, args.remove).await
+    } else if args.add {
         add(&admin, changes).await
     } else if args.remove {
         remove(&admin, changes, args.force).await
@@ -217,11 +168,6 @@ fn targets(args: &AclsArgs) -> BTreeSet<Target> {
         targets.insert(cluster());
     }
     targets
-}
-
-fn cluster() -> Target {
-    let name = CLUSTER_NAME.to_owned();
-    (ResourceType::Cluster, name, PatternType::Literal)
 }
 
 /// The ACLs to add or remove. Without entries: everything about the resource.
@@ -333,24 +279,6 @@ fn operations(args: &AclsArgs) -> anyhow::Result<Vec<Operation>> {
     }
 }
 
-/// Accepts `DescribeConfigs`, `describe_configs` and `DESCRIBE_CONFIGS` alike.
-fn operation(name: &str) -> anyhow::Result<Operation> {
-    let plain = |text: &str| text.trim().replace('_', "").to_ascii_lowercase();
-    let mut all = Operation::ALL.iter();
-    let found = all.find(|operation| plain(operation.name()) == plain(name));
-    match found {
-        Some(Operation::Unknown | Operation::Any) | None => bail!(
-            "{name} is not an operation; give one of {}",
-            Operation::ALL[2..]
-                .iter()
-                .map(|operation| operation.title())
-                .collect::<Vec<_>>()
-                .join(", ")
-        ),
-        Some(operation) => Ok(*operation),
-    }
-}
-
 fn pattern_type(text: &str) -> Result<PatternType, String> {
     let wanted = text.to_ascii_uppercase();
     let mut all = PatternType::ALL[1..].iter();
@@ -358,39 +286,6 @@ fn pattern_type(text: &str) -> Result<PatternType, String> {
     found
         .copied()
         .ok_or_else(|| format!("Unknown resource-pattern-type: {text}"))
-}
-
-fn shown_target((resource_type, name, pattern_type): &Target) -> String {
-    format!(
-        "ResourcePattern(resourceType={resource_type}, name={name}, patternType={pattern_type})"
-    )
-}
-
-fn shown_entry((principal, host, operation, permission_type): &Entry) -> String {
-    format!(
-        "(principal={principal}, host={host}, operation={operation}, permissionType={permission_type})"
-    )
-}
-
-fn shown_entries<'a>(entries: impl IntoIterator<Item = &'a Entry>) -> String {
-    let lines = entries
-        .into_iter()
-        .map(|entry| format!("\t{}", shown_entry(entry)));
-    lines.collect::<Vec<_>>().join("\n")
-}
-
-/// A filter for the resource, or for all; `entry` narrows it down to one ACL.
-fn filter(target: Option<&Target>, entry: Option<&Entry>) -> DeleteAclsFilter {
-    DeleteAclsFilter {
-        resource_type_filter: target.map_or(ResourceType::Any, |it| it.0).code(),
-        resource_name_filter: target.map(|it| it.1.clone().into()),
-        pattern_type_filter: target.map_or(PatternType::Any, |it| it.2).code(),
-        principal_filter: entry.map(|it| it.0.clone().into()),
-        host_filter: entry.map(|it| it.1.clone().into()),
-        operation: entry.map_or(Operation::Any, |it| it.2).code(),
-        permission_type: entry.map_or(PermissionType::Any, |it| it.3).code(),
-        ..Default::default()
-    }
 }
 
 async fn add(admin: &Admin, changes: BTreeMap<Target, BTreeSet<Entry>>) -> anyhow::Result<()> {
@@ -508,104 +403,6 @@ async fn list(
     Ok(())
 }
 
-async fn described(
-    admin: &Admin,
-    filter: &DeleteAclsFilter,
-) -> anyhow::Result<BTreeMap<Target, BTreeSet<Entry>>> {
-    let resources = admin.describe_acls(filter).await?.into_iter();
-    let described = resources.map(|resource| {
-        let target = (
-            ResourceType::from_code(resource.resource_type),
-            resource.resource_name.to_string(),
-            PatternType::from_code(resource.pattern_type),
-        );
-        let entries = resource.acls.into_iter().map(|acl| {
-            (
-                acl.principal.to_string(),
-                acl.host.to_string(),
-                Operation::from_code(acl.operation),
-                PermissionType::from_code(acl.permission_type),
-            )
-        });
-        (target, entries.collect())
-    });
-    Ok(described.collect())
-}
-
-async fn explain(args: &ExplainArgs) -> anyhow::Result<()> {
-    let operation = operation(&args.operation)?;
-    let principal = Principal::parse(args.principal.trim());
-    let principal = principal.map_err(|error| anyhow!("{error}"))?;
-    let super_users = SuperUsers::parse(&args.super_users);
-    let super_users = super_users.map_err(|error| anyhow!("--super-users: {error}"))?;
-    let named = args.resources.named().next();
-    let (resource_type, name) = named.unwrap_or((ResourceType::Cluster, CLUSTER_NAME));
-    let mut authorizer = StandardAuthorizer {
-        super_users,
-        allow_everyone_if_no_acl_found: args.allow_everyone_if_no_acl_found,
-        ..Default::default()
-    };
-    let admin = args
-        .bootstrap
-        .connect(args.command_config.as_deref(), "ottla-acls")
-        .await?;
-    let target = (resource_type, name.to_owned(), PatternType::Match);
-    let about = filter(Some(&target), None);
-    for ((resource_type, name, pattern_type), entries) in described(&admin, &about).await? {
-        for (principal, host, operation, permission_type) in entries {
-            authorizer.acls.insert(Acl {
-                pattern: Pattern {
-                    resource_type,
-                    name: name.clone().into(),
-                    pattern_type,
-                },
-                principal: principal.into(),
-                host: host.into(),
-                operation,
-                permission_type,
-            });
-        }
-    }
-    let client = Client {
-        principal: principal.as_str(),
-        host: &args.host,
-    };
-    let action = Action {
-        operation,
-        resource_type,
-        name,
-    };
-    print!("{}", explanation(&authorizer, client, action));
-    Ok(())
-}
-
-fn explanation(authorizer: &StandardAuthorizer, client: Client<'_>, action: Action<'_>) -> String {
-    let explained = authorizer.explain(client, action);
-    let is_allowed = explained.rule.is_allowed();
-    let is = if is_allowed { "allowed" } else { "denied" };
-    let mut text = format!(
-        "{} from {} is {is} {} on {} {}\n",
-        client.principal,
-        client.host,
-        action.operation.title(),
-        action.resource_type.title(),
-        action.name
-    );
-    let why = match &explained.rule {
-        Rule::SuperUser => "because it is a super user".to_owned(),
-        Rule::Acl(acl) => format!("by {acl}"),
-        Rule::DefaultAllow => "because the resource has no ACL".to_owned(),
-        Rule::DefaultDeny => "because no ACL allows it".to_owned(),
-    };
-    text.push_str(&format!("  {why}\n"));
-    for acl in &explained.matching {
-        if !matches!(&explained.rule, Rule::Acl(decisive) if decisive == acl) {
-            text.push_str(&format!("  also matches: {acl}\n"));
-        }
-    }
-    text
-}
-
 #[cfg(test)]
 mod tests {
     use clap::Parser;
@@ -683,48 +480,5 @@ mod tests {
         ] {
             assert_eq!(changed(line), Err(error.to_owned()), "{line}");
         }
-    }
-
-    #[test]
-    fn an_explanation_names_the_rule_and_the_rest() {
-        let mut authorizer = StandardAuthorizer::default();
-        for (permission_type, operation) in [
-            (PermissionType::Deny, Operation::Read),
-            (PermissionType::Allow, Operation::All),
-        ] {
-            authorizer.acls.insert(Acl {
-                pattern: Pattern {
-                    resource_type: ResourceType::Topic,
-                    name: "t".into(),
-                    pattern_type: PatternType::Literal,
-                },
-                principal: "User:a".into(),
-                host: WILDCARD.into(),
-                operation,
-                permission_type,
-            });
-        }
-        let client = Client {
-            principal: "User:a",
-            host: "127.0.0.1",
-        };
-        let action = Action {
-            operation: Operation::Read,
-            resource_type: ResourceType::Topic,
-            name: "t",
-        };
-        let acl = |rest: &str| {
-            format!(
-                "StandardAcl[resourceType=TOPIC, resourceName=t, patternType=LITERAL, \
-                 principal=User:a, host=*, {rest}]\n"
-            )
-        };
-        let expected = [
-            "User:a from 127.0.0.1 is denied Read on Topic t\n  by ".to_owned(),
-            acl("operation=READ, permissionType=DENY"),
-            "  also matches: ".to_owned(),
-            acl("operation=ALL, permissionType=ALLOW"),
-        ];
-        assert_eq!(explanation(&authorizer, client, action), expected.concat());
     }
 }

@@ -65,6 +65,15 @@ impl Bootstrap {
         }
     }
 
+    /// The flag for another command that is to find the same cluster.
+    pub(super) fn flags(&self) -> String {
+        match (&self.bootstrap_server, &self.bootstrap_controller) {
+            (_, Some(servers)) => format!("--bootstrap-controller {servers}"),
+            (Some(servers), None) => format!("--bootstrap-server {servers}"),
+            (None, None) => String::new(),
+        }
+    }
+
     pub(super) async fn connect(
         &self,
         command_config: Option<&str>,

@@ -1,0 +1,237 @@
+//! The settings of the nodes' authorizer, as far as the nodes tell them.
+//!
+//! Apache Kafka lists `super.users` and `allow.everyone.if.no.acl.found` only if they are set, and
+//! hides their values: its table of settings does not contain them, and it treats unknown settings
+//! as secrets. Ottla tells the values.
+
+use anyhow::anyhow;
+use clap::Args;
+use ottla_client::admin::{ConfigResourceType, DescribedConfigs, EndpointType};
+use ottla_client::{Admin, ClientError};
+use ottla_security::SuperUsers;
+
+const CLASS: &str = "authorizer.class.name";
+const SUPER_USERS: &str = "super.users";
+const ALLOW_EVERYONE: &str = "allow.everyone.if.no.acl.found";
+const STANDARD: &str = "org.apache.kafka.metadata.authorizer.StandardAuthorizer";
+
+/// Settings given on the command line, for nodes that hide theirs.
+#[derive(Args, Debug, Default)]
+pub(super) struct GivenSettings {
+    /// The nodes' super.users, if they do not tell it (Apache Kafka does not).
+    #[arg(long, value_name = "PRINCIPALS")]
+    super_users: Option<String>,
+    /// Decide as with allow.everyone.if.no.acl.found=true, if the nodes do not tell it.
+    #[arg(long)]
+    allow_everyone_if_no_acl_found: bool,
+}
+
+/// What decides besides the ACLs.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub(super) struct AuthorizerSettings {
+    /// False if nodes authorize nothing, so that everything is allowed.
+    pub(super) has_authorizer: bool,
+    pub(super) super_users: SuperUsers,
+    pub(super) allow_everyone_if_no_acl_found: bool,
+    /// What a reader must know about the origin of the above.
+    pub(super) notes: Vec<String>,
+}
+
+/// What a node tells about a setting.
+#[derive(Clone, PartialEq, Debug)]
+enum Told {
+    NotSet,
+    Value(String),
+    Hidden,
+}
+
+/// The three settings of a node.
+#[derive(Clone, PartialEq, Debug)]
+struct OfNode {
+    class: Told,
+    super_users: Told,
+    allow_everyone: Told,
+}
+
+/// Asks the nodes: every broker, or the active controller.
+pub(super) async fn read(
+    admin: &Admin,
+    nodes: EndpointType,
+    given: &GivenSettings,
+) -> anyhow::Result<AuthorizerSettings> {
+    let cluster = admin.describe_cluster(nodes, false).await?;
+    let ids = match nodes {
+        EndpointType::Controller => vec![cluster.controller_id],
+        EndpointType::Broker => cluster.brokers.iter().map(|it| it.broker_id).collect(),
+    };
+    let mut told = Vec::new();
+    let mut notes = Vec::new();
+    for id in ids {
+        let kind = ConfigResourceType::Broker;
+        match admin.describe_configs(kind, &id.to_string(), false).await {
+            Ok(configs) => told.push((id, of_node(&configs))),
+            Err(error) => notes.push(format!(
+                "node {id} does not tell its settings: {}",
+                reason(&error)
+            )),
+        }
+    }
+    told.sort_by_key(|(id, _)| *id);
+    let mut settings = combine(&told, given)?;
+    settings.notes.splice(0..0, notes);
+    Ok(settings)
+}
+
+fn reason(error: &ClientError) -> String {
+    match error.code() {
+        Some(_) => error.broker_message(),
+        None => error.to_string(),
+    }
+}
+
+fn of_node(configs: &DescribedConfigs) -> OfNode {
+    let told = |name: &str| {
+        let found = configs.iter().find(|config| config.name == name);
+        match found.map(|config| (&config.value, config.is_sensitive)) {
+            None | Some((None, false)) => Told::NotSet,
+            Some((None, true)) => Told::Hidden,
+            Some((Some(value), _)) => Told::Value(value.to_string()),
+        }
+    };
+    OfNode {
+        class: told(CLASS),
+        super_users: told(SUPER_USERS),
+        allow_everyone: told(ALLOW_EVERYONE),
+    }
+}
+
+/// The settings of the first node, with a note for each that differs or is hidden.
+fn combine(told: &[(i32, OfNode)], given: &GivenSettings) -> anyhow::Result<AuthorizerSettings> {
+    let mut settings = AuthorizerSettings {
+        has_authorizer: true,
+        ..AuthorizerSettings::default()
+    };
+    let notes = &mut settings.notes;
+    let mut super_users = String::new();
+    if let Some((first, of_first)) = told.first() {
+        for (id, of_node) in &told[1..] {
+            for (name, one, other) in [
+                (CLASS, &of_first.class, &of_node.class),
+                (SUPER_USERS, &of_first.super_users, &of_node.super_users),
+                (
+                    ALLOW_EVERYONE,
+                    &of_first.allow_everyone,
+                    &of_node.allow_everyone,
+                ),
+            ] {
+                if one != other {
+                    notes.push(format!(
+                        "{name} of node {id} differs from that of node {first}, which this is about"
+                    ));
+                }
+            }
+        }
+        match &of_first.class {
+            Told::Value(class) if class.is_empty() => settings.has_authorizer = false,
+            Told::Value(class) if class != STANDARD => notes.push(format!(
+                "node {first} authorizes with {class}, which may decide otherwise"
+            )),
+            _ => {}
+        }
+        let hidden = |name: &str, flag: &str| {
+            format!("node {first} sets {name} and hides the value; give {flag}")
+        };
+        match (&of_first.super_users, &given.super_users) {
+            (Told::Value(users), _) => super_users.clone_from(users),
+            (Told::Hidden, None) => notes.push(hidden(SUPER_USERS, "--super-users")),
+            _ => {}
+        }
+        match (
+            &of_first.allow_everyone,
+            given.allow_everyone_if_no_acl_found,
+        ) {
+            (Told::Value(value), _) => {
+                settings.allow_everyone_if_no_acl_found = value.trim().eq_ignore_ascii_case("true");
+            }
+            (Told::Hidden, false) => notes.push(hidden(
+                ALLOW_EVERYONE,
+                "--allow-everyone-if-no-acl-found if it is true",
+            )),
+            _ => {}
+        }
+    }
+    if let Some(given) = &given.super_users {
+        super_users.clone_from(given);
+    }
+    settings.allow_everyone_if_no_acl_found |= given.allow_everyone_if_no_acl_found;
+    let parsed = SuperUsers::parse(&super_users);
+    settings.super_users = parsed.map_err(|error| anyhow!("{SUPER_USERS}: {error}"))?;
+    Ok(settings)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn value(text: &str) -> Told {
+        Told::Value(text.to_owned())
+    }
+
+    fn node(super_users: Told, allow_everyone: Told) -> OfNode {
+        OfNode {
+            class: value(STANDARD),
+            super_users,
+            allow_everyone,
+        }
+    }
+
+    #[test]
+    fn what_nodes_tell_is_used() {
+        let told = [(1, node(value("User:admin"), value("true")))];
+        let settings = combine(&told, &GivenSettings::default()).unwrap();
+        assert!(settings.has_authorizer && settings.allow_everyone_if_no_acl_found);
+        assert!(settings.super_users.contains("User:admin"));
+        assert_eq!(settings.notes, [""; 0]);
+    }
+
+    #[test]
+    fn what_nodes_hide_is_asked_for() {
+        let told = [(1, node(Told::Hidden, Told::Hidden))];
+        let settings = combine(&told, &GivenSettings::default()).unwrap();
+        assert_eq!(
+            settings.notes,
+            [
+                "node 1 sets super.users and hides the value; give --super-users",
+                "node 1 sets allow.everyone.if.no.acl.found and hides the value; give \
+                 --allow-everyone-if-no-acl-found if it is true",
+            ]
+        );
+        let given = GivenSettings {
+            super_users: Some("User:root".to_owned()),
+            allow_everyone_if_no_acl_found: true,
+        };
+        let settings = combine(&told, &given).unwrap();
+        assert!(settings.super_users.contains("User:root"));
+        assert!(settings.allow_everyone_if_no_acl_found);
+        assert_eq!(settings.notes, [""; 0]);
+    }
+
+    #[test]
+    fn nodes_that_differ_or_authorize_otherwise_are_named() {
+        let mut other = node(Told::NotSet, Told::NotSet);
+        other.class = value("com.example.Authorizer");
+        let told = [(1, other), (2, node(Told::NotSet, Told::NotSet))];
+        let settings = combine(&told, &GivenSettings::default()).unwrap();
+        assert_eq!(
+            settings.notes,
+            [
+                "authorizer.class.name of node 2 differs from that of node 1, which this is about",
+                "node 1 authorizes with com.example.Authorizer, which may decide otherwise",
+            ]
+        );
+        let mut none = node(Told::NotSet, Told::NotSet);
+        none.class = value("");
+        let settings = combine(&[(1, none)], &GivenSettings::default()).unwrap();
+        assert!(!settings.has_authorizer);
+    }
+}

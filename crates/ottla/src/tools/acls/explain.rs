@@ -1,0 +1,510 @@
+//! `acls explain`: whether operations are allowed, by which rule, and what would allow them.
+//!
+//! The decision is made by the brokers' own code, with the ACLs and settings that the cluster
+//! reports, so it also holds for Apache Kafka.
+
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::net::IpAddr;
+use std::process::ExitCode;
+
+use anyhow::{anyhow, bail};
+use clap::{ArgGroup, Args};
+use ottla_client::{Admin, ClientError};
+use ottla_protocol::messages::delete_acls_request::DeleteAclsFilter;
+use ottla_security::{
+    Acl, Action, CLUSTER_NAME, Client, Explanation, Operation, PatternType, Principal,
+    ResourceType, Rule, StandardAuthorizer, WILDCARD, flags_to_allow, flags_to_remove,
+    host_address,
+};
+use serde_json::{Value, json};
+
+use super::authorizer_settings::{self, GivenSettings};
+use super::rules::{
+    Resources, acl_in_words, acls, filter, host_in_words, operation, resource_in_words,
+};
+use crate::tools::admin_client;
+
+/// Exit status when it cannot be found out.
+pub const UNKNOWN: u8 = 2;
+
+#[derive(Args, Debug)]
+#[command(group = ArgGroup::new("resource").required(true).multiple(true).args(["topic", "group", "cluster", "transactional_id", "delegation_token", "user_principal"]))]
+pub(super) struct ExplainArgs {
+    #[command(flatten)]
+    bootstrap: admin_client::Bootstrap,
+    /// Properties file with settings of the client.
+    #[arg(long, value_name = "FILE")]
+    command_config: Option<String>,
+    /// The principal of the request, as User:name.
+    #[arg(long)]
+    principal: String,
+    /// The address of the client; without it, only rules for any address match.
+    #[arg(long, value_name = "ADDRESS", value_parser = host)]
+    host: Option<String>,
+    /// The operation, such as Read; all of the resource by default. Repeatable.
+    #[arg(long)]
+    operation: Vec<String>,
+    #[command(flatten)]
+    given: GivenSettings,
+    #[command(flatten)]
+    resources: Resources,
+    /// Print one JSON object instead of text.
+    #[arg(long)]
+    json: bool,
+}
+
+/// An address in the spelling of ACLs.
+fn host(text: &str) -> Result<String, String> {
+    let address: Result<IpAddr, _> = text.trim().parse();
+    let address = address.map_err(|_| "not an IP address; ACLs know no host names".to_owned())?;
+    Ok(host_address(address))
+}
+
+/// A decision that was asked for.
+struct Decision<'a> {
+    action: Action<'a>,
+    /// `None` if the cluster authorizes nothing.
+    explanation: Option<Explanation>,
+    /// ACLs that would match the client at another address.
+    other_hosts: Vec<Acl>,
+    /// The commands that would allow it, without the connection's flags.
+    remedies: Vec<String>,
+    /// The setting, request or rule that matters beside the decision.
+    remark: Option<String>,
+}
+
+impl Decision<'_> {
+    fn is_allowed(&self) -> bool {
+        let explanation = self.explanation.as_ref();
+        explanation.is_none_or(|explanation| explanation.rule.is_allowed())
+    }
+}
+
+pub(super) async fn run(args: &ExplainArgs) -> ExitCode {
+    match explain(args).await {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            let reason = match error.downcast_ref::<ClientError>() {
+                Some(cluster) if cluster.code().is_some() => cluster.to_string(),
+                _ => format!("{error:#}"),
+            };
+            eprintln!("ottla: {reason}");
+            ExitCode::from(UNKNOWN)
+        }
+    }
+}
+
+/// Prints the decisions. Returns whether everything is allowed.
+async fn explain(args: &ExplainArgs) -> anyhow::Result<bool> {
+    let principal = Principal::parse(args.principal.trim());
+    let principal = principal.map_err(|error| anyhow!("--principal: {error}"))?;
+    let actions = actions(args)?;
+    let client = Client {
+        principal: principal.as_str(),
+        host: args.host.as_deref().unwrap_or(WILDCARD),
+    };
+    let admin = args
+        .bootstrap
+        .connect(args.command_config.as_deref(), "ottla-acls")
+        .await?;
+    let nodes = args.bootstrap.endpoint_type();
+    let settings = authorizer_settings::read(&admin, nodes, &args.given).await?;
+    let decisions = match settings.has_authorizer {
+        true => {
+            let mut authorizer = StandardAuthorizer {
+                super_users: settings.super_users,
+                allow_everyone_if_no_acl_found: settings.allow_everyone_if_no_acl_found,
+                ..Default::default()
+            };
+            for acl in concerning(&admin, &actions).await? {
+                authorizer.acls.insert(acl);
+            }
+            let decide = |action| decide(&authorizer, client, action);
+            actions.into_iter().map(decide).collect()
+        }
+        false => actions.into_iter().map(without_authorizer).collect(),
+    };
+    let decisions: Vec<Decision<'_>> = decisions;
+    let text = match args.json {
+        true => format!("{:#}\n", to_json(client, &decisions, &settings.notes)),
+        false => to_text(
+            client,
+            &decisions,
+            &settings.notes,
+            &args.connection_flags(),
+        ),
+    };
+    // The reader may have closed the pipe; the exit status still carries the result.
+    let _ = std::io::stdout().write_all(text.as_bytes());
+    Ok(decisions.iter().all(Decision::is_allowed))
+}
+
+impl ExplainArgs {
+    /// The flags with which the printed commands reach the same cluster.
+    fn connection_flags(&self) -> String {
+        let mut flags = self.bootstrap.flags();
+        if let Some(file) = &self.command_config {
+            let _ = write!(flags, " --command-config {file}");
+        }
+        flags
+    }
+}
+
+/// Every operation on every resource that is asked for.
+fn actions(args: &ExplainArgs) -> anyhow::Result<Vec<Action<'_>>> {
+    let asked = args.operation.iter().map(|name| operation(name));
+    let mut asked: Vec<Operation> = asked.collect::<Result<_, _>>()?;
+    if asked.contains(&Operation::All) {
+        asked.clear();
+    }
+    let cluster = args.resources.cluster;
+    let cluster = cluster.then_some((ResourceType::Cluster, CLUSTER_NAME));
+    let mut actions = Vec::new();
+    for (resource_type, name) in args.resources.named().chain(cluster) {
+        let known = resource_type.operations();
+        let operations = if asked.is_empty() { known } else { &asked };
+        for operation in operations {
+            if !known.contains(operation) {
+                let known: Vec<String> = known.iter().map(|it| it.title()).collect();
+                bail!(
+                    "there is no {} on a {}; give one of {}",
+                    operation.title(),
+                    resource_type.title(),
+                    known.join(", ")
+                );
+            }
+            actions.push(Action {
+                operation: *operation,
+                resource_type,
+                name,
+            });
+        }
+    }
+    Ok(actions)
+}
+
+/// The ACLs that can decide the actions.
+async fn concerning(admin: &Admin, actions: &[Action<'_>]) -> anyhow::Result<Vec<Acl>> {
+    let mut filters: Vec<DeleteAclsFilter> = Vec::new();
+    let mut add = |wanted: DeleteAclsFilter| {
+        if !filters.contains(&wanted) {
+            filters.push(wanted);
+        }
+    };
+    for action in actions {
+        let target = (
+            action.resource_type,
+            action.name.to_owned(),
+            PatternType::Match,
+        );
+        add(filter(Some(&target), None));
+        match (action.operation, action.resource_type) {
+            (Operation::Create, ResourceType::Topic) => {
+                add(filter(Some(&super::rules::cluster()), None));
+            }
+            (Operation::IdempotentWrite, _) => add(DeleteAclsFilter {
+                resource_type_filter: ResourceType::Topic.code(),
+                ..filter(None, None)
+            }),
+            _ => {}
+        }
+    }
+    let mut found: Vec<Acl> = Vec::new();
+    for filter in &filters {
+        found.extend(acls(admin, filter).await?);
+    }
+    found.sort();
+    found.dedup();
+    Ok(found)
+}
+
+fn without_authorizer(action: Action<'_>) -> Decision<'_> {
+    Decision {
+        action,
+        explanation: None,
+        other_hosts: Vec::new(),
+        remedies: Vec::new(),
+        remark: None,
+    }
+}
+
+fn decide<'a>(
+    authorizer: &StandardAuthorizer,
+    client: Client<'_>,
+    action: Action<'a>,
+) -> Decision<'a> {
+    let mut explanation = authorizer.explain(client, action);
+    let mut remark = None;
+    match (action.operation, action.resource_type) {
+        // `CreateTopics` asks for Create on the cluster first.
+        (Operation::Create, ResourceType::Topic) if !explanation.rule.is_allowed() => {
+            let on_cluster = Action {
+                resource_type: ResourceType::Cluster,
+                name: CLUSTER_NAME,
+                ..action
+            };
+            let on_cluster = authorizer.explain(client, on_cluster);
+            if on_cluster.rule.is_allowed() {
+                remark = Some("whoever may Create on the cluster may create every topic");
+                explanation = on_cluster;
+            }
+        }
+        (Operation::IdempotentWrite, _) if !explanation.rule.is_allowed() => {
+            let (write, topic) = (Operation::Write, ResourceType::Topic);
+            if authorizer.is_allowed_by_resource_type(client, write, topic) {
+                remark = Some("not needed since Kafka 2.8: it may Write to a topic");
+            }
+        }
+        _ => {}
+    }
+    let denying = explanation.matching.iter().filter(|acl| !acl.is_allow());
+    let mut remedies = Vec::new();
+    if !explanation.rule.is_allowed() {
+        remedies.extend(denying.map(flags_to_remove));
+        if !explanation.matching.iter().any(Acl::is_allow) {
+            remedies.push(flags_to_allow(client, action));
+        }
+    }
+    Decision {
+        action,
+        other_hosts: authorizer.from_other_hosts(client, action),
+        explanation: Some(explanation),
+        remedies,
+        remark: remark.map(str::to_owned),
+    }
+}
+
+/// Why a rule decides as it does.
+fn rule_in_words(rule: &Rule) -> String {
+    match rule {
+        Rule::SuperUser => "it is in super.users".to_owned(),
+        Rule::Acl(acl) => acl_in_words(acl),
+        Rule::DefaultAllow => {
+            "no ACL names the resource, and allow.everyone.if.no.acl.found is true".to_owned()
+        }
+        Rule::DefaultDeny => "no ACL allows it".to_owned(),
+    }
+}
+
+/// The ACLs that match besides the one that decides.
+fn others(explanation: &Explanation) -> impl Iterator<Item = &Acl> {
+    let is_decisive = |acl: &Acl| matches!(&explanation.rule, Rule::Acl(it) if it == acl);
+    let matching = explanation.matching.iter();
+    matching.filter(move |acl| !is_decisive(acl))
+}
+
+fn to_text(
+    client: Client<'_>,
+    decisions: &[Decision<'_>],
+    notes: &[String],
+    connection: &str,
+) -> String {
+    let mut text = String::new();
+    for decision in decisions {
+        let action = decision.action;
+        let is = if decision.is_allowed() {
+            "allowed"
+        } else {
+            "denied"
+        };
+        let _ = writeln!(
+            text,
+            "{is}: {} on {} for {} {}",
+            action.operation.title(),
+            resource_in_words(action.resource_type, action.name),
+            client.principal,
+            host_in_words(client.host)
+        );
+        let mut line = |label: &str, what: &str| {
+            let _ = writeln!(text, "  {label:<14}{what}");
+        };
+        match &decision.explanation {
+            None => line("because", "authorizer.class.name is not set"),
+            Some(explanation) => {
+                line("because", &rule_in_words(&explanation.rule));
+                for acl in others(explanation) {
+                    line("also matches", &acl_in_words(acl));
+                }
+            }
+        }
+        for acl in &decision.other_hosts {
+            line("elsewhere", &acl_in_words(acl));
+        }
+        if let Some(remark) = &decision.remark {
+            line("but", remark);
+        }
+        for (index, flags) in decision.remedies.iter().enumerate() {
+            let label = if index == 0 { "to allow it" } else { "and" };
+            line(label, &format!("ottla acls {connection} {flags}"));
+        }
+    }
+    for note in notes {
+        let _ = writeln!(text, "note: {note}");
+    }
+    text
+}
+
+fn to_json(client: Client<'_>, decisions: &[Decision<'_>], notes: &[String]) -> Value {
+    let host = |host: &str| (host != WILDCARD).then(|| host.to_owned());
+    let acl = |acl: &Acl| {
+        json!({
+            "permission": acl.permission_type.name(),
+            "principal": &*acl.principal,
+            "host": &*acl.host,
+            "operation": acl.operation.name(),
+            "resourceType": acl.pattern.resource_type.name(),
+            "resourceName": &*acl.pattern.name,
+            "patternType": acl.pattern.pattern_type.name(),
+        })
+    };
+    let acls = |acls: &[Acl]| acls.iter().map(acl).collect::<Vec<_>>();
+    let decision = |decision: &Decision<'_>| {
+        let explanation = decision.explanation.as_ref();
+        let rule = explanation.map(|explanation| &explanation.rule);
+        json!({
+            "principal": client.principal,
+            "host": host(client.host),
+            "operation": decision.action.operation.name(),
+            "resourceType": decision.action.resource_type.name(),
+            "resourceName": decision.action.name,
+            "allowed": decision.is_allowed(),
+            "rule": match rule {
+                None => "NoAuthorizer",
+                Some(Rule::SuperUser) => "SuperUser",
+                Some(Rule::Acl(_)) => "Acl",
+                Some(Rule::DefaultAllow) => "DefaultAllow",
+                Some(Rule::DefaultDeny) => "DefaultDeny",
+            },
+            "acl": match rule {
+                Some(Rule::Acl(decisive)) => acl(decisive),
+                _ => Value::Null,
+            },
+            "matching": explanation.map_or_else(Vec::new, |it| acls(&it.matching)),
+            "fromOtherHosts": acls(&decision.other_hosts),
+            "remark": decision.remark,
+            "toAllow": decision.remedies.iter().map(|it| format!("ottla acls {it}")).collect::<Vec<_>>(),
+        })
+    };
+    json!({
+        "allowed": decisions.iter().all(Decision::is_allowed),
+        "decisions": decisions.iter().map(decision).collect::<Vec<_>>(),
+        "notes": notes,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use ottla_security::{Pattern, PermissionType, SuperUsers};
+
+    use super::*;
+
+    const CLIENT: Client<'_> = Client {
+        principal: "User:a",
+        host: WILDCARD,
+    };
+    const READ: Action<'_> = Action {
+        operation: Operation::Read,
+        resource_type: ResourceType::Topic,
+        name: "t",
+    };
+
+    fn acl(permission_type: PermissionType, operation: Operation, host: &str) -> Acl {
+        Acl {
+            pattern: Pattern {
+                resource_type: ResourceType::Topic,
+                name: "t".into(),
+                pattern_type: PatternType::Literal,
+            },
+            principal: "User:a".into(),
+            host: host.to_owned().into(),
+            operation,
+            permission_type,
+        }
+    }
+
+    fn text(authorizer: &StandardAuthorizer, action: Action<'_>) -> String {
+        let decisions = [decide(authorizer, CLIENT, action)];
+        to_text(CLIENT, &decisions, &[], "--bootstrap-server x:1")
+    }
+
+    #[test]
+    fn a_denial_names_the_rule_the_others_and_the_way_out() {
+        use PermissionType::{Allow, Deny};
+        let mut authorizer = StandardAuthorizer::default();
+        authorizer.acls.insert(acl(Deny, Operation::Read, WILDCARD));
+        authorizer.acls.insert(acl(Allow, Operation::All, WILDCARD));
+        authorizer
+            .acls
+            .insert(acl(Deny, Operation::All, "10.0.0.1"));
+        assert_eq!(
+            text(&authorizer, READ),
+            "denied: Read on Topic t for User:a from any address\n  \
+               because       DENY Read on Topic t to User:a from any address\n  \
+               also matches  ALLOW All on Topic t to User:a from any address\n  \
+               elsewhere     DENY All on Topic t to User:a from 10.0.0.1\n  \
+               to allow it   ottla acls --bootstrap-server x:1 --remove --deny-principal User:a \
+             --operation Read --topic t\n"
+        );
+        let write = Action {
+            operation: Operation::Write,
+            ..READ
+        };
+        assert_eq!(
+            text(&authorizer, write),
+            "allowed: Write on Topic t for User:a from any address\n  \
+               because       ALLOW All on Topic t to User:a from any address\n  \
+               elsewhere     DENY All on Topic t to User:a from 10.0.0.1\n"
+        );
+        let json = to_json(CLIENT, &[decide(&authorizer, CLIENT, READ)], &[]);
+        assert_eq!(json["allowed"], false);
+        let decision = &json["decisions"][0];
+        assert_eq!(decision["rule"], "Acl");
+        assert_eq!(decision["acl"]["permission"], "DENY");
+        assert_eq!(decision["matching"].as_array().unwrap().len(), 2);
+        assert_eq!(decision["host"], Value::Null);
+    }
+
+    #[test]
+    fn without_a_matching_acl_the_settings_decide() {
+        let mut authorizer = StandardAuthorizer::default();
+        assert_eq!(
+            text(&authorizer, READ),
+            "denied: Read on Topic t for User:a from any address\n  \
+               because       no ACL allows it\n  \
+               to allow it   ottla acls --bootstrap-server x:1 --add --allow-principal User:a \
+             --operation Read --topic t\n"
+        );
+        authorizer.allow_everyone_if_no_acl_found = true;
+        assert!(text(&authorizer, READ).contains("allow.everyone.if.no.acl.found is true"));
+        authorizer.super_users = SuperUsers::parse("User:a").unwrap();
+        assert!(text(&authorizer, READ).contains("because       it is in super.users\n"));
+    }
+
+    #[test]
+    fn a_topic_may_be_created_by_whoever_may_create_on_the_cluster() {
+        let mut authorizer = StandardAuthorizer::default();
+        let create = Action {
+            operation: Operation::Create,
+            ..READ
+        };
+        assert!(!decide(&authorizer, CLIENT, create).is_allowed());
+        let mut on_cluster = acl(PermissionType::Allow, Operation::Create, WILDCARD);
+        on_cluster.pattern.resource_type = ResourceType::Cluster;
+        on_cluster.pattern.name = CLUSTER_NAME.into();
+        authorizer.acls.insert(on_cluster);
+        assert_eq!(
+            text(&authorizer, create),
+            "allowed: Create on Topic t for User:a from any address\n  \
+               because       ALLOW Create on the cluster to User:a from any address\n  \
+               but           whoever may Create on the cluster may create every topic\n"
+        );
+    }
+
+    #[test]
+    fn hosts_are_addresses_in_the_spelling_of_acls() {
+        assert_eq!(host("::1").unwrap(), "0:0:0:0:0:0:0:1");
+        assert!(host("localhost").is_err());
+    }
+}

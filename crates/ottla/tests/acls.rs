@@ -1,0 +1,164 @@
+//! `ottla acls explain` and `--dry-run` on a broker with an authorizer.
+
+use std::process::{Command, Output, Stdio};
+
+use ottla_testkit::{BrokerBuilder, BrokerProcess, ottla_binary};
+
+fn broker() -> BrokerBuilder {
+    BrokerBuilder::new()
+        .property(
+            "authorizer.class.name",
+            "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        )
+        .property("super.users", "User:ANONYMOUS;User:root")
+}
+
+fn acls(broker: &BrokerProcess, line: &str) -> Output {
+    let words: Vec<&str> = line.split_whitespace().collect();
+    // `explain` precedes its flags.
+    let (first, rest) = match words.split_first() {
+        Some((&"explain", rest)) => (vec!["explain"], rest),
+        _ => (Vec::new(), &words[..]),
+    };
+    Command::new(ottla_binary())
+        .arg("acls")
+        .args(first)
+        .args(["--bootstrap-server", &broker.bootstrap()])
+        .args(rest)
+        .stdin(Stdio::null())
+        .output()
+        .expect("starts")
+}
+
+fn out(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// The standard output of a command with this exit status.
+fn with_status(status: i32, broker: &BrokerProcess, line: &str) -> String {
+    let output = acls(broker, line);
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(status), "{line}: {error}");
+    out(&output)
+}
+
+#[test]
+fn a_denial_is_explained_and_mended_by_the_printed_command() {
+    let broker = broker().start();
+    let read = "explain --principal User:alice --operation Read --topic orders";
+    let denied = with_status(1, &broker, read);
+    let command = denied
+        .lines()
+        .find_map(|line| line.trim().strip_prefix("to allow it"))
+        .unwrap_or_else(|| panic!("{denied}"));
+    let words: Vec<&str> = command.split_whitespace().collect();
+    assert_eq!(words[..2], ["ottla", "acls"], "{denied}");
+    let mended = Command::new(ottla_binary()).args(&words[1..]).output();
+    assert!(mended.expect("starts").status.success(), "{command}");
+    assert_eq!(
+        with_status(0, &broker, read),
+        "allowed: Read on Topic orders for User:alice from any address\n  because       ALLOW Read on \
+         Topic orders to User:alice from any address\n"
+    );
+
+    with_status(
+        0,
+        &broker,
+        "--add --deny-principal User:* --deny-host 10.0.0.1 --operation Read --topic or \
+         --resource-pattern-type prefixed",
+    );
+    let here = with_status(0, &broker, read);
+    assert!(
+        here.contains("elsewhere     DENY Read on every Topic that begins with or to everybody"),
+        "{here}"
+    );
+    let json = with_status(1, &broker, &format!("{read} --host 10.0.0.1 --json"));
+    let json: serde_json::Value = serde_json::from_str(&json).expect("JSON");
+    assert_eq!(json["decisions"][0]["acl"]["permission"], "DENY");
+    assert_eq!(
+        json["decisions"][0]["matching"].as_array().map(Vec::len),
+        Some(2)
+    );
+    assert_eq!(
+        json["decisions"][0]["toAllow"][0],
+        "ottla acls --remove --deny-principal 'User:*' --deny-host 10.0.0.1 --operation Read --topic \
+         or --resource-pattern-type prefixed"
+    );
+
+    // The broker tells its super users; several resources are one question.
+    let root = with_status(
+        0,
+        &broker,
+        "explain --principal User:root --topic orders --group g --cluster --transactional-id t \
+         --delegation-token d --user-principal User:bob",
+    );
+    assert_eq!(
+        root.matches("because       it is in super.users\n").count(),
+        8 + 5 + 7 + 3 + 1 + 2,
+        "{root}"
+    );
+}
+
+#[test]
+fn what_cannot_be_found_out_is_neither_allowed_nor_denied() {
+    let broker = broker().start();
+    for (line, says) in [
+        ("explain --principal alice --topic t", "principalType"),
+        (
+            "explain --principal User:a --topic t --host localhost",
+            "not an IP address",
+        ),
+        (
+            "explain --principal User:a --topic t --operation Frobnicate",
+            "is not an operation",
+        ),
+        (
+            "explain --principal User:a --group g --operation Write",
+            "there is no Write on a Group",
+        ),
+        ("explain --principal User:a", "--topic"),
+    ] {
+        let output = acls(&broker, line);
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{line}: {error}");
+        assert!(error.contains(says), "{line}: {error}");
+    }
+    let open = BrokerBuilder::new().start();
+    let text = with_status(
+        0,
+        &open,
+        "explain --principal User:a --topic t --operation Read",
+    );
+    assert!(text.contains("authorizer.class.name is not set"), "{text}");
+}
+
+#[test]
+fn a_dry_run_changes_nothing_and_says_what_would_change() {
+    let broker = broker().start();
+    let add = "--add --allow-principal User:alice --operation Read --topic orders";
+    assert_eq!(
+        with_status(0, &broker, &format!("{add} --dry-run")),
+        "Would add: ALLOW Read on Topic orders to User:alice from any address\n\nDecisions that would \
+         change:\n  User:alice from any address gains Read, Describe on Topic orders\n\nNothing was \
+         changed.\n"
+    );
+    assert_eq!(with_status(0, &broker, "--list"), "");
+    with_status(0, &broker, add);
+    assert_eq!(
+        with_status(0, &broker, &format!("{add} --dry-run")),
+        "No rule would change.\n"
+    );
+    // A right that another rule keeps is not lost.
+    with_status(
+        0,
+        &broker,
+        "--add --allow-principal User:* --operation Describe --topic *",
+    );
+    let listed = with_status(0, &broker, "--list");
+    let removal = with_status(0, &broker, "--remove --topic orders --dry-run");
+    assert!(
+        removal.contains("User:alice from any address loses Read on Topic orders\n"),
+        "{removal}"
+    );
+    assert_eq!(with_status(0, &broker, "--list"), listed);
+}
