@@ -105,6 +105,13 @@ impl LoginModule {
                 "{class} is not allowed: it lets a setting make this process load code from elsewhere"
             ));
         }
+        let last_part = |class: &str| class.rsplit('.').next().map(str::to_ascii_lowercase);
+        let all = Mechanism::ALL.iter().map(|it| it.login_module());
+        if let Some(meant) = all.into_iter().find(|it| last_part(it) == last_part(class)) {
+            return Err(format!(
+                "{class} is no login module; probably meant {meant}"
+            ));
+        }
         Err(format!(
             "{class} is a Java class, which Ottla cannot load; give {}, {} or {}",
             Mechanism::Plain.login_module(),

@@ -1,11 +1,14 @@
-//! Errors in JAAS entries, shown with their line. Words that may be secret are masked.
+//! Errors in JAAS entries, shown with their line and the line that was probably meant. Words that may
+//! be secret are masked.
 
 use std::fmt;
+use std::ops::Range;
 
 use super::ControlFlag;
 use super::tokens::{Kind, Token, Tokens};
 
-/// An error in a JAAS text: Kafka's message, the line with a caret under the column, and a hint.
+/// An error in a JAAS text: Kafka's message, the line with a caret under the column, a hint,
+/// and the line that was probably meant.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct JaasError {
     /// Kafka's message, if Kafka has one.
@@ -16,9 +19,16 @@ pub struct JaasError {
     column: usize,
     /// The line with masked values, and the column in it, starting at 0.
     shown: (String, usize),
-    /// A correction or an instruction.
+    /// An instruction.
     hint: Option<String>,
+    /// A change of the text that probably mends it: the characters to replace, and the replacement.
+    repair: Option<(Range<usize>, String)>,
+    /// The line that was probably meant, with masked values.
+    meant: Option<String>,
 }
+
+/// Repairs that are tried before the line is considered beyond repair.
+const MAX_REPAIRS: usize = 16;
 
 /// The words that a message may contain. Other words may be secrets without quotes.
 const KNOWN_OPTIONS: &[&str] = &[
@@ -59,7 +69,41 @@ impl JaasError {
             column: at - start + 1,
             shown: masked(text, start, end, at),
             hint,
+            repair: None,
+            meant: None,
         }
+    }
+
+    /// Adds a change of the text that probably mends it.
+    pub(super) fn with_repair(self, at: Range<usize>, text: impl Into<String>) -> JaasError {
+        JaasError {
+            repair: Some((at, text.into())),
+            ..self
+        }
+    }
+
+    /// Repairs the text, and adds the repaired line if `parse` then accepts it.
+    pub(super) fn with_meant_line<T>(
+        mut self,
+        text: &[char],
+        parse: impl Fn(&[char]) -> Result<T, JaasError>,
+    ) -> JaasError {
+        let mut text = text.to_vec();
+        let mut repair = self.repair.clone();
+        for _ in 0..MAX_REPAIRS {
+            let Some((at, replacement)) = repair else {
+                return self;
+            };
+            text.splice(at, replacement.chars());
+            match parse(&text) {
+                Ok(_) => {
+                    self.meant = Some(line_of(&text, self.line));
+                    return self;
+                }
+                Err(error) => repair = error.repair,
+            }
+        }
+        self
     }
 
     /// The line number, starting at 1.
@@ -84,14 +128,31 @@ impl fmt::Display for JaasError {
         writeln!(f, "{} (column {})", self.message, self.column)?;
         writeln!(f, "    {line}")?;
         write!(f, "    {}^", " ".repeat(*column))?;
-        match &self.hint {
-            Some(hint) => write!(f, "\n  {hint}"),
+        if let Some(hint) = &self.hint {
+            write!(f, "\n  {hint}")?;
+        }
+        match &self.meant {
+            Some(line) => write!(f, "\n  probably meant:\n    {line}"),
             None => Ok(()),
         }
     }
 }
 
 impl std::error::Error for JaasError {}
+
+/// A line with masked secrets. Repairs add no lines.
+fn line_of(text: &[char], line: usize) -> String {
+    let newlines = text.iter().enumerate().filter(|(_, it)| **it == '\n');
+    let mut ends = newlines.map(|(at, _)| at);
+    let start = match line {
+        1 => 0,
+        _ => ends.nth(line - 2).map_or(text.len(), |at| at + 1),
+    };
+    let is_end = |it: &char| matches!(it, '\n' | '\r');
+    let end = text[start..].iter().position(is_end);
+    let end = end.map_or(text.len(), |length| start + length);
+    masked(text, start, end, start).0
+}
 
 /// The line from `start` to `end` with masked secrets, and the column of `at` in it.
 fn masked(text: &[char], start: usize, end: usize, at: usize) -> (String, usize) {

@@ -16,7 +16,12 @@ pub struct JaasFile {
 impl JaasFile {
     pub fn parse(text: &str) -> Result<JaasFile, JaasError> {
         let text: Vec<char> = text.chars().collect();
-        let mut tokens = Tokens::new(&text, &['*']);
+        let parsed = JaasFile::parse_text(&text);
+        parsed.map_err(|error| error.with_meant_line(&text, JaasFile::parse_text))
+    }
+
+    fn parse_text(text: &[char]) -> Result<JaasFile, JaasError> {
+        let mut tokens = Tokens::new(text, &['*']);
         let mut sections = BTreeMap::new();
         loop {
             let name = tokens.next();
@@ -26,13 +31,13 @@ impl JaasFile {
             let Some(section) = name.kind.text().map(str::to_owned) else {
                 let message = "the name of a section is missing";
                 let hint = "its format is: KafkaServer { ... };".to_owned();
-                return Err(JaasError::new(&text, name.at, message, Some(hint)));
+                return Err(JaasError::new(text, name.at, message, Some(hint)));
             };
             let brace = tokens.next();
             if !brace.kind.is_mark('{') {
                 let message = "a section without {";
                 let hint = "its format is: KafkaServer { ... };".to_owned();
-                return Err(JaasError::new(&text, brace.at, message, Some(hint)));
+                return Err(JaasError::new(text, brace.at, message, Some(hint)));
             }
             let mut entries = Vec::new();
             loop {
@@ -43,20 +48,20 @@ impl JaasFile {
                 if first.kind == Kind::End {
                     let message = "a section without }";
                     let hint = "end it with };".to_owned();
-                    return Err(JaasError::new(&text, first.at, message, Some(hint)));
+                    return Err(JaasError::new(text, first.at, message, Some(hint)));
                 }
-                entries.push(parse_entry(&text, &mut tokens, first, &expand)?);
+                entries.push(parse_entry(text, &mut tokens, first, &expand)?);
             }
             let end = tokens.next();
             if !end.kind.is_mark(';') {
                 let message = "a section without a semicolon at its end";
                 let hint = "end it with };".to_owned();
-                return Err(JaasError::new(&text, end.at, message, Some(hint)));
+                return Err(JaasError::new(text, end.at, message, Some(hint)));
             }
             if sections.insert(section, entries).is_some() {
                 let message = "there is a second section of this name";
                 let hint = "put the entries into one".to_owned();
-                return Err(JaasError::new(&text, name.at, message, Some(hint)));
+                return Err(JaasError::new(text, name.at, message, Some(hint)));
             }
         }
     }

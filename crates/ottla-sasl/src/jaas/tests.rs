@@ -110,7 +110,8 @@ fn the_line_is_shown_with_a_caret_and_without_values() {
         parse_property(&text).unwrap_err().to_string(),
         format!(
             "an option without a name in JAAS config (column 96)\n    {PLAIN} required username=\"...\" \
-             password=.......;\n    {}^\n  put the value before it in double quotes",
+             password=.......;\n    {}^\n  put the value before it in double quotes\n  probably meant:\n    \
+             {PLAIN} required username=\"...\" password=\"...\";",
             " ".repeat(92)
         )
     );
@@ -128,6 +129,43 @@ fn the_line_is_shown_with_a_caret_and_without_values() {
         let error = parse_property(text).unwrap_err().to_string();
         assert!(!error.contains("hush"), "{error}");
     }
+}
+
+#[test]
+fn the_line_that_was_probably_meant_is_shown() {
+    let meant = "PlainLoginModule required username=\"...\" password=\"...\";";
+    for rest in [
+        "username=\"a\" password=\"b\";",
+        "requird username=\"a\" password=\"b\";",
+        "required username=\"a\" password=\"b\"",
+        "required username=\"a\", password=\"b\";",
+        "required username=\"a\" password=12ab;",
+        "required username=\"a\" password=a/b;",
+        "required username=\"a\" password=x!y;",
+        "required username=\"a\" password=x!;",
+        "required username=\"a\" password=x-y,z;",
+        "required username=\"a\" password=$%\"\\;",
+        "required username=\"a\" password=;",
+        "required username=\"a\" password=\"b;",
+        "required username=\"a\" password='b",
+        "required username \"a\" password:\"b\";",
+        "username=7 password=8",
+    ] {
+        let error = parse_property(&format!("PlainLoginModule {rest}")).expect_err(rest);
+        let shown = error.to_string();
+        let found = shown.split_once("probably meant:\n    ");
+        assert_eq!(found.map(|(_, line)| line), Some(meant), "{rest}: {shown}");
+    }
+    // A flag alone, and texts beyond repair.
+    let error = parse_property("PlainLoginModule").unwrap_err().to_string();
+    assert!(error.ends_with("    PlainLoginModule required;"), "{error}");
+    for text in ["", "M required; N required;", "M required a b c;"] {
+        let error = parse_property(text).expect_err(text).to_string();
+        assert!(!error.contains("probably meant"), "{error}");
+    }
+    let file = "KafkaServer {\n  PlainLoginModule required\n  password=1x\n};";
+    let error = JaasFile::parse(file).unwrap_err().to_string();
+    assert!(error.ends_with("    password=\"...\""), "{error}");
 }
 
 #[test]
@@ -180,6 +218,11 @@ fn modules_are_let_in_by_name() {
     assert!(jndi.contains("is not allowed"), "{jndi}");
     let other = check("com.example.Login").unwrap_err();
     assert!(other.contains("Java class"), "{other}");
+    let moved = check("org.apache.kafka.PlainLoginModule").unwrap_err();
+    assert!(
+        moved.ends_with(&format!("probably meant {PLAIN}")),
+        "{moved}"
+    );
 }
 
 proptest::proptest! {
