@@ -29,6 +29,8 @@ pub const BINARY: &str = "/usr/bin/ottla";
 pub const UNIT: &str = "/usr/lib/systemd/system/ottla.service";
 /// Links with the names of Kafka's scripts.
 pub const SCRIPTS: &str = "/usr/share/ottla/bin";
+/// A dashboard and alert rules.
+pub const MONITORING: &str = "/usr/share/ottla/monitoring";
 const DOCUMENTS: &str = "/usr/share/doc/ottla";
 
 const FILES: &[(&str, Role, u32, &str)] = &[
@@ -63,12 +65,33 @@ const FILES: &[(&str, Role, u32, &str)] = &[
         0o755,
         include_str!("../files/set-up"),
     ),
+    (
+        "/usr/share/ottla/monitoring/grafana-dashboard.json",
+        Role::Plain,
+        0o644,
+        include_str!("../files/monitoring/grafana-dashboard.json"),
+    ),
+    (
+        "/usr/share/ottla/monitoring/alerts.yml",
+        Role::Plain,
+        0o644,
+        include_str!("../files/monitoring/alerts.yml"),
+    ),
+    (
+        "/usr/share/ottla/monitoring/prometheus.yml",
+        Role::Plain,
+        0o644,
+        include_str!("../files/monitoring/prometheus.yml"),
+    ),
 ];
 const PAGES: &[&str] = &[
     "README.md",
     "COMPATIBILITY.md",
     "NOTICE",
     "docs/operations.md",
+    "docs/monitoring.md",
+    "docs/metrics.md",
+    "docs/settings.md",
     "docs/recovery.md",
     "docs/rolling-take-over.md",
 ];
@@ -187,7 +210,13 @@ pub fn contents(binary: &Binary, kind: Kind) -> Result<Contents> {
         };
         all.insert(format!("{SCRIPTS}/{name}"), entry);
     }
-    for path in ["/etc/ottla", "/usr/share/ottla", SCRIPTS, DOCUMENTS] {
+    for path in [
+        "/etc/ottla",
+        "/usr/share/ottla",
+        SCRIPTS,
+        MONITORING,
+        DOCUMENTS,
+    ] {
         let entry = Entry {
             item: Item::Directory,
             mode: 0o755,

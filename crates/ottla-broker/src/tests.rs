@@ -20,6 +20,7 @@ mod idempotence;
 mod lost_brokers;
 mod memory;
 mod metrics;
+mod monitoring;
 mod older_levels;
 pub(crate) mod produce_and_fetch;
 mod quorum_messages;

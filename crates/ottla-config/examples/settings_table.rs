@@ -1,4 +1,4 @@
-//! Prints the table of settings for `COMPATIBILITY.md`, between its two marks.
+//! Prints the tables of settings for `docs/settings.md`, between its two marks.
 
 fn main() {
     print!("{}", ottla_config::settings_markdown());

@@ -1,4 +1,4 @@
-//! The table of all settings in `COMPATIBILITY.md`.
+//! The tables of all settings in `docs/settings.md`.
 //!
 //! A test compares the page with this text, so the two cannot diverge.
 
@@ -7,7 +7,7 @@ use std::fmt::Write;
 use crate::config_def::{ConfigDef, DefaultValue, Support};
 use crate::tables::{BROKER_CONFIG_AREAS, CLIENT_METRICS_CONFIGS, GROUP_CONFIGS, TOPIC_CONFIGS};
 
-/// Every public setting: its default, its update mode, and its support.
+/// Every public setting: its type, default, accepted values, update mode and support.
 pub fn settings_markdown() -> String {
     let mut text = String::new();
     for (title, rows) in BROKER_CONFIG_AREAS {
@@ -20,11 +20,11 @@ pub fn settings_markdown() -> String {
 }
 
 fn table(text: &mut String, title: &str, rows: &[ConfigDef], with_update_mode: bool) {
-    let _ = write!(text, "### {title}\n\n");
+    let _ = write!(text, "## {title}\n\n");
     text.push_str(if with_update_mode {
-        "| setting | default | changes | in Ottla |\n| --- | --- | --- | --- |\n"
+        "| setting | type | default | values | changes | in Ottla |\n| --- | --- | --- | --- | --- | --- |\n"
     } else {
-        "| setting | default | in Ottla |\n| --- | --- | --- |\n"
+        "| setting | type | default | values | in Ottla |\n| --- | --- | --- | --- | --- |\n"
     });
     for def in rows.iter().filter(|def| !def.internal) {
         let default = match def.default {
@@ -38,7 +38,9 @@ fn table(text: &mut String, title: &str, rows: &[ConfigDef], with_update_mode: b
             Support::AcceptedWithoutEffect(note) => format!("no effect: {note}"),
             Support::Refused { reason, .. } => format!("refused: {reason}"),
         };
-        let _ = write!(text, "| `{}` | {default} |", def.name);
+        let (name, values) = (def.name, def.accepted());
+        let kind = def.config_type.name().to_lowercase();
+        let _ = write!(text, "| `{name}` | {kind} | {default} | {values} |");
         if with_update_mode {
             let _ = write!(text, " {} |", def.update_mode.name());
         }

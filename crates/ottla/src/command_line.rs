@@ -237,6 +237,9 @@ fn plain_reason(error: &clap::Error) -> Option<(String, &'static str)> {
 }
 
 #[cfg(test)]
+mod reference;
+
+#[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
 

@@ -181,8 +181,21 @@ fn describe(facts: &Facts) -> String {
     text
 }
 
-/// Appends wrapped text.
+/// Appends wrapped text. Lines of it that are indented by four spaces are quotations, such as an
+/// entry with a caret below it, and are not wrapped.
 fn wrap(text: &mut String, first: &str, others: &str, words: &str) {
+    for (index, line) in words.split('\n').enumerate() {
+        let first = if index == 0 { first } else { others };
+        match line.starts_with("    ") {
+            true => {
+                let _ = writeln!(text, "{others}{line}");
+            }
+            false => wrap_line(text, first, others, line.trim_start()),
+        }
+    }
+}
+
+fn wrap_line(text: &mut String, first: &str, others: &str, words: &str) {
     let mut line = first.to_owned();
     let mut is_empty = true;
     for word in words.split(' ') {
@@ -263,6 +276,29 @@ mod tests {
             text.ends_with("\x1b[1;32mOttla can take this node over.\x1b[0m\n"),
             "{text}"
         );
+    }
+
+    #[test]
+    fn a_caret_stays_below_its_column() {
+        let entry = format!("    {}requird", "word ".repeat(20));
+        let what = format!(
+            "not so (column 101)\n{entry}\n    {:100}^\n  probably meant:",
+            ""
+        );
+        let text = to_text(
+            &preflight(vec![finding(
+                Severity::Refuses,
+                "a.properties line 3",
+                &what,
+                None,
+            )]),
+            false,
+        );
+        let expected = format!(
+            "  - not so (column 101)\n    {entry}\n    {:104}^\n    probably meant:\n",
+            ""
+        );
+        assert!(text.contains(&expected), "{text}");
     }
 
     #[test]

@@ -142,7 +142,12 @@ fn look_first(properties: &Properties, unformatted: Unformatted) -> Result<(), S
     };
     Err(match refusals.count() {
         0 => first.to_string(),
-        more => format!("{first} (and {more} more; run ottla preflight to see all)"),
+        more => {
+            let first = first.to_string();
+            // A quoted line must not continue.
+            let between = if first.contains('\n') { '\n' } else { ' ' };
+            format!("{first}{between}(and {more} more; run ottla preflight to see all)")
+        }
     })
 }
 

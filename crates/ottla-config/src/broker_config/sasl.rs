@@ -140,7 +140,10 @@ struct Found {
 impl Reader<'_> {
     fn problem(&mut self, key: &str, message: &str) {
         let problem = self.values.conflict(key, message);
-        self.problems.push(problem);
+        // An entry is read for the clients of a listener, and for the connections of other nodes.
+        if !self.problems.contains(&problem) {
+            self.problems.push(problem);
+        }
     }
 
     fn read_file(&mut self) {

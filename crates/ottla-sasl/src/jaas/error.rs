@@ -22,9 +22,9 @@ pub struct JaasError {
     /// An instruction.
     hint: Option<String>,
     /// A change of the text that probably mends it: the characters to replace, and the replacement.
-    repair: Option<(Range<usize>, String)>,
+    repair: Option<Box<(Range<usize>, String)>>,
     /// The line that was probably meant, with masked values.
-    meant: Option<String>,
+    meant: Option<Box<str>>,
 }
 
 /// Repairs that are tried before the line is considered beyond repair.
@@ -77,7 +77,7 @@ impl JaasError {
     /// Adds a change of the text that probably mends it.
     pub(super) fn with_repair(self, at: Range<usize>, text: impl Into<String>) -> JaasError {
         JaasError {
-            repair: Some((at, text.into())),
+            repair: Some(Box::new((at, text.into()))),
             ..self
         }
     }
@@ -91,13 +91,13 @@ impl JaasError {
         let mut text = text.to_vec();
         let mut repair = self.repair.clone();
         for _ in 0..MAX_REPAIRS {
-            let Some((at, replacement)) = repair else {
+            let Some((at, replacement)) = repair.map(|repair| *repair) else {
                 return self;
             };
             text.splice(at, replacement.chars());
             match parse(&text) {
                 Ok(_) => {
-                    self.meant = Some(line_of(&text, self.line));
+                    self.meant = Some(line_of(&text, self.line).into());
                     return self;
                 }
                 Err(error) => repair = error.repair,

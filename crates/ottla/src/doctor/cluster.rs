@@ -83,8 +83,11 @@ async fn ask(admin: &Admin) -> anyhow::Result<Vec<Section>> {
 fn brokers(brokers: &[DescribeClusterBroker]) -> Vec<Check> {
     let away: Vec<_> = brokers.iter().filter(|it| it.is_fenced).collect();
     if away.is_empty() {
-        let count = brokers.len();
-        return vec![Check::good("brokers", format!("all {count} are running"))];
+        let what = match brokers.len() {
+            1 => "the only one is running".to_owned(),
+            count => format!("all {count} are running"),
+        };
+        return vec![Check::good("brokers", what)];
     }
     let check = |broker: &&DescribeClusterBroker| {
         let id = broker.broker_id;
@@ -169,7 +172,10 @@ fn skew(brokers: &[DescribeClusterBroker], topics: &[TopicDescription]) -> Check
     let (Some((most_id, most)), Some((least_id, least))) = (most, least) else {
         return Check::good("spread of replicas", "there is no broker");
     };
-    let what = format!("{least} on broker {least_id}, {most} on broker {most_id}");
+    let what = match replicas.len() {
+        1 => format!("{most}, all on broker {most_id}"),
+        _ => format!("{least} on broker {least_id}, {most} on broker {most_id}"),
+    };
     let is_skewed = most - least > MANY_MORE && *most as f64 > MUCH_SKEW * *least as f64;
     match is_skewed {
         true => Check::warning(

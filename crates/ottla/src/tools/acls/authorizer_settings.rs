@@ -57,7 +57,7 @@ struct OfNode {
 pub(super) async fn read(
     admin: &Admin,
     nodes: EndpointType,
-    given: &GivenSettings,
+    given: Option<&GivenSettings>,
 ) -> anyhow::Result<AuthorizerSettings> {
     let cluster = admin.describe_cluster(nodes, false).await?;
     let ids = match nodes {
@@ -106,7 +106,12 @@ fn of_node(configs: &DescribedConfigs) -> OfNode {
 }
 
 /// The settings of the first node, with a note for each that differs or is hidden.
-fn combine(told: &[(i32, OfNode)], given: &GivenSettings) -> anyhow::Result<AuthorizerSettings> {
+fn combine(
+    told: &[(i32, OfNode)],
+    given: Option<&GivenSettings>,
+) -> anyhow::Result<AuthorizerSettings> {
+    let given_users = given.and_then(|given| given.super_users.as_ref());
+    let is_everyone_given = given.is_some_and(|given| given.allow_everyone_if_no_acl_found);
     let mut settings = AuthorizerSettings {
         has_authorizer: true,
         ..AuthorizerSettings::default()
@@ -138,32 +143,38 @@ fn combine(told: &[(i32, OfNode)], given: &GivenSettings) -> anyhow::Result<Auth
             )),
             _ => {}
         }
-        let hidden = |name: &str, flag: &str| {
-            format!("node {first} sets {name} and hides the value; give {flag}")
+        let hidden = |name: &str, flag: &str, otherwise: &str| {
+            let advice = match given {
+                Some(_) => format!("give {flag}"),
+                None => otherwise.to_owned(),
+            };
+            format!("node {first} sets {name} and hides the value; {advice}")
         };
-        match (&of_first.super_users, &given.super_users) {
+        match (&of_first.super_users, given_users) {
             (Told::Value(users), _) => super_users.clone_from(users),
-            (Told::Hidden, None) => notes.push(hidden(SUPER_USERS, "--super-users")),
+            (Told::Hidden, None) => notes.push(hidden(
+                SUPER_USERS,
+                "--super-users",
+                "nothing changes for the principals in it",
+            )),
             _ => {}
         }
-        match (
-            &of_first.allow_everyone,
-            given.allow_everyone_if_no_acl_found,
-        ) {
+        match (&of_first.allow_everyone, is_everyone_given) {
             (Told::Value(value), _) => {
                 settings.allow_everyone_if_no_acl_found = value.trim().eq_ignore_ascii_case("true");
             }
             (Told::Hidden, false) => notes.push(hidden(
                 ALLOW_EVERYONE,
                 "--allow-everyone-if-no-acl-found if it is true",
+                "it is taken as false",
             )),
             _ => {}
         }
     }
-    if let Some(given) = &given.super_users {
+    if let Some(given) = given_users {
         super_users.clone_from(given);
     }
-    settings.allow_everyone_if_no_acl_found |= given.allow_everyone_if_no_acl_found;
+    settings.allow_everyone_if_no_acl_found |= is_everyone_given;
     let parsed = SuperUsers::parse(&super_users);
     settings.super_users = parsed.map_err(|error| anyhow!("{SUPER_USERS}: {error}"))?;
     Ok(settings)
@@ -188,7 +199,7 @@ mod tests {
     #[test]
     fn what_nodes_tell_is_used() {
         let told = [(1, node(value("User:admin"), value("true")))];
-        let settings = combine(&told, &GivenSettings::default()).unwrap();
+        let settings = combine(&told, Some(&GivenSettings::default())).unwrap();
         assert!(settings.has_authorizer && settings.allow_everyone_if_no_acl_found);
         assert!(settings.super_users.contains("User:admin"));
         assert_eq!(settings.notes, [""; 0]);
@@ -197,7 +208,7 @@ mod tests {
     #[test]
     fn what_nodes_hide_is_asked_for() {
         let told = [(1, node(Told::Hidden, Told::Hidden))];
-        let settings = combine(&told, &GivenSettings::default()).unwrap();
+        let settings = combine(&told, Some(&GivenSettings::default())).unwrap();
         assert_eq!(
             settings.notes,
             [
@@ -206,11 +217,16 @@ mod tests {
                  --allow-everyone-if-no-acl-found if it is true",
             ]
         );
+        let settings = combine(&told, None).unwrap();
+        assert_eq!(
+            settings.notes[0],
+            "node 1 sets super.users and hides the value; nothing changes for the principals in it"
+        );
         let given = GivenSettings {
             super_users: Some("User:root".to_owned()),
             allow_everyone_if_no_acl_found: true,
         };
-        let settings = combine(&told, &given).unwrap();
+        let settings = combine(&told, Some(&given)).unwrap();
         assert!(settings.super_users.contains("User:root"));
         assert!(settings.allow_everyone_if_no_acl_found);
         assert_eq!(settings.notes, [""; 0]);
@@ -221,7 +237,7 @@ mod tests {
         let mut other = node(Told::NotSet, Told::NotSet);
         other.class = value("com.example.Authorizer");
         let told = [(1, other), (2, node(Told::NotSet, Told::NotSet))];
-        let settings = combine(&told, &GivenSettings::default()).unwrap();
+        let settings = combine(&told, Some(&GivenSettings::default())).unwrap();
         assert_eq!(
             settings.notes,
             [
@@ -231,7 +247,7 @@ mod tests {
         );
         let mut none = node(Told::NotSet, Told::NotSet);
         none.class = value("");
-        let settings = combine(&[(1, none)], &GivenSettings::default()).unwrap();
+        let settings = combine(&[(1, none)], None).unwrap();
         assert!(!settings.has_authorizer);
     }
 }

@@ -13,7 +13,7 @@ use ottla_security::{
     StandardAuthorizer, WILDCARD,
 };
 
-use super::authorizer_settings::{self, GivenSettings};
+use super::authorizer_settings;
 use super::rules::{
     Entry, Target, acl, acl_filter, acl_in_words, acls, filter, host_in_words, resource_in_words,
 };
@@ -27,7 +27,7 @@ pub(super) async fn run(
     changes: &BTreeMap<Target, BTreeSet<Entry>>,
     removes: bool,
 ) -> anyhow::Result<()> {
-    let settings = authorizer_settings::read(admin, nodes, &GivenSettings::default()).await?;
+    let settings = authorizer_settings::read(admin, nodes, None).await?;
     let before = acls(admin, &filter(None, None)).await?;
     let (changed, after) = match removes {
         true => removed(&before, changes),

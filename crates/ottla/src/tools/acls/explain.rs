@@ -110,7 +110,7 @@ async fn explain(args: &ExplainArgs) -> anyhow::Result<bool> {
         .connect(args.command_config.as_deref(), "ottla-acls")
         .await?;
     let nodes = args.bootstrap.endpoint_type();
-    let settings = authorizer_settings::read(&admin, nodes, &args.given).await?;
+    let settings = authorizer_settings::read(&admin, nodes, Some(&args.given)).await?;
     let decisions = match settings.has_authorizer {
         true => {
             let mut authorizer = StandardAuthorizer {

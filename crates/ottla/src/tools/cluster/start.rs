@@ -280,7 +280,8 @@ impl Cluster<'_> {
                     address(node.port),
                     address(node.controller_port),
                     process.unwrap_or_default(),
-                    self.layout.node_dir(node).display().to_string(),
+                    // Below the directory in the first line, so that the table is narrow.
+                    directory_name(&self.layout.node_dir(node)),
                 ]
             });
         let rows: Vec<[String; 6]> = std::iter::once(header).chain(rows).collect();
@@ -459,6 +460,12 @@ fn reason_text(
         "node {id} exited ({status}{last}); see {}",
         output.display()
     )
+}
+
+/// The last part of a path.
+fn directory_name(path: &Path) -> String {
+    let name = path.file_name().unwrap_or(path.as_os_str());
+    name.display().to_string()
 }
 
 /// Formats rows in columns as wide as their widest cell.
