@@ -134,7 +134,7 @@ impl AclIndex {
     }
 
     /// The ACLs that would match the operation from another address, in the same order.
-    pub(crate) fn from_other_hosts<'a>(
+    pub(crate) fn other_host_acls<'a>(
         &'a self,
         principal: &str,
         host: &str,

@@ -165,8 +165,8 @@ impl StandardAuthorizer {
     }
 
     /// The ACLs that would match the same client at another address.
-    pub fn from_other_hosts(&self, client: Client<'_>, action: Action<'_>) -> Vec<Acl> {
-        let found = self.acls.from_other_hosts(
+    pub fn other_host_acls(&self, client: Client<'_>, action: Action<'_>) -> Vec<Acl> {
+        let found = self.acls.other_host_acls(
             client.principal,
             client.host,
             action.operation,

@@ -102,7 +102,7 @@ fn a_deny_wins_over_every_allow() {
     };
     assert!(authorizer.is_allowed(elsewhere, topic(Operation::Read, "foo")));
     assert_eq!(
-        authorizer.from_other_hosts(elsewhere, topic(Operation::Read, "foo")),
+        authorizer.other_host_acls(elsewhere, topic(Operation::Read, "foo")),
         [acl("DENY * 127.0.0.1 READ TOPIC PREFIXED f")]
     );
     // A DENY implies no other operation.

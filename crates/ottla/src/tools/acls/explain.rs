@@ -269,7 +269,7 @@ fn decide<'a>(
     }
     Decision {
         action,
-        other_hosts: authorizer.from_other_hosts(client, action),
+        other_hosts: authorizer.other_host_acls(client, action),
         explanation: Some(explanation),
         remedies,
         remark: remark.map(str::to_owned),
