@@ -18,6 +18,9 @@ pub enum ClientError {
         "cannot connect to {address}: {reason}; check the address and that a broker runs there"
     )]
     Connect { address: String, reason: String },
+    /// The endpoint of OAuth tokens was not reached, or is overloaded.
+    #[error("{0}")]
+    NoToken(String),
     #[error("the connection to {address} was closed: {reason}")]
     Closed { address: String, reason: String },
     #[error("{address} did not answer {what} within {} ms; it may be overloaded or stopped", after.as_millis())]
@@ -125,6 +128,7 @@ impl ClientError {
     pub fn is_retriable(&self) -> bool {
         match self {
             ClientError::Connect { .. }
+            | ClientError::NoToken(_)
             | ClientError::Closed { .. }
             | ClientError::TimedOut { .. } => true,
             ClientError::Broker { code, .. } => code.is_retriable(),

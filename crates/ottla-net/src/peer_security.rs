@@ -43,16 +43,15 @@ impl PeerSecurity {
         }
     }
 
-    /// The credentials for a login now. A token may have to be asked for, on a thread that may block.
+    /// The credentials for a login now. Waits for a token only if there is none that is valid.
     pub(crate) async fn credentials(&self, peer: &SaslPeer) -> Result<ClientCredentials, String> {
-        let source = match &peer.credentials {
-            PeerCredentials::Known(known) => return Ok(known.clone()),
-            PeerCredentials::Token(source) => source.clone(),
-        };
-        let tokens = Arc::clone(&self.tokens);
-        let now_ms = time_of_day_ms();
-        let got = ottla_sync::task::spawn_blocking(move || tokens.credentials(&source, now_ms));
-        got.await.unwrap_or_else(|error| Err(error.to_string()))
+        match &peer.credentials {
+            PeerCredentials::Known(known) => Ok(known.clone()),
+            PeerCredentials::Token(source) => {
+                let got = self.tokens.credentials(source, time_of_day_ms).await;
+                got.map_err(|error| error.message)
+            }
+        }
     }
 }
 

@@ -2,7 +2,8 @@
 //! which clients, and nodes at other nodes, log in.
 //!
 //! Owns the tokens that are in use until they are replaced. Never touches: what a token or an answer means (`ottla-sasl`),
-//! and when keys are read again (`ottla-net`). Everything here blocks; callers are threads that may.
+//! and when keys are read again (`ottla-net`). Reading keys blocks; callers are threads
+//! that may. A login for which there is a token does not wait.
 //!
 //! Invariants:
 //! - No error and no log line contains a secret or a token.
@@ -22,7 +23,7 @@ mod assertion;
 mod login_tokens;
 
 pub use issuer_keys::read_issuer_keys;
-pub use login_tokens::LoginTokens;
+pub use login_tokens::{LoginTokens, TokenError};
 
 #[cfg(test)]
 mod test_server;

@@ -1,17 +1,23 @@
-//! The tokens with which this process logs in. One is used for all logins from its source until it is to be replaced; the
-//! login that finds it so waits for the new one.
+//! The tokens with which this process logs in. One is used for all logins from its source.
 //!
-//! Kafka replaces tokens on a thread of its own (`OAuthBearerRefreshingLogin`), also if nobody logs in.
+//! A login never waits for an endpoint while there is a token that is valid: one that is due is
+//! replaced beside it, on a thread of its own. Only logins without a token wait, all of them for one
+//! request. After a failure the endpoint is left alone for ten seconds, and who needs a token
+//! meanwhile is told of the failure at once. Otherwise an endpoint that is down would hold up every
+//! heartbeat of a broker whose token is still valid.
+//!
+//! Kafka: `OAuthBearerRefreshingLogin`, `ExpiringCredentialRefreshingLogin`, which replaces tokens
+//! also if nobody logs in.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use ottla_sasl::oauth_token::read_own;
 use ottla_sasl::{
     ClientCredentials, Secret, TokenEndpoint, TokenGrant, TokenPlace, TokenSource,
     refusal_in_answer, token_in_answer,
 };
-use ottla_sync::Mutex;
+use ottla_sync::{Mutex, oneshot};
 
 use crate::assertion;
 use crate::http::Server;
@@ -19,16 +25,43 @@ use crate::http::Server;
 const URL: &str = "sasl.oauthbearer.token.endpoint.url";
 /// How long one request may take where no timeout is set, as there is none in Kafka.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// How long an endpoint is left alone after a failure, as in Kafka's `ExpiringCredentialRefreshingLogin`.
+const PAUSE_MS: i64 = 10_000;
 
 /// Answers after which the same request would fail again, as in Kafka's `HttpJwtRetriever`.
 const FINAL: &[u16] = &[
     400, 401, 402, 403, 404, 405, 406, 407, 409, 410, 411, 412, 413, 414, 415, 501, 505,
 ];
 
+/// Why there is no token.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct TokenError {
+    /// For people; it contains no secret.
+    pub message: String,
+    /// Whether another attempt may succeed: the endpoint was not reached, or is overloaded.
+    pub is_passing: bool,
+}
+
 /// The tokens in use.
 #[derive(Debug, Default)]
 pub struct LoginTokens {
-    by_source: Mutex<Vec<(TokenSource, Arc<Mutex<Option<Held>>>)>>,
+    by_source: Mutex<Vec<Arc<Source>>>,
+}
+
+#[derive(Debug)]
+struct Source {
+    source: TokenSource,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    held: Option<Held>,
+    is_asking: bool,
+    /// The last failure, and until when the endpoint is not asked again.
+    failed: Option<(TokenError, i64)>,
+    /// Logins that have no token.
+    waiting: Vec<oneshot::Sender<()>>,
 }
 
 #[derive(Debug)]
@@ -39,20 +72,24 @@ struct Held {
 }
 
 impl LoginTokens {
-    /// The credentials for a login now, which is `now_ms` of the time of day. Blocks: a token may have to be asked for,
-    /// which is repeated for `sasl.login.retry.backoff.max.ms`. The error is for people.
-    pub fn credentials(
+    /// The credentials for a login now. `now_ms` is the time of day. Waits for a token only if there
+    /// is none that is valid; the endpoint is then asked for `sasl.login.retry.backoff.max.ms`.
+    pub async fn credentials(
         &self,
         source: &TokenSource,
-        now_ms: i64,
-    ) -> Result<ClientCredentials, String> {
+        now_ms: impl Fn() -> i64,
+    ) -> Result<ClientCredentials, TokenError> {
+        let held = self.of(source);
         let token = match &source.place {
-            TokenPlace::File(path) => {
-                let token = assertion::token_file(URL, path)?;
-                checked(&token, source, path)?;
-                token
-            }
-            TokenPlace::Endpoint(endpoint, grant) => self.token(source, endpoint, grant, now_ms)?,
+            TokenPlace::File(_) => held.token_of_file(now_ms()).await?,
+            TokenPlace::Endpoint(..) => loop {
+                match held.look(now_ms()) {
+                    Look::Found(token) => break token,
+                    Look::Failed(error) => return Err(error),
+                    // An error means that nobody asks any more.
+                    Look::Wait(answered) => answered.await.unwrap_or_default(),
+                }
+            },
         };
         Ok(ClientCredentials::Token {
             token,
@@ -60,31 +97,79 @@ impl LoginTokens {
         })
     }
 
-    fn token(
-        &self,
-        source: &TokenSource,
-        endpoint: &TokenEndpoint,
-        grant: &TokenGrant,
-        now_ms: i64,
-    ) -> Result<Secret, String> {
-        let held = self.of(source);
-        // Others who need it wait here, and find it.
-        let mut held = held.lock();
-        if let Some(held) = &*held
-            && now_ms < held.due_at_ms
-        {
-            return Ok(held.token.clone());
+    fn of(&self, source: &TokenSource) -> Arc<Source> {
+        let mut by_source = self.by_source.lock();
+        if let Some(known) = by_source.iter().find(|known| known.source == *source) {
+            return Arc::clone(known);
         }
-        let asked = ask_repeatedly(endpoint, grant, now_ms).and_then(|token| {
-            let expires_at_ms = checked(&token, source, &endpoint.url)?;
+        let new = Arc::new(Source {
+            source: source.clone(),
+            state: Mutex::default(),
+        });
+        by_source.push(Arc::clone(&new));
+        new
+    }
+}
+
+enum Look {
+    Found(Secret),
+    Failed(TokenError),
+    Wait(oneshot::Receiver<()>),
+}
+
+impl Source {
+    fn look(self: &Arc<Self>, now_ms: i64) -> Look {
+        let mut state = self.state.lock();
+        let is_paused = |failed: &Option<(TokenError, i64)>| {
+            failed
+                .as_ref()
+                .is_some_and(|&(_, until_ms)| now_ms < until_ms)
+        };
+        let found = match &state.held {
+            Some(held) if now_ms < held.due_at_ms => return Look::Found(held.token.clone()),
+            Some(held) if now_ms < held.expires_at_ms => Some(held.token.clone()),
+            _ => None,
+        };
+        if !state.is_asking {
+            match (is_paused(&state.failed), &state.failed, &found) {
+                (true, Some((error, _)), None) => return Look::Failed(error.clone()),
+                (true, ..) => {}
+                (false, ..) => {
+                    state.is_asking = true;
+                    let asking = Asking(Arc::clone(self));
+                    ottla_sync::thread::spawn(move || asking.ask());
+                }
+            }
+        }
+        match found {
+            Some(token) => Look::Found(token),
+            None => {
+                let (answered, is_answered) = oneshot::channel();
+                state.waiting.push(answered);
+                Look::Wait(is_answered)
+            }
+        }
+    }
+
+    /// The file is read for each login. While it cannot be read, as when it is being replaced, the
+    /// last token is used until it expires.
+    async fn token_of_file(self: &Arc<Self>, now_ms: i64) -> Result<Secret, TokenError> {
+        let reading = Arc::clone(self);
+        let read = ottla_sync::task::spawn_blocking(move || {
+            let TokenPlace::File(path) = &reading.source.place else {
+                return Err("it is no file".to_owned());
+            };
+            let token = assertion::token_file(URL, path)?;
+            let expires_at_ms = checked(&token, &reading.source, path)?;
             Ok((token, expires_at_ms))
         });
-        match (asked, &*held) {
+        let read = read.await.unwrap_or_else(|error| Err(error.to_string()));
+        let mut state = self.state.lock();
+        match (read, &state.held) {
             (Ok((token, expires_at_ms)), _) => {
-                let chance = ottla_sync::random::random_range("token refresh", 0..=1000);
-                *held = Some(Held {
+                state.held = Some(Held {
                     token: token.clone(),
-                    due_at_ms: source.refresh.due_ms(now_ms, expires_at_ms, chance),
+                    due_at_ms: i64::MIN,
                     expires_at_ms,
                 });
                 Ok(token)
@@ -93,19 +178,78 @@ impl LoginTokens {
                 tracing::warn!("{error}; the token that is there is used until it expires");
                 Ok(held.token.clone())
             }
-            (Err(error), _) => Err(error),
+            (Err(message), _) => Err(TokenError {
+                message,
+                is_passing: false,
+            }),
         }
     }
 
-    fn of(&self, source: &TokenSource) -> Arc<Mutex<Option<Held>>> {
-        let mut by_source = self.by_source.lock();
-        if let Some((_, held)) = by_source.iter().find(|(known, _)| known == source) {
-            return Arc::clone(held);
+    fn on_asked(&self, asked: Result<(Secret, i64), TokenError>) {
+        let now_ms = time_of_day_ms();
+        let mut state = self.state.lock();
+        state.is_asking = false;
+        match asked {
+            Ok((token, expires_at_ms)) => {
+                let chance = ottla_sync::random::random_range("token refresh", 0..=1000);
+                state.failed = None;
+                state.held = Some(Held {
+                    token,
+                    due_at_ms: self.source.refresh.due_ms(now_ms, expires_at_ms, chance),
+                    expires_at_ms,
+                });
+            }
+            Err(error) => {
+                if (state.held.as_ref()).is_some_and(|held| now_ms < held.expires_at_ms) {
+                    let message = &error.message;
+                    tracing::warn!("{message}; the token that is there is used until it expires");
+                }
+                state.failed = Some((error, now_ms.saturating_add(PAUSE_MS)));
+            }
         }
-        let held = Arc::default();
-        by_source.push((source.clone(), Arc::clone(&held)));
-        held
+        let waiting = std::mem::take(&mut state.waiting);
+        drop(state);
+        for answered in waiting {
+            // The login may have been given up.
+            let _ = answered.send(());
+        }
     }
+}
+
+/// The one that asks. If it panics, those who wait are told.
+struct Asking(Arc<Source>);
+
+impl Asking {
+    fn ask(self) {
+        let TokenPlace::Endpoint(endpoint, grant) = &self.0.source.place else {
+            return;
+        };
+        let asked = ask_repeatedly(endpoint, grant).and_then(|token| {
+            let expires_at_ms = checked(&token, &self.0.source, &endpoint.url);
+            let expires_at_ms = expires_at_ms.map_err(|message| TokenError {
+                message,
+                is_passing: false,
+            })?;
+            Ok((token, expires_at_ms))
+        });
+        self.0.on_asked(asked);
+    }
+}
+
+impl Drop for Asking {
+    fn drop(&mut self) {
+        if self.0.state.lock().is_asking {
+            self.0.on_asked(Err(TokenError {
+                message: "asking for a token ended unexpectedly".to_owned(),
+                is_passing: true,
+            }));
+        }
+    }
+}
+
+fn time_of_day_ms() -> i64 {
+    let now = ottla_sync::time::wall_clock().duration_since(UNIX_EPOCH);
+    i64::try_from(now.unwrap_or_default().as_millis()).unwrap_or(i64::MAX)
 }
 
 /// When a token expires. One without a user or an end is an error; what else is wrong with it, the broker says.
@@ -122,24 +266,25 @@ enum Failure {
     Passing(String),
 }
 
-fn ask_repeatedly(
-    endpoint: &TokenEndpoint,
-    grant: &TokenGrant,
-    now_ms: i64,
-) -> Result<Secret, String> {
+fn ask_repeatedly(endpoint: &TokenEndpoint, grant: &TokenGrant) -> Result<Secret, TokenError> {
     let began = ottla_sync::time::now();
     let mut wait = endpoint.retry_backoff;
-    let of_endpoint = |error: String| format!("no token from {}: {error}", endpoint.url);
+    let of_endpoint = |error: String, is_passing| TokenError {
+        message: format!("no token from {}: {error}", endpoint.url),
+        is_passing,
+    };
     loop {
-        let error = match ask(endpoint, grant, now_ms) {
+        let error = match ask(endpoint, grant, time_of_day_ms()) {
             Ok(token) => return Ok(token),
-            Err(Failure::Final(error)) => return Err(of_endpoint(error)),
-            Err(Failure::Passing(error)) => error,
+            Err(Failure::Final(error)) => return Err(of_endpoint(error, false)),
+            Err(Failure::Passing(error)) => of_endpoint(error, true),
         };
-        let Some(left) = left(endpoint.retry_backoff_max, began) else {
-            return Err(of_endpoint(error));
+        let left = left(endpoint.retry_backoff_max, began);
+        // Without a pause the endpoint would be asked in a loop. Kafka: `Retry.execute`.
+        let Some(left) = left.filter(|_| !wait.is_zero()) else {
+            return Err(error);
         };
-        tracing::warn!("{}; it is asked again", of_endpoint(error));
+        tracing::warn!("{}; it is asked again", error.message);
         ottla_sync::thread::sleep(wait.min(left));
         wait *= 2;
     }
@@ -160,7 +305,11 @@ fn ask(endpoint: &TokenEndpoint, grant: &TokenGrant, now_ms: i64) -> Result<Secr
         ssl: &endpoint.ssl,
         connect_timeout: endpoint.connect_timeout,
         read_timeout: endpoint.read_timeout,
-        total_timeout: PATIENCE,
+        // Limits that are set hold, even if they are longer.
+        total_timeout: PATIENCE.max(
+            endpoint.connect_timeout.unwrap_or_default()
+                + endpoint.read_timeout.unwrap_or_default(),
+        ),
     };
     let answer = server
         .post(&grant.request(&assertion))

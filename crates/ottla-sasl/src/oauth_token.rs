@@ -265,10 +265,10 @@ fn check_claims(
     }
     check_audience(claims, rules)?;
     if let Some(expected) = &rules.issuer {
-        let found = claims.get("iss").and_then(Value::as_str).unwrap_or("none");
-        if found != expected {
+        let found = claims.get("iss").and_then(Value::as_str);
+        if found != Some(expected.as_str()) {
             return Err(TokenError::Issuer {
-                found: found.to_owned(),
+                found: found.unwrap_or("none").to_owned(),
                 expected: expected.clone(),
             });
         }
@@ -432,10 +432,12 @@ fn object(part: &str) -> Option<Map<String, Value>> {
 }
 
 fn text(claims: &Map<String, Value>, name: &str) -> Result<String, TokenError> {
-    let text = claims.get(name).and_then(Value::as_str).map(str::trim);
+    // As Java's `String.trim`: a name with a no-break space is another name.
+    let trimmed = |text: &'_ str| text.trim_matches(|it| it <= ' ').to_owned();
+    let text = claims.get(name).and_then(Value::as_str).map(trimmed);
     let text = text.filter(|text| !text.is_empty());
     let wrong = || TokenError::Claim(name.to_owned());
-    text.map(str::to_owned).ok_or_else(wrong)
+    text.ok_or_else(wrong)
 }
 
 /// A time claim in milliseconds. Tokens contain seconds, possibly with a fraction.

@@ -284,6 +284,8 @@ impl SourceReader<'_> {
             let ms = self.text(key)?.parse().ok()?;
             Some(Duration::from_millis(ms))
         };
+        // As in Java, 0 means that there is none.
+        let limit = |key: &str| ms(key).filter(|limit| !limit.is_zero());
         let options = self.module.into_iter().flat_map(LoginModule::options);
         let ssl = options.filter(|(name, _)| name.starts_with("ssl."));
         TokenEndpoint {
@@ -291,8 +293,8 @@ impl SourceReader<'_> {
             ssl: ssl
                 .map(|(name, value)| (name.to_owned(), Secret::new(value)))
                 .collect(),
-            connect_timeout: ms("sasl.login.connect.timeout.ms"),
-            read_timeout: ms("sasl.login.read.timeout.ms"),
+            connect_timeout: limit("sasl.login.connect.timeout.ms"),
+            read_timeout: limit("sasl.login.read.timeout.ms"),
             retry_backoff: ms("sasl.login.retry.backoff.ms").unwrap_or(Duration::from_millis(100)),
             retry_backoff_max: ms("sasl.login.retry.backoff.max.ms")
                 .unwrap_or(Duration::from_secs(10)),

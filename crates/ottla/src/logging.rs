@@ -17,6 +17,11 @@ pub fn start_logging() -> Result<(), String> {
     let filter = EnvFilter::try_new(&level).map_err(|error| {
         format!("OTTLA_LOG={level}: {error}; give a level, for example OTTLA_LOG=info")
     })?;
+    // It would log requests for OAuth tokens with the secrets in them, at trace.
+    let quiet = "ureq_proto=warn"
+        .parse()
+        .map_err(|error: tracing_subscriber::filter::ParseError| error.to_string())?;
+    let filter = filter.add_directive(quiet);
     let is_json = match setting_from_env("OTTLA_LOG_FORMAT")?.as_deref() {
         Some("json") => true,
         Some("text") => false,

@@ -170,12 +170,15 @@ impl SecurityConfig {
             return Ok(self.credentials.clone());
         }
         let source = self.token_source()?;
-        let tokens = Arc::clone(&self.tokens);
-        let now = ottla_sync::time::wall_clock().duration_since(UNIX_EPOCH);
-        let now_ms = i64::try_from(now.unwrap_or_default().as_millis()).unwrap_or(i64::MAX);
-        let got = ottla_sync::task::spawn_blocking(move || tokens.credentials(&source, now_ms));
-        let got = got.await.unwrap_or_else(|error| Err(error.to_string()));
-        got.map(Some).map_err(ClientError::Config)
+        let time_of_day_ms = || {
+            let now = ottla_sync::time::wall_clock().duration_since(UNIX_EPOCH);
+            i64::try_from(now.unwrap_or_default().as_millis()).unwrap_or(i64::MAX)
+        };
+        let got = self.tokens.credentials(&source, time_of_day_ms).await;
+        got.map(Some).map_err(|error| match error.is_passing {
+            true => ClientError::NoToken(error.message),
+            false => ClientError::Config(error.message),
+        })
     }
 
     /// Refuses incomplete settings, except for missing credentials.

@@ -47,13 +47,13 @@ fn token_of(credentials: ClientCredentials) -> Secret {
     }
 }
 
-#[test]
-fn a_token_is_asked_for_once_and_replaced_in_time() {
+#[tokio::test]
+async fn a_token_is_asked_for_once_and_replaced_in_time() {
     let issuer = TokenIssuer::new("one");
     let answers = vec![granted(&issuer, 600), granted(&issuer, 900)];
     let (url, requests) = answering(answers);
     let (tokens, source, now) = (LoginTokens::default(), at(&url), now_ms());
-    let first = token_of(tokens.credentials(&source, now).unwrap());
+    let first = token_of(tokens.credentials(&source, || now).await.unwrap());
     let request = requests.recv().unwrap();
     assert!(request.starts_with("POST /at HTTP/1.1\r\n"), "{request}");
     let lower = request.to_ascii_lowercase();
@@ -69,19 +69,27 @@ fn a_token_is_asked_for_once_and_replaced_in_time() {
         "{request}"
     );
     // The last five minutes are not used, and the first is.
-    let again = token_of(tokens.credentials(&source, now + 59_000).unwrap());
+    let again = token_of(tokens.credentials(&source, || now + 59_000).await.unwrap());
     assert_eq!(again, first);
     assert!(requests.try_recv().is_err());
-    let second = token_of(tokens.credentials(&source, now + 301_000).unwrap());
-    assert_ne!(second, first);
+    // The login that finds the token due goes on with it.
+    let due = || now + 301_000;
+    let kept = token_of(tokens.credentials(&source, due).await.unwrap());
+    assert_eq!(kept, first);
+    assert!(requests.recv().is_ok());
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(20);
+    while token_of(tokens.credentials(&source, due).await.unwrap()) == first {
+        assert!(std::time::Instant::now() < deadline, "it is not replaced");
+        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+    }
 }
 
-#[test]
-fn what_passes_is_repeated_and_what_stays_is_not() {
+#[tokio::test]
+async fn what_passes_is_repeated_and_what_stays_is_not() {
     let issuer = TokenIssuer::new("one");
     let (url, requests) = answering(vec![response(503, "later"), granted(&issuer, 600)]);
     let tokens = LoginTokens::default();
-    assert!(tokens.credentials(&at(&url), now_ms()).is_ok());
+    assert!(tokens.credentials(&at(&url), now_ms).await.is_ok());
     assert_eq!(requests.iter().take(2).count(), 2);
 
     let refusal = json!({ "error": "invalid_client", "error_description": "who is that?" });
@@ -89,7 +97,11 @@ fn what_passes_is_repeated_and_what_stays_is_not() {
         response(401, &refusal.to_string()),
         granted(&issuer, 600),
     ]);
-    let error = tokens.credentials(&at(&url), now_ms()).unwrap_err();
+    let error = tokens
+        .credentials(&at(&url), now_ms)
+        .await
+        .unwrap_err()
+        .message;
     assert!(
         error.contains("401 invalid_client: who is that?"),
         "{error}"
@@ -97,21 +109,49 @@ fn what_passes_is_repeated_and_what_stays_is_not() {
     assert!(error.contains(&url) && !error.contains("hush"), "{error}");
 }
 
-#[test]
-fn a_token_that_is_still_good_is_used_while_there_is_no_other() {
+/// Nobody waits for an endpoint while a token is valid.
+#[tokio::test]
+async fn a_token_that_is_still_good_is_used_while_there_is_no_other() {
     let issuer = TokenIssuer::new("one");
-    let (url, _requests) = answering(vec![granted(&issuer, 600), response(400, "")]);
+    let (url, requests) = answering(vec![granted(&issuer, 600), response(400, "")]);
     let (tokens, source, now) = (LoginTokens::default(), at(&url), now_ms());
-    let first = token_of(tokens.credentials(&source, now).unwrap());
-    let kept = token_of(tokens.credentials(&source, now + 500_000).unwrap());
+    let first = token_of(tokens.credentials(&source, || now).await.unwrap());
+    let kept = token_of(tokens.credentials(&source, || now + 500_000).await.unwrap());
     assert_eq!(kept, first);
+    assert_eq!(
+        requests.iter().take(2).count(),
+        2,
+        "another one was asked for"
+    );
     // Nobody answers any more.
-    let error = tokens.credentials(&source, now + 601_000).unwrap_err();
+    let error = tokens.credentials(&source, || now + 601_000).await;
+    let error = error.unwrap_err().message;
     assert!(error.contains("no token from"), "{error}");
 }
 
-#[test]
-fn an_endpoint_is_recognised_by_the_trust_store_of_the_jaas_entry() {
+/// Many logins without a token are one request, and its failure is theirs; for ten seconds nobody
+/// asks again.
+#[tokio::test]
+async fn a_failure_is_asked_for_once() {
+    let refusal = json!({ "error": "invalid_client" }).to_string();
+    let (url, requests) = answering(vec![response(401, &refusal), response(401, &refusal)]);
+    let (tokens, source) = (LoginTokens::default(), at(&url));
+    for _ in 0..3 {
+        let all = [(); 3].map(|()| tokens.credentials(&source, now_ms));
+        let [one, two, three] = all;
+        for outcome in [one.await, two.await, three.await] {
+            let error = outcome.unwrap_err();
+            assert!(error.message.contains("invalid_client") && !error.is_passing);
+        }
+    }
+    assert!(requests.recv().is_ok() && requests.try_recv().is_err());
+    let later = now_ms() + 11_000;
+    assert!(tokens.credentials(&source, || later).await.is_err());
+    assert!(requests.recv().is_ok());
+}
+
+#[tokio::test]
+async fn an_endpoint_is_recognised_by_the_trust_store_of_the_jaas_entry() {
     let dir = tempfile::tempdir().unwrap();
     let (authority, issuer) = (Authority::new("ours"), TokenIssuer::new("one"));
     let trust_store = authority.write(&dir.path().join("ours.pem"));
@@ -124,25 +164,32 @@ fn an_endpoint_is_recognised_by_the_trust_store_of_the_jaas_entry() {
     let tokens = LoginTokens::default();
     assert!(
         tokens
-            .credentials(&source(&settings, &options), now_ms())
+            .credentials(&source(&settings, &options), now_ms)
+            .await
             .is_ok()
     );
     let (url, _requests) = answering_over_tls(&authority, None, vec![granted(&issuer, 600)]);
     let settings = [(URL, &*url), ("sasl.login.retry.backoff.max.ms", "1")];
     let error = tokens
-        .credentials(&source(&settings, ""), now_ms())
-        .unwrap_err();
+        .credentials(&source(&settings, ""), now_ms)
+        .await
+        .unwrap_err()
+        .message;
     assert!(error.contains("certificate"), "{error}");
 }
 
-#[test]
-fn a_file_is_read_for_each_login() {
+#[tokio::test]
+async fn a_file_is_read_for_each_login() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("token");
     let url = format!("file://{}", path.display());
     let source = source(&[(URL, &url)], "extension_trace=\"on\"");
     let (tokens, issuer) = (LoginTokens::default(), TokenIssuer::new("one"));
-    let error = tokens.credentials(&source, now_ms()).unwrap_err();
+    let error = tokens
+        .credentials(&source, now_ms)
+        .await
+        .unwrap_err()
+        .message;
     assert!(error.contains("cannot be read"), "{error}");
     for seconds in [600, 700] {
         let token = issuer.token("node", seconds, &json!({}));
@@ -151,13 +198,20 @@ fn a_file_is_read_for_each_login() {
             token: Secret::new(token),
             extensions: BTreeMap::from([("trace".to_owned(), "on".to_owned())]),
         };
-        assert!(tokens.credentials(&source, now_ms()) == Ok(expected));
+        assert!(tokens.credentials(&source, now_ms).await == Ok(expected));
     }
-    let nobody = issuer.token(" ", 600, &json!({}));
-    std::fs::write(&path, nobody).unwrap();
-    let error = tokens.credentials(&source, now_ms()).unwrap_err();
-    assert!(error.contains("no claim sub"), "{error}");
-    std::fs::write(&path, "nothing").unwrap();
-    let error = tokens.credentials(&source, now_ms()).unwrap_err();
-    assert!(error.contains("three parts"), "{error}");
+    // While the file is being replaced, the last token is used.
+    for wrong in [issuer.token(" ", 600, &json!({})), "nothing".to_owned()] {
+        std::fs::write(&path, &wrong).unwrap();
+        assert!(tokens.credentials(&source, now_ms).await.is_ok());
+        let later = now_ms() + 701_000;
+        let error = tokens.credentials(&source, || later).await;
+        let error = error.unwrap_err().message;
+        let expected = if wrong == "nothing" {
+            "three parts"
+        } else {
+            "no claim sub"
+        };
+        assert!(error.contains(expected), "{error}");
+    }
 }
