@@ -26,7 +26,7 @@ const URL: &str = "sasl.oauthbearer.token.endpoint.url";
 /// How long one request may take where no timeout is set, as there is none in Kafka.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// How long an endpoint is left alone after a failure, as in Kafka's `ExpiringCredentialRefreshingLogin`.
-const PAUSE_MS: i64 = 10_000;
+const PAUSE: Duration = Duration::from_secs(10);
 
 /// Answers after which the same request would fail again, as in Kafka's `HttpJwtRetriever`.
 const FINAL: &[u16] = &[
@@ -58,8 +58,8 @@ struct Source {
 struct State {
     held: Option<Held>,
     is_asking: bool,
-    /// The last failure, and until when the endpoint is not asked again.
-    failed: Option<(TokenError, i64)>,
+    /// The last failure, after which the endpoint is left alone for [`PAUSE`].
+    failed: Option<(TokenError, Instant)>,
     /// Logins that have no token.
     waiting: Vec<oneshot::Sender<()>>,
 }
@@ -120,21 +120,18 @@ enum Look {
 impl Source {
     fn look(self: &Arc<Self>, now_ms: i64) -> Look {
         let mut state = self.state.lock();
-        let is_paused = |failed: &Option<(TokenError, i64)>| {
-            failed
-                .as_ref()
-                .is_some_and(|&(_, until_ms)| now_ms < until_ms)
-        };
+        let is_recent =
+            |(_, since): &&(TokenError, Instant)| ottla_sync::time::elapsed(*since) < PAUSE;
         let found = match &state.held {
             Some(held) if now_ms < held.due_at_ms => return Look::Found(held.token.clone()),
             Some(held) if now_ms < held.expires_at_ms => Some(held.token.clone()),
             _ => None,
         };
         if !state.is_asking {
-            match (is_paused(&state.failed), &state.failed, &found) {
-                (true, Some((error, _)), None) => return Look::Failed(error.clone()),
-                (true, ..) => {}
-                (false, ..) => {
+            match (state.failed.as_ref().filter(is_recent), &found) {
+                (Some((error, _)), None) => return Look::Failed(error.clone()),
+                (Some(_), Some(_)) => {}
+                (None, _) => {
                     state.is_asking = true;
                     let asking = Asking(Arc::clone(self));
                     ottla_sync::thread::spawn(move || asking.ask());
@@ -204,7 +201,7 @@ impl Source {
                     let message = &error.message;
                     tracing::warn!("{message}; the token that is there is used until it expires");
                 }
-                state.failed = Some((error, now_ms.saturating_add(PAUSE_MS)));
+                state.failed = Some((error, ottla_sync::time::now()));
             }
         }
         let waiting = std::mem::take(&mut state.waiting);
