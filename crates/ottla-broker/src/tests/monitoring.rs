@@ -69,8 +69,13 @@ fn label_keys(family: &Family) -> BTreeSet<String> {
     labels.map(|(key, _)| key.to_string()).collect()
 }
 
-/// Metrics whose samples need more than one plain node: another node, TLS, a quota.
+/// Metrics whose samples need more than one plain node that has started: another node, TLS, a quota.
 const LABELS_ELSEWHERE: &[(&str, &str)] = &[
+    ("kafka_log_logmanager_remaininglogstorecover", "dir"),
+    (
+        "kafka_log_logmanager_remainingsegmentstorecover",
+        "dir, threadNum",
+    ),
     (
         "kafka_server_fetcherlagmetrics_consumerlag",
         "clientId, partition, topic",

@@ -18,6 +18,8 @@
 
 mod parser;
 
+mod tree;
+
 use std::borrow::Cow;
 use std::cell::{Cell, OnceCell};
 use std::cmp::Ordering;
@@ -25,8 +27,8 @@ use std::cmp::Ordering;
 use memchr::memmem;
 use ottla_records::RecordView;
 use parser::Parser;
-use regex::bytes::Regex;
 use serde_json::Value;
+use tree::{Method, Node, Operator, Root, Step};
 
 /// The steps of judging one record: places that are visited, comparisons, and bytes of texts.
 const STEPS: usize = 1_000_000;
@@ -35,64 +37,6 @@ const BYTES_PER_STEP: usize = 256;
 /// A parsed expression.
 #[derive(Debug)]
 pub(crate) struct Expression(Node);
-
-#[derive(Debug)]
-enum Node {
-    Text(String),
-    Number(f64),
-    Bool(bool),
-    Null,
-    List(Vec<Node>),
-    Path(Root, Vec<Step>),
-    Not(Box<Node>),
-    And(Box<Node>, Box<Node>),
-    Or(Box<Node>, Box<Node>),
-    Compare(Operator, Box<Node>, Box<Node>),
-    In(Box<Node>, Box<Node>),
-    Method(Method, Box<Node>, String),
-    Matches(Box<Node>, Regex),
-    Size(Box<Node>),
-    Has(Box<Node>),
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Root {
-    Key,
-    Value,
-    Headers,
-    Topic,
-    Partition,
-    Offset,
-    Timestamp,
-}
-
-#[derive(PartialEq, Debug)]
-enum Step {
-    Name(String),
-    /// From the end if negative.
-    Index(i64),
-    /// All children.
-    Any,
-    /// The members of this name at any depth.
-    Anywhere(String),
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Operator {
-    Equal,
-    NotEqual,
-    Less,
-    LessOrEqual,
-    Greater,
-    GreaterOrEqual,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Method {
-    Contains,
-    StartsWith,
-    EndsWith,
-}
 
 /// A record to be judged. The JSON of its key and value is parsed when it is needed first.
 pub(crate) struct Subject<'a> {

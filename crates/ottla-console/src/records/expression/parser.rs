@@ -4,7 +4,7 @@
 
 use regex::bytes::RegexBuilder;
 
-use super::{Method, Node, Operator, Root, Step};
+use super::tree::{Method, Node, Operator, Root, Step};
 
 const MAX_LENGTH: usize = 4096;
 const MAX_DEPTH: usize = 64;
