@@ -9,140 +9,44 @@
 //! as the producer does.
 
 mod frame_reader;
+mod login;
 mod socket;
+mod wire;
 
-use ottla_sync::atomic::{AtomicI32, Ordering};
 use std::collections::{HashMap, VecDeque};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use std::io::IoSlice;
 
 use bytes::{Buf, Bytes};
-use ottla_protocol::messages::{
-    ApiVersionsRequest, RequestHeader, ResponseHeader, SaslAuthenticateRequest,
-    SaslHandshakeRequest,
-};
-use ottla_protocol::{
-    ApiKey, ApiRequest, Chunk, EncodeError, Encoder, Message, Reader, decode_api_versions_response,
-};
-use ottla_sasl::{ClientCredentials, ClientLogin};
+use ottla_protocol::messages::ApiVersionsRequest;
+use ottla_protocol::{ApiKey, ApiRequest, Message, decode_api_versions_response};
 use ottla_sync::Mutex;
+use ottla_sync::mpsc;
 use ottla_sync::task::AbortHandle;
-use ottla_sync::{mpsc, oneshot};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 
 use crate::config::ClientConfig;
 use crate::error::ClientError;
 use crate::metrics::NetworkSensors;
 use crate::outages::Outages;
-use crate::security::{self, SecurityConfig};
+use crate::security;
 use frame_reader::FrameReader;
+use login::{LoginVersions, log_in, renew_sessions};
+use wire::{Outgoing, Pending, Reply, Waiting, Wire, body_of};
 
 type ReadHalf = Box<dyn AsyncRead + Send + Unpin>;
 type WriteHalf = Box<dyn AsyncWrite + Send + Unpin>;
 
-/// The callback for the result of a request, on the thread that gets it, so it must not block.
-/// Always called, at the latest when the connection is closed.
-struct Reply(Option<Box<dyn FnOnce(Result<Bytes, ClientError>) + Send>>);
-
-impl Reply {
-    fn tell(mut self, result: Result<Bytes, ClientError>) {
-        if let Some(tell) = self.0.take() {
-            tell(result);
-        }
-    }
-}
-
-impl Drop for Reply {
-    fn drop(&mut self) {
-        if let Some(tell) = self.0.take() {
-            tell(Err(ClientError::ClientClosed));
-        }
-    }
-}
-
-/// A request for the writer task.
-struct Outgoing {
-    /// The frame in chunks; records stay in the buffers in which they were encoded.
-    chunks: Vec<Bytes>,
-    correlation_id: i32,
-    reply: Reply,
-    /// False for Produce with acks=0, whose reply says that it was written.
-    is_answered: bool,
-    has_counted_latency: bool,
-}
-
 /// A connection to a broker whose API versions are known. Dropping it closes the socket.
 pub struct Connection {
-    address: String,
-    client_id: String,
-    request_timeout: Duration,
-    correlation_id: AtomicI32,
-    outgoing: mpsc::UnboundedSender<Outgoing>,
-    pending: Arc<Pending>,
+    wire: Arc<Wire>,
     versions: HashMap<ApiKey, RangeInclusive<i16>>,
     /// The finalized features of the cluster.
     features: HashMap<String, i16>,
-    tasks: [AbortHandle; 2],
-}
-
-/// The requests that wait for their response, oldest first, and why the connection is closed.
-struct Pending {
-    address: String,
-    state: Mutex<PendingState>,
-    network: Arc<NetworkSensors>,
-    outages: Arc<Outages>,
-}
-
-#[derive(Default)]
-struct PendingState {
-    waiting: VecDeque<Waiting>,
-    /// Whether the API versions are known and authentication is complete.
-    is_open: bool,
-    closed: Option<ClientError>,
-}
-
-struct Waiting {
-    correlation_id: i32,
-    reply: Reply,
-    since: Instant,
-    has_counted_latency: bool,
-}
-
-impl Pending {
-    /// Fails everything that waits. Only the first reason counts.
-    fn close(&self, error: ClientError) {
-        let waiting = {
-            let mut state = self.state.lock();
-            if state.closed.is_none() {
-                self.network.on_closed();
-                if state.is_open {
-                    self.outages.on_closed(&self.address, &error);
-                }
-                state.closed = Some(error);
-            }
-            std::mem::take(&mut state.waiting)
-        };
-        let error = self.closed().unwrap_or(ClientError::ClientClosed);
-        for waiting in waiting {
-            waiting.reply.tell(Err(error.clone()));
-        }
-    }
-
-    /// Marks the connection as usable, unless it is closed already.
-    fn open(&self) {
-        let mut state = self.state.lock();
-        if state.closed.is_none() {
-            state.is_open = true;
-            self.outages.on_opened(&self.address);
-        }
-    }
-
-    fn closed(&self) -> Option<ClientError> {
-        self.state.lock().closed.clone()
-    }
+    tasks: Vec<AbortHandle>,
 }
 
 /// The maximum number of requests that the writer takes from its queue at once.
@@ -206,74 +110,37 @@ impl Connection {
             address.to_owned(),
             config.max_response_bytes,
         ));
+        let client_id = config.client_id.clone();
+        let wire = Wire::new(client_id, config.request_timeout, outgoing, pending);
         let mut connection = Connection {
-            address: address.to_owned(),
-            client_id: config.client_id.clone(),
-            request_timeout: config.request_timeout,
-            correlation_id: AtomicI32::new(0),
-            outgoing,
-            pending,
+            wire: Arc::new(wire),
             versions: HashMap::new(),
             features: HashMap::new(),
-            tasks: [writer.abort_handle(), reader.abort_handle()],
+            tasks: vec![writer.abort_handle(), reader.abort_handle()],
         };
         connection.negotiate().await?;
         if config.security.uses_sasl() {
-            let logged_in = connection.log_in(&config.security).await;
-            let network = &connection.pending.network;
-            network.on_authenticated(logged_in.is_ok());
-            logged_in?;
+            connection.begin_session(config).await?;
         }
-        connection.pending.open();
+        connection.wire.pending.open();
         Ok(connection)
     }
 
-    /// Authenticates with SASL.
-    async fn log_in(&self, config: &SecurityConfig) -> Result<(), ClientError> {
-        let nonce = format!("{:032x}", ottla_sync::random::random::<u128>("nonces"));
-        let credentials = config.credentials_now()?;
-        let (Some(mechanism), Some(credentials)) = (config.sasl_mechanism, &credentials) else {
-            let missing = "there is no sasl.mechanism, or no sasl.jaas.config";
-            return Err(ClientError::Config(missing.into()));
+    /// Authenticates with SASL, and has the session renewed if the broker limits it.
+    async fn begin_session(&mut self, config: &ClientConfig) -> Result<(), ClientError> {
+        let versions = LoginVersions {
+            handshake: self.version(ApiKey::SaslHandshake)?,
+            authenticate: self.version(ApiKey::SaslAuthenticate)?,
         };
-        let Some(mut login) = ClientLogin::new(mechanism, credentials, nonce) else {
-            let message = format!("sasl.jaas.config has no credentials for {mechanism}");
-            return Err(ClientError::Config(message));
-        };
-        let what = match credentials {
-            ClientCredentials::Password { username, .. } => {
-                format!("logging in at {} as {username}", self.address)
-            }
-            ClientCredentials::Token { .. } => format!("logging in at {}", self.address),
-        };
-        let request = SaslHandshakeRequest {
-            mechanism: mechanism.name().into(),
-        };
-        let answer = self.send(&request).await?;
-        let enabled: Vec<&str> = answer.mechanisms.iter().map(|it| &**it).collect();
-        let message = format!(
-            "the broker does not take {}; it takes {}",
-            mechanism,
-            enabled.join(", ")
-        );
-        ClientError::check(what.clone(), answer.error_code, Some(message))?;
-        let mut message = Some(login.first_message());
-        while let Some(auth_bytes) = message {
-            let request = SaslAuthenticateRequest {
-                auth_bytes: auth_bytes.into(),
-                ..Default::default()
-            };
-            let answer = self.send(&request).await?;
-            let said = answer.error_message.as_ref();
-            ClientError::check(what.clone(), answer.error_code, said)?;
-            message =
-                login
-                    .on_message(&answer.auth_bytes)
-                    .map_err(|reason| ClientError::Unreadable {
-                        address: self.address.clone(),
-                        what: "an answer to a login".into(),
-                        reason,
-                    })?;
+        let logged_in = log_in(&self.wire, versions, &config.security).await;
+        let network = &self.wire.pending.network;
+        network.on_authenticated(logged_in.is_ok());
+        let renewal_at = logged_in?;
+        if renewal_at.is_some() {
+            self.wire.begin_session(renewal_at);
+            let (wire, security) = (Arc::clone(&self.wire), config.security.clone());
+            let renewing = ottla_sync::task::spawn(renew_sessions(wire, versions, security));
+            self.tasks.push(renewing.abort_handle());
         }
         Ok(())
     }
@@ -288,11 +155,10 @@ impl Connection {
                 client_software_version: env!("CARGO_PKG_VERSION").into(),
                 ..Default::default()
             };
-            let body = self
-                .exchange(&request, version, self.request_timeout)
-                .await?;
+            let timeout = self.wire.request_timeout;
+            let body = self.wire.exchange(&request, version, timeout).await?;
             let response = decode_api_versions_response(&body, version).map_err(|error| {
-                ClientError::unreadable(&self.address, "an ApiVersions response", error)
+                ClientError::unreadable(&self.wire.address, "an ApiVersions response", error)
             })?;
             if response.error_code == ottla_types::ErrorCode::UnsupportedVersion.code() {
                 let served = response
@@ -305,7 +171,7 @@ impl Connection {
                     continue;
                 }
             }
-            let what = format!("negotiation with {}", self.address);
+            let what = format!("negotiation with {}", self.wire.address);
             ClientError::check_code(what, response.error_code)?;
             self.features = response
                 .finalized_features
@@ -327,12 +193,12 @@ impl Connection {
     }
 
     pub fn address(&self) -> &str {
-        &self.address
+        &self.wire.address
     }
 
     /// Why the connection is closed, if it is.
     pub fn closed(&self) -> Option<ClientError> {
-        self.pending.closed()
+        self.wire.pending.closed()
     }
 
     /// The versions of an API that the broker supports.
@@ -345,7 +211,7 @@ impl Connection {
         let spoken = api.stable_versions();
         let text = |range: &RangeInclusive<i16>| format!("{}-{}", range.start(), range.end());
         let unsupported = |served: String| ClientError::Unsupported {
-            address: self.address.clone(),
+            address: self.wire.address.clone(),
             api,
             served,
             spoken: text(&spoken),
@@ -373,13 +239,15 @@ impl Connection {
         newest: i16,
     ) -> Result<R::Response, ClientError> {
         let version = self.version(R::API_KEY)?.min(newest);
-        self.send_in(request, version, self.request_timeout).await
+        self.send_in(request, version, self.wire.request_timeout)
+            .await
     }
 
     /// Sends a request and waits for its response.
     pub async fn send<R: ApiRequest>(&self, request: &R) -> Result<R::Response, ClientError> {
         let version = self.version(R::API_KEY)?;
-        self.send_in(request, version, self.request_timeout).await
+        self.send_in(request, version, self.wire.request_timeout)
+            .await
     }
 
     /// Sends the request that `build` makes for the version that will be used.
@@ -388,7 +256,7 @@ impl Connection {
         build: impl FnOnce(i16) -> R,
     ) -> Result<R::Response, ClientError> {
         let version = self.version(R::API_KEY)?;
-        self.send_in(&build(version), version, self.request_timeout)
+        self.send_in(&build(version), version, self.wire.request_timeout)
             .await
     }
 
@@ -399,7 +267,7 @@ impl Connection {
         held_back: Duration,
     ) -> Result<R::Response, ClientError> {
         let version = self.version(R::API_KEY)?;
-        self.send_in(request, version, self.request_timeout + held_back)
+        self.send_in(request, version, self.wire.request_timeout + held_back)
             .await
     }
 
@@ -409,10 +277,10 @@ impl Connection {
         version: i16,
         timeout: Duration,
     ) -> Result<R::Response, ClientError> {
-        let body = self.exchange(request, version, timeout).await?;
+        let body = self.wire.exchange(request, version, timeout).await?;
         R::Response::decode_all(&body, version).map_err(|error| {
             ClientError::unreadable(
-                &self.address,
+                &self.wire.address,
                 &format!("a response to {}", R::API_KEY),
                 error,
             )
@@ -427,7 +295,7 @@ impl Connection {
         version: i16,
         on_answer: impl FnOnce(Result<R::Response, ClientError>) + Send + 'static,
     ) {
-        let address = self.address.clone();
+        let address = self.wire.address.clone();
         let decode = move |answer: Result<Bytes, ClientError>| {
             on_answer(answer.and_then(|frame| {
                 let body = body_of(&address, R::API_KEY, version, frame)?;
@@ -437,7 +305,8 @@ impl Connection {
                 })
             }));
         };
-        self.enqueue(request, version, true, Reply(Some(Box::new(decode))));
+        self.wire
+            .enqueue(request, version, true, Reply::new(decode));
     }
 
     /// As [`Connection::start`], for a Produce with acks=0, which has no response. `on_written` is
@@ -449,105 +318,13 @@ impl Connection {
         on_written: impl FnOnce(Result<(), ClientError>) + Send + 'static,
     ) {
         let tell = move |written: Result<Bytes, ClientError>| on_written(written.map(drop));
-        self.enqueue(request, version, false, Reply(Some(Box::new(tell))));
+        self.wire.enqueue(request, version, false, Reply::new(tell));
     }
 
     /// Closes the connection. All waiting requests fail with the reason.
     pub(crate) fn close(&self, reason: ClientError) {
-        self.pending.close(reason);
+        self.wire.pending.close(reason);
     }
-
-    async fn exchange<R: ApiRequest>(
-        &self,
-        request: &R,
-        version: i16,
-        timeout: Duration,
-    ) -> Result<Bytes, ClientError> {
-        let (reply, response) = oneshot::channel();
-        let tell = move |answer| drop(reply.send(answer));
-        self.enqueue(request, version, true, Reply(Some(Box::new(tell))));
-        let Ok(answer) = ottla_sync::time::timeout(timeout, response).await else {
-            // Responses arrive in order, so all later requests would time out as well.
-            let error = ClientError::TimedOut {
-                address: self.address.clone(),
-                what: R::API_KEY.name().to_owned(),
-                after: timeout,
-            };
-            self.pending.close(error.clone());
-            return Err(error);
-        };
-        let frame = answer.unwrap_or(Err(ClientError::ClientClosed))?;
-        body_of(&self.address, R::API_KEY, version, frame)
-    }
-
-    fn enqueue<R: ApiRequest>(&self, request: &R, version: i16, is_answered: bool, reply: Reply) {
-        let framed = match self.closed() {
-            Some(error) => Err(error),
-            None => self.frame(request, version),
-        };
-        match framed {
-            Ok((chunks, correlation_id)) => {
-                let outgoing = Outgoing {
-                    chunks,
-                    correlation_id,
-                    reply,
-                    is_answered,
-                    // As in Kafka, the latency of a broker includes only requests with records, and
-                    // not a delayed JoinGroup.
-                    has_counted_latency: matches!(R::API_KEY, ApiKey::Produce | ApiKey::Fetch),
-                };
-                if let Err(refused) = self.outgoing.send(outgoing) {
-                    let error = self.closed().unwrap_or(ClientError::ClientClosed);
-                    refused.0.reply.tell(Err(error));
-                }
-            }
-            Err(error) => reply.tell(Err(error)),
-        }
-    }
-
-    fn frame<R: ApiRequest>(
-        &self,
-        request: &R,
-        version: i16,
-    ) -> Result<(Vec<Bytes>, i32), ClientError> {
-        let correlation_id = self.correlation_id.fetch_add(1, Ordering::Relaxed) & i32::MAX;
-        let header = RequestHeader {
-            request_api_key: R::API_KEY.code(),
-            request_api_version: version,
-            correlation_id,
-            client_id: Some(self.client_id.clone().into()),
-            ..Default::default()
-        };
-        let mut encoder = Encoder::new();
-        header.encode(&mut encoder, R::API_KEY.request_header_version(version))?;
-        request.encode(&mut encoder, version)?;
-        let encoded = encoder.finish();
-        let length = i32::try_from(encoded.len())
-            .map_err(|_| ClientError::Unsendable("it is larger than 2 GiB".into()))?;
-        let mut chunks = Vec::with_capacity(1 + encoded.chunks.len());
-        chunks.push(Bytes::copy_from_slice(&length.to_be_bytes()));
-        for chunk in encoded.chunks {
-            match chunk {
-                Chunk::Bytes(bytes) => chunks.push(bytes),
-                Chunk::File(_) => return Err(EncodeError::FileRegion.into()),
-            }
-        }
-        Ok((chunks, correlation_id))
-    }
-}
-
-/// The body of a response, after its header.
-fn body_of(
-    address: &str,
-    api: ApiKey,
-    version: i16,
-    mut frame: Bytes,
-) -> Result<Bytes, ClientError> {
-    let mut reader = Reader::new(frame.clone());
-    ResponseHeader::decode(&mut reader, api.response_header_version(version))
-        .map_err(|error| ClientError::unreadable(address, "the header of a response", error))?;
-    frame.advance(reader.position());
-    Ok(frame)
 }
 
 impl Drop for Connection {
@@ -555,7 +332,7 @@ impl Drop for Connection {
         for task in &self.tasks {
             task.abort();
         }
-        self.pending.close(ClientError::ClientClosed);
+        self.wire.pending.close(ClientError::ClientClosed);
     }
 }
 
@@ -669,3 +446,6 @@ async fn read_responses(
 
 /// The size of the length prefix of a frame.
 const FRAME_LENGTH: usize = 4;
+
+#[cfg(test)]
+mod tests;

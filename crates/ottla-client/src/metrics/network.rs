@@ -22,6 +22,10 @@ struct State {
     closed: Sensor,
     authenticated: Sensor,
     refused: Sensor,
+    renewed: Sensor,
+    renewals_refused: Sensor,
+    /// In milliseconds.
+    renewal_latency: Sensor,
     traffic: Traffic,
     /// By address.
     brokers: BTreeMap<String, Traffic>,
@@ -75,6 +79,19 @@ impl NetworkSensors {
         }
     }
 
+    /// A re-authentication has succeeded or failed.
+    pub(crate) fn on_reauthenticated(&self, is_believed: bool, took: Duration) {
+        let now = self.clock.now();
+        let state = &mut *self.state.lock();
+        match is_believed {
+            true => {
+                state.renewed.record(1.0, now);
+                state.renewal_latency.record_time(took, now);
+            }
+            false => state.renewals_refused.record(1.0, now),
+        }
+    }
+
     /// Requests of these sizes were sent.
     pub(crate) fn on_sent(&self, address: &str, sizes: &[usize]) {
         let now = self.clock.now();
@@ -118,6 +135,15 @@ impl NetworkSensors {
             state.authenticated.measure(now),
         );
         sheet.put_sums("failed-authentication", state.refused.measure(now));
+        sheet.put_sums("successful-reauthentication", state.renewed.measure(now));
+        sheet.put_sums(
+            "failed-reauthentication",
+            state.renewals_refused.measure(now),
+        );
+        sheet.put_avg_and_max(
+            "reauthentication-latency",
+            state.renewal_latency.measure(now),
+        );
         let (sent, received) = (
             state.traffic.sent.measure(now),
             state.traffic.received.measure(now),

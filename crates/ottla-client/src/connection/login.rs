@@ -1,0 +1,106 @@
+//! Logs a connection in with SASL, and again before its session expires (KIP-368).
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use ottla_protocol::messages::{SaslAuthenticateRequest, SaslHandshakeRequest};
+use ottla_sasl::{ClientCredentials, ClientLogin};
+
+use super::wire::Wire;
+use crate::error::ClientError;
+use crate::security::SecurityConfig;
+
+/// The part of a session after which it is renewed, in thousandths; at random between these, as in Kafka, so that many
+/// connections do not do it at the same time.
+const RENEWED_AFTER: std::ops::Range<u64> = 850..950;
+
+/// The versions of the two requests that both sides support.
+#[derive(Clone, Copy)]
+pub(super) struct LoginVersions {
+    pub handshake: i16,
+    pub authenticate: i16,
+}
+
+/// Returns when the session has to be renewed, if the broker limits it.
+pub(super) async fn log_in(
+    wire: &Wire,
+    versions: LoginVersions,
+    config: &SecurityConfig,
+) -> Result<Option<Instant>, ClientError> {
+    let nonce = format!("{:032x}", ottla_sync::random::random::<u128>("nonces"));
+    let credentials = config.credentials_now()?;
+    let (Some(mechanism), Some(credentials)) = (config.sasl_mechanism, &credentials) else {
+        let missing = "there is no sasl.mechanism, or no sasl.jaas.config";
+        return Err(ClientError::Config(missing.into()));
+    };
+    let Some(mut login) = ClientLogin::new(mechanism, credentials, nonce) else {
+        let message = format!("sasl.jaas.config has no credentials for {mechanism}");
+        return Err(ClientError::Config(message));
+    };
+    let what = match credentials {
+        ClientCredentials::Password { username, .. } => {
+            format!("logging in at {} as {username}", wire.address)
+        }
+        ClientCredentials::Token { .. } => format!("logging in at {}", wire.address),
+    };
+    let request = SaslHandshakeRequest {
+        mechanism: mechanism.name().into(),
+    };
+    let answer = wire.exchange_for_login(&request, versions.handshake);
+    let answer = answer.await?;
+    let enabled: Vec<&str> = answer.mechanisms.iter().map(|it| &**it).collect();
+    let message = format!(
+        "the broker does not take {}; it takes {}",
+        mechanism,
+        enabled.join(", ")
+    );
+    ClientError::check(what.clone(), answer.error_code, Some(message))?;
+    let mut message = Some(login.first_message());
+    let mut lifetime_ms = 0;
+    while let Some(auth_bytes) = message {
+        let request = SaslAuthenticateRequest {
+            auth_bytes: auth_bytes.into(),
+            ..Default::default()
+        };
+        let answer = wire.exchange_for_login(&request, versions.authenticate);
+        let answer = answer.await?;
+        let said = answer.error_message.as_ref();
+        ClientError::check(what.clone(), answer.error_code, said)?;
+        lifetime_ms = u64::try_from(answer.session_lifetime_ms).unwrap_or(0);
+        message =
+            login
+                .on_message(&answer.auth_bytes)
+                .map_err(|reason| ClientError::Unreadable {
+                    address: wire.address.clone(),
+                    what: "an answer to a login".into(),
+                    reason,
+                })?;
+    }
+    if lifetime_ms == 0 {
+        return Ok(None);
+    }
+    let part = ottla_sync::random::random_range("session renewals", RENEWED_AFTER);
+    let lasts = Duration::from_millis(lifetime_ms.saturating_mul(part) / 1000);
+    Ok(ottla_sync::time::now().checked_add(lasts))
+}
+
+/// Renews the session whenever a request finds it due. A failure closes the connection.
+pub(super) async fn renew_sessions(
+    wire: Arc<Wire>,
+    versions: LoginVersions,
+    config: SecurityConfig,
+) {
+    loop {
+        wire.renewal_due().await;
+        let began = ottla_sync::time::now();
+        let renewed = log_in(&wire, versions, &config).await;
+        let took = ottla_sync::time::elapsed(began);
+        wire.pending
+            .network
+            .on_reauthenticated(renewed.is_ok(), took);
+        match renewed {
+            Ok(renewal_at) => wire.resume(renewal_at),
+            Err(error) => return wire.give_up(error),
+        }
+    }
+}

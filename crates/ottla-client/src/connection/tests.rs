@@ -1,0 +1,178 @@
+use std::collections::BTreeMap;
+
+use ottla_protocol::messages::api_versions_response::ApiVersion;
+use ottla_protocol::messages::*;
+use ottla_protocol::{Encoder, Reader};
+use ottla_types::ErrorCode;
+use tokio::io::AsyncReadExt;
+use tokio::net::{TcpListener, TcpStream};
+
+use super::*;
+use crate::properties;
+
+/// How long a session lasts, in ms.
+const LIFETIME_MS: i64 = 200;
+
+/// What arrived after the first ApiVersions.
+type Log = Arc<Mutex<Vec<ApiKey>>>;
+
+async fn next_request(socket: &mut TcpStream) -> Option<(ApiKey, i16, i32)> {
+    let length = socket.read_i32().await.ok()?;
+    let mut frame = vec![0; usize::try_from(length).unwrap()];
+    socket.read_exact(&mut frame).await.ok()?;
+    let mut reader = Reader::new(Bytes::from(frame));
+    let header = RequestHeader::decode(&mut reader, 1).unwrap();
+    let api = ApiKey::from_code(header.request_api_key).unwrap();
+    Some((api, header.request_api_version, header.correlation_id))
+}
+
+async fn answer<M: Message>(
+    socket: &mut TcpStream,
+    (api, version, correlation_id): (ApiKey, i16, i32),
+    response: M,
+) {
+    let mut encoder = Encoder::new();
+    let header = ResponseHeader {
+        correlation_id,
+        ..Default::default()
+    };
+    let header_version = api.response_header_version(version);
+    header.encode(&mut encoder, header_version).unwrap();
+    response.encode(&mut encoder, version).unwrap();
+    let frame: Vec<u8> = encoder.finish().chunks.iter().fold(vec![], |mut all, it| {
+        let ottla_protocol::Chunk::Bytes(bytes) = it else {
+            panic!("a file")
+        };
+        all.extend_from_slice(bytes);
+        all
+    });
+    socket
+        .write_i32(frame.len().try_into().unwrap())
+        .await
+        .unwrap();
+    socket.write_all(&frame).await.unwrap();
+}
+
+/// A broker whose sessions last [`LIFETIME_MS`], and which believes that many logins.
+async fn serve(listener: TcpListener, logins: usize, log: Log) {
+    let (mut socket, _) = listener.accept().await.unwrap();
+    let mut seen = 0;
+    while let Some(request) = next_request(&mut socket).await {
+        let socket = &mut socket;
+        match request.0 {
+            ApiKey::ApiVersions => {
+                let served = |(api, max): (ApiKey, i16)| ApiVersion {
+                    api_key: api.code(),
+                    max_version: max,
+                    ..Default::default()
+                };
+                let api_keys = [
+                    (ApiKey::ApiVersions, 3),
+                    (ApiKey::SaslHandshake, 1),
+                    (ApiKey::SaslAuthenticate, 2),
+                    (ApiKey::ListGroups, 0),
+                ];
+                let api_keys = api_keys.into_iter().map(served).collect();
+                let response = ApiVersionsResponse {
+                    api_keys,
+                    ..Default::default()
+                };
+                answer(socket, request, response).await;
+                continue;
+            }
+            ApiKey::SaslHandshake => {
+                let response = SaslHandshakeResponse {
+                    mechanisms: vec!["PLAIN".into()],
+                    ..Default::default()
+                };
+                answer(socket, request, response).await;
+            }
+            ApiKey::SaslAuthenticate => {
+                seen += 1;
+                let refused = ErrorCode::SaslAuthenticationFailed.code();
+                let response = SaslAuthenticateResponse {
+                    error_code: if seen <= logins { 0 } else { refused },
+                    session_lifetime_ms: LIFETIME_MS,
+                    ..Default::default()
+                };
+                answer(socket, request, response).await;
+            }
+            _ => answer(socket, request, ListGroupsResponse::default()).await,
+        }
+        log.lock().push(request.0);
+    }
+}
+
+async fn connect(logins: usize) -> (Arc<Connection>, Log) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let log = Log::default();
+    tokio::spawn(serve(listener, logins, log.clone()));
+    let jaas = "org.apache.kafka.common.security.plain.PlainLoginModule required \
+                username=\"alice\" password=\"a\";";
+    let given = [
+        ("bootstrap.servers", address.as_str()),
+        ("security.protocol", "SASL_PLAINTEXT"),
+        ("sasl.mechanism", "PLAIN"),
+        ("sasl.jaas.config", jaas),
+    ];
+    let given: BTreeMap<String, String> = given.map(|(k, v)| (k.to_owned(), v.to_owned())).into();
+    let (config, _) = properties::producer(&given).unwrap();
+    let network = Arc::new(NetworkSensors::new(config.metrics_windows()));
+    let connection = Connection::open(&address, &config, network, Arc::default()).await;
+    (Arc::new(connection.unwrap()), log)
+}
+
+/// Four tasks send all the time, through several sessions.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_session_is_renewed_before_it_expires_and_no_request_gets_into_the_login() {
+    let (connection, log) = connect(usize::MAX).await;
+    let began = std::time::Instant::now();
+    let senders: Vec<_> = (0..4)
+        .map(|_| {
+            let connection = connection.clone();
+            tokio::spawn(async move {
+                while began.elapsed() < Duration::from_millis(5 * LIFETIME_MS as u64) {
+                    let listed = connection.send(&ListGroupsRequest::default()).await;
+                    listed.expect("an answer");
+                    tokio::time::sleep(Duration::from_millis(1)).await;
+                }
+            })
+        })
+        .collect();
+    for sender in senders {
+        sender.await.unwrap();
+    }
+    let log = log.lock();
+    let handshakes = log
+        .iter()
+        .filter(|it| **it == ApiKey::SaslHandshake)
+        .count();
+    assert!((4..=8).contains(&handshakes), "{handshakes} logins");
+    for pair in log.windows(2) {
+        let is_login = pair[0] == ApiKey::SaslHandshake;
+        assert_eq!(is_login, pair[1] == ApiKey::SaslAuthenticate, "{pair:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_refused_renewal_fails_what_waited_for_it_and_closes_the_connection() {
+    let (connection, log) = connect(1).await;
+    let request = ListGroupsRequest::default();
+    connection.send(&request).await.expect("the first session");
+    tokio::time::sleep(Duration::from_millis(LIFETIME_MS as u64)).await;
+    let refused = connection.send(&request).await.expect_err("refused");
+    assert!(
+        refused.to_string().contains("SASL_AUTHENTICATION_FAILED"),
+        "{refused}"
+    );
+    assert!(connection.closed().is_some());
+    let later = connection.send(&request).await.expect_err("closed");
+    assert_eq!(later.to_string(), refused.to_string());
+    let listed = log
+        .lock()
+        .iter()
+        .filter(|it| **it == ApiKey::ListGroups)
+        .count();
+    assert_eq!(listed, 1);
+}
