@@ -212,3 +212,34 @@ fn protocols_and_suites_are_those_of_the_settings() {
     assert!(with(&suites, &[]));
     assert!(!with(&suites, &protocols("TLSv1.2")));
 }
+
+#[test]
+fn the_order_of_the_listeners_cipher_suites_counts() {
+    let authority = Authority::new("ours");
+    let own = authority.issue(Wanted::default());
+    let suites = "TLS_CHACHA20_POLY1305_SHA256,TLS_AES_128_GCM_SHA256,TLS_AES_256_GCM_SHA384";
+    let of_client = [("ssl.cipher.suites", suites)];
+    let client = context(Purpose::Client, None, &authority.pem(), &of_client);
+    for (of_listener, chosen) in [
+        (&[][..], "TLS13_AES_256_GCM_SHA384"),
+        (
+            &[(
+                "ssl.cipher.suites",
+                "TLS_AES_128_GCM_SHA256,TLS_AES_256_GCM_SHA384",
+            )],
+            "TLS13_AES_128_GCM_SHA256",
+        ),
+    ] {
+        let server = context(Purpose::Listener, Some(&own), &authority.pem(), of_listener);
+        let name = ServerName::try_from("localhost").expect("a name");
+        let mut connecting = ClientConnection::new(client.client(), name).expect("a client");
+        let config = server.server().expect("a listener");
+        let mut listening = ServerConnection::new(config).expect("a server");
+        let mut bytes = Vec::new();
+        connecting.write_tls(&mut bytes).expect("bytes");
+        listening.read_tls(&mut bytes.as_slice()).expect("read");
+        listening.process_new_packets().expect("a hello");
+        let suite = listening.negotiated_cipher_suite().expect("a suite");
+        assert_eq!(format!("{:?}", suite.suite()), chosen);
+    }
+}
