@@ -30,6 +30,7 @@ use ottla_config::BrokerConfig;
 use ottla_metadata::{MetadataImage, ScramImage};
 use ottla_metrics::complaints::Complaints;
 use ottla_metrics::{Metric, Metrics};
+use ottla_oauth::LoginTokens;
 use ottla_sasl::TokenCredentials;
 use ottla_sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use ottla_sync::machine::{self, Machine};
@@ -72,6 +73,8 @@ pub struct NodeContext {
     pub tls: NodeTls,
     /// The keys that verify OAuth tokens.
     pub token_keys: TokenKeys,
+    /// The OAuth tokens with which this node logs in to others.
+    pub login_tokens: Arc<LoginTokens>,
     /// The file handles of the process, divided at start.
     pub handles: HandleBudget,
     state: StateCell,
@@ -100,6 +103,7 @@ impl NodeContext {
             complaints: Complaints::default(),
             tls: NodeTls::default(),
             token_keys: TokenKeys::default(),
+            login_tokens: Arc::default(),
             handles,
             state: StateCell::default(),
             heap_budget: AtomicU64::new(Budgets::of(&machine).heap_bytes),

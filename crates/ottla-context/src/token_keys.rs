@@ -9,7 +9,8 @@ use ottla_sasl::KeySource;
 use ottla_sasl::oauth_token::KeySet;
 use ottla_sync::{ArcSwap, Mutex};
 
-/// How many unknown key IDs are remembered, and the maximum length of one (Kafka's bounds).
+/// How many unknown key IDs of one source are remembered, and the maximum length of one (Kafka's
+/// bounds).
 const MOST_MISSED: usize = 16;
 const LONGEST_ID: usize = 1000;
 /// How long an unknown key ID does not cause another read.
@@ -55,8 +56,9 @@ impl TokenKeys {
         }
         let mut missed = self.missed.lock();
         missed.retain(|it| now_ms.saturating_sub(it.at_ms) < MISSED_MS);
-        let is_known = missed.iter().any(|it| it.source == *source && it.id == id);
-        if !is_known && missed.len() < MOST_MISSED {
+        let of_source = missed.iter().filter(|it| it.source == *source);
+        let is_known = of_source.clone().any(|it| it.id == id);
+        if !is_known && of_source.count() < MOST_MISSED {
             missed.push(Missed {
                 source: source.clone(),
                 id: id.to_owned(),
@@ -112,5 +114,8 @@ mod tests {
             keys.on_missing(&one, &id.to_string(), MISSED_MS);
         }
         assert_eq!(keys.missed.lock().len(), MOST_MISSED);
+        // Whoever sends them keeps nobody from another issuer's new key.
+        keys.on_missing(&other, "new", MISSED_MS);
+        assert!(keys.take_missing(&other));
     }
 }

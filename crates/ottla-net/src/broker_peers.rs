@@ -13,6 +13,7 @@ use ottla_types::BrokerId;
 use ottla_context::NodeContext;
 
 use crate::peer_connection::{PeerConnection, PeerError, PeerFailure, PeerSettings};
+use crate::peer_security::PeerSecurity;
 
 type Place = Arc<ottla_sync::async_lock::Mutex<Option<Arc<PeerConnection>>>>;
 
@@ -46,8 +47,7 @@ impl BrokerPeers {
         let settings = PeerSettings {
             client_id: format!("broker-{}-to-{id}", context.broker_id()).into(),
             request_timeout,
-            tls: context.tls.of(listener),
-            sasl: config.sasl.peer(listener).cloned(),
+            security: PeerSecurity::at_brokers(context, &config, listener),
             connection_setup_timeout: Duration::from_millis(
                 config.socket_connection_setup_timeout_ms.max(1) as u64,
             ),

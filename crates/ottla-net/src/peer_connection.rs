@@ -37,11 +37,11 @@ use ottla_sync::collections::HashMap;
 use ottla_sync::net::TcpStream;
 use ottla_sync::task::AbortHandle;
 use ottla_sync::{mpsc, oneshot};
-use ottla_tls::TlsContext;
 use ottla_types::ErrorCode;
 use tokio::io::AsyncWriteExt;
 
 use crate::frame::{FrameError, FrameReader};
+use crate::peer_security::PeerSecurity;
 use crate::sasl_credentials::nonce;
 use crate::stream::{PeerReader, PeerWriter, to_peer};
 
@@ -60,10 +60,7 @@ pub struct PeerSettings {
     pub client_id: ByteString,
     /// The connection is given up if a request has no response after this time.
     pub request_timeout: Duration,
-    /// The TLS context, if the listener of the peer uses TLS.
-    pub tls: Option<Arc<TlsContext>>,
-    /// The credentials of this node, if the listener of the peer uses SASL.
-    pub sasl: Option<Arc<SaslPeer>>,
+    pub security: PeerSecurity,
     /// The maximum duration of name resolution, connecting and TLS handshake together.
     pub connection_setup_timeout: Duration,
     /// The maximum size of a response in bytes.
@@ -169,7 +166,12 @@ impl PeerConnection {
         let connected = async {
             let stream = TcpStream::connect((host, port)).await?;
             stream.set_nodelay(true)?;
-            to_peer(stream, host, settings.tls.as_ref().map(|tls| tls.client())).await
+            to_peer(
+                stream,
+                host,
+                settings.security.tls.as_ref().map(|tls| tls.client()),
+            )
+            .await
         };
         let limit = settings.connection_setup_timeout;
         let stream = match ottla_sync::time::timeout(limit, connected).await {
@@ -201,7 +203,7 @@ impl PeerConnection {
         };
         let opened = async {
             connection.negotiate().await?;
-            if let Some(sasl) = &settings.sasl {
+            if let Some(sasl) = &settings.security.sasl {
                 let next = connection.log_in(sasl).await?;
                 connection.next_login = ottla_sync::async_lock::Mutex::new(next);
             }
@@ -221,7 +223,9 @@ impl PeerConnection {
             who: format!("{who} with {}", sasl.mechanism),
             reason,
         };
-        let login = ClientLogin::new(sasl.mechanism, &sasl.credentials, nonce());
+        let credentials = self.settings.security.credentials(sasl).await;
+        let credentials = credentials.map_err(not_let_in)?;
+        let login = ClientLogin::new(sasl.mechanism, &credentials, nonce());
         let mut login = login
             .ok_or_else(|| not_let_in("the credentials are for another mechanism".to_owned()))?;
         let request = SaslHandshakeRequest {
@@ -392,7 +396,7 @@ impl PeerConnection {
             answer,
         };
         let exchanged = async {
-            let sent = match (&self.settings.sasl, is_login) {
+            let sent = match (&self.settings.security.sasl, is_login) {
                 (Some(sasl), false) => {
                     let mut next_login = self.next_login.lock().await;
                     if next_login.is_some_and(|at| ottla_sync::time::now() >= at) {

@@ -11,50 +11,73 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ottla_context::NodeContext;
+use ottla_oauth::read_issuer_keys;
 use ottla_sasl::KeySource;
 use ottla_sasl::oauth_token::KeySet;
-use ottla_tls::{Given, Purpose, TlsSettings, trusted_certificates};
-use ureq::tls::{Certificate, RootCerts, TlsConfig};
+use ottla_sync::task::AbortHandle;
 
 /// How often each source is checked for a due read.
 const CHECK: Duration = Duration::from_secs(1);
-/// The maximum duration of an HTTP exchange.
-const PATIENCE: Duration = Duration::from_secs(10);
-/// The maximum size of a key set.
-const MOST_BYTES: u64 = 1024 * 1024;
 
-/// Reads all sources of the configuration. Blocks. The error is for people.
+/// Reads all sources of the configuration in parallel. Blocks. The error is for people.
 pub fn load_token_keys(context: &NodeContext) -> Result<(), String> {
-    for source in context.config().sasl.key_sources() {
-        let text = read(&source)?;
-        let keys = KeySet::parse(&text).map_err(|error| of_source(&source, &error))?;
-        context.token_keys.set(&source, keys);
-    }
-    Ok(())
+    let sources = context.config().sasl.key_sources();
+    let load = |source: &KeySource| {
+        let keys = KeySet::parse(&read(source)?).map_err(|error| of_source(source, &error))?;
+        context.token_keys.set(source, keys);
+        Ok(())
+    };
+    ottla_sync::thread::scope(|scope| {
+        let reads = sources
+            .iter()
+            .map(|source| scope.spawn(move || load(source)));
+        let reads: Vec<_> = reads.collect();
+        reads.into_iter().try_for_each(|read| {
+            let outcome = read.join();
+            outcome
+                .unwrap_or_else(|_| Err("the thread that reads keys of tokens panicked".to_owned()))
+        })
+    })
 }
 
 /// Reads the sources again until the node stops: a file every second, and a URL every
 /// `sasl.oauthbearer.jwks.endpoint.refresh.ms`, or when a token names an unknown key.
+/// Each source has its own task, so that one that does not answer does not delay the others.
 pub async fn keep_token_keys(context: Arc<NodeContext>) {
-    let reading = async {
-        let mut readers: Vec<Reader> = Vec::new();
+    let mut readers: Vec<(KeySource, AbortHandle)> = Vec::new();
+    let following = async {
         loop {
-            ottla_sync::time::sleep(CHECK).await;
             let sources = context.config().sasl.key_sources();
-            readers.retain(|reader| sources.contains(&reader.source));
+            readers.retain(|(source, task)| {
+                let is_named = sources.contains(source);
+                if !is_named {
+                    task.abort();
+                }
+                is_named
+            });
             for source in sources {
-                if !readers.iter().any(|reader| reader.source == source) {
-                    readers.push(Reader::new(source, &context));
+                if !readers.iter().any(|(known, _)| *known == source) {
+                    let reading =
+                        keep_reading(Reader::new(source.clone(), &context), Arc::clone(&context));
+                    readers.push((source, ottla_sync::task::spawn(reading).abort_handle()));
                 }
             }
-            for reader in &mut readers {
-                reader.read_if_due(&context).await;
-            }
+            ottla_sync::time::sleep(CHECK).await;
         }
     };
     ottla_sync::select! {
-        () = reading => {}
+        () = following => {}
         () = context.stopping() => {}
+    }
+    for (_, task) in readers {
+        task.abort();
+    }
+}
+
+async fn keep_reading(mut reader: Reader, context: Arc<NodeContext>) {
+    loop {
+        ottla_sync::time::sleep(CHECK).await;
+        reader.read_if_due(&context).await;
     }
 }
 
@@ -134,187 +157,124 @@ fn is_file(source: &KeySource) -> bool {
 
 /// Reads the text of a source. Blocks.
 fn read(source: &KeySource) -> Result<String, String> {
-    let read = match source.url.strip_prefix("file:") {
-        Some(path) => read_file(path),
-        None => read_url(source),
-    };
-    read.map_err(|error| of_source(source, &error))
-}
-
-/// Accepts `/path`, and `//path` with an empty host name.
-fn read_file(path: &str) -> Result<String, String> {
-    let path = path.strip_prefix("//").unwrap_or(path);
-    let bytes = ottla_sync::fs::read(path).map_err(|error| format!("cannot be read: {error}"))?;
-    if bytes.len() as u64 > MOST_BYTES {
-        return Err(format!("is longer than {MOST_BYTES} bytes"));
-    }
-    String::from_utf8(bytes).map_err(|_| "is not UTF-8".to_owned())
-}
-
-fn read_url(source: &KeySource) -> Result<String, String> {
-    let mut config = ureq::Agent::config_builder()
-        .timeout_global(Some(PATIENCE))
-        .max_redirects(0);
-    if source.url.starts_with("https:") {
-        config = config.tls_config(tls(source)?);
-    }
-    let agent = ureq::Agent::from(config.build());
-    let failed = |error: ureq::Error| format!("cannot be read: {error}");
-    let mut answer = agent.get(&source.url).call().map_err(failed)?;
-    // A redirect is not followed, because it may lead to a server that is not configured. ureq does
-    // not report it as an error.
-    if !answer.status().is_success() {
-        return Err(format!("cannot be read: http status: {}", answer.status()));
-    }
-    let body = answer.body_mut().with_config().limit(MOST_BYTES);
-    body.read_to_string().map_err(failed)
-}
-
-/// How the server is authenticated: by the trust store in the JAAS entry, or by the system's.
-fn tls(source: &KeySource) -> Result<TlsConfig, String> {
-    let settings = TlsSettings::read("the issuer's keys", Purpose::Client, |key| {
-        let value = source.ssl.get(key)?.expose().to_owned();
-        Some(Given {
-            key: format!("sasl.jaas.config: {key}"),
-            value,
-        })
-    });
-    let trusted = trusted_certificates(&settings).map_err(|error| error.0)?;
-    let trusted = trusted
-        .iter()
-        .map(|it| Certificate::from_der(it).to_owned());
-    let provider = rustls::crypto::aws_lc_rs::default_provider();
-    Ok(TlsConfig::builder()
-        .root_certs(RootCerts::from(trusted.collect::<Vec<_>>()))
-        .unversioned_rustls_crypto_provider(Arc::new(provider))
-        .build())
+    read_issuer_keys(source).map_err(|error| of_source(source, &error))
 }
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
     use std::io::{Read, Write};
     use std::net::TcpListener;
-    use std::path::Path;
+    use std::time::Instant;
 
-    use ottla_sasl::Secret;
-    use ottla_testkit::certificates::{Authority, Wanted};
-    use rustls::pki_types::pem::PemObject;
-    use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-    use rustls::{ServerConfig, ServerConnection, StreamOwned};
+    use ottla_config::{BrokerConfig, Properties};
+    use ottla_testkit::tokens::TokenIssuer;
 
     use super::*;
 
-    fn source(url: &str) -> KeySource {
-        KeySource {
-            url: url.to_owned(),
-            refresh: Duration::from_secs(3600),
-            retry_backoff: Duration::from_millis(100),
-            retry_backoff_max: Duration::from_secs(10),
-            ssl: BTreeMap::new(),
+    const SILENCE: Duration = Duration::from_secs(4);
+
+    /// Two listeners, the first with the keys at `first`, the other with those at `second`.
+    fn context(first: &str, second: &str) -> Arc<NodeContext> {
+        let mut text = "process.roles=broker,controller\nnode.id=1\ncontroller.listener.names=C\n\
+                        listeners=A://localhost:1,B://localhost:2,I://localhost:3,C://localhost:4\n\
+                        inter.broker.listener.name=I\n\
+                        listener.security.protocol.map=A:SASL_PLAINTEXT,B:SASL_PLAINTEXT,I:PLAINTEXT,C:PLAINTEXT\n\
+                        controller.quorum.bootstrap.servers=localhost:4\nlog.dirs=/data\n\
+                        sasl.enabled.mechanisms=OAUTHBEARER\n"
+            .to_owned();
+        for (name, url) in [("a", first), ("b", second)] {
+            let listener = format!("listener.name.{name}.");
+            text += &format!(
+                "{listener}oauthbearer.sasl.server.callback.handler.class=\
+                 org.apache.kafka.common.security.oauthbearer.OAuthBearerValidatorCallbackHandler\n\
+                 {listener}sasl.oauthbearer.jwks.endpoint.url={url}\n"
+            );
         }
+        let properties = Properties::parse(&text, "server.properties").unwrap();
+        let (config, _) = BrokerConfig::from_properties(&properties).unwrap();
+        Arc::new(NodeContext::new(config))
     }
 
-    /// Answers one request, and returns the URL.
-    fn serve(answer: String) -> String {
+    /// The keys of this issuer, so many times; then connections are taken and not answered.
+    fn serving(issuer: &TokenIssuer, times: usize, after: Duration) -> String {
+        let dir = tempfile::tempdir().unwrap();
+        let keys = issuer.write_keys(&dir.path().join("keys.json"));
+        let body = std::fs::read_to_string(keys).unwrap();
+        let length = body.len();
+        let answer = format!(
+            "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n{body}"
+        );
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = listener.local_addr().unwrap();
+        let url = format!("http://{}/keys", listener.local_addr().unwrap());
         std::thread::spawn(move || {
-            let (mut stream, _) = listener.accept().unwrap();
-            let mut request = [0; 4096];
-            let _ = stream.read(&mut request).unwrap();
-            stream.write_all(answer.as_bytes()).unwrap();
-        });
-        format!("http://{address}/keys")
-    }
-
-    /// The same over TLS, with a certificate of this authority.
-    fn serve_over_tls(authority: &Authority, answer: &'static str) -> String {
-        let issued = authority.issue(Wanted::default());
-        let certificate = CertificateDer::from_pem_slice(issued.certificate.as_bytes()).unwrap();
-        let key = PrivateKeyDer::from_pem_slice(issued.key.as_bytes()).unwrap();
-        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-        let config = ServerConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .unwrap()
-            .with_no_client_auth()
-            .with_single_cert(vec![certificate], key)
-            .unwrap();
-        let session = ServerConnection::new(Arc::new(config)).unwrap();
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = listener.local_addr().unwrap();
-        std::thread::spawn(move || {
-            let (stream, _) = listener.accept().unwrap();
-            let mut stream = StreamOwned::new(session, stream);
-            // A client that does not trust this server closes the connection here.
-            if stream.read(&mut [0; 4096]).is_ok() {
-                stream.write_all(answer.as_bytes()).unwrap();
-                stream.conn.send_close_notify();
-                stream.flush().unwrap();
+            let mut held = Vec::new();
+            for (number, stream) in listener.incoming().enumerate() {
+                let mut stream = stream.unwrap();
+                let _ = stream.read(&mut [0; 4096]);
+                if number < times {
+                    std::thread::sleep(after);
+                    let _ = stream.write_all(answer.as_bytes());
+                } else {
+                    held.push(stream);
+                }
             }
         });
-        format!("https://{address}/keys")
-    }
-
-    fn trusting(url: &str, trust_store: &Path) -> KeySource {
-        let ssl = [
-            ("ssl.truststore.type", "PEM".to_owned()),
-            ("ssl.truststore.location", trust_store.display().to_string()),
-        ];
-        KeySource {
-            ssl: ssl
-                .map(|(key, value)| (key.to_owned(), Secret::new(&value)))
-                .into(),
-            ..source(url)
-        }
+        url
     }
 
     #[test]
-    fn a_server_is_recognised_by_the_trust_store_of_the_jaas_entry() {
-        let dir = tempfile::tempdir().unwrap();
-        let (ours, other) = (Authority::new("ours"), Authority::new("other"));
-        let answer = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}";
-        let trust_store = ours.write(&dir.path().join("ours.pem"));
-        let good = serve_over_tls(&ours, answer);
-        assert_eq!(read(&trusting(&good, &trust_store)), Ok("{}".to_owned()));
-        let stranger = serve_over_tls(&other, answer);
-        let refused = read(&trusting(&stranger, &trust_store)).unwrap_err();
-        assert!(refused.contains("certificate"), "{refused}");
-        let nothing = read(&trusting(&good, &dir.path().join("none.pem"))).unwrap_err();
-        assert!(nothing.contains("none.pem"), "{nothing}");
+    fn sources_are_read_at_the_same_time() {
+        let issuer = TokenIssuer::new("one");
+        let [first, second] = [(); 2].map(|()| serving(&issuer, 1, SILENCE / 4));
+        let context = context(&first, &second);
+        let began = Instant::now();
+        load_token_keys(&context).unwrap();
+        assert!(began.elapsed() < SILENCE / 2, "{:?}", began.elapsed());
+        for source in context.config().sasl.key_sources() {
+            assert!(
+                context
+                    .token_keys
+                    .of(&source)
+                    .is_some_and(|keys| keys.has("one"))
+            );
+        }
     }
 
-    #[test]
-    fn a_file_and_a_url_are_read() {
+    #[tokio::test]
+    async fn a_silent_source_holds_up_no_other() {
         let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("keys.json");
-        std::fs::write(&path, "{}").unwrap();
-        for url in [
-            format!("file://{}", path.display()),
-            format!("file:{}", path.display()),
-        ] {
-            assert_eq!(read(&source(&url)), Ok("{}".to_owned()));
-        }
-        let body = "{\"keys\":[]}";
-        let length = body.len();
-        let good = serve(format!(
-            "HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n{body}"
-        ));
-        assert_eq!(read(&source(&good)), Ok(body.to_owned()));
+        let (issuer, next) = (TokenIssuer::new("one"), TokenIssuer::new("two"));
+        let file = issuer.write_keys(&dir.path().join("keys.json"));
+        let silent = serving(&issuer, 1, Duration::ZERO);
+        let context = context(&silent, &format!("file://{}", file.display()));
+        load_token_keys(&context).unwrap();
+        let sources = context.config().sasl.key_sources();
+        let keeping = ottla_sync::task::spawn(keep_token_keys(Arc::clone(&context)));
+        context
+            .token_keys
+            .on_missing(&sources[0], "two", context.now_ms());
+        // By then the first is asked, and does not answer.
+        ottla_sync::time::sleep(2 * CHECK).await;
+        next.write_keys(&file);
+        let changed = async {
+            while !context
+                .token_keys
+                .of(&sources[1])
+                .is_some_and(|keys| keys.has("two"))
+            {
+                ottla_sync::time::sleep(CHECK / 20).await;
+            }
+        };
+        ottla_sync::time::timeout(SILENCE, changed).await.unwrap();
+        keeping.abort();
     }
 
     #[test]
     fn what_cannot_be_read_is_named() {
-        let gone = read(&source("file:///nowhere/keys.json")).unwrap_err();
+        let context = context("file:///nowhere/keys.json", "file:///nowhere/keys.json");
+        let gone = load_token_keys(&context).unwrap_err();
         let expected =
             "sasl.oauthbearer.jwks.endpoint.url=file:///nowhere/keys.json: cannot be read";
         assert!(gone.starts_with(expected), "{gone}");
-        let error = serve("HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n".to_owned());
-        let refused = read(&source(&error)).unwrap_err();
-        assert!(refused.contains("503"), "{refused}");
-        let elsewhere =
-            "HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:1/\r\nContent-Length: 0\r\n\r\n";
-        let redirected = read(&source(&serve(elsewhere.to_owned()))).unwrap_err();
-        assert!(redirected.contains("302"), "{redirected}");
     }
 }

@@ -29,11 +29,11 @@ use ottla_config::BrokerConfig;
 use ottla_context::time_of_day;
 use ottla_controller::{BrokerSessions, LeaderBalance};
 use ottla_metadata::{MetadataImage, MetadataLoader, ScramImage};
+use ottla_net::PeerSecurity;
 use ottla_protocol::metadata_records::MetadataRecord;
 use ottla_raft::{Event, Moment, Quorum, RequestId, Response, SnapshotProgress};
 use ottla_sync::ArcSwap;
 use ottla_sync::{oneshot, watch};
-use ottla_tls::TlsContext;
 use ottla_types::{BrokerId, ErrorCode, Offset};
 
 use crate::quorum::network::QuorumNetwork;
@@ -254,12 +254,8 @@ impl Controller {
 
     /// Sets the network, and the channel on which the thread receives responses and finished
     /// snapshots.
-    pub fn connect(
-        &mut self,
-        tls: Option<Arc<TlsContext>>,
-        work: &Arc<thread_channel::Sender<Work>>,
-    ) {
-        let network = QuorumNetwork::new(&self.file_config, tls, &self.cluster_id, work);
+    pub fn connect(&mut self, security: PeerSecurity, work: &Arc<thread_channel::Sender<Work>>) {
+        let network = QuorumNetwork::new(&self.file_config, security, &self.cluster_id, work);
         self.network = Some(network);
         self.snapshot_writer = SnapshotWriter::new(Arc::downgrade(work));
     }

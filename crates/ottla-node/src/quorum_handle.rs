@@ -9,11 +9,11 @@ use std::time::Duration;
 
 use bytestring::ByteString;
 use ottla_metadata::MetadataImage;
+use ottla_net::PeerSecurity;
 use ottla_raft::wire::{AnswerParts, QuorumApi};
 use ottla_raft::{Request, Response};
 use ottla_sync::ArcSwap;
 use ottla_sync::{oneshot, watch};
-use ottla_tls::TlsContext;
 use ottla_types::{ErrorCode, Offset};
 
 use crate::controller_thread::{Controller, Publish};
@@ -40,12 +40,12 @@ pub struct QuorumHandle {
 pub struct ThreadEnded;
 
 /// Starts the thread. Must be called within the runtime. Nothing is published before
-/// [`QuorumHandle::begin_publishing`]. `tls` is for the controller listener, if that uses TLS.
+/// [`QuorumHandle::begin_publishing`]. `security` is for the controller listener.
 /// `on_failure` is called with the reason when the log cannot be used any more; the node must stop
 /// then.
 pub fn start(
     mut controller: Controller,
-    tls: Option<Arc<TlsContext>>,
+    security: PeerSecurity,
     publish: Publish,
     on_failure: impl FnOnce(String) + Send + 'static,
 ) -> Result<QuorumHandle, String> {
@@ -61,7 +61,7 @@ pub fn start(
         has_ended: Arc::default(),
     };
     let has_ended = Arc::clone(&handle.has_ended);
-    controller.connect(tls, &work);
+    controller.connect(security, &work);
     drop(work);
     thread::Builder::new()
         .name("controller".to_owned())

@@ -31,6 +31,8 @@ mod oauth_rules;
 
 pub mod oauth_token;
 
+mod token_source;
+
 mod delegation_token;
 
 mod client_login;
@@ -41,8 +43,12 @@ pub use client_login::{ClientCredentials, ClientLogin};
 pub use delegation_token::{
     TokenCredentials, is_token_hmac, token_credential, token_decoy, token_hmac,
 };
-pub use listener::{EnabledMechanism, SaslListener, SaslPeer};
+pub use listener::{EnabledMechanism, PeerCredentials, SaslListener, SaslPeer};
 pub use mechanism::Mechanism;
-pub use oauth_rules::{KeySource, TokenRules, TokenValidator, UnsecuredRules};
+pub use oauth_rules::{KeySource, TokenRules, TokenValidator, UnsecuredRules, path_of_file_url};
 pub use scram::ScramMechanism;
 pub use secret::{Secret, is_same_secret};
+pub use token_source::{
+    Assertion, AssertionAlgorithm, AssertionTemplate, SourceProblem, TokenEndpoint, TokenGrant,
+    TokenPlace, TokenRefresh, TokenRequest, TokenSource, refusal_in_answer, token_in_answer,
+};

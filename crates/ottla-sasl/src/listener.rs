@@ -8,6 +8,7 @@ use crate::client_login::ClientCredentials;
 use crate::mechanism::Mechanism;
 use crate::oauth_rules::TokenValidator;
 use crate::secret::{Secret, is_same_secret};
+use crate::token_source::TokenSource;
 
 /// `sasl.enabled.mechanisms` of a listener.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
@@ -31,7 +32,25 @@ pub struct EnabledMechanism {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SaslPeer {
     pub mechanism: Mechanism,
-    pub credentials: ClientCredentials,
+    pub credentials: PeerCredentials,
+}
+
+/// Where the credentials for it come from.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum PeerCredentials {
+    Known(ClientCredentials),
+    /// A token, which has to be got first.
+    Token(Box<TokenSource>),
+}
+
+impl PeerCredentials {
+    /// Whom the credentials name; nothing where a token does.
+    pub fn username(&self) -> Option<&str> {
+        match self {
+            PeerCredentials::Known(known) => known.username(),
+            PeerCredentials::Token(_) => None,
+        }
+    }
 }
 
 impl SaslListener {

@@ -53,3 +53,35 @@ pub struct UnsecuredRules {
     /// `unsecuredValidatorAllowableClockSkewMs`.
     pub clock_skew_ms: i64,
 }
+
+/// The path in a URL with `file:`; `None` for another scheme. As in Kafka, which takes the raw path of a `java.net.URL`, the
+/// name of a host before the path is skipped, and `%20` stands for itself.
+pub fn path_of_file_url(url: &str) -> Option<&str> {
+    let rest = url.strip_prefix("file:")?;
+    match rest.strip_prefix("//") {
+        Some(host_and_path) => {
+            let path = host_and_path.find('/').unwrap_or(host_and_path.len());
+            Some(&host_and_path[path..])
+        }
+        None => Some(rest),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_path_of_a_file_url_begins_after_its_host() {
+        for (url, path) in [
+            ("file:///etc/keys.json", Some("/etc/keys.json")),
+            ("file:/etc/keys.json", Some("/etc/keys.json")),
+            ("file://localhost/etc/keys.json", Some("/etc/keys.json")),
+            ("file://host/a//b%20c", Some("/a//b%20c")),
+            ("file://host", Some("")),
+            ("https://issuer/keys", None),
+        ] {
+            assert_eq!(path_of_file_url(url), path, "{url}");
+        }
+    }
+}

@@ -6,10 +6,11 @@
 //!
 //! Kafka: `BrokerJwtValidator`, `OAuthBearerUnsecuredValidatorCallbackHandler`, `OAuthBearerUnsecuredJws`.
 
+use aws_lc_rs::signature::{ECDSA_P521_SHA512_FIXED, UnparsedPublicKey};
 use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
-use jsonwebtoken::jwk::{AlgorithmParameters, Jwk, PublicKeyUse};
-use jsonwebtoken::{Algorithm, AlgorithmFamily, DecodingKey, decode_header};
+use jsonwebtoken::jwk::{AlgorithmParameters, EllipticCurve, Jwk, PublicKeyUse};
+use jsonwebtoken::{AlgorithmFamily, DecodingKey};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
@@ -80,8 +81,82 @@ struct Key {
     id: Option<String>,
     /// The only algorithm of the key, if the set specifies one.
     algorithm: Option<Algorithm>,
-    key: DecodingKey,
+    key: PublicKey,
 }
+
+#[derive(Clone, Debug)]
+enum PublicKey {
+    Known(DecodingKey),
+    /// The point of a key on the curve P-521, uncompressed.
+    P521(Vec<u8>),
+}
+
+/// What a token is signed with. The library has all but ES512.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Algorithm {
+    Known(jsonwebtoken::Algorithm),
+    Es512,
+}
+
+impl Algorithm {
+    /// Nothing for a name that stands for no public key's algorithm.
+    fn from_name(name: &str) -> Option<Algorithm> {
+        if name == "ES512" {
+            return Some(Algorithm::Es512);
+        }
+        let known: jsonwebtoken::Algorithm = name.parse().ok()?;
+        (known.family() != AlgorithmFamily::Hmac).then_some(Algorithm::Known(known))
+    }
+}
+
+impl PublicKey {
+    fn is_for(&self, algorithm: Algorithm) -> bool {
+        match (self, algorithm) {
+            (PublicKey::Known(key), Algorithm::Known(known)) => key.family() == known.family(),
+            (PublicKey::P521(_), Algorithm::Es512) => true,
+            _ => false,
+        }
+    }
+
+    /// `signature` in base64.
+    fn has_signed(&self, message: &str, signature: &str, algorithm: Algorithm) -> bool {
+        match (self, algorithm) {
+            (PublicKey::Known(key), Algorithm::Known(known)) => {
+                let verified =
+                    jsonwebtoken::crypto::verify(signature, message.as_bytes(), key, known);
+                matches!(verified, Ok(true))
+            }
+            (PublicKey::P521(point), Algorithm::Es512) => {
+                let key = UnparsedPublicKey::new(&ECDSA_P521_SHA512_FIXED, point);
+                let signature = BASE64_URL_SAFE_NO_PAD.decode(signature);
+                signature.is_ok_and(|it| key.verify(message.as_bytes(), &it).is_ok())
+            }
+            _ => false,
+        }
+    }
+
+    fn of(jwk: &Jwk) -> Option<PublicKey> {
+        let AlgorithmParameters::EllipticCurve(curve) = &jwk.algorithm else {
+            return DecodingKey::from_jwk(jwk).ok().map(PublicKey::Known);
+        };
+        if curve.curve != EllipticCurve::P521 {
+            return DecodingKey::from_jwk(jwk).ok().map(PublicKey::Known);
+        }
+        let mut point = vec![UNCOMPRESSED];
+        for coordinate in [&curve.x, &curve.y] {
+            let bytes = BASE64_URL_SAFE_NO_PAD.decode(coordinate).ok()?;
+            let zeros = P521_COORDINATE.checked_sub(bytes.len())?;
+            point.extend(std::iter::repeat_n(0, zeros));
+            point.extend(bytes);
+        }
+        Some(PublicKey::P521(point))
+    }
+}
+
+/// The first byte of a point of which both coordinates follow (SEC 1, 2.3.3).
+const UNCOMPRESSED: u8 = 4;
+/// Bytes of one.
+const P521_COORDINATE: usize = 66;
 
 impl KeySet {
     /// Parses a JSON Web Key Set. Ignores keys for purposes other than signatures, and keys of
@@ -91,8 +166,7 @@ impl KeySet {
             .map_err(|error| format!("it is not a JSON Web Key Set: {error}"))?;
         let set = set.get("keys").and_then(Value::as_array);
         let set = set.ok_or("it is not a JSON Web Key Set: there is no array `keys`")?;
-        let keys = set.iter().filter_map(|key| Jwk::deserialize(key).ok());
-        let keys: Vec<Key> = keys.filter_map(|key| Key::of(&key)).collect();
+        let keys: Vec<Key> = set.iter().filter_map(Key::of).collect();
         match keys.is_empty() {
             true => Err("it has no public key for signatures of RSA, EC or Ed25519".to_owned()),
             false => Ok(KeySet { keys }),
@@ -106,7 +180,7 @@ impl KeySet {
     fn fitting(&self, id: Option<&str>, algorithm: Algorithm) -> impl Iterator<Item = &Key> {
         self.keys
             .iter()
-            .filter(move |key| key.key.family() == algorithm.family())
+            .filter(move |key| key.key.is_for(algorithm))
             .filter(move |key| key.algorithm.is_none_or(|only| only == algorithm))
             .filter(move |key| id.is_none() || key.id.as_deref() == id)
             .take(MOST_TRIED_KEYS)
@@ -114,21 +188,22 @@ impl KeySet {
 }
 
 impl Key {
-    fn of(jwk: &Jwk) -> Option<Key> {
+    fn of(value: &Value) -> Option<Key> {
+        let jwk = Jwk::deserialize(value).ok()?;
         let common = &jwk.common;
         let is_for_signatures =
             matches!(common.public_key_use, None | Some(PublicKeyUse::Signature));
         if !is_for_signatures || matches!(jwk.algorithm, AlgorithmParameters::OctetKey(_)) {
             return None;
         }
-        let algorithm = match &common.key_algorithm {
+        let algorithm = match value.get("alg").and_then(Value::as_str) {
             None => None,
-            Some(named) => Some(named.to_string().parse().ok()?),
+            Some(name) => Some(Algorithm::from_name(name)?),
         };
         Some(Key {
             id: common.key_id.clone(),
             algorithm,
-            key: DecodingKey::from_jwk(jwk).ok()?,
+            key: PublicKey::of(&jwk)?,
         })
     }
 }
@@ -140,24 +215,24 @@ pub fn validate(
     rules: &TokenRules,
     now_ms: i64,
 ) -> Result<ValidToken, TokenError> {
-    let header = decode_header(token).map_err(|_| match algorithm_name(token) {
-        Some(name) => TokenError::Algorithm(name),
-        None => TokenError::Format("its header cannot be read".to_owned()),
-    })?;
-    if header.alg.family() == AlgorithmFamily::Hmac {
-        return Err(TokenError::Algorithm(format!("{:?}", header.alg)));
-    }
-    if header.crit.is_some() {
+    let header = header(token)?;
+    let name = header.get("alg").and_then(Value::as_str);
+    let name = name.ok_or_else(|| TokenError::Format("its header has no alg".to_owned()))?;
+    let algorithm = Algorithm::from_name(name).ok_or_else(|| TokenError::Algorithm(shown(name)))?;
+    let id = match header.get("kid") {
+        None | Some(Value::Null) => None,
+        Some(Value::String(id)) => Some(id.as_str()),
+        Some(_) => return Err(TokenError::Format("its kid is not a string".to_owned())),
+    };
+    if header.contains_key("crit") {
         // RFC 7515, 4.1.11: a recipient that does not support an extension must reject the token.
         let text = "its header has critical extensions".to_owned();
         return Err(TokenError::Format(text));
     }
     let (message, signature) = token.rsplit_once('.').unwrap_or_default();
-    let mut result = Err(TokenError::UnknownKey(header.kid.clone()));
-    for key in keys.fitting(header.kid.as_deref(), header.alg) {
-        let verified =
-            jsonwebtoken::crypto::verify(signature, message.as_bytes(), &key.key, header.alg);
-        if matches!(verified, Ok(true)) {
+    let mut result = Err(TokenError::UnknownKey(id.map(str::to_owned)));
+    for key in keys.fitting(id, algorithm) {
+        if key.key.has_signed(message, signature, algorithm) {
             result = Ok(());
             break;
         }
@@ -310,15 +385,34 @@ pub fn validate_unsecured(
     }
 }
 
+/// The header of a token that has three parts.
+fn header(token: &str) -> Result<Map<String, Value>, TokenError> {
+    let mut parts = token.split('.');
+    let header = parts.next().and_then(object);
+    let header = header.filter(|_| parts.count() == 2);
+    header.ok_or_else(|| TokenError::Format("its header cannot be read".to_owned()))
+}
+
 /// The `alg` of a token, whether supported or not.
 fn algorithm_name(token: &str) -> Option<String> {
-    let mut parts = token.split('.');
-    let header = parts.next()?;
-    if parts.count() != 2 {
-        return None;
+    let header = header(token).ok()?;
+    Some(shown(header.get("alg")?.as_str()?))
+}
+
+/// What a client reads of a token of its own before it logs in with it; the broker checks the rest.
+///
+/// Kafka: `ClientJwtValidator`.
+pub fn read_own(token: &str, sub_claim: &str, scope_claim: &str) -> Result<ValidToken, TokenError> {
+    header(token)?;
+    let claims = claims(token)?;
+    check_scopes(&claims, scope_claim)?;
+    if claims.contains_key("iat") {
+        time(&claims, "iat")?;
     }
-    let name = object(header)?.get("alg")?.as_str()?.to_owned();
-    Some(shown(&name))
+    Ok(ValidToken {
+        subject: text(&claims, sub_claim)?,
+        expires_at_ms: time(&claims, "exp")?,
+    })
 }
 
 /// Shortens and escapes untrusted text for the log.

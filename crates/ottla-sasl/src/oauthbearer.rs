@@ -89,6 +89,11 @@ impl InitialResponse {
     }
 }
 
+/// Whether a client can send that along with a token.
+pub(crate) fn is_extension(name: &str, value: &str) -> bool {
+    is_name(name) && is_value(value)
+}
+
 fn is_name(name: &str) -> bool {
     !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphabetic())
 }

@@ -1,10 +1,17 @@
-//! An issuer of OAuth tokens of a test's own: its key, the set in which the key is public, and tokens that it signs.
+//! An issuer of OAuth tokens of a test's own: its key, the set in which the key is public, tokens that it signs, and an
+//! endpoint that hands them out.
 
+use std::io::{BufRead, BufReader, Write};
+use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use aws_lc_rs::rand::SystemRandom;
 use aws_lc_rs::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair};
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
 use jsonwebtoken::jwk::Jwk;
 use jsonwebtoken::{Algorithm, EncodingKey, Header, encode};
 use serde_json::{Value, json};
@@ -50,4 +57,78 @@ impl TokenIssuer {
         header.kid = Some(self.key_id.clone());
         encode(&header, &claims, &self.key).expect("a token")
     }
+}
+
+/// A token endpoint over HTTP: whoever has the id `x` and the secret `x-secret` gets a token of the subject `x`.
+pub struct TokenEndpoint {
+    url: String,
+    granted: Arc<AtomicUsize>,
+}
+
+impl TokenEndpoint {
+    /// Tokens are valid for so many seconds. It answers until the process ends.
+    pub fn start(issuer: TokenIssuer, seconds: i64, claims: Value) -> TokenEndpoint {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = listener.local_addr().expect("an address");
+        let granted = Arc::<AtomicUsize>::default();
+        let granted_there = Arc::clone(&granted);
+        std::thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let answer = match user_of(&stream) {
+                    Some(user) => {
+                        granted_there.fetch_add(1, Ordering::Relaxed);
+                        let token = issuer.token(&user, seconds, &claims);
+                        response("200 OK", &json!({ "access_token": token }))
+                    }
+                    None => response("401 Unauthorized", &json!({ "error": "invalid_client" })),
+                };
+                // A client may have gone.
+                let _ = (&stream).write_all(answer.as_bytes());
+            }
+        });
+        TokenEndpoint {
+            url: format!("http://{address}/token"),
+            granted,
+        }
+    }
+
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// The number of tokens so far.
+    pub fn granted(&self) -> usize {
+        self.granted.load(Ordering::Relaxed)
+    }
+}
+
+/// Who asks, if the secret is right.
+fn user_of(stream: &TcpStream) -> Option<String> {
+    let mut lines = BufReader::new(stream).lines();
+    let mut authorization = None;
+    loop {
+        let line = lines.next()?.ok()?;
+        if line.is_empty() {
+            break;
+        }
+        if let Some((name, value)) = line.split_once(": ")
+            && name.eq_ignore_ascii_case("authorization")
+        {
+            authorization = Some(value.to_owned());
+        }
+    }
+    let authorization = authorization?;
+    let encoded = authorization.strip_prefix("Basic ")?;
+    let decoded = String::from_utf8(BASE64_STANDARD.decode(encoded).ok()?).ok()?;
+    let (id, secret) = decoded.split_once(':')?;
+    (secret == format!("{id}-secret")).then(|| id.to_owned())
+}
+
+fn response(status: &str, body: &Value) -> String {
+    let body = body.to_string();
+    let length = body.len();
+    format!(
+        "HTTP/1.1 {status}\r\nContent-Type: application/json\r\nConnection: close\r\n\
+         Content-Length: {length}\r\n\r\n{body}"
+    )
 }

@@ -30,7 +30,7 @@ mod verifier;
 pub use certificate::{Certificate, CertificateFacts};
 pub use principal_mapper::PrincipalMapper;
 pub use settings::{ClientAuth, Given, Purpose, TlsSettings};
-pub use store::trusted_certificates;
+pub use store::{client_identity, pkcs8_key, trusted_certificates};
 pub use tls_context::{Reloaded, TlsContext};
 
 /// Why settings or files cannot be used: a sentence for people.

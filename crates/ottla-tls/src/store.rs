@@ -264,6 +264,43 @@ pub fn trusted_certificates(
     })
 }
 
+/// What a client shows with these settings, if they have a key store: its certificates, its own first, and their key.
+/// Blocks.
+pub fn client_identity(
+    settings: &TlsSettings,
+) -> Result<Option<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>)>, TlsError> {
+    let store = KeyStore::load(settings)?;
+    let first = store.and_then(|store| store.identities.into_iter().next());
+    Ok(first.map(|identity| {
+        let chain = identity.chain.into_iter().map(|it| it.der);
+        (chain.collect(), identity.key)
+    }))
+}
+
+/// The one PKCS#8 key in a PEM text, decrypted. `password_key` is the setting that has the password.
+pub fn pkcs8_key(
+    pem: &str,
+    password: Option<&str>,
+    password_key: &str,
+) -> Result<PrivatePkcs8KeyDer<'static>, String> {
+    let entries = pem::entries(pem).map_err(|error| error.to_string())?;
+    let mut keys = entries
+        .iter()
+        .filter(|entry| entry.label == "PRIVATE KEY" || entry.label == "ENCRYPTED PRIVATE KEY");
+    let (Some(entry), None) = (keys.next(), keys.next()) else {
+        return Err(
+            "there has to be one PRIVATE KEY or ENCRYPTED PRIVATE KEY (PKCS#8) in it; write one with \
+             `openssl pkcs8 -topk8`"
+                .to_owned(),
+        );
+    };
+    match (entry.label == "ENCRYPTED PRIVATE KEY", password) {
+        (false, _) => Ok(PrivatePkcs8KeyDer::from(entry.bytes.clone())),
+        (true, Some(password)) => decrypted(&entry.bytes, password, password_key),
+        (true, None) => Err(format!("the private key is encrypted; give {password_key}")),
+    }
+}
+
 /// The format of a store. As in Java, JKS and PKCS12 are distinguished by their bytes, whichever
 /// type is configured.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -366,7 +403,7 @@ fn pem_identity(
     };
     let is_encrypted = entry.label.contains("ENCRYPTED");
     let key = match (password, is_encrypted) {
-        (Some(password), true) => decrypted(&entry.bytes, password)
+        (Some(password), true) => decrypted(&entry.bytes, password, "ssl.key.password")
             .map_err(|reason| settings.error(key_from, reason))?
             .into(),
         (None, true) => {
@@ -388,13 +425,18 @@ fn pem_identity(
     Ok(Identity { alias, key, chain })
 }
 
-fn decrypted(der: &[u8], password: &str) -> Result<PrivatePkcs8KeyDer<'static>, String> {
+fn decrypted(
+    der: &[u8],
+    password: &str,
+    password_key: &str,
+) -> Result<PrivatePkcs8KeyDer<'static>, String> {
     let key = EncryptedPrivateKeyInfoRef::try_from(der)
         .map_err(|error| format!("the private key is not an encrypted PKCS#8 key: {error}"))?;
     let key = key.decrypt(password).map_err(|_| {
-        "the private key cannot be decrypted: ssl.key.password is wrong, or the key is not encrypted by PBES2; \
-         convert it with `openssl pkcs8 -topk8 -v2 aes-256-cbc`"
-            .to_owned()
+        format!(
+            "the private key cannot be decrypted: {password_key} is wrong, or the key is not encrypted by PBES2; \
+             convert it with `openssl pkcs8 -topk8 -v2 aes-256-cbc`"
+        )
     })?;
     Ok(PrivatePkcs8KeyDer::from(key.as_bytes().to_vec()))
 }

@@ -1,10 +1,12 @@
 //! Clients that log in with OAuth tokens: who is believed, who is not, and what happens when the issuer changes its key.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use ottla_testkit::tokens::TokenIssuer;
+use ottla_client::{Client, Producer, RecordRef, properties};
+use ottla_testkit::tokens::{TokenEndpoint, TokenIssuer};
 use ottla_testkit::{BrokerBuilder, BrokerProcess, ottla_binary};
 use serde_json::{Value, json};
 
@@ -151,6 +153,74 @@ fn tokens_are_believed_by_their_signature_and_their_claims() {
         );
     }
     assert!(!run(&alice, &["--list"]).status.success());
+    assert!(broker.stop().success());
+}
+
+/// Logs in as `admin` with tokens of this endpoint.
+fn with_endpoint(broker: &BrokerProcess, endpoint: &TokenEndpoint) -> BTreeMap<String, String> {
+    let module = format!("{PACKAGE}.OAuthBearerLoginModule required;");
+    let client = "sasl.oauthbearer.client.credentials.client";
+    [
+        ("bootstrap.servers", &*broker.bootstrap()),
+        ("security.protocol", "SASL_PLAINTEXT"),
+        ("sasl.mechanism", "OAUTHBEARER"),
+        ("sasl.jaas.config", &module),
+        ("sasl.oauthbearer.token.endpoint.url", endpoint.url()),
+        (&format!("{client}.id"), "admin"),
+        (&format!("{client}.secret"), "admin-secret"),
+    ]
+    .map(|(key, value)| (key.to_owned(), value.to_owned()))
+    .into()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_renews_its_session_with_tokens_of_an_endpoint() {
+    const TOKEN_SECONDS: i64 = 4;
+    let dir = tempfile::tempdir().expect("a folder");
+    let issuer = TokenIssuer::new("first");
+    let keys = issuer.write_keys(&dir.path().join("keys.json"));
+    let mut broker = broker(&keys, "OAuthBearerValidatorCallbackHandler").start();
+    let endpoint = TokenEndpoint::start(issuer, TOKEN_SECONDS, claims(json!({})));
+    let settings = with_endpoint(&broker, &endpoint);
+    let (client, config) = properties::producer(&settings).expect("settings");
+    let client = Client::connect(client).await.expect("a login");
+    let producer = Producer::new(client, config).expect("a producer");
+    let send = async || {
+        let delivery = producer.send_ref(RecordRef::new("orders", b"v")).await;
+        let delivered = delivery.expect("room").wait().await;
+        delivered.expect("an acknowledgement");
+    };
+    send().await;
+    let count = |name: &str| producer.metrics().value(name).unwrap_or(f64::NAN);
+    let closed = count("connection-close-total");
+    let began = Instant::now();
+    while began.elapsed() < Duration::from_secs(3 * TOKEN_SECONDS as u64) {
+        send().await;
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    assert!(count("successful-reauthentication-total") >= 2.0);
+    assert!(count("reauthentication-latency-max") > 0.0);
+    assert_eq!(count("failed-reauthentication-total"), 0.0);
+    assert_eq!(count("connection-close-total"), closed);
+    // One for each session at most, whatever the number of connections.
+    let granted = endpoint.granted();
+    assert!((3..12).contains(&granted), "{granted} tokens");
+    producer.close().await;
+
+    // Somebody whom the issuer does not know.
+    let mut wrong = settings;
+    wrong.insert(
+        "sasl.oauthbearer.client.credentials.client.secret".to_owned(),
+        "guessed".to_owned(),
+    );
+    let file = dir.path().join("wrong.properties");
+    let lines = wrong.iter().map(|(key, value)| format!("{key}={value}\n"));
+    std::fs::write(&file, lines.collect::<String>()).expect("a file");
+    let refused = topics(&broker, &file, &["--list"]);
+    let text = printed(&refused);
+    assert!(!refused.status.success(), "{text}");
+    assert!(text.contains("http status 401 invalid_client"), "{text}");
+    assert!(!text.contains("guessed"), "{text}");
     assert!(broker.stop().success());
 }
 

@@ -7,14 +7,14 @@ use std::time::{Duration, Instant};
 use base64::Engine;
 use bytestring::ByteString;
 use ottla_metrics::Metric;
-use ottla_net::{PeerConnection, PeerError, PeerSettings};
+use ottla_net::{PeerConnection, PeerError, PeerSecurity, PeerSettings};
 use ottla_protocol::messages::alter_user_scram_credentials_request::{
     ScramCredentialDeletion, ScramCredentialUpsertion,
 };
 use ottla_protocol::messages::create_topics_request::CreatableTopic;
 use ottla_protocol::messages::*;
 use ottla_protocol::metadata_records::{MetadataRecord, UserScramCredentialRecord};
-use ottla_sasl::{ClientCredentials, Mechanism, SaslPeer, ScramMechanism, Secret};
+use ottla_sasl::{ClientCredentials, Mechanism, PeerCredentials, SaslPeer, ScramMechanism, Secret};
 use ottla_types::ErrorCode;
 use tokio::io::AsyncWriteExt;
 
@@ -83,11 +83,13 @@ fn peer_settings(mechanism: Mechanism, credentials: ClientCredentials) -> PeerSe
     PeerSettings {
         client_id: ByteString::from_static("test"),
         request_timeout: Duration::from_secs(60),
-        tls: None,
-        sasl: Some(Arc::new(SaslPeer {
-            mechanism,
-            credentials,
-        })),
+        security: PeerSecurity {
+            sasl: Some(Arc::new(SaslPeer {
+                mechanism,
+                credentials: PeerCredentials::Known(credentials),
+            })),
+            ..PeerSecurity::default()
+        },
         connection_setup_timeout: Duration::from_secs(60),
         receive_limit: 1024 * 1024,
     }

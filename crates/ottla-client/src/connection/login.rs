@@ -28,7 +28,7 @@ pub(super) async fn log_in(
     config: &SecurityConfig,
 ) -> Result<Option<Instant>, ClientError> {
     let nonce = format!("{:032x}", ottla_sync::random::random::<u128>("nonces"));
-    let credentials = config.credentials_now()?;
+    let credentials = config.credentials_now().await?;
     let (Some(mechanism), Some(credentials)) = (config.sasl_mechanism, &credentials) else {
         let missing = "there is no sasl.mechanism, or no sasl.jaas.config";
         return Err(ClientError::Config(missing.into()));

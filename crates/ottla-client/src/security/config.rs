@@ -4,7 +4,10 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
-use ottla_sasl::{ClientCredentials, Mechanism, ScramMechanism, Secret, jaas};
+use std::time::UNIX_EPOCH;
+
+use ottla_oauth::LoginTokens;
+use ottla_sasl::{ClientCredentials, Mechanism, ScramMechanism, Secret, TokenSource, jaas};
 use ottla_tls::TlsContext;
 
 use crate::error::ClientError;
@@ -28,10 +31,12 @@ pub struct SecurityConfig {
     pub sasl_mechanism: Option<Mechanism>,
     /// The credentials in `sasl.jaas.config`.
     pub credentials: Option<ClientCredentials>,
-    /// `sasl.oauthbearer.token.endpoint.url`, a `file:///path` with the OAUTHBEARER token. The file is read for each login.
-    pub token_url: Option<String>,
-    /// The `extension_<name>` options in `sasl.jaas.config`, which are sent with the token.
-    pub token_extensions: BTreeMap<String, String>,
+    /// The entry in `sasl.jaas.config` if it is one for OAUTHBEARER.
+    pub token_entry: Option<jaas::LoginModule>,
+    /// The `sasl.oauthbearer.*` and `sasl.login.*` settings as given: where OAUTHBEARER tokens come from.
+    pub token_settings: BTreeMap<String, Secret>,
+    /// The OAUTHBEARER tokens in use, shared by all clones.
+    tokens: Arc<LoginTokens>,
     /// The `ssl.*` settings as given.
     pub ssl: BTreeMap<String, String>,
     /// The loaded key and trust stores.
@@ -54,8 +59,6 @@ const MECHANISMS: &str = "PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER";
 /// Settings of unsupported mechanisms and of Java's TLS. They have no effect here.
 const PREFIXES_WITHOUT_EFFECT: &[&str] = &[
     "sasl.kerberos.",
-    "sasl.login.",
-    "sasl.oauthbearer.",
     "ssl.keymanager.algorithm",
     "ssl.trustmanager.algorithm",
 ];
@@ -104,17 +107,10 @@ impl SecurityConfig {
                 let entry = jaas::parse_property(value.text())
                     .map_err(|error| ClientError::Config(format!("sasl.jaas.config: {error}")))?;
                 if entry.is_of(Mechanism::OAuthBearer) {
-                    let extension = |(name, value): (&str, &str)| {
-                        let name = name.strip_prefix("extension_")?;
-                        Some((name.to_owned(), value.to_owned()))
-                    };
-                    self.token_extensions = entry.options().filter_map(extension).collect();
+                    self.token_entry = Some(entry);
                 } else {
                     self.credentials = Some(credentials(&entry)?);
                 }
-            }
-            "sasl.oauthbearer.token.endpoint.url" => {
-                self.token_url = Some(value.text().to_owned());
             }
             "ssl.protocol" => {
                 value.only(&["TLS", "TLSv1.3", "TLSv1.2"], "there is no other")?;
@@ -122,11 +118,16 @@ impl SecurityConfig {
             "ssl.engine.factory.class"
             | "ssl.provider"
             | "ssl.secure.random.implementation"
+            | "sasl.login.class"
             | "sasl.client.callback.handler.class" => {
                 value.only(
                     &[""],
                     "it is Java's, and this client has its own TLS and logins",
                 )?;
+            }
+            _ if key.starts_with("sasl.oauthbearer.") || key.starts_with("sasl.login.") => {
+                self.token_settings
+                    .insert(key.to_owned(), Secret::new(value.text()));
             }
             _ if PREFIXES_WITHOUT_EFFECT.iter().any(|it| key.starts_with(it)) => {}
             _ if key.starts_with("ssl.") => {
@@ -153,38 +154,28 @@ impl SecurityConfig {
         Ok(Some(tls))
     }
 
-    /// The path of the OAUTHBEARER token.
-    fn token_file(&self) -> Result<&str, ClientError> {
-        let key = "sasl.oauthbearer.token.endpoint.url";
-        let Some(url) = &self.token_url else {
-            return Err(ClientError::Config(format!(
-                "{key} is missing: OAUTHBEARER needs a token; give file:///path of a file with one"
-            )));
+    /// Where OAUTHBEARER tokens come from.
+    fn token_source(&self) -> Result<TokenSource, ClientError> {
+        let lookup = |key: &str| {
+            let given = self.token_settings.get(key)?;
+            Some(given.expose().to_owned())
         };
-        let path = url.strip_prefix("file:").ok_or_else(|| {
-            ClientError::Config(format!(
-                "{key}={url}: this client gets no tokens from servers; give file:///path of a file with one"
-            ))
-        })?;
-        Ok(path.strip_prefix("//").unwrap_or(path))
+        let source = TokenSource::read(lookup, self.token_entry.as_ref());
+        source.map_err(|(_, message)| ClientError::Config(message))
     }
 
-    /// The credentials for a login now. Reads the OAUTHBEARER token, which is a small file.
-    pub(crate) fn credentials_now(&self) -> Result<Option<ClientCredentials>, ClientError> {
+    /// The credentials for a login now. An OAUTHBEARER token may have to be asked for first.
+    pub(crate) async fn credentials_now(&self) -> Result<Option<ClientCredentials>, ClientError> {
         if self.sasl_mechanism != Some(Mechanism::OAuthBearer) {
             return Ok(self.credentials.clone());
         }
-        let path = self.token_file()?;
-        let bytes = ottla_sync::fs::read(path).map_err(|error| {
-            ClientError::Config(format!(
-                "sasl.oauthbearer.token.endpoint.url: {path} cannot be read: {error}"
-            ))
-        })?;
-        let token = String::from_utf8_lossy(&bytes).trim().to_owned();
-        Ok(Some(ClientCredentials::Token {
-            token: Secret::new(token),
-            extensions: self.token_extensions.clone(),
-        }))
+        let source = self.token_source()?;
+        let tokens = Arc::clone(&self.tokens);
+        let now = ottla_sync::time::wall_clock().duration_since(UNIX_EPOCH);
+        let now_ms = i64::try_from(now.unwrap_or_default().as_millis()).unwrap_or(i64::MAX);
+        let got = ottla_sync::task::spawn_blocking(move || tokens.credentials(&source, now_ms));
+        let got = got.await.unwrap_or_else(|error| Err(error.to_string()));
+        got.map(Some).map_err(ClientError::Config)
     }
 
     /// Refuses incomplete settings, except for missing credentials.
@@ -204,7 +195,7 @@ impl SecurityConfig {
     pub(crate) fn validate(&self) -> Result<(), ClientError> {
         self.validate_mechanism()?;
         if self.uses_sasl() && self.sasl_mechanism == Some(Mechanism::OAuthBearer) {
-            return self.token_file().map(drop);
+            return self.token_source().map(drop);
         }
         if self.uses_sasl() && self.credentials.is_none() {
             return Err(ClientError::Config(
@@ -285,41 +276,70 @@ mod tests {
         assert!(!format!("{config:?}").contains("hush"));
     }
 
-    #[test]
-    fn a_token_is_read_from_its_file_for_each_login() {
+    fn with_tokens(settings: &[(&str, &str)]) -> SecurityConfig {
         let mut config = SecurityConfig::default();
-        let dir = tempfile::tempdir().unwrap();
-        let file = dir.path().join("token");
         let entry = format!(
             "{} required extension_trace=\"on\";",
             Mechanism::OAuthBearer.login_module()
         );
-        for (key, value) in [
+        let always = [
             ("security.protocol", "SASL_PLAINTEXT"),
             ("sasl.mechanism", "OAUTHBEARER"),
-            ("sasl.jaas.config", &entry),
-        ] {
-            config.apply(key, Value::new(key, value)).unwrap();
+            ("sasl.jaas.config", &*entry),
+        ];
+        for (key, value) in always.iter().chain(settings) {
+            assert!(config.apply(key, Value::new(key, value)).unwrap());
         }
-        let missing = config.validate().unwrap_err().to_string();
-        assert!(
-            missing.contains("token.endpoint.url is missing"),
-            "{missing}"
-        );
-        config.token_url = Some("https://issuer/token".to_owned());
-        let refused = config.validate().unwrap_err().to_string();
-        assert!(refused.contains("give file:///path"), "{refused}");
-        config.token_url = Some(format!("file://{}", file.display()));
+        config
+    }
+
+    #[tokio::test]
+    async fn a_token_is_read_from_its_file_for_each_login() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("token");
+        let url = format!("file://{}", file.display());
+        let config = with_tokens(&[("sasl.oauthbearer.token.endpoint.url", &url)]);
         config.validate().unwrap();
-        let refused = config.credentials_now().unwrap_err().to_string();
+        let refused = config.credentials_now().await.unwrap_err().to_string();
         assert!(refused.contains("cannot be read"), "{refused}");
-        for text in ["first", "second"] {
-            std::fs::write(&file, format!("{text}\n")).unwrap();
+        let issuer = ottla_testkit::tokens::TokenIssuer::new("one");
+        for seconds in [600, 700] {
+            let token = issuer.token("alice", seconds, &Default::default());
+            std::fs::write(&file, format!("{token}\n")).unwrap();
             let expected = ClientCredentials::Token {
-                token: Secret::new(text),
+                token: Secret::new(token),
                 extensions: BTreeMap::from([("trace".to_owned(), "on".to_owned())]),
             };
-            assert!(config.credentials_now().unwrap() == Some(expected));
+            assert!(config.credentials_now().await.unwrap() == Some(expected));
         }
+    }
+
+    #[test]
+    fn settings_of_tokens_are_checked_before_the_first_login() {
+        let url = (
+            "sasl.oauthbearer.token.endpoint.url",
+            "https://issuer/token",
+        );
+        let id = ("sasl.oauthbearer.client.credentials.client.id", "me");
+        let secret = ("sasl.oauthbearer.client.credentials.client.secret", "hush");
+        for (settings, says) in [
+            (&[][..], "token.endpoint.url is missing"),
+            (&[url, secret], "client.credentials.client.id is missing"),
+            (
+                &[
+                    url,
+                    id,
+                    secret,
+                    ("sasl.login.callback.handler.class", "com.example.Handler"),
+                ],
+                "is a Java class",
+            ),
+        ] {
+            let error = with_tokens(settings).validate().unwrap_err().to_string();
+            assert!(error.contains(says) && !error.contains("hush"), "{error}");
+        }
+        let config = with_tokens(&[url, id, secret]);
+        config.validate().unwrap();
+        assert!(!format!("{config:?}").contains("hush"));
     }
 }

@@ -1,4 +1,5 @@
-//! How a listener with OAUTHBEARER validates tokens.
+//! How a listener with OAUTHBEARER validates tokens, and how a node gets its own tokens for logins to
+//! other nodes.
 //!
 //! A setting may be given for all listeners, for one
 //! (`listener.name.<listener>.sasl.oauthbearer.…`), or for the mechanism of one
@@ -11,7 +12,7 @@
 use std::time::Duration;
 
 use ottla_sasl::jaas::LoginModule;
-use ottla_sasl::{KeySource, Secret, TokenRules, TokenValidator, UnsecuredRules};
+use ottla_sasl::{KeySource, Secret, TokenRules, TokenSource, TokenValidator, UnsecuredRules};
 
 use super::values::Values;
 use crate::config_def::{ConfigValue, split_list};
@@ -105,6 +106,22 @@ impl OAuthSettings<'_> {
         Ok(TokenValidator::Signed { keys, rules })
     }
 
+    /// How this node gets tokens of its own. A key in the error is as it was given.
+    pub fn source(&self) -> Result<TokenSource, Problem> {
+        let lookup = |name: &str| self.text(name).1;
+        TokenSource::read(lookup, self.module).map_err(|(name, message)| {
+            let (key, _) = match name.as_str() {
+                "sasl.jaas.config" => (format!("{}oauthbearer.{name}", self.prefix), None),
+                name => self.text(name),
+            };
+            let message = match message.strip_prefix(&name) {
+                Some(rest) => format!("{key}{rest}"),
+                None => message,
+            };
+            (key, message)
+        })
+    }
+
     fn unsecured_rules(&self) -> Result<UnsecuredRules, Problem> {
         let option = |name: &str| {
             let value = self.module.and_then(|module| module.option(name));
@@ -183,6 +200,8 @@ impl OAuthSettings<'_> {
 
 #[cfg(test)]
 mod tests {
+    use ottla_sasl::{PeerCredentials, TokenGrant, TokenPlace};
+
     use super::*;
     use crate::broker_config::BrokerConfig;
     use crate::properties::Properties;
@@ -266,6 +285,78 @@ mod tests {
             clock_skew_ms: 3000,
         };
         assert_eq!(validator, Some(TokenValidator::Unsecured(expected)));
+    }
+
+    #[test]
+    fn a_node_gets_tokens_as_its_settings_say() {
+        const MODULE: &str = "listener.name.in.oauthbearer.sasl.jaas.config=\
+                              org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required";
+        let examine = |settings: &str| {
+            let node = NODE.replace("IN:PLAINTEXT", "IN:SASL_PLAINTEXT");
+            let text = format!(
+                "{node}{HANDLER}={UNSECURED_HANDLER}\n{}={UNSECURED_HANDLER}\n\
+                 sasl.mechanism.inter.broker.protocol=OAUTHBEARER\n{settings}",
+                HANDLER.replace(".out.", ".in.")
+            );
+            let properties = Properties::parse(&text, "server.properties").unwrap();
+            let examined = BrokerConfig::examine(&properties);
+            let problems: Vec<_> = examined.problems.iter().map(ToString::to_string).collect();
+            let peer = examined.config.unwrap().sasl.peer("IN").cloned();
+            (peer, problems)
+        };
+        let (peer, problems) = examine(&format!(
+            "{MODULE} clientId=\"node\" clientSecret=\"hush\" ssl.truststore.location=\"/trust.pem\";\n\
+             listener.name.in.oauthbearer.sasl.login.callback.handler.class=\
+             org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler\n\
+             sasl.oauthbearer.token.endpoint.url=https://other\n\
+             listener.name.in.sasl.oauthbearer.token.endpoint.url=https://issuer/token\n\
+             sasl.login.connect.timeout.ms=7\n"
+        ));
+        assert_eq!(problems, Vec::<String>::new());
+        let PeerCredentials::Token(source) = &peer.unwrap().credentials else {
+            panic!("no token");
+        };
+        let TokenPlace::Endpoint(endpoint, grant) = &source.place else {
+            panic!("{source:?}");
+        };
+        let TokenGrant::ClientSecret { id, .. } = &**grant else {
+            panic!("{grant:?}");
+        };
+        assert_eq!((&*endpoint.url, &**id), ("https://issuer/token", "node"));
+        assert_eq!(endpoint.connect_timeout, Some(Duration::from_millis(7)));
+        assert!(endpoint.ssl.contains_key("ssl.truststore.location"));
+
+        let url = "sasl.oauthbearer.token.endpoint.url=https://issuer/token\n";
+        for (settings, says) in [
+            (
+                format!("{MODULE};\n"),
+                "sasl.oauthbearer.token.endpoint.url is missing",
+            ),
+            (
+                format!("{MODULE};\n{url}"),
+                "client.credentials.client.id is missing",
+            ),
+            (
+                format!(
+                    "{MODULE};\nlistener.name.in.{}",
+                    url.replace("https", "ftp")
+                ),
+                "listener.name.in.sasl.oauthbearer.token.endpoint.url=ftp://issuer/token: give a URL",
+            ),
+            (
+                format!(
+                    "{MODULE};\n{url}sasl.oauthbearer.jwt.retriever.class=com.example.Retriever\n"
+                ),
+                "Java class",
+            ),
+        ] {
+            let (peer, problems) = examine(&settings);
+            assert!(peer.is_none() || says == "Java class");
+            assert!(
+                problems.iter().any(|it| it.contains(says)),
+                "{says}: {problems:#?}"
+            );
+        }
     }
 
     #[test]

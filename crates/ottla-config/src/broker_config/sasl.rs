@@ -14,8 +14,8 @@ use std::sync::Arc;
 
 use ottla_sasl::jaas::{JaasFile, LoginModule, parse_property};
 use ottla_sasl::{
-    ClientCredentials, EnabledMechanism, KeySource, Mechanism, SaslListener, SaslPeer, Secret,
-    TokenValidator,
+    ClientCredentials, EnabledMechanism, KeySource, Mechanism, PeerCredentials, SaslListener,
+    SaslPeer, Secret, TokenSource, TokenValidator,
 };
 
 use super::ConfigError;
@@ -356,16 +356,14 @@ impl Reader<'_> {
     ) -> Option<SaslPeer> {
         let name: String = self.values.get(key);
         let mechanism = match Mechanism::from_name(&name) {
-            Some(mechanism @ (Mechanism::Plain | Mechanism::Scram(_))) => mechanism,
+            Some(mechanism) if mechanism != Mechanism::Gssapi => mechanism,
             other => {
                 let what = match other {
-                    Some(Mechanism::Gssapi) => "Kerberos is not supported",
-                    Some(_) => "nodes cannot log in to each other with it yet",
+                    Some(_) => "Kerberos is not supported",
                     None => "there is no such mechanism",
                 };
-                let message = format!(
-                    "{key}={name}: {what}; listener {listener} needs PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512 there"
-                );
+                let message =
+                    format!("{key}={name}: {what}; listener {listener} needs {MECHANISMS} there");
                 self.problem(key, &message);
                 return None;
             }
@@ -385,6 +383,13 @@ impl Reader<'_> {
         let found = self.entry(listener, mechanism);
         if self.problems.len() > before {
             return None;
+        }
+        if mechanism == Mechanism::OAuthBearer {
+            let credentials = self.token_source(listener, found.as_ref())?;
+            return Some(SaslPeer {
+                mechanism,
+                credentials: PeerCredentials::Token(Box::new(credentials)),
+            });
         }
         let credentials = found.as_ref().and_then(|found| found.module.credentials());
         let Some((username, password)) = credentials else {
@@ -406,8 +411,25 @@ impl Reader<'_> {
         };
         Some(SaslPeer {
             mechanism,
-            credentials: ClientCredentials::password(username, password),
+            credentials: PeerCredentials::Known(ClientCredentials::password(username, password)),
         })
+    }
+
+    /// Where this node gets the tokens with which it logs in at a listener of others.
+    fn token_source(&mut self, listener: &str, module: Option<&Found>) -> Option<TokenSource> {
+        let prefix = format!("listener.name.{}.", listener.to_lowercase());
+        let settings = OAuthSettings {
+            values: self.values,
+            prefix: &prefix,
+            module: module.map(|found| &found.module),
+        };
+        match settings.source() {
+            Ok(source) => Some(source),
+            Err((key, message)) => {
+                self.problem(&key, &message);
+                None
+            }
+        }
     }
 }
 
@@ -461,7 +483,7 @@ mod tests {
             **peer,
             SaslPeer {
                 mechanism: Mechanism::Plain,
-                credentials: ClientCredentials::password("node", "x"),
+                credentials: PeerCredentials::Known(ClientCredentials::password("node", "x")),
             }
         );
         assert!(sasl.peer("CONTROLLER").is_none());
@@ -479,7 +501,7 @@ mod tests {
             let (sasl, problems) = examine(settings, Some(file));
             assert_eq!(problems, Vec::<String>::new());
             match &sasl.unwrap().peer("INSIDE").unwrap().credentials {
-                ClientCredentials::Password { username, .. } => username.clone(),
+                PeerCredentials::Known(known) => known.username().unwrap().to_owned(),
                 other => panic!("{other:?}"),
             }
         };

@@ -449,6 +449,7 @@ fn every_supported_setting_is_read() {
             // `OAuthSettings`.
             || def.name.starts_with("ssl.")
             || def.name.starts_with("sasl.oauthbearer.")
+            || def.name.starts_with("sasl.login.")
             || read_into_other_fields.contains(&def.name)
             || BrokerConfig::TYPED_KEYS.contains(&def.name);
         if def.support == Support::Supported {

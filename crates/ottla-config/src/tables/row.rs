@@ -77,8 +77,6 @@ pub(super) const JAVA_TLS: Support = Support::AcceptedWithoutEffect(
 );
 pub(super) const KERBEROS: Support =
     Support::AcceptedWithoutEffect("Kerberos is not supported; a listener with GSSAPI is refused");
-pub(super) const OAUTH: Support =
-    Support::AcceptedWithoutEffect("nodes do not log in to each other with OAUTHBEARER");
 pub(super) const IDLE: Support =
     Support::AcceptedWithoutEffect("an idle controller writes nothing to the metadata log");
 pub(super) const QUEUE: Support = Support::AcceptedWithoutEffect(
@@ -99,6 +97,21 @@ pub(super) const TOKEN_HANDLER: Support = Support::Refused {
         "org.apache.kafka.common.security.oauthbearer.OAuthBearerValidatorCallbackHandler",
         "org.apache.kafka.common.security.oauthbearer.secured.OAuthBearerValidatorCallbackHandler",
         "org.apache.kafka.common.security.oauthbearer.internals.unsecured.OAuthBearerUnsecuredValidatorCallbackHandler",
+    ],
+};
+pub(super) const LOGIN_HANDLER: Support = Support::Refused {
+    reason: "only OAUTHBEARER has such a handler, that of Kafka by name; others are Java classes, which Ottla cannot load",
+    except: &[
+        "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler",
+        "org.apache.kafka.common.security.oauthbearer.secured.OAuthBearerLoginCallbackHandler",
+    ],
+};
+pub(super) const TOKEN_RETRIEVER: Support = Support::Refused {
+    reason: "only those of Kafka are supported; others are Java classes, which Ottla cannot load",
+    except: &[
+        "org.apache.kafka.common.security.oauthbearer.ClientCredentialsJwtRetriever",
+        "org.apache.kafka.common.security.oauthbearer.JwtBearerJwtRetriever",
+        "org.apache.kafka.common.security.oauthbearer.FileJwtRetriever",
     ],
 };
 pub(super) const TOKEN_VALIDATOR: Support = Support::Refused {

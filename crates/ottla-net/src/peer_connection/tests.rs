@@ -12,8 +12,7 @@ fn settings() -> PeerSettings {
     PeerSettings {
         client_id: ByteString::from_static("7"),
         request_timeout: Duration::from_secs(20),
-        tls: None,
-        sasl: None,
+        security: PeerSecurity::default(),
         connection_setup_timeout: Duration::from_secs(20),
         receive_limit: 1024,
     }

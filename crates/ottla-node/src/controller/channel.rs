@@ -29,13 +29,12 @@ use ottla_sync::ArcSwapOption;
 use ottla_sync::Mutex;
 use ottla_sync::collections::HashMap;
 use ottla_sync::time::{sleep, timeout_at};
-use ottla_tls::TlsContext;
 use ottla_types::{BrokerId, ErrorCode};
 use std::time::Instant;
 
 use ottla_metrics::complaints::Complaints;
 use ottla_net::RequestContext;
-use ottla_net::{PeerConnection, PeerError, PeerFailure, PeerSettings};
+use ottla_net::{PeerConnection, PeerError, PeerFailure, PeerSecurity, PeerSettings};
 
 #[cfg(test)]
 mod tests;
@@ -115,16 +114,16 @@ enum Attempt<T> {
 }
 
 impl ControllerChannel {
-    /// `tls` is for the controller listener, if that uses TLS.
+    /// `security` is for the controller listener.
     pub fn new(
         config: &BrokerConfig,
-        tls: Option<Arc<TlsContext>>,
+        security: &PeerSecurity,
         who_leads: WhoLeads,
     ) -> ControllerChannel {
         let heartbeat_interval = millis(config.broker_heartbeat_interval_ms.into());
         let served = Arc::<ArcSwapOption<ServedByController>>::default();
         let line = |retry_timeout| {
-            PurposeChannel::new(config, tls.clone(), retry_timeout, Arc::clone(&served))
+            PurposeChannel::new(config, security, retry_timeout, Arc::clone(&served))
         };
         ControllerChannel {
             who_leads,
@@ -197,7 +196,7 @@ impl ControllerChannel {
 impl PurposeChannel {
     fn new(
         config: &BrokerConfig,
-        tls: Option<Arc<TlsContext>>,
+        security: &PeerSecurity,
         retry_timeout: Option<Duration>,
         served: Arc<ArcSwapOption<ServedByController>>,
     ) -> PurposeChannel {
@@ -208,8 +207,7 @@ impl PurposeChannel {
             settings: PeerSettings {
                 client_id: ByteString::from(config.node_id.to_string()),
                 request_timeout: retry_timeout.map_or(socket_timeout, |it| it.min(socket_timeout)),
-                tls,
-                sasl: config.sasl_of_controllers(),
+                security: security.clone(),
                 connection_setup_timeout: millis(config.socket_connection_setup_timeout_ms),
                 receive_limit: MAX_ANSWER_BYTES,
             },

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use ottla_config::BrokerConfig;
 use ottla_context::NodeContext;
+use ottla_net::PeerSecurity;
 use ottla_storage::format::NodeIdentity;
 use ottla_types::BrokerId;
 
@@ -22,8 +23,8 @@ pub fn start(
 ) -> Result<QuorumHandle, String> {
     let member = open(config, identity)?;
     context.set_bootstrap_scram(member.scram_at_start.clone());
-    let tls = context.tls.of_controllers(config);
-    quorum_handle::start(member, tls, publish, stop_node(context))
+    let security = PeerSecurity::at_controllers(context, config);
+    quorum_handle::start(member, security, publish, stop_node(context))
 }
 
 /// The handle for requests to the active controller, local or remote.
@@ -32,8 +33,9 @@ pub fn find_controllers(
     config: &BrokerConfig,
     quorum: &QuorumHandle,
 ) -> ControllerHandle {
-    let tls = context.tls.of_controllers(config);
-    let channel = Arc::new(ControllerChannel::new(config, tls, who_leads(quorum)));
+    let security = PeerSecurity::at_controllers(context, config);
+    let channel = ControllerChannel::new(config, &security, who_leads(quorum));
+    let channel = Arc::new(channel);
     ControllerHandle::new(quorum.clone(), Some(channel), BrokerId(config.node_id))
 }
 

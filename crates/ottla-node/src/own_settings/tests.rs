@@ -80,7 +80,11 @@ async fn alter(resources: Vec<AlterConfigsResource>) -> (Vec<ErrorCode>, Vec<Byt
             port,
         })
     };
-    let channel = ControllerChannel::new(&config, None, Box::new(who_leads));
+    let channel = ControllerChannel::new(
+        &config,
+        &ottla_net::PeerSecurity::default(),
+        Box::new(who_leads),
+    );
     let node = Node::new(Arc::new(NodeContext::new(config)));
     let context = client_context(ApiKey::IncrementalAlterConfigs, VERSION);
     let request = IncrementalAlterConfigsRequest {

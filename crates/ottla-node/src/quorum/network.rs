@@ -22,11 +22,10 @@ use ottla_config::BrokerConfig;
 use ottla_raft::wire::{WireRequest, WireResponse};
 use ottla_raft::{Node, Request};
 use ottla_sync::async_lock::Mutex;
-use ottla_tls::TlsContext;
 use ottla_types::ErrorCode;
 
 use super::work::{Answered, Failure, Work};
-use ottla_net::{PeerConnection, PeerError, PeerFailure, PeerSettings};
+use ottla_net::{PeerConnection, PeerError, PeerFailure, PeerSecurity, PeerSettings};
 
 /// The defaults of `reconnect.backoff.ms` and `reconnect.backoff.max.ms` for Kafka's channel
 /// between the nodes of a quorum.
@@ -67,7 +66,7 @@ impl QuorumNetwork {
     /// Must be called within the runtime in which the connections run.
     pub fn new(
         config: &BrokerConfig,
-        tls: Option<Arc<TlsContext>>,
+        security: PeerSecurity,
         cluster_id: &str,
         work: &Arc<thread_channel::Sender<Work>>,
     ) -> QuorumNetwork {
@@ -78,8 +77,7 @@ impl QuorumNetwork {
             settings: PeerSettings {
                 client_id: ByteString::from(format!("raft-client-{}", config.node_id)),
                 request_timeout,
-                tls,
-                sasl: config.sasl_of_controllers(),
+                security,
                 // The state machine has timed out the request by then.
                 connection_setup_timeout: request_timeout,
                 receive_limit: RECEIVE_LIMIT,

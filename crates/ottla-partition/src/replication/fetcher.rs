@@ -37,7 +37,7 @@ use crate::partition::leader_answer::{Answered, LeaderAnswer};
 use crate::partition::{LeaderFetcher, Partition};
 use ottla_context::NodeContext;
 use ottla_metrics::Metric;
-use ottla_net::{PeerConnection, PeerError, PeerSettings};
+use ottla_net::{PeerConnection, PeerError, PeerSecurity, PeerSettings};
 
 /// How long to wait for the next order of a partition that was given records.
 const REORDER_WAIT: Duration = Duration::from_millis(10);
@@ -268,9 +268,8 @@ impl Fetcher {
                 self.number
             )
             .into(),
-            tls: context.host.context.tls.of(listener),
             request_timeout: Duration::from_millis(config.replica_socket_timeout_ms.max(1) as u64),
-            sasl: config.sasl.peer(listener).cloned(),
+            security: PeerSecurity::at_brokers(&context.host.context, &config, listener),
             connection_setup_timeout: Duration::from_millis(
                 config.socket_connection_setup_timeout_ms.max(1) as u64,
             ),

@@ -2,9 +2,10 @@ use aws_lc_rs::encoding::{AsDer, Pkcs8V1Der};
 use aws_lc_rs::rand::SystemRandom;
 use aws_lc_rs::rsa::KeySize;
 use aws_lc_rs::signature::{
-    ECDSA_P256_SHA256_FIXED_SIGNING, ECDSA_P384_SHA384_FIXED_SIGNING, EcdsaKeyPair, Ed25519KeyPair,
+    ECDSA_P256_SHA256_FIXED_SIGNING, ECDSA_P384_SHA384_FIXED_SIGNING,
+    ECDSA_P521_SHA512_FIXED_SIGNING, EcdsaKeyPair, Ed25519KeyPair, KeyPair as _,
 };
-use jsonwebtoken::{EncodingKey, Header, encode};
+use jsonwebtoken::{Algorithm, EncodingKey, Header, encode};
 use serde_json::json;
 
 use super::*;
@@ -56,6 +57,77 @@ impl Issuer {
         header.kid = Some(self.id.to_owned());
         encode(&header, claims, &self.key).unwrap()
     }
+}
+
+/// A key set with a key on P-521, and a token that it has signed.
+fn with_es512(kid: &str, alg: Option<&str>) -> (Value, String) {
+    let random = SystemRandom::new();
+    let kind = &ECDSA_P521_SHA512_FIXED_SIGNING;
+    let der = EcdsaKeyPair::generate_pkcs8(kind, &random).unwrap();
+    let pair = EcdsaKeyPair::from_pkcs8(kind, der.as_ref()).unwrap();
+    let point = &pair.public_key().as_ref()[1..];
+    let (x, y) = point.split_at(point.len() / 2);
+    let encoded = |bytes: &[u8]| BASE64_URL_SAFE_NO_PAD.encode(bytes);
+    let mut jwk = json!({
+        "kty": "EC", "crv": "P-521", "use": "sig", "kid": kid, "x": encoded(x), "y": encoded(y),
+    });
+    if let Some(alg) = alg {
+        jwk["alg"] = json!(alg);
+    }
+    let header = json!({ "alg": "ES512", "kid": kid }).to_string();
+    let claims = claims().to_string();
+    let message = format!(
+        "{}.{}",
+        encoded(header.as_bytes()),
+        encoded(claims.as_bytes())
+    );
+    let signature = pair.sign(&random, message.as_bytes()).unwrap();
+    let token = format!("{message}.{}", encoded(signature.as_ref()));
+    (json!({ "keys": [jwk] }), token)
+}
+
+#[test]
+fn es512_is_checked_too() {
+    for alg in [None, Some("ES512")] {
+        let (keys, token) = with_es512("one", alg);
+        let keys = KeySet::parse(&keys.to_string()).unwrap();
+        let valid = validate(&token, &keys, &rules(), NOW_MS);
+        assert_eq!(valid.unwrap().subject, "alice");
+        let (_, foreign) = with_es512("one", alg);
+        let forged = validate(&foreign, &keys, &rules(), NOW_MS);
+        assert_eq!(forged, Err(TokenError::Signature));
+        let (_, unknown) = with_es512("two", alg);
+        let unknown = validate(&unknown, &keys, &rules(), NOW_MS);
+        assert_eq!(unknown, Err(TokenError::UnknownKey(Some("two".to_owned()))));
+    }
+    // A key for something else is none.
+    let (keys, _) = with_es512("one", Some("ECDH-ES"));
+    assert!(KeySet::parse(&keys.to_string()).is_err());
+}
+
+#[test]
+fn a_client_reads_its_own_token() {
+    let issuer = Issuer::new("one", Algorithm::ES256);
+    let own = |claims: &Value| read_own(&issuer.sign(claims), "sub", "scope");
+    let expected = ValidToken {
+        subject: "alice".to_owned(),
+        expires_at_ms: (NOW + 600) * 1000,
+    };
+    assert_eq!(own(&claims()), Ok(expected));
+    for (name, value) in [
+        ("exp", Value::Null),
+        ("sub", json!(" ")),
+        ("iat", json!("yesterday")),
+        ("scope", json!(["a", "a"])),
+    ] {
+        let mut claims = claims();
+        claims[name] = value;
+        assert_eq!(own(&claims), Err(TokenError::Claim(name.to_owned())));
+    }
+    assert!(matches!(
+        read_own("a.b", "sub", "scope"),
+        Err(TokenError::Format(_))
+    ));
 }
 
 fn keys(of: &[&Issuer]) -> KeySet {

@@ -82,8 +82,10 @@ impl Observer {
             let published = Arc::clone(&published);
             Box::new(move |delta| published.lock().push(delta.clone()))
         };
-        let handle = quorum_handle::start(controller, None, publish, |reason| panic!("{reason}"))
-            .expect("starts");
+        let handle = quorum_handle::start(controller, Default::default(), publish, |reason| {
+            panic!("{reason}")
+        })
+        .expect("starts");
         Observer { handle, published }
     }
 

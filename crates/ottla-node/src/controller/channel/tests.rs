@@ -28,7 +28,11 @@ fn channel(leader: &Arc<AtomicU16>) -> ControllerChannel {
             }),
         }
     };
-    ControllerChannel::new(&broker_only_config(&[]), None, Box::new(who_leads))
+    ControllerChannel::new(
+        &broker_only_config(&[]),
+        &ottla_net::PeerSecurity::default(),
+        Box::new(who_leads),
+    )
 }
 
 fn allocated(asked: &ReceivedRequest, producer_id_start: i64) -> Option<Vec<Bytes>> {

@@ -29,7 +29,11 @@ fn join(port: u16, settings: &[(&str, &str)]) -> (Heartbeats, Arc<AtomicI64>) {
             port,
         }),
     };
-    let channel = ControllerChannel::new(&config, None, Box::new(who_leads));
+    let channel = ControllerChannel::new(
+        &config,
+        &ottla_net::PeerSecurity::default(),
+        Box::new(who_leads),
+    );
     let registration = BrokerRegistrationRequest {
         broker_id: 4,
         cluster_id: ByteString::from_static("T3R0bGFQcm9jZXNzVGVzdA"),

@@ -216,7 +216,8 @@ impl Following {
         };
         let (fail, failed) = oneshot::channel();
         let on_failure = move |reason| drop(fail.send(reason));
-        let handle = quorum_handle::start(opened, None, publish, on_failure).expect("starts");
+        let handle =
+            quorum_handle::start(opened, Default::default(), publish, on_failure).expect("starts");
         let caught_up = tokio::time::timeout(PATIENCE, handle.caught_up());
         let image = caught_up.await.expect("in time").expect("lives");
         assert!(image.topics.by_name("before").is_some());

@@ -1,0 +1,63 @@
+//! What a connection to another node needs where that node's listener uses TLS or SASL.
+
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use ottla_config::BrokerConfig;
+use ottla_context::NodeContext;
+use ottla_oauth::LoginTokens;
+use ottla_sasl::{ClientCredentials, PeerCredentials, SaslPeer};
+use ottla_tls::TlsContext;
+
+/// For a listener of others. The default is for one without TLS and SASL.
+#[derive(Clone, Default, Debug)]
+pub struct PeerSecurity {
+    /// What this node shows and trusts, where the listener of the peer uses TLS.
+    pub tls: Option<Arc<TlsContext>>,
+    /// Who this node is there, where the listener of the peer uses SASL.
+    pub sasl: Option<Arc<SaslPeer>>,
+    /// The OAuth tokens that this node has.
+    pub tokens: Arc<LoginTokens>,
+}
+
+impl PeerSecurity {
+    /// At the listener of brokers with this name.
+    pub fn at_brokers(
+        context: &NodeContext,
+        config: &BrokerConfig,
+        listener: &str,
+    ) -> PeerSecurity {
+        PeerSecurity {
+            tls: context.tls.of(listener),
+            sasl: config.sasl.peer(listener).cloned(),
+            tokens: Arc::clone(&context.login_tokens),
+        }
+    }
+
+    /// At the listener of controllers.
+    pub fn at_controllers(context: &NodeContext, config: &BrokerConfig) -> PeerSecurity {
+        PeerSecurity {
+            tls: context.tls.of_controllers(config),
+            sasl: config.sasl_of_controllers(),
+            tokens: Arc::clone(&context.login_tokens),
+        }
+    }
+
+    /// The credentials for a login now. A token may have to be asked for, on a thread that may block.
+    pub(crate) async fn credentials(&self, peer: &SaslPeer) -> Result<ClientCredentials, String> {
+        let source = match &peer.credentials {
+            PeerCredentials::Known(known) => return Ok(known.clone()),
+            PeerCredentials::Token(source) => source.clone(),
+        };
+        let tokens = Arc::clone(&self.tokens);
+        let now_ms = time_of_day_ms();
+        let got = ottla_sync::task::spawn_blocking(move || tokens.credentials(&source, now_ms));
+        got.await.unwrap_or_else(|error| Err(error.to_string()))
+    }
+}
+
+fn time_of_day_ms() -> i64 {
+    let now: SystemTime = ottla_sync::time::wall_clock();
+    let since = now.duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+}

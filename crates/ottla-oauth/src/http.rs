@@ -1,0 +1,120 @@
+//! Requests to issuers. Redirects are not followed: they may lead to a server that nobody has named. The proxy is that of
+//! the environment (`HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY`, `NO_PROXY`); Kafka has system properties of Java for that.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use ottla_sasl::{Secret, TokenRequest};
+use ottla_tls::{Given, Purpose, TlsSettings, client_identity, trusted_certificates};
+use rustls::pki_types::PrivateKeyDer;
+use ureq::tls::{Certificate, ClientCert, PrivateKey, RootCerts, TlsConfig};
+
+/// The longest answer, in bytes.
+pub const MOST_BYTES: u64 = 1024 * 1024;
+
+/// A server, and how long it may take.
+pub struct Server<'a> {
+    pub url: &'a str,
+    /// `ssl.*` of the JAAS entry: how the server is recognised, and what it is shown.
+    pub ssl: &'a BTreeMap<String, Secret>,
+    pub connect_timeout: Option<Duration>,
+    /// For the answer, once the request is sent.
+    pub read_timeout: Option<Duration>,
+    /// For all of it.
+    pub total_timeout: Duration,
+}
+
+/// An answer, whatever its status.
+pub struct Answer {
+    pub status: u16,
+    pub body: String,
+}
+
+impl Server<'_> {
+    pub fn get(&self) -> Result<Answer, String> {
+        let agent = self.agent()?;
+        answer(agent.get(self.url).call())
+    }
+
+    pub fn post(&self, request: &TokenRequest) -> Result<Answer, String> {
+        let agent = self.agent()?;
+        let mut post = agent
+            .post(self.url)
+            .header("Accept", "application/json")
+            .header("Cache-Control", "no-cache")
+            .header("Content-Type", "application/x-www-form-urlencoded");
+        if let Some(authorization) = &request.authorization {
+            post = post.header("Authorization", authorization.expose());
+        }
+        answer(post.send(request.body.expose()))
+    }
+
+    fn agent(&self) -> Result<ureq::Agent, String> {
+        let mut config = ureq::Agent::config_builder()
+            .timeout_global(Some(self.total_timeout))
+            .timeout_connect(self.connect_timeout)
+            .timeout_recv_response(self.read_timeout)
+            .timeout_recv_body(self.read_timeout)
+            .http_status_as_error(false)
+            .max_redirects(0);
+        if self.url.starts_with("https:") {
+            config = config.tls_config(tls(self.ssl)?);
+        }
+        Ok(ureq::Agent::from(config.build()))
+    }
+}
+
+fn answer(
+    answered: Result<ureq::http::Response<ureq::Body>, ureq::Error>,
+) -> Result<Answer, String> {
+    let failed = |error: ureq::Error| error.to_string();
+    let mut answer = answered.map_err(failed)?;
+    let status = answer.status().as_u16();
+    let body = answer.body_mut().with_config().limit(MOST_BYTES);
+    let body = body.read_to_string().map_err(failed)?;
+    Ok(Answer { status, body })
+}
+
+/// The server is recognised by the trust store of the JAAS entry, or is one of those whom the system trusts. It is shown
+/// the certificate of the key store, if it asks for one.
+fn tls(ssl: &BTreeMap<String, Secret>) -> Result<TlsConfig, String> {
+    let settings = TlsSettings::read("the issuer", Purpose::Client, |key| {
+        let value = ssl.get(key)?.expose().to_owned();
+        Some(Given {
+            key: format!("sasl.jaas.config: {key}"),
+            value,
+        })
+    });
+    let trusted = trusted_certificates(&settings).map_err(|error| error.0)?;
+    let trusted = trusted
+        .iter()
+        .map(|it| Certificate::from_der(it).to_owned());
+    let provider = rustls::crypto::aws_lc_rs::default_provider();
+    let mut config = TlsConfig::builder()
+        .root_certs(RootCerts::from(trusted.collect::<Vec<_>>()))
+        .unversioned_rustls_crypto_provider(Arc::new(provider));
+    if let Some((chain, key)) = client_identity(&settings).map_err(|error| error.0)? {
+        let chain: Vec<_> = chain
+            .iter()
+            .map(|it| Certificate::from_der(it).to_owned())
+            .collect();
+        let key = PrivateKey::from_pem(pem_of(&key).as_bytes());
+        let key = key.map_err(|error| format!("the key of the key store: {error}"))?;
+        config = config.client_cert(Some(ClientCert::new_with_certs(&chain, key)));
+    }
+    Ok(config.build())
+}
+
+/// The library takes keys of every kind only as PEM.
+fn pem_of(key: &PrivateKeyDer<'_>) -> String {
+    let label = match key {
+        PrivateKeyDer::Pkcs1(_) => "RSA PRIVATE KEY",
+        PrivateKeyDer::Sec1(_) => "EC PRIVATE KEY",
+        _ => "PRIVATE KEY",
+    };
+    let text = BASE64_STANDARD.encode(key.secret_der());
+    format!("-----BEGIN {label}-----\n{text}\n-----END {label}-----\n")
+}

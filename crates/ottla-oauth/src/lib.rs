@@ -1,0 +1,28 @@
+//! What OAuth needs of servers and files: the keys of token issuers, with which a broker checks tokens, and the tokens with
+//! which clients, and nodes at other nodes, log in.
+//!
+//! Owns the tokens that are in use until they are replaced. Never touches: what a token or an answer means (`ottla-sasl`),
+//! and when keys are read again (`ottla-net`). Everything here blocks; callers are threads that may.
+//!
+//! Invariants:
+//! - No error and no log line contains a secret or a token.
+//! - An answer is read up to a bound, and within a time.
+//!
+//! Kafka: `HttpJwtRetriever`, `DefaultAssertionCreator`, `FileJwtRetriever`, `RefreshingHttpsJwks`.
+
+// Tests make files and servers of their own.
+#![cfg_attr(test, allow(clippy::disallowed_methods, clippy::disallowed_types))]
+
+mod http;
+
+mod issuer_keys;
+
+mod assertion;
+
+mod login_tokens;
+
+pub use issuer_keys::read_issuer_keys;
+pub use login_tokens::LoginTokens;
+
+#[cfg(test)]
+mod test_server;
