@@ -19,6 +19,7 @@ mod raised_quorum;
 mod report_in_browser;
 mod seeded;
 mod take_over;
+mod tiered;
 mod under_controllers;
 
 use clap::Parser;
@@ -67,6 +68,8 @@ enum Command {
     Report(report_in_browser::Options),
     /// Test the console page in headless Chromium.
     ConsolePage(console_page::Options),
+    /// Have Kafka keep segments in remote storage, and let `ottla tier` show and check them.
+    Tiered(tiered::Options),
     /// Start a broker that is described in peers/, to try things out or to compare by hand.
     Peer(peer::Options),
 }
@@ -87,6 +90,7 @@ fn main() {
         Command::UnderControllers(options) => under_controllers::run(&options),
         Command::Report(options) => report_in_browser::run(&options),
         Command::ConsolePage(options) => console_page::run(&options),
+        Command::Tiered(options) => tiered::run(&options),
         Command::Peer(options) => peer::run(&options),
     };
     if let Err(error) = outcome {
