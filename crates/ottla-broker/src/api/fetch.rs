@@ -11,6 +11,7 @@
 mod follower;
 pub(crate) mod read;
 mod read_replica;
+mod remote;
 pub(crate) mod sessions;
 
 use std::sync::Arc;
@@ -137,9 +138,8 @@ pub(crate) async fn handle(
     let targets = Arc::new(targets);
     let mut outcome = match targets.is_empty() {
         true => ReadOutcome {
-            answers: Vec::new(),
-            bytes: 0,
             must_answer: true,
+            ..ReadOutcome::new(0)
         },
         false => {
             let wait = Wait {
@@ -338,6 +338,9 @@ pub(crate) async fn read_targets(
         let reads = partition.log_location().threads.reads.clone();
         // Sending the region meets the same error.
         let _ = reads.run(move || warm(&region)).await;
+    }
+    if !outcome.remote.is_empty() {
+        remote::read(broker, targets, limits, &mut outcome).await;
     }
     outcome
 }
