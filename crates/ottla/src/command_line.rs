@@ -52,7 +52,15 @@ pub enum Command {
 const GROUPS: &[(&str, &[&str])] = &[
     (
         "Ottla",
-        &["server", "cluster", "tls", "preflight", "doctor", "bench"],
+        &[
+            "server",
+            "cluster",
+            "rebalance",
+            "tls",
+            "preflight",
+            "doctor",
+            "bench",
+        ],
     ),
     (
         "Server, as Kafka's scripts run it",
