@@ -61,6 +61,7 @@ const STEPS: &[Step] = &[
     ("a group and its lag", groups::group_lag),
     ("offsets are reset", groups::reset_offsets),
     ("a group is deleted", groups::delete_group),
+    ("a share group", groups::share_group),
     ("transactions", cluster::transactions),
     ("quotas", cluster::quotas),
     ("ACLs", cluster::acls),

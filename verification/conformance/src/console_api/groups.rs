@@ -122,3 +122,69 @@ pub fn delete_group(stage: &Stage) -> Result<()> {
     ensure!(status == 404, "{status}");
     Ok(())
 }
+
+/// The start offset and the lag of each partition of the share group, as the tool prints them.
+fn share_offsets(stage: &Stage) -> Result<Vec<(i64, i64)>> {
+    let printed = stage.tool(&["share-groups", "--describe", "--group", "sharers"])?;
+    let mut offsets: Vec<(i64, (i64, i64))> = Vec::new();
+    for line in printed.lines() {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        if let ["sharers", "again", partition, offset, lag, ..] = words[..] {
+            offsets.push((partition.parse()?, (offset.parse()?, lag.parse()?)));
+        }
+    }
+    offsets.sort_unstable();
+    Ok(offsets.into_iter().map(|(_, it)| it).collect())
+}
+
+pub fn share_group(stage: &Stage) -> Result<()> {
+    let start = json!({"set": {"share.auto.offset.reset": "earliest"}});
+    stage
+        .http
+        .json("PATCH", "/api/groups/sharers/settings", Some(&start))?;
+    stage.tool(&[
+        "console-share-consumer",
+        "--topic",
+        "again",
+        "--group",
+        "sharers",
+        "--max-messages",
+        "5",
+        "--timeout-ms",
+        "20000",
+    ])?;
+    let group = stage.shows("/api/groups/sharers", |it| {
+        it["type"] == "share" && it["state"] == "Empty" && it["lag"] == 0
+    })?;
+    ensure!(
+        group["partition_list"].as_array().map_or(0, Vec::len) == 3,
+        "{group}"
+    );
+    // The start offset may stay behind what is acknowledged; the lag does not count that.
+    let lag = |offsets: &[(i64, i64)]| offsets.iter().map(|(_, lag)| lag).sum::<i64>();
+    let before = share_offsets(stage)?;
+    ensure!(before.len() == 3 && lag(&before) == 0, "{before:?}");
+    let path = "/api/groups/sharers/offsets";
+    let preview = stage.post(path, &json!({"to": "earliest", "preview": true}))?;
+    ensure!(preview["items"][1]["new"] == 0, "{preview}");
+    let after = share_offsets(stage)?;
+    ensure!(
+        after == before,
+        "the preview changed {before:?} to {after:?}"
+    );
+    stage.post(path, &json!({"to": "earliest"}))?;
+    let reset = share_offsets(stage)?;
+    ensure!(
+        reset.iter().all(|(offset, _)| *offset == 0) && lag(&reset) == 5,
+        "{reset:?}"
+    );
+    stage.shows("/api/groups?type=share", |it| {
+        it["total"] == 1 && it["items"][0]["lag"] == 5
+    })?;
+    stage
+        .http
+        .json("DELETE", "/api/groups/sharers?confirm=sharers", None)?;
+    let listed = stage.tool(&["groups", "--list"])?;
+    ensure!(!listed.contains("sharers"), "{listed}");
+    Ok(())
+}
