@@ -1,8 +1,7 @@
 //! The tokens with which this process logs in. One is used for all logins from its source.
 //!
-//! A login never waits for an endpoint while there is a token that is valid: one that is due is
-//! replaced beside it, on a thread of its own. Only logins without a token wait, all of them for one
-//! request. After a failure the endpoint is left alone for ten seconds, and who needs a token
+//! A token that is due is replaced on a thread of its own. While it is valid, a login waits at most
+//! a second for the new one. Only logins without a token wait longer, all of them for one request. After a failure the endpoint is left alone for ten seconds, and who needs a token
 //! meanwhile is told of the failure at once. Otherwise an endpoint that is down would hold up every
 //! heartbeat of a broker whose token is still valid.
 //!
@@ -25,6 +24,8 @@ use crate::http::Server;
 const URL: &str = "sasl.oauthbearer.token.endpoint.url";
 /// How long one request may take where no timeout is set, as there is none in Kafka.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// How long logins wait for the token that replaces one that is due.
+const GRACE: Duration = Duration::from_secs(1);
 /// How long an endpoint is left alone after a failure, as in Kafka's `ExpiringCredentialRefreshingLogin`.
 const PAUSE: Duration = Duration::from_secs(10);
 
@@ -57,7 +58,7 @@ struct Source {
 #[derive(Debug, Default)]
 struct State {
     held: Option<Held>,
-    is_asking: bool,
+    asking_since: Option<Instant>,
     /// The last failure, after which the endpoint is left alone for [`PAUSE`].
     failed: Option<(TokenError, Instant)>,
     /// Logins that have no token.
@@ -88,6 +89,10 @@ impl LoginTokens {
                     Look::Failed(error) => return Err(error),
                     // An error means that nobody asks any more.
                     Look::Wait(answered) => answered.await.unwrap_or_default(),
+                    Look::Due(token, answered) => ottla_sync::select! {
+                        _ = answered => {}
+                        () = ottla_sync::time::sleep(GRACE) => break token,
+                    },
                 }
             },
         };
@@ -114,7 +119,10 @@ impl LoginTokens {
 enum Look {
     Found(Secret),
     Failed(TokenError),
+    /// There is no token.
     Wait(oneshot::Receiver<()>),
+    /// There is one, and it is being replaced.
+    Due(Secret, oneshot::Receiver<()>),
 }
 
 impl Source {
@@ -127,24 +135,32 @@ impl Source {
             Some(held) if now_ms < held.expires_at_ms => Some(held.token.clone()),
             _ => None,
         };
-        if !state.is_asking {
-            match (state.failed.as_ref().filter(is_recent), &found) {
-                (Some((error, _)), None) => return Look::Failed(error.clone()),
-                (Some(_), Some(_)) => {}
-                (None, _) => {
-                    state.is_asking = true;
-                    let asking = Asking(Arc::clone(self));
-                    ottla_sync::thread::spawn(move || asking.ask());
-                }
+        let asking_since = match (state.asking_since, state.failed.as_ref().filter(is_recent)) {
+            (Some(since), _) => since,
+            (None, Some((error, _))) => {
+                return found.map_or_else(|| Look::Failed(error.clone()), Look::Found);
             }
-        }
+            (None, None) => {
+                let source = Arc::clone(self);
+                let asking = Asking {
+                    source,
+                    is_done: false,
+                };
+                ottla_sync::thread::spawn(move || asking.ask());
+                *state.asking_since.insert(ottla_sync::time::now())
+            }
+        };
+        let mut wait = || {
+            let (answered, is_answered) = oneshot::channel();
+            state.waiting.push(answered);
+            is_answered
+        };
         match found {
-            Some(token) => Look::Found(token),
-            None => {
-                let (answered, is_answered) = oneshot::channel();
-                state.waiting.push(answered);
-                Look::Wait(is_answered)
+            None => Look::Wait(wait()),
+            Some(token) if ottla_sync::time::elapsed(asking_since) < GRACE => {
+                Look::Due(token, wait())
             }
+            Some(token) => Look::Found(token),
         }
     }
 
@@ -185,7 +201,7 @@ impl Source {
     fn on_asked(&self, asked: Result<(Secret, i64), TokenError>) {
         let now_ms = time_of_day_ms();
         let mut state = self.state.lock();
-        state.is_asking = false;
+        state.asking_since = None;
         match asked {
             Ok((token, expires_at_ms)) => {
                 let chance = ottla_sync::random::random_range("token refresh", 0..=1000);
@@ -214,29 +230,33 @@ impl Source {
 }
 
 /// The one that asks. If it panics, those who wait are told.
-struct Asking(Arc<Source>);
+struct Asking {
+    source: Arc<Source>,
+    is_done: bool,
+}
 
 impl Asking {
-    fn ask(self) {
-        let TokenPlace::Endpoint(endpoint, grant) = &self.0.source.place else {
+    fn ask(mut self) {
+        let TokenPlace::Endpoint(endpoint, grant) = &self.source.source.place else {
             return;
         };
         let asked = ask_repeatedly(endpoint, grant).and_then(|token| {
-            let expires_at_ms = checked(&token, &self.0.source, &endpoint.url);
+            let expires_at_ms = checked(&token, &self.source.source, &endpoint.url);
             let expires_at_ms = expires_at_ms.map_err(|message| TokenError {
                 message,
                 is_passing: false,
             })?;
             Ok((token, expires_at_ms))
         });
-        self.0.on_asked(asked);
+        self.is_done = true;
+        self.source.on_asked(asked);
     }
 }
 
 impl Drop for Asking {
     fn drop(&mut self) {
-        if self.0.state.lock().is_asking {
-            self.0.on_asked(Err(TokenError {
+        if !self.is_done {
+            self.source.on_asked(Err(TokenError {
                 message: "asking for a token ended unexpectedly".to_owned(),
                 is_passing: true,
             }));

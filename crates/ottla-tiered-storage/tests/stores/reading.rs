@@ -91,7 +91,8 @@ async fn a_cache_keeps_chunks_within_its_limit() {
             gets(&server)
         };
         assert_eq!(read(0, 9_999_999).await, 10);
-        // The last five are kept.
+        // Five are kept: the last ones, but for chunks that were fetched at the same time.
+        assert!(read(5_000_000, 9_999_999).await <= 2);
         assert_eq!(read(5_000_000, 9_999_999).await, 0);
         assert_eq!(read(5_500_000, 5_500_001).await, 0);
         assert_eq!(read(0, 0).await, 1);
