@@ -12,6 +12,8 @@ use crate::problem::Problem;
 use crate::visit::Visit;
 
 const SESSIONS: usize = 256;
+/// Of one user, so that one cannot keep all others out.
+const SESSIONS_OF_USER: usize = 8;
 const IDLE: Duration = Duration::from_secs(30 * 60);
 const AGE: Duration = Duration::from_secs(12 * 60 * 60);
 
@@ -34,11 +36,20 @@ impl Session {
 }
 
 impl Sessions {
-    /// Opens a session. Returns the value of its cookie.
+    /// Opens a session. Returns the value of its cookie. A user with too many loses the one that was
+    /// not used for longest.
     pub(crate) fn open(&self, visit: Arc<Visit>, now: Instant) -> Result<String, Problem> {
         let token = URL_SAFE_NO_PAD.encode(rand::random::<[u8; 32]>());
         let mut sessions = self.by_token.lock();
         expire(&mut sessions, now);
+        let of_user = |session: &&Session| session.visit.user == visit.user;
+        if sessions.values().filter(of_user).count() >= SESSIONS_OF_USER {
+            let of_user = sessions.iter().filter(|(_, it)| of_user(it));
+            let oldest = of_user.min_by_key(|(_, it)| it.used).map(|it| it.0.clone());
+            if let Some(ended) = oldest.and_then(|token| sessions.remove(&token)) {
+                ended.visit.end();
+            }
+        }
         if sessions.len() >= SESSIONS {
             return Err(Problem::too_many(format!(
                 "{SESSIONS} people are logged in; an unused session ends after {} minutes",
@@ -93,8 +104,12 @@ mod tests {
     use super::*;
 
     fn visit() -> Arc<Visit> {
+        visit_of("alice")
+    }
+
+    fn visit_of(user: &str) -> Arc<Visit> {
         let config = ClientConfig::new("127.0.0.1:1").unwrap();
-        Arc::new(Visit::new(Some("alice".into()), config))
+        Arc::new(Visit::new(Some(user.into()), config))
     }
 
     #[tokio::test]
@@ -121,13 +136,35 @@ mod tests {
     async fn there_are_so_many_sessions_and_no_more() {
         let (sessions, now) = (Sessions::default(), Instant::now());
         let tokens: Vec<String> = (0..SESSIONS)
-            .map(|_| sessions.open(visit(), now).unwrap())
+            .map(|user| sessions.open(visit_of(&user.to_string()), now).unwrap())
             .collect();
-        let refused = sessions.open(visit(), now).unwrap_err();
+        let refused = sessions.open(visit_of("one more"), now).unwrap_err();
         assert_eq!(refused.status(), 429);
         sessions.close(&tokens[0]);
         assert!(sessions.find(&tokens[0], now).is_none());
-        sessions.open(visit(), now).unwrap();
+        sessions.open(visit_of("one more"), now).unwrap();
         assert!(sessions.find("guessed", now).is_none());
+    }
+
+    #[tokio::test]
+    async fn one_user_keeps_nobody_out() {
+        let (sessions, now) = (Sessions::default(), Instant::now());
+        let other = sessions.open(visit_of("bob"), now).unwrap();
+        let tokens: Vec<String> = (0..SESSIONS_OF_USER as u64)
+            .map(|at| {
+                sessions
+                    .open(visit(), now + Duration::from_secs(at))
+                    .unwrap()
+            })
+            .collect();
+        let later = now + Duration::from_secs(60);
+        assert!(sessions.find(&tokens[0], later).is_some());
+        sessions.open(visit(), later).unwrap();
+        assert!(
+            sessions.find(&tokens[1], later).is_none(),
+            "it was unused for longest"
+        );
+        assert!(sessions.find(&tokens[0], later).is_some());
+        assert!(sessions.find(&other, later).is_some());
     }
 }

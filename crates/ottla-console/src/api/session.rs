@@ -81,6 +81,15 @@ pub(super) async fn log_in(
             "the user is empty; give a SASL user of the cluster",
         ));
     }
+    // It is written to the audit log also if it does not log in.
+    if login.user.len() > MAX_USER_BYTES {
+        return Err(Problem::invalid(
+            "user",
+            format!(
+                "the user is longer than {MAX_USER_BYTES} bytes; give a SASL user of the cluster"
+            ),
+        ));
+    }
     let mechanisms = console.config().mechanisms();
     let wanted = login.mechanism.as_deref().unwrap_or(mechanisms[0].name());
     let mechanism = mechanisms.iter().find(|it| it.name() == wanted);
@@ -112,6 +121,8 @@ pub(super) async fn log_in(
     let body = Json(session(&console, Some(&visit)));
     Ok(([(header::SET_COOKIE, cookie)], body).into_response())
 }
+
+const MAX_USER_BYTES: usize = 256;
 
 /// What a person sees whose login failed. Every wrong name and password has the same text.
 fn refused(error: ClientError) -> Problem {
