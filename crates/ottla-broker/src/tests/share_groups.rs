@@ -570,6 +570,9 @@ async fn offsets_are_set_shown_and_forgotten() {
     };
     assert_eq!(acquired(&fetch(&mut client, &of_set(0)).await), [(2, 2, 1)]);
     client.ask(2, &of_set(-1)).await;
+    // The release of the record is persisted after the answer, and must not come after the offsets
+    // that are set below.
+    tokio::time::sleep(Duration::from_secs(1)).await;
 
     let forget = DeleteShareGroupOffsetsRequest {
         group_id: "set".into(),
