@@ -181,13 +181,15 @@ async fn checkpoints_of_a_directory_are_written_while_another_hangs() {
     }
 }
 
-/// Makes appends to a partition's directory run on maintenance threads.
+/// Makes appends to a partition's directory run on maintenance threads, for longer than any test
+/// takes.
 fn make_slow(node: &Node, index: i32) {
+    const HOUR_MS: u64 = 3_600_000;
     let partition = node.partition(index);
     for _ in 0..3 {
         let pace = &partition.log_location().pace;
         let stalled = AppendTime::Stalled(Duration::from_secs(1));
-        pace.note(stalled, node.broker().now_ms());
+        pace.note(stalled, node.broker().now_ms() + HOUR_MS);
     }
 }
 
