@@ -8,11 +8,22 @@ use crate::dispatch::served_versions;
 use crate::endpoint::Endpoint;
 use crate::telemetry::is_telemetry_api;
 
-/// A row for each API that Apache Kafka 4.3.1 serves on a broker listener: its versions in Kafka
-/// and in Ottla, and a remark if it is not served.
+/// What Apache Kafka 4.3.1 serves where it is not what 4.4.0 serves: key and newest version, if any.
+const NEWEST_OF_4_3: &[(ApiKey, Option<i16>)] = &[
+    (ApiKey::ApiVersions, Some(4)),
+    (ApiKey::TxnOffsetCommit, Some(5)),
+    (ApiKey::DeleteGroups, Some(2)),
+    (ApiKey::StreamsGroupHeartbeat, Some(0)),
+    (ApiKey::StreamsGroupDescribe, Some(0)),
+    (ApiKey::StreamsGroupTopologyDescriptionUpdate, None),
+    (ApiKey::UnregisterController, None),
+];
+
+/// A row for each API that Apache Kafka serves on a broker listener: its versions in Kafka 4.3.1, in
+/// 4.4.0 and in Ottla, and a remark if it is not served.
 pub fn api_table_markdown() -> String {
     let mut table = String::from(
-        "| key | API | Apache Kafka 4.3.1 | Ottla | remarks |\n| ---: | --- | --- | --- | --- |\n",
+        "| key | API | Apache Kafka 4.3.1 | 4.4.0 | Ottla | remarks |\n| ---: | --- | --- | --- | --- | --- |\n",
     );
     for key in ApiKey::ALL.iter().copied().filter(|key| key.on_broker()) {
         let theirs = key.stable_versions();
@@ -21,6 +32,12 @@ pub fn api_table_markdown() -> String {
             continue;
         }
         let lowest = key.lowest_advertised_version();
+        let before = NEWEST_OF_4_3.iter().find(|(other, _)| *other == key);
+        let theirs_before = match before {
+            Some((_, Some(newest))) => *theirs.start()..=*newest,
+            Some((_, None)) => RangeInclusive::new(0, -1),
+            None => theirs.clone(),
+        };
         let note = match ours.is_empty() {
             true => "not yet",
             false if is_telemetry_api(key) => {
@@ -29,9 +46,10 @@ pub fn api_table_markdown() -> String {
             false => "",
         };
         table.push_str(&format!(
-            "| {} | {} | {} | {} | {note} |\n",
+            "| {} | {} | {} | {} | {} | {note} |\n",
             key.code(),
             key.name(),
+            shown(&theirs_before, lowest),
             shown(&theirs, lowest),
             shown(&ours, lowest),
         ));

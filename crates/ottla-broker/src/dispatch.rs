@@ -54,7 +54,7 @@ macro_rules! api {
     };
 }
 
-/// Every served API, in all stable versions of Kafka 4.3.1.
+/// Every served API, in all stable versions of Kafka 4.4.0.
 #[rustfmt::skip]
 const APIS: &[Api] = &[
     Api { key: ApiKey::Produce, on: BROKER, handler: None },
@@ -109,6 +109,7 @@ const APIS: &[Api] = &[
     api!(BROKER, DescribeUserScramCredentialsRequest, describe_user_scram_credentials),
     api!(BOTH, AlterUserScramCredentialsRequest, alter_user_scram_credentials),
     api!(BOTH, UnregisterBrokerRequest, unregister_broker),
+    api!(BOTH, UnregisterControllerRequest, unregister_controller),
     api!(BROKER, AddPartitionsToTxnRequest, add_partitions_to_txn),
     api!(BROKER, AddOffsetsToTxnRequest, add_offsets_to_txn),
     api!(BROKER, EndTxnRequest, end_txn),
@@ -120,6 +121,7 @@ const APIS: &[Api] = &[
     api!(BROKER, PushTelemetryRequest, push_telemetry),
     api!(BROKER, StreamsGroupHeartbeatRequest, streams_group_heartbeat),
     api!(BROKER, StreamsGroupDescribeRequest, streams_group_describe),
+    api!(BROKER, StreamsGroupTopologyDescriptionUpdateRequest, streams_group_topology_description_update),
     api!(BROKER, ShareGroupHeartbeatRequest, share_group_heartbeat),
     api!(BROKER, ShareGroupDescribeRequest, share_group_describe),
     api!(BROKER, ShareFetchRequest, share_fetch),

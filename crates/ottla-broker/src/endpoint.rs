@@ -41,6 +41,7 @@ pub(crate) fn is_forwardable(api_key: ApiKey) -> bool {
             | ApiKey::DescribeQuorum
             | ApiKey::UpdateFeatures
             | ApiKey::UnregisterBroker
+            | ApiKey::UnregisterController
             | ApiKey::AddRaftVoter
             | ApiKey::RemoveRaftVoter
     )

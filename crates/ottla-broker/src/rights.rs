@@ -130,6 +130,8 @@ const TABLE: &[Row] = table! {
     AlterUserScramCredentials Controller: Alter Cluster Request;
     UnregisterBroker Broker: Alter Cluster Request;
     UnregisterBroker Controller: Alter Cluster Request;
+    UnregisterController Broker: Alter Cluster Request;
+    UnregisterController Controller: Alter Cluster Request;
     AddPartitionsToTxn Broker: ClusterAction Cluster Resource, Write TransactionalId Resource, Write Topic Resource;
     AddOffsetsToTxn Broker: Write TransactionalId Resource, Read Group Resource;
     EndTxn Broker: Write TransactionalId Resource;
@@ -141,6 +143,7 @@ const TABLE: &[Row] = table! {
     PushTelemetry Broker: ;
     StreamsGroupHeartbeat Broker: Read Group Resource, Describe Topic Resource, Create Cluster NextRight, Create Topic FieldEmpty;
     StreamsGroupDescribe Broker: Describe Group Resource, Describe Topic Resource;
+    StreamsGroupTopologyDescriptionUpdate Broker: Read Group Resource;
     ShareGroupHeartbeat Broker: Read Group Resource, Describe Topic Resource;
     ShareGroupDescribe Broker: Describe Group Resource, Describe Topic Resource;
     ShareFetch Broker: Read Group Resource, Read Topic Resource;

@@ -28,6 +28,7 @@ mod quorum_of_three;
 mod quotas;
 mod quotas_and_credentials;
 mod raised_kraft_version;
+mod reached_node;
 mod replication;
 mod resources_in_force;
 mod sasl;

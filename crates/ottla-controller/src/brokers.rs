@@ -14,11 +14,13 @@ use ottla_metadata::{BrokerRegistration, MetadataVersion, PartitionRegistration}
 use ottla_protocol::messages::{
     BrokerHeartbeatRequest, BrokerHeartbeatResponse, BrokerRegistrationRequest,
     BrokerRegistrationResponse, ControllerRegistrationRequest, ControllerRegistrationResponse,
-    UnregisterBrokerRequest, UnregisterBrokerResponse,
+    UnregisterBrokerRequest, UnregisterBrokerResponse, UnregisterControllerRequest,
+    UnregisterControllerResponse,
 };
 use ottla_protocol::metadata_records::{
     BrokerRegistrationChangeRecord, MetadataRecord, RegisterBrokerRecord, RegisterControllerRecord,
-    UnregisterBrokerRecord, register_broker_record, register_controller_record,
+    UnregisterBrokerRecord, UnregisterControllerRecord, register_broker_record,
+    register_controller_record,
 };
 use ottla_types::{BrokerEpoch, BrokerId, ErrorCode, Offset, Uuid};
 
@@ -467,6 +469,46 @@ pub fn unregister_broker(
         ..Default::default()
     }));
     Decision::new(records, UnregisterBrokerResponse::default())
+}
+
+/// The active controller cannot be unregistered. A controller that still runs registers again when
+/// it is restarted.
+pub fn unregister_controller(
+    context: &ControllerContext<'_>,
+    request: &UnregisterControllerRequest,
+) -> Decision<UnregisterControllerResponse> {
+    let refused = |error: ErrorCode, message: String| {
+        Decision::unchanged(UnregisterControllerResponse {
+            error_code: error.code(),
+            error_message: Some(ByteString::from(message)),
+            ..Default::default()
+        })
+    };
+    let id = BrokerId(request.controller_id);
+    if id.value() == context.config.node_id {
+        let message = "Controller cannot unregister itself while it is active.";
+        return refused(ErrorCode::InvalidRequest, message.to_owned());
+    }
+    if !context
+        .metadata_version()
+        .is_controller_unregistration_supported()
+    {
+        let message =
+            "The current MetadataVersion is too old to support controller unregistration.";
+        return refused(ErrorCode::UnsupportedVersion, message.to_owned());
+    }
+    if context.image.cluster.controller(id).is_none() {
+        let message = format!("Controller ID {id} is not currently registered.");
+        return refused(ErrorCode::ControllerIdNotRegistered, message);
+    }
+    let record = UnregisterControllerRecord {
+        controller_id: id.value(),
+        ..Default::default()
+    };
+    Decision::new(
+        vec![MetadataRecord::UnregisterController(record)],
+        UnregisterControllerResponse::default(),
+    )
 }
 
 fn registration_change(

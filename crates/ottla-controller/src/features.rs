@@ -15,7 +15,7 @@ use ottla_types::ErrorCode;
 use crate::alter_configs::elr_safety_records;
 use crate::decision::{ApiError, ControllerContext, Decision};
 
-/// The feature levels that this node supports, by name: those of Kafka 4.3.1.
+/// The feature levels that this node supports, by name: those of Kafka 4.4.0.
 pub fn local_supported_features() -> Vec<SupportedFeature> {
     let metadata_version = SupportedFeature {
         name: ByteString::from_static(MetadataVersion::FEATURE_NAME),

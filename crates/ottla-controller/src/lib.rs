@@ -93,6 +93,7 @@ pub use broker_lifecycle::{
 pub use broker_sessions::BrokerSessions;
 pub use brokers::{
     BrokerState, fence_broker, heartbeat, register_broker, register_controller, unregister_broker,
+    unregister_controller,
 };
 pub use client_quotas::alter_client_quotas;
 pub use create_partitions::create_partitions;

@@ -302,6 +302,10 @@ impl ClusterImage {
             .insert_mut(controller.id, Arc::new(controller));
     }
 
+    pub(crate) fn unregister_controller(&mut self, id: BrokerId) {
+        self.controllers.remove_mut(&id);
+    }
+
     pub(crate) fn unregister_broker(&mut self, id: BrokerId) {
         self.brokers.remove_mut(&id);
     }

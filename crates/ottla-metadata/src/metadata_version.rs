@@ -39,14 +39,23 @@ const VERSIONS: &[(i16, &str, &str, bool)] = &[
     (28, "4.2", "IV0", false),
     (29, "4.2", "IV1", false),
     (30, "4.3", "IV0", true),
+    (31, "4.4", "IV0", false),
+    (32, "4.4", "IV1", true),
+    (33, "4.4", "IV2", true),
 ];
 
 impl MetadataVersion {
     pub const FEATURE_NAME: &'static str = "metadata.version";
-    /// The oldest level that Kafka 4.3 starts with.
+    /// The oldest level that Kafka 4.4 starts with.
     pub const MINIMUM: MetadataVersion = MetadataVersion(7);
-    /// The newest level of Kafka 4.3.1 that is not marked unstable.
-    pub const LATEST_PRODUCTION: MetadataVersion = MetadataVersion(30);
+    /// The newest level of Kafka 4.4.0 that is not marked unstable: the highest that is supported.
+    pub const LATEST_PRODUCTION: MetadataVersion = MetadataVersion(33);
+    /// The level of a fresh directory for which none was requested. It stays at the one of Kafka
+    /// 4.3, so that brokers of 4.3 can still join or take over.
+    pub const DEFAULT: MetadataVersion = MetadataVersion(30);
+
+    /// Above every level: of a feature level that is never a default.
+    pub(crate) const NEVER: MetadataVersion = MetadataVersion(i16::MAX);
 
     pub const IBP_3_4_IV0: MetadataVersion = MetadataVersion(8);
     pub const IBP_3_5_IV2: MetadataVersion = MetadataVersion(11);
@@ -63,13 +72,15 @@ impl MetadataVersion {
     pub const IBP_4_2_IV0: MetadataVersion = MetadataVersion(28);
     pub const IBP_4_2_IV1: MetadataVersion = MetadataVersion(29);
     pub const IBP_4_3_IV0: MetadataVersion = MetadataVersion(30);
+    pub const IBP_4_4_IV1: MetadataVersion = MetadataVersion(32);
+    pub const IBP_4_4_IV2: MetadataVersion = MetadataVersion(33);
 
     /// All known levels, oldest first.
     pub fn all() -> impl DoubleEndedIterator<Item = MetadataVersion> {
         VERSIONS.iter().map(|version| MetadataVersion(version.0))
     }
 
-    /// `None` for a level that Kafka 4.3.1 does not know or does not serve in production.
+    /// `None` for a level that Kafka 4.4.0 does not know or does not serve in production.
     pub fn from_feature_level(level: i16) -> Option<MetadataVersion> {
         VERSIONS
             .iter()
@@ -146,6 +157,15 @@ impl MetadataVersion {
         self >= Self::IBP_4_3_IV0
     }
 
+    /// Whether the host of an ACL may be a range of addresses.
+    pub fn is_cidr_acl_supported(self) -> bool {
+        self >= Self::IBP_4_4_IV1
+    }
+
+    pub fn is_controller_unregistration_supported(self) -> bool {
+        self >= Self::IBP_4_4_IV2
+    }
+
     /// The version in which a record is written at this level.
     pub fn record_version(self, record: &MetadataRecord) -> i16 {
         match record {
@@ -216,8 +236,9 @@ mod tests {
                 Some(version)
             );
         }
-        assert_eq!(MetadataVersion::LATEST_PRODUCTION.to_string(), "4.3-IV0");
-        assert_eq!(MetadataVersion::from_feature_level(31), None);
+        assert_eq!(MetadataVersion::LATEST_PRODUCTION.to_string(), "4.4-IV2");
+        assert_eq!(MetadataVersion::DEFAULT.to_string(), "4.3-IV0");
+        assert_eq!(MetadataVersion::from_feature_level(34), None);
         assert_eq!(MetadataVersion::from_feature_level(6), None);
     }
 
@@ -230,7 +251,8 @@ mod tests {
         assert_eq!(level("4.3.1"), Some(30));
         assert_eq!(level("3.7"), Some(19));
         assert_eq!(level("3.7-IV2"), Some(17));
-        assert_eq!(level("4.4"), None);
+        assert_eq!(level("4.4"), Some(33));
+        assert_eq!(level("4.5"), None);
         assert_eq!(level("4"), None);
         assert_eq!(level("4.3-"), None);
     }

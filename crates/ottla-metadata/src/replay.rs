@@ -70,6 +70,11 @@ impl Replay {
                     .controllers
                     .insert(BrokerId(record.controller_id));
             }
+            MetadataRecord::UnregisterController(record) => {
+                let id = BrokerId(record.controller_id);
+                self.image.cluster.unregister_controller(id);
+                self.delta.controllers.insert(id);
+            }
             MetadataRecord::Topic(record) => {
                 let topic = TopicImage::new(record.name.clone(), record.topic_id);
                 self.changed_topics.insert(record.topic_id, topic);

@@ -36,7 +36,7 @@ pub enum ReplayError {
     #[error("the record sets a configuration of the unknown resource type {0}")]
     UnknownConfigResourceType(i8),
     #[error(
-        "metadata.version {0} is not known: this release works with 7 (3.3-IV3) to 30 (4.3-IV0); \
+        "metadata.version {0} is not known: this release works with 7 (3.3-IV3) to 33 (4.4-IV2); \
          raise or lower the level of the cluster to one of these first"
     )]
     UnknownMetadataVersion(i16),

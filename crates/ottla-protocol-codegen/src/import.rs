@@ -77,7 +77,7 @@ fn file_of(entry: &str, message: &Message) -> &'static str {
             "ConsumerProtocolSubscription"
             | "ConsumerProtocolAssignment"
             | "DefaultPrincipalData" => "messages",
-            "ProducerSnapshot" | "EndTxnMarker" => "storage_records",
+            "AbortedTxn" | "ProducerSnapshot" | "EndTxnMarker" => "storage_records",
             _ => "raft_records",
         },
     }

@@ -62,10 +62,12 @@ fn is_left_out(key: ApiKey) -> bool {
             | ReadShareGroupStateSummary
             | StreamsGroupHeartbeat
             | StreamsGroupDescribe
+            | StreamsGroupTopologyDescriptionUpdate
             | DescribeShareGroupOffsets
             | AlterShareGroupOffsets
             | DeleteShareGroupOffsets
             | UnregisterBroker
+            | UnregisterController
     )
 }
 

@@ -71,7 +71,7 @@ impl ApiKey {
         self.facts().name
     }
 
-    /// The versions that 4.3.1 has a schema for, an unstable last one included; empty for an API that
+    /// The versions that 4.4.0 has a schema for, an unstable last one included; empty for an API that
     /// was removed.
     pub const fn valid_versions(self) -> RangeInclusive<i16> {
         let facts = self.facts();

@@ -1,4 +1,4 @@
-//! Every request, response, metadata record and coordinator record of Kafka 4.3.1.
+//! Every request, response, metadata record and coordinator record of Kafka 4.4.0.
 //!
 //! The structs are generated at build time from `schema/`, Kafka's own schemas in a compact
 //! notation (`docs/wire-types.md`). This crate owns the byte format of the Kafka protocol and its

@@ -112,7 +112,7 @@ pub fn format_standalone(config: &BrokerConfig) -> Result<FormatReport, FormatEr
         &FormatOptions {
             cluster_id: random_uuid().to_string(),
             quorum,
-            metadata_version: MetadataVersion::LATEST_PRODUCTION,
+            metadata_version: MetadataVersion::DEFAULT,
             feature_levels: BTreeMap::new(),
             scram_records: Vec::new(),
             ignore_formatted: false,

@@ -1,6 +1,6 @@
 //! Kafka's error codes, as used in responses.
 //!
-//! Source: `org.apache.kafka.common.protocol.Errors` of Kafka 4.3.1. A code is retriable if Kafka's
+//! Source: `org.apache.kafka.common.protocol.Errors` of Kafka 4.4.0. A code is retriable if Kafka's
 //! exception for it is a `RetriableException`.
 
 use std::fmt;
@@ -18,7 +18,7 @@ macro_rules! error_codes {
             /// All codes, in numeric order.
             pub const ALL: &'static [ErrorCode] = &[$( ErrorCode::$variant, )*];
 
-            /// The code with this number; `UNKNOWN_SERVER_ERROR` for a number that Kafka 4.3.1 does
+            /// The code with this number; `UNKNOWN_SERVER_ERROR` for a number that Kafka 4.4.0 does
             /// not define, as in Kafka's clients.
             pub const fn from_code(code: i16) -> ErrorCode {
                 match code {
@@ -317,6 +317,12 @@ error_codes! {
         "The supplied topology epoch is outdated.";
     ShareSessionLimitReached = 133, "SHARE_SESSION_LIMIT_REACHED", true,
         "The limit of share sessions has been reached.";
+    GroupDeletionFailed = 134, "GROUP_DELETION_FAILED", false,
+        "DeleteGroups could not complete; see the error message on the per-group result for details.";
+    StreamsTopologyDescriptionUpdateFailed = 135, "STREAMS_TOPOLOGY_DESCRIPTION_UPDATE_FAILED", false,
+        "The broker could not process the topology description update; see the error message for details.";
+    ControllerIdNotRegistered = 136, "CONTROLLER_ID_NOT_REGISTERED", false,
+        "The given controller ID was not registered.";
 }
 
 impl ErrorCode {
@@ -367,7 +373,7 @@ mod tests {
     #[test]
     fn numbers_have_no_gap() {
         let numbers: Vec<i16> = ErrorCode::ALL.iter().map(|code| code.code()).collect();
-        let expected: Vec<i16> = (-1..=133).collect();
+        let expected: Vec<i16> = (-1..=136).collect();
         assert_eq!(numbers, expected);
     }
 }

@@ -142,7 +142,7 @@ fn prepare(args: &ContainerRunArgs) -> Result<PathBuf, String> {
             _ => CLUSTER_ID.to_owned(),
         },
         quorum: first_quorum(&settings, config.process_roles.controller)?,
-        metadata_version: MetadataVersion::LATEST_PRODUCTION,
+        metadata_version: MetadataVersion::DEFAULT,
         feature_levels: Default::default(),
         scram_records: Vec::new(),
         ignore_formatted: true,

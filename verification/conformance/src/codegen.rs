@@ -12,7 +12,7 @@ use ottla_peers::resolve_with_maven;
 use ottla_workspace::workspace;
 
 /// The Kafka version whose schemas are used.
-const KAFKA_VERSION: &str = "4.3.1";
+const KAFKA_VERSION: &str = "4.4.0";
 
 /// The artefacts that contain schemas.
 const ARTEFACTS: [&str; 7] = [

@@ -1,5 +1,6 @@
 //! ApiVersions (KIP-35, KIP-511, KIP-584): the supported API versions, and the features of the
-//! cluster.
+//! cluster. A client that names the cluster and the node that it expects learns if it reached
+//! another one (KIP-1242).
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -11,10 +12,13 @@ use ottla_protocol::messages::api_versions_response::{
 use ottla_protocol::messages::{ApiVersionsRequest, ApiVersionsResponse};
 use ottla_types::ErrorCode;
 
-use crate::endpoint::is_forwardable;
+use crate::endpoint::{Endpoint, is_forwardable};
 use ottla_net::RequestContext;
 
 use crate::Broker;
+
+/// The node ID of a client that does not say which node it expects.
+const UNKNOWN_NODE: i32 = -1;
 
 /// `served` are the APIs of the endpoint that received the request.
 pub(crate) fn handle(
@@ -23,18 +27,26 @@ pub(crate) fn handle(
     request: ApiVersionsRequest,
     served: Vec<(ApiKey, RangeInclusive<i16>)>,
 ) -> ApiVersionsResponse {
+    if context.api_version >= 5 && request.cluster_id.is_some() != (request.node_id != UNKNOWN_NODE)
+    {
+        return failed(ErrorCode::InvalidRequest);
+    }
     if context.api_version >= 3 {
         let (name, version) = (
             request.client_software_name,
             request.client_software_version,
         );
         if !is_software_name(&name) || !is_software_name(&version) {
-            return ApiVersionsResponse {
-                error_code: ErrorCode::InvalidRequest.code(),
-                ..Default::default()
-            };
+            return failed(ErrorCode::InvalidRequest);
         }
         context.connection.set_client_software(name, version);
+    }
+    // Controllers do not compare: the clients of a controller listener are nodes of the cluster.
+    if Endpoint::of(context.listener()) == Endpoint::Broker
+        && let Some(cluster_id) = &request.cluster_id
+        && (*cluster_id != broker.cluster_id() || request.node_id != broker.config().node_id)
+    {
+        return failed(ErrorCode::RebootstrapRequired);
     }
     let features = broker.features();
     // Clients with a version below 4 cannot decode a feature whose lowest level is 0 (KAFKA-17492).
@@ -75,6 +87,13 @@ pub(crate) fn handle(
                 ..Default::default()
             })
             .collect(),
+        ..Default::default()
+    }
+}
+
+fn failed(error: ErrorCode) -> ApiVersionsResponse {
+    ApiVersionsResponse {
+        error_code: error.code(),
         ..Default::default()
     }
 }

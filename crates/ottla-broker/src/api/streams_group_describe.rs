@@ -13,6 +13,10 @@ use ottla_protocol::messages::{StreamsGroupDescribeRequest, StreamsGroupDescribe
 use super::group_description::{GroupDescription, describe_all};
 use crate::Broker;
 
+/// The status of a topology description that the broker does not have. Kafka keeps descriptions in a
+/// plugin, without which it answers the same.
+const NOT_STORED: i8 = 1;
+
 pub(crate) async fn handle(
     broker: &Arc<Broker>,
     context: &RequestContext,
@@ -21,8 +25,14 @@ pub(crate) async fn handle(
     let is_served = broker.groups.serves_streams_protocol();
     let with_operations = request.include_authorized_operations;
     let group_ids = request.group_ids;
+    let mut groups: Vec<DescribedGroup> =
+        describe_all(broker, context, group_ids, is_served, with_operations);
+    if request.include_topology_description {
+        let described = groups.iter_mut().filter(|group| group.error_code == 0);
+        described.for_each(|group| group.topology_description_status = NOT_STORED);
+    }
     StreamsGroupDescribeResponse {
-        groups: describe_all(broker, context, group_ids, is_served, with_operations),
+        groups,
         ..Default::default()
     }
 }

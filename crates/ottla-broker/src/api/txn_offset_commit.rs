@@ -42,12 +42,25 @@ pub(crate) async fn handle(
         return all_failed(&request.topics, ErrorCode::GroupAuthorizationFailed);
     }
     let image = broker.metadata().clone();
+    let uses_topic_ids = context.api_version >= 6;
     let mut refused = Vec::new();
     let mut topics = Vec::with_capacity(request.topics.len());
     for mut topic in std::mem::take(&mut request.topics) {
+        if uses_topic_ids {
+            match image.topics.by_id(topic.topic_id) {
+                Some(known) => topic.name = known.name.clone(),
+                None => {
+                    refused.push(failed(&topic, ErrorCode::UnknownTopicId));
+                    continue;
+                }
+            }
+        }
         if !authorizer.is_allowed(context, read, ResourceType::Topic, &topic.name) {
             refused.push(failed(&topic, ErrorCode::TopicAuthorizationFailed));
             continue;
+        }
+        if let Some(known) = image.topics.by_name(&topic.name) {
+            topic.topic_id = known.id;
         }
         let unknown = take_unknown(&image, &topic.name, &mut topic.partitions, |it| {
             it.partition_index
@@ -55,6 +68,7 @@ pub(crate) async fn handle(
         if !unknown.is_empty() {
             let unknown = TxnOffsetCommitRequestTopic {
                 name: topic.name.clone(),
+                topic_id: topic.topic_id,
                 partitions: unknown,
                 ..Default::default()
             };
@@ -80,7 +94,7 @@ pub(crate) async fn handle(
         }
         Err(error) => all_failed(&topics, error),
     };
-    let key = |topic: &TxnOffsetCommitResponseTopic| topic.name.clone();
+    let key = |topic: &TxnOffsetCommitResponseTopic| (topic.topic_id, topic.name.clone());
     merge_by(
         &mut response.topics,
         committed.topics,
@@ -117,8 +131,9 @@ async fn commit(
     let guard = verify(broker, coordinator.partition(), transaction)
         .await
         .map_err(error_after_append)?;
+    let tells_stale_members = context.api_version >= 6;
     let committed = coordinator.request(&broker.groups, |coordinator, to, now| {
-        coordinator.handle_txn_offset_commit(to, request, guard, now)
+        coordinator.handle_txn_offset_commit(to, request, tells_stale_members, guard, now)
     });
     committed.await
 }
@@ -181,6 +196,7 @@ fn failed(topic: &TxnOffsetCommitRequestTopic, error: ErrorCode) -> TxnOffsetCom
         });
     TxnOffsetCommitResponseTopic {
         name: topic.name.clone(),
+        topic_id: topic.topic_id,
         partitions: partitions.collect(),
         ..Default::default()
     }

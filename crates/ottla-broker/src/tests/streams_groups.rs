@@ -9,6 +9,7 @@ use ottla_protocol::messages::streams_group_heartbeat_request::{Subtopology, Top
 use ottla_protocol::messages::{
     DeleteGroupsRequest, ListGroupsRequest, OffsetCommitRequest, StreamsGroupDescribeRequest,
     StreamsGroupHeartbeatRequest, StreamsGroupHeartbeatResponse,
+    StreamsGroupTopologyDescriptionUpdateRequest,
 };
 use ottla_types::ErrorCode;
 
@@ -129,6 +130,29 @@ async fn a_member_is_given_its_topics_and_its_tasks_and_is_shown() {
         errors.collect::<Vec<_>>(),
         [ErrorCode::None, missing, invalid]
     );
+    let mut with_topology = describe.clone();
+    with_topology.include_topology_description = true;
+    let described = client.ask(1, &with_topology).await.groups;
+    let assignor = described[0].assignor_name.as_deref();
+    // Nobody has described the topology, and what is not there has no status.
+    assert_eq!(
+        (assignor, described[0].topology_description_status),
+        (Some("sticky"), 1)
+    );
+    assert_eq!(
+        (
+            &described[1].assignor_name,
+            described[1].topology_description_status
+        ),
+        (&None, 0)
+    );
+    let update = StreamsGroupTopologyDescriptionUpdateRequest {
+        group_id: "g".into(),
+        member_id: "m1".into(),
+        ..Default::default()
+    };
+    let refused = client.ask(0, &update).await;
+    assert_eq!(error(refused.error_code), ErrorCode::UnsupportedVersion);
     let listed = client.ask(5, &ListGroupsRequest::default()).await.groups;
     assert_eq!(
         (&*listed[0].group_type, &*listed[0].group_state),

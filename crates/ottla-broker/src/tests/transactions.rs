@@ -416,6 +416,30 @@ async fn a_transaction_over_partitions_and_offsets_is_committed_as_one() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn offsets_are_committed_by_the_id_of_their_topic() {
+    let (_broker, mut client) = broker(&[]).await;
+    let producer = init(&mut client, 60_000).await;
+    for (id, error) in [
+        (topic_id("gone"), ErrorCode::UnknownTopicId),
+        (topic_id("t"), ErrorCode::None),
+    ] {
+        let mut request = offsets(producer, 5);
+        request.topics[0].name = Default::default();
+        request.topics[0].topic_id = id;
+        let response = client.ask(6, &request).await;
+        let topic = &response.topics[0];
+        assert_eq!(
+            (topic.topic_id, code(topic.partitions[0].error_code)),
+            (id, error)
+        );
+    }
+    end(&mut client, producer, true, 5)
+        .await
+        .expect("committed");
+    committed_offset_until(&mut client, 5).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn older_clients_add_partitions_themselves() {
     let (_broker, mut client) = broker(&[]).await;
     let producer = init(&mut client, 60_000).await;

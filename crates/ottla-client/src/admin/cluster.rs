@@ -18,6 +18,7 @@ use ottla_protocol::messages::elect_leaders_request::{ElectLeadersRequest, Topic
 use ottla_protocol::messages::elect_leaders_response::ReplicaElectionResult;
 use ottla_protocol::messages::remove_raft_voter_request::RemoveRaftVoterRequest;
 use ottla_protocol::messages::unregister_broker_request::UnregisterBrokerRequest;
+use ottla_protocol::messages::unregister_controller_request::UnregisterControllerRequest;
 use ottla_protocol::messages::update_features_request::{FeatureUpdateKey, UpdateFeaturesRequest};
 use ottla_types::{ErrorCode, Uuid};
 
@@ -269,6 +270,17 @@ impl Admin {
         };
         let response = self.ask(&request).await?;
         let what = format!("unregistering broker {broker}");
+        ClientError::check(what, response.error_code, response.error_message.as_ref())
+    }
+
+    /// Removes the registration of a controller that is permanently gone.
+    pub async fn unregister_controller(&self, controller: i32) -> Result<(), ClientError> {
+        let request = UnregisterControllerRequest {
+            controller_id: controller,
+            ..Default::default()
+        };
+        let response = self.ask(&request).await?;
+        let what = format!("unregistering controller {controller}");
         ClientError::check(what, response.error_code, response.error_message.as_ref())
     }
 

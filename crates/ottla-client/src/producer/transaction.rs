@@ -34,6 +34,8 @@ use crate::partitions::{by_topic, first_error};
 pub(super) const LAST_PRODUCE_VERSION_BEFORE_V2: i16 = 11;
 const LAST_END_TXN_VERSION_BEFORE_V2: i16 = 4;
 const LAST_TXN_OFFSET_COMMIT_VERSION_BEFORE_V2: i16 = 4;
+/// Later versions name topics by ID, which a committed offset here does not have.
+const LAST_TXN_OFFSET_COMMIT_VERSION_WITH_NAMES: i16 = 5;
 /// Later versions are for brokers only.
 const LAST_ADD_PARTITIONS_VERSION_OF_CLIENTS: i16 = 3;
 
@@ -371,7 +373,7 @@ impl Shared {
             group_id: group.group_id.clone().into(),
             producer_id: identity.id.0,
             producer_epoch: identity.epoch.0,
-            generation_id: group.generation_id,
+            generation_id_or_member_epoch: group.generation_id,
             member_id: group.member_id.clone().into(),
             group_instance_id: group.group_instance_id.clone().map(Into::into),
             topics: by_topic(committed)
@@ -385,7 +387,7 @@ impl Shared {
             ..Default::default()
         };
         let newest = match is_v2 {
-            true => i16::MAX,
+            true => LAST_TXN_OFFSET_COMMIT_VERSION_WITH_NAMES,
             false => LAST_TXN_OFFSET_COMMIT_VERSION_BEFORE_V2,
         };
         self.ask(

@@ -364,6 +364,43 @@ fn stale_epochs_and_missing_brokers() {
 }
 
 #[test]
+fn a_controller_that_is_gone_is_unregistered() {
+    let mut cluster = Cluster::single_node().with_feature("metadata.version", 32);
+    let unregister = |cluster: &mut Cluster, controller_id| {
+        let request = UnregisterControllerRequest {
+            controller_id,
+            ..Default::default()
+        };
+        let decision = unregister_controller(&cluster.context(), &request);
+        cluster.apply(&decision.records);
+        let code = ErrorCode::from_code(decision.response.error_code);
+        (decision.records.len(), code)
+    };
+    let registered = RegisterControllerRecord {
+        controller_id: 7,
+        ..Default::default()
+    };
+    cluster.apply(&[MetadataRecord::RegisterController(registered)]);
+    assert_eq!(
+        unregister(&mut cluster, 7),
+        (0, ErrorCode::UnsupportedVersion)
+    );
+    let mut cluster = cluster.with_feature("metadata.version", 33);
+    // Node 1 decides, so it is active.
+    assert_eq!(unregister(&mut cluster, 1), (0, ErrorCode::InvalidRequest));
+    assert_eq!(
+        unregister(&mut cluster, 8),
+        (0, ErrorCode::ControllerIdNotRegistered)
+    );
+    assert_eq!(unregister(&mut cluster, 7), (1, ErrorCode::None));
+    assert!(cluster.image.cluster.controller(BrokerId(7)).is_none());
+    assert_eq!(
+        unregister(&mut cluster, 7),
+        (0, ErrorCode::ControllerIdNotRegistered)
+    );
+}
+
+#[test]
 fn fencing_and_unregistering_move_leaders() {
     let mut cluster = with_partition(Cluster::single_node());
     assert_eq!(

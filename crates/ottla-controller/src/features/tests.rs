@@ -78,8 +78,8 @@ fn metadata_version_goes_up_and_without_loss_down() {
          this version."
     );
     assert_eq!(
-        error(&mut cluster, update("metadata.version", 31, 1)),
-        "Invalid update version 31 for feature metadata.version. Local controller 1 only supports versions 7-30"
+        error(&mut cluster, update("metadata.version", 34, 1)),
+        "Invalid update version 34 for feature metadata.version. Local controller 1 only supports versions 7-33"
     );
 }
 

@@ -1,6 +1,6 @@
 //! TxnOffsetCommit, and the end of transactions: offsets are pending until a marker commits or
 //! aborts them. Source: `OffsetMetadataManager.commitTransactionalOffset`,
-//! `validateTransactionalOffsetCommit`, `CoordinatorRuntime.completeTransaction`; KIP-98, KIP-447.
+//! `validateTransactionalOffsetCommit`, `CoordinatorRuntime.completeTransaction`; KIP-98, KIP-447, KIP-1319.
 
 use bytestring::ByteString;
 use ottla_protocol::messages::txn_offset_commit_response::{
@@ -20,18 +20,20 @@ use super::record::CoordinatorRecord;
 use crate::runtime::{TransactionEnd, TransactionalProducer, WriteKind};
 
 impl GroupCoordinator {
-    /// The topics and partitions in `request` must exist, and the transaction must have been
-    /// verified with the transaction coordinator. `guard` is the log's guard of that verification,
+    /// The topics and partitions in `request` must exist, with names and IDs, and the transaction
+    /// must have been verified with the transaction coordinator. `tells_stale_members`: whether the
+    /// client understands `STALE_MEMBER_EPOCH` and `GROUP_ID_NOT_FOUND`. `guard` is the log's guard of that verification,
     /// `None` if the transaction already has offsets here.
     pub fn handle_txn_offset_commit(
         &mut self,
         to: ReplyTo<TxnOffsetCommitResponse>,
         request: TxnOffsetCommitRequest,
+        tells_stale_members: bool,
         guard: Option<u64>,
         now: Timestamp,
     ) -> Outcome {
         let mut effects = self.effects();
-        if let Err(error) = self.validate_txn_commit(&request) {
+        if let Err(error) = self.validate_txn_commit(&request, tells_stale_members) {
             effects.reply(to, response(&request, |_| error));
             return self.finish(effects);
         }
@@ -57,8 +59,7 @@ impl GroupCoordinator {
                     metadata: partition.committed_metadata.clone().unwrap_or_default(),
                     commit_timestamp_ms: now.value(),
                     expire_timestamp_ms: None,
-                    // Kafka writes no topic id for transactional commits.
-                    topic_id: Default::default(),
+                    topic_id: topic.topic_id,
                     record_offset: -1,
                 };
                 let index = partition.partition_index;
@@ -106,11 +107,15 @@ impl GroupCoordinator {
         self.finish(effects)
     }
 
-    fn validate_txn_commit(&self, request: &TxnOffsetCommitRequest) -> Result<(), ErrorCode> {
+    fn validate_txn_commit(
+        &self,
+        request: &TxnOffsetCommitRequest,
+        tells_stale_members: bool,
+    ) -> Result<(), ErrorCode> {
         let committer = Committer {
             member_id: &request.member_id,
             instance_id: request.group_instance_id.as_ref(),
-            member_epoch: request.generation_id,
+            member_epoch: request.generation_id_or_member_epoch,
             is_transactional: true,
             knows_consumer_groups: true,
         };
@@ -120,28 +125,28 @@ impl GroupCoordinator {
                 let metadata = partition.committed_metadata.as_deref();
                 !metadata.is_some_and(|text| is_metadata_too_large(text, max_metadata))
             });
-            to_commit.map(move |partition| (&topic.name, partition.partition_index))
+            to_commit.map(move |partition| (topic, partition.partition_index))
         });
-        // For producers, every late commit belongs to an earlier generation.
+        // For older producers, every late commit belongs to an earlier generation.
         let of_former_generation = |error| match error {
-            ErrorCode::StaleMemberEpoch => ErrorCode::IllegalGeneration,
+            ErrorCode::StaleMemberEpoch if !tells_stale_members => ErrorCode::IllegalGeneration,
             error => error,
         };
         match self.group(&request.group_id) {
             Some(Group::Classic(group)) => validate(group, request),
             Some(Group::Share(_)) => Err(ErrorCode::GroupIdNotFound),
             Some(Group::Consumer(group)) => {
-                let topics = &self.metadata.image().topics;
-                let partitions = to_commit
-                    .map(|(name, index)| (topics.by_name(name).map(|topic| topic.id), index));
+                let partitions = to_commit.map(|(topic, index)| (Some(topic.topic_id), index));
                 let result = group.validate_commit(&committer, partitions);
                 result.map_err(of_former_generation)
             }
             Some(Group::Streams(group)) => {
-                let result = group.validate_commit(&committer, to_commit);
+                let partitions = to_commit.map(|(topic, index)| (&topic.name, index));
+                let result = group.validate_commit(&committer, partitions);
                 result.map_err(of_former_generation)
             }
-            None if request.generation_id < 0 => Ok(()),
+            None if request.generation_id_or_member_epoch < 0 => Ok(()),
+            None if tells_stale_members => Err(ErrorCode::GroupIdNotFound),
             None => Err(ErrorCode::IllegalGeneration),
         }
     }
@@ -150,7 +155,7 @@ impl GroupCoordinator {
 /// As for other commits, except that older clients send no member id, and a rebalance does not
 /// matter.
 fn validate(group: &ClassicGroup, request: &TxnOffsetCommitRequest) -> Result<(), ErrorCode> {
-    let generation_id = request.generation_id;
+    let generation_id = request.generation_id_or_member_epoch;
     if generation_id < 0 && group.is_in(ClassicGroupState::Empty) {
         return Ok(());
     }
@@ -169,6 +174,7 @@ fn response(
         .iter()
         .map(|topic| TxnOffsetCommitResponseTopic {
             name: topic.name.clone(),
+            topic_id: topic.topic_id,
             partitions: topic
                 .partitions
                 .iter()

@@ -451,10 +451,10 @@ fn records_that_fit_nothing_are_errors() {
     assert_eq!(
         error(MetadataRecord::FeatureLevel(FeatureLevelRecord {
             name: "metadata.version".into(),
-            feature_level: 31,
+            feature_level: 34,
             ..Default::default()
         })),
-        ReplayError::UnknownMetadataVersion(31)
+        ReplayError::UnknownMetadataVersion(34)
     );
     assert_eq!(
         error(MetadataRecord::BeginTransaction(

@@ -12,7 +12,8 @@ use ottla_protocol::messages::{
     ControllerRegistrationRequest, CreateAclsRequest, CreateDelegationTokenRequest,
     CreatePartitionsRequest, CreateTopicsRequest, DeleteAclsRequest, DeleteTopicsRequest,
     ElectLeadersRequest, ExpireDelegationTokenRequest, IncrementalAlterConfigsRequest,
-    RenewDelegationTokenRequest, UnregisterBrokerRequest, UpdateFeaturesRequest,
+    RenewDelegationTokenRequest, UnregisterBrokerRequest, UnregisterControllerRequest,
+    UpdateFeaturesRequest,
 };
 use ottla_types::{Offset, Timestamp};
 
@@ -73,6 +74,7 @@ decided_by! { IS_CLUSTER_ACTION = false:
     AlterClientQuotasRequest => alter_client_quotas,
     AlterUserScramCredentialsRequest => alter_user_scram_credentials,
     UnregisterBrokerRequest => unregister_broker,
+    UnregisterControllerRequest => unregister_controller,
     CreateAclsRequest => create_acls,
     DeleteAclsRequest => delete_acls,
 }

@@ -232,7 +232,7 @@ fn format_directories(args: &FormatArgs) -> anyhow::Result<ExitCode> {
         .collect::<anyhow::Result<Vec<_>>>()?;
     let metadata_version = match &args.release_version {
         Some(text) => parse_release(text)?,
-        None => MetadataVersion::LATEST_PRODUCTION,
+        None => MetadataVersion::DEFAULT,
     };
     let feature_levels = args
         .feature
@@ -325,10 +325,10 @@ fn parse_controller(text: &str) -> anyhow::Result<InitialController> {
     })
 }
 
-/// Prints the feature levels of a release, by default the newest.
+/// Prints the feature levels of a release, by default that of a directory that is formatted.
 pub(super) fn print_version_mapping(release: Option<&str>) -> anyhow::Result<()> {
-    let newest = MetadataVersion::LATEST_PRODUCTION.to_string();
-    let text = release.unwrap_or(&newest);
+    let default = MetadataVersion::DEFAULT.to_string();
+    let text = release.unwrap_or(&default);
     let version = parse_release(text)?;
     println!("metadata.version={} ({text})", version.feature_level());
     for feature in FEATURES {

@@ -79,12 +79,13 @@ fn differences(kafka: &[AdvertisedApi], ottla: &[AdvertisedApi]) -> BTreeMap<i16
     rows
 }
 
-/// Whether the table has a row `| key | name | versions of Kafka | versions of Ottla | …`.
+/// Whether the table has a row `| key | name | versions of Kafka 4.3.1 | of 4.4.0 | of Ottla | …`. The
+/// brokers that are compared are of one of these releases.
 fn is_documented(compatibility: &str, row: &Row) -> bool {
     compatibility.lines().any(|line| {
         let cells: Vec<&str> = line.split('|').map(str::trim).collect();
-        let is_row = cells.len() > 5 && cells[1].parse() == Ok(row.api_key);
-        is_row && cells[3] == cell(row.kafka) && cells[4] == cell(row.ottla)
+        let is_row = cells.len() > 6 && cells[1].parse() == Ok(row.api_key);
+        is_row && cells[3..=4].contains(&&*cell(row.kafka)) && cells[5] == cell(row.ottla)
     })
 }
 
@@ -124,10 +125,10 @@ mod tests {
             kafka: Some((0, 5)),
             ottla: None,
         };
-        let table = "| 24 | AddPartitionsToTxn | 0–5 | – | transactions |";
+        let table = "| 24 | AddPartitionsToTxn | 0–5 | 0–6 | – | transactions |";
         assert!(is_documented(table, &row));
         assert!(!is_documented(
-            "| 24 | AddPartitionsToTxn | 0–4 | – | transactions |",
+            "| 24 | AddPartitionsToTxn | 0–4 | 0–6 | – | transactions |",
             &row
         ));
         assert!(!is_documented("", &row));

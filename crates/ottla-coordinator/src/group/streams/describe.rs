@@ -22,6 +22,9 @@ use super::topology::StreamsTopology;
 use crate::group::coordinator::GroupCoordinator;
 use crate::group::refused::Refused;
 
+/// The name of the only assignor.
+const STICKY_ASSIGNOR: &str = "sticky";
+
 impl GroupCoordinator {
     /// Describes the committed state of the group.
     pub fn describe_streams_group(&self, group_id: &ByteString) -> DescribedGroup {
@@ -47,6 +50,7 @@ fn described(group: &StreamsGroup, configured: Option<&ConfiguredTopology>) -> D
         group_epoch: group.group_epoch,
         assignment_epoch: group.target.epoch,
         topology,
+        assignor_name: Some(ByteString::from_static(STICKY_ASSIGNOR)),
         members: group
             .members()
             .map(|member| {

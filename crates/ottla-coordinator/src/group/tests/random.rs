@@ -211,7 +211,7 @@ impl World {
         let to = self.ask();
         let now = Timestamp(self.now_ms);
         self.coordinator
-            .handle_txn_offset_commit(ReplyTo::new(to), request, None, now)
+            .handle_txn_offset_commit(ReplyTo::new(to), request, false, None, now)
     }
 
     fn end_transaction(&mut self) -> Outcome {

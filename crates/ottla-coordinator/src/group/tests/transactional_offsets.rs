@@ -29,10 +29,20 @@ fn request(offset: i64) -> TxnOffsetCommitRequest {
 }
 
 fn commit(script: &mut Script, request: TxnOffsetCommitRequest) -> String {
+    commit_of(script, request, false)
+}
+
+/// `tells_stale_members` from version 6 on.
+fn commit_of(
+    script: &mut Script,
+    request: TxnOffsetCommitRequest,
+    tells_stale_members: bool,
+) -> String {
     let (to, now) = (script.next_reply_to(), script.now());
-    let outcome = script
-        .coordinator
-        .handle_txn_offset_commit(to, request, Some(4), now);
+    let outcome =
+        script
+            .coordinator
+            .handle_txn_offset_commit(to, request, tells_stale_members, Some(4), now);
     script.render(outcome)
 }
 
@@ -195,7 +205,7 @@ fn members_are_checked_where_they_are_named() {
     ] {
         let mut request = request(50);
         request.member_id = full(member_id);
-        request.generation_id = generation_id;
+        request.generation_id_or_member_epoch = generation_id;
         let text = commit(&mut script, request);
         assert!(
             text.contains(&format!("t-0={error}")),
@@ -204,9 +214,11 @@ fn members_are_checked_where_they_are_named() {
     }
     let mut of_nobody = request(50);
     of_nobody.group_id = "unknown".into();
-    of_nobody.generation_id = 1;
-    let text = commit(&mut script, of_nobody);
+    of_nobody.generation_id_or_member_epoch = 1;
+    let text = commit(&mut script, of_nobody.clone());
     assert!(text.contains("t-0=ILLEGAL_GENERATION"), "{text}");
+    let text = commit_of(&mut script, of_nobody, true);
+    assert!(text.contains("t-0=GROUP_ID_NOT_FOUND"), "{text}");
 }
 
 #[test]

@@ -211,7 +211,7 @@ impl Layout {
                     Some(_) => InitialQuorum::Controllers(voters.clone()),
                     None => InitialQuorum::None,
                 },
-                metadata_version: MetadataVersion::LATEST_PRODUCTION,
+                metadata_version: MetadataVersion::DEFAULT,
                 feature_levels: Default::default(),
                 scram_records: match is_formatted(&config) {
                     true => Vec::new(),
