@@ -118,6 +118,7 @@ pub fn broker_synonym_of_topic_config(name: &str) -> Option<&'static str> {
         "local.retention.bytes" => "log.local.retention.bytes",
         "local.retention.ms" => "log.local.retention.ms",
         "max.compaction.lag.ms" => "log.cleaner.max.compaction.lag.ms",
+        "max.decompressed.message.bytes" => "max.decompressed.message.bytes",
         "max.message.bytes" => "message.max.bytes",
         "message.timestamp.after.max.ms" => "log.message.timestamp.after.max.ms",
         "message.timestamp.before.max.ms" => "log.message.timestamp.before.max.ms",

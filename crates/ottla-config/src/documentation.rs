@@ -31,6 +31,9 @@ pub(crate) fn of(name: &str) -> Option<&'static str> {
             "After how many bytes the kernel is asked to begin writing a log to the disk; 0 leaves that to the kernel."
         }
         "max.compaction.lag.ms" => "The longest that a record may stay uncompacted.",
+        "max.decompressed.message.bytes" => {
+            "The largest record that is accepted in a compressed batch, decompressed."
+        }
         "max.message.bytes" => "The largest batch that is accepted, after compression.",
         "message.timestamp.after.max.ms" => {
             "How far a record's timestamp may be after the broker's clock."

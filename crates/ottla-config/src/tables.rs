@@ -1,4 +1,4 @@
-//! Every setting of Kafka 4.3.1, one line each.
+//! Every setting of Kafka 4.4.0, one line each.
 //!
 //! The columns are: name, type, default, valid values, importance, update mode, support in Ottla,
 //! and `internal` for settings that Kafka hides from clients. Defaults are written as Kafka prints

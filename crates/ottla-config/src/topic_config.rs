@@ -169,6 +169,7 @@ pub struct TopicConfig {
     pub local_retention_ms: i64,
     pub max_compaction_lag_ms: i64,
     /// The maximum size of a batch, compressed and including its header.
+    pub max_decompressed_message_bytes: i32,
     pub max_message_bytes: i32,
     pub message_timestamp_after_max_ms: i64,
     pub message_timestamp_before_max_ms: i64,
@@ -213,6 +214,7 @@ impl Default for TopicConfig {
             local_retention_bytes: -2,
             local_retention_ms: -2,
             max_compaction_lag_ms: i64::MAX,
+            max_decompressed_message_bytes: i32::MAX - 8,
             max_message_bytes: 1024 * 1024 + 12,
             message_timestamp_after_max_ms: 3_600_000,
             message_timestamp_before_max_ms: i64::MAX,

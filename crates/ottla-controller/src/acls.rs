@@ -4,6 +4,7 @@
 
 use std::collections::BTreeSet;
 
+use ottla_metadata::MetadataVersion;
 use ottla_protocol::messages::create_acls_request::AclCreation;
 use ottla_protocol::messages::create_acls_response::AclCreationResult;
 use ottla_protocol::messages::delete_acls_request::DeleteAclsFilter;
@@ -15,7 +16,8 @@ use ottla_protocol::messages::{
 };
 use ottla_protocol::metadata_records::{MetadataRecord, RemoveAccessControlEntryRecord};
 use ottla_security::{
-    Acl, AclFilter, CLUSTER_NAME, Operation, Pattern, PatternType, PermissionType, ResourceType,
+    Acl, AclFilter, CLUSTER_NAME, HostRange, Operation, Pattern, PatternType, PermissionType,
+    ResourceType,
 };
 use ottla_types::{ErrorCode, Uuid};
 
@@ -30,7 +32,7 @@ pub fn create_acls(
     let mut results = Vec::new();
     for creation in &request.creations {
         let acl = acl(creation);
-        let error = match validate_new_acl(&acl) {
+        let error = match validate_new_acl(&acl, context.metadata_version()) {
             Ok(()) => {
                 // Creating an ACL that exists succeeds.
                 if !context.image.kept.acls.contains(&acl) && created.insert(acl.clone()) {
@@ -81,7 +83,28 @@ fn acl(creation: &AclCreation) -> Acl {
     }
 }
 
-fn validate_new_acl(acl: &Acl) -> Result<(), ApiError> {
+/// An address is not checked, as in Kafka.
+fn validate_host(host: &str, level: MetadataVersion) -> Result<(), ApiError> {
+    let invalid = |message: String| ApiError::new(ErrorCode::InvalidRequest, message);
+    if host.is_empty() {
+        return Err(invalid("Host pattern cannot be null or empty".to_owned()));
+    }
+    if !HostRange::is_one(host) {
+        return Ok(());
+    }
+    if !level.is_cidr_acl_supported() {
+        let needed = MetadataVersion::IBP_4_4_IV1;
+        return Err(ApiError::new(
+            ErrorCode::UnsupportedVersion,
+            format!("CIDR-based ACL host patterns require metadata version {needed} or higher."),
+        ));
+    }
+    HostRange::parse(host)
+        .map(drop)
+        .map_err(|reason| invalid(format!("Invalid CIDR notation '{host}': {reason}")))
+}
+
+fn validate_new_acl(acl: &Acl, level: MetadataVersion) -> Result<(), ApiError> {
     let invalid = |message: String| Err(ApiError::new(ErrorCode::InvalidRequest, message));
     let Pattern {
         resource_type,
@@ -118,6 +141,7 @@ fn validate_new_acl(acl: &Acl) -> Result<(), ApiError> {
             acl.principal
         ));
     }
+    validate_host(&acl.host, level)?;
     Ok(())
 }
 
@@ -304,6 +328,38 @@ mod tests {
         assert_eq!(
             (records, messages),
             (1, expected.map(String::from).to_vec())
+        );
+    }
+
+    #[test]
+    fn hosts_may_be_ranges_at_a_level_that_knows_them() {
+        let from = |host: &str| AclCreation {
+            host: host.to_owned().into(),
+            ..creation("User:a", "foo")
+        };
+        let hosts = ["10.0.0.0/8", "2001:db8::/32", "10.0.0.0/33", "", "10.1.2.3"];
+        let mut cluster = Cluster::single_node();
+        let (records, messages) = create(&mut cluster, hosts.map(from).to_vec());
+        let too_old = "35 CIDR-based ACL host patterns require metadata version 4.4-IV1 or higher.";
+        let empty = "42 Host pattern cannot be null or empty";
+        assert_eq!(
+            (records, messages),
+            (
+                1,
+                [too_old, too_old, too_old, empty, "0 "]
+                    .map(String::from)
+                    .to_vec()
+            )
+        );
+        let mut cluster = cluster.with_feature("metadata.version", 32);
+        let (records, messages) = create(&mut cluster, hosts.map(from).to_vec());
+        let wrong = "42 Invalid CIDR notation '10.0.0.0/33': Value [33] not in range [0,32]";
+        assert_eq!(
+            (records, messages),
+            (
+                2,
+                ["0 ", "0 ", wrong, empty, "0 "].map(String::from).to_vec()
+            )
         );
     }
 

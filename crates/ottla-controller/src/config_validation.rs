@@ -139,14 +139,19 @@ const GROUP_BOUNDS: &[(&str, Option<&str>, Option<&str>, bool)] = &[
     ("streams.heartbeat.interval.ms", Some("group.streams.min.heartbeat.interval.ms"), Some("group.streams.max.heartbeat.interval.ms"), false),
     ("streams.session.timeout.ms", Some("group.streams.min.session.timeout.ms"), Some("group.streams.max.session.timeout.ms"), false),
     ("streams.num.standby.replicas", None, Some("group.streams.max.standby.replicas"), false),
+    ("streams.num.warmup.replicas", None, Some("group.streams.max.warmup.replicas"), false),
+    ("streams.task.offset.interval.ms", Some("group.streams.min.task.offset.interval.ms"), None, false),
     ("streams.assignment.interval.ms", Some("group.streams.min.assignment.interval.ms"), Some("group.streams.max.assignment.interval.ms"), true),
 ];
 
 fn validate_group(config: &BrokerConfig, settings: &Settings) -> Result<(), ApiError> {
     let invalid = |message: String| Err(ApiError::new(ErrorCode::InvalidConfig, message));
-    for name in settings.keys() {
-        if ottla_config::group_config(name).is_none() {
+    for (name, value) in settings {
+        let Some(def) = ottla_config::group_config(name) else {
             return invalid(format!("Unknown group config name: {name}"));
+        };
+        if let Some(reason) = def.refusal(value) {
+            return invalid(format!("{name} is refused: {reason}"));
         }
     }
     let values = parse_all(ottla_config::GROUP_CONFIGS, settings, |def| {

@@ -21,6 +21,12 @@ pub enum DecodeError {
         count: u64,
         remaining: usize,
     },
+    #[error("{count} elements at {position} are more than {allowed}, which a message may have")]
+    OverLimit {
+        position: usize,
+        count: u64,
+        allowed: usize,
+    },
     #[error(
         "the element at {position} takes {needed} more bytes of memory, and the whole message may take {allowance}"
     )]

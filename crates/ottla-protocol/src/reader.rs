@@ -6,7 +6,8 @@
 //!
 //! A struct can take thirty times the memory of its bytes, because most of its fields may be empty. What a peer sends is
 //! therefore read with an allowance ([`Reader::untrusted`]): bytes that would take more are an error before the
-//! memory is reserved. Kafka 4.3 has no such bound; 4.4 has one of the elements of each array.
+//! memory is reserved. The number of elements of an array and of tagged fields of a struct is limited as well, as in
+//! Kafka 4.4.
 
 use bytes::Bytes;
 use bytestring::ByteString;
@@ -33,6 +34,11 @@ struct Allowance {
 /// Bytes that an array may reserve before its elements are decoded. Beyond that the vector grows
 /// with its elements, so that a false count does not allocate memory for missing elements.
 const RESERVE_AT_MOST: usize = 64 * 1024;
+
+/// The elements that an array of a peer may have. Kafka: `MessageUtil.MAX_ARRAY_LENGTH`.
+pub(crate) const MAX_ARRAY_LENGTH: usize = 1_000_000;
+/// The tagged fields that a struct of a peer may have. Kafka: `MessageUtil.MAX_TAGGED_FIELD_COUNT`.
+pub(crate) const MAX_TAGGED_FIELD_COUNT: usize = 10_000;
 
 /// What decoding may take at least, however short the bytes are.
 const LEAST_ALLOWANCE: usize = 64 * 1024;
@@ -409,6 +415,7 @@ impl Reader {
                 remaining,
             });
         }
+        self.check_count(count, MAX_ARRAY_LENGTH)?;
         let size = size_of::<T>().max(1);
         let reserve = match self.allowance {
             // All of it is allowed for, and nothing is taken for growing.
@@ -423,6 +430,18 @@ impl Reader {
             elements.push(element(self)?);
         }
         Ok(Some(elements))
+    }
+
+    /// Fails if a peer has sent more elements than one may.
+    pub(crate) fn check_count(&self, count: usize, allowed: usize) -> Result<(), DecodeError> {
+        match self.allowance {
+            Some(_) if count > allowed => Err(DecodeError::OverLimit {
+                position: self.position,
+                count: count as u64,
+                allowed,
+            }),
+            _ => Ok(()),
+        }
     }
 
     pub fn strings(&mut self, flexible: bool) -> Result<Vec<ByteString>, DecodeError> {
@@ -443,4 +462,27 @@ impl Reader {
 
 fn least_string_size(flexible: bool) -> usize {
     if flexible { 1 } else { 2 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_array_of_a_peer_has_at_most_a_million_elements() {
+        let count = |count: usize| {
+            let mut bytes = (count as i32).to_be_bytes().to_vec();
+            bytes.resize(4 + count, 0);
+            let read = |mut reader: Reader| reader.array(false, 1, |reader| reader.i8());
+            let bytes = Bytes::from(bytes);
+            (
+                read(Reader::untrusted(bytes.clone())).map(|it| it.len()),
+                read(Reader::new(bytes)).map(|it| it.len()),
+            )
+        };
+        assert_eq!(count(MAX_ARRAY_LENGTH), (Ok(1_000_000), Ok(1_000_000)));
+        let (untrusted, trusted) = count(MAX_ARRAY_LENGTH + 1);
+        assert!(matches!(untrusted, Err(DecodeError::OverLimit { .. })));
+        assert_eq!(trusted, Ok(1_000_001));
+    }
 }

@@ -8,6 +8,7 @@ use std::fmt;
 use bytes::{Bytes, BytesMut};
 
 use crate::encoder::Encoder;
+use crate::reader::MAX_TAGGED_FIELD_COUNT;
 use crate::{DecodeError, EncodeError, Reader};
 
 /// A tagged field that this version of the schema does not know. It is preserved when the message
@@ -94,6 +95,7 @@ impl Reader {
         mut known: impl FnMut(&mut Reader, u32) -> Result<bool, DecodeError>,
     ) -> Result<UnknownTaggedFields, DecodeError> {
         let count = self.unsigned_varint()?;
+        self.check_count(count as usize, MAX_TAGGED_FIELD_COUNT)?;
         let mut unknown_count = 0;
         let mut unknown = Runs::default();
         // Each field takes at least two bytes, so a false count soon runs out of bytes; no
@@ -315,6 +317,23 @@ mod tests {
         encoder.unknown_tagged_fields(&long).unwrap();
         let written = encoder.finish().into_bytes();
         assert_eq!(Reader::new(written).unknown_tagged_fields().unwrap(), long);
+    }
+
+    #[test]
+    fn a_struct_of_a_peer_has_at_most_ten_thousand_tagged_fields() {
+        for (count, is_read) in [(10_000, true), (10_001, false)] {
+            let mut encoder = Encoder::new();
+            encoder.unsigned_varint(count);
+            let mut bytes = encoder.finish().into_bytes().to_vec();
+            for tag in 0..count {
+                let mut encoder = Encoder::new();
+                encoder.unsigned_varint(tag);
+                encoder.unsigned_varint(0);
+                bytes.extend_from_slice(&encoder.finish().into_bytes());
+            }
+            let read = Reader::untrusted(Bytes::from(bytes)).unknown_tagged_fields();
+            assert_eq!(read.is_ok(), is_read, "{count}: {read:?}");
+        }
     }
 
     #[test]

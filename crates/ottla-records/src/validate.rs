@@ -21,6 +21,7 @@ use ottla_types::{ErrorCode, Timestamp};
 use crate::compression::{CodecMemory, Decompressor};
 use crate::record::record_timestamp;
 use crate::source::{SliceSource, Source, StreamSource, read_record};
+use crate::varint::size_of_varint;
 use crate::{BatchError, BatchHeader, Compression, CompressionType, RecordBatch, TimestampType};
 
 /// The origin of an append. The broker's own coordinators have more rights than a client.
@@ -53,6 +54,8 @@ pub struct ValidationRules {
     pub compression: Option<Compression>,
     /// The maximum size of the decompressed records. Kafka has no such limit.
     pub max_decompressed_bytes: usize,
+    /// `max.decompressed.message.bytes`: the maximum size of one record of a compressed batch.
+    pub max_decompressed_record_bytes: usize,
 }
 
 impl Default for ValidationRules {
@@ -66,6 +69,7 @@ impl Default for ValidationRules {
             message_timestamp_after_max_ms: 3_600_000,
             compression: None,
             max_decompressed_bytes: 512 << 20,
+            max_decompressed_record_bytes: i32::MAX as usize - 8,
         }
     }
 }
@@ -385,8 +389,16 @@ impl RecordChecks<'_> {
         }
         let mut max_timestamp = Timestamp::NONE;
         let mut faults = Faults::default();
+        let max_record_bytes = match self.header.attributes.is_compressed() {
+            // Without the length in front of the record.
+            true => with_length(self.rules.max_decompressed_record_bytes),
+            false => usize::MAX,
+        };
         for index in 0..count {
             let record = read_record(source).map_err(|broken| broken.at(index))?;
+            if record.size_in_bytes > max_record_bytes {
+                return Err(self.too_large(index, record.size_in_bytes));
+            }
             if record.offset_delta != index {
                 let reason = "its offset delta is not its place in the batch";
                 return Err(BatchError::MalformedRecord { index, reason }.into());
@@ -419,6 +431,17 @@ impl RecordChecks<'_> {
         }
     }
 
+    #[cold]
+    fn too_large(&self, index: i32, size: usize) -> Rejection {
+        Rejection::new(
+            ErrorCode::InvalidRecord,
+            format_args!(
+                "record {index} decompresses to {size} bytes, more than max.decompressed.message.bytes={} in {}",
+                self.rules.max_decompressed_record_bytes, self.partition
+            ),
+        )
+    }
+
     fn no_key(&self) -> String {
         format!(
             "Compacted topic cannot accept message without key in topic partition {}",
@@ -443,6 +466,11 @@ impl RecordChecks<'_> {
              type to LogAppendTime."
         )
     }
+}
+
+/// The size of a record with a body of so many bytes.
+fn with_length(body_bytes: usize) -> usize {
+    body_bytes.saturating_add(size_of_varint(body_bytes.min(i32::MAX as usize) as i32))
 }
 
 /// Collects the invalid records.

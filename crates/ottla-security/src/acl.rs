@@ -9,6 +9,7 @@ use bytestring::ByteString;
 use ottla_protocol::metadata_records::AccessControlEntryRecord;
 use ottla_types::Uuid;
 
+use crate::host_range::{HostRange, address_of};
 use crate::names::{Operation, PatternType, PermissionType, ResourceType, WILDCARD};
 
 /// The resources that an ACL applies to.
@@ -26,7 +27,8 @@ pub struct Acl {
     pub pattern: Pattern,
     /// `User:alice`; `User:*` means everybody.
     pub principal: ByteString,
-    /// An address in the spelling of [`host_address`](crate::host_address); `*` means any.
+    /// An address in the spelling of [`host_address`](crate::host_address), or a
+    /// [range](HostRange) of them; `*` means any.
     pub host: ByteString,
     pub operation: Operation,
     pub permission_type: PermissionType,
@@ -64,7 +66,21 @@ impl Acl {
     /// Whether the ACL applies to a request by `principal` from `host`.
     pub(crate) fn is_about(&self, principal: &str, host: &str) -> bool {
         (self.principal == principal || self.principal == "User:*")
-            && (self.host == WILDCARD || self.host == host)
+            && (self.host == WILDCARD || self.host == host || self.is_in_range(host))
+    }
+
+    fn is_in_range(&self, host: &str) -> bool {
+        self.host_range()
+            .zip(address_of(host))
+            .is_some_and(|(range, address)| range.contains(address))
+    }
+
+    /// `None` if the host is an address or any, or is meant as a range but is none.
+    pub(crate) fn host_range(&self) -> Option<HostRange> {
+        match HostRange::is_one(&self.host) {
+            true => HostRange::parse(&self.host).ok(),
+            false => None,
+        }
     }
 
     /// Whether the ACL decides about the operation. Anything but ALLOW counts as DENY, as in Kafka.

@@ -10,6 +10,7 @@
 use bytestring::ByteString;
 
 use crate::acl::Acl;
+use crate::host_range::{HostRange, address_of};
 use crate::name_map::NameMap;
 use crate::names::{Operation, PatternType, ResourceType, WILDCARD};
 
@@ -46,6 +47,7 @@ struct OfPrincipal {
     any_host: Operations,
     /// By address, sorted.
     by_host: Vec<(ByteString, Operations)>,
+    by_range: Vec<(HostRange, Operations)>,
     /// The ACLs from which the above is computed.
     acls: Vec<Acl>,
 }
@@ -328,10 +330,20 @@ const EVERYBODY: &str = "User:*";
 
 impl OfPrincipal {
     fn operations(&self, host: &str) -> Operations {
-        match self.host(host) {
+        let named = match self.host(host) {
             Ok(found) => self.by_host[found].1.and(self.any_host),
             Err(_) => self.any_host,
+        };
+        if self.by_range.is_empty() {
+            return named;
         }
+        let Some(address) = address_of(host) else {
+            return named;
+        };
+        let ranges = self.by_range.iter();
+        ranges
+            .filter(|(range, _)| range.contains(address))
+            .fold(named, |all, (_, operations)| all.and(*operations))
     }
 
     fn host(&self, host: &str) -> Result<usize, usize> {
@@ -349,6 +361,9 @@ impl OfPrincipal {
         if acl.host == WILDCARD {
             self.any_host = self.any_host.and(operations);
             return;
+        }
+        if let Some(range) = acl.host_range() {
+            return self.by_range.push((range, operations));
         }
         match self.host(&acl.host) {
             Ok(found) => self.by_host[found].1 = self.by_host[found].1.and(operations),

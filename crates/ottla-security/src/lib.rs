@@ -32,6 +32,8 @@ mod principal;
 
 mod names;
 
+mod host_range;
+
 mod acl;
 
 mod acl_filter;
@@ -57,6 +59,7 @@ pub use acl_filter::AclFilter;
 pub use acl_flags::{flags_to_allow, flags_to_remove};
 pub use acl_index::AclIndex;
 pub use delegation_token::{is_token_expired, token_login};
+pub use host_range::HostRange;
 pub use names::{CLUSTER_NAME, Operation, PatternType, PermissionType, ResourceType, WILDCARD};
 pub use principal::{InvalidPrincipal, Principal, host_address};
 pub use printable::escaped;

@@ -246,6 +246,7 @@ impl<'a> Values<'a> {
             local_retention_bytes: self.get("log.local.retention.bytes"),
             local_retention_ms: self.get("log.local.retention.ms"),
             max_compaction_lag_ms: self.get("log.cleaner.max.compaction.lag.ms"),
+            max_decompressed_message_bytes: self.get("max.decompressed.message.bytes"),
             max_message_bytes: self.get("message.max.bytes"),
             message_timestamp_after_max_ms: self.get("log.message.timestamp.after.max.ms"),
             message_timestamp_before_max_ms: self.get("log.message.timestamp.before.max.ms"),

@@ -53,6 +53,7 @@ configs! {
     "log.roll.ms"                                   Long    null                     _                          High   ClusterWide SUPPORTED;
     "log.segment.bytes"                             Int     "1073741824"             (at_least 1048576)         High   ClusterWide SUPPORTED;
     "log.segment.delete.delay.ms"                   Long    "60000"                  (at_least 0)               High   ClusterWide SUPPORTED;
+    "max.decompressed.message.bytes"                Int     "2147483639"             (between 1, 2147483639)    Medium ClusterWide SUPPORTED;
     "message.max.bytes"                             Int     "1048588"                (at_least 0)               High   ClusterWide SUPPORTED;
     "min.insync.replicas"                           Int     "1"                      (at_least 1)               High   ClusterWide SUPPORTED;
     "num.partitions"                                Int     "1"                      (at_least 1)               Medium ReadOnly SUPPORTED;

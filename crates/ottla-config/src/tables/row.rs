@@ -147,6 +147,23 @@ pub(super) const CONSUMER_ASSIGNORS: Support = Support::Refused {
         "range, uniform",
     ],
 };
+pub(super) const NO_DEAD_LETTERS: Support =
+    Support::AcceptedWithoutEffect("share groups have no dead-letter queues yet");
+pub(super) const DEAD_LETTERS: Support = Support::Refused {
+    reason: "share groups have no dead-letter queues yet",
+    except: &[],
+};
+pub(super) const STREAMS_ASSIGNORS: Support = Support::Refused {
+    reason: "only the assignor sticky is supported; others are Java classes, which Ottla cannot load",
+    except: &["sticky"],
+};
+pub(super) const ASSIGNS_AT_ONCE: Support =
+    Support::AcceptedWithoutEffect("assignments are computed by the thread that needs them");
+pub(super) const WARMUP: Support =
+    Support::AcceptedWithoutEffect("streams groups have no warm-up tasks");
+pub(super) const CLIENT_TAGS: Support = Support::AcceptedWithoutEffect(
+    "standby tasks are spread over processes, not over the values of client tags",
+);
 pub(super) const SHARE_ASSIGNORS: Support = Support::Refused {
     reason: "only the assignor simple is supported; others are Java classes, which Ottla cannot load",
     except: &[],

@@ -1,15 +1,19 @@
 //! Settings of share groups, the share coordinator and streams groups.
 //!
-//! Source of names, types, defaults and valid values: Kafka 4.3.1, `ShareGroupConfig`, `ShareCoordinatorConfig`, `GroupCoordinatorConfig`.
+//! Source of names, types, defaults and valid values: Kafka 4.4.0, `ShareGroupConfig`, `ShareCoordinatorConfig`, `GroupCoordinatorConfig`.
 
 use super::row::*;
 use crate::config_def::*;
 
 configs! {
     pub(super) const ROWS;
+    "errors.deadletterqueue.auto.create.topics.enable"       Boolean "false"                       _                        Medium ReadOnly NO_DEAD_LETTERS;
+    "errors.deadletterqueue.topic.name.prefix"               String "dlq."                         _                        Medium ReadOnly NO_DEAD_LETTERS;
     "group.share.assignment.interval.ms"                     Int    "1000"                         (at_least 0)             Medium ClusterWide SUPPORTED;
+    "group.share.assignor.offload.enable"                    Boolean "true"                        _                        Medium ReadOnly ASSIGNS_AT_ONCE;
     "group.share.assignors"                                  List   "simple"                       (non_empty_list)         Medium ReadOnly SHARE_ASSIGNORS;
     "group.share.delivery.count.limit"                       Int    "5"                            (between 2, 10)          Medium ReadOnly SUPPORTED;
+    "group.share.dlq.manager.class.name"                     String "org.apache.kafka.server.share.dlq.DefaultShareGroupDLQManager" _                 Medium ReadOnly PLUGIN;
     "group.share.heartbeat.interval.ms"                      Int    "5000"                         (at_least 1)             Medium ReadOnly SUPPORTED;
     "group.share.initialize.retry.interval.ms"               Int    "30000"                        (at_least 1)             Low    ReadOnly SUPPORTED internal;
     "group.share.max.assignment.interval.ms"                 Int    "15000"                        (at_least 0)             Medium ReadOnly SUPPORTED;
@@ -30,7 +34,10 @@ configs! {
     "group.share.persister.class.name"                       String "org.apache.kafka.server.share.persister.DefaultStatePersister" _                        Medium ReadOnly PLUGIN internal;
     "group.share.record.lock.duration.ms"                    Int    "30000"                        (between 1000, 3600000)  Medium ReadOnly SUPPORTED;
     "group.share.session.timeout.ms"                         Int    "45000"                        (at_least 1)             Medium ReadOnly SUPPORTED;
+    "group.streams.acceptable.recovery.lag"                  Long   "10000"                        (at_least 0)             Medium ReadOnly WARMUP;
     "group.streams.assignment.interval.ms"                   Int    "1000"                         (at_least 0)             Medium ClusterWide SUPPORTED;
+    "group.streams.assignor.offload.enable"                  Boolean "true"                        _                        Medium ReadOnly ASSIGNS_AT_ONCE;
+    "group.streams.assignors"                                List   "sticky"                       (non_empty_list)         Medium ReadOnly STREAMS_ASSIGNORS;
     "group.streams.heartbeat.interval.ms"                    Int    "5000"                         (at_least 1)             Medium ReadOnly SUPPORTED;
     "group.streams.initial.rebalance.delay.ms"               Int    "3000"                         (at_least 0)             Medium ReadOnly SUPPORTED;
     "group.streams.max.assignment.interval.ms"               Int    "15000"                        (at_least 0)             Medium ReadOnly SUPPORTED;
@@ -38,11 +45,17 @@ configs! {
     "group.streams.max.session.timeout.ms"                   Int    "60000"                        (at_least 1)             Medium ReadOnly SUPPORTED;
     "group.streams.max.size"                                 Int    "2147483647"                   (at_least 1)             Medium ReadOnly SUPPORTED;
     "group.streams.max.standby.replicas"                     Int    "2"                            (at_least 0)             Medium ReadOnly SUPPORTED;
+    "group.streams.max.warmup.replicas"                      Int    "20"                           (at_least 0)             Medium ReadOnly WARMUP;
     "group.streams.min.assignment.interval.ms"               Int    "0"                            (at_least 0)             Medium ReadOnly SUPPORTED;
     "group.streams.min.heartbeat.interval.ms"                Int    "5000"                         (at_least 1)             Medium ReadOnly SUPPORTED;
     "group.streams.min.session.timeout.ms"                   Int    "45000"                        (at_least 1)             Medium ReadOnly SUPPORTED;
+    "group.streams.min.task.offset.interval.ms"              Int    "15000"                        (at_least 1)             Medium ReadOnly WARMUP;
     "group.streams.num.standby.replicas"                     Int    "0"                            (at_least 0)             Medium ReadOnly SUPPORTED;
+    "group.streams.num.warmup.replicas"                      Int    "2"                            (at_least 0)             Medium ReadOnly WARMUP;
+    "group.streams.rack.aware.assignment.tags"               List   ""                             (list)                   Low    ReadOnly CLIENT_TAGS;
     "group.streams.session.timeout.ms"                       Int    "45000"                        (at_least 1)             Medium ReadOnly SUPPORTED;
+    "group.streams.task.offset.interval.ms"                  Int    "60000"                        (at_least 1)             Medium ReadOnly WARMUP;
+    "group.streams.topology.description.plugin.class"        Class  null                           _                        Medium ReadOnly PLUGIN;
     "share.coordinator.append.linger.ms"                     Int    "-1"                           (at_least -1)            Medium ReadOnly COORDINATOR_BUFFERS;
     "share.coordinator.cached.buffer.max.bytes"              Int    "1048588"                      (at_least 524288)        Medium ClusterWide COORDINATOR_BUFFERS;
     "share.coordinator.cold.partition.snapshot.interval.ms"  Int    "300000"                       (at_least 1)             Low    ReadOnly SUPPORTED internal;

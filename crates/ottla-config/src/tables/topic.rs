@@ -1,6 +1,6 @@
 //! Settings of one topic.
 //!
-//! Source of names, types, defaults and valid values: Kafka 4.3.1, `LogConfig`.
+//! Source of names, types, defaults and valid values: Kafka 4.4.0, `LogConfig`.
 
 use super::row::*;
 use crate::config_def::*;
@@ -23,6 +23,7 @@ configs! {
     "local.retention.bytes"                   Long    "-2"                  (at_least -2)              Medium ClusterWide REMOTE;
     "local.retention.ms"                      Long    "-2"                  (at_least -2)              Medium ClusterWide REMOTE;
     "max.compaction.lag.ms"                   Long    "9223372036854775807" (at_least 1)               Medium ClusterWide SUPPORTED;
+    "max.decompressed.message.bytes"          Int     "2147483639"          (between 1, 2147483639)    Medium ClusterWide SUPPORTED;
     "max.message.bytes"                       Int     "1048588"             (at_least 0)               Medium ClusterWide SUPPORTED;
     "message.timestamp.after.max.ms"          Long    "3600000"             (at_least 0)               Medium ClusterWide SUPPORTED;
     "message.timestamp.before.max.ms"         Long    "9223372036854775807" (at_least 0)               Medium ClusterWide SUPPORTED;

@@ -251,6 +251,32 @@ fn bombs_are_given_up() {
 }
 
 #[test]
+fn one_record_of_a_compressed_batch_may_be_too_large() {
+    let record = vec![7; 1000];
+    let batch_of = |codec| {
+        let mut batch = builder(codec);
+        batch.append(NOW, None, Some(&record), &[]);
+        batch.build()
+    };
+    // One byte each for attributes, timestamp delta, offset delta, key length and header count, and
+    // two for the length of the value.
+    let body_bytes = 1000 + 7;
+    let rules = |max_decompressed_record_bytes| ValidationRules {
+        max_decompressed_record_bytes,
+        ..Default::default()
+    };
+    for codec in CompressionType::ALL {
+        let batch = batch_of(codec);
+        assert!(check(batch.clone(), &rules(body_bytes)).is_ok(), "{codec}");
+        let refused = check(batch, &rules(body_bytes - 1));
+        match codec {
+            CompressionType::None => assert!(refused.is_ok()),
+            _ => assert_eq!(code(refused), ErrorCode::InvalidRecord, "{codec}"),
+        }
+    }
+}
+
+#[test]
 fn headers_that_a_client_may_not_send() {
     let cases: [(&str, fn(&mut BatchHeader)); 6] = [
         ("base offset", |header| header.base_offset = Offset(1)),

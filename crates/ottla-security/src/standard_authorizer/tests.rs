@@ -216,7 +216,8 @@ fn naive(
         .iter()
         .filter(|acl| {
             let is_principal = acl.principal == client.principal || acl.principal == "User:*";
-            let is_host = acl.host == client.host || acl.host == "*";
+            let is_in_range = acl.host == "10.0.0.0/8" && client.host.starts_with("10.");
+            let is_host = acl.host == client.host || acl.host == "*" || is_in_range;
             let is_allow = acl.permission_type == PermissionType::Allow;
             let implied: &[Operation] = match (is_allow, action.operation) {
                 (true, Operation::Describe) => &[
@@ -258,7 +259,7 @@ fn any_principal() -> impl Strategy<Value = &'static str> {
 }
 
 fn any_host() -> impl Strategy<Value = &'static str> {
-    prop::sample::select(&["*", "127.0.0.1", "0:0:0:0:0:0:0:1"][..])
+    prop::sample::select(&["*", "127.0.0.1", "0:0:0:0:0:0:0:1", "10.0.0.0/8"][..])
 }
 
 fn any_acl() -> impl Strategy<Value = Acl> {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::process::ExitCode;
 
 use clap::Args;
-use ottla_client::BrokerNode;
+use ottla_client::{Admin, BrokerNode};
 use ottla_protocol::ApiKey;
 use ottla_protocol::messages::api_versions_response::{ApiVersion, ApiVersionsResponse};
 
@@ -28,12 +28,17 @@ async fn print(args: &BrokerApiVersionsArgs) -> anyhow::Result<()> {
         .connect("ottla-broker-api-versions", None)
         .await?;
     for broker in admin.client().metadata().brokers.values() {
-        match admin.api_versions(Some(broker.id)).await {
-            Ok(response) => println!("{} -> {}", node(broker), table(&response)),
-            Err(error) => println!("{} -> ERROR: {}", node(broker), error.broker_message()),
-        }
+        print_api_versions(&admin, broker).await;
     }
     Ok(())
+}
+
+/// An error is printed in place of the versions.
+pub(super) async fn print_api_versions(admin: &Admin, of: &BrokerNode) {
+    match admin.api_versions(Some(of.id)).await {
+        Ok(response) => println!("{} -> {}", node(of), table(&response)),
+        Err(error) => println!("{} -> ERROR: {}", node(of), error.broker_message()),
+    }
 }
 
 /// A node in the format of Java's `Node.toString`.

@@ -4,10 +4,11 @@ use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 use ottla_client::admin::EndpointType;
-use ottla_client::{Admin, ClientError};
+use ottla_client::{Admin, BrokerNode, ClientError};
 use ottla_protocol::messages::describe_cluster_response::DescribeClusterBroker;
 
 use super::admin_client::Bootstrap;
+use super::broker_api_versions::print_api_versions;
 use super::{block_on, report_on_stderr};
 
 mod layout;
@@ -15,7 +16,8 @@ mod node_process;
 mod secured;
 mod start;
 
-/// Start a development cluster; print the ID and the nodes of a cluster, or unregister a broker.
+/// Start a development cluster; print the ID, the nodes and the API versions of a cluster, or
+/// unregister a node.
 #[derive(Args, Debug)]
 pub struct ClusterArgs {
     #[command(subcommand)]
@@ -42,6 +44,16 @@ enum KafkasCommand {
         #[arg(long, short = 'i')]
         id: i32,
     },
+    /// Unregister a controller that will not return.
+    UnregisterController {
+        #[command(flatten)]
+        connection: ConnectionArgs,
+        /// The ID of the controller.
+        #[arg(long, short = 'i')]
+        id: i32,
+    },
+    /// Print the API versions that each broker or controller supports.
+    ApiVersions(ConnectionArgs),
     /// List the brokers, or the controllers.
     ListEndpoints {
         #[command(flatten)]
@@ -107,6 +119,33 @@ async fn act(command: &KafkasCommand) -> anyhow::Result<()> {
                     println!("The target cluster does not support the broker unregistration API.");
                 }
                 Err(error) => return Err(error.into()),
+            }
+        }
+        KafkasCommand::UnregisterController { connection, id } => {
+            let admin = connection.connect().await?;
+            match admin.unregister_controller(*id).await {
+                Ok(()) => println!("Controller {id} is no longer registered."),
+                Err(ClientError::Unsupported { .. }) => {
+                    println!(
+                        "The target cluster does not support the controller unregistration API."
+                    );
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+        KafkasCommand::ApiVersions(connection) => {
+            let nodes = connection.bootstrap.endpoint_type();
+            let admin = connection.connect().await?;
+            let mut nodes = admin.describe_cluster(nodes, false).await?.brokers;
+            nodes.sort_by_key(|node| node.broker_id);
+            for node in nodes {
+                let node = BrokerNode {
+                    id: node.broker_id,
+                    host: node.host.to_string(),
+                    port: node.port,
+                    rack: node.rack.map(|rack| rack.to_string()),
+                };
+                print_api_versions(&admin, &node).await;
             }
         }
         KafkasCommand::ListEndpoints {
