@@ -183,6 +183,7 @@ const SUITES: &[Suite] = &[
     suite(Either, "take-over-secured", "a directory whose clients log in over TLS, with ACLs, quotas and tokens", BROKER, || conformance(&["take-over", "--changes", "2", "--secured"])),
     suite(Either, "take-over-static", "the same with static voters", BROKER, || conformance(&["take-over", "--changes", "2", "--static-voters"])),
     suite(Either, "take-over-3.9", "a directory of Kafka 3.9", BROKER, || conformance(&["take-over", "--changes", "2", "--from", "kafka39"])),
+    suite(Either, "take-over-4.4", "a directory of Kafka 4.4", BROKER, || conformance(&["take-over", "--changes", "2", "--from", "kafka44"])),
     suite(Either, "take-over-4.0", "a directory of Kafka 4.0", BROKER, || conformance(&["take-over", "--changes", "2", "--from", "kafka40"])),
     suite(Last, "measures", "what is measured of a stall, and of many who connect", MEASURES, || xtask(&["test-programs", "--measuring"])),
     suite(Last, "console-page", "the console page in a browser: changes, keys, hostile contents, long lists", CONSOLE_PAGE, || conformance(&["console-page"])),

@@ -125,19 +125,21 @@ fn bootstrap_of(
             .iter()
             .any(|batch| batch.sets_metadata_version());
     match config.process_roles.controller && !is_in_log {
+        // Those of Kafka 4.4 win over a file beside them, as there.
+        true if !loaded.bootstrap_records.is_empty() => Ok(loaded.bootstrap_records.clone()),
         true => read_bootstrap(Path::new(&config.metadata_log_dir)),
         false => Ok(Vec::new()),
     }
 }
 
-/// Reads `bootstrap.checkpoint`; without one, the bootstrap records are the newest level, as in
-/// Kafka.
+/// Reads `bootstrap.checkpoint`; without one, the bootstrap records are the level of a
+/// fresh directory.
 fn read_bootstrap(metadata_log_dir: &Path) -> Result<Vec<MetadataRecord>, String> {
     match read_snapshot(&metadata_log_dir.join(BOOTSTRAP_FILE)) {
         Ok(snapshot) => Ok(snapshot.records),
         Err(SnapshotReadError::Io { error, .. }) if error.kind() == io::ErrorKind::NotFound => {
-            let latest = MetadataVersion::LATEST_PRODUCTION.feature_level();
-            let levels = [(MetadataVersion::FEATURE_NAME.to_owned(), latest)].into();
+            let level = MetadataVersion::DEFAULT.feature_level();
+            let levels = [(MetadataVersion::FEATURE_NAME.to_owned(), level)].into();
             Ok(bootstrap_records(&levels))
         }
         Err(error) => Err(error.to_string()),

@@ -18,8 +18,10 @@ use ottla_workspace::{process, workspace};
 const BROKER: i32 = 1;
 const CONTROLLER: i32 = 101;
 const RECORDS: usize = 1000;
-/// 4.4-IV0, an unstable version in Kafka 4.3.1.
-const NEWER_METADATA_VERSION: i16 = 31;
+/// 4.5-IV0, an unstable version in Kafka 4.4.0.
+const NEWER_METADATA_VERSION: i16 = 34;
+/// The peer that knows it.
+const NEWER_KAFKA: &str = "kafka44";
 const NEWER_SAYS: &str = "metadata.version";
 /// Longer than the session of a killed broker, which a restarted one waits for.
 const SESSION_TIMEOUT: Duration = Duration::from_secs(9);
@@ -304,7 +306,7 @@ impl Cluster {
                 *of_place = voters.clone();
             }
         }
-        let _newer = self.kafka.start(options)?;
+        let _newer = Peer::load(NEWER_KAFKA)?.install()?.start(options)?;
         let own = std::mem::replace(&mut self.broker_options, broker);
         let refused = self.start_refused("behind", BROKER + 1, SESSION_TIMEOUT, NEWER_SAYS);
         self.broker_options = own;

@@ -38,13 +38,14 @@ impl RecordState {
         }
     }
 
-    /// `None` for a state that 4.3.1 does not write; 3 is reserved (KIP-1191).
+    /// `None` for a state that Kafka does not write. 3 is a record that Kafka 4.4 was copying to a
+    /// dead-letter queue: it is archived afterwards, whether or not it could be copied (KIP-1191).
     pub const fn from_id(id: i8) -> Option<RecordState> {
         match id {
             0 => Some(RecordState::Available),
             1 => Some(RecordState::Acquired),
             2 => Some(RecordState::Acknowledged),
-            4 => Some(RecordState::Archived),
+            3 | 4 => Some(RecordState::Archived),
             _ => None,
         }
     }

@@ -1,5 +1,6 @@
 //! Requests when writes to the metadata log fail.
 
+mod bootstrap_snapshot;
 mod broken_cases;
 mod raised_kraft_version;
 

@@ -19,6 +19,7 @@ use ottla_log::{
     StorageError, retry_lacking, whole_segments,
 };
 use ottla_metadata::{MetadataLoader, Provenance};
+use ottla_protocol::metadata_records::MetadataRecord;
 use ottla_raft::{
     ControlRecord, ControlRecordHistory, ElectionState, EpochStart, KRaftVersion, LogState,
     SnapshotId, SnapshotRetention, StoredSnapshot, VoterSet,
@@ -73,6 +74,9 @@ pub struct MetadataLog {
 pub struct LoadedMetadata {
     /// The image of the newest snapshot and of the applied part of the log.
     pub loader: MetadataLoader,
+    /// The records of [`SnapshotId::BOOTSTRAP`], which are for the first controller of the cluster
+    /// and not part of the image. Only Kafka 4.4 puts them there.
+    pub bootstrap_records: Vec<MetadataRecord>,
     /// The batches after the newest snapshot that are not applied, committed or not.
     pub tail: VecDeque<MetadataBatch>,
     /// The voters and `kraft.version` of the newest snapshot and the log after it. Configured
@@ -502,6 +506,7 @@ impl LoadedMetadata {
     pub fn new(election: Option<ElectionState>) -> LoadedMetadata {
         LoadedMetadata {
             loader: MetadataLoader::default(),
+            bootstrap_records: Vec::new(),
             tail: VecDeque::new(),
             control_records: ControlRecordHistory::new(VoterSet::empty()),
             election,
@@ -553,6 +558,7 @@ impl LoadedMetadata {
             self.control_records.set_voters(last_offset, voters);
         }
         if id == SnapshotId::BOOTSTRAP {
+            self.bootstrap_records = snapshot.records;
             return Ok(());
         }
         let provenance = Provenance {

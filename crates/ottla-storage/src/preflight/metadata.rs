@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use ottla_config::{BrokerConfig, Support, UpdateMode, broker_config, topic_config};
+use ottla_config::{
+    BrokerConfig, ConfigDef, Support, UpdateMode, broker_config, group_config, topic_config,
+};
 use ottla_log::checkpoint::MetaProperties;
 use ottla_log::whole_segments;
 use ottla_metadata::feature::KRAFT_VERSION;
@@ -68,6 +70,7 @@ pub(super) fn examine(config: &BrokerConfig, own: &MetaProperties, look: &mut Lo
     security(config, &image, &place, look);
     dynamic_settings(config, &image, look);
     topic_settings(&image, look);
+    group_settings(&image, look);
 }
 
 fn refuse_level(place: &str, level: i16, look: &mut Look) {
@@ -85,9 +88,9 @@ fn refuse_level(place: &str, level: i16, look: &mut Look) {
     } else {
         (
             format!(
-                "metadata.version has level {level}, of a Kafka newer than 4.3; supported are {range}"
+                "metadata.version has level {level}, of a Kafka newer than 4.4; supported are {range}"
             ),
-            "lower it with that Kafka first, if it can: kafka-features downgrade --metadata 4.3",
+            "lower it with that Kafka first, if it can: kafka-features downgrade --metadata 4.4",
         )
     };
     look.refuse("metadata.version", place, what, change);
@@ -148,17 +151,23 @@ fn read(metadata_log_dir: &Path, dir: &Path) -> Result<LoadedMetadata, Unreadabl
     Ok(loaded)
 }
 
-/// The initial records of a node that was formatted and never started.
+/// The initial records of a node that was formatted and never started. Kafka 4.4 has them in the
+/// first snapshot of the metadata log.
 fn read_bootstrap(metadata_log_dir: &Path, loaded: &mut LoadedMetadata) -> Result<(), Unreadable> {
     let path = metadata_log_dir.join(BOOTSTRAP_FILE);
-    if fs::metadata(&path).is_err() {
-        return Ok(());
+    let mut records = std::mem::take(&mut loaded.bootstrap_records);
+    if records.is_empty() {
+        if fs::metadata(&path).is_err() {
+            return Ok(());
+        }
+        records = read_snapshot(&path)
+            .map_err(|error| error.to_string())?
+            .records;
     }
-    let snapshot = read_snapshot(&path).map_err(|error| error.to_string())?;
-    check_level(&snapshot.records)?;
+    check_level(&records)?;
     loaded
         .loader
-        .load_batch(snapshot.records, Provenance::EMPTY)
+        .load_batch(records, Provenance::EMPTY)
         .map(drop)
         .map_err(|error| Unreadable::Other(format!("{}: {error}", path.display())))
 }
@@ -373,15 +382,56 @@ fn dynamic_setting(config: &BrokerConfig, key: &str, value: &str, place: &str, l
 }
 
 /// Topic overrides.
+/// The settings of the topics that differ from what is served.
 fn topic_settings(image: &MetadataImage, look: &mut Look) {
+    let kind = ConfigResourceType::Topic;
+    let change =
+        "set it back with kafka-configs, and wait until the records moved elsewhere are back";
+    let subject = "topic settings";
+    resource_settings(
+        image,
+        kind,
+        subject,
+        ("topic", "topics"),
+        topic_config,
+        change,
+        look,
+    );
+}
+
+/// The same for groups.
+fn group_settings(image: &MetadataImage, look: &mut Look) {
+    let kind = ConfigResourceType::Group;
+    let change = "set it back with kafka-configs";
+    let subject = "group settings";
+    resource_settings(
+        image,
+        kind,
+        subject,
+        ("group", "groups"),
+        group_config,
+        change,
+        look,
+    );
+}
+
+fn resource_settings(
+    image: &MetadataImage,
+    kind: ConfigResourceType,
+    subject: &'static str,
+    (one, many): (&str, &str),
+    definition: fn(&str) -> Option<&'static ConfigDef>,
+    change: &str,
+    look: &mut Look,
+) {
     let mut unserved: BTreeMap<(&'static str, &'static str, bool), BTreeSet<String>> =
         BTreeMap::new();
     for (resource, entries) in image.configs.resources() {
-        if resource.kind != ConfigResourceType::Topic {
+        if resource.kind != kind {
             continue;
         }
         for (key, value) in entries {
-            let Some(def) = topic_config(key) else {
+            let Some(def) = definition(key) else {
                 continue;
             };
             let what = match (def.support, def.refusal(value)) {
@@ -394,28 +444,27 @@ fn topic_settings(image: &MetadataImage, look: &mut Look) {
                 _ => None,
             };
             if let Some((reason, is_refused)) = what {
-                let topics = unserved.entry((def.name, reason, is_refused)).or_default();
-                topics.insert(resource.name.to_string());
+                let names = unserved.entry((def.name, reason, is_refused)).or_default();
+                names.insert(resource.name.to_string());
             }
         }
     }
-    for ((key, reason, is_refused), topics) in unserved {
+    for ((key, reason, is_refused), names) in unserved {
         let place = format!(
             "settings of {}: {}",
-            count(topics.len(), "topic", "topics"),
-            some_of(&topics)
+            count(names.len(), one, many),
+            some_of(&names)
         );
         if is_refused {
-            let change = "set it back with kafka-configs, and wait until the records moved elsewhere are back";
             look.refuse(
-                "topic settings",
+                subject,
                 &place,
                 format!("{key} is refused: {reason}"),
                 change,
             );
         } else {
             look.note(
-                "topic settings",
+                subject,
                 &place,
                 format!("{key} has no effect: {reason}"),
                 "",

@@ -221,11 +221,11 @@ fn levels_that_are_not_known_stand_in_the_way() {
     let mut old = Node::new();
     old.records = vec![level("metadata.version", 6)];
     old.refuses(
-        "metadata.version has level 6; supported are 7 (3.3-IV3) to 30 (4.3-IV0); raise it",
+        "metadata.version has level 6; supported are 7 (3.3-IV3) to 33 (4.4-IV2); raise it",
     );
     let mut new = Node::new();
-    new.records = vec![level("metadata.version", 31)];
-    new.refuses("metadata.version has level 31, of a Kafka newer than 4.3");
+    new.records = vec![level("metadata.version", 34)];
+    new.refuses("metadata.version has level 34, of a Kafka newer than 4.4");
     Node::new()
         .records([level("group.version", 2)])
         .refuses("group.version is finalized at level 2, and levels up to 1 are known");
@@ -319,6 +319,14 @@ fn dynamic_settings_of_the_broker_are_looked_at() {
 fn topics_that_need_more_than_this_node_stand_in_the_way() {
     let shared = Node::new().records(topic("orders", vec![1, 2])).look();
     assert!(shared.is_possible(), "{:#?}", shared.findings);
+    Node::new()
+        .records([config_of(
+            32,
+            "g",
+            "errors.deadletterqueue.topic.name",
+            "dlq.g",
+        )])
+        .refuses("errors.deadletterqueue.topic.name is refused: share groups have no dead-letter");
     Node::new()
         .records([config_of(2, "orders", "remote.storage.enable", "true")])
         .refuses("remote.storage.enable is refused: tiered storage is not supported yet");

@@ -146,14 +146,14 @@ const CASES: &[Case] = &[
         expected: Refused(&["00000000000000000000.log", "damaged at byte"]),
     },
     Case {
-        found: "the metadata log contains a record type or version newer than 4.3.1",
+        found: "the metadata log contains a record type or version newer than 4.4.0",
         decision: "the start is refused with the record's type and version, because its meaning is unknown",
         kafka: SAME,
         damage: |files| files.append(b"\x01\x63\x00"),
         expected: Refused(&["99"]),
     },
     Case {
-        found: "the metadata log raises `metadata.version` to a level newer than 4.3.1",
+        found: "the metadata log raises `metadata.version` to a level newer than 4.4.0",
         decision: "the start is refused with the level",
         kafka: SAME,
         damage: |files| {
