@@ -215,6 +215,7 @@ fn parse_rules(text: &str) -> Result<ValidationRules> {
             ),
         },
         max_decompressed_bytes: LIMIT,
+        max_decompressed_record_bytes: LIMIT,
     })
 }
 
