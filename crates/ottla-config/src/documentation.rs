@@ -75,6 +75,6 @@ mod tests {
             .iter()
             .filter(|def| super::of(def.name).is_some())
             .count();
-        assert_eq!(count, 26);
+        assert_eq!(count, 27);
     }
 }

@@ -389,8 +389,8 @@ fn the_tables_are_sound() {
     names.retain(|name| !["super.users", "allow.everyone.if.no.acl.found"].contains(name));
     assert_eq!(
         names.len(),
-        363,
-        "as many as Kafka 4.3.1 has without those of its authorizer"
+        382,
+        "as many as Kafka 4.4.0 has without those of its authorizer"
     );
     names.extend(own);
     let count = names.len();

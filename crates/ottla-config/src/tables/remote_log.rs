@@ -10,6 +10,8 @@ configs! {
     "follower.fetch.last.tiered.offset.enable"           Boolean "false"                        _                Medium ClusterWide REMOTE;
     "log.local.retention.bytes"                          Long    "-2"                           (at_least -2)    Medium ClusterWide REMOTE;
     "log.local.retention.ms"                             Long    "-2"                           (at_least -2)    Medium ClusterWide REMOTE;
+    "log.remote.copy.lag.bytes"                          Long    "-1"                           (at_least -1)    Medium ClusterWide REMOTE;
+    "log.remote.copy.lag.ms"                             Long    "0"                            (at_least -1)    Medium ClusterWide REMOTE;
     "remote.fetch.max.wait.ms"                           Int     "500"                          (at_least 1)     Medium ClusterWide REMOTE;
     "remote.list.offsets.request.timeout.ms"             Long    "30000"                        (at_least 1)     Medium ClusterWide REMOTE;
     "remote.log.index.file.cache.total.size.bytes"       Long    "1073741824"                   (at_least 1)     Low    ClusterWide REMOTE;

@@ -147,6 +147,9 @@ pub(super) const CONSUMER_ASSIGNORS: Support = Support::Refused {
         "range, uniform",
     ],
 };
+pub(super) const UNVERIFIED: Support = Support::AcceptedWithoutEffect(
+    "audience and issuer of a token are checked if the expected ones are set",
+);
 pub(super) const NO_DEAD_LETTERS: Support =
     Support::AcceptedWithoutEffect("share groups have no dead-letter queues yet");
 pub(super) const DEAD_LETTERS: Support = Support::Refused {

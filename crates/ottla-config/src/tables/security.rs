@@ -37,6 +37,8 @@ configs! {
     "sasl.login.retry.backoff.ms"                         Long     "100"                          _                          Low    ReadOnly SUPPORTED;
     "sasl.mechanism.controller.protocol"                  String   "GSSAPI"                       _                          High   ReadOnly SUPPORTED;
     "sasl.mechanism.inter.broker.protocol"                String   "GSSAPI"                       _                          Medium PerBroker SUPPORTED;
+    "sasl.oauthbearer.allow.unverified.audience"          Boolean  "false"                        _                          Medium ReadOnly UNVERIFIED;
+    "sasl.oauthbearer.allow.unverified.issuer"            Boolean  "false"                        _                          Medium ReadOnly UNVERIFIED;
     "sasl.oauthbearer.assertion.algorithm"                String   "RS256"                        (one_of_any_case "ES256", "RS256") Medium ReadOnly SUPPORTED;
     "sasl.oauthbearer.assertion.claim.aud"                String   null                           _                          Medium ReadOnly SUPPORTED;
     "sasl.oauthbearer.assertion.claim.exp.seconds"        Int      "300"                          (between 0, 86400)         Low    ReadOnly SUPPORTED;

@@ -113,7 +113,7 @@ fn base() -> MetadataImage {
 fn lookups() {
     let image = base();
     assert_eq!(image.provenance, at(5));
-    assert_eq!(image.metadata_version(), MetadataVersion::LATEST_PRODUCTION);
+    assert_eq!(image.metadata_version(), MetadataVersion::DEFAULT);
     let topic = image.topics.by_name("orders").unwrap();
     assert_eq!((topic.id, topic.partition_count()), (TOPIC, 2));
     assert_eq!(image.topics.by_id(TOPIC), Some(topic));
