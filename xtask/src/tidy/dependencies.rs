@@ -37,13 +37,14 @@ const MAY_USE: &[(&str, &str)] = &[
     ("ottla-partition", "types sync config records protocol log replica metadata coordinator metrics context net storage node"),
     ("ottla-coordination", "types sync config records protocol log replica security metadata coordinator metrics context net node partition"),
     ("ottla-broker", "types sasl sync config records protocol log replica security metadata raft controller coordinator metrics context net storage node partition coordination"),
+    ("ottla-rebalance", ""),
     ("ottla-client", "types sasl sync records protocol tls oauth"),
     // config: Java's properties format.
     ("ottla-bench", "types config records protocol client"),
     ("ottla-console", "types records protocol security client"),
     // controller: reassign-partitions --generate places replicas as the controller would.
     // protocol-codegen: the decoders of dump-log parse the schemas themselves.
-    ("ottla", "types config records protocol log security metadata controller storage broker client bench console protocol-codegen"),
+    ("ottla", "types config records protocol log security metadata controller storage broker rebalance client bench console protocol-codegen"),
     ("ottla-testkit", "types sync config protocol net client"),
     // raft, controller, coordinator, replica: for the bugs planted in them.
     ("ottla-simulation", "types sync config records protocol replica metadata raft controller coordinator storage broker client testkit"),

@@ -25,6 +25,7 @@ const PURE: &[&str] = &[
     "ottla-raft",
     "ottla-controller",
     "ottla-coordinator",
+    "ottla-rebalance",
 ];
 
 const BANS: &str = "crates/pure.clippy.toml";
