@@ -10,6 +10,7 @@ mod documented;
 mod mounts;
 mod old_messages;
 pub mod peer;
+mod running_tool;
 pub mod said;
 mod stalling_proxy;
 pub mod tokens;
@@ -22,4 +23,5 @@ pub use mounts::{
     unmount, with_mounts,
 };
 pub use old_messages::old_message;
+pub use running_tool::RunningTool;
 pub use stalling_proxy::StallingProxy;

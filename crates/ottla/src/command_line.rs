@@ -58,6 +58,7 @@ const GROUPS: &[(&str, &[&str])] = &[
             "server",
             "console",
             "cluster",
+            "rebalance",
             "tls",
             "preflight",
             "doctor",

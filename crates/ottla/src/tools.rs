@@ -1,4 +1,4 @@
-//! Kafka's command-line tools, with Kafka's flags, output and exit statuses.
+//! Kafka's command-line tools, with Kafka's flags, output and exit statuses, and `rebalance`.
 //!
 //! The tools work with any Kafka cluster through `ottla-client`, or read the files of a log
 //! directory; they never require an Ottla broker. Their standard output is that of Kafka 4.3's
@@ -48,6 +48,7 @@ mod log_dirs;
 mod metadata_quorum;
 mod producer_perf_test;
 mod reassign_partitions;
+mod rebalance;
 mod replica_verification;
 mod share_consumer_perf_test;
 mod share_groups;
@@ -89,6 +90,7 @@ pub enum Tool {
     Cluster(cluster::ClusterArgs),
     MetadataQuorum(metadata_quorum::MetadataQuorumArgs),
     Features(features::FeaturesArgs),
+    Rebalance(Box<rebalance::RebalanceArgs>),
     ReassignPartitions(Box<reassign_partitions::ReassignPartitionsArgs>),
     ReplicaVerification(replica_verification::ReplicaVerificationArgs),
     BrokerApiVersions(broker_api_versions::BrokerApiVersionsArgs),
@@ -132,6 +134,7 @@ pub fn run(tool: Tool, has_arguments: bool) -> ExitCode {
         Tool::Cluster(args) => cluster::run(args),
         Tool::MetadataQuorum(args) => metadata_quorum::run(args),
         Tool::Features(args) => features::run(args),
+        Tool::Rebalance(args) => rebalance::run(*args),
         Tool::ReassignPartitions(args) => reassign_partitions::run(*args),
         Tool::ReplicaVerification(args) => replica_verification::run(args),
         Tool::BrokerApiVersions(args) => broker_api_versions::run(args),

@@ -1,91 +1,13 @@
 //! `ottla cluster start` at a terminal: its output, a killed node, Ctrl-C, and a restart.
 
-use std::fs::File;
-use std::path::Path;
-use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use ottla_testkit::ottla_binary;
+use ottla_testkit::{RunningTool, ottla_binary};
 use rustix::process::{Pid, Signal, kill_process};
 
 /// For a debug build on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(120);
-
-/// The running command. Dropping it kills it and its nodes.
-struct Started {
-    child: Child,
-    output: std::path::PathBuf,
-}
-
-impl Started {
-    fn new(dir: &Path, arguments: &[&str]) -> Started {
-        static STARTED: AtomicUsize = AtomicUsize::new(0);
-        let number = STARTED.fetch_add(1, Ordering::Relaxed);
-        let output = dir.with_extension(format!("printed-{number}"));
-        let file = File::create(&output).expect("a file");
-        let child = Command::new(ottla_binary())
-            .args(["cluster", "start", "--dir"])
-            .arg(dir)
-            .args(arguments)
-            .stdin(Stdio::null())
-            .stdout(file.try_clone().expect("one file for both"))
-            .stderr(file)
-            .spawn()
-            .expect("starts");
-        Started { child, output }
-    }
-
-    fn printed(&self) -> String {
-        std::fs::read_to_string(&self.output).unwrap_or_default()
-    }
-
-    /// Waits for this text in its output.
-    fn until(&mut self, text: &str) -> String {
-        let began = Instant::now();
-        loop {
-            let printed = self.printed();
-            if printed.contains(text) {
-                return printed;
-            }
-            let ended = self.child.try_wait().expect("a child");
-            assert!(
-                ended.is_none() && began.elapsed() < PATIENCE,
-                "`{text}` is not printed, but ({ended:?}):\n{printed}"
-            );
-            std::thread::sleep(Duration::from_millis(10));
-        }
-    }
-
-    /// Sends SIGINT, as Ctrl-C does, and waits for the exit.
-    fn interrupt(&mut self) -> ExitStatus {
-        kill_process(Pid::from_child(&self.child), Signal::INT).expect("it runs");
-        self.ended()
-    }
-
-    fn ended(&mut self) -> ExitStatus {
-        let began = Instant::now();
-        loop {
-            if let Some(status) = self.child.try_wait().expect("a child") {
-                return status;
-            }
-            assert!(
-                began.elapsed() < PATIENCE,
-                "it does not end:\n{}",
-                self.printed()
-            );
-            std::thread::sleep(Duration::from_millis(10));
-        }
-    }
-}
-
-impl Drop for Started {
-    fn drop(&mut self) {
-        // Its nodes exit with it.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
 
 /// The words of a node's row in the table.
 fn row(printed: &str, node: &str) -> Vec<String> {
@@ -148,7 +70,7 @@ fn refused(arguments: &[&str], input: &str) -> String {
 fn a_cluster_starts_loses_a_node_stops_and_goes_on() {
     let folder = tempfile::tempdir().expect("a folder");
     let dir = folder.path().join("cluster");
-    let mut cluster = Started::new(&dir, &["--brokers", "3", "--port", "0"]);
+    let mut cluster = RunningTool::start_cluster(&dir, &["--brokers", "3", "--port", "0"]);
     let printed = cluster.until("Ctrl-C stops every node");
     let servers = bootstrap(&printed);
     let create = [
@@ -224,7 +146,7 @@ fn a_cluster_starts_loses_a_node_stops_and_goes_on() {
     tool(&produce, "three\n");
     assert_eq!(consume("3"), ["one", "three", "two"]);
 
-    let second = Started::new(&dir, &[]).ended_with();
+    let second = failed(RunningTool::start_cluster(&dir, &[]));
     assert!(
         second.contains("is in use by another `ottla cluster start`"),
         "{second}"
@@ -234,7 +156,7 @@ fn a_cluster_starts_loses_a_node_stops_and_goes_on() {
     assert!(status.success(), "{status}:\n{printed}");
     assert!(printed.contains("Stopped ("), "{printed}");
 
-    let mut cluster = Started::new(&dir, &[]);
+    let mut cluster = RunningTool::start_cluster(&dir, &[]);
     let printed = cluster.until("Ctrl-C stops every node");
     assert_eq!(bootstrap(&printed), servers);
     assert_eq!(consume("3"), ["one", "three", "two"]);
@@ -266,13 +188,11 @@ fn a_cluster_starts_loses_a_node_stops_and_goes_on() {
     assert!(!printed.contains("(SIGKILL)); see"), "{printed}");
 }
 
-impl Started {
-    /// The error output of a command that must fail.
-    fn ended_with(mut self) -> String {
-        let status = self.ended();
-        assert_eq!(status.code(), Some(1), "{}", self.printed());
-        self.printed()
-    }
+/// The output of a command that must fail.
+fn failed(mut command: RunningTool) -> String {
+    let status = command.ended();
+    assert_eq!(status.code(), Some(1), "{}", command.printed());
+    command.printed()
 }
 
 /// The words of a command in the output, without `ottla`.
@@ -296,7 +216,7 @@ fn run_printed(printed: &str, name: &str) -> String {
 fn a_secure_cluster_serves_those_who_log_in_and_may() {
     let folder = tempfile::tempdir().expect("a folder");
     let dir = folder.path().join("cluster");
-    let mut cluster = Started::new(&dir, &["--secure", "--port", "0"]);
+    let mut cluster = RunningTool::start_cluster(&dir, &["--secure", "--port", "0"]);
     let printed = cluster.until("Ctrl-C stops every node");
     run_printed(&printed, "topics");
     let words = printed_command(&printed, "topics");
@@ -405,7 +325,7 @@ fn a_secure_cluster_serves_those_who_log_in_and_may() {
     let status = cluster.interrupt();
     assert!(status.success(), "{status}:\n{}", cluster.printed());
     // After a restart the cluster is still secured, with its users, ACLs and records.
-    let mut cluster = Started::new(&dir, &[]);
+    let mut cluster = RunningTool::start_cluster(&dir, &[]);
     let again = cluster.until("Ctrl-C stops every node");
     assert_eq!(printed_command(&again, "topics")[2], servers);
     let offsets = with("get-offsets", &alice, &words("--topic orders"));

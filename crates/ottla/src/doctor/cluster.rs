@@ -181,7 +181,7 @@ fn skew(brokers: &[DescribeClusterBroker], topics: &[TopicDescription]) -> Check
         true => Check::warning(
             "spread of replicas",
             what,
-            "ottla reassign-partitions --generate …, then --execute",
+            "ottla rebalance plan --bootstrap-server …",
         ),
         false => Check::good("spread of replicas", what),
     }
@@ -208,7 +208,7 @@ fn disk(broker: i32, dir: &DescribeLogDirsResult) -> Check {
         _ => 1.0 - usable as f64 / total as f64,
     };
     let what = format!("{:.0} % used, {} free", used * 100.0, bytes_text(usable));
-    let remedy = "lower retention of large topics, or move replicas: ottla reassign-partitions";
+    let remedy = "lower retention of large topics, or move replicas: ottla rebalance plan";
     if used > FULL {
         Check::problem(subject, what, remedy)
     } else if used > NEAR_FULL {

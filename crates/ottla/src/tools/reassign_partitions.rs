@@ -12,6 +12,7 @@ use clap::{ArgGroup, Args};
 use ottla_client::admin::{EndpointType, TopicDescription};
 use ottla_client::{Admin, ClientError};
 use ottla_controller::{UsableBroker, place_on_brokers};
+use ottla_protocol::messages::list_partition_reassignments_response::OngoingPartitionReassignment;
 use ottla_types::{BrokerId, ErrorCode};
 
 use super::java_text::joined as ids;
@@ -20,9 +21,9 @@ use assignment_file::{
     Assignment, Partition, Replica, duplicates, read_assignment, read_topics, shown, to_json,
 };
 
-mod assignment_file;
+pub(super) mod assignment_file;
 mod log_dir_moves;
-mod throttles;
+pub(super) mod throttles;
 
 use log_dir_moves::Terse;
 
@@ -318,6 +319,10 @@ async fn execute(
     }
     if args.throttle >= 0 {
         throttles::limit_replication(admin, &ongoing, &current, proposed, args.throttle).await?;
+        println!(
+            "The inter-broker throttle limit was set to {} B/s",
+            args.throttle
+        );
     }
     if args.replica_alter_log_dirs_throttle >= 0 {
         let brokers = assignment
@@ -350,7 +355,7 @@ async fn execute(
 }
 
 /// Combines the errors of single partitions under a heading that depends on their number.
-fn fail_if_any(
+pub(super) fn fail_if_any(
     results: BTreeMap<Partition, Result<(), ClientError>>,
     title: impl Fn(usize) -> String,
 ) -> Result<(), Terse> {
@@ -410,8 +415,40 @@ async fn verify(
     println!("{}", sentences.collect::<Vec<String>>().join("\n"));
     let are_done = moves.values().all(log_dir_moves::MoveState::is_done);
     if ongoing.is_empty() && are_done && !args.preserve_throttles {
-        throttles::clear(admin, EndpointType::Broker, &assignment.partitions).await?;
+        let tell = |line| println!("{line}");
+        throttles::clear(admin, EndpointType::Broker, &assignment.partitions, tell).await?;
     }
+    Ok(())
+}
+
+/// The reassignments of these partitions that are under way.
+pub(super) async fn active(
+    admin: &Admin,
+    assignment: &Assignment,
+) -> Result<BTreeMap<Partition, OngoingPartitionReassignment>, ClientError> {
+    let named: BTreeSet<&Partition> = assignment.partitions.iter().map(|(it, _)| it).collect();
+    let mut active = admin.list_partition_reassignments().await?;
+    active.retain(|partition, it| {
+        let is_complete = it.adding_replicas.is_empty() && it.removing_replicas.is_empty();
+        named.contains(partition) && !is_complete
+    });
+    Ok(active)
+}
+
+pub(super) async fn cancel_active(
+    admin: &Admin,
+    active: &BTreeMap<Partition, OngoingPartitionReassignment>,
+) -> anyhow::Result<()> {
+    let none = active.keys().map(|partition| (partition.clone(), None));
+    let results = admin
+        .alter_partition_reassignments(&none.collect(), true)
+        .await?;
+    fail_if_any(results, |number| {
+        format!(
+            "Error cancelling partition reassignment{} for",
+            plural(number)
+        )
+    })?;
     Ok(())
 }
 
@@ -420,28 +457,11 @@ async fn cancel(
     args: &ReassignPartitionsArgs,
     assignment: &Assignment,
 ) -> anyhow::Result<()> {
-    let mut active = admin.list_partition_reassignments().await?;
-    active.retain(|partition, reassignment| {
-        let is_named = assignment.partitions.iter().any(|(it, _)| it == partition);
-        let (adding, removing) = (
-            &reassignment.adding_replicas,
-            &reassignment.removing_replicas,
-        );
-        is_named && !(adding.is_empty() && removing.is_empty())
-    });
+    let active = active(admin, assignment).await?;
     if active.is_empty() {
         println!("None of the specified partition reassignments are active.");
     } else {
-        let none = active.keys().map(|partition| (partition.clone(), None));
-        let results = admin
-            .alter_partition_reassignments(&none.collect(), true)
-            .await?;
-        fail_if_any(results, |number| {
-            format!(
-                "Error cancelling partition reassignment{} for",
-                plural(number)
-            )
-        })?;
+        cancel_active(admin, &active).await?;
         println!(
             "Successfully cancelled partition reassignment{} for: {}",
             plural(active.len()),
@@ -463,7 +483,8 @@ async fn cancel(
     }
     if !args.preserve_throttles {
         let nodes = args.bootstrap.endpoint_type();
-        throttles::clear(admin, nodes, &assignment.partitions).await?;
+        let tell = |line| println!("{line}");
+        throttles::clear(admin, nodes, &assignment.partitions, tell).await?;
     }
     Ok(())
 }

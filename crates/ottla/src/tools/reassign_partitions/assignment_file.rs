@@ -7,26 +7,26 @@ use anyhow::{Context, bail};
 use serde_json::{Value, json};
 
 /// A partition by topic name and number.
-pub(super) type Partition = (String, i32);
+pub(in crate::tools) type Partition = (String, i32);
 
 /// A replica: broker and partition. Ordered like the replicas in the output of Kafka's tool.
-pub(super) type Replica = (i32, Partition);
+pub(in crate::tools) type Replica = (i32, Partition);
 
 /// Means that the broker chooses the log directory.
 const ANY_LOG_DIR: &str = "any";
 
 /// The requested assignment.
 #[derive(PartialEq, Eq, Default, Debug)]
-pub(super) struct Assignment {
+pub(in crate::tools) struct Assignment {
     /// In the order of the file, which may contain a partition twice.
-    pub(super) partitions: Vec<(Partition, Vec<i32>)>,
+    pub(in crate::tools) partitions: Vec<(Partition, Vec<i32>)>,
     /// The replicas for which the file names a log directory.
-    pub(super) log_dirs: BTreeMap<Replica, String>,
+    pub(in crate::tools) log_dirs: BTreeMap<Replica, String>,
 }
 
 impl Assignment {
     /// The partitions, if the file is valid for execution.
-    pub(super) fn checked(&self) -> anyhow::Result<BTreeMap<Partition, Vec<i32>>> {
+    pub(in crate::tools) fn checked(&self) -> anyhow::Result<BTreeMap<Partition, Vec<i32>>> {
         if self.partitions.is_empty() {
             bail!("Partition reassignment list cannot be empty");
         }
@@ -70,7 +70,7 @@ impl Assignment {
 }
 
 /// Reads `{"version":1,"partitions":[{"topic":"t","partition":0,"replicas":[1],"log_dirs":["any"]}]}`.
-pub(super) fn read_assignment(path: &str) -> anyhow::Result<Assignment> {
+pub(in crate::tools) fn read_assignment(path: &str) -> anyhow::Result<Assignment> {
     parse_assignment(&read(path)?)
 }
 
@@ -158,7 +158,7 @@ fn parse_assignment(text: &str) -> anyhow::Result<Assignment> {
 }
 
 /// An assignment in the format that the tool prints and reads.
-pub(super) fn to_json(
+pub(in crate::tools) fn to_json(
     partitions: &BTreeMap<Partition, Vec<i32>>,
     log_dirs: &BTreeMap<Replica, String>,
 ) -> Value {
@@ -178,7 +178,7 @@ pub(super) fn to_json(
 }
 
 /// Formats `t-0`.
-pub(super) fn shown((topic, partition): &Partition) -> String {
+pub(in crate::tools) fn shown((topic, partition): &Partition) -> String {
     format!("{topic}-{partition}")
 }
 

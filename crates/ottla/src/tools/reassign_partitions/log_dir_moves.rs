@@ -157,7 +157,7 @@ pub(super) async fn start(
 /// Printed without the prefix `Error: `.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
-pub(super) struct Terse(pub(super) String);
+pub(in crate::tools) struct Terse(pub(super) String);
 
 #[cfg(test)]
 mod tests {

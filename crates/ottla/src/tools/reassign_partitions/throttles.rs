@@ -78,7 +78,7 @@ fn throttled(
 }
 
 /// Limits replication between brokers to this many bytes per second.
-pub(super) async fn limit_replication(
+pub(in crate::tools) async fn limit_replication(
     admin: &Admin,
     ongoing: &BTreeMap<Partition, OngoingPartitionReassignment>,
     current: &BTreeMap<Partition, Vec<i32>>,
@@ -108,9 +108,7 @@ pub(super) async fn limit_replication(
         &[LEADER_RATE, FOLLOWER_RATE],
         bytes_per_second,
     )
-    .await?;
-    println!("The inter-broker throttle limit was set to {bytes_per_second} B/s");
-    Ok(())
+    .await
 }
 
 /// Limits moves between log directories of these brokers to this many bytes per second.
@@ -145,22 +143,24 @@ async fn set_rates(
 }
 
 /// Removes the throttles from all brokers of the cluster, the brokers named here, and the topics of
-/// these partitions. The source brokers of a finished move are no longer known.
-pub(super) async fn clear(
+/// these partitions. The source brokers of a finished move are no longer known. Tells what it does in
+/// the words of Kafka's tool.
+pub(in crate::tools) async fn clear(
     admin: &Admin,
     nodes: EndpointType,
     targets: &[(Partition, Vec<i32>)],
+    tell: impl Fn(String),
 ) -> Result<(), ClientError> {
     let cluster = admin.describe_cluster(nodes, false).await?;
     let mut brokers: BTreeSet<i32> = cluster.brokers.iter().map(|it| it.broker_id).collect();
     brokers.extend(targets.iter().flat_map(|(_, replicas)| replicas));
     let ids: Vec<String> = brokers.iter().map(ToString::to_string).collect();
     let plural = |number: usize| if number == 1 { "" } else { "s" };
-    println!(
+    tell(format!(
         "Clearing broker-level throttles on broker{} {}",
         plural(ids.len()),
         ids.join(",")
-    );
+    ));
     let delete = |keys: &[&str]| -> BTreeMap<String, ConfigOperation> {
         let deleted = |key: &&str| ((*key).to_owned(), ConfigOperation::Delete);
         keys.iter().map(deleted).collect()
@@ -176,11 +176,11 @@ pub(super) async fn clear(
         .map(|((topic, _), _)| topic.as_str())
         .collect();
     let names: Vec<&str> = topics.iter().copied().collect();
-    println!(
+    tell(format!(
         "Clearing topic-level throttles on topic{} {}",
         plural(names.len()),
         names.join(",")
-    );
+    ));
     let replicas = delete(&[LEADER_REPLICAS, FOLLOWER_REPLICAS]);
     for name in names {
         admin

@@ -1,0 +1,290 @@
+//! The image of a cluster: its brokers, disks and partitions, and what producers write, measured as
+//! the growth of the logs between two descriptions of the log directories.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
+
+use anyhow::bail;
+use ottla_client::Admin;
+use ottla_client::admin::{EndpointType, TopicDescription};
+use ottla_protocol::messages::describe_log_dirs_response::DescribeLogDirsResult;
+use ottla_rebalance::{Broker, Image, LogDir, Partition, Replica};
+
+use crate::tools::reassign_partitions::assignment_file::shown;
+use crate::tools::topic_filter::TopicFilter;
+
+/// How many partitions an error names.
+const NAMED: usize = 5;
+
+/// The topics whose partitions may move.
+pub(super) struct Topics {
+    included: TopicFilter,
+    excluded: Option<TopicFilter>,
+}
+
+impl Topics {
+    pub(super) fn new(included: Option<&str>, excluded: Option<&str>) -> anyhow::Result<Topics> {
+        Ok(Topics {
+            included: included.map_or_else(|| Ok(TopicFilter::all()), TopicFilter::new)?,
+            excluded: excluded.map(TopicFilter::new).transpose()?,
+        })
+    }
+
+    fn may_move(&self, topic: &str) -> bool {
+        let excluded = self.excluded.as_ref();
+        self.included.is_allowed(topic, false)
+            && !excluded.is_some_and(|it| it.is_allowed(topic, false))
+    }
+}
+
+/// The log directories of a broker at one moment.
+pub(super) struct Directories {
+    at: Instant,
+    directories: Vec<DescribeLogDirsResult>,
+}
+
+/// The log directories of these brokers.
+pub(super) async fn directories(
+    admin: &Admin,
+    brokers: impl IntoIterator<Item = i32>,
+) -> anyhow::Result<BTreeMap<i32, Directories>> {
+    let mut found = BTreeMap::new();
+    for broker in brokers {
+        let directories = admin.describe_log_dirs(broker).await?;
+        let at = Instant::now();
+        found.insert(broker, Directories { at, directories });
+    }
+    Ok(found)
+}
+
+impl Directories {
+    /// The size of each replica, and the index of its log directory.
+    pub(super) fn replicas(&self) -> BTreeMap<(&str, i32), (u64, usize)> {
+        let mut replicas = BTreeMap::new();
+        for (index, directory) in self.directories.iter().enumerate() {
+            for topic in &directory.topics {
+                for partition in topic.partitions.iter().filter(|it| !it.is_future_key) {
+                    let size = u64::try_from(partition.partition_size).unwrap_or(0);
+                    replicas.insert((&*topic.name, partition.partition_index), (size, index));
+                }
+            }
+        }
+        replicas
+    }
+
+    /// The free bytes of the directory that a new replica goes to: of those that accept replicas,
+    /// the one with the fewest. `None` if the broker does not report its disks.
+    pub(super) fn free_bytes(&self) -> Option<u64> {
+        let open = self.directories.iter().filter(|it| accepts_replicas(it));
+        let replicas = |it: &&DescribeLogDirsResult| {
+            it.topics
+                .iter()
+                .map(|it| it.partitions.len())
+                .sum::<usize>()
+        };
+        u64::try_from(open.min_by_key(replicas)?.usable_bytes).ok()
+    }
+
+    fn log_dirs(&self) -> Vec<LogDir> {
+        let log_dir = |it: &DescribeLogDirsResult| {
+            let (total, usable) = (
+                u64::try_from(it.total_bytes),
+                u64::try_from(it.usable_bytes),
+            );
+            let total = total.ok().filter(|_| usable.is_ok());
+            LogDir {
+                total_bytes: total,
+                used_bytes: total.unwrap_or(0).saturating_sub(usable.unwrap_or(0)),
+                accepts_replicas: accepts_replicas(it),
+            }
+        };
+        self.directories.iter().map(log_dir).collect()
+    }
+}
+
+fn accepts_replicas(directory: &DescribeLogDirsResult) -> bool {
+    directory.error_code == 0 && !directory.is_cordoned
+}
+
+/// Describes the cluster, and measures for a while what producers write.
+pub(super) async fn image(
+    admin: &Admin,
+    topics: &Topics,
+    sample_seconds: u64,
+    tells: bool,
+) -> anyhow::Result<Image> {
+    let cluster = admin.describe_cluster(EndpointType::Broker, true).await?;
+    let ongoing = admin.list_partition_reassignments().await?;
+    if !ongoing.is_empty() {
+        let names: Vec<String> = ongoing.keys().take(NAMED).map(shown).collect();
+        bail!(
+            "{} partitions are being reassigned, {} among them; wait until they are done (ottla reassign-partitions \
+             --list), or cancel them",
+            ongoing.len(),
+            names.join(", ")
+        );
+    }
+    let alive = cluster.brokers.iter().filter(|it| !it.is_fenced);
+    let alive: BTreeSet<i32> = alive.map(|it| it.broker_id).collect();
+    let before = directories(admin, alive.iter().copied()).await?;
+    if sample_seconds > 0 {
+        if tells {
+            eprintln!("Measuring what producers write for {sample_seconds} s …");
+        }
+        tokio::time::sleep(Duration::from_secs(sample_seconds)).await;
+    }
+    let after = match sample_seconds {
+        0 => None,
+        _ => Some(directories(admin, alive.iter().copied()).await?),
+    };
+    let described = admin
+        .describe_topics(&admin.list_topics(true).await?)
+        .await?;
+    let sizes = Sizes {
+        before: replicas_of(&before),
+        after: replicas_of(after.as_ref().unwrap_or(&before)),
+        seconds: alive
+            .iter()
+            .map(|id| {
+                let until = after.as_ref().map_or(before[id].at, |after| after[id].at);
+                (*id, until.duration_since(before[id].at).as_secs_f64())
+            })
+            .collect(),
+    };
+    let partitions: Vec<Partition> = described
+        .iter()
+        .flat_map(|topic| partitions(topic, topics.may_move(&topic.name), &sizes))
+        .collect();
+    let named = partitions
+        .iter()
+        .flat_map(|it| &it.replicas)
+        .map(|it| it.broker);
+    let registered = cluster.brokers.iter().map(|it| it.broker_id);
+    let ids: BTreeSet<i32> = named.chain(registered).collect();
+    let broker = |id: i32| {
+        let registered = cluster.brokers.iter().find(|it| it.broker_id == id);
+        let directories = after.as_ref().unwrap_or(&before).get(&id);
+        Broker {
+            id,
+            rack: registered
+                .and_then(|it| it.rack.as_ref())
+                .map(ToString::to_string),
+            is_alive: alive.contains(&id),
+            log_dirs: directories.map(Directories::log_dirs).unwrap_or_default(),
+        }
+    };
+    Ok(Image {
+        brokers: ids.into_iter().map(broker).collect(),
+        partitions,
+    })
+}
+
+type OfReplicas<'a> = BTreeMap<i32, BTreeMap<(&'a str, i32), (u64, usize)>>;
+
+fn replicas_of(directories: &BTreeMap<i32, Directories>) -> OfReplicas<'_> {
+    directories
+        .iter()
+        .map(|(id, it)| (*id, it.replicas()))
+        .collect()
+}
+
+/// The sizes of all replicas at the two moments.
+struct Sizes<'a> {
+    before: OfReplicas<'a>,
+    after: OfReplicas<'a>,
+    /// The time between, for each broker.
+    seconds: BTreeMap<i32, f64>,
+}
+
+impl Sizes<'_> {
+    /// How fast a replica has grown, in bytes per second. Deleted segments hide growth, so the
+    /// largest of the replicas in sync counts.
+    fn growth(&self, broker: i32, key: (&str, i32)) -> Option<u64> {
+        let before = self.before.get(&broker)?.get(&key)?.0;
+        let after = self.after.get(&broker)?.get(&key)?.0;
+        let seconds = self.seconds.get(&broker).filter(|it| **it > 0.0)?;
+        Some((after.saturating_sub(before) as f64 / seconds) as u64)
+    }
+}
+
+fn partitions(topic: &TopicDescription, may_move: bool, sizes: &Sizes) -> Vec<Partition> {
+    let partition = |it: &ottla_client::admin::PartitionDescription| {
+        let key = (topic.name.as_str(), it.partition);
+        let place = |broker: i32| sizes.after.get(&broker)?.get(&key).copied();
+        let replicas = it.replicas.iter().map(|broker| Replica {
+            broker: *broker,
+            log_dir: place(*broker).map(|(_, dir)| dir),
+            is_in_sync: it.isr.contains(broker),
+        });
+        let size = it.replicas.iter().filter_map(|broker| place(*broker));
+        let growth = it
+            .isr
+            .iter()
+            .filter_map(|broker| sizes.growth(*broker, key));
+        Partition {
+            topic: topic.name.clone(),
+            number: it.partition,
+            replicas: replicas.collect(),
+            leader: it.leader,
+            size_bytes: size.map(|(size, _)| size).max().unwrap_or(0),
+            bytes_in: growth.max().unwrap_or(0),
+            is_movable: may_move,
+        }
+    };
+    topic.partitions.iter().map(partition).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn topics_are_included_and_excluded() {
+        let topics = Topics::new(Some("orders.*"), Some("orders-old")).unwrap();
+        let may_move = |topic: &str| topics.may_move(topic);
+        assert!(may_move("orders-new") && !may_move("orders-old") && !may_move("other"));
+        assert!(
+            Topics::new(None, None)
+                .unwrap()
+                .may_move("__consumer_offsets")
+        );
+        assert!(Topics::new(Some("("), None).is_err());
+    }
+
+    #[test]
+    fn growth_is_that_of_the_replica_that_grew_most() {
+        let at = |one: u64, two: u64| {
+            BTreeMap::from([
+                (1, BTreeMap::from([(("t", 0), (one, 0))])),
+                (2, BTreeMap::from([(("t", 0), (two, 1))])),
+            ])
+        };
+        let sizes = Sizes {
+            before: at(1000, 900),
+            // Broker 1 has deleted a segment.
+            after: at(700, 1900),
+            seconds: BTreeMap::from([(1, 10.0), (2, 10.0)]),
+        };
+        let topic = TopicDescription {
+            name: "t".to_owned(),
+            topic_id: Default::default(),
+            is_internal: false,
+            partitions: vec![ottla_client::admin::PartitionDescription {
+                partition: 0,
+                leader: Some(1),
+                replicas: vec![1, 2, 3],
+                isr: vec![1, 2],
+                eligible_leader_replicas: None,
+                last_known_elr: None,
+            }],
+        };
+        let partition = &partitions(&topic, true, &sizes)[0];
+        assert_eq!((partition.size_bytes, partition.bytes_in), (1900, 100));
+        let dirs: Vec<_> = partition
+            .replicas
+            .iter()
+            .map(|it| (it.log_dir, it.is_in_sync))
+            .collect();
+        assert_eq!(dirs, [(Some(0), true), (Some(1), true), (None, false)]);
+    }
+}

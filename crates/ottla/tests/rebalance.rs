@@ -1,0 +1,384 @@
+//! `ottla rebalance` on a cluster of four brokers in two racks: a skewed cluster is balanced, with
+//! the tool killed in between; a broker is emptied, cancelled, and emptied again.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use ottla_testkit::{RunningTool, ottla_binary};
+
+const PATIENCE: Duration = Duration::from_secs(120);
+const RECORDS: usize = 1200;
+const PARTITIONS: usize = 12;
+
+/// Runs a tool. Returns whether it succeeded, its standard output, and its standard error.
+fn attempt(arguments: &[&str], input: &str) -> (bool, String, String) {
+    let mut child = Command::new(ottla_binary())
+        .args(arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("starts");
+    let mut stdin = child.stdin.take().expect("a pipe");
+    // A tool that fails may not read its input.
+    let _ = stdin.write_all(input.as_bytes());
+    drop(stdin);
+    let output = child.wait_with_output().expect("ends");
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    (
+        output.status.success(),
+        text(&output.stdout),
+        text(&output.stderr),
+    )
+}
+
+struct Cluster {
+    running: RunningTool,
+    servers: String,
+}
+
+impl Cluster {
+    /// Starts four brokers, two in each of two racks.
+    fn start(dir: &Path) -> Cluster {
+        let mut first = RunningTool::start_cluster(dir, &["--brokers", "4", "--port", "0"]);
+        first.until("Ctrl-C stops every node");
+        assert!(first.interrupt().success(), "{}", first.printed());
+        for (node, rack) in [(1, "a"), (2, "a"), (3, "b"), (4, "b")] {
+            let path = dir.join(format!("node-{node}/server.properties"));
+            let mut file = std::fs::OpenOptions::new()
+                .append(true)
+                .open(&path)
+                .expect("the file");
+            write!(file, "\nbroker.rack={rack}\n").expect("it is written");
+        }
+        let mut running = RunningTool::start_cluster(dir, &[]);
+        let printed = running.until("Ctrl-C stops every node");
+        let line = printed
+            .lines()
+            .find(|line| line.contains("--bootstrap-server"));
+        let servers = line
+            .and_then(|line| line.split_whitespace().last())
+            .expect("servers");
+        Cluster {
+            servers: servers.to_owned(),
+            running,
+        }
+    }
+
+    /// The arguments of a tool on this cluster.
+    fn on<'a>(&'a self, tool: &[&'a str], rest: &[&'a str]) -> Vec<&'a str> {
+        [tool, &["--bootstrap-server", &self.servers], rest].concat()
+    }
+
+    /// The output of a tool, which must succeed.
+    #[track_caller]
+    fn tool(&self, tool: &[&str], rest: &[&str], input: &str) -> String {
+        let arguments = self.on(tool, rest);
+        let (is_success, out, err) = attempt(&arguments, input);
+        assert!(is_success, "{arguments:?}:\n{out}{err}");
+        out
+    }
+
+    /// The error of a tool, which must fail.
+    #[track_caller]
+    fn refused(&self, tool: &[&str], rest: &[&str]) -> String {
+        let arguments = self.on(tool, rest);
+        let (is_success, out, err) = attempt(&arguments, "");
+        assert!(!is_success, "{arguments:?}:\n{out}{err}");
+        err
+    }
+
+    fn reassignments(&self) -> String {
+        self.tool(&["reassign-partitions"], &["--list"], "")
+    }
+
+    /// The throttles on brokers and on the topic.
+    fn throttles(&self) -> String {
+        let mut found = String::new();
+        for node in ["1", "2", "3", "4"] {
+            found += &self.tool(&["configs", "--describe"], &["--broker", node], "");
+        }
+        found += &self.tool(&["configs", "--describe"], &["--topic", "orders"], "");
+        let lines = found.lines().filter(|line| line.contains("throttled"));
+        lines.collect::<Vec<_>>().join("\n")
+    }
+
+    /// Replicas and leaders by broker.
+    fn counts(&self) -> BTreeMap<String, (usize, usize)> {
+        let described = self.tool(&["topics"], &["--describe", "--topic", "orders"], "");
+        let mut counts: BTreeMap<String, (usize, usize)> = BTreeMap::new();
+        let field = |line: &str, name: &str| {
+            let mut fields = line.split('\t').map(str::trim);
+            fields.find_map(|it| it.strip_prefix(name).map(|it| it.trim().to_owned()))
+        };
+        for line in described
+            .lines()
+            .filter(|line| line.contains("Partition: "))
+        {
+            let replicas = field(line, "Replicas:").expect("replicas");
+            let in_a = replicas
+                .split(',')
+                .filter(|id| *id == "1" || *id == "2")
+                .count();
+            // While replicas move, there are more.
+            let is_settled = replicas.split(',').count() == 2;
+            assert!(!is_settled || in_a == 1, "not one in each rack: {line}");
+            for id in replicas.split(',') {
+                counts.entry(id.to_owned()).or_default().0 += 1;
+            }
+            counts
+                .entry(field(line, "Leader:").expect("a leader"))
+                .or_default()
+                .1 += 1;
+        }
+        counts
+    }
+
+    /// The number of records in all partitions.
+    fn records(&self) -> usize {
+        let offsets = self.tool(&["get-offsets"], &["--topic", "orders"], "");
+        let end = |line: &str| line.rsplit(':').next()?.parse::<usize>().ok();
+        offsets.lines().filter_map(end).sum()
+    }
+}
+
+/// Waits for something; returns what it says otherwise.
+#[track_caller]
+fn wait_for(what: &str, mut is_there: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !is_there() {
+        assert!(began.elapsed() < PATIENCE, "{what} does not happen");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
+#[test]
+fn a_skewed_cluster_is_balanced_and_a_broker_emptied() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut cluster = Cluster::start(&folder.path().join("cluster"));
+    let path = |name: &str| folder.path().join(name).display().to_string();
+
+    // All replicas are on brokers 1 and 3, and 1 leads all partitions.
+    let placed = vec!["1:3"; PARTITIONS].join(",");
+    cluster.tool(
+        &["topics"],
+        &[
+            "--create",
+            "--topic",
+            "orders",
+            "--replica-assignment",
+            &placed,
+        ],
+        "",
+    );
+    let record = |number: usize| format!("{number}\t{number}-{}\n", "x".repeat(1000));
+    let records: String = (0..RECORDS).map(record).collect();
+    let keyed = ["--topic", "orders", "--reader-property", "parse.key=true"];
+    cluster.tool(&["console-producer"], &keyed, &records);
+    assert_eq!(cluster.records(), RECORDS);
+
+    // The plan says what it costs, and changes nothing.
+    let file = path("balance.json");
+    // All brokers share the disk of this machine, which may be nearly full.
+    let full = ["--max-disk-used", "100"];
+    let plan = [
+        &full[..],
+        &["--sample", "1", "--plan", &file, "--throttle", "1000000"],
+    ]
+    .concat();
+    let shown = cluster.tool(&["rebalance", "plan"], &plan, "");
+    assert!(
+        shown.contains("4 brokers, 12 partitions with 24 replicas\n"),
+        "{shown}"
+    );
+    assert!(
+        shown.contains("\n1       a     12 → 7    12 → 4 "),
+        "{shown}"
+    );
+    assert!(shown.contains("\nMoves:    10 replicas of "), "{shown}");
+    assert!(shown.contains("\nTime:     at least "), "{shown}");
+    for line in shown
+        .lines()
+        .filter(|line| !line.contains("ottla rebalance apply"))
+    {
+        assert!(line.chars().count() <= 80, "{line}");
+    }
+    assert_eq!(
+        cluster.reassignments(),
+        "No partition reassignments found.\n"
+    );
+    let again = cluster.refused(&["rebalance", "plan"], &["--plan", &file]);
+    assert!(
+        again.contains("the file exists; apply the plan in it, remove it"),
+        "{again}"
+    );
+    let json = cluster.tool(
+        &["rebalance", "plan"],
+        &[&full[..], &["--sample", "0", "--json"]].concat(),
+        "",
+    );
+    let json: serde_json::Value = serde_json::from_str(&json).expect("JSON");
+    assert_eq!(
+        (
+            json["moves"].as_u64(),
+            json["brokers"][1]["after"]["replicas"].as_u64()
+        ),
+        (Some(10), Some(5))
+    );
+
+    // Killed while it moves, it leaves the throttle; a second run does the rest and removes it.
+    let slowly = [
+        "--plan",
+        &file,
+        "--throttle",
+        "1024",
+        "--max-moves-per-broker",
+        "1",
+    ];
+    let mut apply =
+        RunningTool::start(folder.path(), &cluster.on(&["rebalance", "apply"], &slowly));
+    apply.until("of 10 replicas moved");
+    wait_for("a move", || cluster.reassignments().contains("adding: "));
+    apply.kill();
+    let throttles = cluster.throttles();
+    assert!(
+        throttles.contains("leader.replication.throttled.rate=1024"),
+        "{throttles}"
+    );
+    assert!(
+        throttles.contains("follower.replication.throttled.replicas="),
+        "{throttles}"
+    );
+    let counts = cluster.counts();
+    let moved = counts.iter().filter(|(id, _)| *id == "2" || *id == "4");
+    let moved: usize = moved.map(|(_, (replicas, _))| replicas).sum();
+    assert!(moved < 10, "all has moved before the kill: {counts:?}");
+    let quickly = ["--plan", &file, "--throttle", "-1"];
+    let applied = cluster.tool(&["rebalance", "apply"], &quickly, "");
+    assert!(applied.contains("The throttles are removed."), "{applied}");
+    assert!(applied.contains("without a throttle"), "{applied}");
+    assert_eq!(cluster.throttles(), "");
+    assert_eq!(
+        cluster.reassignments(),
+        "No partition reassignments found.\n"
+    );
+    let counts = cluster.counts();
+    for (broker, (replicas, leaders)) in &counts {
+        assert!(
+            (5..=7).contains(replicas) && (2..=4).contains(leaders),
+            "{broker}: {counts:?}"
+        );
+    }
+    assert_eq!((counts.len(), cluster.records()), (4, RECORDS));
+    let nothing = cluster.tool(
+        &["rebalance", "plan"],
+        &[&full[..], &["--sample", "0"]].concat(),
+        "",
+    );
+    assert!(nothing.contains("Nothing to do"), "{nothing}");
+    let nothing = cluster.tool(&["rebalance", "apply"], &quickly, "");
+    assert!(
+        nothing.contains(" done, 0 moving.\nDone: 0 replicas moved, "),
+        "{nothing}"
+    );
+
+    // Emptying a broker is cancelled, and then done.
+    let file = path("empty.json");
+    let empty = [
+        &full[..],
+        &["--empty-brokers", "4", "--sample", "0", "--plan", &file],
+    ]
+    .concat();
+    cluster.tool(&["rebalance", "plan"], &empty, "");
+    let slowly = [
+        "--plan",
+        &file,
+        "--throttle",
+        "1024",
+        "--max-moves-per-broker",
+        "1",
+    ];
+    let mut apply =
+        RunningTool::start(folder.path(), &cluster.on(&["rebalance", "apply"], &slowly));
+    // After the first move, the throttle holds the second one back for seconds.
+    apply.until("1 of 5 replicas moved");
+    wait_for("a move", || cluster.reassignments().contains("adding: "));
+    let other = cluster.refused(&["rebalance", "plan"], &["--sample", "0"]);
+    assert!(other.contains("being reassigned"), "{other}");
+    apply.kill();
+    let cancelled = cluster.tool(&["rebalance", "cancel"], &["--plan", &file], "");
+    assert!(
+        cancelled.starts_with("Cancelled 1 move. The throttles are removed. "),
+        "{cancelled}"
+    );
+    assert_eq!(cluster.throttles(), "");
+    assert_eq!(
+        cluster.reassignments(),
+        "No partition reassignments found.\n"
+    );
+    assert!(
+        cluster.counts().contains_key("4"),
+        "all has moved before the cancellation"
+    );
+    assert_eq!(cluster.records(), RECORDS);
+    cluster.tool(&["rebalance", "apply"], &["--plan", &file], "");
+    assert!(!cluster.counts().contains_key("4"));
+    assert_eq!(cluster.throttles(), "");
+
+    let consume = [
+        "--topic",
+        "orders",
+        "--from-beginning",
+        "--timeout-ms",
+        "60000",
+    ];
+    let count = RECORDS.to_string();
+    let consume = [&consume[..], &["--max-messages", &count]].concat();
+    let consumed = cluster.tool(&["console-consumer"], &consume, "");
+    let mut numbers: Vec<usize> = consumed
+        .lines()
+        .filter_map(|line| line.split_once('-')?.0.parse().ok())
+        .collect();
+    numbers.sort_unstable();
+    assert_eq!(numbers, (0..RECORDS).collect::<Vec<_>>());
+    assert!(cluster.running.interrupt().success());
+}
+
+#[test]
+fn mistakes_are_named() {
+    let nowhere = ["--bootstrap-server", "127.0.0.1:1"];
+    let refused = |tool: &[&str], rest: &[&str]| {
+        let (is_success, out, err) = attempt(&[tool, &nowhere, rest].concat(), "");
+        assert!(!is_success, "{out}{err}");
+        err
+    };
+    let slow = refused(&["rebalance", "plan"], &["--throttle", "5"]);
+    assert!(
+        slow.contains("--throttle 5: give at least 1024 bytes per second, or -1"),
+        "{slow}"
+    );
+    let pattern = refused(&["rebalance", "plan"], &["--topics", "("]);
+    assert!(pattern.contains("( is an invalid regex"), "{pattern}");
+    let missing = refused(&["rebalance", "apply"], &["--plan", "no-such-plan.json"]);
+    assert!(
+        missing.contains("--plan no-such-plan.json") && missing.contains("check the path"),
+        "{missing}"
+    );
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("plan.json");
+    let text = r#"{"partitions":[{"topic":"t","partition":0,"replicas":[1],"log_dirs":["/d"]}]}"#;
+    std::fs::write(&file, text).expect("a file");
+    let named = refused(
+        &["rebalance", "apply"],
+        &["--plan", &file.display().to_string()],
+    );
+    assert!(
+        named.contains("names a log directory for t-0 on broker 1"),
+        "{named}"
+    );
+    let help = attempt(&["rebalance", "plan", "--help"], "").1;
+    assert!(help.contains("--empty-brokers <IDS>"), "{help}");
+}
