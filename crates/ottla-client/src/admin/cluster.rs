@@ -88,7 +88,7 @@ impl Admin {
         })
     }
 
-    /// The cluster's id and nodes.
+    /// The cluster's id and nodes. Brokers before Kafka 4.0 do not list fenced brokers.
     pub async fn describe_cluster(
         &self,
         nodes: EndpointType,
@@ -99,9 +99,9 @@ impl Admin {
             .retrying("DescribeCluster", async || {
                 let connection = self.client.any_node().await?;
                 let response = connection
-                    .send(&DescribeClusterRequest {
+                    .send_with(|version| DescribeClusterRequest {
                         endpoint_type: nodes as i8,
-                        include_fenced_brokers,
+                        include_fenced_brokers: include_fenced_brokers && version >= 2,
                         ..Default::default()
                     })
                     .await?;
