@@ -18,7 +18,9 @@ use super::progress::{Count, Progress};
 use super::quantities::{bytes, counted, duration};
 use super::room::Room;
 use super::sampling;
-use super::targets::{Phase, Seen, Targets, check_alone, check_brokers, existing, look, read};
+use super::targets::{
+    Phase, Seen, Targets, check_alone, check_brokers, check_numbers, existing, look, read,
+};
 use crate::tools::reassign_partitions::assignment_file::{Partition, shown};
 use crate::tools::reassign_partitions::{fail_if_any, throttles};
 
@@ -45,6 +47,7 @@ pub(super) async fn apply(args: &ApplyArgs) -> anyhow::Result<()> {
     check_brokers(&admin, &targets)?;
     let seen = look(&admin, &targets).await?;
     check_alone(&seen, &targets, &args.plan)?;
+    check_numbers(&seen, &targets, &args.plan)?;
     let sizes = sizes(&admin, &targets).await?;
     let mut run = Run {
         admin: &admin,
@@ -62,10 +65,13 @@ pub(super) async fn apply(args: &ApplyArgs) -> anyhow::Result<()> {
         Phase::Waiting { added } | Phase::Moving { added } => !added.is_empty(),
         _ => false,
     };
+    let mut worked = Ok(());
     if seen.phases.values().any(is_moving) {
-        set_throttle(&admin, &seen, &targets, &is_moving, throttle).await?;
+        worked = set_throttle(&admin, &seen, &targets, &is_moving, throttle).await;
     }
-    let worked = run.work(&mut progress).await;
+    if worked.is_ok() {
+        worked = run.work(&mut progress).await;
+    }
     worked.with_context(|| {
         format!(
             "stopped before the plan was carried out; moves in progress continue, and throttles stay: run the same \
@@ -73,7 +79,14 @@ pub(super) async fn apply(args: &ApplyArgs) -> anyhow::Result<()> {
             args.plan
         )
     })?;
-    clear_throttles(&admin, &targets).await?;
+    // Without the topics that were deleted meanwhile.
+    let cleared = match existing(&admin, &assignment).await {
+        Ok(targets) => clear_throttles(&admin, &targets).await,
+        Err(error) => Err(error),
+    };
+    cleared.context(
+        "the plan is carried out, but throttles may remain; run the same command to remove them",
+    )?;
     run.conclude();
     Ok(())
 }
@@ -212,7 +225,7 @@ impl Run<'_> {
             }
             progress.tell(Count {
                 moves: self.moved.0,
-                bytes: self.moved.1 + self.room.copied_bytes,
+                bytes: self.moved.1 + self.room.copied.values().sum::<u64>(),
                 moving: self.moving.len(),
             });
             if !self.open.is_empty() {
@@ -230,8 +243,11 @@ impl Run<'_> {
         seen: &Seen,
     ) -> anyhow::Result<(Vec<(Partition, Vec<i32>)>, BTreeSet<Partition>)> {
         let (mut waiting, mut electing) = (Vec::new(), BTreeSet::new());
-        self.open
-            .retain(|partition, _| seen.phases.contains_key(partition));
+        // Others have been deleted.
+        let exists = |partition: &Partition| seen.phases.contains_key(partition);
+        self.open.retain(|partition, _| exists(partition));
+        self.moving.retain(|partition, _| exists(partition));
+        self.room.copied.retain(|partition, _| exists(partition));
         for (partition, phase) in &seen.phases {
             match phase {
                 Phase::Elsewhere => bail!(
@@ -264,6 +280,7 @@ impl Run<'_> {
                 },
                 Phase::Electing | Phase::Done => {
                     if let Some(moving) = self.moving.remove(partition) {
+                        self.room.copied.remove(partition);
                         self.moved.0 += moving.added.len();
                         self.moved.1 += self.sizes[partition] * moving.added.len() as u64;
                     }
@@ -302,6 +319,8 @@ impl Run<'_> {
             *busy.entry(*broker).or_default() += 1;
         }
         let mut wanted = BTreeMap::new();
+        // If moves have been cancelled, others must not follow: their throttles may be gone.
+        let may_be_cancelled = self.moving.values().any(|it| it.unlisted.is_some());
         let mut lacking = None;
         let mut orders = 0;
         for (partition, added) in waiting {
@@ -316,10 +335,8 @@ impl Run<'_> {
             }
             let leader = seen.descriptions.get(&partition).and_then(|it| it.leader);
             let brokers: BTreeSet<i32> = added.iter().copied().chain(leader).collect();
-            if brokers
-                .iter()
-                .any(|it| busy.get(it).copied().unwrap_or(0) >= self.most_moves)
-            {
+            let is_busy = |it: &i32| busy.get(it).copied().unwrap_or(0) >= self.most_moves;
+            if may_be_cancelled || brokers.iter().any(is_busy) {
                 continue;
             }
             let size = self.sizes[&partition];
@@ -355,7 +372,7 @@ impl Run<'_> {
         }
         let results = self
             .admin
-            .alter_partition_reassignments(&wanted, false)
+            .alter_partition_reassignments(&wanted, true)
             .await?;
         fail_if_any(results, |_| "these partitions cannot be moved".to_owned())?;
         Ok(())

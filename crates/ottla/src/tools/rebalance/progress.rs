@@ -34,8 +34,11 @@ impl Progress {
         }
     }
 
-    /// Prints a line if something has changed.
+    /// Prints a line if something has changed. Elections alone take moments.
     pub(super) fn tell(&mut self, done: Count) {
+        if self.moves == 0 {
+            return;
+        }
         let text = self.text(done);
         let is_news = self.printed.as_ref().is_none_or(|(at, before)| {
             *before != text && (at.elapsed() >= PAUSE || done.moving == 0)

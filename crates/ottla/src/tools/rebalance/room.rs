@@ -16,8 +16,8 @@ pub(super) struct Room {
     looked: Option<Instant>,
     /// What is left after all moves in progress; `None` if the broker does not report it.
     free: BTreeMap<i32, Option<u64>>,
-    /// What moves in progress have copied.
-    pub(super) copied_bytes: u64,
+    /// What moves in progress have copied, in bytes. A move that ends is removed.
+    pub(super) copied: BTreeMap<Partition, u64>,
 }
 
 impl Room {
@@ -38,7 +38,7 @@ impl Room {
             .iter()
             .map(|(broker, it)| (*broker, it.free_bytes()))
             .collect();
-        self.copied_bytes = 0;
+        self.copied.clear();
         let replicas: BTreeMap<i32, _> = described
             .iter()
             .map(|(id, it)| (*id, it.replicas()))
@@ -49,7 +49,7 @@ impl Room {
                     .get(broker)
                     .and_then(|it| it.get(&(topic.as_str(), *partition)));
                 let copied = there.map_or(0, |(copied, _)| *copied).min(*size);
-                self.copied_bytes += copied;
+                *self.copied.entry((topic.clone(), *partition)).or_default() += copied;
                 self.take(*broker, size - copied);
             }
         }

@@ -9,6 +9,7 @@ use anyhow::{Context, bail};
 use ottla_client::Admin;
 use ottla_client::admin::PartitionDescription;
 use ottla_protocol::messages::list_partition_reassignments_response::OngoingPartitionReassignment;
+use ottla_types::ErrorCode;
 
 use crate::tools::java_text::joined as ids;
 use crate::tools::reassign_partitions::assignment_file::{
@@ -62,21 +63,28 @@ pub(super) fn read(path: &str) -> anyhow::Result<Assignment> {
 /// The part of a plan whose partitions still exist.
 pub(super) async fn existing(admin: &Admin, assignment: &Assignment) -> anyhow::Result<Targets> {
     let mut targets = assignment.checked()?;
-    let topics: BTreeSet<String> = admin.list_topics(true).await?.into_iter().collect();
-    targets.retain(|(topic, _), _| topics.contains(topic));
     let there = descriptions(admin, &targets).await?;
     targets.retain(|partition, _| there.contains_key(partition));
     Ok(targets)
 }
 
+/// The partitions of a plan that exist. A topic may be deleted at any time.
 async fn descriptions(
     admin: &Admin,
     targets: &Targets,
 ) -> anyhow::Result<BTreeMap<Partition, PartitionDescription>> {
     let names: BTreeSet<&String> = targets.keys().map(|(topic, _)| topic).collect();
-    let names: Vec<String> = names.into_iter().cloned().collect();
+    let mut names: Vec<String> = names.into_iter().cloned().collect();
+    let described = match admin.describe_topics(&names).await {
+        Err(error) if error.code() == Some(ErrorCode::UnknownTopicOrPartition) => {
+            let topics: BTreeSet<String> = admin.list_topics(true).await?.into_iter().collect();
+            names.retain(|name| topics.contains(name));
+            admin.describe_topics(&names).await?
+        }
+        described => described?,
+    };
     let mut found = BTreeMap::new();
-    for topic in admin.describe_topics(&names).await? {
+    for topic in described {
         for partition in topic.partitions {
             let key = (topic.name.clone(), partition.partition);
             if targets.contains_key(&key) {
@@ -148,6 +156,24 @@ pub(super) fn check_brokers(admin: &Admin, targets: &Targets) -> anyhow::Result<
     Ok(())
 }
 
+/// Whether all partitions still have as many replicas as the plan gives them. Only brokers from Kafka
+/// 4.1 on can be told to refuse another number.
+pub(super) fn check_numbers(seen: &Seen, targets: &Targets, plan: &str) -> anyhow::Result<()> {
+    for (partition, phase) in &seen.phases {
+        let (has, gets) = (
+            seen.descriptions[partition].replicas.len(),
+            targets[partition].len(),
+        );
+        if matches!(phase, Phase::Waiting { .. }) && has != gets {
+            bail!(
+                "{} has {has} replicas, and {gets} in --plan {plan}; make a new plan",
+                shown(partition)
+            );
+        }
+    }
+    Ok(())
+}
+
 /// Whether nothing but the plan moves partitions: two tools would remove each other's throttles.
 pub(super) fn check_alone(seen: &Seen, targets: &Targets, plan: &str) -> anyhow::Result<()> {
     let elsewhere = seen
@@ -209,5 +235,35 @@ mod tests {
             Phase::Moving { added: vec![3] }
         );
         assert_eq!(phase(&[4, 1], &before, Some(&moving)), Phase::Elsewhere);
+    }
+
+    #[test]
+    fn a_plan_does_not_change_the_number_of_replicas() {
+        let partition = ("t".to_owned(), 0);
+        let description = PartitionDescription {
+            partition: 0,
+            leader: Some(1),
+            replicas: vec![1, 2, 3],
+            isr: vec![1, 2, 3],
+            eligible_leader_replicas: None,
+            last_known_elr: None,
+        };
+        let error = |target: &[i32]| {
+            let targets = BTreeMap::from([(partition.clone(), target.to_vec())]);
+            let phases = BTreeMap::from([(partition.clone(), phase(target, &description, None))]);
+            let seen = Seen {
+                phases,
+                descriptions: BTreeMap::from([(partition.clone(), description.clone())]),
+                ongoing: BTreeMap::new(),
+            };
+            check_numbers(&seen, &targets, "plan.json")
+                .err()
+                .map(|error| error.to_string())
+        };
+        assert_eq!(error(&[4, 2, 3]), None);
+        assert_eq!(
+            error(&[4, 2]).as_deref(),
+            Some("t-0 has 3 replicas, and 2 in --plan plan.json; make a new plan")
+        );
     }
 }
