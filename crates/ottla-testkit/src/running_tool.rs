@@ -41,7 +41,7 @@ impl RunningTool {
     pub fn start_cluster(dir: &Path, arguments: &[&str]) -> RunningTool {
         let dir_argument = dir.display().to_string();
         let start = ["cluster", "start", "--dir", &dir_argument];
-        RunningTool::start(dir, &[&start, arguments].concat())
+        RunningTool::start(dir, &[&start[..], arguments].concat())
     }
 
     pub fn printed(&self) -> String {

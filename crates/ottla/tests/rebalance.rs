@@ -160,9 +160,10 @@ fn a_skewed_cluster_is_balanced_and_a_broker_emptied() {
     let folder = tempfile::tempdir().expect("a folder");
     let mut cluster = Cluster::start(&folder.path().join("cluster"));
     let path = |name: &str| folder.path().join(name).display().to_string();
+    let output = folder.path().join("apply");
 
     // All replicas are on brokers 1 and 3, and 1 leads all partitions.
-    let placed = vec!["1:3"; PARTITIONS].join(",");
+    let placed = ["1:3"; PARTITIONS].join(",");
     cluster.tool(
         &["topics"],
         &[
@@ -238,8 +239,7 @@ fn a_skewed_cluster_is_balanced_and_a_broker_emptied() {
         "--max-moves-per-broker",
         "1",
     ];
-    let mut apply =
-        RunningTool::start(folder.path(), &cluster.on(&["rebalance", "apply"], &slowly));
+    let mut apply = RunningTool::start(&output, &cluster.on(&["rebalance", "apply"], &slowly));
     apply.until("of 10 replicas moved");
     wait_for("a move", || cluster.reassignments().contains("adding: "));
     apply.kill();
@@ -301,8 +301,7 @@ fn a_skewed_cluster_is_balanced_and_a_broker_emptied() {
         "--max-moves-per-broker",
         "1",
     ];
-    let mut apply =
-        RunningTool::start(folder.path(), &cluster.on(&["rebalance", "apply"], &slowly));
+    let mut apply = RunningTool::start(&output, &cluster.on(&["rebalance", "apply"], &slowly));
     // After the first move, the throttle holds the second one back for seconds.
     apply.until("1 of 5 replicas moved");
     wait_for("a move", || cluster.reassignments().contains("adding: "));

@@ -415,7 +415,7 @@ async fn verify(
     println!("{}", sentences.collect::<Vec<String>>().join("\n"));
     let are_done = moves.values().all(log_dir_moves::MoveState::is_done);
     if ongoing.is_empty() && are_done && !args.preserve_throttles {
-        let tell = |line| println!("{line}");
+        let tell = |line: String| println!("{line}");
         throttles::clear(admin, EndpointType::Broker, &assignment.partitions, tell).await?;
     }
     Ok(())
@@ -483,7 +483,7 @@ async fn cancel(
     }
     if !args.preserve_throttles {
         let nodes = args.bootstrap.endpoint_type();
-        let tell = |line| println!("{line}");
+        let tell = |line: String| println!("{line}");
         throttles::clear(admin, nodes, &assignment.partitions, tell).await?;
     }
     Ok(())

@@ -77,6 +77,7 @@ async fn make_plan(args: &PlanArgs) -> anyhow::Result<()> {
         sample_seconds: args.sample,
         written,
         bootstrap_server: &args.brokers.bootstrap_server,
+        command_config: args.brokers.command_config.as_deref(),
     };
     report::print(&image, &options, &plan, &surroundings);
     Ok(())

@@ -21,6 +21,7 @@ pub(super) struct Surroundings<'a> {
     /// The file with the plan.
     pub(super) written: Option<&'a Path>,
     pub(super) bootstrap_server: &'a str,
+    pub(super) command_config: Option<&'a str>,
 }
 
 /// The new replicas, in the format of `reassign-partitions`.
@@ -120,8 +121,11 @@ pub(super) fn print(image: &Image, options: &Options, plan: &Plan, surroundings:
             println!("\nNothing was changed or written; --plan FILE writes the plan for apply.")
         }
         Some(path) => println!(
-            "\nNothing was changed. To carry out the plan:\n  ottla rebalance apply --bootstrap-server {} --plan {}{}",
+            "\nNothing was changed. To carry out the plan:\n  ottla rebalance apply --bootstrap-server {}{} --plan {}{}",
             surroundings.bootstrap_server,
+            surroundings
+                .command_config
+                .map_or(String::new(), |it| format!(" --command-config {it}")),
             path.display(),
             surroundings
                 .throttle
@@ -451,6 +455,7 @@ mod tests {
             sample_seconds: 10,
             written: None,
             bootstrap_server: "127.0.0.1:9092",
+            command_config: None,
         };
         let lines = summary(&image, &plan, &surroundings);
         assert_eq!(

@@ -116,11 +116,13 @@ pub(super) async fn image(
     let cluster = admin.describe_cluster(EndpointType::Broker, true).await?;
     let ongoing = admin.list_partition_reassignments().await?;
     if !ongoing.is_empty() {
-        let names: Vec<String> = ongoing.keys().take(NAMED).map(shown).collect();
+        let mut names: Vec<String> = ongoing.keys().take(NAMED).map(shown).collect();
+        if let Some(more @ 1..) = ongoing.len().checked_sub(NAMED) {
+            names.push(format!("and {more} more"));
+        }
         bail!(
-            "{} partitions are being reassigned, {} among them; wait until they are done (ottla reassign-partitions \
-             --list), or cancel them",
-            ongoing.len(),
+            "partitions are being reassigned: {}; wait until they are done (ottla reassign-partitions --list), or cancel \
+             them",
             names.join(", ")
         );
     }
