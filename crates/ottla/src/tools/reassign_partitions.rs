@@ -191,7 +191,7 @@ async fn describe(admin: &Admin, names: &[String]) -> Result<Vec<TopicDescriptio
 
 /// Whether the topic does not exist. The client returns the first of these codes for it, without
 /// retrying.
-fn is_unknown(error: &ClientError) -> bool {
+pub(super) fn is_unknown(error: &ClientError) -> bool {
     matches!(
         error.code(),
         Some(ErrorCode::InvalidTopicException | ErrorCode::UnknownTopicOrPartition)

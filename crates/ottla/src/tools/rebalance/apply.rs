@@ -22,7 +22,7 @@ use super::targets::{
     Phase, Seen, Targets, check_alone, check_brokers, check_numbers, existing, look, read,
 };
 use crate::tools::reassign_partitions::assignment_file::{Partition, shown};
-use crate::tools::reassign_partitions::{fail_if_any, throttles};
+use crate::tools::reassign_partitions::{fail_if_any, is_unknown, throttles};
 
 /// Between two looks at the cluster.
 const PAUSE: Duration = Duration::from_millis(500);
@@ -370,10 +370,12 @@ impl Run<'_> {
         if wanted.is_empty() {
             return Ok(());
         }
-        let results = self
+        let mut results = self
             .admin
             .alter_partition_reassignments(&wanted, true)
             .await?;
+        // Topics that have just been deleted are missing in the next description.
+        results.retain(|_, result| !result.as_ref().is_err_and(is_unknown));
         fail_if_any(results, |_| "these partitions cannot be moved".to_owned())?;
         Ok(())
     }

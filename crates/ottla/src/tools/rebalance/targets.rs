@@ -9,12 +9,12 @@ use anyhow::{Context, bail};
 use ottla_client::Admin;
 use ottla_client::admin::PartitionDescription;
 use ottla_protocol::messages::list_partition_reassignments_response::OngoingPartitionReassignment;
-use ottla_types::ErrorCode;
 
 use crate::tools::java_text::joined as ids;
 use crate::tools::reassign_partitions::assignment_file::{
     Assignment, Partition, read_assignment, shown,
 };
+use crate::tools::reassign_partitions::is_unknown;
 
 pub(super) type Targets = BTreeMap<Partition, Vec<i32>>;
 
@@ -76,7 +76,7 @@ async fn descriptions(
     let names: BTreeSet<&String> = targets.keys().map(|(topic, _)| topic).collect();
     let mut names: Vec<String> = names.into_iter().cloned().collect();
     let described = match admin.describe_topics(&names).await {
-        Err(error) if error.code() == Some(ErrorCode::UnknownTopicOrPartition) => {
+        Err(error) if is_unknown(&error) => {
             let topics: BTreeSet<String> = admin.list_topics(true).await?.into_iter().collect();
             names.retain(|name| topics.contains(name));
             admin.describe_topics(&names).await?
