@@ -114,6 +114,9 @@ pub(super) fn print(image: &Image, options: &Options, plan: &Plan, surroundings:
         );
     }
     if plan.changes.is_empty() {
+        if !plan.unmet.is_empty() {
+            println!("\nNothing to do: no move comes nearer to these goals.");
+        }
         return;
     }
     match surroundings.written {
