@@ -21,7 +21,7 @@ use super::sampling;
 use super::targets::{
     Phase, Seen, Targets, check_alone, check_brokers, check_numbers, existing, look, read,
 };
-use crate::tools::reassign_partitions::assignment_file::{Partition, shown};
+use crate::tools::reassign_partitions::assignment_file::{Assignment, Partition, shown};
 use crate::tools::reassign_partitions::{fail_if_any, is_unknown, throttles};
 
 /// Between two looks at the cluster.
@@ -79,16 +79,23 @@ pub(super) async fn apply(args: &ApplyArgs) -> anyhow::Result<()> {
             args.plan
         )
     })?;
-    // Without the topics that were deleted meanwhile.
-    let cleared = match existing(&admin, &assignment).await {
-        Ok(targets) => clear_throttles(&admin, &targets).await,
-        Err(error) => Err(error),
-    };
-    cleared.context(
+    let finished = finish(&admin, &assignment).await;
+    finished.context(
         "the plan is carried out, but throttles may remain; run the same command to remove them",
     )?;
     run.conclude();
     Ok(())
+}
+
+/// Removes the throttles, unless another program has begun to move partitions: it may need them.
+async fn finish(admin: &Admin, assignment: &Assignment) -> anyhow::Result<()> {
+    let ongoing = admin.list_partition_reassignments().await?;
+    if let Some(partition) = ongoing.keys().next() {
+        bail!("{} is being moved by another program", shown(partition));
+    }
+    // Topics may have been deleted since the start.
+    let targets = existing(admin, assignment).await?;
+    clear_throttles(admin, &targets).await
 }
 
 /// Removes the throttles from all brokers that run, and from the topics of these partitions. The
