@@ -1,5 +1,8 @@
 //! Resetting and deleting the offsets of a group, as `kafka-consumer-groups --reset-offsets` does,
 //! and setting those of single partitions.
+//!
+//! A preview computes the changes, and a reset applies changes that a preview has answered. It
+//! computes none itself: the end of a log, for example, is another one at the click.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,13 +23,25 @@ use crate::view::{Partition, now_ms};
 
 #[derive(Deserialize)]
 pub(super) struct Reset {
-    to: Target,
+    /// Of a preview, as are the next three.
+    to: Option<Target>,
     value: Option<i64>,
     topics: Option<Vec<TopicPartitions>>,
     #[serde(default)]
     offsets: Vec<PartitionOffset>,
     #[serde(default)]
     preview: bool,
+    /// Of a reset: what the preview has answered.
+    #[serde(default)]
+    changes: Vec<PreviewedChange>,
+}
+
+#[derive(Deserialize)]
+struct PreviewedChange {
+    topic: String,
+    partition: i32,
+    old: Option<i64>,
+    new: i64,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Deserialize)]
@@ -79,17 +94,29 @@ pub(super) async fn reset(
         Err(problem) if problem.status() == 404 => BTreeMap::new(),
         Err(problem) => return Err(problem),
     };
-    let partitions = partitions(&visitor, &reset, &old).await?;
+    let items = match reset.preview {
+        true => preview(&visitor, &reset, &old).await?,
+        false => apply(&visitor, &group, &kind, &reset.changes, &old).await?,
+    };
+    Ok(Json(Items { items }))
+}
+
+async fn preview(
+    visitor: &Visitor,
+    reset: &Reset,
+    old: &BTreeMap<Partition, GroupOffset>,
+) -> Result<Vec<OffsetChange>, Problem> {
+    let to = reset
+        .to
+        .ok_or_else(|| Problem::invalid("to", "to is missing; say what the offsets are reset to"))?;
+    let partitions = partitions(visitor, reset, to, old).await?;
     let (starts, ends) = futures_util::future::join(
-        listed(&visitor, &partitions, OffsetSpec::Earliest),
-        listed(&visitor, &partitions, OffsetSpec::Latest),
+        listed(visitor, &partitions, OffsetSpec::Earliest),
+        listed(visitor, &partitions, OffsetSpec::Latest),
     )
     .await;
-    let wanted = wanted(&visitor, &reset, &partitions, &old).await?;
-    let mut changes = BTreeMap::new();
-    let mut plan = BTreeMap::new();
-    for partition in &partitions {
-        let committed = old.get(partition).and_then(|it| it.offset);
+    let wanted = wanted(visitor, reset, to, &partitions, old).await?;
+    let changes = partitions.iter().map(|partition| {
         let log = starts[partition]
             .clone()
             .and_then(|start| Ok((start, ends[partition].clone()?)));
@@ -101,38 +128,88 @@ pub(super) async fn reset(
                 // Kafka's tool moves offsets outside the log to its nearest end.
                 Ok(wanted.map_or(end, |offset| offset.max(start).min(end.max(start))))
             });
-        if let Ok(new) = &new {
-            plan.insert(partition.clone(), *new);
-        }
         let end = log.ok().map(|(_, end)| end);
-        let change = OffsetChange {
+        OffsetChange {
             topic: partition.0.clone(),
             partition: partition.1,
-            old: committed,
+            old: old.get(partition).and_then(|it| it.offset),
             new: new.as_ref().ok().copied(),
             log_end_offset: end,
             lag: end.zip(new.as_ref().ok()).map(|(end, new)| end - new),
             problem: new.err(),
-        };
-        changes.insert(partition.clone(), change);
-    }
-    if !reset.preview {
-        visitor.note.names(format!("{} partitions", plan.len()));
-        let results = commit(&visitor, &group, &kind, &plan).await?;
-        for (partition, result) in results {
-            if let (Some(change), Err(error)) = (changes.get_mut(&partition), result) {
-                change.problem = Some(error.to_string());
-                change.new = change.old;
-                change.lag = change
-                    .log_end_offset
-                    .zip(change.old)
-                    .map(|(end, old)| end - old);
-            }
         }
-        visitor.view.outdate();
+    });
+    Ok(changes.collect())
+}
+
+/// Commits what a preview has answered. Nothing of it, if the group or a log is no longer as the
+/// preview saw it.
+async fn apply(
+    visitor: &Visitor,
+    group: &str,
+    kind: &str,
+    changes: &[PreviewedChange],
+    old: &BTreeMap<Partition, GroupOffset>,
+) -> Result<Vec<OffsetChange>, Problem> {
+    let partition_of = |it: &PreviewedChange| (it.topic.clone(), it.partition);
+    let plan: BTreeMap<Partition, i64> = changes
+        .iter()
+        .map(|it| (partition_of(it), it.new))
+        .collect();
+    if plan.is_empty() || plan.len() != changes.len() {
+        return Err(Problem::invalid(
+            "changes",
+            "give the changes that the preview answered, each partition once",
+        ));
     }
-    let items = changes.into_values().collect();
-    Ok(Json(Items { items }))
+    visitor.note.names(format!("{} partitions", plan.len()));
+    let committed = |it: &PreviewedChange| old.get(&partition_of(it)).and_then(|it| it.offset);
+    if let Some(moved) = changes.iter().find(|it| committed(it) != it.old) {
+        let text = |offset: Option<i64>| offset.map_or("none".to_owned(), |it| it.to_string());
+        return Err(Problem::conflict(format!(
+            "the committed offset of {group} in {}-{} is {}, and was {} in the preview; preview again",
+            moved.topic,
+            moved.partition,
+            text(committed(moved)),
+            text(moved.old)
+        )));
+    }
+    let partitions: BTreeSet<Partition> = plan.keys().cloned().collect();
+    let (starts, ends) = futures_util::future::join(
+        listed(visitor, &partitions, OffsetSpec::Earliest),
+        listed(visitor, &partitions, OffsetSpec::Latest),
+    )
+    .await;
+    for (partition, new) in &plan {
+        let (start, end) = (starts[partition].clone()?, ends[partition].clone()?);
+        if *new < start || *new > end {
+            return Err(Problem::conflict(format!(
+                "the log of {}-{} is now from {start} to {end} (exclusive), and {new} is not in it; preview again",
+                partition.0, partition.1
+            )));
+        }
+    }
+    let results = commit(visitor, group, kind, &plan).await?;
+    visitor.view.outdate();
+    let done = changes.iter().map(|it| {
+        let partition = partition_of(it);
+        let refused = results.get(&partition).and_then(|it| it.as_ref().err());
+        let new = match refused {
+            Some(_) => it.old,
+            None => Some(it.new),
+        };
+        let end = ends[&partition].as_ref().ok().copied();
+        OffsetChange {
+            old: it.old,
+            new,
+            log_end_offset: end,
+            lag: end.zip(new).map(|(end, new)| end - new),
+            problem: refused.map(|error| error.to_string()),
+            topic: partition.0,
+            partition: partition.1,
+        }
+    });
+    Ok(done.collect())
 }
 
 /// The type of a group; a group that does not exist becomes a classic one.
@@ -186,9 +263,10 @@ fn with_way_out(group: &str, error: ClientError) -> Problem {
 async fn partitions(
     visitor: &Visitor,
     reset: &Reset,
+    to: Target,
     old: &BTreeMap<Partition, GroupOffset>,
 ) -> Result<BTreeSet<Partition>, Problem> {
-    if reset.to == Target::Offsets {
+    if to == Target::Offsets {
         let offsets = reset.offsets.iter();
         return Ok(offsets.map(|it| (it.topic.clone(), it.partition)).collect());
     }
@@ -251,6 +329,7 @@ type Wanted = BTreeMap<Partition, Result<Option<i64>, String>>;
 async fn wanted(
     visitor: &Visitor,
     reset: &Reset,
+    to: Target,
     partitions: &BTreeSet<Partition>,
     old: &BTreeMap<Partition, GroupOffset>,
 ) -> Result<Wanted, Problem> {
@@ -266,7 +345,7 @@ async fn wanted(
             .collect()
     };
     let committed = |partition: &Partition| old.get(partition).and_then(|it| it.offset);
-    Ok(match reset.to {
+    Ok(match to {
         Target::Earliest => all(Some(0)),
         Target::Latest => all(None),
         Target::Offset => {
@@ -296,7 +375,7 @@ async fn wanted(
                 .collect()
         }
         Target::Timestamp | Target::Duration => {
-            let time = match reset.to {
+            let time = match to {
                 Target::Timestamp => value()?,
                 _ => now_ms().saturating_sub(value()?),
             };

@@ -232,11 +232,38 @@ fn partitions_of(topic: &Topic) -> Vec<Partition> {
         .collect()
 }
 
+/// A topic as the cluster has it now.
+pub(super) struct CurrentTopic {
+    /// All zeros if the cluster has no topic IDs.
+    pub(super) topic_id: String,
+    pub(super) partitions: Vec<Partition>,
+}
+
+impl CurrentTopic {
+    /// Refuses an action that was previewed for an earlier topic of the same name.
+    pub(super) fn check_id(&self, topic: &str, previewed: Option<&str>) -> Result<(), Problem> {
+        match previewed {
+            Some(id) if id != self.topic_id => Err(Problem::conflict(format!(
+                "topic {topic} is {} and was {id} in the preview: it was deleted and created again; preview again",
+                self.topic_id
+            ))),
+            _ => Ok(()),
+        }
+    }
+}
+
 /// The current partitions of a topic, from the cluster itself.
 pub(super) async fn current_partitions(
     visitor: &Visitor,
     topic: &str,
 ) -> Result<Vec<Partition>, Problem> {
+    Ok(current_topic(visitor, topic).await?.partitions)
+}
+
+pub(super) async fn current_topic(
+    visitor: &Visitor,
+    topic: &str,
+) -> Result<CurrentTopic, Problem> {
     let names = [topic.to_owned()];
     let metadata = visitor
         .client()
@@ -245,9 +272,12 @@ pub(super) async fn current_partitions(
     let found = metadata.topics.get(topic).ok_or_else(|| unknown(topic))?;
     ClientError::check(format!("topic {topic}"), found.error.code(), None::<&str>)?;
     let partitions = found.partitions.iter();
-    Ok(partitions
-        .map(|it| (topic.to_owned(), it.partition))
-        .collect())
+    Ok(CurrentTopic {
+        topic_id: found.topic_id.to_string(),
+        partitions: partitions
+            .map(|it| (topic.to_owned(), it.partition))
+            .collect(),
+    })
 }
 
 #[derive(Deserialize)]
@@ -366,8 +396,10 @@ pub(super) async fn add_partitions(
 
 #[derive(Deserialize)]
 pub(super) struct Emptying {
-    /// Partition number to the first offset that stays.
+    /// Partition number to the first offset that stays. A preview without it is about all records.
     before: Option<BTreeMap<i32, i64>>,
+    /// Of the preview.
+    topic_id: Option<String>,
     #[serde(default)]
     confirm: String,
     #[serde(default)]
@@ -376,6 +408,7 @@ pub(super) struct Emptying {
 
 #[derive(Serialize)]
 pub(super) struct Emptied {
+    topic_id: String,
     records: i64,
     partitions: Vec<EmptiedPartition>,
 }
@@ -399,8 +432,17 @@ pub(super) async fn empty(
     } else {
         let confirm = emptying.confirm.clone();
         Confirmation { confirm }.check(&name)?;
+        // Without offsets it would also delete what was written since the preview.
+        if emptying.before.is_none() {
+            return Err(Problem::invalid(
+                "before",
+                "before is missing; give the offset of each partition that the preview answered",
+            ));
+        }
     }
-    let mut partitions = current_partitions(&visitor, &name).await?;
+    let topic = current_topic(&visitor, &name).await?;
+    topic.check_id(&name, emptying.topic_id.as_deref())?;
+    let mut partitions = topic.partitions;
     let existing: BTreeSet<i32> = partitions.iter().map(|(_, number)| *number).collect();
     if let Some(before) = &emptying.before {
         if let Some(missing) = before.keys().find(|it| !existing.contains(it)) {
@@ -441,7 +483,7 @@ pub(super) async fn empty(
             ));
         }
         let to = wanted.unwrap_or(end).max(start);
-        plan.insert(partition.clone(), wanted.unwrap_or(-1));
+        plan.insert(partition.clone(), to);
         emptied.push(EmptiedPartition {
             partition: partition.1,
             log_start_offset: to,
@@ -466,6 +508,7 @@ pub(super) async fn empty(
     let records = emptied.iter().map(|it| it.records).sum();
     visitor.note.names(format!("{records} records"));
     Ok(Json(Emptied {
+        topic_id: topic.topic_id,
         records,
         partitions: emptied,
     }))
