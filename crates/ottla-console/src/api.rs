@@ -23,21 +23,24 @@ use axum::extract::DefaultBodyLimit;
 use axum::routing::{get, post, put};
 
 use crate::console::Console;
+use crate::guard::{LOGIN_BODY, MOST_BODY};
 use crate::problem::Problem;
 
 /// Bodies with settings and selections.
 const BODY: usize = 1 << 20;
-/// Bodies with records.
-const RECORDS_BODY: usize = 16 << 20;
 
 pub(crate) fn router() -> Router<Arc<Console>> {
+    let session = get(session::get)
+        .post(session::log_in)
+        .delete(session::log_out);
     let records = get(records::stream).post(produce::produce);
+    // They take back what a preview has answered, which has a line for each partition.
+    let redrive = post(redrive::redrive);
+    let offsets = post(offset_reset::reset).delete(offset_reset::delete);
     Router::new()
         .route(
             "/api/session",
-            get(session::get)
-                .post(session::log_in)
-                .delete(session::log_out),
+            session.layer(DefaultBodyLimit::max(LOGIN_BODY)),
         )
         .route("/api/cluster", get(cluster::get))
         .route("/api/series", get(series::get))
@@ -66,14 +69,17 @@ pub(crate) fn router() -> Router<Arc<Console>> {
         )
         .route(
             "/api/topics/{topic}/records",
-            records.layer(DefaultBodyLimit::max(RECORDS_BODY)),
+            records.layer(DefaultBodyLimit::max(MOST_BODY)),
         )
         .route(
             "/api/topics/{topic}/records/{partition}/{offset}",
             get(records::one),
         )
         .route("/api/topics/{topic}/export", get(records::export))
-        .route("/api/topics/{topic}/redrive", post(redrive::redrive))
+        .route(
+            "/api/topics/{topic}/redrive",
+            redrive.layer(DefaultBodyLimit::max(MOST_BODY)),
+        )
         .route("/api/groups", get(groups::list))
         .route(
             "/api/groups/{group}",
@@ -81,7 +87,7 @@ pub(crate) fn router() -> Router<Arc<Console>> {
         )
         .route(
             "/api/groups/{group}/offsets",
-            post(offset_reset::reset).delete(offset_reset::delete),
+            offsets.layer(DefaultBodyLimit::max(MOST_BODY)),
         )
         .route(
             "/api/groups/{group}/settings",

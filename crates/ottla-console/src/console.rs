@@ -10,6 +10,7 @@ use axum::http::{HeaderMap, header};
 use tokio::sync::Semaphore;
 
 use crate::audit::AuditNote;
+use crate::budget::Budget;
 use crate::config::ConsoleConfig;
 use crate::problem::Problem;
 use crate::sessions::Sessions;
@@ -24,6 +25,7 @@ pub(crate) struct Console {
     config: ConsoleConfig,
     /// The visit of everybody, if there are no logins.
     everybody: Option<Arc<Visit>>,
+    pub(crate) budget: Budget,
     pub(crate) sessions: Sessions,
     pub(crate) logins: Semaphore,
 }
@@ -31,10 +33,12 @@ pub(crate) struct Console {
 impl Console {
     pub(crate) fn new(config: ConsoleConfig, address: SocketAddr) -> Console {
         let everybody = !config.needs_login(address);
-        let visit = |config: &ConsoleConfig| Arc::new(Visit::new(None, config.client.clone()));
+        let budget = Budget::default();
+        let visit = || Arc::new(Visit::new(None, config.client.clone(), budget.clone()));
         Console {
-            everybody: everybody.then(|| visit(&config)),
+            everybody: everybody.then(visit),
             config,
+            budget,
             sessions: Sessions::default(),
             logins: Semaphore::new(LOGINS),
         }

@@ -1,19 +1,25 @@
-//! What every request passes: the checks against other sites, read-only mode, the time limit, the
-//! headers of every response, and the audit log.
+//! What every request passes: the checks against other sites, read-only mode, the memory of bodies
+//! and answers, the time limit, the headers of every response, and the audit log.
 //!
 //! Invariant: nothing behind it runs for a request of another site's page. Such a page can send
 //! neither the header `X-Ottla-Console` without the browser asking for permission, which is never
 //! given, nor its own name as the `Host` of this console.
 
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
+use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use hyper::body::{Body as _, Frame, SizeHint};
 
 use crate::audit::{self, AuditNote};
+use crate::budget::{Budget, Reservation};
 use crate::console::Console;
 use crate::problem::Problem;
 
@@ -21,6 +27,16 @@ use crate::problem::Problem;
 const OWN_HEADER: &str = "x-ottla-console";
 /// How long an answer may take to begin.
 const LIMIT: Duration = Duration::from_secs(60);
+
+/// The largest body of a request: records to produce.
+pub(crate) const MOST_BODY: usize = 16 << 20;
+/// Of a login, which anybody can send.
+pub(crate) const LOGIN_BODY: usize = 16 << 10;
+/// A body is in memory as text, decoded, and encoded for the cluster.
+const BODY_COPIES: usize = 3;
+/// Answers up to this size need no reservation.
+const SMALL_ANSWER: u64 = 64 << 10;
+const LOGIN: &str = "/api/session";
 
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; \
      connect-src 'self'; font-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'";
@@ -37,8 +53,9 @@ pub(crate) async fn guard(
             let note = AuditNote::new(&request);
             request.extensions_mut().insert(note.clone());
             match is_change(request.method()) {
+                false if is_api => hold(run(request, next).await, &console.budget),
                 false => run(request, next).await,
-                true => change(request, next, note).await,
+                true => change(&console, request, next, note).await,
             }
         }
     };
@@ -80,10 +97,18 @@ async fn run(request: Request, next: Next) -> Response {
 
 /// Runs a change to its end, and logs it, even if the browser hangs up: it would otherwise be made
 /// in part, or without a line.
-async fn change(request: Request, next: Next, note: AuditNote) -> Response {
+async fn change(console: &Console, request: Request, next: Next, note: AuditNote) -> Response {
     let noted = note.clone();
+    let admitted = admit(console, &request);
     let running = tokio::spawn(async move {
-        let response = run(request, next).await;
+        let response = match admitted {
+            Ok(reservation) => {
+                let response = run(request, next).await;
+                drop(reservation);
+                response
+            }
+            Err(problem) => problem.into_response(),
+        };
         audit::record(&noted, response.status());
         response
     });
@@ -93,6 +118,67 @@ async fn change(request: Request, next: Next, note: AuditNote) -> Response {
         audit::record(&note, response.status());
         response
     })
+}
+
+/// Reserves the memory of a change. Without a login, nobody makes the console read a large body.
+fn admit(console: &Console, request: &Request) -> Result<Reservation, Problem> {
+    let headers = request.headers();
+    let most = match request.uri().path() == LOGIN {
+        true => LOGIN_BODY,
+        false if console.visit(headers).is_none() => return Err(Problem::login_required()),
+        false => MOST_BODY,
+    };
+    let length =
+        text(headers, header::CONTENT_LENGTH.as_str()).and_then(|it| it.parse::<usize>().ok());
+    let length = match length {
+        Some(length) => length,
+        None if headers.contains_key(header::TRANSFER_ENCODING) => most,
+        None => 0,
+    };
+    // A longer one is refused when it is read.
+    console.budget.reserve(length.min(most) * BODY_COPIES)
+}
+
+/// A large answer keeps its memory reserved until the browser has read it.
+fn hold(response: Response, budget: &Budget) -> Response {
+    let size = response.body().size_hint().exact().unwrap_or(0);
+    if size <= SMALL_ANSWER {
+        return response;
+    }
+    match budget.reserve(usize::try_from(size).unwrap_or(usize::MAX)) {
+        Ok(reservation) => response.map(|body| {
+            Body::new(HeldBody {
+                body,
+                _reservation: reservation,
+            })
+        }),
+        Err(problem) => problem.into_response(),
+    }
+}
+
+struct HeldBody {
+    body: Body,
+    _reservation: Reservation,
+}
+
+impl hyper::body::Body for HeldBody {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut self.get_mut().body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
 }
 
 fn check(console: &Console, request: &Request, is_api: bool) -> Result<(), Problem> {
@@ -133,7 +219,7 @@ fn check(console: &Console, request: &Request, is_api: bool) -> Result<(), Probl
             "the header X-Ottla-Console is missing; send X-Ottla-Console: 1 with every request",
         ));
     }
-    if console.config().read_only && is_change(method) && uri.path() != "/api/session" {
+    if console.config().read_only && is_change(method) && uri.path() != LOGIN {
         return Err(Problem::forbidden(
             "this console is in read-only mode; start it without --read-only to make changes",
         ));

@@ -8,12 +8,15 @@
 //! - Pages that show the cluster are answered from a snapshot, which is taken regularly while
 //!   somebody looks.
 //! - Records are read by consumers of their own, one per stream, without groups and commits.
-//! - Every list, stream, session and connection is bounded.
+//! - Every list, stream, session and connection is bounded, and so is the memory of all requests
+//!   together.
 
 mod assets;
 mod audit;
 mod config;
 mod problem;
+
+mod budget;
 
 mod list;
 mod view;

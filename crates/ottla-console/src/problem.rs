@@ -67,6 +67,11 @@ impl Problem {
         Problem::new(StatusCode::TOO_MANY_REQUESTS, "Too many at once", detail)
     }
 
+    /// There is no memory for the request at the moment.
+    pub(crate) fn busy(detail: impl Into<String>) -> Problem {
+        Problem::new(StatusCode::SERVICE_UNAVAILABLE, "Too much at once", detail)
+    }
+
     pub(crate) fn internal(detail: impl Into<String>) -> Problem {
         Problem::new(
             StatusCode::INTERNAL_SERVER_ERROR,

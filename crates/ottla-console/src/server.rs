@@ -1,5 +1,7 @@
 //! The HTTP server of a console: bounded connections, and the routes behind their guard.
 
+mod watched;
+
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -21,6 +23,7 @@ use crate::audit::Peer;
 use crate::config::ConsoleConfig;
 use crate::console::Console;
 use crate::guard::guard;
+use watched::Watched;
 
 /// Connections at once; further ones wait in the kernel's queue.
 const CONNECTIONS: usize = 1024;
@@ -28,6 +31,8 @@ const CONNECTIONS: usize = 1024;
 const HEAD: Duration = Duration::from_secs(30);
 /// After an error of the listener, which is mostly a lack of file handles.
 const PAUSE: Duration = Duration::from_millis(100);
+/// For so long a peer may read nothing of what is written for it.
+const STALLED: Duration = Duration::from_secs(60);
 const EXPIRY: Duration = Duration::from_secs(60);
 
 /// The routes of a console that listens on an address.
@@ -85,7 +90,8 @@ pub async fn serve_from(
         });
         // Small events must not wait for larger ones.
         let _ = stream.set_nodelay(true);
-        let connection = http.serve_connection(TokioIo::new(stream), service);
+        let connection =
+            http.serve_connection(TokioIo::new(Watched::new(stream, STALLED)), service);
         tokio::spawn(async move {
             let _place = place;
             // How it ends concerns nobody here but its peer.

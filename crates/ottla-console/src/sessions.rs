@@ -102,6 +102,7 @@ mod tests {
     use ottla_client::ClientConfig;
 
     use super::*;
+    use crate::budget::Budget;
 
     fn visit() -> Arc<Visit> {
         visit_of("alice")
@@ -109,7 +110,7 @@ mod tests {
 
     fn visit_of(user: &str) -> Arc<Visit> {
         let config = ClientConfig::new("127.0.0.1:1").unwrap();
-        Arc::new(Visit::new(Some(user.into()), config))
+        Arc::new(Visit::new(Some(user.into()), config, Budget::default()))
     }
 
     #[tokio::test]

@@ -10,6 +10,7 @@ use ottla_client::admin::EndpointType;
 use ottla_client::{Admin, Client, ClientConfig, ClientError};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
+use crate::budget::Budget;
 use crate::problem::Problem;
 use crate::view::View;
 
@@ -23,12 +24,14 @@ pub(crate) struct Visit {
     pub(crate) user: Option<String>,
     pub(crate) admin: Admin,
     pub(crate) view: Arc<View>,
+    /// Of the whole console.
+    pub(crate) budget: Budget,
     streams: Arc<Semaphore>,
     ended: watch::Sender<bool>,
 }
 
 impl Visit {
-    pub(crate) fn new(user: Option<String>, mut config: ClientConfig) -> Visit {
+    pub(crate) fn new(user: Option<String>, mut config: ClientConfig, budget: Budget) -> Visit {
         config.client_id = "ottla-console".into();
         config.default_api_timeout = config.default_api_timeout.min(PATIENCE);
         config.request_timeout = config.request_timeout.min(PATIENCE);
@@ -37,6 +40,7 @@ impl Visit {
             user,
             view: View::new(admin.clone()),
             admin,
+            budget,
             streams: Arc::new(Semaphore::new(STREAMS)),
             ended: watch::Sender::new(false),
         }

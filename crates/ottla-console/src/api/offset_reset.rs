@@ -106,9 +106,9 @@ async fn preview(
     reset: &Reset,
     old: &BTreeMap<Partition, GroupOffset>,
 ) -> Result<Vec<OffsetChange>, Problem> {
-    let to = reset
-        .to
-        .ok_or_else(|| Problem::invalid("to", "to is missing; say what the offsets are reset to"))?;
+    let to = reset.to.ok_or_else(|| {
+        Problem::invalid("to", "to is missing; say what the offsets are reset to")
+    })?;
     let partitions = partitions(visitor, reset, to, old).await?;
     let (starts, ends) = futures_util::future::join(
         listed(visitor, &partitions, OffsetSpec::Earliest),

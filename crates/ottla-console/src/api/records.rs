@@ -66,7 +66,7 @@ pub(super) async fn stream(
         filter,
         selection.is_committed(),
         query.follow,
-    );
+    )?;
     events(visit, |sender| async move {
         match query.follow {
             true => follow(scan, &query, &sender).await,
@@ -127,9 +127,12 @@ async fn page(mut scan: Scan, query: &StreamQuery, sender: &Sender) -> Result<()
             .step(|batch, record| {
                 pending.push(query.show(batch, record));
                 found += 1;
-                match found < limit {
-                    true => Next::More,
-                    false => Next::Stop,
+                if found >= limit {
+                    Next::Stop
+                } else if pending.bytes >= BYTES_PER_EVENT {
+                    Next::Pause
+                } else {
+                    Next::More
                 }
             })
             .await?;
@@ -223,7 +226,7 @@ pub(super) async fn one(
     if offset < 0 || offset >= end.offset {
         return Err(missing());
     }
-    let mut scan = Scan::new(&visitor, &key.0, ranges, Default::default(), false, false);
+    let mut scan = Scan::new(&visitor, &key.0, ranges, Default::default(), false, false)?;
     let mut found = None;
     let began = Instant::now();
     while found.is_none() && !scan.is_done() {
@@ -292,7 +295,7 @@ pub(super) async fn export(
         filter,
         selection.is_committed(),
         false,
-    );
+    )?;
     let limit = query.limit.unwrap_or(EXPORT_LIMIT).clamp(1, EXPORT_LIMIT);
     let (content_type, extension) = match query.kind {
         Kind::Jsonl => ("application/x-ndjson", "jsonl"),
@@ -312,9 +315,12 @@ pub(super) async fn export(
                 .step(|batch, record| {
                     write(&mut text, query.kind, &line(&topic, batch, record));
                     found += 1;
-                    match found < limit {
-                        true => Next::More,
-                        false => Next::Stop,
+                    if found >= limit {
+                        Next::Stop
+                    } else if text.len() >= BYTES_PER_EVENT {
+                        Next::Pause
+                    } else {
+                        Next::More
                     }
                 })
                 .await?;

@@ -126,7 +126,7 @@ pub(super) async fn redrive(
             ));
         }
     };
-    let scan = Scan::of_exactly(&visitor, &topic, ranges, filter, is_committed);
+    let scan = Scan::of_exactly(&visitor, &topic, ranges, filter, is_committed)?;
     let plan = Plan {
         to: redrive.to,
         named,

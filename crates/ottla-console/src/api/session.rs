@@ -108,7 +108,7 @@ pub(super) async fn log_in(
     config
         .security
         .log_in_as(*mechanism, &login.user, &login.password);
-    let visit = Arc::new(Visit::new(Some(login.user), config));
+    let visit = Arc::new(Visit::new(Some(login.user), config, console.budget.clone()));
     visit.check().await.map_err(refused)?;
     let cookie = console.sessions.open(visit.clone(), Instant::now())?;
     if let Some(old) = token(&headers) {

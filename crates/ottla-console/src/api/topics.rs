@@ -260,10 +260,7 @@ pub(super) async fn current_partitions(
     Ok(current_topic(visitor, topic).await?.partitions)
 }
 
-pub(super) async fn current_topic(
-    visitor: &Visitor,
-    topic: &str,
-) -> Result<CurrentTopic, Problem> {
+pub(super) async fn current_topic(visitor: &Visitor, topic: &str) -> Result<CurrentTopic, Problem> {
     let names = [topic.to_owned()];
     let metadata = visitor
         .client()

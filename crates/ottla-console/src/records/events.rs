@@ -14,22 +14,28 @@ use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use serde::Serialize;
-use tokio::sync::{OwnedSemaphorePermit, mpsc};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::task::JoinHandle;
 
 use crate::problem::Problem;
 use crate::visit::Visit;
 
-/// Events that wait to be sent. Each is at most about 256 KiB, except single large records.
-const WAITING: usize = 8;
+/// Events that wait to be sent, and their size. A larger event waits alone.
+const WAITING: usize = 64;
+pub(crate) const WAITING_BYTES: usize = 2 << 20;
 /// A browser that takes no event for so long has gone away without saying so.
 const STALLED: Duration = Duration::from_secs(60);
 const LONGEST: Duration = Duration::from_secs(12 * 60 * 60);
 
 /// Sends the events or the bytes of one stream.
+#[derive(Clone)]
 pub(crate) struct Sender {
-    bytes: mpsc::Sender<Bytes>,
+    waiting: mpsc::Sender<Waiting>,
+    room: Arc<Semaphore>,
 }
+
+/// Bytes, with their room among those that wait.
+type Waiting = (Bytes, OwnedSemaphorePermit);
 
 /// The stream's receiver is gone.
 #[derive(Debug)]
@@ -45,10 +51,21 @@ impl Sender {
     }
 
     pub(crate) async fn send_bytes(&self, bytes: Bytes) -> Result<(), Gone> {
-        self.bytes
-            .send_timeout(bytes, STALLED)
+        let size = bytes.len().min(WAITING_BYTES) as u32;
+        let sending = async {
+            let room = self.room.clone().acquire_many_owned(size).await;
+            let room = room.map_err(|_| Gone)?;
+            self.waiting.send((bytes, room)).await.map_err(|_| Gone)
+        };
+        tokio::time::timeout(STALLED, sending)
             .await
-            .map_err(|_| Gone)
+            .unwrap_or(Err(Gone))
+    }
+
+    fn new() -> (Sender, mpsc::Receiver<Waiting>) {
+        let (waiting, receiver) = mpsc::channel(WAITING);
+        let room = Arc::new(Semaphore::new(WAITING_BYTES));
+        (Sender { waiting, room }, receiver)
     }
 }
 
@@ -79,11 +96,9 @@ where
     F: Future<Output = Result<(), Failure>> + Send + 'static,
 {
     let place = visit.stream()?;
-    let (bytes, receiver) = mpsc::channel(WAITING);
-    let last = Sender {
-        bytes: bytes.clone(),
-    };
-    let work = work(Sender { bytes });
+    let (sender, receiver) = Sender::new();
+    let last = sender.clone();
+    let work = work(sender);
     let task = tokio::spawn(until_over(visit, async move {
         if let Err(Failure::Problem(problem)) = work.await {
             let _ = last.send("problem", &problem).await;
@@ -107,9 +122,9 @@ where
     F: Future<Output = Result<(), Failure>> + Send + 'static,
 {
     let place = visit.stream()?;
-    let (bytes, receiver) = mpsc::channel(WAITING);
+    let (sender, receiver) = Sender::new();
     let (failed, has_failed) = tokio::sync::oneshot::channel();
-    let work = work(Sender { bytes });
+    let work = work(sender);
     let task = tokio::spawn(until_over(visit, async move {
         match work.await {
             Ok(()) => drop(failed.send(None)),
@@ -128,7 +143,7 @@ where
     let parts = futures_util::stream::unfold(
         (stream, Some(has_failed)),
         |(mut stream, has_failed)| async move {
-            if let Some(bytes) = stream.receiver.recv().await {
+            if let Some((bytes, _room)) = stream.receiver.recv().await {
                 return Some((Ok(bytes), (stream, has_failed)));
             }
             let failure = match has_failed?.await {
@@ -142,7 +157,7 @@ where
 }
 
 struct Stream {
-    receiver: mpsc::Receiver<Bytes>,
+    receiver: mpsc::Receiver<Waiting>,
     _task: AbortOnDrop,
     _place: OwnedSemaphorePermit,
 }
@@ -156,7 +171,7 @@ impl Drop for AbortOnDrop {
 }
 
 fn body(
-    receiver: mpsc::Receiver<Bytes>,
+    receiver: mpsc::Receiver<Waiting>,
     task: JoinHandle<()>,
     place: OwnedSemaphorePermit,
 ) -> Body {
@@ -166,7 +181,7 @@ fn body(
         _place: place,
     };
     let parts = futures_util::stream::unfold(stream, |mut stream| async move {
-        let bytes = stream.receiver.recv().await?;
+        let (bytes, _room) = stream.receiver.recv().await?;
         Some((Ok::<_, Infallible>(bytes), stream))
     });
     Body::from_stream(parts)
@@ -187,10 +202,11 @@ mod tests {
     use ottla_client::ClientConfig;
 
     use super::*;
+    use crate::budget::Budget;
 
     fn visit() -> Arc<Visit> {
         let config = ClientConfig::new("127.0.0.1:1").unwrap();
-        Arc::new(Visit::new(None, config))
+        Arc::new(Visit::new(None, config, Budget::default()))
     }
 
     #[tokio::test]
@@ -242,6 +258,27 @@ mod tests {
         assert_eq!(refused.status(), 429);
         open.pop();
         assert!(events(visit, |_sender| std::future::pending()).is_ok());
+    }
+
+    #[tokio::test]
+    async fn what_waits_for_the_browser_is_bounded_in_bytes() {
+        let (sent, mut has_sent) = mpsc::unbounded_channel();
+        let body = download(visit(), |sender| async move {
+            for _ in 0..10 {
+                let bytes = Bytes::from(vec![0; WAITING_BYTES / 2]);
+                sender.send_bytes(bytes).await?;
+                let _ = sent.send(());
+            }
+            Ok(())
+        });
+        let mut parts = body.ok().unwrap().into_data_stream();
+        for _ in 0..2 {
+            has_sent.recv().await.unwrap();
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        assert!(has_sent.try_recv().is_err(), "there is no room for a third");
+        parts.next().await.unwrap().unwrap();
+        has_sent.recv().await.unwrap();
     }
 
     #[tokio::test]

@@ -1,9 +1,10 @@
 //! Reads the records of a topic that a filter finds.
 //!
 //! A scan has a consumer of its own. Records are judged while they are borrowed from the fetched
-//! batches; only those that match are copied.
+//! batches; only those that match are copied. The memory for what is fetched is reserved from the
+//! console's budget.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 
 use ottla_client::{ClientError, Consumer, ConsumerConfig, FetchedBatch, OffsetReset};
@@ -11,8 +12,10 @@ use ottla_records::RecordView;
 use ottla_types::ErrorCode;
 use serde::Serialize;
 
+use super::events::WAITING_BYTES;
 use super::filter::{Filter, Verdict};
 use super::selection::Range;
+use crate::budget::Reservation;
 use crate::problem::Problem;
 use crate::view::Partition;
 use crate::visit::Visit;
@@ -20,6 +23,8 @@ use crate::visit::Visit;
 /// The memory for fetched data: of a response, and of the partitions together.
 const FETCH_BYTES: i32 = 8 << 20;
 const BUFFERED_BYTES: usize = 32 << 20;
+/// What is taken from it at once: as much as of a response, decompressed.
+const POLLED_BYTES: usize = FETCH_BYTES as usize;
 /// The least and the most of a partition in a response. A larger batch is returned nevertheless.
 const PARTITION_BYTES: (usize, usize) = (16 << 10, 1 << 20);
 /// The decompressed size of a batch that is read.
@@ -41,12 +46,16 @@ pub(crate) struct Scan {
     /// The next offset of each partition, after all judged records.
     positions: BTreeMap<i32, i64>,
     is_following: bool,
+    /// Fetched, and not judged to their ends.
+    pending: VecDeque<FetchedBatch>,
     began: Instant,
-    last_news: Instant,
+    /// How long the scan has waited for records since it got the last ones.
+    silence: Duration,
     scanned: u64,
     scanned_bytes: u64,
     matched: u64,
     unjudged: u64,
+    _reservation: Reservation,
 }
 
 /// How far a scan is.
@@ -74,6 +83,9 @@ pub(crate) struct Progress {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Next {
     More,
+    /// This record was the last one of this step; the next step goes on after it. Not for a live
+    /// tail.
+    Pause,
     /// This record was the last one.
     Stop,
 }
@@ -86,9 +98,12 @@ impl Scan {
         filter: Filter,
         read_committed: bool,
         is_following: bool,
-    ) -> Scan {
+    ) -> Result<Scan, Problem> {
         let per_partition = BUFFERED_BYTES / 2 / ranges.len().max(1);
         let per_partition = per_partition.clamp(PARTITION_BYTES.0, PARTITION_BYTES.1);
+        let reservation = visit
+            .budget
+            .reserve(per_partition * ranges.len() + POLLED_BYTES + WAITING_BYTES)?;
         let config = ConsumerConfig {
             auto_commit: false,
             // The log was cut meanwhile: what remains is read.
@@ -112,7 +127,7 @@ impl Scan {
         for (partition, start) in &wanted {
             consumer.seek(partition, *start);
         }
-        Scan {
+        Ok(Scan {
             consumer,
             topic: topic.to_owned(),
             filter,
@@ -122,13 +137,15 @@ impl Scan {
                 .collect(),
             ranges,
             is_following,
+            pending: VecDeque::new(),
             began: Instant::now(),
-            last_news: Instant::now(),
+            silence: Duration::ZERO,
             scanned: 0,
             scanned_bytes: 0,
             matched: 0,
             unjudged: 0,
-        }
+            _reservation: reservation,
+        })
     }
 
     /// As [`Scan::new`], of these ranges and nothing else: a log that was cut meanwhile is an error.
@@ -138,10 +155,10 @@ impl Scan {
         ranges: BTreeMap<i32, Range>,
         filter: Filter,
         read_committed: bool,
-    ) -> Scan {
-        let mut scan = Scan::new(visit, topic, ranges, filter, read_committed, false);
+    ) -> Result<Scan, Problem> {
+        let mut scan = Scan::new(visit, topic, ranges, filter, read_committed, false)?;
         scan.consumer.set_offset_reset(OffsetReset::None);
-        scan
+        Ok(scan)
     }
 
     /// Whether everything was read.
@@ -157,22 +174,39 @@ impl Scan {
             .map(|(partition, _)| *partition)
     }
 
-    /// Judges the next records, and calls `take` for those that match. Returns whether `take`
-    /// stopped it. Waits a short time if there are none.
+    /// The next offset of each partition, after all judged records.
+    pub(crate) fn positions(&self) -> &BTreeMap<i32, i64> {
+        &self.positions
+    }
+
+    /// Judges the next records, and calls `take` for those that match. Returns what `take` wants
+    /// next. Waits a short time if there are none.
     pub(crate) async fn step(
         &mut self,
         mut take: impl FnMut(&FetchedBatch, &RecordView<'_>) -> Next,
     ) -> Result<Next, Problem> {
-        let batches = self.consumer.poll_batches(WAIT).await?;
-        for batch in &batches {
-            self.last_news = Instant::now();
-            if self.judge(batch, &mut take).await? == Next::Stop {
-                return Ok(Next::Stop);
+        if self.pending.is_empty() {
+            let began = Instant::now();
+            let batches = self.consumer.poll_batches(WAIT).await?;
+            match batches.is_empty() {
+                true => self.silence += began.elapsed(),
+                false => self.silence = Duration::ZERO,
+            }
+            self.pending.extend(batches);
+        }
+        while let Some(batch) = self.pending.pop_front() {
+            match self.judge(&batch, &mut take).await? {
+                Next::More => {}
+                Next::Pause => {
+                    self.pending.push_front(batch);
+                    return Ok(Next::Pause);
+                }
+                Next::Stop => return Ok(Next::Stop),
             }
         }
         if !self.is_following {
             self.finish_partitions();
-            if !self.is_done() && self.last_news.elapsed() > PATIENCE {
+            if !self.is_done() && self.silence > PATIENCE {
                 return Err(self.stuck());
             }
         }
@@ -202,7 +236,8 @@ impl Scan {
             if record.offset.0 >= end {
                 break;
             }
-            // The log was cut or replaced, and what remains is read again from its start.
+            // Judged before a pause; or the log was cut or replaced, and what remains is read again
+            // from its start.
             let position = self.positions.get(&batch.partition);
             if !self.is_following && position.is_some_and(|it| record.offset.0 < *it) {
                 continue;
@@ -213,8 +248,9 @@ impl Scan {
             match self.filter.judge(&self.topic, batch.partition, &record) {
                 Verdict::Matches => {
                     self.matched += 1;
-                    if take(batch, &record) == Next::Stop {
-                        return Ok(Next::Stop);
+                    let next = take(batch, &record);
+                    if next != Next::More {
+                        return Ok(next);
                     }
                 }
                 Verdict::Differs => {}
@@ -228,7 +264,7 @@ impl Scan {
     }
 
     /// Advances positions over offsets without records, and stops fetching partitions that are read
-    /// to their end.
+    /// to their end. All that was fetched must be judged before.
     fn finish_partitions(&mut self) {
         let mut finished = Vec::new();
         for (partition, range) in &self.ranges {
