@@ -84,6 +84,12 @@ impl Problem {
         Problem::new(StatusCode::GATEWAY_TIMEOUT, "No answer in time", detail)
     }
 
+    /// The same problem, of this thing.
+    pub(crate) fn of(mut self, what: &str) -> Problem {
+        self.detail = format!("{what}: {}", self.detail);
+        self
+    }
+
     pub(crate) fn detail(&self) -> &str {
         &self.detail
     }

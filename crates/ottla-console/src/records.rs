@@ -4,5 +4,6 @@ pub(crate) mod decode;
 pub(crate) mod events;
 mod expression;
 pub(crate) mod filter;
+pub(crate) mod ranges;
 pub(crate) mod scan;
 pub(crate) mod selection;

@@ -19,6 +19,8 @@ const MOST_RECORDS: usize = 1000;
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Of a record. The topic's `max.message.bytes` decides whether it is accepted.
 const MAX_REQUEST: usize = 16 << 20;
+/// The batches of a producer.
+pub(super) const BUFFER_MEMORY: usize = 32 << 20;
 
 #[derive(Deserialize)]
 pub(super) struct NewRecords {
@@ -57,6 +59,7 @@ pub(super) fn producer(visitor: &Visitor) -> Result<Producer, Problem> {
     let config = ProducerConfig {
         linger: Duration::from_millis(5),
         batch_size: 256 << 10,
+        buffer_memory: BUFFER_MEMORY,
         max_block: PATIENCE,
         max_request_size: MAX_REQUEST,
         delivery_timeout: PATIENCE,

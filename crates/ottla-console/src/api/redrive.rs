@@ -1,39 +1,46 @@
 //! Sending records again, to another topic: those of a dead-letter topic, once their reason is gone.
+//!
+//! A preview answers the ranges of offsets with the records that it has counted, and a redrive sends
+//! what is in ranges that were answered. If it breaks off, it answers those that are left.
 
-use std::collections::{BTreeMap, BTreeSet};
+mod plan;
+mod sending;
+
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use axum::response::Response;
-use bytes::Bytes;
-use futures_util::StreamExt;
-use futures_util::stream::FuturesOrdered;
-use ottla_client::{FetchedBatch, ProducerRecord};
-use ottla_records::{RecordHeader, RecordView};
-use serde::Deserialize;
+use ottla_client::admin::OffsetSpec;
+use serde::{Deserialize, Serialize};
 
-use super::produce::producer;
-use super::topics::current_partitions;
-use crate::audit::AuditNote;
+use super::produce::{BUFFER_MEMORY, producer};
+use super::topics::{current_partitions, current_topic};
 use crate::console::Visitor;
 use crate::extract::{Body, Path};
 use crate::problem::Problem;
 use crate::records::events::{Failure, Sender, events};
 use crate::records::filter::{Filter, FilterQuery};
-use crate::records::scan::{Next, Scan};
+use crate::records::ranges::{self, PartitionRange, Ranges};
+use crate::records::scan::{Next, Progress, Scan};
 use crate::records::selection::{Range, SelectionQuery};
+use crate::view::Partition;
+use plan::Plan;
+use sending::Sending;
 
 /// Records that are named one by one.
 const MOST_NAMED: usize = 1000;
 const MOST_MATCHING: u64 = 1_000_000;
 const PROGRESS: Duration = Duration::from_millis(250);
-/// Sent records whose result is awaited.
-const IN_FLIGHT: usize = 10_000;
 
 #[derive(Deserialize)]
 pub(super) struct Redrive {
     to: String,
     records: Option<Vec<NamedRecord>>,
     matching: Option<Matching>,
+    /// As a preview, or a redrive that broke off, has answered them.
+    ranges: Option<Vec<PartitionRange>>,
+    /// Of the preview.
+    topic_id: Option<String>,
     /// Send to the partition with the same number, instead of the key's.
     #[serde(default)]
     keep_partition: bool,
@@ -62,14 +69,17 @@ struct Matching {
     limit: Option<u64>,
 }
 
-/// What is sent, and how.
-struct Plan {
-    to: String,
-    /// Those that were named; all that match without.
-    named: Option<BTreeSet<(i32, i64)>>,
-    limit: u64,
-    keep_partition: bool,
-    keep_timestamp: bool,
+/// How a redrive or its preview ended.
+#[derive(Serialize)]
+struct Outcome {
+    #[serde(flatten)]
+    progress: Progress,
+    topic_id: String,
+    /// Where the records are that were not sent.
+    ranges: Vec<PartitionRange>,
+    /// Where the records are of which it is unknown whether they were sent, and how many.
+    unknown: Vec<PartitionRange>,
+    unknown_records: u64,
 }
 
 pub(super) async fn redrive(
@@ -81,7 +91,9 @@ pub(super) async fn redrive(
         visitor.note.is_preview();
     }
     visitor.note.names(format!("to {}", redrive.to));
-    let source = current_partitions(&visitor, &topic).await?.len();
+    let found = current_topic(&visitor, &topic).await?;
+    found.check_id(&topic, redrive.topic_id.as_deref())?;
+    let source = found.partitions.len();
     let target = current_partitions(&visitor, &redrive.to).await?.len();
     if redrive.keep_partition && target < source {
         return Err(Problem::invalid(
@@ -92,32 +104,38 @@ pub(super) async fn redrive(
             ),
         ));
     }
-    let (ranges, filter, is_committed, named, limit) = match (redrive.records, redrive.matching) {
+    let given = redrive.ranges.as_deref().map(ranges::parsed).transpose()?;
+    let (ranges, filter, is_committed, limit) = match (redrive.records, redrive.matching) {
         (Some(records), None) => {
             let named = named(&records)?;
-            let ranges = ranges_of(&named);
-            if let Some(missing) = ranges.keys().find(|it| **it as usize >= source) {
-                return Err(Problem::invalid(
-                    "records",
-                    format!("topic {topic} has no partition {missing}"),
-                ));
-            }
-            (ranges, Filter::default(), false, Some(named), u64::MAX)
+            let ranges = match given {
+                Some(given) => ranges::common(&named, &given),
+                None => named,
+            };
+            check_in_log(&visitor, &topic, source, &ranges, false).await?;
+            (ranges, Filter::default(), false, u64::MAX)
         }
         (None, Some(matching)) => {
             let filter = matching.filter.parse()?;
-            let ranges = matching.selection.resolve(&visitor, &topic).await?;
-            let limit = matching
-                .limit
-                .unwrap_or(MOST_MATCHING)
-                .clamp(1, MOST_MATCHING);
-            (
-                ranges,
-                filter,
-                matching.selection.is_committed(),
-                None,
-                limit,
-            )
+            let is_committed = matching.selection.is_committed();
+            let ranges = match given {
+                Some(given) => {
+                    check_in_log(&visitor, &topic, source, &given, is_committed).await?;
+                    given
+                }
+                None if redrive.preview => {
+                    ranges::of_each(&matching.selection.resolve(&visitor, &topic).await?)
+                }
+                // What is written meanwhile would be sent too, although nobody has counted it.
+                None => {
+                    return Err(Problem::invalid(
+                        "ranges",
+                        "ranges is missing; give what the preview answered",
+                    ));
+                }
+            };
+            let limit = matching.limit.unwrap_or(MOST_MATCHING);
+            (ranges, filter, is_committed, limit.clamp(1, MOST_MATCHING))
         }
         _ => {
             return Err(Problem::invalid(
@@ -126,16 +144,23 @@ pub(super) async fn redrive(
             ));
         }
     };
-    let scan = Scan::of_exactly(&visitor, &topic, ranges, filter, is_committed)?;
+    let hulls = ranges::hulls(&ranges);
+    let scan = Scan::of_exactly(&visitor, &topic, hulls, filter, is_committed)?;
+    let reservation = match redrive.preview {
+        true => None,
+        false => Some(visitor.budget.reserve(BUFFER_MEMORY)?),
+    };
     let plan = Plan {
+        topic_id: found.topic_id,
         to: redrive.to,
-        named,
+        ranges,
         limit,
         keep_partition: redrive.keep_partition,
         keep_timestamp: redrive.keep_timestamp,
     };
     let visit = visitor.visit.clone();
     events(visit, |sender| async move {
+        let _reservation = reservation;
         match redrive.preview {
             true => count(scan, &plan, &sender).await,
             false => send(scan, &plan, &visitor, &sender).await,
@@ -143,7 +168,46 @@ pub(super) async fn redrive(
     })
 }
 
-fn named(records: &[NamedRecord]) -> Result<BTreeSet<(i32, i64)>, Problem> {
+/// Refuses ranges that the log does not hold, or no longer.
+async fn check_in_log(
+    visitor: &Visitor,
+    topic: &str,
+    partitions: usize,
+    ranges: &Ranges,
+    is_committed: bool,
+) -> Result<(), Problem> {
+    if let Some(missing) = ranges.keys().find(|it| **it as usize >= partitions) {
+        return Err(Problem::invalid(
+            "records",
+            format!("topic {topic} has no partition {missing}"),
+        ));
+    }
+    let keys: Vec<Partition> = ranges.keys().map(|it| (topic.to_owned(), *it)).collect();
+    let (starts, ends) = futures_util::future::join(
+        visitor
+            .admin
+            .list_offsets(&keys, OffsetSpec::Earliest, false),
+        visitor
+            .admin
+            .list_offsets(&keys, OffsetSpec::Latest, is_committed),
+    )
+    .await;
+    for (key, ranges) in keys.iter().zip(ranges.values()) {
+        let (start, end) = (starts[key].clone()?.offset, ends[key].clone()?.offset);
+        let outside = ranges.iter().find(|it| it.start < start || it.end > end);
+        if let Some(range) = outside {
+            return Err(Problem::conflict(format!(
+                "{topic}-{} now holds offsets {start} to {end} (exclusive), and not all from {} to {}; choose the \
+                 records anew",
+                key.1, range.start, range.end
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// The places of records that are named one by one.
+fn named(records: &[NamedRecord]) -> Result<Ranges, Problem> {
     if records.is_empty() || records.len() > MOST_NAMED {
         let detail = format!(
             "{} records; name 1 to {MOST_NAMED}, or give matching",
@@ -158,57 +222,15 @@ fn named(records: &[NamedRecord]) -> Result<BTreeSet<(i32, i64)>, Problem> {
         );
         return Err(Problem::invalid("records", detail));
     }
-    Ok(records.iter().map(|it| (it.partition, it.offset)).collect())
-}
-
-/// The part of each partition in which named records are.
-fn ranges_of(named: &BTreeSet<(i32, i64)>) -> BTreeMap<i32, Range> {
-    let mut ranges: BTreeMap<i32, Range> = BTreeMap::new();
-    for (partition, offset) in named {
-        let range = ranges.entry(*partition).or_insert(Range {
-            start: *offset,
-            end: *offset,
+    let places: BTreeSet<(i32, i64)> = records.iter().map(|it| (it.partition, it.offset)).collect();
+    let mut ranges = Ranges::new();
+    for (partition, offset) in places {
+        ranges.entry(partition).or_default().push(Range {
+            start: offset,
+            end: offset.saturating_add(1),
         });
-        range.end = offset.saturating_add(1);
     }
-    ranges
-}
-
-impl Plan {
-    fn wants(&self, batch: &FetchedBatch, record: &RecordView<'_>) -> bool {
-        let named = self.named.as_ref();
-        named.is_none_or(|it| it.contains(&(batch.partition, record.offset.0)))
-    }
-
-    fn converted(&self, batch: &FetchedBatch, record: &RecordView<'_>) -> ProducerRecord {
-        let copied = |bytes: Option<&[u8]>| bytes.map(Bytes::copy_from_slice);
-        let headers = record.headers.iter();
-        let header = |(key, value): (&[u8], Option<&[u8]>)| {
-            RecordHeader::new(Bytes::copy_from_slice(key), copied(value))
-        };
-        ProducerRecord {
-            topic: self.to.clone(),
-            partition: self.keep_partition.then_some(batch.partition),
-            key: copied(record.key),
-            value: copied(record.value),
-            headers: headers.map(header).collect(),
-            timestamp: Some(record.timestamp.0).filter(|it| self.keep_timestamp && *it >= 0),
-        }
-    }
-}
-
-/// How many records the cluster has acknowledged. The audit log has it however the stream ends.
-struct Sent {
-    count: u64,
-    note: AuditNote,
-    to: String,
-}
-
-impl Drop for Sent {
-    fn drop(&mut self) {
-        let Sent { count, note, to } = self;
-        note.later(&format!("{count} records were sent to {to}"));
-    }
+    Ok(ranges)
 }
 
 /// Counts what would be sent.
@@ -235,94 +257,64 @@ async fn count(mut scan: Scan, plan: &Plan, sender: &Sender) -> Result<(), Failu
             told = Instant::now();
         }
     }
-    let mut done = scan.progress();
-    done.matched = found;
-    done.sent = Some(0);
+    let mut progress = scan.progress();
+    progress.matched = found;
+    progress.sent = Some(0);
+    let read = scan.positions().iter().map(|(partition, position)| {
+        let range = Range {
+            start: 0,
+            end: *position,
+        };
+        (*partition, vec![range])
+    });
+    let read: Ranges = read.collect();
+    let counted = ranges::common(&plan.ranges, &read);
+    let done = Outcome {
+        progress,
+        topic_id: plan.topic_id.clone(),
+        ranges: ranges::listed(&counted),
+        unknown: Vec::new(),
+        unknown_records: 0,
+    };
     sender.send("done", &done).await?;
     Ok(())
 }
 
-async fn send(
-    mut scan: Scan,
-    plan: &Plan,
-    visitor: &Visitor,
-    sender: &Sender,
-) -> Result<(), Failure> {
-    let mut sent = Sent {
-        count: 0,
-        note: visitor.note.clone(),
-        to: plan.to.clone(),
-    };
-    let result = send_all(&mut scan, plan, visitor, sender, &mut sent.count).await;
-    visitor.view.outdate();
-    let found = match result {
-        Ok(found) => found,
-        Err(Failure::Problem(problem)) => {
-            // Those that were sent stay sent.
-            let mut progress = scan.progress();
-            progress.sent = Some(sent.count);
-            sender.send("progress", &progress).await?;
-            return Err(Failure::Problem(problem));
-        }
-        Err(Failure::Gone) => return Err(Failure::Gone),
-    };
-    let mut done = scan.progress();
-    done.matched = found;
-    done.sent = Some(sent.count);
-    sender.send("done", &done).await?;
-    Ok(())
-}
-
-/// Returns how many records were found. `sent` counts those that the cluster has acknowledged.
-async fn send_all(
-    scan: &mut Scan,
-    plan: &Plan,
-    visitor: &Visitor,
-    sender: &Sender,
-    sent: &mut u64,
-) -> Result<u64, Failure> {
+async fn send(scan: Scan, plan: &Plan, visitor: &Visitor, sender: &Sender) -> Result<(), Failure> {
     let producer = producer(visitor)?;
-    let mut in_flight = FuturesOrdered::new();
+    let mut sending = Sending::new(plan, scan, visitor.note.clone());
     let mut told = Instant::now();
-    let mut found = 0;
-    while !scan.is_done() {
-        let mut records = Vec::new();
-        let next = scan
-            .step(|batch, record| {
-                if plan.wants(batch, record) {
-                    records.push(plan.converted(batch, record));
-                    found += 1;
-                }
-                match found < plan.limit {
-                    true => Next::More,
-                    false => Next::Stop,
-                }
-            })
-            .await?;
-        for record in records {
-            in_flight.push_back(producer.send_ref(record.as_ref()).await?.wait());
-        }
-        while in_flight.len() > IN_FLIGHT
-            && let Some(result) = in_flight.next().await
-        {
-            let _: ottla_client::RecordMetadata = result?;
-            *sent += 1;
-        }
-        if next == Next::Stop {
-            break;
-        }
+    while sending.step(&producer).await {
         if told.elapsed() >= PROGRESS {
-            let mut progress = scan.progress();
-            progress.matched = found;
-            progress.sent = Some(*sent);
-            sender.send("progress", &progress).await?;
+            sender.send("progress", &progress(&sending)).await?;
             told = Instant::now();
         }
     }
-    while let Some(result) = in_flight.next().await {
-        result?;
-        *sent += 1;
-    }
+    let finished = sending.finish().await;
     producer.close_within(Duration::from_secs(1)).await;
-    Ok(found)
+    visitor.view.outdate();
+    let (unknown_records, unknown) = sending.unknown();
+    let outcome = Outcome {
+        progress: progress(&sending),
+        topic_id: plan.topic_id.clone(),
+        ranges: ranges::listed(&sending.unsent()),
+        unknown: ranges::listed(&unknown),
+        unknown_records,
+    };
+    match finished {
+        Ok(()) => sender.send("done", &outcome).await?,
+        Err(problem) => {
+            // What was sent stays sent.
+            sender.send("progress", &outcome).await?;
+            return Err(Failure::Problem(problem));
+        }
+    }
+    Ok(())
+}
+
+fn progress(sending: &Sending<'_>) -> Progress {
+    let mut progress = sending.scan().progress();
+    progress.matched = sending.found();
+    progress.sent = Some(sending.sent());
+    progress
 }
