@@ -42,6 +42,10 @@ impl AuditNote {
         self.0.lock().user = user.map(str::to_owned);
     }
 
+    pub(crate) fn peer(&self) -> Option<SocketAddr> {
+        self.0.lock().peer
+    }
+
     /// Names what is changed, beyond the path of the request. A name with line breaks must not look
     /// like a line of its own.
     pub(crate) fn names(&self, what: impl Into<String>) {

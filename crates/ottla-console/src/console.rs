@@ -5,19 +5,19 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use axum::extract::FromRequestParts;
+use axum::http::HeaderMap;
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, header};
 use tokio::sync::Semaphore;
 
+use crate::attempts::Attempts;
 use crate::audit::AuditNote;
 use crate::budget::Budget;
 use crate::config::ConsoleConfig;
+use crate::cookie::Cookie;
 use crate::problem::Problem;
 use crate::sessions::Sessions;
 use crate::visit::Visit;
 
-/// The name of the session's cookie.
-pub(crate) const COOKIE: &str = "ottla_console";
 /// Logins at a time. A broker delays its answer to wrong credentials.
 const LOGINS: usize = 8;
 
@@ -27,6 +27,8 @@ pub(crate) struct Console {
     everybody: Option<Arc<Visit>>,
     pub(crate) budget: Budget,
     pub(crate) sessions: Sessions,
+    pub(crate) cookie: Cookie,
+    pub(crate) attempts: Attempts,
     pub(crate) logins: Semaphore,
 }
 
@@ -40,6 +42,8 @@ impl Console {
             config,
             budget,
             sessions: Sessions::default(),
+            cookie: Cookie::new(),
+            attempts: Attempts::default(),
             logins: Semaphore::new(LOGINS),
         }
     }
@@ -56,18 +60,12 @@ impl Console {
     pub(crate) fn visit(&self, headers: &HeaderMap) -> Option<Arc<Visit>> {
         match &self.everybody {
             Some(visit) => Some(visit.clone()),
-            None => self.sessions.find(token(headers)?, Instant::now()),
+            None => {
+                let token = self.cookie.token(headers)?;
+                self.sessions.find(token, Instant::now())
+            }
         }
     }
-}
-
-/// The value of the session's cookie.
-pub(crate) fn token(headers: &HeaderMap) -> Option<&str> {
-    let values = headers.get_all(header::COOKIE).iter();
-    let mut cookies = values
-        .filter_map(|value| value.to_str().ok())
-        .flat_map(|value| value.split(';'));
-    cookies.find_map(|cookie| cookie.trim().strip_prefix(COOKIE)?.strip_prefix('='))
 }
 
 /// The person behind a request, with the audit note of the request.

@@ -22,6 +22,8 @@ mod list;
 mod view;
 mod visit;
 
+mod attempts;
+mod cookie;
 mod sessions;
 
 mod console;

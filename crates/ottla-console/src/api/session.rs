@@ -1,7 +1,8 @@
 //! Who is logged in, logging in, and logging out.
 
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use axum::Json;
 use axum::extract::State;
@@ -12,9 +13,10 @@ use ottla_types::ErrorCode;
 use serde::{Deserialize, Serialize};
 
 use crate::audit::AuditNote;
-use crate::console::{COOKIE, Console, token};
+use crate::console::Console;
 use crate::extract::Body;
 use crate::problem::Problem;
+use crate::sessions::AGE;
 use crate::visit::Visit;
 
 #[derive(Serialize)]
@@ -104,20 +106,31 @@ pub(super) async fn log_in(
     let _place = console.logins.try_acquire().map_err(|_| {
         Problem::too_many("too many people log in at this moment; try again in a second")
     })?;
+    let address = address(&console, note.peer(), &headers);
+    console
+        .attempts
+        .begin(&login.user, address, Instant::now())?;
     let mut config = console.config().client.clone();
     config
         .security
         .log_in_as(*mechanism, &login.user, &login.password);
-    let visit = Arc::new(Visit::new(Some(login.user), config, console.budget.clone()));
-    visit.check().await.map_err(refused)?;
-    let cookie = console.sessions.open(visit.clone(), Instant::now())?;
-    if let Some(old) = token(&headers) {
+    let user = Some(login.user.clone());
+    let visit = Arc::new(Visit::new(user, config, console.budget.clone()));
+    match visit.check().await {
+        Ok(()) => console.attempts.succeeded(&login.user, address),
+        Err(error) => {
+            let problem = refused(error);
+            if problem.status() != StatusCode::UNAUTHORIZED.as_u16() {
+                console.attempts.undecided(&login.user, address);
+            }
+            return Err(problem);
+        }
+    }
+    let token = console.sessions.open(visit.clone(), Instant::now())?;
+    if let Some(old) = console.cookie.token(&headers) {
         console.sessions.close(old);
     }
-    let cookie = format!(
-        "{COOKIE}={cookie}; Path=/; HttpOnly; SameSite=Strict{}",
-        secure(&headers)
-    );
+    let cookie = console.cookie.set(&headers, &token, AGE);
     let body = Json(session(&console, Some(&visit)));
     Ok(([(header::SET_COOKIE, cookie)], body).into_response())
 }
@@ -139,13 +152,10 @@ fn refused(error: ClientError) -> Problem {
 }
 
 pub(super) async fn log_out(State(console): State<Arc<Console>>, headers: HeaderMap) -> Response {
-    if let Some(token) = token(&headers) {
+    if let Some(token) = console.cookie.token(&headers) {
         console.sessions.close(token);
     }
-    let cookie = format!(
-        "{COOKIE}=; Path=/; HttpOnly; SameSite=Strict; Max-Age=0{}",
-        secure(&headers)
-    );
+    let cookie = console.cookie.set(&headers, "", Duration::ZERO);
     let mut response = StatusCode::NO_CONTENT.into_response();
     if let Ok(cookie) = HeaderValue::from_str(&cookie) {
         response.headers_mut().insert(header::SET_COOKIE, cookie);
@@ -153,10 +163,16 @@ pub(super) async fn log_out(State(console): State<Arc<Console>>, headers: Header
     response
 }
 
-/// A proxy that serves HTTPS says so; the cookie then never travels without.
-fn secure(headers: &HeaderMap) -> &'static str {
-    match headers.get("x-forwarded-proto") {
-        Some(scheme) if scheme == "https" => "; Secure",
-        _ => "",
-    }
+/// The address that failed logins count for: that of the browser. A proxy, which is on this machine
+/// and has a name of its own, adds it to the end of `X-Forwarded-For`.
+fn address(console: &Console, peer: Option<SocketAddr>, headers: &HeaderMap) -> IpAddr {
+    let peer = peer.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |it| it.ip());
+    let is_proxy = peer.is_loopback() && !console.config().public_names.is_empty();
+    let forwarded = headers.get_all("x-forwarded-for").iter().next_back();
+    let last = forwarded
+        .filter(|_| is_proxy)
+        .and_then(|it| it.to_str().ok())
+        .and_then(|it| it.rsplit(',').next())
+        .and_then(|it| it.trim().parse().ok());
+    last.unwrap_or(peer)
 }

@@ -378,12 +378,16 @@ async fn without_a_login_nothing_is_shown() {
     ] {
         for lines in [
             &[OWN][..],
-            &[OWN, "Cookie: ottla_console=guessed"],
-            &[OWN, "Cookie: a=b; ottla_console="],
+            &[OWN, "Cookie: ottla-console=guessed"],
+            &[OWN, "Cookie: a=b; ottla-console-="],
         ] {
             assert_eq!(console.ask(request, lines).await.status, 401, "{request}");
         }
     }
+    // Nothing of a body is read before it is known who sends it.
+    let announced = [OWN, "Content-Length: 16000000"];
+    let refused = console.ask("POST /api/topics/t/records", &announced).await;
+    assert_eq!(refused.status, 401, "{}", refused.text());
     let session = console.ask("GET /api/session", &[OWN]).await;
     assert!(
         session.text().contains("\"login\":\"required\""),
