@@ -89,8 +89,17 @@ export function redrive(response, total, body) {
   const began = Date.now();
   const matched = body.records?.length ?? total;
   send("progress", progress(began, Math.ceil(matched / 2), Math.ceil(matched / 2)));
+  const ranges = [{ partition: 0, start: 1_000_000, end: 1_000_000 + matched }];
+  const outcome = (sent, left) => progress(began, matched, matched, { sent, topic_id: "made-up", ranges: left, unknown: [], unknown_records: 0 });
   setTimeout(() => {
-    send("done", progress(began, matched, matched, { sent: body.preview ? 0 : matched }));
+    // A topic of this name takes half of it, and the rest at the next try.
+    const isHalf = body.to === "flaky" && !body.preview && body.ranges?.[0]?.start === 1_000_000;
+    const half = Math.floor(matched / 2);
+    if (isHalf) {
+      send("progress", outcome(half, [{ ...ranges[0], start: 1_000_000 + half }]));
+      send("problem", { title: "The cluster is not ready", status: 502, detail: "partition 0, offset 1000213: no leader took it" });
+    } else if (body.preview) send("done", outcome(0, ranges));
+    else send("done", outcome(body.to === "flaky" ? matched - half : matched, []));
     end();
   }, 30);
 }

@@ -64,6 +64,12 @@ function groupOf(name) {
 
 function resetOffsets(name, body) {
   const group = made.groups.find((it) => it.group_id === name);
+  if (!body.preview) {
+    if (group.members > 0 && group.type !== "share") throw new Refusal(409, `group ${name} has ${group.members} members; stop its consumers first`, "NON_EMPTY_GROUP");
+    if (!body.changes?.length) throw new Refusal(422, "give the changes that the preview answered, each partition once", null, "changes");
+    for (const it of body.changes) (group.moved ??= {})[`${it.topic}-${it.partition}`] = it.new;
+    return { items: body.changes.map((it) => ({ ...it, log_end_offset: null, lag: null, problem: null })) };
+  }
   const wanted = new Map((body.offsets ?? []).map((it) => [`${it.topic}-${it.partition}`, it.offset]));
   const chosen = groupOf(name).partition_list.filter((it) => (body.to === "offsets" ? wanted.has(`${it.topic}-${it.partition}`) : !body.topics || body.topics.some((topic) => topic.topic === it.topic)));
   const items = chosen.map((it) => {
@@ -71,10 +77,6 @@ function resetOffsets(name, body) {
     const next = Math.min(it.log_end_offset, Math.max(it.log_start_offset, to));
     return { topic: it.topic, partition: it.partition, old: it.committed_offset, new: next, log_end_offset: it.log_end_offset, lag: it.log_end_offset - next, problem: null };
   });
-  if (!body.preview) {
-    if (group.members > 0 && group.type !== "share") throw new Refusal(409, `group ${name} has ${group.members} members; stop its consumers first`, "NON_EMPTY_GROUP");
-    for (const it of items) group.moved[`${it.topic}-${it.partition}`] = it.new;
-  }
   return { items };
 }
 
@@ -158,8 +160,9 @@ function answer(method, [first, second, third, fourth, fifth], parameters, body,
       const topic = topicOf(second);
       const partitions = made.partitionsOf(topic).map((it) => ({ partition: it.partition, log_start_offset: it.log_end_offset, records: it.log_end_offset - it.log_start_offset, problem: null }));
       const records = partitions.reduce((sum, it) => sum + it.records, 0);
+      if (!body.preview && !body.before) throw new Refusal(422, "before is missing; give the offsets that the preview answered", null, "before");
       if (!body.preview) Object.assign(topic, { records: 0, bytes: 0 });
-      return { records, partitions };
+      return { topic_id: topic.name, records, partitions };
     }
     case "GET topics/*/producers":
       if (fourth !== undefined) break;
@@ -185,7 +188,7 @@ function answer(method, [first, second, third, fourth, fifth], parameters, body,
       return { items };
     }
     case "POST topics/*/redrive":
-      topicOf(body.to);
+      if (body.to !== "flaky") topicOf(body.to);
       redrive(response, topicOf(second).records, body);
       return response;
     case "GET topics/*/export":

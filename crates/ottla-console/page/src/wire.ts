@@ -172,6 +172,21 @@ export interface Progress {
   next?: Maybe<string>;
 }
 
+/** Offsets of a partition; the end is exclusive. */
+export interface PartitionRange {
+  partition: number;
+  start: number;
+  end: number;
+}
+
+/** How a redrive or its preview ended: a last `progress`, or `done`. */
+export interface RedriveOutcome extends Progress {
+  topic_id: string;
+  ranges: PartitionRange[];
+  unknown: PartitionRange[];
+  unknown_records: number;
+}
+
 export interface GroupRow {
   group_id: string;
   type: string;
@@ -215,12 +230,12 @@ export interface Group extends GroupRow {
   partition_list: GroupPartition[];
 }
 
+/** What a preview is asked for. */
 export interface OffsetReset {
   to: "earliest" | "latest" | "current" | "offset" | "timestamp" | "duration" | "shift" | "offsets";
   value?: Maybe<number>;
   topics?: Maybe<TopicSelection>;
   offsets?: { topic: string; partition: number; offset: number }[];
-  preview?: boolean;
 }
 
 export interface OffsetChange {

@@ -433,7 +433,7 @@ pub(super) async fn empty(
         if emptying.before.is_none() {
             return Err(Problem::invalid(
                 "before",
-                "before is missing; give the offset of each partition that the preview answered",
+                "before is missing; give the offsets that the preview answered",
             ));
         }
     }

@@ -1,7 +1,7 @@
 //! Groups: their lag, their offsets, and their end.
 
 use anyhow::{Result, ensure};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::stage::Stage;
 
@@ -58,6 +58,15 @@ fn committed(stage: &Stage) -> Result<Vec<i64>> {
     Ok(offsets.into_iter().map(|(_, offset)| offset).collect())
 }
 
+/// Previews a reset, and does what the preview has answered.
+fn reset(stage: &Stage, path: &str, mut wanted: Value) -> Result<Value> {
+    wanted["preview"] = json!(true);
+    let preview = stage.post(path, &wanted)?;
+    let done = stage.post(path, &json!({"changes": preview["items"]}))?;
+    ensure!(done["items"] == preview["items"], "{preview}\n{done}");
+    Ok(done)
+}
+
 pub fn reset_offsets(stage: &Stage) -> Result<()> {
     let path = "/api/groups/readers/offsets";
     let before = committed(stage)?;
@@ -68,25 +77,45 @@ pub fn reset_offsets(stage: &Stage) -> Result<()> {
         "{preview}"
     );
     ensure!(committed(stage)? == before, "the preview changed offsets");
-    stage.post(path, &json!({"to": "earliest"}))?;
+    let (status, detail) = stage
+        .http
+        .refused("POST", path, Some(&json!({"to": "earliest"})))?;
+    ensure!(
+        status == 422 && detail.contains("the preview answered"),
+        "{status} {detail}"
+    );
+    reset(stage, path, json!({"to": "earliest"}))?;
+    // The offsets are no longer those of the first preview.
+    let stale = json!({"changes": preview["items"]});
+    let (status, detail) = stage.http.refused("POST", path, Some(&stale))?;
+    ensure!(
+        status == 409 && detail.contains("was 1 in the preview"),
+        "{status} {detail}"
+    );
     ensure!(committed(stage)? == [0, 0, 0], "{:?}", committed(stage)?);
     let one =
         json!({"to": "offset", "value": 1, "topics": [{"topic": "again", "partitions": [2]}]});
-    stage.post(path, &one)?;
+    reset(stage, path, one)?;
     ensure!(committed(stage)? == [0, 0, 1], "{:?}", committed(stage)?);
-    stage.post(
+    reset(
+        stage,
         path,
-        &json!({"to": "shift", "value": 1, "topics": [{"topic": "again", "partitions": [0]}]}),
+        json!({"to": "shift", "value": 1, "topics": [{"topic": "again", "partitions": [0]}]}),
     )?;
     ensure!(committed(stage)? == [1, 0, 1], "{:?}", committed(stage)?);
-    stage.post(
+    reset(
+        stage,
         path,
-        &json!({"to": "offsets", "offsets": [{"topic": "again", "partition": 1, "offset": 1}]}),
+        json!({"to": "offsets", "offsets": [{"topic": "again", "partition": 1, "offset": 1}]}),
     )?;
     ensure!(committed(stage)? == [1, 1, 1], "{:?}", committed(stage)?);
-    stage.post(path, &json!({"to": "timestamp", "value": 1_700_000_000_008_i64, "topics": [{"topic": "again", "partitions": [2]}]}))?;
+    reset(
+        stage,
+        path,
+        json!({"to": "timestamp", "value": 1_700_000_000_008_i64, "topics": [{"topic": "again", "partitions": [2]}]}),
+    )?;
     ensure!(committed(stage)? == [1, 1, 0], "{:?}", committed(stage)?);
-    let latest = stage.post(path, &json!({"to": "latest"}))?;
+    let latest = reset(stage, path, json!({"to": "latest"}))?;
     let ends: Vec<i64> = latest["items"]
         .as_array()
         .into_iter()
@@ -98,7 +127,7 @@ pub fn reset_offsets(stage: &Stage) -> Result<()> {
         "{:?} and {ends:?}",
         committed(stage)?
     );
-    let missing = json!({"to": "earliest", "topics": [{"topic": "again", "partitions": [9]}]});
+    let missing = json!({"to": "earliest", "preview": true, "topics": [{"topic": "again", "partitions": [9]}]});
     let (status, detail) = stage.http.refused("POST", path, Some(&missing))?;
     ensure!(
         status == 422 && detail.contains("no partition 9"),

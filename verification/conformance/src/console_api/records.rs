@@ -210,9 +210,26 @@ pub fn redrive(stage: &Stage) -> Result<()> {
     ensure!(done["matched"] == 2 && done["sent"] == 0, "{done}");
     let offsets = ["get-offsets", "--topic", "again"];
     stage.tool_shows(&offsets, &["again:0:0", "again:1:0", "again:2:0"])?;
+    // What is written after the preview was not counted, and is not sent.
+    let late = json!({"records": [{"partition": 2, "key": "late", "value": "{\"amount\": 99}"}]});
+    stage.post("/api/topics/orders/records", &late)?;
     redrive["preview"] = json!(false);
+    let (status, detail) = stage.http.refused("POST", path, Some(&redrive))?;
+    ensure!(
+        status == 422 && detail.contains("the preview answered"),
+        "{status} {detail}"
+    );
+    redrive["ranges"] = done["ranges"].clone();
+    redrive["topic_id"] = json!("AAAAAAAAAAAAAAAAAAAAAQ");
+    let (status, detail) = stage.http.refused("POST", path, Some(&redrive))?;
+    ensure!(
+        status == 409 && detail.contains("created again"),
+        "{status} {detail}"
+    );
+    redrive["topic_id"] = done["topic_id"].clone();
     let (_, done) = stage.http.stream("POST", path, Some(&redrive))?;
-    ensure!(done["sent"] == 2, "{done}");
+    ensure!(done["sent"] == 2 && done["ranges"] == json!([]), "{done}");
+    ensure!(done["unknown_records"] == 0, "{done}");
     // 7 was in partition 1, 8 in partition 2.
     stage.tool_shows(&offsets, &["again:0:0", "again:1:1", "again:2:1"])?;
     let named =

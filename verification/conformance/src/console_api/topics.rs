@@ -96,7 +96,7 @@ pub fn add_partitions(stage: &Stage) -> Result<()> {
 pub fn empty_topic(stage: &Stage) -> Result<()> {
     let path = "/api/topics/orders/empty";
     let preview = stage.post(path, &json!({"preview": true}))?;
-    ensure!(preview["records"] == 13, "{preview}");
+    ensure!(preview["records"] == 14, "{preview}");
     let earliest = ["get-offsets", "--topic", "orders", "--time", "earliest"];
     stage.tool_shows(&earliest, &["orders:0:0", "orders:1:0", "orders:2:0"])?;
     let (status, _) = stage
@@ -107,12 +107,34 @@ pub fn empty_topic(stage: &Stage) -> Result<()> {
     let emptied = stage.post(path, &some)?;
     ensure!(emptied["records"] == 2, "{emptied}");
     stage.tool_shows(&earliest, &["orders:0:0", "orders:1:2"])?;
-    stage.post(path, &json!({"confirm": "orders"}))?;
-    let starts = stage.tool(&earliest)?;
+    let (status, detail) = stage
+        .http
+        .refused("POST", path, Some(&json!({"confirm": "orders"})))?;
+    ensure!(
+        status == 422 && detail.contains("the preview answered"),
+        "{status} {detail}"
+    );
     let ends = stage.tool(&["get-offsets", "--topic", "orders"])?;
+    // A record that is written after the preview stays.
+    let late = json!({"records": [{"partition": 0, "value": "late"}]});
+    stage.post("/api/topics/orders/records", &late)?;
+    let mut before = json!({});
+    for it in preview["partitions"].as_array().into_iter().flatten() {
+        before[it["partition"].to_string()] = it["log_start_offset"].clone();
+    }
+    let mut all =
+        json!({"before": before, "topic_id": "AAAAAAAAAAAAAAAAAAAAAQ", "confirm": "orders"});
+    let (status, detail) = stage.http.refused("POST", path, Some(&all))?;
+    ensure!(
+        status == 409 && detail.contains("created again"),
+        "{status} {detail}"
+    );
+    all["topic_id"] = preview["topic_id"].clone();
+    stage.post(path, &all)?;
+    let starts = stage.tool(&earliest)?;
     ensure!(starts == ends, "{starts}\n{ends}");
     stage.shows("/api/topics?search=orders", |it| {
-        it["items"][0]["records"] == 0
+        it["items"][0]["records"] == 1
     })?;
     Ok(())
 }

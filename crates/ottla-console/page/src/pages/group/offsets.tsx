@@ -56,25 +56,48 @@ function Meaning({ changes }: { changes: readonly OffsetChange[] }) {
   );
 }
 
+interface Preview {
+  changes: OffsetChange[] | null;
+  problem: string | null;
+  /** Asks once more: the group or its topics are no longer as they were. */
+  again: () => void;
+}
+
 /** Asks for a preview whenever the wanted change is another. */
-function usePreview(address: string, body: OffsetReset | null): { changes: OffsetChange[] | null; problem: string | null } {
+function usePreview(address: string, body: OffsetReset | null): Preview {
+  const [round, setRound] = useState(0);
+  const again = () => setRound((before) => before + 1);
   const wanted = body === null ? null : JSON.stringify({ ...body, preview: true });
-  const [state, setState] = useState<{ wanted: string | null; changes: OffsetChange[] | null; problem: string | null }>({ wanted: null, changes: null, problem: null });
+  const [state, setState] = useState<{ wanted: string | null; round: number; changes: OffsetChange[] | null; problem: string | null }>({ wanted: null, round, changes: null, problem: null });
   useEffect(() => {
     if (wanted === null) return;
     const abort = new AbortController();
     const timer = setTimeout(() => {
       call<{ items: OffsetChange[] }>("POST", address, JSON.parse(wanted), abort.signal).then(
-        (answer) => setState({ wanted, changes: answer.items, problem: null }),
-        (error: unknown) => abort.signal.aborted || setState({ wanted, changes: null, problem: textOf(error) }),
+        (answer) => setState({ wanted, round, changes: answer.items, problem: null }),
+        (error: unknown) => abort.signal.aborted || setState({ wanted, round, changes: null, problem: textOf(error) }),
       );
     }, 200);
     return () => {
       abort.abort();
       clearTimeout(timer);
     };
-  }, [address, wanted]);
-  return wanted === null || state.wanted !== wanted ? { changes: null, problem: null } : state;
+  }, [address, wanted, round]);
+  return wanted === null || state.wanted !== wanted || state.round !== round ? { changes: null, problem: null, again } : { ...state, again };
+}
+
+/** Does what the preview has shown, and nothing else. */
+async function apply(address: string, preview: Preview): Promise<OffsetChange[]> {
+  const changes = (preview.changes ?? []).filter((it) => it.new !== null).map(({ topic, partition, old, new: to }) => ({ topic, partition, old, new: to }));
+  try {
+    const { items } = await call<{ items: OffsetChange[] }>("POST", address, { changes });
+    const bad = items.find((it) => it.problem);
+    if (bad) throw new Error(`${bad.topic}-${bad.partition}: ${bad.problem}`);
+    return items;
+  } catch (error) {
+    preview.again();
+    throw error;
+  }
 }
 
 export function ResetOffsets({ group, reload }: { group: Group; reload: () => void }) {
@@ -84,14 +107,13 @@ export function ResetOffsets({ group, reload }: { group: Group; reload: () => vo
   const value = { offset: Number(fields.offset), shift: Number(fields.shift), duration: Math.round(Number(fields.hours) * 3_600_000), timestamp: new Date(fields.at).getTime(), earliest: null, latest: null, current: null }[fields.to];
   const isValid = value === null || Number.isFinite(value);
   const body: OffsetReset | null = isValid ? { to: fields.to, ...(value === null ? {} : { value }), topics: fields.topic ? [{ topic: fields.topic }] : null } : null;
-  const { changes, problem } = usePreview(address, body);
+  const preview = usePreview(address, body);
+  const { changes, problem } = preview;
   const isActive = group.member_list.length > 0 && group.type !== "share";
   const run = async () => {
-    const done = await call<{ items: OffsetChange[] }>("POST", address, { ...body, preview: false });
-    const bad = done.items.find((it) => it.problem);
-    if (bad) throw new Error(`${bad.topic}-${bad.partition}: ${bad.problem}`);
+    const done = await apply(address, preview);
     drop();
-    say(`Offsets of ${group.group_id} are reset in ${plural(done.items.length, "partition")}.`);
+    say(`Offsets of ${group.group_id} are reset in ${plural(done.length, "partition")}.`);
     reload();
   };
   const moved = changes?.filter((it) => it.new !== null && it.new !== it.old).length ?? 0;
@@ -134,13 +156,12 @@ export function SetOffset({ group, reload }: { group: Group; reload: () => void 
   const isValid = text !== "" && Number.isSafeInteger(offset) && offset >= 0;
   const address = api(["groups", group.group_id, "offsets"]);
   const body: OffsetReset | null = isValid ? { to: "offsets", offsets: [{ topic, partition, offset }] } : null;
-  const { changes, problem } = usePreview(address, body);
+  const preview = usePreview(address, body);
+  const { changes, problem } = preview;
   const [change] = changes ?? [];
   const run = async () => {
-    const done = await call<{ items: OffsetChange[] }>("POST", address, { ...body, preview: false });
-    const bad = done.items.find((it) => it.problem);
-    if (bad) throw new Error(bad.problem!);
-    say(`${group.group_id} reads ${topic}-${partition} from offset ${offset} now.`);
+    const [done] = await apply(address, preview);
+    say(`${group.group_id} reads ${topic}-${partition} from offset ${done?.new ?? offset} now.`);
     reload();
   };
   return (

@@ -42,6 +42,7 @@ export function AddPartitions({ topic, reload }: { topic: Topic; reload: () => v
 }
 
 interface Emptied {
+  topic_id: string;
   records: number;
   partitions: { partition: number; log_start_offset: number; records: number; problem: string | null }[];
 }
@@ -50,11 +51,17 @@ export function EmptyTopic({ topic, reload }: { topic: Topic; reload: () => void
   const address = api(["topics", topic.name, "empty"]);
   const [preview, setPreview] = useState<Emptied | null>(null);
   const [problem, setProblem] = useState<Problem | null>(null);
+  const [round, setRound] = useState(0);
   useEffect(() => {
     call<Emptied>("POST", address, { preview: true }).then(setPreview, (error: unknown) => setProblem(error instanceof Problem ? error : new Problem(0, textOf(error))));
-  }, []);
+  }, [round]);
   const run = async () => {
-    const done = await call<Emptied>("POST", address, { confirm: topic.name });
+    // What was written since the preview stays.
+    const before = Object.fromEntries(preview!.partitions.map((it) => [it.partition, it.log_start_offset]));
+    const done = await call<Emptied>("POST", address, { confirm: topic.name, topic_id: preview!.topic_id, before }).catch((error: unknown) => {
+      setRound(round + 1);
+      throw error;
+    });
     const bad = done.partitions.find((it) => it.problem);
     if (bad) throw new Error(`partition ${bad.partition}: ${bad.problem}`);
     say(`${plural(done.records, "record")} of ${topic.name} deleted.`);

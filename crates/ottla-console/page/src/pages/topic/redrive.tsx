@@ -1,14 +1,17 @@
-/** Sends records again to another topic: those that were chosen, or all that match. Counts first, then sends. */
+/**
+ * Sends records again to another topic: those that were chosen, or all that match. Counts first, then sends what was
+ * counted. If that breaks off, the next try sends what is left.
+ */
 import { useEffect, useRef, useState } from "preact/hooks";
 
-import { api, stream } from "../../api";
+import { api, stream, textOf } from "../../api";
 import { useDraft } from "../../draft";
 import { bytes, count, plural } from "../../format";
 import { useGet } from "../../load";
 import { Dialog } from "../../parts/dialog";
 import { CheckField, TextField } from "../../parts/fields";
 import { say } from "../../parts/notices";
-import type { List, Progress, TopicRow } from "../../wire";
+import type { List, PartitionRange, Progress, RedriveOutcome, TopicRow } from "../../wire";
 import { type Scan, isFiltered } from "./scan";
 
 const MOST_CHOSEN = 1000;
@@ -19,11 +22,24 @@ export function guessTarget(topic: string): string {
   return guess === topic ? "" : guess;
 }
 
+/** Where the records are that are still to be sent. */
+interface Left {
+  /** The choice that they belong to. */
+  wanted: string;
+  topicId: string;
+  ranges: PartitionRange[];
+  /** Those that may have been sent. */
+  unknown: PartitionRange[];
+  unknownRecords: number;
+  sent: number;
+}
+
 export function Redrive({ topic, scan, chosen, done }: { topic: string; scan: Scan; chosen: readonly string[] | null; done: () => void }) {
   const [fields, change, drop] = useDraft(`redrive ${topic}`, { to: guessTarget(topic), keepPartition: false, keepTimestamp: true });
   const { data: topics } = useGet<List<TopicRow>>(api(["topics"], { limit: 1000 }));
   const [progress, setProgress] = useState<Progress | null>(null);
-  const [counted, setCounted] = useState<string | null>(null);
+  const [left, setLeft] = useState<Left | null>(null);
+  const [sendsUnknown, setSendsUnknown] = useState(false);
   const abort = useRef(new AbortController());
   useEffect(() => () => abort.current.abort(), []);
 
@@ -39,36 +55,46 @@ export function Redrive({ topic, scan, chosen, done }: { topic: string; scan: Sc
   };
   /** What was counted is what is sent: another choice has to be counted anew. */
   const wanted = JSON.stringify(body(false));
-  const isCounted = counted === wanted;
+  const counted = left?.wanted === wanted ? left : null;
+  const isResumed = counted !== null && counted.sent + counted.unknownRecords > 0;
   const run = async () => {
-    const isPreview = !isCounted;
-    let last: Progress | null = null;
-    let problem: string | null = null;
-    let isDone = false;
-    await stream("POST", api(["topics", topic, "redrive"]), body(isPreview), abort.current.signal, (events) => {
-      for (const event of events) {
-        if (event.name === "problem") problem = (event.data as { detail: string }).detail;
-        else last = event.data as Progress;
-        if (event.name === "done") isDone = true;
-      }
-      setProgress(last);
-    });
-    const before = (last as Progress | null)?.sent ?? 0;
-    if (problem !== null) throw new Error(before > 0 ? `${problem}; ${plural(before, "record")} had been sent before that` : problem);
-    if (!isDone) throw new Error("the stream ended early; some records may have been sent: look into the topic before sending again");
-    if (isPreview) {
-      setCounted(wanted);
-      return "stay" as const;
+    const ranges = counted === null ? [] : [...counted.ranges, ...(sendsUnknown ? counted.unknown : [])];
+    const request = counted === null ? body(true) : { ...body(false), topic_id: counted.topicId, ranges };
+    const seen = { last: null as Progress | null, problem: null as string | null, isDone: false };
+    try {
+      await stream("POST", api(["topics", topic, "redrive"]), request, abort.current.signal, (events) => {
+        for (const event of events) {
+          if (event.name === "problem") seen.problem = (event.data as { detail: string }).detail;
+          else seen.last = event.data as Progress;
+          if (event.name === "done") seen.isDone = true;
+        }
+        setProgress(seen.last);
+      });
+      if (!seen.isDone && seen.problem === null) throw new Error("the stream ended early");
+    } catch (error) {
+      // What is left is not known, or the topic is no longer what was counted.
+      setLeft(null);
+      if (counted === null || seen.last === null) throw error;
+      throw new Error(`${textOf(error)}; some records may have been sent, and the console's audit log has which: look before sending again`);
     }
-    const sent = (last as Progress | null)?.sent ?? null;
+    const outcome = seen.last !== null && "ranges" in seen.last ? (seen.last as RedriveOutcome) : null;
+    const sent = (counted?.sent ?? 0) + (outcome?.sent ?? 0);
+    const open = counted === null || sendsUnknown ? null : counted;
+    const unknownRecords = (open?.unknownRecords ?? 0) + (outcome?.unknown_records ?? 0);
+    if (outcome !== null) {
+      setLeft({ wanted, topicId: outcome.topic_id, ranges: outcome.ranges, unknown: [...(open?.unknown ?? []), ...outcome.unknown], unknownRecords, sent });
+      setSendsUnknown(false);
+    }
+    if (seen.problem !== null) throw new Error(seen.problem);
+    if (counted === null) return "stay" as const;
     drop();
     done();
-    say(`${plural(sent, "record")} sent to ${fields.to}.`);
+    say(`${plural(sent, "record")} sent to ${fields.to}.${unknownRecords > 0 ? ` Of ${plural(unknownRecords, "record")} it is not known.` : ""}`);
     return undefined;
   };
   const matched = progress?.matched ?? null;
   return (
-    <Dialog title={chosen ? `Send ${plural(chosen.length, "record")} again` : "Send all that match again"} action={isCounted ? `Send ${plural(matched, "record")}` : "Count first"} run={run} isReady={fields.to !== "" && !(chosen && (chosen.length === 0 || chosen.length > MOST_CHOSEN)) && !(isCounted && matched === 0)}>
+    <Dialog title={chosen ? `Send ${plural(chosen.length, "record")} again` : "Send all that match again"} action={counted === null ? "Count first" : isResumed ? "Send the rest" : `Send ${plural(matched, "record")}`} run={run} isReady={fields.to !== "" && !(chosen && (chosen.length === 0 || chosen.length > MOST_CHOSEN)) && (counted === null || (isResumed ? counted.ranges.length > 0 || sendsUnknown : matched !== 0))}>
       <p>
         {chosen ? `The chosen records of ${topic}` : isFiltered(scan) ? `All records of ${topic} that match the filters, from “${scan.from}”` : `All records of ${topic} from “${scan.from}”, without a filter,`} are read and produced
         again. Key, value and headers stay byte for byte. They also stay in {topic}.
@@ -83,7 +109,11 @@ export function Redrive({ topic, scan, chosen, done }: { topic: string; scan: Sc
       </div>
       {progress ? (
         <p aria-live="polite">
-          {isCounted ? (
+          {isResumed ? (
+            <>
+              <b>{plural(counted.sent, "record")}</b> sent to {fields.to}. The next try sends the rest{counted.ranges.length === 0 ? ", of which nothing is left" : ""}.
+            </>
+          ) : counted !== null ? (
             <>
               Will send <b>{plural(matched, "record")}</b> to {fields.to} (read {count(progress.scanned)}, {bytes(progress.scanned_bytes)}).
             </>
@@ -94,6 +124,9 @@ export function Redrive({ topic, scan, chosen, done }: { topic: string; scan: Sc
             </>
           )}
         </p>
+      ) : null}
+      {counted !== null && counted.unknownRecords > 0 ? (
+        <CheckField label={`Also send the ${plural(counted.unknownRecords, "record")} that may have been sent`} isChecked={sendsUnknown} onChange={setSendsUnknown} hint="The cluster's answer is missing; they may be there twice then" />
       ) : null}
     </Dialog>
   );
