@@ -5,8 +5,6 @@
 //! are in its memory. Over TLS, the prefix `__Host-` keeps other hosts of the domain, and pages
 //! without TLS, from setting it.
 
-use std::time::Duration;
-
 use axum::http::{HeaderMap, header};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -45,16 +43,20 @@ impl Cookie {
     }
 
     /// The header `Set-Cookie` for a browser whose request had these headers.
-    pub(crate) fn set(&self, headers: &HeaderMap, token: &str, age: Duration) -> String {
+    pub(crate) fn set(&self, headers: &HeaderMap, token: &str) -> String {
         let secure = match is_secure(headers) {
             true => "; Secure",
             false => "",
         };
         format!(
-            "{}={token}; Path=/; Max-Age={}; HttpOnly; SameSite=Strict{secure}",
-            self.name(headers),
-            age.as_secs()
+            "{}={token}; Path=/; HttpOnly; SameSite=Strict{secure}",
+            self.name(headers)
         )
+    }
+
+    /// Has the browser forget it.
+    pub(crate) fn clear(&self, headers: &HeaderMap) -> String {
+        format!("{}; Max-Age=0", self.set(headers, ""))
     }
 }
 
@@ -80,10 +82,9 @@ mod tests {
     #[test]
     fn a_console_takes_the_cookie_that_it_has_given() {
         let cookie = Cookie::new();
-        let age = Duration::from_secs(60);
         for scheme in ["http", "https"] {
             let asked = headers(&[("x-forwarded-proto", scheme)]);
-            let set = cookie.set(&asked, "secret", age);
+            let set = cookie.set(&asked, "secret");
             let (given, marks) = set.split_once(';').unwrap();
             let is_secure = scheme == "https";
             assert_eq!(given.starts_with("__Host-"), is_secure, "{set}");

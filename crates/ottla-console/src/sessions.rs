@@ -15,7 +15,7 @@ const SESSIONS: usize = 256;
 /// Of one user, so that one cannot keep all others out.
 const SESSIONS_OF_USER: usize = 8;
 const IDLE: Duration = Duration::from_secs(30 * 60);
-pub(crate) const AGE: Duration = Duration::from_secs(12 * 60 * 60);
+const AGE: Duration = Duration::from_secs(12 * 60 * 60);
 
 #[derive(Default)]
 pub(crate) struct Sessions {

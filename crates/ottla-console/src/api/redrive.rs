@@ -6,7 +6,7 @@
 mod plan;
 mod sending;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use axum::response::Response;
@@ -104,6 +104,7 @@ pub(super) async fn redrive(
             ),
         ));
     }
+    let is_recount = redrive.preview && redrive.ranges.is_some();
     let given = redrive.ranges.as_deref().map(ranges::parsed).transpose()?;
     let (ranges, filter, is_committed, limit) = match (redrive.records, redrive.matching) {
         (Some(records), None) => {
@@ -112,7 +113,7 @@ pub(super) async fn redrive(
                 Some(given) => ranges::common(&named, &given),
                 None => named,
             };
-            check_in_log(&visitor, &topic, source, &ranges, false).await?;
+            let ranges = in_log(&visitor, &topic, source, ranges, false, is_recount).await?;
             (ranges, Filter::default(), false, u64::MAX)
         }
         (None, Some(matching)) => {
@@ -120,8 +121,7 @@ pub(super) async fn redrive(
             let is_committed = matching.selection.is_committed();
             let ranges = match given {
                 Some(given) => {
-                    check_in_log(&visitor, &topic, source, &given, is_committed).await?;
-                    given
+                    in_log(&visitor, &topic, source, given, is_committed, is_recount).await?
                 }
                 None if redrive.preview => {
                     ranges::of_each(&matching.selection.resolve(&visitor, &topic).await?)
@@ -168,14 +168,16 @@ pub(super) async fn redrive(
     })
 }
 
-/// Refuses ranges that the log does not hold, or no longer.
-async fn check_in_log(
+/// Refuses ranges that the log does not hold, or no longer. A preview of ranges counts those parts
+/// that it holds.
+async fn in_log(
     visitor: &Visitor,
     topic: &str,
     partitions: usize,
-    ranges: &Ranges,
+    ranges: Ranges,
     is_committed: bool,
-) -> Result<(), Problem> {
+    is_recount: bool,
+) -> Result<Ranges, Problem> {
     if let Some(missing) = ranges.keys().find(|it| **it as usize >= partitions) {
         return Err(Problem::invalid(
             "records",
@@ -192,18 +194,20 @@ async fn check_in_log(
             .list_offsets(&keys, OffsetSpec::Latest, is_committed),
     )
     .await;
+    let mut log = BTreeMap::new();
     for (key, ranges) in keys.iter().zip(ranges.values()) {
         let (start, end) = (starts[key].clone()?.offset, ends[key].clone()?.offset);
+        log.insert(key.1, Range { start, end });
         let outside = ranges.iter().find(|it| it.start < start || it.end > end);
-        if let Some(range) = outside {
+        if let Some(range) = outside.filter(|_| !is_recount) {
             return Err(Problem::conflict(format!(
-                "{topic}-{} now holds offsets {start} to {end} (exclusive), and not all from {} to {}; choose the \
-                 records anew",
+                "{topic}-{} now holds offsets {start} to {end} (exclusive), and not all from {} to {}; count \
+                 again",
                 key.1, range.start, range.end
             )));
         }
     }
-    Ok(())
+    Ok(ranges::common(&ranges, &ranges::of_each(&log)))
 }
 
 /// The places of records that are named one by one.

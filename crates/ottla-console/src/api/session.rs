@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use axum::Json;
 use axum::extract::State;
@@ -16,7 +16,6 @@ use crate::audit::AuditNote;
 use crate::console::Console;
 use crate::extract::Body;
 use crate::problem::Problem;
-use crate::sessions::AGE;
 use crate::visit::Visit;
 
 #[derive(Serialize)]
@@ -130,7 +129,7 @@ pub(super) async fn log_in(
     if let Some(old) = console.cookie.token(&headers) {
         console.sessions.close(old);
     }
-    let cookie = console.cookie.set(&headers, &token, AGE);
+    let cookie = console.cookie.set(&headers, &token);
     let body = Json(session(&console, Some(&visit)));
     Ok(([(header::SET_COOKIE, cookie)], body).into_response())
 }
@@ -155,7 +154,7 @@ pub(super) async fn log_out(State(console): State<Arc<Console>>, headers: Header
     if let Some(token) = console.cookie.token(&headers) {
         console.sessions.close(token);
     }
-    let cookie = console.cookie.set(&headers, "", Duration::ZERO);
+    let cookie = console.cookie.clear(&headers);
     let mut response = StatusCode::NO_CONTENT.into_response();
     if let Ok(cookie) = HeaderValue::from_str(&cookie) {
         response.headers_mut().insert(header::SET_COOKIE, cookie);

@@ -24,7 +24,7 @@ pub(crate) struct PartitionRange {
 
 pub(crate) fn listed(ranges: &Ranges) -> Vec<PartitionRange> {
     let ranges = ranges.iter().flat_map(|(partition, ranges)| {
-        let of_partition = |it: &Range| PartitionRange {
+        let of_partition = move |it: &Range| PartitionRange {
             partition: *partition,
             start: it.start,
             end: it.end,

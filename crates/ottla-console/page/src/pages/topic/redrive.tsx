@@ -4,7 +4,7 @@
  */
 import { useEffect, useRef, useState } from "preact/hooks";
 
-import { api, stream, textOf } from "../../api";
+import { Problem, api, stream, textOf } from "../../api";
 import { useDraft } from "../../draft";
 import { bytes, count, plural } from "../../format";
 import { useGet } from "../../load";
@@ -32,6 +32,8 @@ interface Left {
   unknown: PartitionRange[];
   unknownRecords: number;
   sent: number;
+  /** They are no longer all in the topic: what remains of them has to be counted. */
+  isStale: boolean;
 }
 
 export function Redrive({ topic, scan, chosen, done }: { topic: string; scan: Scan; chosen: readonly string[] | null; done: () => void }) {
@@ -59,7 +61,8 @@ export function Redrive({ topic, scan, chosen, done }: { topic: string; scan: Sc
   const isResumed = counted !== null && counted.sent + counted.unknownRecords > 0;
   const run = async () => {
     const ranges = counted === null ? [] : [...counted.ranges, ...(sendsUnknown ? counted.unknown : [])];
-    const request = counted === null ? body(true) : { ...body(false), topic_id: counted.topicId, ranges };
+    const isPreview = counted === null || counted.isStale;
+    const request = counted === null ? body(true) : { ...body(isPreview), topic_id: counted.topicId, ranges };
     const seen = { last: null as Progress | null, problem: null as string | null, isDone: false };
     try {
       await stream("POST", api(["topics", topic, "redrive"]), request, abort.current.signal, (events) => {
@@ -73,8 +76,8 @@ export function Redrive({ topic, scan, chosen, done }: { topic: string; scan: Sc
       if (!seen.isDone && seen.problem === null) throw new Error("the stream ended early");
     } catch (error) {
       // What is left is not known, or the topic is no longer what was counted.
-      setLeft(null);
-      if (counted === null || seen.last === null) throw error;
+      setLeft(counted !== null && isResumed && !isPreview && seen.last === null && error instanceof Problem && error.status === 409 ? { ...counted, isStale: true } : null);
+      if (isPreview || seen.last === null) throw error;
       throw new Error(`${textOf(error)}; some records may have been sent, and the console's audit log has which: look before sending again`);
     }
     const outcome = seen.last !== null && "ranges" in seen.last ? (seen.last as RedriveOutcome) : null;
@@ -82,11 +85,11 @@ export function Redrive({ topic, scan, chosen, done }: { topic: string; scan: Sc
     const open = counted === null || sendsUnknown ? null : counted;
     const unknownRecords = (open?.unknownRecords ?? 0) + (outcome?.unknown_records ?? 0);
     if (outcome !== null) {
-      setLeft({ wanted, topicId: outcome.topic_id, ranges: outcome.ranges, unknown: [...(open?.unknown ?? []), ...outcome.unknown], unknownRecords, sent });
+      setLeft({ wanted, topicId: outcome.topic_id, ranges: outcome.ranges, unknown: [...(open?.unknown ?? []), ...outcome.unknown], unknownRecords, sent, isStale: false });
       setSendsUnknown(false);
     }
     if (seen.problem !== null) throw new Error(seen.problem);
-    if (counted === null) return "stay" as const;
+    if (isPreview) return "stay" as const;
     drop();
     done();
     say(`${plural(sent, "record")} sent to ${fields.to}.${unknownRecords > 0 ? ` Of ${plural(unknownRecords, "record")} it is not known.` : ""}`);
@@ -94,7 +97,7 @@ export function Redrive({ topic, scan, chosen, done }: { topic: string; scan: Sc
   };
   const matched = progress?.matched ?? null;
   return (
-    <Dialog title={chosen ? `Send ${plural(chosen.length, "record")} again` : "Send all that match again"} action={counted === null ? "Count first" : isResumed ? "Send the rest" : `Send ${plural(matched, "record")}`} run={run} isReady={fields.to !== "" && !(chosen && (chosen.length === 0 || chosen.length > MOST_CHOSEN)) && (counted === null || (isResumed ? counted.ranges.length > 0 || sendsUnknown : matched !== 0))}>
+    <Dialog title={chosen ? `Send ${plural(chosen.length, "record")} again` : "Send all that match again"} action={counted === null ? "Count first" : counted.isStale ? "Count the rest" : isResumed ? "Send the rest" : `Send ${plural(matched, "record")}`} run={run} isReady={fields.to !== "" && !(chosen && (chosen.length === 0 || chosen.length > MOST_CHOSEN)) && (counted === null || (isResumed ? counted.ranges.length > 0 || sendsUnknown : matched !== 0))}>
       <p>
         {chosen ? `The chosen records of ${topic}` : isFiltered(scan) ? `All records of ${topic} that match the filters, from “${scan.from}”` : `All records of ${topic} from “${scan.from}”, without a filter,`} are read and produced
         again. Key, value and headers stay byte for byte. They also stay in {topic}.
