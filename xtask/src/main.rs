@@ -96,6 +96,9 @@ enum Command {
     /// with the tools.
     #[command(disable_help_flag = true)]
     ConsoleApi(Handed),
+    /// Have Kafka keep segments in remote storage, and let `ottla tier` show and check them.
+    #[command(disable_help_flag = true)]
+    Tiered(Handed),
     /// Start a broker that is described in peers/, to try things out or to compare by hand.
     #[command(disable_help_flag = true)]
     Peer(Handed),
@@ -134,6 +137,7 @@ fn main() {
         Command::Conformance(handed) => {
             programs::become_one(CONFORMANCE, "conformance", &handed.arguments)
         }
+        Command::Tiered(handed) => programs::become_one(CONFORMANCE, "tiered", &handed.arguments),
         Command::Client(handed) => programs::become_one(CONFORMANCE, "client", &handed.arguments),
         Command::CompareCleaning(handed) => {
             programs::become_one(BENCH_PEER, "compare-cleaning", &handed.arguments)

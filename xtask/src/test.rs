@@ -145,6 +145,12 @@ const CONSOLE_API: &[&str] = &[
     "ottla-conformance",
 ];
 const CLEANING: &[&str] = &["ottla-log", "ottla-bench-peer", "conformance/java", "peers"];
+const TIERED: &[&str] = &[
+    "ottla",
+    "ottla-tiered-storage",
+    "ottla-conformance",
+    "peers",
+];
 const PACKAGES: &[&str] = &["ottla", "ottla-packaging", "docs"];
 const MEASURES: &[&str] = &["ottla", "ottla-testkit"];
 /// The suites of `--quick`.
@@ -169,6 +175,7 @@ const SUITES: &[Suite] = &[
     suite(Either, "report", "the report of ottla bench in a browser, light, dark and narrow", REPORT, || conformance(&["report"])),
     suite(Either, "console", "the committed console page is up to date", CONSOLE, || xtask(&["console", "--check"])),
     suite(Either, "console-api", "what the console's API does to Ottla and Apache Kafka", CONSOLE_API, || conformance(&["console-api"])),
+    suite(Either, "tiered", "Kafka's remote segments are shown, checked and found damaged; stores with a real S3 server", TIERED, || conformance(&["tiered"])),
     suite(Either, "packages", "the packages are read back, installed, and started from", PACKAGES, || program(PACKAGING, &["check-packages"])),
     suite(Either, "compare-cleaning", "compaction beside Kafka's own cleaner, and served by Kafka", CLEANING, || bench_peer(&["compare-cleaning", "--logs", "2"])),
     suite(Brokers, "take-over", "one directory in the hands of Kafka and Ottla in turn", BROKER, || conformance(&["take-over"])),

@@ -62,6 +62,7 @@ const GROUPS: &[(&str, &[&str])] = &[
             "tls",
             "preflight",
             "doctor",
+            "tier",
             "bench",
         ],
     ),

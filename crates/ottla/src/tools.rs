@@ -54,6 +54,7 @@ mod share_consumer_perf_test;
 mod share_groups;
 mod storage;
 mod streams_groups;
+mod tier;
 mod topics;
 mod transactions;
 mod verifiable_share_consumer;
@@ -84,6 +85,7 @@ pub enum Tool {
     Groups(groups::GroupsArgs),
     ShareGroups(Box<share_groups::ShareGroupsArgs>),
     StreamsGroups(Box<streams_groups::StreamsGroupsArgs>),
+    Tier(tier::TierArgs),
     DeleteRecords(delete_records::DeleteRecordsArgs),
     LeaderElection(leader_election::LeaderElectionArgs),
     LogDirs(log_dirs::LogDirsArgs),
@@ -128,6 +130,7 @@ pub fn run(tool: Tool, has_arguments: bool) -> ExitCode {
         Tool::Groups(args) => groups::run(args),
         Tool::ShareGroups(args) => share_groups::run(*args),
         Tool::StreamsGroups(args) => streams_groups::run(*args),
+        Tool::Tier(args) => tier::run(args),
         Tool::DeleteRecords(args) => delete_records::run(args),
         Tool::LeaderElection(args) => leader_election::run(args),
         Tool::LogDirs(args) => log_dirs::run(args),

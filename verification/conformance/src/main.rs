@@ -20,6 +20,7 @@ mod raised_quorum;
 mod report_in_browser;
 mod seeded;
 mod take_over;
+mod tiered;
 mod under_controllers;
 
 use clap::Parser;
@@ -71,6 +72,8 @@ enum Command {
     ConsoleApi(console_api::Options),
     /// Test the console page in headless Chromium.
     ConsolePage(console_page::Options),
+    /// Have Kafka keep segments in remote storage, and let `ottla tier` show and check them.
+    Tiered(tiered::Options),
     /// Start a broker that is described in peers/, to try things out or to compare by hand.
     Peer(peer::Options),
 }
@@ -92,6 +95,7 @@ fn main() {
         Command::Report(options) => report_in_browser::run(&options),
         Command::ConsoleApi(options) => console_api::run(&options),
         Command::ConsolePage(options) => console_page::run(&options),
+        Command::Tiered(options) => tiered::run(&options),
         Command::Peer(options) => peer::run(&options),
     };
     if let Err(error) = outcome {

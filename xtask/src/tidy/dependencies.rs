@@ -44,7 +44,7 @@ const MAY_USE: &[(&str, &str)] = &[
     ("ottla-console", "types records protocol security client"),
     // controller: reassign-partitions --generate places replicas as the controller would.
     // protocol-codegen: the decoders of dump-log parse the schemas themselves.
-    ("ottla", "types config records protocol log security metadata controller storage broker rebalance client bench console protocol-codegen"),
+    ("ottla", "types config records protocol log security metadata controller storage broker rebalance client bench console protocol-codegen tiered tiered-storage"),
     ("ottla-testkit", "types sync config protocol net client"),
     // raft, controller, coordinator, replica: for the bugs planted in them.
     ("ottla-simulation", "types sync config records protocol replica metadata raft controller coordinator storage broker client testkit"),

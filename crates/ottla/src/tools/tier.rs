@@ -1,0 +1,155 @@
+//! `tier`: what a cluster keeps in remote storage (KIP-405), and whether it is whole.
+//!
+//! Works with any Kafka cluster: the metadata comes from `__remote_log_metadata` through the client,
+//! the store is opened with the settings of a broker's file. Nothing is written anywhere.
+
+use std::collections::BTreeMap;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use anyhow::Context;
+use clap::{Args, Subcommand};
+use ottla_tiered_storage::RemoteStorageManager;
+
+use super::admin_client::Brokers;
+use super::{block_on_while_receiving, load_properties, report_on_stderr};
+
+mod batches;
+mod describe;
+mod indexes;
+mod remote_log;
+mod sizes;
+mod verify;
+
+/// Show and check what a cluster keeps in remote storage (KIP-405).
+#[derive(Args, Debug)]
+pub struct TierArgs {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Subcommand, Debug)]
+enum Action {
+    /// Show per partition what is local and what is remote, how much, how old, and what is stuck.
+    Describe(DescribeArgs),
+    /// Check each remote segment: its objects, sizes, checksums, indexes, and the lineage of all.
+    ///
+    /// Reads every segment as a whole unless --shallow is given. Fails if something is wrong.
+    Verify(VerifyArgs),
+}
+
+#[derive(Args, Debug)]
+struct DescribeArgs {
+    #[command(flatten)]
+    brokers: Brokers,
+    #[command(flatten)]
+    selection: Selection,
+    /// A broker's server.properties, to say where its segments are.
+    #[arg(long, value_name = "FILE")]
+    config: Option<String>,
+    /// Report uploads and deletions that have not ended for this long.
+    #[arg(long, value_name = "MS", default_value_t = 300_000)]
+    stuck_after_ms: u64,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Args, Debug)]
+struct VerifyArgs {
+    #[command(flatten)]
+    brokers: Brokers,
+    #[command(flatten)]
+    selection: Selection,
+    /// A broker's server.properties, whose rsm.config.* settings open the store.
+    #[arg(long, value_name = "FILE")]
+    config: String,
+    /// Look at descriptions and sizes, and read no segment.
+    #[arg(long)]
+    shallow: bool,
+    /// Segments that are read at once.
+    #[arg(long, value_name = "SEGMENTS", default_value_t = 4)]
+    parallel: usize,
+}
+
+/// The partitions that are looked at.
+#[derive(Args, Debug)]
+struct Selection {
+    /// Only this topic.
+    #[arg(long)]
+    topic: Option<String>,
+    /// Only this partition of it.
+    #[arg(long, requires = "topic")]
+    partition: Option<i32>,
+}
+
+impl Selection {
+    fn includes(&self, partition: &ottla_tiered::RemotePartition) -> bool {
+        let is_topic = |topic: &String| partition.topic.to_string() == *topic;
+        self.topic.as_ref().is_none_or(is_topic)
+            && self.partition.is_none_or(|it| it == partition.partition.0)
+    }
+}
+
+const CLIENT_ID: &str = "ottla-tier";
+
+pub fn run(args: TierArgs) -> ExitCode {
+    block_on_while_receiving(async move {
+        match args.action {
+            Action::Describe(args) => report_on_stderr(describe(&args).await),
+            Action::Verify(args) => match verify(&args).await {
+                Ok(true) => ExitCode::SUCCESS,
+                Ok(false) => ExitCode::FAILURE,
+                Err(error) => report_on_stderr(Err(error)),
+            },
+        }
+    })
+}
+
+async fn describe(args: &DescribeArgs) -> anyhow::Result<()> {
+    let location = match &args.config {
+        Some(file) => Some(open(file)?.location()),
+        None => None,
+    };
+    let admin = args.brokers.connect(CLIENT_ID, None).await?;
+    let log = remote_log::read(admin.client()).await?;
+    let options = describe::DescribeOptions {
+        now: now()?,
+        stuck_after: Duration::from_millis(args.stuck_after_ms),
+        location,
+    };
+    let includes = |partition: &_| args.selection.includes(partition);
+    let description = describe::describe(&admin, &log, includes, &options).await?;
+    if args.json {
+        println!("{}", serde_json::to_string_pretty(&description)?);
+    } else {
+        print!("{}", describe::text(&description));
+    }
+    Ok(())
+}
+
+async fn verify(args: &VerifyArgs) -> anyhow::Result<bool> {
+    let store = open(&args.config)?;
+    let admin = args.brokers.connect(CLIENT_ID, None).await?;
+    let log = remote_log::read(admin.client()).await?;
+    let options = verify::VerifyOptions {
+        reads_segments: !args.shallow,
+        parallel: args.parallel.max(1),
+    };
+    let includes = |partition: &_| args.selection.includes(partition);
+    verify::verify(store, &log, includes, &options).await
+}
+
+/// The store of a broker's settings.
+fn open(file: &str) -> anyhow::Result<Arc<dyn RemoteStorageManager>> {
+    let settings: BTreeMap<String, String> = load_properties(file)?;
+    let environment = |name: &str| std::env::var(name).ok();
+    ottla_tiered_storage::open(&settings, &environment).with_context(|| file.to_owned())
+}
+
+/// Milliseconds since 1970.
+fn now() -> anyhow::Result<i64> {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?;
+    Ok(i64::try_from(since.as_millis())?)
+}

@@ -1,0 +1,275 @@
+//! All that `__remote_log_metadata` says, by partition.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use bytes::Bytes;
+use ottla_client::admin::{ListedOffset, OffsetSpec};
+use ottla_client::{Admin, Client, ClientError, Consumer, ConsumerConfig, OffsetReset};
+use ottla_tiered::{
+    REMOTE_LOG_METADATA_TOPIC, RemoteLogMetadata, RemoteLogSegmentState, RemotePartition,
+    RemotePartitionDeleteMetadata, RemoteSegment,
+};
+use ottla_types::Uuid;
+
+/// How long the topic may give nothing before its end is reached.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The remote segments of a cluster.
+#[derive(Default, Debug)]
+pub struct RemoteLog {
+    pub partitions: BTreeMap<RemotePartition, RemotePartitionLog>,
+    /// Records that could not be read, or that fit nothing: where, and why.
+    pub unreadable: Vec<String>,
+}
+
+/// The segments of one partition, without those whose deletion has ended.
+#[derive(Default, Debug)]
+pub struct RemotePartitionLog {
+    pub segments: BTreeMap<Uuid, RemoteSegment>,
+    /// Segments whose deletion has ended.
+    pub deleted: usize,
+    /// The deletion of the whole partition, if it was begun.
+    pub deletion: Option<RemotePartitionDeleteMetadata>,
+}
+
+impl RemotePartitionLog {
+    /// The segments in this state, by their offsets.
+    pub fn in_state(&self, state: RemoteLogSegmentState) -> Vec<&RemoteSegment> {
+        let all = self.segments.values();
+        let mut segments: Vec<_> = all.filter(|segment| segment.state == state).collect();
+        segments.sort_by_key(|segment| (segment.start_offset, segment.end_offset));
+        segments
+    }
+}
+
+impl RemoteLog {
+    /// Applies one record. `place` is where it was found.
+    pub fn apply(&mut self, value: &Bytes, place: &str) {
+        let metadata = match RemoteLogMetadata::decode(value) {
+            Ok(metadata) => metadata,
+            Err(error) => {
+                self.unreadable.push(format!("{place}: {error}"));
+                return;
+            }
+        };
+        match metadata {
+            RemoteLogMetadata::Segment(metadata) => {
+                let partition = self.partitions.entry(metadata.partition).or_default();
+                partition
+                    .segments
+                    .insert(metadata.segment.id, metadata.segment);
+            }
+            RemoteLogMetadata::SegmentUpdate(update) => {
+                let partition = self.partitions.entry(update.partition).or_default();
+                let update = update.update;
+                let Some(segment) = partition.segments.get_mut(&update.id) else {
+                    // Of a segment that was deleted before, or of one that nobody announced.
+                    let id = update.id;
+                    if update.state != RemoteLogSegmentState::DeleteSegmentFinished {
+                        let error = format!("{place}: an update of segment {id}, which is unknown");
+                        self.unreadable.push(error);
+                    }
+                    return;
+                };
+                *segment = segment.updated(&update);
+                if update.state == RemoteLogSegmentState::DeleteSegmentFinished {
+                    partition.segments.remove(&update.id);
+                    partition.deleted += 1;
+                }
+            }
+            RemoteLogMetadata::PartitionDelete(delete) => {
+                let partition = self.partitions.entry(delete.partition.clone());
+                partition.or_default().deletion = Some(delete);
+            }
+            RemoteLogMetadata::SegmentSnapshot(segment) => {
+                let error = format!(
+                    "{place}: a snapshot of segment {} without its partition",
+                    segment.id
+                );
+                self.unreadable.push(error);
+            }
+        }
+    }
+}
+
+/// Reads the topic from its beginning to the end that it has now.
+pub async fn read(client: &Client) -> anyhow::Result<RemoteLog> {
+    let admin = Admin::new(client.clone());
+    let topic = REMOTE_LOG_METADATA_TOPIC.to_owned();
+    let described = admin.describe_topics(std::slice::from_ref(&topic)).await;
+    let described = described.with_context(|| {
+        format!("the cluster has no topic {topic}; remote.log.storage.system.enable is not set")
+    })?;
+    let partitions: Vec<(String, i32)> = described
+        .iter()
+        .flat_map(|topic| {
+            let partitions = topic.partitions.iter();
+            partitions.map(|partition| (topic.name.clone(), partition.partition))
+        })
+        .collect();
+    let begins = admin
+        .list_offsets(&partitions, OffsetSpec::Earliest, false)
+        .await;
+    let ends = admin
+        .list_offsets(&partitions, OffsetSpec::Latest, false)
+        .await;
+    let mut left = BTreeMap::new();
+    for partition in &partitions {
+        let (begin, end) = (offset(&begins, partition)?, offset(&ends, partition)?);
+        if begin < end {
+            left.insert(partition.clone(), end);
+        }
+    }
+    let mut log = RemoteLog::default();
+    if left.is_empty() {
+        return Ok(log);
+    }
+    let config = ConsumerConfig {
+        offset_reset: OffsetReset::Earliest,
+        auto_commit: false,
+        ..ConsumerConfig::default()
+    };
+    let mut consumer = Consumer::new(client.clone(), config);
+    let wanted: Vec<_> = left.keys().cloned().collect();
+    consumer.assign(&wanted);
+    let mut last_record = Instant::now();
+    while !left.is_empty() {
+        let records = consumer.poll(Duration::from_millis(500)).await?;
+        if !records.is_empty() {
+            last_record = Instant::now();
+        }
+        for record in records {
+            if let Some(value) = &record.value {
+                let place = format!("{topic}-{} offset {}", record.partition, record.offset);
+                log.apply(value, &place);
+            }
+        }
+        left.retain(|partition, end| {
+            consumer
+                .position(partition)
+                .is_none_or(|position| position < *end)
+        });
+        if last_record.elapsed() > PATIENCE {
+            let stuck: Vec<_> = left.keys().map(|(_, it)| it.to_string()).collect();
+            bail!(
+                "partitions {} of {topic} gave no record for {} s before their end; are their \
+                 leaders there?",
+                stuck.join(", "),
+                PATIENCE.as_secs()
+            );
+        }
+    }
+    Ok(log)
+}
+
+type Listed = BTreeMap<(String, i32), Result<ListedOffset, ClientError>>;
+
+fn offset(listed: &Listed, partition: &(String, i32)) -> anyhow::Result<i64> {
+    let (topic, index) = partition;
+    match listed.get(partition) {
+        Some(Ok(listed)) => Ok(listed.offset),
+        Some(Err(error)) => bail!("{topic}-{index}: {error}"),
+        None => bail!("{topic}-{index}: the cluster lists no offset"),
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use ottla_tiered::{
+        LeaderEpochs, RemoteLogSegmentMetadata, RemoteLogSegmentMetadataUpdate,
+        RemotePartitionDeleteState,
+    };
+    use ottla_types::{BrokerId, Offset, PartitionIndex, Timestamp, TopicName};
+
+    pub fn partition(topic: &str) -> RemotePartition {
+        RemotePartition {
+            topic_id: Uuid::from_u128(9),
+            topic: TopicName::from(topic),
+            partition: PartitionIndex(0),
+        }
+    }
+
+    pub fn segment(id: u128, start: i64, end: i64, state: RemoteLogSegmentState) -> RemoteSegment {
+        RemoteSegment {
+            id: Uuid::from_u128(id),
+            start_offset: Offset(start),
+            end_offset: Offset(end),
+            max_timestamp: Timestamp(1_000 + end),
+            broker_id: BrokerId(1),
+            event_timestamp: Timestamp(500_000),
+            segment_size_bytes: 1000,
+            custom_metadata: None,
+            state,
+            segment_leader_epochs: LeaderEpochs::from([(2, start)]),
+            is_txn_index_empty: true,
+        }
+    }
+
+    pub fn announced(segment: RemoteSegment) -> Bytes {
+        let metadata = RemoteLogSegmentMetadata {
+            partition: partition("t"),
+            segment,
+        };
+        RemoteLogMetadata::Segment(metadata).encode().unwrap()
+    }
+
+    pub fn update(segment: &RemoteSegment, state: RemoteLogSegmentState) -> Bytes {
+        let update = segment.to_state(state, Timestamp(600_000), BrokerId(2));
+        let metadata = RemoteLogSegmentMetadataUpdate {
+            partition: partition("t"),
+            update,
+        };
+        RemoteLogMetadata::SegmentUpdate(metadata).encode().unwrap()
+    }
+
+    #[test]
+    fn records_make_up_the_segments_of_a_partition() {
+        use RemoteLogSegmentState::*;
+        let mut log = RemoteLog::default();
+        let (first, second) = (
+            segment(1, 0, 9, CopySegmentStarted),
+            segment(2, 10, 19, CopySegmentStarted),
+        );
+        for value in [
+            announced(first.clone()),
+            update(&first, CopySegmentFinished),
+            announced(second.clone()),
+            update(&first, DeleteSegmentStarted),
+            update(&first, DeleteSegmentFinished),
+            // Twice, as after a restart of the broker.
+            update(&first, DeleteSegmentFinished),
+        ] {
+            log.apply(&value, "here");
+        }
+        let found = &log.partitions[&partition("t")];
+        assert_eq!((found.deleted, found.segments.len()), (1, 1));
+        assert_eq!(found.in_state(CopySegmentStarted), [&second]);
+        assert!(log.unreadable.is_empty());
+
+        log.apply(&Bytes::from_static(b"\x01\x63"), "there");
+        log.apply(
+            &update(&segment(7, 0, 1, CopySegmentStarted), CopySegmentFinished),
+            "there",
+        );
+        assert_eq!(log.unreadable.len(), 2);
+        assert!(
+            log.unreadable[0].starts_with("there: "),
+            "{:?}",
+            log.unreadable
+        );
+        let delete = RemotePartitionDeleteMetadata {
+            partition: partition("t"),
+            state: RemotePartitionDeleteState::DeletePartitionMarked,
+            event_timestamp: Timestamp(1),
+            broker_id: BrokerId(1),
+        };
+        let value = RemoteLogMetadata::PartitionDelete(delete.clone())
+            .encode()
+            .unwrap();
+        log.apply(&value, "here");
+        assert_eq!(log.partitions[&partition("t")].deletion, Some(delete));
+    }
+}

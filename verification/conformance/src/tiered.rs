@@ -1,0 +1,438 @@
+//! `cargo xtask tiered`: has Apache Kafka keep segments in remote storage, and lets `ottla tier` show
+//! and check them; damage must be found and named. Runs the store's own tests against a real S3
+//! server, versitygw, on loopback.
+//!
+//! With `--plugin DIR` (the jars of Aiven's plugin and its dependencies), Kafka keeps segments in that
+//! S3 server through the plugin too, compressed and encrypted. Nothing fetches the plugin: it is in no
+//! registry.
+
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+
+use ottla_peers::{InstalledPeer, Node, NodeOptions, Peer};
+use ottla_workspace::process::{self, OwnedChild};
+use ottla_workspace::report::Tally;
+use ottla_workspace::{toolchain, workspace};
+
+const TOPIC: &str = "archived";
+const RECORDS: usize = 40_000;
+/// Of Kafka's release that the peer `kafka` is of.
+const TEST_JAR: &str = "org.apache.kafka:kafka-storage:4.3.1:jar:test";
+const SERVER_MODULE: &str = "github.com/versity/versitygw/cmd/versitygw@v1.8.0";
+const BUCKET: &str = "segments";
+const PATIENCE: Duration = Duration::from_secs(120);
+
+#[derive(clap::Args)]
+pub struct Options {
+    /// A folder with the jars of Aiven's plugin and of what it depends on.
+    #[arg(long, value_name = "DIR")]
+    plugin: Option<PathBuf>,
+    /// Keep the folder of a run that found nothing too.
+    #[arg(long)]
+    keep: bool,
+}
+
+pub fn run(options: &Options) -> Result<()> {
+    let dir = workspace::target_dir().join("tiered");
+    if dir.exists() {
+        std::fs::remove_dir_all(&dir)?;
+    }
+    std::fs::create_dir_all(&dir)?;
+    let ottla = Peer::load("ottla")?.install()?;
+    let mut tally = Tally::default();
+    let mut step = |what: &str, outcome: Result<String>| {
+        match &outcome {
+            Ok(seen) => println!("ok   {what}: {seen}"),
+            Err(error) => println!("FAIL {what}: {error:#}"),
+        }
+        tally.add(Tally::of(outcome.is_ok()));
+    };
+    step(
+        "Kafka's files in LocalTieredStorage",
+        local_files(&dir.join("local"), &ottla),
+    );
+    let server = S3Server::start(&dir.join("s3"));
+    match &server {
+        Ok(server) => {
+            step("the store and a real S3 server", store_tests(server));
+            if let Some(plugin) = &options.plugin {
+                step(
+                    "Kafka's objects through the plugin, in S3",
+                    plugin_objects(&dir.join("plugin"), &ottla, server, plugin),
+                );
+            }
+        }
+        Err(error) => step("versitygw", Err(anyhow::anyhow!("{error:#}"))),
+    }
+    drop(server);
+    tally.conclude(&dir, options.keep)
+}
+
+fn local_files(dir: &Path, ottla: &InstalledPeer) -> Result<String> {
+    let jars = dir.join("jars");
+    std::fs::create_dir_all(&jars)?;
+    process::output_of(
+        Command::new("mvn")
+            .args(["--quiet", "--batch-mode", "dependency:copy"])
+            .arg(format!("-Dartifact={TEST_JAR}"))
+            .arg(format!("-DoutputDirectory={}", jars.display())),
+    )?;
+    let store = dir.join("store");
+    let own = vec![
+        setting(
+            "remote.log.storage.manager.class.name",
+            "org.apache.kafka.server.log.remote.storage.LocalTieredStorage",
+        ),
+        setting("rsm.config.dir", &store.display().to_string()),
+    ];
+    let (kafka, config) = filled(dir, &jars, own)?;
+    judge(ottla, &kafka, &config, &store, "log", "at byte ")
+}
+
+fn plugin_objects(
+    dir: &Path,
+    ottla: &InstalledPeer,
+    server: &S3Server,
+    plugin: &Path,
+) -> Result<String> {
+    std::fs::create_dir_all(dir)?;
+    let (public, private) = (dir.join("public.pem"), dir.join("private.pem"));
+    process::output_of(
+        Command::new("openssl")
+            .args([
+                "genpkey",
+                "-quiet",
+                "-algorithm",
+                "RSA",
+                "-pkeyopt",
+                "rsa_keygen_bits:2048",
+                "-out",
+            ])
+            .arg(&private),
+    )?;
+    process::output_of(
+        Command::new("openssl")
+            .args(["pkey", "-pubout", "-in"])
+            .arg(&private)
+            .arg("-out")
+            .arg(&public),
+    )?;
+    let storage = |key: &str, value: &str| setting(&format!("rsm.config.storage.{key}"), value);
+    let encryption =
+        |key: &str, value: &str| setting(&format!("rsm.config.encryption.{key}"), value);
+    let own = vec![
+        setting(
+            "remote.log.storage.manager.class.name",
+            "io.aiven.kafka.tieredstorage.RemoteStorageManager",
+        ),
+        setting("rsm.config.chunk.size", "300000"),
+        setting("rsm.config.key.prefix", "kafka/"),
+        setting("rsm.config.compression.enabled", "true"),
+        setting("rsm.config.custom.metadata.fields.include", "REMOTE_SIZE"),
+        storage(
+            "backend.class",
+            "io.aiven.kafka.tieredstorage.storage.s3.S3Storage",
+        ),
+        storage("s3.bucket.name", BUCKET),
+        storage("s3.region", "us-east-1"),
+        storage("s3.endpoint.url", &server.endpoint()),
+        storage("s3.path.style.access.enabled", "true"),
+        storage("aws.access.key.id", S3Server::ID),
+        storage("aws.secret.access.key", S3Server::SECRET),
+        encryption("enabled", "true"),
+        encryption("key.pair.id", "k1"),
+        encryption("key.pairs", "k1"),
+        encryption(
+            "key.pairs.k1.public.key.file",
+            &public.display().to_string(),
+        ),
+        encryption(
+            "key.pairs.k1.private.key.file",
+            &private.display().to_string(),
+        ),
+    ];
+    let (kafka, config) = filled(dir, plugin, own)?;
+    judge(
+        ottla,
+        &kafka,
+        &config,
+        &server.bucket(),
+        "log",
+        "authentication tag",
+    )
+}
+
+fn setting(key: &str, value: &str) -> (String, String) {
+    (key.to_owned(), value.to_owned())
+}
+
+/// A broker of Kafka's with a topic, all of whose closed segments are in remote storage; and the file
+/// with its settings.
+fn filled(dir: &Path, jars: &Path, own: Vec<(String, String)>) -> Result<(Kafka, PathBuf)> {
+    let mut overrides = own;
+    for (key, value) in [
+        ("remote.log.storage.system.enable", "true"),
+        ("remote.log.metadata.manager.listener.name", "PLAINTEXT"),
+        (
+            "rlmm.config.remote.log.metadata.topic.replication.factor",
+            "1",
+        ),
+        ("rlmm.config.remote.log.metadata.topic.min.isr", "1"),
+        ("rlmm.config.remote.log.metadata.topic.num.partitions", "3"),
+        ("remote.log.manager.task.interval.ms", "500"),
+        ("log.retention.check.interval.ms", "500"),
+    ] {
+        overrides.push(setting(key, value));
+    }
+    // A class path understands `*` for all jars of a folder.
+    let installed = Peer::load("kafka")?
+        .install()?
+        .with_classes(&jars.join("*"));
+    let text: String = overrides
+        .iter()
+        .map(|(key, value)| format!("{key}={value}\n"))
+        .collect();
+    let node = installed.start(NodeOptions {
+        dir: dir.join("kafka"),
+        overrides,
+        ..NodeOptions::default()
+    })?;
+    let kafka = Kafka { node, installed };
+    let config = dir.join("server.properties");
+    std::fs::write(&config, text)?;
+    kafka.tool(
+        &[
+            "org.apache.kafka.tools.TopicCommand",
+            "--create",
+            "--topic",
+            TOPIC,
+            "--partitions",
+            "1",
+            "--config",
+            "remote.storage.enable=true",
+            "--config",
+            "segment.bytes=1048576",
+            "--config",
+            "local.retention.bytes=1",
+        ],
+        true,
+    )?;
+    let bootstrap = format!("bootstrap.servers={}", kafka.node.bootstrap());
+    let records = RECORDS.to_string();
+    kafka.tool(
+        &[
+            "org.apache.kafka.tools.ProducerPerformance",
+            "--topic",
+            TOPIC,
+            "--num-records",
+            &records,
+            "--record-size",
+            "100",
+            "--throughput",
+            "-1",
+            "--producer-props",
+            &bootstrap,
+        ],
+        false,
+    )?;
+    Ok((kafka, config))
+}
+
+struct Kafka {
+    node: Node,
+    installed: InstalledPeer,
+}
+
+impl Kafka {
+    fn tool(&self, arguments: &[&str], needs_server: bool) -> Result<String> {
+        let (class, arguments) = arguments.split_first().context("a class")?;
+        let mut command = self.installed.tool(class);
+        command.args(arguments);
+        if needs_server {
+            command.args(["--bootstrap-server", &self.node.bootstrap()]);
+        }
+        process::output_of(&mut command)
+    }
+}
+
+/// Describes and verifies, damages one log below `store`, verifies again, and repairs it.
+fn judge(
+    ottla: &InstalledPeer,
+    kafka: &Kafka,
+    config: &Path,
+    store: &Path,
+    suffix: &str,
+    complaint: &str,
+) -> Result<String> {
+    let tier = |action: &str, more: &[&str]| -> Result<Output> {
+        let mut command = ottla.tool("tier");
+        command.arg(action);
+        command.args(["--bootstrap-server", &kafka.node.bootstrap(), "--config"]);
+        command.arg(config).args(more);
+        process::run_captured(&mut command)
+    };
+    let began = Instant::now();
+    let segments = loop {
+        let described = tier("describe", &["--json"])?;
+        let json: serde_json::Value = serde_json::from_slice(&described.stdout)
+            .with_context(|| String::from_utf8_lossy(&described.stderr).into_owned())?;
+        let one = &json["partitions"][0];
+        let segments = one["segments"].as_u64().unwrap_or(0);
+        // Four segments of 1 MiB and a part of a fifth, of which the last is never copied.
+        if segments >= 3 && one["copying"] == 0 {
+            ensure!(one["topic"] == TOPIC, "{json}");
+            ensure!(one["remoteStartOffset"] == 0, "{json}");
+            ensure!(
+                one["problems"].as_array().is_some_and(Vec::is_empty),
+                "{json}"
+            );
+            break segments;
+        }
+        ensure!(began.elapsed() < PATIENCE, "after {PATIENCE:?}: {json}");
+        std::thread::sleep(Duration::from_millis(500));
+    };
+    let text = tier("describe", &[])?;
+    let text = String::from_utf8_lossy(&text.stdout).into_owned();
+    ensure!(text.contains(TOPIC) && text.contains("Store: "), "{text}");
+    let whole = tier("verify", &[])?;
+    let printed = String::from_utf8_lossy(&whole.stdout).into_owned();
+    ensure!(
+        whole.status.success() && printed.contains(" 0 problems"),
+        "{printed}{}",
+        String::from_utf8_lossy(&whole.stderr)
+    );
+    let victim = first_file(store, suffix)?;
+    let good = std::fs::read(&victim)?;
+    let mut bad = good.clone();
+    let middle = bad.len() / 2;
+    bad[middle] ^= 1;
+    std::fs::write(&victim, &bad)?;
+    let damaged = tier("verify", &[])?;
+    std::fs::write(&victim, &good)?;
+    let printed = String::from_utf8_lossy(&damaged.stdout).into_owned();
+    let name = victim.file_name().unwrap_or_default().to_string_lossy();
+    let found: Vec<&str> = printed
+        .lines()
+        .filter(|line| line.starts_with("PROBLEM "))
+        .collect();
+    ensure!(!damaged.status.success() && !found.is_empty(), "{printed}");
+    ensure!(
+        found
+            .iter()
+            .all(|line| line.contains(&*name) && line.contains(complaint)),
+        "{printed}"
+    );
+    std::fs::remove_file(&victim)?;
+    let missing = tier("verify", &["--shallow"])?;
+    let printed = String::from_utf8_lossy(&missing.stdout).into_owned();
+    ensure!(
+        !missing.status.success() && printed.contains(&*name),
+        "{printed}"
+    );
+    std::fs::write(&victim, &good)?;
+    Ok(format!(
+        "{segments} segments, whole; then damaged and missing: {name}"
+    ))
+}
+
+fn first_file(folder: &Path, suffix: &str) -> Result<PathBuf> {
+    let mut folders = vec![folder.to_owned()];
+    let mut found = Vec::new();
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(&folder)? {
+            let path = entry?.path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path
+                .extension()
+                .is_some_and(|extension| extension == suffix)
+            {
+                found.push(path);
+            }
+        }
+    }
+    found.sort();
+    match found.into_iter().next() {
+        Some(path) => Ok(path),
+        None => bail!("no .{suffix} is below {}", folder.display()),
+    }
+}
+
+fn store_tests(server: &S3Server) -> Result<String> {
+    let output = process::output_of(
+        workspace::cargo()
+            .args([
+                "test",
+                "--locked",
+                "-p",
+                "ottla-tiered-storage",
+                "--features",
+                "real-s3",
+                "--test",
+                "stores",
+            ])
+            .arg("real_s3")
+            .env("OTTLA_S3_ENDPOINT", server.endpoint()),
+    )?;
+    let result = output.lines().find(|line| line.starts_with("test result"));
+    Ok(result.unwrap_or_default().to_owned())
+}
+
+/// versitygw with objects as files.
+struct S3Server {
+    _process: OwnedChild,
+    port: u16,
+    root: PathBuf,
+}
+
+impl S3Server {
+    const ID: &str = "test";
+    const SECRET: &str = "testsecret";
+
+    fn start(dir: &Path) -> Result<S3Server> {
+        toolchain::require(&toolchain::GO)?;
+        let programs = workspace::target_dir().join("go-programs");
+        let program = programs.join("versitygw");
+        if !program.exists() {
+            std::fs::create_dir_all(&programs)?;
+            process::output_of(
+                Command::new("go")
+                    .args(["install", SERVER_MODULE])
+                    .env("GOBIN", &programs)
+                    .current_dir(std::env::temp_dir()),
+            )?;
+        }
+        let root = dir.join("objects");
+        std::fs::create_dir_all(root.join(BUCKET))?;
+        let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+        let log = std::fs::File::create(dir.join("server.log"))?;
+        let process = OwnedChild::start(
+            Command::new(&program)
+                .args(["--port", &format!("127.0.0.1:{port}")])
+                .args(["--access", Self::ID, "--secret", Self::SECRET, "posix"])
+                .arg(&root)
+                .stdout(Stdio::from(log.try_clone()?))
+                .stderr(Stdio::from(log)),
+        )?;
+        process::retried(Duration::from_secs(20), "versitygw listens", || {
+            Ok(std::net::TcpStream::connect(("127.0.0.1", port))?)
+        })?;
+        Ok(S3Server {
+            _process: process,
+            port,
+            root,
+        })
+    }
+
+    fn endpoint(&self) -> String {
+        format!("http://127.0.0.1:{}", self.port)
+    }
+
+    fn bucket(&self) -> PathBuf {
+        self.root.join(BUCKET)
+    }
+}
