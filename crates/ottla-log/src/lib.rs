@@ -50,8 +50,9 @@ pub use jobs::{
 };
 pub use leader_epochs::{EpochEntry, LEADER_EPOCH_CHECKPOINT, LeaderEpochs};
 pub use log::{
-    AppendInfo, DEFAULT_WRITEBACK_BYTES, DamagedLog, Log, LogStartOffsetError, OpenParams,
-    RecoveryProgress, RecoveryReport, WholeSegment, whole_segments,
+    AppendInfo, ClosedSegmentFiles, DEFAULT_WRITEBACK_BYTES, DamagedLog, LocalSegment, Log,
+    LogStartOffsetError, OpenParams, RecoveryProgress, RecoveryReport, RemoteState, WholeSegment,
+    whole_segments,
 };
 pub use producer_state::{
     AppendOrigin, BatchMetadata, CompletedTxn, LastRecord, ProducerError, ProducerStage,

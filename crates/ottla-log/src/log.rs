@@ -38,6 +38,7 @@ mod retention;
 mod roll;
 #[cfg(test)]
 mod tests;
+mod tiered;
 mod truncate;
 
 pub use append::AppendInfo;
@@ -46,6 +47,7 @@ pub use open::{DEFAULT_WRITEBACK_BYTES, OpenParams, RecoveryReport};
 use pending_jobs::PendingJobs;
 pub use recovery_progress::RecoveryProgress;
 pub use retention::LogStartOffsetError;
+pub use tiered::{ClosedSegmentFiles, LocalSegment, RemoteState};
 
 pub struct Log {
     shared: Arc<Shared>,
@@ -93,10 +95,15 @@ impl Log {
         &self.config
     }
 
-    /// Applies changed settings from the next operation on.
+    /// Applies changed settings from the next operation on. A log that is no longer tiered starts
+    /// with its local segments.
     pub fn set_config(&mut self, config: Arc<TopicConfig>) {
+        let is_untiered = self.config.remote_storage_enable && !config.remote_storage_enable;
         self.shared.config.store(config.clone());
         self.config = config;
+        if is_untiered {
+            self.start_at_local_segments();
+        }
     }
 
     pub fn log_start_offset(&self) -> Offset {

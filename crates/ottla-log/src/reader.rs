@@ -39,6 +39,8 @@ pub(crate) struct Shared {
     pub(crate) segments: ArcSwap<SegmentList>,
     pub(crate) leader_epochs: ArcSwap<LeaderEpochs>,
     pub(crate) log_start_offset: AtomicI64,
+    /// The highest offset that is known to be in remote storage, -1 for none (KIP-405).
+    pub(crate) highest_remote_offset: AtomicI64,
     pub(crate) log_end_offset: AtomicI64,
     pub(crate) high_watermark: AtomicI64,
     /// The first offset of the oldest transaction that is open or whose marker is not below the
@@ -169,6 +171,26 @@ impl LogReader {
     /// The first offset that may be read.
     pub fn log_start_offset(&self) -> Offset {
         self.shared.offset(&self.shared.log_start_offset)
+    }
+
+    /// The first offset on the local disk: above the log start offset if earlier segments are only
+    /// in remote storage (KIP-405).
+    pub fn local_log_start_offset(&self) -> Offset {
+        let list = self.shared.segments.load();
+        let first = list.segments.first().map(|segment| segment.base_offset);
+        first.unwrap_or(Offset::ZERO).max(self.log_start_offset())
+    }
+
+    /// The highest offset that is known to be in remote storage, -1 for none.
+    pub fn highest_remote_offset(&self) -> Offset {
+        self.shared.offset(&self.shared.highest_remote_offset)
+    }
+
+    /// Whether `offset` belongs to the log, but only remote storage has it.
+    pub fn is_only_remote(&self, offset: Offset) -> bool {
+        self.config().remote_storage_enable
+            && offset >= self.log_start_offset()
+            && offset < self.local_log_start_offset()
     }
 
     /// The offset of the next record to be appended.

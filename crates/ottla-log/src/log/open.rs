@@ -467,7 +467,11 @@ impl Loader<'_> {
             false => self.params.recovery_point.min(end),
         };
         self.report_missing_end(end);
-        let start = checkpointed_start.max(self.segments[0].base_offset);
+        // Earlier segments of a tiered log are in remote storage.
+        let start = match self.params.config.remote_storage_enable {
+            true => checkpointed_start,
+            false => checkpointed_start.max(self.segments[0].base_offset),
+        };
         self.leader_epochs.truncate_from_end(end);
         self.leader_epochs.truncate_from_start(checkpointed_start);
         self.epochs_changed = self.leader_epochs != *on_disk;
@@ -560,6 +564,7 @@ impl Loader<'_> {
             segments: ArcSwap::new(Arc::new(list)),
             leader_epochs: ArcSwap::new(Arc::new(self.leader_epochs.clone())),
             log_start_offset: counter(start),
+            highest_remote_offset: AtomicI64::new(Offset::UNKNOWN.0),
             log_end_offset: counter(end),
             high_watermark: counter(start),
             first_unstable_offset: counter(unstable.unwrap_or(Offset(i64::MAX))),

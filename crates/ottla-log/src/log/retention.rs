@@ -42,7 +42,7 @@ impl Log {
         Ok(true)
     }
 
-    fn move_log_start_offset(&mut self, offset: Offset) {
+    pub(super) fn move_log_start_offset(&mut self, offset: Offset) {
         let shared = &self.shared;
         shared.log_start_offset.store(offset.0, Ordering::Release);
         shared.high_watermark.fetch_max(offset.0, Ordering::AcqRel);

@@ -11,6 +11,7 @@ mod model;
 mod open;
 mod retention;
 mod simulated_disk;
+mod tiered;
 mod timestamps;
 mod transactions;
 mod truncate;

@@ -225,6 +225,33 @@ impl ProducerState {
         Ok(())
     }
 
+    /// Takes over a snapshot of another log, at the start of this one. Writes its file durably.
+    pub(crate) fn adopt_foreign_snapshot(
+        &mut self,
+        dir: &Path,
+        offset: Offset,
+        bytes: &[u8],
+        now: Timestamp,
+    ) -> Result<(), StorageError> {
+        self.clear();
+        match self.load_bytes(bytes, now) {
+            Ok(()) => {}
+            Err(SnapshotError::Storage(error)) => return Err(error),
+            Err(SnapshotError::Corrupt(reason)) => {
+                tracing::warn!(dir = %dir.display(), %offset, reason, "a producer snapshot from remote storage is ignored");
+                self.clear();
+                self.map_end_offset = offset;
+                return Ok(());
+            }
+        }
+        let bytes = Mutex::new(Some(bytes.to_vec()));
+        PendingSnapshot { offset, bytes }.write_once(dir)?;
+        self.snapshots.insert(offset);
+        self.last_snapshot_offset = offset;
+        self.map_end_offset = offset;
+        Ok(())
+    }
+
     fn delete_snapshot(&mut self, dir: &Path, offset: Offset) -> Result<(), StorageError> {
         self.snapshots.remove(&offset);
         self.unforced.retain(|snapshot| snapshot.offset != offset);

@@ -62,12 +62,14 @@ impl LogDirs {
             .collect()
     }
 
-    /// Writes the log start offset of each log that does not start at its first segment.
+    /// Writes the log start offset of each log that does not start at its first segment, and of
+    /// tiered logs, whose first segment does not tell where they start.
     pub fn checkpoint_log_start_offsets(&self, dir: &Arc<LogDir>) {
         let value = |reader: &LogReader| {
             let start = reader.log_start_offset();
             let first = reader.segment_base_offsets().first().copied();
-            Some(start).filter(|start| first.is_some_and(|first| *start > first))
+            let is_tiered = reader.config().remote_storage_enable;
+            Some(start).filter(|start| is_tiered || first.is_some_and(|first| *start > first))
         };
         let kept = |failed: &FailedLog| failed.log_start_offset;
         self.checkpoint(

@@ -1,0 +1,163 @@
+//! What tiered storage needs of a log (KIP-405): its segments, their files, and their deletion
+//! without a change of the log start.
+//!
+//! The segments of a tiered log are deleted while remote storage has their records. The log start
+//! offset, the leader epochs and the producer state are those of the whole log, in both tiers.
+//!
+//! Kafka: `UnifiedLog.localLogStartOffset`, `UnifiedLog.highestOffsetInRemoteStorage`.
+
+use std::path::PathBuf;
+use std::sync::atomic::Ordering;
+
+use ottla_types::{Offset, Timestamp};
+
+use super::Log;
+use crate::error::{LogError, StorageError};
+use crate::file_names::{PRODUCER_SNAPSHOT_SUFFIX, file_name};
+use crate::leader_epochs::LeaderEpochs;
+use crate::segment_file::SegmentFile;
+
+/// A segment of a log.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LocalSegment {
+    pub base_offset: Offset,
+    pub size_bytes: u64,
+    /// The largest timestamp of its records, or the file's modification time if there is none.
+    pub largest_timestamp: Timestamp,
+    pub is_txn_index_empty: bool,
+    /// The segment is closed, and its index files and the producer snapshot at its end are on disk.
+    pub are_files_complete: bool,
+}
+
+/// The files of a closed segment.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ClosedSegmentFiles {
+    pub log: PathBuf,
+    pub offset_index: PathBuf,
+    pub time_index: PathBuf,
+    pub transaction_index: PathBuf,
+    /// The producers at the end of the segment.
+    pub producer_snapshot: PathBuf,
+}
+
+/// What a replica needs to go on after records that are only in remote storage.
+#[derive(Clone, PartialEq, Debug)]
+pub struct RemoteState {
+    /// The local log starts and ends here.
+    pub next_offset: Offset,
+    /// The start of the leader's log, in either tier.
+    pub log_start_offset: Offset,
+    /// All epochs of the records before.
+    pub leader_epochs: LeaderEpochs,
+    /// The content of the producer snapshot at `next_offset`, if there are records before it.
+    pub producer_snapshot: Option<Vec<u8>>,
+}
+
+impl Log {
+    /// Removes all records, and continues after those that are only in remote storage. Blocks.
+    /// Errors as those of [`Log::truncate_to`].
+    pub fn start_after_remote(
+        &mut self,
+        state: &RemoteState,
+        now: Timestamp,
+    ) -> Result<(), LogError> {
+        let dir = self.dir();
+        let mut leader_epochs = state.leader_epochs.clone();
+        leader_epochs.truncate_from_start(state.log_start_offset);
+        // Before the records go: after a crash, a log without the epochs of its remote records could
+        // not read them when it leads. Epochs after the end of the old log go when it is opened.
+        leader_epochs.write(&dir)?;
+        // If the truncation fails, the next flush writes those of the old log.
+        self.on_epochs_changed();
+        let start = Some(state.log_start_offset);
+        self.truncate_fully_and_start_at(state.next_offset, start, now)?;
+        self.leader_epochs = leader_epochs;
+        self.on_epochs_changed();
+        self.set_highest_remote_offset(Offset::UNKNOWN);
+        if let Some(snapshot) = &state.producer_snapshot {
+            let producers = &mut self.producers;
+            producers.adopt_foreign_snapshot(&dir, state.next_offset, snapshot, now)?;
+            producers.on_high_watermark(state.next_offset);
+            self.publish_first_unstable_offset();
+        }
+        Ok(())
+    }
+
+    /// The segments by base offset; the last is the active one.
+    pub fn local_segments(&self) -> Result<Vec<LocalSegment>, StorageError> {
+        let list = self.segments();
+        let nexts = list.segments.iter().skip(1).map(|next| next.base_offset);
+        let nexts = nexts.map(Some).chain([None]);
+        let segments = list.segments.iter().zip(nexts).map(|(segment, next)| {
+            let largest_timestamp = segment
+                .largest_timestamp()
+                .map_err(|error| StorageError::new("look at a segment of", &self.dir(), error))?;
+            Ok(LocalSegment {
+                base_offset: segment.base_offset,
+                size_bytes: segment.size(),
+                largest_timestamp,
+                is_txn_index_empty: segment.transaction_index.entries().len() == 0,
+                are_files_complete: next.is_some_and(|next| {
+                    segment.are_indexes_flushed.load(Ordering::Acquire)
+                        && self.is_snapshot_on_disk(next)
+                }),
+            })
+        });
+        segments.collect()
+    }
+
+    fn is_snapshot_on_disk(&self, offset: Offset) -> bool {
+        let mut pending = self.jobs.snapshots.iter();
+        let is_pending = pending.any(|it| it.offset == offset && !it.is_done());
+        self.producers.has_snapshot(offset) && !is_pending
+    }
+
+    /// The files of the closed segment between these offsets. They are renamed when the segment is
+    /// deleted.
+    pub fn closed_segment_files(&self, base_offset: Offset, next: Offset) -> ClosedSegmentFiles {
+        let dir = self.dir();
+        let of = |kind: SegmentFile| kind.path_in(&dir, base_offset);
+        ClosedSegmentFiles {
+            log: of(SegmentFile::Log),
+            offset_index: of(SegmentFile::OffsetIndex),
+            time_index: of(SegmentFile::TimeIndex),
+            transaction_index: of(SegmentFile::TransactionIndex),
+            producer_snapshot: dir.join(file_name(next, PRODUCER_SNAPSHOT_SUFFIX)),
+        }
+    }
+
+    /// Records up to which offset remote storage has all. May be lower than before.
+    pub fn set_highest_remote_offset(&self, offset: Offset) {
+        let highest = &self.shared.highest_remote_offset;
+        highest.store(offset.0, Ordering::Release);
+    }
+
+    /// Deletes the first `count` segments, whose records stay in the log because remote storage has
+    /// them, or are below its start. If it is all of them, an empty one is created first.
+    pub fn delete_local_segments(&mut self, count: usize, now: Timestamp) -> Result<(), LogError> {
+        if count == 0 {
+            return Ok(());
+        }
+        if count >= self.segments().segments.len() {
+            self.close_active_segment(now)?;
+        }
+        let list = self.segments();
+        let (deleted, kept) = list.segments.split_at(count);
+        self.publish_segments(kept.to_vec(), list.tail.clone());
+        self.order_deletion(deleted.to_vec());
+        Ok(())
+    }
+
+    /// Starts a new segment, unless the active one is empty.
+    pub fn close_active_segment(&mut self, now: Timestamp) -> Result<(), LogError> {
+        self.roll_at(self.log_end_offset(), now)?;
+        Ok(())
+    }
+
+    pub(super) fn start_at_local_segments(&mut self) {
+        let local = self.reader().local_log_start_offset();
+        if local > self.log_start_offset() {
+            self.move_log_start_offset(local);
+        }
+    }
+}
