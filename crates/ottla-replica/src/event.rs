@@ -126,7 +126,13 @@ pub enum Event<Ack> {
         result: Result<LeaderOffsets, ErrorCode>,
         now_ms: u64,
     },
-    /// `TruncateLog` or `TruncateLogFully` is done.
+    /// The state of `Effect::FetchRemoteState` is there, or the failure to get it.
+    RemoteStateFetched {
+        leader_epoch: LeaderEpoch,
+        result: Result<(), ErrorCode>,
+        now_ms: u64,
+    },
+    /// `TruncateLog`, `TruncateLogFully` or `StartAfterRemoteLog` is done.
     LogTruncated {
         log_start_offset: Offset,
         log_end_offset: Offset,
@@ -195,6 +201,15 @@ pub enum Effect<Ack> {
     TruncateLog { to: Offset },
     /// Removes all records and continues at this offset; answered by `LogTruncated`.
     TruncateLogFully { start_at: Offset },
+    /// The next records of the leader are only in remote storage (KIP-405): gets the state before
+    /// those that the leader has. Answered by `RemoteStateFetched`.
+    FetchRemoteState {
+        leader: BrokerId,
+        leader_epoch: LeaderEpoch,
+    },
+    /// Removes all records and continues with the state that was fetched; answered by
+    /// `LogTruncated`.
+    StartAfterRemoteLog,
 }
 
 /// A fetch position for the fetcher of this leader.

@@ -11,6 +11,8 @@
 //!     ├────────► Flushing ── Flushed ────────────────────┤
 //!     │ out of range                                     │
 //!     ├────────► OutOfRange ── LeaderOffsetsListed ──────┘  (by way of Truncating, if need be)
+//!     │ the leader has the records only in remote storage
+//!     ├────────► BehindRemote ── RemoteStateFetched ──► Truncating
 //!     │ fenced
 //!     └────────► Failed, until a newer leader epoch
 //! ```
@@ -81,6 +83,8 @@ enum FetchState {
     /// The next fetch waits for a flush.
     Flushing,
     OutOfRange,
+    /// The state before the leader's local records is being fetched.
+    BehindRemote,
     Failed,
 }
 
@@ -199,6 +203,36 @@ impl Follower {
                     leader: self.leader,
                     leader_epoch: self.leader_epoch,
                 });
+            }
+            Err(ErrorCode::OffsetMovedToTieredStorage) => {
+                self.state = FetchState::BehindRemote;
+                effects.push(Effect::FetchRemoteState {
+                    leader: self.leader,
+                    leader_epoch: self.leader_epoch,
+                });
+            }
+            Err(error) => self.on_error(error),
+        }
+    }
+
+    /// The log is truncated only when the state is there.
+    pub(crate) fn on_remote_state_fetched<Ack>(
+        &mut self,
+        leader_epoch: LeaderEpoch,
+        result: Result<(), ErrorCode>,
+        now_ms: u64,
+        log: &LogState,
+        effects: &mut Vec<Effect<Ack>>,
+    ) {
+        self.see_time(now_ms);
+        if !matches!(self.state, FetchState::BehindRemote) || leader_epoch != self.leader_epoch {
+            return;
+        }
+        self.state = FetchState::Fetching;
+        match result {
+            Ok(()) => {
+                self.truncate(log, None);
+                effects.push(Effect::StartAfterRemoteLog);
             }
             Err(error) => self.on_error(error),
         }

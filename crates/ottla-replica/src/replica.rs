@@ -276,6 +276,16 @@ impl<Ack> Replica<Ack> {
                     follower.on_leader_offsets_listed(leader_epoch, result, now_ms, log, effects);
                 }
             }
+            Event::RemoteStateFetched {
+                leader_epoch,
+                result,
+                now_ms,
+            } => {
+                if let Role::Follower(follower) = &mut self.role {
+                    let log = &self.log;
+                    follower.on_remote_state_fetched(leader_epoch, result, now_ms, log, effects);
+                }
+            }
             Event::LogTruncated {
                 log_start_offset,
                 log_end_offset,
@@ -426,7 +436,8 @@ fn is_allowed_while_truncating<Ack>(event: &Event<Ack>) -> bool {
         | Event::Flushed { .. }
         | Event::ClockTicked { .. }
         | Event::FetchAnswered { .. }
-        | Event::LeaderOffsetsListed { .. } => true,
+        | Event::LeaderOffsetsListed { .. }
+        | Event::RemoteStateFetched { .. } => true,
         Event::LeaderElected { .. }
         | Event::FollowerOf { .. }
         | Event::LogWritten { .. }

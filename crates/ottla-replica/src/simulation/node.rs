@@ -468,6 +468,9 @@ impl Node {
                         let message = Message::ListOffsets { leader_epoch };
                         out.push(Outcome::Send(Some(leader), message));
                     }
+                    Effect::FetchRemoteState { .. } | Effect::StartAfterRemoteLog => {
+                        unreachable!("no log is tiered here")
+                    }
                     Effect::TruncateLog { to } => {
                         self.log.truncate_to(to);
                         // Even if no record is removed, epochs that start after the end are.
