@@ -140,6 +140,10 @@ impl DirectoryMoves {
         if !log_dirs.is_online(&partition.reader()) {
             return Err(ErrorCode::KafkaStorageError);
         }
+        // The copy would have to start after records that are only in remote storage.
+        if partition.reader().config().remote_storage_enable {
+            return Err(ErrorCode::InvalidRequest);
+        }
         match log_dirs.future_directory_of(topic_partition) {
             Some(under_way) if under_way == directory => return Ok(()),
             Some(_) => log_dirs.remove_future(topic_partition),

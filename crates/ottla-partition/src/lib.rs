@@ -19,6 +19,8 @@ pub mod partitions;
 
 pub mod replication;
 
+pub mod tiering;
+
 pub mod cleaner;
 pub mod maintenance;
 

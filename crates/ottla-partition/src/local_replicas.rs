@@ -315,9 +315,20 @@ impl LocalReplicas {
             return Arc::clone(&shared);
         }
         let overrides = overrides.map(|(key, value)| (&**key, &**value));
-        let (config, errors) = TopicConfig::resolve_leniently(defaults, overrides);
+        let (mut config, errors) = TopicConfig::resolve_leniently(defaults, overrides);
         for error in errors {
             tracing::warn!(%topic, "a setting of the topic is ignored: {error}");
+        }
+        // Another broker's controller may have accepted it. Nothing here would copy its segments.
+        if config.remote_storage_enable
+            && !self.host.context.config().remote_log_storage_system_enable
+        {
+            tracing::warn!(
+                %topic,
+                "remote.storage.enable=true is ignored, because this broker has no tiered storage; \
+                 set remote.log.storage.system.enable=true"
+            );
+            config.remote_storage_enable = false;
         }
         Arc::new(config)
     }

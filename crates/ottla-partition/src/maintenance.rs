@@ -20,6 +20,7 @@ use ottla_storage::log_dirs::{LogDir, LogDirs};
 use crate::partition::Partition;
 use crate::partition::host::PartitionHost;
 use crate::partitions::Partitions;
+use crate::tiering;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Chore {
@@ -246,7 +247,10 @@ pub(crate) async fn delete_old_segments_of(
     partition: &Arc<Partition>,
     now: Timestamp,
 ) {
-    let work = move |log: &mut Log| log.delete_old_segments(now);
+    let work = move |log: &mut Log| match log.config().remote_storage_enable {
+        true => tiering::delete_local_segments(log, now),
+        false => log.delete_old_segments(now),
+    };
     let topic_partition = &partition.topic_partition;
     match partition.with_log(host, work).await {
         None | Some(Ok(0)) => {}

@@ -49,7 +49,7 @@ mod topic_ids;
 
 use std::sync::Arc;
 
-use ottla_log::{Log, ProducerStage, Verifications};
+use ottla_log::{Log, ProducerStage, RemoteState, Verifications};
 use ottla_metrics::topic_metrics::TopicMetrics;
 use ottla_records::RecordBatch;
 use ottla_records::legacy::LegacyMessage;
@@ -190,6 +190,8 @@ struct Replicating {
     fetcher: Option<Arc<dyn LeaderFetcher>>,
     /// The last proposal that the controller refused.
     refused: Option<AlterPartition>,
+    /// Fetched from remote storage, for the truncation that comes next.
+    remote_state: Option<Box<RemoteState>>,
     /// The last proposal adds a replica to the ISR.
     proposes_more: bool,
     /// The error of the next truncation.

@@ -1,10 +1,10 @@
 //! The events of a partition: every change goes through its inbox as one of these.
 
 use ottla_coordinator::TransactionalProducer;
-use ottla_log::{JobOutcome, Log, LogReader, StorageError};
+use ottla_log::{JobOutcome, Log, LogReader, RemoteState, StorageError};
 use ottla_replica::{Event, FollowerFetch, Replica};
 use ottla_sync::oneshot;
-use ottla_types::{ErrorCode, Offset};
+use ottla_types::{ErrorCode, LeaderEpoch, Offset};
 
 use super::append::{Ack, EVENT_BYTES, PendingAppend};
 use super::follower_turns::Turn;
@@ -23,6 +23,8 @@ pub(super) enum PartitionEvent {
     FollowerFetch(FollowerFetch, Turn),
     /// The leader's response to this replica's fetch.
     LeaderAnswered(LeaderAnswer),
+    /// The state before the leader's local records was fetched from remote storage, or was not.
+    RemoteStateFetched(LeaderEpoch, Result<Box<RemoteState>, ErrorCode>),
     /// Truncates the log. Runs directly after the step that required it.
     Truncate(Truncation),
     /// A coordinator is about to append to a transaction and asks whether it has begun here.
@@ -63,6 +65,7 @@ impl PartitionEvent {
             | PartitionEvent::TopicId(_)
             | PartitionEvent::Replica(_)
             | PartitionEvent::FollowerFetch(..)
+            | PartitionEvent::RemoteStateFetched(..)
             | PartitionEvent::Truncate(_)
             | PartitionEvent::BeginVerification(_)
             | PartitionEvent::TransactionVerified(_)
@@ -113,6 +116,8 @@ pub(super) enum Truncation {
     To(Offset),
     /// All records; the log continues at this offset.
     FullyAndStartAt(Offset),
+    /// All records; the log continues with the state that was fetched from remote storage.
+    StartAfterRemoteLog,
 }
 
 /// A coordinator of this broker is about to append to a transaction.

@@ -29,6 +29,8 @@ mod tests;
 mod topic_id_file;
 mod transactions;
 
+use replicating::fetch_remote_state;
+
 /// Pause before retrying a flush that found the disk full or no file handle.
 const FLUSH_RETRY: Duration = Duration::from_secs(1);
 
@@ -91,6 +93,10 @@ impl PartitionState {
             PartitionEvent::LeaderAnswered(answer) => {
                 self.write(partition, host);
                 self.on_leader_answered(partition, host, answer);
+            }
+            PartitionEvent::RemoteStateFetched(leader_epoch, result) => {
+                self.write(partition, host);
+                self.on_remote_state_fetched(partition, host, leader_epoch, result);
             }
             PartitionEvent::Truncate(truncation) => self.truncate(partition, host, truncation),
             PartitionEvent::BeginVerification(begin) => self.on_begin_verification(host, begin),
@@ -289,6 +295,11 @@ impl PartitionState {
             Effect::TruncateLogFully { start_at } => {
                 self.put_truncation_off(Truncation::FullyAndStartAt(start_at));
             }
+            Effect::FetchRemoteState {
+                leader,
+                leader_epoch,
+            } => fetch_remote_state(partition, host, leader, leader_epoch),
+            Effect::StartAfterRemoteLog => self.put_truncation_off(Truncation::StartAfterRemoteLog),
             Effect::IncrementLogStartOffset { log_start_offset } => {
                 if let Err(error) = self.log.increment_log_start_offset(log_start_offset) {
                     tracing::warn!(partition = %partition.topic_partition, "{error}");

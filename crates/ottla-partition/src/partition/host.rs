@@ -12,7 +12,7 @@ use ottla_replica::AlterPartition;
 use ottla_storage::log_dirs::LogDirs;
 use ottla_sync::Mutex;
 use ottla_sync::collections::HashMap;
-use ottla_types::{BrokerId, ErrorCode, TopicPartition};
+use ottla_types::{BrokerId, ErrorCode, LeaderEpoch, TopicPartition};
 
 use super::append_pace::AppendPace;
 use super::page_cache::PageCache;
@@ -28,6 +28,8 @@ pub struct PartitionHost {
     /// Weak, because they hold this host.
     replication: OnceLock<Weak<dyn Replicate>>,
     verifier: OnceLock<Weak<dyn VerifyTransactions>>,
+    /// Only with tiered storage.
+    remote_states: OnceLock<Weak<dyn FetchRemoteState>>,
     /// By log directory.
     append_paces: Mutex<HashMap<PathBuf, Arc<AppendPace>>>,
     pub(super) page_cache: PageCache,
@@ -65,6 +67,18 @@ pub trait VerifyTransactions: Send + Sync {
     );
 }
 
+/// Tiered storage.
+pub trait FetchRemoteState: Send + Sync {
+    /// Fetches the state before the first record that the leader has on its disk, and passes it to
+    /// [`Partition::on_remote_state_fetched`].
+    fn fetch_state(
+        self: Arc<Self>,
+        partition: &Arc<Partition>,
+        leader: BrokerId,
+        leader_epoch: LeaderEpoch,
+    );
+}
+
 impl PartitionHost {
     pub fn new(context: Arc<NodeContext>) -> PartitionHost {
         PartitionHost {
@@ -72,6 +86,7 @@ impl PartitionHost {
             log_dirs: OnceLock::new(),
             replication: OnceLock::new(),
             verifier: OnceLock::new(),
+            remote_states: OnceLock::new(),
             append_paces: Mutex::default(),
             page_cache: PageCache::default(),
             topic_ids: TopicIdsToWrite::default(),
@@ -113,6 +128,16 @@ impl PartitionHost {
         verifier
             .expect("the verifier is in place before the first partition")
             .upgrade()
+    }
+
+    pub fn set_remote_states(&self, remote_states: Weak<dyn FetchRemoteState>) {
+        let is_first = self.remote_states.set(remote_states).is_ok();
+        assert!(is_first, "tiered storage is put in place once");
+    }
+
+    /// `None` without tiered storage, or if the broker has stopped.
+    pub(super) fn remote_states(&self) -> Option<Arc<dyn FetchRemoteState>> {
+        self.remote_states.get()?.upgrade()
     }
 
     /// The append times of the log directory that contains `partition_dir`.

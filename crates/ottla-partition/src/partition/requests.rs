@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use ottla_config::TopicConfig;
 use ottla_coordinator::TransactionalProducer;
-use ottla_log::{CloseJob, Log};
+use ottla_log::{CloseJob, Log, RemoteState};
 use ottla_replica::{Event, Replica};
 use ottla_sync::oneshot;
-use ottla_types::ErrorCode;
+use ottla_types::{ErrorCode, LeaderEpoch};
 
 use super::Partition;
 use super::append::{Ack, PendingAppend};
@@ -92,6 +92,20 @@ impl Partition {
     /// Passes on the leader's response to a fetch of this replica.
     pub fn on_leader_answered(self: &Arc<Self>, host: &Arc<PartitionHost>, answer: LeaderAnswer) {
         self.put(host, PartitionEvent::LeaderAnswered(answer));
+    }
+
+    /// Passes on the state that this follower needs from remote storage.
+    pub fn on_remote_state_fetched(
+        self: &Arc<Self>,
+        host: &Arc<PartitionHost>,
+        leader_epoch: LeaderEpoch,
+        result: Result<RemoteState, ErrorCode>,
+    ) {
+        let result = result.map(Box::new);
+        self.put(
+            host,
+            PartitionEvent::RemoteStateFetched(leader_epoch, result),
+        );
     }
 
     /// Reads the replica and the log between two steps; `None` if the partition is gone.

@@ -9,9 +9,9 @@
 
 use std::sync::Arc;
 
-use ottla_log::{LogError, StorageError};
+use ottla_log::{LogError, RemoteState, StorageError};
 use ottla_replica::{AlterPartition, EpochEnd, Event, FetchPosition, Fetched, FollowerFetch};
-use ottla_types::{BrokerId, LeaderEpoch};
+use ottla_types::{BrokerId, ErrorCode, LeaderEpoch};
 
 use crate::partition::append::Ack;
 use crate::partition::event::{PartitionEvent, Truncation};
@@ -69,6 +69,25 @@ impl PartitionState {
         });
         let event = Event::FetchAnswered {
             order: answer.order,
+            result,
+            now_ms: host.context.now_ms(),
+        };
+        self.step(partition, host, event);
+    }
+
+    /// Keeps the state from remote storage until the replica starts with it.
+    pub(super) fn on_remote_state_fetched(
+        &mut self,
+        partition: &Arc<Partition>,
+        host: &Arc<PartitionHost>,
+        leader_epoch: LeaderEpoch,
+        result: Result<Box<RemoteState>, ErrorCode>,
+    ) {
+        let result = result.map(|state| {
+            self.replicating.remote_state = Some(state);
+        });
+        let event = Event::RemoteStateFetched {
+            leader_epoch,
             result,
             now_ms: host.context.now_ms(),
         };
@@ -224,8 +243,12 @@ impl PartitionState {
 
     /// Lowers the checkpoints, then truncates the log.
     fn cut(&mut self, host: &PartitionHost, truncation: Truncation) -> Result<(), LogError> {
-        let offset = match truncation {
-            Truncation::To(to) | Truncation::FullyAndStartAt(to) => to,
+        let offset = match (truncation, &self.replicating.remote_state) {
+            (Truncation::To(to) | Truncation::FullyAndStartAt(to), _) => to,
+            (Truncation::StartAfterRemoteLog, Some(state)) => state.next_offset,
+            (Truncation::StartAfterRemoteLog, None) => {
+                unreachable!("the replica starts after remote records when their state is there")
+            }
         };
         if truncation != Truncation::To(offset) || offset < self.log.log_end_offset() {
             self.log.announce_truncation(offset);
@@ -243,6 +266,10 @@ impl PartitionState {
             Truncation::FullyAndStartAt(start) => {
                 self.log.truncate_fully_and_start_at(start, None, now)
             }
+            Truncation::StartAfterRemoteLog => match self.replicating.remote_state.take() {
+                Some(state) => self.log.start_after_remote(&state, now),
+                None => Ok(()),
+            },
         }
     }
 
@@ -257,5 +284,21 @@ impl PartitionState {
         }
         self.step(partition, host, Event::LogLost);
         partition.wake_all();
+    }
+}
+
+/// Has tiered storage fetch the state of a follower whose next records are only there.
+pub(super) fn fetch_remote_state(
+    partition: &Arc<Partition>,
+    host: &Arc<PartitionHost>,
+    leader: BrokerId,
+    leader_epoch: LeaderEpoch,
+) {
+    match host.remote_states() {
+        Some(remote) => remote.fetch_state(partition, leader, leader_epoch),
+        None => {
+            let refused = Err(ErrorCode::UnknownServerError);
+            partition.on_remote_state_fetched(host, leader_epoch, refused);
+        }
     }
 }

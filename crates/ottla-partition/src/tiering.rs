@@ -1,0 +1,84 @@
+//! A tiered log (KIP-405) as the decisions of tiered storage see it, and the deletion of its local
+//! segments.
+//!
+//! Kafka: `UnifiedLog.deleteOldSegments`.
+
+use ottla_config::TopicConfig;
+use ottla_log::{Log, LogError, StorageError};
+use ottla_tiered::{
+    EpochEntry, LeaderEpochs, LocalRetention, LocalSegment, LogView, Retention, TopicTiering,
+};
+use ottla_types::Timestamp;
+
+/// The limits of a log, in both tiers.
+pub fn retention_of(config: &TopicConfig) -> Retention {
+    Retention {
+        retention_ms: config.retention_ms,
+        retention_bytes: config.retention_bytes,
+    }
+}
+
+pub fn tiering_of(config: &TopicConfig) -> TopicTiering {
+    TopicTiering {
+        is_enabled: config.remote_storage_enable,
+        is_copy_disabled: config.remote_log_copy_disable,
+        is_deleted_on_disable: config.remote_log_delete_on_disable,
+    }
+}
+
+pub fn tiered_epochs(epochs: &ottla_log::LeaderEpochs) -> LeaderEpochs {
+    let entries = epochs.entries().iter();
+    entries
+        .map(|entry| EpochEntry {
+            epoch: entry.epoch,
+            start_offset: entry.start_offset,
+        })
+        .collect()
+}
+
+/// The log as it is now. Its last stable offset is no higher than the first closed segment whose
+/// files are not complete on disk, so that such a segment is not copied yet.
+pub fn log_view(log: &Log) -> Result<LogView, StorageError> {
+    let segments = log.local_segments()?;
+    let reader = log.reader();
+    let (_, closed) = segments.split_last().expect("a log has a segment");
+    let incomplete = closed.iter().find(|segment| !segment.are_files_complete);
+    let stable = reader.last_stable_offset();
+    let local = segments.iter().map(|segment| LocalSegment {
+        base_offset: segment.base_offset,
+        size_bytes: u32::try_from(segment.size_bytes).unwrap_or(u32::MAX),
+        largest_timestamp: segment.largest_timestamp,
+        is_txn_index_empty: segment.is_txn_index_empty,
+        has_producer_snapshot: segment.are_files_complete,
+    });
+    Ok(LogView {
+        log_start_offset: reader.log_start_offset(),
+        local_log_start_offset: reader.local_log_start_offset(),
+        log_end_offset: reader.log_end_offset(),
+        high_watermark: reader.high_watermark(),
+        last_stable_offset: incomplete.map_or(stable, |it| it.base_offset.min(stable)),
+        highest_remote_offset: reader.highest_remote_offset(),
+        leader_epochs: tiered_epochs(log.leader_epochs()),
+        segments: local.collect(),
+    })
+}
+
+/// Deletes the local segments that `local.retention.*` allows, as far as remote storage has them.
+/// Returns how many.
+pub(crate) fn delete_local_segments(log: &mut Log, now: Timestamp) -> Result<usize, LogError> {
+    let config = log.config().clone();
+    let retention = LocalRetention {
+        retention: retention_of(&config),
+        local_retention_ms: config.local_retention_ms,
+        local_retention_bytes: config.local_retention_bytes,
+        is_delete_policy: config.cleanup_policy.delete,
+        is_remote_storage_enabled: config.remote_storage_enable,
+        is_copy_disabled: config.remote_log_copy_disable,
+    };
+    let expiry = retention.expire(&log_view(log)?, now);
+    if expiry.is_active_closed {
+        log.close_active_segment(now)?;
+    }
+    log.delete_local_segments(expiry.segments, now)?;
+    Ok(expiry.segments)
+}
