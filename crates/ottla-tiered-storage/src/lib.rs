@@ -31,6 +31,7 @@ mod local_tiered_storage;
 
 mod open;
 
+pub use cache::BoundedCache;
 pub use chunked::{ChunkTransform, ChunkedStorage, DataKey};
 pub use custom_metadata::{CustomMetadataError, CustomMetadataField, CustomMetadataFields};
 pub use error::{RemoteStorageError, RemoteStorageErrorKind};

@@ -34,10 +34,11 @@ const MAY_USE: &[(&str, &str)] = &[
     ("ottla-net", "types sasl sync config tls oauth protocol security metadata metrics context"),
     ("ottla-storage", "types sync config records protocol log metadata raft controller metrics context"),
     ("ottla-node", "types sync config records protocol log security metadata raft controller metrics context net storage"),
-    ("ottla-partition", "types sync config records protocol log replica metadata coordinator metrics context net storage node"),
+    ("ottla-partition", "types sync config records protocol log replica tiered metadata coordinator metrics context net storage node"),
     ("ottla-coordination", "types sync config records protocol log replica security metadata coordinator metrics context net node partition"),
-    ("ottla-broker", "types sasl sync config records protocol log replica security metadata raft controller coordinator metrics context net storage node partition coordination"),
     ("ottla-rebalance", ""),
+    ("ottla-remote", "types sync config records protocol log tiered tiered-storage metadata context net storage node partition"),
+    ("ottla-broker", "types sasl sync config records protocol log replica security metadata raft controller coordinator metrics context net storage node partition coordination remote"),
     ("ottla-client", "types sasl sync records protocol tls oauth"),
     // config: Java's properties format.
     ("ottla-bench", "types config records protocol client"),

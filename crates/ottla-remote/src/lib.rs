@@ -1,0 +1,36 @@
+//! Tiered storage of a broker (KIP-405): the shell around the decisions in `ottla-tiered`.
+//!
+//! `metadata_topic` writes and reads `__remote_log_metadata`. `partition_task` runs the tasks of one
+//! partition: it hands the decisions a view of the log, and carries out their effects at the topic,
+//! the store and the log. `reading` reads records that only the store has. `remote_logs` owns all of
+//! that, and gives partitions their roles when the metadata changes.
+//!
+//! Nothing here runs on threads that serve connections for longer than a step: stores are
+//! asynchronous or use blocking threads.
+//!
+//! Kafka: `RemoteLogManager`, `TopicBasedRemoteLogMetadataManager`.
+
+#![forbid(unsafe_code)]
+// Tests may use files and threads directly.
+#![cfg_attr(test, allow(clippy::disallowed_methods, clippy::disallowed_types))]
+
+mod settings;
+
+mod batches;
+mod wire;
+
+mod metadata_partitions;
+mod metadata_topic;
+
+mod stores;
+
+mod partition_task;
+
+mod reading;
+
+mod remote_logs;
+
+mod remote_state;
+
+pub use reading::{RemoteReadError, RemoteRecords, RemoteRequest};
+pub use remote_logs::RemoteLogs;

@@ -1,0 +1,337 @@
+//! What this broker has read of the partitions of `__remote_log_metadata`.
+//!
+//! Owns the metadata caches and the positions of the reader. No clock, no network: the reader hands
+//! in what it fetched.
+//!
+//! A partition of the topic is read from its beginning when a user's partition is assigned. Records
+//! that were applied before are skipped for those that were assigned earlier.
+//!
+//! Kafka: `ConsumerTask`.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use ottla_records::legacy::AnyBatch;
+use ottla_tiered::{RemoteLogMetadata, RemoteLogMetadataCache, RemotePartitionMetadataStore};
+use ottla_types::{Offset, TopicIdPartition};
+
+/// Limit for decompressing one batch, in bytes.
+const MAX_DECOMPRESSED_BYTES: usize = 64 << 20;
+
+#[derive(Default)]
+pub struct MetadataPartitions {
+    store: RemotePartitionMetadataStore,
+    partitions: BTreeMap<i32, Progress>,
+}
+
+/// One partition of the topic.
+struct Progress {
+    /// The next offset to read.
+    position: Offset,
+    assigned: BTreeMap<TopicIdPartition, Assigned>,
+}
+
+/// A user's partition.
+struct Assigned {
+    /// Records below it were applied.
+    applied: Offset,
+    /// The end of the topic's partition after the assignment; not known at first.
+    target: Option<Offset>,
+}
+
+impl MetadataPartitions {
+    /// Begins to keep the metadata of `partition`, whose records are in `metadata_partition`.
+    pub fn assign(&mut self, partition: TopicIdPartition, metadata_partition: i32) {
+        let progress = self.partitions.entry(metadata_partition);
+        let progress = progress.or_insert_with(|| Progress {
+            position: Offset::ZERO,
+            assigned: BTreeMap::new(),
+        });
+        if progress.assigned.contains_key(&partition) {
+            return;
+        }
+        self.store.load(partition);
+        progress.position = Offset::ZERO;
+        let assigned = Assigned {
+            applied: Offset::ZERO,
+            target: None,
+        };
+        progress.assigned.insert(partition, assigned);
+    }
+
+    pub fn unassign(&mut self, partition: TopicIdPartition, metadata_partition: i32) {
+        self.store.clear(partition);
+        let Some(progress) = self.partitions.get_mut(&metadata_partition) else {
+            return;
+        };
+        progress.assigned.remove(&partition);
+        if progress.assigned.is_empty() {
+            self.partitions.remove(&metadata_partition);
+        }
+    }
+
+    /// The metadata of a partition, if it has been read far enough.
+    pub fn cache(&self, partition: TopicIdPartition) -> Option<&RemoteLogMetadataCache> {
+        self.store.get(partition)
+    }
+
+    /// The partitions of the topic to read, with their positions.
+    pub fn positions(&self) -> impl Iterator<Item = (i32, Offset)> {
+        let partitions = self.partitions.iter();
+        partitions.map(|(&index, progress)| (index, progress.position))
+    }
+
+    /// The user's partitions that need the end of this partition of the topic.
+    pub fn need_end(&self, metadata_partition: i32) -> Vec<TopicIdPartition> {
+        let progress = self.partitions.get(&metadata_partition);
+        let assigned = progress.into_iter().flat_map(|it| &it.assigned);
+        let without = assigned.filter(|(_, assigned)| assigned.target.is_none());
+        without.map(|(&partition, _)| partition).collect()
+    }
+
+    /// The end of a partition of the topic, asked for after `need_end` returned `of`. For a later
+    /// assignment it may be too old: another broker may have written records meanwhile.
+    pub fn on_end(&mut self, metadata_partition: i32, of: &[TopicIdPartition], end: Offset) {
+        let Some(progress) = self.partitions.get_mut(&metadata_partition) else {
+            return;
+        };
+        for partition in of {
+            if let Some(assigned) = progress.assigned.get_mut(partition) {
+                assigned.target.get_or_insert(end);
+            }
+        }
+        self.initialize(metadata_partition);
+    }
+
+    /// The first offset of a partition of the topic, where the position is out of range.
+    pub fn on_start(&mut self, metadata_partition: i32, read_from: Offset, start: Offset) {
+        if let Some(progress) = self.partitions.get_mut(&metadata_partition)
+            && progress.position == read_from
+        {
+            progress.position = progress.position.max(start);
+        }
+    }
+
+    /// Whether a record was applied to the cache of a partition.
+    pub fn is_applied(
+        &self,
+        partition: TopicIdPartition,
+        metadata_partition: i32,
+        offset: Offset,
+    ) -> bool {
+        let progress = self.partitions.get(&metadata_partition);
+        let assigned = progress.and_then(|progress| progress.assigned.get(&partition));
+        assigned.is_some_and(|assigned| assigned.applied > offset)
+    }
+
+    pub fn is_assigned(&self, partition: TopicIdPartition, metadata_partition: i32) -> bool {
+        let progress = self.partitions.get(&metadata_partition);
+        progress.is_some_and(|progress| progress.assigned.contains_key(&partition))
+    }
+
+    /// Applies what was read from `read_from` on. Ignored if the partition is read from its
+    /// beginning again. Returns whether something was read.
+    pub fn on_records(
+        &mut self,
+        metadata_partition: i32,
+        read_from: Offset,
+        records: Bytes,
+    ) -> bool {
+        let Some(progress) = self.partitions.get_mut(&metadata_partition) else {
+            return false;
+        };
+        if progress.position != read_from {
+            return false;
+        }
+        let mut records = records;
+        while let Ok(batch) = AnyBatch::read(&mut records) {
+            let is_control =
+                matches!(&batch, AnyBatch::Current(batch) if batch.header.attributes.is_control());
+            let next = Offset(batch.last_offset().0 + 1);
+            if next <= progress.position {
+                continue;
+            }
+            match batch.records(MAX_DECOMPRESSED_BYTES) {
+                Ok(_) if is_control => {}
+                Ok(records) => {
+                    for record in records {
+                        if record.offset >= progress.position
+                            && let Some(value) = &record.value
+                        {
+                            apply(
+                                &mut self.store,
+                                progress,
+                                metadata_partition,
+                                record.offset,
+                                value,
+                            );
+                        }
+                    }
+                }
+                Err(error) => tracing::error!(
+                    "a batch before offset {next} of __remote_log_metadata-{metadata_partition} \
+                     cannot be read, and is skipped: {error}"
+                ),
+            }
+            progress.position = next;
+            for assigned in progress.assigned.values_mut() {
+                assigned.applied = assigned.applied.max(next);
+            }
+        }
+        let is_read = progress.position > read_from;
+        self.initialize(metadata_partition);
+        is_read
+    }
+
+    fn initialize(&mut self, metadata_partition: i32) {
+        let Some(progress) = self.partitions.get(&metadata_partition) else {
+            return;
+        };
+        for (partition, assigned) in &progress.assigned {
+            let is_read = assigned.target.is_some_and(|end| progress.position >= end);
+            if is_read && !self.store.is_initialized(*partition) {
+                self.store.mark_initialized(*partition);
+            }
+        }
+    }
+}
+
+fn apply(
+    store: &mut RemotePartitionMetadataStore,
+    progress: &Progress,
+    metadata_partition: i32,
+    offset: Offset,
+    value: &Bytes,
+) {
+    let place = || format!("offset {offset} of __remote_log_metadata-{metadata_partition}");
+    let metadata = match RemoteLogMetadata::decode(value) {
+        Ok(metadata) => metadata,
+        Err(error) => {
+            tracing::error!("the record at {} cannot be read: {error}", place());
+            return;
+        }
+    };
+    let Some(partition) = metadata.partition() else {
+        return;
+    };
+    let assigned = progress.assigned.get(&partition.topic_id_partition());
+    if assigned.is_none_or(|assigned| offset < assigned.applied) {
+        return;
+    }
+    if let Err(error) = store.apply(&metadata) {
+        tracing::debug!("the record at {} changes nothing: {error}", place());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ottla_records::{Compression, RecordBatchBuilder};
+    use ottla_tiered::{
+        LeaderEpochs, RemoteLogSegmentMetadata, RemoteLogSegmentMetadataUpdate,
+        RemoteLogSegmentState, RemotePartition, RemoteSegment,
+    };
+    use ottla_types::{BrokerId, LeaderEpoch, PartitionIndex, Timestamp, Uuid};
+
+    use super::*;
+
+    fn partition(index: i32) -> RemotePartition {
+        RemotePartition {
+            topic_id: Uuid::from_u128(7),
+            topic: "t".into(),
+            partition: PartitionIndex(index),
+        }
+    }
+
+    /// A segment of a partition that was copied: two records.
+    fn copied(index: i32, start: i64) -> [Bytes; 2] {
+        let segment = RemoteSegment {
+            id: Uuid::from_u128(1000 + start as u128),
+            start_offset: Offset(start),
+            end_offset: Offset(start + 9),
+            max_timestamp: Timestamp(1),
+            broker_id: BrokerId(1),
+            event_timestamp: Timestamp(1),
+            segment_size_bytes: 10,
+            custom_metadata: None,
+            state: RemoteLogSegmentState::CopySegmentStarted,
+            segment_leader_epochs: LeaderEpochs::from([(0, start)]),
+            is_txn_index_empty: true,
+        };
+        let state = RemoteLogSegmentState::CopySegmentFinished;
+        let update = segment.to_state(state, Timestamp(2), BrokerId(1));
+        let partition = partition(index);
+        let added = RemoteLogMetadata::Segment(RemoteLogSegmentMetadata {
+            partition: partition.clone(),
+            segment,
+        });
+        let finished =
+            RemoteLogMetadata::SegmentUpdate(RemoteLogSegmentMetadataUpdate { partition, update });
+        [added.encode().unwrap(), finished.encode().unwrap()]
+    }
+
+    fn batch(base_offset: i64, values: &[Bytes]) -> Bytes {
+        let builder = RecordBatchBuilder::new(Compression::None);
+        let mut builder = builder.base_offset(Offset(base_offset));
+        for value in values {
+            builder.append(Timestamp(1), None, Some(value), &[]);
+        }
+        builder.build().to_bytes()
+    }
+
+    #[test]
+    fn a_cache_answers_when_the_topic_was_read_to_its_end() {
+        let mut read = MetadataPartitions::default();
+        let key = partition(0).topic_id_partition();
+        read.assign(key, 3);
+        assert_eq!(read.need_end(3), [key]);
+        let records = batch(0, &copied(0, 0));
+        assert!(read.on_records(3, Offset(0), records.clone()));
+        assert!(read.cache(key).is_none(), "the end is not known");
+        read.on_end(3, &[key], Offset(2));
+        let cache = read.cache(key).unwrap();
+        assert!(cache.segment(LeaderEpoch(0), Offset(5)).is_some());
+        assert!(read.is_applied(key, 3, Offset(1)));
+        assert!(!read.is_applied(key, 3, Offset(2)));
+        assert!(!read.on_records(3, Offset(0), records), "read already");
+        assert_eq!(read.positions().collect::<Vec<_>>(), [(3, Offset(2))]);
+    }
+
+    #[test]
+    fn a_later_partition_is_read_from_the_beginning() {
+        let mut read = MetadataPartitions::default();
+        let (first, second) = (
+            partition(0).topic_id_partition(),
+            partition(1).topic_id_partition(),
+        );
+        read.assign(first, 3);
+        read.on_end(3, &[first], Offset(0));
+        let records = batch(0, &[copied(0, 0), copied(1, 50)].concat());
+        read.on_records(3, Offset(0), records.clone());
+        read.assign(second, 3);
+        assert_eq!(read.need_end(3), [second]);
+        assert_eq!(read.positions().collect::<Vec<_>>(), [(3, Offset(0))]);
+        assert!(!read.on_records(3, Offset(4), Bytes::new()), "an old fetch");
+        read.on_records(3, Offset(0), records);
+        read.on_end(3, &[first], Offset(4));
+        assert!(read.cache(second).is_none(), "asked for another one");
+        read.on_end(3, &[second], Offset(4));
+        let second = read.cache(second).unwrap();
+        assert!(second.segment(LeaderEpoch(0), Offset(55)).is_some());
+        assert_eq!(read.cache(first).unwrap().len(), 1);
+        read.unassign(first, 3);
+        assert!(read.cache(first).is_none());
+        assert_eq!(read.positions().count(), 1);
+    }
+
+    #[test]
+    fn damaged_records_are_skipped() {
+        let mut read = MetadataPartitions::default();
+        let key = partition(0).topic_id_partition();
+        read.assign(key, 0);
+        let mut values = vec![Bytes::from_static(b"\xff\xff")];
+        values.extend(copied(0, 0));
+        read.on_records(0, Offset(0), batch(0, &values));
+        read.on_end(0, &[key], Offset(3));
+        assert_eq!(read.cache(key).unwrap().len(), 1);
+    }
+}

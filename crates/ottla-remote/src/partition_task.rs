@@ -1,0 +1,297 @@
+//! Runs the tasks of one tiered partition on this broker.
+//!
+//! Gives the decisions a view of the log when a run is due, and carries out their effects: records
+//! go to the topic, segments to the store, offsets to the log. Each effect with an answer runs as a
+//! task of its own, whose answer comes back through a channel. When the partition gets another role,
+//! the decisions ignore late answers.
+//!
+//! Kafka: `RemoteLogManager.RLMTask` and its subclasses.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ottla_log::Log;
+use ottla_partition::Partition;
+use ottla_partition::tiering::{log_view, retention_of};
+use ottla_storage::random_uuid;
+use ottla_sync::{mpsc, watch};
+use ottla_tiered::{
+    LeaderEpochs, LogView, Operation, Origin, PartitionTasks, RemotePartition, Retention,
+    RunOutcome, StoreFailure, TaskEffect, TaskEvent, TaskKind, TierRole, Upload,
+};
+use ottla_tiered_storage::LogSegmentData;
+use ottla_types::Offset;
+
+use crate::remote_logs::RemoteLogs;
+use crate::stores::failure_of;
+
+/// How long a partition waits that has nothing due, or whose metadata is not read yet.
+const IDLE: Duration = Duration::from_secs(1);
+/// One unanswered effect of each task, and late ones of earlier roles.
+const ANSWERS: usize = 16;
+
+type Answer = (TaskKind, Operation, TaskEvent);
+
+pub struct PartitionTask {
+    remote: Arc<RemoteLogs>,
+    partition: RemotePartition,
+    answers: mpsc::Sender<Answer>,
+}
+
+/// The view of a log that is no longer here.
+fn no_log() -> LogView {
+    LogView {
+        log_start_offset: Offset::ZERO,
+        local_log_start_offset: Offset::ZERO,
+        log_end_offset: Offset::ZERO,
+        high_watermark: Offset::ZERO,
+        last_stable_offset: Offset::ZERO,
+        highest_remote_offset: Offset::UNKNOWN,
+        leader_epochs: LeaderEpochs::default(),
+        segments: Vec::new(),
+    }
+}
+
+impl PartitionTask {
+    /// Runs the tasks of the roles that the partition gets, until it has none, or everything is
+    /// deleted, or the broker stops.
+    pub async fn run(
+        remote: Arc<RemoteLogs>,
+        partition: RemotePartition,
+        mut roles: watch::Receiver<TierRole>,
+    ) {
+        let (answers, mut answered) = mpsc::channel(ANSWERS);
+        let context = Arc::clone(&remote.context);
+        let origin = Origin {
+            partition: partition.clone(),
+            broker_id: context.broker_id(),
+        };
+        let mut machine = PartitionTasks::new(origin, remote.settings.tasks);
+        let task = PartitionTask {
+            remote,
+            partition,
+            answers,
+        };
+        let mut given = TierRole::Stopped;
+        loop {
+            let role = *roles.borrow_and_update();
+            if role != given {
+                machine.set_role(role, context.timestamp());
+                given = role;
+            }
+            if machine.role() == TierRole::Stopped {
+                return;
+            }
+            task.run_due(&mut machine).await;
+            let wait = task.wait(&machine);
+            ottla_sync::select! {
+                changed = roles.changed() => {
+                    if changed.is_err() {
+                        return;
+                    }
+                }
+                Some((kind, operation, event)) = answered.recv() => {
+                    let mut effects = Vec::new();
+                    machine.step(kind, operation, event, context.timestamp(), &mut effects);
+                    task.execute(effects).await;
+                }
+                () = ottla_sync::time::sleep(wait) => {}
+                () = context.stopping() => return,
+            }
+        }
+    }
+
+    fn wait(&self, machine: &PartitionTasks) -> Duration {
+        let now = self.remote.context.timestamp();
+        match machine.next_run() {
+            // It is due and did not begin: the metadata is being read.
+            Some(due) if due <= now => IDLE / 10,
+            Some(due) => Duration::from_millis((due.0 - now.0) as u64).min(IDLE),
+            None => IDLE,
+        }
+    }
+
+    /// The local replica of this very topic.
+    fn local(&self) -> Option<Arc<Partition>> {
+        let found = self
+            .remote
+            .partitions
+            .find(&self.partition.topic_partition());
+        found.filter(|found| found.topic_id == self.partition.topic_id)
+    }
+
+    async fn run_due(&self, machine: &mut PartitionTasks) {
+        let now = self.remote.context.timestamp();
+        if machine.next_run().is_none_or(|due| due > now) {
+            return;
+        }
+        let Some((view, retention)) = self.view(machine.role()).await else {
+            return;
+        };
+        let mut effects = Vec::new();
+        let key = self.partition.topic_id_partition();
+        self.remote.metadata.with_cache(key, |cache| {
+            machine.run_due(&view, cache, retention, now, &mut effects);
+        });
+        self.execute(effects).await;
+    }
+
+    async fn view(&self, role: TierRole) -> Option<(LogView, Retention)> {
+        let Some(partition) = self.local() else {
+            let forever = Retention {
+                retention_ms: -1,
+                retention_bytes: -1,
+            };
+            return (role == TierRole::Deleting).then(|| (no_log(), forever));
+        };
+        let retention = retention_of(&partition.reader().config());
+        match partition
+            .with_log(&self.remote.host, |log| log_view(log))
+            .await?
+        {
+            Ok(view) => Some((view, retention)),
+            Err(error) => {
+                if let Some(log_dirs) = self.remote.host.log_dirs() {
+                    log_dirs.on_partition_error(&partition.reader(), &error);
+                }
+                None
+            }
+        }
+    }
+
+    async fn execute(&self, effects: Vec<(TaskKind, TaskEffect)>) {
+        for (kind, effect) in effects {
+            match effect {
+                TaskEffect::AwaitCopyQuota { operation, bytes } => {
+                    let remote = Arc::clone(&self.remote);
+                    self.answer(kind, operation, async move {
+                        remote.await_copy_quota(bytes).await;
+                        let segment_id = random_uuid();
+                        TaskEvent::CopyPermitted { segment_id }
+                    });
+                }
+                TaskEffect::Publish {
+                    operation,
+                    metadata,
+                } => {
+                    let remote = Arc::clone(&self.remote);
+                    self.answer(kind, operation, async move {
+                        TaskEvent::Published(remote.metadata.publish(&metadata).await)
+                    });
+                }
+                TaskEffect::Upload { operation, upload } => self.upload(kind, operation, upload),
+                TaskEffect::DeleteData {
+                    operation,
+                    metadata,
+                } => {
+                    let remote = Arc::clone(&self.remote);
+                    self.answer(kind, operation, async move {
+                        let stores = &remote.stores;
+                        let _turn = stores.deleters.acquire().await;
+                        let deleted = stores.store.delete_log_segment_data(&metadata).await;
+                        TaskEvent::DataDeleted(deleted.map_err(|error| {
+                            tracing::warn!(
+                                partition = %metadata.partition,
+                                "remote segment {} is not deleted: {error}", metadata.segment.id
+                            );
+                            failure_of(&error)
+                        }))
+                    });
+                }
+                TaskEffect::IncrementLogStartOffset { log_start_offset } => {
+                    self.increment_log_start_offset(log_start_offset).await;
+                }
+                TaskEffect::SetHighestRemoteOffset { offset } => {
+                    if let Some(partition) = self.local() {
+                        let set = move |log: &mut Log| log.set_highest_remote_offset(offset);
+                        partition.with_log(&self.remote.host, set).await;
+                    }
+                }
+                TaskEffect::RunEnded(RunOutcome::Done) => {}
+                TaskEffect::RunEnded(outcome) => {
+                    tracing::warn!(
+                        partition = %self.partition.topic_partition(),
+                        "{kind:?} of tiered storage ended early: {outcome}"
+                    );
+                }
+            }
+        }
+    }
+
+    /// Runs the work of an effect and hands its answer back.
+    fn answer(
+        &self,
+        kind: TaskKind,
+        operation: Operation,
+        work: impl Future<Output = TaskEvent> + Send + 'static,
+    ) {
+        let answers = self.answers.clone();
+        let context = Arc::clone(&self.remote.context);
+        ottla_sync::task::spawn(async move {
+            ottla_sync::select! {
+                event = work => {
+                    // The partition may have no role any more.
+                    let _ = answers.send((kind, operation, event)).await;
+                }
+                () = context.stopping() => {}
+            }
+        });
+    }
+
+    fn upload(&self, kind: TaskKind, operation: Operation, upload: Upload) {
+        let remote = Arc::clone(&self.remote);
+        let local = self.local();
+        self.answer(kind, operation, async move {
+            let Some(partition) = local else {
+                return TaskEvent::Uploaded(Err(StoreFailure::Permanent));
+            };
+            let segment = &upload.metadata.segment;
+            let (base, next) = (segment.start_offset, Offset(segment.end_offset.0 + 1));
+            let is_txn_index_empty = segment.is_txn_index_empty;
+            let files = move |log: &mut Log| log.closed_segment_files(base, next);
+            let Some(files) = partition.with_log(&remote.host, files).await else {
+                return TaskEvent::Uploaded(Err(StoreFailure::Permanent));
+            };
+            let data = LogSegmentData {
+                log_segment: files.log,
+                offset_index: files.offset_index,
+                time_index: files.time_index,
+                transaction_index: (!is_txn_index_empty).then_some(files.transaction_index),
+                producer_snapshot_index: files.producer_snapshot,
+                leader_epoch_index: upload.leader_epochs.to_checkpoint().into(),
+            };
+            let stores = &remote.stores;
+            let _turn = stores.copiers.acquire().await;
+            let copied = stores.store.copy_log_segment_data(&upload.metadata, &data);
+            TaskEvent::Uploaded(copied.await.map_err(|error| {
+                tracing::warn!(
+                    partition = %upload.metadata.partition,
+                    "the segment at offset {base} is not copied to remote storage: {error}"
+                );
+                failure_of(&error)
+            }))
+        });
+    }
+
+    async fn increment_log_start_offset(&self, offset: Offset) {
+        let Some(partition) = self.local() else {
+            return;
+        };
+        let increment = move |log: &mut Log| log.increment_log_start_offset(offset);
+        match partition.with_log(&self.remote.host, increment).await {
+            Some(Ok(true)) => {
+                // As after DeleteRecords, readers and followers see the new start.
+                partition.wake_all();
+                tracing::info!(
+                    partition = %partition.topic_partition,
+                    "the log starts at offset {offset} after expiry in remote storage"
+                );
+            }
+            Some(Ok(false)) | None => {}
+            Some(Err(error)) => tracing::warn!(
+                partition = %partition.topic_partition,
+                "the start of the log cannot be moved: {error}"
+            ),
+        }
+    }
+}

@@ -1,0 +1,340 @@
+//! Reads records of which only remote storage has a copy, and finds offsets by time there.
+//!
+//! Kafka: `RemoteLogManager.read`, `RemoteLogReader`, `RemoteLogManager.findOffsetByTimestamp`.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use ottla_log::{LogReader, TimestampLookup};
+use ottla_partition::Partition;
+use ottla_partition::tiering::{log_view, tiered_epochs};
+use ottla_records::legacy::AnyBatch;
+use ottla_sync::atomic::{AtomicUsize, Ordering};
+use ottla_tiered::{
+    AbortedRange, AbortedTransaction, OffsetIndex, ReadEffect, ReadEvent, RemoteLogSegmentMetadata,
+    RemotePartition, RemoteRead, RemoteSegment, TimeIndex, TimestampSearch, collect_aborted,
+    find_timestamp,
+};
+use ottla_tiered_storage::{IndexType, RemoteStorageError, RemoteStorageErrorKind};
+use ottla_types::{ErrorCode, Offset, Timestamp};
+
+use crate::batches::{BatchesError, find_batches};
+use crate::remote_logs::RemoteLogs;
+
+/// Limit for decompressing one batch, in bytes.
+const MAX_DECOMPRESSED_BYTES: usize = 1 << 30;
+
+/// Reads at the same time, and those that wait for their turn.
+pub(crate) const READERS: usize = 10;
+const MAX_WAITING: usize = 100;
+
+/// A read from one partition.
+#[derive(Clone, Copy, Debug)]
+pub struct RemoteRequest {
+    pub offset: Offset,
+    pub max_bytes: usize,
+    /// The first batch is returned whole even if it exceeds the limit.
+    pub min_one: bool,
+    pub is_read_committed: bool,
+}
+
+/// Whole batches. Empty if the offset has none in remote storage.
+#[derive(Clone, Debug, Default)]
+pub struct RemoteRecords {
+    pub records: Bytes,
+    /// For `read_committed`.
+    pub aborted: Option<Vec<AbortedTransaction>>,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum RemoteReadError {
+    #[error("offset {0} is not in remote storage")]
+    OffsetOutOfRange(Offset),
+    #[error("the metadata of its remote segments has not been read to its end yet")]
+    NotReady,
+    #[error("{} reads wait already", MAX_WAITING)]
+    Busy,
+    #[error(transparent)]
+    Store(#[from] RemoteStorageError),
+    #[error("remote segment {segment} of {partition}: {cause}")]
+    Damaged {
+        partition: RemotePartition,
+        segment: ottla_types::Uuid,
+        cause: String,
+    },
+    #[error(transparent)]
+    Local(#[from] ottla_log::ReadError),
+}
+
+impl RemoteReadError {
+    /// All but the first are errors after which clients try again.
+    pub fn error_code(&self) -> ErrorCode {
+        match self {
+            RemoteReadError::OffsetOutOfRange(_) => ErrorCode::OffsetOutOfRange,
+            RemoteReadError::NotReady => ErrorCode::ReplicaNotAvailable,
+            RemoteReadError::Busy | RemoteReadError::Store(_) | RemoteReadError::Damaged { .. } => {
+                ErrorCode::KafkaStorageError
+            }
+            RemoteReadError::Local(error) => error.error_code(),
+        }
+    }
+}
+
+/// Counts a read that waits or runs.
+struct Pending<'a>(&'a AtomicUsize);
+
+impl Drop for Pending<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+/// The partition of a read, with what stays the same during it.
+struct Reader<'a> {
+    remote: &'a RemoteLogs,
+    partition: RemotePartition,
+    log: LogReader,
+}
+
+impl RemoteLogs {
+    /// Reads from an offset below the local log start. Dropping the future cancels it.
+    pub async fn read(
+        &self,
+        partition: &Arc<Partition>,
+        request: RemoteRequest,
+    ) -> Result<RemoteRecords, RemoteReadError> {
+        let before = self.pending_reads.fetch_add(1, Ordering::AcqRel);
+        let _pending = Pending(&self.pending_reads);
+        if before >= READERS + MAX_WAITING {
+            return Err(RemoteReadError::Busy);
+        }
+        let _turn = self.readers.acquire().await;
+        if self.is_fetch_quota_exceeded() {
+            // As in Kafka, without an error: the client asks again.
+            return Ok(RemoteRecords::default());
+        }
+        let read = self.reader(partition).read(request).await?;
+        self.count_fetched(read.records.len() as u64);
+        Ok(read)
+    }
+
+    fn reader(&self, partition: &Partition) -> Reader<'_> {
+        Reader {
+            remote: self,
+            partition: remote_partition(partition),
+            log: partition.reader().clone(),
+        }
+    }
+
+    /// The first record at or after `from` with at least the timestamp, if remote storage may have
+    /// one. `None`: the local log is to be searched.
+    pub async fn find_by_time(
+        &self,
+        partition: &Arc<Partition>,
+        timestamp: Timestamp,
+        from: Offset,
+    ) -> Result<Option<TimestampLookup>, RemoteReadError> {
+        let view = partition.with_log(&self.host, |log| log_view(log)).await;
+        let Some(Ok(view)) = view else {
+            return Err(RemoteReadError::NotReady);
+        };
+        let reader = self.reader(partition);
+        let key = partition.topic_id_partition();
+        let _turn = self.readers.acquire().await;
+        let mut from = from;
+        loop {
+            let search = self.metadata.with_cache(key, |cache| {
+                let cache = cache.ok_or(RemoteReadError::NotReady)?;
+                Ok::<_, RemoteReadError>(find_timestamp(timestamp, from, &view, cache))
+            })?;
+            let segment = match search {
+                None | Some(TimestampSearch::Local) => return Ok(None),
+                Some(TimestampSearch::Remote(segment)) => segment,
+            };
+            let next = Offset(segment.end_offset.0 + 1);
+            if let Some(found) = reader.find_in(segment, timestamp, from).await? {
+                return Ok(Some(found));
+            }
+            from = next;
+        }
+    }
+}
+
+pub fn remote_partition(partition: &Partition) -> RemotePartition {
+    RemotePartition {
+        topic_id: partition.topic_id,
+        topic: partition.topic_partition.topic.clone(),
+        partition: partition.topic_partition.partition,
+    }
+}
+
+impl Reader<'_> {
+    fn metadata(&self, segment: &RemoteSegment) -> RemoteLogSegmentMetadata {
+        RemoteLogSegmentMetadata {
+            partition: self.partition.clone(),
+            segment: segment.clone(),
+        }
+    }
+
+    fn damaged(&self, segment: &RemoteSegment, error: BatchesError) -> RemoteReadError {
+        match error {
+            BatchesError::Store(error) => RemoteReadError::Store(error),
+            BatchesError::Damaged(cause) => RemoteReadError::Damaged {
+                partition: self.partition.clone(),
+                segment: segment.id,
+                cause: cause.to_string(),
+            },
+        }
+    }
+
+    async fn read(&self, request: RemoteRequest) -> Result<RemoteRecords, RemoteReadError> {
+        let epochs = tiered_epochs(&self.log.leader_epochs());
+        let key = self.partition.topic_id_partition();
+        let metadata = &self.remote.metadata;
+        let (mut read, mut effect) = metadata.with_cache(key, |cache| {
+            let cache = cache.ok_or(RemoteReadError::NotReady)?;
+            let offset = request.offset;
+            RemoteRead::begin(offset, request.is_read_committed, &epochs, cache)
+                .ok_or(RemoteReadError::OffsetOutOfRange(offset))
+        })?;
+        let mut result = RemoteRecords::default();
+        loop {
+            let event = match effect {
+                ReadEffect::ReadSegment { segment, offset } => {
+                    match self.read_segment(&segment, offset, request).await? {
+                        Some((records, event)) => {
+                            result.records = records;
+                            event
+                        }
+                        None => ReadEvent::NoBatch,
+                    }
+                }
+                ReadEffect::CollectAborted { segment, range } => {
+                    self.collect_aborted(&segment, range).await?
+                }
+                ReadEffect::CollectLocalAborted { range } => self.collect_local(range).await?,
+                ReadEffect::Finished { aborted, .. } => {
+                    result.aborted = aborted;
+                    return Ok(result);
+                }
+            };
+            effect = metadata.with_cache(key, |cache| {
+                let cache = cache.ok_or(RemoteReadError::NotReady)?;
+                Ok::<_, RemoteReadError>(read.step(event, cache))
+            })?;
+        }
+    }
+
+    async fn read_segment(
+        &self,
+        segment: &RemoteSegment,
+        offset: Offset,
+        request: RemoteRequest,
+    ) -> Result<Option<(Bytes, ReadEvent)>, RemoteReadError> {
+        let metadata = self.metadata(segment);
+        let stores = &self.remote.stores;
+        let index = stores.index(&metadata, IndexType::Offset).await?;
+        let index = OffsetIndex::new(segment.start_offset, &index);
+        let position = index.position(offset);
+        let stream = stores
+            .store
+            .fetch_log_segment(&metadata, position, None)
+            .await?;
+        let found = find_batches(stream, offset, request.max_bytes, request.min_one).await;
+        let found = found.map_err(|error| self.damaged(segment, error))?;
+        Ok(found.map(|found| {
+            let first = position.saturating_add(u32::try_from(found.skipped).unwrap_or(u32::MAX));
+            let size = u32::try_from(found.records.len()).unwrap_or(u32::MAX);
+            let event = ReadEvent::BatchesRead {
+                base_offset: found.base_offset,
+                upper_bound: index.upper_bound(first, size),
+            };
+            (found.records, event)
+        }))
+    }
+
+    async fn collect_aborted(
+        &self,
+        segment: &RemoteSegment,
+        range: AbortedRange,
+    ) -> Result<ReadEvent, RemoteReadError> {
+        let metadata = self.metadata(segment);
+        let index = self
+            .remote
+            .stores
+            .index(&metadata, IndexType::Transaction)
+            .await;
+        let (aborted, is_complete) = match index {
+            Ok(index) => collect_aborted(&index, range.from, range.upper_bound),
+            Err(error) if error.kind == RemoteStorageErrorKind::NotFound => (Vec::new(), false),
+            Err(error) => return Err(error.into()),
+        };
+        Ok(ReadEvent::AbortedCollected {
+            aborted,
+            is_complete,
+        })
+    }
+
+    /// On a thread that may wait for the disk.
+    async fn collect_local(&self, range: AbortedRange) -> Result<ReadEvent, RemoteReadError> {
+        let log = self.log.clone();
+        let collect = move || log.aborted_transactions(range.from, range.upper_bound);
+        let collected = match ottla_sync::task::spawn_blocking(collect).await {
+            Ok(collected) => collected?,
+            Err(error) => std::panic::resume_unwind(error.into_panic()),
+        };
+        let aborted = collected.iter().map(|it| AbortedTransaction {
+            producer_id: it.producer_id,
+            first_offset: it.first_offset,
+            last_offset: it.last_offset,
+            last_stable_offset: it.last_stable_offset,
+        });
+        Ok(ReadEvent::AbortedCollected {
+            aborted: aborted.collect(),
+            is_complete: true,
+        })
+    }
+
+    async fn find_in(
+        &self,
+        segment: RemoteSegment,
+        timestamp: Timestamp,
+        from: Offset,
+    ) -> Result<Option<TimestampLookup>, RemoteReadError> {
+        let metadata = self.metadata(&segment);
+        let stores = &self.remote.stores;
+        let times = stores.index(&metadata, IndexType::Timestamp).await?;
+        let indexed = TimeIndex::new(segment.start_offset, &times).offset(timestamp);
+        let mut next = indexed.max(from);
+        while next <= segment.end_offset {
+            let request = RemoteRequest {
+                offset: next,
+                max_bytes: 1 << 20,
+                min_one: true,
+                is_read_committed: false,
+            };
+            let Some((mut records, _)) = self.read_segment(&segment, next, request).await? else {
+                return Ok(None);
+            };
+            while !records.is_empty() {
+                let damaged = |error| self.damaged(&segment, BatchesError::Damaged(error));
+                let batch = AnyBatch::read(&mut records).map_err(damaged)?;
+                next = Offset(batch.last_offset().0 + 1);
+                if batch.max_timestamp() < timestamp {
+                    continue;
+                }
+                for record in batch.records(MAX_DECOMPRESSED_BYTES).map_err(damaged)? {
+                    if record.offset >= from && record.timestamp >= timestamp {
+                        let epochs = self.log.leader_epochs();
+                        return Ok(Some(TimestampLookup {
+                            offset: record.offset,
+                            timestamp: record.timestamp,
+                            leader_epoch: epochs.epoch_for(record.offset),
+                        }));
+                    }
+                }
+            }
+        }
+        Ok(None)
+    }
+}

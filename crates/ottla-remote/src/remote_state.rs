@@ -1,0 +1,240 @@
+//! Fetches the state of a follower whose next records the leader has only in remote storage.
+//!
+//! The leader is asked over the inter-broker listener, the store for the leader epochs and the
+//! producers before the leader's local records. The records themselves are not copied.
+//!
+//! Kafka: `TierStateMachine`, `LocalLeaderEndPoint`, `RemoteLeaderEndPoint`.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ottla_log::RemoteState;
+use ottla_net::PeerError;
+use ottla_partition::Partition;
+use ottla_partition::partition::host::FetchRemoteState;
+use ottla_protocol::messages::list_offsets_request::{ListOffsetsPartition, ListOffsetsTopic};
+use ottla_protocol::messages::offset_for_leader_epoch_request::{
+    OffsetForLeaderPartition, OffsetForLeaderTopic,
+};
+use ottla_protocol::messages::{ListOffsetsRequest, OffsetForLeaderEpochRequest};
+use ottla_tiered::{
+    AuxiliaryEffect, AuxiliaryEvent, AuxiliaryFailure, AuxiliaryState, FetchedIndex, ListedOffset,
+    OffsetAndEpoch, RemoteLogSegmentMetadata, Restart,
+};
+use ottla_tiered_storage::IndexType;
+use ottla_types::{BrokerId, ErrorCode, LeaderEpoch, Offset};
+
+use crate::reading::remote_partition;
+use crate::remote_logs::RemoteLogs;
+use crate::stores::failure_of;
+
+const REQUEST: Duration = Duration::from_secs(30);
+/// How long the metadata of the partition may take to be read. The follower tries again.
+const METADATA: Duration = Duration::from_secs(10);
+
+#[derive(Debug, thiserror::Error)]
+enum Trouble {
+    #[error(transparent)]
+    Peer(#[from] PeerError),
+    #[error(transparent)]
+    Failure(#[from] AuxiliaryFailure),
+}
+
+impl Trouble {
+    fn error_code(&self) -> ErrorCode {
+        match self {
+            Trouble::Peer(_) => ErrorCode::NetworkException,
+            Trouble::Failure(AuxiliaryFailure::Leader(code)) => *code,
+            Trouble::Failure(_) => ErrorCode::KafkaStorageError,
+        }
+    }
+}
+
+/// The leader that a follower asks.
+struct Leader<'a> {
+    remote: &'a RemoteLogs,
+    partition: &'a Partition,
+    id: BrokerId,
+    epoch: LeaderEpoch,
+}
+
+impl FetchRemoteState for RemoteLogs {
+    fn fetch_state(
+        self: Arc<Self>,
+        partition: &Arc<Partition>,
+        leader: BrokerId,
+        leader_epoch: LeaderEpoch,
+    ) {
+        let partition = Arc::clone(partition);
+        ottla_sync::task::spawn(async move {
+            let leader = Leader {
+                remote: &self,
+                partition: &partition,
+                id: leader,
+                epoch: leader_epoch,
+            };
+            let fetched = ottla_sync::select! {
+                fetched = leader.fetch_state() => fetched,
+                () = self.context.stopping() => return,
+            };
+            let topic_partition = &partition.topic_partition;
+            match &fetched {
+                Ok(state) => tracing::info!(
+                    partition = %topic_partition,
+                    "the records before offset {} are in remote storage; following from there",
+                    state.next_offset
+                ),
+                Err(trouble) => tracing::warn!(
+                    partition = %topic_partition,
+                    "the state before the leader's local log cannot be fetched yet: {trouble}"
+                ),
+            }
+            let result = fetched.map_err(|trouble| trouble.error_code());
+            partition.on_remote_state_fetched(&self.host, leader_epoch, result);
+        });
+    }
+}
+
+impl Leader<'_> {
+    async fn fetch_state(&self) -> Result<RemoteState, Trouble> {
+        let metadata = &self.remote.metadata;
+        let key = self.partition.topic_id_partition();
+        let until_read = metadata.until_initialized(key);
+        if ottla_sync::time::timeout(METADATA, until_read)
+            .await
+            .is_err()
+        {
+            return Err(AuxiliaryFailure::NotReady.into());
+        }
+        let log_end_offset = self.partition.reader().log_end_offset();
+        let is_last_tiered = self.remote.is_last_tiered_enabled();
+        let (mut machine, mut effect) = AuxiliaryState::begin(log_end_offset, is_last_tiered);
+        loop {
+            let event = match effect {
+                AuxiliaryEffect::ListOffsets(listed) => {
+                    AuxiliaryEvent::OffsetListed(self.list(listed).await?)
+                }
+                AuxiliaryEffect::FindEpochEnd { leader_epoch } => {
+                    AuxiliaryEvent::EpochEndFound(self.find_epoch_end(leader_epoch).await?)
+                }
+                AuxiliaryEffect::FetchIndex { segment, index } => {
+                    let index = match index {
+                        FetchedIndex::LeaderEpoch => IndexType::LeaderEpoch,
+                        FetchedIndex::ProducerSnapshot => IndexType::ProducerSnapshot,
+                    };
+                    let metadata = RemoteLogSegmentMetadata {
+                        partition: remote_partition(self.partition),
+                        segment,
+                    };
+                    let fetched = self.remote.stores.index(&metadata, index).await;
+                    let fetched = fetched.map(|bytes| bytes.to_vec());
+                    AuxiliaryEvent::IndexFetched(fetched.map_err(|error| {
+                        let partition = &metadata.partition;
+                        tracing::warn!(%partition, "{} cannot be read: {error}", index.name());
+                        failure_of(&error)
+                    }))
+                }
+                AuxiliaryEffect::Restart(restart) => return Ok(state_of(*restart)),
+                AuxiliaryEffect::Failed(failure) => return Err(failure.into()),
+            };
+            effect = metadata.with_cache(key, |cache| machine.step(event, cache));
+        }
+    }
+
+    async fn list(
+        &self,
+        listed: ListedOffset,
+    ) -> Result<Result<OffsetAndEpoch, ErrorCode>, PeerError> {
+        let topic_partition = &self.partition.topic_partition;
+        let context = &self.remote.context;
+        let request = ListOffsetsRequest {
+            replica_id: context.broker_id().0,
+            topics: vec![ListOffsetsTopic {
+                name: topic_partition.topic.clone(),
+                partitions: vec![ListOffsetsPartition {
+                    partition_index: topic_partition.partition.0,
+                    current_leader_epoch: self.epoch.0,
+                    timestamp: listed.timestamp(),
+                    ..Default::default()
+                }],
+                ..Default::default()
+            }],
+            ..Default::default()
+        };
+        let connection = self
+            .remote
+            .peers
+            .connection(context, self.id, REQUEST)
+            .await?;
+        let response = connection.send(&request).await?;
+        let mut partitions = response
+            .topics
+            .into_iter()
+            .flat_map(|topic| topic.partitions);
+        let Some(found) = partitions.next() else {
+            return Ok(Err(ErrorCode::UnknownServerError));
+        };
+        Ok(match ErrorCode::from_code(found.error_code) {
+            ErrorCode::None => Ok(OffsetAndEpoch {
+                offset: Offset(found.offset),
+                leader_epoch: LeaderEpoch(found.leader_epoch),
+            }),
+            code => Err(code),
+        })
+    }
+
+    async fn find_epoch_end(
+        &self,
+        leader_epoch: LeaderEpoch,
+    ) -> Result<Result<OffsetAndEpoch, ErrorCode>, PeerError> {
+        let topic_partition = &self.partition.topic_partition;
+        let context = &self.remote.context;
+        let request = OffsetForLeaderEpochRequest {
+            replica_id: context.broker_id().0,
+            topics: vec![OffsetForLeaderTopic {
+                topic: topic_partition.topic.clone(),
+                partitions: vec![OffsetForLeaderPartition {
+                    partition: topic_partition.partition.0,
+                    current_leader_epoch: self.epoch.0,
+                    leader_epoch: leader_epoch.0,
+                    ..Default::default()
+                }],
+                ..Default::default()
+            }],
+            ..Default::default()
+        };
+        let connection = self
+            .remote
+            .peers
+            .connection(context, self.id, REQUEST)
+            .await?;
+        let response = connection.send(&request).await?;
+        let mut partitions = response
+            .topics
+            .into_iter()
+            .flat_map(|topic| topic.partitions);
+        let Some(found) = partitions.next() else {
+            return Ok(Err(ErrorCode::UnknownServerError));
+        };
+        Ok(match ErrorCode::from_code(found.error_code) {
+            ErrorCode::None => Ok(OffsetAndEpoch {
+                offset: Offset(found.end_offset),
+                leader_epoch: LeaderEpoch(found.leader_epoch),
+            }),
+            code => Err(code),
+        })
+    }
+}
+
+fn state_of(restart: Restart) -> RemoteState {
+    let mut leader_epochs = ottla_log::LeaderEpochs::default();
+    for entry in restart.leader_epochs.entries() {
+        leader_epochs.assign(entry.epoch, entry.start_offset);
+    }
+    RemoteState {
+        next_offset: restart.next_offset,
+        log_start_offset: restart.log_start_offset,
+        leader_epochs,
+        producer_snapshot: restart.producer_snapshot,
+    }
+}

@@ -1,0 +1,106 @@
+//! The requests to the leaders of `__remote_log_metadata`.
+
+use bytes::Bytes;
+use ottla_protocol::Records;
+use ottla_protocol::messages::fetch_request::{FetchPartition, FetchTopic};
+use ottla_protocol::messages::fetch_response::PartitionData;
+use ottla_protocol::messages::list_offsets_request::{ListOffsetsPartition, ListOffsetsTopic};
+use ottla_protocol::messages::list_offsets_response::ListOffsetsPartitionResponse;
+use ottla_protocol::messages::produce_request::{PartitionProduceData, TopicProduceData};
+use ottla_protocol::messages::produce_response::PartitionProduceResponse;
+use ottla_protocol::messages::{
+    FetchRequest, FetchResponse, ListOffsetsRequest, ListOffsetsResponse, ProduceRequest,
+    ProduceResponse,
+};
+use ottla_tiered::REMOTE_LOG_METADATA_TOPIC;
+use ottla_types::{Offset, TopicId};
+
+/// How long a fetch waits for a record. A partition that is assigned meanwhile waits for it too.
+const FETCH_WAIT_MS: i32 = 200;
+/// Bytes of records of one response.
+const FETCH_BYTES: i32 = 4 << 20;
+
+pub fn produce(
+    topic_id: TopicId,
+    partition: i32,
+    records: Bytes,
+    timeout_ms: i32,
+) -> ProduceRequest {
+    ProduceRequest {
+        acks: -1,
+        timeout_ms,
+        topic_data: vec![TopicProduceData {
+            name: REMOTE_LOG_METADATA_TOPIC.into(),
+            topic_id,
+            partition_data: vec![PartitionProduceData {
+                index: partition,
+                records: Some(Records::Bytes(records)),
+                ..Default::default()
+            }],
+            ..Default::default()
+        }],
+        ..Default::default()
+    }
+}
+
+pub fn produced(response: ProduceResponse) -> Option<PartitionProduceResponse> {
+    let topic = response.responses.into_iter().next()?;
+    topic.partition_responses.into_iter().next()
+}
+
+pub fn fetch(topic_id: TopicId, positions: &[(i32, Offset)]) -> FetchRequest {
+    FetchRequest {
+        max_wait_ms: FETCH_WAIT_MS,
+        min_bytes: 1,
+        max_bytes: FETCH_BYTES,
+        session_epoch: -1,
+        topics: vec![FetchTopic {
+            topic: REMOTE_LOG_METADATA_TOPIC.into(),
+            topic_id,
+            partitions: positions
+                .iter()
+                .map(|&(partition, offset)| FetchPartition {
+                    partition,
+                    current_leader_epoch: -1,
+                    fetch_offset: offset.0,
+                    last_fetched_epoch: -1,
+                    log_start_offset: -1,
+                    partition_max_bytes: FETCH_BYTES,
+                    ..Default::default()
+                })
+                .collect(),
+            ..Default::default()
+        }],
+        ..Default::default()
+    }
+}
+
+pub fn fetched(response: FetchResponse) -> impl Iterator<Item = PartitionData> {
+    let topics = response.responses.into_iter();
+    topics.flat_map(|topic| topic.partitions)
+}
+
+pub fn list_offsets(partitions: &[i32], timestamp: i64) -> ListOffsetsRequest {
+    ListOffsetsRequest {
+        replica_id: -1,
+        topics: vec![ListOffsetsTopic {
+            name: REMOTE_LOG_METADATA_TOPIC.into(),
+            partitions: partitions
+                .iter()
+                .map(|&partition_index| ListOffsetsPartition {
+                    partition_index,
+                    current_leader_epoch: -1,
+                    timestamp,
+                    ..Default::default()
+                })
+                .collect(),
+            ..Default::default()
+        }],
+        ..Default::default()
+    }
+}
+
+pub fn listed(response: ListOffsetsResponse) -> impl Iterator<Item = ListOffsetsPartitionResponse> {
+    let topics = response.topics.into_iter();
+    topics.flat_map(|topic| topic.partitions)
+}
