@@ -1,6 +1,7 @@
 //! `cargo xtask tiered`: has Apache Kafka keep segments in remote storage, and lets `ottla tier` show
-//! and check them; damage must be found and named. Runs the store's own tests against a real S3
-//! server, versitygw, on loopback.
+//! and check them; damage must be found and named. Then Kafka and Ottla take the directory and the
+//! store over from each other. Runs the store's own tests against a real S3 server, versitygw, on
+//! loopback.
 //!
 //! With `--plugin DIR` (the jars of Aiven's plugin and its dependencies), Kafka keeps segments in that
 //! S3 server through the plugin too, compressed and encrypted. Nothing fetches the plugin: it is in no
@@ -90,7 +91,135 @@ fn local_files(dir: &Path, ottla: &InstalledPeer) -> Result<String> {
         setting("rsm.config.dir", &store.display().to_string()),
     ];
     let (kafka, config) = filled(dir, &jars, own)?;
-    judge(ottla, &kafka, &config, &store, "log", "at byte ")
+    let judged = judge(ottla, &kafka, &config, &store, "log", "at byte ")?;
+    let taken = change_hands(ottla, kafka, &config)?;
+    Ok(format!("{judged}; {taken}"))
+}
+
+/// Kafka and Ottla take the directory and the store over from each other. Each reads every record
+/// once, and copies segments of its own.
+fn change_hands(ottla: &InstalledPeer, mut kafka: Kafka, config: &Path) -> Result<String> {
+    let mut records = RECORDS;
+    let mut turns = Vec::new();
+    for side in [ottla.clone(), kafka.installed.clone(), ottla.clone()] {
+        kafka.node.stop()?;
+        let mut options = kafka.options.clone();
+        options.port = Some(kafka.node.port());
+        kafka.node = side.start(options)?;
+        let name = side.name().to_owned();
+        read_each_once(&kafka, records).with_context(|| format!("{name} took over"))?;
+        let segments_before = segments(ottla, &kafka, config)?;
+        produce(&kafka, RECORDS)?;
+        records += RECORDS;
+        let began = Instant::now();
+        // Four segments of 1 MiB more, of which the last is active.
+        while segments(ottla, &kafka, config)? < segments_before + 3 {
+            ensure!(
+                began.elapsed() < PATIENCE,
+                "{name} copies nothing:\n{}",
+                kafka.node.output_tail()
+            );
+            std::thread::sleep(Duration::from_millis(500));
+        }
+        read_each_once(&kafka, records).with_context(|| format!("{name} copied"))?;
+        let verified = tier(ottla, &kafka, config, "verify", &[])?;
+        let printed = String::from_utf8_lossy(&verified.stdout).into_owned();
+        ensure!(
+            verified.status.success() && printed.contains(" 0 problems"),
+            "{name}: {printed}"
+        );
+        turns.push(name);
+    }
+    Ok(format!(
+        "{records} records in the hands of {}",
+        turns.join(", ")
+    ))
+}
+
+/// How many segments are in remote storage, if none is being copied.
+fn segments(ottla: &InstalledPeer, kafka: &Kafka, config: &Path) -> Result<u64> {
+    let described = tier(ottla, kafka, config, "describe", &["--json"])?;
+    let json: serde_json::Value = serde_json::from_slice(&described.stdout)
+        .with_context(|| String::from_utf8_lossy(&described.stderr).into_owned())?;
+    let one = &json["partitions"][0];
+    ensure!(
+        one["problems"].as_array().is_some_and(Vec::is_empty),
+        "{json}"
+    );
+    Ok(one["segments"].as_u64().unwrap_or(0))
+}
+
+/// Kafka's console consumer reads all offsets from the first on.
+fn read_each_once(kafka: &Kafka, records: usize) -> Result<()> {
+    let count = records.to_string();
+    let printed = kafka.tool(
+        &[
+            "org.apache.kafka.tools.consumer.ConsoleConsumer",
+            "--topic",
+            TOPIC,
+            "--from-beginning",
+            "--max-messages",
+            &count,
+            "--timeout-ms",
+            "60000",
+            "--formatter-property",
+            "print.offset=true",
+            "--formatter-property",
+            "print.value=false",
+        ],
+        true,
+    )?;
+    let offsets: Vec<usize> = printed
+        .lines()
+        .filter_map(|line| line.strip_prefix("Offset:")?.trim().parse().ok())
+        .collect();
+    ensure!(
+        offsets.len() == records,
+        "{} of {records} records",
+        offsets.len()
+    );
+    let wrong = offsets
+        .iter()
+        .enumerate()
+        .find(|(index, offset)| index != *offset);
+    ensure!(wrong.is_none(), "offset {:?} is out of place", wrong);
+    Ok(())
+}
+
+fn produce(kafka: &Kafka, records: usize) -> Result<()> {
+    let bootstrap = format!("bootstrap.servers={}", kafka.node.bootstrap());
+    let records = records.to_string();
+    kafka.tool(
+        &[
+            "org.apache.kafka.tools.ProducerPerformance",
+            "--topic",
+            TOPIC,
+            "--num-records",
+            &records,
+            "--record-size",
+            "100",
+            "--throughput",
+            "-1",
+            "--producer-props",
+            &bootstrap,
+        ],
+        false,
+    )?;
+    Ok(())
+}
+
+fn tier(
+    ottla: &InstalledPeer,
+    kafka: &Kafka,
+    config: &Path,
+    action: &str,
+    more: &[&str],
+) -> Result<Output> {
+    let mut command = ottla.tool("tier");
+    command.arg(action);
+    command.args(["--bootstrap-server", &kafka.node.bootstrap(), "--config"]);
+    command.arg(config).args(more);
+    process::run_captured(&mut command)
 }
 
 fn plugin_objects(
@@ -156,14 +285,10 @@ fn plugin_objects(
         ),
     ];
     let (kafka, config) = filled(dir, plugin, own)?;
-    judge(
-        ottla,
-        &kafka,
-        &config,
-        &server.bucket(),
-        "log",
-        "authentication tag",
-    )
+    let bucket = server.bucket();
+    let judged = judge(ottla, &kafka, &config, &bucket, "log", "authentication tag")?;
+    let taken = change_hands(ottla, kafka, &config)?;
+    Ok(format!("{judged}; {taken}"))
 }
 
 fn setting(key: &str, value: &str) -> (String, String) {
@@ -196,12 +321,17 @@ fn filled(dir: &Path, jars: &Path, own: Vec<(String, String)>) -> Result<(Kafka,
         .iter()
         .map(|(key, value)| format!("{key}={value}\n"))
         .collect();
-    let node = installed.start(NodeOptions {
+    let options = NodeOptions {
         dir: dir.join("kafka"),
         overrides,
         ..NodeOptions::default()
-    })?;
-    let kafka = Kafka { node, installed };
+    };
+    let node = installed.start(options.clone())?;
+    let kafka = Kafka {
+        node,
+        installed,
+        options,
+    };
     let config = dir.join("server.properties");
     std::fs::write(&config, text)?;
     kafka.tool(
@@ -221,30 +351,14 @@ fn filled(dir: &Path, jars: &Path, own: Vec<(String, String)>) -> Result<(Kafka,
         ],
         true,
     )?;
-    let bootstrap = format!("bootstrap.servers={}", kafka.node.bootstrap());
-    let records = RECORDS.to_string();
-    kafka.tool(
-        &[
-            "org.apache.kafka.tools.ProducerPerformance",
-            "--topic",
-            TOPIC,
-            "--num-records",
-            &records,
-            "--record-size",
-            "100",
-            "--throughput",
-            "-1",
-            "--producer-props",
-            &bootstrap,
-        ],
-        false,
-    )?;
+    produce(&kafka, RECORDS)?;
     Ok((kafka, config))
 }
 
 struct Kafka {
     node: Node,
     installed: InstalledPeer,
+    options: NodeOptions,
 }
 
 impl Kafka {
@@ -268,13 +382,7 @@ fn judge(
     suffix: &str,
     complaint: &str,
 ) -> Result<String> {
-    let tier = |action: &str, more: &[&str]| -> Result<Output> {
-        let mut command = ottla.tool("tier");
-        command.arg(action);
-        command.args(["--bootstrap-server", &kafka.node.bootstrap(), "--config"]);
-        command.arg(config).args(more);
-        process::run_captured(&mut command)
-    };
+    let tier = |action: &str, more: &[&str]| tier(ottla, kafka, config, action, more);
     let began = Instant::now();
     let segments = loop {
         let described = tier("describe", &["--json"])?;
