@@ -24,6 +24,7 @@ use ottla_partition::directory_move::DirectoryMoves;
 use ottla_partition::local_replicas::LocalReplicas;
 use ottla_partition::{Partition, PartitionHost, Partitions, Replication};
 use ottla_raft::wire::QuorumApi;
+use ottla_remote::RemoteLogs;
 use ottla_replica::Event;
 use ottla_storage::log_dirs::{DirFailure, Loading, LogDirs};
 use ottla_sync::Guard;
@@ -53,6 +54,8 @@ pub struct Broker {
     pub(crate) directory_moves: Arc<DirectoryMoves>,
     /// Set once, when the log directories are ready.
     pub(crate) cleaner: OnceLock<Arc<Cleaner>>,
+    /// Set once, before the broker joins its cluster, if it has tiered storage.
+    pub(crate) remote_logs: OnceLock<Arc<RemoteLogs>>,
     pub(crate) groups: Arc<Groups>,
     pub(crate) transactions: Arc<Transactions>,
     pub(crate) share_groups: Arc<ShareGroups>,
@@ -122,6 +125,7 @@ impl Broker {
             compression_memory: RequestMemory::new(context.budgets().compression_bytes),
             loading: Loading::default(),
             cleaner: OnceLock::new(),
+            remote_logs: OnceLock::new(),
             authorizer,
             quotas: Quotas::new(&config),
             context,
@@ -149,6 +153,30 @@ impl Broker {
             }
         });
         self.host.set_log_dirs(log_dirs);
+    }
+
+    /// Opens the store of tiered storage, if the settings enable it. Blocks.
+    pub(crate) fn open_remote_logs(&self) -> Result<(), String> {
+        let config = self.config();
+        if !config.remote_log_storage_system_enable || !config.process_roles.broker {
+            return Ok(());
+        }
+        let remote_logs = RemoteLogs::open(
+            Arc::clone(&self.context),
+            Arc::clone(&self.node),
+            Arc::clone(&self.host),
+            Arc::clone(&self.partitions),
+        )?;
+        let remote_states: Weak<RemoteLogs> = Arc::downgrade(&remote_logs);
+        self.host.set_remote_states(remote_states);
+        let is_first = self.remote_logs.set(remote_logs).is_ok();
+        assert!(is_first, "tiered storage is opened once");
+        Ok(())
+    }
+
+    /// Tiered storage; `None` if the settings do not enable it.
+    pub(crate) fn remote_logs(&self) -> Option<&Arc<RemoteLogs>> {
+        self.remote_logs.get()
     }
 
     /// Takes the partitions of a failed directory offline and informs the controller. If no

@@ -69,6 +69,9 @@ fn apply_image(broker: &Broker, delta: &MetadataDelta) {
     groups.follow_metadata(delta);
     transactions.follow_features(delta);
     share_groups.follow_metadata(delta);
+    if let Some(remote_logs) = broker.remote_logs() {
+        remote_logs.on_metadata_changed();
+    }
 }
 
 impl Broker {

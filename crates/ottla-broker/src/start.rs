@@ -126,11 +126,13 @@ impl Broker {
         ottla_log::observe_flushes(flush_stats::record);
         let broker = Broker::new(config);
         let resolving = Arc::clone(&broker.network);
+        let opening = Arc::clone(&broker);
         ottla_sync::task::spawn_blocking(move || {
             let context = &resolving.context;
             let config = context.config();
             context.tls.load(&config).map_err(|error| error.0)?;
             load_token_keys(context)?;
+            opening.open_remote_logs()?;
             resolving.address_limits.resolve(&config)
         })
         .await
@@ -203,6 +205,9 @@ fn background_tasks(broker: &Arc<Broker>) -> Vec<JoinHandle<()>> {
             Arc::clone(&broker.partitions),
         )),
     ];
+    if let Some(remote_logs) = broker.remote_logs() {
+        tasks.push(ottla_sync::task::spawn(Arc::clone(remote_logs).run()));
+    }
     if let Some(log_dirs) = broker.log_dirs() {
         let log_dirs = || Arc::clone(log_dirs);
         let (host, partitions) = (Arc::clone(&broker.host), Arc::clone(&broker.partitions));

@@ -38,6 +38,7 @@ mod share_groups;
 mod share_state_requests;
 mod stalls;
 mod streams_groups;
+mod tiered_storage;
 mod tls_files;
 mod topic_id_files;
 mod transactions;

@@ -317,6 +317,11 @@ broker_config! {
     replica_high_watermark_checkpoint_interval_ms: i64 =
         "replica.high.watermark.checkpoint.interval.ms",
     replica_lag_time_max_ms: i64 = "replica.lag.time.max.ms",
+    follower_fetch_last_tiered_offset_enable: bool =
+        "follower.fetch.last.tiered.offset.enable",
+    remote_fetch_max_wait_ms: i32 = "remote.fetch.max.wait.ms",
+    remote_list_offsets_request_timeout_ms: i64 = "remote.list.offsets.request.timeout.ms",
+    remote_log_storage_system_enable: bool = "remote.log.storage.system.enable",
     replica_selector_class: Option<String> = "replica.selector.class",
     replica_socket_timeout_ms: i32 = "replica.socket.timeout.ms",
     replication_quota_window_num: i32 = "replication.quota.window.num",

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use ottla_config::{BrokerConfig, ConfigDef, ConfigValue, TopicConfig};
+use ottla_config::{BrokerConfig, ConfigDef, ConfigValue, TopicConfig, check_remote_storage};
 use ottla_metadata::{ConfigResource, ConfigResourceType};
 use ottla_types::{BrokerId, ErrorCode};
 use regex::Regex;
@@ -35,9 +35,17 @@ pub(crate) fn validate_configs(
             let pairs = settings
                 .iter()
                 .map(|(key, value)| (key.as_str(), value.as_str()));
-            TopicConfig::resolve(&context.config.topic_defaults, pairs)
-                .map(drop)
-                .map_err(|error| ApiError::new(ErrorCode::InvalidConfig, error.to_string()))
+            let invalid = |error: String| ApiError::new(ErrorCode::InvalidConfig, error);
+            let config = TopicConfig::resolve(&context.config.topic_defaults, pairs)
+                .map_err(|error| invalid(error.to_string()))?;
+            let before = context
+                .image
+                .configs
+                .value(resource, "remote.storage.enable");
+            let was_tiered = before.is_some_and(|value| value.eq_ignore_ascii_case("true"));
+            let is_system_enabled = context.config.remote_log_storage_system_enable;
+            check_remote_storage(&config, was_tiered, is_system_enabled)
+                .map_err(|error| invalid(error.to_string()))
         }
         ConfigResourceType::Broker => match resource.name.parse::<i32>() {
             _ if resource.name.is_empty() => Ok(()),

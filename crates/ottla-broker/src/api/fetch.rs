@@ -11,6 +11,7 @@
 mod follower;
 pub(crate) mod read;
 mod read_replica;
+mod remote;
 pub(crate) mod sessions;
 
 use std::sync::Arc;
@@ -339,6 +340,9 @@ pub(crate) async fn read_targets(
         let reads = partition.log_location().threads.reads.clone();
         // Sending the region meets the same error.
         let _ = reads.run(move || warm(&region)).await;
+    }
+    if !outcome.remote.is_empty() {
+        remote::read(broker, targets, limits, &mut outcome).await;
     }
     outcome
 }

@@ -4,6 +4,7 @@
 //! `Partition.fetchOffsetForTimestamp`.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use ottla_log::{LogReader, TimestampLookup, TimestampTarget};
 use ottla_protocol::messages::list_offsets_request::ListOffsetsPartition;
@@ -80,7 +81,7 @@ pub(crate) async fn handle(
                 match partition {
                     Ok(partition) => {
                         let only_from_leader = request.replica_id != DEBUGGING_REPLICA_ID;
-                        find(&partition, asked, visibility, only_from_leader).await
+                        find(broker, &partition, asked, visibility, only_from_leader).await
                     }
                     Err(code) => Err(code),
                 }
@@ -150,6 +151,7 @@ fn is_supported(timestamp: i64, version: i16) -> bool {
 }
 
 async fn find(
+    broker: &Broker,
     partition: &Arc<Partition>,
     asked: &ListOffsetsPartition,
     visibility: Visibility,
@@ -172,7 +174,11 @@ async fn find(
                 leader_epoch: Some(partition.leader_epoch()),
             }));
         }
-        // Logs are not tiered: the local log is complete.
+        EARLIEST_LOCAL if partition.reader().config().remote_storage_enable => {
+            let local = partition.reader().local_log_start_offset();
+            return Ok(Some(at(&partition.reader(), local)));
+        }
+        // The local log is complete, unless it is tiered.
         EARLIEST | EARLIEST_LOCAL => {
             let earliest = partition
                 .reader()
@@ -180,15 +186,17 @@ async fn find(
             return earliest.map_err(|error| error.error_code());
         }
         LATEST_TIERED | EARLIEST_PENDING_UPLOAD => {
-            return Ok(Some(TimestampLookup {
-                offset: Offset::UNKNOWN,
-                timestamp: Timestamp::NONE,
-                leader_epoch: None,
-            }));
+            return Ok(Some(tiered_offset(&partition.reader(), asked.timestamp)));
         }
         MAX_TIMESTAMP => TimestampTarget::MaxTimestamp,
         timestamp => TimestampTarget::At(Timestamp(timestamp)),
     };
+    if let TimestampTarget::At(timestamp) = target
+        && let Some(found) = find_remotely(broker, partition, timestamp).await?
+        && found.offset < last_fetchable
+    {
+        return Ok(Some(found));
+    }
     let reader = partition.reader().clone();
     // The search reads index and log files.
     let threads = partition.log_location().threads.reads.clone();
@@ -202,6 +210,65 @@ async fn find(
         Some(found) if found.offset < last_fetchable => Ok(Some(found)),
         Some(_) | None if is_behind => Err(ErrorCode::OffsetNotAvailable),
         Some(_) | None => Ok(None),
+    }
+}
+
+/// An offset of the log with its leader epoch.
+fn at(reader: &LogReader, offset: Offset) -> TimestampLookup {
+    TimestampLookup {
+        offset,
+        timestamp: Timestamp::NONE,
+        leader_epoch: reader.leader_epochs().epoch_for(offset),
+    }
+}
+
+/// How far the log is in remote storage: -1 if nothing is there, or if that is not known yet.
+fn tiered_offset(reader: &LogReader, asked: i64) -> TimestampLookup {
+    let unknown = TimestampLookup {
+        offset: Offset::UNKNOWN,
+        timestamp: Timestamp::NONE,
+        leader_epoch: None,
+    };
+    if !reader.config().remote_storage_enable {
+        return unknown;
+    }
+    let highest = reader.highest_remote_offset();
+    let start = reader.log_start_offset();
+    match asked {
+        LATEST_TIERED if highest == Offset::UNKNOWN => unknown,
+        LATEST_TIERED => at(reader, highest),
+        _ if highest != Offset::UNKNOWN => at(reader, Offset(highest.0 + 1).max(start)),
+        // Nothing was uploaded, or this broker does not know it yet.
+        _ if reader.local_log_start_offset() == start => at(reader, start),
+        _ => unknown,
+    }
+}
+
+/// The first record with at least the timestamp, if it is only in remote storage.
+async fn find_remotely(
+    broker: &Broker,
+    partition: &Arc<Partition>,
+    timestamp: Timestamp,
+) -> Result<Option<TimestampLookup>, ErrorCode> {
+    let start = partition.reader().log_start_offset();
+    let Some(remote_logs) = broker.remote_logs() else {
+        return Ok(None);
+    };
+    if !partition.reader().is_only_remote(start) {
+        return Ok(None);
+    }
+    let timeout_ms = broker
+        .config()
+        .remote_list_offsets_request_timeout_ms
+        .max(1) as u64;
+    let search = remote_logs.find_by_time(partition, timestamp, start);
+    match ottla_sync::time::timeout(Duration::from_millis(timeout_ms), search).await {
+        Ok(found) => found.map_err(|error| {
+            let partition = &partition.topic_partition;
+            tracing::warn!(%partition, "search by time in remote storage failed: {error}");
+            error.error_code()
+        }),
+        Err(_) => Err(ErrorCode::RequestTimedOut),
     }
 }
 

@@ -132,7 +132,6 @@ fn java_plugins_are_refused() {
             "create.topic.policy.class.name=com.example.Policy",
             "a Java class, which Ottla cannot load",
         ),
-        ("remote.log.storage.system.enable=true", "tiered storage"),
         (
             "principal.builder.class=com.example.Principals",
             "a Java class, which Ottla cannot load",
@@ -162,6 +161,27 @@ fn java_plugins_are_refused() {
     ] {
         load(line).expect(line);
     }
+}
+
+#[test]
+fn tiered_storage_needs_a_store_that_is_built_in() {
+    const ENABLE: &str = "remote.log.storage.system.enable=true\n";
+    let with = |more: &str| load(&format!("{ENABLE}{more}"));
+    let message = with("").expect_err("no store").to_string();
+    assert!(
+        message.contains("remote.log.storage.manager.class.name is missing"),
+        "{message}"
+    );
+    let class = "remote.log.storage.manager.class.name=";
+    let message = with(&format!("{class}com.example.Store")).expect_err("a plugin");
+    assert!(
+        message.to_string().contains("a plugin of a JVM"),
+        "{message}"
+    );
+    let local = "org.apache.kafka.server.log.remote.storage.LocalTieredStorage";
+    with(&format!("{class}{local}")).expect("Kafka's store");
+    let manager = "remote.log.metadata.manager.class.name=com.example.Metadata";
+    with(&format!("{class}{local}\n{manager}")).expect_err("a plugin");
 }
 
 #[test]

@@ -7,6 +7,8 @@ mod groups;
 use super::{BrokerConfig, ConfigError, SaslConfig, SecurityProtocol, Values, Warning};
 use groups::groups;
 
+use crate::remote_storage::check_remote_storage_defaults;
+
 use super::values::require;
 
 /// The problems of a configuration: settings that contradict each other, or require unsupported
@@ -21,6 +23,7 @@ pub(super) fn problems(config: &BrokerConfig, values: &Values<'_>) -> Vec<Config
         replication,
         groups,
         super_users,
+        tiered_storage,
     ];
     let mut problems: Vec<ConfigError> = checks
         .iter()
@@ -28,6 +31,36 @@ pub(super) fn problems(config: &BrokerConfig, values: &Values<'_>) -> Vec<Config
         .collect();
     problems.extend(SaslConfig::resolve(&config.listeners_with_sasl(), values).1);
     problems
+}
+
+/// The stores of tiered storage, by the names of Kafka's class and of Aiven's plugin.
+const REMOTE_STORES: [&str; 2] = [
+    "io.aiven.kafka.tieredstorage.RemoteStorageManager",
+    "org.apache.kafka.server.log.remote.storage.LocalTieredStorage",
+];
+const REMOTE_METADATA: &str =
+    "org.apache.kafka.server.log.remote.metadata.storage.TopicBasedRemoteLogMetadataManager";
+
+fn tiered_storage(config: &BrokerConfig, values: &Values<'_>) -> Result<(), ConfigError> {
+    if !config.remote_log_storage_system_enable {
+        return Ok(());
+    }
+    let key = "remote.log.storage.manager.class.name";
+    let store = values.optional_text(key).unwrap_or_default();
+    require(values, REMOTE_STORES.contains(&store.trim()), key, || {
+        let known = REMOTE_STORES.join(" or ");
+        match store.trim() {
+            "" => format!("{key} is missing, and tiered storage is enabled; give {known}"),
+            store => format!("{key}={store} is a plugin of a JVM; give {known}"),
+        }
+    })?;
+    let key = "remote.log.metadata.manager.class.name";
+    let manager: String = values.get(key);
+    require(values, manager.trim() == REMOTE_METADATA, key, || {
+        format!("{key}={manager} is a plugin of a JVM; give {REMOTE_METADATA}, or remove the line")
+    })?;
+    check_remote_storage_defaults(&config.topic_defaults)
+        .map_err(|error| values.conflict("log.local.retention.ms", &error.to_string()))
 }
 
 fn replication(config: &BrokerConfig, values: &Values<'_>) -> Result<(), ConfigError> {

@@ -70,8 +70,23 @@ pub(super) const EVEN_PACE: Support = Support::AcceptedWithoutEffect(
 );
 pub(super) const METRICS: Support =
     Support::AcceptedWithoutEffect("there are no JMX metrics to sample");
-pub(super) const REMOTE: Support =
-    Support::AcceptedWithoutEffect("tiered storage is not supported yet");
+pub(super) const REMOTE_CACHE_TIME: Support = Support::AcceptedWithoutEffect(
+    "indexes of remote segments stay in memory until others need the space",
+);
+pub(super) const REMOTE_THREADS: Support = Support::AcceptedWithoutEffect(
+    "up to 10 uploads, 10 deletions and 10 reads of remote segments run at the same time, and 100 reads wait",
+);
+pub(super) const REMOTE_RETRIES: Support = Support::AcceptedWithoutEffect(
+    "what failed is tried again after remote.log.manager.task.interval.ms",
+);
+pub(super) const REMOTE_COPY_LAG: Support = Support::AcceptedWithoutEffect(
+    "a segment is copied as soon as it is closed and its transactions are complete",
+);
+pub(super) const REMOTE_CLASS_PATH: Support =
+    Support::AcceptedWithoutEffect("the stores are part of Ottla, and no Java class is loaded");
+pub(super) const REMOTE_LISTENER: Support = Support::AcceptedWithoutEffect(
+    "the metadata of remote segments is written and read over the inter-broker listener",
+);
 pub(super) const JAVA_TLS: Support = Support::AcceptedWithoutEffect(
     "it selects a part of Java's TLS, and Ottla has its own (ssl.enabled.protocols and ssl.cipher.suites count)",
 );
@@ -170,12 +185,4 @@ pub(super) const CLIENT_TAGS: Support = Support::AcceptedWithoutEffect(
 pub(super) const SHARE_ASSIGNORS: Support = Support::Refused {
     reason: "only the assignor simple is supported; others are Java classes, which Ottla cannot load",
     except: &[],
-};
-pub(super) const REMOTE_ENABLE: Support = Support::Refused {
-    reason: "tiered storage is not supported yet; give false, or remove the line",
-    except: &["FALSE", "False"],
-};
-pub(super) const REMOTE_TOPIC: Support = Support::Refused {
-    reason: "tiered storage is not supported yet",
-    except: &["FALSE", "False"],
 };

@@ -20,8 +20,8 @@ configs! {
     "index.interval.bytes"                    Int     "4096"                (at_least 0)               Medium ClusterWide SUPPORTED;
     "internal.segment.bytes"                  Int     null                  _                          Medium ClusterWide SUPPORTED internal;
     "leader.replication.throttled.replicas"   List    ""                    (throttled_replicas)       Medium ClusterWide SUPPORTED;
-    "local.retention.bytes"                   Long    "-2"                  (at_least -2)              Medium ClusterWide REMOTE;
-    "local.retention.ms"                      Long    "-2"                  (at_least -2)              Medium ClusterWide REMOTE;
+    "local.retention.bytes"                   Long    "-2"                  (at_least -2)              Medium ClusterWide SUPPORTED;
+    "local.retention.ms"                      Long    "-2"                  (at_least -2)              Medium ClusterWide SUPPORTED;
     "max.compaction.lag.ms"                   Long    "9223372036854775807" (at_least 1)               Medium ClusterWide SUPPORTED;
     "max.decompressed.message.bytes"          Int     "2147483639"          (between 1, 2147483639)    Medium ClusterWide SUPPORTED;
     "max.message.bytes"                       Int     "1048588"             (at_least 0)               Medium ClusterWide SUPPORTED;
@@ -32,9 +32,9 @@ configs! {
     "min.compaction.lag.ms"                   Long    "0"                   (at_least 0)               Medium ClusterWide SUPPORTED;
     "min.insync.replicas"                     Int     "1"                   (at_least 1)               Medium ClusterWide SUPPORTED;
     "preallocate"                             Boolean "false"               _                          Medium ClusterWide SUPPORTED;
-    "remote.log.copy.disable"                 Boolean "false"               _                          Medium ClusterWide REMOTE_TOPIC;
-    "remote.log.delete.on.disable"            Boolean "false"               _                          Medium ClusterWide REMOTE_TOPIC;
-    "remote.storage.enable"                   Boolean "false"               _                          Medium ClusterWide REMOTE_TOPIC;
+    "remote.log.copy.disable"                 Boolean "false"               _                          Medium ClusterWide SUPPORTED;
+    "remote.log.delete.on.disable"            Boolean "false"               _                          Medium ClusterWide SUPPORTED;
+    "remote.storage.enable"                   Boolean "false"               _                          Medium ClusterWide SUPPORTED;
     "retention.bytes"                         Long    "-1"                  _                          Medium ClusterWide SUPPORTED;
     "retention.ms"                            Long    "604800000"           (at_least -1)              Medium ClusterWide SUPPORTED;
     "segment.bytes"                           Int     "1073741824"          (at_least 1048576)         Medium ClusterWide SUPPORTED;

@@ -309,10 +309,6 @@ mod tests {
             ],
             "conflict topic config setting min.compaction.lag.ms (10) > max.compaction.lag.ms (5)",
         );
-        assert!(
-            TopicConfig::resolve(&TopicConfig::default(), [("remote.storage.enable", "true")])
-                .is_err()
-        );
     }
 
     #[test]

@@ -70,6 +70,7 @@ pub(super) fn examine(config: &BrokerConfig, own: &MetaProperties, look: &mut Lo
     security(config, &image, &place, look);
     dynamic_settings(config, &image, look);
     topic_settings(&image, look);
+    tiered_topics(config, &image, look);
     group_settings(&image, look);
 }
 
@@ -379,6 +380,34 @@ fn dynamic_setting(config: &BrokerConfig, key: &str, value: &str, place: &str, l
             "",
         );
     }
+}
+
+/// Without tiered storage, the remote records of tiered topics could not be read.
+fn tiered_topics(config: &BrokerConfig, image: &MetadataImage, look: &mut Look) {
+    if config.remote_log_storage_system_enable {
+        return;
+    }
+    let resources = image.configs.resources();
+    let tiered = resources.filter(|(resource, entries)| {
+        let enabled = entries.get("remote.storage.enable");
+        resource.kind == ConfigResourceType::Topic
+            && enabled.is_some_and(|value| value.trim().eq_ignore_ascii_case("true"))
+    });
+    let topics: BTreeSet<String> = tiered.map(|(it, _)| it.name.to_string()).collect();
+    if topics.is_empty() {
+        return;
+    }
+    let place = format!(
+        "settings of {}: {}",
+        count(topics.len(), "topic", "topics"),
+        some_of(&topics)
+    );
+    look.refuse(
+        "topic settings",
+        &place,
+        "remote.storage.enable=true needs remote.log.storage.system.enable=true in the properties file".to_owned(),
+        "add the settings of tiered storage that the other brokers have, or delete these topics",
+    );
 }
 
 /// Topic overrides.

@@ -197,9 +197,8 @@ fn every_problem_of_the_file_stands_in_the_way() {
     let node = Node::new()
         .setting("authorizer.class.name", "org.example.Authorizer")
         .setting("metric.reporters", "org.example.Reporter")
-        .setting("remote.log.storage.system.enable", "true")
         .setting("num.partitions", "many");
-    assert_eq!(node.look().refusals().count(), 4, "{:#?}", node.look());
+    assert_eq!(node.look().refusals().count(), 3, "{:#?}", node.look());
     Node::new()
         .setting("num.io.threads", "3")
         .finds(Severity::Notes, "num.io.threads=3 has no effect");
@@ -329,13 +328,12 @@ fn topics_that_need_more_than_this_node_stand_in_the_way() {
         .refuses("errors.deadletterqueue.topic.name is refused: share groups have no dead-letter");
     Node::new()
         .records([config_of(2, "orders", "remote.storage.enable", "true")])
-        .refuses("remote.storage.enable is refused: tiered storage is not supported yet");
-    Node::new()
-        .records([config_of(2, "orders", "local.retention.ms", "1000")])
-        .finds(
-            Severity::Notes,
-            "settings of 1 topic: orders: local.retention.ms",
-        );
+        .refuses("remote.storage.enable=true needs remote.log.storage.system.enable=true");
+    let tiered = Node::new()
+        .setting("remote.log.storage.system.enable", "true")
+        .records([config_of(2, "orders", "remote.storage.enable", "true")])
+        .look();
+    assert!(tiered.is_possible(), "{:#?}", tiered.findings);
 }
 
 #[test]

@@ -18,6 +18,7 @@ use ottla_types::{ErrorCode, LeaderEpoch, Offset};
 
 use ottla_metrics::stalls;
 use ottla_partition::partition::{LateTurns, Partition};
+use ottla_remote::RemoteRequest;
 use ottla_storage::log_dirs::ThreadLimit;
 
 /// One page per this many bytes of a region is checked.
@@ -83,6 +84,8 @@ pub(crate) struct ReadOutcome {
     pub(crate) answers: Vec<PartitionData>,
     /// The size of the records in bytes.
     pub(crate) bytes: u64,
+    /// The answers whose records are only in remote storage, and what to read there.
+    pub(crate) remote: Vec<(usize, RemoteRequest)>,
     /// A partition has an error, a diverging epoch or a preferred read replica, which the client
     /// must learn at once.
     pub(crate) must_answer: bool,
@@ -95,6 +98,7 @@ impl ReadOutcome {
         ReadOutcome {
             answers: Vec::with_capacity(partitions),
             bytes: 0,
+            remote: Vec::new(),
             must_answer: false,
             failed: Vec::new(),
         }
@@ -130,6 +134,8 @@ pub(crate) enum Lookup<'a> {
 enum Miss {
     Refused(ErrorCode),
     Failed(StorageError),
+    /// Only remote storage has the offset. The answer is complete but for the records.
+    Remote(Box<PartitionData>),
     /// This kind of lookup cannot find the position.
     NotFound,
 }
@@ -150,16 +156,24 @@ pub(crate) fn read_all<'t>(
 ) -> Option<&'t Arc<Partition>> {
     let mut watched = stalls::watch_parts();
     let mut stopped_at = None;
+    // Kafka counts what a partition may get from remote storage as if it had got it.
+    let planned = outcome
+        .remote
+        .iter()
+        .map(|(_, request)| request.max_bytes as u64);
+    let mut remote_bytes: u64 = planned.sum();
     for wanted in &targets[outcome.answers.len()..] {
         let (target, requested) = (&wanted.target, &wanted.requested);
         let rest = match wanted.is_held_back {
             true => 0,
-            false => limits.max_bytes.saturating_sub(outcome.bytes),
+            false => limits
+                .max_bytes
+                .saturating_sub(outcome.bytes + remote_bytes),
         };
         let max_bytes = rest.min(requested.partition_max_bytes.max(0) as u64);
         // While nothing was read, one batch is returned whatever its size, because otherwise a
         // consumer could not get past it.
-        let min_one_message = outcome.bytes == 0 && !wanted.is_held_back;
+        let min_one_message = outcome.bytes + remote_bytes == 0 && !wanted.is_held_back;
         let size = ReadSize {
             max_bytes,
             min_one_message,
@@ -177,6 +191,18 @@ pub(crate) fn read_all<'t>(
                         let code = ErrorCode::KafkaStorageError;
                         outcome.failed.push((partition.reader().clone(), error));
                         error_answer(requested.partition, code)
+                    }
+                    Err(Miss::Remote(answer)) => {
+                        let request = RemoteRequest {
+                            offset: Offset(requested.fetch_offset),
+                            max_bytes: max_bytes.min(i32::MAX as u64) as usize,
+                            min_one: min_one_message,
+                            is_read_committed: limits.isolation == Isolation::LastStableOffset,
+                        };
+                        remote_bytes += max_bytes.max(1);
+                        outcome.remote.push((outcome.answers.len(), request));
+                        outcome.must_answer = true;
+                        *answer
                     }
                     Err(Miss::NotFound) => {
                         stopped_at = Some(partition);
@@ -268,6 +294,15 @@ fn read_one(
         Lookup::In(_) => reader.read(fetch_offset, max_bytes, upper_bound, min_one_message),
     };
     let read = match read {
+        Err(ReadError::OffsetOutOfRange { .. }) if reader.is_only_remote(fetch_offset) => {
+            return Err(match isolation {
+                // The follower takes its state from remote storage and goes on after it.
+                Isolation::LogEnd => Miss::Refused(ErrorCode::OffsetMovedToTieredStorage),
+                Isolation::HighWatermark | Isolation::LastStableOffset => {
+                    Miss::Remote(Box::new(answer))
+                }
+            });
+        }
         // The regions of this answer keep their file handles until they are sent. The next fetch
         // continues here, as if the answer had reached its maximum size.
         Err(ReadError::Storage(error)) if error.is_lack_of_resources() && !min_one_message => {

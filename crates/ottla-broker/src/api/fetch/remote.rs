@@ -1,0 +1,99 @@
+//! Reads what only remote storage has, for the partitions of a Fetch that are to be read there.
+//!
+//! All partitions are read at the same time. What has not come after `remote.fetch.max.wait.ms` is
+//! left out of the answer, without an error, and its read is cancelled; so are all if the client
+//! goes.
+//!
+//! Kafka: `ReplicaManager.processRemoteFetches`, `DelayedRemoteFetch`.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use ottla_protocol::Records;
+use ottla_protocol::messages::fetch_response::AbortedTransaction;
+use ottla_remote::{RemoteReadError, RemoteRecords};
+use ottla_sync::task::JoinSet;
+use ottla_types::ErrorCode;
+
+use super::read::{ReadLimits, ReadOutcome, Wanted, error_answer};
+use crate::Broker;
+use ottla_partition::partition::Isolation;
+
+pub(super) async fn read(
+    broker: &Arc<Broker>,
+    targets: &[Wanted],
+    limits: ReadLimits,
+    outcome: &mut ReadOutcome,
+) {
+    let mut reads = JoinSet::new();
+    for (index, request) in std::mem::take(&mut outcome.remote) {
+        let Ok(partition) = &targets[index].target else {
+            continue;
+        };
+        let Some(remote_logs) = broker.remote_logs() else {
+            fail(targets, index, ErrorCode::OffsetOutOfRange, outcome);
+            continue;
+        };
+        let (remote_logs, partition) = (Arc::clone(remote_logs), Arc::clone(partition));
+        reads.spawn(async move {
+            let read = remote_logs.read(&partition, request).await;
+            if let Err(error) = &read {
+                complain(&partition.topic_partition, request.offset, error);
+            }
+            (index, read)
+        });
+    }
+    let max_wait_ms = broker.config().remote_fetch_max_wait_ms.max(1) as u64;
+    let mut is_over = std::pin::pin!(ottla_sync::time::sleep(Duration::from_millis(max_wait_ms)));
+    loop {
+        let read = ottla_sync::select! {
+            read = reads.join_next() => read,
+            () = &mut is_over => return,
+        };
+        match read {
+            None => return,
+            // The panic was reported where it happened.
+            Some(Err(_)) => {}
+            Some(Ok((index, Ok(records)))) => take(index, records, limits, outcome),
+            Some(Ok((index, Err(error)))) => fail(targets, index, error.error_code(), outcome),
+        }
+    }
+}
+
+fn take(index: usize, read: RemoteRecords, limits: ReadLimits, outcome: &mut ReadOutcome) {
+    let Some(answer) = outcome.answers.get_mut(index) else {
+        return;
+    };
+    outcome.bytes += read.records.len() as u64;
+    answer.records = Some(Records::Bytes(read.records));
+    if limits.isolation == Isolation::LastStableOffset {
+        let aborted = read.aborted.unwrap_or_default();
+        let aborted = aborted.iter().map(|transaction| AbortedTransaction {
+            producer_id: transaction.producer_id.0,
+            first_offset: transaction.first_offset.0,
+            ..Default::default()
+        });
+        answer.aborted_transactions = Some(aborted.collect());
+    }
+}
+
+fn fail(targets: &[Wanted], index: usize, code: ErrorCode, outcome: &mut ReadOutcome) {
+    if let Some(answer) = outcome.answers.get_mut(index) {
+        *answer = error_answer(targets[index].requested.partition, code);
+        answer.records = Some(Records::Bytes(Bytes::new()));
+    }
+}
+
+fn complain(
+    partition: &ottla_types::TopicPartition,
+    offset: ottla_types::Offset,
+    error: &RemoteReadError,
+) {
+    match error {
+        RemoteReadError::OffsetOutOfRange(_) | RemoteReadError::NotReady => {
+            tracing::debug!(%partition, %offset, "cannot be read from remote storage: {error}");
+        }
+        _ => tracing::warn!(%partition, %offset, "cannot be read from remote storage: {error}"),
+    }
+}

@@ -1,0 +1,433 @@
+//! Topics whose closed segments are in remote storage: one broker, and a directory as the store.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use ottla_protocol::Records;
+use ottla_protocol::messages::create_topics_request::{CreatableTopic, CreatableTopicConfig};
+use ottla_protocol::messages::list_offsets_request::{ListOffsetsPartition, ListOffsetsTopic};
+use ottla_protocol::messages::{CreateTopicsRequest, DeleteTopicsRequest, ListOffsetsRequest};
+use ottla_records::{Compression, RecordBatch, RecordBatchBuilder};
+use ottla_types::{Offset, Timestamp};
+
+use super::produce_and_fetch::{fetch_from, produce_to};
+use super::quorum_of_three::Quorum;
+use super::{Client, TestBroker};
+use crate::{Endpoint, Partition, RunningBroker};
+
+const CLASS: &str = "org.apache.kafka.server.log.remote.storage.LocalTieredStorage";
+const PATIENCE: Duration = Duration::from_secs(60);
+/// The timestamp of the first record; each record is a millisecond younger than the one before.
+const FIRST_TIMESTAMP: i64 = 1_700_000_000_000;
+
+fn settings(store: &Path) -> Vec<(&str, &str)> {
+    vec![
+        ("remote.log.storage.system.enable", "true"),
+        ("remote.log.storage.manager.class.name", CLASS),
+        (
+            "rsm.config.dir",
+            store.to_str().expect("a path of characters"),
+        ),
+        (
+            "rlmm.config.remote.log.metadata.topic.replication.factor",
+            "1",
+        ),
+        ("rlmm.config.remote.log.metadata.topic.min.isr", "1"),
+        ("rlmm.config.remote.log.metadata.topic.num.partitions", "3"),
+        ("remote.log.manager.task.interval.ms", "100"),
+        ("remote.fetch.max.wait.ms", "10000"),
+        ("log.retention.check.interval.ms", "100"),
+        ("log.initial.task.delay.ms", "100"),
+        ("log.flush.start.offset.checkpoint.interval.ms", "200"),
+    ]
+}
+
+async fn broker(store: &Path) -> TestBroker {
+    TestBroker::start_with(&settings(store)).await
+}
+
+/// Small segments, which go as soon as they are copied.
+const SETTINGS: [(&str, &str); 5] = [
+    ("remote.storage.enable", "true"),
+    ("internal.segment.bytes", "2000"),
+    ("local.retention.bytes", "1"),
+    ("retention.ms", "-1"),
+    ("file.delete.delay.ms", "0"),
+];
+
+fn value(offset: i64) -> String {
+    format!("the record at offset {offset:010}")
+}
+
+/// Produces batches of ten records, each with its offset in it.
+async fn produce(client: &mut Client, from: i64, batches: i64) {
+    for first in (from..).step_by(10).take(batches as usize) {
+        let mut builder = RecordBatchBuilder::new(Compression::None);
+        for offset in first..first + 10 {
+            let timestamp = Timestamp(FIRST_TIMESTAMP + offset);
+            builder.append(timestamp, None, Some(value(offset).as_bytes()), &[]);
+        }
+        let records = builder.build().to_bytes();
+        let answer = client.ask(9, &produce_to("tiered", 0, -1, records)).await;
+        let partition = &answer.responses[0].partition_responses[0];
+        assert_eq!((partition.error_code, partition.base_offset), (0, first));
+    }
+}
+
+/// Fetches all records from an offset on, as a consumer does.
+async fn read_all(client: &mut Client, from: i64, end: i64) -> Vec<(i64, String)> {
+    let mut found = Vec::new();
+    let mut next = from;
+    let began = Instant::now();
+    while next < end {
+        assert!(began.elapsed() < PATIENCE, "stuck at offset {next}");
+        let mut request = fetch_from("tiered", 0, next);
+        request.topics[0].partitions[0].partition_max_bytes = 1500;
+        let response = client.ask(12, &request).await;
+        let partition = &response.responses[0].partitions[0];
+        assert_eq!(partition.error_code, 0, "at offset {next}");
+        let Some(Records::Bytes(bytes)) = &partition.records else {
+            continue;
+        };
+        for batch in RecordBatch::read_all(bytes.clone()) {
+            let batch = batch.expect("a whole batch");
+            batch.verify_crc().expect("the checksum");
+            for record in batch.records(1 << 20).expect("records") {
+                let record = record.expect("a record");
+                if record.offset.0 >= next {
+                    let value = record.value.expect("a value").to_vec();
+                    found.push((record.offset.0, String::from_utf8(value).expect("text")));
+                }
+            }
+            next = batch.header.next_offset().0;
+        }
+    }
+    found
+}
+
+fn expected(from: i64, end: i64) -> Vec<(i64, String)> {
+    (from..end).map(|offset| (offset, value(offset))).collect()
+}
+
+async fn list(client: &mut Client, timestamp: i64) -> (i64, i64) {
+    let request = ListOffsetsRequest {
+        replica_id: -1,
+        topics: vec![ListOffsetsTopic {
+            name: "tiered".into(),
+            partitions: vec![ListOffsetsPartition {
+                partition_index: 0,
+                current_leader_epoch: -1,
+                timestamp,
+                ..Default::default()
+            }],
+            ..Default::default()
+        }],
+        ..Default::default()
+    };
+    let answer = client.ask(11, &request).await;
+    let partition = &answer.topics[0].partitions[0];
+    assert_eq!(partition.error_code, 0, "timestamp {timestamp}");
+    (partition.offset, partition.leader_epoch)
+}
+
+/// Waits until only the active segment is on the local disk, which starts at an offset or later.
+async fn wait_for_local_start(broker: &TestBroker, offset: i64) {
+    let began = Instant::now();
+    loop {
+        let partition = broker.partition("tiered", 0);
+        let local = partition.reader().local_log_start_offset();
+        if local >= Offset(offset) && partition.reader().number_of_segments() == 1 {
+            return;
+        }
+        assert!(
+            began.elapsed() < PATIENCE,
+            "the local log starts at {local}"
+        );
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+fn stored_files(store: &Path) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut dirs = vec![store.to_owned()];
+    while let Some(dir) = dirs.pop() {
+        for entry in std::fs::read_dir(dir).expect("a directory") {
+            let path = entry.expect("an entry").path();
+            match path.is_dir() {
+                true => dirs.push(path),
+                false => found.push(path.display().to_string()),
+            }
+        }
+    }
+    found
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn segments_are_copied_deleted_here_and_read_from_there() {
+    let store = tempfile::tempdir().expect("a directory");
+    let broker = broker(store.path()).await;
+    broker.create_topic("tiered", 1, &SETTINGS).await;
+    let mut client = broker.connect().await;
+    produce(&mut client, 0, 30).await;
+    wait_for_local_start(&broker, 250).await;
+    let reader = broker.partition("tiered", 0).reader().clone();
+    assert_eq!(reader.log_start_offset(), Offset(0));
+    let logs = stored_files(store.path());
+    let logs = logs.iter().filter(|name| name.ends_with(".log")).count();
+    assert!(logs >= 5, "{logs} segments are in the store");
+
+    assert_eq!(read_all(&mut client, 0, 300).await, expected(0, 300));
+    assert_eq!(read_all(&mut client, 123, 300).await, expected(123, 300));
+    assert_eq!(list(&mut client, -2).await, (0, 0));
+    let local = reader.local_log_start_offset().0;
+    assert_eq!(list(&mut client, -4).await, (local, 0));
+    assert_eq!(list(&mut client, -5).await, (local - 1, 0));
+    assert_eq!(list(&mut client, -6).await, (local, 0));
+    assert_eq!(list(&mut client, FIRST_TIMESTAMP + 77).await.0, 77);
+    assert_eq!(
+        list(&mut client, FIRST_TIMESTAMP + local + 1).await.0,
+        local + 1
+    );
+
+    let broker = broker.restart().await;
+    let mut client = broker.connect().await;
+    let reader = broker.partition("tiered", 0).reader().clone();
+    assert_eq!(reader.log_start_offset(), Offset(0));
+    assert_eq!(reader.local_log_start_offset(), Offset(local));
+    // The metadata of remote segments is read again at first.
+    let began = Instant::now();
+    loop {
+        let response = client.ask(12, &fetch_from("tiered", 0, 0)).await;
+        match response.responses[0].partitions[0].error_code {
+            0 => break,
+            // REPLICA_NOT_AVAILABLE
+            9 => assert!(began.elapsed() < PATIENCE, "the metadata is not read"),
+            code => panic!("error {code}"),
+        }
+    }
+    assert_eq!(read_all(&mut client, 0, 300).await, expected(0, 300));
+    produce(&mut client, 300, 30).await;
+    wait_for_local_start(&broker, 550).await;
+    assert_eq!(read_all(&mut client, 0, 600).await, expected(0, 600));
+
+    let request = DeleteTopicsRequest {
+        topic_names: vec!["tiered".into()],
+        timeout_ms: 5_000,
+        ..Default::default()
+    };
+    let answer = client.ask(5, &request).await;
+    assert_eq!(answer.responses[0].error_code, 0);
+    let began = Instant::now();
+    while !stored_files(store.path()).is_empty() {
+        let left = stored_files(store.path());
+        assert!(began.elapsed() < PATIENCE, "the store has {left:?}");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn retention_moves_the_start_of_the_log_and_empties_the_store() {
+    let store = tempfile::tempdir().expect("a directory");
+    let broker = broker(store.path()).await;
+    let mut settings = SETTINGS.to_vec();
+    // Four segments, of either tier.
+    settings.push(("retention.bytes", "8000"));
+    broker.create_topic("tiered", 1, &settings).await;
+    let mut client = broker.connect().await;
+    produce(&mut client, 0, 60).await;
+    let began = Instant::now();
+    let (start, _) = loop {
+        let listed = list(&mut client, -2).await;
+        if listed.0 >= 300 {
+            break listed;
+        }
+        assert!(began.elapsed() < PATIENCE, "the log starts at {}", listed.0);
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    };
+    assert_eq!(
+        read_all(&mut client, start, 600).await,
+        expected(start, 600)
+    );
+    let response = client.ask(12, &fetch_from("tiered", 0, 0)).await;
+    // OFFSET_OUT_OF_RANGE
+    assert_eq!(response.responses[0].partitions[0].error_code, 1);
+    let began = Instant::now();
+    loop {
+        let logs = stored_files(store.path());
+        let logs = logs.iter().filter(|name| name.ends_with(".log")).count();
+        if logs <= 5 {
+            break;
+        }
+        assert!(
+            began.elapsed() < PATIENCE,
+            "{logs} segments are in the store"
+        );
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_store_that_fails_delays_deletion_and_nothing_else() {
+    let store = tempfile::tempdir().expect("a directory");
+    let broker = broker(store.path()).await;
+    broker.create_topic("tiered", 1, &SETTINGS).await;
+    let mut client = broker.connect().await;
+    // A file in the place of the store's directory.
+    let root = store.path().join("kafka-tiered-storage");
+    std::fs::remove_dir(&root).expect("it is empty");
+    std::fs::write(&root, b"").expect("a file");
+    produce(&mut client, 0, 20).await;
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    let reader = broker.partition("tiered", 0).reader().clone();
+    assert_eq!(reader.local_log_start_offset(), Offset(0));
+    assert_eq!(read_all(&mut client, 0, 200).await, expected(0, 200));
+    std::fs::remove_file(&root).expect("the file goes");
+    wait_for_local_start(&broker, 150).await;
+    assert_eq!(read_all(&mut client, 0, 200).await, expected(0, 200));
+    // Objects that are gone are an error after which clients try again.
+    std::fs::remove_dir_all(&root).expect("the store goes");
+    let response = client.ask(12, &fetch_from("tiered", 0, 0)).await;
+    // KAFKA_STORAGE_ERROR
+    assert_eq!(response.responses[0].partitions[0].error_code, 56);
+    assert_eq!(response.responses[0].partitions[0].log_start_offset, -1);
+}
+
+fn replica(node: &RunningBroker) -> Arc<Partition> {
+    let found = node.broker().partitions.get("tiered", 0);
+    found.expect("each has a replica")
+}
+
+async fn connect(node: &RunningBroker) -> Client {
+    let mut listeners = node.listeners().iter();
+    let found = listeners.find(|it| Endpoint::of(it) == Endpoint::Broker);
+    Client::connect(found.expect("it is a broker").local_addr).await
+}
+
+/// The index of the node that leads the partition now.
+async fn leader(quorum: &Quorum) -> usize {
+    let began = Instant::now();
+    loop {
+        let mut running = quorum.running();
+        if let Some((index, _)) = running.find(|(_, node)| {
+            let found = node.broker().partitions.get("tiered", 0);
+            found.is_some_and(|partition| partition.is_leader())
+        }) {
+            return index;
+        }
+        assert!(began.elapsed() < PATIENCE, "nobody leads");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+async fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !holds() {
+        assert!(began.elapsed() < PATIENCE, "{what}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_follower_that_was_away_goes_on_after_what_is_remote_and_may_lead() {
+    let store = tempfile::tempdir().expect("a directory");
+    let listener = "PLAINTEXT://127.0.0.1:0,";
+    let mut settings = settings(store.path());
+    settings.push((
+        "rlmm.config.remote.log.metadata.topic.replication.factor",
+        "3",
+    ));
+    let mut quorum = Quorum::start_as("broker,controller", listener, &settings).await;
+    let (_, first) = quorum.running().next().expect("one runs");
+    let configs = SETTINGS.iter().map(|&(name, value)| CreatableTopicConfig {
+        name: name.into(),
+        value: Some(value.into()),
+        ..Default::default()
+    });
+    let request = CreateTopicsRequest {
+        topics: vec![CreatableTopic {
+            name: "tiered".into(),
+            num_partitions: 1,
+            replication_factor: 3,
+            configs: configs.collect(),
+            ..Default::default()
+        }],
+        timeout_ms: 30_000,
+        ..Default::default()
+    };
+    let answer = connect(first).await.ask(7, &request).await;
+    assert_eq!(answer.topics[0].error_code, 0, "{:?}", answer.topics[0]);
+
+    let led_by = leader(&quorum).await;
+    let node = quorum.nodes[led_by].as_ref().expect("it runs");
+    let mut client = connect(node).await;
+    produce(&mut client, 0, 10).await;
+    for (index, node) in quorum.running() {
+        let replica = replica(node);
+        wait_until(&format!("node {index} keeps its segments"), || {
+            replica.reader().local_log_start_offset() >= Offset(60)
+        })
+        .await;
+        assert_eq!(replica.reader().log_start_offset(), Offset(0));
+    }
+
+    // A follower misses records that then are only in remote storage.
+    let away = (led_by + 1) % 3;
+    quorum.nodes[away].take().expect("it runs").stop().await;
+    produce(&mut client, 100, 20).await;
+    let leading = replica(quorum.nodes[led_by].as_ref().expect("it runs"));
+    wait_until("the leader keeps its segments", || {
+        leading.reader().local_log_start_offset() >= Offset(250)
+    })
+    .await;
+    quorum.restart(away).await;
+    let back = replica(quorum.nodes[away].as_ref().expect("it runs"));
+    wait_until("the follower does not catch up", || {
+        back.reader().log_end_offset() == Offset(300)
+    })
+    .await;
+    assert_eq!(back.reader().log_start_offset(), Offset(0));
+    assert!(back.reader().local_log_start_offset() >= Offset(250));
+    let epochs = |partition: &Partition| partition.reader().leader_epochs().entries().to_vec();
+    assert_eq!(epochs(&back)[0], epochs(&leading)[0]);
+
+    // It leads, when no other is left that could.
+    let other = (led_by + 2) % 3;
+    produce(&mut client, 300, 5).await;
+    wait_until("the follower is behind", || {
+        back.reader().log_end_offset() == Offset(350)
+    })
+    .await;
+    quorum.nodes[other].take().expect("it runs").stop().await;
+    quorum.restart(other).await;
+    quorum.nodes[led_by].take().expect("it runs").stop().await;
+    let led_by = leader(&quorum).await;
+    let node = quorum.nodes[led_by].as_ref().expect("it runs");
+    let mut client = connect(node).await;
+    wait_until("the metadata is not read", || {
+        replica(node).reader().highest_remote_offset() >= Offset(250)
+    })
+    .await;
+    assert_eq!(read_all(&mut client, 0, 350).await, expected(0, 350));
+    produce(&mut client, 350, 20).await;
+    wait_until("the new leader does not copy", || {
+        replica(node).reader().local_log_start_offset() >= Offset(500)
+    })
+    .await;
+    assert_eq!(read_all(&mut client, 0, 550).await, expected(0, 550));
+    let logs = stored_files(store.path());
+    let logs = logs.iter().filter(|name| name.ends_with(".log"));
+    let mut starts: Vec<String> = logs
+        .map(|name| {
+            let name = Path::new(name)
+                .file_name()
+                .expect("a name")
+                .to_string_lossy();
+            name[..20].to_owned()
+        })
+        .collect();
+    let all = starts.len();
+    starts.sort();
+    starts.dedup();
+    assert_eq!(starts.len(), all, "a segment was uploaded twice");
+}
