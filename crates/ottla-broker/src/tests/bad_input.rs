@@ -104,7 +104,7 @@ async fn a_client_of_the_future_is_told_which_versions_there_are() {
             response.api_keys[0].api_key,
             response.api_keys[0].max_version
         ),
-        (18, 4)
+        (18, 5)
     );
     // The connection continues in a version that both support.
     assert_eq!(client.ask(4, &api_versions()).await.error_code, 0);
