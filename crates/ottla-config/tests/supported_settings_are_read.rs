@@ -41,6 +41,8 @@ const READ_AS: &[(&str, &str)] = &[
         "log.message.timestamp.before.max.ms",
         "message_timestamp_before_max_ms",
     ),
+    ("log.local.retention.bytes", "local_retention_bytes"),
+    ("log.local.retention.ms", "local_retention_ms"),
     ("log.message.timestamp.type", "message_timestamp_type"),
     ("log.preallocate", "preallocate"),
     ("log.retention.bytes", "retention_bytes"),
@@ -112,9 +114,11 @@ fn field_of(def: &ConfigDef) -> String {
     }
 }
 
-/// Settings that listeners can override. They are looked up by key.
+/// Settings that listeners can override, and those of tiered storage. They are looked up by key.
 fn is_looked_up(code: &str, def: &ConfigDef) -> bool {
-    def.name.starts_with("ssl.") && code.contains(&format!("\"{}\"", def.name))
+    let by_key = ["ssl.", "remote.log."];
+    by_key.iter().any(|prefix| def.name.starts_with(prefix))
+        && code.contains(&format!("\"{}\"", def.name))
 }
 
 /// The code of all other crates except the client and development tools, without tests and white
