@@ -167,8 +167,7 @@ impl Broker {
             Arc::clone(&self.host),
             Arc::clone(&self.partitions),
         )?;
-        let remote_states: Weak<RemoteLogs> = Arc::downgrade(&remote_logs);
-        self.host.set_remote_states(remote_states);
+        self.host.set_remote_states(remote_logs.remote_states());
         let is_first = self.remote_logs.set(remote_logs).is_ok();
         assert!(is_first, "tiered storage is opened once");
         Ok(())

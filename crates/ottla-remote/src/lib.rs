@@ -2,8 +2,8 @@
 //!
 //! `metadata_topic` writes and reads `__remote_log_metadata`. `partition_task` runs the tasks of one
 //! partition: it hands the decisions a view of the log, and carries out their effects at the topic,
-//! the store and the log. `reading` reads records that only the store has. `remote_logs` owns all of
-//! that, and gives partitions their roles when the metadata changes.
+//! the store and the log. `reading` reads records that only the store has. `remote_tier` is what
+//! they share. `remote_logs` gives partitions their roles when the metadata changes.
 //!
 //! Nothing here runs on threads that serve connections for longer than a step: stores are
 //! asynchronous or use blocking threads.
@@ -23,6 +23,8 @@ mod metadata_partitions;
 mod metadata_topic;
 
 mod stores;
+
+mod remote_tier;
 
 mod partition_task;
 

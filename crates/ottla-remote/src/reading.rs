@@ -3,6 +3,7 @@
 //! Kafka: `RemoteLogManager.read`, `RemoteLogReader`, `RemoteLogManager.findOffsetByTimestamp`.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use ottla_log::{LogReader, TimestampLookup};
@@ -19,14 +20,15 @@ use ottla_tiered_storage::{IndexType, RemoteStorageError, RemoteStorageErrorKind
 use ottla_types::{ErrorCode, Offset, Timestamp};
 
 use crate::batches::{BatchesError, find_batches};
-use crate::remote_logs::RemoteLogs;
+use crate::remote_tier::{READERS, RemoteTier, remote_partition};
 
 /// Limit for decompressing one batch, in bytes.
 const MAX_DECOMPRESSED_BYTES: usize = 1 << 30;
 
-/// Reads at the same time, and those that wait for their turn.
-pub(crate) const READERS: usize = 10;
+/// Reads that wait for their turn.
 const MAX_WAITING: usize = 100;
+/// How often a read that the quota holds back looks again.
+const THROTTLE: Duration = Duration::from_millis(50);
 
 /// A read from one partition.
 #[derive(Clone, Copy, Debug)]
@@ -91,28 +93,30 @@ impl Drop for Pending<'_> {
 
 /// The partition of a read, with what stays the same during it.
 struct Reader<'a> {
-    remote: &'a RemoteLogs,
+    remote: &'a RemoteTier,
     partition: RemotePartition,
     log: LogReader,
 }
 
-impl RemoteLogs {
+impl RemoteTier {
     /// Reads from an offset below the local log start. Dropping the future cancels it.
     pub async fn read(
         &self,
         partition: &Arc<Partition>,
         request: RemoteRequest,
     ) -> Result<RemoteRecords, RemoteReadError> {
+        // Takes no place of those that may read. Answered at once, the client would ask again at
+        // once; the caller's limit ends the wait, and the answer is then without records, as in
+        // Kafka.
+        while self.is_fetch_quota_exceeded() {
+            ottla_sync::time::sleep(THROTTLE).await;
+        }
         let before = self.pending_reads.fetch_add(1, Ordering::AcqRel);
         let _pending = Pending(&self.pending_reads);
         if before >= READERS + MAX_WAITING {
             return Err(RemoteReadError::Busy);
         }
         let _turn = self.readers.acquire().await;
-        if self.is_fetch_quota_exceeded() {
-            // As in Kafka, without an error: the client asks again.
-            return Ok(RemoteRecords::default());
-        }
         let read = self.reader(partition).read(request).await?;
         self.count_fetched(read.records.len() as u64);
         Ok(read)
@@ -157,14 +161,6 @@ impl RemoteLogs {
             }
             from = next;
         }
-    }
-}
-
-pub fn remote_partition(partition: &Partition) -> RemotePartition {
-    RemotePartition {
-        topic_id: partition.topic_id,
-        topic: partition.topic_partition.topic.clone(),
-        partition: partition.topic_partition.partition,
     }
 }
 

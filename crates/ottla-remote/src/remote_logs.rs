@@ -1,44 +1,31 @@
-//! The tiered storage of one broker: the store, the metadata topic, and the task of each tiered
-//! partition, which gets its role from the metadata of the cluster.
+//! The tiered storage of one broker: the task of each tiered partition, which gets its role from the
+//! metadata of the cluster, and the way in for reads.
 //!
 //! Kafka: `RemoteLogManager.onLeadershipChange`, `RemoteLogManager.stopPartitions`.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use ottla_context::NodeContext;
-use ottla_net::BrokerPeers;
+use ottla_log::TimestampLookup;
 use ottla_node::Node;
+use ottla_partition::partition::host::FetchRemoteState;
 use ottla_partition::tiering::tiering_of;
-use ottla_partition::{PartitionHost, Partitions};
-use ottla_sync::atomic::AtomicUsize;
-use ottla_sync::{Mutex, Notify, Semaphore, watch};
-use ottla_tiered::{RemotePartition, RemoteQuota, TierRole};
-use ottla_types::TopicIdPartition;
+use ottla_partition::{Partition, PartitionHost, Partitions};
+use ottla_sync::{Mutex, Notify, watch};
+use ottla_tiered::{RemotePartition, TierRole};
+use ottla_types::{Offset, Timestamp, TopicIdPartition};
 
-use crate::metadata_topic::MetadataTopic;
 use crate::partition_task::PartitionTask;
-use crate::reading::{READERS, remote_partition};
-use crate::settings::{Quota, RemoteSettings, bytes_per_second};
-use crate::stores::Stores;
+use crate::reading::{RemoteReadError, RemoteRecords, RemoteRequest};
+use crate::remote_tier::{RemoteTier, remote_partition};
 
 /// How often roles are compared with the metadata even if nobody says that it changed.
 const LOOK: Duration = Duration::from_secs(5);
 
 pub struct RemoteLogs {
-    pub(crate) context: Arc<NodeContext>,
-    pub(crate) host: Arc<PartitionHost>,
-    pub(crate) partitions: Arc<Partitions>,
-    pub(crate) settings: RemoteSettings,
-    pub(crate) metadata: Arc<MetadataTopic>,
-    pub(crate) stores: Stores,
-    /// For what followers ask their leaders.
-    pub(crate) peers: BrokerPeers,
-    pub(crate) readers: Semaphore,
-    pub(crate) pending_reads: AtomicUsize,
-    copy_quota: Mutex<RemoteQuota>,
-    fetch_quota: Mutex<RemoteQuota>,
+    tier: Arc<RemoteTier>,
     tasks: Mutex<BTreeMap<TopicIdPartition, Task>>,
     changed: Notify,
 }
@@ -64,38 +51,38 @@ impl RemoteLogs {
         host: Arc<PartitionHost>,
         partitions: Arc<Partitions>,
     ) -> Result<Arc<RemoteLogs>, String> {
-        let config = context.config().clone();
-        let settings = RemoteSettings::of(&config)?;
-        let environment = |name: &str| std::env::var(name).ok();
-        let store = ottla_tiered_storage::open(config.static_settings(), &environment)
-            .map_err(|error| error.to_string())?;
-        tracing::info!(
-            "closed segments of tiered topics are kept in {}",
-            store.location()
-        );
-        let quota = |of: Quota| {
-            let (windows, seconds) = (of.windows, of.window_size_seconds);
-            Mutex::new(RemoteQuota::new(of.bytes_per_second, windows, seconds))
-        };
+        let tier = RemoteTier::open(context, node, host, partitions)?;
         Ok(Arc::new(RemoteLogs {
-            metadata: Arc::new(MetadataTopic::new(
-                Arc::clone(&context),
-                node,
-                settings.metadata.clone(),
-            )),
-            stores: Stores::new(store, &settings),
-            readers: Semaphore::new(READERS),
-            pending_reads: AtomicUsize::new(0),
-            copy_quota: quota(settings.copy_quota),
-            fetch_quota: quota(settings.fetch_quota),
-            peers: BrokerPeers::default(),
+            tier: Arc::new(tier),
             tasks: Mutex::default(),
             changed: Notify::new(),
-            context,
-            host,
-            partitions,
-            settings,
         }))
+    }
+
+    /// What fetches the state of followers. It lives as long as this.
+    pub fn remote_states(&self) -> Weak<dyn FetchRemoteState> {
+        let tier: Weak<RemoteTier> = Arc::downgrade(&self.tier);
+        tier
+    }
+
+    /// Reads from an offset below the local log start. Dropping the future cancels it.
+    pub async fn read(
+        &self,
+        partition: &Arc<Partition>,
+        request: RemoteRequest,
+    ) -> Result<RemoteRecords, RemoteReadError> {
+        self.tier.read(partition, request).await
+    }
+
+    /// The first record at or after `from` with at least the timestamp, if remote storage may have
+    /// one. `None`: the local log is to be searched.
+    pub async fn find_by_time(
+        &self,
+        partition: &Arc<Partition>,
+        timestamp: Timestamp,
+        from: Offset,
+    ) -> Result<Option<TimestampLookup>, RemoteReadError> {
+        self.tier.find_by_time(partition, timestamp, from).await
     }
 
     /// The metadata of the cluster has changed.
@@ -105,23 +92,25 @@ impl RemoteLogs {
 
     /// Gives partitions their roles until the broker stops.
     pub async fn run(self: Arc<Self>) {
-        ottla_sync::task::spawn(Arc::clone(&self.metadata).run());
+        let context = &self.tier.context;
+        ottla_sync::task::spawn(Arc::clone(&self.tier.metadata).run());
         loop {
             self.assign_roles();
             ottla_sync::select! {
                 () = self.changed.notified() => {}
                 () = ottla_sync::time::sleep(LOOK) => {}
-                () = self.context.stopping() => return,
+                () = context.stopping() => return,
             }
         }
     }
 
     fn assign_roles(self: &Arc<Self>) {
-        let image = self.context.metadata().clone();
-        let broker_id = self.context.broker_id();
+        let tier = &self.tier;
+        let image = tier.context.metadata().clone();
+        let broker_id = tier.context.broker_id();
         let mut tasks = self.tasks.lock();
         let mut here = BTreeMap::new();
-        for partition in self.partitions.load().iter() {
+        for partition in tier.partitions.load().iter() {
             let topic = image.topics.by_id(partition.topic_id);
             let index = partition.topic_partition.partition;
             let Some(registration) = topic.and_then(|topic| topic.partition(index)) else {
@@ -131,8 +120,13 @@ impl RemoteLogs {
             let tiering = tiering_of(&partition.reader().config());
             let key = partition.topic_id_partition();
             let role = match tiering.role(is_leader) {
-                // Tiering was disabled while this broker ran.
-                TierRole::Stopped if is_leader && tasks.contains_key(&key) => TierRole::Deleting,
+                // Tiering was disabled while this broker ran. Without the leave to delete, which the
+                // controller asks for, nothing is.
+                TierRole::Stopped
+                    if is_leader && tiering.is_deleted_on_disable && tasks.contains_key(&key) =>
+                {
+                    TierRole::Deleting
+                }
                 role => role,
             };
             here.insert(key, (role, remote_partition(partition)));
@@ -158,7 +152,7 @@ impl RemoteLogs {
                     .send_if_modified(|given| std::mem::replace(given, role) != role);
             } else if role != TierRole::Stopped {
                 let (sender, receiver) = watch::channel(role);
-                self.metadata.assign(key);
+                tier.metadata.assign(key);
                 let task = Task {
                     partition: partition.clone(),
                     role: sender,
@@ -166,7 +160,8 @@ impl RemoteLogs {
                 tasks.insert(key, task);
                 let remote = Arc::clone(self);
                 ottla_sync::task::spawn(async move {
-                    PartitionTask::run(Arc::clone(&remote), partition, receiver).await;
+                    let tier = Arc::clone(&remote.tier);
+                    PartitionTask::run(tier, partition, receiver).await;
                     remote.on_task_ended(key);
                 });
             }
@@ -177,45 +172,9 @@ impl RemoteLogs {
         {
             let mut tasks = self.tasks.lock();
             tasks.remove(&key);
-            self.metadata.unassign(key);
+            self.tier.metadata.unassign(key);
         }
         // It may have been given a role again meanwhile.
         self.changed.notify_one();
-    }
-
-    /// `follower.fetch.last.tiered.offset.enable` (KIP-1023).
-    pub(crate) fn is_last_tiered_enabled(&self) -> bool {
-        self.context
-            .config()
-            .follower_fetch_last_tiered_offset_enable
-    }
-
-    /// Waits until the copy quota allows another segment, and counts it.
-    pub(crate) async fn await_copy_quota(&self, bytes: u64) {
-        loop {
-            let now_ms = self.context.now_ms() as i64;
-            let wait_ms = {
-                let mut quota = self.copy_quota.lock();
-                quota.set_quota(bytes_per_second(&self.context.config(), "copy"));
-                let wait_ms = quota.throttle_time_ms(now_ms);
-                if wait_ms == 0 {
-                    quota.record(bytes, now_ms);
-                    return;
-                }
-                wait_ms
-            };
-            ottla_sync::time::sleep(Duration::from_millis(wait_ms.min(1000))).await;
-        }
-    }
-
-    pub(crate) fn is_fetch_quota_exceeded(&self) -> bool {
-        let mut quota = self.fetch_quota.lock();
-        quota.set_quota(bytes_per_second(&self.context.config(), "fetch"));
-        quota.throttle_time_ms(self.context.now_ms() as i64) > 0
-    }
-
-    pub(crate) fn count_fetched(&self, bytes: u64) {
-        let now_ms = self.context.now_ms() as i64;
-        self.fetch_quota.lock().record(bytes, now_ms);
     }
 }

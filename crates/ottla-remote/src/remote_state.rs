@@ -24,8 +24,7 @@ use ottla_tiered::{
 use ottla_tiered_storage::IndexType;
 use ottla_types::{BrokerId, ErrorCode, LeaderEpoch, Offset};
 
-use crate::reading::remote_partition;
-use crate::remote_logs::RemoteLogs;
+use crate::remote_tier::{RemoteTier, remote_partition};
 use crate::stores::failure_of;
 
 const REQUEST: Duration = Duration::from_secs(30);
@@ -52,13 +51,13 @@ impl Trouble {
 
 /// The leader that a follower asks.
 struct Leader<'a> {
-    remote: &'a RemoteLogs,
+    remote: &'a RemoteTier,
     partition: &'a Partition,
     id: BrokerId,
     epoch: LeaderEpoch,
 }
 
-impl FetchRemoteState for RemoteLogs {
+impl FetchRemoteState for RemoteTier {
     fn fetch_state(
         self: Arc<Self>,
         partition: &Arc<Partition>,

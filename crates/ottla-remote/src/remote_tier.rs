@@ -1,0 +1,122 @@
+//! What the tasks, the reads and the followers of a broker's tiered storage share: the store, the
+//! metadata topic, the quotas, and the partitions of this broker.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ottla_context::NodeContext;
+use ottla_net::BrokerPeers;
+use ottla_node::Node;
+use ottla_partition::{Partition, PartitionHost, Partitions};
+use ottla_sync::atomic::AtomicUsize;
+use ottla_sync::{Mutex, Semaphore};
+use ottla_tiered::{RemotePartition, RemoteQuota};
+
+use crate::metadata_topic::MetadataTopic;
+use crate::settings::{Quota, RemoteSettings, copy_bytes_per_second, fetch_bytes_per_second};
+use crate::stores::Stores;
+
+/// Reads at the same time.
+pub const READERS: usize = 10;
+
+pub struct RemoteTier {
+    pub context: Arc<NodeContext>,
+    pub host: Arc<PartitionHost>,
+    pub partitions: Arc<Partitions>,
+    pub settings: RemoteSettings,
+    pub metadata: Arc<MetadataTopic>,
+    pub stores: Stores,
+    /// For what followers ask their leaders.
+    pub peers: BrokerPeers,
+    pub readers: Semaphore,
+    /// Reads that run, and those that wait for their turn.
+    pub pending_reads: AtomicUsize,
+    copy_quota: Mutex<RemoteQuota>,
+    fetch_quota: Mutex<RemoteQuota>,
+}
+
+impl RemoteTier {
+    /// Opens the store that the broker's settings name. Asks nothing of it. The error names the
+    /// setting.
+    pub fn open(
+        context: Arc<NodeContext>,
+        node: Arc<Node>,
+        host: Arc<PartitionHost>,
+        partitions: Arc<Partitions>,
+    ) -> Result<RemoteTier, String> {
+        let config = context.config().clone();
+        let settings = RemoteSettings::of(&config)?;
+        let environment = |name: &str| std::env::var(name).ok();
+        let store = ottla_tiered_storage::open(config.static_settings(), &environment)
+            .map_err(|error| error.to_string())?;
+        tracing::info!(
+            "closed segments of tiered topics are kept in {}",
+            store.location()
+        );
+        let quota = |of: Quota| {
+            let (windows, seconds) = (of.windows, of.window_size_seconds);
+            Mutex::new(RemoteQuota::new(of.bytes_per_second, windows, seconds))
+        };
+        Ok(RemoteTier {
+            metadata: Arc::new(MetadataTopic::new(
+                Arc::clone(&context),
+                node,
+                settings.metadata.clone(),
+            )),
+            stores: Stores::new(store, &settings),
+            readers: Semaphore::new(READERS),
+            pending_reads: AtomicUsize::new(0),
+            copy_quota: quota(settings.copy_quota),
+            fetch_quota: quota(settings.fetch_quota),
+            peers: BrokerPeers::default(),
+            context,
+            host,
+            partitions,
+            settings,
+        })
+    }
+
+    /// `follower.fetch.last.tiered.offset.enable` (KIP-1023).
+    pub fn is_last_tiered_enabled(&self) -> bool {
+        self.context
+            .config()
+            .follower_fetch_last_tiered_offset_enable
+    }
+
+    /// Waits until the copy quota allows another segment, and counts it.
+    pub async fn await_copy_quota(&self, bytes: u64) {
+        loop {
+            let now_ms = self.context.now_ms() as i64;
+            let wait_ms = {
+                let mut quota = self.copy_quota.lock();
+                quota.set_quota(copy_bytes_per_second(&self.context.config()));
+                let wait_ms = quota.throttle_time_ms(now_ms);
+                if wait_ms == 0 {
+                    quota.record(bytes, now_ms);
+                    return;
+                }
+                wait_ms
+            };
+            ottla_sync::time::sleep(Duration::from_millis(wait_ms.min(1000))).await;
+        }
+    }
+
+    pub fn is_fetch_quota_exceeded(&self) -> bool {
+        let mut quota = self.fetch_quota.lock();
+        quota.set_quota(fetch_bytes_per_second(&self.context.config()));
+        quota.throttle_time_ms(self.context.now_ms() as i64) > 0
+    }
+
+    pub fn count_fetched(&self, bytes: u64) {
+        let now_ms = self.context.now_ms() as i64;
+        self.fetch_quota.lock().record(bytes, now_ms);
+    }
+}
+
+pub fn remote_partition(partition: &Partition) -> RemotePartition {
+    RemotePartition {
+        topic_id: partition.topic_id,
+        topic: partition.topic_partition.topic.clone(),
+        partition: partition.topic_partition.partition,
+    }
+}
