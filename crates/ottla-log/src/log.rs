@@ -103,6 +103,8 @@ impl Log {
         self.config = config;
         if is_untiered {
             self.start_at_local_segments();
+            // If it is tiered again, nothing of it is in remote storage.
+            self.set_highest_remote_offset(Offset::UNKNOWN);
         }
     }
 

@@ -5,6 +5,14 @@
 //! task of its own, whose answer comes back through a channel. When the partition gets another role,
 //! the decisions ignore late answers.
 //!
+//! A log that is truncated is another log. Between two looks at the roles, a leader may have followed
+//! another one and lead again, and a follower truncates at any time. What was decided from a view
+//! before a truncation is not carried out after it:
+//!
+//! - the highest remote offset is set only if there was none since the view;
+//! - an upload during which there was one has failed;
+//! - the tasks begin anew with the next view.
+//!
 //! Kafka: `RemoteLogManager.RLMTask` and its subclasses.
 
 use std::sync::Arc;
@@ -22,7 +30,7 @@ use ottla_tiered::{
 use ottla_tiered_storage::LogSegmentData;
 use ottla_types::Offset;
 
-use crate::remote_logs::RemoteLogs;
+use crate::remote_tier::RemoteTier;
 use crate::stores::failure_of;
 
 /// How long a partition waits that has nothing due, or whose metadata is not read yet.
@@ -33,9 +41,19 @@ const ANSWERS: usize = 16;
 type Answer = (TaskKind, Operation, TaskEvent);
 
 pub struct PartitionTask {
-    remote: Arc<RemoteLogs>,
+    remote: Arc<RemoteTier>,
     partition: RemotePartition,
     answers: mpsc::Sender<Answer>,
+    /// Of the log when it was last looked at ([`ottla_log::LogReader::truncations`]). None before that.
+    truncations: Option<u64>,
+}
+
+/// What a run is decided from.
+struct View {
+    log: LogView,
+    retention: Retention,
+    /// None if the log is no longer here.
+    truncations: Option<u64>,
 }
 
 /// The view of a log that is no longer here.
@@ -56,7 +74,7 @@ impl PartitionTask {
     /// Runs the tasks of the roles that the partition gets, until it has none, or everything is
     /// deleted, or the broker stops.
     pub async fn run(
-        remote: Arc<RemoteLogs>,
+        remote: Arc<RemoteTier>,
         partition: RemotePartition,
         mut roles: watch::Receiver<TierRole>,
     ) {
@@ -67,10 +85,11 @@ impl PartitionTask {
             broker_id: context.broker_id(),
         };
         let mut machine = PartitionTasks::new(origin, remote.settings.tasks);
-        let task = PartitionTask {
+        let mut task = PartitionTask {
             remote,
             partition,
             answers,
+            truncations: None,
         };
         let mut given = TierRole::Stopped;
         loop {
@@ -120,37 +139,52 @@ impl PartitionTask {
         found.filter(|found| found.topic_id == self.partition.topic_id)
     }
 
-    async fn run_due(&self, machine: &mut PartitionTasks) {
+    async fn run_due(&mut self, machine: &mut PartitionTasks) {
         let now = self.remote.context.timestamp();
         if machine.next_run().is_none_or(|due| due > now) {
             return;
         }
-        let Some((view, retention)) = self.view(machine.role()).await else {
+        let role = machine.role();
+        let Some(view) = self.view(role).await else {
             return;
         };
+        let is_truncated = self.truncations.is_some()
+            && view.truncations.is_some()
+            && self.truncations != view.truncations;
+        if is_truncated {
+            machine.set_role(TierRole::Stopped, now);
+            machine.set_role(role, now);
+        }
+        self.truncations = view.truncations.or(self.truncations);
         let mut effects = Vec::new();
         let key = self.partition.topic_id_partition();
         self.remote.metadata.with_cache(key, |cache| {
-            machine.run_due(&view, cache, retention, now, &mut effects);
+            machine.run_due(&view.log, cache, view.retention, now, &mut effects);
         });
         self.execute(effects).await;
     }
 
-    async fn view(&self, role: TierRole) -> Option<(LogView, Retention)> {
+    async fn view(&self, role: TierRole) -> Option<View> {
         let Some(partition) = self.local() else {
             let forever = Retention {
                 retention_ms: -1,
                 retention_bytes: -1,
             };
-            return (role == TierRole::Deleting).then(|| (no_log(), forever));
+            return (role == TierRole::Deleting).then(|| View {
+                log: no_log(),
+                retention: forever,
+                truncations: None,
+            });
         };
         let retention = retention_of(&partition.reader().config());
-        match partition
-            .with_log(&self.remote.host, |log| log_view(log))
-            .await?
-        {
-            Ok(view) => Some((view, retention)),
-            Err(error) => {
+        let look = |log: &mut Log| (log_view(log), log.reader().truncations());
+        match partition.with_log(&self.remote.host, look).await? {
+            (Ok(log), truncations) => Some(View {
+                log,
+                retention,
+                truncations: Some(truncations),
+            }),
+            (Err(error), _) => {
                 if let Some(log_dirs) = self.remote.host.log_dirs() {
                     log_dirs.on_partition_error(&partition.reader(), &error);
                 }
@@ -203,7 +237,12 @@ impl PartitionTask {
                 }
                 TaskEffect::SetHighestRemoteOffset { offset } => {
                     if let Some(partition) = self.local() {
-                        let set = move |log: &mut Log| log.set_highest_remote_offset(offset);
+                        let truncations = self.truncations;
+                        let set = move |log: &mut Log| {
+                            if truncations == Some(log.reader().truncations()) {
+                                log.set_highest_remote_offset(offset);
+                            }
+                        };
                         partition.with_log(&self.remote.host, set).await;
                     }
                 }
@@ -241,6 +280,7 @@ impl PartitionTask {
     fn upload(&self, kind: TaskKind, operation: Operation, upload: Upload) {
         let remote = Arc::clone(&self.remote);
         let local = self.local();
+        let truncations = self.truncations;
         self.answer(kind, operation, async move {
             let Some(partition) = local else {
                 return TaskEvent::Uploaded(Err(StoreFailure::Permanent));
@@ -263,7 +303,17 @@ impl PartitionTask {
             let stores = &remote.stores;
             let _turn = stores.copiers.acquire().await;
             let copied = stores.store.copy_log_segment_data(&upload.metadata, &data);
-            TaskEvent::Uploaded(copied.await.map_err(|error| {
+            let copied = copied.await;
+            let now = |log: &mut Log| log.reader().truncations();
+            if partition.with_log(&remote.host, now).await != truncations {
+                tracing::warn!(
+                    partition = %upload.metadata.partition,
+                    "the log was truncated while the segment at offset {base} was copied to remote \
+                     storage; the copy is discarded"
+                );
+                return TaskEvent::Uploaded(Err(StoreFailure::Permanent));
+            }
+            TaskEvent::Uploaded(copied.map_err(|error| {
                 tracing::warn!(
                     partition = %upload.metadata.partition,
                     "the segment at offset {base} is not copied to remote storage: {error}"

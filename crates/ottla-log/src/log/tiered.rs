@@ -126,7 +126,8 @@ impl Log {
         }
     }
 
-    /// Records up to which offset remote storage has all. May be lower than before.
+    /// Records up to which offset remote storage has all. May be lower than before; a truncation
+    /// lowers it too, so what was found before one must not be set after it ([`LogReader::truncations`](crate::LogReader::truncations)).
     pub fn set_highest_remote_offset(&self, offset: Offset) {
         let highest = &self.shared.highest_remote_offset;
         highest.store(offset.0, Ordering::Release);

@@ -57,6 +57,10 @@ impl Log {
         self.shared
             .recovery_point
             .fetch_min(lowered.0, Ordering::AcqRel);
+        // Remote storage has other records, if any, at the offsets that are written again.
+        self.shared
+            .highest_remote_offset
+            .fetch_min(offset.0 - 1, Ordering::AcqRel);
     }
 
     /// Removes all records at or after `target`. Returns whether there were any. If the error says
@@ -73,7 +77,7 @@ impl Log {
         self.settle_swaps()?;
         let list = self.segments();
         let Some(index) = list.floor(target) else {
-            self.truncate_fully_and_start_at(target, None, now)?;
+            self.truncate_below_local_segments(target, now)?;
             return Ok(true);
         };
         self.announce_truncation(target);
@@ -128,6 +132,26 @@ impl Log {
         }
         self.adopt_producers(producers, target)?;
         Ok(true)
+    }
+
+    /// Removes all records of the local disk. Those of a tiered log that are only in remote storage
+    /// and before `target` stay part of it, and so do their epochs: a leader finds them by these, and
+    /// expires what is before its start. Kafka forgets both.
+    fn truncate_below_local_segments(
+        &mut self,
+        target: Offset,
+        now: Timestamp,
+    ) -> Result<(), LogError> {
+        if !self.config.remote_storage_enable {
+            return self.truncate_fully_and_start_at(target, None, now);
+        }
+        let start = self.log_start_offset().min(target);
+        let mut leader_epochs = self.leader_epochs.clone();
+        leader_epochs.truncate_from_end(target);
+        self.truncate_fully_and_start_at(target, Some(start), now)?;
+        self.leader_epochs = leader_epochs;
+        self.on_epochs_changed();
+        Ok(())
     }
 
     /// Removes all records and continues the log at `offset`. It starts at `log_start_offset` if

@@ -111,3 +111,32 @@ fn the_highest_remote_offset_may_fall() {
     test.log().set_highest_remote_offset(Offset(19));
     assert_eq!(test.reader().highest_remote_offset(), Offset(19));
 }
+
+#[test]
+fn what_is_truncated_is_not_known_to_be_remote() {
+    let mut test = tiered();
+    test.log().set_highest_remote_offset(Offset(39));
+    let truncations = test.reader().truncations();
+    test.log().truncate_to(Offset(30), NOW).unwrap();
+    assert_eq!(test.reader().highest_remote_offset(), Offset(29));
+    assert!(test.reader().truncations() > truncations);
+    assert_eq!(test.reader().log_start_offset(), Offset(0));
+}
+
+#[test]
+fn remote_records_before_a_truncation_stay_part_of_the_log() {
+    let mut test = tiered();
+    test.log().assign_leader_epoch(LeaderEpoch(0), Offset(0));
+    test.log().assign_leader_epoch(LeaderEpoch(3), Offset(18));
+    test.flush();
+    test.log().delete_local_segments(1, NOW).unwrap();
+    test.run_jobs();
+    test.log().truncate_to(Offset(15), NOW).unwrap();
+    let reader = test.reader();
+    assert_eq!(reader.log_start_offset(), Offset(0));
+    assert_eq!(reader.local_log_start_offset(), Offset(15));
+    assert_eq!(reader.log_end_offset(), Offset(15));
+    let epochs = reader.leader_epochs().entries().to_vec();
+    assert_eq!(epochs.len(), 1, "{epochs:?}");
+    assert_eq!(epochs[0].epoch, LeaderEpoch(0));
+}

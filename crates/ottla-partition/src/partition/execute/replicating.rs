@@ -92,6 +92,14 @@ impl PartitionState {
             now_ms: host.context.now_ms(),
         };
         self.step(partition, host, event);
+        let starts = matches!(
+            self.deferred,
+            Some(PartitionEvent::Truncate(Truncation::StartAfterRemoteLog))
+        );
+        if !starts {
+            // It came too late, and would only take memory.
+            self.replicating.remote_state = None;
+        }
     }
 
     /// The end offset of an epoch in this log.
