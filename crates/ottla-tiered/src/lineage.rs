@@ -7,7 +7,7 @@
 //! Kafka: `RemoteLogManager.isRemoteSegmentWithinLeaderEpochs`, `findHighestRemoteOffset`,
 //! `findLogStartOffset`.
 
-use ottla_types::Offset;
+use ottla_types::{LeaderEpoch, Offset};
 
 use crate::leader_epochs::LeaderEpochs;
 use crate::log_view::LogView;
@@ -64,12 +64,22 @@ pub fn is_within_leader_epochs(
     segment.end_offset < log_end_offset
 }
 
-/// The highest offset of the log that remote storage has or had, -1 for none. The newest epoch of
-/// the log that was ever copied decides.
+/// The highest offset of the log that remote storage has, -1 for none. What expired counts too: it is
+/// before the start of the log.
+///
+/// Kafka counts all segments that were ever copied. If tiering is disabled, and enabled again, it
+/// neither copies nor keeps the local segments whose copies were deleted.
 pub fn highest_remote_offset(cache: &RemoteLogMetadataCache, log: &LogView) -> Offset {
+    let copied = highest(log, |epoch| cache.highest_offset_for_epoch(epoch));
+    let readable = highest(log, |epoch| cache.last_offset(epoch));
+    copied.min(readable.max(log.log_start_offset.plus(-1)))
+}
+
+/// The highest offset of the newest epoch of the log that has one, if it is in the log.
+fn highest(log: &LogView, of_epoch: impl Fn(LeaderEpoch) -> Option<Offset>) -> Offset {
     let epochs = log.leader_epochs.entries().iter().rev();
     for entry in epochs {
-        let Some(highest) = cache.highest_offset_for_epoch(entry.epoch) else {
+        let Some(highest) = of_epoch(entry.epoch) else {
             continue;
         };
         let end = log
@@ -100,11 +110,11 @@ pub fn first_offset(cache: &RemoteLogMetadataCache, log: &LogView) -> Offset {
 
 #[cfg(test)]
 mod tests {
-    use ottla_types::Offset;
+    use ottla_types::{BrokerId, Offset, Timestamp, Uuid};
 
-    use super::is_within_leader_epochs;
-    use crate::LeaderEpochs;
-    use crate::test_segments::segment;
+    use super::{highest_remote_offset, is_within_leader_epochs};
+    use crate::test_segments::{cache_of, log, segment};
+    use crate::{LeaderEpochs, RemoteLogMetadataCache, RemoteLogSegmentState};
 
     /// Segment (start, end, epochs) and the epochs of a log that ends at 300.
     #[track_caller]
@@ -156,5 +166,25 @@ mod tests {
         let log = [(1, 0), (2, 50), (3, 50), (4, 90)];
         check((0, 89), [(1, 0), (2, 50), (3, 50)], log, true);
         check((0, 89), [(1, 0), (3, 50)], log, true);
+    }
+
+    #[test]
+    fn copies_that_were_deleted_do_not_count_unless_they_expired() {
+        let epochs = || LeaderEpochs::from([(0, 0)]);
+        let mut cache = cache_of(&[segment(1, 0, 9, epochs()), segment(2, 10, 19, epochs())]);
+        let mut log = log(&[0, 10, 20], 25, epochs());
+        assert_eq!(highest_remote_offset(&cache, &log), Offset(19));
+        let delete = |cache: &mut RemoteLogMetadataCache, id| {
+            let segment = cache.get(Uuid::from_u128(id)).unwrap();
+            let state = RemoteLogSegmentState::DeleteSegmentStarted;
+            let update = segment.to_state(state, Timestamp(1), BrokerId(1));
+            cache.update(&update).unwrap();
+        };
+        delete(&mut cache, 2);
+        assert_eq!(highest_remote_offset(&cache, &log), Offset(9));
+        delete(&mut cache, 1);
+        assert_eq!(highest_remote_offset(&cache, &log), Offset::UNKNOWN);
+        log.log_start_offset = Offset(20);
+        assert_eq!(highest_remote_offset(&cache, &log), Offset(19));
     }
 }

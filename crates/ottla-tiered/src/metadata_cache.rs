@@ -139,6 +139,12 @@ impl RemoteLogMetadataCache {
         }
     }
 
+    /// The highest offset of `epoch` that is readable.
+    pub fn last_offset(&self, epoch: LeaderEpoch) -> Option<Offset> {
+        let slot = self.epochs.get(&epoch)?.last()?;
+        Some(self.segments.get(slot).end_offset_of(epoch))
+    }
+
     /// The highest offset of `epoch` that was copied, also if it has been deleted since.
     pub fn highest_offset_for_epoch(&self, epoch: LeaderEpoch) -> Option<Offset> {
         self.epochs.get(&epoch)?.highest_offset()

@@ -28,6 +28,11 @@ impl EpochSegments {
         self.by_offset.front().copied()
     }
 
+    /// The readable segment with the highest offset.
+    pub(super) fn last(&self) -> Option<Slot> {
+        self.by_offset.back().copied()
+    }
+
     pub(super) fn highest_offset(&self) -> Option<Offset> {
         self.highest_offset
     }
