@@ -64,7 +64,8 @@ pub fn log_view(log: &Log) -> Result<LogView, StorageError> {
 }
 
 /// Deletes the local segments that `local.retention.*` allows, as far as remote storage has them.
-/// Returns how many.
+/// Returns how many. While copying is disabled, the log starts after them: `retention.*` has expired
+/// them, and what is before them in remote storage too.
 pub(crate) fn delete_local_segments(log: &mut Log, now: Timestamp) -> Result<usize, LogError> {
     let config = log.config().clone();
     let retention = LocalRetention {
@@ -80,5 +81,11 @@ pub(crate) fn delete_local_segments(log: &mut Log, now: Timestamp) -> Result<usi
         log.close_active_segment(now)?;
     }
     log.delete_local_segments(expiry.segments, now)?;
+    if retention.is_copy_disabled && expiry.segments > 0 {
+        let local_log_start_offset = log.reader().local_log_start_offset();
+        if let Err(error) = log.increment_log_start_offset(local_log_start_offset) {
+            tracing::warn!(dir = %log.dir().display(), "{error}");
+        }
+    }
     Ok(expiry.segments)
 }
