@@ -220,10 +220,9 @@ fn copy_all(
     copies: &[(PathBuf, PathBuf)],
     (epochs_file, epochs): &(PathBuf, Bytes),
 ) -> Result<(), RemoteStorageError> {
-    if let Some(directory) = epochs_file.parent() {
-        fs::create_dir_all(directory)
-            .map_err(|error| RemoteStorageError::local(directory, "create", &error))?;
-    }
+    let directory = epochs_file.parent().unwrap_or(epochs_file);
+    fs::create_dir_all(directory)
+        .map_err(|error| RemoteStorageError::local(directory, "create", &error))?;
     for (from, to) in copies {
         let mut source = match open(from) {
             Ok(source) => source,
@@ -244,7 +243,15 @@ fn copy_all(
     target
         .write_all(epochs)
         .and_then(|()| target.sync_all())
-        .map_err(|error| RemoteStorageError::local(epochs_file, "write", &error))
+        .map_err(|error| RemoteStorageError::local(epochs_file, "write", &error))?;
+    // The local segment goes once this has returned, so the names must be on disk too.
+    let root = directory.parent().unwrap_or(directory);
+    for directory in [directory, root] {
+        fs::Dir::open(directory)
+            .and_then(|opened| opened.sync())
+            .map_err(|error| RemoteStorageError::local(directory, "write", &error))?;
+    }
+    Ok(())
 }
 
 fn create(path: &Path) -> Result<fs::File, RemoteStorageError> {
