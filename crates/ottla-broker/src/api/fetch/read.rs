@@ -192,6 +192,8 @@ pub(crate) fn read_all<'t>(
                         outcome.failed.push((partition.reader().clone(), error));
                         error_answer(requested.partition, code)
                     }
+                    // Others have used up the response. Reading the segment would give nothing.
+                    Err(Miss::Remote(answer)) if max_bytes == 0 && !min_one_message => *answer,
                     Err(Miss::Remote(answer)) => {
                         let request = RemoteRequest {
                             offset: Offset(requested.fetch_offset),
