@@ -12,10 +12,10 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ottla_config::BrokerConfig;
+use ottla_config::{BrokerConfig, InvalidRemoteStorage};
 use ottla_context::{BrokerState, NodeContext, StopStep};
 use ottla_log::{Handles, retry_lacking};
-use ottla_metadata::MetadataImage;
+use ottla_metadata::{ConfigResource, MetadataImage};
 use ottla_metrics::{Metric, advance_windows, flush_stats, stalls};
 use ottla_net::{
     BoundListener, Connection, ListenerInfo, Network, accept_connections, keep_token_keys,
@@ -319,6 +319,7 @@ fn load_and_serve(
         broker.authorizer.load(&image);
         broker.follow_quotas(&image.client_quotas);
         let config = apply_dynamic_settings(broker, file_config, &image);
+        refuse_tiered_topics(broker, &config, &image)?;
         load_logs(broker, &config, &image, log_dirs)?;
         runtime.block_on(membership.serve(&broker.context, heartbeats, log_dirs))
     })();
@@ -326,6 +327,36 @@ fn load_and_serve(
         runtime.block_on(membership.abandon());
     }
     served
+}
+
+/// Without tiered storage, a log would start with its local segments, and if it led again with tiered
+/// storage, its remote segments would expire.
+fn refuse_tiered_topics(
+    broker: &Broker,
+    config: &BrokerConfig,
+    image: &MetadataImage,
+) -> Result<(), String> {
+    if config.remote_log_storage_system_enable {
+        return Ok(());
+    }
+    let broker_id = broker.broker_id();
+    let mut tiered = image.topics.iter().filter(|topic| {
+        let resource = ConfigResource::topic(topic.name.to_string());
+        let enabled = image.configs.value(&resource, "remote.storage.enable");
+        enabled.is_some_and(|value| value.trim().eq_ignore_ascii_case("true"))
+            && topic
+                .partitions()
+                .any(|(_, it)| it.replicas.contains(&broker_id))
+    });
+    match tiered.next() {
+        Some(topic) => Err(format!(
+            "this broker has a replica of the tiered topic {}, and \
+             remote.log.storage.system.enable is false: {}",
+            topic.name,
+            InvalidRemoteStorage::SystemDisabledWithTopics
+        )),
+        None => Ok(()),
+    }
 }
 
 /// Opens the logs with the settings of their topics in the image, and starts to use the
