@@ -147,7 +147,7 @@ impl MetadataPartitions {
         while let Ok(batch) = AnyBatch::read(&mut records) {
             let is_control =
                 matches!(&batch, AnyBatch::Current(batch) if batch.header.attributes.is_control());
-            let next = Offset(batch.last_offset().0 + 1);
+            let next = Offset(batch.last_offset().0.saturating_add(1));
             if next <= progress.position {
                 continue;
             }

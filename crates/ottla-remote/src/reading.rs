@@ -155,7 +155,7 @@ impl RemoteTier {
                 None | Some(TimestampSearch::Local) => return Ok(None),
                 Some(TimestampSearch::Remote(segment)) => segment,
             };
-            let next = Offset(segment.end_offset.0 + 1);
+            let next = Offset(segment.end_offset.0.saturating_add(1));
             if let Some(found) = reader.find_in(segment, timestamp, from).await? {
                 return Ok(Some(found));
             }
@@ -315,7 +315,7 @@ impl Reader<'_> {
             while !records.is_empty() {
                 let damaged = |error| self.damaged(&segment, BatchesError::Damaged(error));
                 let batch = AnyBatch::read(&mut records).map_err(damaged)?;
-                next = Offset(batch.last_offset().0 + 1);
+                next = Offset(batch.last_offset().0.saturating_add(1));
                 if batch.max_timestamp() < timestamp {
                     continue;
                 }

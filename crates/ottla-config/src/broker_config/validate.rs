@@ -41,8 +41,9 @@ const REMOTE_STORES: [&str; 2] = [
 const REMOTE_METADATA: &str =
     "org.apache.kafka.server.log.remote.metadata.storage.TopicBasedRemoteLogMetadataManager";
 
+/// A controller has no store. It has the setting so that topics may be tiered.
 fn tiered_storage(config: &BrokerConfig, values: &Values<'_>) -> Result<(), ConfigError> {
-    if !config.remote_log_storage_system_enable {
+    if !config.remote_log_storage_system_enable || !config.process_roles.broker {
         return Ok(());
     }
     let key = "remote.log.storage.manager.class.name";

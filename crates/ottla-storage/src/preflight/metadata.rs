@@ -384,7 +384,7 @@ fn dynamic_setting(config: &BrokerConfig, key: &str, value: &str, place: &str, l
 
 /// Without tiered storage, the remote records of tiered topics could not be read.
 fn tiered_topics(config: &BrokerConfig, image: &MetadataImage, look: &mut Look) {
-    if config.remote_log_storage_system_enable {
+    if config.remote_log_storage_system_enable || !config.process_roles.broker {
         return;
     }
     let resources = image.configs.resources();

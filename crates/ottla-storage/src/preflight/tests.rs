@@ -331,6 +331,10 @@ fn topics_that_need_more_than_this_node_stand_in_the_way() {
         .refuses("remote.storage.enable=true needs remote.log.storage.system.enable=true");
     let tiered = Node::new()
         .setting("remote.log.storage.system.enable", "true")
+        .setting(
+            "remote.log.storage.manager.class.name",
+            "org.apache.kafka.server.log.remote.storage.LocalTieredStorage",
+        )
         .records([config_of(2, "orders", "remote.storage.enable", "true")])
         .look();
     assert!(tiered.is_possible(), "{:#?}", tiered.findings);
