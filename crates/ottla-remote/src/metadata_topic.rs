@@ -416,6 +416,11 @@ impl MetadataTopic {
                 if let Some(&(partition, read_from)) = place {
                     let start = Offset(listed.offset);
                     self.read.lock().on_start(partition, read_from, start);
+                    if start <= read_from {
+                        // The position is after the end. Asked again at once, the answer would be
+                        // the same.
+                        trouble = Err(Trouble::Refused(ErrorCode::OffsetOutOfRange));
+                    }
                 }
             }
         }
