@@ -68,15 +68,14 @@ impl ShareGroups {
         }
     }
 
-    /// Ends the session of the member whose connection was closed.
+    /// Ends the sessions of the members whose connection was closed.
     pub fn on_disconnected(self: &Arc<Self>, connection: ConnectionId) {
         let ended = self.sessions.lock().on_disconnected(connection);
-        let Some(ended) = ended else {
-            return;
-        };
-        match ended.partitions {
-            Some(partitions) => self.release(ended.key, partitions),
-            None => self.close_abandoned(&ended.key.group_id),
+        for (key, partitions) in ended.sessions {
+            self.release(key, partitions);
+        }
+        if let Some(group_id) = ended.left_group {
+            self.close_abandoned(&group_id);
         }
     }
 

@@ -3,12 +3,14 @@
 //! A member that fetches from a broker has a session there, which ends with its connection, so that
 //! the records of a member that is gone are released. Requests of a session are ordered by its
 //! epoch. A partition that a request does not contain stays in the session. There can be as many
-//! sessions as the groups can have members, and none is evicted. Invariants: a connection has at
-//! most the session that was started on it last; a group is known while it has a session, a release
-//! in progress, or was left without closing its share partitions. Source: `ShareSessionCache`, `ShareSession`, `ShareSessionContext`,
-//! `SharePartitionManager.newContext`.
+//! sessions as the groups can have members, and none is evicted. Several members can share a
+//! connection; Kafka ends only the session that was started on it last, and the others count
+//! towards the limit until the broker stops. Invariants: every session belongs to the connection on
+//! which it was started, and ends with it; a group is known while it has a session, a release in
+//! progress, or was left without closing its share partitions. Source: `ShareSessionCache`,
+//! `ShareSession`, `ShareSessionContext`, `SharePartitionManager.newContext`.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use bytestring::ByteString;
 use indexmap::IndexMap;
@@ -45,19 +47,32 @@ struct CachedPartition {
     must_be_told: bool,
 }
 
-/// A session on the connection on which it was started.
-#[derive(Debug)]
-struct StartedSession {
-    key: ShareSessionKey,
-    /// Whether the session was closed otherwise. The member may have another session by now.
-    is_over: bool,
+/// The sessions of a connection.
+#[derive(Debug, Default)]
+struct ConnectionSessions {
+    /// Those that were started on it and have not ended.
+    sessions: BTreeSet<ShareSessionKey>,
+    /// The group of the first session that ended before the connection did. Its members may come
+    /// back, so its share partitions stay open as long as the connection.
+    left_group: Option<ByteString>,
+}
+
+impl ConnectionSessions {
+    /// A session has ended before the connection. Returns whether the share partitions of its group
+    /// stay open. That is so for one group only: a client can start and end sessions of any number
+    /// of groups.
+    fn leave(&mut self, key: &ShareSessionKey) -> bool {
+        self.sessions.remove(key);
+        let left_group = self.left_group.get_or_insert_with(|| key.group_id.clone());
+        *left_group == key.group_id
+    }
 }
 
 #[derive(Debug)]
 pub struct ShareSessions {
     max_sessions: usize,
     sessions: BTreeMap<ShareSessionKey, ShareSession>,
-    by_connection: HashMap<ConnectionId, StartedSession>,
+    by_connection: HashMap<ConnectionId, ConnectionSessions>,
     groups: HashMap<ByteString, GroupSessions>,
 }
 
@@ -67,7 +82,8 @@ struct GroupSessions {
     members: usize,
     /// Sessions that have ended, and whose records are being released.
     releasing: usize,
-    /// The last connection was closed, and no session was started since.
+    /// The last session has ended, its connection does not keep the share partitions open, and no
+    /// session was started since.
     is_abandoned: bool,
 }
 
@@ -93,11 +109,12 @@ pub enum SessionFetch {
 }
 
 /// What ended with a connection.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Disconnected {
-    pub key: ShareSessionKey,
-    /// The partitions whose records must be released; `None` if the session had ended before.
-    pub partitions: Option<Vec<TopicIdPartition>>,
+    /// The sessions, and the partitions whose records must be released.
+    pub sessions: Vec<(ShareSessionKey, Vec<TopicIdPartition>)>,
+    /// A group whose session had ended before.
+    pub left_group: Option<ByteString>,
 }
 
 impl ShareSessions {
@@ -187,35 +204,44 @@ impl ShareSessions {
     /// [`ShareSessions::on_released`] reports; `None` if there is no session.
     pub fn end(&mut self, key: &ShareSessionKey) -> Option<Vec<TopicIdPartition>> {
         let partitions = self.remove(key)?;
-        self.group(key).releasing += 1;
+        self.group(&key.group_id).releasing += 1;
         Some(partitions)
     }
 
     fn remove(&mut self, key: &ShareSessionKey) -> Option<Vec<TopicIdPartition>> {
         let session = self.sessions.remove(key)?;
-        let begun = self.by_connection.get_mut(&session.connection);
-        if let Some(begun) = begun.filter(|begun| begun.key == *key) {
-            begun.is_over = true;
-        }
-        let group = self.group(key);
+        let connection = self.by_connection.get_mut(&session.connection);
+        // Without the connection, the session ends with it.
+        let stays_open = connection.is_some_and(|connection| connection.leave(key));
+        let group = self.group(&key.group_id);
         group.members = group.members.saturating_sub(1);
+        if !stays_open {
+            group.is_abandoned = group.members == 0;
+        }
         Some(session.partitions.into_keys().collect())
     }
 
-    /// The connection was closed, and with it the session that was started on it. `None` if none
-    /// was. Once the records are released, [`ShareSessions::take_abandoned`] must be called.
-    pub fn on_disconnected(&mut self, connection: ConnectionId) -> Option<Disconnected> {
-        let begun = self.by_connection.remove(&connection)?;
-        let partitions = match begun.is_over {
-            true => None,
-            false => self.end(&begun.key),
+    /// The connection was closed, and with it the sessions that were started on it. Once the
+    /// records of a session are released, and at once for the group that was left before,
+    /// [`ShareSessions::take_abandoned`] must be called.
+    pub fn on_disconnected(&mut self, connection: ConnectionId) -> Disconnected {
+        let Some(closed) = self.by_connection.remove(&connection) else {
+            return Disconnected::default();
         };
-        let group = self.group(&begun.key);
-        group.is_abandoned = group.members == 0;
-        Some(Disconnected {
-            key: begun.key,
-            partitions,
-        })
+        let sessions = closed.sessions.into_iter();
+        let ended = sessions.filter_map(|key| {
+            let partitions = self.end(&key)?;
+            Some((key, partitions))
+        });
+        let ended = ended.collect();
+        if let Some(group_id) = &closed.left_group {
+            let group = self.group(group_id);
+            group.is_abandoned = group.members == 0;
+        }
+        Disconnected {
+            sessions: ended,
+            left_group: closed.left_group,
+        }
     }
 
     /// The records of a session that has ended are released, or their locks will expire.
@@ -243,11 +269,12 @@ impl ShareSessions {
     /// Removes all sessions, when share groups are no longer served.
     pub fn clear(&mut self) {
         self.sessions.clear();
+        self.by_connection.clear();
         self.groups.clear();
     }
 
-    fn group(&mut self, key: &ShareSessionKey) -> &mut GroupSessions {
-        self.groups.entry(key.group_id.clone()).or_default()
+    fn group(&mut self, group_id: &ByteString) -> &mut GroupSessions {
+        self.groups.entry(group_id.clone()).or_default()
     }
 
     pub fn len(&self) -> usize {
@@ -295,14 +322,11 @@ impl ShareSessions {
             partitions: partitions.iter().map(told).collect(),
         };
         self.sessions.insert(key.clone(), session);
-        let group = self.group(key);
+        let group = self.group(&key.group_id);
         group.members += 1;
         group.is_abandoned = false;
-        let begun = StartedSession {
-            key: key.clone(),
-            is_over: false,
-        };
-        self.by_connection.insert(connection, begun);
+        let connection = self.by_connection.entry(connection).or_default();
+        connection.sessions.insert(key.clone());
         Ok(SessionFetch::Initial)
     }
 }

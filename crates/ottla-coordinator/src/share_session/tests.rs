@@ -180,26 +180,67 @@ fn a_connection_takes_its_session_along() {
         .fetch("b", INITIAL_EPOCH, &[1], &[])
         .expect("there is room");
     let (a, b) = (ConnectionId(u64::from(b'a')), ConnectionId(u64::from(b'b')));
-    let ended = |member, partitions| {
-        let key = key(member);
-        Some(Disconnected { key, partitions })
+    let ended = |member, partitions| Disconnected {
+        sessions: vec![(key(member), partitions)],
+        left_group: None,
     };
     let sessions = &mut story.0;
-    assert_eq!(
-        sessions.on_disconnected(a),
-        ended("a", Some(partitions(&[0])))
-    );
-    assert_eq!(sessions.on_disconnected(a), None);
+    assert_eq!(sessions.on_disconnected(a), ended("a", partitions(&[0])));
+    assert_eq!(sessions.on_disconnected(a), Disconnected::default());
     // The session was closed and restarted on another connection, so the old connection does not
     // end it.
     let begun = sessions.begin_fetch(&key("b"), first(5));
     assert_eq!(begun, Ok(SessionFetch::Initial));
-    assert_eq!(sessions.on_disconnected(b), ended("b", None));
+    let left = Disconnected {
+        sessions: vec![],
+        left_group: Some("g".into()),
+    };
+    assert_eq!(sessions.on_disconnected(b), left);
     assert_eq!(sessions.len(), 1);
     assert_eq!(
         sessions.on_disconnected(ConnectionId(5)),
-        ended("b", Some(vec![]))
+        ended("b", vec![])
     );
+}
+
+#[test]
+fn a_connection_takes_the_sessions_of_all_its_members_along() {
+    let mut sessions = ShareSessions::new(10);
+    for member in ["a", "b", "c", "a"] {
+        let begun = sessions.begin_fetch(&key(member), first(1));
+        assert_eq!(begun, Ok(SessionFetch::Initial));
+    }
+    let begun = sessions.begin_fetch(&key("d"), first(2));
+    assert_eq!(begun, Ok(SessionFetch::Initial));
+    assert_eq!(sessions.end(&key("b")), Some(vec![]));
+    let ended = Disconnected {
+        sessions: ["a", "c"].map(|member| (key(member), partitions(&[]))).into(),
+        left_group: Some("g".into()),
+    };
+    assert_eq!(sessions.on_disconnected(ConnectionId(1)), ended);
+    assert_eq!(sessions.len(), 1, "the one on the other connection");
+}
+
+/// Otherwise a client could make a connection remember any number of groups.
+#[test]
+fn a_connection_keeps_one_group_that_its_members_have_left() {
+    let mut sessions = ShareSessions::new(10);
+    let of_group = |group: &'static str| ShareSessionKey {
+        group_id: group.into(),
+        ..key("a")
+    };
+    for (group, is_closed) in [("g", false), ("h", true), ("i", true), ("g", false)] {
+        let begun = sessions.begin_fetch(&of_group(group), first(1));
+        assert_eq!(begun, Ok(SessionFetch::Initial));
+        assert_eq!(sessions.end(&of_group(group)), Some(vec![]));
+        sessions.on_released(group);
+        assert_eq!(sessions.take_abandoned(group), is_closed, "{group}");
+    }
+    assert!(sessions.groups.is_empty());
+    let ended = sessions.on_disconnected(ConnectionId(1));
+    assert_eq!(ended.left_group, Some("g".into()));
+    assert!(sessions.take_abandoned("g"));
+    assert!(sessions.groups.is_empty() && sessions.by_connection.is_empty());
 }
 
 #[test]
@@ -277,7 +318,7 @@ fn members_are_those_who_have_a_session() {
             2 => releasing += usize::from(sessions.end(&member).is_some()),
             3 => {
                 let ended = sessions.on_disconnected(connection);
-                releasing += usize::from(ended.is_some_and(|ended| ended.partitions.is_some()));
+                releasing += ended.sessions.len();
             }
             4 if releasing > 0 => {
                 sessions.on_released("g");
@@ -292,6 +333,9 @@ fn members_are_those_who_have_a_session() {
         }
         let members = sessions.groups.values().map(|group| group.members);
         assert_eq!(members.sum::<usize>(), sessions.len());
+        let connections = sessions.by_connection.values();
+        let of_connections = connections.map(|connection| connection.sessions.len());
+        assert_eq!(of_connections.sum::<usize>(), sessions.len());
         assert!(sessions.len() <= 3 && sessions.by_connection.len() <= 5);
     }
 }
