@@ -21,11 +21,13 @@ mod state;
 
 use std::sync::Arc;
 
+use futures_util::future::join_all;
 use ottla_config::BrokerConfig;
 use ottla_coordinator::share_session::{ConnectionId, ShareSessionKey, ShareSessions};
 use ottla_metadata::MetadataDelta;
 use ottla_metadata::feature::SHARE_VERSION;
 use ottla_sync::Mutex;
+use ottla_sync::task::JoinHandle;
 use ottla_types::{TopicId, TopicIdPartition};
 
 use crate::surroundings::Surroundings;
@@ -79,23 +81,36 @@ impl ShareGroups {
         }
     }
 
-    /// Ends a member's session at its own request.
-    pub fn end_session(self: &Arc<Self>, key: &ShareSessionKey) {
+    /// Ends a member's session at its own request. Returns when the release of its records is
+    /// persisted. Kafka answers before that, and then:
+    /// 1. the member receives the answer to its last request,
+    /// 2. an administrator sets the group's offsets,
+    /// 3. the release is persisted, with the start offset from before.
+    ///
+    /// The share coordinator refuses the write of step 3 if the state epoch was raised, which is the
+    /// group epoch, and it is raised when a member leaves. So a release after a connection was
+    /// closed, for which nobody waits, does no harm. But a client can fetch without being a member.
+    pub async fn end_session(self: &Arc<Self>, key: &ShareSessionKey) {
         let ended = self.sessions.lock().end(key);
         if let Some(partitions) = ended {
-            self.release(key.clone(), partitions);
+            // A panic is reported where it happens.
+            let _ = self.release(key.clone(), partitions).await;
         }
     }
 
-    /// Makes the records that a member has acquired available to others once that is persisted.
-    /// Nobody waits for that.
-    fn release(self: &Arc<Self>, key: ShareSessionKey, partitions: Vec<TopicIdPartition>) {
+    /// Makes the records that a member has acquired available to others once that is persisted. A
+    /// task, because the connection on which the member waits may be closed.
+    fn release(
+        self: &Arc<Self>,
+        key: ShareSessionKey,
+        partitions: Vec<TopicIdPartition>,
+    ) -> JoinHandle<()> {
         let groups = Arc::clone(self);
         ottla_sync::task::spawn(async move {
             groups.release_each(&key, partitions).await;
             groups.sessions.lock().on_released(&key.group_id);
             groups.close_abandoned(&key.group_id);
-        });
+        })
     }
 
     /// Closes the share partitions of a group that has no members left. New members cannot start a
@@ -107,17 +122,22 @@ impl ShareGroups {
         }
     }
 
+    /// All releases start at once: a share coordinator that does not answer must not delay those
+    /// that others persist.
     async fn release_each(&self, key: &ShareSessionKey, partitions: Vec<TopicIdPartition>) {
-        for partition in partitions {
-            let Some(led) = self.partitions.get(&key.group_id, partition) else {
-                continue;
-            };
-            if let Err(failure) = led.release(&key.member_id).await {
-                // The record locks expire.
-                let (partition, reason) = (&led.partition.topic_partition, failure.message);
-                tracing::debug!(%partition, "records stay locked by {}: {reason}", key.member_id);
-            }
-        }
+        let partitions = partitions.into_iter();
+        let led = partitions.filter_map(|it| self.partitions.get(&key.group_id, it));
+        let releases: Vec<_> = led
+            .map(|led| async move {
+                if let Err(failure) = led.release(&key.member_id).await {
+                    // The record locks expire.
+                    let (partition, reason) = (&led.partition.topic_partition, failure.message);
+                    let member = &key.member_id;
+                    tracing::debug!(%partition, "records stay locked by {member}: {reason}");
+                }
+            })
+            .collect();
+        join_all(releases).await;
     }
 
     /// Called after the replicas of this broker have applied a metadata change.

@@ -89,7 +89,8 @@ async fn serve(
         answers.push(acknowledging.end().await);
     }
     if epoch == FINAL_EPOCH {
-        broker.share_groups.end_session(&key);
+        let _waiting = context.waited.begin();
+        broker.share_groups.end_session(&key).await;
     }
     let settings = GroupSettings::of(&broker.host.context, &key.group_id);
     Ok(respond(broker, context, answers, settings))

@@ -155,11 +155,13 @@ async fn serve(
     }
     let mut acknowledged = Vec::with_capacity(acknowledging.len());
     for acknowledging in acknowledging {
+        let _waiting = context.waited.begin();
         acknowledged.push(acknowledging.end().await);
     }
     add_acknowledged(&mut answers, acknowledged);
     if epoch == FINAL_EPOCH {
-        broker.share_groups.end_session(&key);
+        let _waiting = context.waited.begin();
+        broker.share_groups.end_session(&key).await;
     }
     Ok(respond(broker, context, answers, settings))
 }

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ottla_coordinator::persister::{InitializeState, SharePartitionKey};
+use ottla_coordinator::persister::{InitializeState, ReadState, SharePartitionKey, StateBatch};
 use ottla_protocol::Records;
 use ottla_protocol::messages::alter_share_group_offsets_request::{
     AlterShareGroupOffsetsRequestPartition, AlterShareGroupOffsetsRequestTopic,
@@ -32,7 +32,7 @@ use ottla_protocol::messages::{
     ShareFetchResponse, ShareGroupDescribeRequest, ShareGroupHeartbeatRequest,
 };
 use ottla_protocol::metadata_records::{FeatureLevelRecord, MetadataRecord, PartitionChangeRecord};
-use ottla_types::{ErrorCode, Offset};
+use ottla_types::{ErrorCode, LeaderEpoch, Offset};
 
 use super::client::Client;
 use super::produce_and_fetch::{batch, produce_to};
@@ -570,9 +570,24 @@ async fn offsets_are_set_shown_and_forgotten() {
     };
     assert_eq!(acquired(&fetch(&mut client, &of_set(0)).await), [(2, 2, 1)]);
     client.ask(2, &of_set(-1)).await;
-    // The release of the record is persisted after the answer, and must not come after the offsets
-    // that are set below.
-    tokio::time::sleep(Duration::from_secs(1)).await;
+    // The release of the record is persisted before the answer, so that it cannot overwrite the
+    // offsets that are set below.
+    let read = ReadState {
+        key: SharePartitionKey {
+            group_id: "set".into(),
+            topic_id: topic_id("t"),
+            partition: 0,
+        },
+        leader_epoch: LeaderEpoch::UNKNOWN,
+    };
+    let read = broker.broker().share_groups.coordinators.read_state(read);
+    let released = StateBatch {
+        first_offset: Offset(2),
+        last_offset: Offset(2),
+        delivery_state: 0,
+        delivery_count: 1,
+    };
+    assert_eq!(read.await.expect("it has state").batches, [released]);
 
     let forget = DeleteShareGroupOffsetsRequest {
         group_id: "set".into(),

@@ -198,8 +198,8 @@ impl<W> LedSharePartition<W> {
         Ok(active.persist(write, Some(waiting)))
     }
 
-    /// Releases the records of a member that is gone. As [`LedSharePartition::acknowledge`], but
-    /// nobody waits.
+    /// Releases the records of a member that is gone. As [`LedSharePartition::acknowledge`]; `None`
+    /// if nobody waits.
     ///
     /// # Errors
     /// If no records can be acquired here.

@@ -214,7 +214,9 @@ fn a_connection_takes_the_sessions_of_all_its_members_along() {
     assert_eq!(begun, Ok(SessionFetch::Initial));
     assert_eq!(sessions.end(&key("b")), Some(vec![]));
     let ended = Disconnected {
-        sessions: ["a", "c"].map(|member| (key(member), partitions(&[]))).into(),
+        sessions: ["a", "c"]
+            .map(|member| (key(member), partitions(&[])))
+            .into(),
         left_group: Some("g".into()),
     };
     assert_eq!(sessions.on_disconnected(ConnectionId(1)), ended);
