@@ -164,8 +164,8 @@ impl LedPartition {
         self.waiters.wake_all();
     }
 
-    /// Whether the share partition can be closed now. Otherwise it is closed after its last write,
-    /// unless the group uses it again.
+    /// Whether the share partition takes no more requests, and `close` must follow. Otherwise it is
+    /// closed after its last write, unless the group uses it again.
     pub(super) fn close_when_idle(&self, reason: &StateFailure) -> bool {
         self.machine.lock().close_when_idle(reason)
     }

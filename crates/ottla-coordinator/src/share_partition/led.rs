@@ -43,6 +43,13 @@ struct Active<W> {
     waiting: BTreeMap<StateWriteId, W>,
     /// With which error it is closed after the last write.
     closes_with: Option<StateFailure>,
+    /// Whether a result said that it must be closed. No write starts any more. Otherwise:
+    /// 1. this result arrives, and another write starts before `close`,
+    /// 2. the next share partition reads the state, with the same leader epoch if it is led here,
+    /// 3. the write of step 1 is persisted,
+    /// 4. a record that the next one delivers and settles has a lower delivery count than in step 3,
+    ///    so the share coordinator drops its acknowledgement.
+    is_closing: bool,
 }
 
 /// The result of a write.
@@ -105,6 +112,7 @@ impl<W> LedSharePartition<W> {
                 is_writing: false,
                 waiting: BTreeMap::new(),
                 closes_with: None,
+                is_closing: false,
             }));
         }
         is_loading
@@ -122,17 +130,24 @@ impl<W> LedSharePartition<W> {
         waiting.into_values()
     }
 
-    /// Whether the share partition can be closed without losing what is being persisted: the next
-    /// one would read the state from before it. If not, the last write reports that it must be
+    /// Closes the share partition, unless something is being persisted: the next one would read the
+    /// state from before it. Then it returns `false`, and the last write reports that it must be
     /// closed, unless `keep_open` is called before.
     pub fn close_when_idle(&mut self, reason: &StateFailure) -> bool {
         match &mut self.state {
             State::Active(active) if active.is_persisting() => {
                 active.closes_with = Some(reason.clone());
-                false
+                return false;
             }
-            State::Active(_) | State::Loading | State::Closed(_) => true,
+            State::Active(active) => assert!(
+                active.waiting.is_empty(),
+                "a request waits for a write that is not in progress"
+            ),
+            State::Loading => {}
+            State::Closed(_) => return true,
         }
+        self.state = State::Closed(reason.clone());
+        true
     }
 
     /// The group uses it again.
@@ -227,7 +242,7 @@ impl<W> LedSharePartition<W> {
     /// The next write to persist. There is none until `on_written` for the previous one.
     pub fn next_write(&mut self) -> Option<StateWrite> {
         let active = self.active().ok()?;
-        if active.is_writing {
+        if active.is_writing || active.is_closing {
             return None;
         }
         let write = active.outbox.pop_front();
@@ -256,6 +271,7 @@ impl<W> LedSharePartition<W> {
         if must_close.is_none() && !active.is_persisting() {
             must_close = active.closes_with.take();
         }
+        active.is_closing |= must_close.is_some();
         PersistedWrite {
             answer: active.waiting.remove(&id).map(|waiting| (waiting, written)),
             may_fetch: result.may_fetch,
