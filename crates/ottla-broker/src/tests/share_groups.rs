@@ -376,6 +376,29 @@ async fn who_goes_away_leaves_its_records_to_the_others() {
     );
 }
 
+/// Well before the locks of their records time out.
+#[tokio::test(flavor = "multi_thread")]
+async fn members_that_share_a_connection_leave_their_records_together() {
+    let (broker, mut client) = broker(&[]).await;
+    produce(&mut client, &["a"]).await;
+    produce(&mut client, &["b"]).await;
+    let mut gone = broker.connect().await;
+    for (member, expected) in [("m1", (0, 0, 1)), ("m2", (1, 1, 1))] {
+        let mut request = fetching(member, 0, &[]);
+        request.max_records = 1;
+        assert_eq!(acquired(&fetch(&mut gone, &request).await), [expected]);
+    }
+    drop(gone);
+    // The two releases may be persisted one after the other.
+    let mut released = acquired(&fetch(&mut client, &fetching("m3", 0, &[])).await);
+    if released.len() == 1 {
+        let rest = fetch(&mut client, &fetching("m3", 1, &[])).await;
+        released.extend(acquired(&rest));
+    }
+    released.sort_unstable();
+    assert_eq!(released, [(0, 0, 2), (1, 1, 2)]);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn bad_requests_are_answered() {
     let (_broker, mut client) = broker(&[]).await;
