@@ -141,13 +141,17 @@ async fn alter(
             }
         }
     }
-    if !initialized.is_empty() {
-        // If this coordinator is closed, the next one initialises the state again.
-        let _ = coordinator.tell(&broker.groups, |groups, now| {
-            groups.on_share_state_initialized(&request.group_id, &initialized, now)
-        });
+    if initialized.is_empty() {
+        return response;
     }
-    response
+    let group_id = &request.group_id;
+    let completed = coordinator.request(&broker.groups, |groups, to, now| {
+        groups.complete_alter_share_group_offsets(to, group_id, &initialized, response, now)
+    });
+    match completed.await {
+        Ok(AlteredShareOffsets { response, .. }) => response,
+        Err(code) => AlterShareGroupOffsetsResponse::refused(code),
+    }
 }
 
 /// The errors of the share coordinators.

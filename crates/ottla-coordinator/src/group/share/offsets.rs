@@ -5,7 +5,9 @@
 //! AlterShareGroupOffsets has three steps:
 //! 1. `handle_alter_share_group_offsets` writes that the initialization of these partitions starts.
 //! 2. The shell sends the requests in the response to the share coordinators.
-//! 3. `on_share_state_initialized` handles the result, as after a heartbeat (`initialize.rs`).
+//! 3. `complete_alter_share_group_offsets` writes that the state is initialized, and answers. Kafka
+//!    answers before that record is committed. If the record is lost, the next coordinator
+//!    initializes the state again when a member joins, and the offsets that were set are lost.
 //!
 //! DeleteShareGroupOffsets and DeleteGroups work likewise:
 //! 1. `begin_delete_share_group_offsets` and `begin_delete_share_groups` write that the deletion of
@@ -145,6 +147,35 @@ impl GroupCoordinator {
         }
         self.conclude(decision, Deferred::Reply(to.with(response)), effects);
         Ok(())
+    }
+
+    /// The share coordinators have initialized the state of these partitions, as `response` says.
+    pub fn complete_alter_share_group_offsets(
+        &mut self,
+        to: ReplyTo<AlteredShareOffsets>,
+        group_id: &ByteString,
+        initialized: &PartitionsOfTopics,
+        response: AlterShareGroupOffsetsResponse,
+        now: Timestamp,
+    ) -> Outcome {
+        let mut effects = self.effects();
+        let response = AlteredShareOffsets {
+            response,
+            initialize: Vec::new(),
+        };
+        match self.share_group(group_id).cloned() {
+            Some(group) => {
+                let image = self.metadata.image();
+                let state = group.state_partitions();
+                let state = state.with_initialized(initialized, image, now.value());
+                let decision = self.with_state_partitions(group, state, now);
+                let reply = Deferred::Reply(to.with(response));
+                self.conclude(decision, reply, &mut effects);
+            }
+            // The group was deleted meanwhile.
+            None => self.reply_when_committed(to, response, &mut effects),
+        }
+        self.finish(effects)
     }
 
     pub fn begin_delete_share_group_offsets(

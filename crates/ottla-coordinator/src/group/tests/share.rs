@@ -9,8 +9,8 @@ use ottla_protocol::messages::alter_share_group_offsets_request::{
 };
 use ottla_protocol::messages::delete_share_group_offsets_request::DeleteShareGroupOffsetsRequestTopic;
 use ottla_protocol::messages::{
-    AlterShareGroupOffsetsRequest, DeleteShareGroupOffsetsRequest, DeleteShareGroupOffsetsResponse,
-    ShareGroupHeartbeatRequest,
+    AlterShareGroupOffsetsRequest, AlterShareGroupOffsetsResponse, DeleteShareGroupOffsetsRequest,
+    DeleteShareGroupOffsetsResponse, ShareGroupHeartbeatRequest,
 };
 
 use super::{Script, check, committing, joining as classic_joining};
@@ -106,6 +106,22 @@ impl Script {
         let outcome = self
             .coordinator
             .handle_alter_share_group_offsets(to, &request, now);
+        self.render(outcome)
+    }
+
+    /// The share coordinator has set the offsets in partitions of a topic.
+    fn complete_alter_offsets(&mut self, topic: &str, partitions: &[i32]) -> String {
+        let partitions: BTreeSet<i32> = partitions.iter().copied().collect();
+        let initialized = [(topic_id(topic), partitions)].into_iter().collect();
+        let (to, now) = (self.next_reply_to(), self.now());
+        let response = AlterShareGroupOffsetsResponse::default();
+        let outcome = self.coordinator.complete_alter_share_group_offsets(
+            to,
+            &"g".into(),
+            &initialized,
+            response,
+            now,
+        );
         self.render(outcome)
     }
 
@@ -289,14 +305,19 @@ fn offsets_are_set_of_a_group_without_members() {
          reply 1: alter share offsets a-2=UNKNOWN_TOPIC_OR_PARTITION \
          c-0=UNKNOWN_TOPIC_OR_PARTITION initialize@1 a:1@7 initialize@1 b:0@3",
     );
-    script.initialized("a", &[1]);
+    // Answered with the record: without it, the state would be initialized again.
+    check(
+        script.complete_alter_offsets("a", &[1]),
+        "write 2: share g initializing b:0 initialized a:1 deleting []
+         reply 2: alter share offsets",
+    );
     let known = script.coordinator.initialized_share_partitions("g");
     assert_eq!(known[&topic_id("a")], BTreeSet::from([1]));
     assert_eq!(known.len(), 1);
     script.share(&joining("m1", &["a"]));
     check(
         script.alter_offsets(&[("a", 1, 7)]),
-        "reply 3: alter share offsets NON_EMPTY_GROUP The group is not empty.",
+        "reply 4: alter share offsets NON_EMPTY_GROUP The group is not empty.",
     );
     // No group is created for topics that do not exist.
     let mut script = Script::sharing(TestImage::new());
