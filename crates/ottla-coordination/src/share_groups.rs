@@ -87,9 +87,10 @@ impl ShareGroups {
     /// 2. an administrator sets the group's offsets,
     /// 3. the release is persisted, with the start offset from before.
     ///
-    /// The share coordinator refuses the write of step 3 if the state epoch was raised, which is the
-    /// group epoch, and it is raised when a member leaves. So a release after a connection was
-    /// closed, for which nobody waits, does no harm. But a client can fetch without being a member.
+    /// The share coordinator refuses the write of step 3 only if its state epoch is older than that
+    /// of step 2. Both are group epochs, and a member that leaves raises the group epoch. So the
+    /// release after a closed connection, for which nobody waits, cannot overwrite the offsets. But
+    /// a client can fetch without being a member.
     pub async fn end_session(self: &Arc<Self>, key: &ShareSessionKey) {
         let ended = self.sessions.lock().end(key);
         if let Some(partitions) = ended {
