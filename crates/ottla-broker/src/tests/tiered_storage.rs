@@ -110,7 +110,7 @@ fn expected(from: i64, end: i64) -> Vec<(i64, String)> {
     (from..end).map(|offset| (offset, value(offset))).collect()
 }
 
-async fn list(client: &mut Client, timestamp: i64) -> (i64, i64) {
+async fn list(client: &mut Client, timestamp: i64) -> (i64, i32) {
     let request = ListOffsetsRequest {
         replica_id: -1,
         topics: vec![ListOffsetsTopic {

@@ -86,7 +86,7 @@ struct Selection {
 
 impl Selection {
     fn includes(&self, partition: &ottla_tiered::RemotePartition) -> bool {
-        let is_topic = |topic: &String| partition.topic.to_string() == *topic;
+        let is_topic = |topic: &String| &*partition.topic == topic.as_str();
         self.topic.as_ref().is_none_or(is_topic)
             && self.partition.is_none_or(|it| it == partition.partition.0)
     }

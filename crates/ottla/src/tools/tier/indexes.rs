@@ -34,7 +34,7 @@ pub fn problem(
 }
 
 fn offset_index(bytes: &Bytes, segment: &RemoteSegment, starts: Option<&[u64]>) -> Option<String> {
-    if bytes.len() % OFFSET_ENTRY != 0 {
+    if !bytes.len().is_multiple_of(OFFSET_ENTRY) {
         return Some(format!("{} bytes are no whole entries", bytes.len()));
     }
     let mut before = (-1, -1);
@@ -57,7 +57,7 @@ fn offset_index(bytes: &Bytes, segment: &RemoteSegment, starts: Option<&[u64]>) 
 }
 
 fn time_index(bytes: &Bytes, segment: &RemoteSegment) -> Option<String> {
-    if bytes.len() % TIME_ENTRY != 0 {
+    if !bytes.len().is_multiple_of(TIME_ENTRY) {
         return Some(format!("{} bytes are no whole entries", bytes.len()));
     }
     let mut before = (i64::MIN, -1);
@@ -76,7 +76,7 @@ fn time_index(bytes: &Bytes, segment: &RemoteSegment) -> Option<String> {
 }
 
 fn transaction_index(bytes: &Bytes, segment: &RemoteSegment) -> Option<String> {
-    if bytes.len() % TRANSACTION_ENTRY != 0 {
+    if !bytes.len().is_multiple_of(TRANSACTION_ENTRY) {
         return Some(format!("{} bytes are no whole entries", bytes.len()));
     }
     for mut entry in bytes.chunks(TRANSACTION_ENTRY) {
