@@ -127,6 +127,8 @@ pub fn broker_synonym_of_topic_config(name: &str) -> Option<&'static str> {
         "min.compaction.lag.ms" => "log.cleaner.min.compaction.lag.ms",
         "min.insync.replicas" => "min.insync.replicas",
         "preallocate" => "log.preallocate",
+        "remote.copy.lag.bytes" => "log.remote.copy.lag.bytes",
+        "remote.copy.lag.ms" => "log.remote.copy.lag.ms",
         "retention.bytes" => "log.retention.bytes",
         "retention.ms" => "log.retention.ms",
         "segment.bytes" => "log.segment.bytes",

@@ -149,6 +149,8 @@ pub struct TopicConfig {
     pub compression_zstd_level: i32,
     /// How long tombstones and transaction markers are kept in a compacted log.
     pub delete_retention_ms: i64,
+    /// Whether share groups may use the topic as their dead-letter queue.
+    pub errors_deadletterqueue_group_enable: bool,
     /// How long the files of a deleted segment are kept with the suffix `.deleted`.
     pub file_delete_delay_ms: i64,
     /// The number of records after which an append flushes; `i64::MAX` means never.
@@ -168,8 +170,9 @@ pub struct TopicConfig {
     /// -1 for no limit, -2 for the value of `retention_ms`.
     pub local_retention_ms: i64,
     pub max_compaction_lag_ms: i64,
-    /// The maximum size of a batch, compressed and including its header.
+    /// The maximum size of a record of a compressed batch.
     pub max_decompressed_message_bytes: i32,
+    /// The maximum size of a batch, compressed and including its header.
     pub max_message_bytes: i32,
     pub message_timestamp_after_max_ms: i64,
     pub message_timestamp_before_max_ms: i64,
@@ -178,6 +181,10 @@ pub struct TopicConfig {
     pub min_compaction_lag_ms: i64,
     pub min_insync_replicas: i32,
     pub preallocate: bool,
+    /// -1 for the value of `local_retention_bytes`.
+    pub remote_copy_lag_bytes: i64,
+    /// -1 for the value of `local_retention_ms`.
+    pub remote_copy_lag_ms: i64,
     pub remote_log_copy_disable: bool,
     pub remote_log_delete_on_disable: bool,
     pub remote_storage_enable: bool,
@@ -204,6 +211,7 @@ impl Default for TopicConfig {
             compression_type: BrokerCompressionType::Producer,
             compression_zstd_level: 3,
             delete_retention_ms: DAY_MS,
+            errors_deadletterqueue_group_enable: false,
             file_delete_delay_ms: 60_000,
             flush_messages: i64::MAX,
             flush_ms: i64::MAX,
@@ -223,6 +231,8 @@ impl Default for TopicConfig {
             min_compaction_lag_ms: 0,
             min_insync_replicas: 1,
             preallocate: false,
+            remote_copy_lag_bytes: -1,
+            remote_copy_lag_ms: 0,
             remote_log_copy_disable: false,
             remote_log_delete_on_disable: false,
             remote_storage_enable: false,

@@ -258,6 +258,8 @@ impl<'a> Values<'a> {
             min_compaction_lag_ms: self.get("log.cleaner.min.compaction.lag.ms"),
             min_insync_replicas: self.get("min.insync.replicas"),
             preallocate: self.get("log.preallocate"),
+            remote_copy_lag_bytes: self.get("log.remote.copy.lag.bytes"),
+            remote_copy_lag_ms: self.get("log.remote.copy.lag.ms"),
             retention_bytes: self.get("log.retention.bytes"),
             // Any negative number means no limit; Kafka makes it -1 here.
             retention_ms: retention_ms.max(-1),
@@ -268,6 +270,7 @@ impl<'a> Values<'a> {
             segment_ms: self.milliseconds(&[("log.roll.ms", 1), ("log.roll.hours", HOUR)]),
             unclean_leader_election_enable: self.get("unclean.leader.election.enable"),
             // These have no corresponding broker setting.
+            errors_deadletterqueue_group_enable: kafka.errors_deadletterqueue_group_enable,
             follower_replication_throttled_replicas: kafka.follower_replication_throttled_replicas,
             internal_segment_bytes: kafka.internal_segment_bytes,
             leader_replication_throttled_replicas: kafka.leader_replication_throttled_replicas,

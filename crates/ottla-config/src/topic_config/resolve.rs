@@ -103,6 +103,8 @@ impl TopicConfig {
             "compression.type" => compression_type: |value| text(value).as_str().into(),
             "compression.zstd.level" => compression_zstd_level: int,
             "delete.retention.ms" => delete_retention_ms: long,
+            "errors.deadletterqueue.group.enable" =>
+                errors_deadletterqueue_group_enable: boolean,
             "file.delete.delay.ms" => file_delete_delay_ms: long,
             "flush.messages" => flush_messages: long,
             "flush.ms" => flush_ms: long,
@@ -123,6 +125,8 @@ impl TopicConfig {
             "min.compaction.lag.ms" => min_compaction_lag_ms: long,
             "min.insync.replicas" => min_insync_replicas: int,
             "preallocate" => preallocate: boolean,
+            "remote.copy.lag.bytes" => remote_copy_lag_bytes: long,
+            "remote.copy.lag.ms" => remote_copy_lag_ms: long,
             "remote.log.copy.disable" => remote_log_copy_disable: boolean,
             "remote.log.delete.on.disable" => remote_log_delete_on_disable: boolean,
             "remote.storage.enable" => remote_storage_enable: boolean,
@@ -157,6 +161,9 @@ impl TopicConfig {
             "compression.type" => self.compression_type.to_string(),
             "compression.zstd.level" => self.compression_zstd_level.to_string(),
             "delete.retention.ms" => self.delete_retention_ms.to_string(),
+            "errors.deadletterqueue.group.enable" => {
+                self.errors_deadletterqueue_group_enable.to_string()
+            }
             "file.delete.delay.ms" => self.file_delete_delay_ms.to_string(),
             "flush.messages" => self.flush_messages.to_string(),
             "flush.ms" => self.flush_ms.to_string(),
@@ -182,6 +189,8 @@ impl TopicConfig {
             "min.compaction.lag.ms" => self.min_compaction_lag_ms.to_string(),
             "min.insync.replicas" => self.min_insync_replicas.to_string(),
             "preallocate" => self.preallocate.to_string(),
+            "remote.copy.lag.bytes" => self.remote_copy_lag_bytes.to_string(),
+            "remote.copy.lag.ms" => self.remote_copy_lag_ms.to_string(),
             "remote.log.copy.disable" => self.remote_log_copy_disable.to_string(),
             "remote.log.delete.on.disable" => self.remote_log_delete_on_disable.to_string(),
             "remote.storage.enable" => self.remote_storage_enable.to_string(),
