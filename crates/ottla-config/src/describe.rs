@@ -189,6 +189,9 @@ const LISTENER_MECHANISM_CONFIGS: &[&str] = &[
 
 /// The broker synonym of a group setting, if any (`GroupConfig.ALL_GROUP_CONFIG_SYNONYMS`).
 fn broker_synonym_of_group_config(name: &str) -> Option<&'static str> {
+    if name == "streams.assignor.name" {
+        return Some("group.streams.assignors");
+    }
     let broker_name = format!("group.{name}");
     broker_config(&broker_name).map(|def| def.name)
 }
@@ -370,7 +373,16 @@ pub fn describe_group(broker: &BrokerConfig, overrides: &Settings) -> Vec<Descri
         }
         entry(def, value, synonyms, false)
     };
-    GROUP_CONFIGS.iter().map(describe).collect()
+    let is_set = |def: &ConfigDef| {
+        let of_broker = broker_synonym_of_group_config(def.name);
+        overrides.contains_key(def.name)
+            || of_broker.is_some_and(|name| broker.setting(name).is_some())
+    };
+    GROUP_CONFIGS
+        .iter()
+        .filter(|&def| !def.internal || is_set(def))
+        .map(describe)
+        .collect()
 }
 
 /// The settings of a client metrics subscription, given its overrides.

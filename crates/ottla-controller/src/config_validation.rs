@@ -147,8 +147,8 @@ const GROUP_BOUNDS: &[(&str, Option<&str>, Option<&str>, bool)] = &[
     ("streams.heartbeat.interval.ms", Some("group.streams.min.heartbeat.interval.ms"), Some("group.streams.max.heartbeat.interval.ms"), false),
     ("streams.session.timeout.ms", Some("group.streams.min.session.timeout.ms"), Some("group.streams.max.session.timeout.ms"), false),
     ("streams.num.standby.replicas", None, Some("group.streams.max.standby.replicas"), false),
-    ("streams.num.warmup.replicas", None, Some("group.streams.max.warmup.replicas"), false),
-    ("streams.task.offset.interval.ms", Some("group.streams.min.task.offset.interval.ms"), None, false),
+    ("streams.num.warmup.replicas", None, Some("group.streams.max.warmup.replicas"), true),
+    ("streams.task.offset.interval.ms", Some("group.streams.min.task.offset.interval.ms"), None, true),
     ("streams.assignment.interval.ms", Some("group.streams.min.assignment.interval.ms"), Some("group.streams.max.assignment.interval.ms"), true),
 ];
 

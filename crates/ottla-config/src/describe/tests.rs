@@ -140,6 +140,22 @@ fn groups_and_client_metrics() {
         find(&described, "share.auto.offset.reset").value.as_deref(),
         Some("latest")
     );
+    assert_eq!(
+        find(&described, "streams.assignor.name").value.as_deref(),
+        Some("sticky")
+    );
+    let warmups = |of_broker: &[(&str, &str)], own: &[(&str, &str)]| {
+        let described = describe_group(&broker(of_broker), &settings(own));
+        let mut found = described
+            .iter()
+            .filter(|it| it.name == "streams.num.warmup.replicas");
+        found.next().and_then(|it| it.value.clone())
+    };
+    assert_eq!(warmups(&[], &[]), None, "Kafka hides it unless it is set");
+    let of_broker = [("group.streams.num.warmup.replicas", "4")];
+    assert_eq!(warmups(&of_broker, &[]).as_deref(), Some("4"));
+    let own = [("streams.num.warmup.replicas", "1")];
+    assert_eq!(warmups(&of_broker, &own).as_deref(), Some("1"));
     let described = describe_client_metrics(&settings(&[("interval.ms", "1000")]));
     assert_eq!(
         find(&described, "interval.ms").source,
