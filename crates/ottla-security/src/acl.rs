@@ -71,8 +71,7 @@ impl Acl {
 
     fn is_in_range(&self, host: &str) -> bool {
         self.host_range()
-            .zip(address_of(host))
-            .is_some_and(|(range, address)| range.contains(address))
+            .is_some_and(|range| address_of(host).is_some_and(|it| range.contains(it)))
     }
 
     /// `None` if the host is an address or any, or is meant as a range but is none.

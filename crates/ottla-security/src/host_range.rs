@@ -3,7 +3,7 @@
 //!
 //! Kafka: `CidrUtils`, which uses `SubnetUtils` and `SubnetUtils6` of Apache Commons Net.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 
 /// A range of addresses of one family.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -36,12 +36,19 @@ impl HostRange {
                 if !(0..=128).contains(&prefix) {
                     return Err(unparsed(" - prefix length must be between 0 and 128"));
                 }
-                match address.parse() {
+                // Java reads an address in brackets, and with the scope of a link-local one.
+                let in_brackets = address.strip_prefix('[');
+                let bare = in_brackets
+                    .and_then(|it| it.strip_suffix(']'))
+                    .unwrap_or(address);
+                let bare = bare.split('%').next().unwrap_or_default();
+                match bare.parse::<Ipv6Addr>() {
                     // Java takes an address that maps one of version 4 for the latter.
-                    Ok(IpAddr::V6(address)) if address.to_ipv4_mapped().is_none() => Ok(
-                        HostRange::new(u128::from(address), 128 - prefix as u32, true),
-                    ),
-                    _ => Err(format!("Could not parse [{address}]")),
+                    Ok(it) if it.to_ipv4_mapped().is_some() => {
+                        Err(format!("Could not parse [{address}] - not an IPv6 address"))
+                    }
+                    Ok(it) => Ok(HostRange::new(u128::from(it), 128 - prefix as u32, true)),
+                    Err(_) => Err(format!("Could not parse [{address}]")),
                 }
             }
             false => {
@@ -125,6 +132,9 @@ mod tests {
             ("::/0", "2001:db8::1", true),
             ("::/0", "10.1.2.3", false),
             ("::1/128", "::1", true),
+            ("[2001:db8::]/32", "2001:db8:0:0:0:0:0:1", true),
+            ("fe80::1%2/64", "fe80:0:0:0:0:0:0:9%eth0", true),
+            ("fe80::1%2/64", "fe81:0:0:0:0:0:0:9%eth0", false),
         ] {
             assert_eq!(has(range, host), is_in, "{host} in {range}");
         }
@@ -149,9 +159,13 @@ mod tests {
                 "2001:db8::/x",
                 "Could not parse [2001:db8::/x] - invalid prefix length",
             ),
+            (
+                "::ffff:10.0.0.0/104",
+                "Could not parse [::ffff:10.0.0.0] - not an IPv6 address",
+            ),
+            ("[2001:db8::/32", "Could not parse [[2001:db8::]"),
         ] {
             assert_eq!(HostRange::parse(text), Err(message.to_owned()), "{text}");
         }
-        assert!(HostRange::parse("::ffff:10.0.0.0/104").is_err());
     }
 }
