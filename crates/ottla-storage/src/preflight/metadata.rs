@@ -410,7 +410,6 @@ fn tiered_topics(config: &BrokerConfig, image: &MetadataImage, look: &mut Look) 
     );
 }
 
-/// Topic overrides.
 /// The settings of the topics that differ from what is served.
 fn topic_settings(image: &MetadataImage, look: &mut Look) {
     let kind = ConfigResourceType::Topic;
