@@ -61,7 +61,7 @@ pub struct InitialController {
 pub struct FormatOptions {
     pub cluster_id: String,
     pub quorum: InitialQuorum,
-    /// `--release-version`, by default the newest.
+    /// `--release-version`, by default [`MetadataVersion::DEFAULT`].
     pub metadata_version: MetadataVersion,
     /// `--feature`.
     pub feature_levels: BTreeMap<String, i16>,

@@ -60,7 +60,7 @@ enum FeatureCommand {
     },
     /// Print the feature levels that go with a release.
     VersionMapping {
-        /// The release; by default the newest.
+        /// The release; by default that of a directory that is formatted without one.
         #[arg(long, value_name = "VERSION")]
         release_version: Option<String>,
     },

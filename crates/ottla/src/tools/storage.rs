@@ -75,7 +75,7 @@ struct FormatArgs {
 
 #[derive(Args, Debug)]
 struct VersionMappingArgs {
-    /// The release; by default the newest.
+    /// The release; by default that of a directory that is formatted without one.
     #[arg(long, short = 'r', value_name = "VERSION")]
     release_version: Option<String>,
 }
