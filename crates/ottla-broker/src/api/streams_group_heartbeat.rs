@@ -27,11 +27,15 @@ use crate::{Broker, is_internal_topic};
 const MAX_FAILURES_TOLD: usize = 3;
 /// After a failure, the creation of a topic is not retried for this number of heartbeats.
 const HEARTBEATS_WITHOUT_CREATION: u64 = 2;
+/// Clients of Kafka 4.4 tell the offsets of their tasks, from this version on.
+const VERSION_WITH_OFFSETS: i16 = 1;
+/// How often a client tells them: Kafka's default, because nobody uses them here.
+const TASK_OFFSET_INTERVAL_MS: i32 = 60_000;
 
 pub(crate) async fn handle(
     broker: &Arc<Broker>,
     context: &RequestContext,
-    request: StreamsGroupHeartbeatRequest,
+    mut request: StreamsGroupHeartbeatRequest,
 ) -> StreamsGroupHeartbeatResponse {
     if !broker.groups.serves_streams_protocol() {
         return StreamsGroupHeartbeatResponse::refused(ErrorCode::UnsupportedVersion);
@@ -45,6 +49,10 @@ pub(crate) async fn handle(
         && let Err(error) = check_topics(broker, context, topology)
     {
         return StreamsGroupHeartbeatResponse::refused(error);
+    }
+    let tells_offsets = context.api_version >= VERSION_WITH_OFFSETS;
+    if tells_offsets {
+        forget_warmup(&mut request);
     }
     if let Err(error) = validate_streams_heartbeat(&request) {
         return StreamsGroupHeartbeatResponse::refused(error);
@@ -71,9 +79,24 @@ pub(crate) async fn handle(
             if !topics_to_create.is_empty() {
                 create_topics(broker, context, topics_to_create, &mut response);
             }
+            if tells_offsets {
+                response.task_offset_interval_ms = TASK_OFFSET_INTERVAL_MS;
+            }
             *response
         }
         Err(error) => StreamsGroupHeartbeatResponse::refused(error),
+    }
+}
+
+/// Drops what Kafka 4.4 decides about warm-up tasks with, which are not assigned here: the offsets
+/// of the tasks, and the warm-up tasks that a member still has from a coordinator of Kafka.
+fn forget_warmup(request: &mut StreamsGroupHeartbeatRequest) {
+    request.task_offsets = None;
+    request.task_end_offsets = None;
+    if request.member_epoch != JOINS
+        && let Some(tasks) = &mut request.warmup_tasks
+    {
+        tasks.clear();
     }
 }
 

@@ -5,7 +5,9 @@ use std::time::{Duration, Instant};
 use ottla_protocol::messages::offset_commit_request::{
     OffsetCommitRequestPartition, OffsetCommitRequestTopic,
 };
-use ottla_protocol::messages::streams_group_heartbeat_request::{Subtopology, TopicInfo, Topology};
+use ottla_protocol::messages::streams_group_heartbeat_request::{
+    Subtopology, TaskIds, TaskOffset, TopicInfo, Topology,
+};
 use ottla_protocol::messages::{
     DeleteGroupsRequest, ListGroupsRequest, OffsetCommitRequest, StreamsGroupDescribeRequest,
     StreamsGroupHeartbeatRequest, StreamsGroupHeartbeatResponse,
@@ -93,6 +95,37 @@ async fn broker() -> (TestBroker, Client) {
     let broker = coordinating_broker(&AT_ONCE).await;
     let client = broker.connect().await;
     (broker, client)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn clients_of_kafka_4_4_tell_offsets_and_warm_up_tasks() {
+    let (_broker, mut client) = broker().await;
+    let mut join = joining("m1", "t");
+    join.task_offsets = Some(Vec::new());
+    join.task_end_offsets = Some(Vec::new());
+    let refused = client.ask(0, &join).await;
+    assert_eq!(error(refused.error_code), ErrorCode::InvalidRequest);
+    let joined = client.ask(1, &join).await;
+    assert_eq!(error(joined.error_code), ErrorCode::None);
+    assert_eq!(
+        (
+            joined.acceptable_recovery_lag,
+            joined.task_offset_interval_ms
+        ),
+        (-1, 60_000)
+    );
+    let mut beat = alive("m1", joined.member_epoch);
+    beat.task_offsets = Some(vec![TaskOffset::default()]);
+    beat.active_tasks = Some(Vec::new());
+    beat.standby_tasks = Some(Vec::new());
+    // Assigned by Kafka before the coordinator moved.
+    beat.warmup_tasks = Some(vec![TaskIds {
+        subtopology_id: "0".into(),
+        partitions: vec![1],
+        ..Default::default()
+    }]);
+    let heard = client.ask(1, &beat).await;
+    assert_eq!(error(heard.error_code), ErrorCode::None);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
