@@ -6,6 +6,7 @@
 //! and the records are delivered again.
 
 mod aborted;
+mod dead_letters;
 mod in_flight;
 mod partition;
 mod settings;
@@ -13,6 +14,7 @@ mod settings;
 mod acknowledge;
 mod acquire;
 mod archive;
+mod archiving;
 mod lock_timeouts;
 mod transitions;
 
@@ -21,6 +23,7 @@ mod led;
 pub use aborted::{AbortedTransaction, FetchedBatch, aborted_batches};
 pub use acknowledge::{AcknowledgeError, AcknowledgeType, AcknowledgementBatch};
 pub use acquire::{AcquireMode, AcquireRequest, AcquiredBatch, AcquiredRecords};
+pub use dead_letters::{DeadLetterCause, DeadLetters};
 pub use in_flight::{MemberId, RecordState, StateWriteId};
 pub use led::{LedSharePartition, PersistedWrite, of_persister, request_of, restore};
 pub use partition::{PersistedBatch, PersistedState, PersistedStateError, SharePartition};

@@ -6,7 +6,8 @@
 
 use ottla_types::{ErrorCode, Offset};
 
-use super::in_flight::{InFlightBatch, InFlightState, RecordState};
+use super::dead_letters::DeadLetterCause;
+use super::in_flight::{DeliveryLimit, InFlightBatch, InFlightState, RecordState, StateWriteId};
 use super::partition::SharePartition;
 use super::transitions::{Changes, StateWrite};
 use crate::planted::{self, Bug};
@@ -38,12 +39,24 @@ impl AcknowledgeType {
     }
 
     /// `None` if the record stays acquired.
-    const fn leads_to(self) -> Option<RecordState> {
+    const fn leads_to(self, limit: DeliveryLimit) -> Option<RecordState> {
         match self {
-            AcknowledgeType::Gap | AcknowledgeType::Reject => Some(RecordState::Archived),
+            AcknowledgeType::Gap => Some(RecordState::Archived),
+            AcknowledgeType::Reject => Some(limit.undeliverable),
             AcknowledgeType::Accept => Some(RecordState::Acknowledged),
             AcknowledgeType::Release => Some(RecordState::Available),
             AcknowledgeType::Renew => None,
+        }
+    }
+
+    /// Why a record goes to the dead-letter queue, if it does after this.
+    const fn cause(self) -> DeadLetterCause {
+        match self {
+            AcknowledgeType::Reject => DeadLetterCause::Rejected,
+            AcknowledgeType::Gap
+            | AcknowledgeType::Accept
+            | AcknowledgeType::Release
+            | AcknowledgeType::Renew => DeadLetterCause::DeliveryCountExceeded,
         }
     }
 }
@@ -148,7 +161,7 @@ impl SharePartition {
     /// The member is gone: its acquired records become available to others.
     pub fn release_acquired_records(&mut self, member: &str) -> Option<StateWrite> {
         let mut changes = Changes::default();
-        let (limit, write) = (self.settings.delivery_count_limit, self.next_write);
+        let (limit, write) = (self.settings.delivery_limit(), self.next_write);
         let start_offset = self.start_offset;
         for batch in self.in_flight.values_mut() {
             let is_cut = batch.first_offset < start_offset && batch.last_offset >= start_offset;
@@ -172,7 +185,8 @@ impl SharePartition {
                     RecordState::Available
                 };
                 if state.start_transition(to, limit, write).is_some() {
-                    changes.record(first, last, state, start_offset);
+                    let cause = DeadLetterCause::DeliveryCountExceeded;
+                    changes.record(first, last, state, start_offset, cause);
                 }
             }
         }
@@ -239,8 +253,8 @@ impl SharePartition {
 struct Renewal {
     is_enabled: bool,
     deadline_ms: u64,
-    delivery_count_limit: i32,
-    write: super::in_flight::StateWriteId,
+    limit: DeliveryLimit,
+    write: StateWriteId,
 }
 
 impl Renewal {
@@ -248,7 +262,7 @@ impl Renewal {
         Renewal {
             is_enabled: partition.settings.renew_acknowledge_enable,
             deadline_ms: partition.lock_deadline_ms(now_ms),
-            delivery_count_limit: partition.settings.delivery_count_limit,
+            limit: partition.settings.delivery_limit(),
             write: partition.next_write,
         }
     }
@@ -284,7 +298,7 @@ fn acknowledge_whole(
         }
         acknowledge_state(state, kind, renewal, AcknowledgeError::BatchNotAcquired)?;
         if kind != AcknowledgeType::Renew {
-            changes.record(first, last, state, start_offset);
+            changes.record(first, last, state, start_offset, kind.cause());
         }
     }
     Ok(())
@@ -325,7 +339,7 @@ fn acknowledge_each(
         };
         acknowledge_state(state, kind, renewal, AcknowledgeError::OffsetNotAcquired)?;
         if kind != AcknowledgeType::Renew {
-            changes.record(offset, offset, state, start_offset);
+            changes.record(offset, offset, state, start_offset, kind.cause());
         }
     }
     Ok(())
@@ -337,7 +351,7 @@ fn acknowledge_state(
     renewal: Renewal,
     refusal: AcknowledgeError,
 ) -> Result<(), AcknowledgeError> {
-    let Some(to) = kind.leads_to() else {
+    let Some(to) = kind.leads_to(renewal.limit) else {
         if !renewal.is_enabled {
             return Err(AcknowledgeError::RenewalDisabled);
         }
@@ -345,7 +359,7 @@ fn acknowledge_state(
         return Ok(());
     };
     state
-        .start_transition(to, renewal.delivery_count_limit, renewal.write)
+        .start_transition(to, renewal.limit, renewal.write)
         .map(|_| ())
         .ok_or(refusal)
 }

@@ -24,6 +24,9 @@ pub enum RecordState {
     Available,
     Acquired,
     Acknowledged,
+    /// The record is not delivered any more, and is copied to a dead-letter queue before it is
+    /// archived (KIP-1191).
+    Archiving,
     Archived,
 }
 
@@ -34,18 +37,19 @@ impl RecordState {
             RecordState::Available => 0,
             RecordState::Acquired => 1,
             RecordState::Acknowledged => 2,
+            RecordState::Archiving => 3,
             RecordState::Archived => 4,
         }
     }
 
-    /// `None` for a state that Kafka does not write. 3 is a record that Kafka 4.4 was copying to a
-    /// dead-letter queue: it is archived afterwards, whether or not it could be copied (KIP-1191).
+    /// `None` for a state that Kafka does not write.
     pub const fn from_id(id: i8) -> Option<RecordState> {
         match id {
             0 => Some(RecordState::Available),
             1 => Some(RecordState::Acquired),
             2 => Some(RecordState::Acknowledged),
-            3 | 4 => Some(RecordState::Archived),
+            3 => Some(RecordState::Archiving),
+            4 => Some(RecordState::Archived),
             _ => None,
         }
     }
@@ -54,6 +58,13 @@ impl RecordState {
     pub const fn is_terminal(self) -> bool {
         matches!(self, RecordState::Acknowledged | RecordState::Archived)
     }
+}
+
+/// How often a record is delivered, and the state that follows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct DeliveryLimit {
+    pub(super) count: i32,
+    pub(super) undeliverable: RecordState,
 }
 
 /// The acquisition lock.
@@ -149,17 +160,17 @@ impl InFlightState {
     }
 
     /// Takes the record from its member. A record that would become available but has reached the
-    /// delivery limit is archived instead. `None` if the record is not acquired.
-    fn give_back(&mut self, to: RecordState, delivery_count_limit: i32) -> Option<RecordState> {
+    /// delivery limit is not delivered again. `None` if the record is not acquired.
+    fn give_back(&mut self, to: RecordState, limit: DeliveryLimit) -> Option<RecordState> {
         if self.transition.is_some() || self.state != RecordState::Acquired {
             return None;
         }
         self.state = match to {
             RecordState::Available
-                if self.delivery_count >= delivery_count_limit
+                if self.delivery_count >= limit.count
                     && !planted::has(Bug::DeliverWithoutLimit) =>
             {
-                RecordState::Archived
+                limit.undeliverable
             }
             _ => to,
         };
@@ -170,16 +181,16 @@ impl InFlightState {
     pub(super) fn start_transition(
         &mut self,
         to: RecordState,
-        delivery_count_limit: i32,
+        limit: DeliveryLimit,
         write: StateWriteId,
     ) -> Option<RecordState> {
         let previous = self.state;
-        let state = self.give_back(to, delivery_count_limit)?;
+        let state = self.give_back(to, limit)?;
         self.transition = Some(Box::new(Transition {
             write,
             previous,
             previous_member: self.member.take(),
-            delivery_count_limit,
+            delivery_count_limit: limit.count,
         }));
         Some(state)
     }
@@ -216,7 +227,7 @@ impl InFlightState {
         &mut self,
         now_ms: u64,
         to: RecordState,
-        delivery_count_limit: i32,
+        limit: DeliveryLimit,
     ) -> Option<RecordState> {
         let lock = self
             .lock
@@ -228,7 +239,7 @@ impl InFlightState {
         }
         self.lock = None;
         self.member = None;
-        self.give_back(to, delivery_count_limit)
+        self.give_back(to, limit)
     }
 
     /// When the lock must be checked.
@@ -238,7 +249,7 @@ impl InFlightState {
             .map(|lock| lock.deadline_ms)
     }
 
-    /// The record is not in the log any more, or was aborted.
+    /// The record is not in the log any more, was aborted, or was copied to the dead-letter queue.
     pub(super) fn archive(&mut self) {
         self.state = RecordState::Archived;
         self.is_archived_for_good = true;

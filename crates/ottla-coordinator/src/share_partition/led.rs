@@ -6,7 +6,8 @@
 //! on what that one acquires. Invariants: each acknowledgement is answered once, when it is
 //! persisted or the share partition is closed; after `close` nothing is acquired and no write
 //! starts. A write that is in progress then still completes, but nobody waits for it: with its
-//! leader epoch, the share coordinator refuses it once another leader has read the state. Source:
+//! leader epoch, the share coordinator refuses it once another leader has read the state. Records for
+//! the dead-letter queue are handed out together, and no more of them until those are done. Source:
 //! `SharePartition` without the state machine, and `SharePartitionManager`.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -15,6 +16,7 @@ use ottla_types::{ErrorCode, LeaderEpoch, Offset};
 
 use super::acknowledge::AcknowledgementBatch;
 use super::acquire::{AcquireRequest, AcquiredRecords};
+use super::dead_letters::DeadLetters;
 use super::in_flight::StateWriteId;
 use super::partition::{PersistedBatch, PersistedState, PersistedStateError, SharePartition};
 use super::settings::SharePartitionSettings;
@@ -40,6 +42,8 @@ struct Active<W> {
     outbox: VecDeque<StateWrite>,
     /// Whether a write is in progress.
     is_writing: bool,
+    /// Whether records are being copied to the dead-letter queue.
+    is_copying: bool,
     waiting: BTreeMap<StateWriteId, W>,
     /// With which error it is closed after the last write.
     closes_with: Option<StateFailure>,
@@ -110,6 +114,7 @@ impl<W> LedSharePartition<W> {
                 is_being_read: false,
                 outbox: VecDeque::new(),
                 is_writing: false,
+                is_copying: false,
                 waiting: BTreeMap::new(),
                 closes_with: None,
                 is_closing: false,
@@ -250,6 +255,28 @@ impl<W> LedSharePartition<W> {
         write
     }
 
+    /// The records to copy to the dead-letter queue. There are none until `on_dead_letters_written`
+    /// for the previous ones.
+    pub fn next_dead_letters(&mut self) -> Option<Vec<DeadLetters>> {
+        let active = self.active().ok()?;
+        if active.is_copying || !active.machine.has_dead_letters() {
+            return None;
+        }
+        active.is_copying = true;
+        Some(active.machine.take_dead_letters())
+    }
+
+    /// The records were copied, or cannot be. There may be a write to persist now.
+    pub fn on_dead_letters_written(&mut self, written: &[DeadLetters]) {
+        let Ok(active) = self.active() else {
+            return;
+        };
+        assert!(active.is_copying, "they were given out");
+        active.is_copying = false;
+        let write = active.machine.on_dead_letters_written(written);
+        active.outbox.extend(write);
+    }
+
     /// A write was persisted or refused.
     pub fn on_written(
         &mut self,
@@ -289,8 +316,10 @@ impl<W> LedSharePartition<W> {
 }
 
 impl<W> Active<W> {
+    /// Whether writes are in progress, or will follow.
     fn is_persisting(&self) -> bool {
-        self.is_writing || !self.outbox.is_empty()
+        let has_writes = self.is_writing || !self.outbox.is_empty();
+        has_writes || self.is_copying || self.machine.has_dead_letters()
     }
 
     fn persist(&mut self, write: Option<StateWrite>, waiting: Option<impl FnOnce() -> W>) -> bool {

@@ -5,6 +5,7 @@
 //! When it has passed, all locks are checked, and the earliest remaining deadline is next. Source:
 //! `SharePartition.releaseAcquisitionLockOnTimeout`, `AcquisitionLockTimerTask`.
 
+use super::dead_letters::DeadLetterCause;
 use super::in_flight::RecordState;
 use super::partition::SharePartition;
 use super::transitions::{Changes, StateWrite};
@@ -25,7 +26,7 @@ impl SharePartition {
             return None;
         }
         let mut changes = Changes::default();
-        let limit = self.settings.delivery_count_limit;
+        let limit = self.settings.delivery_limit();
         let start_offset = self.start_offset;
         let mut next_deadline_ms: Option<u64> = None;
         for batch in self.in_flight.values_mut() {
@@ -48,7 +49,8 @@ impl SharePartition {
                 };
                 if let Some(state_now) = state.expire_lock(now_ms, to, limit) {
                     self.looks_for_available |= state_now == RecordState::Available;
-                    changes.record(first, last, state, start_offset);
+                    let cause = DeadLetterCause::DeliveryCountExceeded;
+                    changes.record(first, last, state, start_offset, cause);
                 }
                 if let Some(deadline) = state.lock_deadline_ms() {
                     next_deadline_ms =

@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use ottla_types::{LeaderEpoch, Offset};
 use thiserror::Error;
 
+use super::dead_letters::{DeadLetterCause, DeadLetters};
 use super::in_flight::{InFlightBatch, InFlightState, RecordState, StateWriteId};
 use super::settings::SharePartitionSettings;
 use crate::planted::{self, Bug};
@@ -39,6 +40,8 @@ pub struct SharePartition {
     pub(super) next_deadline_ms: Option<u64>,
     pub(super) next_write: StateWriteId,
     pub(super) pending_writes: BTreeMap<StateWriteId, PendingWrite>,
+    /// Records that must be copied to the dead-letter queue, and are not yet being copied.
+    pub(super) dead_letters: Vec<DeadLetters>,
 }
 
 /// What follows when a write completes.
@@ -47,6 +50,8 @@ pub(super) struct PendingWrite {
     /// The ranges of records in transition. Empty if the change applied at once, as with expired
     /// locks.
     pub(super) transitions: Vec<(i64, i64)>,
+    /// Records that go to the dead-letter queue then.
+    pub(super) dead_letters: Vec<DeadLetters>,
 }
 
 /// The part of the persisted state that has gaps.
@@ -111,11 +116,15 @@ impl SharePartition {
             next_deadline_ms: None,
             next_write: StateWriteId(1),
             pending_writes: BTreeMap::new(),
+            dead_letters: Vec::new(),
         };
         let mut expected = start_offset;
         let mut first_gap = None;
         for persisted in &persisted.batches {
             let batch = restored_batch(persisted, expected)?;
+            if persisted.delivery_state == RecordState::Archiving.id() {
+                partition.dead_letters.push(unfinished(persisted, settings));
+            }
             if first_gap.is_none() && batch.first_offset > expected {
                 first_gap = Some(expected);
             }
@@ -352,6 +361,22 @@ struct SettledPrefix {
     last_offset: i64,
     /// Without those that are before the start offset.
     records: i64,
+}
+
+/// Records that the previous leader may not have copied. Why they go to the dead-letter queue is
+/// not persisted; the delivery count shows it.
+fn unfinished(persisted: &PersistedBatch, settings: SharePartitionSettings) -> DeadLetters {
+    let is_over_limit = i32::from(persisted.delivery_count) >= settings.delivery_count_limit;
+    DeadLetters {
+        first_offset: persisted.first_offset,
+        last_offset: persisted.last_offset,
+        delivery_count: persisted.delivery_count,
+        cause: if is_over_limit {
+            DeadLetterCause::DeliveryCountExceeded
+        } else {
+            DeadLetterCause::Rejected
+        },
+    }
 }
 
 fn restored_batch(

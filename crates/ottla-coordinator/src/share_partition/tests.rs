@@ -2,6 +2,7 @@
 
 mod acknowledging;
 mod acquiring;
+mod archiving;
 mod led;
 mod random;
 mod recovering;

@@ -6,6 +6,7 @@
 
 use ottla_types::{LeaderEpoch, Offset};
 
+use super::dead_letters::{DeadLetterCause, DeadLetters};
 use super::in_flight::{InFlightState, RecordState, StateWriteId};
 use super::partition::{PendingWrite, PersistedBatch, SharePartition};
 
@@ -31,6 +32,8 @@ pub struct WriteResult {
 #[derive(Debug, Default)]
 pub(super) struct Changes {
     batches: Vec<PersistedBatch>,
+    /// Those of the records that go to the dead-letter queue when the write completes.
+    dead_letters: Vec<DeadLetters>,
     /// The number of records that have become terminal.
     completed_records: i64,
 }
@@ -40,18 +43,29 @@ impl Changes {
         self.batches.is_empty()
     }
 
+    /// `cause` applies to records that go to the dead-letter queue.
     pub(super) fn record(
         &mut self,
         first_offset: i64,
         last_offset: i64,
         state: &InFlightState,
         start_offset: i64,
+        cause: DeadLetterCause,
     ) {
         if state.state().is_terminal() {
             self.completed_records += (last_offset - first_offset.max(start_offset) + 1).max(0);
         }
         let delivery_count = i16::try_from(state.delivery_count()).unwrap_or(i16::MAX);
         let delivery_state = state.state().id();
+        if state.state() == RecordState::Archiving {
+            let letters = DeadLetters {
+                first_offset: Offset(first_offset),
+                last_offset: Offset(last_offset),
+                delivery_count,
+                cause,
+            };
+            letters.add_to(&mut self.dead_letters);
+        }
         let previous = self.batches.last_mut().filter(|previous| {
             previous.last_offset.0 + 1 == first_offset
                 && previous.delivery_state == delivery_state
@@ -76,14 +90,18 @@ impl SharePartition {
         let Some(pending) = self.pending_writes.remove(&id) else {
             return WriteResult::default();
         };
+        let held_at_once = pending.transitions.is_empty();
         let mut is_any_available = false;
         for (first_offset, last_offset) in &pending.transitions {
             is_any_available |=
                 self.complete_transitions(*first_offset, *last_offset, id, is_persisted);
         }
         self.looks_for_available |= is_any_available;
-        let held_at_once = pending.transitions.is_empty();
-        let has_moved = (is_persisted || held_at_once) && self.advance_start_offset();
+        let is_in_force = is_persisted || held_at_once;
+        if is_in_force {
+            self.dead_letters.extend(pending.dead_letters);
+        }
+        let has_moved = is_in_force && self.advance_start_offset();
         WriteResult {
             may_fetch: has_moved || is_any_available,
         }
@@ -106,22 +124,25 @@ impl SharePartition {
         let transitions = ranges
             .map(|batch| (batch.first_offset.0, batch.last_offset.0))
             .collect();
-        self.write(changes, PendingWrite { transitions })
+        self.write(changes, transitions)
     }
 
     /// Writes changes that apply regardless of the result.
     pub(super) fn write_settled(&mut self, changes: Changes) -> Option<StateWrite> {
-        let transitions = Vec::new();
-        self.write(changes, PendingWrite { transitions })
+        self.write(changes, Vec::new())
     }
 
-    fn write(&mut self, changes: Changes, pending: PendingWrite) -> Option<StateWrite> {
+    fn write(&mut self, changes: Changes, transitions: Vec<(i64, i64)>) -> Option<StateWrite> {
         if changes.is_empty() {
             return None;
         }
         self.delivery_complete_count += changes.completed_records;
         let id = self.next_write;
         self.next_write = StateWriteId(id.0 + 1);
+        let pending = PendingWrite {
+            transitions,
+            dead_letters: changes.dead_letters,
+        };
         self.pending_writes.insert(id, pending);
         Some(StateWrite {
             id,
@@ -143,7 +164,7 @@ impl SharePartition {
         is_persisted: bool,
     ) -> bool {
         let mut is_any_available = false;
-        let mut reopened_records = 0;
+        let mut completed_records = 0;
         let start_offset = self.start_offset;
         let from = self
             .floor(first_offset)
@@ -156,12 +177,15 @@ impl SharePartition {
                     continue;
                 }
                 is_any_available |= state.state() == RecordState::Available;
-                if was_terminal && !state.state().is_terminal() {
-                    reopened_records += (last - first.max(start_offset) + 1).max(0);
+                let records = (last - first.max(start_offset) + 1).max(0);
+                match (was_terminal, state.state().is_terminal()) {
+                    (true, false) => completed_records -= records,
+                    (false, true) => completed_records += records,
+                    (false, false) | (true, true) => {}
                 }
             }
         }
-        self.delivery_complete_count -= reopened_records;
+        self.delivery_complete_count += completed_records;
         if is_any_available && first_offset < start_offset {
             // The log was truncated meanwhile: available records before its start are not in the
             // log any more.

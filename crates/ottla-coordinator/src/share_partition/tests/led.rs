@@ -4,7 +4,7 @@ use ottla_types::{ErrorCode, LeaderEpoch, Offset};
 
 use super::*;
 use crate::persister::StateFailure;
-use crate::share_partition::LedSharePartition;
+use crate::share_partition::{DeadLetterCause, DeadLetters, LedSharePartition};
 
 type Led = LedSharePartition<u32>;
 
@@ -13,6 +13,7 @@ const SETTINGS: SharePartitionSettings = SharePartitionSettings {
     delivery_count_limit: 5,
     partition_max_record_locks: 100,
     renew_acknowledge_enable: true,
+    has_dead_letter_queue: true,
 };
 
 fn active() -> Led {
@@ -47,10 +48,19 @@ fn acquire(led: &mut Led) {
 }
 
 fn accept(led: &mut Led, offset: i64, waiting: u32) -> Result<bool, StateFailure> {
+    acknowledge(led, offset, AcknowledgeType::Accept, waiting)
+}
+
+fn acknowledge(
+    led: &mut Led,
+    offset: i64,
+    kind: AcknowledgeType,
+    waiting: u32,
+) -> Result<bool, StateFailure> {
     let batch = AcknowledgementBatch {
         first_offset: Offset(offset),
         last_offset: Offset(offset),
-        types: vec![AcknowledgeType::Accept],
+        types: vec![kind],
     };
     led.acknowledge("m", &[batch], SETTINGS, 0, || waiting)
 }
@@ -178,4 +188,73 @@ fn one_that_its_group_has_left_is_closed_after_its_last_write() {
         assert_eq!(accept(&mut led, 3, 13), Err(reason.clone()));
     }
     assert!(Led::default().close_when_idle(&reason), "it is being read");
+}
+
+/// The record is persisted as `Archiving`, copied, and persisted as `Archived`. A group that leaves
+/// meanwhile is closed after that, since the next leader would copy the record again.
+#[test]
+fn a_rejected_record_is_copied_between_two_writes() {
+    let mut led = active();
+    acquire(&mut led);
+    assert_eq!(
+        acknowledge(&mut led, 0, AcknowledgeType::Reject, 10),
+        Ok(true)
+    );
+    assert_eq!(led.next_dead_letters(), None, "it is not persisted yet");
+    let write = led.next_write().expect("a write");
+    assert_eq!(
+        write.batches,
+        [persisted((0, 0, RecordState::Archiving, 1))]
+    );
+    let written = led.on_written(write.id, Ok(()));
+    assert_eq!(written.answer, Some((10, Ok(()))), "before it is copied");
+    assert_eq!(
+        acknowledge(&mut led, 1, AcknowledgeType::Reject, 11),
+        Ok(true)
+    );
+
+    let letters = DeadLetters {
+        first_offset: Offset(0),
+        last_offset: Offset(0),
+        delivery_count: 1,
+        cause: DeadLetterCause::Rejected,
+    };
+    assert_eq!(led.next_dead_letters(), Some(vec![letters]));
+    let second = led.next_write().expect("a write");
+    assert_eq!(led.on_written(second.id, Ok(())).must_close, None);
+    assert_eq!(led.next_dead_letters(), None, "the first is being copied");
+    let reason = failure(ErrorCode::NotLeaderOrFollower);
+    assert!(!led.close_when_idle(&reason), "a record is being copied");
+    led.on_dead_letters_written(&[letters]);
+    let write = led.next_write().expect("a write");
+    assert_eq!(write.batches, [persisted((0, 0, RecordState::Archived, 1))]);
+    assert_eq!(write.delivery_complete_count, 1);
+    assert_eq!(led.on_written(write.id, Ok(())).must_close, None);
+    assert_eq!(led.start_offset(), Some(Offset(1)));
+
+    let letters = led.next_dead_letters().expect("the other one");
+    led.on_dead_letters_written(&letters);
+    let write = led.next_write().expect("a write");
+    // Whether or not that can be persisted.
+    let unavailable = failure(ErrorCode::NotCoordinator);
+    let written = led.on_written(write.id, Err(unavailable));
+    assert_eq!(written.must_close, Some(reason));
+    assert_eq!(led.start_offset(), Some(Offset(2)));
+}
+
+#[test]
+fn what_is_copied_after_the_close_is_for_nobody() {
+    let mut led = active();
+    acquire(&mut led);
+    assert_eq!(
+        acknowledge(&mut led, 0, AcknowledgeType::Reject, 10),
+        Ok(true)
+    );
+    let write = led.next_write().expect("a write");
+    led.on_written(write.id, Ok(()));
+    let letters = led.next_dead_letters().expect("it is persisted");
+    let reason = failure(ErrorCode::NotLeaderOrFollower);
+    assert_eq!(led.close(reason).count(), 0);
+    led.on_dead_letters_written(&letters);
+    assert!(led.next_write().is_none());
 }

@@ -3,7 +3,7 @@
 //!
 //! Checked: a record is held by one member at a time, and its holder can acknowledge it; a settled
 //! record is never delivered again; the start offset does not decrease; every record is delivered
-//! at least once.
+//! at least once; with a dead-letter queue, every rejected record is copied at least once.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -11,8 +11,8 @@ use std::sync::Arc;
 use ottla_types::{LeaderEpoch, Offset, Timestamp, Uuid};
 
 use super::super::{
-    AcknowledgeType, AcknowledgementBatch, AcquireMode, AcquireRequest, FetchedBatch, MemberId,
-    PersistedBatch, PersistedState, SharePartition, SharePartitionSettings, StateWrite,
+    AcknowledgeType, AcknowledgementBatch, AcquireMode, AcquireRequest, DeadLetters, FetchedBatch,
+    MemberId, PersistedBatch, PersistedState, SharePartition, SharePartitionSettings, StateWrite,
 };
 use super::fetched;
 use crate::persister::{InitializeState, ReadState, SharePartitionKey, StateBatch, WriteState};
@@ -49,6 +49,10 @@ struct World {
     delivered: BTreeSet<i64>,
     /// Records whose acceptance, rejection or gap was answered.
     settled: BTreeSet<i64>,
+    /// Records whose rejection was answered, and those that went to the dead-letter queue.
+    rejected: BTreeSet<i64>,
+    copied: BTreeSet<i64>,
+    copying: VecDeque<Vec<DeadLetters>>,
     last_start: i64,
 }
 
@@ -67,6 +71,7 @@ impl World {
             delivery_count_limit: 3 + (seed % 4) as i32,
             partition_max_record_locks: 30,
             renew_acknowledge_enable: true,
+            has_dead_letter_queue: seed % 2 == 0,
         };
         let empty = PersistedState {
             state_epoch: 0,
@@ -89,6 +94,9 @@ impl World {
             pending: VecDeque::new(),
             delivered: BTreeSet::new(),
             settled: BTreeSet::new(),
+            rejected: BTreeSet::new(),
+            copied: BTreeSet::new(),
+            copying: VecDeque::new(),
             last_start: 0,
         };
         let request = InitializeState {
@@ -175,6 +183,7 @@ impl World {
         self.partition = restored.expect("what was written can be taken up");
         self.holders.clear();
         self.pending.clear();
+        self.copying.clear();
         self.last_start = self.partition.start_offset().0;
     }
 
@@ -385,6 +394,30 @@ impl World {
             if is_persisted && kind != AcknowledgeType::Release {
                 self.settled.insert(offset);
             }
+            if is_persisted && kind == AcknowledgeType::Reject {
+                self.rejected.insert(offset);
+            }
+        }
+    }
+
+    /// Copies records to the dead-letter queue, some time after they were handed out.
+    fn copy(&mut self) {
+        if self.partition.has_dead_letters() {
+            self.copying.push_back(self.partition.take_dead_letters());
+            return;
+        }
+        let Some(copied) = self.copying.pop_front() else {
+            return;
+        };
+        for letters in &copied {
+            self.copied
+                .extend(letters.first_offset.0..=letters.last_offset.0);
+        }
+        if let Some(write) = self.partition.on_dead_letters_written(&copied) {
+            self.pending.push_back(Pending {
+                write,
+                acknowledged: Vec::new(),
+            });
         }
     }
 
@@ -434,7 +467,11 @@ impl World {
 
     fn step(&mut self) {
         let member = MEMBERS[self.below(3) as usize];
-        match self.below(40) {
+        let kinds = match self.settings.has_dead_letter_queue {
+            true => 42,
+            false => 40,
+        };
+        match self.below(kinds) {
             0..=6 => self.produce(),
             7..=15 => {
                 let mode = [AcquireMode::BatchOptimized, AcquireMode::RecordLimit];
@@ -455,6 +492,7 @@ impl World {
             38 if self.below(3) == 0 => self.leave(member),
             39 if self.below(8) == 0 => self.fail_over(),
             39 if self.below(8) == 0 => self.cut_log(),
+            40..=41 => self.copy(),
             _ => {}
         }
         self.check();
@@ -469,6 +507,9 @@ impl World {
             self.wait(self.settings.record_lock_duration_ms);
             while !self.pending.is_empty() {
                 self.answer_write(true);
+            }
+            while self.partition.has_dead_letters() || !self.copying.is_empty() {
+                self.copy();
             }
             let found = self.fetch("a", AcquireMode::BatchOptimized, 100);
             while let Some((first, last)) = self.held_range("a") {
@@ -493,6 +534,21 @@ impl World {
             }
         }
         panic!("it does not come to an end: {self}");
+    }
+
+    fn check_all_rejected_copied(&self) {
+        if !self.settings.has_dead_letter_queue {
+            assert!(self.copied.is_empty(), "there is no queue: {self}");
+            return;
+        }
+        let lost = self.rejected.range(self.log_start..);
+        let lost: Vec<_> = lost
+            .filter(|offset| !self.copied.contains(*offset))
+            .collect();
+        assert!(
+            lost.is_empty(),
+            "{lost:?} were rejected, and are not in the queue: {self}"
+        );
     }
 
     fn check_all_delivered(&self) {
@@ -527,5 +583,6 @@ fn random_members_failures_and_leaders() {
         }
         world.heal();
         world.check_all_delivered();
+        world.check_all_rejected_copied();
     }
 }
