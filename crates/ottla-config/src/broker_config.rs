@@ -184,6 +184,9 @@ broker_config! {
     delegation_token_max_lifetime_ms: i64 = "delegation.token.max.lifetime.ms",
     default_replication_factor: i32 = "default.replication.factor",
     delete_topic_enable: bool = "delete.topic.enable",
+    errors_deadletterqueue_auto_create_topics_enable: bool =
+        "errors.deadletterqueue.auto.create.topics.enable",
+    errors_deadletterqueue_topic_name_prefix: String = "errors.deadletterqueue.topic.name.prefix",
     fetch_max_bytes: i32 = "fetch.max.bytes",
     follower_replication_throttled_rate: i64 = "follower.replication.throttled.rate",
     group_consumer_assignment_interval_ms: i32 = "group.consumer.assignment.interval.ms",

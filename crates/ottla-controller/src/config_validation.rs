@@ -198,6 +198,11 @@ fn validate_group(config: &BrokerConfig, settings: &Settings) -> Result<(), ApiE
             return invalid(format!("{session} must be greater than {heartbeat}"));
         }
     }
+    let dead_letters = settings.get("errors.deadletterqueue.topic.name");
+    if dead_letters.is_some_and(|topic| topic.trim().starts_with("__")) {
+        let message = "errors.deadletterqueue.topic.name: DLQ topic name must not start with '__'";
+        return invalid(message.to_owned());
+    }
     Ok(())
 }
 

@@ -1,6 +1,5 @@
 //! The features that a cluster finalizes besides `metadata.version`: names, levels, defaults and
-//! dependencies. This is Kafka 4.4.0's table, and all of its levels are supported, except that a fresh
-//! cluster gets no `share.version` 2: the dead-letter queues that it allows are not.
+//! dependencies. This is Kafka 4.4.0's table, and all of its levels are supported.
 //!
 //! In Kafka: `org.apache.kafka.server.common.Feature` and the enums of the single features.
 
@@ -74,14 +73,13 @@ pub const ELIGIBLE_LEADER_REPLICAS_VERSION: Feature = Feature {
     ],
 };
 
-/// KIP-932. Level 2 allows dead-letter queues (KIP-1191), which are refused where a group asks for one. A
-/// cluster of Kafka 4.4 has it, and is taken over with it.
+/// KIP-932. Level 2 allows dead-letter queues (KIP-1191).
 pub const SHARE_VERSION: Feature = Feature {
     name: "share.version",
     levels: &[
         level(0, MetadataVersion::MINIMUM),
         level(1, MetadataVersion::IBP_4_2_IV0),
-        level(2, MetadataVersion::NEVER),
+        level(2, MetadataVersion::IBP_4_4_IV0),
     ],
 };
 
@@ -169,9 +167,9 @@ mod tests {
             |version| -> Vec<i16> { FEATURES.iter().map(|f| f.default_level(version)).collect() };
         assert_eq!(
             defaults(MetadataVersion::LATEST_PRODUCTION),
-            [1, 2, 1, 1, 1, 1]
+            [1, 2, 1, 1, 2, 1]
         );
-        assert_eq!(SHARE_VERSION.latest_production(), 2);
+        assert_eq!(defaults(MetadataVersion::IBP_4_3_IV0), [1, 2, 1, 1, 1, 1]);
         assert_eq!(defaults(MetadataVersion::IBP_4_0_IV2), [1, 2, 1, 0, 0, 0]);
         assert_eq!(defaults(MetadataVersion::MINIMUM), [0, 0, 0, 0, 0, 0]);
     }

@@ -54,9 +54,6 @@ impl MetadataVersion {
     /// 4.3, so that brokers of 4.3 can still join or take over.
     pub const DEFAULT: MetadataVersion = MetadataVersion(30);
 
-    /// Above every level: of a feature level that is never a default.
-    pub(crate) const NEVER: MetadataVersion = MetadataVersion(i16::MAX);
-
     pub const IBP_3_4_IV0: MetadataVersion = MetadataVersion(8);
     pub const IBP_3_5_IV2: MetadataVersion = MetadataVersion(11);
     pub const IBP_3_6_IV0: MetadataVersion = MetadataVersion(12);
@@ -72,6 +69,7 @@ impl MetadataVersion {
     pub const IBP_4_2_IV0: MetadataVersion = MetadataVersion(28);
     pub const IBP_4_2_IV1: MetadataVersion = MetadataVersion(29);
     pub const IBP_4_3_IV0: MetadataVersion = MetadataVersion(30);
+    pub const IBP_4_4_IV0: MetadataVersion = MetadataVersion(31);
     pub const IBP_4_4_IV1: MetadataVersion = MetadataVersion(32);
     pub const IBP_4_4_IV2: MetadataVersion = MetadataVersion(33);
 

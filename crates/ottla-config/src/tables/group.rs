@@ -11,8 +11,8 @@ configs! {
     "consumer.assignor.offload.enable"   Boolean "true"             _                          Medium ClusterWide ASSIGNS_AT_ONCE internal;
     "consumer.heartbeat.interval.ms"     Int     "5000"             (at_least 1)               Medium ClusterWide SUPPORTED;
     "consumer.session.timeout.ms"        Int     "45000"            (at_least 1)               Medium ClusterWide SUPPORTED;
-    "errors.deadletterqueue.copy.record.enable" Boolean "false"     _                          Medium ClusterWide NO_DEAD_LETTERS;
-    "errors.deadletterqueue.topic.name"  String  ""                 _                          Medium ClusterWide DEAD_LETTERS;
+    "errors.deadletterqueue.copy.record.enable" Boolean "false"     _                          Medium ClusterWide SUPPORTED;
+    "errors.deadletterqueue.topic.name"  String  ""                 _                          Medium ClusterWide SUPPORTED;
     "share.assignment.interval.ms"       Int     "1000"             (at_least 0)               Medium ClusterWide SUPPORTED;
     "share.assignor.offload.enable"      Boolean "true"             _                          Medium ClusterWide ASSIGNS_AT_ONCE internal;
     "share.auto.offset.reset"            String  "latest"           (share_offset_reset)       Medium ClusterWide SUPPORTED;

@@ -165,12 +165,6 @@ pub(super) const CONSUMER_ASSIGNORS: Support = Support::Refused {
 pub(super) const UNVERIFIED: Support = Support::AcceptedWithoutEffect(
     "audience and issuer of a token are checked if the expected ones are set",
 );
-pub(super) const NO_DEAD_LETTERS: Support =
-    Support::AcceptedWithoutEffect("share groups have no dead-letter queues yet");
-pub(super) const DEAD_LETTERS: Support = Support::Refused {
-    reason: "share groups have no dead-letter queues yet",
-    except: &[],
-};
 pub(super) const STREAMS_ASSIGNORS: Support = Support::Refused {
     reason: "only the assignor sticky is supported; others are Java classes, which Ottla cannot load",
     except: &["sticky"],

@@ -7,10 +7,10 @@ use crate::config_def::*;
 
 configs! {
     pub(super) const ROWS;
-    "errors.deadletterqueue.auto.create.topics.enable"       Boolean "false"                       _                        Medium ReadOnly NO_DEAD_LETTERS;
-    "errors.deadletterqueue.topic.name.prefix"               String "dlq."                         _                        Medium ReadOnly NO_DEAD_LETTERS;
+    "errors.deadletterqueue.auto.create.topics.enable"       Boolean "false"                       _                        Medium ClusterWide SUPPORTED;
+    "errors.deadletterqueue.topic.name.prefix"               String "dlq."                         _                        Medium ClusterWide SUPPORTED;
     "group.share.assignment.interval.ms"                     Int    "1000"                         (at_least 0)             Medium ClusterWide SUPPORTED;
-    "group.share.assignor.offload.enable"                    Boolean "true"                        _                        Medium ReadOnly ASSIGNS_AT_ONCE internal;
+    "group.share.assignor.offload.enable"                    Boolean "true"                        _                        Medium ClusterWide ASSIGNS_AT_ONCE internal;
     "group.share.assignors"                                  List   "simple"                       (non_empty_list)         Medium ReadOnly SHARE_ASSIGNORS;
     "group.share.delivery.count.limit"                       Int    "5"                            (between 2, 10)          Medium ReadOnly SUPPORTED;
     "group.share.dlq.manager.class.name"                     String "org.apache.kafka.server.share.dlq.DefaultShareGroupDLQManager" _                 Medium ReadOnly PLUGIN internal;
@@ -36,7 +36,7 @@ configs! {
     "group.share.session.timeout.ms"                         Int    "45000"                        (at_least 1)             Medium ReadOnly SUPPORTED;
     "group.streams.acceptable.recovery.lag"                  Long   "10000"                        (at_least 0)             Medium ReadOnly WARMUP internal;
     "group.streams.assignment.interval.ms"                   Int    "1000"                         (at_least 0)             Medium ClusterWide SUPPORTED;
-    "group.streams.assignor.offload.enable"                  Boolean "true"                        _                        Medium ReadOnly ASSIGNS_AT_ONCE internal;
+    "group.streams.assignor.offload.enable"                  Boolean "true"                        _                        Medium ClusterWide ASSIGNS_AT_ONCE internal;
     "group.streams.assignors"                                List   "sticky"                       (non_empty_list)         Medium ReadOnly STREAMS_ASSIGNORS;
     "group.streams.heartbeat.interval.ms"                    Int    "5000"                         (at_least 1)             Medium ReadOnly SUPPORTED;
     "group.streams.initial.rebalance.delay.ms"               Int    "3000"                         (at_least 0)             Medium ReadOnly SUPPORTED;

@@ -13,7 +13,7 @@ configs! {
     "compression.type"                        String  "producer"            (one_of "uncompressed", "zstd", "lz4", "snappy", "gzip", "producer") Medium ClusterWide SUPPORTED;
     "compression.zstd.level"                  Int     "3"                   (between -131072, 22)      Medium ClusterWide SUPPORTED;
     "delete.retention.ms"                     Long    "86400000"            (at_least 0)               Medium ClusterWide SUPPORTED;
-    "errors.deadletterqueue.group.enable"     Boolean "false"               _                          Medium ClusterWide NO_DEAD_LETTERS;
+    "errors.deadletterqueue.group.enable"     Boolean "false"               _                          Medium ClusterWide SUPPORTED;
     "file.delete.delay.ms"                    Long    "60000"               (at_least 0)               Medium ClusterWide SUPPORTED;
     "flush.messages"                          Long    "9223372036854775807" (at_least 1)               Medium ClusterWide SUPPORTED;
     "flush.ms"                                Long    "9223372036854775807" (at_least 0)               Medium ClusterWide SUPPORTED;

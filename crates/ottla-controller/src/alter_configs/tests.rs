@@ -300,6 +300,13 @@ fn values_that_are_refused() {
             "consumer.session.timeout.ms must be greater than or equal to group.consumer.min.session.timeout.ms",
         ),
         (
+            GROUP,
+            "g",
+            ("errors.deadletterqueue.topic.name", SET, Some("__dlq")),
+            ErrorCode::InvalidConfig,
+            "errors.deadletterqueue.topic.name: DLQ topic name must not start with '__'",
+        ),
+        (
             CLIENT_METRICS,
             "",
             ("interval.ms", SET, Some("1000")),

@@ -5,8 +5,12 @@
 use ottla_context::NodeContext;
 use ottla_coordinator::share_partition::SharePartitionSettings;
 use ottla_metadata::ConfigResource;
+use ottla_metadata::feature::SHARE_VERSION;
 
 use ottla_partition::partition::Isolation;
+
+/// The level of `share.version` from which groups can have dead-letter queues (KIP-1191).
+const DEAD_LETTERS_LEVEL: i16 = 2;
 
 /// The start offset of a group that has not read a partition yet (`share.auto.offset.reset`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -54,6 +58,8 @@ impl GroupSettings {
             config.group_share_max_record_lock_duration_ms,
         );
         let renews = own("share.renew.acknowledge.enable");
+        let dead_letters = own("errors.deadletterqueue.topic.name");
+        let may_have_dead_letters = image.features.level(SHARE_VERSION.name) >= DEAD_LETTERS_LEVEL;
         GroupSettings {
             partition: SharePartitionSettings {
                 record_lock_duration_ms: lock_ms.max(0) as u64,
@@ -71,6 +77,8 @@ impl GroupSettings {
                 ),
                 renew_acknowledge_enable: !renews
                     .is_some_and(|value| value.eq_ignore_ascii_case("false")),
+                has_dead_letter_queue: may_have_dead_letters
+                    && dead_letters.is_some_and(|topic| !topic.trim().is_empty()),
             },
             isolation: match own("share.isolation.level").as_deref() {
                 Some("read_committed") => Isolation::LastStableOffset,

@@ -319,14 +319,6 @@ fn topics_that_need_more_than_this_node_stand_in_the_way() {
     let shared = Node::new().records(topic("orders", vec![1, 2])).look();
     assert!(shared.is_possible(), "{:#?}", shared.findings);
     Node::new()
-        .records([config_of(
-            32,
-            "g",
-            "errors.deadletterqueue.topic.name",
-            "dlq.g",
-        )])
-        .refuses("errors.deadletterqueue.topic.name is refused: share groups have no dead-letter");
-    Node::new()
         .records([config_of(2, "orders", "remote.storage.enable", "true")])
         .refuses("remote.storage.enable=true needs remote.log.storage.system.enable=true");
     let tiered = Node::new()

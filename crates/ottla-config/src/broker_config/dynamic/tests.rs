@@ -114,7 +114,7 @@ fn rows() -> impl Iterator<Item = (&'static str, &'static str, &'static str)> {
 #[test]
 fn what_changes_while_a_broker_runs_is_what_kafka_changes() {
     let kafkas: Vec<&str> = rows().map(|(name, _, _)| name).collect();
-    assert_eq!(kafkas.len(), 105, "as many as Kafka 4.4.0 has");
+    assert_eq!(kafkas.len(), 110, "as many as Kafka 4.4.0 has");
     let config = config();
     for def in crate::tables::broker_configs() {
         let is_read_only = def.update_mode == UpdateMode::ReadOnly;
