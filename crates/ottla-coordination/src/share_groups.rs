@@ -4,10 +4,11 @@
 //! The three parts may be on three brokers: the group coordinator knows the members (`groups.rs`);
 //! the leader of a partition hands out its records ([`LedPartitions`]); the share coordinator
 //! persists the delivery state ([`ShareCoordinators`], in `__share_group_state`). Leaders reach it
-//! through [`Persister`].
+//! through [`Persister`], and write to the topics of [`DeadLetterQueues`].
 
 mod coordinator_config;
 mod coordinators;
+mod dead_letters;
 mod deletion;
 mod failure;
 mod latest_offsets;
@@ -33,6 +34,7 @@ use ottla_types::{TopicId, TopicIdPartition};
 use crate::surroundings::Surroundings;
 
 pub use coordinators::{SHARE_STATE_TOPIC, ShareCoordinators};
+pub use dead_letters::{DeadLetterCounts, DeadLetterQueues};
 pub use deletion::delete_state;
 pub use failure::{PartitionFailure, panicked};
 pub use latest_offsets::latest_offsets;

@@ -34,6 +34,22 @@ pub struct AutoTopicCreation {
     complaints: Complaints,
 }
 
+/// Why a topic was not created.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct CreationError {
+    pub code: ErrorCode,
+    pub message: ByteString,
+}
+
+impl From<ErrorCode> for CreationError {
+    fn from(code: ErrorCode) -> Self {
+        CreationError {
+            code,
+            message: code.message().into(),
+        }
+    }
+}
+
 /// Marks topics as being created. Dropping it removes the mark, also when the task panics or is
 /// aborted.
 #[derive(Debug)]
@@ -123,6 +139,31 @@ impl AutoTopicCreation {
                 }
             }
         });
+    }
+
+    /// Asks the controller to create a topic on behalf of the broker, and returns when it is created.
+    ///
+    /// # Errors
+    /// Also if the topic exists.
+    pub async fn create_topic(&self, topic: CreatableTopic) -> Result<(), CreationError> {
+        let request = CreateTopicsRequest {
+            topics: vec![topic],
+            timeout_ms: self.node.context.config().request_timeout_ms,
+            ..Default::default()
+        };
+        let response = self.node.ask_controller(request).await?;
+        let Some(created) = response.topics.into_iter().next() else {
+            return Err(ErrorCode::UnknownTopicOrPartition.into());
+        };
+        match ErrorCode::from_code(created.error_code) {
+            ErrorCode::None => Ok(()),
+            code => Err(CreationError {
+                code,
+                message: created
+                    .error_message
+                    .unwrap_or_else(|| code.message().into()),
+            }),
+        }
     }
 
     /// Asks the controller to create the internal topics of a streams group on behalf of the client

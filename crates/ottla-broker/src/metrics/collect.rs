@@ -16,6 +16,7 @@ mod network;
 mod quotas;
 mod replication;
 mod requests;
+mod share_groups;
 
 use std::sync::Arc;
 
@@ -36,6 +37,7 @@ pub(crate) fn collect(broker: &Arc<Broker>) -> Vec<Family> {
     replication::collect(broker, &mut families);
     logs::collect(broker, &mut families);
     groups::collect(broker, &mut families);
+    share_groups::collect(broker, &mut families);
     client_telemetry::collect(broker, &mut families);
     process::collect(&mut families);
     families

@@ -89,6 +89,18 @@ const LABELS_ELSEWHERE: &[(&str, &str)] = &[
         "brokerHost, brokerPort, clientId",
     ),
     (
+        "kafka_server_sharegroupmetrics_deadletterqueuefailedproducerequests",
+        "group",
+    ),
+    (
+        "kafka_server_sharegroupmetrics_deadletterqueuerecordcount",
+        "group",
+    ),
+    (
+        "kafka_server_sharegroupmetrics_deadletterqueuetotalproducerequests",
+        "group",
+    ),
+    (
         "ottla_tls_certificate_expiry_seconds",
         "alias, listener, subject",
     ),

@@ -1,8 +1,8 @@
 //! A share partition led by this broker, shared by threads.
 //!
 //! The decisions are in [`LedSharePartition`], behind a lock that is held for one decision. This
-//! file has the access to the share coordinator, the task that waits for record lock timeouts, and
-//! the waiting fetches.
+//! file has the access to the share coordinator and the dead-letter queue, the task that waits for
+//! record lock timeouts, and the waiting fetches.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,6 +18,7 @@ use ottla_sync::{Notify, oneshot};
 use ottla_types::{ErrorCode, LeaderEpoch, Offset, Timestamp};
 
 use super::coordinators::ShareCoordinators;
+use super::dead_letters::DeadLetterQueues;
 use super::persister::Persister;
 use super::settings::{GroupSettings, OffsetReset};
 use ottla_partition::partition::{Partition, Waiters};
@@ -32,8 +33,15 @@ pub struct LedPartition {
     /// Notified when the next deadline changes or the share partition is closed.
     timers_changed: Notify,
     coordinators: Arc<ShareCoordinators>,
+    dead_letters: Arc<DeadLetterQueues>,
     /// Called when the share partition has closed itself, so that the next request loads it again.
     on_closed: Box<dyn Fn(&Arc<LedPartition>) + Send + Sync>,
+}
+
+/// What a share partition needs of this broker.
+pub(super) struct LedServices {
+    pub(super) coordinators: Arc<ShareCoordinators>,
+    pub(super) dead_letters: Arc<DeadLetterQueues>,
 }
 
 type Machine = LedSharePartition<oneshot::Sender<Result<(), StateFailure>>>;
@@ -75,7 +83,7 @@ impl Drop for Reading {
 impl LedPartition {
     /// Starts to load the persisted state.
     pub(super) fn open(
-        coordinators: Arc<ShareCoordinators>,
+        services: LedServices,
         key: SharePartitionKey,
         partition: Arc<Partition>,
         leader_epoch: LeaderEpoch,
@@ -88,7 +96,8 @@ impl LedPartition {
             machine: Mutex::default(),
             waiters: Waiters::default(),
             timers_changed: Notify::new(),
-            coordinators,
+            coordinators: services.coordinators,
+            dead_letters: services.dead_letters,
             on_closed: Box::new(on_closed),
         });
         let loading = Arc::clone(&led);
@@ -161,6 +170,8 @@ impl LedPartition {
             return;
         }
         ottla_sync::task::spawn(Arc::clone(self).run_timers());
+        // Those that the previous leader may not have written.
+        self.run_dead_letters();
         self.waiters.wake_all();
     }
 
@@ -328,5 +339,31 @@ impl LedPartition {
             self.close(failure);
             (self.on_closed)(self);
         }
+        self.run_dead_letters();
+    }
+
+    // Dead letters
+
+    /// Writes records to the dead-letter queue, unless a task is already doing so. They are archived
+    /// afterwards, written or not.
+    fn run_dead_letters(self: &Arc<Self>) {
+        let Some(mut letters) = self.machine.lock().next_dead_letters() else {
+            return;
+        };
+        let led = Arc::clone(self);
+        ottla_sync::task::spawn(async move {
+            loop {
+                let written = led.dead_letters.write(&led.key, &led.partition, &letters);
+                if !written.await {
+                    return;
+                }
+                led.machine.lock().on_dead_letters_written(&letters);
+                led.run_outbox();
+                match led.machine.lock().next_dead_letters() {
+                    Some(next) => letters = next,
+                    None => return,
+                }
+            }
+        });
     }
 }

@@ -12,13 +12,15 @@ use ottla_types::{ErrorCode, LeaderEpoch, PartitionIndex, TopicId, TopicIdPartit
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::coordinators::ShareCoordinators;
-use super::led_partition::LedPartition;
+use super::dead_letters::DeadLetterQueues;
+use super::led_partition::{LedPartition, LedServices};
 use crate::planted::{self, Bug};
 use ottla_partition::partition::Partition;
 
 #[derive(Debug)]
 pub struct LedPartitions {
     coordinators: Arc<ShareCoordinators>,
+    dead_letters: Arc<DeadLetterQueues>,
     by_key: Arc<RwLock<ByKey>>,
 }
 
@@ -76,10 +78,16 @@ pub fn key_of(group_id: &str, partition: TopicIdPartition) -> SharePartitionKey 
 
 impl LedPartitions {
     pub(super) fn new(coordinators: Arc<ShareCoordinators>) -> Self {
+        let dead_letters = DeadLetterQueues::new(Arc::clone(&coordinators.surroundings));
         LedPartitions {
             coordinators,
+            dead_letters: Arc::new(dead_letters),
             by_key: Arc::default(),
         }
+    }
+
+    pub fn dead_letters(&self) -> &DeadLetterQueues {
+        &self.dead_letters
     }
 
     pub fn get(&self, group_id: &str, partition: TopicIdPartition) -> Option<Arc<LedPartition>> {
@@ -120,14 +128,17 @@ impl LedPartitions {
             return Ok(Arc::clone(led));
         }
         let (local, leader_epoch) = too_early.unwrap_or_else(led_here)?;
-        let coordinators = Arc::clone(&self.coordinators);
+        let services = LedServices {
+            coordinators: Arc::clone(&self.coordinators),
+            dead_letters: Arc::clone(&self.dead_letters),
+        };
         let led_partitions = Arc::downgrade(&self.by_key);
         let forget_it = move |closed: &Arc<LedPartition>| {
             if let Some(by_key) = led_partitions.upgrade() {
                 forget(&mut by_key.write(), closed);
             }
         };
-        let led = LedPartition::open(coordinators, key.clone(), local, leader_epoch, forget_it);
+        let led = LedPartition::open(services, key.clone(), local, leader_epoch, forget_it);
         by_key.insert(key, Arc::clone(&led));
         Ok(led)
     }

@@ -1,0 +1,302 @@
+//! Writes records that are not delivered any more to the dead-letter queues of their groups
+//! (KIP-1191).
+//!
+//! The records of one share partition are written in the order in which they were given up, as many
+//! in one batch as `max.message.bytes` of the queue allows. The batch goes to the leader of the
+//! queue's partition by a Produce request, also if that is this broker, so that the queue is a topic
+//! like any other: authorised, validated, replicated to all in-sync replicas and counted. The
+//! connections are not those of the share coordinators, because a Produce request that waits for
+//! replicas holds up those after it.
+//!
+//! Invariants: no letter waits for ever: each is written, or given up after five attempts; a batch
+//! that the queue refuses takes no other letters with it. Kafka: `ShareGroupDLQStateManager`.
+
+mod batch;
+mod originals;
+mod queue;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytestring::ByteString;
+use ottla_coordinator::dead_letter_queue::{AfterWrite, FailedAttempts, LetterSource};
+use ottla_coordinator::persister::SharePartitionKey;
+use ottla_coordinator::share_partition::DeadLetters;
+use ottla_net::{BrokerPeers, PeerError};
+use ottla_partition::partition::Partition;
+use ottla_protocol::Records;
+use ottla_protocol::messages::ProduceRequest;
+use ottla_protocol::messages::produce_request::{PartitionProduceData, TopicProduceData};
+use ottla_sync::{Mutex, Semaphore};
+use ottla_types::{ErrorCode, PartitionIndex};
+
+use crate::surroundings::Surroundings;
+use batch::compose;
+use originals::Originals;
+use queue::{Queue, QueueFailure};
+
+/// Number of batches in memory.
+const CONCURRENT_WRITES: usize = 64;
+/// How long the leader of a queue waits for its replicas.
+const PRODUCE_TIMEOUT_MS: i32 = 30_000;
+/// When the connection is given up: after the leader should have answered.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(35);
+
+/// The dead-letter queues that this broker writes to.
+#[derive(Debug)]
+pub struct DeadLetterQueues {
+    surroundings: Arc<Surroundings>,
+    peers: BrokerPeers,
+    writes: Semaphore,
+    /// By group.
+    counts: Mutex<BTreeMap<ByteString, DeadLetterCounts>>,
+}
+
+/// What happened to the dead letters of a group since the start.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct DeadLetterCounts {
+    pub records: u64,
+    pub produce_requests: u64,
+    /// Writes that were given up.
+    pub failed_produce_requests: u64,
+}
+
+/// Why letters were not written.
+struct Failure {
+    reason: String,
+    of: FailureOf,
+    is_temporary: bool,
+}
+
+enum FailureOf {
+    /// Nothing can be written at present.
+    Queue,
+    /// A batch with this many letters.
+    Write { letters: i64 },
+    /// This broker stops.
+    Broker,
+}
+
+impl From<QueueFailure> for Failure {
+    fn from(failure: QueueFailure) -> Self {
+        Failure {
+            reason: failure.reason,
+            of: FailureOf::Queue,
+            is_temporary: failure.is_temporary,
+        }
+    }
+}
+
+impl DeadLetterQueues {
+    pub(super) fn new(surroundings: Arc<Surroundings>) -> Self {
+        DeadLetterQueues {
+            surroundings,
+            peers: BrokerPeers::default(),
+            writes: Semaphore::new(CONCURRENT_WRITES),
+            counts: Mutex::default(),
+        }
+    }
+
+    /// For metrics.
+    pub fn counts(&self) -> BTreeMap<ByteString, DeadLetterCounts> {
+        self.counts.lock().clone()
+    }
+
+    fn count(&self, group_id: &ByteString, add: impl FnOnce(&mut DeadLetterCounts)) {
+        let mut counts = self.counts.lock();
+        add(counts.entry(group_id.clone()).or_default());
+    }
+
+    /// Returns when every letter was written or given up; `false` if this broker stops before, so
+    /// that the next leader writes them.
+    pub(super) async fn write(
+        &self,
+        key: &SharePartitionKey,
+        partition: &Arc<Partition>,
+        letters: &[DeadLetters],
+    ) -> bool {
+        let mut pending: VecDeque<DeadLetters> = letters.iter().copied().collect();
+        while !pending.is_empty() {
+            match self.write_batch(key, partition, &pending).await {
+                Ok(written) => {
+                    self.count(&key.group_id, |counts| counts.records += written as u64);
+                    advance(&mut pending, written);
+                }
+                Err(failure) => {
+                    let given_up = match failure.of {
+                        FailureOf::Broker => return false,
+                        FailureOf::Write { letters } if !failure.is_temporary => letters,
+                        // The others would meet the same failure.
+                        FailureOf::Write { .. } | FailureOf::Queue => letters_in(&pending),
+                    };
+                    if let FailureOf::Write { .. } = failure.of {
+                        self.count(&key.group_id, |counts| counts.failed_produce_requests += 1);
+                    }
+                    let (partition, group) = (&partition.topic_partition, &key.group_id);
+                    let reason = failure.reason;
+                    tracing::error!(%partition, "{given_up} records that share group {group} has given up are not copied to its dead-letter queue: {reason}");
+                    advance(&mut pending, given_up);
+                }
+            }
+        }
+        true
+    }
+
+    /// Writes the next batch, and returns how many letters it holds.
+    async fn write_batch(
+        &self,
+        key: &SharePartitionKey,
+        partition: &Arc<Partition>,
+        pending: &VecDeque<DeadLetters>,
+    ) -> Result<i64, Failure> {
+        let mut failed = FailedAttempts::default();
+        loop {
+            let mut failure = match self.try_once(key, partition, pending).await {
+                Ok(written) => return Ok(written),
+                Err(failure) => failure,
+            };
+            if self.surroundings.context.is_stopping() {
+                failure.of = FailureOf::Broker;
+                return Err(failure);
+            }
+            if !failure.is_temporary {
+                return Err(failure);
+            }
+            let Some(pause_ms) = failed.next_pause_ms() else {
+                return Err(failure);
+            };
+            ottla_sync::time::sleep(Duration::from_millis(pause_ms)).await;
+        }
+    }
+
+    /// The originals are read again by each attempt, so that none stays in memory during a pause.
+    async fn try_once(
+        &self,
+        key: &SharePartitionKey,
+        partition: &Arc<Partition>,
+        pending: &VecDeque<DeadLetters>,
+    ) -> Result<i64, Failure> {
+        let _turn = self.writes.acquire().await.expect("never closed");
+        let source = LetterSource {
+            group_id: &key.group_id,
+            topic: &partition.topic_partition.topic,
+            partition: PartitionIndex(key.partition),
+        };
+        let queue = queue::find(&self.surroundings, source).await?;
+        let originals = match queue.copies_records {
+            true => read_originals(partition, pending, queue.max_message_bytes).await,
+            false => Originals::none(),
+        };
+        let now = self.surroundings.context.timestamp();
+        let composed = compose(source, pending, &originals, queue.max_message_bytes, now);
+        let letters = composed.letters;
+        self.count(&key.group_id, |counts| counts.produce_requests += 1);
+        match self.produce(&queue, composed.records).await {
+            Ok(error) => match AfterWrite::of(error) {
+                AfterWrite::Written => Ok(letters),
+                after => Err(Failure {
+                    reason: format!("topic {}: {error}", queue.topic),
+                    of: FailureOf::Write { letters },
+                    is_temporary: after == AfterWrite::TryAgain,
+                }),
+            },
+            Err(error) => Err(Failure {
+                reason: error.to_string(),
+                of: FailureOf::Write { letters },
+                is_temporary: true,
+            }),
+        }
+    }
+
+    async fn produce(&self, queue: &Queue, records: Records) -> Result<ErrorCode, PeerError> {
+        let request = ProduceRequest {
+            acks: -1,
+            timeout_ms: PRODUCE_TIMEOUT_MS,
+            topic_data: vec![TopicProduceData {
+                name: queue.topic.clone(),
+                topic_id: queue.topic_id,
+                partition_data: vec![PartitionProduceData {
+                    index: queue.partition.0,
+                    records: Some(records),
+                    ..Default::default()
+                }],
+                ..Default::default()
+            }],
+            ..Default::default()
+        };
+        let context = &self.surroundings.context;
+        let connection = self
+            .peers
+            .connection(context, queue.leader, REQUEST_TIMEOUT)
+            .await?;
+        let response = connection.send(&request).await?;
+        let topics = response.responses.iter();
+        let mut partitions = topics.flat_map(|topic| &topic.partition_responses);
+        let code = partitions.next().map(|partition| partition.error_code);
+        Ok(code.map_or(ErrorCode::UnknownServerError, ErrorCode::from_code))
+    }
+}
+
+async fn read_originals(
+    partition: &Arc<Partition>,
+    pending: &VecDeque<DeadLetters>,
+    max_bytes: usize,
+) -> Originals {
+    let reader = partition.reader().clone();
+    let threads = partition.log_location().threads.reads.clone();
+    let wanted: Vec<DeadLetters> = pending.iter().copied().collect();
+    let reading = threads.run(move || originals::read(&reader, &wanted, max_bytes));
+    // A panic was reported where it happened; the letters have no copies then.
+    reading.await.unwrap_or_else(|_| Originals::none())
+}
+
+fn letters_in(pending: &VecDeque<DeadLetters>) -> i64 {
+    pending.iter().map(length_of).sum()
+}
+
+fn length_of(letters: &DeadLetters) -> i64 {
+    letters.last_offset.0 - letters.first_offset.0 + 1
+}
+
+/// Removes the first letters.
+fn advance(pending: &mut VecDeque<DeadLetters>, mut letters: i64) {
+    while let Some(first) = pending.front_mut() {
+        let length = length_of(first);
+        if letters < length {
+            first.first_offset.0 += letters;
+            return;
+        }
+        letters -= length;
+        pending.pop_front();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ottla_coordinator::share_partition::DeadLetterCause;
+    use ottla_types::Offset;
+
+    use super::*;
+
+    fn range(first: i64, last: i64) -> DeadLetters {
+        DeadLetters {
+            first_offset: Offset(first),
+            last_offset: Offset(last),
+            delivery_count: 1,
+            cause: DeadLetterCause::Rejected,
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_removed_from_the_front() {
+        let mut pending = VecDeque::from([range(0, 4), range(7, 7), range(9, 12)]);
+        assert_eq!(letters_in(&pending), 10);
+        advance(&mut pending, 2);
+        assert_eq!(pending, [range(2, 4), range(7, 7), range(9, 12)]);
+        advance(&mut pending, 4);
+        assert_eq!(pending, [range(9, 12)]);
+        advance(&mut pending, 4);
+        assert!(pending.is_empty());
+    }
+}
