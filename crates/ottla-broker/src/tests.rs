@@ -9,6 +9,7 @@ pub(crate) mod client;
 mod compaction;
 mod consumer_groups;
 mod controller_listener;
+mod dead_letters;
 mod delegation_tokens;
 mod directories;
 mod directory_move;

@@ -48,7 +48,7 @@ fn code(code: i16) -> ErrorCode {
 }
 
 /// A broker with a topic `t` of one partition that group `g` reads from its start.
-async fn broker(settings: &[(&str, &str)]) -> (TestBroker, Client) {
+pub(super) async fn broker(settings: &[(&str, &str)]) -> (TestBroker, Client) {
     let mut all = vec![
         ("share.coordinator.state.topic.replication.factor", "1"),
         ("share.coordinator.state.topic.min.isr", "1"),
@@ -126,7 +126,7 @@ async fn initialize(broker: &TestBroker, client: &mut Client) {
     }
 }
 
-async fn produce(client: &mut Client, values: &[&str]) {
+pub(super) async fn produce(client: &mut Client, values: &[&str]) {
     let mut request = produce_to("t", 0, -1, batch(values));
     request.topic_data[0].topic_id = topic_id("t");
     let response = client.ask(13, &request).await;
@@ -134,7 +134,11 @@ async fn produce(client: &mut Client, values: &[&str]) {
     assert_eq!(code(answer.error_code), ErrorCode::None);
 }
 
-fn fetching(member: &'static str, epoch: i32, batches: &[(i64, i64, i8)]) -> ShareFetchRequest {
+pub(super) fn fetching(
+    member: &'static str,
+    epoch: i32,
+    batches: &[(i64, i64, i8)],
+) -> ShareFetchRequest {
     let acknowledged = batches
         .iter()
         .map(|(first, last, kind)| AcknowledgementBatch {
@@ -176,7 +180,7 @@ fn partition_of(response: ShareFetchResponse) -> Fetched {
 }
 
 /// The records that a member acquired: first offset, last offset, delivery count.
-fn acquired(fetched: &Fetched) -> Vec<(i64, i64, i16)> {
+pub(super) fn acquired(fetched: &Fetched) -> Vec<(i64, i64, i16)> {
     assert_eq!(code(fetched.error_code), ErrorCode::None, "{fetched:?}");
     let batches: &[share_fetch_response::AcquiredRecords] = &fetched.acquired_records;
     let batches = batches.iter();
@@ -185,11 +189,11 @@ fn acquired(fetched: &Fetched) -> Vec<(i64, i64, i16)> {
         .collect()
 }
 
-async fn fetch(client: &mut Client, request: &ShareFetchRequest) -> Fetched {
+pub(super) async fn fetch(client: &mut Client, request: &ShareFetchRequest) -> Fetched {
     partition_of(client.ask(2, request).await)
 }
 
-async fn acknowledge(
+pub(super) async fn acknowledge(
     client: &mut Client,
     member: &'static str,
     epoch: i32,
@@ -225,7 +229,7 @@ async fn acknowledge(
 }
 
 /// The start offset according to the share coordinator.
-async fn persisted_start(client: &mut Client) -> i64 {
+pub(super) async fn persisted_start(client: &mut Client) -> i64 {
     use read_share_group_state_summary_request::{PartitionData, ReadStateSummaryData};
     let request = ReadShareGroupStateSummaryRequest {
         group_id: "g".into(),

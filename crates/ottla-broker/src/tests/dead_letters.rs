@@ -1,0 +1,179 @@
+//! Dead-letter queues of share groups (KIP-1191): rejected records are written to the topic that the
+//! group names, and archived, also if they cannot be written.
+
+use std::time::{Duration, Instant};
+
+use ottla_coordination::share_groups::DeadLetterCounts;
+use ottla_protocol::Records;
+use ottla_protocol::metadata_records::{ConfigRecord, FeatureLevelRecord, MetadataRecord};
+use ottla_records::{Record, RecordBatch};
+use ottla_types::ErrorCode;
+
+use super::TestBroker;
+use super::client::Client;
+use super::produce_and_fetch::fetch_from;
+use super::share_groups::{
+    acknowledge, acquired, broker, fetch, fetching, persisted_start, produce,
+};
+
+const PATIENCE: Duration = Duration::from_secs(20);
+const ACCEPT: i8 = 1;
+const REJECT: i8 = 3;
+
+/// Raises `share.version`, and sets the configuration of group `g`.
+async fn configure(broker: &TestBroker, settings: &[(&'static str, &'static str)]) {
+    let level = MetadataRecord::FeatureLevel(FeatureLevelRecord {
+        name: "share.version".into(),
+        feature_level: 2,
+        ..Default::default()
+    });
+    let configs = settings.iter().map(|(key, value)| {
+        MetadataRecord::Config(ConfigRecord {
+            resource_type: 32,
+            resource_name: "g".into(),
+            name: (*key).into(),
+            value: Some((*value).into()),
+            ..Default::default()
+        })
+    });
+    let mut records: Vec<MetadataRecord> = configs.collect();
+    records.push(level);
+    broker.write(records).await;
+    let deadline = Instant::now() + PATIENCE;
+    while broker.broker().metadata().features.level("share.version") < 2 {
+        assert!(Instant::now() < deadline);
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+/// Waits until the topic exists and has this many records.
+async fn letters(client: &mut Client, topic: &'static str, count: usize) -> Vec<Record> {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let mut request = fetch_from(topic, 0, 0);
+        request.max_wait_ms = 100;
+        let response = client.ask(12, &request).await;
+        let partition = &response.responses[0].partitions[0];
+        let bytes = match &partition.records {
+            Some(Records::Bytes(bytes)) => bytes.clone(),
+            _ => Default::default(),
+        };
+        let mut found = Vec::new();
+        for batch in RecordBatch::read_all(bytes) {
+            let records = batch.expect("a batch").records(1 << 20);
+            found.extend(records.expect("records").map(|it| it.expect("a record")));
+        }
+        if found.len() >= count {
+            return found;
+        }
+        assert!(Instant::now() < deadline, "{topic} has {found:?}");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+fn headers(letter: &Record) -> Vec<String> {
+    let headers = letter.headers.iter();
+    headers
+        .map(|header| {
+            let value = header.value.clone().unwrap_or_default();
+            format!("{}={}", header.key_str(), String::from_utf8_lossy(&value))
+        })
+        .collect()
+}
+
+fn counts(broker: &TestBroker) -> DeadLetterCounts {
+    let counts = broker
+        .broker()
+        .share_groups
+        .partitions
+        .dead_letters()
+        .counts();
+    counts.get("g").copied().unwrap_or_default()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_rejected_record_is_copied_to_the_queue_and_archived() {
+    let (broker, mut client) = broker(&[]).await;
+    let enabled = [("errors.deadletterqueue.group.enable", "true")];
+    broker.create_topic("dlq.t", 1, &enabled).await;
+    let settings = [
+        ("errors.deadletterqueue.topic.name", "dlq.t"),
+        ("errors.deadletterqueue.copy.record.enable", "true"),
+    ];
+    configure(&broker, &settings).await;
+    produce(&mut client, &["a", "b", "c"]).await;
+    let fetched = fetch(&mut client, &fetching("m1", 0, &[])).await;
+    assert_eq!(acquired(&fetched), [(0, 2, 1)]);
+    let rejected = acknowledge(&mut client, "m1", 1, (1, 2, REJECT)).await;
+    assert_eq!(rejected, ErrorCode::None);
+
+    let letters = letters(&mut client, "dlq.t", 2).await;
+    let values: Vec<_> = letters.iter().map(|it| it.value.as_deref()).collect();
+    assert_eq!(values, [Some(&b"b"[..]), Some(&b"c"[..])]);
+    let expected = [
+        "__dlq.errors.topic=t",
+        "__dlq.errors.partition=0",
+        "__dlq.errors.offset=1",
+        "__dlq.errors.group=g",
+        "__dlq.errors.delivery.count=1",
+        "__dlq.errors.message=Offset rejected by client.",
+    ];
+    assert_eq!(headers(&letters[0]), expected);
+
+    // They are not delivered again, and do not hold the start offset.
+    let accepted = acknowledge(&mut client, "m1", 2, (0, 0, ACCEPT)).await;
+    assert_eq!(accepted, ErrorCode::None);
+    produce(&mut client, &["d"]).await;
+    let next = fetch(&mut client, &fetching("m1", 3, &[])).await;
+    assert_eq!(acquired(&next), [(3, 3, 1)]);
+    let expected = DeadLetterCounts {
+        records: 2,
+        produce_requests: 1,
+        failed_produce_requests: 0,
+    };
+    let deadline = Instant::now() + PATIENCE;
+    while counts(&broker) != expected {
+        assert!(Instant::now() < deadline, "{:?}", counts(&broker));
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_queue_is_created_if_it_may_be() {
+    let may_create = ("errors.deadletterqueue.auto.create.topics.enable", "true");
+    let (broker, mut client) = broker(&[may_create]).await;
+    configure(&broker, &[("errors.deadletterqueue.topic.name", "dlq.new")]).await;
+    produce(&mut client, &["a"]).await;
+    let fetched = fetch(&mut client, &fetching("m1", 0, &[])).await;
+    assert_eq!(acquired(&fetched), [(0, 0, 1)]);
+    let rejected = acknowledge(&mut client, "m1", 1, (0, 0, REJECT)).await;
+    assert_eq!(rejected, ErrorCode::None);
+    let letters = letters(&mut client, "dlq.new", 1).await;
+    assert_eq!((&letters[0].key, &letters[0].value), (&None, &None));
+    assert_eq!(headers(&letters[0])[2], "__dlq.errors.offset=0");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_record_is_archived_also_if_there_is_no_queue() {
+    let (broker, mut client) = broker(&[]).await;
+    configure(&broker, &[("errors.deadletterqueue.topic.name", "dlq.no")]).await;
+    produce(&mut client, &["a"]).await;
+    let fetched = fetch(&mut client, &fetching("m1", 0, &[])).await;
+    assert_eq!(acquired(&fetched), [(0, 0, 1)]);
+    let rejected = acknowledge(&mut client, "m1", 1, (0, 0, REJECT)).await;
+    assert_eq!(rejected, ErrorCode::None);
+    // The start offset passes the record once it is archived, and is persisted by the next write.
+    let deadline = Instant::now() + PATIENCE;
+    let (mut epoch, mut offset) = (2, 1);
+    while persisted_start(&mut client).await == 0 {
+        assert!(Instant::now() < deadline);
+        produce(&mut client, &["b"]).await;
+        let next = fetch(&mut client, &fetching("m1", epoch, &[])).await;
+        assert_eq!(acquired(&next), [(offset, offset, 1)]);
+        let accepted = (offset, offset, ACCEPT);
+        let accepted = acknowledge(&mut client, "m1", epoch + 1, accepted).await;
+        assert_eq!(accepted, ErrorCode::None);
+        (epoch, offset) = (epoch + 2, offset + 1);
+    }
+    assert_eq!(counts(&broker), DeadLetterCounts::default());
+}
