@@ -13,7 +13,7 @@ use ottla_sync::{Mutex, Semaphore};
 use ottla_tiered::{RemotePartition, RemoteQuota};
 
 use crate::metadata_topic::MetadataTopic;
-use crate::settings::{Quota, RemoteSettings, copy_bytes_per_second, fetch_bytes_per_second};
+use crate::settings::{Quota, RemoteSettings};
 use crate::stores::Stores;
 
 /// Reads at the same time.
@@ -89,7 +89,11 @@ impl RemoteTier {
             let now_ms = self.context.now_ms() as i64;
             let wait_ms = {
                 let mut quota = self.copy_quota.lock();
-                quota.set_quota(copy_bytes_per_second(&self.context.config()));
+                quota.set_quota(
+                    self.context
+                        .config()
+                        .remote_log_manager_copy_max_bytes_per_second,
+                );
                 let wait_ms = quota.throttle_time_ms(now_ms);
                 if wait_ms == 0 {
                     quota.record(bytes, now_ms);
@@ -103,7 +107,11 @@ impl RemoteTier {
 
     pub fn is_fetch_quota_exceeded(&self) -> bool {
         let mut quota = self.fetch_quota.lock();
-        quota.set_quota(fetch_bytes_per_second(&self.context.config()));
+        quota.set_quota(
+            self.context
+                .config()
+                .remote_log_manager_fetch_max_bytes_per_second,
+        );
         quota.throttle_time_ms(self.context.now_ms() as i64) > 0
     }
 

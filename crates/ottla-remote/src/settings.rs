@@ -57,29 +57,19 @@ impl RemoteSettings {
             metadata: metadata.map_err(|error| format!("{prefix}*: {error}"))?,
             index_cache_bytes: number("remote.log.index.file.cache.total.size.bytes").max(0) as u64,
             copy_quota: Quota {
-                bytes_per_second: copy_bytes_per_second(config),
+                bytes_per_second: config.remote_log_manager_copy_max_bytes_per_second,
                 windows: number("remote.log.manager.copy.quota.window.num") as i32,
                 window_size_seconds: number("remote.log.manager.copy.quota.window.size.seconds")
                     as i32,
             },
             fetch_quota: Quota {
-                bytes_per_second: fetch_bytes_per_second(config),
+                bytes_per_second: config.remote_log_manager_fetch_max_bytes_per_second,
                 windows: number("remote.log.manager.fetch.quota.window.num") as i32,
                 window_size_seconds: number("remote.log.manager.fetch.quota.window.size.seconds")
                     as i32,
             },
         })
     }
-}
-
-/// The quota of uploads, which may change while the broker runs.
-pub fn copy_bytes_per_second(config: &BrokerConfig) -> i64 {
-    number(config, "remote.log.manager.copy.max.bytes.per.second")
-}
-
-/// The quota of reads, which may change while the broker runs.
-pub fn fetch_bytes_per_second(config: &BrokerConfig) -> i64 {
-    number(config, "remote.log.manager.fetch.max.bytes.per.second")
 }
 
 /// The value of a setting of the broker, or its default; empty if it has none.

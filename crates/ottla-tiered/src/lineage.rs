@@ -170,9 +170,9 @@ mod tests {
 
     #[test]
     fn copies_that_were_deleted_do_not_count_unless_they_expired() {
-        let epochs = || LeaderEpochs::from([(0, 0)]);
-        let mut cache = cache_of(&[segment(1, 0, 9, epochs()), segment(2, 10, 19, epochs())]);
-        let mut log = log(&[0, 10, 20], 25, epochs());
+        let epochs = |start: i64| LeaderEpochs::from([(0, start)]);
+        let mut cache = cache_of(&[segment(1, 0, 9, epochs(0)), segment(2, 10, 19, epochs(10))]);
+        let mut log = log(&[0, 10, 20], 25, epochs(0));
         assert_eq!(highest_remote_offset(&cache, &log), Offset(19));
         let delete = |cache: &mut RemoteLogMetadataCache, id| {
             let segment = cache.get(Uuid::from_u128(id)).unwrap();

@@ -185,7 +185,9 @@ fn a_change_has_the_effect_that_the_tables_say() {
         let expected = match name {
             // The last setting is permitted only with the prefix of a listener.
             "listeners" | "listener.security.protocol.map" | "sasl.jaas.config" => "refused",
-            "num.recovery.threads.per.data.dir" | "config.providers" => "next-start",
+            "num.recovery.threads.per.data.dir"
+            | "config.providers"
+            | "remote.log.index.file.cache.total.size.bytes" => "next-start",
             _ if LISTENERS_ONLY.contains(&name) => "of-listeners",
             // Without the prefix of a listener; with it, these change at once where Kafka's do.
             _ if name.starts_with("ssl.") && by_the_tables == "at-once" => "next-start",

@@ -71,7 +71,7 @@ impl World {
             delivery_count_limit: 3 + (seed % 4) as i32,
             partition_max_record_locks: 30,
             renew_acknowledge_enable: true,
-            has_dead_letter_queue: seed % 2 == 0,
+            has_dead_letter_queue: seed.is_multiple_of(2),
         };
         let empty = PersistedState {
             state_epoch: 0,
