@@ -24,6 +24,8 @@ pub struct Budgets {
     pub unsent_answer_bytes: usize,
     /// Batches that are being decompressed and recompressed.
     pub compression_bytes: usize,
+    /// Records that are read from remote storage, until their responses leave.
+    pub remote_read_bytes: usize,
     /// Partitions of all incremental fetch sessions.
     pub fetch_session_partitions: usize,
     /// Metrics that clients pushed.
@@ -43,6 +45,8 @@ impl Budgets {
             decoded_bytes: bytes(share(32)),
             unsent_answer_bytes: bytes(share(16)),
             compression_bytes: bytes(share(8)),
+            // No minimum: a read that needs more takes all of it.
+            remote_read_bytes: bytes(machine.memory_bytes / 32),
             fetch_session_partitions: bytes(share(32) / FETCH_SESSION_PARTITION_BYTES),
             // No minimum: a node works without these metrics.
             telemetry_bytes: bytes(machine.memory_bytes / 64),
@@ -86,6 +90,7 @@ mod tests {
                 + of.decoded_bytes
                 + of.unsent_answer_bytes
                 + of.compression_bytes
+                + of.remote_read_bytes
                 + of.telemetry_bytes;
             assert!(bytes as u64 + sessions < memory / 2, "{of:?}");
         }

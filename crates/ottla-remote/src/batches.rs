@@ -21,23 +21,39 @@ pub struct FoundBatches {
 pub enum BatchesError {
     #[error(transparent)]
     Store(#[from] RemoteStorageError),
-    #[error("the segment is damaged: {0}")]
+    #[error("it is damaged: {0}")]
     Damaged(#[from] BatchError),
+    #[error("it is damaged: a batch claims to have {size} bytes, more than {limit}")]
+    TooLarge { size: usize, limit: usize },
+}
+
+/// How much `find_batches` reads.
+#[derive(Clone, Copy, Debug)]
+pub struct BatchLimits {
+    pub max_bytes: usize,
+    /// The first batch is returned whole even if it exceeds `max_bytes`.
+    pub min_one: bool,
+    /// A batch that claims to be larger is damaged. Otherwise a wrong length would make the rest of
+    /// the segment be held in memory.
+    pub max_batch_bytes: usize,
 }
 
 /// Reads the stream up to `max_bytes` from the first batch whose last offset is at least `offset`.
-/// With `min_one`, the first batch is returned whole whatever its size. `None` if there is no such
-/// batch.
+/// Ends before a damaged batch, unless that is the first. `None` if there is no such batch.
 pub async fn find_batches(
     mut stream: SegmentStream,
     offset: Offset,
-    max_bytes: usize,
-    min_one: bool,
+    limits: BatchLimits,
 ) -> Result<Option<FoundBatches>, BatchesError> {
+    let BatchLimits {
+        max_bytes,
+        min_one,
+        max_batch_bytes,
+    } = limits;
     let mut buffer = BytesMut::new();
     let mut skipped = 0;
     let (base_offset, first_bytes) = loop {
-        if let Some(size) = whole_batch(&buffer)? {
+        if let Some(size) = whole_batch(&buffer, max_batch_bytes)? {
             let prefix = BatchPrefix::parse(&buffer)?;
             let batch = AnyBatch::read(&mut Bytes::copy_from_slice(&buffer[..size]))?;
             if batch.last_offset() >= offset {
@@ -68,22 +84,30 @@ pub async fn find_batches(
         }
     }
     let mut end = first_bytes;
-    while let Some(size) = whole_batch(&buffer[end..])? {
+    while let Ok(Some(size)) = whole_batch(&buffer[end..], max_batch_bytes) {
         if end + size > limit {
             break;
         }
         end += size;
+    }
+    // What was read of the store in excess would stay in memory with the batches.
+    if end < buffer.capacity() / 2 {
+        return Ok(Some(found(Bytes::copy_from_slice(&buffer[..end]))));
     }
     buffer.truncate(end);
     Ok(Some(found(buffer.freeze())))
 }
 
 /// The size of the batch at the front, if it is there as a whole.
-fn whole_batch(bytes: &[u8]) -> Result<Option<usize>, BatchError> {
+fn whole_batch(bytes: &[u8], max_batch_bytes: usize) -> Result<Option<usize>, BatchesError> {
     if bytes.len() < BatchPrefix::SIZE {
         return Ok(None);
     }
     let size = BatchPrefix::parse(bytes)?.size_in_bytes();
+    if size > max_batch_bytes {
+        let limit = max_batch_bytes;
+        return Err(BatchesError::TooLarge { size, limit });
+    }
     Ok((bytes.len() >= size).then_some(size))
 }
 
@@ -109,14 +133,31 @@ mod tests {
             .collect()
     }
 
-    async fn find(offset: i64, max_bytes: usize, min_one: bool) -> Option<FoundBatches> {
-        // In parts that end anywhere.
-        let bytes = segment().concat();
+    const MAX_BATCH_BYTES: usize = 10_000;
+
+    /// In parts that end anywhere.
+    fn in_parts(bytes: &[u8]) -> SegmentStream {
         let parts: Vec<_> = bytes.chunks(7).map(Bytes::copy_from_slice).collect();
-        let stream = stream::iter(parts.into_iter().map(Ok)).boxed();
-        find_batches(stream, Offset(offset), max_bytes, min_one)
-            .await
-            .unwrap()
+        stream::iter(parts.into_iter().map(Ok)).boxed()
+    }
+
+    async fn find_in(
+        bytes: &[u8],
+        offset: i64,
+        max_bytes: usize,
+        min_one: bool,
+    ) -> Result<Option<FoundBatches>, BatchesError> {
+        let limits = BatchLimits {
+            max_bytes,
+            min_one,
+            max_batch_bytes: MAX_BATCH_BYTES,
+        };
+        find_batches(in_parts(bytes), Offset(offset), limits).await
+    }
+
+    async fn find(offset: i64, max_bytes: usize, min_one: bool) -> Option<FoundBatches> {
+        let found = find_in(&segment().concat(), offset, max_bytes, min_one).await;
+        found.unwrap()
     }
 
     #[tokio::test]
@@ -134,5 +175,27 @@ mod tests {
         let found = find(100, 1, false).await.unwrap();
         assert!(found.records.is_empty());
         assert_eq!(find(130, 1 << 20, true).await, None);
+    }
+
+    #[tokio::test]
+    async fn a_wrong_length_is_not_waited_for() {
+        let segment = segment();
+        let mut bytes = segment.concat();
+        // The length of the second batch.
+        let at = segment[0].len() + 8;
+        bytes[at..at + 4].copy_from_slice(&i32::MAX.to_be_bytes());
+        let before = find_in(&bytes, 105, 1 << 20, true).await.unwrap();
+        assert_eq!(before.unwrap().records, segment[0], "ends before it");
+        let found = find_in(&bytes, 115, 1 << 20, true).await;
+        assert!(
+            matches!(
+                found,
+                Err(BatchesError::TooLarge {
+                    limit: MAX_BATCH_BYTES,
+                    ..
+                })
+            ),
+            "{found:?}"
+        );
     }
 }

@@ -7,9 +7,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use ottla_log::{LogReader, TimestampLookup};
+use ottla_net::RequestMemory;
 use ottla_partition::Partition;
 use ottla_partition::tiering::{log_view, tiered_epochs};
 use ottla_records::legacy::AnyBatch;
+use ottla_sync::OwnedSemaphorePermit;
 use ottla_sync::atomic::{AtomicUsize, Ordering};
 use ottla_tiered::{
     AbortedRange, AbortedTransaction, OffsetIndex, ReadEffect, ReadEvent, RemoteLogSegmentMetadata,
@@ -19,11 +21,14 @@ use ottla_tiered::{
 use ottla_tiered_storage::{IndexType, RemoteStorageError, RemoteStorageErrorKind};
 use ottla_types::{ErrorCode, Offset, Timestamp};
 
-use crate::batches::{BatchesError, find_batches};
+use crate::batches::{BatchLimits, BatchesError, find_batches};
 use crate::remote_tier::{READERS, RemoteTier, remote_partition};
 
-/// Limit for decompressing one batch, in bytes.
-const MAX_DECOMPRESSED_BYTES: usize = 1 << 30;
+/// A batch may be this large whatever the settings are now: what a producer could send with Kafka's
+/// default of `socket.request.max.bytes`.
+const LEAST_BATCH_LIMIT: usize = 100 << 20;
+/// How much a search by time reads at once.
+const SEARCH_BYTES: usize = 1 << 20;
 
 /// Reads that wait for their turn.
 const MAX_WAITING: usize = 100;
@@ -41,11 +46,14 @@ pub struct RemoteRequest {
 }
 
 /// Whole batches. Empty if the offset has none in remote storage.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub struct RemoteRecords {
     pub records: Bytes,
     /// For `read_committed`.
     pub aborted: Option<Vec<AbortedTransaction>>,
+    /// The part of the budget for remote reads that the records hold. To be kept until the response
+    /// leaves; after that, its bytes count with those that the client has not read yet.
+    pub memory: Option<OwnedSemaphorePermit>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -117,7 +125,14 @@ impl RemoteTier {
             return Err(RemoteReadError::Busy);
         }
         let _turn = self.readers.acquire().await;
-        let read = self.reader(partition).read(request).await?;
+        let request = RemoteRequest {
+            max_bytes: request.max_bytes.min(self.memory.total_bytes()),
+            ..request
+        };
+        let mut memory = self.memory.take(request.max_bytes.max(1)).await;
+        let mut read = self.reader(partition).read(request).await?;
+        RequestMemory::keep(&mut memory, read.records.len());
+        read.memory = Some(memory);
         self.count_fetched(read.records.len() as u64);
         Ok(read)
     }
@@ -145,6 +160,7 @@ impl RemoteTier {
         let reader = self.reader(partition);
         let key = partition.topic_id_partition();
         let _turn = self.readers.acquire().await;
+        let _memory = self.memory.take(SEARCH_BYTES).await;
         let mut from = from;
         loop {
             let search = self.metadata.with_cache(key, |cache| {
@@ -175,12 +191,23 @@ impl Reader<'_> {
     fn damaged(&self, segment: &RemoteSegment, error: BatchesError) -> RemoteReadError {
         match error {
             BatchesError::Store(error) => RemoteReadError::Store(error),
-            BatchesError::Damaged(cause) => RemoteReadError::Damaged {
-                partition: self.partition.clone(),
-                segment: segment.id,
-                cause: cause.to_string(),
-            },
+            error @ (BatchesError::Damaged(_) | BatchesError::TooLarge { .. }) => {
+                RemoteReadError::Damaged {
+                    partition: self.partition.clone(),
+                    segment: segment.id,
+                    cause: error.to_string(),
+                }
+            }
         }
+    }
+
+    /// A batch that is larger, compressed or not, is taken for damaged: no producer could send it,
+    /// unless the settings were higher then.
+    fn max_batch_bytes(&self) -> usize {
+        let of_requests = self.remote.context.config().socket_request_max_bytes;
+        let of_batches = self.log.config().max_message_bytes;
+        let most = usize::try_from(of_requests.max(of_batches)).unwrap_or(0);
+        most.max(LEAST_BATCH_LIMIT)
     }
 
     async fn read(&self, request: RemoteRequest) -> Result<RemoteRecords, RemoteReadError> {
@@ -236,7 +263,12 @@ impl Reader<'_> {
             .store
             .fetch_log_segment(&metadata, position, None)
             .await?;
-        let found = find_batches(stream, offset, request.max_bytes, request.min_one).await;
+        let limits = BatchLimits {
+            max_bytes: request.max_bytes,
+            min_one: request.min_one,
+            max_batch_bytes: self.max_batch_bytes(),
+        };
+        let found = find_batches(stream, offset, limits).await;
         let found = found.map_err(|error| self.damaged(segment, error))?;
         Ok(found.map(|found| {
             let first = position.saturating_add(u32::try_from(found.skipped).unwrap_or(u32::MAX));
@@ -302,10 +334,11 @@ impl Reader<'_> {
         let times = stores.index(&metadata, IndexType::Timestamp).await?;
         let indexed = TimeIndex::new(segment.start_offset, &times).offset(timestamp);
         let mut next = indexed.max(from);
+        let max_decompressed_bytes = self.max_batch_bytes();
         while next <= segment.end_offset {
             let request = RemoteRequest {
                 offset: next,
-                max_bytes: 1 << 20,
+                max_bytes: SEARCH_BYTES,
                 min_one: true,
                 is_read_committed: false,
             };
@@ -319,7 +352,7 @@ impl Reader<'_> {
                 if batch.max_timestamp() < timestamp {
                     continue;
                 }
-                for record in batch.records(MAX_DECOMPRESSED_BYTES).map_err(damaged)? {
+                for record in batch.records(max_decompressed_bytes).map_err(damaged)? {
                     if record.offset >= from && record.timestamp >= timestamp {
                         let epochs = self.log.leader_epochs();
                         return Ok(Some(TimestampLookup {

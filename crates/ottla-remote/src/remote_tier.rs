@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ottla_context::NodeContext;
-use ottla_net::BrokerPeers;
+use ottla_net::{BrokerPeers, RequestMemory};
 use ottla_node::Node;
 use ottla_partition::{Partition, PartitionHost, Partitions};
 use ottla_sync::atomic::AtomicUsize;
@@ -31,6 +31,8 @@ pub struct RemoteTier {
     pub readers: Semaphore,
     /// Reads that run, and those that wait for their turn.
     pub pending_reads: AtomicUsize,
+    /// Records that were read, or are being read, and have not left in a response.
+    pub memory: RequestMemory,
     copy_quota: Mutex<RemoteQuota>,
     fetch_quota: Mutex<RemoteQuota>,
 }
@@ -66,6 +68,7 @@ impl RemoteTier {
             stores: Stores::new(store, &settings),
             readers: Semaphore::new(READERS),
             pending_reads: AtomicUsize::new(0),
+            memory: RequestMemory::new(context.budgets().remote_read_bytes),
             copy_quota: quota(settings.copy_quota),
             fetch_quota: quota(settings.fetch_quota),
             peers: BrokerPeers::default(),

@@ -20,6 +20,7 @@ use ottla_metrics::stalls;
 use ottla_partition::partition::{LateTurns, Partition};
 use ottla_remote::RemoteRequest;
 use ottla_storage::log_dirs::ThreadLimit;
+use ottla_sync::OwnedSemaphorePermit;
 
 /// One page per this many bytes of a region is checked.
 const PROBE_STRIDE_BYTES: u64 = 128 * 1024;
@@ -86,6 +87,8 @@ pub(crate) struct ReadOutcome {
     pub(crate) bytes: u64,
     /// The answers whose records are only in remote storage, and what to read there.
     pub(crate) remote: Vec<(usize, RemoteRequest)>,
+    /// The memory of the records from remote storage, until the response leaves.
+    pub(crate) remote_memory: Vec<OwnedSemaphorePermit>,
     /// A partition has an error, a diverging epoch or a preferred read replica, which the client
     /// must learn at once.
     pub(crate) must_answer: bool,
@@ -99,6 +102,7 @@ impl ReadOutcome {
             answers: Vec::with_capacity(partitions),
             bytes: 0,
             remote: Vec::new(),
+            remote_memory: Vec::new(),
             must_answer: false,
             failed: Vec::new(),
         }

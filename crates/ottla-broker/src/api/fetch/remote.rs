@@ -4,6 +4,10 @@
 //! left out of the answer, without an error, and its read is cancelled; so are all if the client
 //! goes.
 //!
+//! Unlike those of local records, answers with remote ones take memory. What is read at the same time
+//! has a budget (`Budgets::remote_read_bytes`), and nothing is read while clients leave too much
+//! unread.
+//!
 //! Kafka: `ReplicaManager.processRemoteFetches`, `DelayedRemoteFetch`.
 
 use std::sync::Arc;
@@ -36,7 +40,9 @@ pub(super) async fn read(
             continue;
         };
         let (remote_logs, partition) = (Arc::clone(remote_logs), Arc::clone(partition));
+        let network = Arc::clone(&broker.network);
         reads.spawn(async move {
+            network.unsent_answers.wait_for_room().await;
             let read = remote_logs.read(&partition, request).await;
             if let Err(error) = &read {
                 complain(&partition.topic_partition, request.offset, error);
@@ -66,6 +72,7 @@ fn take(index: usize, read: RemoteRecords, limits: ReadLimits, outcome: &mut Rea
         return;
     };
     outcome.bytes += read.records.len() as u64;
+    outcome.remote_memory.extend(read.memory);
     answer.records = Some(Records::Bytes(read.records));
     if limits.isolation == Isolation::LastStableOffset {
         let aborted = read.aborted.unwrap_or_default();
