@@ -355,6 +355,7 @@ impl MetadataTopic {
         positions
     }
 
+    /// An error of one partition does not hold up the others; it is returned when all are read.
     async fn exchange(&self, leader: BrokerId, positions: &[(i32, Offset)]) -> Result<(), Trouble> {
         let topic_id = self.topic_id();
         let topic_id = topic_id.ok_or(Trouble::Refused(ErrorCode::UnknownTopicOrPartition))?;
@@ -370,24 +371,28 @@ impl MetadataTopic {
                 }
             }
         }
+        let mut trouble = Ok(());
         if !without_end.is_empty() {
             let partitions: Vec<i32> = without_end.keys().copied().collect();
             let response = connection
                 .send(&wire::list_offsets(&partitions, -1))
                 .await?;
-            for listed in wire::listed(response) {
-                check(listed.error_code)?;
-                if let Some(of) = without_end.get(&listed.partition_index) {
-                    let end = Offset(listed.offset.max(0));
-                    self.read.lock().on_end(listed.partition_index, of, end);
+            let (listed, refused) = wire::offsets(response);
+            for (partition, end) in listed {
+                if let Some(of) = without_end.get(&partition) {
+                    let end = end.max(Offset::ZERO);
+                    self.read.lock().on_end(partition, of, end);
                 }
             }
+            trouble = refused.map_or(Ok(()), |code| Err(Trouble::Refused(code)));
             self.applied.notify_waiters();
         }
         let response = connection.send(&wire::fetch(topic_id, positions)).await?;
-        check(response.error_code)?;
+        match ErrorCode::from_code(response.error_code) {
+            ErrorCode::None => {}
+            code => return Err(Trouble::Refused(code)),
+        }
         let mut out_of_range = Vec::new();
-        let mut trouble = Ok(());
         for data in wire::fetched(response) {
             let position = positions.iter().find(|(it, _)| *it == data.partition_index);
             let Some(&(partition, read_from)) = position else {
@@ -408,13 +413,13 @@ impl MetadataTopic {
             let response = connection
                 .send(&wire::list_offsets(&partitions, -2))
                 .await?;
-            for listed in wire::listed(response) {
-                check(listed.error_code)?;
-                let place = out_of_range
-                    .iter()
-                    .find(|(it, _)| *it == listed.partition_index);
-                if let Some(&(partition, read_from)) = place {
-                    let start = Offset(listed.offset);
+            let (listed, refused) = wire::offsets(response);
+            if let Some(code) = refused {
+                trouble = Err(Trouble::Refused(code));
+            }
+            for (partition, start) in listed {
+                let place = out_of_range.iter().find(|(it, _)| *it == partition);
+                if let Some(&(_, read_from)) = place {
                     self.read.lock().on_start(partition, read_from, start);
                     if start <= read_from {
                         // The position is after the end. Asked again at once, the answer would be
@@ -452,12 +457,5 @@ impl MetadataTopic {
             }),
             false => Ok(()),
         }
-    }
-}
-
-fn check(code: i16) -> Result<(), Trouble> {
-    match ErrorCode::from_code(code) {
-        ErrorCode::None => Ok(()),
-        code => Err(Trouble::Refused(code)),
     }
 }

@@ -5,7 +5,6 @@ use ottla_protocol::Records;
 use ottla_protocol::messages::fetch_request::{FetchPartition, FetchTopic};
 use ottla_protocol::messages::fetch_response::PartitionData;
 use ottla_protocol::messages::list_offsets_request::{ListOffsetsPartition, ListOffsetsTopic};
-use ottla_protocol::messages::list_offsets_response::ListOffsetsPartitionResponse;
 use ottla_protocol::messages::produce_request::{PartitionProduceData, TopicProduceData};
 use ottla_protocol::messages::produce_response::PartitionProduceResponse;
 use ottla_protocol::messages::{
@@ -13,7 +12,7 @@ use ottla_protocol::messages::{
     ProduceResponse,
 };
 use ottla_tiered::REMOTE_LOG_METADATA_TOPIC;
-use ottla_types::{Offset, TopicId};
+use ottla_types::{ErrorCode, Offset, TopicId};
 
 /// How long a fetch waits for a record. A partition that is assigned meanwhile waits for it too.
 const FETCH_WAIT_MS: i32 = 200;
@@ -100,7 +99,48 @@ pub fn list_offsets(partitions: &[i32], timestamp: i64) -> ListOffsetsRequest {
     }
 }
 
-pub fn listed(response: ListOffsetsResponse) -> impl Iterator<Item = ListOffsetsPartitionResponse> {
-    let topics = response.topics.into_iter();
-    topics.flat_map(|topic| topic.partitions)
+/// The partitions that were answered with an offset, and the error of the last of the others.
+pub fn offsets(response: ListOffsetsResponse) -> (Vec<(i32, Offset)>, Option<ErrorCode>) {
+    let mut offsets = Vec::new();
+    let mut refused = None;
+    for listed in response.topics.into_iter().flat_map(|it| it.partitions) {
+        match ErrorCode::from_code(listed.error_code) {
+            ErrorCode::None => offsets.push((listed.partition_index, Offset(listed.offset))),
+            code => refused = Some(code),
+        }
+    }
+    (offsets, refused)
+}
+
+#[cfg(test)]
+mod tests {
+    use ottla_protocol::messages::list_offsets_response::{
+        ListOffsetsPartitionResponse, ListOffsetsTopicResponse,
+    };
+
+    use super::*;
+
+    #[test]
+    fn an_error_of_one_partition_leaves_the_offsets_of_the_others() {
+        let listed = |partition_index, error: ErrorCode, offset| ListOffsetsPartitionResponse {
+            partition_index,
+            error_code: error.code(),
+            offset,
+            ..Default::default()
+        };
+        let response = ListOffsetsResponse {
+            topics: vec![ListOffsetsTopicResponse {
+                partitions: vec![
+                    listed(3, ErrorCode::None, 7),
+                    listed(4, ErrorCode::NotLeaderOrFollower, -1),
+                    listed(5, ErrorCode::None, 9),
+                ],
+                ..Default::default()
+            }],
+            ..Default::default()
+        };
+        let (offsets, refused) = offsets(response);
+        assert_eq!(offsets, [(3, Offset(7)), (5, Offset(9))]);
+        assert_eq!(refused, Some(ErrorCode::NotLeaderOrFollower));
+    }
 }
