@@ -12,6 +12,7 @@ use std::sync::atomic::Ordering;
 use ottla_types::{Offset, Timestamp};
 
 use super::Log;
+use super::truncate::Beginning;
 use crate::error::{LogError, StorageError};
 use crate::file_names::{PRODUCER_SNAPSHOT_SUFFIX, file_name};
 use crate::leader_epochs::LeaderEpochs;
@@ -61,25 +62,16 @@ impl Log {
         state: &RemoteState,
         now: Timestamp,
     ) -> Result<(), LogError> {
-        let dir = self.dir();
         let mut leader_epochs = state.leader_epochs.clone();
         leader_epochs.truncate_from_start(state.log_start_offset);
-        // Before the records go: after a crash, a log without the epochs of its remote records could
-        // not read them when it leads. Epochs after the end of the old log go when it is opened.
-        leader_epochs.write(&dir)?;
-        // If the truncation fails, the next flush writes those of the old log.
-        self.on_epochs_changed();
-        let start = Some(state.log_start_offset);
-        self.truncate_fully_and_start_at(state.next_offset, start, now)?;
-        self.leader_epochs = leader_epochs;
-        self.on_epochs_changed();
+        let beginning = Beginning {
+            offset: state.next_offset,
+            log_start_offset: state.log_start_offset,
+            leader_epochs,
+            producer_snapshot: state.producer_snapshot.as_deref(),
+        };
+        self.begin_anew(beginning, now)?;
         self.set_highest_remote_offset(Offset::UNKNOWN);
-        if let Some(snapshot) = &state.producer_snapshot {
-            let producers = &mut self.producers;
-            producers.adopt_foreign_snapshot(&dir, state.next_offset, snapshot, now)?;
-            producers.on_high_watermark(state.next_offset);
-            self.publish_first_unstable_offset();
-        }
         Ok(())
     }
 

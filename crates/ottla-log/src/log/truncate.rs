@@ -13,7 +13,20 @@
 //! | readers see the new segment, and the shorter one before it | the same |
 //! | the files of the segment before it are truncated, its indexes first | the records that are kept |
 //!
-//! Everything that needs a file handle, memory or a read from disk is done before the first rename.
+//! If no record is kept:
+//!
+//! | step | a crash after it leaves |
+//! | --- | --- |
+//! | the recovery point is lowered, as above | all records |
+//! | the segments are renamed, the last first, and the directory is flushed | the front of the log, at last an empty log at its start |
+//! | the producer snapshots are deleted; those of remote records and their epochs are written, and the directory is flushed | an empty log at its start: what the files hold of epochs and producers after it is dropped |
+//! | the new, empty segment gets its name | the log that continues, with the state of what is before it |
+//!
+//! So no record is ever under epochs of another history, and a log that continues after remote
+//! records never lacks their epochs and producers. Kafka writes both after the new segment.
+//!
+//! Everything that needs memory or a read from disk is done before the first rename, and so is
+//! everything that needs a file handle, but for the state of remote records.
 //! If it fails, nothing has changed, and the truncation can be retried. A later failure is a disk
 //! failure.
 //!
@@ -32,6 +45,7 @@ use crate::batch_scan::ScanError;
 use crate::disk::{self, OpenDir};
 use crate::disk_read::DiskWait;
 use crate::error::{LogError, StorageError};
+use crate::leader_epochs::LeaderEpochs;
 use crate::producer_state::ProducerState;
 use crate::segment::Segment;
 use crate::spare::{self, SpareSegment};
@@ -40,6 +54,18 @@ use crate::spare::{self, SpareSegment};
 struct Resources {
     dir: OpenDir,
     spare: SpareSegment,
+}
+
+/// How a log continues of which no local record is kept.
+pub(super) struct Beginning<'a> {
+    /// The local log starts and ends here.
+    pub(super) offset: Offset,
+    /// Lower if the records before `offset` are in remote storage.
+    pub(super) log_start_offset: Offset,
+    /// The epochs of the records before `offset`.
+    pub(super) leader_epochs: LeaderEpochs,
+    /// The content of the producer snapshot at `offset`.
+    pub(super) producer_snapshot: Option<&'a [u8]>,
 }
 
 impl Log {
@@ -148,10 +174,13 @@ impl Log {
         let start = self.log_start_offset().min(target);
         let mut leader_epochs = self.leader_epochs.clone();
         leader_epochs.truncate_from_end(target);
-        self.truncate_fully_and_start_at(target, Some(start), now)?;
-        self.leader_epochs = leader_epochs;
-        self.on_epochs_changed();
-        Ok(())
+        let beginning = Beginning {
+            offset: target,
+            log_start_offset: start,
+            leader_epochs,
+            producer_snapshot: None,
+        };
+        self.begin_anew(beginning, now)
     }
 
     /// Removes all records and continues the log at `offset`. It starts at `log_start_offset` if
@@ -162,32 +191,77 @@ impl Log {
         log_start_offset: Option<Offset>,
         now: Timestamp,
     ) -> Result<(), LogError> {
+        let beginning = Beginning {
+            offset,
+            log_start_offset: log_start_offset.unwrap_or(offset),
+            leader_epochs: LeaderEpochs::default(),
+            producer_snapshot: None,
+        };
+        self.begin_anew(beginning, now)
+    }
+
+    /// Removes all records. Errors as those of [`Log::truncate_to`].
+    pub(super) fn begin_anew(
+        &mut self,
+        beginning: Beginning<'_>,
+        now: Timestamp,
+    ) -> Result<(), LogError> {
+        let Beginning {
+            offset,
+            log_start_offset,
+            leader_epochs,
+            producer_snapshot,
+        } = beginning;
         self.settle_swaps()?;
         self.announce_truncation(offset);
         let resources = self.gather_resources()?;
         let removed = self.segments().segments.clone();
-        let created = self.replace_segments(&removed, offset, resources)?;
-        let start = log_start_offset.unwrap_or(offset);
-        self.shared
-            .log_end_offset
-            .store(offset.0, Ordering::Release);
-        self.shared
-            .log_start_offset
-            .store(start.0, Ordering::Release);
-        self.shared
-            .high_watermark
-            .store(offset.0, Ordering::Release);
-        self.start_active(vec![Arc::new(created)], offset, now);
-        self.order_deletion(removed);
-        self.leader_epochs.clear();
-        self.on_epochs_changed();
+        let spare = self.remove_segments(&removed, resources)?;
         let dir = self.dir();
         for snapshot in self.jobs.snapshots.drain(..) {
             snapshot.cancel();
         }
         let begun = self.producers.truncate_fully_and_start_at(&dir, offset);
         begun.map_err(|error| self.failed(error.action, error.error))?;
+        if let Some(snapshot) = producer_snapshot {
+            let adopted = self
+                .producers
+                .adopt_foreign_snapshot(&dir, offset, snapshot, now);
+            adopted.map_err(|error| self.failed_write(error))?;
+        }
+        // After the snapshot, because this flushes the directory.
+        if !leader_epochs.entries().is_empty() {
+            self.write_epochs_ahead(&leader_epochs)?;
+        }
+        let created = Segment::from_spare(&self.shared.dir, offset, spare)
+            .map_err(|error| self.failed("begin a segment in", error))?;
+        self.shared
+            .log_end_offset
+            .store(offset.0, Ordering::Release);
+        self.shared
+            .log_start_offset
+            .store(log_start_offset.0, Ordering::Release);
+        self.shared
+            .high_watermark
+            .store(offset.0, Ordering::Release);
+        self.start_active(vec![Arc::new(created)], offset, now);
+        self.order_deletion(removed);
+        self.leader_epochs = leader_epochs;
+        self.on_epochs_changed();
+        if producer_snapshot.is_some() {
+            self.producers.on_high_watermark(offset);
+        }
         self.publish_first_unstable_offset();
+        Ok(())
+    }
+
+    /// Writes epochs that the log is about to get. Flushes that were ordered before do not replace
+    /// them.
+    fn write_epochs_ahead(&self, leader_epochs: &LeaderEpochs) -> Result<(), StorageError> {
+        let mut flushed = self.shared.flushed.lock();
+        let written = leader_epochs.write(&self.dir());
+        written.map_err(|error| self.failed_write(error))?;
+        flushed.epochs_version = self.jobs.epochs_version + 1;
         Ok(())
     }
 
@@ -212,15 +286,26 @@ impl Log {
         Ok(Resources { dir: open, spare })
     }
 
-    /// Renames the segments, the last first, so that a crash leaves the front of the log. The new
-    /// segment gets its name only when that is on disk; otherwise recovery could find newer records
-    /// before older ones.
+    /// The new segment gets its name only when the removal is on disk; otherwise recovery could find
+    /// newer records before older ones.
     fn replace_segments(
         &mut self,
         removed: &[Arc<Segment>],
         base_offset: Offset,
         resources: Resources,
     ) -> Result<Segment, StorageError> {
+        let spare = self.remove_segments(removed, resources)?;
+        Segment::from_spare(&self.shared.dir, base_offset, spare)
+            .map_err(|error| self.failed("begin a segment in", error))
+    }
+
+    /// Renames the segments, the last first, so that a crash leaves the front of the log. Returns
+    /// the files of the segment that follows.
+    fn remove_segments(
+        &mut self,
+        removed: &[Arc<Segment>],
+        resources: Resources,
+    ) -> Result<SpareSegment, StorageError> {
         let retired = std::mem::take(&mut self.jobs.retired);
         // Pending jobs must not rename new files with the same names.
         for segment in removed.iter().rev().chain(&retired) {
@@ -233,8 +318,7 @@ impl Log {
             synced.map_err(|error| StorageError::fsync(&self.dir(), error))?;
         }
         self.jobs.dir_version += 1;
-        Segment::from_spare(&self.shared.dir, base_offset, resources.spare)
-            .map_err(|error| self.failed("begin a segment in", error))
+        Ok(resources.spare)
     }
 
     /// The producer state at `end`, from the newest snapshot before it and the records after that.
@@ -278,7 +362,7 @@ impl Log {
             .retain(|snapshot| !is_behind(snapshot.offset));
         let (dir, start) = (self.dir(), self.log_start_offset());
         let adopted = producers.adopt_snapshots(&self.producers, &dir, start, end);
-        adopted.map_err(|error| self.failed(error.action, error.error))?;
+        adopted.map_err(|error| self.failed_write(error))?;
         self.producers = producers;
         self.order_snapshot();
         self.producers.on_high_watermark(self.high_watermark());
@@ -302,5 +386,13 @@ impl Log {
             _ => io::Error::other(error),
         };
         StorageError::new(action, &self.dir(), error)
+    }
+
+    /// As [`Log::failed`]; a failed fsync stays one.
+    fn failed_write(&self, error: StorageError) -> StorageError {
+        match error.is_failed_fsync {
+            true => error,
+            false => self.failed(error.action, error.error),
+        }
     }
 }

@@ -16,11 +16,12 @@ use std::sync::Arc;
 
 use ottla_config::TopicConfig;
 use ottla_records::RecordBatch;
-use ottla_types::{Offset, Timestamp};
+use ottla_types::{LeaderEpoch, Offset, ProducerId, Timestamp};
 
-use super::build;
-use crate::disk::trace::{self, Random};
-use crate::{JobOutcome, Log};
+use super::{build, idempotent};
+use crate::checkpoint::RECOVERY_POINT_CHECKPOINT;
+use crate::disk::trace::{self, Loss, Random};
+use crate::{JobOutcome, LeaderEpochs, Log, RemoteState};
 
 use checker::{crash_everywhere, read_and_check};
 use scenario::{Site, Step};
@@ -153,6 +154,89 @@ fn preallocated_segments() {
         &steps,
         6,
     );
+}
+
+/// A follower continues after records that are only in remote storage. Its old records have another
+/// history.
+#[test]
+fn continuing_after_remote_records() {
+    let config = Arc::new(small_segments(|config| config.remote_storage_enable = true));
+    let now = Timestamp(1_000_000);
+    let site = Site::new(Arc::clone(&config));
+    let snapshot = producers_at_offset_100();
+    trace::start(site.root.path());
+    let (mut log, _) = site.open(true);
+    for number in 0..20 {
+        let epoch = LeaderEpoch(if number < 8 { 0 } else { 2 });
+        let batch = build(2 * number, 2, 1_000_000 + 2 * number, |builder| {
+            builder.partition_leader_epoch(epoch)
+        });
+        log.append(&[batch], now).unwrap();
+    }
+    log.set_high_watermark(Offset(40));
+    log.flush_job().unwrap().run().unwrap();
+    site.checkpoint(RECOVERY_POINT_CHECKPOINT, Offset(40));
+    let mut leader_epochs = LeaderEpochs::default();
+    for (epoch, start) in [(0, 0), (3, 10), (5, 90)] {
+        leader_epochs.assign(LeaderEpoch(epoch), Offset(start));
+    }
+    let state = RemoteState {
+        next_offset: Offset(100),
+        log_start_offset: Offset(5),
+        leader_epochs,
+        producer_snapshot: Some(snapshot),
+    };
+    let before = trace::len();
+    log.announce_truncation(state.next_offset);
+    let recovery_point = log.reader().recovery_point();
+    site.checkpoint(RECOVERY_POINT_CHECKPOINT, recovery_point);
+    log.start_after_remote(&state, now).unwrap();
+    let epochs = log.leader_epochs().clone();
+    assert_eq!(epochs.entries().len(), 3);
+    drop(log);
+    let changes = trace::stop();
+
+    let crashed = Site::new(config);
+    let (mut unchanged, mut continued) = (0, 0);
+    for count in before..=changes.len() {
+        for loss in Loss::all(count as u64) {
+            let context = format!("{}, loss of {loss:?}", changes.describe(count));
+            crashed.fill(&changes.image(count, loss), site.root.path());
+            trace::start(crashed.root.path());
+            let (log, _) = crashed.open(false);
+            trace::stop();
+            if log.reader().local_log_start_offset() == state.next_offset {
+                continued += 1;
+                assert_eq!(log.log_end_offset(), state.next_offset, "{context}");
+                assert_eq!(*log.leader_epochs(), epochs, "{context}");
+                let producer = log.producers().producer(ProducerId(9));
+                assert!(producer.is_some(), "{context}");
+            } else {
+                unchanged += 1;
+                let found = read_and_check(&log, Offset::ZERO);
+                let latest = found.last().map(|it| it.header.partition_leader_epoch);
+                assert_eq!(log.latest_epoch(), latest, "{context}");
+            }
+        }
+    }
+    assert!(unchanged > 0 && continued > 0, "{unchanged} {continued}");
+}
+
+/// The content of a producer snapshot at offset 100, which knows producer 9.
+fn producers_at_offset_100() -> Vec<u8> {
+    let now = Timestamp(1_000_000);
+    let site = Site::new(Arc::new(small_segments(|_| {})));
+    let (mut log, _) = site.open(true);
+    log.truncate_fully_and_start_at(Offset(98), None, now)
+        .unwrap();
+    log.append(&[idempotent(98, 2, 9, 0, 0)], now).unwrap();
+    log.set_high_watermark(Offset(100));
+    log.close().unwrap();
+    let file = site
+        .root
+        .path()
+        .join("topic-0/00000000000000000100.snapshot");
+    std::fs::read(file).unwrap()
 }
 
 #[test]
