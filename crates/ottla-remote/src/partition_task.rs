@@ -18,6 +18,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use ottla_context::NodeContext;
 use ottla_log::Log;
 use ottla_partition::Partition;
 use ottla_partition::tiering::{log_view, retention_of};
@@ -25,7 +26,7 @@ use ottla_storage::random_uuid;
 use ottla_sync::{mpsc, watch};
 use ottla_tiered::{
     LeaderEpochs, LogView, Operation, Origin, PartitionTasks, RemotePartition, Retention,
-    RunOutcome, StoreFailure, TaskEffect, TaskEvent, TaskKind, TierRole, Upload,
+    RunOutcome, StoreFailure, TaskEffect, TaskEvent, TaskKind, TaskTime, TierRole, Upload,
 };
 use ottla_tiered_storage::LogSegmentData;
 use ottla_types::Offset;
@@ -70,6 +71,13 @@ fn no_log() -> LogView {
     }
 }
 
+fn time_of(context: &NodeContext) -> TaskTime {
+    TaskTime {
+        timestamp: context.timestamp(),
+        now_ms: context.now_ms(),
+    }
+}
+
 impl PartitionTask {
     /// Runs the tasks of the roles that the partition gets, until it has none, or everything is
     /// deleted, or the broker stops.
@@ -95,7 +103,7 @@ impl PartitionTask {
         loop {
             let role = *roles.borrow_and_update();
             if role != given {
-                machine.set_role(role, context.timestamp());
+                machine.set_role(role, context.now_ms());
                 given = role;
             }
             if machine.role() == TierRole::Stopped {
@@ -111,7 +119,7 @@ impl PartitionTask {
                 }
                 Some((kind, operation, event)) = answered.recv() => {
                     let mut effects = Vec::new();
-                    machine.step(kind, operation, event, context.timestamp(), &mut effects);
+                    machine.step(kind, operation, event, time_of(&context), &mut effects);
                     task.execute(effects).await;
                 }
                 () = ottla_sync::time::sleep(wait) => {}
@@ -121,11 +129,11 @@ impl PartitionTask {
     }
 
     fn wait(&self, machine: &PartitionTasks) -> Duration {
-        let now = self.remote.context.timestamp();
+        let now_ms = self.remote.context.now_ms();
         match machine.next_run() {
             // It is due and did not begin: the metadata is being read.
-            Some(due) if due <= now => IDLE / 10,
-            Some(due) => Duration::from_millis((due.0 - now.0) as u64).min(IDLE),
+            Some(due) if due <= now_ms => IDLE / 10,
+            Some(due) => Duration::from_millis(due - now_ms).min(IDLE),
             None => IDLE,
         }
     }
@@ -140,8 +148,8 @@ impl PartitionTask {
     }
 
     async fn run_due(&mut self, machine: &mut PartitionTasks) {
-        let now = self.remote.context.timestamp();
-        if machine.next_run().is_none_or(|due| due > now) {
+        let now = time_of(&self.remote.context);
+        if machine.next_run().is_none_or(|due| due > now.now_ms) {
             return;
         }
         let role = machine.role();
@@ -152,8 +160,8 @@ impl PartitionTask {
             && view.truncations.is_some()
             && self.truncations != view.truncations;
         if is_truncated {
-            machine.set_role(TierRole::Stopped, now);
-            machine.set_role(role, now);
+            machine.set_role(TierRole::Stopped, now.now_ms);
+            machine.set_role(role, now.now_ms);
         }
         self.truncations = view.truncations.or(self.truncations);
         let mut effects = Vec::new();

@@ -106,5 +106,6 @@ pub use remote_segment::{
 pub use segment_id::{RemoteLogSegmentId, RemotePartition};
 pub use segment_state::{RemoteLogSegmentState, RemotePartitionDeleteState};
 pub use task::{
-    Operation, Origin, PublishFailure, RunOutcome, StoreFailure, TaskEffect, TaskEvent, Upload,
+    Operation, Origin, PublishFailure, RunOutcome, StoreFailure, TaskEffect, TaskEvent, TaskTime,
+    Upload,
 };

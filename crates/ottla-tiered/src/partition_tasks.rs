@@ -7,8 +7,6 @@
 //! Kafka: `RemoteLogManager.onLeadershipChange`, `stopPartitions`, `stopLeaderCopyRLMTasks`,
 //! `RLMFollowerTask`; `TopicConfigHandler.maybeUpdateRemoteLogComponents`.
 
-use ottla_types::Timestamp;
-
 use crate::copy_task::CopyTask;
 use crate::expiration_task::ExpirationTask;
 use crate::expiry::Retention;
@@ -16,7 +14,7 @@ use crate::lineage::highest_remote_offset;
 use crate::log_view::LogView;
 use crate::metadata_cache::RemoteLogMetadataCache;
 use crate::partition_deletion::PartitionDeletion;
-use crate::task::{Operation, Origin, RunOutcome, TaskEffect, TaskEvent};
+use crate::task::{Operation, Origin, RunOutcome, TaskEffect, TaskEvent, TaskTime};
 
 /// The settings of the broker and of the topic that tasks depend on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -55,10 +53,11 @@ pub struct PartitionTasks {
     copy: CopyTask,
     expiration: ExpirationTask,
     deletion: PartitionDeletion,
-    copy_due: Timestamp,
-    expiration_due: Timestamp,
+    /// In milliseconds of the clock that does not go back, as all times at which runs are due.
+    copy_due: u64,
+    expiration_due: u64,
     /// Of the follower or of the deletion, whichever the role has.
-    other_due: Timestamp,
+    other_due: u64,
 }
 
 impl PartitionTasks {
@@ -70,9 +69,9 @@ impl PartitionTasks {
             copy: CopyTask::new(origin.clone(), custom_metadata_max_bytes),
             expiration: ExpirationTask::new(origin.clone()),
             deletion: PartitionDeletion::new(origin),
-            copy_due: Timestamp(0),
-            expiration_due: Timestamp(0),
-            other_due: Timestamp(0),
+            copy_due: 0,
+            expiration_due: 0,
+            other_due: 0,
         }
     }
 
@@ -90,25 +89,25 @@ impl PartitionTasks {
 
     /// Gives the partition a role. A leader that stays leader keeps its runs; if copying is
     /// disabled, only that ends. New tasks run at once.
-    pub fn set_role(&mut self, role: TierRole, now: Timestamp) {
+    pub fn set_role(&mut self, role: TierRole, now_ms: u64) {
         let had = (self.has(TaskKind::Copy), self.has(TaskKind::Expiration));
         let had_deletion = self.has(TaskKind::Deletion);
         let had_follower = self.has(TaskKind::Follower);
         self.role = role;
         if had.0 != self.has(TaskKind::Copy) {
             self.copy.cancel();
-            self.copy_due = now;
+            self.copy_due = now_ms;
         }
         if had.1 != self.has(TaskKind::Expiration) {
             self.expiration.cancel();
-            self.expiration_due = now;
+            self.expiration_due = now_ms;
         }
         if had_deletion != self.has(TaskKind::Deletion) {
             self.deletion.cancel();
-            self.other_due = now;
+            self.other_due = now_ms;
         }
         if had_follower != self.has(TaskKind::Follower) {
-            self.other_due = now;
+            self.other_due = now_ms;
         }
     }
 
@@ -122,8 +121,9 @@ impl PartitionTasks {
         }
     }
 
-    /// When `run_due` is needed next; not while a run is going on.
-    pub fn next_run(&self) -> Option<Timestamp> {
+    /// When `run_due` is needed next, in milliseconds ([`TaskTime::now_ms`]); not while a run is
+    /// going on.
+    pub fn next_run(&self) -> Option<u64> {
         let due = [
             (TaskKind::Copy, self.copy.is_running(), self.copy_due),
             (
@@ -150,37 +150,38 @@ impl PartitionTasks {
         log: &LogView,
         cache: Option<&RemoteLogMetadataCache>,
         retention: Retention,
-        now: Timestamp,
+        now: TaskTime,
         effects: &mut Vec<(TaskKind, TaskEffect)>,
     ) {
         let Some(cache) = cache else {
             return;
         };
-        if self.has(TaskKind::Copy) && !self.copy.is_running() && self.copy_due <= now {
+        let TaskTime { timestamp, now_ms } = now;
+        if self.has(TaskKind::Copy) && !self.copy.is_running() && self.copy_due <= now_ms {
             let mut out = Vec::new();
             self.copy.begin_run(log, cache, &mut out);
-            self.forward(TaskKind::Copy, out, now, effects);
+            self.forward(TaskKind::Copy, out, now_ms, effects);
         }
         let expires = self.has(TaskKind::Expiration) && !self.expiration.is_running();
-        if expires && self.expiration_due <= now {
+        if expires && self.expiration_due <= now_ms {
             let mut out = Vec::new();
             let being_copied = self.copy.being_copied();
             self.expiration
-                .begin_run(log, cache, retention, being_copied, now, &mut out);
-            self.forward(TaskKind::Expiration, out, now, effects);
+                .begin_run(log, cache, retention, being_copied, timestamp, &mut out);
+            self.forward(TaskKind::Expiration, out, now_ms, effects);
         }
-        if self.has(TaskKind::Follower) && self.other_due <= now {
+        if self.has(TaskKind::Follower) && self.other_due <= now_ms {
             let offset = highest_remote_offset(cache, log);
             let out = vec![
                 TaskEffect::SetHighestRemoteOffset { offset },
                 TaskEffect::RunEnded(RunOutcome::Done),
             ];
-            self.forward(TaskKind::Follower, out, now, effects);
+            self.forward(TaskKind::Follower, out, now_ms, effects);
         }
-        if self.has(TaskKind::Deletion) && !self.deletion.is_running() && self.other_due <= now {
+        if self.has(TaskKind::Deletion) && !self.deletion.is_running() && self.other_due <= now_ms {
             let mut out = Vec::new();
-            self.deletion.begin_run(cache, now, &mut out);
-            self.forward(TaskKind::Deletion, out, now, effects);
+            self.deletion.begin_run(cache, timestamp, &mut out);
+            self.forward(TaskKind::Deletion, out, now_ms, effects);
         }
     }
 
@@ -190,29 +191,30 @@ impl PartitionTasks {
         kind: TaskKind,
         operation: Operation,
         event: TaskEvent,
-        now: Timestamp,
+        now: TaskTime,
         effects: &mut Vec<(TaskKind, TaskEffect)>,
     ) {
         let mut out = Vec::new();
+        let TaskTime { timestamp, now_ms } = now;
         match kind {
-            TaskKind::Copy => self.copy.step(operation, event, now, &mut out),
-            TaskKind::Expiration => self.expiration.step(operation, event, now, &mut out),
-            TaskKind::Deletion => self.deletion.step(operation, event, now, &mut out),
+            TaskKind::Copy => self.copy.step(operation, event, timestamp, &mut out),
+            TaskKind::Expiration => self.expiration.step(operation, event, timestamp, &mut out),
+            TaskKind::Deletion => self.deletion.step(operation, event, timestamp, &mut out),
             TaskKind::Follower => {}
         }
-        self.forward(kind, out, now, effects);
+        self.forward(kind, out, now_ms, effects);
     }
 
     fn forward(
         &mut self,
         kind: TaskKind,
         out: Vec<TaskEffect>,
-        now: Timestamp,
+        now_ms: u64,
         effects: &mut Vec<(TaskKind, TaskEffect)>,
     ) {
         for effect in out {
             if let TaskEffect::RunEnded(outcome) = effect {
-                let due = Timestamp(now.0.saturating_add(self.settings.interval_ms));
+                let due = now_ms.saturating_add_signed(self.settings.interval_ms);
                 match kind {
                     TaskKind::Copy => self.copy_due = due,
                     TaskKind::Expiration => self.expiration_due = due,
@@ -301,12 +303,23 @@ mod tests {
         PartitionTasks::new(origin, settings)
     }
 
-    fn run(tasks: &mut PartitionTasks, now: i64) -> Vec<(TaskKind, TaskEffect)> {
+    fn at(now_ms: u64) -> TaskTime {
+        TaskTime {
+            timestamp: Timestamp(1_000_000 + now_ms as i64),
+            now_ms,
+        }
+    }
+
+    fn run(tasks: &mut PartitionTasks, now_ms: u64) -> Vec<(TaskKind, TaskEffect)> {
+        run_at(tasks, at(now_ms))
+    }
+
+    fn run_at(tasks: &mut PartitionTasks, now: TaskTime) -> Vec<(TaskKind, TaskEffect)> {
         let epochs = || LeaderEpochs::from([(0, 0)]);
         let cache = cache_of(&[segment(1, 0, 9, epochs())]);
         let log = log(&[0, 10, 20], 25, epochs());
         let mut effects = Vec::new();
-        tasks.run_due(&log, Some(&cache), FOREVER, Timestamp(now), &mut effects);
+        tasks.run_due(&log, Some(&cache), FOREVER, now, &mut effects);
         effects
     }
 
@@ -314,8 +327,8 @@ mod tests {
     fn a_leader_copies_and_expires_at_intervals() {
         let mut tasks = tasks();
         assert_eq!(tasks.next_run(), None);
-        tasks.set_role(LEADER, Timestamp(5));
-        assert_eq!(tasks.next_run(), Some(Timestamp(5)));
+        tasks.set_role(LEADER, 5);
+        assert_eq!(tasks.next_run(), Some(5));
         let effects = run(&mut tasks, 5);
         let (kind, waiting) = &effects[2];
         assert!(matches!(
@@ -324,17 +337,17 @@ mod tests {
         ));
         let ended = (TaskKind::Expiration, TaskEffect::RunEnded(RunOutcome::Done));
         assert_eq!(effects[3..], [ended]);
-        assert_eq!(tasks.next_run(), Some(Timestamp(30_005)), "expiration");
+        assert_eq!(tasks.next_run(), Some(30_005), "expiration");
 
         let permitted = TaskEvent::CopyPermitted {
             segment_id: ottla_types::Uuid::from_u128(2),
         };
         let mut effects = Vec::new();
         let operation = waiting.operation().unwrap();
-        tasks.step(*kind, operation, permitted, Timestamp(10), &mut effects);
+        tasks.step(*kind, operation, permitted, at(10), &mut effects);
         let operation = effects.pop().unwrap().1.operation().unwrap();
         let failed = TaskEvent::Published(Err(PublishFailure));
-        tasks.step(*kind, operation, failed, Timestamp(20), &mut effects);
+        tasks.step(*kind, operation, failed, at(20), &mut effects);
         assert!(!tasks.copy().is_running());
         assert_eq!(run(&mut tasks, 30_019).len(), 1, "only expiration is due");
         assert_eq!(run(&mut tasks, 30_020).len(), 1);
@@ -344,14 +357,14 @@ mod tests {
     #[test]
     fn disabling_copying_leaves_expiration() {
         let mut tasks = tasks();
-        tasks.set_role(LEADER, Timestamp(0));
+        tasks.set_role(LEADER, 0);
         run(&mut tasks, 0);
         assert!(tasks.copy().is_running());
         tasks.set_role(
             TierRole::Leader {
                 is_copy_disabled: true,
             },
-            Timestamp(1),
+            1,
         );
         assert!(!tasks.copy().is_running());
         let effects = run(&mut tasks, 30_000);
@@ -366,7 +379,7 @@ mod tests {
     #[test]
     fn a_follower_learns_what_is_copied() {
         let mut tasks = tasks();
-        tasks.set_role(TierRole::Follower, Timestamp(0));
+        tasks.set_role(TierRole::Follower, 0);
         let offset = Offset(9);
         assert_eq!(
             run(&mut tasks, 0)[0],
@@ -375,9 +388,23 @@ mod tests {
                 TaskEffect::SetHighestRemoteOffset { offset }
             )
         );
-        assert_eq!(tasks.next_run(), Some(Timestamp(30_000)));
-        tasks.set_role(TierRole::Stopped, Timestamp(1));
+        assert_eq!(tasks.next_run(), Some(30_000));
+        tasks.set_role(TierRole::Stopped, 1);
         assert_eq!(tasks.next_run(), None);
+    }
+
+    #[test]
+    fn a_wall_clock_that_is_set_back_delays_no_run() {
+        let mut tasks = tasks();
+        tasks.set_role(TierRole::Follower, 0);
+        assert_eq!(run(&mut tasks, 0).len(), 2);
+        assert!(run(&mut tasks, 29_999).is_empty());
+        let set_back = TaskTime {
+            timestamp: Timestamp(7),
+            ..at(30_000)
+        };
+        assert_eq!(run_at(&mut tasks, set_back).len(), 2);
+        assert_eq!(tasks.next_run(), Some(60_000));
     }
 
     #[test]

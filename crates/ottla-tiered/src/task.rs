@@ -18,6 +18,15 @@ use crate::segment_state::RemoteLogSegmentState;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub struct Operation(pub u64);
 
+/// The time of both clocks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TaskTime {
+    /// The wall clock: what records say, and what the age of segments is compared with.
+    pub timestamp: Timestamp,
+    /// Milliseconds of a clock that does not go back, by which runs are due.
+    pub now_ms: u64,
+}
+
 /// How a store failed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum StoreFailure {

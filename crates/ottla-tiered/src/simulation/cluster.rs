@@ -11,7 +11,7 @@ use super::store::{Objects, Record, Store, Topic};
 use crate::{
     AuxiliaryEffect, AuxiliaryEvent, AuxiliaryState, FetchedIndex, ListedOffset, LocalRetention,
     OffsetAndEpoch, Operation, PublishFailure, RemoteLogMetadata, RemoteLogSegmentState, Retention,
-    StoreFailure, TaskEffect, TaskEvent, TaskKind, TierRole, Upload, first_offset,
+    StoreFailure, TaskEffect, TaskEvent, TaskKind, TaskTime, TierRole, Upload, first_offset,
 };
 
 const FAULTY_STEPS: u32 = 700;
@@ -141,6 +141,13 @@ impl Cluster {
         }
     }
 
+    fn time(&self) -> TaskTime {
+        TaskTime {
+            timestamp: Timestamp(self.now),
+            now_ms: self.now as u64,
+        }
+    }
+
     fn find(&mut self, finding: String) {
         self.report.finding.get_or_insert(finding);
     }
@@ -197,8 +204,8 @@ impl Cluster {
         self.tell(|| format!("start {broker}"));
         self.brokers[broker].restart(&self.topic);
         let role = TierRole::Follower;
-        let now = Timestamp(self.now);
-        self.brokers[broker].tasks.set_role(role, now);
+        let now_ms = self.now as u64;
+        self.brokers[broker].tasks.set_role(role, now_ms);
     }
 
     fn elect_any(&mut self) {
@@ -221,7 +228,7 @@ impl Cluster {
         self.leader_epoch += 1;
         self.report.elections += 1;
         self.tell(|| format!("leader {leader} in epoch {}", self.leader_epoch));
-        let now = Timestamp(self.now);
+        let now_ms = self.now as u64;
         for (id, broker) in self.brokers.iter_mut().enumerate() {
             if !broker.is_up {
                 continue;
@@ -233,7 +240,7 @@ impl Cluster {
             } else {
                 TierRole::Follower
             };
-            broker.tasks.set_role(role, now);
+            broker.tasks.set_role(role, now_ms);
         }
         let broker = &mut self.brokers[leader];
         let end = broker.end();
@@ -280,11 +287,11 @@ impl Cluster {
         if self.random.per_mille(150) {
             self.expire_locally(id);
         }
+        let (retention, now) = (self.retention.retention, self.time());
         let broker = &mut self.brokers[id];
         let view = broker.view();
         let mut effects = Vec::new();
         let cache = broker.cache.is_initialized().then_some(&broker.cache);
-        let (retention, now) = (self.retention.retention, Timestamp(self.now));
         broker
             .tasks
             .run_due(&view, cache, retention, now, &mut effects);
@@ -641,7 +648,7 @@ impl Cluster {
 
     fn answer(&mut self, id: usize, kind: TaskKind, operation: Operation, event: TaskEvent) {
         let mut effects = Vec::new();
-        let now = Timestamp(self.now);
+        let now = self.time();
         let tasks = &mut self.brokers[id].tasks;
         tasks.step(kind, operation, event, now, &mut effects);
         self.execute(id, effects);
@@ -732,7 +739,7 @@ impl Cluster {
     /// Whether the leader has had time for a first run, which finds the start of its log.
     fn has_begun(&self) -> bool {
         let next = self.brokers[self.leader].tasks.next_run();
-        next.is_none_or(|next| next.0 > self.now)
+        next.is_none_or(|next| next > self.now as u64)
     }
 
     fn finish(mut self) -> Report {
