@@ -2,8 +2,8 @@
 //!
 //! `metadata_topic` writes and reads `__remote_log_metadata`. `partition_task` runs the tasks of one
 //! partition: it hands the decisions a view of the log, and carries out their effects at the topic,
-//! the store and the log. `reading` reads records that only the store has. `remote_tier` is what
-//! they share. `remote_logs` gives partitions their roles when the metadata changes.
+//! the store (`uploading`) and the log. `reading` reads records that only the store has. `remote_tier` is what
+//! they share. `tier_metrics` counts what they do. `remote_logs` gives partitions their roles when the metadata changes.
 //!
 //! Nothing here runs on threads that serve connections for longer than a step: stores are
 //! asynchronous or use blocking threads.
@@ -24,7 +24,11 @@ mod metadata_topic;
 
 mod stores;
 
+mod tier_metrics;
+
 mod remote_tier;
+
+mod uploading;
 
 mod partition_task;
 
@@ -36,3 +40,4 @@ mod remote_state;
 
 pub use reading::{RemoteReadError, RemoteRecords, RemoteRequest};
 pub use remote_logs::RemoteLogs;
+pub use tier_metrics::{TierCounter, TierCounts, TierGauges, TierNumbers};

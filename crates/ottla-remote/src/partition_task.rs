@@ -10,7 +10,7 @@
 //! before a truncation is not carried out after it:
 //!
 //! - the highest remote offset is set only if there was none since the view;
-//! - an upload during which there was one has failed;
+//! - an upload during which there was one has failed (`uploading`);
 //! - the tasks begin anew with the next view.
 //!
 //! Kafka: `RemoteLogManager.RLMTask` and its subclasses.
@@ -25,14 +25,15 @@ use ottla_partition::tiering::{log_view, retention_of};
 use ottla_storage::random_uuid;
 use ottla_sync::{mpsc, watch};
 use ottla_tiered::{
-    LeaderEpochs, LogView, Operation, Origin, PartitionTasks, RemotePartition, Retention,
+    CopyLag, LeaderEpochs, LogView, Operation, Origin, PartitionTasks, RemotePartition, Retention,
     RunOutcome, StoreFailure, TaskEffect, TaskEvent, TaskKind, TaskTime, TierRole, Upload,
 };
-use ottla_tiered_storage::LogSegmentData;
 use ottla_types::Offset;
 
 use crate::remote_tier::RemoteTier;
 use crate::stores::failure_of;
+use crate::tier_metrics::{TierCounter, TierGauges};
+use crate::uploading::{self, Source};
 
 /// How long a partition waits that has nothing due, or whose metadata is not read yet.
 const IDLE: Duration = Duration::from_secs(1);
@@ -44,9 +45,13 @@ type Answer = (TaskKind, Operation, TaskEvent);
 pub struct PartitionTask {
     remote: Arc<RemoteTier>,
     partition: RemotePartition,
+    /// An upload ends when it does not copy any more.
+    roles: watch::Receiver<TierRole>,
     answers: mpsc::Sender<Answer>,
     /// Of the log when it was last looked at ([`ottla_log::LogReader::truncations`]). None before that.
     truncations: Option<u64>,
+    /// As it was then.
+    copy_lag: CopyLag,
 }
 
 /// What a run is decided from.
@@ -96,8 +101,10 @@ impl PartitionTask {
         let mut task = PartitionTask {
             remote,
             partition,
+            roles: roles.clone(),
             answers,
             truncations: None,
+            copy_lag: CopyLag::default(),
         };
         let mut given = TierRole::Stopped;
         loop {
@@ -110,6 +117,7 @@ impl PartitionTask {
                 return;
             }
             task.run_due(&mut machine).await;
+            task.report(&machine);
             let wait = task.wait(&machine);
             ottla_sync::select! {
                 changed = roles.changed() => {
@@ -126,6 +134,28 @@ impl PartitionTask {
                 () = context.stopping() => return,
             }
         }
+    }
+
+    /// Says how far the tasks are behind. The log of a follower is not its to copy.
+    fn report(&self, machine: &PartitionTasks) {
+        let gauges = match machine.role() {
+            TierRole::Leader { is_copy_disabled } => TierGauges {
+                copy_lag: match is_copy_disabled {
+                    true => CopyLag::default(),
+                    false => self.copy_lag,
+                },
+                delete_lag: machine.expiration().delete_lag(),
+                log: machine.expiration().stats(),
+            },
+            TierRole::Stopped | TierRole::Follower | TierRole::Deleting => TierGauges::default(),
+        };
+        let key = self.partition.topic_id_partition();
+        self.remote.metrics.set_gauges(key, gauges);
+    }
+
+    fn count(&self, counter: TierCounter, count: u64) {
+        let topic = &self.partition.topic;
+        self.remote.metrics.add(topic, counter, count);
     }
 
     fn wait(&self, machine: &PartitionTasks) -> Duration {
@@ -153,7 +183,7 @@ impl PartitionTask {
             return;
         }
         let role = machine.role();
-        let Some(view) = self.view(role).await else {
+        let Some(mut view) = self.view(role).await else {
             return;
         };
         let is_truncated = self.truncations.is_some()
@@ -170,6 +200,11 @@ impl PartitionTask {
             machine.run_due(&view.log, cache, view.retention, now, &mut effects);
         });
         self.execute(effects).await;
+        // A leader's first run finds out what was copied before.
+        if let Some(partition) = self.local() {
+            view.log.highest_remote_offset = partition.reader().highest_remote_offset();
+        }
+        self.copy_lag = CopyLag::of(&view.log);
     }
 
     async fn view(&self, role: TierRole) -> Option<View> {
@@ -227,11 +262,14 @@ impl PartitionTask {
                     metadata,
                 } => {
                     let remote = Arc::clone(&self.remote);
+                    self.count(TierCounter::DeleteRequests, 1);
                     self.answer(kind, operation, async move {
                         let stores = &remote.stores;
                         let _turn = stores.deleters.acquire().await;
                         let deleted = stores.store.delete_log_segment_data(&metadata).await;
                         TaskEvent::DataDeleted(deleted.map_err(|error| {
+                            let topic = &metadata.partition.topic;
+                            remote.metrics.add(topic, TierCounter::DeleteErrors, 1);
                             tracing::warn!(
                                 partition = %metadata.partition,
                                 "remote segment {} is not deleted: {error}", metadata.segment.id
@@ -287,47 +325,16 @@ impl PartitionTask {
 
     fn upload(&self, kind: TaskKind, operation: Operation, upload: Upload) {
         let remote = Arc::clone(&self.remote);
-        let local = self.local();
-        let truncations = self.truncations;
+        let source = self.local().map(|partition| Source {
+            partition,
+            truncations: self.truncations,
+        });
+        let roles = self.roles.clone();
         self.answer(kind, operation, async move {
-            let Some(partition) = local else {
-                return TaskEvent::Uploaded(Err(StoreFailure::Permanent));
-            };
-            let segment = &upload.metadata.segment;
-            let (base, next) = (segment.start_offset, Offset(segment.end_offset.0 + 1));
-            let is_txn_index_empty = segment.is_txn_index_empty;
-            let files = move |log: &mut Log| log.closed_segment_files(base, next);
-            let Some(files) = partition.with_log(&remote.host, files).await else {
-                return TaskEvent::Uploaded(Err(StoreFailure::Permanent));
-            };
-            let data = LogSegmentData {
-                log_segment: files.log,
-                offset_index: files.offset_index,
-                time_index: files.time_index,
-                transaction_index: (!is_txn_index_empty).then_some(files.transaction_index),
-                producer_snapshot_index: files.producer_snapshot,
-                leader_epoch_index: upload.leader_epochs.to_checkpoint().into(),
-            };
-            let stores = &remote.stores;
-            let _turn = stores.copiers.acquire().await;
-            let copied = stores.store.copy_log_segment_data(&upload.metadata, &data);
-            let copied = copied.await;
-            let now = |log: &mut Log| log.reader().truncations();
-            if partition.with_log(&remote.host, now).await != truncations {
-                tracing::warn!(
-                    partition = %upload.metadata.partition,
-                    "the log was truncated while the segment at offset {base} was copied to remote \
-                     storage; the copy is discarded"
-                );
-                return TaskEvent::Uploaded(Err(StoreFailure::Permanent));
-            }
-            TaskEvent::Uploaded(copied.map_err(|error| {
-                tracing::warn!(
-                    partition = %upload.metadata.partition,
-                    "the segment at offset {base} is not copied to remote storage: {error}"
-                );
-                failure_of(&error)
-            }))
+            TaskEvent::Uploaded(match source {
+                Some(source) => uploading::upload(&remote, source, &upload, roles).await,
+                None => Err(StoreFailure::Permanent),
+            })
         });
     }
 

@@ -23,6 +23,7 @@ use ottla_types::{ErrorCode, Offset, Timestamp};
 
 use crate::batches::{BatchLimits, BatchesError, find_batches};
 use crate::remote_tier::{READERS, RemoteTier, remote_partition};
+use crate::tier_metrics::TierCounter;
 
 /// A batch may be this large whatever the settings are now: what a producer could send with Kafka's
 /// default of `socket.request.max.bytes`.
@@ -107,8 +108,34 @@ struct Reader<'a> {
 }
 
 impl RemoteTier {
-    /// Reads from an offset below the local log start. Dropping the future cancels it.
+    /// Reads from an offset below the local log start. Dropping the future cancels it. Errors are
+    /// counted and logged.
     pub async fn read(
+        &self,
+        partition: &Arc<Partition>,
+        request: RemoteRequest,
+    ) -> Result<RemoteRecords, RemoteReadError> {
+        let name = &partition.topic_partition;
+        self.metrics.add(&name.topic, TierCounter::FetchRequests, 1);
+        let read = self.read_in_turn(partition, request).await;
+        match &read {
+            Ok(read) => {
+                let bytes = read.records.len() as u64;
+                self.metrics
+                    .add(&name.topic, TierCounter::FetchBytes, bytes);
+            }
+            Err(error @ (RemoteReadError::OffsetOutOfRange(_) | RemoteReadError::NotReady)) => {
+                let offset = request.offset;
+                tracing::debug!(
+                    partition = %name, %offset, "cannot be read from remote storage: {error}"
+                );
+            }
+            Err(error) => self.metrics.on_failed_read(name, request.offset, error),
+        }
+        read
+    }
+
+    async fn read_in_turn(
         &self,
         partition: &Arc<Partition>,
         request: RemoteRequest,

@@ -13,13 +13,15 @@ use ottla_node::Node;
 use ottla_partition::partition::host::FetchRemoteState;
 use ottla_partition::tiering::tiering_of;
 use ottla_partition::{Partition, PartitionHost, Partitions};
+use ottla_sync::atomic::Ordering;
 use ottla_sync::{Mutex, Notify, watch};
 use ottla_tiered::{RemotePartition, TierRole};
-use ottla_types::{Offset, Timestamp, TopicIdPartition};
+use ottla_types::{Offset, Timestamp, TopicIdPartition, TopicName};
 
 use crate::partition_task::PartitionTask;
 use crate::reading::{RemoteReadError, RemoteRecords, RemoteRequest};
-use crate::remote_tier::{RemoteTier, remote_partition};
+use crate::remote_tier::{READERS, RemoteTier, remote_partition};
+use crate::tier_metrics::TierNumbers;
 
 /// How often roles are compared with the metadata even if nobody says that it changed.
 const LOOK: Duration = Duration::from_secs(5);
@@ -83,6 +85,33 @@ impl RemoteLogs {
         from: Offset,
     ) -> Result<Option<TimestampLookup>, RemoteReadError> {
         self.tier.find_by_time(partition, timestamp, from).await
+    }
+
+    /// What was copied, read and deleted, and what is behind: of all topics together, and of each
+    /// tiered topic.
+    pub fn numbers(&self) -> (TierNumbers, BTreeMap<TopicName, TierNumbers>) {
+        self.tier.metrics.numbers()
+    }
+
+    /// Reads that wait for their turn.
+    pub fn waiting_reads(&self) -> usize {
+        let pending = self.tier.pending_reads.load(Ordering::Relaxed);
+        pending.saturating_sub(READERS)
+    }
+
+    /// A fetch does not wait any longer for its reads.
+    pub fn on_fetch_expired(&self) {
+        let expired = &self.tier.metrics.expired_fetches;
+        expired.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub fn expired_fetches(&self) -> u64 {
+        self.tier.metrics.expired_fetches.load(Ordering::Relaxed)
+    }
+
+    /// The part of the budget for reads that is not reserved.
+    pub fn available_read_bytes(&self) -> usize {
+        self.tier.memory.available_bytes()
     }
 
     /// The metadata of the cluster has changed.
@@ -153,6 +182,7 @@ impl RemoteLogs {
             } else if role != TierRole::Stopped {
                 let (sender, receiver) = watch::channel(role);
                 tier.metadata.assign(key);
+                tier.metrics.on_begun(key, &partition.topic);
                 let task = Task {
                     partition: partition.clone(),
                     role: sender,
@@ -173,6 +203,7 @@ impl RemoteLogs {
             let mut tasks = self.tasks.lock();
             tasks.remove(&key);
             self.tier.metadata.unassign(key);
+            self.tier.metrics.on_ended(key);
         }
         // It may have been given a role again meanwhile.
         self.changed.notify_one();

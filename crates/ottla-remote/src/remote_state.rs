@@ -26,6 +26,7 @@ use ottla_types::{BrokerId, ErrorCode, LeaderEpoch, Offset};
 
 use crate::remote_tier::{RemoteTier, remote_partition};
 use crate::stores::failure_of;
+use crate::tier_metrics::TierCounter;
 
 const REQUEST: Duration = Duration::from_secs(30);
 /// How long the metadata of the partition may take to be read. The follower tries again.
@@ -65,6 +66,8 @@ impl FetchRemoteState for RemoteTier {
         leader_epoch: LeaderEpoch,
     ) {
         let partition = Arc::clone(partition);
+        let topic = &partition.topic_partition.topic;
+        self.metrics.add(topic, TierCounter::BuildStateRequests, 1);
         ottla_sync::task::spawn(async move {
             let leader = Leader {
                 remote: &self,
@@ -77,6 +80,10 @@ impl FetchRemoteState for RemoteTier {
                 () = self.context.stopping() => return,
             };
             let topic_partition = &partition.topic_partition;
+            let (topic, metrics) = (&topic_partition.topic, &self.metrics);
+            if fetched.is_err() {
+                metrics.add(topic, TierCounter::BuildStateErrors, 1);
+            }
             match &fetched {
                 Ok(state) => tracing::info!(
                     partition = %topic_partition,

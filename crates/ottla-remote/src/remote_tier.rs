@@ -15,6 +15,7 @@ use ottla_tiered::{RemotePartition, RemoteQuota};
 use crate::metadata_topic::MetadataTopic;
 use crate::settings::{Quota, RemoteSettings};
 use crate::stores::Stores;
+use crate::tier_metrics::TierMetrics;
 
 /// Reads at the same time.
 pub const READERS: usize = 10;
@@ -33,6 +34,7 @@ pub struct RemoteTier {
     pub pending_reads: AtomicUsize,
     /// Records that were read, or are being read, and have not left in a response.
     pub memory: RequestMemory,
+    pub metrics: TierMetrics,
     copy_quota: Mutex<RemoteQuota>,
     fetch_quota: Mutex<RemoteQuota>,
 }
@@ -69,6 +71,7 @@ impl RemoteTier {
             readers: Semaphore::new(READERS),
             pending_reads: AtomicUsize::new(0),
             memory: RequestMemory::new(context.budgets().remote_read_bytes),
+            metrics: TierMetrics::default(),
             copy_quota: quota(settings.copy_quota),
             fetch_quota: quota(settings.fetch_quota),
             peers: BrokerPeers::default(),

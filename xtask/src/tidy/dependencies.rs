@@ -37,7 +37,7 @@ const MAY_USE: &[(&str, &str)] = &[
     ("ottla-partition", "types sync config records protocol log replica tiered metadata coordinator metrics context net storage node"),
     ("ottla-coordination", "types sync config records protocol log replica security metadata coordinator metrics context net node partition"),
     ("ottla-rebalance", ""),
-    ("ottla-remote", "types sync config records protocol log tiered tiered-storage metadata context net storage node partition"),
+    ("ottla-remote", "types sync config records protocol log tiered tiered-storage metadata metrics context net storage node partition"),
     ("ottla-broker", "types sasl sync config records protocol log replica security metadata raft controller coordinator metrics context net storage node partition coordination remote"),
     ("ottla-client", "types sasl sync records protocol tls oauth"),
     // config: Java's properties format.

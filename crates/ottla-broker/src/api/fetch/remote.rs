@@ -16,7 +16,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use ottla_protocol::Records;
 use ottla_protocol::messages::fetch_response::AbortedTransaction;
-use ottla_remote::{RemoteReadError, RemoteRecords};
+use ottla_remote::RemoteRecords;
 use ottla_sync::task::JoinSet;
 use ottla_types::ErrorCode;
 
@@ -43,11 +43,7 @@ pub(super) async fn read(
         let network = Arc::clone(&broker.network);
         reads.spawn(async move {
             network.unsent_answers.wait_for_room().await;
-            let read = remote_logs.read(&partition, request).await;
-            if let Err(error) = &read {
-                complain(&partition.topic_partition, request.offset, error);
-            }
-            (index, read)
+            (index, remote_logs.read(&partition, request).await)
         });
     }
     let max_wait_ms = broker.config().remote_fetch_max_wait_ms.max(1) as u64;
@@ -55,7 +51,12 @@ pub(super) async fn read(
     loop {
         let read = ottla_sync::select! {
             read = reads.join_next() => read,
-            () = &mut is_over => return,
+            () = &mut is_over => {
+                if let Some(remote_logs) = broker.remote_logs() {
+                    remote_logs.on_fetch_expired();
+                }
+                return;
+            }
         };
         match read {
             None => return,
@@ -89,18 +90,5 @@ fn fail(targets: &[Wanted], index: usize, code: ErrorCode, outcome: &mut ReadOut
     if let Some(answer) = outcome.answers.get_mut(index) {
         *answer = error_answer(targets[index].requested.partition, code);
         answer.records = Some(Records::Bytes(Bytes::new()));
-    }
-}
-
-fn complain(
-    partition: &ottla_types::TopicPartition,
-    offset: ottla_types::Offset,
-    error: &RemoteReadError,
-) {
-    match error {
-        RemoteReadError::OffsetOutOfRange(_) | RemoteReadError::NotReady => {
-            tracing::debug!(%partition, %offset, "cannot be read from remote storage: {error}");
-        }
-        _ => tracing::warn!(%partition, %offset, "cannot be read from remote storage: {error}"),
     }
 }
