@@ -17,6 +17,7 @@ mod quotas;
 mod replication;
 mod requests;
 mod share_groups;
+mod tiered_storage;
 
 use std::sync::Arc;
 
@@ -31,6 +32,7 @@ pub(crate) fn collect(broker: &Arc<Broker>) -> Vec<Family> {
     let mut families = Vec::with_capacity(160);
     cluster::collect(broker, &mut families);
     broker_topics::collect(broker, &mut families);
+    tiered_storage::collect(broker, &mut families);
     requests::collect(broker, &mut families);
     network::collect(broker, &mut families);
     quotas::collect(broker, &mut families);

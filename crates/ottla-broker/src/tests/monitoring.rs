@@ -13,6 +13,7 @@ use serde_json::Value;
 use super::TestBroker;
 use super::metrics::HTTP;
 use super::produce_and_fetch::{batch, fetch_from, produce_to};
+use super::tiered_storage;
 
 /// What PromQL itself, Prometheus and Grafana name.
 const PROMQL: &[&str] = &[
@@ -39,9 +40,18 @@ fn read(path: &str) -> String {
     std::fs::read_to_string(&full).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
-/// The metrics of a node that has served a producer and a consumer.
+/// The metrics of a node with tiered storage that has served a producer and a consumer.
 async fn families() -> Vec<Family> {
-    let broker = TestBroker::start_with(&[HTTP]).await;
+    let store = tempfile::tempdir().expect("a directory");
+    let mut settings = tiered_storage::settings(store.path());
+    settings.push(HTTP);
+    let broker = TestBroker::start_with(&settings).await;
+    let is_tiered = ("remote.storage.enable", "true");
+    broker.create_topic("tiered", 1, &[is_tiered]).await;
+    let remote_logs = broker.broker().remote_logs().expect("it is tiered");
+    while remote_logs.numbers().1.is_empty() {
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    }
     broker.create_topic("orders", 1, &[]).await;
     let mut client = broker.connect().await;
     client

@@ -21,7 +21,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// The timestamp of the first record; each record is a millisecond younger than the one before.
 const FIRST_TIMESTAMP: i64 = 1_700_000_000_000;
 
-fn settings(store: &Path) -> Vec<(&str, &str)> {
+pub(super) fn settings(store: &Path) -> Vec<(&str, &str)> {
     vec![
         ("remote.log.storage.system.enable", "true"),
         ("remote.log.storage.manager.class.name", CLASS),

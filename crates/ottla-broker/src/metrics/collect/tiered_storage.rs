@@ -1,0 +1,88 @@
+//! Tiered storage: `kafka.server:type=BrokerTopicMetrics` for all tiered topics together and for
+//! each of them, and the reads. Like Kafka, a broker without tiered storage has none of these.
+
+use crate::Broker;
+use ottla_metrics::family::Family;
+use ottla_remote::{TierCounter, TierGauges};
+
+/// Kafka's name, the meaning, and the value.
+type Gauge = (&'static str, &'static str, fn(&TierGauges) -> u64);
+
+const GAUGES: [Gauge; 6] = [
+    (
+        "RemoteCopyLagBytes",
+        "Bytes of closed local segments that are not in remote storage yet",
+        |gauges| gauges.copy_lag.bytes,
+    ),
+    (
+        "RemoteCopyLagSegments",
+        "Closed local segments that are not in remote storage yet",
+        |gauges| gauges.copy_lag.segments,
+    ),
+    (
+        "RemoteDeleteLagBytes",
+        "Bytes of segments in remote storage that have expired and are not deleted yet",
+        |gauges| gauges.delete_lag.bytes,
+    ),
+    (
+        "RemoteDeleteLagSegments",
+        "Segments in remote storage that have expired and are not deleted yet",
+        |gauges| gauges.delete_lag.segments,
+    ),
+    (
+        "RemoteLogMetadataCount",
+        "Segments that the metadata of remote storage lists, in any state",
+        |gauges| gauges.log.segments as u64,
+    ),
+    (
+        "RemoteLogSizeBytes",
+        "Bytes of segments in remote storage",
+        |gauges| gauges.log.size_bytes,
+    ),
+];
+
+pub(super) fn collect(broker: &Broker, families: &mut Vec<Family>) {
+    let Some(remote_logs) = broker.remote_logs() else {
+        return;
+    };
+    let (all, topics) = remote_logs.numbers();
+    let name = |of: &str| format!("kafka_server_brokertopicmetrics_{}", of.to_lowercase());
+    for counter in TierCounter::ALL {
+        let mut family = Family::counter(name(counter.name()), counter.help())
+            .value(all.counts[counter as usize] as f64);
+        for (topic, numbers) in &topics {
+            let count = numbers.counts[counter as usize];
+            family.push([("topic", topic.to_string())], count as f64);
+        }
+        families.push(family);
+    }
+    for (gauge, help, value) in GAUGES {
+        let mut family = Family::gauge(name(gauge), help).value(value(&all.gauges) as f64);
+        for (topic, numbers) in &topics {
+            let value = value(&numbers.gauges);
+            family.push([("topic", topic.to_string())], value as f64);
+        }
+        families.push(family);
+    }
+    families.push(
+        Family::gauge(
+            "org_apache_kafka_storage_internals_log_remotestoragethreadpool_remotelogreadertaskqueuesize",
+            "Reads from remote storage that wait for their turn",
+        )
+        .value(remote_logs.waiting_reads() as f64),
+    );
+    families.push(
+        Family::counter(
+            "kafka_server_delayedremotefetchmetrics_expires",
+            "Fetches that did not wait any longer for remote storage (remote.fetch.max.wait.ms)",
+        )
+        .value(remote_logs.expired_fetches() as f64),
+    );
+    families.push(
+        Family::gauge(
+            "ottla_remote_read_memory_available_bytes",
+            "Memory for reads from remote storage that is not in use",
+        )
+        .value(remote_logs.available_read_bytes() as f64),
+    );
+}
