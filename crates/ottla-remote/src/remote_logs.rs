@@ -3,7 +3,7 @@
 //!
 //! Kafka: `RemoteLogManager.onLeadershipChange`, `RemoteLogManager.stopPartitions`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -29,6 +29,9 @@ const LOOK: Duration = Duration::from_secs(5);
 pub struct RemoteLogs {
     tier: Arc<RemoteTier>,
     tasks: Mutex<BTreeMap<TopicIdPartition, Task>>,
+    /// Partitions that this broker leads and whose topic is no longer tiered, of which nothing is
+    /// left in remote storage. Locked after `tasks`.
+    deleted: Mutex<BTreeSet<TopicIdPartition>>,
     changed: Notify,
 }
 
@@ -57,6 +60,7 @@ impl RemoteLogs {
         Ok(Arc::new(RemoteLogs {
             tier: Arc::new(tier),
             tasks: Mutex::default(),
+            deleted: Mutex::default(),
             changed: Notify::new(),
         }))
     }
@@ -138,6 +142,8 @@ impl RemoteLogs {
         let image = tier.context.metadata().clone();
         let broker_id = tier.context.broker_id();
         let mut tasks = self.tasks.lock();
+        let mut deleted = self.deleted.lock();
+        let mut disabled = BTreeSet::new();
         let mut here = BTreeMap::new();
         for partition in tier.partitions.load().iter() {
             let topic = image.topics.by_id(partition.topic_id);
@@ -149,17 +155,21 @@ impl RemoteLogs {
             let tiering = tiering_of(&partition.reader().config());
             let key = partition.topic_id_partition();
             let role = match tiering.role(is_leader) {
-                // Tiering was disabled while this broker ran. Without the leave to delete, which the
-                // controller asks for, nothing is.
-                TierRole::Stopped
-                    if is_leader && tiering.is_deleted_on_disable && tasks.contains_key(&key) =>
-                {
-                    TierRole::Deleting
+                // A new leader, and one that was restarted, cannot know whether the former one was
+                // done before they have read the metadata.
+                TierRole::Stopped if tiering.deletes_remote_log(is_leader) => {
+                    disabled.insert(key);
+                    match deleted.contains(&key) {
+                        true => TierRole::Stopped,
+                        false => TierRole::Deleting,
+                    }
                 }
                 role => role,
             };
             here.insert(key, (role, remote_partition(partition)));
         }
+        deleted.retain(|key| disabled.contains(key));
+        drop(deleted);
         for (key, task) in tasks.iter() {
             if here.contains_key(key) {
                 continue;
@@ -201,7 +211,12 @@ impl RemoteLogs {
     fn on_task_ended(&self, key: TopicIdPartition) {
         {
             let mut tasks = self.tasks.lock();
-            tasks.remove(&key);
+            if let Some(task) = tasks.remove(&key) {
+                let role = *task.role.borrow();
+                if role == TierRole::Deleting {
+                    self.deleted.lock().insert(key);
+                }
+            }
             self.tier.metadata.unassign(key);
             self.tier.metrics.on_ended(key);
         }

@@ -261,14 +261,19 @@ impl TopicTiering {
         }
     }
 
+    /// Whether a replica deletes what is left in remote storage: it leads, and tiering was disabled
+    /// with the leave to delete, which the controller asks for. Whoever leads goes on with what a
+    /// former leader left; in Kafka nobody does.
+    pub fn deletes_remote_log(&self, is_leader: bool) -> bool {
+        !self.is_enabled && self.is_deleted_on_disable && is_leader
+    }
+
     /// Compares the settings before and after a change.
     pub fn change(was: &TopicTiering, is: &TopicTiering, is_leader: bool) -> TieringChange {
         let role = is.role(is_leader);
         match (was.is_enabled, is.is_enabled) {
             // The controller refuses to disable a topic without deleting.
-            (true, false) if is.is_deleted_on_disable && is_leader => {
-                TieringChange::DeleteRemoteLog
-            }
+            (true, false) if is.deletes_remote_log(is_leader) => TieringChange::DeleteRemoteLog,
             _ if role == was.role(is_leader) => TieringChange::Nothing,
             _ => TieringChange::SetRole(role),
         }
@@ -421,6 +426,14 @@ mod tests {
             is_copy_disabled: true,
             ..tiered
         };
+        assert!(disabled.deletes_remote_log(true));
+        assert!(!disabled.deletes_remote_log(false));
+        assert!(!TopicTiering::default().deletes_remote_log(true));
+        let enabled_again = TopicTiering {
+            is_enabled: true,
+            ..disabled
+        };
+        assert!(!enabled_again.deletes_remote_log(true));
         let change = TopicTiering::change;
         assert_eq!(change(&tiered, &tiered, true), TieringChange::Nothing);
         assert_eq!(
