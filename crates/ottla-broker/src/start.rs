@@ -421,6 +421,9 @@ impl RunningBroker {
         end(&mut self.tasks).await;
         // A panic was reported where it happened.
         let _ = (&mut self.opener).await;
+        if let Some(remote_logs) = broker.remote_logs() {
+            remote_logs.close().await;
+        }
         broker.context.set_state(BrokerState::ShuttingDown);
         // It only writes a file. A panic was reported where it happened.
         let _ = (&mut self.reporter).await;

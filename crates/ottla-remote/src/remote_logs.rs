@@ -137,6 +137,13 @@ impl RemoteLogs {
         }
     }
 
+    /// After the tasks of the broker have ended.
+    pub async fn close(&self) {
+        if let Err(error) = self.tier.stores.store.close().await {
+            tracing::warn!("the store of remote segments is not closed: {error}");
+        }
+    }
+
     fn assign_roles(self: &Arc<Self>) {
         let tier = &self.tier;
         let image = tier.context.metadata().clone();

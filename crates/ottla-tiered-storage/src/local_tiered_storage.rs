@@ -43,6 +43,8 @@ pub struct LocalTieredStorage {
     root: PathBuf,
     /// `delete.enable`: whether deletion deletes.
     deletes: bool,
+    /// `delete.on.close`.
+    is_emptied_on_close: bool,
 }
 
 impl LocalTieredStorage {
@@ -54,6 +56,7 @@ impl LocalTieredStorage {
         Ok(LocalTieredStorage {
             root,
             deletes: settings.delete_enable,
+            is_emptied_on_close: settings.delete_on_close,
         })
     }
 
@@ -210,9 +213,29 @@ impl RemoteStorageManager for LocalTieredStorage {
             .collect()
     }
 
+    async fn close(&self) -> Result<(), RemoteStorageError> {
+        if !self.is_emptied_on_close {
+            return Ok(());
+        }
+        let root = self.root.clone();
+        blocking(move || empty(&root)).await
+    }
+
     fn location(&self) -> String {
         self.root.display().to_string()
     }
+}
+
+/// Removes the directories of all partitions.
+fn empty(root: &Path) -> Result<(), RemoteStorageError> {
+    for entry in fs::read_dir(root).map_err(|error| failed(root, "read", &error))? {
+        let entry = entry.map_err(|error| failed(root, "read", &error))?;
+        let path = entry.path();
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            fs::remove_dir_all(&path).map_err(|error| failed(&path, "delete", &error))?;
+        }
+    }
+    Ok(())
 }
 
 /// Kafka refuses to replace a file; a segment ID is new for every upload.

@@ -108,6 +108,11 @@ pub trait RemoteStorageManager: Send + Sync {
     /// The objects of the segment with their sizes, for tools. Reads no data but descriptions.
     async fn stored_objects(&self, metadata: &RemoteLogSegmentMetadata) -> Vec<StoredObject>;
 
+    /// The broker stops, and uses the store no more.
+    async fn close(&self) -> Result<(), RemoteStorageError> {
+        Ok(())
+    }
+
     /// Where segments are kept, for people: `s3://bucket/prefix`, or a directory.
     fn location(&self) -> String;
 }

@@ -67,3 +67,26 @@ async fn files_are_where_kafkas_test_store_has_them() {
         .await
         .unwrap();
 }
+
+#[tokio::test]
+async fn the_store_is_emptied_at_the_end_only_if_that_is_set() {
+    for (delete_on_close, files) in [("true", 0), ("false", 5)] {
+        let dir = tempfile::tempdir().unwrap();
+        let segment = segment(dir.path(), 3_000);
+        let root = dir.path().join("store");
+        let store = open(&settings(&[
+            (
+                "remote.log.storage.manager.class.name",
+                "org.apache.kafka.server.log.remote.storage.LocalTieredStorage",
+            ),
+            ("rsm.config.dir", &root.display().to_string()),
+            ("rsm.config.delete.on.close", delete_on_close),
+        ]));
+        let copied = store
+            .copy_log_segment_data(&segment.metadata, &segment.data)
+            .await;
+        assert_eq!(copied, Ok(None));
+        store.close().await.unwrap();
+        assert_eq!(files_below(&root).len(), files, "{delete_on_close}");
+    }
+}
