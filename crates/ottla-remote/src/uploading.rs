@@ -39,7 +39,8 @@ pub async fn upload(
         copied = copy(remote, &source, upload) => copied,
         () = until_not_copying(&mut roles) => {
             abandon(remote, upload).await;
-            return Err(StoreFailure::Permanent);
+            // The store may still be writing, so the deletion must not count as complete.
+            return Err(StoreFailure::Retriable);
         }
     };
     match &copied {
@@ -108,7 +109,8 @@ async fn until_not_copying(roles: &mut watch::Receiver<TierRole>) {
     }
 }
 
-/// Only this upload could have made the segment readable, so its objects are of no use.
+/// Only this upload could have made the segment readable, so its objects are of no use. What the store
+/// still writes goes when the segment expires.
 async fn abandon(remote: &RemoteTier, upload: &Upload) {
     let metadata = &upload.metadata;
     let base = metadata.segment.start_offset;
