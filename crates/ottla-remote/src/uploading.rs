@@ -109,8 +109,8 @@ async fn until_not_copying(roles: &mut watch::Receiver<TierRole>) {
     }
 }
 
-/// Only this upload could have made the segment readable, so its objects are of no use. What the store
-/// still writes goes when the segment expires.
+/// Only this upload could have made the segment readable, so its objects are of no use. What the
+/// store still writes goes when the segment expires.
 async fn abandon(remote: &RemoteTier, upload: &Upload) {
     let metadata = &upload.metadata;
     let base = metadata.segment.start_offset;

@@ -4,9 +4,9 @@
 //! left out of the answer, without an error, and its read is cancelled; so are all if the client
 //! goes.
 //!
-//! Unlike those of local records, answers with remote ones take memory. What is read at the same time
-//! has a budget (`Budgets::remote_read_bytes`), and nothing is read while clients leave too much
-//! unread.
+//! Unlike those of local records, answers with remote ones take memory. What is read at the same
+//! time has a budget (`Budgets::remote_read_bytes`), and nothing is read while clients leave too
+//! much unread.
 //!
 //! Kafka: `ReplicaManager.processRemoteFetches`, `DelayedRemoteFetch`.
 
