@@ -60,6 +60,10 @@ enum Command {
     /// clients and replicas.
     #[command(disable_help_flag = true)]
     MixedCluster(Handed),
+    /// Go from PLAINTEXT to SASL_SSL and ACLs without a stop, following the runbook, with nodes of
+    /// both kinds under load.
+    #[command(disable_help_flag = true)]
+    RollingSecurity(Handed),
     /// Add, remove, kill and pause controllers of both kinds in one quorum, with brokers of both
     /// under load.
     #[command(disable_help_flag = true)]
@@ -147,6 +151,9 @@ fn main() {
         }
         Command::MixedCluster(handed) => {
             programs::become_one(CONFORMANCE, "mixed-cluster", &handed.arguments)
+        }
+        Command::RollingSecurity(handed) => {
+            programs::become_one(CONFORMANCE, "rolling-security", &handed.arguments)
         }
         Command::ChangingQuorum(handed) => {
             programs::become_one(CONFORMANCE, "changing-quorum", &handed.arguments)

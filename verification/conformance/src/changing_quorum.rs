@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 
 use crate::conformance::tools::{QUORUM, TOPICS};
-use crate::mixed_cluster::clients::{self, Clients};
+use crate::mixed_cluster::clients::{self, Access, Clients};
 use crate::mixed_cluster::history;
 use crate::seeded::{self, Seeded};
 use ottla_peers::{Cluster, InstalledPeer, Peer, Quorum, connect, replicas};
@@ -123,8 +123,9 @@ impl Story {
     }
 
     fn tell(&mut self, options: &Options, random: &mut Seeded, dir: &Path) -> Result<Vec<String>> {
-        let (kafka, bootstrap) = (self.tools[0].clone(), self.cluster.bootstrap());
-        let mut clients = Clients::start(&kafka, &bootstrap, TOPIC, dir)?;
+        let kafka = self.tools[0].clone();
+        let access = Access::plain(self.cluster.bootstrap());
+        let mut clients = Clients::start(&kafka, &access, TOPIC, dir)?;
         for at in 1..self.cluster.controllers.len() {
             self.add(at, at % 2)?;
         }
@@ -137,7 +138,7 @@ impl Story {
         }
         clients.wait_for_more()?;
         let produced = clients.stop_producing()?;
-        let log = clients::read_all(&kafka, &bootstrap, TOPIC, produced.acknowledged.len())?;
+        let log = clients::read_all(&kafka, &access, TOPIC, produced.acknowledged.len())?;
         let seen = clients.stop_consuming(&log)?;
         println!(
             "{} records acknowledged, {} in the log, {} consumed meanwhile, {} topics created",

@@ -18,6 +18,7 @@ mod mixed_cluster;
 mod peer;
 mod raised_quorum;
 mod report_in_browser;
+mod rolling_security;
 mod seeded;
 mod take_over;
 mod tiered;
@@ -51,6 +52,9 @@ enum Command {
     /// Stop and kill brokers of both kinds in one cluster under load, and compare the data of
     /// clients and replicas.
     MixedCluster(mixed_cluster::Options),
+    /// Go from PLAINTEXT to SASL_SSL and ACLs without a stop, following the runbook, with nodes of
+    /// both kinds under load.
+    RollingSecurity(rolling_security::Options),
     /// Add, remove, kill and pause controllers of both kinds in one quorum, with brokers of both
     /// under load.
     ChangingQuorum(changing_quorum::Options),
@@ -87,6 +91,7 @@ fn main() {
         Command::Client(options) => client::run(&options),
         Command::TakeOver(options) => take_over::run(&options),
         Command::MixedCluster(options) => mixed_cluster::run(&options),
+        Command::RollingSecurity(options) => rolling_security::run(&options),
         Command::ChangingQuorum(options) => changing_quorum::run(&options),
         Command::RaisedQuorum(options) => raised_quorum::run(&options),
         Command::ExactlyOnce(options) => exactly_once::run(&options),

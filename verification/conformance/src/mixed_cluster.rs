@@ -5,7 +5,8 @@
 //! proxies or of network namespaces (`--namespaces`).
 //!
 //! At the end no acknowledged record may be lost, no record duplicated, no offset skipped and no
-//! order changed, and the logs of all replicas must be byte-identical. The seed determines which
+//! order changed, and the logs of all replicas must be byte-identical. With `--secured`, nodes and
+//! clients log in over TLS, and brokers must still refuse what they refused before. The seed determines which
 //! broker fails how and when. The time until all replicas are in sync again is printed. The folder
 //! of a failed run is kept.
 
@@ -13,6 +14,7 @@ pub mod clients;
 pub mod history;
 mod links;
 mod namespaces;
+pub mod secured;
 mod troubles;
 
 use std::path::{Path, PathBuf};
@@ -24,11 +26,12 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 
 use crate::seeded::{self, Seeded};
-use clients::Clients;
+use clients::{Access, Clients};
 use links::Links;
 use ottla_peers::{Cluster, InstalledPeer, Node, Peer, fewest_in_sync, replicas};
 use ottla_testkit::{may_mount, mount_small, this_program_with_mounts, unmount};
 use ottla_workspace::{process, workspace};
+use secured::{Secured, WayIn};
 use troubles::{SMALL_MEBIBYTES, Trouble, USUAL, WITHOUT_NETWORK};
 
 const TOPIC: &str = "orders";
@@ -65,6 +68,10 @@ pub struct Options {
     /// during a rolling restart.
     #[arg(long, value_name = "PEER")]
     rolling: Option<String>,
+    /// Secure the cluster: nodes and clients log in over TLS, and ACLs decide what clients may do.
+    /// With several values, one run for each.
+    #[arg(long, value_enum, value_delimiter = ',', conflicts_with_all = ["combined", "namespaces"])]
+    secured: Vec<WayIn>,
     /// Seed of the random choices; a new one for each run by default.
     #[arg(long)]
     seed: Option<u64>,
@@ -116,6 +123,14 @@ pub fn run(options: &Options) -> Result<()> {
         std::process::exit(status.code().unwrap_or(1));
     }
     let seed = options.seed.unwrap_or_else(seeded::chance);
+    if options.secured.is_empty() {
+        return run_once(options, None, seed);
+    }
+    let mut ways_in = options.secured.iter();
+    ways_in.try_for_each(|way_in| run_once(options, Some(*way_in), seed))
+}
+
+fn run_once(options: &Options, way_in: Option<WayIn>, seed: u64) -> Result<()> {
     let dir = options
         .dir
         .clone()
@@ -133,11 +148,17 @@ pub fn run(options: &Options) -> Result<()> {
         [] => "the same".to_owned(),
         apart => apart.join(", "),
     };
+    let open = match way_in {
+        Some(WayIn::Passwords) => "with passwords, ",
+        Some(WayIn::Certificates) => "with certificates, ",
+        Some(WayIn::Tokens) => "with tokens, ",
+        None => "",
+    };
     println!(
-        "brokers {}, controllers {controllers}, {what}, seed {seed}",
+        "brokers {}, controllers {controllers}, {open}{what}, seed {seed}",
         options.brokers.join(", "),
     );
-    let outcome = Story::begin(options, &dir).and_then(|mut story| {
+    let outcome = Story::begin(options, way_in, &dir).and_then(|mut story| {
         let wrong = story.tell(options, &mut Seeded::new(seed), &dir);
         wrong.map(|wrong| (story, wrong))
     });
@@ -168,11 +189,12 @@ struct Story {
     /// The network links of each broker.
     links: Vec<Links>,
     kafka: InstalledPeer,
+    secured: Option<Secured>,
 }
 
 impl Story {
     /// Starts the cluster and creates the topic with Kafka's tool.
-    fn begin(options: &Options, dir: &Path) -> Result<Story> {
+    fn begin(options: &Options, way_in: Option<WayIn>, dir: &Path) -> Result<Story> {
         let settings = settings(options.brokers.len());
         let mut cluster = Cluster::plan(&options.brokers, options.controllers(), dir, &settings)?;
         let links = if options.namespaces {
@@ -192,22 +214,42 @@ impl Story {
             let dirs = format!("{},{}", data.display(), second.display());
             broker.set(&[("log.dirs", dirs)]);
         }
+        let topic = secured::Topic {
+            name: TOPIC,
+            partitions: PARTITIONS,
+        };
+        let secured = way_in
+            .map(|way_in| secured::secure(&mut cluster, way_in, topic, dir))
+            .transpose()?;
         cluster.start()?;
         let kafka = Peer::load("kafka")?.install()?;
         let story = Story {
             cluster,
             links,
             kafka,
+            secured,
         };
         story.create_topic()?;
+        if let Some(secured) = &story.secured {
+            secured.grant(&story.kafka)?;
+        }
         story.wait_until_in_sync()?;
         Ok(story)
     }
 
     fn create_topic(&self) -> Result<()> {
-        let mut create = self.kafka.tool("org.apache.kafka.tools.TopicCommand");
-        create.args(["--bootstrap-server", &self.cluster.bootstrap(), "--create"]);
-        create.args(["--topic", TOPIC, "--partitions", &PARTITIONS.to_string()]);
+        let administrator = match &self.secured {
+            Some(secured) => secured.administrator.clone(),
+            None => Access::plain(self.cluster.bootstrap()),
+        };
+        let mut create = administrator.tool(&self.kafka, "org.apache.kafka.tools.TopicCommand");
+        create.args([
+            "--create",
+            "--topic",
+            TOPIC,
+            "--partitions",
+            &PARTITIONS.to_string(),
+        ]);
         create.args(["--replication-factor", &self.replicas().to_string()]);
         // Segments roll often, on each broker at different offsets.
         create.args([
@@ -230,7 +272,11 @@ impl Story {
 
     /// Runs the whole scenario and returns the violations.
     fn tell(&mut self, options: &Options, random: &mut Seeded, dir: &Path) -> Result<Vec<String>> {
-        let mut clients = Clients::start(&self.kafka, &self.cluster.bootstrap(), TOPIC, dir)?;
+        let access = match &self.secured {
+            Some(secured) => secured.worker.clone(),
+            None => Access::plain(self.cluster.bootstrap()),
+        };
+        let mut clients = Clients::start(&self.kafka, &access, TOPIC, dir)?;
         let mut wrong = Vec::new();
         match &options.rolling {
             Some(peer) => wrong.extend(self.hand_over_and_back(peer)?),
@@ -239,7 +285,7 @@ impl Story {
         clients.wait_for_more()?;
         let produced = clients.stop_producing()?;
         let expected = produced.acknowledged.len();
-        let log = clients::read_all(&self.kafka, &self.cluster.bootstrap(), TOPIC, expected)?;
+        let log = clients::read_all(&self.kafka, &access, TOPIC, expected)?;
         let seen = clients.stop_consuming(&log)?;
         println!(
             "{} records acknowledged, {} failed, {} in the log, {} consumed meanwhile",
@@ -252,6 +298,9 @@ impl Story {
         wrong.extend(history::check_log(&produced, &log));
         wrong.extend(history::check_consumer(&seen, &log));
         self.wait_until_in_sync()?;
+        if let Some(secured) = &self.secured {
+            wrong.extend(secured.check_refusals(&self.cluster)?);
+        }
         for (name, status) in self.cluster.stop()? {
             // An orderly stop of a JVM exits with 128 + SIGTERM.
             if !status.success() && status.code() != Some(143) {

@@ -36,6 +36,11 @@ pub struct NodeOptions {
     /// Feature levels `NAME=LEVEL` for formatting an empty directory; the peer's defaults
     /// otherwise.
     pub features: Vec<String>,
+    /// SCRAM credentials for formatting an empty directory, as `--add-scram` takes them.
+    pub scram: Vec<String>,
+    /// The listener at the port expects TLS or a login. The node counts as started when it accepts
+    /// connections there, because the probe has neither.
+    pub is_port_secured: bool,
     pub place: Place,
     /// Environment variables of the broker.
     pub environment: Vec<(String, String)>,
@@ -156,10 +161,14 @@ impl InstalledPeer {
     /// Writes the node's configuration, formats its data directory if that is empty, starts the
     /// node, and returns when it has answered an ApiVersions request.
     pub fn start(&self, options: NodeOptions) -> Result<Node> {
+        let is_up = match options.is_port_secured {
+            true => probe::accepts,
+            false => probe::answers,
+        };
         let (mut child, port, dir) = self.launch(options)?;
         let began = Instant::now();
         loop {
-            if probe::answers(port) {
+            if is_up(port) {
                 let time_to_first_answer = began.elapsed();
                 return Ok(Node {
                     child,
@@ -202,6 +211,8 @@ impl InstalledPeer {
             port,
             overrides,
             features,
+            scram,
+            is_port_secured: _,
             place,
             environment,
             launcher,
@@ -248,6 +259,9 @@ impl InstalledPeer {
             let mut format = self.format_command(&places, place.format_flag());
             for feature in &features {
                 format.args(["--feature", feature]);
+            }
+            for credential in &scram {
+                format.args(["--add-scram", credential]);
             }
             process::output_of(&mut format)
                 .with_context(|| format!("cannot format a data directory of {}", self.name()))?;

@@ -42,6 +42,11 @@ pub fn answers(port: u16) -> bool {
     advertised_apis(port).is_ok()
 }
 
+/// Whether something accepts connections on this local port.
+pub fn accepts(port: u16) -> bool {
+    connect(port).is_ok()
+}
+
 /// Queries the APIs and versions that the broker on this local port serves.
 pub fn advertised_apis(port: u16) -> Result<Vec<AdvertisedApi>> {
     parse(&connect(port)?.ask(API_VERSIONS, 0, &[])?)

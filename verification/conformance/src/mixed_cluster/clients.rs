@@ -3,6 +3,7 @@
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
@@ -22,6 +23,45 @@ const END_PATIENCE: Duration = Duration::from_secs(150);
 /// The consumer may first have to find its group's new coordinator.
 const CATCH_UP_PATIENCE: Duration = Duration::from_secs(120);
 
+/// Where clients connect, and how they log in.
+#[derive(Debug, Clone)]
+pub struct Access {
+    pub bootstrap: String,
+    /// A properties file; `None` for a listener without TLS and login.
+    pub login: Option<PathBuf>,
+}
+
+impl Access {
+    pub fn plain(bootstrap: String) -> Access {
+        Access {
+            bootstrap,
+            login: None,
+        }
+    }
+
+    /// One of Kafka's tools that connects like this. Tools that write properties of their own get
+    /// the file from [`Access::with`] instead.
+    pub fn tool(&self, kafka: &InstalledPeer, class: &str) -> Command {
+        let mut tool = kafka.tool(class);
+        tool.args(["--bootstrap-server", &self.bootstrap]);
+        if let Some(login) = &self.login {
+            tool.arg("--command-config").arg(login);
+        }
+        tool
+    }
+
+    /// Properties with the login, in a file below `dir`.
+    fn with(&self, properties: &str, dir: &Path, name: &str) -> Result<PathBuf> {
+        let mut text = properties.to_owned();
+        if let Some(login) = &self.login {
+            text.push_str(&std::fs::read_to_string(login)?);
+        }
+        let path = dir.join(name);
+        std::fs::write(&path, text)?;
+        Ok(path)
+    }
+}
+
 pub struct Clients {
     producer: OwnedChild,
     consumer: OwnedChild,
@@ -32,13 +72,14 @@ impl Clients {
     /// Starts both, and returns when each has made progress.
     pub fn start(
         kafka: &InstalledPeer,
-        bootstrap: &str,
+        access: &Access,
         topic: &str,
         dir: &Path,
     ) -> Result<Clients> {
-        let start = |class: &str, output: &str, arguments: &[&str]| {
+        let start = |class: &str, output: &str, properties: &Path, arguments: &[&str]| {
             let mut command = kafka.tool(class);
-            command.args(["--bootstrap-server", bootstrap, "--topic", topic]);
+            command.args(["--bootstrap-server", &access.bootstrap, "--topic", topic]);
+            command.arg("--command-config").arg(properties);
             command.args(arguments);
             command.stdout(File::create(dir.join(output))?);
             command.stderr(File::create(dir.join(format!("{output}.errors")))?);
@@ -47,6 +88,7 @@ impl Clients {
         let consumer = start(
             "org.apache.kafka.tools.VerifiableConsumer",
             "consumer.json",
+            &access.with("", dir, "consumer.properties")?,
             &[
                 "--group-id",
                 "mixed",
@@ -55,11 +97,10 @@ impl Clients {
                 "earliest",
             ],
         )?;
-        let properties = dir.join("producer.properties");
-        std::fs::write(&properties, PRODUCER_PROPERTIES)?;
         let producer = start(
             "org.apache.kafka.tools.VerifiableProducer",
             "producer.json",
+            &access.with(PRODUCER_PROPERTIES, dir, "producer.properties")?,
             &[
                 "--acks",
                 "-1",
@@ -67,8 +108,6 @@ impl Clients {
                 THROUGHPUT,
                 "--max-messages",
                 "-1",
-                "--command-config",
-                &properties.display().to_string(),
             ],
         )?;
         let mut clients = Clients {
@@ -123,6 +162,11 @@ impl Clients {
         bail!("nothing more was acknowledged for {CATCH_UP_PATIENCE:?}");
     }
 
+    /// The longest time between two acknowledgements.
+    pub fn longest_gap(&self) -> Result<Duration> {
+        Ok(history::longest_gap(&self.output("producer.json")?))
+    }
+
     /// Stops the producer, which first waits for its records in flight.
     pub fn stop_producing(&mut self) -> Result<Produced> {
         self.producer.stop(END_PATIENCE).context("the producer")?;
@@ -155,23 +199,23 @@ impl Clients {
 /// than `expected`.
 pub fn read_all(
     kafka: &InstalledPeer,
-    bootstrap: &str,
+    access: &Access,
     topic: &str,
     expected: usize,
 ) -> Result<Vec<Placed>> {
-    let mut records = read_once(kafka, bootstrap, topic)?;
+    let mut records = read_once(kafka, access, topic)?;
     for _ in 1..READ_ATTEMPTS {
         if records.len() >= expected {
             break;
         }
-        records = read_once(kafka, bootstrap, topic)?;
+        records = read_once(kafka, access, topic)?;
     }
     Ok(records)
 }
 
-fn read_once(kafka: &InstalledPeer, bootstrap: &str, topic: &str) -> Result<Vec<Placed>> {
-    let mut consume = kafka.tool("org.apache.kafka.tools.consumer.ConsoleConsumer");
-    consume.args(["--bootstrap-server", bootstrap, "--topic", topic]);
+fn read_once(kafka: &InstalledPeer, access: &Access, topic: &str) -> Result<Vec<Placed>> {
+    let mut consume = access.tool(kafka, "org.apache.kafka.tools.consumer.ConsoleConsumer");
+    consume.args(["--topic", topic]);
     consume.args(["--from-beginning", "--timeout-ms", "8000"]);
     for property in ["print.partition=true", "print.offset=true"] {
         consume.args(["--formatter-property", property]);

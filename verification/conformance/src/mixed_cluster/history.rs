@@ -1,6 +1,7 @@
 //! Parses and checks the reports of Kafka's verifiable clients. Pure: lines in, violations out.
 
 use std::collections::{BTreeMap, HashMap};
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use serde_json::Value;
@@ -66,6 +67,16 @@ fn events(output: &str) -> impl Iterator<Item = Value> + '_ {
     output
         .lines()
         .filter_map(|line| serde_json::from_str(line).ok())
+}
+
+/// The longest time between two acknowledgements in a producer's output.
+pub fn longest_gap(output: &str) -> Duration {
+    let acknowledged = events(output).filter(|event| event["name"] == "producer_send_success");
+    let times: Vec<u64> = acknowledged
+        .filter_map(|event| event["timestamp"].as_u64())
+        .collect();
+    let gaps = times.windows(2).map(|pair| pair[1].saturating_sub(pair[0]));
+    Duration::from_millis(gaps.max().unwrap_or(0))
 }
 
 /// Violations in the final log, compared with the producer's results.
@@ -173,6 +184,22 @@ mod tests {
             acknowledged: placed(rows),
             failed: Vec::new(),
         }
+    }
+
+    #[test]
+    fn the_longest_gap_is_between_acknowledgements() {
+        let line = |name: &str, at: u64| format!("{{\"name\":\"{name}\",\"timestamp\":{at}}}\n");
+        let ok = "producer_send_success";
+        let output = [
+            line("startup_complete", 0),
+            line(ok, 5000),
+            line(ok, 5010),
+            line("producer_send_error", 9000),
+            line(ok, 5510),
+        ];
+        let gap = longest_gap(&output.concat());
+        assert_eq!(gap, Duration::from_millis(500));
+        assert_eq!(longest_gap(""), Duration::ZERO);
     }
 
     #[test]

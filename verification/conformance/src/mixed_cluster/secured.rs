@@ -1,0 +1,405 @@
+//! A cluster in which nobody is believed without proof: nodes and clients log in over TLS, with
+//! passwords or with client certificates, and an authorizer knows what they may do.
+//!
+//! Each broker keeps a plain listener for the probes, whose user `User:ANONYMOUS` may describe the
+//! topic and nothing else.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Result, ensure};
+
+use super::clients::Access;
+use ottla_peers::{Cluster, InstalledPeer, Peer, advertised_apis, connect, free_port_pair};
+use ottla_testkit::certificates::{Authority, Wanted};
+use ottla_testkit::tokens::{TokenEndpoint, TokenIssuer};
+use ottla_workspace::process;
+
+/// A super user: all nodes, and the administrator.
+pub const NODE: &str = "node";
+/// The user of the clients under test, who may use the topic.
+pub const WORKER: &str = "worker";
+/// How long a token is valid: sessions end while a run is under way.
+const TOKEN_SECONDS: i64 = 60;
+const MODULES: &str = "org.apache.kafka.common.security";
+pub const AUTHORIZER: &str = "org.apache.kafka.metadata.authorizer.StandardAuthorizer";
+const TOPIC_AUTHORIZATION_FAILED: i16 = 29;
+
+/// How nodes and clients prove who they are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum WayIn {
+    /// SASL_SSL: SCRAM for brokers and clients, PLAIN for controllers.
+    Passwords,
+    /// SSL with client certificates.
+    Certificates,
+    /// SASL_SSL: nodes with OAuth tokens that last a minute, and clients with SCRAM.
+    Tokens,
+}
+
+impl WayIn {
+    fn protocol(self) -> &'static str {
+        match self {
+            WayIn::Passwords | WayIn::Tokens => "SASL_SSL",
+            WayIn::Certificates => "SSL",
+        }
+    }
+}
+
+/// The topic of the clients under test.
+#[derive(Debug, Clone, Copy)]
+pub struct Topic {
+    pub name: &'static str,
+    pub partitions: usize,
+}
+
+/// The ways in to a secured cluster.
+pub struct Secured {
+    topic: Topic,
+    pub administrator: Access,
+    pub worker: Access,
+    /// Where nodes get tokens, if they do.
+    tokens: Option<TokenEndpoint>,
+    /// Ports of listeners that must not answer a client that proves nothing.
+    closed: Vec<u16>,
+}
+
+/// Changes the properties of a cluster that was not started yet.
+pub fn secure(cluster: &mut Cluster, way_in: WayIn, topic: Topic, dir: &Path) -> Result<Secured> {
+    let dir = dir.canonicalize()?;
+    issue_certificates(&dir);
+    let tokens = (way_in == WayIn::Tokens).then(|| issue_tokens(&dir));
+    let of_nodes = of_nodes(way_in, tokens.as_ref(), &dir);
+    let mut closed = Vec::new();
+    for controller in &mut cluster.controllers {
+        controller.set(&of_nodes);
+        controller.options.environment = environment(tokens.as_ref(), &dir);
+        controller.options.is_port_secured = true;
+        if way_in != WayIn::Certificates {
+            let credential = |user| format!("SCRAM-SHA-512=[name={user},password={user}-secret]");
+            controller.options.scram = [NODE, WORKER].map(credential).into();
+        }
+        closed.push(controller.port);
+    }
+    let mut addresses = Vec::new();
+    for broker in &mut cluster.brokers {
+        let port = free_port_pair()?;
+        let address = format!("127.0.0.1:{port}");
+        for key in ["listeners", "advertised.listeners"] {
+            let given = broker.options.overrides.iter().rfind(|(it, _)| it == key);
+            let given = given
+                .map(|(_, value)| format!("{value},"))
+                .unwrap_or_default();
+            broker.set(&[(key, format!("{given}CLIENTS://{address}"))]);
+        }
+        broker.set(&of_nodes);
+        broker.options.environment = environment(tokens.as_ref(), &dir);
+        closed.extend([broker.port + 1, port]);
+        addresses.push(address);
+    }
+    let access = |user: &str| -> Result<Access> {
+        let login = dir.join(user).with_extension("properties");
+        std::fs::write(&login, login_of(user, way_in, &dir))?;
+        Ok(Access {
+            bootstrap: addresses.join(","),
+            login: Some(login),
+        })
+    };
+    Ok(Secured {
+        administrator: access(NODE)?,
+        worker: access(WORKER)?,
+        topic,
+        tokens,
+        closed,
+    })
+}
+
+impl Secured {
+    /// Grants the worker the topic, and the probes its description: one grant with the tool of each
+    /// maker.
+    pub fn grant(&self, kafka: &InstalledPeer) -> Result<()> {
+        let worker = format!("User:{WORKER}");
+        let mut to_worker = self
+            .administrator
+            .tool(kafka, "org.apache.kafka.tools.AclCommand");
+        to_worker.args(["--add", "--allow-principal", &worker]);
+        to_worker.args(["--producer", "--consumer", "--topic", self.topic.name]);
+        to_worker.args(["--group", "*"]);
+        process::output_of(&mut to_worker)?;
+        let mut to_probes = self
+            .administrator
+            .tool(&Peer::load("ottla")?.install()?, "acls");
+        to_probes.args(["--add", "--allow-principal", "User:ANONYMOUS"]);
+        to_probes.args(["--operation", "Describe", "--topic", self.topic.name]);
+        process::output_of(&mut to_probes)?;
+        Ok(())
+    }
+
+    /// Whether every running broker still refuses what it should: a write by a user without the
+    /// right, and connections that prove nothing.
+    pub fn check_refusals(&self, cluster: &Cluster) -> Result<Vec<String>> {
+        let mut wrong = Vec::new();
+        let Topic {
+            name: topic,
+            partitions,
+        } = self.topic;
+        let indexes: Vec<i32> = (0..partitions as i32).collect();
+        for broker in cluster.running() {
+            let name = broker.name();
+            let codes = connect(broker.port)?.produce_to_each(topic, &indexes, &[])?;
+            ensure!(codes.len() == partitions, "{name} answers {codes:?}");
+            for (partition, code) in codes {
+                if code != TOPIC_AUTHORIZATION_FAILED {
+                    wrong.push(format!(
+                        "{name} answers a write to {topic}-{partition} without the right with {code}"
+                    ));
+                }
+            }
+        }
+        if let Some(tokens) = &self.tokens {
+            let nodes = cluster.controllers.len() + cluster.brokers.len();
+            let granted = tokens.granted();
+            println!("{granted} tokens granted");
+            // Each node replaces its token before it expires.
+            if granted <= nodes {
+                wrong.push(format!("only {granted} tokens for {nodes} nodes"));
+            }
+        }
+        for port in &self.closed {
+            if advertised_apis(*port).is_ok() {
+                wrong.push(format!("port {port} answers without TLS"));
+            }
+        }
+        Ok(wrong)
+    }
+}
+
+/// The certificates of all nodes and of the worker, signed by one authority.
+pub fn issue_certificates(dir: &Path) {
+    let authority = Authority::new("authority");
+    authority.write(&dir.join("authority.pem"));
+    for user in [NODE, WORKER] {
+        let issued = authority.issue(Wanted {
+            common_name: user,
+            ..Wanted::default()
+        });
+        issued.write(&key_store(user, dir));
+    }
+}
+
+fn key_store(user: &str, dir: &Path) -> PathBuf {
+    dir.join(user).with_extension("pem")
+}
+
+/// Settings of every node, the same for brokers and controllers.
+fn of_nodes(
+    way_in: WayIn,
+    tokens: Option<&TokenEndpoint>,
+    dir: &Path,
+) -> Vec<(&'static str, String)> {
+    let protocol = way_in.protocol();
+    let map = ["CONTROLLER", "REPLICATION", "CLIENTS"].map(|name| format!("{name}:{protocol}"));
+    let mut settings = vec![
+        (
+            "listener.security.protocol.map",
+            format!("PLAINTEXT:PLAINTEXT,{}", map.join(",")),
+        ),
+        ("authorizer.class.name", AUTHORIZER.to_owned()),
+        ("super.users", format!("User:{NODE}")),
+    ];
+    settings.extend(stores(NODE, dir));
+    if let Some(tokens) = tokens {
+        settings.extend(of_passwords());
+        settings.extend(of_tokens(tokens.url(), dir));
+    }
+    match way_in {
+        WayIn::Tokens => {}
+        WayIn::Passwords => settings.extend(of_passwords()),
+        WayIn::Certificates => settings.extend([
+            ("ssl.client.auth", "required".to_owned()),
+            (
+                "ssl.principal.mapping.rules",
+                "RULE:^CN=(.*?),O=.*$/$1/,DEFAULT".to_owned(),
+            ),
+        ]),
+    }
+    settings
+}
+
+/// The JAAS entry of a listener with PLAIN: nodes log in there, to others' listeners as well.
+pub fn plain_entry() -> String {
+    let login = format!("username=\"{NODE}\" password=\"{NODE}-secret\"");
+    format!("{MODULES}.plain.PlainLoginModule required {login} user_{NODE}=\"{NODE}-secret\";")
+}
+
+/// The same with SCRAM, whose users are in the metadata.
+pub fn scram_entry() -> String {
+    let login = format!("username=\"{NODE}\" password=\"{NODE}-secret\"");
+    format!("{MODULES}.scram.ScramLoginModule required {login};")
+}
+
+fn of_passwords() -> Vec<(&'static str, String)> {
+    vec![
+        ("sasl.enabled.mechanisms", "PLAIN,SCRAM-SHA-512".to_owned()),
+        ("sasl.mechanism.controller.protocol", "PLAIN".to_owned()),
+        (
+            "sasl.mechanism.inter.broker.protocol",
+            "SCRAM-SHA-512".to_owned(),
+        ),
+        (
+            "listener.name.controller.sasl.enabled.mechanisms",
+            "PLAIN".to_owned(),
+        ),
+        (
+            "listener.name.replication.sasl.enabled.mechanisms",
+            "SCRAM-SHA-512".to_owned(),
+        ),
+        (
+            "listener.name.clients.sasl.enabled.mechanisms",
+            "SCRAM-SHA-512".to_owned(),
+        ),
+        (
+            "listener.name.controller.plain.sasl.jaas.config",
+            plain_entry(),
+        ),
+        (
+            "listener.name.replication.scram-sha-512.sasl.jaas.config",
+            scram_entry(),
+        ),
+        (
+            "listener.name.clients.scram-sha-512.sasl.jaas.config",
+            format!("{MODULES}.scram.ScramLoginModule required;"),
+        ),
+    ]
+}
+
+/// An issuer, whose keys are in a file.
+fn issue_tokens(dir: &Path) -> TokenEndpoint {
+    let issuer = TokenIssuer::new("key");
+    issuer.write_keys(&dir.join("keys.json"));
+    let claims = serde_json::json!({ "aud": "kafka", "iss": "https://issuer" });
+    TokenEndpoint::start(issuer, TOKEN_SECONDS, claims)
+}
+
+fn keys_url(dir: &Path) -> String {
+    format!("file://{}", dir.join("keys.json").display())
+}
+
+/// Lets a JVM that is soon restarted compile in the quick way only. The node of another maker does not read it.
+pub fn quick_start() -> (String, String) {
+    (
+        "JAVA_TOOL_OPTIONS".to_owned(),
+        "-XX:TieredStopAtLevel=1".to_owned(),
+    )
+}
+
+/// The environment of a node. Kafka reads keys and gets tokens from the allowed URLs only.
+fn environment(tokens: Option<&TokenEndpoint>, dir: &Path) -> Vec<(String, String)> {
+    let (name, mut value) = quick_start();
+    if let Some(tokens) = tokens {
+        let (tokens, keys) = (tokens.url(), keys_url(dir));
+        let property = "-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls";
+        value.push_str(&format!(" {property}={tokens},{keys}"));
+    }
+    vec![(name, value)]
+}
+
+/// Nodes log in to each other with tokens; the listener of clients is left as it is.
+fn of_tokens(url: &str, dir: &Path) -> Vec<(&'static str, String)> {
+    const OAUTH: &str = "org.apache.kafka.common.security.oauthbearer";
+    let entry = format!(
+        "{OAUTH}.OAuthBearerLoginModule required clientId=\"{NODE}\" clientSecret=\"{NODE}-secret\";"
+    );
+    let login = format!("{OAUTH}.OAuthBearerLoginCallbackHandler");
+    let server = format!("{OAUTH}.OAuthBearerValidatorCallbackHandler");
+    let mechanism = "OAUTHBEARER".to_owned();
+    vec![
+        (
+            "sasl.enabled.mechanisms",
+            "OAUTHBEARER,SCRAM-SHA-512".to_owned(),
+        ),
+        ("sasl.mechanism.controller.protocol", mechanism.clone()),
+        ("sasl.mechanism.inter.broker.protocol", mechanism.clone()),
+        (
+            "listener.name.controller.sasl.enabled.mechanisms",
+            mechanism.clone(),
+        ),
+        (
+            "listener.name.replication.sasl.enabled.mechanisms",
+            mechanism,
+        ),
+        (
+            "listener.name.controller.oauthbearer.sasl.jaas.config",
+            entry.clone(),
+        ),
+        (
+            "listener.name.controller.oauthbearer.sasl.login.callback.handler.class",
+            login.clone(),
+        ),
+        (
+            "listener.name.controller.oauthbearer.sasl.server.callback.handler.class",
+            server.clone(),
+        ),
+        (
+            "listener.name.replication.oauthbearer.sasl.jaas.config",
+            entry,
+        ),
+        (
+            "listener.name.replication.oauthbearer.sasl.login.callback.handler.class",
+            login,
+        ),
+        (
+            "listener.name.replication.oauthbearer.sasl.server.callback.handler.class",
+            server,
+        ),
+        ("sasl.oauthbearer.token.endpoint.url", url.to_owned()),
+        ("sasl.oauthbearer.jwks.endpoint.url", keys_url(dir)),
+        ("sasl.oauthbearer.expected.audience", "kafka".to_owned()),
+        (
+            "sasl.oauthbearer.expected.issuer",
+            "https://issuer".to_owned(),
+        ),
+    ]
+}
+
+/// Certificates of a node or client, and whom it trusts.
+pub fn stores(user: &str, dir: &Path) -> Vec<(&'static str, String)> {
+    let mut settings = vec![
+        ("ssl.keystore.type", "PEM".to_owned()),
+        (
+            "ssl.keystore.location",
+            key_store(user, dir).display().to_string(),
+        ),
+    ];
+    settings.extend(trust(dir));
+    settings
+}
+
+fn trust(dir: &Path) -> [(&'static str, String); 2] {
+    let authority = dir.join("authority.pem");
+    [
+        ("ssl.truststore.type", "PEM".to_owned()),
+        ("ssl.truststore.location", authority.display().to_string()),
+    ]
+}
+
+/// The properties of a client.
+pub fn login_of(user: &str, way_in: WayIn, dir: &Path) -> String {
+    let mut settings = vec![("security.protocol", way_in.protocol().to_owned())];
+    match way_in {
+        WayIn::Passwords | WayIn::Tokens => {
+            settings.extend(trust(dir));
+            settings.push(("sasl.mechanism", "SCRAM-SHA-512".to_owned()));
+            settings.push((
+                "sasl.jaas.config",
+                format!(
+                    "{MODULES}.scram.ScramLoginModule required username=\"{user}\" \
+                     password=\"{user}-secret\";"
+                ),
+            ));
+        }
+        WayIn::Certificates => settings.extend(stores(user, dir)),
+    }
+    let lines = settings
+        .iter()
+        .map(|(key, value)| format!("{key}={value}\n"));
+    lines.collect()
+}

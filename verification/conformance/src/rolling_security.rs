@@ -1,0 +1,449 @@
+//! `cargo xtask rolling-security`: follows `docs/rolling-security.md`. A cluster of brokers and controllers of both makers
+//! goes from PLAINTEXT to SASL_SSL with ACLs, by restarts of one node after the other, while producers and consumers run.
+//!
+//! Nothing that was acknowledged may be lost, duplicated or out of order, and the longest time without an acknowledgement
+//! is bounded. At the end nobody gets in without a login, and nobody may do what was not granted.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+
+use crate::mixed_cluster::clients::{self, Access, Clients};
+use crate::mixed_cluster::history;
+use crate::mixed_cluster::secured::{self, NODE, WORKER, WayIn};
+use crate::seeded;
+use ottla_peers::{Cluster, InstalledPeer, Member, Peer, advertised_apis, replicas};
+use ottla_workspace::{process, workspace};
+
+const PARTITIONS: usize = 3;
+/// Written through the plain listener, until that goes.
+const BEFORE: &str = "before";
+/// Written through the secured listener, from when it is there.
+const AFTER: &str = "after";
+const PATIENCE: Duration = Duration::from_secs(120);
+/// A restart of a leader takes longer on a busy machine, and clients find the next one meanwhile.
+const LONGEST_GAP: Duration = Duration::from_secs(15);
+/// Records that a controller may lack when the next one is restarted.
+const MOST_LAG: u64 = 2;
+
+#[derive(clap::Args)]
+pub struct Options {
+    /// The brokers, by the names of files in peers/.
+    #[arg(long, value_delimiter = ',', default_value = "ottla,kafka,ottla")]
+    brokers: Vec<String>,
+    /// The controllers, likewise.
+    #[arg(long, value_delimiter = ',', default_value = "ottla,kafka,ottla")]
+    controllers: Vec<String>,
+    /// Where the run's folder is made, in place of the target directory.
+    #[arg(long)]
+    dir: Option<PathBuf>,
+    /// Keep the folder of a run that found nothing too.
+    #[arg(long)]
+    keep: bool,
+}
+
+pub fn run(options: &Options) -> Result<()> {
+    ensure!(
+        options.brokers.len() > 2 && options.controllers.len() > 2,
+        "--brokers and --controllers need three names or more: one at a time is down"
+    );
+    let parent = options.dir.clone().unwrap_or_else(workspace::target_dir);
+    let dir = parent.join("rolling-security");
+    if dir.exists() {
+        std::fs::remove_dir_all(&dir)?;
+    }
+    std::fs::create_dir_all(&dir)?;
+    let dir = dir.canonicalize()?;
+    let outcome = Story::begin(options, &dir).and_then(|mut story| story.tell());
+    let wrong = outcome.with_context(|| format!("outputs in {}", dir.display()))?;
+    seeded::conclude(&wrong, 0, &dir, options.keep)
+}
+
+/// How far the cluster has come: the numbers of the steps in the runbook.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Stage {
+    /// Step 2: every node has its secured listener beside the plain one.
+    Both,
+    /// Step 4: nodes use the secured listeners.
+    Moved,
+    /// Step 5: the plain listeners are gone; ACLs count where there are some.
+    Closed,
+    /// Step 7: whoever was granted nothing may do nothing.
+    Guarded,
+}
+
+struct Story {
+    cluster: Cluster,
+    kafka: InstalledPeer,
+    ottla: InstalledPeer,
+    dir: PathBuf,
+}
+
+impl Story {
+    fn begin(options: &Options, dir: &Path) -> Result<Story> {
+        let brokers = options.brokers.len();
+        let settings = [
+            ("offsets.topic.replication.factor", brokers.to_string()),
+            ("offsets.topic.num.partitions", "5".to_owned()),
+            ("group.initial.rebalance.delay.ms", "0".to_owned()),
+        ];
+        let mut cluster = Cluster::plan(&options.brokers, &options.controllers, dir, &settings)?;
+        for member in cluster.controllers.iter_mut().chain(&mut cluster.brokers) {
+            member.options.environment = vec![secured::quick_start()];
+        }
+        cluster.start()?;
+        secured::issue_certificates(dir);
+        for user in [NODE, WORKER] {
+            let login = secured::login_of(user, WayIn::Passwords, dir);
+            std::fs::write(dir.join(user).with_extension("properties"), login)?;
+        }
+        Ok(Story {
+            cluster,
+            kafka: Peer::load("kafka")?.install()?,
+            ottla: Peer::load("ottla")?.install()?,
+            dir: dir.to_owned(),
+        })
+    }
+
+    fn plain(&self) -> Access {
+        Access::plain(self.cluster.bootstrap())
+    }
+
+    fn secured(&self, user: &str) -> Access {
+        let brokers = self.cluster.brokers.iter();
+        let addresses = brokers.map(|broker| format!("127.0.0.1:{}", broker.port + 1));
+        Access {
+            bootstrap: addresses.collect::<Vec<_>>().join(","),
+            login: Some(self.dir.join(user).with_extension("properties")),
+        }
+    }
+
+    fn tell(&mut self) -> Result<Vec<String>> {
+        for topic in [BEFORE, AFTER] {
+            self.create_topic(topic)?;
+        }
+        let plain = self.plain();
+        let mut before = self.start_clients(&plain, BEFORE)?;
+
+        // Step 1: users, while there is nobody to ask for a password yet.
+        for user in [NODE, WORKER] {
+            let mut add = plain.tool(&self.kafka, "kafka.admin.ConfigCommand");
+            let credential = format!("SCRAM-SHA-512=[password={user}-secret]");
+            add.args(["--alter", "--entity-type", "users", "--entity-name", user]);
+            add.args(["--add-config", &credential]);
+            process::output_of(&mut add)?;
+        }
+        self.roll(Stage::Both, &plain)?;
+        // Step 3: clients move.
+        let worker = self.secured(WORKER);
+        let mut after = self.start_clients(&worker, AFTER)?;
+        self.roll(Stage::Moved, &plain)?;
+        before.wait_for_more()?;
+        let mut wrong = self.finish(before, &plain, BEFORE)?;
+        let administrator = self.secured(NODE);
+        self.roll(Stage::Closed, &administrator)?;
+        wrong.extend(self.open_ports());
+        // Step 6: rights.
+        self.grant(&administrator)?;
+        self.roll(Stage::Guarded, &administrator)?;
+        after.wait_for_more()?;
+        wrong.extend(self.check_denial(&worker, &administrator)?);
+        wrong.extend(self.finish(after, &worker, AFTER)?);
+
+        self.wait_until_in_sync(&administrator)?;
+        for (name, status) in self.cluster.stop()? {
+            // An orderly stop of a JVM exits with 128 + SIGTERM.
+            if !status.success() && status.code() != Some(143) {
+                wrong.push(format!("{name} ended with {status}"));
+            }
+        }
+        let mut bytes = 0;
+        for topic in [BEFORE, AFTER] {
+            for partition in 0..PARTITIONS {
+                let partition = format!("{topic}-{partition}");
+                let compared = replicas::compare(&self.cluster.brokers, &partition)?;
+                bytes += compared.0;
+                wrong.extend(compared.1);
+            }
+        }
+        println!("{bytes} bytes of log compared");
+        Ok(wrong)
+    }
+
+    fn create_topic(&self, topic: &str) -> Result<()> {
+        let mut create = self.plain().tool(&self.ottla, "topics");
+        create.args(["--create", "--topic", topic]);
+        create.args(["--partitions", &PARTITIONS.to_string()]);
+        let replicas = self.cluster.brokers.len().to_string();
+        create.args(["--replication-factor", &replicas]);
+        create.args(["--config", "min.insync.replicas=2"]);
+        process::output_of(&mut create).map(drop)
+    }
+
+    fn start_clients(&self, access: &Access, topic: &str) -> Result<Clients> {
+        let dir = self.dir.join(topic);
+        std::fs::create_dir_all(&dir)?;
+        Clients::start(&self.kafka, access, topic, &dir)
+    }
+
+    /// Stops clients, and returns what is wrong with what they saw.
+    fn finish(&self, mut clients: Clients, access: &Access, topic: &str) -> Result<Vec<String>> {
+        let gap = clients.longest_gap()?;
+        let produced = clients.stop_producing()?;
+        let expected = produced.acknowledged.len();
+        let log = clients::read_all(&self.kafka, access, topic, expected)?;
+        let seen = clients.stop_consuming(&log)?;
+        println!(
+            "{topic}: {expected} records acknowledged, {} failed, {} in the log, {} consumed meanwhile, \
+             never more than {gap:.1?} without an acknowledgement",
+            produced.failed.len(),
+            log.len(),
+            seen.len()
+        );
+        ensure!(expected > 0, "nothing was written to {topic}");
+        let mut wrong = history::check_log(&produced, &log);
+        wrong.extend(history::check_consumer(&seen, &log));
+        if gap > LONGEST_GAP {
+            wrong.push(format!("{topic}: {gap:?} without an acknowledgement"));
+        }
+        Ok(wrong)
+    }
+
+    /// Restarts each node with the settings of a stage, controllers first.
+    fn roll(&mut self, stage: Stage, access: &Access) -> Result<()> {
+        let began = Instant::now();
+        let voters: Vec<(i32, u16)> = self
+            .cluster
+            .controllers
+            .iter()
+            .map(|it| (it.node_id, it.port))
+            .collect();
+        for at in 0..voters.len() {
+            let settings = of_controller(stage, &self.cluster.controllers[at], &voters, &self.dir);
+            let controller = &mut self.cluster.controllers[at];
+            restart(stage, controller, &settings)?;
+            self.wait_until_caught_up(access)?;
+        }
+        for at in 0..self.cluster.brokers.len() {
+            let settings = of_broker(stage, &self.cluster.brokers[at], &voters, &self.dir);
+            let broker = &mut self.cluster.brokers[at];
+            restart(stage, broker, &settings)?;
+            self.wait_until_in_sync(access)?;
+        }
+        println!("{stage:?}: every node restarted in {:.1?}", began.elapsed());
+        Ok(())
+    }
+
+    /// Waits until no voter lags behind the leader.
+    fn wait_until_caught_up(&self, access: &Access) -> Result<()> {
+        self.wait_until("the voters have not caught up", || {
+            let mut describe = access.tool(&self.ottla, "metadata-quorum");
+            describe.args(["describe", "--replication"]);
+            let printed = process::output_of(&mut describe).ok()?;
+            let lags = printed.lines().filter_map(|line| {
+                let fields: Vec<&str> = line.split_whitespace().collect();
+                let is_voter = matches!(fields.last(), Some(&"Leader" | &"Follower"));
+                is_voter.then(|| fields.get(3)?.parse::<u64>().ok())?
+            });
+            let lags: Vec<u64> = lags.collect();
+            let voters = self.cluster.controllers.len();
+            (lags.len() == voters && lags.iter().all(|lag| *lag <= MOST_LAG)).then_some(())
+        })
+    }
+
+    /// Waits until no partition lacks a replica.
+    fn wait_until_in_sync(&self, access: &Access) -> Result<()> {
+        let replicas = self.cluster.brokers.len();
+        self.wait_until("the replicas are not in sync", || {
+            let mut describe = access.tool(&self.ottla, "topics");
+            describe.arg("--describe");
+            let printed = process::output_of(&mut describe).ok()?;
+            let in_sync = printed.lines().filter_map(|line| {
+                let (_, rest) = line.split_once("Isr: ")?;
+                Some(rest.split_whitespace().next()?.split(',').count())
+            });
+            let in_sync: Vec<usize> = in_sync.collect();
+            // Two topics, and that of the groups' offsets.
+            let is_complete = in_sync.len() > 2 * PARTITIONS;
+            (is_complete && in_sync.iter().all(|count| *count == replicas)).then_some(())
+        })
+    }
+
+    fn wait_until(&self, what: &str, is_done: impl Fn() -> Option<()>) -> Result<()> {
+        let began = Instant::now();
+        while began.elapsed() < PATIENCE {
+            if is_done().is_some() {
+                return Ok(());
+            }
+            std::thread::sleep(Duration::from_millis(200));
+        }
+        bail!("{what} after {PATIENCE:?}");
+    }
+
+    /// Ports that answer somebody who has not logged in.
+    fn open_ports(&self) -> Vec<String> {
+        let members = self.cluster.controllers.iter().chain(&self.cluster.brokers);
+        let ports = members.flat_map(|member| [member.port, member.port + 1]);
+        let open = ports.filter(|port| advertised_apis(*port).is_ok());
+        open.map(|port| format!("port {port} answers without TLS"))
+            .collect()
+    }
+
+    fn grant(&self, administrator: &Access) -> Result<()> {
+        let user = format!("User:{WORKER}");
+        let mut add = administrator.tool(&self.kafka, "org.apache.kafka.tools.AclCommand");
+        add.args([
+            "--add",
+            "--allow-principal",
+            &user,
+            "--producer",
+            "--consumer",
+        ]);
+        add.args(["--topic", AFTER, "--group", "*"]);
+        process::output_of(&mut add).map(drop)
+    }
+
+    /// The worker may use its topic, and not see the other.
+    fn check_denial(&self, worker: &Access, administrator: &Access) -> Result<Vec<String>> {
+        let list = |access: &Access| {
+            let mut list = access.tool(&self.ottla, "topics");
+            list.arg("--list");
+            process::output_of(&mut list)
+        };
+        let (of_worker, of_all) = (list(worker)?, list(administrator)?);
+        let sees = |printed: &str, topic| printed.lines().any(|line| line == topic);
+        let mut wrong = Vec::new();
+        if !sees(&of_worker, AFTER) || sees(&of_worker, BEFORE) {
+            wrong.push(format!("{WORKER} sees {of_worker:?}"));
+        }
+        if !sees(&of_all, BEFORE) {
+            wrong.push(format!("{NODE} sees {of_all:?}"));
+        }
+        Ok(wrong)
+    }
+}
+
+fn restart(stage: Stage, member: &mut Member, settings: &[(&str, String)]) -> Result<()> {
+    let name = member.name();
+    let stopped = member.take()?.stop();
+    stopped.with_context(|| format!("{name} does not stop"))?;
+    member.set(settings);
+    if stage >= Stage::Closed {
+        member.options.port = Some(member.port + 1);
+        member.options.is_port_secured = true;
+    }
+    member
+        .start()
+        .with_context(|| format!("{name} at {stage:?}"))
+}
+
+/// The listeners of a node at `port` and the next, those that it has at a stage.
+fn listeners(stage: Stage, plain: &str, secured: &str, port: u16) -> Vec<(&'static str, String)> {
+    let plain = format!("{plain}://127.0.0.1:{port}");
+    let secured = format!("{secured}://127.0.0.1:{}", port + 1);
+    let listeners = match stage {
+        Stage::Both | Stage::Moved => format!("{plain},{secured}"),
+        Stage::Closed | Stage::Guarded => secured,
+    };
+    vec![
+        ("listeners", listeners.clone()),
+        ("advertised.listeners", listeners),
+    ]
+}
+
+/// What brokers and controllers have in common.
+fn of_every_node(stage: Stage, voters: &[(i32, u16)], dir: &Path) -> Vec<(&'static str, String)> {
+    let further = u16::from(stage >= Stage::Moved);
+    let voters = voters
+        .iter()
+        .map(|(id, port)| format!("{id}@127.0.0.1:{}", port + further));
+    let mut settings = vec![
+        (
+            "listener.security.protocol.map",
+            "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,\
+             CONTROLLER_SECURED:SASL_SSL,SECURED:SASL_SSL"
+                .to_owned(),
+        ),
+        (
+            "controller.quorum.voters",
+            voters.collect::<Vec<_>>().join(","),
+        ),
+        ("sasl.enabled.mechanisms", "PLAIN,SCRAM-SHA-512".to_owned()),
+        ("sasl.mechanism.controller.protocol", "PLAIN".to_owned()),
+        (
+            "sasl.mechanism.inter.broker.protocol",
+            "SCRAM-SHA-512".to_owned(),
+        ),
+        (
+            "listener.name.controller_secured.sasl.enabled.mechanisms",
+            "PLAIN".to_owned(),
+        ),
+        (
+            "listener.name.controller_secured.plain.sasl.jaas.config",
+            secured::plain_entry(),
+        ),
+        (
+            "listener.name.secured.sasl.enabled.mechanisms",
+            "SCRAM-SHA-512".to_owned(),
+        ),
+        (
+            "listener.name.secured.scram-sha-512.sasl.jaas.config",
+            secured::scram_entry(),
+        ),
+    ];
+    settings.extend(secured::stores(NODE, dir));
+    if stage >= Stage::Closed {
+        settings.extend([
+            ("authorizer.class.name", secured::AUTHORIZER.to_owned()),
+            ("super.users", format!("User:{NODE}")),
+            (
+                "allow.everyone.if.no.acl.found",
+                (stage < Stage::Guarded).to_string(),
+            ),
+        ]);
+    }
+    settings
+}
+
+fn of_controller(
+    stage: Stage,
+    member: &Member,
+    voters: &[(i32, u16)],
+    dir: &Path,
+) -> Vec<(&'static str, String)> {
+    let mut settings = of_every_node(stage, voters, dir);
+    settings.extend(listeners(
+        stage,
+        "CONTROLLER",
+        "CONTROLLER_SECURED",
+        member.port,
+    ));
+    let names = match stage {
+        Stage::Both => "CONTROLLER,CONTROLLER_SECURED",
+        // The first is the one that this node uses.
+        Stage::Moved => "CONTROLLER_SECURED,CONTROLLER",
+        Stage::Closed | Stage::Guarded => "CONTROLLER_SECURED",
+    };
+    settings.push(("controller.listener.names", names.to_owned()));
+    settings
+}
+
+fn of_broker(
+    stage: Stage,
+    member: &Member,
+    voters: &[(i32, u16)],
+    dir: &Path,
+) -> Vec<(&'static str, String)> {
+    let mut settings = of_every_node(stage, voters, dir);
+    settings.extend(listeners(stage, "PLAINTEXT", "SECURED", member.port));
+    let (controller, inter_broker) = match stage {
+        Stage::Both => ("CONTROLLER", "PLAINTEXT"),
+        _ => ("CONTROLLER_SECURED", "SECURED"),
+    };
+    settings.extend([
+        ("controller.listener.names", controller.to_owned()),
+        ("inter.broker.listener.name", inter_broker.to_owned()),
+    ]);
+    settings
+}
