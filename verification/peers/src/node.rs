@@ -38,8 +38,8 @@ pub struct NodeOptions {
     pub features: Vec<String>,
     /// SCRAM credentials for formatting an empty directory, as `--add-scram` takes them.
     pub scram: Vec<String>,
-    /// The listener at the port expects TLS or a login. The node counts as started when it accepts
-    /// connections there, because the probe has neither.
+    /// The listener at the port expects TLS. The node counts as started when it refuses a request
+    /// without TLS there.
     pub is_port_secured: bool,
     pub place: Place,
     /// Environment variables of the broker.
@@ -159,10 +159,10 @@ pub struct Node {
 
 impl InstalledPeer {
     /// Writes the node's configuration, formats its data directory if that is empty, starts the
-    /// node, and returns when it has answered an ApiVersions request.
+    /// node, and returns when it has answered an ApiVersions request, or refused it for want of TLS.
     pub fn start(&self, options: NodeOptions) -> Result<Node> {
         let is_up = match options.is_port_secured {
-            true => probe::accepts,
+            true => probe::refuses_plaintext,
             false => probe::answers,
         };
         let (mut child, port, dir) = self.launch(options)?;

@@ -34,6 +34,8 @@ const MAX_ANSWER: usize = 4 << 20;
 /// The timestamp that requests the log end offset.
 const LATEST: i64 = -1;
 const ACKS_ALL: i16 = -1;
+/// The first byte of a TLS alert. A response begins with 0, the high byte of its size.
+const TLS_ALERT: u8 = 21;
 /// Shorter than the client-side timeout.
 const PRODUCE_TIMEOUT_MS: i32 = 1500;
 
@@ -42,9 +44,25 @@ pub fn answers(port: u16) -> bool {
     advertised_apis(port).is_ok()
 }
 
-/// Whether something accepts connections on this local port.
-pub fn accepts(port: u16) -> bool {
-    connect(port).is_ok()
+/// Whether a broker serves a listener with TLS on this local port: whether it refuses a request
+/// without TLS, with an alert or by the end of the connection.
+///
+/// A connection alone says nothing. The kernel makes it as soon as the port is bound, and a starting
+/// broker binds its ports long before it accepts connections.
+pub fn refuses_plaintext(port: u16) -> bool {
+    let Ok(mut asker) = connect(port) else {
+        return false;
+    };
+    if asker.send(API_VERSIONS, 0, &[]).is_err() {
+        return false;
+    }
+    let mut first = [0];
+    match asker.0.read(&mut first) {
+        Ok(0) => true,
+        Ok(_) => first == [TLS_ALERT],
+        // Nobody has accepted the connection yet, or the process ended before it did.
+        Err(_) => false,
+    }
 }
 
 /// Queries the APIs and versions that the broker on this local port serves.
@@ -196,17 +214,7 @@ impl Asker {
 
     /// Sends one request and returns the response, starting with the correlation ID.
     fn ask(&mut self, api_key: i16, version: i16, body: &[u8]) -> Result<Vec<u8>> {
-        let client_id = b"xtask";
-        let mut request = Vec::new();
-        request.extend_from_slice(&api_key.to_be_bytes());
-        request.extend_from_slice(&version.to_be_bytes());
-        request.extend_from_slice(&CORRELATION_ID.to_be_bytes());
-        request.extend_from_slice(&(client_id.len() as i16).to_be_bytes());
-        request.extend_from_slice(client_id);
-        request.extend_from_slice(body);
-        self.0.write_all(&(request.len() as i32).to_be_bytes())?;
-        self.0.write_all(&request)?;
-
+        self.send(api_key, version, body)?;
         let mut size = [0; 4];
         self.0.read_exact(&mut size)?;
         let size = usize::try_from(i32::from_be_bytes(size)).context("negative answer size")?;
@@ -217,6 +225,20 @@ impl Asker {
         let mut answer = vec![0; size];
         self.0.read_exact(&mut answer)?;
         Ok(answer)
+    }
+
+    fn send(&mut self, api_key: i16, version: i16, body: &[u8]) -> Result<()> {
+        let client_id = b"xtask";
+        let mut request = Vec::new();
+        request.extend_from_slice(&api_key.to_be_bytes());
+        request.extend_from_slice(&version.to_be_bytes());
+        request.extend_from_slice(&CORRELATION_ID.to_be_bytes());
+        request.extend_from_slice(&(client_id.len() as i16).to_be_bytes());
+        request.extend_from_slice(client_id);
+        request.extend_from_slice(body);
+        self.0.write_all(&(request.len() as i32).to_be_bytes())?;
+        self.0.write_all(&request)?;
+        Ok(())
     }
 }
 
@@ -405,7 +427,36 @@ fn parse(answer: &[u8]) -> Result<Vec<AdvertisedApi>> {
 
 #[cfg(test)]
 mod tests {
+    use std::net::TcpListener;
+
     use super::*;
+
+    #[test]
+    fn a_listener_with_tls_is_served_when_it_refuses_and_not_when_it_is_bound() {
+        let served_by = |reaction: Option<&'static [u8]>| {
+            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+            let port = listener.local_addr().unwrap().port();
+            let Some(reaction) = reaction else {
+                return refuses_plaintext(port);
+            };
+            let server = std::thread::spawn(move || {
+                let (mut stream, _) = listener.accept().unwrap();
+                // The whole request is read, or the end of the connection would be a reset.
+                let mut size = [0; 4];
+                stream.read_exact(&mut size).unwrap();
+                let mut request = vec![0; u32::from_be_bytes(size) as usize];
+                stream.read_exact(&mut request).unwrap();
+                stream.write_all(reaction).unwrap();
+            });
+            let refuses = refuses_plaintext(port);
+            server.join().unwrap();
+            refuses
+        };
+        assert!(!served_by(None), "it is bound, and nobody accepts");
+        assert!(served_by(Some(&[TLS_ALERT, 3, 3, 0, 2, 2, 10])));
+        assert!(served_by(Some(&[])));
+        assert!(!served_by(Some(&[0, 0, 0, 4, 0, 0, 0, 7])));
+    }
 
     #[test]
     fn an_answer_is_read_and_a_damaged_one_refused() {
