@@ -12,6 +12,9 @@ use super::{InstalledPeer, Node, NodeOptions, Peer, Place, Role, Voters, free_po
 
 /// Brokers are numbered from 1, controllers from this ID.
 const FIRST_CONTROLLER: i32 = 101;
+/// The lines of each node in a report of what went wrong, and the length at which they are cut.
+const COMPLAINTS: usize = 8;
+const COMPLAINT_CHARS: usize = 400;
 /// More than a broker started on two busy cores takes until its replicas are in sync.
 const SYNC_PATIENCE: Duration = Duration::from_secs(180);
 
@@ -52,6 +55,31 @@ impl Member {
             _ => "broker",
         };
         format!("{role} {} ({})", self.node_id, self.peer.name())
+    }
+
+    /// The last warnings, errors and refusals in the node's outputs, those of earlier runs included,
+    /// each after the name of its file.
+    fn complaints(&self) -> Result<Vec<String>> {
+        let mut outputs = Vec::new();
+        for entry in std::fs::read_dir(&self.options.dir)? {
+            let name = entry?.file_name().to_string_lossy().into_owned();
+            if name.starts_with("output") && name.ends_with(".log") {
+                outputs.push(name);
+            }
+        }
+        // `output-0.log`, `output-1.log` and so on, and then `output.log`.
+        outputs.sort_by_key(|name| (name == "output.log", name.len(), name.clone()));
+        let mut complaints = Vec::new();
+        for name in outputs {
+            let text = std::fs::read(self.options.dir.join(&name))?;
+            let text = String::from_utf8_lossy(&text);
+            let found = text.lines().filter(|line| is_complaint(line));
+            complaints.extend(found.map(|line| {
+                let line: String = line.chars().take(COMPLAINT_CHARS).collect();
+                format!("{name}: {line}")
+            }));
+        }
+        Ok(complaints.split_off(complaints.len().saturating_sub(COMPLAINTS)))
     }
 
     /// Adds lines to the node's properties, effective at the next start.
@@ -109,6 +137,21 @@ impl Member {
             .take()
             .with_context(|| format!("{name} does not run"))
     }
+}
+
+/// Whether a line in the log of a broker of either maker says that something went wrong, or that
+/// somebody was refused.
+fn is_complaint(line: &str) -> bool {
+    const MARKS: [&str; 7] = [
+        " WARN ",
+        " ERROR ",
+        "\"level\":\"WARN\"",
+        "\"level\":\"ERROR\"",
+        "Failed authentication",
+        "connection closed",
+        "is Denied",
+    ];
+    MARKS.iter().any(|mark| line.contains(mark))
 }
 
 /// The number of outputs that were kept of a node.
@@ -273,6 +316,21 @@ impl Cluster {
         bail!("the replicas of {topic} are not in sync after {SYNC_PATIENCE:?}");
     }
 
+    /// What every node has complained of last, for the report of a failed run.
+    pub fn complaints(&self) -> String {
+        let mut report = String::new();
+        for member in self.controllers.iter().chain(&self.brokers) {
+            report.push_str(&format!("{} logged last:\n", member.name()));
+            match member.complaints() {
+                Ok(complaints) => complaints
+                    .iter()
+                    .for_each(|line| report.push_str(&format!("    {line}\n"))),
+                Err(error) => report.push_str(&format!("    its output cannot be read: {error}\n")),
+            }
+        }
+        report
+    }
+
     /// Stops the running nodes, brokers first, and returns their exit statuses. Of combined nodes,
     /// the last ones are killed once they are too few for a quorum: without one, a Kafka node waits
     /// five minutes for its controlled shutdown.
@@ -299,4 +357,26 @@ fn addresses(members: &[Member]) -> String {
         .iter()
         .map(|member| format!("127.0.0.1:{}", member.port));
     addresses.collect::<Vec<_>>().join(",")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn complaints_of_both_makers_are_found_and_other_lines_left_out() {
+        let complaints = [
+            "[2026-11-26 04:22:16,000] WARN [SocketServer] Failed authentication (x.Selector)",
+            "[2026-11-26 04:22:16,000] INFO Principal = User:w is Denied operation = READ (kafka.authorizer.logger)",
+            r#"{"timestamp":"2026-11-26T04:22:16Z","level":"ERROR","message":"x"}"#,
+            r#"{"level":"INFO","message":"connection closed: no such user","target":"ottla_net"}"#,
+        ];
+        assert!(complaints.iter().all(|line| is_complaint(line)));
+        assert!(!is_complaint(
+            "[2026-11-26 04:22:16,000] INFO Kafka Server started (x.K)"
+        ));
+        assert!(!is_complaint(
+            r#"{"level":"INFO","message":"a new leader"}"#
+        ));
+    }
 }
