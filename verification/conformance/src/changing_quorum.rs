@@ -138,7 +138,7 @@ impl Story {
         }
         clients.wait_for_more()?;
         let produced = clients.stop_producing()?;
-        let log = clients::read_all(&kafka, &access, TOPIC, produced.acknowledged.len())?;
+        let log = clients::read_all(&kafka, &access, TOPIC, &produced)?;
         let seen = clients.stop_consuming(&log)?;
         println!(
             "{} records acknowledged, {} in the log, {} consumed meanwhile, {} topics created",

@@ -6,9 +6,9 @@
 //!
 //! At the end no acknowledged record may be lost, no record duplicated, no offset skipped and no
 //! order changed, and the logs of all replicas must be byte-identical. With `--secured`, nodes and
-//! clients log in over TLS, and brokers must still refuse what they refused before. The seed determines which
-//! broker fails how and when. The time until all replicas are in sync again is printed. The folder
-//! of a failed run is kept.
+//! clients log in over TLS, and brokers must still refuse what they refused before. The seed
+//! determines which broker fails how and when. The time until all replicas are in sync again is
+//! printed. The folder of a failed run is kept.
 
 pub mod clients;
 pub mod history;
@@ -160,6 +160,9 @@ fn run_once(options: &Options, way_in: Option<WayIn>, seed: u64) -> Result<()> {
     );
     let outcome = Story::begin(options, way_in, &dir).and_then(|mut story| {
         let wrong = story.tell(options, &mut Seeded::new(seed), &dir);
+        if !wrong.as_ref().is_ok_and(Vec::is_empty) {
+            println!("{}", story.cluster.complaints());
+        }
         wrong.map(|wrong| (story, wrong))
     });
     let folder = dir.display();
@@ -284,8 +287,8 @@ impl Story {
         }
         clients.wait_for_more()?;
         let produced = clients.stop_producing()?;
-        let expected = produced.acknowledged.len();
-        let log = clients::read_all(&self.kafka, &access, TOPIC, expected)?;
+        ensure!(!produced.acknowledged.is_empty(), "nothing was written");
+        let log = clients::read_all(&self.kafka, &access, TOPIC, &produced)?;
         let seen = clients.stop_consuming(&log)?;
         println!(
             "{} records acknowledged, {} failed, {} in the log, {} consumed meanwhile",
@@ -294,7 +297,6 @@ impl Story {
             log.len(),
             seen.len()
         );
-        ensure!(!produced.acknowledged.is_empty(), "nothing was written");
         wrong.extend(history::check_log(&produced, &log));
         wrong.extend(history::check_consumer(&seen, &log));
         self.wait_until_in_sync()?;

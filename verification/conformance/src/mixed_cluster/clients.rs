@@ -1,12 +1,13 @@
 //! Kafka's `VerifiableProducer` and `VerifiableConsumer` as processes, which report their
 //! operations line by line.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 
 use super::history::{self, Placed, Produced};
 use ottla_peers::InstalledPeer;
@@ -15,13 +16,20 @@ use ottla_workspace::process::{self, OwnedChild};
 /// By default the tool gives up a record at its first error.
 const PRODUCER_PROPERTIES: &str =
     "enable.idempotence=true\nretries=2147483647\ndelivery.timeout.ms=120000\n";
-const READ_ATTEMPTS: usize = 3;
+/// The files with the outputs of the clients.
+const PRODUCER: &str = "producer.json";
+const CONSUMER: &str = "consumer.json";
 /// Records per second.
 const THROUGHPUT: &str = "500";
 /// The producer exits when all records in flight are acknowledged or failed.
 const END_PATIENCE: Duration = Duration::from_secs(150);
 /// The consumer may first have to find its group's new coordinator.
 const CATCH_UP_PATIENCE: Duration = Duration::from_secs(120);
+/// How long the reader of a whole topic waits for a record. The first one needs a JVM, logins at
+/// several brokers and a group, and all cores may be busy; an end is recognized by its offset.
+const READ_PATIENCE: Duration = Duration::from_secs(180);
+/// The lines of a client's errors in a message.
+const ERROR_LINES: usize = 20;
 
 /// Where clients connect, and how they log in.
 #[derive(Debug, Clone)]
@@ -87,11 +95,12 @@ impl Clients {
         };
         let consumer = start(
             "org.apache.kafka.tools.VerifiableConsumer",
-            "consumer.json",
+            CONSUMER,
             &access.with("", dir, "consumer.properties")?,
             &[
+                // Clients that run at the same time for different topics share no group.
                 "--group-id",
-                "mixed",
+                topic,
                 "--verbose",
                 "--reset-policy",
                 "earliest",
@@ -99,7 +108,7 @@ impl Clients {
         )?;
         let producer = start(
             "org.apache.kafka.tools.VerifiableProducer",
-            "producer.json",
+            PRODUCER,
             &access.with(PRODUCER_PROPERTIES, dir, "producer.properties")?,
             &[
                 "--acks",
@@ -117,23 +126,14 @@ impl Clients {
         };
         let began = Instant::now();
         for (output, event) in [
-            ("producer.json", "producer_send_success"),
-            ("consumer.json", "record_data"),
+            (PRODUCER, "producer_send_success"),
+            (CONSUMER, "record_data"),
         ] {
             while !clients.output(output)?.contains(event) {
-                for (name, child) in [
-                    ("producer", &mut clients.producer),
-                    ("consumer", &mut clients.consumer),
-                ] {
-                    if let Some(status) = child.try_wait()? {
-                        bail!(
-                            "the {name} ended at its start ({status}); see {}",
-                            dir.display()
-                        );
-                    }
-                }
+                clients.check_running()?;
                 if began.elapsed() > CATCH_UP_PATIENCE {
-                    bail!("no {event} in {output} after {CATCH_UP_PATIENCE:?}");
+                    let errors = clients.errors(output);
+                    bail!("no {event} in {output} after {CATCH_UP_PATIENCE:?}: {errors}");
                 }
                 std::thread::sleep(Duration::from_millis(100));
             }
@@ -146,85 +146,187 @@ impl Clients {
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
 
+    /// The end of what a client has printed to standard error.
+    fn errors(&self, output: &str) -> String {
+        let path = self.dir.join(format!("{output}.errors"));
+        let text = std::fs::read(path).unwrap_or_default();
+        let text = String::from_utf8_lossy(&text);
+        let lines: Vec<&str> = text.lines().collect();
+        let last = &lines[lines.len().saturating_sub(ERROR_LINES)..];
+        match last {
+            [] => "it printed no error".to_owned(),
+            last => format!("it printed last:\n{}", last.join("\n")),
+        }
+    }
+
+    /// It is an error if one of both has ended. The consumer ends with status 0 after a denial or a
+    /// failed login.
+    fn check_running(&mut self) -> Result<()> {
+        let ended = [
+            (PRODUCER, self.producer.try_wait()?),
+            (CONSUMER, self.consumer.try_wait()?),
+        ];
+        for (output, status) in ended {
+            if let Some(status) = status {
+                let errors = self.errors(output);
+                bail!("the client of {output} has ended by itself ({status}); {errors}");
+            }
+        }
+        Ok(())
+    }
+
     /// Waits for another acknowledgement, which shows that the producer can still write.
     pub fn wait_for_more(&mut self) -> Result<()> {
         let began = Instant::now();
-        let before = self.output("producer.json")?.len();
+        let before = self.output(PRODUCER)?.len();
         while began.elapsed() < CATCH_UP_PATIENCE {
-            if let Some(status) = self.producer.try_wait()? {
-                bail!("the producer has ended by itself ({status})");
-            }
-            if self.output("producer.json")?[before..].contains("producer_send_success") {
+            self.check_running()?;
+            if self.output(PRODUCER)?[before..].contains("producer_send_success") {
                 return Ok(());
             }
             std::thread::sleep(Duration::from_millis(200));
         }
-        bail!("nothing more was acknowledged for {CATCH_UP_PATIENCE:?}");
+        let errors = self.errors(PRODUCER);
+        bail!("nothing more was acknowledged for {CATCH_UP_PATIENCE:?}; {errors}");
     }
 
     /// The longest time between two acknowledgements.
     pub fn longest_gap(&self) -> Result<Duration> {
-        Ok(history::longest_gap(&self.output("producer.json")?))
+        Ok(history::longest_gap(&self.output(PRODUCER)?))
     }
 
     /// Stops the producer, which first waits for its records in flight.
     pub fn stop_producing(&mut self) -> Result<Produced> {
         self.producer.stop(END_PATIENCE).context("the producer")?;
-        history::produced(&self.output("producer.json")?)
+        history::produced(&self.output(PRODUCER)?)
     }
 
     /// Waits until the consumer has reached the end of the log, and stops it.
     pub fn stop_consuming(&mut self, log: &[Placed]) -> Result<Vec<Placed>> {
+        let mut last: BTreeMap<i32, &Placed> = BTreeMap::new();
+        for record in log {
+            last.insert(record.partition, record);
+        }
+        // Any consumer would have reached the end of nothing.
+        ensure!(
+            !last.is_empty(),
+            "there is no log that the consumer could reach the end of"
+        );
         let began = Instant::now();
         loop {
-            let seen = history::consumed(&self.output("consumer.json")?)?;
-            let has_seen = |record: &Placed| seen.contains(record);
-            let partitions = log.iter().map(|record| record.partition).max();
-            let last_of = |partition| log.iter().rfind(|record| record.partition == partition);
-            let mut last = (0..=partitions.unwrap_or(0)).filter_map(last_of);
-            if last.all(has_seen) {
+            // Before the output is read: what the consumer wrote until its end is then complete.
+            let ended = self.consumer.try_wait()?;
+            let seen = history::consumed(&self.output(CONSUMER)?)?;
+            if let Some(status) = ended {
+                let (records, errors) = (seen.len(), self.errors(CONSUMER));
+                bail!(
+                    "the consumer has ended by itself after {records} records ({status}); {errors}"
+                );
+            }
+            let missing: Vec<&&Placed> = last.values().filter(|it| !seen.contains(it)).collect();
+            if missing.is_empty() {
                 self.consumer.stop(END_PATIENCE).context("the consumer")?;
-                return history::consumed(&self.output("consumer.json")?);
+                return history::consumed(&self.output(CONSUMER)?);
             }
             if began.elapsed() > CATCH_UP_PATIENCE {
-                bail!("the consumer has not come to the end of the log in {CATCH_UP_PATIENCE:?}");
+                let (records, errors) = (seen.len(), self.errors(CONSUMER));
+                bail!(
+                    "the consumer has seen {records} records, and after {CATCH_UP_PATIENCE:?} still \
+                     not the last ones of the log, {missing:?}; {errors}"
+                );
             }
             std::thread::sleep(Duration::from_millis(500));
         }
     }
 }
 
-/// Reads a topic completely with Kafka's console consumer, which exits when no record arrives for a
-/// while. On a busy machine that may be before the first record, so it retries if there are fewer
-/// than `expected`.
+/// Reads a topic, to which nobody writes any more, with Kafka's console consumer: from its start to
+/// its end offsets, which must be beyond what was acknowledged.
+///
+/// The console consumer exits with 0 after every error, denials and failed logins included, and
+/// after a silence, which may be before its first record. So only the number of records shows that
+/// all were read, and anything less is an error with what the consumer printed.
 pub fn read_all(
     kafka: &InstalledPeer,
     access: &Access,
     topic: &str,
-    expected: usize,
+    produced: &Produced,
 ) -> Result<Vec<Placed>> {
-    let mut records = read_once(kafka, access, topic)?;
-    for _ in 1..READ_ATTEMPTS {
-        if records.len() >= expected {
-            break;
-        }
-        records = read_once(kafka, access, topic)?;
-    }
-    Ok(records)
-}
-
-fn read_once(kafka: &InstalledPeer, access: &Access, topic: &str) -> Result<Vec<Placed>> {
+    let ends = end_offsets(kafka, access, topic, &produced.acknowledged)?;
+    let expected = usize::try_from(ends.values().sum::<i64>())?;
+    ensure!(
+        expected > 0,
+        "{topic} is empty; its end offsets are {ends:?}"
+    );
     let mut consume = access.tool(kafka, "org.apache.kafka.tools.consumer.ConsoleConsumer");
-    consume.args(["--topic", topic]);
-    consume.args(["--from-beginning", "--timeout-ms", "8000"]);
+    consume.args(["--topic", topic, "--from-beginning"]);
+    consume.args(["--max-messages", &expected.to_string()]);
+    consume.args(["--timeout-ms", &READ_PATIENCE.as_millis().to_string()]);
     for property in ["print.partition=true", "print.offset=true"] {
         consume.args(["--formatter-property", property]);
     }
-    let output = process::output_of(&mut consume)?;
-    let lines = output.lines().filter(|line| line.starts_with("Partition:"));
-    lines
-        .map(|line| read_line(line).context(line.to_owned()))
-        .collect()
+    let output = process::run_captured(&mut consume)?;
+    let printed = String::from_utf8_lossy(&output.stdout);
+    let lines = printed
+        .lines()
+        .filter(|line| line.starts_with("Partition:"));
+    let records: Vec<Placed> = lines
+        .map(|line| read_line(line).with_context(|| line.to_owned()))
+        .collect::<Result<_>>()?;
+    ensure!(
+        records.len() == expected,
+        "{} of {expected} records were read from {topic}, whose end offsets are {ends:?}; {} ended \
+         with {} and printed:\n{}",
+        records.len(),
+        process::shown(&consume),
+        output.status,
+        String::from_utf8_lossy(&output.stderr)
+    );
+    Ok(records)
+}
+
+/// The end offset of each partition, once they include everything that was acknowledged. If they do
+/// not in time, they are returned as they are, and what is missing shows in the comparison.
+fn end_offsets(
+    kafka: &InstalledPeer,
+    access: &Access,
+    topic: &str,
+    acknowledged: &[Placed],
+) -> Result<BTreeMap<i32, i64>> {
+    let began = Instant::now();
+    loop {
+        let mut ask = access.tool(kafka, "org.apache.kafka.tools.GetOffsetShell");
+        ask.args(["--topic", topic]);
+        let output = process::run_captured(&mut ask)?;
+        let printed = String::from_utf8_lossy(&output.stdout);
+        let ends: BTreeMap<i32, i64> = printed.lines().filter_map(end_offset).collect();
+        let is_before_end = |record: &Placed| {
+            ends.get(&record.partition)
+                .is_some_and(|end| record.offset < *end)
+        };
+        let errors = String::from_utf8_lossy(&output.stderr);
+        // The tool leaves out a partition whose leader reports an error, and exits with 0.
+        let is_complete = output.status.success() && !errors.contains("Skip getting offsets");
+        if is_complete && acknowledged.iter().all(is_before_end) {
+            return Ok(ends);
+        }
+        if began.elapsed() > CATCH_UP_PATIENCE {
+            println!(
+                "after {CATCH_UP_PATIENCE:?}, the end offsets of {topic} do not include what was \
+                 acknowledged: {ends:?}; the tool ended with {} and printed: {errors}",
+                output.status
+            );
+            ensure!(is_complete, "the end offsets of {topic} are not known");
+            return Ok(ends);
+        }
+        std::thread::sleep(Duration::from_millis(500));
+    }
+}
+
+/// Parses a line `topic:partition:offset`.
+fn end_offset(line: &str) -> Option<(i32, i64)> {
+    let (partition, offset) = line.split_once(':')?.1.split_once(':')?;
+    Some((partition.parse().ok()?, offset.trim().parse().ok()?))
 }
 
 /// The fields of a line are tab-separated: `Partition:0`, `Offset:12`, the value.
@@ -244,6 +346,13 @@ fn read_line(line: &str) -> Result<Placed> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_line_of_the_offsets_tool_is_read() {
+        assert_eq!(end_offset("orders:2:37231"), Some((2, 37231)));
+        assert_eq!(end_offset("orders:2:"), None);
+        assert_eq!(end_offset("nothing of the kind"), None);
+    }
 
     #[test]
     fn a_line_of_the_console_consumer_is_read() {
