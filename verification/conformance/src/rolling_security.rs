@@ -5,15 +5,15 @@
 //! is bounded. At the end nobody gets in without a login, and nobody may do what was not granted.
 
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 
 use crate::mixed_cluster::clients::{self, Access, Clients};
 use crate::mixed_cluster::history;
 use crate::mixed_cluster::secured::{self, NODE, WORKER, WayIn};
 use crate::seeded;
-use ottla_peers::{Cluster, InstalledPeer, Member, Peer, advertised_apis, replicas};
+use ottla_peers::{Cluster, InstalledPeer, Member, Peer, connect, replicas};
 use ottla_workspace::{process, workspace};
 
 const PARTITIONS: usize = 3;
@@ -55,7 +55,13 @@ pub fn run(options: &Options) -> Result<()> {
     }
     std::fs::create_dir_all(&dir)?;
     let dir = dir.canonicalize()?;
-    let outcome = Story::begin(options, &dir).and_then(|mut story| story.tell());
+    let outcome = Story::begin(options, &dir).and_then(|mut story| {
+        let wrong = story.tell();
+        if !wrong.as_ref().is_ok_and(Vec::is_empty) {
+            println!("{}", story.cluster.complaints());
+        }
+        wrong
+    });
     let wrong = outcome.with_context(|| format!("outputs in {}", dir.display()))?;
     seeded::conclude(&wrong, 0, &dir, options.keep)
 }
@@ -90,7 +96,7 @@ impl Story {
         ];
         let mut cluster = Cluster::plan(&options.brokers, &options.controllers, dir, &settings)?;
         for member in cluster.controllers.iter_mut().chain(&mut cluster.brokers) {
-            member.options.environment = vec![secured::quick_start()];
+            member.options.environment = secured::environment(None, dir);
         }
         cluster.start()?;
         secured::issue_certificates(dir);
@@ -191,17 +197,17 @@ impl Story {
     fn finish(&self, mut clients: Clients, access: &Access, topic: &str) -> Result<Vec<String>> {
         let gap = clients.longest_gap()?;
         let produced = clients.stop_producing()?;
-        let expected = produced.acknowledged.len();
-        let log = clients::read_all(&self.kafka, access, topic, expected)?;
+        let acknowledged = produced.acknowledged.len();
+        ensure!(acknowledged > 0, "nothing was written to {topic}");
+        let log = clients::read_all(&self.kafka, access, topic, &produced)?;
         let seen = clients.stop_consuming(&log)?;
         println!(
-            "{topic}: {expected} records acknowledged, {} failed, {} in the log, {} consumed meanwhile, \
+            "{topic}: {acknowledged} records acknowledged, {} failed, {} in the log, {} consumed meanwhile, \
              never more than {gap:.1?} without an acknowledgement",
             produced.failed.len(),
             log.len(),
             seen.len()
         );
-        ensure!(expected > 0, "nothing was written to {topic}");
         let mut wrong = history::check_log(&produced, &log);
         wrong.extend(history::check_consumer(&seen, &log));
         if gap > LONGEST_GAP {
@@ -222,8 +228,9 @@ impl Story {
         for at in 0..voters.len() {
             let settings = of_controller(stage, &self.cluster.controllers[at], &voters, &self.dir);
             let controller = &mut self.cluster.controllers[at];
+            let id = controller.node_id;
             restart(stage, controller, &settings)?;
-            self.wait_until_caught_up(access)?;
+            self.wait_until_caught_up(id, access)?;
         }
         for at in 0..self.cluster.brokers.len() {
             let settings = of_broker(stage, &self.cluster.brokers[at], &voters, &self.dir);
@@ -235,59 +242,67 @@ impl Story {
         Ok(())
     }
 
-    /// Waits until no voter lags behind the leader.
-    fn wait_until_caught_up(&self, access: &Access) -> Result<()> {
-        self.wait_until("the voters have not caught up", || {
+    /// Waits until no voter lags behind the leader. The leader knows of a voter what its last fetch
+    /// told, so the voter that was just restarted must have fetched since, or lead.
+    fn wait_until_caught_up(&self, restarted: i32, access: &Access) -> Result<()> {
+        let voters = self.cluster.controllers.len();
+        let since = SystemTime::now().duration_since(UNIX_EPOCH)?.as_millis() as i64;
+        process::retried(PATIENCE, "the voters have not caught up", || {
             let mut describe = access.tool(&self.ottla, "metadata-quorum");
             describe.args(["describe", "--replication"]);
-            let printed = process::output_of(&mut describe).ok()?;
-            let lags = printed.lines().filter_map(|line| {
-                let fields: Vec<&str> = line.split_whitespace().collect();
-                let is_voter = matches!(fields.last(), Some(&"Leader" | &"Follower"));
-                is_voter.then(|| fields.get(3)?.parse::<u64>().ok())?
-            });
-            let lags: Vec<u64> = lags.collect();
-            let voters = self.cluster.controllers.len();
-            (lags.len() == voters && lags.iter().all(|lag| *lag <= MOST_LAG)).then_some(())
+            let printed = process::output_of(&mut describe)?;
+            let known: Vec<Voter> = printed.lines().filter_map(Voter::parse).collect();
+            let has_caught_up = |voter: &Voter| {
+                let is_heard_of = voter.node_id != restarted || voter.last_fetch_ms > since;
+                voter.is_leader || voter.lag <= MOST_LAG && is_heard_of
+            };
+            ensure!(
+                known.len() == voters && known.iter().all(has_caught_up),
+                "controller {restarted} was restarted at {since}:\n{printed}"
+            );
+            Ok(())
         })
     }
 
-    /// Waits until no partition lacks a replica.
+    /// Waits until no partition lacks a replica. Every broker is asked, because the one that was just
+    /// restarted, or another, may still know the state before.
     fn wait_until_in_sync(&self, access: &Access) -> Result<()> {
         let replicas = self.cluster.brokers.len();
-        self.wait_until("the replicas are not in sync", || {
-            let mut describe = access.tool(&self.ottla, "topics");
-            describe.arg("--describe");
-            let printed = process::output_of(&mut describe).ok()?;
-            let in_sync = printed.lines().filter_map(|line| {
-                let (_, rest) = line.split_once("Isr: ")?;
-                Some(rest.split_whitespace().next()?.split(',').count())
-            });
-            let in_sync: Vec<usize> = in_sync.collect();
-            // Two topics, and that of the groups' offsets.
-            let is_complete = in_sync.len() > 2 * PARTITIONS;
-            (is_complete && in_sync.iter().all(|count| *count == replicas)).then_some(())
-        })
-    }
-
-    fn wait_until(&self, what: &str, is_done: impl Fn() -> Option<()>) -> Result<()> {
-        let began = Instant::now();
-        while began.elapsed() < PATIENCE {
-            if is_done().is_some() {
-                return Ok(());
-            }
-            std::thread::sleep(Duration::from_millis(200));
+        for access in access.each_broker() {
+            let what = format!("the replicas are not in sync for {}", access.bootstrap);
+            process::retried(PATIENCE, &what, || {
+                let mut describe = access.tool(&self.ottla, "topics");
+                describe.arg("--describe");
+                let printed = process::output_of(&mut describe)?;
+                let in_sync = printed.lines().filter_map(|line| {
+                    let (_, rest) = line.split_once("Isr: ")?;
+                    Some(rest.split_whitespace().next()?.split(',').count())
+                });
+                let in_sync: Vec<usize> = in_sync.collect();
+                // Two topics, and that of the groups' offsets.
+                let is_complete = in_sync.len() > 2 * PARTITIONS;
+                ensure!(
+                    is_complete && in_sync.iter().all(|count| *count == replicas),
+                    "{printed}"
+                );
+                Ok(())
+            })?;
         }
-        bail!("{what} after {PATIENCE:?}");
+        Ok(())
     }
 
-    /// Ports that answer somebody who has not logged in.
+    /// Ports that let somebody in who does not use TLS: plain listeners that are still there, and
+    /// secured ones that do not refuse.
     fn open_ports(&self) -> Vec<String> {
-        let members = self.cluster.controllers.iter().chain(&self.cluster.brokers);
-        let ports = members.flat_map(|member| [member.port, member.port + 1]);
-        let open = ports.filter(|port| advertised_apis(*port).is_ok());
-        open.map(|port| format!("port {port} answers without TLS"))
-            .collect()
+        let members = || self.cluster.controllers.iter().chain(&self.cluster.brokers);
+        let plain = members().filter(|member| connect(member.port).is_ok());
+        let mut open: Vec<String> = plain
+            .map(|member| format!("port {} still accepts connections", member.port))
+            .collect();
+        open.extend(secured::not_refusing(
+            members().map(|member| member.port + 1),
+        ));
+        open
     }
 
     fn grant(&self, administrator: &Access) -> Result<()> {
@@ -304,23 +319,69 @@ impl Story {
         process::output_of(&mut add).map(drop)
     }
 
-    /// The worker may use its topic, and not see the other.
+    /// The worker may use its topic, and not see the other, at every broker.
     fn check_denial(&self, worker: &Access, administrator: &Access) -> Result<Vec<String>> {
         let list = |access: &Access| {
             let mut list = access.tool(&self.ottla, "topics");
             list.arg("--list");
             process::output_of(&mut list)
         };
-        let (of_worker, of_all) = (list(worker)?, list(administrator)?);
-        let sees = |printed: &str, topic| printed.lines().any(|line| line == topic);
         let mut wrong = Vec::new();
-        if !sees(&of_worker, AFTER) || sees(&of_worker, BEFORE) {
-            wrong.push(format!("{WORKER} sees {of_worker:?}"));
+        let sees = |printed: &str, topic| printed.lines().any(|line| line == topic);
+        for worker in worker.each_broker() {
+            let printed = list(&worker)?;
+            if !sees(&printed, AFTER) || sees(&printed, BEFORE) {
+                wrong.push(format!("{WORKER} sees {printed:?} at {}", worker.bootstrap));
+            }
         }
-        if !sees(&of_all, BEFORE) {
-            wrong.push(format!("{NODE} sees {of_all:?}"));
+        for administrator in administrator.each_broker() {
+            let printed = list(&administrator)?;
+            if !sees(&printed, BEFORE) || !sees(&printed, AFTER) {
+                let address = &administrator.bootstrap;
+                wrong.push(format!("{NODE} sees {printed:?} at {address}"));
+            }
         }
         Ok(wrong)
+    }
+}
+
+/// A voter in the output of `metadata-quorum describe --replication`.
+#[derive(Debug, PartialEq, Eq)]
+struct Voter {
+    node_id: i32,
+    lag: u64,
+    /// When the leader received its last fetch, since the epoch; -1 if it has not fetched.
+    last_fetch_ms: i64,
+    is_leader: bool,
+}
+
+impl Voter {
+    /// `None` for lines about others than voters.
+    fn parse(line: &str) -> Option<Voter> {
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        let [
+            node_id,
+            _directory,
+            _end,
+            lag,
+            last_fetch_ms,
+            _caught_up,
+            status,
+        ] = fields[..]
+        else {
+            return None;
+        };
+        let is_leader = match status {
+            "Leader" => true,
+            "Follower" => false,
+            _ => return None,
+        };
+        Some(Voter {
+            node_id: node_id.parse().ok()?,
+            lag: lag.parse().ok()?,
+            last_fetch_ms: last_fetch_ms.parse().ok()?,
+            is_leader,
+        })
     }
 }
 
@@ -446,4 +507,27 @@ fn of_broker(
         ("inter.broker.listener.name", inter_broker.to_owned()),
     ]);
     settings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_voters_are_read_and_observers_and_titles_left_out() {
+        let printed = "NodeId\tDirectoryId\tLogEndOffset\tLag\tLastFetchTimestamp\tLastCaughtUpTimestamp\tStatus\n\
+                       101\tAAAAAAAAAAAAAAAAAAAAAA\t90\t0\t1790000000500\t1790000000500\tLeader\n\
+                       102\tAAAAAAAAAAAAAAAAAAAAAA\t88\t2\t1790000000400\t1790000000300\tFollower\n\
+                       1\tAAAAAAAAAAAAAAAAAAAAAA\t90\t0\t1790000000450\t1790000000450\tObserver\n";
+        let voters: Vec<Voter> = printed.lines().filter_map(Voter::parse).collect();
+        assert_eq!(voters.len(), 2);
+        assert!(voters[0].is_leader);
+        let follower = Voter {
+            node_id: 102,
+            lag: 2,
+            last_fetch_ms: 1_790_000_000_400,
+            is_leader: false,
+        };
+        assert_eq!(voters[1], follower);
+    }
 }

@@ -47,6 +47,15 @@ impl Access {
         }
     }
 
+    /// The same, with the address of one broker at a time. Each broker may know an older state of
+    /// the cluster than others.
+    pub fn each_broker(&self) -> impl Iterator<Item = Access> {
+        self.bootstrap.split(',').map(|address| Access {
+            bootstrap: address.to_owned(),
+            login: self.login.clone(),
+        })
+    }
+
     /// One of Kafka's tools that connects like this. Tools that write properties of their own get
     /// the file from [`Access::with`] instead.
     pub fn tool(&self, kafka: &InstalledPeer, class: &str) -> Command {

@@ -5,11 +5,12 @@
 //! topic and nothing else.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Result, ensure};
 
 use super::clients::Access;
-use ottla_peers::{Cluster, InstalledPeer, Peer, advertised_apis, connect, free_port_pair};
+use ottla_peers::{Cluster, InstalledPeer, Peer, connect, free_port_pair, refuses_plaintext};
 use ottla_testkit::certificates::{Authority, Wanted};
 use ottla_testkit::tokens::{TokenEndpoint, TokenIssuer};
 use ottla_workspace::process;
@@ -23,6 +24,8 @@ const TOKEN_SECONDS: i64 = 60;
 const MODULES: &str = "org.apache.kafka.common.security";
 pub const AUTHORIZER: &str = "org.apache.kafka.metadata.authorizer.StandardAuthorizer";
 const TOPIC_AUTHORIZATION_FAILED: i16 = 29;
+/// A broker on a busy machine may need several seconds to refuse a connection.
+const REFUSAL_PATIENCE: Duration = Duration::from_secs(30);
 
 /// How nodes and clients prove who they are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -163,13 +166,26 @@ impl Secured {
                 wrong.push(format!("only {granted} tokens for {nodes} nodes"));
             }
         }
-        for port in &self.closed {
-            if advertised_apis(*port).is_ok() {
-                wrong.push(format!("port {port} answers without TLS"));
-            }
-        }
+        wrong.extend(not_refusing(self.closed.iter().copied()));
         Ok(wrong)
     }
+}
+
+/// What is wrong with listeners that must refuse requests without TLS. No answer is no refusal.
+pub fn not_refusing(ports: impl Iterator<Item = u16>) -> Vec<String> {
+    let refused = |port| {
+        process::retried(REFUSAL_PATIENCE, &format!("port {port}"), || {
+            ensure!(
+                refuses_plaintext(port),
+                "it does not refuse a request without TLS"
+            );
+            Ok(())
+        })
+    };
+    ports
+        .filter_map(|port| refused(port).err())
+        .map(|error| format!("{error:#}"))
+        .collect()
 }
 
 /// The certificates of all nodes and of the worker, signed by one authority.
@@ -283,23 +299,21 @@ fn keys_url(dir: &Path) -> String {
     format!("file://{}", dir.join("keys.json").display())
 }
 
-/// Lets a JVM that is soon restarted compile in the quick way only. The node of another maker does not read it.
-pub fn quick_start() -> (String, String) {
-    (
-        "JAVA_TOOL_OPTIONS".to_owned(),
-        "-XX:TieredStopAtLevel=1".to_owned(),
-    )
-}
-
-/// The environment of a node. Kafka reads keys and gets tokens from the allowed URLs only.
-fn environment(tokens: Option<&TokenEndpoint>, dir: &Path) -> Vec<(String, String)> {
-    let (name, mut value) = quick_start();
+/// The environment of a node, of which each maker's reads its own part. A JVM that is soon restarted
+/// compiles in the quick way only, and gets tokens and keys from the allowed URLs only. Ottla logs
+/// whom it refuses.
+pub fn environment(tokens: Option<&TokenEndpoint>, dir: &Path) -> Vec<(String, String)> {
+    let mut of_jvm = "-XX:TieredStopAtLevel=1".to_owned();
     if let Some(tokens) = tokens {
         let (tokens, keys) = (tokens.url(), keys_url(dir));
         let property = "-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls";
-        value.push_str(&format!(" {property}={tokens},{keys}"));
+        of_jvm.push_str(&format!(" {property}={tokens},{keys}"));
     }
-    vec![(name, value)]
+    let of_ottla = "warn,kafka.authorizer.logger=info,ottla_net=info".to_owned();
+    vec![
+        ("JAVA_TOOL_OPTIONS".to_owned(), of_jvm),
+        ("OTTLA_LOG".to_owned(), of_ottla),
+    ]
 }
 
 /// Nodes log in to each other with tokens; the listener of clients is left as it is.
