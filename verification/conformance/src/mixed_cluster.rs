@@ -311,8 +311,9 @@ impl Story {
         }
         let mut bytes = 0;
         for partition in 0..PARTITIONS {
-            let of_partition =
-                replicas::compare(&self.cluster.brokers, &format!("{TOPIC}-{partition}"))?;
+            let partition = format!("{TOPIC}-{partition}");
+            let brokers = &self.cluster.brokers;
+            let of_partition = replicas::compare_each(brokers, &partition, self.replicas())?;
             bytes += of_partition.0;
             wrong.extend(of_partition.1);
         }

@@ -164,11 +164,11 @@ impl Story {
                 wrong.push(format!("{name} ended with {status}"));
             }
         }
-        let mut bytes = 0;
+        let (count, mut bytes) = (self.cluster.brokers.len(), 0);
         for topic in [BEFORE, AFTER] {
             for partition in 0..PARTITIONS {
                 let partition = format!("{topic}-{partition}");
-                let compared = replicas::compare(&self.cluster.brokers, &partition)?;
+                let compared = replicas::compare_each(&self.cluster.brokers, &partition, count)?;
                 bytes += compared.0;
                 wrong.extend(compared.1);
             }

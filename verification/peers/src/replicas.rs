@@ -19,6 +19,21 @@ pub fn compare(brokers: &[Member], partition: &str) -> Result<(u64, Vec<String>)
     Ok(compare_logs(&replicas, partition))
 }
 
+/// Like [`compare`], and reports another number of replicas than this: one alone differs from none.
+pub fn compare_each(
+    brokers: &[Member],
+    partition: &str,
+    replicas: usize,
+) -> Result<(u64, Vec<String>)> {
+    let (bytes, mut wrong) = compare(brokers, partition)?;
+    let has_replica = |broker: &&Member| broker.partition_dir(partition).is_some();
+    let found = brokers.iter().filter(has_replica).count();
+    if found != replicas {
+        wrong.push(format!("{partition} has {found} replicas, not {replicas}"));
+    }
+    Ok((bytes, wrong))
+}
+
 /// Like [`compare`], for logs that may start and end at different offsets: compares only their
 /// common range. A metadata log replica that started with a snapshot lacks all earlier batches.
 pub fn compare_common(members: &[Member], partition: &str) -> Result<(u64, Vec<String>)> {

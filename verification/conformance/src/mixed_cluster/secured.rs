@@ -136,8 +136,8 @@ impl Secured {
         Ok(())
     }
 
-    /// Whether every running broker still refuses what it should: a write by a user without the
-    /// right, and connections that prove nothing.
+    /// Whether every broker still refuses what it should: a write by a user without the right, and
+    /// connections that prove nothing.
     pub fn check_refusals(&self, cluster: &Cluster) -> Result<Vec<String>> {
         let mut wrong = Vec::new();
         let Topic {
@@ -145,6 +145,10 @@ impl Secured {
             partitions,
         } = self.topic;
         let indexes: Vec<i32> = (0..partitions as i32).collect();
+        ensure!(
+            cluster.running().count() == cluster.brokers.len(),
+            "a broker that is down refuses nothing"
+        );
         for broker in cluster.running() {
             let name = broker.name();
             let codes = connect(broker.port)?.produce_to_each(topic, &indexes, &[])?;
@@ -173,7 +177,7 @@ impl Secured {
 
 /// What is wrong with listeners that must refuse requests without TLS. No answer is no refusal.
 pub fn not_refusing(ports: impl Iterator<Item = u16>) -> Vec<String> {
-    let refused = |port| {
+    let refused = |port: u16| {
         process::retried(REFUSAL_PATIENCE, &format!("port {port}"), || {
             ensure!(
                 refuses_plaintext(port),
