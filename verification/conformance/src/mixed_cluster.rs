@@ -236,6 +236,8 @@ impl Story {
         if let Some(secured) = &story.secured {
             secured.grant(&story.kafka)?;
         }
+        // With ACLs also until every broker has applied them: the last one lets this probe see the
+        // topic.
         story.wait_until_in_sync()?;
         Ok(story)
     }

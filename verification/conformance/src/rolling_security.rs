@@ -132,7 +132,9 @@ impl Story {
         let plain = self.plain();
         let mut before = self.start_clients(&plain, BEFORE)?;
 
-        // Step 1: users, while there is nobody to ask for a password yet.
+        // Step 1: users, while there is nobody to ask for a password yet. Every broker knows them and
+        // the rights of step 6 before a client depends on it: each is restarted in between, and a
+        // broker accepts connections when it has caught up with the metadata.
         for user in [NODE, WORKER] {
             let mut add = plain.tool(&self.kafka, "kafka.admin.ConfigCommand");
             let credential = format!("SCRAM-SHA-512=[password={user}-secret]");
