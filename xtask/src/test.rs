@@ -183,8 +183,6 @@ const SUITES: &[Suite] = &[
     suite(Either, "client-histories", "what clients in transactions were told, under kill -9 of the broker", BROKER, || conformance(&["exactly-once", "--work", "histories", "--kills", "3"])),
     suite(Either, "under-controllers", "a broker under Kafka's controller, through stops, kills and settings", BROKER, || conformance(&["under-controllers"])),
     suite(Either, "mixed-cluster", "two brokers of Ottla's and one of Kafka's, stopped and killed in turn", BROKER, || conformance(&["mixed-cluster", "--troubles", "3", "--kinds", "stopped,killed"])),
-    suite(Either, "mixed-secured", "the same with logins by certificate and by OAuth token, TLS and ACLs", BROKER, || conformance(&["mixed-cluster", "--brokers", "ottla,kafka,ottla", "--controllers", "ottla,kafka,ottla", "--troubles", "2", "--kinds", "killed", "--secured", "certificates,tokens"])),
-    suite(Either, "rolling-security", "from PLAINTEXT to SASL_SSL and ACLs, one node after the other, under load", BROKER, || conformance(&["rolling-security"])),
     suite(Either, "changing-quorum", "voters of both makers are added, come to harm and are removed", BROKER, || conformance(&["changing-quorum", "--troubles", "1"])),
     suite(Either, "raised-quorum", "kraft.version is raised with voters of both makers", BROKER, || conformance(&["raised-quorum", "--quorums", "ottla+kafka+kafka"])),
     suite(Either, "cluster-admin", "Kafka's tools and ours elect leaders, uncleanly too, and print the same", BROKER, || conformance(&["cluster-admin", "--controllers", "ottla", "--only", "elections"])),
