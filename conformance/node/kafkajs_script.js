@@ -278,11 +278,16 @@ async function groups() {
 
 // ---- settings, partitions, deletion ---------------------------------------------------------------------------------
 
+// Settings of topics since Kafka 4.4, which Ottla shows and the Kafka that it is compared with, 4.3.1, does not have.
+const SINCE_KAFKA_4_4 = new Set(['errors.deadletterqueue.group.enable', 'max.decompressed.message.bytes',
+  'remote.copy.lag.bytes', 'remote.copy.lag.ms']);
+
 async function settings() {
   const shown = async () => {
     const { resources } = await admin.describeConfigs({ includeSynonyms: true,
       resources: [{ type: ConfigResourceTypes.TOPIC, name: MAIN }] });
     return resources[0].configEntries
+      .filter((one) => !SINCE_KAFKA_4_4.has(one.configName))
       .map((one) => [one.configName, one.configSource === 4 ? '-' : one.configValue, one.configSource, one.isSensitive,
         one.readOnly, one.configSynonyms.length])
       .sort((a, b) => (a[0] < b[0] ? -1 : 1));

@@ -12,7 +12,7 @@ from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssigno
 from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
 from aiokafka.structs import OffsetAndMetadata
 
-from lines import T0, checksum, emit, failure, record, settle, text
+from lines import SINCE_KAFKA_4_4, T0, checksum, emit, failure, record, settle, text
 
 logging.disable(logging.CRITICAL)
 
@@ -263,7 +263,8 @@ async def administration(admin):
     async def settings():
         found = await admin.describe_configs([ConfigResource(ConfigResourceType.TOPIC, MAIN)])
         entries = found[0].resources[0][4]
-        return sorted([entry[0], entry[1], *entry[2:5]] for entry in entries if entry[3] in (1, 5))
+        return sorted([entry[0], entry[1], *entry[2:5]] for entry in entries
+                      if entry[3] in (1, 5) and entry[0] not in SINCE_KAFKA_4_4)
 
     await step("describe topic settings", settings())
 

@@ -8,7 +8,7 @@ from confluent_kafka import (Consumer, ConsumerGroupTopicPartitions, IsolationLe
 from confluent_kafka.admin import (AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewPartitions, NewTopic,
                                    OffsetSpec, ResourceType)
 
-from lines import T0, checksum, emit, failure, record, settle, text
+from lines import SINCE_KAFKA_4_4, T0, checksum, emit, failure, record, settle, text
 
 BOOTSTRAP = sys.argv[1]
 MAIN = "rdkafka-main"
@@ -520,7 +520,8 @@ def config_of(kind, name):
                    sorted(entry.synonyms)]
             for name, entry in sorted(entries.items())
             # The settings that only Ottla has start with its name.
-            if kind != ResourceType.BROKER or not (name in OTHERS or name.startswith("ottla."))}
+            if name not in SINCE_KAFKA_4_4
+            and (kind != ResourceType.BROKER or not (name in OTHERS or name.startswith("ottla.")))}
 
 
 step("describe topic settings")(lambda: config_of(ResourceType.TOPIC, MAIN))

@@ -10,6 +10,16 @@ import zlib
 
 T0 = 1_700_000_000_000
 
+# Settings of Kafka 4.4, which Ottla shows and the Kafka that it is compared with, 4.3.1, does not have.
+SINCE_KAFKA_4_4 = {
+    "errors.deadletterqueue.auto.create.topics.enable", "errors.deadletterqueue.group.enable",
+    "errors.deadletterqueue.topic.name.prefix", "group.streams.assignors",
+    "group.streams.rack.aware.assignment.tags", "group.streams.topology.description.plugin.class",
+    "log.remote.copy.lag.bytes", "log.remote.copy.lag.ms", "max.decompressed.message.bytes",
+    "remote.copy.lag.bytes", "remote.copy.lag.ms", "sasl.oauthbearer.allow.unverified.audience",
+    "sasl.oauthbearer.allow.unverified.issuer", "streams.assignor.name", "streams.rack.aware.assignment.tags"
+}
+
 
 def emit(name, outcome):
     print(json.dumps({"step": name, "outcome": outcome}, sort_keys=False, default=str), flush=True)

@@ -169,6 +169,9 @@ public final class ClientScript extends Script {
             if (type == ConfigResource.Type.BROKER && entry.name().startsWith("ottla.")) {
                 continue; // Settings that only Ottla has.
             }
+            if (SINCE_KAFKA_4_4.contains(entry.name())) {
+                continue;
+            }
             boolean isStatic = entry.source() == ConfigEntry.ConfigSource.STATIC_BROKER_CONFIG;
             shown.put(entry.name(), List.of(isStatic ? "-" : String.valueOf(entry.value()), entry.source(), entry.type(),
                 entry.isReadOnly() ? "read-only" : "", entry.isSensitive() ? "sensitive" : "",

@@ -139,6 +139,15 @@ class Script {
         return error;
     }
 
+    /** Settings of Kafka 4.4, which Ottla shows and the Kafka that it is compared with, 4.3.1, does not have. */
+    static final Set<String> SINCE_KAFKA_4_4 = Set.of(
+        "errors.deadletterqueue.auto.create.topics.enable", "errors.deadletterqueue.group.enable",
+        "errors.deadletterqueue.topic.name.prefix", "group.streams.assignors",
+        "group.streams.rack.aware.assignment.tags", "group.streams.topology.description.plugin.class",
+        "log.remote.copy.lag.bytes", "log.remote.copy.lag.ms", "max.decompressed.message.bytes",
+        "remote.copy.lag.bytes", "remote.copy.lag.ms", "sasl.oauthbearer.allow.unverified.audience",
+        "sasl.oauthbearer.allow.unverified.issuer", "streams.assignor.name", "streams.rack.aware.assignment.tags");
+
     static <T> T get(Future<T> future) {
         try {
             return future.get(30, TimeUnit.SECONDS);

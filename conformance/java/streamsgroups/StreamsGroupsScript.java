@@ -142,7 +142,7 @@ public final class StreamsGroupsScript extends Script {
             groups.set(APPLICATION, Map.of("streams.num.standby.replicas", "1", "streams.initial.rebalance.delay.ms", "0"));
             ConfigResource group = new ConfigResource(ConfigResource.Type.GROUP, APPLICATION);
             return get(admin.describeConfigs(List.of(group)).all()).get(group).entries().stream()
-                .filter(entry -> entry.name().startsWith("streams."))
+                .filter(entry -> entry.name().startsWith("streams.") && !Script.SINCE_KAFKA_4_4.contains(entry.name()))
                 .map(entry -> entry.name() + "=" + entry.value() + " " + entry.source()).sorted().toList();
         });
         for (Map.Entry<String, String> wrong : new TreeMap<>(Map.of("streams.num.standby.replicas", "3",
