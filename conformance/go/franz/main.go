@@ -499,6 +499,9 @@ func settings() {
 		one, err := found.On(topic, nil)
 		set := map[string]any{}
 		for _, config := range one.Configs {
+			if lines.IsSinceKafka44(config.Key) {
+				continue
+			}
 			value := config.MaybeValue()
 			if config.Source == kmsg.ConfigSourceStaticBrokerConfig {
 				value = "-"

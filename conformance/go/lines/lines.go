@@ -18,6 +18,17 @@ const T0 = 1_700_000_000_000
 // Patience bounds every wait of a script.
 const Patience = 20 * time.Second
 
+// IsSinceKafka44 tells the settings of topics of Kafka 4.4, which Ottla shows and the Kafka that it is compared with,
+// 4.3.1, does not have.
+func IsSinceKafka44(setting string) bool {
+	switch setting {
+	case "errors.deadletterqueue.group.enable", "max.decompressed.message.bytes", "remote.copy.lag.bytes",
+		"remote.copy.lag.ms":
+		return true
+	}
+	return false
+}
+
 type line struct {
 	Step    string `json:"step"`
 	Outcome any    `json:"outcome"`

@@ -509,6 +509,9 @@ func settings() {
 		found, err := admin.DescribeConfig(sarama.ConfigResource{Type: sarama.TopicResource, Name: topic})
 		set := map[string]any{}
 		for _, one := range found {
+			if lines.IsSinceKafka44(one.Name) {
+				continue
+			}
 			value := one.Value
 			if one.Source == sarama.SourceStaticBroker {
 				value = "-"
