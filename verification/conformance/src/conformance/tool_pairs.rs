@@ -200,7 +200,7 @@ pub(super) const STEPS: &[Step] = &[
     step(TOPICS, "BROKER --delete --topic pairs-SUBJECT"),
 ];
 
-/// The name of these steps in `known-differences.toml`.
+/// The name in `known-differences.toml` of the steps that need no client's script before them.
 const CLIENT: &str = "pairs";
 
 /// Prefix of the lines of standard error that are compared.
@@ -230,11 +230,14 @@ pub(super) fn compare(
         left.extend(theirs);
         right.extend(ours);
     }
-    let outcome = comparison::compare(CLIENT, &left, &right, known);
-    let name = match client {
-        Some(client) => format!("tools after {}", client.name()),
-        None => "tools alone".to_owned(),
+    let (listed_as, name) = match client {
+        Some(client) => (
+            format!("{CLIENT} after {}", client.name()),
+            format!("tools after {}", client.name()),
+        ),
+        None => (CLIENT.to_owned(), "tools alone".to_owned()),
     };
+    let outcome = comparison::compare(&listed_as, &left, &right, known);
     let (alike, differing, unknown) = (outcome.alike, outcome.known, outcome.unknown.len());
     let found = Found {
         name,
