@@ -72,6 +72,7 @@ fn look_up(surroundings: &Surroundings, source: LetterSource<'_>) -> Result<Foun
     let topic = image.topics.by_name(name);
     let checked = QueueTopic {
         name,
+        source: source.topic,
         prefix: &config.errors_deadletterqueue_topic_name_prefix,
         exists: topic.is_some(),
         is_enabled: is_true(&image, &resource, "errors.deadletterqueue.group.enable"),
