@@ -78,7 +78,8 @@ pub fn run(options: &Options) -> Result<()> {
         for (number, quorum) in quorums.enumerate() {
             let hand = if number % 2 == 0 { "ottla" } else { "kafka" };
             let ours = told(quorum, hand, &dir, &mut tally)?;
-            let outcome = comparison::compare(CLIENT, &theirs, &ours, &KnownDifferences::default());
+            let outcome =
+                comparison::compare(CLIENT, &theirs, &ours, &KnownDifferences::load(true)?);
             for difference in &outcome.unknown {
                 println!("FAIL {reference} (-) and {quorum} (+): {difference}");
             }
