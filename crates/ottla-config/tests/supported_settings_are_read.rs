@@ -114,10 +114,9 @@ fn field_of(def: &ConfigDef) -> String {
     }
 }
 
-/// Settings that listeners can override, and those of tiered storage and dead-letter queues. They
-/// are looked up by key.
+/// Settings that listeners can override, and those of tiered storage. They are looked up by key.
 fn is_looked_up(code: &str, def: &ConfigDef) -> bool {
-    let by_key = ["errors.deadletterqueue.", "remote.log.", "ssl."];
+    let by_key = ["ssl.", "remote.log."];
     by_key.iter().any(|prefix| def.name.starts_with(prefix))
         && code.contains(&format!("\"{}\"", def.name))
 }

@@ -112,8 +112,15 @@ pub struct TierNumbers {
 struct State {
     /// Includes topics that are gone.
     all: TierCounts,
-    topics: BTreeMap<TopicName, TierCounts>,
+    topics: BTreeMap<TopicName, OfTopic>,
     partitions: BTreeMap<TopicIdPartition, (TopicName, TierGauges)>,
+}
+
+#[derive(Debug, Default)]
+struct OfTopic {
+    counts: TierCounts,
+    /// Its partitions with a role here.
+    partitions: usize,
 }
 
 #[derive(Debug, Default)]
@@ -131,7 +138,7 @@ impl TierMetrics {
         let mut state = self.state.lock();
         state.all[counter as usize] += count;
         if let Some(of_topic) = state.topics.get_mut(topic) {
-            of_topic[counter as usize] += count;
+            of_topic.counts[counter as usize] += count;
         }
     }
 
@@ -156,9 +163,10 @@ impl TierMetrics {
     /// A partition has a role from now on.
     pub fn on_begun(&self, partition: TopicIdPartition, topic: &TopicName) {
         let mut state = self.state.lock();
-        state.topics.entry(topic.clone()).or_default();
-        let gauges = TierGauges::default();
-        state.partitions.insert(partition, (topic.clone(), gauges));
+        let entry = (topic.clone(), TierGauges::default());
+        if state.partitions.insert(partition, entry).is_none() {
+            state.topics.entry(topic.clone()).or_default().partitions += 1;
+        }
     }
 
     pub fn set_gauges(&self, partition: TopicIdPartition, gauges: TierGauges) {
@@ -173,8 +181,11 @@ impl TierMetrics {
         let Some((topic, _)) = state.partitions.remove(&partition) else {
             return;
         };
-        if !state.partitions.values().any(|(other, _)| *other == topic) {
-            state.topics.remove(&topic);
+        if let Some(of_topic) = state.topics.get_mut(&topic) {
+            of_topic.partitions -= 1;
+            if of_topic.partitions == 0 {
+                state.topics.remove(&topic);
+            }
         }
     }
 
@@ -186,9 +197,9 @@ impl TierMetrics {
             gauges: TierGauges::default(),
         };
         let mut topics: BTreeMap<TopicName, TierNumbers> = BTreeMap::new();
-        for (topic, counts) in &state.topics {
+        for (topic, of_topic) in &state.topics {
             let numbers = topics.entry(topic.clone()).or_default();
-            numbers.counts = *counts;
+            numbers.counts = of_topic.counts;
         }
         for (topic, gauges) in state.partitions.values() {
             all.gauges.add(gauges);

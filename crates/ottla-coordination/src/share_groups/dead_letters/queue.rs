@@ -2,6 +2,7 @@
 //! the partition that gets the records. Kafka: `ShareGroupDLQStateManager`,
 //! `ShareCoordinatorMetadataCacheHelperImpl`.
 
+use ottla_config::TopicConfig;
 use ottla_coordinator::dead_letter_queue::{LetterSource, QueueTopic, queue_partition};
 use ottla_metadata::{ConfigResource, MetadataImage, TopicImage};
 use ottla_protocol::messages::create_topics_request::{CreatableTopic, CreatableTopicConfig};
@@ -70,11 +71,14 @@ fn look_up(surroundings: &Surroundings, source: LetterSource<'_>) -> Result<Foun
     let name = name.map_or("", |name| name.trim());
     let resource = ConfigResource::topic(name.to_owned());
     let topic = image.topics.by_name(name);
+    let overrides = image.configs.entries(&resource);
+    let overrides = overrides.map(|(key, value)| (&**key, &**value));
+    let (topic_config, _) = TopicConfig::resolve_leniently(&config.topic_defaults, overrides);
     let checked = QueueTopic {
         name,
         prefix: &config.errors_deadletterqueue_topic_name_prefix,
         exists: topic.is_some(),
-        is_enabled: is_true(&image, &resource, "errors.deadletterqueue.group.enable"),
+        is_enabled: topic_config.errors_deadletterqueue_group_enable,
         may_be_created: config.errors_deadletterqueue_auto_create_topics_enable,
     };
     checked.check().map_err(|refusal| QueueFailure {
@@ -84,16 +88,13 @@ fn look_up(surroundings: &Surroundings, source: LetterSource<'_>) -> Result<Foun
     let Some(topic) = topic else {
         return Ok(Found::Missing(name.to_owned().into()));
     };
-    let own_limit = image.configs.value(&resource, "max.message.bytes");
-    let own_limit = own_limit.and_then(|limit| limit.trim().parse::<i32>().ok());
-    let max_message_bytes = own_limit.unwrap_or(config.message_max_bytes);
     let partition = queue_partition(source.partition, topic.partition_count());
     Ok(Found::Queue(Queue {
         topic: topic.name.clone(),
         topic_id: topic.id,
         partition,
         leader: leader_of(&image, topic, partition)?,
-        max_message_bytes: max_message_bytes.max(0) as usize,
+        max_message_bytes: topic_config.max_message_bytes.max(0) as usize,
         copies_records: is_true(&image, &group, "errors.deadletterqueue.copy.record.enable"),
     }))
 }
