@@ -27,7 +27,7 @@ use ottla_sync::collections::HashMap;
 use ottla_types::{ErrorCode, PartitionIndex, TopicIdPartition};
 
 use self::answer::{empty_answer, error_answer};
-use self::reading::{FetchLimits, fetch};
+use self::reading::{FetchLimits, Fetched, fetch};
 use super::share_acknowledge::{
     Acknowledged, acknowledge, batches_of, check_member, leader_of, topic_of,
 };
@@ -125,7 +125,7 @@ async fn serve(
     let settings = GroupSettings::of(&broker.host.context, &key.group_id);
     // A renewed lock could expire while the request waits for records.
     let fetched = match renews {
-        true => Vec::new(),
+        true => Fetched::default(),
         false => {
             let limits = FetchLimits {
                 max_wait: max_wait(&request),
@@ -142,7 +142,10 @@ async fn serve(
             fetch_named(broker, context, &key, partitions, settings, limits).await
         }
     };
-    let mut answers: Vec<(TopicIdPartition, PartitionData)> = fetched;
+    let Fetched {
+        mut answers,
+        remote_memory: _remote_memory,
+    } = fetched;
     if is_subsequent {
         let mut sessions = broker.share_groups.sessions.lock();
         answers.retain(|(partition, data)| {
@@ -224,7 +227,7 @@ async fn fetch_named(
     partitions: Vec<TopicIdPartition>,
     settings: GroupSettings,
     limits: FetchLimits,
-) -> Vec<(TopicIdPartition, PartitionData)> {
+) -> Fetched {
     let mut answers = Vec::new();
     let mut readable = Vec::new();
     for partition in partitions {
@@ -236,10 +239,12 @@ async fn fetch_named(
             )),
         }
     }
-    if !readable.is_empty() {
-        answers.extend(fetch(broker, context, key, readable, settings, limits).await);
+    if readable.is_empty() {
+        return answers.into();
     }
-    answers
+    let mut fetched = fetch(broker, context, key, readable, settings, limits).await;
+    answers.append(&mut fetched.answers);
+    Fetched { answers, ..fetched }
 }
 
 /// Adds the results of acknowledgements to the entries of their partitions.

@@ -49,6 +49,14 @@ fn code(code: i16) -> ErrorCode {
 
 /// A broker with a topic `t` of one partition that group `g` reads from its start.
 pub(super) async fn broker(settings: &[(&str, &str)]) -> (TestBroker, Client) {
+    broker_with(settings, &[]).await
+}
+
+/// As [`broker`], with settings of the topic.
+pub(super) async fn broker_with(
+    settings: &[(&str, &str)],
+    of_topic: &[(&'static str, &str)],
+) -> (TestBroker, Client) {
     let mut all = vec![
         ("share.coordinator.state.topic.replication.factor", "1"),
         ("share.coordinator.state.topic.min.isr", "1"),
@@ -56,7 +64,7 @@ pub(super) async fn broker(settings: &[(&str, &str)]) -> (TestBroker, Client) {
     ];
     all.extend_from_slice(settings);
     let broker = TestBroker::start_with(&all).await;
-    broker.create_topic("t", 1, &[]).await;
+    broker.create_topic("t", 1, of_topic).await;
     let mut client = broker.connect().await;
     initialize(&broker, &mut client).await;
     (broker, client)

@@ -13,7 +13,7 @@ use ottla_types::{Offset, Timestamp};
 
 use super::produce_and_fetch::{fetch_from, produce_to};
 use super::quorum_of_three::Quorum;
-use super::{Client, TestBroker};
+use super::{Client, TestBroker, share_groups};
 use crate::{Endpoint, Partition, RunningBroker};
 
 const CLASS: &str = "org.apache.kafka.server.log.remote.storage.LocalTieredStorage";
@@ -291,6 +291,45 @@ async fn a_store_that_fails_delays_deletion_and_nothing_else() {
     // KAFKA_STORAGE_ERROR
     assert_eq!(response.responses[0].partitions[0].error_code, 56);
     assert_eq!(response.responses[0].partitions[0].log_start_offset, -1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_share_group_acquires_what_is_only_remote() {
+    let store = tempfile::tempdir().expect("a directory");
+    let settings = settings(store.path());
+    let (broker, mut client) = share_groups::broker_with(&settings, &SETTINGS).await;
+    for offset in 0..30 {
+        // Five batches to a segment.
+        share_groups::produce(&mut client, &[&format!("{offset:0300}")]).await;
+    }
+    let reader = broker.partition("t", 0).reader().clone();
+    wait_until("the segments stay", || {
+        reader.local_log_start_offset() >= Offset(20)
+    })
+    .await;
+    let began = Instant::now();
+    let (mut epoch, mut next) = (0, 0);
+    while next < 30 {
+        assert!(began.elapsed() < PATIENCE, "stuck at offset {next}");
+        let request = share_groups::fetching("m1", epoch, &[]);
+        let fetched = share_groups::fetch(&mut client, &request).await;
+        epoch += 1;
+        let acquired = share_groups::acquired(&fetched);
+        for (first, last, delivery_count) in &acquired {
+            assert_eq!((*first, *delivery_count), (next, 1));
+            next = last + 1;
+        }
+        if acquired.is_empty() {
+            continue;
+        }
+        let Some(Records::Bytes(bytes)) = fetched.records else {
+            panic!("acquired without records");
+        };
+        let batches = RecordBatch::read_all(bytes);
+        let last = batches.last().expect("a batch").expect("a whole batch");
+        last.verify_crc().expect("the checksum");
+        assert_eq!(last.header.next_offset(), Offset(next));
+    }
 }
 
 fn replica(node: &RunningBroker) -> Arc<Partition> {

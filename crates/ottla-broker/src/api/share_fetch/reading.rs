@@ -2,8 +2,8 @@
 //!
 //! A share partition is read for one member at a time, because the records that it acquires
 //! determine where the next read starts. Other members wait for this to end, for records, or for
-//! records that others release. Kafka: `DelayedShareFetch`, `ShareFetchUtils.processFetchResponse`,
-//! `PartitionMaxBytesStrategy`.
+//! records that others release. Records that only remote storage has are read there, as for a Fetch.
+//! Kafka: `DelayedShareFetch`, `ShareFetchUtils.processFetchResponse`, `PartitionMaxBytesStrategy`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,10 +13,11 @@ use ottla_coordinator::share_partition::{
     AbortedTransaction, AcquireMode, AcquireRequest, AcquiredRecords, FetchedBatch, MemberId,
 };
 use ottla_coordinator::share_session::ShareSessionKey;
+use ottla_protocol::Records;
 use ottla_protocol::messages::fetch_request::FetchPartition;
 use ottla_protocol::messages::fetch_response;
 use ottla_protocol::messages::share_fetch_response::{self, PartitionData};
-use ottla_protocol::{FileRegion, Records};
+use ottla_sync::OwnedSemaphorePermit;
 use ottla_sync::collections::HashSet;
 use ottla_types::{ErrorCode, Offset, ProducerId, TopicIdPartition, TopicName};
 
@@ -49,6 +50,23 @@ struct Wished {
     led: Result<Arc<LedPartition>, ErrorCode>,
 }
 
+/// What a fetch returns.
+#[derive(Default)]
+pub(super) struct Fetched {
+    pub(super) answers: Vec<(TopicIdPartition, PartitionData)>,
+    /// The memory of the records from remote storage, until the response leaves.
+    pub(super) remote_memory: Vec<OwnedSemaphorePermit>,
+}
+
+impl From<Vec<(TopicIdPartition, PartitionData)>> for Fetched {
+    fn from(answers: Vec<(TopicIdPartition, PartitionData)>) -> Self {
+        Fetched {
+            answers,
+            remote_memory: Vec::new(),
+        }
+    }
+}
+
 /// One fetch of a member.
 struct Fetching<'a> {
     broker: &'a Arc<Broker>,
@@ -66,9 +84,9 @@ pub(super) async fn fetch(
     partitions: Vec<(TopicIdPartition, TopicName)>,
     settings: GroupSettings,
     limits: FetchLimits,
-) -> Vec<(TopicIdPartition, PartitionData)> {
+) -> Fetched {
     if limits.max_records == 0 || limits.max_bytes == 0 {
-        return Vec::new();
+        return Fetched::default();
     }
     let opened = partitions.into_iter().map(|(partition, topic)| Wished {
         led: broker
@@ -101,7 +119,7 @@ impl Fetching<'_> {
             .filter_map(|wished| wished.led.as_ref().ok())
     }
 
-    async fn run(self) -> Vec<(TopicIdPartition, PartitionData)> {
+    async fn run(self) -> Fetched {
         let mut deadline = std::pin::pin!(ottla_sync::time::sleep(self.limits.max_wait));
         let mut is_last_try = self.limits.max_wait.is_zero();
         loop {
@@ -109,13 +127,14 @@ impl Fetching<'_> {
             self.register();
             let errors = self.errors();
             if errors.len() == self.wished.len() {
-                return errors;
+                return errors.into();
             }
-            if let Some(answers) = self.try_once(is_last_try).await {
-                return self.with_errors(answers, errors);
+            if let Some(mut fetched) = self.try_once(is_last_try).await {
+                fetched.answers = self.with_errors(fetched.answers, errors);
+                return fetched;
             }
             if is_last_try || self.broker.context.is_stopping() {
-                return errors;
+                return errors.into();
             }
             ottla_sync::select! {
                 biased;
@@ -164,7 +183,7 @@ impl Fetching<'_> {
     }
 
     /// Reads the partitions that are available. `None` if that is too little for a response.
-    async fn try_once(&self, is_last_try: bool) -> Option<Vec<(TopicIdPartition, PartitionData)>> {
+    async fn try_once(&self, is_last_try: bool) -> Option<Fetched> {
         let mut readings = Vec::new();
         for wished in &self.wished {
             let led = wished.led.as_ref().ok();
@@ -189,7 +208,10 @@ impl Fetching<'_> {
             let answer = self.acquire(partition, &reading, read, &mut remaining);
             answers.push((partition, answer));
         }
-        Some(answers)
+        Some(Fetched {
+            answers,
+            remote_memory: outcome.remote_memory,
+        })
     }
 
     async fn read(&self, readings: &[(TopicIdPartition, Reading)]) -> ReadOutcome {
@@ -227,6 +249,14 @@ impl Fetching<'_> {
         let led = reading.led();
         match ErrorCode::from_code(read.error_code) {
             ErrorCode::None => {}
+            // The log has it, but its copy in remote storage cannot be found. Clients do not expect
+            // the error of the read here, and try again after this one.
+            ErrorCode::OffsetOutOfRange
+                if led.partition.reader().is_only_remote(reading.fetch_offset) =>
+            {
+                let failure = StateFailure::from(ErrorCode::KafkaStorageError);
+                return error_answer(partition, failure.into());
+            }
             // The log was truncated at its start. The next fetch starts there.
             ErrorCode::OffsetOutOfRange => {
                 led.on_log_start_offset(led.partition.reader().log_start_offset());
@@ -234,16 +264,16 @@ impl Fetching<'_> {
             }
             code => return error_answer(partition, StateFailure::from(code).into()),
         }
-        let Some(Records::File(region)) = &read.records else {
+        let Some(records) = read.records.as_ref().filter(|it| !it.is_empty()) else {
             return empty_answer(partition);
         };
-        match self.acquire_region(reading, region, &read, remaining) {
+        match self.acquire_from(reading, records, &read, remaining) {
             Ok(Some((acquired, records))) => {
                 led.partition
                     .topic_metrics
-                    .add(TopicMetric::BytesOut, records.len);
+                    .add(TopicMetric::BytesOut, records.len());
                 PartitionData {
-                    records: Some(Records::File(records)),
+                    records: Some(records),
                     acquired_records: acquired_on_wire(&acquired),
                     ..empty_answer(partition)
                 }
@@ -260,14 +290,14 @@ impl Fetching<'_> {
         }
     }
 
-    fn acquire_region(
+    fn acquire_from(
         &self,
         reading: &Reading,
-        region: &FileRegion,
+        records: &Records,
         read: &fetch_response::PartitionData,
         remaining: &mut i64,
-    ) -> std::io::Result<Option<(AcquiredRecords, FileRegion)>> {
-        let located = located_batches(region)?;
+    ) -> std::io::Result<Option<(AcquiredRecords, Records)>> {
+        let located = located_batches(records)?;
         let batches: Vec<FetchedBatch> = located.iter().map(|it| it.batch).collect();
         let aborted = match self.settings.isolation {
             Isolation::LastStableOffset => aborted_of(read),
@@ -287,7 +317,7 @@ impl Fetching<'_> {
             return Ok(None);
         };
         *remaining = (*remaining - acquired.records).max(0);
-        let records = slice(region, &located, first.first_offset.0, last.last_offset.0);
+        let records = slice(records, &located, first.first_offset.0, last.last_offset.0);
         Ok(Some((acquired, records)))
     }
 }
