@@ -9,7 +9,8 @@
 //! replicas holds up those after it.
 //!
 //! Invariants: no letter waits for ever: each is written, or given up after five attempts; a batch
-//! that the queue refuses takes no other letters with it. Kafka: `ShareGroupDLQStateManager`.
+//! that the queue refuses takes no other letters with it; no write of a share partition starts after
+//! it is closed. Kafka: `ShareGroupDLQStateManager`.
 
 mod batch;
 mod originals;
@@ -62,6 +63,9 @@ pub struct DeadLetterCounts {
     pub failed_produce_requests: u64,
 }
 
+/// Whether the share partition whose letters are written is still open.
+pub(super) type IsOpen<'a> = &'a (dyn Fn() -> bool + Send + Sync);
+
 /// Why letters were not written.
 struct Failure {
     reason: String,
@@ -74,8 +78,8 @@ enum FailureOf {
     Queue,
     /// A batch with this many letters.
     Write { letters: i64 },
-    /// This broker stops.
-    Broker,
+    /// This broker stops, or the share partition is closed.
+    Leader,
 }
 
 impl From<QueueFailure> for Failure {
@@ -108,24 +112,26 @@ impl DeadLetterQueues {
         add(counts.entry(group_id.clone()).or_default());
     }
 
-    /// Returns when every letter was written or given up; `false` if this broker stops before, so
-    /// that the next leader writes them.
+    /// Returns when every letter was written or given up; `false` if this broker stops before, or the
+    /// share partition is closed, so that the next leader writes them.
     pub(super) async fn write(
         &self,
         key: &SharePartitionKey,
         partition: &Arc<Partition>,
         letters: &[DeadLetters],
+        is_open: IsOpen<'_>,
     ) -> bool {
         let mut pending: VecDeque<DeadLetters> = letters.iter().copied().collect();
         while !pending.is_empty() {
-            match self.write_batch(key, partition, &pending).await {
+            let writing = self.write_batch(key, partition, &pending, is_open);
+            match writing.await {
                 Ok(written) => {
                     self.count(&key.group_id, |counts| counts.records += written as u64);
                     advance(&mut pending, written);
                 }
                 Err(failure) => {
                     let given_up = match failure.of {
-                        FailureOf::Broker => return false,
+                        FailureOf::Leader => return false,
                         FailureOf::Write { letters } if !failure.is_temporary => letters,
                         // The others would meet the same failure.
                         FailureOf::Write { .. } | FailureOf::Queue => letters_in(&pending),
@@ -149,15 +155,17 @@ impl DeadLetterQueues {
         key: &SharePartitionKey,
         partition: &Arc<Partition>,
         pending: &VecDeque<DeadLetters>,
+        is_open: IsOpen<'_>,
     ) -> Result<i64, Failure> {
         let mut failed = FailedAttempts::default();
         loop {
-            let mut failure = match self.try_once(key, partition, pending).await {
+            let trying = self.try_once(key, partition, pending, is_open);
+            let mut failure = match trying.await {
                 Ok(written) => return Ok(written),
                 Err(failure) => failure,
             };
-            if self.surroundings.context.is_stopping() {
-                failure.of = FailureOf::Broker;
+            if self.surroundings.context.is_stopping() || !is_open() {
+                failure.of = FailureOf::Leader;
                 return Err(failure);
             }
             if !failure.is_temporary {
@@ -171,13 +179,25 @@ impl DeadLetterQueues {
     }
 
     /// The originals are read again by each attempt, so that none stays in memory during a pause.
+    ///
+    /// The share partition may have been closed during a pause, or while others had their turns. The
+    /// next leader then writes all that is pending, and what is written here as well would be in the
+    /// queue twice.
     async fn try_once(
         &self,
         key: &SharePartitionKey,
         partition: &Arc<Partition>,
         pending: &VecDeque<DeadLetters>,
+        is_open: IsOpen<'_>,
     ) -> Result<i64, Failure> {
         let _turn = self.writes.acquire().await.expect("never closed");
+        if !is_open() {
+            return Err(Failure {
+                reason: "the share partition is closed".to_owned(),
+                of: FailureOf::Leader,
+                is_temporary: false,
+            });
+        }
         let source = LetterSource {
             group_id: &key.group_id,
             topic: &partition.topic_partition.topic,

@@ -345,16 +345,19 @@ impl LedPartition {
     // Dead letters
 
     /// Writes records to the dead-letter queue, unless a task is already doing so. They are archived
-    /// afterwards, written or not.
+    /// afterwards, written or not. What is not written when the share partition is closed stays in
+    /// state `Archiving`, and the next one writes it.
     fn run_dead_letters(self: &Arc<Self>) {
         let Some(mut letters) = self.machine.lock().next_dead_letters() else {
             return;
         };
         let led = Arc::clone(self);
         ottla_sync::task::spawn(async move {
+            let is_open = || led.failure().is_none();
             loop {
-                let written = led.dead_letters.write(&led.key, &led.partition, &letters);
-                if !written.await {
+                let (key, partition) = (&led.key, &led.partition);
+                let writing = led.dead_letters.write(key, partition, &letters, &is_open);
+                if !writing.await {
                     return;
                 }
                 led.machine.lock().on_dead_letters_written(&letters);

@@ -244,10 +244,12 @@ mod tests {
     use super::*;
     use crate::surroundings::Surroundings;
     use ottla_config::BrokerConfig;
+    use ottla_coordinator::share_partition::{DeadLetterCause, DeadLetters};
     use ottla_net::{Authorizer, BrokerPeers};
     use ottla_node::auto_topic_creation::AutoTopicCreation;
     use ottla_node::producer_id_blocks::ProducerIdBlocks;
     use ottla_partition::test_host::{TOPIC, TOPIC_ID, TestHost};
+    use ottla_types::Offset;
 
     fn led_partitions_of(host: &TestHost) -> Arc<LedPartitions> {
         let surroundings = Surroundings {
@@ -291,5 +293,30 @@ mod tests {
         let _ = is_closed.recv_timeout(Duration::from_secs(20));
         assert!(opened.failure().is_some(), "nobody else closes it");
         assert_eq!(led.by_key.read().led.len(), 0);
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn dead_letters_of_a_closed_share_partition_are_left_to_the_next() {
+        let host = TestHost::start();
+        host.lead(&[]);
+        let led = led_partitions_of(&host);
+        let id = TopicIdPartition {
+            topic_id: TOPIC_ID,
+            partition: PartitionIndex(0),
+        };
+        let (partition, _) = led_here(&led.coordinators, TOPIC, id).expect("it is led here");
+        let letters = [DeadLetters {
+            first_offset: Offset(0),
+            last_offset: Offset(4),
+            delivery_count: 1,
+            cause: DeadLetterCause::Rejected,
+        }];
+        let (key, queues) = (key_of("g", id), led.dead_letters());
+        for is_open in [false, true] {
+            let check = || is_open;
+            let is_done = queues.write(&key, &partition, &letters, &check).await;
+            // Without a queue they are given up. That archives them, if the share partition is open.
+            assert_eq!(is_done, is_open);
+        }
     }
 }

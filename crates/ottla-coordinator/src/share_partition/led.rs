@@ -47,7 +47,8 @@ struct Active<W> {
     waiting: BTreeMap<StateWriteId, W>,
     /// With which error it is closed after the last write.
     closes_with: Option<StateFailure>,
-    /// Whether a result said that it must be closed. No write starts any more. Otherwise:
+    /// Whether a result said that it must be closed. No write starts any more, and no dead letters
+    /// are handed out. Otherwise:
     /// 1. this result arrives, and another write starts before `close`,
     /// 2. the next share partition reads the state, with the same leader epoch if it is led here,
     /// 3. the write of step 1 is persisted,
@@ -259,7 +260,7 @@ impl<W> LedSharePartition<W> {
     /// for the previous ones.
     pub fn next_dead_letters(&mut self) -> Option<Vec<DeadLetters>> {
         let active = self.active().ok()?;
-        if active.is_copying || !active.machine.has_dead_letters() {
+        if active.is_copying || active.is_closing || !active.machine.has_dead_letters() {
             return None;
         }
         active.is_copying = true;

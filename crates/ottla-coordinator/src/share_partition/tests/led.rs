@@ -258,3 +258,21 @@ fn what_is_copied_after_the_close_is_for_nobody() {
     led.on_dead_letters_written(&letters);
     assert!(led.next_write().is_none());
 }
+
+#[test]
+fn one_that_must_be_closed_hands_out_no_dead_letters() {
+    let mut led = active();
+    acquire(&mut led);
+    assert_eq!(
+        acknowledge(&mut led, 0, AcknowledgeType::Reject, 10),
+        Ok(true)
+    );
+    let rejection = led.next_write().expect("a write");
+    assert_eq!(led.on_written(rejection.id, Ok(())).must_close, None);
+    assert_eq!(accept(&mut led, 1, 11), Ok(true));
+    let write = led.next_write().expect("another");
+    let fenced = failure(ErrorCode::FencedLeaderEpoch);
+    let written = led.on_written(write.id, Err(fenced));
+    assert!(written.must_close.is_some());
+    assert!(led.next_dead_letters().is_none(), "the next one has them");
+}
