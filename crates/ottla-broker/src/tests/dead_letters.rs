@@ -5,6 +5,10 @@ use std::time::{Duration, Instant};
 
 use ottla_coordination::share_groups::DeadLetterCounts;
 use ottla_protocol::Records;
+use ottla_protocol::messages::DeleteRecordsRequest;
+use ottla_protocol::messages::delete_records_request::{
+    DeleteRecordsPartition, DeleteRecordsTopic,
+};
 use ottla_protocol::metadata_records::{ConfigRecord, FeatureLevelRecord, MetadataRecord};
 use ottla_records::{Record, RecordBatch};
 use ottla_types::ErrorCode;
@@ -136,6 +140,42 @@ async fn a_rejected_record_is_copied_to_the_queue_and_archived() {
         assert!(Instant::now() < deadline, "{:?}", counts(&broker));
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn originals_are_copied_also_if_the_log_has_dropped_the_first_ones() {
+    let (broker, mut client) = broker(&[]).await;
+    let enabled = [("errors.deadletterqueue.group.enable", "true")];
+    broker.create_topic("dlq.t", 1, &enabled).await;
+    let settings = [
+        ("errors.deadletterqueue.topic.name", "dlq.t"),
+        ("errors.deadletterqueue.copy.record.enable", "true"),
+    ];
+    configure(&broker, &settings).await;
+    produce(&mut client, &["a"]).await;
+    produce(&mut client, &["b"]).await;
+    let fetched = fetch(&mut client, &fetching("m1", 0, &[])).await;
+    assert_eq!(acquired(&fetched), [(0, 1, 1)]);
+    let request = DeleteRecordsRequest {
+        topics: vec![DeleteRecordsTopic {
+            name: "t".into(),
+            partitions: vec![DeleteRecordsPartition {
+                partition_index: 0,
+                offset: 1,
+                ..Default::default()
+            }],
+            ..Default::default()
+        }],
+        timeout_ms: 10_000,
+        ..Default::default()
+    };
+    let deleted = client.ask(2, &request).await;
+    assert_eq!(deleted.topics[0].partitions[0].low_watermark, 1);
+    let rejected = acknowledge(&mut client, "m1", 1, (0, 1, REJECT)).await;
+    assert_eq!(rejected, ErrorCode::None);
+    let letters = letters(&mut client, "dlq.t", 2).await;
+    let values: Vec<_> = letters.iter().map(|it| it.value.as_deref()).collect();
+    assert_eq!(values, [None, Some(&b"b"[..])]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -2,15 +2,17 @@
 //! (KIP-1191).
 //!
 //! The records of one share partition are written in the order in which they were given up, as many
-//! in one batch as `max.message.bytes` of the queue allows. The batch goes to the leader of the
-//! queue's partition by a Produce request, also if that is this broker, so that the queue is a topic
-//! like any other: authorised, validated, replicated to all in-sync replicas and counted. The
+//! in one batch as `max.message.bytes` of the queue allows, and at most 1 MiB if they are several.
+//! The batch goes to the leader of the queue's partition by a Produce request, also if that is this
+//! broker, so that the queue is a topic like any other: authorised, validated, replicated to all in-sync replicas and counted. The
 //! connections are not those of the share coordinators, because a Produce request that waits for
 //! replicas holds up those after it.
 //!
 //! Invariants: no letter waits for ever: each is written, or given up after five attempts; a batch
 //! that the queue refuses takes no other letters with it; no write of a share partition starts after
 //! it is closed. Kafka: `ShareGroupDLQStateManager`.
+
+mod size_limits;
 
 mod batch;
 mod originals;
@@ -36,8 +38,10 @@ use crate::surroundings::Surroundings;
 use batch::compose;
 use originals::Originals;
 use queue::{Queue, QueueFailure};
+use size_limits::SizeLimits;
 
-/// Number of batches in memory.
+/// Number of batches in memory. A batch with several letters has at most 1 MiB, and so have the
+/// originals that are read for it.
 const CONCURRENT_WRITES: usize = 64;
 /// How long the leader of a queue waits for its replicas.
 const PRODUCE_TIMEOUT_MS: i32 = 30_000;
@@ -204,12 +208,13 @@ impl DeadLetterQueues {
             partition: PartitionIndex(key.partition),
         };
         let queue = queue::find(&self.surroundings, source).await?;
+        let limits = SizeLimits::of_queue(queue.max_message_bytes);
         let originals = match queue.copies_records {
-            true => read_originals(partition, pending, queue.max_message_bytes).await,
+            true => read_originals(partition, pending, limits).await,
             false => Originals::none(),
         };
         let now = self.surroundings.context.timestamp();
-        let composed = compose(source, pending, &originals, queue.max_message_bytes, now);
+        let composed = compose(source, pending, &originals, limits, now);
         let letters = composed.letters;
         self.count(&key.group_id, |counts| counts.produce_requests += 1);
         match self.produce(&queue, composed.records).await {
@@ -261,12 +266,12 @@ impl DeadLetterQueues {
 async fn read_originals(
     partition: &Arc<Partition>,
     pending: &VecDeque<DeadLetters>,
-    max_bytes: usize,
+    limits: SizeLimits,
 ) -> Originals {
     let reader = partition.reader().clone();
     let threads = partition.log_location().threads.reads.clone();
     let wanted: Vec<DeadLetters> = pending.iter().copied().collect();
-    let reading = threads.run(move || originals::read(&reader, &wanted, max_bytes));
+    let reading = threads.run(move || originals::read(&reader, &wanted, limits));
     // A panic was reported where it happened; the letters have no copies then.
     reading.await.unwrap_or_else(|_| Originals::none())
 }

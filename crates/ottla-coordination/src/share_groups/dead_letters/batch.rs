@@ -11,6 +11,7 @@ use ottla_records::{Compression, RecordBatchBuilder, RecordHeader};
 use ottla_types::{Offset, Timestamp};
 
 use super::originals::Originals;
+use super::size_limits::SizeLimits;
 
 /// A batch for the queue.
 pub(super) struct Composed {
@@ -19,13 +20,13 @@ pub(super) struct Composed {
     pub(super) letters: i64,
 }
 
-/// Composes a batch of at most `max_message_bytes` from the first letters that are pending. One
-/// letter alone may be larger, and is refused by the queue.
+/// Composes a batch from the first letters that are pending. A letter that is too large for the queue
+/// with its original has only headers. If even those are too large, the queue refuses it.
 pub(super) fn compose(
     source: LetterSource<'_>,
     pending: &VecDeque<DeadLetters>,
     originals: &Originals,
-    max_message_bytes: usize,
+    limits: SizeLimits,
     now: Timestamp,
 ) -> Composed {
     let mut builder = RecordBatchBuilder::new(Compression::None);
@@ -46,9 +47,13 @@ pub(super) fn compose(
             RecordHeader::new(key, Some(value))
         });
         let size = builder.uncompressed_size_with(now, key, value, &headers);
-        if size > max_message_bytes && !builder.is_empty() {
+        if size > limits.batch_bytes && !builder.is_empty() {
             break;
         }
+        let (key, value) = match size > limits.message_bytes {
+            true => (None, None),
+            false => (key, value),
+        };
         builder.append(now, key, value, &headers);
         count += 1;
     }
@@ -64,6 +69,7 @@ mod tests {
     use ottla_records::RecordBatch;
     use ottla_types::PartitionIndex;
 
+    use super::super::originals::Original;
     use super::*;
 
     const SOURCE: LetterSource<'static> = LetterSource {
@@ -97,7 +103,8 @@ mod tests {
     #[test]
     fn a_letter_without_copy_has_only_headers() {
         let now = Timestamp(5);
-        let composed = compose(SOURCE, &pending(), &Originals::none(), 1 << 20, now);
+        let limits = SizeLimits::of_queue(1 << 20);
+        let composed = compose(SOURCE, &pending(), &Originals::none(), limits, now);
         assert_eq!(composed.letters, 3);
         let records = batch_of(&composed).records(1 << 20).expect("records");
         let offsets = [("4", "1"), ("5", "1"), ("9", "5")];
@@ -117,13 +124,14 @@ mod tests {
     fn a_batch_is_as_large_as_the_queue_allows() {
         let now = Timestamp(5);
         let none = Originals::none();
-        let whole = compose(SOURCE, &pending(), &none, 1 << 20, now);
+        let sized = |bytes| compose(SOURCE, &pending(), &none, SizeLimits::of_queue(bytes), now);
+        let whole = sized(1 << 20);
         let bytes = batch_of(&whole).size_in_bytes();
-        let exact = compose(SOURCE, &pending(), &none, bytes, now);
+        let exact = sized(bytes);
         assert_eq!(exact.letters, 3);
-        let smaller = compose(SOURCE, &pending(), &none, bytes - 1, now);
+        let smaller = sized(bytes - 1);
         assert_eq!(smaller.letters, 2);
-        let alone = compose(SOURCE, &pending(), &none, 1, now);
+        let alone = sized(1);
         assert_eq!(alone.letters, 1, "or nothing would ever be written");
     }
 
@@ -133,7 +141,35 @@ mod tests {
             letters: 2,
             ..Originals::none()
         };
-        let composed = compose(SOURCE, &pending(), &some, 1 << 20, Timestamp(5));
+        let limits = SizeLimits::of_queue(1 << 20);
+        let composed = compose(SOURCE, &pending(), &some, limits, Timestamp(5));
         assert_eq!(composed.letters, 2);
+    }
+
+    #[test]
+    fn a_letter_that_is_too_large_with_its_original_has_only_headers() {
+        let original = |size| Original {
+            key: None,
+            value: Some(vec![b'x'; size].into()),
+        };
+        let originals = Originals {
+            by_offset: [(Offset(4), original(900)), (Offset(5), original(10))].into(),
+            ..Originals::none()
+        };
+        let value_of = |composed: &Composed| {
+            let records = batch_of(composed).records(1 << 20).expect("records");
+            let first = records.iter().next().expect("a letter").expect("a record");
+            first.value.map(<[u8]>::len)
+        };
+        let limits = SizeLimits::of_queue(1000);
+        let mut pending = pending();
+        let first = compose(SOURCE, &pending, &originals, limits, Timestamp(5));
+        assert_eq!(value_of(&first), None, "its headers leave no room");
+        let larger = SizeLimits::of_queue(2000);
+        let first = compose(SOURCE, &pending, &originals, larger, Timestamp(5));
+        assert_eq!(value_of(&first), Some(900));
+        pending[0].first_offset = Offset(5);
+        let next = compose(SOURCE, &pending, &originals, limits, Timestamp(5));
+        assert_eq!(value_of(&next), Some(10));
     }
 }

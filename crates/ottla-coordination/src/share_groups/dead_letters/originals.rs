@@ -12,6 +12,8 @@ use ottla_log::LogReader;
 use ottla_records::RecordBatch;
 use ottla_types::Offset;
 
+use super::size_limits::SizeLimits;
+
 /// How much is read at once; a larger batch is read as a whole.
 const READ_BYTES: u64 = 64 << 10;
 
@@ -47,10 +49,15 @@ impl Originals {
         &mut self,
         reader: &LogReader,
         range: &DeadLetters,
-        max_bytes: usize,
+        limits: SizeLimits,
     ) -> ControlFlow<Offset> {
         let (mut next, last) = (range.first_offset, range.last_offset);
-        while next <= last {
+        loop {
+            // The log may have dropped the first ones meanwhile, and still have the others.
+            next = next.max(reader.local_log_start_offset());
+            if next > last {
+                break;
+            }
             let before = next;
             for batch in RecordBatch::read_all(read_at(reader, next)) {
                 // The last batch of a read may be cut off; the next read starts with it.
@@ -60,7 +67,7 @@ impl Originals {
                 if batch.header.base_offset > last {
                     return ControlFlow::Continue(());
                 }
-                self.take_from(&batch, next, last, max_bytes)?;
+                self.take_from(&batch, next, last, limits)?;
                 next = next.max(batch.header.next_offset());
             }
             if next == before {
@@ -75,10 +82,14 @@ impl Originals {
         batch: &RecordBatch,
         first: Offset,
         last: Offset,
-        max_bytes: usize,
+        limits: SizeLimits,
     ) -> ControlFlow<Offset> {
+        // A member that acquires a range acquires the marker of a transaction in it as well.
+        if batch.header.is_control() {
+            return ControlFlow::Continue(());
+        }
         // A batch that decompresses to more would not leave room for its own records.
-        let Ok(records) = batch.records(max_bytes) else {
+        let Ok(records) = batch.records(limits.message_bytes) else {
             return ControlFlow::Continue(());
         };
         for record in records.iter() {
@@ -86,10 +97,10 @@ impl Originals {
                 break;
             };
             let is_wanted = record.offset >= first && record.offset <= last;
-            if !is_wanted || record.size_in_bytes > max_bytes {
+            if !is_wanted || record.size_in_bytes > limits.message_bytes {
                 continue;
             }
-            if self.bytes + record.size_in_bytes > max_bytes {
+            if self.bytes > 0 && self.bytes + record.size_in_bytes > limits.batch_bytes {
                 return ControlFlow::Break(record.offset);
             }
             self.bytes += record.size_in_bytes;
@@ -103,15 +114,15 @@ impl Originals {
     }
 }
 
-/// Reads the originals of letters, in their order, until there are `max_bytes` of them. Reads below
+/// Reads the originals of letters, in their order, until there are `batch_bytes` of them. Reads below
 /// the high watermark, and may wait for the disk.
-pub(super) fn read(reader: &LogReader, wanted: &[DeadLetters], max_bytes: usize) -> Originals {
+pub(super) fn read(reader: &LogReader, wanted: &[DeadLetters], limits: SizeLimits) -> Originals {
     let mut originals = Originals {
         letters: 0,
         ..Originals::none()
     };
     for range in wanted {
-        if let ControlFlow::Break(offset) = originals.read_range(reader, range, max_bytes) {
+        if let ControlFlow::Break(offset) = originals.read_range(reader, range, limits) {
             originals.letters += offset.0 - range.first_offset.0;
             break;
         }
@@ -127,4 +138,57 @@ fn read_at(reader: &LogReader, offset: Offset) -> Bytes {
         return Bytes::new();
     };
     region.read().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use ottla_records::control::{ControlRecordType, EndTxnMarker, end_txn_batch};
+    use ottla_records::{Compression, RecordBatchBuilder};
+    use ottla_types::{ProducerEpoch, ProducerId, Timestamp};
+
+    use super::*;
+
+    const LIMITS: SizeLimits = SizeLimits {
+        batch_bytes: 250,
+        message_bytes: 1000,
+    };
+
+    fn nothing_yet() -> Originals {
+        Originals {
+            letters: 0,
+            ..Originals::none()
+        }
+    }
+
+    #[test]
+    fn a_marker_is_no_original() {
+        let (id, epoch) = (ProducerId(1), ProducerEpoch(0));
+        let marker = EndTxnMarker {
+            coordinator_epoch: 0,
+        };
+        let batch = end_txn_batch(id, epoch, ControlRecordType::Commit, marker, Timestamp(1));
+        let mut originals = nothing_yet();
+        let taken = originals.take_from(&batch, Offset(0), Offset(0), LIMITS);
+        assert_eq!(taken, ControlFlow::Continue(()));
+        assert!(originals.by_offset.is_empty());
+    }
+
+    #[test]
+    fn a_large_original_is_taken_alone() {
+        let mut builder = RecordBatchBuilder::new(Compression::None);
+        for size in [100, 100, 500, 5000, 10] {
+            let value = vec![b'x'; size];
+            builder.append(Timestamp(1), None, Some(value.as_slice()), &[]);
+        }
+        let batch = builder.build();
+        let mut first = nothing_yet();
+        let taken = first.take_from(&batch, Offset(0), Offset(4), LIMITS);
+        assert_eq!(taken, ControlFlow::Break(Offset(2)));
+        assert_eq!(first.by_offset.len(), 2);
+        let mut second = nothing_yet();
+        let taken = second.take_from(&batch, Offset(2), Offset(4), LIMITS);
+        // The queue takes no record as large as the one at offset 3.
+        assert_eq!(taken, ControlFlow::Break(Offset(4)));
+        assert_eq!(Vec::from_iter(second.by_offset.keys()), [&Offset(2)]);
+    }
 }
