@@ -103,20 +103,27 @@ impl LetterSource<'_> {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum AfterWrite {
     Written,
-    /// The leader is another broker, or does not know the topic yet.
+    /// The leader is another broker, does not know the topic yet, or cannot write at present.
     TryAgain,
     GiveUp,
 }
 
 impl AfterWrite {
-    /// Kafka gives up where the leader does not know the topic, which a topic that was just created
-    /// can lead to.
+    /// Kafka tries again only with another leader. It gives up where the leader does not know the
+    /// topic, which a topic that was just created can lead to, and where replicas are missing, as
+    /// while brokers restart. A write that the leader has appended without its replicas may be in the
+    /// queue twice then, as after a connection that ended.
     pub fn of(error: ErrorCode) -> AfterWrite {
         match error {
             ErrorCode::None => AfterWrite::Written,
             ErrorCode::NotLeaderOrFollower
+            | ErrorCode::LeaderNotAvailable
             | ErrorCode::UnknownTopicOrPartition
-            | ErrorCode::UnknownTopicId => AfterWrite::TryAgain,
+            | ErrorCode::UnknownTopicId
+            | ErrorCode::NotEnoughReplicas
+            | ErrorCode::NotEnoughReplicasAfterAppend
+            | ErrorCode::RequestTimedOut
+            | ErrorCode::KafkaStorageError => AfterWrite::TryAgain,
             _ => AfterWrite::GiveUp,
         }
     }
@@ -226,14 +233,22 @@ mod tests {
         let pauses: Vec<Option<u64>> = (0..5).map(|_| failed.next_pause_ms()).collect();
         let expected = [Some(2_000), Some(4_000), Some(8_000), Some(16_000), None];
         assert_eq!(pauses, expected);
-        assert_eq!(
-            AfterWrite::of(ErrorCode::NotLeaderOrFollower),
-            AfterWrite::TryAgain
-        );
-        assert_eq!(
-            AfterWrite::of(ErrorCode::NotEnoughReplicas),
-            AfterWrite::GiveUp
-        );
-        assert_eq!(AfterWrite::of(ErrorCode::None), AfterWrite::Written);
+    }
+
+    #[test]
+    fn only_what_may_pass_is_tried_again() {
+        for (error, after) in [
+            (ErrorCode::None, AfterWrite::Written),
+            (ErrorCode::NotLeaderOrFollower, AfterWrite::TryAgain),
+            (ErrorCode::UnknownTopicOrPartition, AfterWrite::TryAgain),
+            (ErrorCode::NotEnoughReplicas, AfterWrite::TryAgain),
+            (ErrorCode::RequestTimedOut, AfterWrite::TryAgain),
+            (ErrorCode::KafkaStorageError, AfterWrite::TryAgain),
+            (ErrorCode::MessageTooLarge, AfterWrite::GiveUp),
+            (ErrorCode::TopicAuthorizationFailed, AfterWrite::GiveUp),
+            (ErrorCode::InvalidRecord, AfterWrite::GiveUp),
+        ] {
+            assert_eq!(AfterWrite::of(error), after, "{error}");
+        }
     }
 }
