@@ -14,6 +14,8 @@ use crate::share_partition::DeadLetters;
 pub struct QueueTopic<'a> {
     /// `errors.deadletterqueue.topic.name` of the group; empty if there is none.
     pub name: &'a str,
+    /// The topic from which the group got the records.
+    pub source: &'a str,
     /// `errors.deadletterqueue.topic.name.prefix` of the broker; empty allows every name.
     pub prefix: &'a str,
     pub exists: bool,
@@ -30,6 +32,9 @@ pub enum QueueRefusal {
     NoName,
     #[error("errors.deadletterqueue.topic.name={name}: the name must not start with __")]
     InternalName { name: String },
+    /// Each letter would be delivered to the same group, and lead to another one.
+    #[error("the records are already in topic {name}, which is the dead-letter queue of the group")]
+    Source { name: String },
     #[error(
         "topic {name} is no dead-letter queue; set its errors.deadletterqueue.group.enable=true"
     )]
@@ -53,6 +58,9 @@ impl QueueTopic<'_> {
         }
         if name.starts_with("__") {
             return Err(QueueRefusal::InternalName { name });
+        }
+        if name == self.source {
+            return Err(QueueRefusal::Source { name });
         }
         if self.exists && !self.is_enabled {
             return Err(QueueRefusal::NotEnabled { name });
@@ -153,6 +161,7 @@ mod tests {
 
     const USUAL: QueueTopic<'static> = QueueTopic {
         name: "dlq.orders",
+        source: "payments",
         prefix: "dlq.",
         exists: true,
         is_enabled: true,
@@ -192,6 +201,11 @@ mod tests {
             prefix: "dlq.".to_owned(),
         };
         assert_eq!(refused(named("orders")), elsewhere);
+        let itself = QueueTopic {
+            source: "dlq.orders",
+            ..USUAL
+        };
+        assert_eq!(refused(itself), QueueRefusal::Source { name: name() });
         let any = QueueTopic {
             prefix: "",
             ..named("orders")

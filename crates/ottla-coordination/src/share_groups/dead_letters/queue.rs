@@ -76,6 +76,7 @@ fn look_up(surroundings: &Surroundings, source: LetterSource<'_>) -> Result<Foun
     let (topic_config, _) = TopicConfig::resolve_leniently(&config.topic_defaults, overrides);
     let checked = QueueTopic {
         name,
+        source: source.topic,
         prefix: &config.errors_deadletterqueue_topic_name_prefix,
         exists: topic.is_some(),
         is_enabled: topic_config.errors_deadletterqueue_group_enable,
