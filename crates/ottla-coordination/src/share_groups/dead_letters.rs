@@ -4,9 +4,9 @@
 //! The records of one share partition are written in the order in which they were given up, as many
 //! in one batch as `max.message.bytes` of the queue allows, and at most 1 MiB if they are several.
 //! The batch goes to the leader of the queue's partition by a Produce request, also if that is this
-//! broker, so that the queue is a topic like any other: authorised, validated, replicated to all in-sync replicas and counted. The
-//! connections are not those of the share coordinators, because a Produce request that waits for
-//! replicas holds up those after it.
+//! broker, so that the queue is a topic like any other: authorised, validated, replicated to all
+//! in-sync replicas and counted. How many are written at the same time, and on which connections, is
+//! in `slots.rs`.
 //!
 //! Invariants: no letter waits for ever: each is written, or given up after five attempts; a batch
 //! that the queue refuses takes no other letters with it; no write of a share partition starts after
@@ -17,6 +17,7 @@ mod size_limits;
 mod batch;
 mod originals;
 mod queue;
+mod slots;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -31,7 +32,7 @@ use ottla_partition::partition::Partition;
 use ottla_protocol::Records;
 use ottla_protocol::messages::ProduceRequest;
 use ottla_protocol::messages::produce_request::{PartitionProduceData, TopicProduceData};
-use ottla_sync::{Mutex, Semaphore};
+use ottla_sync::Mutex;
 use ottla_types::{ErrorCode, PartitionIndex};
 
 use crate::surroundings::Surroundings;
@@ -39,10 +40,8 @@ use batch::compose;
 use originals::Originals;
 use queue::{Queue, QueueFailure};
 use size_limits::SizeLimits;
+use slots::Slots;
 
-/// Number of batches in memory. A batch with several letters has at most 1 MiB, and so have the
-/// originals that are read for it.
-const CONCURRENT_WRITES: usize = 64;
 /// How long the leader of a queue waits for its replicas.
 const PRODUCE_TIMEOUT_MS: i32 = 30_000;
 /// When the connection is given up: after the leader should have answered.
@@ -52,8 +51,7 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(35);
 #[derive(Debug)]
 pub struct DeadLetterQueues {
     surroundings: Arc<Surroundings>,
-    peers: BrokerPeers,
-    writes: Semaphore,
+    slots: Slots,
     /// By group.
     counts: Mutex<BTreeMap<ByteString, DeadLetterCounts>>,
 }
@@ -100,8 +98,7 @@ impl DeadLetterQueues {
     pub(super) fn new(surroundings: Arc<Surroundings>) -> Self {
         DeadLetterQueues {
             surroundings,
-            peers: BrokerPeers::default(),
-            writes: Semaphore::new(CONCURRENT_WRITES),
+            slots: Slots::new(),
             counts: Mutex::default(),
         }
     }
@@ -194,7 +191,13 @@ impl DeadLetterQueues {
         pending: &VecDeque<DeadLetters>,
         is_open: IsOpen<'_>,
     ) -> Result<i64, Failure> {
-        let _turn = self.writes.acquire().await.expect("never closed");
+        let source = LetterSource {
+            group_id: &key.group_id,
+            topic: &partition.topic_partition.topic,
+            partition: PartitionIndex(key.partition),
+        };
+        let queue = queue::find(&self.surroundings, source).await?;
+        let slot = self.slots.take(queue.topic_id).await;
         if !is_open() {
             return Err(Failure {
                 reason: "the share partition is closed".to_owned(),
@@ -202,11 +205,7 @@ impl DeadLetterQueues {
                 is_temporary: false,
             });
         }
-        let source = LetterSource {
-            group_id: &key.group_id,
-            topic: &partition.topic_partition.topic,
-            partition: PartitionIndex(key.partition),
-        };
+        // It may have another leader by now.
         let queue = queue::find(&self.surroundings, source).await?;
         let limits = SizeLimits::of_queue(queue.max_message_bytes);
         let originals = match queue.copies_records {
@@ -217,7 +216,7 @@ impl DeadLetterQueues {
         let composed = compose(source, pending, &originals, limits, now);
         let letters = composed.letters;
         self.count(&key.group_id, |counts| counts.produce_requests += 1);
-        match self.produce(&queue, composed.records).await {
+        match self.produce(slot.peers(), &queue, composed.records).await {
             Ok(error) => match AfterWrite::of(error) {
                 AfterWrite::Written => Ok(letters),
                 after => Err(Failure {
@@ -234,7 +233,12 @@ impl DeadLetterQueues {
         }
     }
 
-    async fn produce(&self, queue: &Queue, records: Records) -> Result<ErrorCode, PeerError> {
+    async fn produce(
+        &self,
+        peers: &BrokerPeers,
+        queue: &Queue,
+        records: Records,
+    ) -> Result<ErrorCode, PeerError> {
         let request = ProduceRequest {
             acks: -1,
             timeout_ms: PRODUCE_TIMEOUT_MS,
@@ -251,8 +255,7 @@ impl DeadLetterQueues {
             ..Default::default()
         };
         let context = &self.surroundings.context;
-        let connection = self
-            .peers
+        let connection = peers
             .connection(context, queue.leader, REQUEST_TIMEOUT)
             .await?;
         let response = connection.send(&request).await?;
