@@ -82,7 +82,7 @@ struct Transition {
     write: StateWriteId,
     previous: RecordState,
     previous_member: Option<MemberId>,
-    delivery_count_limit: i32,
+    limit: DeliveryLimit,
 }
 
 /// The state of one record, or of all records of a batch.
@@ -190,12 +190,13 @@ impl InFlightState {
             write,
             previous,
             previous_member: self.member.take(),
-            delivery_count_limit: limit.count,
+            limit,
         }));
         Some(state)
     }
 
-    /// The write has completed. Returns whether the transition belonged to it.
+    /// The write has completed. Returns whether the transition belonged to it. If it has failed, and
+    /// the last lock has expired meanwhile, the record is not delivered again.
     pub(super) fn complete_transition(&mut self, write: StateWriteId, is_persisted: bool) -> bool {
         if self.transition.as_ref().is_none_or(|t| t.write != write) {
             return false;
@@ -209,8 +210,8 @@ impl InFlightState {
         }
         if self.lock.is_some_and(|lock| lock.is_expired) {
             self.lock = None;
-            self.state = if self.delivery_count >= transition.delivery_count_limit {
-                RecordState::Archived
+            self.state = if self.delivery_count >= transition.limit.count {
+                transition.limit.undeliverable
             } else {
                 RecordState::Available
             };

@@ -176,6 +176,10 @@ impl SharePartition {
                 if !is_meant || !state.complete_transition(id, is_persisted) {
                     continue;
                 }
+                if !is_persisted && state.state() == RecordState::Archiving {
+                    // As when a lock expires: that need not be persisted.
+                    undeliverable(first, last, state, start_offset, &mut self.dead_letters);
+                }
                 is_any_available |= state.state() == RecordState::Available;
                 let records = (last - first.max(start_offset) + 1).max(0);
                 match (was_terminal, state.state().is_terminal()) {
@@ -197,4 +201,26 @@ impl SharePartition {
         }
         is_any_available
     }
+}
+
+/// The last lock has expired during a write that failed. Records before the start offset are not in
+/// the log any more, and are archived at once.
+fn undeliverable(
+    first_offset: i64,
+    last_offset: i64,
+    state: &mut InFlightState,
+    start_offset: i64,
+    dead_letters: &mut Vec<DeadLetters>,
+) {
+    if last_offset < start_offset {
+        state.archive();
+        return;
+    }
+    let letters = DeadLetters {
+        first_offset: Offset(first_offset),
+        last_offset: Offset(last_offset),
+        delivery_count: i16::try_from(state.delivery_count()).unwrap_or(i16::MAX),
+        cause: DeadLetterCause::DeliveryCountExceeded,
+    };
+    letters.add_to(dead_letters);
 }

@@ -110,17 +110,35 @@ fn the_last_delivery_goes_to_the_queue_however_it_ends() {
     assert_eq!(released.partition.take_dead_letters(), [exceeded(4, 9, 1)]);
 }
 
-/// As in Kafka, such a record is not copied: its lock expired while it was being persisted.
 #[test]
-fn a_rejection_that_fails_after_the_last_lock_expired_archives() {
+fn a_record_whose_last_lock_expires_during_a_write_that_fails_is_copied() {
     let mut story = story(1);
     story.acquire("a", &[(0, 9)]);
-    let write = story.acknowledge("a", 0, 9, &[Reject]).unwrap().unwrap();
-    assert_eq!(story.wait(LOCK_MS), None);
+    let kinds = [Reject, Release, Accept, Reject, Gap];
+    let write = story.acknowledge("a", 0, 4, &kinds).unwrap().unwrap();
+    assert_ne!(story.wait(LOCK_MS), None, "the others are not in a write");
+    story.partition.on_state_written(write.id, false);
+    assert_eq!(story.partition.take_dead_letters(), [exceeded(0, 4, 1)]);
+    assert_eq!(story.partition.delivery_complete_count(), 0);
+    assert_eq!(story.in_flight(), [(0, 9, Archiving, 1)]);
+    let archived = story
+        .partition
+        .on_dead_letters_written(&[exceeded(0, 4, 1)]);
+    let archived = archived.expect("they are archived");
+    assert_eq!(archived.batches, [persisted((0, 4, Archived, 1))]);
+    assert_eq!(archived.delivery_complete_count, 5);
+}
+
+#[test]
+fn a_record_that_the_log_drops_during_a_write_that_fails_is_not_copied() {
+    let mut story = story(1);
+    story.acquire("a", &[(0, 3), (4, 9)]);
+    let write = story.acknowledge("a", 0, 3, &[Reject]).unwrap().unwrap();
+    story.wait(LOCK_MS);
+    story.partition.on_log_start_offset(Offset(4));
     story.partition.on_state_written(write.id, false);
     assert!(!story.partition.has_dead_letters());
-    assert_eq!(story.in_flight(), [(0, 9, Archived, 1)]);
-    assert_eq!(story.partition.delivery_complete_count(), 10);
+    assert_eq!(story.ends().0, 4);
 }
 
 #[test]
