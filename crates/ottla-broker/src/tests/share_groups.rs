@@ -102,14 +102,24 @@ async fn writes_of_many_threads_are_reported_in_order() {
 
 /// Initialises the group's start offset like its coordinator, which creates the state topic.
 async fn initialize(broker: &TestBroker, client: &mut Client) {
+    let state_topic = vec!["__share_group_state".into()];
+    broker
+        .broker()
+        .auto_topic_creation
+        .create_topics_in_background(None, state_topic);
+    initialize_at(client, 1, 0).await;
+}
+
+/// With -1, the settings of the group determine the offset.
+pub(super) async fn initialize_at(client: &mut Client, state_epoch: i32, start_offset: i64) {
     let request = InitializeShareGroupStateRequest {
         group_id: "g".into(),
         topics: vec![InitializeStateData {
             topic_id: topic_id("t"),
             partitions: vec![PartitionData {
                 partition: 0,
-                state_epoch: 1,
-                start_offset: 0,
+                state_epoch,
+                start_offset,
                 ..Default::default()
             }],
             ..Default::default()
@@ -117,11 +127,6 @@ async fn initialize(broker: &TestBroker, client: &mut Client) {
         ..Default::default()
     };
     let deadline = Instant::now() + PATIENCE;
-    let state_topic = vec!["__share_group_state".into()];
-    broker
-        .broker()
-        .auto_topic_creation
-        .create_topics_in_background(None, state_topic);
     loop {
         let response = client.ask(0, &request).await;
         match code(response.results[0].partitions[0].error_code) {

@@ -4,10 +4,12 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use ottla_metadata::ConfigResource;
 use ottla_protocol::Records;
 use ottla_protocol::messages::create_topics_request::{CreatableTopic, CreatableTopicConfig};
 use ottla_protocol::messages::list_offsets_request::{ListOffsetsPartition, ListOffsetsTopic};
 use ottla_protocol::messages::{CreateTopicsRequest, DeleteTopicsRequest, ListOffsetsRequest};
+use ottla_protocol::metadata_records::{ConfigRecord, MetadataRecord};
 use ottla_records::{Compression, RecordBatch, RecordBatchBuilder};
 use ottla_types::{Offset, Timestamp};
 
@@ -330,6 +332,43 @@ async fn a_share_group_acquires_what_is_only_remote() {
         last.verify_crc().expect("the checksum");
         assert_eq!(last.header.next_offset(), Offset(next));
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_share_group_starts_by_time_at_what_is_only_remote() {
+    let store = tempfile::tempdir().expect("a directory");
+    let settings = settings(store.path());
+    let (broker, mut client) = share_groups::broker_with(&settings, &SETTINGS).await;
+    for offset in 0..30 {
+        share_groups::produce(&mut client, &[&format!("{offset:0300}")]).await;
+    }
+    let reader = broker.partition("t", 0).reader().clone();
+    wait_until("the segments stay", || {
+        reader.local_log_start_offset() >= Offset(20)
+    })
+    .await;
+    let (key, group) = ("share.auto.offset.reset", ConfigResource::group("g"));
+    let all_that_is_younger = MetadataRecord::Config(ConfigRecord {
+        resource_type: 32,
+        resource_name: "g".into(),
+        name: key.into(),
+        value: Some("by_duration:P9999D".into()),
+        ..Default::default()
+    });
+    broker.write(vec![all_that_is_younger]).await;
+    wait_until("the group has no setting", || {
+        broker
+            .broker()
+            .metadata()
+            .configs
+            .value(&group, key)
+            .is_some()
+    })
+    .await;
+    share_groups::initialize_at(&mut client, 2, -1).await;
+    let request = share_groups::fetching("m1", 0, &[]);
+    let fetched = share_groups::fetch(&mut client, &request).await;
+    assert_eq!(share_groups::acquired(&fetched)[0].0, 0);
 }
 
 fn replica(node: &RunningBroker) -> Arc<Partition> {

@@ -1,15 +1,16 @@
-//! The high watermarks of partitions on any broker, from which the lag of a share group is
-//! computed.
+//! Offsets of partitions that leaders are asked for: high watermarks, from which the lag of a share
+//! group is computed, and the offset of a time in a log that is partly in remote storage.
 //!
-//! Kafka: `NetworkPartitionMetadataClient`.
+//! Kafka: `NetworkPartitionMetadataClient`, `ShareFetchUtils.offsetForTimestamp`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytestring::ByteString;
+use ottla_coordinator::persister::StateFailure;
 use ottla_protocol::messages::ListOffsetsRequest;
 use ottla_protocol::messages::list_offsets_request::{ListOffsetsPartition, ListOffsetsTopic};
-use ottla_types::{BrokerId, ErrorCode, Offset};
+use ottla_types::{BrokerId, ErrorCode, Offset, Timestamp};
 
 use super::coordinators::ShareCoordinators;
 use super::persister::ask_peer;
@@ -121,4 +122,34 @@ async fn latest_at(
     partitions
         .map(|partition| (partition, Err(missing)))
         .collect()
+}
+
+/// The offset of the first record with at least this timestamp, in a partition that this broker
+/// leads. By a request to itself, because remote storage is not reached from here.
+pub(super) async fn offset_by_time(
+    coordinators: &Arc<ShareCoordinators>,
+    topic: &str,
+    partition: i32,
+    timestamp: Timestamp,
+) -> Result<Option<Offset>, StateFailure> {
+    let request = ListOffsetsRequest {
+        replica_id: CONSUMER_REPLICA_ID,
+        topics: vec![ListOffsetsTopic {
+            name: topic.to_owned().into(),
+            partitions: vec![ListOffsetsPartition {
+                partition_index: partition,
+                timestamp: timestamp.0,
+                current_leader_epoch: -1,
+                ..Default::default()
+            }],
+            ..Default::default()
+        }],
+        ..Default::default()
+    };
+    let this_broker = coordinators.surroundings.context.broker_id();
+    let response = ask_peer(coordinators, this_broker, &request).await?;
+    let mut answers = response.topics.iter().flat_map(|topic| &topic.partitions);
+    let answer = answers.next().ok_or(ErrorCode::UnknownServerError)?;
+    ErrorCode::from_code(answer.error_code).into_result()?;
+    Ok(Some(Offset(answer.offset)).filter(|offset| *offset != Offset::UNKNOWN))
 }

@@ -19,6 +19,7 @@ use ottla_types::{ErrorCode, LeaderEpoch, Offset, Timestamp};
 
 use super::coordinators::ShareCoordinators;
 use super::dead_letters::DeadLetterQueues;
+use super::latest_offsets::offset_by_time;
 use super::persister::Persister;
 use super::settings::{GroupSettings, OffsetReset};
 use ottla_partition::partition::{Partition, Waiters};
@@ -154,6 +155,12 @@ impl LedPartition {
             }
         };
         let latest = reader.high_watermark();
+        if reader.is_only_remote(reader.log_start_offset()) {
+            let (topic, index) = (&self.partition.topic_partition.topic, self.key.partition);
+            let found = offset_by_time(&self.coordinators, topic, index, since).await;
+            let found = found.map_err(of_persister)?;
+            return Ok(found.map_or(latest, |found| found.min(latest)));
+        }
         let threads = self.partition.log_location().threads.reads.clone();
         let found = threads.run(move || reader.offset_for_timestamp(TimestampTarget::At(since)));
         match found.await {
