@@ -102,11 +102,8 @@ async fn change(console: &Console, request: Request, next: Next, note: AuditNote
     let admitted = admit(console, &request);
     let running = tokio::spawn(async move {
         let response = match admitted {
-            Ok(reservation) => {
-                let response = run(request, next).await;
-                drop(reservation);
-                response
-            }
+            // What was in the body is kept by a stream, and answered by a preview.
+            Ok(reservation) => held(run(request, next).await, reservation),
             Err(problem) => problem.into_response(),
         };
         audit::record(&noted, response.status());
@@ -146,14 +143,19 @@ fn hold(response: Response, budget: &Budget) -> Response {
         return response;
     }
     match budget.reserve(usize::try_from(size).unwrap_or(usize::MAX)) {
-        Ok(reservation) => response.map(|body| {
-            Body::new(HeldBody {
-                body,
-                _reservation: reservation,
-            })
-        }),
+        Ok(reservation) => held(response, reservation),
         Err(problem) => problem.into_response(),
     }
+}
+
+/// The response, which keeps a reservation until it is read.
+fn held(response: Response, reservation: Reservation) -> Response {
+    response.map(|body| {
+        Body::new(HeldBody {
+            body,
+            _reservation: reservation,
+        })
+    })
 }
 
 struct HeldBody {
@@ -243,11 +245,22 @@ mod tests {
     use super::*;
     use crate::config::ConsoleConfig;
 
-    #[tokio::test]
-    async fn a_change_goes_on_when_the_browser_hangs_up() {
+    fn console() -> Arc<Console> {
         let client = ClientConfig::new("127.0.0.1:1").unwrap();
         let address = "127.0.0.1:9080".parse().unwrap();
-        let console = Arc::new(Console::new(ConsoleConfig::new(client), address));
+        Arc::new(Console::new(ConsoleConfig::new(client), address))
+    }
+
+    fn deletion() -> Request {
+        Request::delete("/api/slow")
+            .header(header::HOST, "127.0.0.1:9080")
+            .header(OWN_HEADER, "1")
+            .body(axum::body::Body::empty())
+            .unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_change_goes_on_when_the_browser_hangs_up() {
         let (ended, mut has_ended) = mpsc::channel::<()>(1);
         let handler = move || async move {
             tokio::time::sleep(Duration::from_millis(100)).await;
@@ -255,15 +268,23 @@ mod tests {
         };
         let router = Router::new()
             .route("/api/slow", delete(handler))
-            .layer(axum::middleware::from_fn_with_state(console, guard));
-        let request = Request::delete("/api/slow")
-            .header(header::HOST, "127.0.0.1:9080")
-            .header(OWN_HEADER, "1")
-            .body(axum::body::Body::empty())
-            .unwrap();
-        let asked = TowerToHyperService::new(router).call(request);
+            .layer(axum::middleware::from_fn_with_state(console(), guard));
+        let asked = TowerToHyperService::new(router).call(deletion());
         let hung_up = tokio::time::timeout(Duration::from_millis(20), asked).await;
         assert!(hung_up.is_err());
         assert_eq!(has_ended.recv().await, Some(()));
+    }
+
+    #[tokio::test]
+    async fn the_memory_of_a_change_is_reserved_until_its_answer_is_read() {
+        let console = console();
+        let router = Router::new()
+            .route("/api/slow", delete(|| async { "an answer" }))
+            .layer(axum::middleware::from_fn_with_state(console.clone(), guard));
+        let answer = TowerToHyperService::new(router).call(deletion()).await;
+        // All of the budget is free only if nothing is reserved.
+        assert!(console.budget.reserve(usize::MAX).is_err());
+        drop(answer);
+        assert!(console.budget.reserve(usize::MAX).is_ok());
     }
 }
