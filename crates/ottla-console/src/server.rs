@@ -29,6 +29,9 @@ use watched::Watched;
 const CONNECTIONS: usize = 1024;
 /// For the head of a request, and what a connection may be silent between two.
 const HEAD: Duration = Duration::from_secs(30);
+/// The size of a head. Anybody can send one, and it needs no reservation. The longest address within
+/// it that the HTTP library takes has 64 KiB.
+const HEAD_BYTES: usize = 96 << 10;
 /// After an error of the listener, which is mostly a lack of file handles.
 const PAUSE: Duration = Duration::from_millis(100);
 /// For so long a peer may read nothing of what is written for it.
@@ -68,7 +71,9 @@ pub async fn serve_from(
     tokio::spawn(expire(Arc::downgrade(&console)));
     let places = Arc::new(Semaphore::new(CONNECTIONS));
     let mut http = http1::Builder::new();
-    http.timer(TokioTimer::new()).header_read_timeout(HEAD);
+    http.timer(TokioTimer::new())
+        .header_read_timeout(HEAD)
+        .max_buf_size(HEAD_BYTES);
     let mut waiting = first;
     loop {
         let place = places.clone().acquire_owned().await;

@@ -334,6 +334,27 @@ async fn errors_are_problems() {
 }
 
 #[tokio::test]
+async fn the_head_of_a_request_is_bounded() {
+    let console = serve_with(|_| ()).await;
+    let long = format!("X-Long: {}", "x".repeat(HEAD_BYTES / 2));
+    let taken = console.ask("GET /api/session", &[OWN, &long]).await;
+    assert_eq!(taken.status, 200);
+    let mut stream = TcpStream::connect(console.address).await.unwrap();
+    let endless = format!("GET / HTTP/1.1\r\nX-Long: {}", "x".repeat(HEAD_BYTES * 2));
+    // The connection may already be reset.
+    let _ = stream.write_all(endless.as_bytes()).await;
+    let mut answer = Vec::new();
+    let reading = stream.read_to_end(&mut answer);
+    let ended = tokio::time::timeout(HEAD / 2, reading).await;
+    assert!(ended.is_ok(), "it waits for more of the head");
+    let answer = String::from_utf8_lossy(&answer);
+    assert!(
+        answer.is_empty() || answer.starts_with("HTTP/1.1 431"),
+        "{answer}"
+    );
+}
+
+#[tokio::test]
 async fn a_console_that_only_reads_refuses_every_change() {
     let console = serve_with(|config| config.read_only = true).await;
     for request in [
