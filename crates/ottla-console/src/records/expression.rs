@@ -14,7 +14,8 @@
 //!
 //! Pure. An expression has a bounded length and depth, and a record a bounded depth. Judging a
 //! record takes a bounded number of steps: names at any depth, and comparisons of several places
-//! with several others, could otherwise take years for one small record.
+//! with several others, could otherwise take years for one small record. It takes bounded memory as
+//! well: a batch of 1 MB can be one record of 64 MB, whose JSON takes gigabytes.
 
 mod parser;
 
@@ -33,6 +34,10 @@ use tree::{Method, Node, Operator, Root, Step};
 /// The steps of judging one record: places that are visited, comparisons, and bytes of texts.
 const STEPS: usize = 1_000_000;
 const BYTES_PER_STEP: usize = 256;
+/// What the JSON of a key or a value may take in memory.
+const JSON_BYTES: usize = 128 << 20;
+/// A text of this size takes less, whatever is in it.
+const SMALL_JSON: usize = 128 << 10;
 
 /// A parsed expression.
 #[derive(Debug)]
@@ -81,9 +86,32 @@ impl<'a> Subject<'a> {
             Root::Key => (&self.key, self.record.key),
             _ => (&self.value, self.record.value),
         };
-        cell.get_or_init(|| serde_json::from_slice(bytes?).ok())
-            .as_ref()
+        let parsed = cell.get_or_init(|| {
+            let bytes = bytes?;
+            if json_memory(bytes) > JSON_BYTES {
+                self.steps_left.set(0);
+                return None;
+            }
+            serde_json::from_slice(bytes).ok()
+        });
+        parsed.as_ref()
     }
+}
+
+/// About the most that the JSON of a text can take: so many bytes for the memory that an object and
+/// an array begin with, and for each further item while the old and the new list are both there.
+fn json_memory(text: &[u8]) -> usize {
+    if text.len() <= SMALL_JSON || text.trim_ascii_start().starts_with(b"\"") {
+        return text.len();
+    }
+    let sizes = text.iter().map(|byte| match byte {
+        b'{' => 500,
+        b'[' => 300,
+        b',' => 220,
+        b':' => 100,
+        _ => 1,
+    });
+    sizes.sum()
 }
 
 /// What an operand is for one record.

@@ -67,7 +67,7 @@ impl FilterQuery {
 pub(crate) enum Verdict {
     Matches,
     Differs,
-    /// It takes too long to find out.
+    /// It takes too long, or too much memory, to find out.
     GivenUp,
 }
 

@@ -64,7 +64,7 @@ pub(crate) struct Progress {
     pub(crate) scanned: u64,
     scanned_bytes: u64,
     pub(crate) matched: u64,
-    /// Records of which it takes too long to find out whether they match.
+    /// Records of which it takes too long, or too much memory, to find out whether they match.
     unjudged: u64,
     /// Matches of a live tail that were not sent.
     pub(crate) skipped: u64,

@@ -186,6 +186,28 @@ fn a_record_that_takes_too_long_is_given_up() {
 }
 
 #[test]
+fn a_record_whose_json_takes_too_much_memory_is_given_up() {
+    let objects = format!("[{}0]", "{\"a\":0},".repeat(200_000));
+    let long = format!("{{\"a\": \"{}\"}}", "x".repeat(2_000_000));
+    for (value, expression, expected) in [
+        (&objects, "value[0].a == 0", None),
+        (&objects, "!has(value[0].b)", None),
+        // Without its JSON there is no need to give it up.
+        (&objects, "value.contains('a') && offset == 0", Some(true)),
+        (&long, "value.a.startsWith('xx')", Some(true)),
+        (&long, "has(value.b)", Some(false)),
+    ] {
+        let batch = batch(None, Some(value.as_bytes()), &[]);
+        let records = batch.records(16 << 20).unwrap();
+        let record = records.iter().next().unwrap().unwrap();
+        let subject = Subject::new("t", 0, &record);
+        let holds = Expression::parse(expression).unwrap().holds(&subject);
+        let judged = (!subject.is_given_up()).then_some(holds);
+        assert_eq!(judged, expected, "{expression}");
+    }
+}
+
+#[test]
 fn regular_expressions_are_few_and_small() {
     let refused = Expression::parse(r"key.matches('\w{99}')").unwrap_err();
     assert!(refused.contains("size limit"), "{refused}");
