@@ -29,7 +29,7 @@ use memchr::memmem;
 use ottla_records::RecordView;
 use parser::Parser;
 use serde_json::Value;
-use tree::{Method, Node, Operator, Root, Step};
+use tree::{Method, Node, Number, Operator, Root, Step};
 
 /// The steps of judging one record: places that are visited, comparisons, and bytes of texts.
 const STEPS: usize = 1_000_000;
@@ -118,7 +118,7 @@ fn json_memory(text: &[u8]) -> usize {
 enum Operand<'a> {
     Null,
     Bool(bool),
-    Number(f64),
+    Number(Number),
     Text(Cow<'a, str>),
     /// A whole key or value: its bytes, which are parsed only if their JSON matters.
     Whole(&'a [u8], &'a Subject<'a>, Root),
@@ -198,7 +198,7 @@ impl Node {
                 }
                 operand
                     .size()
-                    .is_some_and(|size| test(&Operand::Number(size as f64)))
+                    .is_some_and(|size| test(&Operand::Number(Number::Whole(size as i128))))
             }),
             condition => test(&Operand::Bool(condition.holds(subject))),
         }
@@ -214,9 +214,9 @@ fn any_place(
     let record = subject.record;
     match root {
         Root::Topic => test(&Operand::Text(subject.topic.into())),
-        Root::Partition => test(&Operand::Number(f64::from(subject.partition))),
-        Root::Offset => test(&Operand::Number(record.offset.0 as f64)),
-        Root::Timestamp => test(&Operand::Number(record.timestamp.0 as f64)),
+        Root::Partition => test(&Operand::whole(subject.partition)),
+        Root::Offset => test(&Operand::whole(record.offset.0)),
+        Root::Timestamp => test(&Operand::whole(record.timestamp.0)),
         Root::Headers => match steps.first() {
             Some(Step::Name(name)) => {
                 let mut values = record
@@ -345,6 +345,10 @@ fn is_in(one: &Node, other: &Node, subject: &Subject<'_>) -> bool {
 }
 
 impl Operand<'_> {
+    fn whole(number: impl Into<i128>) -> Self {
+        Operand::Number(Number::Whole(number.into()))
+    }
+
     /// As [`Operand::compare`], which takes steps. `None` without any left.
     fn compare_within(&self, other: &Operand<'_>, subject: &Subject<'_>) -> Option<Ordering> {
         let (one, two) = (self.length(), other.length());
@@ -392,7 +396,7 @@ impl Operand<'_> {
             return Some(one.cmp(&other));
         }
         if let (Some(one), Some(other)) = (self.number(), other.number()) {
-            return one.partial_cmp(&other);
+            return one.compare(other);
         }
         match (self.text(), other.text()) {
             (Some(one), Some(other)) => Some(one.cmp(&other)),
@@ -419,10 +423,14 @@ impl Operand<'_> {
         }
     }
 
-    fn number(&self) -> Option<f64> {
+    fn number(&self) -> Option<Number> {
         match self {
             Operand::Number(number) => Some(*number),
-            other => other.json()?.as_f64(),
+            other => {
+                let number = other.json()?.as_number()?;
+                let whole = number.as_i128().map(Number::Whole);
+                whole.or_else(|| number.as_f64().map(Number::Real))
+            }
         }
     }
 

@@ -4,7 +4,7 @@
 
 use regex::bytes::RegexBuilder;
 
-use super::tree::{Method, Node, Operator, Root, Step};
+use super::tree::{Method, Node, Number, Operator, Root, Step};
 
 const MAX_LENGTH: usize = 4096;
 const MAX_DEPTH: usize = 64;
@@ -16,7 +16,7 @@ const REGEX_BYTES: usize = 256 << 10;
 enum Token {
     Word(String),
     Text(String),
-    Number(f64),
+    Number(Number),
     Sign(&'static str),
     End,
 }
@@ -162,7 +162,7 @@ impl Parser {
             Token::Text(text) => Node::Text(text),
             Token::Number(number) => Node::Number(number),
             Token::Sign("-") => match self.take() {
-                Token::Number(number) => Node::Number(-number),
+                Token::Number(number) => Node::Number(number.negative()),
                 other => return Err(self.unexpected(&other)),
             },
             Token::Sign("(") => {
@@ -239,9 +239,9 @@ impl Parser {
                 let step = match self.take() {
                     Token::Sign("*") => Step::Any,
                     Token::Text(name) => Step::Name(name),
-                    Token::Number(index) => Step::Index(index as i64),
+                    Token::Number(index) => Step::Index(index.index()),
                     Token::Sign("-") => match self.take() {
-                        Token::Number(index) => Step::Index(-(index as i64)),
+                        Token::Number(index) => Step::Index(index.negative().index()),
                         other => return Err(self.unexpected(&other)),
                     },
                     other => return Err(self.unexpected(&other)),
@@ -359,6 +359,6 @@ fn number(rest: &str) -> Result<(Token, usize), String> {
         length += 1;
     }
     let text = &rest[..length];
-    let number = text.parse().map_err(|_| format!("{text}: not a number"))?;
+    let number = Number::parse(text).ok_or_else(|| format!("{text}: not a number"))?;
     Ok((Token::Number(number), length))
 }

@@ -137,6 +137,36 @@ fn whole_keys_and_values_are_texts_and_numbers() {
 }
 
 #[test]
+fn whole_numbers_are_exact() {
+    const VALUE: &[u8] = br#"{"id": 9007199254740993, "largest": 18446744073709551615,
+        "least": -9223372036854775808, "real": 9007199254740993.5}"#;
+    let batch = batch(None, Some(VALUE), &[]);
+    let records = batch.records(1 << 20).unwrap();
+    let record = records.iter().next().unwrap().unwrap();
+    for (expression, expected) in [
+        ("value.id == 9007199254740993", true),
+        ("value.id == 9007199254740992", false),
+        ("value.id > 9007199254740992", true),
+        ("value.id in [9007199254740992, 9007199254740994]", false),
+        ("value.largest == 18446744073709551615", true),
+        ("value.largest == 18446744073709551614", false),
+        ("value.least == -9223372036854775808", true),
+        ("value.least == -9223372036854775807", false),
+        ("value.id < 9.1e15 && value.real > 9007199254740991", true),
+        (
+            "value.largest < 999999999999999999999999999999999999999999",
+            true,
+        ),
+        ("offset == 0.0 && timestamp == 1e3", true),
+        ("value.id.contains('40993')", true),
+    ] {
+        let parsed = Expression::parse(expression).unwrap();
+        let holds = parsed.holds(&Subject::new("t", 0, &record));
+        assert_eq!(holds, expected, "{expression}");
+    }
+}
+
+#[test]
 fn errors_say_what_is_wrong() {
     for (expression, says) in [
         ("value.amount >", "it ends too early"),

@@ -2,12 +2,15 @@
 //!
 //! Pure.
 
+use std::cmp::Ordering;
+use std::fmt;
+
 use regex::bytes::Regex;
 
 #[derive(Debug)]
 pub(super) enum Node {
     Text(String),
-    Number(f64),
+    Number(Number),
     Bool(bool),
     Null,
     List(Vec<Node>),
@@ -21,6 +24,58 @@ pub(super) enum Node {
     Matches(Box<Node>, Regex),
     Size(Box<Node>),
     Has(Box<Node>),
+}
+
+/// Whole numbers are exact: identifiers are often larger than the 53 bits of a floating-point number.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(super) enum Number {
+    Whole(i128),
+    Real(f64),
+}
+
+impl Number {
+    pub(super) fn parse(text: &str) -> Option<Number> {
+        let whole = text.parse().map(Number::Whole);
+        whole.or_else(|_| text.parse().map(Number::Real)).ok()
+    }
+
+    pub(super) fn negative(self) -> Number {
+        match self {
+            Number::Whole(whole) => Number::Whole(whole.saturating_neg()),
+            Number::Real(real) => Number::Real(-real),
+        }
+    }
+
+    /// Rounded, as a place in a list.
+    pub(super) fn index(self) -> i64 {
+        match self {
+            Number::Whole(whole) => i64::try_from(whole).unwrap_or(i64::MAX),
+            Number::Real(real) => real as i64,
+        }
+    }
+
+    fn real(self) -> f64 {
+        match self {
+            Number::Whole(whole) => whole as f64,
+            Number::Real(real) => real,
+        }
+    }
+
+    pub(super) fn compare(self, other: Number) -> Option<Ordering> {
+        match (self, other) {
+            (Number::Whole(one), Number::Whole(two)) => Some(one.cmp(&two)),
+            _ => self.real().partial_cmp(&other.real()),
+        }
+    }
+}
+
+impl fmt::Display for Number {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Number::Whole(whole) => write!(f, "{whole}"),
+            Number::Real(real) => write!(f, "{real}"),
+        }
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
