@@ -8,6 +8,10 @@ use ottla_records::{RecordView, TimestampType};
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 
+/// Headers of a record that are shown. A header of two bytes takes hundreds when it is shown, and
+/// records can have millions.
+const MOST_HEADERS: usize = 1000;
+
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Format {
@@ -42,6 +46,8 @@ pub(crate) struct Record {
     key: Option<Data>,
     value: Option<Data>,
     headers: Vec<Header>,
+    /// Headers that are not among them.
+    headers_left_out: usize,
 }
 
 #[derive(Debug, Serialize)]
@@ -51,7 +57,7 @@ struct Header {
 }
 
 impl Record {
-    /// At most `max_bytes` of each part are shown.
+    /// At most `max_bytes` of each part are shown, and the first headers.
     pub(crate) fn new(
         batch: &FetchedBatch,
         record: &RecordView<'_>,
@@ -59,10 +65,6 @@ impl Record {
         max_bytes: usize,
     ) -> Record {
         let show = |bytes: &[u8]| Data::new(bytes, format, max_bytes);
-        let headers = record.headers.iter().map(|(key, value)| Header {
-            key: String::from_utf8_lossy(&key[..key.len().min(max_bytes)]).into_owned(),
-            value: value.map(|it| Data::new(it, Format::Auto, max_bytes)),
-        });
         Record {
             partition: batch.partition,
             offset: record.offset.0,
@@ -73,7 +75,8 @@ impl Record {
             },
             key: record.key.map(show),
             value: record.value.map(show),
-            headers: headers.collect(),
+            headers: shown_headers(record, max_bytes),
+            headers_left_out: record.headers.len().saturating_sub(MOST_HEADERS),
         }
     }
 
@@ -84,6 +87,15 @@ impl Record {
         let headers: usize = headers.map(|it| it.key.len() + size(&it.value)).sum();
         100 + size(&self.key) + size(&self.value) + headers
     }
+}
+
+fn shown_headers(record: &RecordView<'_>, max_bytes: usize) -> Vec<Header> {
+    let headers = record.headers.iter().take(MOST_HEADERS);
+    let shown = headers.map(|(key, value)| Header {
+        key: String::from_utf8_lossy(&key[..key.len().min(max_bytes)]).into_owned(),
+        value: value.map(|it| Data::new(it, Format::Auto, max_bytes)),
+    });
+    shown.collect()
 }
 
 impl Data {
@@ -222,7 +234,24 @@ pub(crate) enum Encoding {
 
 #[cfg(test)]
 mod tests {
+    use ottla_records::{Compression, RecordBatchBuilder, RecordHeader};
+    use ottla_types::Timestamp;
+
     use super::*;
+
+    #[test]
+    fn the_headers_that_are_shown_are_bounded() {
+        let header = RecordHeader::new(Bytes::from("key"), Some(Bytes::from("value")));
+        let headers = vec![header; MOST_HEADERS + 1];
+        let mut builder = RecordBatchBuilder::new(Compression::None);
+        builder.append(Timestamp(0), None, None, &headers);
+        let batch = builder.build();
+        let records = batch.records(1 << 20).unwrap();
+        let record = records.iter().next().unwrap().unwrap();
+        let shown = shown_headers(&record, 2);
+        assert_eq!((shown.len(), &*shown[0].key), (MOST_HEADERS, "ke"));
+        assert_eq!(shown[0].value.as_ref().unwrap().text, "va");
+    }
 
     fn shown(bytes: &[u8], format: Format, max_bytes: usize) -> (&'static str, String, bool) {
         let data = Data::new(bytes, format, max_bytes);
