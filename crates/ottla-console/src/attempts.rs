@@ -1,9 +1,13 @@
-//! Attempts to log in that have failed, by user and by address.
+//! Attempts to log in that have failed: by user, by address, and by browser.
 //!
 //! After some failures, the next attempt is refused until a time has passed that doubles with each
-//! further one. The delay of a user is short, so that nobody can keep a user out by guessing; that
-//! of an address is long. An attempt counts as failed from its beginning, so attempts at the same
-//! time are not free. Both tables are bounded, and failures are forgotten.
+//! further one. The delay of a user is short, that of an address is long. An attempt counts as
+//! failed from its beginning, so attempts at the same time are not free. All tables are bounded, and
+//! failures are forgotten.
+//!
+//! A browser in which a user has logged in keeps a secret, and has delays of its own for that user.
+//! Otherwise whoever guesses without end would keep the user out: from many addresses, or from
+//! behind the same proxy.
 
 use std::borrow::Borrow;
 use std::collections::HashMap;
@@ -11,6 +15,8 @@ use std::hash::Hash;
 use std::net::{IpAddr, Ipv6Addr};
 use std::time::{Duration, Instant};
 
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use parking_lot::Mutex;
 
 use crate::problem::Problem;
@@ -24,6 +30,10 @@ const MOST_OF_ADDRESS: Duration = Duration::from_secs(5 * 60);
 const MEMORY: Duration = Duration::from_secs(15 * 60);
 /// In each table. Of a full one, the entry with the fewest failures goes, the oldest of those.
 const ENTRIES: usize = 4096;
+/// Of one user, so that one cannot take the places of all others.
+const BROWSERS_OF_USER: usize = 8;
+/// After so long without an attempt, a browser is not known any more.
+pub(crate) const BROWSER_AGE: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
 #[derive(Default)]
 pub(crate) struct Attempts {
@@ -34,6 +44,14 @@ pub(crate) struct Attempts {
 struct Tables {
     users: HashMap<String, Failures>,
     addresses: HashMap<IpAddr, Failures>,
+    /// By the secret that the browser keeps.
+    browsers: HashMap<String, Browser>,
+}
+
+/// A browser in which a user has logged in.
+struct Browser {
+    user: String,
+    failures: Failures,
 }
 
 struct Failures {
@@ -43,35 +61,136 @@ struct Failures {
     until: Instant,
 }
 
+/// Who begins an attempt.
+#[derive(Clone, Copy)]
+pub(crate) struct Origin<'a> {
+    pub(crate) user: &'a str,
+    pub(crate) address: IpAddr,
+    /// The secret that the browser has sent.
+    pub(crate) browser: Option<&'a str>,
+}
+
 impl Attempts {
     /// Begins an attempt, or refuses it.
-    pub(crate) fn begin(&self, user: &str, address: IpAddr, now: Instant) -> Result<(), Problem> {
+    pub(crate) fn begin(&self, origin: Origin<'_>, now: Instant) -> Result<(), Problem> {
+        let Origin { user, address, .. } = origin;
         let address = network(address);
         let mut tables = self.tables.lock();
-        let wait = wait(&tables.users, user, now).max(wait(&tables.addresses, &address, now));
-        if !wait.is_zero() {
-            return Err(Problem::too_many(format!(
-                "too many logins of this user or from this address have failed; try again in {} s",
-                wait.as_secs() + 1
-            )));
+        if let Some(failures) = tables.of_browser(origin, now) {
+            refuse_before(failures.until, now)?;
+            failures.count(MOST_OF_USER, now);
+            return Ok(());
         }
+        let until = until(&tables.users, user, now).max(until(&tables.addresses, &address, now));
+        refuse_before(until, now)?;
         count(&mut tables.users, user.to_owned(), MOST_OF_USER, now);
         count(&mut tables.addresses, address, MOST_OF_ADDRESS, now);
         Ok(())
     }
 
-    /// The person is logged in. Earlier failures of the address stay: they may be about others.
-    pub(crate) fn succeeded(&self, user: &str, address: IpAddr) {
+    /// The person is logged in. Returns the secret that the browser is to keep. Earlier failures of
+    /// the address stay: they may be about others. If the browser was known, so do those of the
+    /// user: they are of somebody else.
+    pub(crate) fn succeeded(&self, origin: Origin<'_>, now: Instant) -> String {
         let mut tables = self.tables.lock();
-        tables.users.remove(user);
-        take_back(&mut tables.addresses, &network(address));
+        if let Some(failures) = tables.of_browser(origin, now) {
+            *failures = Failures::none(now);
+            return origin.browser.unwrap_or_default().to_owned();
+        }
+        tables.users.remove(origin.user);
+        take_back(&mut tables.addresses, &network(origin.address));
+        tables.remember(origin.user, now)
     }
 
     /// The cluster did not say whether the password is right.
-    pub(crate) fn undecided(&self, user: &str, address: IpAddr) {
+    pub(crate) fn undecided(&self, origin: Origin<'_>, now: Instant) {
         let mut tables = self.tables.lock();
-        take_back(&mut tables.users, user);
-        take_back(&mut tables.addresses, &network(address));
+        if let Some(failures) = tables.of_browser(origin, now) {
+            failures.take_back();
+            return;
+        }
+        take_back(&mut tables.users, origin.user);
+        take_back(&mut tables.addresses, &network(origin.address));
+    }
+}
+
+impl Tables {
+    /// The failures of a browser in which the user has logged in.
+    fn of_browser(&mut self, origin: Origin<'_>, now: Instant) -> Option<&mut Failures> {
+        let browser = self.browsers.get_mut(origin.browser?)?;
+        let is_known = browser.user == origin.user && !browser.is_old(now);
+        is_known.then_some(&mut browser.failures)
+    }
+
+    /// Makes a browser known. Returns its secret.
+    fn remember(&mut self, user: &str, now: Instant) -> String {
+        self.browsers.retain(|_, it| !it.is_old(now));
+        let of_user = |it: &&Browser| it.user == user;
+        if self.browsers.values().filter(of_user).count() >= BROWSERS_OF_USER {
+            self.forget_oldest(|it| it.user == user);
+        }
+        if self.browsers.len() >= ENTRIES {
+            self.forget_oldest(|_| true);
+        }
+        let secret = URL_SAFE_NO_PAD.encode(rand::random::<[u8; 32]>());
+        let browser = Browser {
+            user: user.to_owned(),
+            failures: Failures::none(now),
+        };
+        self.browsers.insert(secret.clone(), browser);
+        secret
+    }
+
+    fn forget_oldest(&mut self, among: impl Fn(&Browser) -> bool) {
+        let browsers = self.browsers.iter().filter(|(_, it)| among(it));
+        let oldest = browsers.min_by_key(|(_, it)| it.failures.last);
+        if let Some(secret) = oldest.map(|(secret, _)| secret.clone()) {
+            self.browsers.remove(&secret);
+        }
+    }
+}
+
+impl Browser {
+    fn is_old(&self, now: Instant) -> bool {
+        now.saturating_duration_since(self.failures.last) >= BROWSER_AGE
+    }
+}
+
+impl Failures {
+    fn none(now: Instant) -> Failures {
+        Failures {
+            count: 0,
+            last: now,
+            until: now,
+        }
+    }
+
+    fn count(&mut self, most: Duration, now: Instant) {
+        if now.saturating_duration_since(self.last) >= MEMORY {
+            self.count = 0;
+        }
+        self.count = self.count.saturating_add(1);
+        self.last = now;
+        if self.count > FREE {
+            let doublings = (self.count - FREE - 1).min(16);
+            self.until = now + (FIRST_DELAY * (1u32 << doublings)).min(most);
+        }
+    }
+
+    fn take_back(&mut self) {
+        self.count = self.count.saturating_sub(1);
+        self.until = self.last;
+    }
+}
+
+fn refuse_before(until: Instant, now: Instant) -> Result<(), Problem> {
+    let wait = until.saturating_duration_since(now);
+    match wait.is_zero() {
+        true => Ok(()),
+        false => Err(Problem::too_many(format!(
+            "too many logins of this user or from this address have failed; try again in {} s",
+            wait.as_secs() + 1
+        ))),
     }
 }
 
@@ -86,13 +205,12 @@ fn network(address: IpAddr) -> IpAddr {
     }
 }
 
-fn wait<K, Q>(table: &HashMap<K, Failures>, key: &Q, now: Instant) -> Duration
+fn until<K, Q>(table: &HashMap<K, Failures>, key: &Q, now: Instant) -> Instant
 where
     K: Hash + Eq + Borrow<Q>,
     Q: Hash + Eq + ?Sized,
 {
-    let until = table.get(key).map_or(now, |it| it.until);
-    until.saturating_duration_since(now)
+    table.get(key).map_or(now, |it| it.until)
 }
 
 fn count<K>(table: &mut HashMap<K, Failures>, key: K, most: Duration, now: Instant)
@@ -108,20 +226,8 @@ where
             }
         }
     }
-    let failures = table.entry(key).or_insert(Failures {
-        count: 0,
-        last: now,
-        until: now,
-    });
-    if now.saturating_duration_since(failures.last) >= MEMORY {
-        failures.count = 0;
-    }
-    failures.count = failures.count.saturating_add(1);
-    failures.last = now;
-    if failures.count > FREE {
-        let doublings = (failures.count - FREE - 1).min(16);
-        failures.until = now + (FIRST_DELAY * (1u32 << doublings)).min(most);
-    }
+    let failures = table.entry(key).or_insert_with(|| Failures::none(now));
+    failures.count(most, now);
 }
 
 fn take_back<K, Q>(table: &mut HashMap<K, Failures>, key: &Q)
@@ -130,8 +236,7 @@ where
     Q: Hash + Eq + ?Sized,
 {
     if let Some(failures) = table.get_mut(key) {
-        failures.count = failures.count.saturating_sub(1);
-        failures.until = failures.last;
+        failures.take_back();
     }
 }
 
@@ -143,10 +248,21 @@ mod tests {
         IpAddr::from([10, 0, 0, number])
     }
 
+    /// From a browser that is not known.
+    fn from(user: &str, address: IpAddr) -> Origin<'_> {
+        Origin {
+            user,
+            address,
+            browser: None,
+        }
+    }
+
     /// The delay after so many failures.
-    fn delay(attempts: &Attempts, user: &str, from: IpAddr, now: Instant) -> Duration {
+    fn delay(attempts: &Attempts, user: &str, address: IpAddr, now: Instant) -> Duration {
         let tables = attempts.tables.lock();
-        wait(&tables.users, user, now).max(wait(&tables.addresses, &network(from), now))
+        let of_address = until(&tables.addresses, &network(address), now);
+        let until = until(&tables.users, user, now).max(of_address);
+        until.saturating_duration_since(now)
     }
 
     #[test]
@@ -155,7 +271,7 @@ mod tests {
         let mut delays = Vec::new();
         for number in 0..20 {
             // Each time from another address.
-            attempts.begin("alice", address(number), now).unwrap();
+            attempts.begin(from("alice", address(number)), now).unwrap();
             let delay = delay(&attempts, "alice", address(99), now);
             delays.push(delay.as_secs());
             now += delay;
@@ -165,40 +281,95 @@ mod tests {
         for number in 0..20 {
             // Each time another user.
             let user = format!("user {number}");
-            attempts.begin(&user, address(200), now).unwrap();
+            attempts.begin(from(&user, address(200)), now).unwrap();
             now += delay(&attempts, "nobody", address(200), now);
         }
-        attempts.begin("bob", address(200), now).unwrap();
-        let refused = attempts.begin("carol", address(200), now).unwrap_err();
+        attempts.begin(from("bob", address(200)), now).unwrap();
+        let refused = attempts.begin(from("carol", address(200)), now);
+        let refused = refused.unwrap_err();
         assert_eq!(refused.status(), 429);
         assert!(refused.detail().contains("301 s"), "{}", refused.detail());
-        attempts.begin("carol", address(201), now).unwrap();
+        attempts.begin(from("carol", address(201)), now).unwrap();
     }
 
     #[test]
     fn a_login_clears_its_user_and_not_the_failures_of_its_address() {
         let (attempts, now) = (Attempts::default(), Instant::now());
         for _ in 0..FREE {
-            attempts.begin("alice", address(1), now).unwrap();
+            attempts.begin(from("alice", address(1)), now).unwrap();
         }
-        attempts.begin("bob", address(1), now).unwrap();
-        attempts.succeeded("bob", address(1));
+        attempts.begin(from("bob", address(1)), now).unwrap();
+        attempts.succeeded(from("bob", address(1)), now);
         assert!(delay(&attempts, "bob", address(1), now).is_zero());
-        attempts.begin("alice", address(1), now).unwrap();
-        assert!(attempts.begin("bob", address(1), now).is_err());
-        attempts.undecided("alice", address(1));
-        attempts.begin("bob", address(1), now).unwrap();
+        attempts.begin(from("alice", address(1)), now).unwrap();
+        assert!(attempts.begin(from("bob", address(1)), now).is_err());
+        attempts.undecided(from("alice", address(1)), now);
+        attempts.begin(from("bob", address(1)), now).unwrap();
+    }
+
+    #[test]
+    fn nobody_keeps_a_user_out_of_a_browser_that_is_known() {
+        let (attempts, mut now) = (Attempts::default(), Instant::now());
+        // All come from one proxy.
+        let proxy = address(1);
+        attempts.begin(from("alice", proxy), now).unwrap();
+        let secret = attempts.succeeded(from("alice", proxy), now);
+        for _ in 0..20 {
+            now += delay(&attempts, "alice", proxy, now);
+            attempts.begin(from("alice", proxy), now).unwrap();
+        }
+        let known = |user| Origin {
+            browser: Some(&secret),
+            ..from(user, proxy)
+        };
+        assert!(attempts.begin(from("alice", proxy), now).is_err());
+        attempts.begin(known("alice"), now).unwrap();
+        assert_eq!(attempts.succeeded(known("alice"), now), secret);
+        // Which tells nothing about those who guess.
+        assert!(attempts.begin(from("alice", proxy), now).is_err());
+        // Nor may one guess the passwords of others there, or any number for its own user.
+        assert!(attempts.begin(known("bob"), now).is_err());
+        for _ in 0..FREE + 1 {
+            attempts.begin(known("alice"), now).unwrap();
+        }
+        assert!(attempts.begin(known("alice"), now).is_err());
+        attempts.undecided(known("alice"), now);
+        attempts.begin(known("alice"), now).unwrap();
+        let later = now + BROWSER_AGE;
+        assert_ne!(attempts.succeeded(known("alice"), later), secret);
+    }
+
+    #[test]
+    fn known_browsers_are_bounded() {
+        let (attempts, now) = (Attempts::default(), Instant::now());
+        let other = attempts.succeeded(from("bob", address(1)), now);
+        let secrets: Vec<String> = (0..BROWSERS_OF_USER as u64 + 1)
+            .map(|at| {
+                let at = now + Duration::from_secs(at);
+                attempts.succeeded(from("alice", address(1)), at)
+            })
+            .collect();
+        let tables = attempts.tables.lock();
+        assert_eq!(tables.browsers.len(), BROWSERS_OF_USER + 1);
+        assert!(!tables.browsers.contains_key(&secrets[0]));
+        assert!(tables.browsers.contains_key(&other));
+        drop(tables);
+        for number in 0..ENTRIES {
+            attempts.succeeded(from(&format!("user {number}"), address(1)), now);
+        }
+        assert_eq!(attempts.tables.lock().browsers.len(), ENTRIES);
     }
 
     #[test]
     fn failures_are_forgotten_and_bounded() {
         let (attempts, now) = (Attempts::default(), Instant::now());
         for _ in 0..FREE + 1 {
-            attempts.begin("alice", address(1), now).unwrap();
+            attempts.begin(from("alice", address(1)), now).unwrap();
         }
         for number in 0..ENTRIES as u32 + 50 {
-            let from = IpAddr::from((0x0b00_0000 + number).to_be_bytes());
-            attempts.begin(&number.to_string(), from, now).unwrap();
+            let address = IpAddr::from((0x0b00_0000 + number).to_be_bytes());
+            let user = number.to_string();
+            attempts.begin(from(&user, address), now).unwrap();
         }
         let tables = attempts.tables.lock();
         assert_eq!(
@@ -206,9 +377,9 @@ mod tests {
             (ENTRIES, ENTRIES)
         );
         drop(tables);
-        assert!(attempts.begin("alice", address(2), now).is_err());
+        assert!(attempts.begin(from("alice", address(2)), now).is_err());
         let later = now + MEMORY;
-        attempts.begin("alice", address(1), later).unwrap();
+        attempts.begin(from("alice", address(1)), later).unwrap();
         assert!(delay(&attempts, "alice", address(1), later).is_zero());
     }
 

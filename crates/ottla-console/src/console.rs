@@ -9,7 +9,7 @@ use axum::http::HeaderMap;
 use axum::http::request::Parts;
 use tokio::sync::Semaphore;
 
-use crate::attempts::Attempts;
+use crate::attempts::{Attempts, BROWSER_AGE};
 use crate::audit::AuditNote;
 use crate::budget::Budget;
 use crate::config::ConsoleConfig;
@@ -28,6 +28,8 @@ pub(crate) struct Console {
     pub(crate) budget: Budget,
     pub(crate) sessions: Sessions,
     pub(crate) cookie: Cookie,
+    /// Of a browser in which somebody has logged in.
+    pub(crate) browser_cookie: Cookie,
     pub(crate) attempts: Attempts,
     pub(crate) logins: Semaphore,
 }
@@ -42,7 +44,8 @@ impl Console {
             config,
             budget,
             sessions: Sessions::default(),
-            cookie: Cookie::new(),
+            cookie: Cookie::new(None),
+            browser_cookie: Cookie::new(Some(BROWSER_AGE)),
             attempts: Attempts::default(),
             logins: Semaphore::new(LOGINS),
         }

@@ -1,9 +1,11 @@
-//! The cookie of a session.
+//! The cookies that a console gives: of a session, and of a browser in which somebody has logged in.
 //!
 //! Browsers send a cookie to every port of a host. The random part of its name keeps consoles on
 //! one host apart, and its value means something to the console alone that has given it: sessions
-//! are in its memory. Over TLS, the prefix `__Host-` keeps other hosts of the domain, and pages
+//! and browsers are in its memory. Over TLS, the prefix `__Host-` keeps other hosts of the domain, and pages
 //! without TLS, from setting it.
+
+use std::time::Duration;
 
 use axum::http::{HeaderMap, header};
 use base64::Engine;
@@ -13,15 +15,18 @@ pub(crate) struct Cookie {
     name: String,
     /// Over TLS.
     host_name: String,
+    /// Without it, the browser forgets the cookie when it is closed.
+    age: Option<Duration>,
 }
 
 impl Cookie {
-    pub(crate) fn new() -> Cookie {
+    pub(crate) fn new(age: Option<Duration>) -> Cookie {
         let instance = URL_SAFE_NO_PAD.encode(rand::random::<[u8; 6]>());
         let name = format!("ottla-console-{instance}");
         Cookie {
             host_name: format!("__Host-{name}"),
             name,
+            age,
         }
     }
 
@@ -48,9 +53,11 @@ impl Cookie {
             true => "; Secure",
             false => "",
         };
+        let age = self.age.map(|it| format!("; Max-Age={}", it.as_secs()));
         format!(
-            "{}={token}; Path=/; HttpOnly; SameSite=Strict{secure}",
-            self.name(headers)
+            "{}={token}; Path=/; HttpOnly; SameSite=Strict{}{secure}",
+            self.name(headers),
+            age.unwrap_or_default()
         )
     }
 
@@ -81,7 +88,7 @@ mod tests {
 
     #[test]
     fn a_console_takes_the_cookie_that_it_has_given() {
-        let cookie = Cookie::new();
+        let cookie = Cookie::new(None);
         for scheme in ["http", "https"] {
             let asked = headers(&[("x-forwarded-proto", scheme)]);
             let set = cookie.set(&asked, "secret");
@@ -94,7 +101,7 @@ mod tests {
             let back = headers(&[("x-forwarded-proto", scheme), ("cookie", &*sent)]);
             assert_eq!(cookie.token(&back), Some("secret"));
             // Of a console beside this one, and without TLS of one with it.
-            assert_eq!(Cookie::new().token(&back), None);
+            assert_eq!(Cookie::new(None).token(&back), None);
             let other = match is_secure {
                 true => "http",
                 false => "https",
@@ -102,5 +109,13 @@ mod tests {
             let back = headers(&[("x-forwarded-proto", other), ("cookie", &*sent)]);
             assert_eq!(cookie.token(&back), None);
         }
+    }
+
+    #[test]
+    fn a_cookie_with_an_age_outlives_the_browser() {
+        let plain = headers(&[]);
+        let aged = Cookie::new(Some(Duration::from_secs(60))).set(&plain, "a");
+        assert!(aged.ends_with("; Max-Age=60"), "{aged}");
+        assert!(!Cookie::new(None).set(&plain, "a").contains("Max-Age"));
     }
 }

@@ -7,11 +7,12 @@ use std::time::Instant;
 use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
-use axum::response::{IntoResponse, Response};
+use axum::response::{AppendHeaders, IntoResponse, Response};
 use ottla_client::ClientError;
 use ottla_types::ErrorCode;
 use serde::{Deserialize, Serialize};
 
+use crate::attempts::Origin;
 use crate::audit::AuditNote;
 use crate::console::Console;
 use crate::extract::Body;
@@ -105,33 +106,37 @@ pub(super) async fn log_in(
     let _place = console.logins.try_acquire().map_err(|_| {
         Problem::too_many("too many people log in at this moment; try again in a second")
     })?;
-    let address = address(&console, note.peer(), &headers);
-    console
-        .attempts
-        .begin(&login.user, address, Instant::now())?;
+    let origin = Origin {
+        user: &login.user,
+        address: address(&console, note.peer(), &headers),
+        browser: console.browser_cookie.token(&headers),
+    };
+    console.attempts.begin(origin, Instant::now())?;
     let mut config = console.config().client.clone();
     config
         .security
         .log_in_as(*mechanism, &login.user, &login.password);
     let user = Some(login.user.clone());
     let visit = Arc::new(Visit::new(user, config, console.budget.clone()));
-    match visit.check().await {
-        Ok(()) => console.attempts.succeeded(&login.user, address),
-        Err(error) => {
-            let problem = refused(error);
-            if problem.status() != StatusCode::UNAUTHORIZED.as_u16() {
-                console.attempts.undecided(&login.user, address);
-            }
-            return Err(problem);
+    if let Err(error) = visit.check().await {
+        let problem = refused(error);
+        if problem.status() != StatusCode::UNAUTHORIZED.as_u16() {
+            console.attempts.undecided(origin, Instant::now());
         }
+        return Err(problem);
     }
+    let browser = console.attempts.succeeded(origin, Instant::now());
     let token = console.sessions.open(visit.clone(), Instant::now())?;
     if let Some(old) = console.cookie.token(&headers) {
         console.sessions.close(old);
     }
-    let cookie = console.cookie.set(&headers, &token);
+    let cookies = [
+        console.browser_cookie.set(&headers, &browser),
+        console.cookie.set(&headers, &token),
+    ];
+    let cookies = AppendHeaders(cookies.map(|it| (header::SET_COOKIE, it)));
     let body = Json(session(&console, Some(&visit)));
-    Ok(([(header::SET_COOKIE, cookie)], body).into_response())
+    Ok((cookies, body).into_response())
 }
 
 const MAX_USER_BYTES: usize = 256;
