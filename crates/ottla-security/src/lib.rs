@@ -48,6 +48,8 @@ mod printable;
 
 mod acl_flags;
 
+mod decision;
+
 mod sasl_authenticator;
 
 mod delegation_token;
@@ -58,6 +60,7 @@ pub use acl::{Acl, Pattern};
 pub use acl_filter::AclFilter;
 pub use acl_flags::{flags_to_allow, flags_to_remove};
 pub use acl_index::AclIndex;
+pub use decision::Decision;
 pub use delegation_token::{is_token_expired, token_login};
 pub use host_range::HostRange;
 pub use names::{CLUSTER_NAME, Operation, PatternType, PermissionType, ResourceType, WILDCARD};

@@ -109,6 +109,14 @@ pub struct Explanation {
     pub matching: Vec<Acl>,
 }
 
+impl Explanation {
+    /// The ACLs that match besides the one that decides.
+    pub fn others(&self) -> impl Iterator<Item = &Acl> {
+        let is_decisive = |acl: &Acl| matches!(&self.rule, Rule::Acl(it) if it == acl);
+        self.matching.iter().filter(move |acl| !is_decisive(acl))
+    }
+}
+
 /// Authorises requests by ACLs. Cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub struct StandardAuthorizer {

@@ -13,9 +13,8 @@ use clap::{ArgGroup, Args};
 use ottla_client::{Admin, ClientError};
 use ottla_protocol::messages::delete_acls_request::DeleteAclsFilter;
 use ottla_security::{
-    Acl, Action, CLUSTER_NAME, Client, Explanation, Operation, PatternType, Principal,
-    ResourceType, Rule, StandardAuthorizer, WILDCARD, flags_to_allow, flags_to_remove,
-    host_address,
+    Acl, Action, CLUSTER_NAME, Client, Decision, Operation, PatternType, Principal, ResourceType,
+    Rule, StandardAuthorizer, WILDCARD, host_address,
 };
 use serde_json::{Value, json};
 
@@ -61,26 +60,6 @@ fn host(text: &str) -> Result<String, String> {
     Ok(host_address(address))
 }
 
-/// A decision that was asked for.
-struct Decision<'a> {
-    action: Action<'a>,
-    /// `None` if the cluster authorizes nothing.
-    explanation: Option<Explanation>,
-    /// ACLs that would match the client at another address.
-    other_hosts: Vec<Acl>,
-    /// The commands that would allow it, without the connection's flags.
-    remedies: Vec<String>,
-    /// The setting, request or rule that matters beside the decision.
-    remark: Option<String>,
-}
-
-impl Decision<'_> {
-    fn is_allowed(&self) -> bool {
-        let explanation = self.explanation.as_ref();
-        explanation.is_none_or(|explanation| explanation.rule.is_allowed())
-    }
-}
-
 pub(super) async fn run(args: &ExplainArgs) -> ExitCode {
     match explain(args).await {
         Ok(true) => ExitCode::SUCCESS,
@@ -121,10 +100,13 @@ async fn explain(args: &ExplainArgs) -> anyhow::Result<bool> {
             for acl in concerning(&admin, &actions).await? {
                 authorizer.acls.insert(acl);
             }
-            let decide = |action| decide(&authorizer, client, action);
+            let decide = |action| authorizer.decide(client, action);
             actions.into_iter().map(decide).collect()
         }
-        false => actions.into_iter().map(without_authorizer).collect(),
+        false => actions
+            .into_iter()
+            .map(Decision::without_authorizer)
+            .collect(),
     };
     let decisions: Vec<Decision<'_>> = decisions;
     let text = match args.json {
@@ -220,62 +202,6 @@ async fn concerning(admin: &Admin, actions: &[Action<'_>]) -> anyhow::Result<Vec
     Ok(found)
 }
 
-fn without_authorizer(action: Action<'_>) -> Decision<'_> {
-    Decision {
-        action,
-        explanation: None,
-        other_hosts: Vec::new(),
-        remedies: Vec::new(),
-        remark: None,
-    }
-}
-
-fn decide<'a>(
-    authorizer: &StandardAuthorizer,
-    client: Client<'_>,
-    action: Action<'a>,
-) -> Decision<'a> {
-    let mut explanation = authorizer.explain(client, action);
-    let mut remark = None;
-    match (action.operation, action.resource_type) {
-        // `CreateTopics` asks for Create on the cluster first.
-        (Operation::Create, ResourceType::Topic) if !explanation.rule.is_allowed() => {
-            let on_cluster = Action {
-                resource_type: ResourceType::Cluster,
-                name: CLUSTER_NAME,
-                ..action
-            };
-            let on_cluster = authorizer.explain(client, on_cluster);
-            if on_cluster.rule.is_allowed() {
-                remark = Some("whoever may Create on the cluster may create every topic");
-                explanation = on_cluster;
-            }
-        }
-        (Operation::IdempotentWrite, _) if !explanation.rule.is_allowed() => {
-            let (write, topic) = (Operation::Write, ResourceType::Topic);
-            if authorizer.is_allowed_by_resource_type(client, write, topic) {
-                remark = Some("not needed since Kafka 2.8: it may Write to a topic");
-            }
-        }
-        _ => {}
-    }
-    let denying = explanation.matching.iter().filter(|acl| !acl.is_allow());
-    let mut remedies = Vec::new();
-    if !explanation.rule.is_allowed() {
-        remedies.extend(denying.map(flags_to_remove));
-        if !explanation.matching.iter().any(Acl::is_allow) {
-            remedies.push(flags_to_allow(client, action));
-        }
-    }
-    Decision {
-        action,
-        other_hosts: authorizer.other_host_acls(client, action),
-        explanation: Some(explanation),
-        remedies,
-        remark: remark.map(str::to_owned),
-    }
-}
-
 /// Why a rule decides as it does.
 fn rule_in_words(rule: &Rule) -> String {
     match rule {
@@ -286,13 +212,6 @@ fn rule_in_words(rule: &Rule) -> String {
         }
         Rule::DefaultDeny => "no ACL allows it".to_owned(),
     }
-}
-
-/// The ACLs that match besides the one that decides.
-fn others(explanation: &Explanation) -> impl Iterator<Item = &Acl> {
-    let is_decisive = |acl: &Acl| matches!(&explanation.rule, Rule::Acl(it) if it == acl);
-    let matching = explanation.matching.iter();
-    matching.filter(move |acl| !is_decisive(acl))
 }
 
 fn to_text(
@@ -324,7 +243,7 @@ fn to_text(
             None => line("because", "authorizer.class.name is not set"),
             Some(explanation) => {
                 line("because", &rule_in_words(&explanation.rule));
-                for acl in others(explanation) {
+                for acl in explanation.others() {
                     line("also matches", &acl_in_words(acl));
                 }
             }
@@ -425,7 +344,7 @@ mod tests {
     }
 
     fn text(authorizer: &StandardAuthorizer, action: Action<'_>) -> String {
-        let decisions = [decide(authorizer, CLIENT, action)];
+        let decisions = [authorizer.decide(CLIENT, action)];
         to_text(CLIENT, &decisions, &[], "--bootstrap-server x:1")
     }
 
@@ -457,7 +376,7 @@ mod tests {
                because       ALLOW All on Topic t to User:a from any address\n  \
                elsewhere     DENY All on Topic t to User:a from 10.0.0.1\n"
         );
-        let json = to_json(CLIENT, &[decide(&authorizer, CLIENT, READ)], &[]);
+        let json = to_json(CLIENT, &[authorizer.decide(CLIENT, READ)], &[]);
         assert_eq!(json["allowed"], false);
         let decision = &json["decisions"][0];
         assert_eq!(decision["rule"], "Acl");
@@ -489,7 +408,7 @@ mod tests {
             operation: Operation::Create,
             ..READ
         };
-        assert!(!decide(&authorizer, CLIENT, create).is_allowed());
+        assert!(!authorizer.decide(CLIENT, create).is_allowed());
         let mut on_cluster = acl(PermissionType::Allow, Operation::Create, WILDCARD);
         on_cluster.pattern.resource_type = ResourceType::Cluster;
         on_cluster.pattern.name = CLUSTER_NAME.into();
