@@ -1,5 +1,6 @@
 //! The API: one module for each kind of thing. `openapi.yaml` describes it.
 
+mod acl_explanation;
 mod brokers;
 mod cluster;
 mod groups;
@@ -106,6 +107,7 @@ pub(crate) fn router() -> Router<Arc<Console>> {
                 .post(security::create_acl)
                 .delete(security::delete_acl),
         )
+        .route("/api/acls/explanation", get(acl_explanation::explain))
         .route("/api/users", get(security::users))
         .route(
             "/api/users/{user}",

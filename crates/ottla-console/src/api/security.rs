@@ -8,7 +8,7 @@ use ottla_client::admin::{NewScramCredential, QuotaMatch};
 use ottla_client::{ClientError, ScramMechanism};
 use ottla_protocol::messages::create_acls_request::AclCreation;
 use ottla_protocol::messages::delete_acls_request::DeleteAclsFilter;
-use ottla_security::{Operation, PatternType, PermissionType, ResourceType};
+use ottla_security::{Operation, Pattern, PatternType, PermissionType, ResourceType};
 use ottla_types::ErrorCode;
 use serde::{Deserialize, Serialize};
 
@@ -103,10 +103,33 @@ fn any_host() -> String {
     "*".into()
 }
 
+impl From<&ottla_security::Acl> for Acl {
+    fn from(acl: &ottla_security::Acl) -> Acl {
+        Acl {
+            resource_type: acl.pattern.resource_type.name().to_lowercase(),
+            resource_name: acl.pattern.name.to_string(),
+            pattern_type: acl.pattern.pattern_type.name().to_lowercase(),
+            principal: acl.principal.to_string(),
+            host: acl.host.to_string(),
+            operation: acl.operation.name().to_lowercase(),
+            permission: acl.permission_type.name().to_lowercase(),
+        }
+    }
+}
+
 pub(super) async fn acls(
     visitor: Visitor,
     Query(list): Query<ListQuery>,
 ) -> Result<Json<Page<Acl>>, Problem> {
+    let all = all_acls(&visitor).await?;
+    let mut items: Vec<Acl> = all.iter().map(Acl::from).collect();
+    items.retain(|it| list.matches(&it.principal) || list.matches(&it.resource_name));
+    items.sort();
+    Ok(Json(list.page_in_order(items)?))
+}
+
+/// The ACLs of the cluster.
+pub(super) async fn all_acls(visitor: &Visitor) -> Result<Vec<ottla_security::Acl>, ClientError> {
     let any = DeleteAclsFilter {
         resource_type_filter: ResourceType::Any.code(),
         // An empty text, which is the default, would be a name.
@@ -119,29 +142,22 @@ pub(super) async fn acls(
         ..DeleteAclsFilter::default()
     };
     let resources = visitor.admin.describe_acls(&any).await?;
-    let mut items = Vec::new();
-    for resource in resources {
-        for acl in &resource.acls {
-            items.push(Acl {
-                resource_type: ResourceType::from_code(resource.resource_type)
-                    .name()
-                    .to_lowercase(),
-                resource_name: resource.resource_name.to_string(),
-                pattern_type: PatternType::from_code(resource.pattern_type)
-                    .name()
-                    .to_lowercase(),
-                principal: acl.principal.to_string(),
-                host: acl.host.to_string(),
-                operation: Operation::from_code(acl.operation).name().to_lowercase(),
-                permission: PermissionType::from_code(acl.permission_type)
-                    .name()
-                    .to_lowercase(),
-            });
-        }
+    let mut all = Vec::new();
+    for resource in &resources {
+        let pattern = Pattern {
+            resource_type: ResourceType::from_code(resource.resource_type),
+            name: resource.resource_name.to_string().into(),
+            pattern_type: PatternType::from_code(resource.pattern_type),
+        };
+        all.extend(resource.acls.iter().map(|acl| ottla_security::Acl {
+            pattern: pattern.clone(),
+            principal: acl.principal.to_string().into(),
+            host: acl.host.to_string().into(),
+            operation: Operation::from_code(acl.operation),
+            permission_type: PermissionType::from_code(acl.permission_type),
+        }));
     }
-    items.retain(|it| list.matches(&it.principal) || list.matches(&it.resource_name));
-    items.sort();
-    Ok(Json(list.page_in_order(items)?))
+    Ok(all)
 }
 
 /// The codes of the words in an ACL.
@@ -212,7 +228,7 @@ impl Acl {
 }
 
 /// The item with a name.
-fn found<T: Copy>(
+pub(super) fn found<T: Copy>(
     field: &'static str,
     given: &str,
     all: &[T],

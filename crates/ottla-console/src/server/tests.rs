@@ -300,6 +300,12 @@ async fn errors_are_problems() {
             "operation=fly: give",
         ),
         (
+            "GET /api/acls/explanation?principal=alice&resource_type=topic&resource_name=t",
+            "",
+            422,
+            "principal=alice: give a type and a name",
+        ),
+        (
             "POST /api/elections",
             "{\"type\": \"unclean\"}",
             422,

@@ -144,8 +144,23 @@ pub fn acls(stage: &Stage) -> Result<()> {
         listed["items"][0]["host"] == "*" && listed["items"][0]["operation"] == "read",
         "{listed}"
     );
+    let question = "/api/acls/explanation?principal=User:alice&resource_type=topic&resource_name=orders\
+                    &operation=read";
+    let allowed = stage.http.get(question)?;
+    let decision = &allowed["items"][0];
+    ensure!(
+        decision["is_allowed"] == true && decision["acl"]["resource_name"] == "ord",
+        "{allowed}"
+    );
     stage.http.json("DELETE", "/api/acls", Some(&acl))?;
     stage.shows("/api/acls?search=alice", |it| it["total"] == 0)?;
+    let denied = stage.http.get(question)?;
+    let decision = &denied["items"][0];
+    let command = "ottla acls --add --allow-principal User:alice --operation Read --topic orders";
+    ensure!(
+        decision["is_allowed"] == false && decision["to_allow"] == json!([command]),
+        "{denied}"
+    );
     ensure!(!stage.tool(&list)?.contains("READ"), "still there");
     let (status, _) = stage.http.refused("DELETE", "/api/acls", Some(&acl))?;
     ensure!(status == 404, "{status}");
