@@ -217,6 +217,12 @@ function answer(method, [first, second, third, fourth, fifth], parameters, body,
     case "GET acls":
       if (IS_EMPTY) throw new Refusal(422, "the cluster has no authorizer", "SECURITY_DISABLED");
       return list(made.acls, parameters, (it) => it.principal + it.resource_name);
+    case "GET acls/*": {
+      const asked = Object.fromEntries(parameters);
+      const acl = made.acls.find((it) => it.principal === asked.principal && it.resource_type === asked.resource_type && it.operation === asked.operation && asked.resource_name.startsWith(it.resource_name));
+      const decision = { operation: asked.operation, is_allowed: acl?.permission === "allow", because: acl ? `an ACL ${acl.permission === "allow" ? "allows" : "denies"} it` : "no ACL allows it", acl: acl ?? null, also_matching: [], elsewhere: [], remark: null };
+      return { items: [{ ...decision, to_allow: acl ? [] : [`ottla acls --add --allow-principal ${asked.principal} --operation Read --topic ${asked.resource_name}`] }], notes: [] };
+    }
     case "POST acls":
       made.acls.push(body);
       return undefined;

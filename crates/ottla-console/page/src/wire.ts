@@ -287,6 +287,17 @@ export interface Acl {
   permission: string;
 }
 
+export interface AclDecision {
+  operation: string;
+  is_allowed: boolean;
+  because: string;
+  acl: Maybe<Acl>;
+  also_matching: Acl[];
+  elsewhere: Acl[];
+  remark: Maybe<string>;
+  to_allow: string[];
+}
+
 export interface User {
   user: string;
   credentials: { mechanism: string; iterations: number }[];

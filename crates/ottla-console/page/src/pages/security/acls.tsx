@@ -9,18 +9,9 @@ import { say } from "../../parts/notices";
 import { Badge, Empty, Failure, Loading } from "../../parts/states";
 import { type Column, Table } from "../../parts/table";
 import type { Acl } from "../../wire";
+import { CLUSTER, OPERATIONS, principalProblem, sentence } from "./acl_words";
+import { Explain } from "./explain";
 
-/** The operations that each kind of resource knows (Kafka's AclEntry). */
-const OPERATIONS: Record<string, readonly string[]> = {
-  topic: ["read", "write", "create", "describe", "delete", "alter", "describe_configs", "alter_configs", "all"],
-  group: ["read", "describe", "delete", "describe_configs", "alter_configs", "all"],
-  cluster: ["create", "cluster_action", "describe_configs", "alter_configs", "idempotent_write", "alter", "describe", "all"],
-  transactional_id: ["describe", "write", "two_phase_commit", "all"],
-  delegation_token: ["describe", "all"],
-  user: ["create_tokens", "describe_tokens", "all"],
-};
-
-const sentence = (acl: Acl): string => `${acl.principal} ${acl.permission === "allow" ? "may" : "may not"} ${acl.operation} ${acl.resource_type} ${acl.pattern_type === "prefixed" ? `${acl.resource_name}*` : acl.resource_name} from ${acl.host === "*" ? "every host" : acl.host}`;
 const NEW: Acl = { resource_type: "topic", resource_name: "", pattern_type: "literal", principal: "User:", host: "*", operation: "read", permission: "allow" };
 
 export function Acls() {
@@ -67,6 +58,9 @@ export function Acls() {
       <div class="bar">
         <Search label="Search principals and resources" />
         <span class="spring" />
+        <button type="button" onClick={() => openDialog("explain")}>
+          Explain a decision
+        </button>
         <Opens dialog="create-acl">Create ACL</Opens>
       </div>
       <Failure problem={acls.problem} retry={acls.reload} />
@@ -89,6 +83,7 @@ export function Acls() {
           )}
         </Table>
       )}
+      {isDialogOpen("explain") ? <Explain /> : null}
       {isDialogOpen("create-acl") ? <CreateAcl reload={acls.reload} /> : null}
       {isDialogOpen("delete-acl") ? <DeleteAcl text={query.value.get("of") ?? ""} reload={acls.reload} /> : null}
     </>
@@ -99,8 +94,8 @@ function CreateAcl({ reload }: { reload: () => void }) {
   const [acl, change, drop] = useDraft("create-acl", NEW);
   const operations = OPERATIONS[acl.resource_type] ?? ["all"];
   const isCluster = acl.resource_type === "cluster";
-  const whole: Acl = { ...acl, resource_name: isCluster ? "kafka-cluster" : acl.resource_name, pattern_type: isCluster ? "literal" : acl.pattern_type };
-  const principalProblem = /^[^:]+:.+/.test(acl.principal) || acl.principal === "User:" ? null : "a type and a name, as in User:alice; User:* is everyone";
+  const whole: Acl = { ...acl, resource_name: isCluster ? CLUSTER : acl.resource_name, pattern_type: isCluster ? "literal" : acl.pattern_type };
+  const problem = principalProblem(acl.principal);
   const run = async () => {
     await call("POST", api(["acls"]), whole);
     drop();
@@ -108,8 +103,8 @@ function CreateAcl({ reload }: { reload: () => void }) {
     reload();
   };
   return (
-    <Dialog title="Create ACL" action="Create ACL" run={run} isReady={principalProblem === null && acl.principal !== "User:" && whole.resource_name !== "" && operations.includes(acl.operation)}>
-      <TextField label="Principal" value={acl.principal} onChange={(principal) => change({ principal })} problem={principalProblem} hint="User:alice, or User:* for everyone" isFocused />
+    <Dialog title="Create ACL" action="Create ACL" run={run} isReady={problem === null && acl.principal !== "User:" && whole.resource_name !== "" && operations.includes(acl.operation)}>
+      <TextField label="Principal" value={acl.principal} onChange={(principal) => change({ principal })} problem={problem} hint="User:alice, or User:* for everyone" isFocused />
       <Choice label="Permission" value={acl.permission} options={[["allow", "Allow"], ["deny", "Deny"]]} onChange={(permission) => change({ permission })} />
       <div class="row">
         <SelectField
