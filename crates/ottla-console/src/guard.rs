@@ -32,6 +32,9 @@ const LIMIT: Duration = Duration::from_secs(60);
 pub(crate) const MOST_BODY: usize = 16 << 20;
 /// Of a login, which anybody can send.
 pub(crate) const LOGIN_BODY: usize = 16 << 10;
+/// A body of this size needs no reservation: as many as there are connections take 48 MiB. Otherwise
+/// nobody could log in, or stop anything, while somebody has many searches open.
+const SMALL_BODY: usize = LOGIN_BODY;
 /// A body is in memory as text, decoded, and encoded for the cluster.
 const BODY_COPIES: usize = 3;
 /// Answers up to this size need no reservation.
@@ -103,7 +106,8 @@ async fn change(console: &Console, request: Request, next: Next, note: AuditNote
     let running = tokio::spawn(async move {
         let response = match admitted {
             // What was in the body is kept by a stream, and answered by a preview.
-            Ok(reservation) => held(run(request, next).await, reservation),
+            Ok(Some(reservation)) => held(run(request, next).await, reservation),
+            Ok(None) => run(request, next).await,
             Err(problem) => problem.into_response(),
         };
         audit::record(&noted, response.status());
@@ -117,8 +121,9 @@ async fn change(console: &Console, request: Request, next: Next, note: AuditNote
     })
 }
 
-/// Reserves the memory of a change. Without a login, nobody makes the console read a large body.
-fn admit(console: &Console, request: &Request) -> Result<Reservation, Problem> {
+/// Reserves the memory of a change whose body is large. Without a login, nobody makes the console
+/// read one.
+fn admit(console: &Console, request: &Request) -> Result<Option<Reservation>, Problem> {
     let headers = request.headers();
     let most = match request.uri().path() == LOGIN {
         true => LOGIN_BODY,
@@ -133,7 +138,10 @@ fn admit(console: &Console, request: &Request) -> Result<Reservation, Problem> {
         None => 0,
     };
     // A longer one is refused when it is read.
-    console.budget.reserve(length.min(most) * BODY_COPIES)
+    match length.min(most) {
+        ..=SMALL_BODY => Ok(None),
+        length => console.budget.reserve(length * BODY_COPIES).map(Some),
+    }
 }
 
 /// A large answer keeps its memory reserved until the browser has read it.
@@ -251,10 +259,12 @@ mod tests {
         Arc::new(Console::new(ConsoleConfig::new(client), address))
     }
 
-    fn deletion() -> Request {
+    /// Announces a body of a size, which no handler reads here.
+    fn deletion(size: usize) -> Request {
         Request::delete("/api/slow")
             .header(header::HOST, "127.0.0.1:9080")
             .header(OWN_HEADER, "1")
+            .header(header::CONTENT_LENGTH, size)
             .body(axum::body::Body::empty())
             .unwrap()
     }
@@ -269,7 +279,7 @@ mod tests {
         let router = Router::new()
             .route("/api/slow", delete(handler))
             .layer(axum::middleware::from_fn_with_state(console(), guard));
-        let asked = TowerToHyperService::new(router).call(deletion());
+        let asked = TowerToHyperService::new(router).call(deletion(0));
         let hung_up = tokio::time::timeout(Duration::from_millis(20), asked).await;
         assert!(hung_up.is_err());
         assert_eq!(has_ended.recv().await, Some(()));
@@ -281,10 +291,17 @@ mod tests {
         let router = Router::new()
             .route("/api/slow", delete(|| async { "an answer" }))
             .layer(axum::middleware::from_fn_with_state(console.clone(), guard));
-        let answer = TowerToHyperService::new(router).call(deletion()).await;
+        let service = TowerToHyperService::new(router);
+        let answer = service.call(deletion(1 << 20)).await;
         // All of the budget is free only if nothing is reserved.
         assert!(console.budget.reserve(usize::MAX).is_err());
         drop(answer);
-        assert!(console.budget.reserve(usize::MAX).is_ok());
+        let all = console.budget.reserve(usize::MAX).unwrap();
+        let refused = service.call(deletion(1 << 20)).await.unwrap();
+        assert_eq!(refused.status(), 503);
+        // Whoever has all of it keeps nobody from logging in.
+        let small = service.call(deletion(LOGIN_BODY)).await.unwrap();
+        assert_eq!(small.status(), 200);
+        drop(all);
     }
 }
