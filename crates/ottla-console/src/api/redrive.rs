@@ -39,7 +39,7 @@ pub(super) struct Redrive {
     matching: Option<Matching>,
     /// As a preview, or a redrive that broke off, has answered them.
     ranges: Option<Vec<PartitionRange>>,
-    /// Of the preview.
+    /// Of the preview. Not without it, if there are ranges.
     topic_id: Option<String>,
     /// Send to the partition with the same number, instead of the key's.
     #[serde(default)]
@@ -91,6 +91,13 @@ pub(super) async fn redrive(
         visitor.note.is_preview();
     }
     visitor.note.names(format!("to {}", redrive.to));
+    // Offsets mean nothing in a later topic of the same name.
+    if redrive.ranges.is_some() && redrive.topic_id.is_none() {
+        return Err(Problem::invalid(
+            "topic_id",
+            "topic_id is missing; give that of the preview, which ranges belong to",
+        ));
+    }
     let found = current_topic(&visitor, &topic).await?;
     found.check_id(&topic, redrive.topic_id.as_deref())?;
     let source = found.partitions.len();

@@ -306,6 +306,12 @@ async fn errors_are_problems() {
             "principal=alice: give a type and a name",
         ),
         (
+            "POST /api/topics/t/redrive",
+            r#"{"to": "u", "matching": {}, "ranges": [{"partition": 0, "start": 0, "end": 5}]}"#,
+            422,
+            "topic_id is missing",
+        ),
+        (
             "POST /api/elections",
             "{\"type\": \"unclean\"}",
             422,
