@@ -195,8 +195,9 @@ fn refuse_before(until: Instant, now: Instant) -> Result<(), Problem> {
 }
 
 /// A host mostly has a whole /64 of IPv6 addresses.
-fn network(address: IpAddr) -> IpAddr {
+pub(crate) fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
+        loopback if loopback.is_loopback() => loopback,
         IpAddr::V6(address) => {
             let prefix = u128::from(address) >> 64 << 64;
             IpAddr::V6(Ipv6Addr::from(prefix))
@@ -389,5 +390,6 @@ mod tests {
         assert_eq!(of("2001:db8:1:2::5"), of("2001:db8:1:2:ffff::1"));
         assert_ne!(of("2001:db8:1:2::5"), of("2001:db8:1:3::5"));
         assert_eq!(of("::ffff:10.0.0.1"), address(1));
+        assert!(of("::1").is_loopback() && !of("::2").is_loopback());
     }
 }

@@ -1,5 +1,7 @@
 //! The HTTP server of a console: bounded connections, and the routes behind their guard.
 
+mod peers;
+
 mod watched;
 
 use std::io;
@@ -23,10 +25,13 @@ use crate::audit::Peer;
 use crate::config::ConsoleConfig;
 use crate::console::Console;
 use crate::guard::guard;
+use peers::Peers;
 use watched::Watched;
 
 /// Connections at once; further ones wait in the kernel's queue.
 const CONNECTIONS: usize = 1024;
+/// Of one address that is not of this machine. Further ones are closed.
+const CONNECTIONS_OF_PEER: usize = CONNECTIONS / 4;
 /// For the head of a request, and what a connection may be silent between two.
 const HEAD: Duration = Duration::from_secs(30);
 /// The size of a head. Anybody can send one, and it needs no reservation. The longest address within
@@ -70,6 +75,7 @@ pub async fn serve_from(
     let router = TowerToHyperService::new(router(console.clone()));
     tokio::spawn(expire(Arc::downgrade(&console)));
     let places = Arc::new(Semaphore::new(CONNECTIONS));
+    let peers = Peers::new(CONNECTIONS_OF_PEER);
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new())
         .header_read_timeout(HEAD)
@@ -88,6 +94,9 @@ pub async fn serve_from(
                 }
             },
         };
+        let Ok(counted) = peers.count(peer.ip()) else {
+            continue;
+        };
         let router = router.clone();
         let service = service_fn(move |mut request: hyper::Request<hyper::body::Incoming>| {
             request.extensions_mut().insert(Peer(peer));
@@ -98,7 +107,7 @@ pub async fn serve_from(
         let connection =
             http.serve_connection(TokioIo::new(Watched::new(stream, STALLED)), service);
         tokio::spawn(async move {
-            let _place = place;
+            let _kept = (place, counted);
             // How it ends concerns nobody here but its peer.
             let _ = connection.await;
         });
