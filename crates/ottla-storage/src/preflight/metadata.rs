@@ -298,7 +298,7 @@ fn brokers(config: &BrokerConfig, image: &MetadataImage, place: &str, look: &mut
             count(others.len(), "broker is", "brokers are"),
             some_of(&others)
         );
-        let change = "if they are gone for good, unregister them with kafka-cluster unregister";
+        let change = "if they are gone for good, unregister each: ottla cluster unregister --id ID";
         look.note("brokers", place, what, change);
     }
 }
