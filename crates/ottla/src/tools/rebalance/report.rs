@@ -318,7 +318,7 @@ fn warnings(image: &Image, plan: &Plan, surroundings: &Surroundings) -> Vec<Stri
     let silent: Vec<i32> = silent.map(|it| it.id).collect();
     if !silent.is_empty() {
         warnings.push(format!(
-            "brokers {} do not report the size of their disks, so their capacity is not checked",
+            "--max-disk-used does not apply to brokers that do not report the size of their disks: {}",
             ids(&silent)
         ));
     }
@@ -330,7 +330,7 @@ fn warnings(image: &Image, plan: &Plan, surroundings: &Surroundings) -> Vec<Stri
         .collect();
     if !dead.is_empty() {
         warnings.push(format!(
-            "brokers {} do not run; their replicas stay, unless --empty-brokers names them",
+            "brokers that do not run: {}; their replicas stay, unless --empty-brokers names them",
             ids(&dead)
         ));
     }
@@ -359,7 +359,9 @@ fn unmet(image: &Image, unmet: &Unmet) -> String {
             counted(*partitions, "partition"),
             image.partitions[*first].name()
         ),
-        Unmet::Disk { broker, percent } => format!("disk: broker {broker} stays {percent} % full"),
+        Unmet::Disk { broker, percent } => {
+            format!("disk: broker {broker} stays {percent} % full; --max-disk-used is the limit")
+        }
         Unmet::Replicas {
             broker,
             has,
@@ -513,7 +515,7 @@ mod tests {
                     broker: 1,
                     percent: 91,
                 },
-                "disk: broker 1 stays 91 % full",
+                "disk: broker 1 stays 91 % full; --max-disk-used is the limit",
             ),
             (
                 Unmet::Leaders {

@@ -121,8 +121,8 @@ pub(super) async fn image(
             names.push(format!("and {more} more"));
         }
         bail!(
-            "partitions are being reassigned: {}; wait until they are done (ottla reassign-partitions --list), or cancel \
-             them",
+            "partitions are being reassigned: {}; wait until they are done (ottla reassign-partitions --list), or \
+             continue or cancel their plan (ottla rebalance apply or cancel)",
             names.join(", ")
         );
     }
