@@ -44,7 +44,7 @@ pub enum QueueRefusal {
     )]
     Missing { name: String },
     #[error(
-        "errors.deadletterqueue.topic.name={name} does not start with errors.deadletterqueue.topic.name.prefix={prefix}"
+        "errors.deadletterqueue.topic.name={name} does not start with errors.deadletterqueue.topic.name.prefix={prefix}; name another topic, or change the prefix"
     )]
     Prefix { name: String, prefix: String },
 }

@@ -41,7 +41,7 @@ impl<'a> Given<'a> {
 
     pub fn required(&self, name: &str) -> Result<&'a str, RemoteStorageError> {
         self.non_empty(name)?
-            .ok_or_else(|| self.error(name, "is missing, and has no default"))
+            .ok_or_else(|| self.error(name, "is missing, and has no default; give a value"))
     }
 
     pub fn boolean(&self, name: &str, default: bool) -> Result<bool, RemoteStorageError> {
