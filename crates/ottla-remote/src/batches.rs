@@ -36,10 +36,13 @@ pub struct BatchLimits {
     /// A batch that claims to be larger is damaged. Otherwise a wrong length would make the rest of
     /// the segment be held in memory.
     pub max_batch_bytes: usize,
+    /// Batches that begin here or later are not part of the log.
+    pub end: Offset,
 }
 
 /// Reads the stream up to `max_bytes` from the first batch whose last offset is at least `offset`.
-/// Ends before a damaged batch, unless that is the first. `None` if there is no such batch.
+/// Ends before a damaged batch, unless that is the first. `None` if there is no such batch before the
+/// end.
 pub async fn find_batches(
     mut stream: SegmentStream,
     offset: Offset,
@@ -49,6 +52,7 @@ pub async fn find_batches(
         max_bytes,
         min_one,
         max_batch_bytes,
+        end: log_end,
     } = limits;
     let mut buffer = BytesMut::new();
     let mut skipped = 0;
@@ -56,6 +60,9 @@ pub async fn find_batches(
         if let Some(size) = whole_batch(&buffer, max_batch_bytes)? {
             let prefix = BatchPrefix::parse(&buffer)?;
             let batch = AnyBatch::read(&mut Bytes::copy_from_slice(&buffer[..size]))?;
+            if prefix.base_offset >= log_end {
+                return Ok(None);
+            }
             if batch.last_offset() >= offset {
                 break (prefix.base_offset, size);
             }
@@ -85,7 +92,8 @@ pub async fn find_batches(
     }
     let mut end = first_bytes;
     while let Ok(Some(size)) = whole_batch(&buffer[end..], max_batch_bytes) {
-        if end + size > limit {
+        let prefix = BatchPrefix::parse(&buffer[end..])?;
+        if end + size > limit || prefix.base_offset >= log_end {
             break;
         }
         end += size;
@@ -151,6 +159,7 @@ mod tests {
             max_bytes,
             min_one,
             max_batch_bytes: MAX_BATCH_BYTES,
+            end: Offset(i64::MAX),
         };
         find_batches(in_parts(bytes), Offset(offset), limits).await
     }
@@ -175,6 +184,25 @@ mod tests {
         let found = find(100, 1, false).await.unwrap();
         assert!(found.records.is_empty());
         assert_eq!(find(130, 1 << 20, true).await, None);
+    }
+
+    #[tokio::test]
+    async fn batches_after_the_end_are_left_out() {
+        let segment = segment();
+        let find = async |offset: i64, end: i64| {
+            let limits = BatchLimits {
+                max_bytes: 1 << 20,
+                min_one: true,
+                max_batch_bytes: MAX_BATCH_BYTES,
+                end: Offset(end),
+            };
+            let stream = in_parts(&segment.concat());
+            find_batches(stream, Offset(offset), limits).await.unwrap()
+        };
+        let found = find(105, 120).await.unwrap();
+        assert_eq!(found.records, segment[..2].concat());
+        assert_eq!(find(120, 120).await, None);
+        assert_eq!(find(115, 110).await, None);
     }
 
     #[tokio::test]

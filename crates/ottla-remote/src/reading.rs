@@ -2,6 +2,7 @@
 //!
 //! Kafka: `RemoteLogManager.read`, `RemoteLogReader`, `RemoteLogManager.findOffsetByTimestamp`.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -250,8 +251,13 @@ impl Reader<'_> {
         let mut result = RemoteRecords::default();
         loop {
             let event = match effect {
-                ReadEffect::ReadSegment { segment, offset } => {
-                    match self.read_segment(&segment, offset, request).await? {
+                ReadEffect::ReadSegment {
+                    segment,
+                    offset,
+                    end,
+                } => {
+                    let range = offset..end;
+                    match self.read_segment(&segment, range, request).await? {
                         Some((records, event)) => {
                             result.records = records;
                             event
@@ -275,12 +281,14 @@ impl Reader<'_> {
         }
     }
 
+    /// Reads the batches that begin before the end of the range, from the one that has its start on.
     async fn read_segment(
         &self,
         segment: &RemoteSegment,
-        offset: Offset,
+        range: Range<Offset>,
         request: RemoteRequest,
     ) -> Result<Option<(Bytes, ReadEvent)>, RemoteReadError> {
+        let offset = range.start;
         let metadata = self.metadata(segment);
         let stores = &self.remote.stores;
         let index = stores.index(&metadata, IndexType::Offset).await?;
@@ -294,6 +302,7 @@ impl Reader<'_> {
             max_bytes: request.max_bytes,
             min_one: request.min_one,
             max_batch_bytes: self.max_batch_bytes(),
+            end: range.end,
         };
         let found = find_batches(stream, offset, limits).await;
         let found = found.map_err(|error| self.damaged(segment, error))?;
@@ -369,7 +378,9 @@ impl Reader<'_> {
                 min_one: true,
                 is_read_committed: false,
             };
-            let Some((mut records, _)) = self.read_segment(&segment, next, request).await? else {
+            let range = next..segment.next_offset();
+            let found = self.read_segment(&segment, range, request).await?;
+            let Some((mut records, _)) = found else {
                 return Ok(None);
             };
             while !records.is_empty() {

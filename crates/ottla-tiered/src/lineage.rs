@@ -64,6 +64,34 @@ pub fn is_within_leader_epochs(
     segment.end_offset < log_end_offset
 }
 
+/// Up to where (exclusive) the records of a segment are those of the log, from a record of `epoch` on
+/// that both have: the end of the segment, or the offset from which on they differ in their epochs.
+///
+/// After an unclean election, a former leader may have copied records of an epoch that the log does not
+/// have, in one segment with records that it has.
+pub fn common_end(
+    segment: &RemoteSegment,
+    epoch: LeaderEpoch,
+    leader_epochs: &LeaderEpochs,
+) -> Offset {
+    let of_segment = segment.segment_leader_epochs.without_empty();
+    let of_log = leader_epochs.without_empty();
+    let mut epoch = epoch;
+    loop {
+        let next = (of_segment.next(epoch), of_log.next(epoch));
+        if let (Some(in_segment), Some(in_log)) = next
+            && in_segment == in_log
+        {
+            epoch = in_log.epoch;
+            continue;
+        }
+        let starts = [next.0, next.1].into_iter().flatten();
+        let first = starts.map(|entry| entry.start_offset).min();
+        let end = segment.next_offset();
+        return first.map_or(end, |first| first.min(end));
+    }
+}
+
 /// The highest offset of the log that remote storage has, -1 for none. What expired counts too: it is
 /// before the start of the log.
 ///
@@ -110,9 +138,9 @@ pub fn first_offset(cache: &RemoteLogMetadataCache, log: &LogView) -> Offset {
 
 #[cfg(test)]
 mod tests {
-    use ottla_types::{BrokerId, Offset, Timestamp, Uuid};
+    use ottla_types::{BrokerId, LeaderEpoch, Offset, Timestamp, Uuid};
 
-    use super::{highest_remote_offset, is_within_leader_epochs};
+    use super::{common_end, highest_remote_offset, is_within_leader_epochs};
     use crate::test_segments::{cache_of, log, segment};
     use crate::{LeaderEpochs, RemoteLogMetadataCache, RemoteLogSegmentState};
 
@@ -166,6 +194,29 @@ mod tests {
         let log = [(1, 0), (2, 50), (3, 50), (4, 90)];
         check((0, 89), [(1, 0), (2, 50), (3, 50)], log, true);
         check((0, 89), [(1, 0), (3, 50)], log, true);
+    }
+
+    #[test]
+    fn a_segment_is_the_logs_up_to_where_their_epochs_differ() {
+        let end = |range: (i64, i64), epochs: LeaderEpochs, epoch, log: LeaderEpochs| {
+            let segment = segment(1, range.0, range.1, epochs);
+            common_end(&segment, LeaderEpoch(epoch), &log).0
+        };
+        let log = || LeaderEpochs::from([(5, 0), (6, 150), (7, 150), (8, 220)]);
+        let same = LeaderEpochs::from([(5, 100), (7, 150), (8, 220)]);
+        assert_eq!(end((100, 299), same.clone(), 5, log()), 300);
+        assert_eq!(end((100, 299), same, 8, log()), 300);
+        assert_eq!(end((0, 99), LeaderEpochs::from([(5, 0)]), 5, log()), 100);
+        let longer = LeaderEpochs::from([(5, 100)]);
+        assert_eq!(end((100, 199), longer, 5, log()), 150);
+        let other = LeaderEpochs::from([(5, 100), (6, 150), (9, 180)]);
+        assert_eq!(end((100, 199), other.clone(), 5, log()), 150);
+        assert_eq!(
+            end((100, 199), other, 5, LeaderEpochs::from([(5, 0), (6, 150)])),
+            180
+        );
+        let shorter = LeaderEpochs::from([(5, 100), (6, 120)]);
+        assert_eq!(end((100, 199), shorter, 5, log()), 120);
     }
 
     #[test]

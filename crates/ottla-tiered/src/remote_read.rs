@@ -1,6 +1,10 @@
 //! A read of records in remote storage: the segments that it goes through, and, for
 //! `read_committed`, where the aborted transactions of what was read are found.
 //!
+//! A segment is found by the epoch of an offset. After an unclean election it may go on with records
+//! of another history: a former leader copied more of the epoch than this log has. They are not
+//! read. Kafka returns them.
+//!
 //! Kafka: `RemoteLogManager.read`, `addAbortedTransactions`, `findOffsetByTimestamp`.
 
 use std::collections::BTreeSet;
@@ -8,7 +12,7 @@ use std::collections::BTreeSet;
 use ottla_types::{Offset, Timestamp};
 
 use crate::leader_epochs::LeaderEpochs;
-use crate::lineage::is_within_leader_epochs;
+use crate::lineage::{common_end, is_within_leader_epochs};
 use crate::log_view::LogView;
 use crate::metadata_cache::RemoteLogMetadataCache;
 use crate::remote_index::AbortedTransaction;
@@ -26,9 +30,15 @@ pub struct RemoteRead {
 
 #[derive(Debug)]
 enum Phase {
-    Reading(RemoteSegment),
+    Reading {
+        segment: RemoteSegment,
+        /// Where the segment ends, or another history begins in it (exclusive).
+        end: Offset,
+    },
     Collecting {
         segment: RemoteSegment,
+        /// As above.
+        end: Offset,
         range: AbortedRange,
         aborted: BTreeSet<AbortedTransaction>,
     },
@@ -49,10 +59,12 @@ pub struct AbortedRange {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ReadEffect {
     /// Read from the first batch of the segment whose last offset is at least `offset`. The offset
-    /// index tells from where to search.
+    /// index tells from where to search. Batches that begin at or after `end` are not part of the
+    /// log.
     ReadSegment {
         segment: RemoteSegment,
         offset: Offset,
+        end: Offset,
     },
     /// Search the transaction index of the segment (`collect_aborted`). It may be missing: then
     /// there are none.
@@ -79,7 +91,7 @@ pub enum ReadEvent {
         base_offset: Offset,
         upper_bound: Option<Offset>,
     },
-    /// The segment has no batch at or after the offset.
+    /// The segment has no batch at or after the offset and before the end.
     NoBatch,
     AbortedCollected {
         aborted: Vec<AbortedTransaction>,
@@ -98,15 +110,17 @@ impl RemoteRead {
     ) -> Option<(RemoteRead, ReadEffect)> {
         let epoch = leader_epochs.epoch_for(offset)?;
         let segment = cache.segment(epoch, offset)?;
+        let end = common_end(&segment, epoch, leader_epochs);
         let effect = ReadEffect::ReadSegment {
             segment: segment.clone(),
             offset,
+            end,
         };
         let read = RemoteRead {
             offset,
             is_read_committed,
             leader_epochs: leader_epochs.clone(),
-            phase: Phase::Reading(segment),
+            phase: Phase::Reading { segment, end },
         };
         Some((read, effect))
     }
@@ -114,15 +128,15 @@ impl RemoteRead {
     /// Processes an answer and returns what comes next.
     pub fn step(&mut self, event: ReadEvent, cache: &RemoteLogMetadataCache) -> ReadEffect {
         match (std::mem::replace(&mut self.phase, Phase::Done), event) {
-            (Phase::Reading(segment), ReadEvent::NoBatch) => self.read_after(&segment, cache),
-            (Phase::Reading(_), ReadEvent::BatchesRead { .. }) if !self.is_read_committed => {
+            (Phase::Reading { end, .. }, ReadEvent::NoBatch) => self.read_after(end, cache),
+            (Phase::Reading { .. }, ReadEvent::BatchesRead { .. }) if !self.is_read_committed => {
                 ReadEffect::Finished {
                     has_records: true,
                     aborted: None,
                 }
             }
             (
-                Phase::Reading(segment),
+                Phase::Reading { segment, end },
                 ReadEvent::BatchesRead {
                     base_offset,
                     upper_bound,
@@ -130,16 +144,17 @@ impl RemoteRead {
             ) => {
                 let range = AbortedRange {
                     from: base_offset,
-                    upper_bound: upper_bound.unwrap_or(segment.next_offset()),
+                    upper_bound: upper_bound.map_or(end, |bound| bound.min(end)),
                 };
                 if segment.is_txn_index_empty {
-                    return self.collect_after(&segment, range, BTreeSet::new(), cache);
+                    return self.collect_after(end, range, BTreeSet::new(), cache);
                 }
-                self.collect(segment, range, BTreeSet::new())
+                self.collect(segment, end, range, BTreeSet::new())
             }
             (
                 Phase::Collecting {
                     segment,
+                    end,
                     range,
                     mut aborted,
                 },
@@ -148,11 +163,12 @@ impl RemoteRead {
                     is_complete,
                 },
             ) => {
-                aborted.extend(found);
-                if is_complete {
+                // The marker of another history says nothing about this one.
+                aborted.extend(found.into_iter().filter(|it| it.last_offset < end));
+                if is_complete && end == segment.next_offset() {
                     return finished(aborted);
                 }
-                self.collect_after(&segment, range, aborted, cache)
+                self.collect_after(end, range, aborted, cache)
             }
             (
                 Phase::CollectingLocally(mut aborted),
@@ -166,20 +182,22 @@ impl RemoteRead {
     }
 
     /// The offset may have been compacted away before the topic was tiered.
-    fn read_after(
-        &mut self,
-        segment: &RemoteSegment,
-        cache: &RemoteLogMetadataCache,
-    ) -> ReadEffect {
-        let next_offset = segment.next_offset();
-        let epoch = self.leader_epochs.epoch_for(next_offset);
-        let next = epoch.and_then(|epoch| cache.segment(epoch, next_offset));
+    fn read_after(&mut self, end: Offset, cache: &RemoteLogMetadataCache) -> ReadEffect {
+        let next = self.leader_epochs.epoch_for(end).and_then(|epoch| {
+            let next = cache.segment(epoch, end)?;
+            let next_end = common_end(&next, epoch, &self.leader_epochs);
+            Some((next, next_end))
+        });
         match next {
-            Some(next) if next.end_offset > segment.end_offset => {
-                self.phase = Phase::Reading(next.clone());
+            Some((next, next_end)) if next_end > end => {
+                self.phase = Phase::Reading {
+                    segment: next.clone(),
+                    end: next_end,
+                };
                 ReadEffect::ReadSegment {
                     segment: next,
                     offset: self.offset,
+                    end: next_end,
                 }
             }
             _ => ReadEffect::Finished {
@@ -192,11 +210,13 @@ impl RemoteRead {
     fn collect(
         &mut self,
         segment: RemoteSegment,
+        end: Offset,
         range: AbortedRange,
         aborted: BTreeSet<AbortedTransaction>,
     ) -> ReadEffect {
         self.phase = Phase::Collecting {
             segment: segment.clone(),
+            end,
             range,
             aborted,
         };
@@ -204,17 +224,17 @@ impl RemoteRead {
     }
 
     /// A transaction is in the index of the segment that has its marker, which may be a later one,
-    /// and may be on the local disk.
+    /// and may be on the local disk. The segments before `end` have been searched.
     fn collect_after(
         &mut self,
-        segment: &RemoteSegment,
+        end: Offset,
         range: AbortedRange,
         aborted: BTreeSet<AbortedTransaction>,
         cache: &RemoteLogMetadataCache,
     ) -> ReadEffect {
-        match self.next_with_txn_index(segment.next_offset(), cache) {
-            Some(next) if next.end_offset > segment.end_offset => {
-                self.collect(next, range, aborted)
+        match self.next_with_txn_index(end, cache) {
+            Some((next, next_end)) if next_end > end => {
+                self.collect(next, next_end, range, aborted)
             }
             _ => {
                 self.phase = Phase::CollectingLocally(aborted);
@@ -224,18 +244,20 @@ impl RemoteRead {
     }
 
     /// The next segment from `offset` on that has a transaction index, in the epoch of the offset
-    /// or in a later one.
+    /// or in a later one, and where it ends as part of the log.
     fn next_with_txn_index(
         &self,
         offset: Offset,
         cache: &RemoteLogMetadataCache,
-    ) -> Option<RemoteSegment> {
+    ) -> Option<(RemoteSegment, Offset)> {
         let first = self.leader_epochs.epoch_for(offset)?;
         let epochs = self.leader_epochs.entries().iter();
         let mut later = epochs.filter(|entry| entry.epoch >= first);
         later.find_map(|entry| {
             let from = entry.start_offset.max(offset);
-            cache.next_segment_with_txn_index(entry.epoch, from)
+            let segment = cache.next_segment_with_txn_index(entry.epoch, from)?;
+            let end = common_end(&segment, entry.epoch, &self.leader_epochs);
+            Some((segment, end))
         })
     }
 }

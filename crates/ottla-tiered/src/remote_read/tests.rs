@@ -36,7 +36,9 @@ fn story(
     let mut told = Vec::new();
     loop {
         let event = match &effect {
-            ReadEffect::ReadSegment { segment, offset } => {
+            ReadEffect::ReadSegment {
+                segment, offset, ..
+            } => {
                 told.push(format!("read {} from {offset}", segment.start_offset));
                 if segment.end_offset.0 < has_batch {
                     ReadEvent::NoBatch
@@ -149,4 +151,76 @@ fn timestamps_are_searched_in_the_tier_that_has_them() {
     assert_eq!(find(20, 0), Some(TimestampSearch::Remote(segment(3))));
     assert_eq!(find(45, 0), Some(TimestampSearch::Local));
     assert_eq!(find(50, 0), None);
+}
+
+#[test]
+fn what_a_segment_has_of_another_history_is_not_read() {
+    // A former leader copied epoch 5 up to offset 199. This log has it up to 149, and copied a
+    // segment that begins at the same offset.
+    let log = LeaderEpochs::from([(5, 0), (6, 150)]);
+    let mut longer = segment(1, 100, 199, LeaderEpochs::from([(5, 100)]));
+    longer.is_txn_index_empty = false;
+    let mut of_log = segment(2, 100, 249, LeaderEpochs::from([(5, 100), (6, 150)]));
+    of_log.is_txn_index_empty = false;
+    let cache = cache_of(&[longer.clone(), of_log.clone()]);
+    let begin = |offset| RemoteRead::begin(Offset(offset), true, &log, &cache).unwrap();
+
+    let (mut read, effect) = begin(120);
+    let (offset, end) = (Offset(120), Offset(150));
+    let expected = ReadEffect::ReadSegment {
+        segment: longer.clone(),
+        offset,
+        end,
+    };
+    assert_eq!(effect, expected);
+    let effect = read.step(
+        ReadEvent::BatchesRead {
+            base_offset: Offset(120),
+            upper_bound: Some(Offset(170)),
+        },
+        &cache,
+    );
+    let range = AbortedRange {
+        from: Offset(120),
+        upper_bound: Offset(150),
+    };
+    let expected = ReadEffect::CollectAborted {
+        segment: longer.clone(),
+        range,
+    };
+    assert_eq!(effect, expected);
+    let aborted = |last_offset| AbortedTransaction {
+        producer_id: ProducerId(1),
+        first_offset: Offset(125),
+        last_offset: Offset(last_offset),
+        last_stable_offset: Offset(160),
+    };
+    // Its marker at offset 160 is of the other history.
+    let found = ReadEvent::AbortedCollected {
+        aborted: vec![aborted(140), aborted(160)],
+        is_complete: true,
+    };
+    let expected = ReadEffect::CollectAborted {
+        segment: of_log.clone(),
+        range,
+    };
+    assert_eq!(read.step(found, &cache), expected);
+    let found = ReadEvent::AbortedCollected {
+        aborted: vec![],
+        is_complete: true,
+    };
+    let expected = ReadEffect::Finished {
+        has_records: true,
+        aborted: Some(vec![aborted(140)]),
+    };
+    assert_eq!(read.step(found, &cache), expected);
+
+    // And it goes on there with the records of the log.
+    let (mut read, _) = begin(149);
+    let expected = ReadEffect::ReadSegment {
+        segment: of_log,
+        offset: Offset(149),
+        end: Offset(250),
+    };
+    assert_eq!(read.step(ReadEvent::NoBatch, &cache), expected);
 }
