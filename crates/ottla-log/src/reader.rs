@@ -451,17 +451,41 @@ impl LogReader {
     }
 
     /// The aborted transactions with records among the batches of `result`, a read from `from` for
-    /// a `read_committed` consumer.
+    /// a `read_committed` consumer. [`ReadError::OffsetOutOfRange`] if the segment was deleted
+    /// meanwhile: its transaction index went with it, and the records must not be returned without.
     pub fn aborted_transactions_of(
         &self,
         from: Offset,
         result: &ReadResult,
     ) -> Result<Vec<AbortedTxn>, ReadError> {
-        let (Some(region), true) = (&result.region, self.has_aborted_transactions()) else {
+        let Some(region) = &result.region else {
             return Ok(Vec::new());
         };
         let base_offset = result.start.segment_base_offset;
-        let end = region.position + region.len;
+        let aborted = match self.has_aborted_transactions() {
+            true => self.aborted_in(base_offset, from, region.position + region.len)?,
+            false => Vec::new(),
+        };
+        // Segments are deleted from the front, so if the segment is still there, none of those that
+        // were searched was missing.
+        match self.shared.segments.load().floor(base_offset) {
+            Some(_) => Ok(aborted),
+            None => Err(ReadError::OffsetOutOfRange {
+                offset: from,
+                log_start_offset: self.log_start_offset(),
+                log_end_offset: self.log_end_offset(),
+            }),
+        }
+    }
+
+    /// The aborted transactions from `from` on up to position `end` of the segment that has
+    /// `base_offset`.
+    fn aborted_in(
+        &self,
+        base_offset: Offset,
+        from: Offset,
+        end: u64,
+    ) -> Result<Vec<AbortedTxn>, ReadError> {
         let upper_bound = self.with_segments(|list| {
             let Some(index) = list.floor(base_offset) else {
                 return Ok(None);

@@ -320,8 +320,14 @@ fn read_one(
         if matches!(lookup, Lookup::Cached) && reader.has_aborted_transactions() {
             return Err(Miss::NotFound);
         }
-        let aborted = aborted_transactions(&reader, fetch_offset, &read);
-        answer.aborted_transactions = Some(aborted.map_err(|e| on_read_error(partition, e))?);
+        let aborted = match aborted_transactions(&reader, fetch_offset, &read) {
+            // The segment was deleted after the read, because remote storage has it.
+            Err(ReadError::OffsetOutOfRange { .. }) if reader.is_only_remote(fetch_offset) => {
+                return Err(Miss::Remote(Box::new(answer)));
+            }
+            aborted => aborted.map_err(|error| on_read_error(partition, error))?,
+        };
+        answer.aborted_transactions = Some(aborted);
     }
     // The client would discard a truncated batch. An empty answer has the same effect.
     if let Some(region) = read.region.filter(|_| !read.first_entry_incomplete) {

@@ -3,7 +3,7 @@ use ottla_records::control::{ControlRecordType, EndTxnMarker, end_txn_batch};
 use ottla_types::{LeaderEpoch, Offset, ProducerEpoch, ProducerId, Sequence, Timestamp};
 
 use super::{TestLog, build, idempotent};
-use crate::{AppendOrigin, ProducerStage, ProducerVerdict, TransactionVersion};
+use crate::{AppendOrigin, ProducerStage, ProducerVerdict, ReadError, TransactionVersion};
 
 pub(super) fn transactional(offset: i64, count: i32, id: i64, sequence: i32) -> RecordBatch {
     build(offset, count, 1_000_000 + offset, |builder| {
@@ -77,6 +77,28 @@ fn aborted_transactions_are_listed_where_they_have_records() {
     let listed = reader.aborted_transactions_of(Offset(0), &read).unwrap();
     assert_eq!(listed.len(), 1);
     assert_eq!(listed[0].last_stable_offset, Offset(2));
+}
+
+#[test]
+fn records_are_not_returned_without_the_index_that_went_with_their_segment() {
+    let mut test = two_transactions();
+    test.log().close_active_segment(Timestamp(0)).unwrap();
+    test.append(1);
+    let reader = test.reader();
+    let read = |from: i64| {
+        let stable = reader.last_stable_offset();
+        reader.read(Offset(from), 1 << 20, stable, true).unwrap()
+    };
+    let (first, last) = (read(0), read(9));
+    // Remote storage has the first segment.
+    test.log().delete_local_segments(1, Timestamp(0)).unwrap();
+    let listed = reader.aborted_transactions_of(Offset(0), &first);
+    assert!(
+        matches!(listed, Err(ReadError::OffsetOutOfRange { .. })),
+        "{listed:?}"
+    );
+    let listed = reader.aborted_transactions_of(Offset(9), &last).unwrap();
+    assert!(listed.is_empty());
 }
 
 #[test]
