@@ -66,6 +66,8 @@ pub enum RemoteReadError {
     NotReady,
     #[error("{} reads wait already", MAX_WAITING)]
     Busy,
+    #[error("the local segments after it were deleted during the read")]
+    LocalLogMoved,
     #[error(transparent)]
     Store(#[from] RemoteStorageError),
     #[error("remote segment {segment} of {partition}: {cause}")]
@@ -83,7 +85,9 @@ impl RemoteReadError {
     pub fn error_code(&self) -> ErrorCode {
         match self {
             RemoteReadError::OffsetOutOfRange(_) => ErrorCode::OffsetOutOfRange,
-            RemoteReadError::NotReady => ErrorCode::ReplicaNotAvailable,
+            RemoteReadError::NotReady | RemoteReadError::LocalLogMoved => {
+                ErrorCode::ReplicaNotAvailable
+            }
             RemoteReadError::Busy | RemoteReadError::Store(_) | RemoteReadError::Damaged { .. } => {
                 ErrorCode::KafkaStorageError
             }
@@ -125,7 +129,11 @@ impl RemoteTier {
                 self.metrics
                     .add(&name.topic, TierCounter::FetchBytes, bytes);
             }
-            Err(error @ (RemoteReadError::OffsetOutOfRange(_) | RemoteReadError::NotReady)) => {
+            Err(
+                error @ (RemoteReadError::OffsetOutOfRange(_)
+                | RemoteReadError::NotReady
+                | RemoteReadError::LocalLogMoved),
+            ) => {
                 let offset = request.offset;
                 tracing::debug!(
                     partition = %name, %offset, "cannot be read from remote storage: {error}"
@@ -249,6 +257,7 @@ impl Reader<'_> {
                 .ok_or(RemoteReadError::OffsetOutOfRange(offset))
         })?;
         let mut result = RemoteRecords::default();
+        let mut local_start = self.log.local_log_start_offset();
         loop {
             let event = match effect {
                 ReadEffect::ReadSegment {
@@ -268,12 +277,22 @@ impl Reader<'_> {
                 ReadEffect::CollectAborted { segment, range } => {
                     self.collect_aborted(&segment, range).await?
                 }
-                ReadEffect::CollectLocalAborted { range } => self.collect_local(range).await?,
+                ReadEffect::CollectLocalAborted { range } => {
+                    let collected = self.collect_local(range).await?;
+                    // A segment that was local when the remote ones had been searched may be only
+                    // remote by now. Its aborted transactions would be missing.
+                    if self.log.local_log_start_offset() != local_start {
+                        return Err(RemoteReadError::LocalLogMoved);
+                    }
+                    collected
+                }
                 ReadEffect::Finished { aborted, .. } => {
                     result.aborted = aborted;
                     return Ok(result);
                 }
             };
+            // Before the metadata is looked at: what is deleted here after that may be in it.
+            local_start = self.log.local_log_start_offset();
             effect = metadata.with_cache(key, |cache| {
                 let cache = cache.ok_or(RemoteReadError::NotReady)?;
                 Ok::<_, RemoteReadError>(read.step(event, cache))
@@ -330,12 +349,25 @@ impl Reader<'_> {
             .await;
         let (aborted, is_complete) = match index {
             Ok(index) => collect_aborted(&index, range.from, range.upper_bound),
-            Err(error) if error.kind == RemoteStorageErrorKind::NotFound => (Vec::new(), false),
+            // It has none. If the segment is being deleted, that is not known.
+            Err(error)
+                if error.kind == RemoteStorageErrorKind::NotFound && self.is_readable(segment) =>
+            {
+                (Vec::new(), false)
+            }
             Err(error) => return Err(error.into()),
         };
         Ok(ReadEvent::AbortedCollected {
             aborted,
             is_complete,
+        })
+    }
+
+    fn is_readable(&self, segment: &RemoteSegment) -> bool {
+        let key = self.partition.topic_id_partition();
+        let metadata = &self.remote.metadata;
+        metadata.with_cache(key, |cache| {
+            cache.is_some_and(|cache| cache.is_readable(segment.id))
         })
     }
 

@@ -91,6 +91,13 @@ impl RemoteLogMetadataCache {
         Some(self.segments.get(self.segments.find(id)?))
     }
 
+    /// Whether the segment with this ID is completely copied, and nobody has begun to delete it.
+    pub fn is_readable(&self, id: Uuid) -> bool {
+        let slot = self.segments.find(id);
+        let state = slot.map(|slot| self.segments.state(slot));
+        state == Some(RemoteLogSegmentState::CopySegmentFinished)
+    }
+
     /// All segments, in no particular order.
     pub fn segments(&self) -> impl Iterator<Item = RemoteSegment> {
         self.segments.iter()

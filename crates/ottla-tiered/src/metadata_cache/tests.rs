@@ -407,3 +407,22 @@ fn a_longer_segment_is_not_replaced_by_a_shorter_one() {
     assert_eq!(found.id, long.id);
     assert_eq!(cache.segments_of(LeaderEpoch(1)).count(), 2, "both expire");
 }
+
+#[test]
+fn a_segment_is_readable_until_its_deletion_begins() {
+    let mut cache = RemoteLogMetadataCache::new();
+    let segment = segment(1, 0, 9, LeaderEpochs::from([(0, 0)]));
+    assert!(!cache.is_readable(segment.id), "unknown");
+    cache.add(&segment).unwrap();
+    let mut readable = vec![cache.is_readable(segment.id)];
+    for state in [
+        CopySegmentFinished,
+        DeleteSegmentStarted,
+        DeleteSegmentFinished,
+    ] {
+        let update = segment.to_state(state, Timestamp(1), BrokerId(1));
+        cache.update(&update).unwrap();
+        readable.push(cache.is_readable(segment.id));
+    }
+    assert_eq!(readable, [false, true, false, false]);
+}
