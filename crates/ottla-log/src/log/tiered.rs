@@ -120,7 +120,12 @@ impl Log {
 
     /// Records up to which offset remote storage has all. May be lower than before; a truncation
     /// lowers it too, so what was found before one must not be set after it ([`LogReader::truncations`](crate::LogReader::truncations)).
+    /// Ignored if the log is not tiered: it comes late, and if the log is tiered again, local
+    /// segments would be deleted whose copies are gone.
     pub fn set_highest_remote_offset(&self, offset: Offset) {
+        if !self.config.remote_storage_enable && offset != Offset::UNKNOWN {
+            return;
+        }
         let highest = &self.shared.highest_remote_offset;
         highest.store(offset.0, Ordering::Release);
     }

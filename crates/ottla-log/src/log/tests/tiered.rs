@@ -101,6 +101,8 @@ fn a_log_that_is_no_longer_tiered_starts_with_its_local_segments() {
     test.log().set_config(Arc::new(config));
     assert_eq!(test.reader().log_start_offset(), Offset(20));
     assert!(!test.reader().is_only_remote(Offset(10)));
+    test.log().set_highest_remote_offset(Offset(39));
+    assert_eq!(test.reader().highest_remote_offset(), Offset::UNKNOWN);
 }
 
 #[test]
