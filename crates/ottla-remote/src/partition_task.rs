@@ -85,12 +85,12 @@ fn time_of(context: &NodeContext) -> TaskTime {
 
 impl PartitionTask {
     /// Runs the tasks of the roles that the partition gets, until it has none, or everything is
-    /// deleted, or the broker stops.
+    /// deleted, or the broker stops. Returns whether everything is deleted.
     pub async fn run(
         remote: Arc<RemoteTier>,
         partition: RemotePartition,
         mut roles: watch::Receiver<TierRole>,
-    ) {
+    ) -> bool {
         let (answers, mut answered) = mpsc::channel(ANSWERS);
         let context = Arc::clone(&remote.context);
         let origin = Origin {
@@ -114,7 +114,7 @@ impl PartitionTask {
                 given = role;
             }
             if machine.role() == TierRole::Stopped {
-                return;
+                return given == TierRole::Deleting;
             }
             task.run_due(&mut machine).await;
             task.report(&machine);
@@ -122,7 +122,7 @@ impl PartitionTask {
             ottla_sync::select! {
                 changed = roles.changed() => {
                     if changed.is_err() {
-                        return;
+                        return false;
                     }
                 }
                 Some((kind, operation, event)) = answered.recv() => {
@@ -131,7 +131,7 @@ impl PartitionTask {
                     task.execute(effects).await;
                 }
                 () = ottla_sync::time::sleep(wait) => {}
-                () = context.stopping() => return,
+                () = context.stopping() => return false,
             }
         }
     }

@@ -208,19 +208,20 @@ impl RemoteLogs {
                 let remote = Arc::clone(self);
                 ottla_sync::task::spawn(async move {
                     let tier = Arc::clone(&remote.tier);
-                    PartitionTask::run(tier, partition, receiver).await;
-                    remote.on_task_ended(key);
+                    let is_deleted = PartitionTask::run(tier, partition, receiver).await;
+                    remote.on_task_ended(key, is_deleted);
                 });
             }
         }
     }
 
-    fn on_task_ended(&self, key: TopicIdPartition) {
+    fn on_task_ended(&self, key: TopicIdPartition, is_deleted: bool) {
         {
             let mut tasks = self.tasks.lock();
             if let Some(task) = tasks.remove(&key) {
+                // A task that ended for another reason may have got the role too late to see it.
                 let role = *task.role.borrow();
-                if role == TierRole::Deleting {
+                if is_deleted && role == TierRole::Deleting {
                     self.deleted.lock().insert(key);
                 }
             }
