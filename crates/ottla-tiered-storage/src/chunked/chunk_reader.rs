@@ -5,6 +5,10 @@
 //! range to the end leaves those fetches running, because the next request will want them; when the
 //! last reader of a segment goes before its end, they are cancelled.
 //!
+//! With a cache, a chunk that a reader waited for is fetched to its end, also if the reader goes. A
+//! consumer's fetch does not wait for longer than `remote.fetch.max.wait.ms`, and asks for the same
+//! again: it would never get a chunk that takes longer. In Kafka, reads that have begun go on.
+//!
 //! Aiven's plugin: `ChunkCache`, `DefaultChunkManager`.
 
 use std::sync::Arc;
@@ -12,7 +16,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::{FutureExt, StreamExt, stream};
-use ottla_sync::collections::HashMap;
+use ottla_sync::collections::{HashMap, HashSet};
 use ottla_sync::{Mutex, Semaphore, task, time};
 
 use super::chunk_index::Chunk;
@@ -25,6 +29,8 @@ use crate::remote_storage::SegmentStream;
 
 /// Chunks of one range that are fetched at once.
 const CHUNKS_AT_ONCE: usize = 2;
+/// Chunks that are fetched to their end for readers that may have gone: those of ten readers.
+const KEPT_AT_ONCE: usize = 20;
 
 /// The chunks of all segments.
 pub struct ChunkReader {
@@ -37,6 +43,8 @@ pub struct ChunkReader {
     prefetch_permits: Arc<Semaphore>,
     get_timeout: Duration,
     readers: Arc<Mutex<HashMap<Arc<str>, Readers>>>,
+    /// Chunks that are fetched even if nobody waits for them any longer.
+    kept: Arc<Mutex<HashSet<ChunkKey>>>,
 }
 
 /// The readers of one object.
@@ -69,6 +77,7 @@ impl ChunkReader {
             prefetch_permits: Arc::new(Semaphore::new(prefetch.at_once.max(1))),
             get_timeout: prefetch.get_timeout,
             readers: Arc::default(),
+            kept: Arc::default(),
         }
     }
 
@@ -138,7 +147,10 @@ impl ChunkReader {
                     let read = task::spawn_blocking(move || file.read()).await;
                     read.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()))
                 }
-                Err(fetch) => fetch.await,
+                Err(fetch) => {
+                    self.keep(object, chunk, &fetch);
+                    fetch.await
+                }
             }
         };
         time::timeout(self.get_timeout, got)
@@ -174,6 +186,34 @@ impl ChunkReader {
             fetch_chunk(storage, cache, manifest, key, chunk).boxed()
         };
         self.fetches.find_or_start(&key, find, start)
+    }
+
+    /// Has a chunk fetched to its end, unless too many are.
+    fn keep(&self, object: &Arc<str>, chunk: &Chunk, fetch: &SharedFetch<Bytes>) {
+        // Without a cache there is no place for it.
+        if self.cache.is_none() {
+            return;
+        }
+        let key = ChunkKey {
+            object: object.clone(),
+            chunk: chunk.id,
+        };
+        {
+            let mut kept = self.kept.lock();
+            if kept.len() >= KEPT_AT_ONCE || !kept.insert(key.clone()) {
+                return;
+            }
+        }
+        let kept = Kept {
+            all: self.kept.clone(),
+            key,
+        };
+        let fetch = fetch.clone();
+        task::spawn(async move {
+            let _kept = kept;
+            // Its readers report the error.
+            let _ = fetch.await;
+        });
     }
 
     /// Starts what is to be fetched ahead of a reader that is at this chunk.
@@ -237,6 +277,18 @@ async fn fetch_chunk(
     // Milliseconds of processor time for a chunk, or a file.
     let finished = task::spawn_blocking(finish).await;
     finished.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()))
+}
+
+/// A chunk that is fetched to its end.
+struct Kept {
+    all: Arc<Mutex<HashSet<ChunkKey>>>,
+    key: ChunkKey,
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        self.all.lock().remove(&self.key);
+    }
 }
 
 /// A reader of an object; its drop before the end counts as its going away.

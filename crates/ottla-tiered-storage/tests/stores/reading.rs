@@ -126,7 +126,7 @@ async fn chunks_are_fetched_ahead_of_a_reader_until_it_goes() {
     // Chunks 3 and 4, ahead of chunks 1 and 2.
     assert_eq!(gets(&server), 2);
 
-    // It goes before its end: nothing more is fetched.
+    // It goes before its end: nothing is fetched but what it waited for.
     let store = open(&s3(&server, &all));
     server.fail(
         ".log bytes=",
@@ -140,7 +140,32 @@ async fn chunks_are_fetched_ahead_of_a_reader_until_it_goes() {
     let first = tokio::time::timeout(Duration::from_millis(50), stream.next()).await;
     assert!(first.is_err());
     drop(stream);
+    tokio::time::sleep(Duration::from_millis(100)).await;
     let begun = gets(&server);
     tokio::time::sleep(Duration::from_millis(600)).await;
     assert_eq!(gets(&server), 0, "after {begun} had begun");
+}
+
+#[tokio::test]
+async fn a_chunk_that_takes_longer_than_its_readers_wait_arrives_nevertheless() {
+    let server = FakeS3::start().await;
+    let dir = tempfile::tempdir().unwrap();
+    let segment = uploaded(&server, dir.path()).await;
+    let store = open(&s3(&server, MEMORY));
+    let slow = FaultKind::Slow(Duration::from_millis(200));
+    server.fail(".log bytes=", 100, slow);
+    for _ in 0..2 {
+        let stream = store.fetch_log_segment(&segment.metadata, 0, Some(99));
+        let mut stream = stream.await.unwrap();
+        let first = tokio::time::timeout(Duration::from_millis(50), stream.next()).await;
+        assert!(first.is_err());
+    }
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    assert_eq!(gets(&server), 1);
+    let stream = store
+        .fetch_log_segment(&segment.metadata, 0, Some(99))
+        .await;
+    let bytes = read_all(stream.unwrap()).await.unwrap();
+    assert!(bytes == segment.log[..100]);
+    assert_eq!(gets(&server), 0, "it is in the cache");
 }
