@@ -18,6 +18,8 @@ use ottla_sync::{task, time};
 
 use crate::error::{RemoteStorageError, RemoteStorageErrorKind};
 
+/// For the end of an upload that nobody waits for any longer.
+const ABORT_TIMEOUT: Duration = Duration::from_secs(60);
 /// An error text longer than this is cut.
 const MAX_CAUSE: usize = 600;
 
@@ -106,8 +108,8 @@ impl ObjectStorage {
     }
 
     /// Uploads an object and returns its size: in one request if it fits into a part, otherwise in
-    /// parts of one size, of which one is being sent while the next one is filled. After an error
-    /// the store keeps no parts, as far as it can be reached.
+    /// parts of one size, of which one is being sent while the next one is filled. After an error,
+    /// and if this is dropped, the store keeps no parts, as far as it can be reached.
     pub async fn upload(
         &self,
         key: &str,
@@ -125,7 +127,11 @@ impl ObjectStorage {
                     filled.push(bytes.split_to(room));
                     let parts = match &mut parts {
                         Some(parts) => parts,
-                        none => none.insert(Parts::new(self.start(key, &path).await?)),
+                        none => none.insert(Parts {
+                            upload: Some(self.start(key, &path).await?),
+                            sending: task::JoinSet::new(),
+                            name: self.name(key),
+                        }),
                     };
                     self.send(key, parts, std::mem::take(&mut filled)).await?;
                 }
@@ -145,17 +151,19 @@ impl ObjectStorage {
                 self.send(key, parts, std::mem::take(&mut filled)).await?;
             }
             self.finish_sending(key, parts).await?;
-            self.bounded("complete the upload of", key, parts.upload.complete())
+            self.bounded("complete the upload of", key, parts.begun().complete())
                 .await?;
+            parts.upload = None;
             Ok(())
         }
         .await;
-        if let (Err(_), Some(mut parts)) = (&result, parts.take()) {
+        if let (Err(_), Some(parts)) = (&result, &mut parts) {
             parts.sending.shutdown().await;
-            let abort = self.bounded("abort the upload of", key, parts.upload.abort());
+            let abort = self.bounded("abort the upload of", key, parts.begun().abort());
             if let Err(error) = abort.await {
                 tracing::warn!("{error}; the store keeps the parts until it expires them");
             }
+            parts.upload = None;
         }
         result.map(|()| total)
     }
@@ -199,7 +207,8 @@ impl ObjectStorage {
         part: Part,
     ) -> Result<(), RemoteStorageError> {
         self.finish_sending(key, parts).await?;
-        parts.sending.spawn(parts.upload.put_part(part.payload()));
+        let sending = parts.begun().put_part(part.payload());
+        parts.sending.spawn(sending);
         Ok(())
     }
 
@@ -269,18 +278,44 @@ impl ObjectStorage {
     }
 }
 
-/// The parts of an upload; dropping it stops the one that is being sent.
+/// The parts of an upload. Dropping it stops the one that is being sent, and has the store forget
+/// the others: they take room there, and no listing of objects shows them.
 struct Parts {
-    upload: Box<dyn MultipartUpload>,
+    /// Until it is complete or aborted.
+    upload: Option<Box<dyn MultipartUpload>>,
     sending: task::JoinSet<object_store::Result<()>>,
+    /// The object as messages name it.
+    name: String,
 }
 
 impl Parts {
-    fn new(upload: Box<dyn MultipartUpload>) -> Parts {
-        Parts {
-            upload,
-            sending: task::JoinSet::new(),
-        }
+    fn begun(&mut self) -> &mut Box<dyn MultipartUpload> {
+        let upload = self.upload.as_mut();
+        upload.expect("it is neither complete nor aborted")
+    }
+}
+
+impl Drop for Parts {
+    fn drop(&mut self) {
+        // Without a runtime the process ends.
+        let (Some(mut upload), Ok(runtime)) = (self.upload.take(), task::Handle::try_current())
+        else {
+            return;
+        };
+        let mut sending = std::mem::take(&mut self.sending);
+        let name = std::mem::take(&mut self.name);
+        runtime.spawn(async move {
+            sending.shutdown().await;
+            let failed = match time::timeout(ABORT_TIMEOUT, upload.abort()).await {
+                Ok(Ok(())) => return,
+                Ok(Err(error)) => cause(&error),
+                Err(_) => "no answer".to_owned(),
+            };
+            tracing::warn!(
+                "abort the upload of {name}: {failed}; the store keeps the parts until it expires \
+                 them"
+            );
+        });
     }
 }
 

@@ -138,3 +138,23 @@ async fn a_server_that_is_not_there_gives_an_error_in_time() {
     assert_eq!(error.kind, RemoteStorageErrorKind::Unavailable);
     assert!(error.what.ends_with(".log"), "{error}");
 }
+
+#[tokio::test]
+async fn an_upload_that_is_given_up_leaves_no_parts() {
+    let server = FakeS3::start().await;
+    let dir = tempfile::tempdir().unwrap();
+    let segment = segment(dir.path(), SIZE);
+    server.fail("partNumber=", 10, FaultKind::Slow(Duration::from_secs(30)));
+    let begun = async |is_begun: bool| {
+        while (server.open_uploads() > 0) != is_begun {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::select! {
+        copied = upload(&server, &segment) => panic!("{copied:?}"),
+        () = begun(true) => {}
+    }
+    let limit = Duration::from_secs(20);
+    tokio::time::timeout(limit, begun(false)).await.unwrap();
+    assert!(server.keys().is_empty());
+}
