@@ -22,6 +22,8 @@ const MAX_DECOMPRESSED_BYTES: usize = 64 << 20;
 pub struct MetadataPartitions {
     store: RemotePartitionMetadataStore,
     partitions: BTreeMap<i32, Progress>,
+    /// How often a partition of the topic was read again because its end was lost.
+    reloads: u64,
 }
 
 /// One partition of the topic.
@@ -75,6 +77,11 @@ impl MetadataPartitions {
         self.store.get(partition)
     }
 
+    /// Changes when records that were read were lost, and with them what was decided from them.
+    pub fn reloads(&self) -> u64 {
+        self.reloads
+    }
+
     /// The partitions of the topic to read, with their positions.
     pub fn positions(&self) -> impl Iterator<Item = (i32, Offset)> {
         let partitions = self.partitions.iter();
@@ -104,11 +111,34 @@ impl MetadataPartitions {
     }
 
     /// The first offset of a partition of the topic, where the position is out of range.
+    ///
+    /// A position after the end means that records which were read are gone: the leader was elected
+    /// uncleanly. Other records get their offsets, and would count as read, those that this broker
+    /// writes too. So everything is read again, and until then nobody gets an answer.
     pub fn on_start(&mut self, metadata_partition: i32, read_from: Offset, start: Offset) {
-        if let Some(progress) = self.partitions.get_mut(&metadata_partition)
-            && progress.position == read_from
-        {
-            progress.position = progress.position.max(start);
+        let Some(progress) = self.partitions.get_mut(&metadata_partition) else {
+            return;
+        };
+        if progress.position != read_from {
+            return;
+        }
+        if start > read_from {
+            progress.position = start;
+            return;
+        }
+        tracing::warn!(
+            "__remote_log_metadata-{metadata_partition} ends before offset {read_from}, up to which it \
+             was read; it is read again from its beginning"
+        );
+        self.reloads += 1;
+        progress.position = Offset::ZERO;
+        for (partition, assigned) in &mut progress.assigned {
+            self.store.clear(*partition);
+            self.store.load(*partition);
+            *assigned = Assigned {
+                applied: Offset::ZERO,
+                target: None,
+            };
         }
     }
 
@@ -321,6 +351,35 @@ mod tests {
         read.unassign(first, 3);
         assert!(read.cache(first).is_none());
         assert_eq!(read.positions().count(), 1);
+    }
+
+    #[test]
+    fn a_topic_that_became_shorter_is_read_again() {
+        let mut read = MetadataPartitions::default();
+        let key = partition(0).topic_id_partition();
+        read.assign(key, 3);
+        read.on_end(3, &[key], Offset(4));
+        let records = batch(0, &[copied(0, 0), copied(0, 10)].concat());
+        read.on_records(3, Offset(0), records);
+        assert_eq!(read.cache(key).unwrap().len(), 2);
+        // Records were deleted: it goes on where they end.
+        read.on_start(3, Offset(4), Offset(6));
+        assert_eq!(read.positions().collect::<Vec<_>>(), [(3, Offset(6))]);
+        assert!(read.cache(key).is_some());
+        assert_eq!(read.reloads(), 0);
+        // It ends before offset 6, and what is written at offset 2 is not yet read.
+        read.on_start(3, Offset(6), Offset(0));
+        assert!(read.cache(key).is_none());
+        assert_eq!(read.reloads(), 1);
+        assert!(!read.is_applied(key, 3, Offset(2)));
+        assert_eq!(read.need_end(3), [key]);
+        read.on_end(3, &[key], Offset(4));
+        let records = batch(0, &[copied(0, 0), copied(0, 20)].concat());
+        read.on_records(3, Offset(0), records);
+        let cache = read.cache(key).unwrap();
+        assert!(cache.segment(LeaderEpoch(0), Offset(15)).is_none());
+        assert!(cache.segment(LeaderEpoch(0), Offset(25)).is_some());
+        assert!(read.is_applied(key, 3, Offset(2)));
     }
 
     #[test]

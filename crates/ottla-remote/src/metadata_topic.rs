@@ -104,6 +104,11 @@ impl MetadataTopic {
         look(self.read.lock().cache(partition))
     }
 
+    /// Changes when records that were read were lost, and with them what was decided from them.
+    pub fn reloads(&self) -> u64 {
+        self.read.lock().reloads()
+    }
+
     /// Returns when the metadata of a partition has been read far enough.
     pub async fn until_initialized(&self, partition: TopicIdPartition) {
         loop {

@@ -13,6 +13,9 @@
 //! - an upload during which there was one has failed (`uploading`);
 //! - the tasks begin anew with the next view.
 //!
+//! They also begin anew if `__remote_log_metadata` has lost records that were read: what the leader
+//! took for copied may have to be copied again.
+//!
 //! Kafka: `RemoteLogManager.RLMTask` and its subclasses.
 
 use std::sync::Arc;
@@ -52,6 +55,8 @@ pub struct PartitionTask {
     truncations: Option<u64>,
     /// As it was then.
     copy_lag: CopyLag,
+    /// Of the metadata that the decisions are from ([`crate::metadata_topic::MetadataTopic::reloads`]).
+    reloads: u64,
 }
 
 /// What a run is decided from.
@@ -83,6 +88,13 @@ fn time_of(context: &NodeContext) -> TaskTime {
     }
 }
 
+/// The tasks forget what they have found and begun.
+fn begin_anew(machine: &mut PartitionTasks, now: TaskTime) {
+    let role = machine.role();
+    machine.set_role(TierRole::Stopped, now.now_ms);
+    machine.set_role(role, now.now_ms);
+}
+
 impl PartitionTask {
     /// Runs the tasks of the roles that the partition gets, until it has none, or everything is
     /// deleted, or the broker stops. Returns whether everything is deleted.
@@ -99,6 +111,7 @@ impl PartitionTask {
         };
         let mut machine = PartitionTasks::new(origin, remote.settings.tasks);
         let mut task = PartitionTask {
+            reloads: remote.metadata.reloads(),
             remote,
             partition,
             roles: roles.clone(),
@@ -179,6 +192,10 @@ impl PartitionTask {
 
     async fn run_due(&mut self, machine: &mut PartitionTasks) {
         let now = time_of(&self.remote.context);
+        let reloads = self.remote.metadata.reloads();
+        if std::mem::replace(&mut self.reloads, reloads) != reloads {
+            begin_anew(machine, now);
+        }
         if machine.next_run().is_none_or(|due| due > now.now_ms) {
             return;
         }
@@ -190,8 +207,7 @@ impl PartitionTask {
             && view.truncations.is_some()
             && self.truncations != view.truncations;
         if is_truncated {
-            machine.set_role(TierRole::Stopped, now.now_ms);
-            machine.set_role(role, now.now_ms);
+            begin_anew(machine, now);
         }
         self.truncations = view.truncations.or(self.truncations);
         let mut effects = Vec::new();
