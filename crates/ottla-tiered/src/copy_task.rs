@@ -83,7 +83,7 @@ impl CopyLag {
     /// The segments that remote storage does not have, without the active one.
     pub fn of(log: &LogView) -> CopyLag {
         let active = log.segments.last().map_or(0, |it| u64::from(it.size_bytes));
-        let local = log.only_local_segments();
+        let local = log.only_local_segments(log.highest_remote_offset);
         let (count, bytes) = local.fold((0u64, 0u64), |(count, bytes), it| {
             (count + 1, bytes + u64::from(it.size_bytes))
         });

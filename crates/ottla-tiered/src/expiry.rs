@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use ottla_types::{LeaderEpoch, Offset, Timestamp, Uuid};
 
 use crate::leader_epochs::LeaderEpochs;
-use crate::lineage::{first_offset, is_within_leader_epochs};
+use crate::lineage::{first_offset, highest_remote_offset, is_within_leader_epochs};
 use crate::log_view::LogView;
 use crate::metadata_cache::RemoteLogMetadataCache;
 use crate::planted::{Bug, has};
@@ -142,6 +142,10 @@ fn cleanup_until(retention: Retention, now: Timestamp) -> Option<Timestamp> {
 
 /// By how much the log is larger than `retention.bytes`: the local segments that remote storage
 /// does not have, and the readable remote ones of the log's history.
+///
+/// The log of a leader that was restarted does not know yet what remote storage has, and if copying is
+/// disabled, it never does. Kafka then counts segments twice that are in both tiers, and lets so much
+/// too much expire.
 fn breached_bytes(
     log: &LogView,
     cache: &RemoteLogMetadataCache,
@@ -150,8 +154,9 @@ fn breached_bytes(
     lineage: &LeaderEpochs,
 ) -> Option<u64> {
     let limit = u64::try_from(retention.retention_bytes).ok()?;
+    let highest = highest_remote_offset(cache, log).max(log.highest_remote_offset);
     let local: u64 = log
-        .only_local_segments()
+        .only_local_segments(highest)
         .map(|segment| u64::from(segment.size_bytes))
         .sum();
     if local + stats.finished_bytes <= limit {

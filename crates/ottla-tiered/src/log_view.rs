@@ -45,11 +45,11 @@ impl LogView {
             .sum()
     }
 
-    /// The segments that remote storage does not have (`onlyLocalLogSegments*`). As in Kafka, a
-    /// segment that starts at the highest remote offset counts.
-    pub fn only_local_segments(&self) -> impl Iterator<Item = &LocalSegment> {
-        let is_local = |it: &&LocalSegment| it.base_offset >= self.highest_remote_offset;
-        self.segments.iter().filter(is_local)
+    /// The segments that remote storage does not have (`onlyLocalLogSegments*`), if it has records up
+    /// to `highest`. As in Kafka, a segment that starts at the highest remote offset counts.
+    pub fn only_local_segments(&self, highest: Offset) -> impl Iterator<Item = &LocalSegment> {
+        let segments = self.segments.iter();
+        segments.filter(move |it| it.base_offset >= highest)
     }
 
     /// The segments from the one that contains `offset`, each with the base offset of the next;

@@ -98,6 +98,18 @@ fn whole_segments_expire_by_size() {
 }
 
 #[test]
+fn segments_in_both_tiers_count_once_for_a_log_that_does_not_know_them() {
+    let (mut log, cache) = tiered();
+    log.highest_remote_offset = Offset::UNKNOWN;
+    let size = |retention_bytes| Retention {
+        retention_bytes,
+        ..FOREVER
+    };
+    assert_eq!(ids(&run(&log, &cache, size(55))), [0u128; 0]);
+    assert_eq!(ids(&run(&log, &cache, size(45))), [1]);
+}
+
+#[test]
 fn what_expired_by_time_counts_for_the_size() {
     let (log, cache) = tiered();
     let retention = Retention {
