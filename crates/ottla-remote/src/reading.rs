@@ -265,7 +265,8 @@ impl Reader<'_> {
                     offset,
                     end,
                 } => {
-                    let range = offset..end;
+                    // A follower that has not learned yet where the leader's epoch ended.
+                    let range = offset..end.min(self.log.log_end_offset());
                     match self.read_segment(&segment, range, request).await? {
                         Some((records, event)) => {
                             result.records = records;
