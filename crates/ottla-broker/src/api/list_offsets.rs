@@ -191,6 +191,7 @@ async fn find(
         MAX_TIMESTAMP => TimestampTarget::MaxTimestamp,
         timestamp => TimestampTarget::At(Timestamp(timestamp)),
     };
+    let local_start = partition.reader().local_log_start_offset();
     if let TimestampTarget::At(timestamp) = target
         && let Some(found) = find_remotely(broker, partition, timestamp).await?
         && found.offset < last_fetchable
@@ -206,6 +207,12 @@ async fn find(
         tracing::error!(partition = %partition.topic_partition, "search by time failed: {error}");
         error.error_code()
     })?;
+    let reader = partition.reader();
+    let has_moved = reader.local_log_start_offset() != local_start;
+    if has_moved && reader.config().remote_storage_enable {
+        // The record may have been in a segment that was deleted after remote storage was searched.
+        return Err(ErrorCode::OffsetNotAvailable);
+    }
     match found {
         Some(found) if found.offset < last_fetchable => Ok(Some(found)),
         Some(_) | None if is_behind => Err(ErrorCode::OffsetNotAvailable),
