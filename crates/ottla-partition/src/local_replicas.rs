@@ -27,6 +27,7 @@ use crate::partition::host::PartitionHost;
 use crate::partition::{Ack, Partition, PartitionSettings};
 use crate::partitions::{ChangedMap, LocalTopic, Partitions};
 use crate::replication::Replication;
+use crate::tiering;
 
 /// How long changes of the metadata wait for logs that are opened late, plus one log.
 const OPENING_TURN: Duration = Duration::from_millis(100);
@@ -330,6 +331,7 @@ impl LocalReplicas {
             );
             config.remote_storage_enable = false;
         }
+        tiering::correct(topic, &mut config);
         Arc::new(config)
     }
 

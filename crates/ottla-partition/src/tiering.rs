@@ -3,12 +3,46 @@
 //!
 //! Kafka: `UnifiedLog.deleteOldSegments`.
 
-use ottla_config::TopicConfig;
+use ottla_config::{CleanupPolicy, TopicConfig};
 use ottla_log::{Log, LogError, StorageError};
 use ottla_tiered::{
-    EpochEntry, LeaderEpochs, LocalRetention, LocalSegment, LogView, Retention, TopicTiering,
+    EpochEntry, LeaderEpochs, LocalRetention, LocalSegment, LogView, REMOTE_LOG_METADATA_TOPIC,
+    Retention, TopicTiering,
 };
 use ottla_types::Timestamp;
+
+/// Brokers read these from their local logs, and the last one before they can read any remote log.
+const NEVER_TIERED: [&str; 4] = [
+    "__consumer_offsets",
+    "__transaction_state",
+    "__share_group_state",
+    REMOTE_LOG_METADATA_TOPIC,
+];
+
+/// Corrects the settings of a tiered topic that cannot be followed together.
+///
+/// The controller refuses a compacted topic that is tiered, but the broker's default of
+/// `cleanup.policy` may change later. The cleaner would replace segments that are being copied. Kafka
+/// takes the topic for not tiered then; here it is not compacted, because its remote records would
+/// expire.
+///
+/// Kafka: `UnifiedLog.isRemoteLogEnabled`.
+pub(crate) fn correct(topic: &str, config: &mut TopicConfig) {
+    if !config.remote_storage_enable {
+        return;
+    }
+    if NEVER_TIERED.contains(&topic) {
+        tracing::warn!(%topic, "remote.storage.enable=true has no effect on this topic");
+        config.remote_storage_enable = false;
+    } else if config.cleanup_policy.compact {
+        tracing::warn!(
+            %topic,
+            "the topic is tiered, and so it is not compacted; set cleanup.policy=delete for it, or \
+             disable remote.storage.enable"
+        );
+        config.cleanup_policy = CleanupPolicy::DELETE;
+    }
+}
 
 /// The limits of a log, in both tiers.
 pub fn retention_of(config: &TopicConfig) -> Retention {
@@ -88,4 +122,31 @@ pub(crate) fn delete_local_segments(log: &mut Log, now: Timestamp) -> Result<usi
         }
     }
     Ok(expiry.segments)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_that_cannot_be_followed_together() {
+        let corrected = |topic: &str, remote_storage_enable, compact| {
+            let mut config = TopicConfig {
+                remote_storage_enable,
+                ..TopicConfig::default()
+            };
+            if compact {
+                config.cleanup_policy = CleanupPolicy::COMPACT;
+            }
+            correct(topic, &mut config);
+            (config.remote_storage_enable, config.cleanup_policy.compact)
+        };
+        assert_eq!(corrected("orders", false, true), (false, true));
+        assert_eq!(corrected("orders", true, false), (true, false));
+        assert_eq!(corrected("orders", true, true), (true, false));
+        for topic in NEVER_TIERED {
+            assert_eq!(corrected(topic, true, false), (false, false));
+        }
+        assert_eq!(corrected("__consumer_offsets", true, true), (false, true));
+    }
 }
