@@ -8,12 +8,13 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use anyhow::Context;
+use anyhow::{Context, bail, ensure};
 use clap::{Args, Subcommand};
+use ottla_client::Admin;
 use ottla_tiered_storage::RemoteStorageManager;
 
 use super::admin_client::Brokers;
-use super::{block_on_while_receiving, load_properties, report_on_stderr};
+use super::{block_on_while_receiving, load_properties, report_plainly};
 
 mod batches;
 mod describe;
@@ -21,6 +22,8 @@ mod indexes;
 mod remote_log;
 mod sizes;
 mod verify;
+
+use remote_log::RemoteLog;
 
 /// Show and check what a cluster keeps in remote storage (KIP-405).
 #[derive(Args, Debug)]
@@ -90,6 +93,33 @@ impl Selection {
         self.topic.as_ref().is_none_or(is_topic)
             && self.partition.is_none_or(|it| it == partition.partition.0)
     }
+
+    /// Refuses a topic or partition that neither remote storage nor the cluster has: a report of
+    /// nothing would pass for a good one.
+    async fn check(&self, admin: &Admin, log: &RemoteLog) -> anyhow::Result<()> {
+        let Some(name) = &self.topic else {
+            return Ok(());
+        };
+        if log.partitions.keys().any(|it| self.includes(it)) {
+            return Ok(());
+        }
+        let metadata = admin.client().refresh_metadata(None, false).await?;
+        let Some(topic) = metadata.topics.get(name) else {
+            bail!(
+                "--topic {name}: neither the cluster nor remote storage has a topic of that name"
+            );
+        };
+        let Some(partition) = self.partition else {
+            return Ok(());
+        };
+        let has_it = topic.partitions.iter().any(|it| it.partition == partition);
+        ensure!(
+            has_it,
+            "--partition {partition}: topic {name} has {} partitions, numbered from 0",
+            topic.partitions.len()
+        );
+        Ok(())
+    }
 }
 
 const CLIENT_ID: &str = "ottla-tier";
@@ -97,11 +127,11 @@ const CLIENT_ID: &str = "ottla-tier";
 pub fn run(args: TierArgs) -> ExitCode {
     block_on_while_receiving(async move {
         match args.action {
-            Action::Describe(args) => report_on_stderr(describe(&args).await),
+            Action::Describe(args) => report_plainly(describe(&args).await),
             Action::Verify(args) => match verify(&args).await {
                 Ok(true) => ExitCode::SUCCESS,
                 Ok(false) => ExitCode::FAILURE,
-                Err(error) => report_on_stderr(Err(error)),
+                Err(error) => report_plainly(Err(error)),
             },
         }
     })
@@ -114,6 +144,7 @@ async fn describe(args: &DescribeArgs) -> anyhow::Result<()> {
     };
     let admin = args.brokers.connect(CLIENT_ID, None).await?;
     let log = remote_log::read(admin.client()).await?;
+    args.selection.check(&admin, &log).await?;
     let options = describe::DescribeOptions {
         now: now()?,
         stuck_after: Duration::from_millis(args.stuck_after_ms),
@@ -133,6 +164,7 @@ async fn verify(args: &VerifyArgs) -> anyhow::Result<bool> {
     let store = open(&args.config)?;
     let admin = args.brokers.connect(CLIENT_ID, None).await?;
     let log = remote_log::read(admin.client()).await?;
+    args.selection.check(&admin, &log).await?;
     let options = verify::VerifyOptions {
         reads_segments: !args.shallow,
         parallel: args.parallel.max(1),

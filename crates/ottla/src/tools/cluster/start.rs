@@ -121,11 +121,17 @@ async fn serve(layout: &Layout, overrides: &[String]) -> Result<(), String> {
     cluster.introduce(began.elapsed());
     cluster.is_shown.store(true, Ordering::Relaxed);
     let outcome = tokio::select! {
-        () = cluster.watch() => Err("all nodes have exited".to_owned()),
+        () = cluster.watch(overrides) => Err("all nodes have exited".to_owned()),
         () = signals.next() => Ok(()),
     };
     cluster.stop(&mut signals).await;
     outcome
+}
+
+/// The options that repeat these overrides, for a shell.
+fn options_of(overrides: &[String]) -> String {
+    let quoted = overrides.iter().map(|given| given.replace('\'', r"'\''"));
+    quoted.map(|it| format!(" --override '{it}'")).collect()
 }
 
 /// The progress of the start.
@@ -299,7 +305,7 @@ impl Cluster<'_> {
     }
 
     /// Reports each node that exits; returns when none is left.
-    async fn watch(&mut self) {
+    async fn watch(&mut self, overrides: &[String]) {
         while self.nodes.iter().any(NodeProcess::is_running) {
             let index = self.next_ended().await;
             let others = self.nodes.iter().filter(|node| node.is_running()).count();
@@ -314,8 +320,9 @@ impl Cluster<'_> {
             match others {
                 0 => eprintln!("{reason}."),
                 _ => eprintln!(
-                    "{reason}.\nThe other {others} keep running. To restart it: ottla server {}",
-                    file.display()
+                    "{reason}.\nThe other {others} keep running. To restart it: ottla server {}{}",
+                    file.display(),
+                    options_of(overrides)
                 ),
             }
         }
@@ -488,7 +495,20 @@ fn table<const COLUMNS: usize>(rows: &[[String; COLUMNS]]) -> String {
 mod tests {
     use std::path::Path;
 
-    use super::{Readiness, reason_text, table};
+    use super::{Readiness, options_of, reason_text, table};
+
+    #[test]
+    fn the_command_that_restarts_a_node_repeats_what_was_overridden() {
+        let given = [
+            "num.partitions=6".to_owned(),
+            "ssl.key.password=it's".to_owned(),
+        ];
+        assert_eq!(
+            options_of(&given),
+            r" --override 'num.partitions=6' --override 'ssl.key.password=it'\''s'"
+        );
+        assert_eq!(options_of(&[]), "");
+    }
 
     #[test]
     fn only_a_node_that_could_speak_is_looked_up_in_its_output() {
