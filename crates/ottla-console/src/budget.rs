@@ -1,50 +1,119 @@
-//! The memory that requests may use together: readers of records, bodies, and large answers.
+//! The memory that requests may use together: readers of records, bodies, snapshots and large
+//! answers; and the streams that a person may have open.
 //!
 //! A request reserves what it may use before it uses it, and keeps it until its answer is read. One
 //! for which there is no room is refused at once. The console may run in a broker's process, which
 //! must not run out of memory because somebody opened many tabs.
+//!
+//! Where people log in, each has a share, whatever the number of their sessions: one alone can take
+//! neither all of the memory nor more streams than others.
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, Weak};
 
+use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::problem::Problem;
 
 const TOTAL: usize = 512 << 20;
+/// Of one user.
+const SHARE: usize = TOTAL / 2;
 /// What is reserved is a multiple of this.
 const UNIT: usize = 64 << 10;
+/// Event streams of one user at a time: some tabs, and as many searches.
+const STREAMS: usize = 64;
 
 #[derive(Clone)]
 pub(crate) struct Budget {
     units: Arc<Semaphore>,
+    share: Arc<Share>,
+    /// Those of users with a session.
+    shares: Arc<Mutex<HashMap<String, Weak<Share>>>>,
+}
+
+struct Share {
+    bytes: usize,
+    units: Arc<Semaphore>,
+    streams: Arc<Semaphore>,
 }
 
 /// A part of the budget, until it is dropped.
 #[must_use]
 pub(crate) struct Reservation {
+    _of_share: OwnedSemaphorePermit,
     _units: OwnedSemaphorePermit,
+}
+
+impl Share {
+    fn new(bytes: usize) -> Share {
+        Share {
+            bytes,
+            units: Arc::new(Semaphore::new(bytes / UNIT)),
+            streams: Arc::new(Semaphore::new(STREAMS)),
+        }
+    }
 }
 
 impl Default for Budget {
     fn default() -> Budget {
         Budget {
             units: Arc::new(Semaphore::new(TOTAL / UNIT)),
+            share: Arc::new(Share::new(TOTAL)),
+            shares: Arc::default(),
         }
     }
 }
 
 impl Budget {
-    /// Something larger than the whole budget gets all of it, if nothing else is reserved.
-    pub(crate) fn reserve(&self, bytes: usize) -> Result<Reservation, Problem> {
-        let units = bytes.div_ceil(UNIT).clamp(1, TOTAL / UNIT) as u32;
-        match self.units.clone().try_acquire_many_owned(units) {
-            Ok(units) => Ok(Reservation { _units: units }),
-            Err(_) => Err(Problem::busy(format!(
-                "the console's memory for records and requests, {} MiB, is in use; stop a search, a live tail or an \
-                 export, or try again later",
-                TOTAL >> 20
-            ))),
+    /// The same budget, of which this user has a share. All sessions of the user have the same one.
+    pub(crate) fn of_user(&self, user: &str) -> Budget {
+        let mut shares = self.shares.lock();
+        shares.retain(|_, share| share.strong_count() > 0);
+        let known = shares.get(user).and_then(Weak::upgrade);
+        let share = known.unwrap_or_else(|| {
+            let share = Arc::new(Share::new(SHARE));
+            shares.insert(user.to_owned(), Arc::downgrade(&share));
+            share
+        });
+        Budget {
+            units: self.units.clone(),
+            share,
+            shares: self.shares.clone(),
         }
+    }
+
+    /// Something larger than the whole share gets all of it, if nothing else is reserved.
+    pub(crate) fn reserve(&self, bytes: usize) -> Result<Reservation, Problem> {
+        let units = bytes.div_ceil(UNIT).clamp(1, self.share.bytes / UNIT) as u32;
+        let of_share = self.share.units.clone().try_acquire_many_owned(units);
+        let of_share = of_share.map_err(|_| self.used_up(self.share.bytes))?;
+        let of_all = self.units.clone().try_acquire_many_owned(units);
+        Ok(Reservation {
+            _of_share: of_share,
+            _units: of_all.map_err(|_| self.used_up(TOTAL))?,
+        })
+    }
+
+    fn used_up(&self, bytes: usize) -> Problem {
+        let whose = match bytes < TOTAL {
+            true => "your share of the console's memory",
+            false => "the console's memory",
+        };
+        Problem::busy(format!(
+            "{whose} for records and requests, {} MiB, is in use; stop a search, a live tail or an export, or try \
+             again later",
+            bytes >> 20
+        ))
+    }
+
+    /// A place for an event stream.
+    pub(crate) fn stream(&self) -> Result<OwnedSemaphorePermit, Problem> {
+        self.share.streams.clone().try_acquire_owned().map_err(|_| {
+            Problem::too_many(format!(
+                "{STREAMS} streams are open; close a tab with a live tail or a search"
+            ))
+        })
     }
 }
 
@@ -65,5 +134,37 @@ mod tests {
         assert!(budget.reserve(usize::MAX).is_err());
         drop(small);
         assert!(budget.reserve(usize::MAX).is_ok());
+    }
+
+    #[test]
+    fn one_user_takes_neither_all_of_the_memory_nor_the_streams_of_others() {
+        let budget = Budget::default();
+        let (alice, again, bob) = (
+            budget.of_user("alice"),
+            budget.of_user("alice"),
+            budget.of_user("bob"),
+        );
+        let all = alice.reserve(usize::MAX).unwrap();
+        let refused = again.reserve(1).err().unwrap();
+        assert!(
+            refused.detail().starts_with("your share"),
+            "{}",
+            refused.detail()
+        );
+        let of_bob = bob.reserve(usize::MAX).unwrap();
+        // It counts for all together.
+        assert!(budget.reserve(TOTAL - SHARE).is_err());
+        drop((all, of_bob));
+        assert!(budget.reserve(usize::MAX).is_ok());
+
+        let places: Vec<_> = (0..STREAMS).map(|_| alice.stream().ok().unwrap()).collect();
+        assert_eq!(again.stream().err().unwrap().status(), 429);
+        assert!(bob.stream().is_ok());
+        drop(places);
+        assert!(again.stream().is_ok());
+        drop((alice, again));
+        // Nothing is remembered of a user without a session.
+        drop(budget.of_user("carol"));
+        assert!(!budget.shares.lock().contains_key("alice"));
     }
 }

@@ -56,7 +56,10 @@ pub(crate) async fn guard(
             let note = AuditNote::new(&request);
             request.extensions_mut().insert(note.clone());
             match is_change(request.method()) {
-                false if is_api => hold(run(request, next).await, &console.budget),
+                false if is_api => {
+                    let budget = budget_of(&console, request.headers());
+                    hold(run(request, next).await, &budget)
+                }
                 false => run(request, next).await,
                 true => change(&console, request, next, note).await,
             }
@@ -125,10 +128,12 @@ async fn change(console: &Console, request: Request, next: Next, note: AuditNote
 /// read one.
 fn admit(console: &Console, request: &Request) -> Result<Option<Reservation>, Problem> {
     let headers = request.headers();
-    let most = match request.uri().path() == LOGIN {
-        true => LOGIN_BODY,
-        false if console.visit(headers).is_none() => return Err(Problem::login_required()),
-        false => MOST_BODY,
+    let (most, budget) = match request.uri().path() == LOGIN {
+        true => (LOGIN_BODY, console.budget.clone()),
+        false => {
+            let visit = console.visit(headers).ok_or_else(Problem::login_required)?;
+            (MOST_BODY, visit.budget.clone())
+        }
     };
     let length =
         text(headers, header::CONTENT_LENGTH.as_str()).and_then(|it| it.parse::<usize>().ok());
@@ -140,8 +145,14 @@ fn admit(console: &Console, request: &Request) -> Result<Option<Reservation>, Pr
     // A longer one is refused when it is read.
     match length.min(most) {
         ..=SMALL_BODY => Ok(None),
-        length => console.budget.reserve(length * BODY_COPIES).map(Some),
+        length => budget.reserve(length * BODY_COPIES).map(Some),
     }
+}
+
+/// The share of the person behind a request.
+fn budget_of(console: &Console, headers: &HeaderMap) -> Budget {
+    let visit = console.visit(headers);
+    visit.map_or_else(|| console.budget.clone(), |it| it.budget.clone())
 }
 
 /// A large answer keeps its memory reserved until the browser has read it.

@@ -18,6 +18,7 @@ mod problem;
 
 mod budget;
 
+mod kept;
 mod list;
 mod view;
 mod visit;

@@ -2,6 +2,7 @@
 
 pub(crate) mod decode;
 pub(crate) mod events;
+pub(crate) mod export;
 mod expression;
 pub(crate) mod filter;
 pub(crate) mod ranges;

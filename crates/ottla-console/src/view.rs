@@ -12,8 +12,11 @@ mod snapshot;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ottla_client::{Admin, ClientError};
+use ottla_client::Admin;
 use parking_lot::Mutex;
+
+use crate::budget::{Budget, Reservation};
+use crate::problem::Problem;
 
 pub(crate) use collect::now_ms;
 pub(crate) use history::Series;
@@ -31,22 +34,33 @@ const MOST_BUSY: u32 = 20;
 const UNUSED: Duration = Duration::from_secs(10 * 60);
 /// A reader does not get a snapshot that is older.
 const STALE: Duration = Duration::from_secs(60);
+/// A snapshot with its series up to this size needs no reservation: those of all sessions together
+/// take 32 MiB. Otherwise nobody could see anything while somebody has many searches open.
+const SMALL: usize = 128 << 10;
 
 pub(crate) struct View {
     admin: Admin,
+    budget: Budget,
     state: Mutex<State>,
     /// Held while a snapshot is taken.
     taking: tokio::sync::Mutex<()>,
 }
 
 struct State {
-    latest: Option<(Arc<Snapshot>, Instant)>,
+    latest: Option<Latest>,
     history: History,
     used: Instant,
     is_sampling: bool,
     /// How often something was changed, and how often before the latest snapshot was begun.
     changes: u64,
     seen_changes: u64,
+}
+
+struct Latest {
+    snapshot: Arc<Snapshot>,
+    taken: Instant,
+    /// For the snapshot and the series, if they are large.
+    _reservation: Option<Reservation>,
 }
 
 impl State {
@@ -56,9 +70,10 @@ impl State {
 }
 
 impl View {
-    pub(crate) fn new(admin: Admin) -> Arc<View> {
+    pub(crate) fn new(admin: Admin, budget: Budget) -> Arc<View> {
         Arc::new(View {
             admin,
+            budget,
             state: Mutex::new(State {
                 latest: None,
                 history: History::default(),
@@ -72,7 +87,7 @@ impl View {
     }
 
     /// The latest snapshot; waits for one if there is none that is recent.
-    pub(crate) async fn snapshot(self: &Arc<View>) -> Result<Arc<Snapshot>, ClientError> {
+    pub(crate) async fn snapshot(self: &Arc<View>) -> Result<Arc<Snapshot>, Problem> {
         self.keep_sampling();
         match self.usable() {
             Some(snapshot) => Ok(snapshot),
@@ -104,33 +119,47 @@ impl View {
 
     fn usable(&self) -> Option<Arc<Snapshot>> {
         let state = self.state.lock();
-        let (snapshot, taken) = state.latest.as_ref()?;
-        (!state.is_outdated() && taken.elapsed() < STALE).then(|| snapshot.clone())
+        let latest = state.latest.as_ref()?;
+        (!state.is_outdated() && latest.taken.elapsed() < STALE).then(|| latest.snapshot.clone())
     }
 
-    async fn take(&self) -> Result<Arc<Snapshot>, ClientError> {
+    async fn take(&self) -> Result<Arc<Snapshot>, Problem> {
         // A reader that goes away meanwhile leaves everything as it was.
         let (previous, changes, is_outdated) = {
             let state = self.state.lock();
-            (state.latest.clone(), state.changes, state.is_outdated())
+            let previous = state.latest.as_ref().map(|it| it.snapshot.clone());
+            (previous, state.changes, state.is_outdated())
         };
-        let previous = previous.map(|(snapshot, _)| snapshot);
         let taken = collect::take(&self.admin, previous.as_deref(), is_outdated).await;
         let mut state = self.state.lock();
-        match taken {
-            Ok(snapshot) => {
-                let snapshot = Arc::new(snapshot);
-                state.history.add(&snapshot);
-                state.latest = Some((snapshot.clone(), Instant::now()));
-                state.seen_changes = changes;
-                Ok(snapshot)
-            }
-            Err(error) => {
-                // A reader must not take the old one for the present state.
-                state.changes += 1;
-                Err(error)
-            }
+        let kept = taken
+            .map_err(Problem::from)
+            .and_then(|snapshot| self.keep(&mut state, snapshot));
+        match &kept {
+            Ok(_) => state.seen_changes = changes,
+            // A reader must not take the old one for the present state.
+            Err(_) => state.changes += 1,
         }
+        kept
+    }
+
+    fn keep(&self, state: &mut State, snapshot: Snapshot) -> Result<Arc<Snapshot>, Problem> {
+        let snapshot = Arc::new(snapshot);
+        state.history.add(&snapshot);
+        // The room of the previous one is free for this one.
+        state.latest = None;
+        let bytes = snapshot.bytes() + state.history.bytes();
+        let reservation = (bytes > SMALL).then(|| self.budget.reserve(bytes));
+        let reservation = reservation.transpose().inspect_err(|_| {
+            // Nothing stays in memory without its reservation.
+            state.history = History::default();
+        })?;
+        state.latest = Some(Latest {
+            snapshot: snapshot.clone(),
+            taken: Instant::now(),
+            _reservation: reservation,
+        });
+        Ok(snapshot)
     }
 
     fn keep_sampling(self: &Arc<View>) {
@@ -149,8 +178,8 @@ impl View {
                     }
                     let began = Instant::now();
                     let _turn = view.taking.lock().await;
-                    if let Err(error) = view.take().await {
-                        tracing::debug!(%error, "no snapshot of the cluster");
+                    if let Err(problem) = view.take().await {
+                        tracing::debug!("no snapshot of the cluster: {}", problem.detail());
                     }
                     pause = INTERVAL.max(began.elapsed() * MOST_BUSY);
                 }
@@ -163,5 +192,62 @@ impl View {
         let is_unused = state.used.elapsed() >= UNUSED;
         state.is_sampling = !is_unused;
         is_unused
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ottla_client::{Client, ClientConfig};
+
+    use super::*;
+
+    fn with_topics(count: usize) -> Snapshot {
+        let topic = |number: usize| {
+            let name = format!("topic-{number}");
+            let info = ottla_client::TopicInfo {
+                name: name.clone(),
+                topic_id: ottla_types::Uuid::ZERO,
+                error: ottla_types::ErrorCode::None,
+                is_internal: false,
+                partitions: Vec::new(),
+            };
+            let topic = Topic {
+                info,
+                offsets: Vec::new(),
+                bytes: None,
+                leader_bytes: Vec::new(),
+                settings: None,
+                records_per_second: None,
+            };
+            (name, topic)
+        };
+        Snapshot {
+            at: 1,
+            cluster_id: None,
+            brokers: Vec::new(),
+            topics: (0..count).map(topic).collect(),
+            groups: None,
+            quorum: None,
+            features: Vec::new(),
+        }
+    }
+
+    #[tokio::test]
+    async fn a_large_snapshot_is_part_of_the_budget() {
+        let budget = Budget::default();
+        let config = ClientConfig::new("127.0.0.1:1").unwrap();
+        let view = View::new(Admin::new(Client::unconnected(config)), budget.clone());
+        let keep = |topics: usize| view.keep(&mut view.state.lock(), with_topics(topics));
+        // A small one needs no room, so that the page works while somebody has all of it.
+        let all = budget.reserve(usize::MAX).unwrap();
+        assert!(keep(10).is_ok());
+        assert_eq!(keep(100_000).err().map(|it| it.status()), Some(503));
+        assert!(view.usable().is_none(), "it is not kept without its room");
+        drop(all);
+        assert!(keep(100_000).is_ok());
+        assert!(budget.reserve(usize::MAX).is_err());
+        // One takes the room of the previous one.
+        assert!(keep(10).is_ok());
+        assert!(budget.reserve(usize::MAX).is_ok());
     }
 }

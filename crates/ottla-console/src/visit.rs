@@ -3,19 +3,23 @@
 //! Without logins there is one visit for everybody. With logins, each has a client of its own that
 //! connects with that person's credentials, so the cluster's ACLs decide what the person may do.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use ottla_client::admin::EndpointType;
 use ottla_client::{Admin, Client, ClientConfig, ClientError};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::{OwnedSemaphorePermit, watch};
 
 use crate::budget::Budget;
+use crate::kept::{Kept, Promise};
 use crate::problem::Problem;
 use crate::view::View;
 
-/// Event streams of one visit at a time: some tabs, and as many searches.
-const STREAMS: usize = 64;
+/// Previews of redrives that can still be confirmed.
+const REDRIVES: usize = 64;
+/// Places at which searches of topics with very many partitions go on.
+const CURSORS: usize = 16;
 /// How long the console waits for the cluster in one request of the page.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -24,9 +28,11 @@ pub(crate) struct Visit {
     pub(crate) user: Option<String>,
     pub(crate) admin: Admin,
     pub(crate) view: Arc<View>,
-    /// Of the whole console.
+    /// The person's share of the console's.
     pub(crate) budget: Budget,
-    streams: Arc<Semaphore>,
+    pub(crate) redrives: Kept<Arc<Promise>>,
+    /// The next offset of each partition that is not read to its end.
+    pub(crate) cursors: Kept<Arc<BTreeMap<i32, i64>>>,
     ended: watch::Sender<bool>,
 }
 
@@ -38,10 +44,11 @@ impl Visit {
         let admin = Admin::new(Client::unconnected(config));
         Visit {
             user,
-            view: View::new(admin.clone()),
+            view: View::new(admin.clone(), budget.clone()),
             admin,
             budget,
-            streams: Arc::new(Semaphore::new(STREAMS)),
+            redrives: Kept::new(REDRIVES),
+            cursors: Kept::new(CURSORS),
             ended: watch::Sender::new(false),
         }
     }
@@ -58,11 +65,7 @@ impl Visit {
 
     /// A place for an event stream.
     pub(crate) fn stream(&self) -> Result<OwnedSemaphorePermit, Problem> {
-        self.streams.clone().try_acquire_owned().map_err(|_| {
-            Problem::too_many(format!(
-                "{STREAMS} streams are open; close a tab with a live tail or a search"
-            ))
-        })
+        self.budget.stream()
     }
 
     /// Ends its streams.

@@ -90,7 +90,7 @@ export function redrive(response, total, body) {
   const matched = body.records?.length ?? total;
   send("progress", progress(began, Math.ceil(matched / 2), Math.ceil(matched / 2)));
   const ranges = [{ partition: 0, start: 1_000_000, end: 1_000_000 + matched }];
-  const outcome = (sent, left) => progress(began, matched, matched, { sent, topic_id: "made-up", ranges: left, unknown: [], unknown_records: 0 });
+  const outcome = (sent, left) => progress(began, matched, matched, { sent, topic_id: "made-up", token: left.length > 0 ? "made-up-too" : null, ranges: left, unknown: [], unknown_records: 0 });
   setTimeout(() => {
     // A topic of this name takes half of it, and the rest at the next try.
     const isHalf = body.to === "flaky" && !body.preview && body.ranges?.[0]?.start === 1_000_000;

@@ -182,6 +182,8 @@ export interface PartitionRange {
 /** How a redrive or its preview ended: a last `progress`, or `done`. */
 export interface RedriveOutcome extends Progress {
   topic_id: string;
+  /** Confirms the ranges, once. */
+  token: Maybe<string>;
   ranges: PartitionRange[];
   unknown: PartitionRange[];
   unknown_records: number;

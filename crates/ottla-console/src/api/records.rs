@@ -9,16 +9,18 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use ottla_client::FetchedBatch;
 use ottla_records::RecordView;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 
 use crate::console::Visitor;
 use crate::extract::{Path, Query};
 use crate::problem::Problem;
-use crate::records::decode::{Format, Record, exported};
+use crate::records::decode::{Format, Record};
 use crate::records::events::{Failure, Sender, download, events};
+use crate::records::export::Line;
 use crate::records::filter::FilterQuery;
 use crate::records::scan::{Next, Scan};
-use crate::records::selection::{Range, SelectionQuery};
+use crate::records::selection::{Range, SelectionQuery, from_offsets};
+use crate::visit::Visit;
 
 /// Records in one event, and their size.
 const RECORDS_PER_EVENT: usize = 200;
@@ -67,10 +69,11 @@ pub(super) async fn stream(
         selection.is_committed(),
         query.follow,
     )?;
+    let owner = visit.clone();
     events(visit, |sender| async move {
         match query.follow {
             true => follow(scan, &query, &sender).await,
-            false => page(scan, &query, &sender).await,
+            false => page(scan, &query, &owner, &sender).await,
         }
     })
 }
@@ -116,7 +119,12 @@ impl StreamQuery {
     }
 }
 
-async fn page(mut scan: Scan, query: &StreamQuery, sender: &Sender) -> Result<(), Failure> {
+async fn page(
+    mut scan: Scan,
+    query: &StreamQuery,
+    visit: &Visit,
+    sender: &Sender,
+) -> Result<(), Failure> {
     let limit = query.limit.unwrap_or(DEFAULT_LIMIT).clamp(1, MAX_LIMIT);
     sender.send("progress", &scan.progress()).await?;
     let mut told = Instant::now();
@@ -146,7 +154,7 @@ async fn page(mut scan: Scan, query: &StreamQuery, sender: &Sender) -> Result<()
         }
     }
     let mut done = scan.progress();
-    done.next = scan.next_from();
+    done.next = from_offsets(scan.left(), visit);
     sender.send("done", &done).await?;
     Ok(())
 }
@@ -261,21 +269,6 @@ enum Kind {
     Csv,
 }
 
-/// A record as a line of JSON. Keys and values that are no UTF-8 are base64, and `base64` names
-/// them.
-#[derive(Serialize)]
-struct Line<'a> {
-    topic: &'a str,
-    partition: i32,
-    offset: i64,
-    timestamp: i64,
-    key: Option<String>,
-    value: Option<String>,
-    headers: Vec<(String, Option<String>)>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    base64: Vec<String>,
-}
-
 const CSV_TITLE: &str = "partition,offset,timestamp,key,value,headers,base64\r\n";
 
 pub(super) async fn export(
@@ -313,7 +306,11 @@ pub(super) async fn export(
         while !scan.is_done() {
             let next = scan
                 .step(|batch, record| {
-                    write(&mut text, query.kind, &line(&topic, batch, record));
+                    write(
+                        &mut text,
+                        query.kind,
+                        &Line::new(&topic, batch.partition, record),
+                    );
                     found += 1;
                     if found >= limit {
                         Next::Stop
@@ -348,34 +345,6 @@ pub(super) async fn export(
     Ok((headers, body).into_response())
 }
 
-fn line<'a>(topic: &'a str, batch: &FetchedBatch, record: &RecordView<'_>) -> Line<'a> {
-    let mut base64 = Vec::new();
-    let mut part = |name: &str, bytes: Option<&[u8]>| {
-        let (text, is_base64) = exported(bytes);
-        if is_base64 {
-            base64.push(name.to_owned());
-        }
-        text
-    };
-    let key = part("key", record.key);
-    let value = part("value", record.value);
-    let headers = record.headers.iter().map(|(name, value)| {
-        let name = String::from_utf8_lossy(name).into_owned();
-        let value = part(&format!("headers.{name}"), value);
-        (name, value)
-    });
-    Line {
-        topic,
-        partition: batch.partition,
-        offset: record.offset.0,
-        timestamp: record.timestamp.0,
-        key,
-        value,
-        headers: headers.collect(),
-        base64,
-    }
-}
-
 fn write(text: &mut Vec<u8>, kind: Kind, line: &Line<'_>) {
     match kind {
         Kind::Jsonl => {
@@ -383,60 +352,6 @@ fn write(text: &mut Vec<u8>, kind: Kind, line: &Line<'_>) {
             let _ = serde_json::to_writer(&mut *text, line);
             text.push(b'\n');
         }
-        Kind::Csv => {
-            let headers = serde_json::to_string(&line.headers).unwrap_or_default();
-            let fields = [
-                line.partition.to_string(),
-                line.offset.to_string(),
-                line.timestamp.to_string(),
-                csv(line.key.as_deref()),
-                csv(line.value.as_deref()),
-                csv(Some(&headers)),
-                csv(Some(&line.base64.join(" "))),
-            ];
-            text.extend_from_slice(fields.join(",").as_bytes());
-            text.extend_from_slice(b"\r\n");
-        }
-    }
-}
-
-/// A field (RFC 4180). No value is an empty field, and an empty text is `""`. A text that a
-/// spreadsheet would take for a formula is not changed: the file has what the records have.
-fn csv(text: Option<&str>) -> String {
-    match text {
-        None => String::new(),
-        Some(text) => format!("\"{}\"", text.replace('"', "\"\"")),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn lines_have_what_the_record_has() {
-        let line = Line {
-            topic: "t",
-            partition: 1,
-            offset: 2,
-            timestamp: 3,
-            key: None,
-            value: Some("a \"b\",\nc".into()),
-            headers: vec![("h".into(), None)],
-            base64: Vec::new(),
-        };
-        let mut text = Vec::new();
-        write(&mut text, Kind::Csv, &line);
-        assert_eq!(
-            String::from_utf8(text).unwrap(),
-            "1,2,3,,\"a \"\"b\"\",\nc\",\"[[\"\"h\"\",null]]\",\"\"\r\n"
-        );
-        let mut text = Vec::new();
-        write(&mut text, Kind::Jsonl, &line);
-        assert_eq!(
-            String::from_utf8(text).unwrap(),
-            "{\"topic\":\"t\",\"partition\":1,\"offset\":2,\"timestamp\":3,\"key\":null,\
-             \"value\":\"a \\\"b\\\",\\nc\",\"headers\":[[\"h\",null]]}\n"
-        );
+        Kind::Csv => line.write_csv(text),
     }
 }

@@ -1,9 +1,12 @@
 //! Sending records again, to another topic: those of a dead-letter topic, once their reason is gone.
 //!
-//! A preview answers the ranges of offsets with the records that it has counted, and a redrive sends
-//! what is in ranges that were answered. If it breaks off, it answers those that are left.
+//! A preview answers the ranges of offsets with the records that it has counted, and a token. A
+//! redrive takes the token, which is good once, and sends what is in ranges that were answered. If it
+//! breaks off, it answers those that are left, with a new token.
 
 mod plan;
+mod promise;
+mod request;
 mod sending;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use axum::response::Response;
 use ottla_client::admin::OffsetSpec;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use super::produce::{BUFFER_MEMORY, producer};
 use super::topics::{current_partitions, current_topic};
@@ -19,12 +22,13 @@ use crate::console::Visitor;
 use crate::extract::{Body, Path};
 use crate::problem::Problem;
 use crate::records::events::{Failure, Sender, events};
-use crate::records::filter::{Filter, FilterQuery};
+use crate::records::filter::Filter;
 use crate::records::ranges::{self, PartitionRange, Ranges};
 use crate::records::scan::{Next, Progress, Scan};
-use crate::records::selection::{Range, SelectionQuery};
+use crate::records::selection::Range;
 use crate::view::Partition;
 use plan::Plan;
+use request::{NamedRecord, Redrive};
 use sending::Sending;
 
 /// Records that are named one by one.
@@ -32,49 +36,14 @@ const MOST_NAMED: usize = 1000;
 const MOST_MATCHING: u64 = 1_000_000;
 const PROGRESS: Duration = Duration::from_millis(250);
 
-#[derive(Deserialize)]
-pub(super) struct Redrive {
-    to: String,
-    records: Option<Vec<NamedRecord>>,
-    matching: Option<Matching>,
-    /// As a preview, or a redrive that broke off, has answered them.
-    ranges: Option<Vec<PartitionRange>>,
-    /// Of the preview. Not without it, if there are ranges.
-    topic_id: Option<String>,
-    /// Send to the partition with the same number, instead of the key's.
-    #[serde(default)]
-    keep_partition: bool,
-    #[serde(default = "yes")]
-    keep_timestamp: bool,
-    #[serde(default)]
-    preview: bool,
-}
-
-fn yes() -> bool {
-    true
-}
-
-#[derive(Deserialize)]
-struct NamedRecord {
-    partition: i32,
-    offset: i64,
-}
-
-#[derive(Deserialize)]
-struct Matching {
-    #[serde(flatten)]
-    selection: SelectionQuery,
-    #[serde(flatten)]
-    filter: FilterQuery,
-    limit: Option<u64>,
-}
-
 /// How a redrive or its preview ended.
 #[derive(Serialize)]
 struct Outcome {
     #[serde(flatten)]
     progress: Progress,
     topic_id: String,
+    /// Confirms it. `None` if nothing is left, or if the console lacks memory.
+    token: Option<String>,
     /// Where the records are that were not sent.
     ranges: Vec<PartitionRange>,
     /// Where the records are of which it is unknown whether they were sent, and how many.
@@ -98,6 +67,18 @@ pub(super) async fn redrive(
             "topic_id is missing; give that of the preview, which ranges belong to",
         ));
     }
+    let what = promise::what(&topic, &redrive)?;
+    let named = redrive.records.as_deref().map(named).transpose()?;
+    let given = redrive.ranges.as_deref().map(ranges::parsed).transpose()?;
+    let asked = match (&named, given) {
+        (Some(named), Some(given)) => Some(ranges::common(named, &given)),
+        (Some(named), None) => Some(named.clone()),
+        (None, given) => given,
+    };
+    let token = match redrive.preview {
+        true => None,
+        false => Some(promise::check(&visitor, &redrive, &what, asked.as_ref())?),
+    };
     let found = current_topic(&visitor, &topic).await?;
     found.check_id(&topic, redrive.topic_id.as_deref())?;
     let source = found.partitions.len();
@@ -112,23 +93,18 @@ pub(super) async fn redrive(
         ));
     }
     let is_recount = redrive.preview && redrive.ranges.is_some();
-    let given = redrive.ranges.as_deref().map(ranges::parsed).transpose()?;
-    let (ranges, filter, is_committed, limit) = match (redrive.records, redrive.matching) {
-        (Some(records), None) => {
-            let named = named(&records)?;
-            let ranges = match given {
-                Some(given) => ranges::common(&named, &given),
-                None => named,
-            };
+    let (ranges, filter, is_committed, limit) = match (named, redrive.matching) {
+        (Some(named), None) => {
+            let ranges = asked.unwrap_or(named);
             let ranges = in_log(&visitor, &topic, source, ranges, false, is_recount).await?;
             (ranges, Filter::default(), false, u64::MAX)
         }
         (None, Some(matching)) => {
             let filter = matching.filter.parse()?;
             let is_committed = matching.selection.is_committed();
-            let ranges = match given {
-                Some(given) => {
-                    in_log(&visitor, &topic, source, given, is_committed, is_recount).await?
+            let ranges = match asked {
+                Some(asked) => {
+                    in_log(&visitor, &topic, source, asked, is_committed, is_recount).await?
                 }
                 None if redrive.preview => {
                     ranges::of_each(&matching.selection.resolve(&visitor, &topic).await?)
@@ -158,6 +134,7 @@ pub(super) async fn redrive(
         false => Some(visitor.budget.reserve(BUFFER_MEMORY)?),
     };
     let plan = Plan {
+        what,
         topic_id: found.topic_id,
         to: redrive.to,
         ranges,
@@ -166,13 +143,24 @@ pub(super) async fn redrive(
         keep_timestamp: redrive.keep_timestamp,
     };
     let visit = visitor.visit.clone();
-    events(visit, |sender| async move {
+    // From here on, the same request sends nothing.
+    let taken = token
+        .map(|token| Ok::<_, Problem>((promise::take(&visit, &token)?, token)))
+        .transpose()?;
+    let started = events(visit.clone(), |sender| async move {
         let _reservation = reservation;
         match redrive.preview {
-            true => count(scan, &plan, &sender).await,
+            true => count(scan, &plan, &visitor, &sender).await,
             false => send(scan, &plan, &visitor, &sender).await,
         }
-    })
+    });
+    if started.is_err()
+        && let Some((promise, token)) = taken
+    {
+        // There was no place for the stream, so nothing was sent.
+        visit.redrives.put_back(token, promise);
+    }
+    started
 }
 
 /// Refuses ranges that the log does not hold, or no longer. A preview of ranges counts those parts
@@ -245,7 +233,12 @@ fn named(records: &[NamedRecord]) -> Result<Ranges, Problem> {
 }
 
 /// Counts what would be sent.
-async fn count(mut scan: Scan, plan: &Plan, sender: &Sender) -> Result<(), Failure> {
+async fn count(
+    mut scan: Scan,
+    plan: &Plan,
+    visitor: &Visitor,
+    sender: &Sender,
+) -> Result<(), Failure> {
     let mut told = Instant::now();
     let mut found = 0;
     while !scan.is_done() {
@@ -283,6 +276,7 @@ async fn count(mut scan: Scan, plan: &Plan, sender: &Sender) -> Result<(), Failu
     let done = Outcome {
         progress,
         topic_id: plan.topic_id.clone(),
+        token: promise::keep(visitor, plan, &[&counted]),
         ranges: ranges::listed(&counted),
         unknown: Vec::new(),
         unknown_records: 0,
@@ -305,10 +299,16 @@ async fn send(scan: Scan, plan: &Plan, visitor: &Visitor, sender: &Sender) -> Re
     producer.close_within(Duration::from_secs(1)).await;
     visitor.view.outdate();
     let (unknown_records, unknown) = sending.unknown();
+    let unsent = sending.unsent();
+    let token = match &finished {
+        Ok(()) => None,
+        Err(_) => promise::keep(visitor, plan, &[&unsent, &unknown]),
+    };
     let outcome = Outcome {
         progress: progress(&sending),
         topic_id: plan.topic_id.clone(),
-        ranges: ranges::listed(&sending.unsent()),
+        token,
+        ranges: ranges::listed(&unsent),
         unknown: ranges::listed(&unknown),
         unknown_records,
     };

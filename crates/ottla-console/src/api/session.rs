@@ -116,8 +116,9 @@ pub(super) async fn log_in(
     config
         .security
         .log_in_as(*mechanism, &login.user, &login.password);
+    let budget = console.budget.of_user(&login.user);
     let user = Some(login.user.clone());
-    let visit = Arc::new(Visit::new(user, config, console.budget.clone()));
+    let visit = Arc::new(Visit::new(user, config, budget));
     if let Err(error) = visit.check().await {
         let problem = refused(error);
         if problem.status() != StatusCode::UNAUTHORIZED.as_u16() {

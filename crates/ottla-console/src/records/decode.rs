@@ -181,21 +181,6 @@ fn is_readable(text: &str) -> bool {
         .all(|it| !it.is_control() || matches!(it, '\n' | '\r' | '\t'))
 }
 
-/// Bytes as they are in a file: text if they are UTF-8, otherwise base64.
-pub(crate) fn exported(bytes: Option<&[u8]>) -> (Option<String>, bool) {
-    use base64::Engine;
-    let Some(bytes) = bytes else {
-        return (None, false);
-    };
-    match std::str::from_utf8(bytes) {
-        Ok(text) => (Some(text.to_owned()), false),
-        Err(_) => (
-            Some(base64::engine::general_purpose::STANDARD.encode(bytes)),
-            true,
-        ),
-    }
-}
-
 /// The bytes of a text of a request. The error says what is wrong.
 pub(crate) fn encoded(text: &str, encoding: Encoding) -> Result<Bytes, String> {
     use base64::Engine;

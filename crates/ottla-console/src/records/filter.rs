@@ -2,7 +2,7 @@
 
 use ottla_records::RecordView;
 use regex::bytes::{Regex, RegexBuilder};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::expression::{Expression, Subject};
 use crate::problem::Problem;
@@ -11,7 +11,7 @@ use crate::problem::Problem;
 const TEXT_REGEX_BYTES: usize = 1 << 20;
 
 /// The conditions of a request; all that are given must hold.
-#[derive(Deserialize, Default, Clone, Debug)]
+#[derive(Serialize, Deserialize, Default, Clone, Debug)]
 pub(crate) struct FilterQuery {
     /// A substring of key, value or a header; case is ignored.
     text: Option<String>,

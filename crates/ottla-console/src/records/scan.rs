@@ -319,12 +319,9 @@ impl Scan {
         }
     }
 
-    /// The `from` that continues after what was judged; `None` if everything was.
-    pub(crate) fn next_from(&self) -> Option<String> {
+    /// The next offset of each partition that is not read to its end.
+    pub(crate) fn left(&self) -> BTreeMap<i32, i64> {
         let left = self.unfinished();
-        let left: Vec<String> = left
-            .map(|it| format!("{it}={}", self.positions[&it]))
-            .collect();
-        (!left.is_empty()).then(|| format!("offsets:{}", left.join(",")))
+        left.map(|it| (it, self.positions[&it])).collect()
     }
 }

@@ -1,6 +1,7 @@
 //! The offsets that a request is about: `from`, `until` and `partitions`.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use ottla_client::ClientError;
 use ottla_client::admin::{ListedOffset, OffsetSpec};
@@ -9,6 +10,11 @@ use serde::Deserialize;
 use crate::problem::Problem;
 use crate::view::Partition;
 use crate::visit::Visit;
+
+/// The longest list of offsets that is part of an address, which may have 64 KiB.
+const MOST_FROM: usize = 8 << 10;
+/// Before the name of offsets that the visit keeps.
+const CURSOR: &str = "cursor:";
 
 #[derive(Deserialize, Default, Clone, Debug)]
 pub(crate) struct SelectionQuery {
@@ -63,7 +69,7 @@ impl SelectionQuery {
         visit: &Visit,
         topic: &str,
     ) -> Result<BTreeMap<i32, Range>, Problem> {
-        let from = parse_from(self.from.as_deref().unwrap_or("end"))?;
+        let from = begin(self.from.as_deref().unwrap_or("end"), visit)?;
         let until = self.until.as_deref().map(parse_until).transpose()?;
         let names = [topic.to_owned()];
         let metadata = visit.client().refresh_metadata(Some(&names), false).await?;
@@ -166,6 +172,34 @@ fn check_exist(mut numbers: Vec<i32>, existing: &[i32]) -> Result<Vec<i32>, Prob
     }
 }
 
+/// The `from` that goes on at these offsets; `None` if there are none. An address is bounded, so the
+/// offsets of very many partitions stay here.
+pub(crate) fn from_offsets(offsets: BTreeMap<i32, i64>, visit: &Visit) -> Option<String> {
+    let pairs = offsets
+        .iter()
+        .map(|(partition, it)| format!("{partition}={it}"));
+    let pairs: Vec<String> = pairs.collect();
+    let text = format!("offsets:{}", pairs.join(","));
+    match text.len() {
+        _ if offsets.is_empty() => None,
+        ..=MOST_FROM => Some(text),
+        _ => Some(format!("{CURSOR}{}", visit.cursors.keep(Arc::new(offsets)))),
+    }
+}
+
+fn begin(text: &str, visit: &Visit) -> Result<Begin, Problem> {
+    let Some(name) = text.strip_prefix(CURSOR) else {
+        return parse_from(text);
+    };
+    let offsets = visit.cursors.get(name).ok_or_else(|| {
+        let detail = format!(
+            "from={text}: this place is forgotten; search again from a place of another kind"
+        );
+        Problem::invalid("from", detail)
+    })?;
+    Ok(Begin::Offsets((*offsets).clone()))
+}
+
 fn parse_from(text: &str) -> Result<Begin, Problem> {
     let refused = || {
         Problem::invalid(
@@ -254,6 +288,27 @@ mod tests {
         }
         assert_eq!(parse_until("offset:5").unwrap(), Until::Offset(5));
         assert!(parse_until("5").is_err() && parse_until("day:5").is_err());
+    }
+
+    #[tokio::test]
+    async fn the_next_page_has_a_short_address_whatever_the_number_of_partitions() {
+        let config = ottla_client::ClientConfig::new("127.0.0.1:1").unwrap();
+        let visit = Visit::new(None, config, crate::budget::Budget::default());
+        let few = BTreeMap::from([(0, 5), (3, 9)]);
+        assert_eq!(
+            from_offsets(few, &visit).as_deref(),
+            Some("offsets:0=5,3=9")
+        );
+        assert_eq!(from_offsets(BTreeMap::new(), &visit), None);
+        let many: BTreeMap<i32, i64> = (0..10_000).map(|it| (it, i64::MAX)).collect();
+        let from = from_offsets(many.clone(), &visit).unwrap();
+        assert!(from.len() < 100, "{from}");
+        // Also if it is read twice, as by a search that is repeated.
+        for _ in 0..2 {
+            assert_eq!(begin(&from, &visit).unwrap(), Begin::Offsets(many.clone()));
+        }
+        let refused = begin("cursor:guessed", &visit).unwrap_err();
+        assert_eq!(refused.status(), 422);
     }
 
     #[test]

@@ -86,6 +86,16 @@ impl History {
         }
     }
 
+    /// What it takes in memory, about.
+    pub(super) fn bytes(&self) -> usize {
+        let names = self
+            .series
+            .keys()
+            .map(|(of, name, _)| of.len() + name.len());
+        let of_series = 4 * size_of::<String>() + self.times.len() * size_of::<f32>();
+        names.sum::<usize>() + self.series.len() * of_series
+    }
+
     fn set(&mut self, of: &str, name: &str, unit: &'static str, value: Option<f64>) {
         let Some(value) = value else { return };
         let key = (of.to_owned(), name.to_owned(), unit);

@@ -70,6 +70,34 @@ pub(crate) struct Group {
     pub(crate) offsets: BTreeMap<Partition, (i64, Option<i64>)>,
 }
 
+/// What a text, a list or an entry of a map takes besides its contents.
+const ENTRY: usize = 64;
+
+impl Snapshot {
+    /// What it takes in memory, about.
+    pub(crate) fn bytes(&self) -> usize {
+        let topics = self.topics.iter().map(|(name, topic)| {
+            let partitions = topic.info.partitions.iter().map(|it| {
+                let replicas = it.replicas.len() + it.isr.len();
+                3 * ENTRY + replicas * size_of::<i32>()
+            });
+            4 * ENTRY + 2 * name.len() + size_of::<Topic>() + partitions.sum::<usize>()
+        });
+        let dirs = self.brokers.iter().flat_map(|it| &it.log_dirs).flatten();
+        let sizes = dirs
+            .flat_map(|it| &it.topics)
+            .map(|it| 2 * ENTRY + it.name.len() + size_of_val(it.partitions.as_slice()));
+        let groups = self.groups.iter().flatten().map(|(name, group)| {
+            let offsets = group
+                .offsets
+                .keys()
+                .map(|(topic, _)| 2 * ENTRY + topic.len());
+            4 * ENTRY + 2 * name.len() + offsets.sum::<usize>()
+        });
+        topics.sum::<usize>() + sizes.sum::<usize>() + groups.sum::<usize>()
+    }
+}
+
 impl Topic {
     /// The sum of the distances between start and end offsets, if all are known.
     pub(crate) fn records(&self) -> Option<i64> {

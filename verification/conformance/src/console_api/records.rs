@@ -220,6 +220,7 @@ pub fn redrive(stage: &Stage) -> Result<()> {
         "{status} {detail}"
     );
     redrive["ranges"] = done["ranges"].clone();
+    redrive["token"] = done["token"].clone();
     redrive["topic_id"] = json!("AAAAAAAAAAAAAAAAAAAAAQ");
     let (status, detail) = stage.http.refused("POST", path, Some(&redrive))?;
     ensure!(
@@ -227,13 +228,31 @@ pub fn redrive(stage: &Stage) -> Result<()> {
         "{status} {detail}"
     );
     redrive["topic_id"] = done["topic_id"].clone();
+    // What is sent is what was counted: with other filters, nothing is.
+    let confirmed = redrive["matching"].take();
+    redrive["matching"] = json!({"from": "beginning", "expression": "value.amount >= 0"});
+    let (status, detail) = stage.http.refused("POST", path, Some(&redrive))?;
+    ensure!(
+        status == 409 && detail.contains("other filters"),
+        "{status} {detail}"
+    );
+    redrive["matching"] = confirmed;
     let (_, done) = stage.http.stream("POST", path, Some(&redrive))?;
     ensure!(done["sent"] == 2 && done["ranges"] == json!([]), "{done}");
+    // The same request again sends nothing.
+    let (status, detail) = stage.http.refused("POST", path, Some(&redrive))?;
+    ensure!(
+        status == 409 && detail.contains("was used"),
+        "{status} {detail}"
+    );
     ensure!(done["unknown_records"] == 0, "{done}");
     // 7 was in partition 1, 8 in partition 2.
     stage.tool_shows(&offsets, &["again:0:0", "again:1:1", "again:2:1"])?;
-    let named =
-        json!({"to": "again", "records": [{"partition": 0, "offset": 3}], "keep_partition": true});
+    let mut named = json!({"to": "again", "records": [{"partition": 0, "offset": 3}], "keep_partition": true, "preview": true});
+    let (_, done) = stage.http.stream("POST", path, Some(&named))?;
+    ensure!(done["matched"] == 1 && done["sent"] == 0, "{done}");
+    named["preview"] = json!(false);
+    named["token"] = done["token"].clone();
     let (_, done) = stage.http.stream("POST", path, Some(&named))?;
     ensure!(done["sent"] == 1, "{done}");
     stage.tool_shows(&offsets, &["again:0:1"])?;

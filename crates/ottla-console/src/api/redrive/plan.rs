@@ -7,6 +7,8 @@ use ottla_records::{RecordHeader, RecordView};
 use crate::records::ranges::{self, Ranges};
 
 pub(super) struct Plan {
+    /// The request, as the preview and the redrive must both have it.
+    pub(super) what: String,
     pub(super) topic_id: String,
     pub(super) to: String,
     /// Where the records are.

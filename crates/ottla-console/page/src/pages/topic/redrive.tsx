@@ -27,6 +27,8 @@ interface Left {
   /** The choice that they belong to. */
   wanted: string;
   topicId: string;
+  /** Good for one redrive. */
+  token: string | null;
   ranges: PartitionRange[];
   /** Those that may have been sent. */
   unknown: PartitionRange[];
@@ -62,7 +64,7 @@ export function Redrive({ topic, scan, chosen, done }: { topic: string; scan: Sc
   const run = async () => {
     const ranges = counted === null ? [] : [...counted.ranges, ...(sendsUnknown ? counted.unknown : [])];
     const isPreview = counted === null || counted.isStale;
-    const request = counted === null ? body(true) : { ...body(isPreview), topic_id: counted.topicId, ranges };
+    const request = counted === null ? body(true) : { ...body(isPreview), topic_id: counted.topicId, ranges, ...(isPreview ? {} : { token: counted.token }) };
     const seen = { last: null as Progress | null, problem: null as string | null, isDone: false };
     try {
       await stream("POST", api(["topics", topic, "redrive"]), request, abort.current.signal, (events) => {
@@ -85,7 +87,7 @@ export function Redrive({ topic, scan, chosen, done }: { topic: string; scan: Sc
     const open = counted === null || sendsUnknown ? null : counted;
     const unknownRecords = (open?.unknownRecords ?? 0) + (outcome?.unknown_records ?? 0);
     if (outcome !== null) {
-      setLeft({ wanted, topicId: outcome.topic_id, ranges: outcome.ranges, unknown: [...(open?.unknown ?? []), ...outcome.unknown], unknownRecords, sent, isStale: false });
+      setLeft({ wanted, topicId: outcome.topic_id, token: outcome.token, ranges: outcome.ranges, unknown: [...(open?.unknown ?? []), ...outcome.unknown], unknownRecords, sent, isStale: outcome.token === null });
       setSendsUnknown(false);
     }
     if (seen.problem !== null) throw new Error(seen.problem);

@@ -1,0 +1,218 @@
+//! A record as a line of a file. It is written from the fetched bytes: a record can have millions of
+//! headers, and a copy of each would take many times their size.
+//!
+//! Pure.
+
+use std::fmt::{self, Display, Formatter};
+use std::io::{self, Write};
+
+use base64::display::Base64Display;
+use base64::engine::general_purpose::STANDARD;
+use ottla_records::{Headers, RecordView};
+use serde::{Serialize, Serializer};
+
+/// Keys and values that are no UTF-8 are base64, and `base64` names them.
+#[derive(Serialize)]
+pub(crate) struct Line<'a> {
+    topic: &'a str,
+    partition: i32,
+    offset: i64,
+    timestamp: i64,
+    key: Option<Part<'a>>,
+    value: Option<Part<'a>>,
+    headers: HeaderList<'a>,
+    #[serde(skip_serializing_if = "Encoded::is_empty")]
+    base64: Encoded<'a>,
+}
+
+impl<'a> Line<'a> {
+    pub(crate) fn new(topic: &'a str, partition: i32, record: &RecordView<'a>) -> Line<'a> {
+        Line {
+            topic,
+            partition,
+            offset: record.offset.0,
+            timestamp: record.timestamp.0,
+            key: record.key.map(Part),
+            value: record.value.map(Part),
+            headers: HeaderList(record.headers),
+            base64: Encoded {
+                key: record.key,
+                value: record.value,
+                headers: record.headers,
+            },
+        }
+    }
+
+    /// Fields as in RFC 4180. No value is an empty field, and an empty text is `""`. A text that a
+    /// spreadsheet would take for a formula is not changed: the file has what the records have.
+    pub(crate) fn write_csv(&self, text: &mut Vec<u8>) {
+        let numbers = format!("{},{},{},", self.partition, self.offset, self.timestamp);
+        text.extend_from_slice(numbers.as_bytes());
+        for part in [&self.key, &self.value] {
+            if let Some(part) = part {
+                quote(text, |to| write!(to, "{part}"));
+            }
+            text.push(b',');
+        }
+        quote(text, |to| Ok(serde_json::to_writer(to, &self.headers)?));
+        text.push(b',');
+        quote(text, |to| {
+            for (index, name) in self.base64.names().enumerate() {
+                let space = if index == 0 { "" } else { " " };
+                write!(to, "{space}{name}")?;
+            }
+            Ok(())
+        });
+        text.extend_from_slice(b"\r\n");
+    }
+}
+
+/// Text if the bytes are UTF-8, otherwise base64.
+struct Part<'a>(&'a [u8]);
+
+impl Display for Part<'_> {
+    fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
+        match std::str::from_utf8(self.0) {
+            Ok(text) => formatter.write_str(text),
+            Err(_) => Base64Display::new(self.0, &STANDARD).fmt(formatter),
+        }
+    }
+}
+
+impl Serialize for Part<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match std::str::from_utf8(self.0) {
+            Ok(text) => serializer.serialize_str(text),
+            Err(_) => serializer.collect_str(self),
+        }
+    }
+}
+
+/// Pairs of a name and a value.
+struct HeaderList<'a>(Headers<'a>);
+
+impl Serialize for HeaderList<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let pairs = self.0.iter();
+        let pairs = pairs.map(|(name, value)| (String::from_utf8_lossy(name), value.map(Part)));
+        serializer.collect_seq(pairs)
+    }
+}
+
+/// The names of the parts that are base64.
+struct Encoded<'a> {
+    key: Option<&'a [u8]>,
+    value: Option<&'a [u8]>,
+    headers: Headers<'a>,
+}
+
+impl Encoded<'_> {
+    fn names(&self) -> impl Iterator<Item = String> {
+        let parts = [("key", self.key), ("value", self.value)].into_iter();
+        let parts = parts.filter(|(_, bytes)| is_encoded(*bytes));
+        let headers = self.headers.iter().filter(|(_, value)| is_encoded(*value));
+        let headers = headers.map(|(name, _)| format!("headers.{}", String::from_utf8_lossy(name)));
+        parts.map(|(name, _)| name.to_owned()).chain(headers)
+    }
+
+    fn is_empty(&self) -> bool {
+        self.names().next().is_none()
+    }
+}
+
+impl Serialize for Encoded<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.names())
+    }
+}
+
+fn is_encoded(bytes: Option<&[u8]>) -> bool {
+    bytes.is_some_and(|bytes| std::str::from_utf8(bytes).is_err())
+}
+
+/// Writes a field in quotation marks. Writing to memory cannot fail.
+fn quote(text: &mut Vec<u8>, write: impl FnOnce(&mut Quoted<'_>) -> io::Result<()>) {
+    text.push(b'"');
+    let _ = write(&mut Quoted(text));
+    text.push(b'"');
+}
+
+/// Doubles quotation marks.
+struct Quoted<'a>(&'a mut Vec<u8>);
+
+impl Write for Quoted<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let parts = bytes.split_inclusive(|it| *it == b'"');
+        for part in parts {
+            self.0.extend_from_slice(part);
+            if part.ends_with(b"\"") {
+                self.0.push(b'"');
+            }
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use ottla_records::{Compression, RecordBatchBuilder, RecordHeader};
+    use ottla_types::Timestamp;
+
+    use super::*;
+
+    /// The line of a record as JSON, and as CSV.
+    fn lines(
+        key: Option<&[u8]>,
+        value: Option<&[u8]>,
+        headers: &[RecordHeader],
+    ) -> (String, String) {
+        let mut builder = RecordBatchBuilder::new(Compression::None);
+        builder.append(Timestamp(3), key, value, headers);
+        let batch = builder.build();
+        let records = batch.records(1 << 20).unwrap();
+        let record = records.iter().next().unwrap().unwrap();
+        let line = Line::new("t", 1, &record);
+        let mut csv = Vec::new();
+        line.write_csv(&mut csv);
+        let json = serde_json::to_string(&line).unwrap();
+        (json, String::from_utf8(csv).unwrap())
+    }
+
+    #[test]
+    fn lines_have_what_the_record_has() {
+        let header = RecordHeader::new(Bytes::from("h"), None);
+        let (json, csv) = lines(None, Some(b"a \"b\",\nc"), &[header]);
+        assert_eq!(
+            csv,
+            "1,0,3,,\"a \"\"b\"\",\nc\",\"[[\"\"h\"\",null]]\",\"\"\r\n"
+        );
+        assert_eq!(
+            json,
+            "{\"topic\":\"t\",\"partition\":1,\"offset\":0,\"timestamp\":3,\"key\":null,\
+             \"value\":\"a \\\"b\\\",\\nc\",\"headers\":[[\"h\",null]]}"
+        );
+        let (_, csv) = lines(Some(b""), None, &[]);
+        assert_eq!(csv, "1,0,3,\"\",,\"[]\",\"\"\r\n");
+    }
+
+    #[test]
+    fn what_is_no_text_is_base64_and_named() {
+        let header = RecordHeader::new(Bytes::from("h"), Some(Bytes::from_static(&[0xff])));
+        let (json, csv) = lines(Some(&[0xfe, 0xff]), Some(b"v"), &[header]);
+        assert_eq!(
+            csv,
+            "1,0,3,\"/v8=\",\"v\",\"[[\"\"h\"\",\"\"/w==\"\"]]\",\"key headers.h\"\r\n"
+        );
+        assert!(
+            json.ends_with(
+                "\"key\":\"/v8=\",\"value\":\"v\",\"headers\":[[\"h\",\"/w==\"]],\"base64\":[\"key\",\"headers.h\"]}"
+            ),
+            "{json}"
+        );
+    }
+}
