@@ -21,7 +21,7 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
-use axum::routing::{get, post, put};
+use axum::routing::{MethodRouter, get, post, put};
 
 use crate::console::Console;
 use crate::guard::{LOGIN_BODY, MOST_BODY};
@@ -30,7 +30,28 @@ use crate::problem::Problem;
 /// Bodies with settings and selections.
 const BODY: usize = 1 << 20;
 
+/// Paths with their methods.
+#[derive(Default)]
+struct Routes(Vec<(&'static str, MethodRouter<Arc<Console>>)>);
+
+impl Routes {
+    fn route(mut self, path: &'static str, methods: MethodRouter<Arc<Console>>) -> Routes {
+        self.0.push((path, methods));
+        self
+    }
+}
+
 pub(crate) fn router() -> Router<Arc<Console>> {
+    let routes = routes().0.into_iter();
+    routes
+        .fold(Router::new(), |router, (path, methods)| {
+            router.route(path, methods)
+        })
+        .route("/api/{*rest}", axum::routing::any(unknown))
+        .layer(DefaultBodyLimit::max(BODY))
+}
+
+fn routes() -> Routes {
     let session = get(session::get)
         .post(session::log_in)
         .delete(session::log_out);
@@ -38,7 +59,7 @@ pub(crate) fn router() -> Router<Arc<Console>> {
     // They take back what a preview has answered, which has a line for each partition.
     let redrive = post(redrive::redrive);
     let offsets = post(offset_reset::reset).delete(offset_reset::delete);
-    Router::new()
+    Routes::default()
         .route(
             "/api/session",
             session.layer(DefaultBodyLimit::max(LOGIN_BODY)),
@@ -123,10 +144,11 @@ pub(crate) fn router() -> Router<Arc<Console>> {
             get(reassignments::list).post(reassignments::start),
         )
         .route("/api/elections", post(reassignments::elect))
-        .route("/api/{*rest}", axum::routing::any(unknown))
-        .layer(DefaultBodyLimit::max(BODY))
 }
 
 async fn unknown() -> Problem {
     Problem::not_found("the API has no such path; openapi.yaml lists them")
 }
+
+#[cfg(test)]
+mod tests;

@@ -4,7 +4,39 @@
  */
 import { computed, signal } from "@preact/signals";
 
-const current = signal(location.pathname + location.search);
+/** The parameters of a dialog. */
+export const DIALOG = ["do", "partition", "name", "of", "topic"] as const;
+
+/**
+ * The dialogs that a link from elsewhere may open: they show something, or a form whose contents are not in the address.
+ * All others open by the page's own buttons only, because a link could have chosen what they delete or change.
+ */
+const SHARED: readonly string[] = ["transaction", "explain", "create", "produce", "create-acl", "setting"];
+
+/** An address that came from elsewhere, without a dialog that such an address may not open. */
+export function fromElsewhere(address: string): string {
+  const [path = "/", search = ""] = address.split("?", 2);
+  const parameters = new URLSearchParams(search);
+  const dialogs = parameters.getAll("do");
+  if (dialogs.every((name) => SHARED.includes(name))) return address;
+  for (const name of DIALOG) parameters.delete(name);
+  const text = parameters.toString();
+  return path + (text ? "?" + text : "");
+}
+
+/** Marks the entries of the history that this page has made. They keep their mark when they are reloaded. */
+const OWN = { isOwn: true };
+
+/** The address in the address bar, as it may be shown. */
+function arrived(state: unknown): string {
+  const address = location.pathname + location.search;
+  if (state !== null && typeof state === "object" && "isOwn" in state) return address;
+  const shown = fromElsewhere(address);
+  if (shown !== address) history.replaceState(OWN, "", shown);
+  return shown;
+}
+
+const current = signal(arrived(history.state));
 
 /** Path segments, decoded. `/topics/a%2Fb` is `["topics", "a/b"]`. */
 export const segments = computed(() => {
@@ -40,8 +72,8 @@ export function to(path: readonly string[], parameters: Record<string, string | 
 
 export function go(address: string, how: "push" | "replace" = "push"): void {
   if (address === current.peek()) return;
-  if (how === "push") history.pushState(null, "", address);
-  else history.replaceState(null, "", address);
+  if (how === "push") history.pushState(OWN, "", address);
+  else history.replaceState(OWN, "", address);
   current.value = address;
 }
 
@@ -58,8 +90,8 @@ export function setQuery(changes: Record<string, string | number | null>, how: "
 }
 
 export function follow(): void {
-  addEventListener("popstate", () => {
-    current.value = location.pathname + location.search;
+  addEventListener("popstate", (event) => {
+    current.value = arrived(event.state);
   });
   // Links stay ordinary links, so that they open in new tabs; only a plain click stays in this page.
   document.addEventListener("click", (event) => {

@@ -1,6 +1,6 @@
 import { useState } from "preact/hooks";
 
-import { go, query } from "../address";
+import { fromElsewhere, go, query } from "../address";
 import { call, session, textOf } from "../api";
 import { SelectField, TextField } from "../parts/fields";
 import { forget } from "../load";
@@ -15,7 +15,7 @@ export function Login() {
   const [isBusy, setBusy] = useState(false);
   const wanted = query.value.get("next") ?? "/";
   // An address of this page only: `//host` would lead away from it.
-  const next = /^\/(?![/\\])/.test(wanted) ? wanted : "/";
+  const next = /^\/(?![/\\])/.test(wanted) ? fromElsewhere(wanted) : "/";
   if (login !== "required") {
     return (
       <div class="card">

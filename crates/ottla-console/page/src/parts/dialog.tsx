@@ -1,18 +1,16 @@
 /**
- * Dialogs. Which one is open is part of the address (`?do=…`), so that reloading keeps it open. A dialog that changes
- * something dangerous shows what will happen in numbers, and takes the name of the thing before it acts.
+ * Dialogs. Which one is open is part of the address (`?do=…`), so that reloading keeps it open; `address.ts` says which
+ * ones a link from elsewhere may open. A dialog that changes something dangerous shows what will happen in numbers, and
+ * takes the name of the thing before it acts.
  */
 import type { ComponentChildren } from "preact";
 import { useEffect, useId, useRef, useState } from "preact/hooks";
 
-import { query, setQuery } from "../address";
+import { DIALOG, query, setQuery } from "../address";
 import { session, textOf } from "../api";
 
-/** The parameters that belong to a dialog, removed when it closes. */
-const OWN = ["do", "partition", "name", "of", "topic"];
-
 export const openDialog = (name: string, parameters: Record<string, string | number | null> = {}): void => setQuery({ do: name, ...parameters }, "push");
-export const closeDialog = (): void => setQuery(Object.fromEntries(OWN.map((name) => [name, null])));
+export const closeDialog = (): void => setQuery(Object.fromEntries(DIALOG.map((name) => [name, null])));
 export const isDialogOpen = (name: string): boolean => query.value.get("do") === name;
 
 interface Props {
