@@ -3,6 +3,7 @@
 mod acl_explanation;
 mod brokers;
 mod cluster;
+mod cordoning;
 mod groups;
 mod health;
 mod offset_reset;
@@ -21,7 +22,7 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
-use axum::routing::{MethodRouter, get, post, put};
+use axum::routing::{MethodRouter, get, patch, post, put};
 
 use crate::console::Console;
 use crate::guard::{LOGIN_BODY, MOST_BODY};
@@ -135,6 +136,7 @@ fn routes() -> Routes {
             put(security::set_password).delete(security::delete_user),
         )
         .route("/api/brokers/{id}", get(brokers::get))
+        .route("/api/brokers/{id}/log-dirs", patch(cordoning::cordon))
         .route(
             "/api/brokers/{id}/settings",
             get(settings::of_broker).patch(settings::change_broker),

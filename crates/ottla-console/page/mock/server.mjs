@@ -103,6 +103,8 @@ function createTopic({ name, partitions, replication_factor, configs, preview })
   return created;
 }
 
+const cordoned = new Set(["/var/lib/ottla/b"]);
+
 function same(a, b) {
   return Object.keys(a).every((name) => a[name] === b[name]);
 }
@@ -248,9 +250,13 @@ function answer(method, [first, second, third, fourth, fifth], parameters, body,
     case "GET brokers/*": {
       const broker = made.brokers.find((it) => String(it.id) === second);
       if (!broker) throw new Refusal(404, `broker ${second} is not registered`);
-      const dir = (path, share) => ({ path, problem: null, total_bytes: 1e12, usable_bytes: broker.usable_bytes * share, is_cordoned: share < 0.5, bytes: broker.bytes * share, replicas: 77, largest: [0, 1, 2].map((partition) => ({ topic: "clickstream.web.v2", partition, bytes: 48e9 - partition * 1e9, offset_lag: 0, is_future: partition === 2 })) });
+      const dir = (path, share) => ({ path, problem: null, total_bytes: 1e12, usable_bytes: broker.usable_bytes * share, is_cordoned: cordoned.has(path), bytes: broker.bytes * share, replicas: 77, largest: [0, 1, 2].map((partition) => ({ topic: "clickstream.web.v2", partition, bytes: 48e9 - partition * 1e9, offset_lag: 0, is_future: partition === 2 })) });
       return { ...broker, dirs: [dir("/var/lib/ottla/a", 0.55), dir("/var/lib/ottla/b", 0.45)], api_versions: [{ api: "Produce", min: 0, max: 13 }, { api: "Fetch", min: 4, max: 18 }] };
     }
+    case "PATCH brokers/*/log-dirs":
+      if (body.is_cordoned) cordoned.add(body.path);
+      else cordoned.delete(body.path);
+      return { replicas: 77, bytes: 1e9, open_dirs: 2 - cordoned.size, cordoned: [...cordoned] };
     case "GET reassignments":
       return list(IS_EMPTY ? [] : made.reassignments, parameters, (it) => it.topic);
     case "POST reassignments":

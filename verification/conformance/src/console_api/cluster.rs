@@ -206,6 +206,27 @@ pub fn broker(stage: &Stage) -> Result<()> {
         detail["api_versions"].as_array().map_or(0, Vec::len) > 30,
         "{detail}"
     );
+    let dirs = format!("/api/brokers/{id}/log-dirs");
+    for is_cordoned in [true, false] {
+        let mut cordon = json!({"path": path, "is_cordoned": is_cordoned, "preview": true});
+        let previewed = stage.http.json("PATCH", &dirs, Some(&cordon))?;
+        let all = detail["dirs"].as_array().map_or(0, Vec::len);
+        let open = all - usize::from(is_cordoned);
+        ensure!(previewed["open_dirs"] == open, "{previewed}");
+        let detail = stage.http.get(&format!("/api/brokers/{id}"))?;
+        ensure!(detail["dirs"][0]["is_cordoned"] == !is_cordoned, "{detail}");
+        cordon["preview"] = json!(false);
+        stage.http.json("PATCH", &dirs, Some(&cordon))?;
+        stage.shows(&format!("/api/brokers/{id}"), |it| {
+            it["dirs"][0]["is_cordoned"] == is_cordoned
+        })?;
+    }
+    let unknown = json!({"path": "/elsewhere", "is_cordoned": true});
+    let (status, detail) = stage.http.refused("PATCH", &dirs, Some(&unknown))?;
+    ensure!(
+        status == 422 && detail.contains("/elsewhere") && detail.contains(path),
+        "{status} {detail}"
+    );
     let settings = format!("/api/brokers/{id}/settings");
     let change = json!({"set": {"log.retention.ms": "7200000"}});
     stage.http.json("PATCH", &settings, Some(&change))?;

@@ -1,9 +1,13 @@
 /** Brokers: their disks, settings with sources, and reassignments. */
-import { segments, to } from "../address";
-import { api } from "../api";
+import { useState } from "preact/hooks";
+
+import { query, segments, to } from "../address";
+import { api, call } from "../api";
 import { bytes, count, plural, visible } from "../format";
 import { useGet } from "../load";
+import { Dialog, Opens, isDialogOpen } from "../parts/dialog";
 import { Head, Tabs } from "../parts/head";
+import { say } from "../parts/notices";
 import { Settings } from "../parts/settings";
 import { Badge, Empty, Facts, Failure, Loading } from "../parts/states";
 import { type Column, Table } from "../parts/table";
@@ -52,6 +56,7 @@ function Shared() {
 function One({ id }: { id: string }) {
   const [, , tab = ""] = segments.value;
   const { data: broker, problem, at, reload } = useGet<Broker>(api(["brokers", id]), 5000);
+  const cordoned = isDialogOpen("cordon") ? broker?.dirs.find((dir) => dir.path === query.value.get("name")) : undefined;
   return (
     <div class={tab === "" ? "" : "full"}>
       <Head title={`Broker ${id}`} above={<a href="/brokers">Brokers</a>} />
@@ -85,6 +90,7 @@ function One({ id }: { id: string }) {
           {broker.dirs.map((dir) => (
             <Directory key={dir.path} dir={dir} />
           ))}
+          {cordoned ? <Cordon broker={broker} dir={cordoned} reload={reload} /> : null}
           {broker.dirs.length === 0 ? (
             <Empty title="The broker reports no log directory">
               <p>It is fenced or does not answer, or you may not describe the cluster.</p>
@@ -119,12 +125,49 @@ function Directory({ dir }: { dir: LogDir }) {
         <code>{visible(dir.path)}</code> {dir.problem ? <Badge tone="bad">{dir.problem}</Badge> : null} {dir.is_cordoned ? <Badge tone="warn">cordoned</Badge> : null}
       </h2>
       <p>
-        {plural(dir.replicas, "replica")}, {bytes(dir.bytes)} <Disk total={dir.total_bytes} usable={dir.usable_bytes} />
+        {plural(dir.replicas, "replica")}, {bytes(dir.bytes)} <Disk total={dir.total_bytes} usable={dir.usable_bytes} />{" "}
+        <Opens dialog="cordon" parameters={{ name: dir.path }} label={`${dir.is_cordoned ? "Uncordon" : "Cordon"} ${dir.path}`}>
+          {dir.is_cordoned ? "Uncordon" : "Cordon"}
+        </Opens>
       </p>
       <Table label={`Replicas in ${dir.path}`} columns={LARGEST} total={dir.largest.length} row={(index) => dir.largest[index]}>
         <p class="soft">No replica is in this directory.</p>
       </Table>
     </section>
+  );
+}
+
+function Cordon({ broker, dir, reload }: { broker: Broker; dir: LogDir; reload: () => void }) {
+  // What the dialog says must not change while the list is refreshed after the change.
+  const [isCordoned] = useState(dir.is_cordoned);
+  const others = broker.dirs.filter((it) => it.path !== dir.path && !it.is_cordoned && it.problem === null).length;
+  const run = async () => {
+    await call("PATCH", api(["brokers", broker.id, "log-dirs"]), { path: dir.path, is_cordoned: !isCordoned });
+    say(`${dir.path} of broker ${broker.id} is ${isCordoned ? "uncordoned" : "cordoned"}.`);
+    reload();
+  };
+  if (isCordoned) {
+    return (
+      <Dialog title="Uncordon log directory" action="Uncordon" run={run}>
+        <p>
+          New replicas may be placed in <code>{visible(dir.path)}</code> of broker {broker.id} again, beside the {plural(dir.replicas, "replica")} that it has. Nothing is moved now.
+        </p>
+      </Dialog>
+    );
+  }
+  return (
+    <Dialog title="Cordon log directory" action="Cordon" isDangerous={others === 0} run={run}>
+      <p>
+        <code>{visible(dir.path)}</code> of broker {broker.id} gets no new replicas. Its <b>{plural(dir.replicas, "replica")}</b> with <b>{bytes(dir.bytes)}</b> stay, and are written and read as before; move them to empty it.
+      </p>
+      {others > 0 ? (
+        <p>New replicas on broker {broker.id} go to its {others === 1 ? "other directory" : `${count(others)} other directories`}.</p>
+      ) : (
+        <p>
+          No directory is left for new replicas: broker {broker.id} gets none at all, and topics that need it for their replication factor cannot be created.
+        </p>
+      )}
+    </Dialog>
   );
 }
 

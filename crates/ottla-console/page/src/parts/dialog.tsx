@@ -101,10 +101,10 @@ export function Dialog({ title, action, isDangerous = false, typed, isReady = tr
 }
 
 /** A button that opens a dialog; in read-only mode it is not there. */
-export function Opens({ dialog, parameters, isDangerous = false, children }: { dialog: string; parameters?: Record<string, string | number | null>; isDangerous?: boolean; children: ComponentChildren }) {
+export function Opens({ dialog, parameters, isDangerous = false, label, children }: { dialog: string; parameters?: Record<string, string | number | null>; isDangerous?: boolean; label?: string; children: ComponentChildren }) {
   if (session.value?.read_only) return null;
   return (
-    <button type="button" class={isDangerous ? "danger" : undefined} onClick={() => openDialog(dialog, parameters)}>
+    <button type="button" class={isDangerous ? "danger" : undefined} aria-label={label} onClick={() => openDialog(dialog, parameters)}>
       {children}
     </button>
   );
