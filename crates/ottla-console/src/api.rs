@@ -15,6 +15,7 @@ mod security;
 mod series;
 mod session;
 mod settings;
+mod tokens;
 mod topics;
 mod transactions;
 
@@ -135,6 +136,12 @@ fn routes() -> Routes {
             "/api/users/{user}",
             put(security::set_password).delete(security::delete_user),
         )
+        .route(
+            "/api/delegation-tokens",
+            get(tokens::list).post(tokens::create),
+        )
+        .route("/api/delegation-tokens/{id}/renew", post(tokens::renew))
+        .route("/api/delegation-tokens/{id}/expire", post(tokens::expire))
         .route("/api/brokers/{id}", get(brokers::get))
         .route("/api/brokers/{id}/log-dirs", patch(cordoning::cordon))
         .route(

@@ -124,14 +124,14 @@ fn status_of(error: &ClientError) -> (StatusCode, &'static str) {
         | Code::GroupIdNotFound
         | Code::TransactionalIdNotFound
         | Code::ResourceNotFound
+        | Code::DelegationTokenNotFound
         | Code::BrokerNotAvailable => (StatusCode::NOT_FOUND, "Not found"),
         Code::TopicAuthorizationFailed
         | Code::GroupAuthorizationFailed
         | Code::ClusterAuthorizationFailed
         | Code::TransactionalIdAuthorizationFailed
-        | Code::DelegationTokenAuthorizationFailed => {
-            (StatusCode::FORBIDDEN, "The cluster denies it")
-        }
+        | Code::DelegationTokenAuthorizationFailed
+        | Code::DelegationTokenOwnerMismatch => (StatusCode::FORBIDDEN, "The cluster denies it"),
         Code::SaslAuthenticationFailed | Code::IllegalSaslState => {
             (StatusCode::UNAUTHORIZED, "Login refused")
         }

@@ -103,6 +103,7 @@ function createTopic({ name, partitions, replication_factor, configs, preview })
   return created;
 }
 
+const tokens = [];
 const cordoned = new Set(["/var/lib/ottla/b"]);
 
 function same(a, b) {
@@ -239,6 +240,18 @@ function answer(method, [first, second, third, fourth, fifth], parameters, body,
     case "DELETE users/*":
       made.users.splice(made.users.findIndex((it) => it.user === second), 1);
       return undefined;
+    case "GET delegation-tokens":
+      return list(IS_EMPTY ? [] : tokens, parameters, (it) => it.owner);
+    case "POST delegation-tokens": {
+      const token = { token_id: `made-up-${tokens.length}`, owner: body.owner ?? "User:me", requester: "User:me", renewers: body.renewers, issued: Date.now(), expires: Date.now() + 86_400_000, max: Date.now() + 7 * 86_400_000 };
+      tokens.push(token);
+      return { ...token, hmac: "bm90IGEgc2VjcmV0" };
+    }
+    case "POST delegation-tokens/*/renew":
+      return { expires: Date.now() + 86_400_000 };
+    case "POST delegation-tokens/*/expire":
+      tokens.splice(tokens.findIndex((it) => it.token_id === second), 1);
+      return { expires: Date.now() };
     case "GET quotas":
       return list(IS_EMPTY ? [] : made.quotas, parameters, (it) => JSON.stringify(it.entity));
     case "PATCH quotas": {

@@ -300,6 +300,21 @@ export interface AclDecision {
   to_allow: string[];
 }
 
+export interface Token {
+  token_id: string;
+  owner: string;
+  requester: string;
+  renewers: string[];
+  issued: number;
+  expires: number;
+  max: number;
+}
+
+/** With what is shown once. */
+export interface NewToken extends Token {
+  hmac: string;
+}
+
 export interface User {
   user: string;
   credentials: { mechanism: string; iterations: number }[];

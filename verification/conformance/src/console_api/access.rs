@@ -4,7 +4,7 @@
 use std::fs::File;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use ottla_peers::{InstalledPeer, NodeOptions, free_port_pair};
@@ -12,7 +12,7 @@ use ottla_workspace::process::{self, OwnedChild};
 use serde_json::json;
 
 use super::http::Http;
-use super::stage::start_console;
+use super::stage::{PATIENCE, start_console};
 
 /// Super user, and a user with few rights. The password is the name with `-secret` behind it.
 const USERS: [&str; 2] = ["root", "alice"];
@@ -48,11 +48,11 @@ pub fn check(peer: &InstalledPeer, binary: &Path, dir: &Path) -> Result<()> {
     guarded.set_up()?;
     guarded.try_without_login()?;
     let alice = guarded.try_as_alice()?;
-    guarded.try_as_root()?;
+    let hmac = guarded.try_as_root()?;
     guarded.try_after_logout(alice)?;
     console.stop(Duration::from_secs(10))?;
     node.stop()?;
-    check_log(&std::fs::read_to_string(log)?)?;
+    check_log(&std::fs::read_to_string(log)?, &hmac)?;
     refuses_to_start(binary, &guarded.bootstrap)
 }
 
@@ -84,6 +84,7 @@ fn settings(port: u16, sasl: u16) -> Vec<(String, String)> {
         ),
         ("super.users", "User:ANONYMOUS;User:root".to_owned()),
         ("offsets.topic.num.partitions", "1".to_owned()),
+        ("delegation.token.secret.key", "of-the-tokens".to_owned()),
     ]
     .map(|(key, value)| (key.to_owned(), value))
     .to_vec()
@@ -219,14 +220,57 @@ impl Guarded<'_> {
         Ok(alice)
     }
 
-    fn try_as_root(&self) -> Result<()> {
+    /// Returns the HMAC of a token, which only its creation may show.
+    fn try_as_root(&self) -> Result<String> {
         let root = self.log_in("root")?;
         let topics = root.get("/api/topics")?;
         ensure!(topics["total"] == 2, "{topics}");
         root.json("DELETE", "/api/topics/others?confirm=others", None)?;
         let listed = self.tool(&["topics", "--list"])?;
         ensure!(!listed.contains("others"), "{listed}");
-        Ok(())
+        self.try_tokens(&root)
+    }
+
+    fn try_tokens(&self, root: &Http) -> Result<String> {
+        let tokens = "/api/delegation-tokens";
+        let wanted = json!({"renewers": ["User:alice"], "max_lifetime_ms": 3_600_000});
+        let created = root.json("POST", tokens, Some(&wanted))?;
+        let text = |name: &str| created[name].as_str().unwrap_or_default().to_owned();
+        let (id, hmac) = (text("token_id"), text("hmac"));
+        ensure!(
+            created["owner"] == "User:root" && hmac.len() > 20,
+            "the new token is {created}"
+        );
+        let began = Instant::now();
+        let listed = loop {
+            let listed = root.get(tokens)?;
+            if listed["total"] == 1 {
+                break listed;
+            }
+            ensure!(began.elapsed() < PATIENCE, "GET {tokens} stays {listed}");
+            std::thread::sleep(Duration::from_millis(100));
+        };
+        ensure!(
+            listed["items"][0]["token_id"] == id.as_str() && !listed.to_string().contains(&hmac),
+            "{listed}"
+        );
+        let renewed = root.json(
+            "POST",
+            &format!("{tokens}/{id}/renew"),
+            Some(&json!({"period_ms": 60_000})),
+        )?;
+        ensure!(
+            renewed["expires"].as_i64() < created["expires"].as_i64(),
+            "{renewed} {created}"
+        );
+        root.json("POST", &format!("{tokens}/{id}/expire"), Some(&json!({})))?;
+        let (status, detail) =
+            root.refused("POST", &format!("{tokens}/unknown/renew"), Some(&json!({})))?;
+        ensure!(
+            status == 404 && detail.contains("token unknown"),
+            "{status} {detail}"
+        );
+        Ok(hmac)
     }
 
     fn try_after_logout(&self, alice: Http) -> Result<()> {
@@ -238,7 +282,7 @@ impl Guarded<'_> {
 }
 
 /// Each change has a line with the person and the outcome. Contents and passwords have none.
-fn check_log(log: &str) -> Result<()> {
+fn check_log(log: &str, hmac: &str) -> Result<()> {
     let has = |parts: &[&str]| {
         log.lines()
             .any(|line| parts.iter().all(|part| line.contains(part)))
@@ -248,11 +292,12 @@ fn check_log(log: &str) -> Result<()> {
         ["alice", "POST /api/topics/hers/records", "200"],
         ["alice", "DELETE /api/topics/hers", "403"],
         ["root", "DELETE /api/topics/others", "204"],
+        ["root", "POST /api/delegation-tokens", "200"],
         ["nobody", "POST /api/session", "401"],
     ] {
         ensure!(has(&parts), "the log has no line with {parts:?}:\n{log}");
     }
-    for hidden in [KEY, VALUE, "-secret"] {
+    for hidden in [KEY, VALUE, "-secret", hmac] {
         ensure!(!log.contains(hidden), "the log has {hidden}:\n{log}");
     }
     Ok(())
