@@ -9,6 +9,7 @@ mod health;
 mod offset_reset;
 mod produce;
 mod reassignments;
+mod rebalance;
 mod records;
 mod redrive;
 mod security;
@@ -152,6 +153,7 @@ fn routes() -> Routes {
             "/api/reassignments",
             get(reassignments::list).post(reassignments::start),
         )
+        .route("/api/rebalance-plan", get(rebalance::plan))
         .route("/api/elections", post(reassignments::elect))
 }
 

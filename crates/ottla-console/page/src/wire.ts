@@ -330,6 +330,24 @@ export interface Reassignment {
   copied_bytes: Maybe<number>;
 }
 
+interface BrokerLoad {
+  replicas: number;
+  leaders: number;
+  bytes: number;
+  disk_percent: Maybe<number>;
+}
+
+export interface RebalancePlan {
+  brokers: { id: number; rack: Maybe<string>; before: BrokerLoad; after: BrokerLoad }[];
+  changes: { topic: string; partition: number; before: number[]; replicas: number[]; added: number[]; removed: number[]; bytes: number; changes_leader: boolean; is_first: boolean }[];
+  moves: number;
+  bytes: number;
+  seconds: number;
+  rate: number;
+  busiest: Maybe<number>;
+  unmet: { goal: "racks" | "disk" | "replicas" | "leaders" | "bytes_in"; broker: Maybe<number>; has: number; lower: Maybe<number>; upper: Maybe<number> }[];
+}
+
 export interface PartitionResult {
   topic: string;
   partition: number;

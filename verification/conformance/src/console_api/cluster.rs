@@ -278,6 +278,19 @@ pub fn elections(stage: &Stage) -> Result<()> {
     ensure!(started["items"][0]["problem"].is_null(), "{started}");
     ensure!(started["items"][1]["problem"].is_string(), "{started}");
     stage.shows("/api/reassignments", |it| it["total"] == 0)?;
+    let plan = stage.http.get("/api/rebalance-plan?rate=1000")?;
+    ensure!(
+        plan["changes"] == json!([]) && plan["moves"] == 0 && plan["seconds"] == 0,
+        "{plan}"
+    );
+    let replicas = &plan["brokers"][0]["before"]["replicas"];
+    ensure!(replicas.as_u64().is_some_and(|it| it > 0), "{plan}");
+    let emptied = format!("/api/rebalance-plan?emptied={id}");
+    let (status, detail) = stage.http.refused("GET", &emptied, None)?;
+    ensure!(
+        status == 409 && detail.contains("no broker that runs would be left"),
+        "{status} {detail}"
+    );
     Ok(())
 }
 

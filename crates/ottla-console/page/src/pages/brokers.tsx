@@ -13,23 +13,25 @@ import { Badge, Empty, Facts, Failure, Loading } from "../parts/states";
 import { type Column, Table } from "../parts/table";
 import type { Broker, Cluster, LogDir } from "../wire";
 import { Reassignments } from "./brokers/reassignments";
+import { Rebalance } from "./brokers/rebalance";
 import { BrokerTable, Disk } from "./cluster";
 
 export function Brokers() {
   const [, id = ""] = segments.value;
   if (/^\d+$/.test(id)) return <One key={id} id={id} />;
   return (
-    <div class={id === "" ? "" : "full"}>
+    <div class={id === "" || id === "rebalance" ? "" : "full"}>
       <Head title="Brokers" />
       <Tabs
         label="Brokers"
         tabs={[
           { path: ["brokers"], name: "All" },
           { path: ["brokers", "reassignments"], name: "Reassignments" },
+          { path: ["brokers", "rebalance"], name: "Rebalance" },
           { path: ["brokers", "settings"], name: "Settings of all brokers" },
         ]}
       />
-      {id === "reassignments" ? <Reassignments /> : id === "settings" ? <Shared /> : <All />}
+      {id === "reassignments" ? <Reassignments /> : id === "rebalance" ? <Rebalance /> : id === "settings" ? <Shared /> : <All />}
     </div>
   );
 }

@@ -1,7 +1,7 @@
 /** Partitions that move, how far they are; cancelling one; electing preferred leaders. */
 import { query, to } from "../../address";
 import { api, call, session } from "../../api";
-import { bytes, count } from "../../format";
+import { bytes, count, plural } from "../../format";
 import { useGet } from "../../load";
 import { Dialog, Opens, isDialogOpen, openDialog } from "../../parts/dialog";
 import { say } from "../../parts/notices";
@@ -10,7 +10,8 @@ import { type Column, Table } from "../../parts/table";
 import type { List, PartitionResult, Reassignment } from "../../wire";
 import { settle } from "../topic/partitions";
 
-const ADDRESS = api(["reassignments"]);
+const ADDRESS = api(["reassignments"], { limit: 1000 });
+const CHANGES = api(["reassignments"]);
 
 export function Reassignments() {
   const { data, problem, at, reload } = useGet<List<Reassignment>>(ADDRESS, 2000);
@@ -53,6 +54,11 @@ export function Reassignments() {
       <div class="bar">
         <span class="soft">{count(data.total)} in progress</span>
         <span class="spring" />
+        {data.items.length > 1 ? (
+          <Opens dialog="cancel-all" isDangerous>
+            Cancel all
+          </Opens>
+        ) : null}
         <Opens dialog="elect">Elect preferred leaders</Opens>
       </div>
       <Failure problem={problem} at={at} retry={reload} />
@@ -69,7 +75,7 @@ export function Reassignments() {
           action="Cancel the move"
           isDangerous
           run={async () => {
-            settle(await call<{ items: PartitionResult[] }>("POST", ADDRESS, { partitions: [{ topic: chosen.topic, partition: chosen.partition, replicas: null }] }));
+            settle(await call<{ items: PartitionResult[] }>("POST", CHANGES, { partitions: [{ topic: chosen.topic, partition: chosen.partition, replicas: null }] }));
             say(`The move of ${chosen.topic}-${chosen.partition} is cancelled.`);
             reload();
           }}
@@ -79,6 +85,7 @@ export function Reassignments() {
           </p>
         </Dialog>
       ) : null}
+      {isDialogOpen("cancel-all") && data.items.length > 0 ? <CancelAll moves={data.items} reload={reload} /> : null}
       {isDialogOpen("elect") ? (
         <Dialog
           title="Elect preferred leaders"
@@ -93,5 +100,21 @@ export function Reassignments() {
         </Dialog>
       ) : null}
     </>
+  );
+}
+
+function CancelAll({ moves, reload }: { moves: readonly Reassignment[]; reload: () => void }) {
+  const copied = moves.reduce((sum, it) => sum + (it.copied_bytes ?? 0), 0);
+  const run = async () => {
+    settle(await call<{ items: PartitionResult[] }>("POST", CHANGES, { partitions: moves.map(({ topic, partition }) => ({ topic, partition, replicas: null })) }));
+    say(`${plural(moves.length, "move")} cancelled.`);
+    reload();
+  };
+  return (
+    <Dialog title="Cancel all moves" action={`Cancel ${plural(moves.length, "move")}`} isDangerous run={run}>
+      <p>
+        The <b>{plural(moves.length, "partition")}</b> stay on their old replicas. Their new ones are deleted, with the {bytes(copied)} that are copied. Those that have moved already stay where they are. Throttles that another tool has set stay too.
+      </p>
+    </Dialog>
   );
 }
