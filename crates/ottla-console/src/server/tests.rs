@@ -312,6 +312,43 @@ async fn errors_are_problems() {
             "topic_id is missing",
         ),
         (
+            "POST /api/topics/t/redrive",
+            r#"{"to": "u", "records": [{"partition": 0, "offset": 3}]}"#,
+            422,
+            "token is missing; give what the preview answered",
+        ),
+        (
+            "POST /api/topics/t/redrive",
+            r#"{"to": "u", "records": [{"partition": 0, "offset": 3}], "token": "guessed"}"#,
+            409,
+            "was used, or is forgotten",
+        ),
+        (
+            "GET /api/topics/t/records?from=cursor:guessed",
+            "",
+            422,
+            "from=cursor:guessed: this place is forgotten",
+        ),
+        (
+            "POST /api/delegation-tokens",
+            r#"{"owner": "alice"}"#,
+            422,
+            "owner=alice: give a type and a name",
+        ),
+        (
+            "POST /api/delegation-tokens/id/renew",
+            r#"{"period_ms": -1}"#,
+            422,
+            "period_ms=-1: give 1 ms or more",
+        ),
+        (
+            "GET /api/rebalance-plan?emptied=1,two",
+            "",
+            422,
+            "emptied=1,two: two is no broker",
+        ),
+        ("GET /api/rebalance-plan?rate=0", "", 422, "rate=0"),
+        (
             "POST /api/elections",
             "{\"type\": \"unclean\"}",
             422,
@@ -378,6 +415,8 @@ async fn a_console_that_only_reads_refuses_every_change() {
         "POST /api/groups/g/offsets",
         "PUT /api/users/u",
         "POST /api/transactions/t/abort",
+        "POST /api/delegation-tokens",
+        "PATCH /api/brokers/1/log-dirs",
     ] {
         let refused = console.ask(request, &[OWN]).await;
         assert_eq!(refused.status, 403, "{request}");
