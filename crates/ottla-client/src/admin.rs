@@ -11,6 +11,7 @@ pub(crate) mod groups;
 mod offsets;
 mod quotas;
 mod reassignments;
+mod replication_throttles;
 mod share_groups;
 mod streams_groups;
 mod topics;

@@ -24,7 +24,7 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
-use axum::routing::{MethodRouter, get, patch, post, put};
+use axum::routing::{MethodRouter, delete, get, patch, post, put};
 
 use crate::console::Console;
 use crate::guard::{LOGIN_BODY, MOST_BODY};
@@ -153,6 +153,7 @@ fn routes() -> Routes {
             "/api/reassignments",
             get(reassignments::list).post(reassignments::start),
         )
+        .route("/api/throttles", delete(reassignments::unthrottle))
         .route("/api/rebalance-plan", get(rebalance::plan))
         .route("/api/elections", post(reassignments::elect))
 }

@@ -277,6 +277,8 @@ function answer(method, [first, second, third, fourth, fifth], parameters, body,
       const brokers = [[1, 40, 30], [2, 30, 30], [3, 20, 30]].map(([id, before, after]) => ({ id, rack: null, before: load(before), after: load(after) }));
       return { brokers, changes, moves: 3, bytes: 3e9, seconds: 60, rate: Number(parameters.get("rate")), busiest: 1, unmet: [{ goal: "leaders", broker: 2, has: 9, lower: 10, upper: 12 }] };
     }
+    case "DELETE throttles":
+      return { brokers: 3, topics: 1 };
     case "GET reassignments":
       return list(IS_EMPTY ? [] : made.reassignments, parameters, (it) => it.topic);
     case "POST reassignments":

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use axum::Json;
 use ottla_client::ClientError;
-use ottla_client::admin::ElectionType;
+use ottla_client::admin::{ElectionType, EndpointType};
 use ottla_types::ErrorCode;
 use serde::{Deserialize, Serialize};
 
@@ -16,6 +16,8 @@ use crate::view::{Partition, Snapshot};
 
 /// Partitions in one request.
 const MOST_PARTITIONS: usize = 1000;
+/// Topics whose throttles are requested at a time.
+const TOPICS_PER_REQUEST: usize = 500;
 
 #[derive(Serialize)]
 pub(super) struct Reassignment {
@@ -83,6 +85,8 @@ fn replica_bytes(snapshot: &Snapshot, (topic, partition): &Partition, broker: i3
 #[derive(Deserialize)]
 pub(super) struct Plan {
     partitions: Vec<PlannedPartition>,
+    /// Bytes per second that each broker sends and receives for moves. No throttle without it.
+    throttle: Option<i64>,
 }
 
 #[derive(Deserialize)]
@@ -115,12 +119,28 @@ pub(super) async fn start(
     Body(plan): Body<Plan>,
 ) -> Result<Json<Items<PartitionResult>>, Problem> {
     check_count(plan.partitions.len())?;
+    let throttle = plan.throttle;
+    if let Some(throttle) = throttle.filter(|it| *it < 1) {
+        return Err(Problem::invalid(
+            "throttle",
+            format!("throttle={throttle}: give bytes per second, 1 or more, or leave it out"),
+        ));
+    }
     let plan: BTreeMap<Partition, Option<Vec<i32>>> = plan
         .partitions
         .into_iter()
         .map(|it| ((it.topic, it.partition), it.replicas))
         .collect();
-    visitor.note.names(named(plan.keys()));
+    let names = named(plan.keys());
+    match throttle {
+        Some(throttle) => {
+            visitor
+                .note
+                .names(format!("throttle {throttle} B/s: {names}"));
+            limit(&visitor, &plan, throttle).await?;
+        }
+        None => visitor.note.names(names),
+    }
     let results = visitor
         .admin
         .alter_partition_reassignments(&plan, true)
@@ -136,6 +156,75 @@ pub(super) async fn start(
     Ok(Json(Items {
         items: items.collect(),
     }))
+}
+
+/// Throttles these moves and those in progress, before they start.
+async fn limit(
+    visitor: &Visitor,
+    plan: &BTreeMap<Partition, Option<Vec<i32>>>,
+    throttle: i64,
+) -> Result<(), Problem> {
+    let started = plan.iter();
+    let started = started.filter_map(|(key, it)| Some((key.clone(), it.clone()?)));
+    let proposed: BTreeMap<Partition, Vec<i32>> = started.collect();
+    let topics: BTreeSet<&String> = proposed.keys().map(|(topic, _)| topic).collect();
+    let topics: Vec<String> = topics.into_iter().cloned().collect();
+    let metadata = visitor
+        .client()
+        .refresh_metadata(Some(topics.as_slice()), false)
+        .await?;
+    let mut current: BTreeMap<Partition, Vec<i32>> = BTreeMap::new();
+    for topic in metadata.topics.values() {
+        for it in &topic.partitions {
+            // A broker that does not run cannot be configured, and sends nothing.
+            let running = it.replicas.iter().copied();
+            let running = running.filter(|id| metadata.brokers.contains_key(id));
+            current.insert((topic.name.clone(), it.partition), running.collect());
+        }
+    }
+    let ongoing = visitor.admin.list_partition_reassignments().await?;
+    visitor
+        .admin
+        .limit_replication(&ongoing, &current, &proposed, throttle)
+        .await?;
+    Ok(())
+}
+
+#[derive(Serialize)]
+pub(super) struct Unthrottled {
+    brokers: usize,
+    topics: usize,
+}
+
+/// Removes the throttles of moves, also those that another tool has set. Not while partitions move.
+pub(super) async fn unthrottle(visitor: Visitor) -> Result<Json<Unthrottled>, Problem> {
+    let ongoing = visitor.admin.list_partition_reassignments().await?;
+    if !ongoing.is_empty() {
+        return Err(Problem::conflict(format!(
+            "{} partitions are being reassigned, and need their throttles; wait until they are done, or cancel them",
+            ongoing.len()
+        )));
+    }
+    let cluster = visitor
+        .admin
+        .describe_cluster(EndpointType::Broker, false)
+        .await?;
+    let brokers: BTreeSet<i32> = cluster.brokers.iter().map(|it| it.broker_id).collect();
+    visitor.admin.clear_throttle_rates(&brokers).await?;
+    let snapshot = visitor.view.snapshot().await?;
+    let names: Vec<String> = snapshot.topics.keys().cloned().collect();
+    let mut topics = 0;
+    for names in names.chunks(TOPICS_PER_REQUEST) {
+        let throttled = visitor.admin.throttled_topics(names).await?;
+        let throttled: Vec<&str> = throttled.iter().map(String::as_str).collect();
+        visitor.admin.clear_throttled_replicas(&throttled).await?;
+        topics += throttled.len();
+    }
+    let brokers = brokers.len();
+    visitor
+        .note
+        .names(format!("{brokers} brokers, {topics} topics"));
+    Ok(Json(Unthrottled { brokers, topics }))
 }
 
 fn named<'a>(partitions: impl Iterator<Item = &'a Partition>) -> String {

@@ -349,6 +349,12 @@ async fn errors_are_problems() {
         ),
         ("GET /api/rebalance-plan?rate=0", "", 422, "rate=0"),
         (
+            "POST /api/reassignments",
+            r#"{"partitions": [{"topic": "t", "partition": 0, "replicas": [1]}], "throttle": 0}"#,
+            422,
+            "throttle=0: give bytes per second",
+        ),
+        (
             "POST /api/elections",
             "{\"type\": \"unclean\"}",
             422,

@@ -318,7 +318,9 @@ async fn execute(
         );
     }
     if args.throttle >= 0 {
-        throttles::limit_replication(admin, &ongoing, &current, proposed, args.throttle).await?;
+        admin
+            .limit_replication(&ongoing, &current, proposed, args.throttle)
+            .await?;
         println!(
             "The inter-broker throttle limit was set to {} B/s",
             args.throttle

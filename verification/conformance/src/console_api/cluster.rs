@@ -272,6 +272,27 @@ pub fn elections(stage: &Stage) -> Result<()> {
     );
     let cluster = stage.http.get("/api/cluster")?;
     let id = cluster["brokers"][0]["id"].clone();
+    let plan = json!({"throttle": 1_000_000, "partitions":
+        [{"topic": "orders", "partition": 0, "replicas": [id]}]});
+    let started = stage.post("/api/reassignments", &plan)?;
+    ensure!(started["items"][0]["problem"].is_null(), "{started}");
+    stage.shows("/api/reassignments", |it| it["total"] == 0)?;
+    let describe = [
+        "configs",
+        "--describe",
+        "--entity-type",
+        "topics",
+        "--entity-name",
+        "orders",
+    ];
+    stage.tool_shows(&describe, &["leader.replication.throttled.replicas=0:"])?;
+    let removed = stage.http.json("DELETE", "/api/throttles", None)?;
+    ensure!(
+        removed["topics"] == 1 && removed["brokers"] == 1,
+        "{removed}"
+    );
+    let printed = stage.tool(&describe)?;
+    ensure!(!printed.contains("throttled.replicas=0:"), "{printed}");
     let plan = json!({"partitions": [{"topic": "orders", "partition": 0, "replicas": [id]},
         {"topic": "orders", "partition": 1, "replicas": [4711]}]});
     let started = stage.post("/api/reassignments", &plan)?;

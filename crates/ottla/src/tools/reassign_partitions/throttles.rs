@@ -1,115 +1,11 @@
-//! The replication throttles during a reassignment, and their removal.
+//! The throttles of a reassignment, and their removal in the words of Kafka's tool.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
-use ottla_client::admin::{ConfigOperation, ConfigResourceType, EndpointType};
+use ottla_client::admin::EndpointType;
 use ottla_client::{Admin, ClientError};
-use ottla_protocol::messages::list_partition_reassignments_response::OngoingPartitionReassignment;
 
 use super::assignment_file::Partition;
-
-const LEADER_RATE: &str = "leader.replication.throttled.rate";
-const FOLLOWER_RATE: &str = "follower.replication.throttled.rate";
-const LOG_DIRS_RATE: &str = "replica.alter.log.dirs.io.max.bytes.per.second";
-const LEADER_REPLICAS: &str = "leader.replication.throttled.replicas";
-const FOLLOWER_REPLICAS: &str = "follower.replication.throttled.replicas";
-
-/// The source and target brokers of a partition's move.
-#[derive(Clone, PartialEq, Eq, Default, Debug)]
-struct Move {
-    sources: BTreeSet<i32>,
-    destinations: BTreeSet<i32>,
-}
-
-/// Every move in progress or requested.
-fn moves(
-    ongoing: &BTreeMap<Partition, OngoingPartitionReassignment>,
-    current: &BTreeMap<Partition, Vec<i32>>,
-    proposed: &BTreeMap<Partition, Vec<i32>>,
-) -> BTreeMap<Partition, Move> {
-    let mut moves = BTreeMap::new();
-    for (partition, reassignment) in ongoing {
-        let destinations: BTreeSet<i32> = reassignment.adding_replicas.iter().copied().collect();
-        let all: BTreeSet<i32> = reassignment.replicas.iter().copied().collect();
-        let sources = &all - &destinations;
-        moves.insert(
-            partition.clone(),
-            Move {
-                sources,
-                destinations,
-            },
-        );
-    }
-    for (partition, replicas) in proposed {
-        let ongoing: &mut Move = moves.entry(partition.clone()).or_insert_with(|| Move {
-            sources: current
-                .get(partition)
-                .into_iter()
-                .flatten()
-                .copied()
-                .collect(),
-            destinations: BTreeSet::new(),
-        });
-        let wanted: BTreeSet<i32> = replicas.iter().copied().collect();
-        ongoing.destinations = &wanted - &ongoing.sources;
-    }
-    moves
-}
-
-/// The throttled replicas by topic: `0:1,0:2`, partition and broker.
-fn throttled(
-    moves: &BTreeMap<Partition, Move>,
-    brokers: impl Fn(&Move) -> &BTreeSet<i32>,
-) -> BTreeMap<String, String> {
-    let mut by_topic: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
-    for ((topic, partition), it) in moves {
-        let replicas = by_topic.entry(topic.clone()).or_default();
-        replicas.extend(
-            brokers(it)
-                .iter()
-                .map(|broker| format!("{partition}:{broker}")),
-        );
-    }
-    let joined = |replicas: BTreeSet<String>| replicas.into_iter().collect::<Vec<_>>().join(",");
-    by_topic
-        .into_iter()
-        .map(|(topic, replicas)| (topic, joined(replicas)))
-        .collect()
-}
-
-/// Limits replication between brokers to this many bytes per second.
-pub(in crate::tools) async fn limit_replication(
-    admin: &Admin,
-    ongoing: &BTreeMap<Partition, OngoingPartitionReassignment>,
-    current: &BTreeMap<Partition, Vec<i32>>,
-    proposed: &BTreeMap<Partition, Vec<i32>>,
-    bytes_per_second: i64,
-) -> Result<(), ClientError> {
-    let moves = moves(ongoing, current, proposed);
-    let followers = throttled(&moves, |it| &it.destinations);
-    for (topic, leaders) in throttled(&moves, |it| &it.sources) {
-        let followers = followers.get(&topic).cloned().unwrap_or_default();
-        let operations = BTreeMap::from([
-            (LEADER_REPLICAS.to_owned(), ConfigOperation::Set(leaders)),
-            (
-                FOLLOWER_REPLICAS.to_owned(),
-                ConfigOperation::Set(followers),
-            ),
-        ]);
-        admin
-            .alter_configs(ConfigResourceType::Topic, &topic, &operations, false)
-            .await?;
-    }
-    let both = |it: &Move| &it.sources | &it.destinations;
-    let brokers: BTreeSet<i32> = moves.values().flat_map(both).collect();
-    set_rates(
-        admin,
-        &brokers,
-        &[LEADER_RATE, FOLLOWER_RATE],
-        bytes_per_second,
-    )
-    .await
-}
 
 /// Limits moves between log directories of these brokers to this many bytes per second.
 pub(super) async fn limit_log_dir_moves(
@@ -117,28 +13,8 @@ pub(super) async fn limit_log_dir_moves(
     brokers: &BTreeSet<i32>,
     bytes_per_second: i64,
 ) -> Result<(), ClientError> {
-    set_rates(admin, brokers, &[LOG_DIRS_RATE], bytes_per_second).await?;
+    admin.limit_log_dir_moves(brokers, bytes_per_second).await?;
     println!("The replica-alter-dir throttle limit was set to {bytes_per_second} B/s");
-    Ok(())
-}
-
-async fn set_rates(
-    admin: &Admin,
-    brokers: &BTreeSet<i32>,
-    keys: &[&str],
-    bytes_per_second: i64,
-) -> Result<(), ClientError> {
-    let set = |key: &&str| {
-        let value = ConfigOperation::Set(bytes_per_second.to_string());
-        ((*key).to_owned(), value)
-    };
-    let operations = keys.iter().map(set).collect();
-    for broker in brokers {
-        let name = broker.to_string();
-        admin
-            .alter_configs(ConfigResourceType::Broker, &name, &operations, false)
-            .await?;
-    }
     Ok(())
 }
 
@@ -161,16 +37,7 @@ pub(in crate::tools) async fn clear(
         plural(ids.len()),
         ids.join(",")
     ));
-    let delete = |keys: &[&str]| -> BTreeMap<String, ConfigOperation> {
-        let deleted = |key: &&str| ((*key).to_owned(), ConfigOperation::Delete);
-        keys.iter().map(deleted).collect()
-    };
-    let rates = delete(&[LEADER_RATE, FOLLOWER_RATE, LOG_DIRS_RATE]);
-    for id in &ids {
-        admin
-            .alter_configs(ConfigResourceType::Broker, id, &rates, false)
-            .await?;
-    }
+    admin.clear_throttle_rates(&brokers).await?;
     let topics: BTreeSet<&str> = targets
         .iter()
         .map(|((topic, _), _)| topic.as_str())
@@ -181,38 +48,5 @@ pub(in crate::tools) async fn clear(
         plural(names.len()),
         names.join(",")
     ));
-    let replicas = delete(&[LEADER_REPLICAS, FOLLOWER_REPLICAS]);
-    for name in names {
-        admin
-            .alter_configs(ConfigResourceType::Topic, name, &replicas, false)
-            .await?;
-    }
-    Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn sources_are_held_back_as_leaders_and_new_replicas_as_followers() {
-        let key = |partition| ("t".to_owned(), partition);
-        let current = BTreeMap::from([(key(0), vec![1, 2]), (key(1), vec![2])]);
-        let proposed = BTreeMap::from([(key(0), vec![2, 3]), (key(1), vec![2])]);
-        let ongoing = BTreeMap::from([(
-            key(7),
-            OngoingPartitionReassignment {
-                partition_index: 7,
-                replicas: vec![4, 5, 6],
-                adding_replicas: vec![6],
-                ..Default::default()
-            },
-        )]);
-        let moves = moves(&ongoing, &current, &proposed);
-        assert_eq!(
-            throttled(&moves, |it| &it.sources)["t"],
-            "0:1,0:2,1:2,7:4,7:5"
-        );
-        assert_eq!(throttled(&moves, |it| &it.destinations)["t"], "0:3,7:6");
-    }
+    admin.clear_throttled_replicas(&names).await
 }

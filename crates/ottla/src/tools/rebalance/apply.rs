@@ -137,7 +137,9 @@ async fn set_throttle(
     });
     let current = current.collect();
     let rate = i64::try_from(throttle).unwrap_or(i64::MAX);
-    throttles::limit_replication(admin, &BTreeMap::new(), &current, &proposed, rate).await?;
+    admin
+        .limit_replication(&BTreeMap::new(), &current, &proposed, rate)
+        .await?;
     Ok(())
 }
 

@@ -59,6 +59,7 @@ export function Reassignments() {
             Cancel all
           </Opens>
         ) : null}
+        {data.items.length === 0 ? <Opens dialog="unthrottle">Remove throttles</Opens> : null}
         <Opens dialog="elect">Elect preferred leaders</Opens>
       </div>
       <Failure problem={problem} at={at} retry={reload} />
@@ -86,6 +87,7 @@ export function Reassignments() {
         </Dialog>
       ) : null}
       {isDialogOpen("cancel-all") && data.items.length > 0 ? <CancelAll moves={data.items} reload={reload} /> : null}
+      {isDialogOpen("unthrottle") ? <Unthrottle /> : null}
       {isDialogOpen("elect") ? (
         <Dialog
           title="Elect preferred leaders"
@@ -113,8 +115,20 @@ function CancelAll({ moves, reload }: { moves: readonly Reassignment[]; reload: 
   return (
     <Dialog title="Cancel all moves" action={`Cancel ${plural(moves.length, "move")}`} isDangerous run={run}>
       <p>
-        The <b>{plural(moves.length, "partition")}</b> stay on their old replicas. Their new ones are deleted, with the {bytes(copied)} that are copied. Those that have moved already stay where they are. Throttles that another tool has set stay too.
+        The <b>{plural(moves.length, "partition")}</b> stay on their old replicas. Their new ones are deleted, with the {bytes(copied)} that are copied. Those that have moved already stay where they are. Throttles stay until you remove them.
       </p>
+    </Dialog>
+  );
+}
+
+function Unthrottle() {
+  const run = async () => {
+    const { brokers, topics } = await call<{ brokers: number; topics: number }>("DELETE", api(["throttles"]));
+    say(`The throttles of ${plural(brokers, "broker")} and ${plural(topics, "topic")} are removed.`);
+  };
+  return (
+    <Dialog title="Remove throttles" action="Remove throttles" run={run}>
+      <p>No partition moves, so the limits of replication for moves are of no more use. They are removed from all brokers and topics, also those that another tool has set.</p>
     </Dialog>
   );
 }

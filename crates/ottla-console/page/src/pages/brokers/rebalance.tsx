@@ -167,8 +167,9 @@ function save(plan: RebalancePlan): void {
 function Start({ plan, first, done }: { plan: RebalancePlan; first: readonly PartitionChange[]; done: () => void }) {
   const copies = first.reduce((sum, it) => sum + it.added.length, 0);
   const size = first.reduce((sum, it) => sum + it.added.length * it.bytes, 0);
+  const [isThrottled, setThrottled] = useState(true);
   const run = async () => {
-    settle(await call<{ items: PartitionResult[] }>("POST", api(["reassignments"]), { partitions: first.map(({ topic, partition, replicas }) => ({ topic, partition, replicas })) }));
+    settle(await call<{ items: PartitionResult[] }>("POST", api(["reassignments"]), { partitions: first.map(({ topic, partition, replicas }) => ({ topic, partition, replicas })), throttle: isThrottled ? plan.rate : null }));
     say(`${plural(first.length, "partition")} of the plan ${first.length === 1 ? "is" : "are"} started.`);
     closeDialog();
     done();
@@ -178,12 +179,13 @@ function Start({ plan, first, done }: { plan: RebalancePlan; first: readonly Par
   return (
     <Dialog title="Start moves" action={`Start ${plural(first.length, "partition")}`} run={run}>
       <p>
-        Copies <b>{plural(copies, "replica")}</b> with <b>{bytes(size)}</b>, without a throttle. No broker copies more than a few partitions at a time.
+        Copies <b>{plural(copies, "replica")}</b> with <b>{bytes(size)}</b>. No broker copies more than a few partitions at a time.
         {first.length < plan.changes.length ? ` When they are done, make a plan again for the other ${plural(plan.changes.length - first.length, "partition")}.` : ""}
       </p>
       <p>
-        Brokers, Reassignments shows how far they are, and cancels them. Elect preferred leaders there once they are done. To throttle the moves, save the plan instead and use <code>ottla rebalance apply</code>.
+        Brokers, Reassignments shows how far they are, and cancels them. Once they are done, elect preferred leaders there, and remove the throttles. <code>ottla rebalance apply</code> does all of it with a saved plan.
       </p>
+      <CheckField label={`Throttle to ${bytes(plan.rate)}/s`} isChecked={isThrottled} onChange={setThrottled} hint="Of each broker, sent and received for moves; the throttle must exceed what producers write to the partitions" />
     </Dialog>
   );
 }
