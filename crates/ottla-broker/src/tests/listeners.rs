@@ -87,8 +87,8 @@ async fn a_listener_with_logins_is_added_kept_over_a_restart_and_removed() {
     let answer = alter(
         &broker,
         &[
-            ("listeners", Some(&with_extra(0))),
-            (MAP, Some(&map("SASL_PLAINTEXT"))),
+            ("listeners", Some(with_extra(0).as_str())),
+            (MAP, Some(map("SASL_PLAINTEXT").as_str())),
             ("listener.name.extra.sasl.enabled.mechanisms", Some("PLAIN")),
             (
                 "listener.name.extra.plain.sasl.jaas.config",
@@ -155,10 +155,10 @@ async fn a_listener_with_tls_is_added_with_its_stores() {
             ),
         ]
     };
-    let (code, message) = alter(&broker, &settings(&missing)).await;
+    let (code, message) = alter(&broker, &settings(missing.as_str())).await;
     assert_eq!(code, ErrorCode::InvalidRequest);
     assert!(message.contains("missing.pem"), "{message}");
-    assert_eq!(alter(&broker, &settings(&keys)).await, DONE);
+    assert_eq!(alter(&broker, &settings(keys.as_str())).await, DONE);
     wait_for(&broker, true).await;
     let peer = PeerSettings {
         client_id: ByteString::from_static("test"),
