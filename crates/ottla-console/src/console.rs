@@ -15,6 +15,7 @@ use crate::budget::Budget;
 use crate::config::ConsoleConfig;
 use crate::cookie::Cookie;
 use crate::problem::Problem;
+use crate::registry::Registry;
 use crate::sessions::Sessions;
 use crate::visit::Visit;
 
@@ -26,6 +27,7 @@ pub(crate) struct Console {
     /// The visit of everybody, if there are no logins.
     everybody: Option<Arc<Visit>>,
     pub(crate) budget: Budget,
+    pub(crate) registry: Option<Arc<Registry>>,
     pub(crate) sessions: Sessions,
     pub(crate) cookie: Cookie,
     /// Of a browser in which somebody has logged in.
@@ -38,11 +40,16 @@ impl Console {
     pub(crate) fn new(config: ConsoleConfig, address: SocketAddr) -> Console {
         let everybody = !config.needs_login(address);
         let budget = Budget::default();
-        let visit = || Arc::new(Visit::new(None, config.client.clone(), budget.clone()));
+        let registry = config.registry.clone().map(Registry::new).map(Arc::new);
+        let visit = || {
+            let visit = Visit::new(None, config.client.clone(), budget.clone());
+            Arc::new(visit.with_registry(registry.clone()))
+        };
         Console {
             everybody: everybody.then(visit),
             config,
             budget,
+            registry,
             sessions: Sessions::default(),
             cookie: Cookie::new(None),
             browser_cookie: Cookie::new(Some(BROWSER_AGE)),

@@ -7,7 +7,8 @@
 //! - Every request passes the guard, which refuses other sites, and writes the audit log.
 //! - Pages that show the cluster are answered from a snapshot, which is taken regularly while
 //!   somebody looks.
-//! - Records are read by consumers of their own, one per stream, without groups and commits.
+//! - Records are read by consumers of their own, one per stream, without groups and commits. Those
+//!   that name a schema of the schema registry are decoded.
 //! - Every list, stream, session and connection is bounded, and so is the memory of all requests
 //!   together.
 
@@ -17,6 +18,8 @@ mod config;
 mod problem;
 
 mod budget;
+
+mod registry;
 
 mod list;
 mod view;
@@ -35,4 +38,5 @@ mod api;
 mod server;
 
 pub use config::ConsoleConfig;
+pub use registry::RegistryConfig;
 pub use server::{bind, serve, serve_from};

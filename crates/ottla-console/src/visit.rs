@@ -12,6 +12,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use crate::budget::Budget;
 use crate::problem::Problem;
+use crate::registry::Registry;
 use crate::view::View;
 
 /// Event streams of one visit at a time: some tabs, and as many searches.
@@ -26,6 +27,8 @@ pub(crate) struct Visit {
     pub(crate) view: Arc<View>,
     /// Of the whole console.
     pub(crate) budget: Budget,
+    /// Of the whole console. It is read with the console's credentials.
+    pub(crate) registry: Option<Arc<Registry>>,
     streams: Arc<Semaphore>,
     ended: watch::Sender<bool>,
 }
@@ -41,9 +44,15 @@ impl Visit {
             view: View::new(admin.clone()),
             admin,
             budget,
+            registry: None,
             streams: Arc::new(Semaphore::new(STREAMS)),
             ended: watch::Sender::new(false),
         }
+    }
+
+    pub(crate) fn with_registry(mut self, registry: Option<Arc<Registry>>) -> Visit {
+        self.registry = registry;
+        self
     }
 
     pub(crate) fn client(&self) -> &Client {

@@ -4,6 +4,7 @@
 //! Beside a broker, the console has a thread of its own with a lower priority, which starts when
 //! the page is opened for the first time. Until then there is nothing but its listener.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -12,7 +13,7 @@ use clap::Args;
 use ottla_broker::RunningBroker;
 use ottla_client::{ClientConfig, SaslMechanism, ScramMechanism, SecurityProtocol};
 use ottla_config::{BrokerConfig, SecurityProtocol as ListenerProtocol};
-use ottla_console::ConsoleConfig;
+use ottla_console::{ConsoleConfig, RegistryConfig};
 use tokio::net::{TcpListener, TcpStream};
 
 use crate::logging::start_logging;
@@ -22,6 +23,9 @@ use crate::tools;
 /// The setting that turns the console beside a broker off, and its value for that.
 const LISTENER: &str = "ottla.console.listener";
 const OFF: &str = "none";
+/// The schema registry beside a broker, and the file with its settings.
+const REGISTRY: &str = "ottla.console.schema.registry";
+const REGISTRY_CONFIG: &str = "ottla.console.schema.registry.config";
 /// How much the priority of the console's thread beside a broker is lowered.
 const NICENESS: i32 = 5;
 /// After an error of the listener, which is mostly a lack of file handles.
@@ -48,6 +52,12 @@ pub struct ConsoleArgs {
     /// Name of a reverse proxy under which browsers reach the page; repeatable. People must log in.
     #[arg(long, value_name = "NAME")]
     public_name: Vec<String>,
+    /// Schema registry with Confluent's API, for records of Avro, Protobuf and JSON Schema.
+    #[arg(long, value_name = "URL")]
+    schema_registry: Option<String>,
+    /// Properties file for the schema registry: basic.auth.user.info, bearer.auth.token, ssl.*
+    #[arg(long, value_name = "FILE", requires = "schema_registry")]
+    schema_registry_config: Option<String>,
 }
 
 pub fn run(args: &ConsoleArgs) -> ExitCode {
@@ -77,10 +87,18 @@ async fn serve(args: &ConsoleArgs) -> Result<(), String> {
         None,
     );
     let (client, _) = client.map_err(|error| format!("{error:#}"))?;
+    let registry = registry(
+        ("--schema-registry", args.schema_registry.as_deref()),
+        (
+            "--schema-registry-config",
+            args.schema_registry_config.as_deref(),
+        ),
+    )?;
     let config = ConsoleConfig {
         login: args.login,
         read_only: args.read_only,
         public_names: args.public_name.clone(),
+        registry,
         ..ConsoleConfig::new(client)
     };
     start_logging()?;
@@ -102,6 +120,38 @@ async fn serve(args: &ConsoleArgs) -> Result<(), String> {
     }
 }
 
+/// The schema registry with this URL and this file of settings, each with the name of its option.
+fn registry(
+    (url_option, url): (&str, Option<&str>),
+    (file_option, file): (&str, Option<&str>),
+) -> Result<Option<RegistryConfig>, String> {
+    let Some(url) = url else {
+        return match file {
+            Some(file) => Err(format!("{file_option}={file}: set {url_option} as well")),
+            None => Ok(None),
+        };
+    };
+    let settings = match file {
+        Some(file) => tools::load_properties(file)
+            .map_err(|error| format!("{file_option}={file}: {error:#}"))?,
+        None => BTreeMap::new(),
+    };
+    let registry = RegistryConfig::new(url, &settings);
+    registry
+        .map(Some)
+        .map_err(|error| format!("{url_option}: {error}"))
+}
+
+fn registry_beside_server(config: &BrokerConfig) -> Result<Option<RegistryConfig>, String> {
+    registry(
+        (REGISTRY, config.ottla_console_schema_registry.as_deref()),
+        (
+            REGISTRY_CONFIG,
+            config.ottla_console_schema_registry_config.as_deref(),
+        ),
+    )
+}
+
 fn address_of(listener: &TcpListener) -> Result<SocketAddr, String> {
     listener
         .local_addr()
@@ -118,6 +168,8 @@ pub async fn bind_beside_server(
     if wanted == OFF || !config.process_roles.broker {
         return Ok(None);
     }
+    // Refused before anything starts.
+    registry_beside_server(config)?;
     match ottla_console::bind(wanted, LISTENER).await {
         Ok(listener) => {
             let has_logins = config
@@ -150,6 +202,7 @@ pub fn serve_beside_server(
     };
     let config = ConsoleConfig {
         login: needs_login,
+        registry: registry_beside_server(running.broker().config())?,
         ..ConsoleConfig::new(client)
     };
     config
@@ -233,4 +286,32 @@ fn client_of(running: &RunningBroker, is_loopback: bool) -> Option<(ClientConfig
         client.security.sasl_mechanism = Some(SaslMechanism::Scram(ScramMechanism::Sha512));
     }
     Some((client, needs_login))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_schema_registry_has_a_url_and_perhaps_a_file() {
+        let of = |url, file| registry(("--url", url), ("--file", file));
+        assert!(of(None, None).unwrap().is_none());
+        assert!(of(Some("http://127.0.0.1:8081"), None).unwrap().is_some());
+        let refused = of(None, Some("f")).unwrap_err();
+        assert!(
+            refused.contains("--file=f") && refused.contains("--url"),
+            "{refused}"
+        );
+        let refused = of(Some("127.0.0.1:8081"), None).unwrap_err();
+        assert!(refused.starts_with("--url: 127.0.0.1:8081"), "{refused}");
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("registry.properties");
+        let file = path.to_str().unwrap();
+        assert!(of(Some("http://a"), Some(file)).unwrap_err().contains(file));
+        std::fs::write(&path, "basic.auth.user.info=ann:secret\n").unwrap();
+        assert!(of(Some("http://a"), Some(file)).unwrap().is_some());
+        std::fs::write(&path, "basic.auth.user=ann\n").unwrap();
+        let refused = of(Some("http://a"), Some(file)).unwrap_err();
+        assert!(refused.contains("basic.auth.user:"), "{refused}");
+    }
 }

@@ -19,6 +19,7 @@ use crate::records::events::{Failure, Sender, download, events};
 use crate::records::filter::FilterQuery;
 use crate::records::scan::{Next, Scan};
 use crate::records::selection::{Range, SelectionQuery};
+use crate::registry::{Decoded, DecodedRecord};
 
 /// Records in one event, and their size.
 const RECORDS_PER_EVENT: usize = 200;
@@ -110,9 +111,14 @@ impl Pending {
 }
 
 impl StreamQuery {
-    fn show(&self, batch: &FetchedBatch, record: &RecordView<'_>) -> Record {
+    fn show(
+        &self,
+        batch: &FetchedBatch,
+        record: &RecordView<'_>,
+        decoded: &DecodedRecord,
+    ) -> Record {
         let max_bytes = self.max_bytes.unwrap_or(DEFAULT_BYTES).min(MAX_BYTES);
-        Record::new(batch, record, self.format, max_bytes)
+        Record::new(batch, record, decoded, self.format, max_bytes)
     }
 }
 
@@ -124,8 +130,8 @@ async fn page(mut scan: Scan, query: &StreamQuery, sender: &Sender) -> Result<()
     let mut found = 0;
     while !scan.is_done() {
         let next = scan
-            .step(|batch, record| {
-                pending.push(query.show(batch, record));
+            .step(|batch, record, decoded| {
+                pending.push(query.show(batch, record, decoded));
                 found += 1;
                 if found >= limit {
                     Next::Stop
@@ -160,10 +166,10 @@ async fn follow(mut scan: Scan, query: &StreamQuery, sender: &Sender) -> Result<
     // As many as are shown in a second may come at once.
     let (mut allowed, mut refilled) = (rate, Instant::now());
     loop {
-        scan.step(|batch, record| {
+        scan.step(|batch, record, decoded| {
             if allowed >= 1.0 && pending.bytes < BYTES_PER_EVENT {
                 allowed -= 1.0;
-                pending.push(query.show(batch, record));
+                pending.push(query.show(batch, record, decoded));
             } else {
                 skipped += 1;
             }
@@ -230,14 +236,15 @@ pub(super) async fn one(
     let mut found = None;
     let began = Instant::now();
     while found.is_none() && !scan.is_done() {
-        scan.step(|batch, record| {
+        scan.step(|batch, record, decoded| {
             if record.offset.0 == offset {
-                found = Some(Record::new(batch, record, query.format, WHOLE_BYTES));
+                let shown = Record::new(batch, record, decoded, query.format, WHOLE_BYTES);
+                found = Some(shown);
             }
             Next::Stop
         })
         .await?;
-        if began.elapsed() > PATIENCE {
+        if found.is_none() && began.elapsed() > PATIENCE {
             return Err(Problem::timed_out(format!(
                 "{topic}-{partition} did not answer in time; its leader may be away"
             )));
@@ -251,6 +258,9 @@ pub(super) struct ExportQuery {
     #[serde(default, rename = "as")]
     kind: Kind,
     limit: Option<u64>,
+    /// Whether keys and values are as they are in the topic, although they can be decoded.
+    #[serde(default)]
+    raw: bool,
 }
 
 #[derive(Clone, Copy, Default, Deserialize)]
@@ -261,8 +271,8 @@ enum Kind {
     Csv,
 }
 
-/// A record as a line of JSON. Keys and values that are no UTF-8 are base64, and `base64` names
-/// them.
+/// A record as a line of JSON. Keys and values that were decoded are the text of their JSON. Others
+/// that are no UTF-8 are base64, and `base64` names them.
 #[derive(Serialize)]
 struct Line<'a> {
     topic: &'a str,
@@ -306,14 +316,20 @@ pub(super) async fn export(
     let name: String = topic.chars().filter(is_safe).collect();
     let body = download(visit, |sender| async move {
         let mut text = Vec::new();
+        let undecoded = DecodedRecord::default();
         if let Kind::Csv = query.kind {
             text.extend_from_slice(CSV_TITLE.as_bytes());
         }
         let mut found = 0;
         while !scan.is_done() {
             let next = scan
-                .step(|batch, record| {
-                    write(&mut text, query.kind, &line(&topic, batch, record));
+                .step(|batch, record, decoded| {
+                    let decoded = if query.raw { &undecoded } else { decoded };
+                    write(
+                        &mut text,
+                        query.kind,
+                        &line(&topic, batch.partition, record, decoded),
+                    );
                     found += 1;
                     if found >= limit {
                         Next::Stop
@@ -348,25 +364,33 @@ pub(super) async fn export(
     Ok((headers, body).into_response())
 }
 
-fn line<'a>(topic: &'a str, batch: &FetchedBatch, record: &RecordView<'_>) -> Line<'a> {
+fn line<'a>(
+    topic: &'a str,
+    partition: i32,
+    record: &RecordView<'_>,
+    decoded: &DecodedRecord,
+) -> Line<'a> {
     let mut base64 = Vec::new();
-    let mut part = |name: &str, bytes: Option<&[u8]>| {
+    let mut part = |name: &str, bytes: Option<&[u8]>, decoded: Option<&Decoded>| {
+        if let Some(json) = decoded.and_then(Decoded::json) {
+            return Some(json.to_owned());
+        }
         let (text, is_base64) = exported(bytes);
         if is_base64 {
             base64.push(name.to_owned());
         }
         text
     };
-    let key = part("key", record.key);
-    let value = part("value", record.value);
+    let key = part("key", record.key, decoded.key.as_ref());
+    let value = part("value", record.value, decoded.value.as_ref());
     let headers = record.headers.iter().map(|(name, value)| {
         let name = String::from_utf8_lossy(name).into_owned();
-        let value = part(&format!("headers.{name}"), value);
+        let value = part(&format!("headers.{name}"), value, None);
         (name, value)
     });
     Line {
         topic,
-        partition: batch.partition,
+        partition,
         offset: record.offset.0,
         timestamp: record.timestamp.0,
         key,
@@ -411,7 +435,36 @@ fn csv(text: Option<&str>) -> String {
 
 #[cfg(test)]
 mod tests {
+    use ottla_records::{Compression, RecordBatchBuilder};
+    use ottla_types::Timestamp;
+
     use super::*;
+    use crate::registry::SchemaId;
+
+    #[test]
+    fn a_decoded_value_is_json_in_a_file() {
+        let mut builder = RecordBatchBuilder::new(Compression::None);
+        builder.append(Timestamp(5), Some(b"\xff"), Some(b"\0\0\0\0\x07\xff"), &[]);
+        let batch = builder.build();
+        let records = batch.records(1 << 20).unwrap();
+        let record = records.iter().next().unwrap().unwrap();
+        let mut decoded = DecodedRecord {
+            key: None,
+            value: Some(Decoded {
+                schema: SchemaId::Number(7),
+                kind: None,
+                subject: None,
+                outcome: Ok("{\"a\":1}".into()),
+            }),
+        };
+        let written = line("t", 0, &record, &decoded);
+        assert_eq!(written.value.as_deref(), Some("{\"a\":1}"));
+        assert_eq!(written.base64, ["key"]);
+        decoded.value.as_mut().unwrap().outcome = Err("no answer".into());
+        let written = line("t", 0, &record, &decoded);
+        assert_eq!(written.value.as_deref(), Some("AAAAAAf/"));
+        assert_eq!(written.base64, ["key", "value"]);
+    }
 
     #[test]
     fn lines_have_what_the_record_has() {
