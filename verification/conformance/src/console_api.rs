@@ -6,6 +6,8 @@ mod cluster;
 mod groups;
 mod http;
 mod records;
+mod registry;
+mod schemas;
 mod stage;
 mod topics;
 
@@ -58,6 +60,7 @@ const STEPS: &[Step] = &[
     ("a live tail", records::live_tail),
     ("records are exported", records::export),
     ("records are sent again", records::redrive),
+    ("records are decoded", schemas::decode),
     ("a group and its lag", groups::group_lag),
     ("offsets are reset", groups::reset_offsets),
     ("a group is deleted", groups::delete_group),
@@ -108,6 +111,7 @@ fn against(broker: &str, binary: &std::path::Path, options: &Options) -> Result<
     command
         .args(["console", "--bootstrap-server", &node.bootstrap()])
         .args(["--listen", "127.0.0.1:0"])
+        .args(["--schema-registry", &registry::start()?])
         .stdout(Stdio::piped());
     let (mut console, address) = start_console(&mut command)?;
     let stage = Stage {

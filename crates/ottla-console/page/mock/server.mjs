@@ -26,7 +26,7 @@ class Refusal extends Error {
   }
 }
 
-const session = () => ({ version: "0.1.0 (mock)", bootstrap_servers: "kafka-1.example.net:9092", login: NEEDS_LOGIN ? (user ? "done" : "required") : "none", user, mechanisms: ["SCRAM-SHA-512", "PLAIN"], read_only: IS_READ_ONLY });
+const session = () => ({ version: "0.1.0 (mock)", bootstrap_servers: "kafka-1.example.net:9092", login: NEEDS_LOGIN ? (user ? "done" : "required") : "none", user, mechanisms: ["SCRAM-SHA-512", "PLAIN"], read_only: IS_READ_ONLY, registry: true });
 
 /** A page of a list, searched and sorted as openapi.yaml says. */
 function list(items, parameters, nameOf) {

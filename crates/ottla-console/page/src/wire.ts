@@ -9,6 +9,8 @@ export interface Session {
   user: Maybe<string>;
   mechanisms: string[];
   read_only: boolean;
+  /** Whether the console has a schema registry. */
+  registry?: boolean;
 }
 
 export interface List<T> {
@@ -141,11 +143,19 @@ export interface Setting {
 }
 
 export interface Data {
-  format: "text" | "json" | "hex";
+  format: "text" | "json" | "hex" | "avro" | "protobuf";
   text: string;
   bytes: number;
   cut: boolean;
+  schema?: Maybe<SchemaName>;
   problem?: Maybe<string>;
+}
+
+/** The schema of a registry that a key or a value names. */
+export interface SchemaName {
+  id: string;
+  type: Maybe<"avro" | "protobuf" | "json">;
+  subject: Maybe<string>;
 }
 
 export interface KafkaRecord {

@@ -18,6 +18,7 @@ import { RecordPane } from "./record";
 import { Redrive } from "./redrive";
 import { RecordsForm } from "./records_form";
 import { type Scan, isFiltered, plain, scanOf } from "./scan";
+import { views } from "./views";
 
 /** Rows that are kept; a live tail drops its oldest. */
 const KEPT = 100_000;
@@ -256,7 +257,7 @@ function ViewChoice({ format }: { format: string }) {
     <Choice
       label="View"
       value={format || "auto"}
-      options={[["auto", "Auto"], ["text", "Text"], ["json", "JSON"], ["hex", "Hex"]]}
+      options={views(format)}
       onChange={(next) => setQuery({ format: next === "auto" ? null : next })}
     />
   );
