@@ -18,6 +18,9 @@ const MOST_BYTES: usize = 64 << 20;
 const FAILURE_BYTES: usize = 500;
 /// For so long a schema that is missing is not asked for again.
 const MISSING: Duration = Duration::from_secs(60);
+/// Schemas that may be found to be missing in that time. A topic whose records only look as if they
+/// named schemas would otherwise cost a request for each of them.
+const MOST_MISSING: usize = 500;
 /// For so long a registry that does not answer is not asked for anything.
 const AWAY: Duration = Duration::from_secs(30);
 
@@ -28,6 +31,8 @@ pub(super) struct Cache {
     bytes: usize,
     /// Why the registry is not asked for anything, and until when.
     away: Option<(String, Instant)>,
+    /// Schemas that were found to be missing since then.
+    missing: Option<(Instant, usize)>,
 }
 
 struct Entry {
@@ -51,6 +56,7 @@ impl Cache {
             schemas: LruCache::unbounded(),
             bytes: 0,
             away: None,
+            missing: None,
         }
     }
 
@@ -74,7 +80,10 @@ impl Cache {
     ) -> Outcome {
         let (outcome, until) = match loaded {
             Ok(schema) => (Ok(Arc::new(schema)), None),
-            Err(Failure::Schema(reason)) => (Err(reason), Some(now + MISSING)),
+            Err(Failure::Schema(reason)) => {
+                self.count_missing(now);
+                (Err(reason), Some(now + MISSING))
+            }
             Err(Failure::Registry(reason)) => {
                 self.away = Some((reason.clone(), now + AWAY));
                 return Err(reason);
@@ -95,6 +104,21 @@ impl Cache {
             self.bytes -= oldest.size();
         }
         outcome
+    }
+
+    fn count_missing(&mut self, now: Instant) {
+        let (since, count) = match self.missing {
+            Some((since, count)) if now < since + MISSING => (since, count + 1),
+            _ => (now, 1),
+        };
+        self.missing = Some((since, count));
+        if count > MOST_MISSING {
+            let reason = format!(
+                "more than {MOST_MISSING} schemas within a minute were missing in the schema registry; the topic's \
+                 records may not name schemas"
+            );
+            self.away = Some((reason, now + AWAY));
+        }
     }
 }
 
@@ -139,6 +163,27 @@ mod tests {
     }
 
     #[test]
+    fn what_only_looks_like_schemas_is_not_asked_for_without_end() {
+        let mut cache = Cache::new();
+        let now = Instant::now();
+        let mut asked = 0;
+        for number in 1..=2 * MOST_MISSING as u32 {
+            let id = SchemaId::Number(number);
+            if cache.find(&id, now).is_none() {
+                asked += 1;
+                let missing = Err(Failure::Schema("missing".into()));
+                cache.keep(id, missing, now).unwrap_err();
+            }
+        }
+        assert_eq!(asked, MOST_MISSING + 1);
+        assert!(
+            cache
+                .find(&SchemaId::Number(u32::MAX), now + AWAY)
+                .is_none()
+        );
+    }
+
+    #[test]
     fn the_cache_is_bounded() {
         let mut cache = Cache::new();
         let now = Instant::now();
@@ -156,7 +201,8 @@ mod tests {
             assert!(cache.bytes <= MOST_BYTES);
         }
         assert!(cache.schemas.len() < 10);
-        assert!(cache.find(&SchemaId::Number(99), now).is_some());
-        assert!(cache.find(&SchemaId::Number(1), now).is_none());
+        let later = now + AWAY;
+        assert!(cache.find(&SchemaId::Number(99), later).is_some());
+        assert!(cache.find(&SchemaId::Number(1), later).is_none());
     }
 }

@@ -291,7 +291,7 @@ fn encoded(text: &str) -> String {
             b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'~' => {
                 encoded.push(byte.into());
             }
-            b'.' if text.trim_matches('.') != "" => encoded.push('.'),
+            b'.' if !text.trim_matches('.').is_empty() => encoded.push('.'),
             _ => encoded.push_str(&format!("%{byte:02X}")),
         }
     }
