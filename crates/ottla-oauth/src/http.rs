@@ -84,8 +84,8 @@ impl Server<'_> {
         Ok(ureq::Agent::from(config.build()))
     }
 
-    /// The server is recognised by the trust store of its settings, or is one of those whom the system trusts. It is shown
-    /// the certificate of the key store, if it asks for one.
+    /// The server is recognised by the trust store of its settings, or is one of those whom the system trusts. It is
+    /// shown the certificate of the key store, if it asks for one.
     fn tls(&self) -> Result<TlsConfig, String> {
         let settings = TlsSettings::read(self.name, Purpose::Client, |key| {
             let value = self.ssl.get(key)?.expose().to_owned();

@@ -1,8 +1,8 @@
 //! Reads the records of a topic that a filter finds.
 //!
 //! A scan has a consumer of its own. Records are decoded, if there is a schema registry, and judged
-//! while they are borrowed from the fetched batches; only those that match are copied. The memory for what is fetched is reserved from the
-//! console's budget.
+//! while they are borrowed from the fetched batches; only those that match are copied. The memory
+//! for what is fetched is reserved from the console's budget.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
