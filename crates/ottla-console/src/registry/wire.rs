@@ -80,7 +80,7 @@ impl<'a> Framed<'a> {
     pub(super) fn message(&self) -> Result<(Vec<usize>, &'a [u8]), String> {
         let malformed = || "the message indexes after the schema ID are malformed".to_owned();
         match self.after_header_id {
-            Some(rest) if rest.is_empty() => Ok((vec![0], self.body)),
+            Some([]) => Ok((vec![0], self.body)),
             Some(rest) => {
                 let (indexes, _) = indexes(rest).ok_or_else(malformed)?;
                 Ok((indexes, self.body))
