@@ -4,6 +4,8 @@ use std::net::{IpAddr, SocketAddr};
 
 use ottla_client::{ClientConfig, SaslMechanism, ScramMechanism};
 
+use crate::latencies::BrokerLatencies;
+
 /// How a console reaches its cluster, and what it allows.
 #[derive(Clone, Debug)]
 pub struct ConsoleConfig {
@@ -16,6 +18,8 @@ pub struct ConsoleConfig {
     /// Names under which browsers reach the console, besides `localhost` and IP addresses: those of
     /// a reverse proxy.
     pub public_names: Vec<String>,
+    /// Those of the broker beside which the console runs.
+    pub latencies: Option<BrokerLatencies>,
 }
 
 impl ConsoleConfig {
@@ -25,6 +29,7 @@ impl ConsoleConfig {
             login: false,
             read_only: false,
             public_names: Vec::new(),
+            latencies: None,
         }
     }
 

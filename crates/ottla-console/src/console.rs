@@ -15,6 +15,7 @@ use crate::budget::Budget;
 use crate::config::ConsoleConfig;
 use crate::cookie::Cookie;
 use crate::problem::Problem;
+use crate::sampling::Sampling;
 use crate::sessions::Sessions;
 use crate::visit::Visit;
 
@@ -26,6 +27,7 @@ pub(crate) struct Console {
     /// The visit of everybody, if there are no logins.
     everybody: Option<Arc<Visit>>,
     pub(crate) budget: Budget,
+    pub(crate) sampling: Sampling,
     pub(crate) sessions: Sessions,
     pub(crate) cookie: Cookie,
     /// Of a browser in which somebody has logged in.
@@ -38,11 +40,16 @@ impl Console {
     pub(crate) fn new(config: ConsoleConfig, address: SocketAddr) -> Console {
         let everybody = !config.needs_login(address);
         let budget = Budget::default();
-        let visit = || Arc::new(Visit::new(None, config.client.clone(), budget.clone()));
+        let sampling = Sampling::new(config.latencies.clone());
+        let visit = || {
+            let client = config.client.clone();
+            Arc::new(Visit::new(None, client, budget.clone(), sampling.clone()))
+        };
         Console {
             everybody: everybody.then(visit),
             config,
             budget,
+            sampling,
             sessions: Sessions::default(),
             cookie: Cookie::new(None),
             browser_cookie: Cookie::new(Some(BROWSER_AGE)),

@@ -13,10 +13,13 @@
 
 mod assets;
 mod audit;
+mod latencies;
+
 mod config;
 mod problem;
 
 mod budget;
+mod sampling;
 
 mod list;
 mod view;
@@ -35,4 +38,5 @@ mod api;
 mod server;
 
 pub use config::ConsoleConfig;
+pub use latencies::{BrokerLatencies, Latency};
 pub use server::{bind, serve, serve_from};

@@ -6,13 +6,15 @@
 
 use std::net::SocketAddr;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
-use ottla_broker::RunningBroker;
+use ottla_broker::{Broker, RunningBroker};
 use ottla_client::{ClientConfig, SaslMechanism, ScramMechanism, SecurityProtocol};
 use ottla_config::{BrokerConfig, SecurityProtocol as ListenerProtocol};
-use ottla_console::ConsoleConfig;
+use ottla_console::{BrokerLatencies, ConsoleConfig, Latency};
+use ottla_protocol::ApiKey;
 use tokio::net::{TcpListener, TcpStream};
 
 use crate::logging::start_logging;
@@ -148,8 +150,15 @@ pub fn serve_beside_server(
     let Some((client, needs_login)) = client_of(running, address.ip().is_loopback()) else {
         return Ok(None);
     };
+    // The console does not keep a stopped broker alive.
+    let broker = Arc::downgrade(running.broker());
+    let latencies = move || {
+        let broker = broker.upgrade();
+        broker.map(|it| latencies_of(&it)).unwrap_or_default()
+    };
     let config = ConsoleConfig {
         login: needs_login,
+        latencies: Some(BrokerLatencies::new(latencies)),
         ..ConsoleConfig::new(client)
     };
     config
@@ -168,6 +177,20 @@ pub fn serve_beside_server(
         start_thread(listener, first, config);
     });
     Ok(Some(address))
+}
+
+fn latencies_of(broker: &Broker) -> Vec<Latency> {
+    let latencies = broker.request_latencies().into_iter();
+    let named = latencies.filter_map(|it| {
+        let (p50, p99) = match it.api_key {
+            ApiKey::Produce => ("Produce p50", "Produce p99"),
+            ApiKey::Fetch => ("Fetch p50", "Fetch p99"),
+            _ => return None,
+        };
+        let latency = |name, ms| Latency { name, ms };
+        Some([latency(p50, it.p50_ms), latency(p99, it.p99_ms)])
+    });
+    named.flatten().collect()
 }
 
 fn start_thread(listener: TcpListener, first: (TcpStream, SocketAddr), config: ConsoleConfig) {

@@ -117,7 +117,8 @@ pub(super) async fn log_in(
         .security
         .log_in_as(*mechanism, &login.user, &login.password);
     let user = Some(login.user.clone());
-    let visit = Arc::new(Visit::new(user, config, console.budget.clone()));
+    let (budget, sampling) = (console.budget.clone(), console.sampling.clone());
+    let visit = Arc::new(Visit::new(user, config, budget, sampling));
     if let Err(error) = visit.check().await {
         let problem = refused(error);
         if problem.status() != StatusCode::UNAUTHORIZED.as_u16() {
