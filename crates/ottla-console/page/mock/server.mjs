@@ -127,7 +127,7 @@ function answer(method, [first, second, third, fourth, fifth], parameters, body,
     case "GET cluster":
       return made.cluster();
     case "GET series":
-      return made.series(parameters.get("of"));
+      return made.series(parameters.get("of"), Number(parameters.get("last_ms") ?? 7_200_000));
     case "GET topics": {
       if (MANY === 0) return list(IS_EMPTY ? [] : [...made.topics.values()], parameters, (it) => it.name);
       const offset = Number(parameters.get("offset") ?? 0);

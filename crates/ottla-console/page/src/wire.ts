@@ -88,8 +88,10 @@ export interface Cluster {
 
 export interface Series {
   interval_ms: number;
+  is_full: boolean;
+  has_latencies: boolean;
   times: number[];
-  series: { name: string; unit: "records/s" | "bytes" | "records" | "partitions"; values: Maybe<number>[] }[];
+  series: { name: string; unit: "records/s" | "bytes" | "records" | "partitions" | "share" | "ms"; values: Maybe<number>[] }[];
 }
 
 export interface TopicRow {
@@ -103,6 +105,7 @@ export interface TopicRow {
   bytes: Maybe<number>;
   records: Maybe<number>;
   records_per_second: Maybe<number>;
+  records_out_per_second: Maybe<number>;
   retention_ms: Maybe<number>;
   retention_bytes: Maybe<number>;
   cleanup_policy: Maybe<string>;

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::console::Visitor;
 use crate::extract::Query;
 use crate::problem::Problem;
-use crate::view::{Range, Series};
+use crate::view::{Range, Series, now_ms};
 
 #[derive(Deserialize)]
 pub(super) struct SeriesQuery {
@@ -14,6 +14,7 @@ pub(super) struct SeriesQuery {
     #[serde(default)]
     since: i64,
     until: Option<i64>,
+    last_ms: Option<i64>,
     #[serde(default)]
     step_ms: i64,
 }
@@ -49,8 +50,9 @@ pub(super) async fn get(
             ),
         ));
     }
+    let last = query.last_ms.map(|it| now_ms().saturating_sub(it));
     let range = Range {
-        since: query.since,
+        since: last.map_or(query.since, |last| last.max(query.since)),
         until: query.until.unwrap_or(i64::MAX),
         step_ms: query.step_ms,
     };
