@@ -171,9 +171,13 @@ fn run_scenarios(args: &RunArgs) -> Result<ExitCode> {
         .enable_all()
         .build()
         .context("cannot start the runtime")?;
+    let progress = match args.progress_lines {
+        true => Progress::in_lines(),
+        false => Progress::on_terminal(),
+    };
     let result = runtime.block_on(async {
         let interruption = Interruption::by_signals()?;
-        run::run(&plan, &interruption, &Progress::on_terminal()).await
+        run::run(&plan, &interruption, &progress).await
     })?;
     if result.is_empty() && result.partial.is_some() {
         eprintln!("ottla bench: interrupted before anything was measured");

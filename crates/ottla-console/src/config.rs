@@ -5,6 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use ottla_client::{ClientConfig, SaslMechanism, ScramMechanism};
 
 use crate::latencies::BrokerLatencies;
+use crate::measure::MeasureConfig;
 
 /// How a console reaches its cluster, and what it allows.
 #[derive(Clone, Debug)]
@@ -20,6 +21,8 @@ pub struct ConsoleConfig {
     pub public_names: Vec<String>,
     /// Those of the broker beside which the console runs.
     pub latencies: Option<BrokerLatencies>,
+    /// Without it, the console shows and runs no benchmarks.
+    pub measure: Option<MeasureConfig>,
 }
 
 impl ConsoleConfig {
@@ -30,6 +33,7 @@ impl ConsoleConfig {
             read_only: false,
             public_names: Vec::new(),
             latencies: None,
+            measure: None,
         }
     }
 

@@ -14,6 +14,7 @@ use crate::audit::AuditNote;
 use crate::budget::Budget;
 use crate::config::ConsoleConfig;
 use crate::cookie::Cookie;
+use crate::measure::Measure;
 use crate::problem::Problem;
 use crate::sampling::Sampling;
 use crate::sessions::Sessions;
@@ -34,6 +35,7 @@ pub(crate) struct Console {
     pub(crate) browser_cookie: Cookie,
     pub(crate) attempts: Attempts,
     pub(crate) logins: Semaphore,
+    pub(crate) measure: Option<Measure>,
 }
 
 impl Console {
@@ -45,6 +47,7 @@ impl Console {
             let client = config.client.clone();
             Arc::new(Visit::new(None, client, budget.clone(), sampling.clone()))
         };
+        let measure = config.measure.clone().map(Measure::new);
         Console {
             everybody: everybody.then(visit),
             config,
@@ -55,6 +58,7 @@ impl Console {
             browser_cookie: Cookie::new(Some(BROWSER_AGE)),
             attempts: Attempts::default(),
             logins: Semaphore::new(LOGINS),
+            measure,
         }
     }
 

@@ -8,6 +8,7 @@
 //! - Pages that show the cluster are answered from a snapshot, which is taken regularly while
 //!   somebody looks.
 //! - Records are read by consumers of their own, one per stream, without groups and commits.
+//! - Runs of `ottla bench` are child processes, and never more than one.
 //! - Every list, stream, session and connection is bounded, and so is the memory of all requests
 //!   together.
 
@@ -15,7 +16,6 @@ mod assets;
 mod audit;
 mod latencies;
 
-mod config;
 mod problem;
 
 mod budget;
@@ -29,6 +29,10 @@ mod attempts;
 mod cookie;
 mod sessions;
 
+mod measure;
+
+mod config;
+
 mod console;
 mod extract;
 mod guard;
@@ -39,4 +43,5 @@ mod server;
 
 pub use config::ConsoleConfig;
 pub use latencies::{BrokerLatencies, Latency};
+pub use measure::MeasureConfig;
 pub use server::{bind, serve, serve_from};

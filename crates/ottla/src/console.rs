@@ -5,6 +5,7 @@
 //! the page is opened for the first time. Until then there is nothing but its listener.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +14,7 @@ use clap::Args;
 use ottla_broker::{Broker, RunningBroker};
 use ottla_client::{ClientConfig, SaslMechanism, ScramMechanism, SecurityProtocol};
 use ottla_config::{BrokerConfig, SecurityProtocol as ListenerProtocol};
-use ottla_console::{BrokerLatencies, ConsoleConfig, Latency};
+use ottla_console::{BrokerLatencies, ConsoleConfig, Latency, MeasureConfig};
 use ottla_protocol::ApiKey;
 use tokio::net::{TcpListener, TcpStream};
 
@@ -50,6 +51,9 @@ pub struct ConsoleArgs {
     /// Name of a reverse proxy under which browsers reach the page; repeatable. People must log in.
     #[arg(long, value_name = "NAME")]
     public_name: Vec<String>,
+    /// Show the results of `ottla bench` in this directory, and let people run it if they do not log in.
+    #[arg(long, value_name = "DIR")]
+    bench_dir: Option<PathBuf>,
 }
 
 pub fn run(args: &ConsoleArgs) -> ExitCode {
@@ -83,6 +87,7 @@ async fn serve(args: &ConsoleArgs) -> Result<(), String> {
         login: args.login,
         read_only: args.read_only,
         public_names: args.public_name.clone(),
+        measure: measure_config(args)?,
         ..ConsoleConfig::new(client)
     };
     start_logging()?;
@@ -102,6 +107,19 @@ async fn serve(args: &ConsoleArgs) -> Result<(), String> {
         served = ottla_console::serve(listener, config) => served,
         () = signals.next() => Ok(()),
     }
+}
+
+fn measure_config(args: &ConsoleArgs) -> Result<Option<MeasureConfig>, String> {
+    let Some(dir) = &args.bench_dir else {
+        return Ok(None);
+    };
+    let program = std::env::current_exe()
+        .map_err(|error| format!("--bench-dir: cannot find the path of this binary: {error}"))?;
+    Ok(Some(MeasureConfig {
+        program,
+        dir: dir.clone(),
+        command_config: args.command_config.as_ref().map(PathBuf::from),
+    }))
 }
 
 fn address_of(listener: &TcpListener) -> Result<SocketAddr, String> {
