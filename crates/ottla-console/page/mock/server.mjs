@@ -7,6 +7,7 @@ import { extname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 
 import * as made from "./cluster.mjs";
+import { measure } from "./measure.mjs";
 import { produced, record, redrive, streamRecords } from "./records.mjs";
 
 const ASSETS = fileURLToPath(new URL("../../assets", import.meta.url));
@@ -123,6 +124,12 @@ function answer(method, [first, second, third, fourth, fifth], parameters, body,
   }
   if (NEEDS_LOGIN && !user) throw new Refusal(401, "log in first");
   if (IS_READ_ONLY && method !== "GET") throw new Refusal(403, "the console runs in read-only mode");
+  if (first === "measure") {
+    const refuse = (...refusal) => {
+      throw new Refusal(...refusal);
+    };
+    return measure(method, [second, third, fourth], parameters, body, response, { isReadOnly: IS_READ_ONLY, refuse });
+  }
   switch (route) {
     case "GET cluster":
       return made.cluster();

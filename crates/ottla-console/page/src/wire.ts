@@ -321,3 +321,65 @@ export interface PartitionResult {
   partition: number;
   problem: Maybe<string>;
 }
+
+/** A run of `ottla bench`; its first two fields are not in an event stream. */
+export interface BenchRun {
+  scenario: string;
+  started: number;
+  state: "running" | "stopping" | "ended";
+  progress: Maybe<string>;
+  result: Maybe<string>;
+  is_ok: Maybe<boolean>;
+}
+
+export interface BenchOverview {
+  dir: Maybe<string>;
+  refusal: Maybe<string>;
+  scenarios: { name: string; title: string }[];
+  run: Maybe<BenchRun>;
+}
+
+export interface BenchResultRow {
+  name: string;
+  modified: number;
+  has_report: boolean;
+  started: string;
+  seconds: number;
+  partial: Maybe<string>;
+  scale: string;
+  targets: { name: string }[];
+  scenarios: { name: string; title: string }[];
+}
+
+/** `docs/bench-result.md` says what the fields mean. */
+export interface BenchResult {
+  ottla: string;
+  command: string;
+  started: string;
+  seconds: number;
+  partial: Maybe<string>;
+  scale: string;
+  machine: { processor?: string; cores?: number; memory_mb?: number; kernel?: string; noise?: number };
+  targets: { name: string; description?: string }[];
+  scenarios: BenchScenario[];
+}
+
+export interface BenchScenario {
+  name: string;
+  title: string;
+  question: string;
+  differences: string[];
+  notes: string[];
+  points: BenchPoint[];
+}
+
+export interface BenchPoint {
+  label: string;
+  runs: BenchTargetRuns[];
+}
+
+export interface BenchTargetRuns {
+  target: string;
+  summaries: Record<string, { median: number; min: number; max: number; rounds: number }>;
+  curves: Record<string, { count: number; mean_us: number; points: [number, number][] }>;
+}
