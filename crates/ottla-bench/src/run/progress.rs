@@ -1,6 +1,7 @@
 //! The progress of a run on the terminal: one line with rate, p99 and remaining time, and messages
 //! above it.
 
+use std::io::Write as _;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
@@ -75,7 +76,8 @@ impl Progress {
     /// Prints a text above the line, on standard output.
     pub fn print(&self, text: &str) {
         if !self.is_quiet {
-            self.bar.suspend(|| println!("{text}"));
+            // A run goes on, or cleans up, also if nobody reads what it says.
+            let _ = self.bar.suspend(|| writeln!(std::io::stdout(), "{text}"));
         }
     }
 
@@ -88,7 +90,7 @@ impl Progress {
             let mut last = printed.lock().expect("nobody panics holding it");
             if is_due(*last, Instant::now()) {
                 *last = Some(Instant::now());
-                eprintln!("{MARK}{line}");
+                let _ = writeln!(std::io::stderr(), "{MARK}{line}");
             }
         }
         self.bar.set_message(line);

@@ -105,7 +105,8 @@ pub(super) fn scenarios_in(text: &str) -> Vec<Scenario> {
         .collect()
 }
 
-/// `ottla bench` with these arguments.
+/// `ottla bench` with these arguments, in a process group of its own: Ctrl-C in the terminal of the
+/// console, and the console's request to stop, would together end it at once.
 pub(super) fn bench(program: &Path, arguments: Vec<OsString>) -> Command {
     let mut command = Command::new(program);
     command
@@ -113,7 +114,8 @@ pub(super) fn bench(program: &Path, arguments: Vec<OsString>) -> Command {
         .args(arguments)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
+        .stderr(Stdio::piped())
+        .process_group(0);
     command
 }
 

@@ -8,7 +8,7 @@ use super::samples::{Sample, Unit};
 use crate::sampling::{Sampling, SeriesRoom};
 
 /// Four hours at the shortest interval.
-pub(super) const SAMPLES: usize = 1440;
+const SAMPLES: usize = 1440;
 /// Of one session.
 const SERIES: usize = 4000;
 
