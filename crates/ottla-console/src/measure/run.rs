@@ -210,18 +210,14 @@ impl Drop for Process {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt;
     use std::time::Duration;
 
     use super::*;
 
-    /// A program in place of `ottla`.
-    fn program(script: &str) -> (tempfile::TempDir, std::path::PathBuf) {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("ottla");
-        std::fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
-        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
-        (dir, path)
+    /// A script in place of `ottla`.
+    fn start(command: &str) -> Arc<Run> {
+        let program = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/bench.sh"));
+        Run::start(program, vec![command.into()], "a").unwrap()
     }
 
     async fn until(run: &Run, holds: impl FnMut(&Moment) -> bool) -> Moment {
@@ -233,11 +229,9 @@ mod tests {
 
     #[tokio::test]
     async fn a_run_says_what_it_prints_and_where_its_result_is() {
-        let script = "echo \"$1 $2\"; echo 'progress: 5 rec/s' >&2; echo out/a-1.json";
-        let (_dir, program) = program(script);
-        let run = Run::start(&program, vec!["run".into()], "a").unwrap();
+        let run = start("print");
         let end = until(&run, |it| it.state == RunState::Ended).await;
-        assert_eq!(end.lines, ["bench run", "out/a-1.json"]);
+        assert_eq!(end.lines, ["bench print", "out/a-1.json"]);
         assert_eq!(
             (end.result.as_deref(), end.is_ok),
             (Some("a-1"), Some(true))
@@ -248,9 +242,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_run_is_asked_to_stop_and_may_end_in_its_own_time() {
-        let script = "trap 'echo saved; exit 130' TERM; echo begun; while :; do sleep 0.05; done";
-        let (_dir, program) = program(script);
-        let run = Run::start(&program, Vec::new(), "a").unwrap();
+        let run = start("run");
         until(&run, |it| it.line_count() == 1).await;
         run.stop();
         let end = until(&run, |it| it.state == RunState::Ended).await;

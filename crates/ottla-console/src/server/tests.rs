@@ -460,24 +460,10 @@ async fn a_login_that_nobody_could_make_is_refused_at_the_start() {
     );
 }
 
-/// A program in place of `ottla`, whose benchmark runs until it is stopped.
+/// With a script in place of `ottla`, whose benchmark runs until it is stopped.
 fn bench_in(dir: &Path) -> MeasureConfig {
-    use std::os::unix::fs::PermissionsExt;
-    let program = dir.join("ottla");
-    let script = r#"#!/bin/sh
-case "$2" in
-list) echo g; echo "  g/s  A title" ;;
-compare) echo "$3 against $4" ;;
-run)
-  trap 'echo saved; exit 130' TERM
-  echo "progress: at work" >&2
-  while :; do sleep 0.05; done ;;
-esac
-"#;
-    std::fs::write(&program, script).unwrap();
-    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
     MeasureConfig {
-        program,
+        program: concat!(env!("CARGO_MANIFEST_DIR"), "/tests/bench.sh").into(),
         dir: dir.to_path_buf(),
         command_config: None,
     }
