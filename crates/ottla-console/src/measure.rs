@@ -58,11 +58,11 @@ impl Measure {
     /// The shipped scenarios.
     pub(crate) async fn scenarios(&self) -> Result<&[Scenario], Problem> {
         let program = &self.config.program;
-        let listed = self.scenarios.get_or_try_init(|| async {
+        let listed = self.scenarios.get_or_try_init(|| async move {
             let text = command::output(program, vec!["list".into()]).await?;
             Ok::<_, Problem>(command::scenarios_in(&text))
         });
-        Ok(listed.await?)
+        Ok(listed.await?.as_slice())
     }
 
     /// What `ottla bench compare` says of two results.
