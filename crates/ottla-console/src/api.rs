@@ -5,6 +5,7 @@ mod brokers;
 mod cluster;
 mod groups;
 mod health;
+mod measure;
 mod offset_reset;
 mod produce;
 mod reassignments;
@@ -123,6 +124,16 @@ pub(crate) fn router() -> Router<Arc<Console>> {
             get(reassignments::list).post(reassignments::start),
         )
         .route("/api/elections", post(reassignments::elect))
+        .route("/api/measure", get(measure::get))
+        .route("/api/measure/results", get(measure::results))
+        .route("/api/measure/results/{name}", get(measure::result))
+        .route("/api/measure/results/{name}/export", get(measure::report))
+        .route("/api/measure/comparison", get(measure::compare))
+        .route(
+            "/api/measure/run",
+            post(measure::start).delete(measure::stop),
+        )
+        .route("/api/measure/run/output", get(measure::output))
         .route("/api/{*rest}", axum::routing::any(unknown))
         .layer(DefaultBodyLimit::max(BODY))
 }

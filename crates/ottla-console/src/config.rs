@@ -4,6 +4,8 @@ use std::net::{IpAddr, SocketAddr};
 
 use ottla_client::{ClientConfig, SaslMechanism, ScramMechanism};
 
+use crate::latencies::BrokerLatencies;
+use crate::measure::MeasureConfig;
 use crate::registry::RegistryConfig;
 
 /// How a console reaches its cluster, and what it allows.
@@ -20,6 +22,10 @@ pub struct ConsoleConfig {
     pub public_names: Vec<String>,
     /// Where the schemas of records are.
     pub registry: Option<RegistryConfig>,
+    /// Those of the broker beside which the console runs.
+    pub latencies: Option<BrokerLatencies>,
+    /// Without it, the console shows and runs no benchmarks.
+    pub measure: Option<MeasureConfig>,
 }
 
 impl ConsoleConfig {
@@ -30,6 +36,8 @@ impl ConsoleConfig {
             read_only: false,
             public_names: Vec::new(),
             registry: None,
+            latencies: None,
+            measure: None,
         }
     }
 

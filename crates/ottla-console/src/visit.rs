@@ -13,6 +13,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use crate::budget::Budget;
 use crate::problem::Problem;
 use crate::registry::Registry;
+use crate::sampling::Sampling;
 use crate::view::View;
 
 /// Event streams of one visit at a time: some tabs, and as many searches.
@@ -34,14 +35,19 @@ pub(crate) struct Visit {
 }
 
 impl Visit {
-    pub(crate) fn new(user: Option<String>, mut config: ClientConfig, budget: Budget) -> Visit {
+    pub(crate) fn new(
+        user: Option<String>,
+        mut config: ClientConfig,
+        budget: Budget,
+        sampling: Sampling,
+    ) -> Visit {
         config.client_id = "ottla-console".into();
         config.default_api_timeout = config.default_api_timeout.min(PATIENCE);
         config.request_timeout = config.request_timeout.min(PATIENCE);
         let admin = Admin::new(Client::unconnected(config));
         Visit {
             user,
-            view: View::new(admin.clone()),
+            view: View::new(admin.clone(), sampling),
             admin,
             budget,
             registry: None,

@@ -6,14 +6,17 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
-use ottla_broker::RunningBroker;
+use ottla_broker::{Broker, RunningBroker};
 use ottla_client::{ClientConfig, SaslMechanism, ScramMechanism, SecurityProtocol};
 use ottla_config::{BrokerConfig, SecurityProtocol as ListenerProtocol};
-use ottla_console::{ConsoleConfig, RegistryConfig};
+use ottla_console::{BrokerLatencies, ConsoleConfig, Latency, MeasureConfig, RegistryConfig};
+use ottla_protocol::ApiKey;
 use tokio::net::{TcpListener, TcpStream};
 
 use crate::logging::start_logging;
@@ -58,6 +61,9 @@ pub struct ConsoleArgs {
     /// Properties file for the schema registry: basic.auth.user.info, bearer.auth.token, ssl.*
     #[arg(long, value_name = "FILE", requires = "schema_registry")]
     schema_registry_config: Option<String>,
+    /// Show the results of `ottla bench` in this directory, and let people run it if they do not log in.
+    #[arg(long, value_name = "DIR")]
+    bench_dir: Option<PathBuf>,
 }
 
 pub fn run(args: &ConsoleArgs) -> ExitCode {
@@ -99,6 +105,7 @@ async fn serve(args: &ConsoleArgs) -> Result<(), String> {
         read_only: args.read_only,
         public_names: args.public_name.clone(),
         registry,
+        measure: measure_config(args)?,
         ..ConsoleConfig::new(client)
     };
     start_logging()?;
@@ -152,6 +159,19 @@ fn registry_beside_server(config: &BrokerConfig) -> Result<Option<RegistryConfig
     )
 }
 
+fn measure_config(args: &ConsoleArgs) -> Result<Option<MeasureConfig>, String> {
+    let Some(dir) = &args.bench_dir else {
+        return Ok(None);
+    };
+    let program = std::env::current_exe()
+        .map_err(|error| format!("--bench-dir: cannot find the path of this binary: {error}"))?;
+    Ok(Some(MeasureConfig {
+        program,
+        dir: dir.clone(),
+        command_config: args.command_config.as_ref().map(PathBuf::from),
+    }))
+}
+
 fn address_of(listener: &TcpListener) -> Result<SocketAddr, String> {
     listener
         .local_addr()
@@ -200,9 +220,16 @@ pub fn serve_beside_server(
     let Some((client, needs_login)) = client_of(running, address.ip().is_loopback()) else {
         return Ok(None);
     };
+    // The console does not keep a stopped broker alive.
+    let broker = Arc::downgrade(running.broker());
+    let latencies = move || {
+        let broker = broker.upgrade();
+        broker.map(|it| latencies_of(&it)).unwrap_or_default()
+    };
     let config = ConsoleConfig {
         login: needs_login,
         registry: registry_beside_server(running.broker().config())?,
+        latencies: Some(BrokerLatencies::new(latencies)),
         ..ConsoleConfig::new(client)
     };
     config
@@ -221,6 +248,20 @@ pub fn serve_beside_server(
         start_thread(listener, first, config);
     });
     Ok(Some(address))
+}
+
+fn latencies_of(broker: &Broker) -> Vec<Latency> {
+    let latencies = broker.request_latencies().into_iter();
+    let named = latencies.filter_map(|it| {
+        let (p50, p99) = match it.api_key {
+            ApiKey::Produce => ("Produce p50", "Produce p99"),
+            ApiKey::Fetch => ("Fetch p50", "Fetch p99"),
+            _ => return None,
+        };
+        let latency = |name, ms| Latency { name, ms };
+        Some([latency(p50, it.p50_ms), latency(p99, it.p99_ms)])
+    });
+    named.flatten().collect()
 }
 
 fn start_thread(listener: TcpListener, first: (TcpStream, SocketAddr), config: ConsoleConfig) {

@@ -5,6 +5,7 @@ mod access;
 mod cluster;
 mod groups;
 mod http;
+mod measure;
 mod records;
 mod registry;
 mod schemas;
@@ -73,6 +74,7 @@ const STEPS: &[Step] = &[
     ("a topic is emptied", topics::empty_topic),
     ("a topic is deleted", topics::delete_topic),
     ("series", cluster::series),
+    ("a benchmark", measure::benchmark),
 ];
 
 pub fn run(options: &Options) -> Result<()> {
@@ -112,6 +114,8 @@ fn against(broker: &str, binary: &std::path::Path, options: &Options) -> Result<
         .args(["console", "--bootstrap-server", &node.bootstrap()])
         .args(["--listen", "127.0.0.1:0"])
         .args(["--schema-registry", &registry::start()?])
+        .arg("--bench-dir")
+        .arg(dir.path().join("bench"))
         .stdout(Stdio::piped());
     let (mut console, address) = start_console(&mut command)?;
     let stage = Stage {

@@ -90,8 +90,10 @@ export interface Cluster {
 
 export interface Series {
   interval_ms: number;
+  is_full: boolean;
+  has_latencies: boolean;
   times: number[];
-  series: { name: string; unit: "records/s" | "bytes" | "records" | "partitions"; values: Maybe<number>[] }[];
+  series: { name: string; unit: "records/s" | "bytes" | "records" | "partitions" | "share" | "ms"; values: Maybe<number>[] }[];
 }
 
 export interface TopicRow {
@@ -105,6 +107,7 @@ export interface TopicRow {
   bytes: Maybe<number>;
   records: Maybe<number>;
   records_per_second: Maybe<number>;
+  records_out_per_second: Maybe<number>;
   retention_ms: Maybe<number>;
   retention_bytes: Maybe<number>;
   cleanup_policy: Maybe<string>;
@@ -327,4 +330,66 @@ export interface PartitionResult {
   topic: string;
   partition: number;
   problem: Maybe<string>;
+}
+
+/** A run of `ottla bench`; its first two fields are not in an event stream. */
+export interface BenchRun {
+  scenario: string;
+  started: number;
+  state: "running" | "stopping" | "ended";
+  progress: Maybe<string>;
+  result: Maybe<string>;
+  is_ok: Maybe<boolean>;
+}
+
+export interface BenchOverview {
+  dir: Maybe<string>;
+  refusal: Maybe<string>;
+  scenarios: { name: string; title: string }[];
+  run: Maybe<BenchRun>;
+}
+
+export interface BenchResultRow {
+  name: string;
+  modified: number;
+  has_report: boolean;
+  started: string;
+  seconds: number;
+  partial: Maybe<string>;
+  scale: string;
+  targets: { name: string }[];
+  scenarios: { name: string; title: string }[];
+}
+
+/** `docs/bench-result.md` says what the fields mean. */
+export interface BenchResult {
+  ottla: string;
+  command: string;
+  started: string;
+  seconds: number;
+  partial: Maybe<string>;
+  scale: string;
+  machine: { processor?: string; cores?: number; memory_mb?: number; kernel?: string; noise?: number };
+  targets: { name: string; description?: string }[];
+  scenarios: BenchScenario[];
+}
+
+export interface BenchScenario {
+  name: string;
+  title: string;
+  question: string;
+  differences: string[];
+  notes: string[];
+  points: BenchPoint[];
+}
+
+export interface BenchPoint {
+  label: string;
+  runs: BenchTargetRuns[];
+}
+
+export interface BenchTargetRuns {
+  target: string;
+  summaries: Record<string, { median: number; min: number; max: number; rounds: number }>;
+  curves: Record<string, { count: number; mean_us: number; points: [number, number][] }>;
 }

@@ -117,7 +117,8 @@ pub(super) async fn log_in(
         .security
         .log_in_as(*mechanism, &login.user, &login.password);
     let user = Some(login.user.clone());
-    let visit = Visit::new(user, config, console.budget.clone());
+    let (budget, sampling) = (console.budget.clone(), console.sampling.clone());
+    let visit = Visit::new(user, config, budget, sampling);
     let visit = Arc::new(visit.with_registry(console.registry.clone()));
     if let Err(error) = visit.check().await {
         let problem = refused(error);
