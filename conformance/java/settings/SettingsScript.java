@@ -23,6 +23,7 @@ public final class SettingsScript extends Script {
         script.dynamic();
         script.readOnly();
         script.ofListeners();
+        script.listeners();
         script.several();
         script.admin.close();
         System.exit(0);
@@ -90,6 +91,33 @@ public final class SettingsScript extends Script {
                 });
             }
         }
+    }
+
+    /** Listeners beside those that the broker has. Nothing is opened. */
+    private void listeners() {
+        step("listeners that are added and removed", () -> {
+            ConfigResource resource = new ConfigResource(ConfigResource.Type.BROKER, "1");
+            String own = admin.describeConfigs(List.of(resource)).all().get().get(resource).get("listeners").value();
+            String first = own.split(",")[0];
+            String added = own + ",OTHER://127.0.0.1:0";
+            String map = "listener.security.protocol.map";
+            String withOther = "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,OTHER:PLAINTEXT";
+            Map<String, Object> answers = new TreeMap<>();
+            answers.put("the same", answer("1", "listeners", own));
+            answers.put("one more", answer("1", Map.of("listeners", added, map, withOther)));
+            answers.put("one without a protocol", answer("1", "listeners", added));
+            answers.put("one with the port of another", answer("1", Map.of(
+                "listeners", own + ",OTHER" + first.substring(first.indexOf("://")), map, withOther)));
+            answers.put("one twice", answer("1", "listeners", own + "," + first));
+            answers.put("without that of brokers", answer("1", Map.of(
+                "listeners", added.substring(added.indexOf(',') + 1), map, withOther)));
+            answers.put("another protocol", answer("1", map, "PLAINTEXT:SSL,CONTROLLER:PLAINTEXT"));
+            answers.put("advertised", answer("1", "advertised.listeners", first));
+            answers.put("of all brokers", answer("", Map.of("listeners", added, map, withOther)));
+            answers.put("with settings of its own", answer("1", Map.of("listeners", added, map, withOther,
+                "listener.name.other.max.connections", "5")));
+            return answers;
+        });
     }
 
     private void several() {

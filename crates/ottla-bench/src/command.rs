@@ -171,15 +171,18 @@ fn run_scenarios(args: &RunArgs) -> Result<ExitCode> {
         .enable_all()
         .build()
         .context("cannot start the runtime")?;
+    let progress = match args.progress_lines {
+        true => Progress::in_lines(),
+        false => Progress::on_terminal(),
+    };
     let result = runtime.block_on(async {
         let interruption = Interruption::by_signals()?;
-        run::run(&plan, &interruption, &Progress::on_terminal()).await
+        run::run(&plan, &interruption, &progress).await
     })?;
     if result.is_empty() && result.partial.is_some() {
         eprintln!("ottla bench: interrupted before anything was measured");
         return Ok(ExitCode::from(INTERRUPTED));
     }
-    print!("{}", table::overview(&result));
     let ran: Vec<&str> = result.scenarios.iter().map(|it| it.name.as_str()).collect();
     let stem = file_stem(&ran, &result.started);
     let json = args.out.join(format!("{stem}.json"));
@@ -187,6 +190,8 @@ fn run_scenarios(args: &RunArgs) -> Result<ExitCode> {
     let html = json.with_extension("html");
     std::fs::write(&html, report::html(std::slice::from_ref(&result))?)
         .with_context(|| format!("{} cannot be written", html.display()))?;
+    // After the result is kept: nobody may be left to read this.
+    print!("{}", table::overview(&result));
     println!("{}\n{}", json.display(), html.display());
     if let Some(dir) = &args.openmessaging_out {
         write_openmessaging(&result, dir)?;

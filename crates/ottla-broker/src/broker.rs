@@ -31,6 +31,7 @@ use ottla_sync::Guard;
 use ottla_types::{BrokerEpoch, BrokerId, ErrorCode, Timestamp};
 
 use crate::api::fetch::sessions::FetchSessions;
+use crate::listeners::OpenListeners;
 use crate::quotas::Quotas;
 use crate::rights::is_in_table;
 use crate::telemetry::Telemetry;
@@ -40,6 +41,7 @@ use crate::telemetry::Telemetry;
 pub struct Broker {
     pub context: Arc<NodeContext>,
     pub(crate) network: Arc<Network>,
+    pub(crate) listeners: OpenListeners,
     pub(crate) node: Arc<Node>,
     pub(crate) producer_ids: Arc<ProducerIdBlocks>,
     pub(crate) dir_assignments: Arc<DirAssignments>,
@@ -124,6 +126,7 @@ impl Broker {
             telemetry: Telemetry::new(&config, context.budgets().telemetry_bytes),
             compression_memory: RequestMemory::new(context.budgets().compression_bytes),
             loading: Loading::default(),
+            listeners: OpenListeners::default(),
             cleaner: OnceLock::new(),
             remote_logs: OnceLock::new(),
             authorizer,

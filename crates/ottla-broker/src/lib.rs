@@ -26,7 +26,9 @@ mod delegation_tokens;
 mod dispatch;
 mod endpoint;
 mod features;
+mod follow_listeners;
 mod http;
+mod listeners;
 mod metrics;
 mod publish;
 mod quotas;
@@ -41,6 +43,7 @@ pub use broker::Broker;
 pub use dispatch::served_apis;
 pub use endpoint::Endpoint;
 pub use features::{Features, SupportedFeature};
+pub use metrics::RequestLatency;
 pub use ottla_context::{BrokerState, Limits, Shortage, StopStep, meminfo_bytes};
 pub use ottla_net::{
     Authorizer, Connection, ListenerInfo, Operation, RequestContext, ResourceType,

@@ -5,7 +5,9 @@
 //! Kafka work. The HTTP listener and the file reporter read the result.
 
 mod collect;
+mod latencies;
 mod reporter;
 
 pub(crate) use collect::collect;
+pub use latencies::RequestLatency;
 pub(crate) use reporter::report_to_files;

@@ -117,6 +117,7 @@ pub(crate) fn apply_dynamic_settings(
     }
     broker.context.set_config(config.clone());
     follow_address_limits(&broker.network);
+    broker.listeners.on_settings_changed();
     config
 }
 

@@ -18,8 +18,8 @@ use ottla_log::{Handles, retry_lacking};
 use ottla_metadata::{ConfigResource, MetadataImage};
 use ottla_metrics::{Metric, advance_windows, flush_stats, stalls};
 use ottla_net::{
-    BoundListener, Connection, ListenerInfo, Network, accept_connections, keep_token_keys,
-    load_token_keys,
+    BoundAt, BoundListener, Connection, ListenerInfo, ListeningListener, Network,
+    accept_connections, keep_token_keys, load_token_keys,
 };
 use ottla_node::{ControllerHandle, Membership};
 use ottla_partition::cleaner::Cleaner;
@@ -33,6 +33,7 @@ use ottla_types::TopicPartition;
 
 use crate::Broker;
 use crate::endpoint::Endpoint;
+use crate::follow_listeners::{self, NotOpened};
 use crate::http::HttpServer;
 use crate::metrics;
 use crate::publish::{apply_dynamic_settings, publish_to};
@@ -99,11 +100,12 @@ impl Broker {
         mut config: BrokerConfig,
         unformatted: Unformatted,
     ) -> Result<RunningBroker, StartError> {
-        // Binding first detects an address in use before the data directory is changed. Nothing is
-        // accepted until everything else works.
+        // Binding first detects an address in use before the data directory is changed. Connections
+        // are refused until everything else works.
         let mut bound = Vec::new();
         for listener in &config.listeners {
-            bound.push(BoundListener::bind(&config, listener).map_err(StartError)?);
+            let listener = BoundListener::bind(&config, listener, BoundAt::Start);
+            bound.push(listener.map_err(StartError)?);
         }
         let listeners: Vec<_> = bound.iter().map(|bound| Arc::clone(&bound.info)).collect();
         for listener in &listeners {
@@ -150,8 +152,8 @@ impl Broker {
         let audit =
             ottla_sync::task::spawn(authorizer.write_audit_file(Arc::clone(&broker.context)));
         let joining = Arc::clone(&broker);
-        let joined = move || join_cluster(&joining, unformatted, of_controller);
-        let controller_tasks = ottla_sync::task::spawn_blocking(joined)
+        let joined = move || join_cluster(&joining, unformatted, of_controller, of_broker);
+        let (controller_tasks, of_broker) = ottla_sync::task::spawn_blocking(joined)
             .await
             .map_err(|error| StartError(format!("the start was aborted: {error}")))?
             .map_err(StartError)?;
@@ -160,9 +162,13 @@ impl Broker {
         let reporter = ottla_sync::task::spawn(metrics::report_to_files(Arc::clone(&broker)));
         let moves = Arc::clone(&broker.directory_moves);
         ottla_sync::task::spawn_blocking(move || moves.resume_moves());
-        for bound in of_broker {
-            tasks.push(accept(&broker, bound));
+        for listening in of_broker {
+            follow_listeners::open(&broker, listening);
         }
+        // Those of the dynamic settings.
+        let not_opened = follow_listeners::apply(&broker, &NotOpened::new()).await;
+        let following = follow_listeners::follow(Arc::clone(&broker), not_opened);
+        tasks.push(ottla_sync::task::spawn(following));
         let partitions = broker.partitions.load().iter().count();
         for shortage in broker.context.limits().shortages(partitions) {
             tracing::warn!("{shortage}");
@@ -226,12 +232,13 @@ fn background_tasks(broker: &Arc<Broker>) -> Vec<JoinHandle<()>> {
 
 /// Reloads certificates and trust stores when their files or settings have changed.
 async fn watch_certificates(context: Arc<NodeContext>) {
-    if context.tls.all().is_empty() {
-        return;
-    }
     let watching = async {
         loop {
             ottla_sync::time::sleep(CERTIFICATES_CHECK).await;
+            // A listener with TLS may be added later.
+            if context.tls.all().is_empty() {
+                continue;
+            }
             let refreshed = Arc::clone(&context);
             let refresh = move || {
                 refreshed.tls.refresh(&refreshed.config());
@@ -249,18 +256,38 @@ async fn watch_certificates(context: Arc<NodeContext>) {
     }
 }
 
-fn accept(broker: &Arc<Broker>, bound: BoundListener) -> JoinHandle<()> {
+fn accept(broker: &Arc<Broker>, bound: BoundListener) -> Result<JoinHandle<()>, String> {
     let network = Arc::clone(&broker.network);
-    ottla_sync::task::spawn(accept_connections(network, Arc::clone(broker), bound))
+    let accepting = accept_connections(network, Arc::clone(broker), bound.listen()?);
+    Ok(ottla_sync::task::spawn(accepting))
+}
+
+/// Accepts connections on all of these listeners, or on none.
+fn accept_all(
+    broker: &Arc<Broker>,
+    all: Vec<BoundListener>,
+) -> Result<Vec<JoinHandle<()>>, String> {
+    let mut accepting = Vec::new();
+    for bound in all {
+        match accept(broker, bound) {
+            Ok(task) => accepting.push(task),
+            Err(error) => {
+                accepting.iter().for_each(JoinHandle::abort);
+                return Err(error);
+            }
+        }
+    }
+    Ok(accepting)
 }
 
 /// Reads or formats the directories, joins the metadata quorum and the cluster. Returns the tasks
-/// that accept connections on controller listeners. Blocks.
+/// that accept connections on controller listeners, and the broker listeners, which listen. Blocks.
 fn join_cluster(
     broker: &Arc<Broker>,
     unformatted: Unformatted,
     of_controller: Vec<BoundListener>,
-) -> Result<Vec<JoinHandle<()>>, String> {
+    of_broker: Vec<BoundListener>,
+) -> Result<(Vec<JoinHandle<()>>, Vec<ListeningListener>), String> {
     let config = BrokerConfig::clone(&broker.config());
     let locks = DirLocks::take(&config)?;
     let read = || read_identity(&config).map_err(|error| error.to_string());
@@ -285,34 +312,44 @@ fn join_cluster(
     };
     // Before the node has fully joined, because the publisher sends requests to the controller.
     let joined = membership.map(|membership| broker.node.set_membership(membership));
-    let accepting: Vec<_> = match joined {
-        Ok(()) => of_controller
-            .into_iter()
-            .map(|bound| accept(broker, bound))
-            .collect(),
-        Err(_) => Vec::new(),
-    };
-    let joined = joined.and_then(|()| load_and_serve(broker, &config, &log_dirs));
+    let accepting = joined.and_then(|()| {
+        let accepting = accept_all(broker, of_controller);
+        if accepting.is_err()
+            && let Some(membership) = broker.node.membership()
+        {
+            ottla_sync::task::Handle::current().block_on(membership.abandon());
+        }
+        accepting
+    });
+    let joined = accepting.and_then(|accepting| {
+        match load_and_serve(broker, &config, &log_dirs, of_broker) {
+            Ok(listening) => Ok((accepting, listening)),
+            Err(error) => {
+                accepting.iter().for_each(JoinHandle::abort);
+                Err(error)
+            }
+        }
+    });
     if joined.is_err() {
-        accepting.iter().for_each(JoinHandle::abort);
         log_dirs.abandon();
     }
-    joined.map(|()| accepting)
+    joined
 }
 
-/// Loads the logs with the cluster's settings, and has the broker unfenced. Does nothing on a node
-/// that is not a broker. Blocks.
+/// Loads the logs with the cluster's settings, starts to listen, and has the broker unfenced. Does
+/// nothing on a node that is not a broker. Blocks.
 fn load_and_serve(
     broker: &Arc<Broker>,
     file_config: &BrokerConfig,
     log_dirs: &Arc<LogDirs>,
-) -> Result<(), String> {
+    of_broker: Vec<BoundListener>,
+) -> Result<Vec<ListeningListener>, String> {
     let (Some(membership), Some(heartbeats)) = (broker.node.membership(), broker.heartbeats())
     else {
-        return Ok(());
+        return Ok(Vec::new());
     };
     let runtime = ottla_sync::task::Handle::current();
-    let served = (|| {
+    let served = (|| -> Result<Vec<ListeningListener>, String> {
         let image = runtime.block_on(membership.catch_up(&broker.context, heartbeats))?;
         // Before the logs, so that each is opened with the settings of its topic, over the dynamic
         // settings of the cluster and this broker.
@@ -321,7 +358,16 @@ fn load_and_serve(
         let config = apply_dynamic_settings(broker, file_config, &image);
         refuse_tiered_topics(broker, &config, &image)?;
         load_logs(broker, &config, &image, log_dirs)?;
-        runtime.block_on(membership.serve(&broker.context, heartbeats, log_dirs))
+        // Clients and other brokers connect as soon as the broker is unfenced. Those of the file
+        // that a dynamic setting has removed stay closed.
+        let kept = of_broker
+            .into_iter()
+            .filter(|it| follow_listeners::is_configured(broker, &it.info.name));
+        let listening = kept
+            .map(BoundListener::listen)
+            .collect::<Result<Vec<_>, String>>()?;
+        runtime.block_on(membership.serve(&broker.context, heartbeats, log_dirs))?;
+        Ok(listening)
     })();
     if served.is_err() {
         runtime.block_on(membership.abandon());
@@ -390,7 +436,8 @@ impl RunningBroker {
         &self.broker
     }
 
-    /// The listeners that accept connections, including controller listeners.
+    /// The listeners of the properties file, including controller listeners. Dynamic settings add and
+    /// remove others.
     pub fn listeners(&self) -> &[Arc<ListenerInfo>] {
         &self.listeners
     }
@@ -419,6 +466,8 @@ impl RunningBroker {
         broker.share_groups.stop();
         self.drain(Endpoint::Broker).await;
         end(&mut self.tasks).await;
+        // After the task that follows the settings.
+        broker.listeners.close_all().await;
         // A panic was reported where it happened.
         let _ = (&mut self.opener).await;
         if let Some(remote_logs) = broker.remote_logs() {

@@ -18,6 +18,7 @@ mod failures;
 mod groups;
 mod hanging_directories;
 mod idempotence;
+mod listeners;
 mod lost_brokers;
 mod memory;
 mod metrics;

@@ -293,6 +293,8 @@ broker_config! {
     ottla_audit_events: Vec<String> = "ottla.audit.events",
     ottla_audit_file: Option<String> = "ottla.audit.file",
     ottla_console_listener: String = "ottla.console.listener",
+    ottla_console_schema_registry: Option<String> = "ottla.console.schema.registry",
+    ottla_console_schema_registry_config: Option<String> = "ottla.console.schema.registry.config",
     ottla_disk_reserve_bytes: i64 = "ottla.disk.reserve.bytes",
     ottla_http_listener: Option<String> = "ottla.http.listener",
     ottla_memory_max_bytes: i64 = "ottla.memory.max.bytes",

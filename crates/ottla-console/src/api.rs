@@ -6,6 +6,7 @@ mod cluster;
 mod cordoning;
 mod groups;
 mod health;
+mod measure;
 mod offset_reset;
 mod produce;
 mod reassignments;
@@ -156,6 +157,16 @@ fn routes() -> Routes {
         .route("/api/throttles", delete(reassignments::unthrottle))
         .route("/api/rebalance-plan", get(rebalance::plan))
         .route("/api/elections", post(reassignments::elect))
+        .route("/api/measure", get(measure::get))
+        .route("/api/measure/results", get(measure::results))
+        .route("/api/measure/results/{name}", get(measure::result))
+        .route("/api/measure/results/{name}/export", get(measure::report))
+        .route("/api/measure/comparison", get(measure::compare))
+        .route(
+            "/api/measure/run",
+            post(measure::start).delete(measure::stop),
+        )
+        .route("/api/measure/run/output", get(measure::output))
 }
 
 async fn unknown() -> Problem {

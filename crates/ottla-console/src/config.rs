@@ -4,6 +4,10 @@ use std::net::{IpAddr, SocketAddr};
 
 use ottla_client::{ClientConfig, SaslMechanism, ScramMechanism};
 
+use crate::latencies::BrokerLatencies;
+use crate::measure::MeasureConfig;
+use crate::registry::RegistryConfig;
+
 /// How a console reaches its cluster, and what it allows.
 #[derive(Clone, Debug)]
 pub struct ConsoleConfig {
@@ -16,6 +20,12 @@ pub struct ConsoleConfig {
     /// Names under which browsers reach the console, besides `localhost` and IP addresses: those of
     /// a reverse proxy.
     pub public_names: Vec<String>,
+    /// Where the schemas of records are.
+    pub registry: Option<RegistryConfig>,
+    /// Those of the broker beside which the console runs.
+    pub latencies: Option<BrokerLatencies>,
+    /// Without it, the console shows and runs no benchmarks.
+    pub measure: Option<MeasureConfig>,
 }
 
 impl ConsoleConfig {
@@ -25,6 +35,9 @@ impl ConsoleConfig {
             login: false,
             read_only: false,
             public_names: Vec::new(),
+            registry: None,
+            latencies: None,
+            measure: None,
         }
     }
 

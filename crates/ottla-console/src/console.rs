@@ -14,7 +14,10 @@ use crate::audit::AuditNote;
 use crate::budget::Budget;
 use crate::config::ConsoleConfig;
 use crate::cookie::Cookie;
+use crate::measure::Measure;
 use crate::problem::Problem;
+use crate::registry::Registry;
+use crate::sampling::Sampling;
 use crate::sessions::Sessions;
 use crate::visit::Visit;
 
@@ -26,28 +29,41 @@ pub(crate) struct Console {
     /// The visit of everybody, if there are no logins.
     everybody: Option<Arc<Visit>>,
     pub(crate) budget: Budget,
+    pub(crate) registry: Option<Arc<Registry>>,
+    pub(crate) sampling: Sampling,
     pub(crate) sessions: Sessions,
     pub(crate) cookie: Cookie,
     /// Of a browser in which somebody has logged in.
     pub(crate) browser_cookie: Cookie,
     pub(crate) attempts: Attempts,
     pub(crate) logins: Semaphore,
+    pub(crate) measure: Option<Measure>,
 }
 
 impl Console {
     pub(crate) fn new(config: ConsoleConfig, address: SocketAddr) -> Console {
         let everybody = !config.needs_login(address);
         let budget = Budget::default();
-        let visit = || Arc::new(Visit::new(None, config.client.clone(), budget.clone()));
+        let sampling = Sampling::new(config.latencies.clone());
+        let registry = config.registry.clone().map(Registry::new).map(Arc::new);
+        let visit = || {
+            let client = config.client.clone();
+            let visit = Visit::new(None, client, budget.clone(), sampling.clone());
+            Arc::new(visit.with_registry(registry.clone()))
+        };
+        let measure = config.measure.clone().map(Measure::new);
         Console {
             everybody: everybody.then(visit),
             config,
             budget,
+            registry,
+            sampling,
             sessions: Sessions::default(),
             cookie: Cookie::new(None),
             browser_cookie: Cookie::new(Some(BROWSER_AGE)),
             attempts: Attempts::default(),
             logins: Semaphore::new(LOGINS),
+            measure,
         }
     }
 

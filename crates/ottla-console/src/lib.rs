@@ -7,16 +7,22 @@
 //! - Every request passes the guard, which refuses other sites, and writes the audit log.
 //! - Pages that show the cluster are answered from a snapshot, which is taken regularly while
 //!   somebody looks.
-//! - Records are read by consumers of their own, one per stream, without groups and commits.
+//! - Records are read by consumers of their own, one per stream, without groups and commits. Those
+//!   that name a schema of the schema registry are decoded.
+//! - Runs of `ottla bench` are child processes, and never more than one.
 //! - Every list, stream, session and connection is bounded, and so is the memory of all requests
 //!   together.
 
 mod assets;
 mod audit;
-mod config;
+mod latencies;
+
 mod problem;
 
 mod budget;
+mod sampling;
+
+mod registry;
 
 mod kept;
 mod list;
@@ -27,6 +33,10 @@ mod attempts;
 mod cookie;
 mod sessions;
 
+mod measure;
+
+mod config;
+
 mod console;
 mod extract;
 mod guard;
@@ -36,4 +46,7 @@ mod api;
 mod server;
 
 pub use config::ConsoleConfig;
+pub use latencies::{BrokerLatencies, Latency};
+pub use measure::MeasureConfig;
+pub use registry::RegistryConfig;
 pub use server::{bind, serve, serve_from};

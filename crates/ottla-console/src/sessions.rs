@@ -103,6 +103,7 @@ mod tests {
 
     use super::*;
     use crate::budget::Budget;
+    use crate::sampling::Sampling;
 
     fn visit() -> Arc<Visit> {
         visit_of("alice")
@@ -110,7 +111,8 @@ mod tests {
 
     fn visit_of(user: &str) -> Arc<Visit> {
         let config = ClientConfig::new("127.0.0.1:1").unwrap();
-        Arc::new(Visit::new(Some(user.into()), config, Budget::default()))
+        let (budget, sampling) = (Budget::default(), Sampling::new(None));
+        Arc::new(Visit::new(Some(user.into()), config, budget, sampling))
     }
 
     #[tokio::test]

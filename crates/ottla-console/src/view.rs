@@ -1,12 +1,14 @@
 //! What a visit knows of the cluster: the latest snapshot, and sampled series.
 //!
 //! Nothing is requested before the first visitor comes. From then on a snapshot is taken regularly,
-//! until nobody has asked for some minutes. Pages are answered from the latest snapshot, so that
-//! their cost does not grow with the number of tabs. A change through the console makes the next
-//! reader wait for a new snapshot.
+//! more rarely when nobody has asked for some minutes, and after hours without a reader no more:
+//! then the series are forgotten. Pages are answered from the latest snapshot, so that their cost
+//! does not grow with the number of tabs. A change through the console makes the next reader wait
+//! for a new snapshot.
 
 mod collect;
 mod history;
+mod samples;
 mod snapshot;
 
 use std::sync::Arc;
@@ -15,32 +17,39 @@ use std::time::{Duration, Instant};
 use ottla_client::Admin;
 use parking_lot::Mutex;
 
-use crate::budget::{Budget, Reservation};
-use crate::problem::Problem;
-
 pub(crate) use collect::now_ms;
-pub(crate) use history::Series;
+pub(crate) use history::{Range, Series};
 #[cfg(test)]
 pub(crate) use snapshot::TopicSettings;
 pub(crate) use snapshot::{Broker, Feature, Group, Partition, Snapshot, Topic};
 
+use crate::budget::{Budget, Reservation};
+use crate::latencies::{BrokerLatencies, Latency};
+use crate::problem::Problem;
+use crate::sampling::Sampling;
 use history::History;
 
 /// The time between snapshots. Longer if taking one takes long, so that it stays a small part of
 /// the cluster's work.
 const INTERVAL: Duration = Duration::from_secs(10);
 const MOST_BUSY: u32 = 20;
-/// After this time without a reader, no more snapshots are taken.
+/// After this time without a reader, snapshots are taken for the series alone, at this interval.
 const UNUSED: Duration = Duration::from_secs(10 * 60);
+const UNUSED_INTERVAL: Duration = Duration::from_secs(60);
+/// After this time without a reader, no more snapshots are taken, and the series are forgotten:
+/// they would show little of the last hours.
+const ABANDONED: Duration = Duration::from_secs(4 * 60 * 60);
 /// A reader does not get a snapshot that is older.
 const STALE: Duration = Duration::from_secs(60);
-/// A snapshot with its series up to this size needs no reservation: those of all sessions together
-/// take 32 MiB. Otherwise nobody could see anything while somebody has many searches open.
+/// A snapshot up to this size needs no reservation, nor do its series: such snapshots of all sessions
+/// together take 32 MiB, and the series have a bound of their own. Otherwise nobody could see
+/// anything while somebody has many searches open.
 const SMALL: usize = 128 << 10;
 
 pub(crate) struct View {
     admin: Admin,
     budget: Budget,
+    sampling: Sampling,
     state: Mutex<State>,
     /// Held while a snapshot is taken.
     taking: tokio::sync::Mutex<()>,
@@ -70,18 +79,19 @@ impl State {
 }
 
 impl View {
-    pub(crate) fn new(admin: Admin, budget: Budget) -> Arc<View> {
+    pub(crate) fn new(admin: Admin, budget: Budget, sampling: Sampling) -> Arc<View> {
         Arc::new(View {
             admin,
             budget,
             state: Mutex::new(State {
                 latest: None,
-                history: History::default(),
+                history: History::new(sampling.clone()),
                 used: Instant::now(),
                 is_sampling: false,
                 changes: 0,
                 seen_changes: 0,
             }),
+            sampling,
             taking: tokio::sync::Mutex::new(()),
         })
     }
@@ -107,10 +117,20 @@ impl View {
         self.state.lock().changes += 1;
     }
 
-    /// The sampled series whose names start with one of these prefixes, after a time.
-    pub(crate) fn series(self: &Arc<View>, of: &str, since: i64) -> (Vec<i64>, Vec<Series>) {
+    /// The sampled series of a thing in a range of time.
+    pub(crate) fn series(self: &Arc<View>, of: &str, range: Range) -> (Vec<i64>, Vec<Series>) {
         self.keep_sampling();
-        self.state.lock().history.read(of, since)
+        self.state.lock().history.read(of, range)
+    }
+
+    /// Whether some series are missing because there is no room for them.
+    pub(crate) fn lacks_room(&self) -> bool {
+        self.state.lock().history.is_full()
+    }
+
+    /// Whether the latencies of the broker are among the series of the cluster.
+    pub(crate) fn has_latencies(&self) -> bool {
+        self.sampling.latencies.is_some()
     }
 
     pub(crate) fn interval_ms(&self) -> u64 {
@@ -131,10 +151,12 @@ impl View {
             (previous, state.changes, state.is_outdated())
         };
         let taken = collect::take(&self.admin, previous.as_deref(), is_outdated).await;
+        let latencies = self.sampling.latencies.as_ref();
+        let latencies = latencies.map(BrokerLatencies::read).unwrap_or_default();
         let mut state = self.state.lock();
         let kept = taken
             .map_err(Problem::from)
-            .and_then(|snapshot| self.keep(&mut state, snapshot));
+            .and_then(|snapshot| self.keep(&mut state, snapshot, &latencies));
         match &kept {
             Ok(_) => state.seen_changes = changes,
             // A reader must not take the old one for the present state.
@@ -143,17 +165,24 @@ impl View {
         kept
     }
 
-    fn keep(&self, state: &mut State, snapshot: Snapshot) -> Result<Arc<Snapshot>, Problem> {
-        let snapshot = Arc::new(snapshot);
-        state.history.add(&snapshot);
+    fn keep(
+        &self,
+        state: &mut State,
+        snapshot: Snapshot,
+        latencies: &[Latency],
+    ) -> Result<Arc<Snapshot>, Problem> {
+        let samples = samples::of_snapshot(&snapshot, latencies);
+        state.history.add(snapshot.at, samples);
         // The room of the previous one is free for this one.
         state.latest = None;
-        let bytes = snapshot.bytes() + state.history.bytes();
-        let reservation = (bytes > SMALL).then(|| self.budget.reserve(bytes));
+        let bytes = snapshot.bytes();
+        let all = bytes + state.history.bytes();
+        let reservation = (bytes > SMALL).then(|| self.budget.reserve(all));
         let reservation = reservation.transpose().inspect_err(|_| {
             // Nothing stays in memory without its reservation.
-            state.history = History::default();
+            state.history.clear();
         })?;
+        let snapshot = Arc::new(snapshot);
         state.latest = Some(Latest {
             snapshot: snapshot.clone(),
             taken: Instant::now(),
@@ -173,7 +202,7 @@ impl View {
                 loop {
                     tokio::time::sleep(pause).await;
                     let Some(view) = view.upgrade() else { return };
-                    if view.stop_if_unused() {
+                    if view.stop_if_abandoned(Instant::now()) {
                         return;
                     }
                     let began = Instant::now();
@@ -181,17 +210,30 @@ impl View {
                     if let Err(problem) = view.take().await {
                         tracing::debug!("no snapshot of the cluster: {}", problem.detail());
                     }
-                    pause = INTERVAL.max(began.elapsed() * MOST_BUSY);
+                    pause = view
+                        .interval(Instant::now())
+                        .max(began.elapsed() * MOST_BUSY);
                 }
             });
         }
     }
 
-    fn stop_if_unused(&self) -> bool {
+    fn interval(&self, now: Instant) -> Duration {
+        match now.duration_since(self.state.lock().used) >= UNUSED {
+            true => UNUSED_INTERVAL,
+            false => INTERVAL,
+        }
+    }
+
+    fn stop_if_abandoned(&self, now: Instant) -> bool {
         let mut state = self.state.lock();
-        let is_unused = state.used.elapsed() >= UNUSED;
-        state.is_sampling = !is_unused;
-        is_unused
+        let is_abandoned = now.duration_since(state.used) >= ABANDONED;
+        state.is_sampling = !is_abandoned;
+        if is_abandoned {
+            state.history.clear();
+            state.latest = None;
+        }
+        is_abandoned
     }
 }
 
@@ -199,7 +241,41 @@ impl View {
 mod tests {
     use ottla_client::{Client, ClientConfig};
 
+    use super::samples::{Sample, Unit};
     use super::*;
+
+    const ALL: Range = Range {
+        since: 0,
+        until: i64::MAX,
+        step_ms: 0,
+    };
+
+    fn view(budget: Budget) -> Arc<View> {
+        let config = ClientConfig::new("127.0.0.1:1").unwrap();
+        let admin = Admin::new(Client::unconnected(config));
+        View::new(admin, budget, Sampling::new(None))
+    }
+
+    #[tokio::test]
+    async fn a_view_that_nobody_reads_is_sampled_rarely_and_then_forgotten() {
+        let view = view(Budget::default());
+        let sample = Sample {
+            of: "cluster".to_owned(),
+            name: "lag".to_owned(),
+            unit: Unit::Records,
+            value: 1.0,
+        };
+        view.state.lock().history.add(1, vec![sample]);
+        assert_eq!(view.series("cluster", ALL).0, [1]);
+        let used = view.state.lock().used;
+        assert_eq!(view.interval(used + UNUSED / 2), INTERVAL);
+        assert_eq!(view.interval(used + UNUSED), UNUSED_INTERVAL);
+        assert!(!view.stop_if_abandoned(used + ABANDONED / 2));
+        assert!(view.state.lock().is_sampling);
+        assert!(view.stop_if_abandoned(used + ABANDONED));
+        assert!(!view.state.lock().is_sampling);
+        assert!(view.series("cluster", ALL).0.is_empty());
+    }
 
     fn with_topics(count: usize) -> Snapshot {
         let topic = |number: usize| {
@@ -218,6 +294,7 @@ mod tests {
                 leader_bytes: Vec::new(),
                 settings: None,
                 records_per_second: None,
+                records_out_per_second: None,
             };
             (name, topic)
         };
@@ -235,14 +312,15 @@ mod tests {
     #[tokio::test]
     async fn a_large_snapshot_is_part_of_the_budget() {
         let budget = Budget::default();
-        let config = ClientConfig::new("127.0.0.1:1").unwrap();
-        let view = View::new(Admin::new(Client::unconnected(config)), budget.clone());
-        let keep = |topics: usize| view.keep(&mut view.state.lock(), with_topics(topics));
+        let view = view(budget.clone());
+        let keep = |topics: usize| view.keep(&mut view.state.lock(), with_topics(topics), &[]);
         // A small one needs no room, so that the page works while somebody has all of it.
         let all = budget.reserve(usize::MAX).unwrap();
         assert!(keep(10).is_ok());
+        assert_eq!(view.series("cluster", ALL).0, [1]);
         assert_eq!(keep(100_000).err().map(|it| it.status()), Some(503));
         assert!(view.usable().is_none(), "it is not kept without its room");
+        assert!(view.series("cluster", ALL).0.is_empty());
         drop(all);
         assert!(keep(100_000).is_ok());
         assert!(budget.reserve(usize::MAX).is_err());

@@ -14,6 +14,8 @@ use tokio::sync::{OwnedSemaphorePermit, watch};
 use crate::budget::Budget;
 use crate::kept::{Kept, Promise};
 use crate::problem::Problem;
+use crate::registry::Registry;
+use crate::sampling::Sampling;
 use crate::view::View;
 
 /// Previews of redrives that can still be confirmed.
@@ -33,24 +35,37 @@ pub(crate) struct Visit {
     pub(crate) redrives: Kept<Arc<Promise>>,
     /// The next offset of each partition that is not read to its end.
     pub(crate) cursors: Kept<Arc<BTreeMap<i32, i64>>>,
+    /// Of the whole console. It is read with the console's credentials.
+    pub(crate) registry: Option<Arc<Registry>>,
     ended: watch::Sender<bool>,
 }
 
 impl Visit {
-    pub(crate) fn new(user: Option<String>, mut config: ClientConfig, budget: Budget) -> Visit {
+    pub(crate) fn new(
+        user: Option<String>,
+        mut config: ClientConfig,
+        budget: Budget,
+        sampling: Sampling,
+    ) -> Visit {
         config.client_id = "ottla-console".into();
         config.default_api_timeout = config.default_api_timeout.min(PATIENCE);
         config.request_timeout = config.request_timeout.min(PATIENCE);
         let admin = Admin::new(Client::unconnected(config));
         Visit {
             user,
-            view: View::new(admin.clone(), budget.clone()),
+            view: View::new(admin.clone(), budget.clone(), sampling),
             admin,
             budget,
+            registry: None,
             redrives: Kept::new(REDRIVES),
             cursors: Kept::new(CURSORS),
             ended: watch::Sender::new(false),
         }
+    }
+
+    pub(crate) fn with_registry(mut self, registry: Option<Arc<Registry>>) -> Visit {
+        self.registry = registry;
+        self
     }
 
     pub(crate) fn client(&self) -> &Client {

@@ -63,6 +63,39 @@ impl NodeTls {
         Ok(())
     }
 
+    /// Loads the stores of a listener that is being added. Does nothing for one without TLS. Blocks.
+    pub fn add_listener(&self, config: &BrokerConfig, listener: &str) -> Result<(), TlsError> {
+        let Some(context) = load_listener(config, listener)? else {
+            return Ok(());
+        };
+        for warning in context.warnings() {
+            tracing::error!("{warning}");
+        }
+        self.change(|all| {
+            all.insert(listener.to_owned(), Arc::new(context));
+        });
+        Ok(())
+    }
+
+    /// Forgets the stores of a listener that was removed.
+    pub fn remove_listener(&self, listener: &str) {
+        self.change(|all| {
+            all.remove(listener);
+        });
+        self.failures.lock().remove(listener);
+    }
+
+    fn change(&self, change: impl FnOnce(&mut BTreeMap<String, Arc<TlsContext>>)) {
+        let mut by_listener = (**self.by_listener.load()).clone();
+        change(&mut by_listener);
+        self.by_listener.store(Arc::new(by_listener));
+    }
+
+    /// Whether [`NodeTls::add_listener`] would succeed. Blocks.
+    pub fn check_listener(config: &BrokerConfig, listener: &str) -> Result<(), TlsError> {
+        load_listener(config, listener).map(|_| ())
+    }
+
     /// The context of the listener through which this node connects to controllers.
     pub fn of_controllers(&self, config: &BrokerConfig) -> Option<Arc<TlsContext>> {
         self.of(config.controller_listener_names.first()?)
@@ -199,6 +232,14 @@ pub(crate) fn settings(config: &BrokerConfig) -> Vec<(String, TlsSettings)> {
         (name, settings)
     });
     settings.collect()
+}
+
+/// The stores of one listener; `None` if it has no TLS.
+fn load_listener(config: &BrokerConfig, listener: &str) -> Result<Option<TlsContext>, TlsError> {
+    let mut all = settings(config).into_iter();
+    let own = all.find(|(name, _)| name == listener);
+    own.map(|(_, settings)| TlsContext::load(settings))
+        .transpose()
 }
 
 fn of_listener(

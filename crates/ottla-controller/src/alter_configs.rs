@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use bytestring::ByteString;
-use ottla_config::{BrokerConfig, ConfigType};
+use ottla_config::ConfigType;
 use ottla_metadata::{ConfigResource, ConfigResourceType, MetadataVersion, TopicImage};
 use ottla_protocol::messages::alter_configs_response::AlterConfigsResourceResponse;
 use ottla_protocol::messages::incremental_alter_configs_response::AlterConfigsResourceResponse as IncrementalResourceResponse;
@@ -328,9 +328,6 @@ fn check_dynamic_broker_configs(
                     return Err(invalid(format!(
                         "${{{provider}:...}} is replaced by its value only in the properties file; give {key} there"
                     )));
-                }
-                if BrokerConfig::is_unserved_of_listener(key) {
-                    context.check_is_served("settings", "Dynamic settings of listeners are")?;
                 }
                 settings.insert(key.to_string(), value.to_string());
             }

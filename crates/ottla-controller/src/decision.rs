@@ -61,19 +61,6 @@ impl ControllerContext<'_> {
         })
     }
 
-    /// Refuses to store what the broker does not enforce yet, unless `ottla.accept.unserved` names
-    /// it. A start refuses on the same grounds, so storing it could prevent the next start.
-    pub(crate) fn check_is_served(&self, name: &str, what: &str) -> Result<(), ApiError> {
-        if self.config.accepts_unserved(name) {
-            return Ok(());
-        }
-        let message = format!(
-            "{what} not enforced yet, so nothing is stored; with ottla.accept.unserved={name} in the \
-             broker's properties they are stored all the same"
-        );
-        Err(ApiError::new(ErrorCode::InvalidRequest, message))
-    }
-
     /// A random id that is not reserved.
     pub(crate) fn random_uuid(&mut self) -> ottla_types::Uuid {
         loop {

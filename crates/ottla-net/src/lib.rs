@@ -40,7 +40,7 @@ pub use client_identity::ClientIdentity;
 pub use connections::{Connection, Connections, ListenerInfo};
 pub use creation_rate::{AddressQuotas, AddressRates};
 pub use decoded_memory::{DecodedMemory, DecodedPart};
-pub use listener::{BoundListener, accept_connections};
+pub use listener::{BoundAt, BoundListener, ListeningListener, accept_connections};
 pub use network::{Network, follow_address_limits};
 pub use ottla_security::{Operation, ResourceType};
 pub use peer_connection::{PeerConnection, PeerError, PeerFailure, PeerSettings};

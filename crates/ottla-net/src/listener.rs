@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ottla_config::{BrokerConfig, Listener};
-use ottla_sync::net::{self, ListenOptions, TcpListener, TcpStream};
+use ottla_sync::net::{self, BoundSocket, ListenOptions, TcpListener, TcpStream};
 
 use super::connection;
 use crate::connections::{Limits, ListenerInfo, Refusal};
@@ -27,16 +27,37 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// How often a full listener checks whether its limit was raised.
 const LIMITS_CHECK: Duration = Duration::from_secs(1);
 
-/// A listener that is bound and does not accept yet.
+/// A listener that has its address. Connections are refused until it listens, so that a health check
+/// of the port fails as long as the node cannot serve.
 #[derive(Debug)]
 pub struct BoundListener {
+    pub info: Arc<ListenerInfo>,
+    socket: BoundSocket,
+}
+
+/// A listener whose connections wait to be accepted.
+#[derive(Debug)]
+pub struct ListeningListener {
     pub info: Arc<ListenerInfo>,
     socket: TcpListener,
 }
 
+/// When a listener is bound, for the way out that an error names.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum BoundAt {
+    /// With the settings of the file and the command line.
+    Start,
+    /// With a dynamic setting.
+    Runtime,
+}
+
 impl BoundListener {
     /// Binds a listener. The error is for people.
-    pub fn bind(config: &BrokerConfig, listener: &Listener) -> Result<Self, String> {
+    pub fn bind(
+        config: &BrokerConfig,
+        listener: &Listener,
+        bound_at: BoundAt,
+    ) -> Result<Self, String> {
         let name = &listener.name;
         let port = listener.port;
         let host = match &listener.host {
@@ -52,6 +73,9 @@ impl BoundListener {
                 format!("listeners={name}://{written}:{port}: cannot resolve {host:?}: {reason}; give an address of this machine")
             })?;
         let socket = open(config, address).map_err(|error| match error.kind() {
+            io::ErrorKind::AddrInUse if bound_at == BoundAt::Runtime => format!(
+                "listeners={name}://{written}:{port}: port {port} is in use; give another port"
+            ),
             io::ErrorKind::AddrInUse => {
                 let place = match written {
                     "" => format!("port {port}"),
@@ -81,6 +105,20 @@ impl BoundListener {
             socket,
         })
     }
+
+    /// Starts to listen. The error is for people.
+    pub fn listen(self) -> Result<ListeningListener, String> {
+        let BoundListener { info, socket } = self;
+        let (name, address) = (&info.name, info.local_addr);
+        let socket = socket.listen().map_err(|error| match error.kind() {
+            // Another process that reuses addresses has bound it as well, and was first to listen.
+            io::ErrorKind::AddrInUse => {
+                format!("listener {name}: {address} is in use by another process; stop that process, or give another port")
+            }
+            _ => format!("listener {name}: cannot listen on {address}: {error}"),
+        })?;
+        Ok(ListeningListener { info, socket })
+    }
 }
 
 /// Kafka's default. Its `server.properties` contains it explicitly, and so do nearly all files.
@@ -95,19 +133,19 @@ fn every_address() -> &'static str {
     }
 }
 
-fn open(config: &BrokerConfig, address: SocketAddr) -> io::Result<TcpListener> {
+fn open(config: &BrokerConfig, address: SocketAddr) -> io::Result<BoundSocket> {
     let options = ListenOptions {
         receive_buffer_bytes: fixed_receive_buffer(config.socket_receive_buffer_bytes),
         backlog: config.socket_listen_backlog_size.max(1),
     };
-    net::listen(address, options)
+    net::bind(address, options)
 }
 
 /// Accepts connections until the broker stops.
 pub async fn accept_connections<S: Service>(
     network: Arc<Network>,
     service: Arc<S>,
-    listener: BoundListener,
+    listener: ListeningListener,
 ) {
     let stopping = network.context.stopping();
     let accepting = async {
@@ -245,13 +283,14 @@ fn set_options(config: &BrokerConfig, stream: &TcpStream) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use std::io;
     use std::net::{SocketAddr, TcpStream};
     use std::time::Duration;
 
     use ottla_config::{BrokerConfig, Properties};
     use socket2::SockRef;
 
-    use super::{fixed_receive_buffer, open, set_options};
+    use super::{BoundAt, BoundListener, fixed_receive_buffer, open, set_options};
 
     const ANY_PORT: SocketAddr =
         SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 0);
@@ -283,7 +322,7 @@ mod tests {
                 ("socket.receive.buffer.bytes", &text),
                 ("socket.send.buffer.bytes", &text),
             ]);
-            let listener = open(&config, ANY_PORT).unwrap();
+            let listener = open(&config, ANY_PORT).unwrap().listen().unwrap();
             let _peer = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
             let (accepted, _) = listener.accept().await.unwrap();
             set_options(&config, &accepted).unwrap();
@@ -294,13 +333,37 @@ mod tests {
         }
     }
 
+    #[tokio::test]
+    async fn a_port_refuses_connections_until_it_listens() {
+        let config = config(&[]);
+        let mut listener = config.listeners[0].clone();
+        let bound = BoundListener::bind(&config, &listener, BoundAt::Start).unwrap();
+        let address = bound.info.local_addr;
+        assert_ne!(address.port(), 0);
+        let refused = TcpStream::connect(address).unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::ConnectionRefused);
+        let listening = bound.listen().unwrap();
+        let _peer = TcpStream::connect(address).unwrap();
+        listening.socket.accept().await.unwrap();
+
+        listener.port = address.port();
+        for (bound_at, way_out) in [
+            (BoundAt::Start, "--override listeners="),
+            (BoundAt::Runtime, "is in use; give another port"),
+        ] {
+            let error = BoundListener::bind(&config, &listener, bound_at).unwrap_err();
+            assert!(error.contains(way_out), "{error}");
+            assert!(error.contains(&address.port().to_string()), "{error}");
+        }
+    }
+
     /// Linux admits one connection more than the backlog; after that, connections get no answer.
     #[tokio::test]
     async fn as_many_connections_wait_to_be_accepted_as_the_setting_says() {
         for backlog in [1, 4] {
             let setting = ("socket.listen.backlog.size", backlog.to_string());
             let config = config(&[(setting.0, &setting.1)]);
-            let listener = open(&config, ANY_PORT).unwrap();
+            let listener = open(&config, ANY_PORT).unwrap().listen().unwrap();
             let address = listener.local_addr().unwrap();
             let connect = || TcpStream::connect_timeout(&address, Duration::from_millis(300));
             let waiting: Vec<_> = (0..=backlog).map(|_| connect().unwrap()).collect();

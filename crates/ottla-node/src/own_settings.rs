@@ -12,8 +12,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytestring::ByteString;
+use ottla_config::BrokerConfig;
+use ottla_context::NodeTls;
 use ottla_controller::ControllerContext;
 use ottla_metadata::ConfigResourceType;
+use ottla_net::{BoundAt, BoundListener};
 use ottla_protocol::messages::alter_configs_request::AlterableConfig;
 use ottla_protocol::messages::alter_configs_response::AlterConfigsResourceResponse;
 use ottla_protocol::messages::incremental_alter_configs_request::AlterableConfig as IncrementalConfig;
@@ -56,7 +59,7 @@ macro_rules! judged_and_forwarded {
                 }
                 let mut settings = node.context.config().dynamic_settings().clone();
                 $after(&mut settings, &resource.configs);
-                if let Err(reason) = check_certificates(node, settings).await {
+                if let Err(reason) = check_listeners(node, settings).await {
                     refused.push($refusal {
                         error_code: ErrorCode::InvalidRequest.code(),
                         error_message: Some(reason.into()),
@@ -125,26 +128,39 @@ fn replace(settings: &mut BTreeMap<String, String>, all: &[AlterableConfig]) {
     }
 }
 
-/// Checks whether the TLS listeners of this broker can switch to the key and trust stores in the
-/// settings. Reads files on a blocking thread. The error is a message for the client. Kafka:
-/// `SslFactory.validateReconfiguration`.
-async fn check_certificates(node: &Node, settings: BTreeMap<String, String>) -> Result<(), String> {
+/// Checks whether this broker can switch to the key and trust stores in the settings, and open the
+/// listeners that they add. Reads files and binds sockets on a blocking thread. The error is a
+/// message for the client. Kafka: `SslFactory.validateReconfiguration`; it binds new listeners only
+/// after the change is stored.
+async fn check_listeners(node: &Node, settings: BTreeMap<String, String>) -> Result<(), String> {
     let context = Arc::clone(&node.context);
-    if context.tls.all().is_empty() {
-        return Ok(());
-    }
     let check = move || {
-        let config = context.config();
+        let config = context.config().clone();
         let (next, _) = config.with_dynamic(config.dynamic_default_settings(), &settings);
-        context.tls.check(&next)
+        context.tls.check(&next).map_err(|error| {
+            format!("Validation of dynamic config update of SSLFactory failed: {error}")
+        })?;
+        check_new_listeners(&config, &next)
     };
-    match ottla_sync::task::spawn_blocking(check).await {
-        Ok(Ok(())) => Ok(()),
-        Ok(Err(error)) => Err(format!(
-            "Validation of dynamic config update of SSLFactory failed: {error}"
-        )),
-        Err(error) => Err(format!("the certificates could not be read: {error}")),
+    let checked = ottla_sync::task::spawn_blocking(check).await;
+    checked.unwrap_or_else(|error| Err(format!("the listeners could not be checked: {error}")))
+}
+
+/// Loads the stores of the listeners that only `next` has, and binds them for a moment.
+fn check_new_listeners(config: &BrokerConfig, next: &BrokerConfig) -> Result<(), String> {
+    let has = |config: &BrokerConfig, name: &str| config.listeners.iter().any(|it| it.name == name);
+    for listener in &next.listeners {
+        if has(config, &listener.name) {
+            continue;
+        }
+        NodeTls::check_listener(next, &listener.name).map_err(|error| error.to_string())?;
+        // The port of a listener that is removed by the same change becomes free.
+        let mut removed = config.listeners.iter().filter(|it| !has(next, &it.name));
+        if removed.all(|it| it.port != listener.port || it.port == 0) {
+            BoundListener::bind(next, listener, BoundAt::Runtime)?;
+        }
     }
+    Ok(())
 }
 
 /// Runs a controller decision against the metadata of this node.

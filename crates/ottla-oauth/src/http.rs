@@ -1,5 +1,6 @@
-//! Requests to issuers. Redirects are not followed: they may lead to a server that nobody has named. The proxy is that of
-//! the environment (`HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY`, `NO_PROXY`); Kafka has system properties of Java for that.
+//! Requests to issuers, and to schema registries. Redirects are not followed: they may lead to a server that nobody has
+//! named. The proxy is that of the environment (`HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY`, `NO_PROXY`); Kafka has system
+//! properties of Java for that.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,10 +16,18 @@ use ureq::tls::{Certificate, ClientCert, PrivateKey, RootCerts, TlsConfig};
 /// The longest answer, in bytes.
 pub const MOST_BYTES: u64 = 1024 * 1024;
 
+/// An issuer of tokens, and where its settings are.
+pub const ISSUER: &str = "the issuer";
+pub const JAAS: &str = "sasl.jaas.config: ";
+
 /// A server, and how long it may take.
 pub struct Server<'a> {
     pub url: &'a str,
-    /// `ssl.*` of the JAAS entry: how the server is recognised, and what it is shown.
+    /// What it is, for errors: `the issuer`.
+    pub name: &'a str,
+    /// Where its settings come from, for errors: `sasl.jaas.config: `.
+    pub settings_of: &'a str,
+    /// `ssl.*` of its settings: how the server is recognised, and what it is shown.
     pub ssl: &'a BTreeMap<String, Secret>,
     pub connect_timeout: Option<Duration>,
     /// For the answer, once the request is sent.
@@ -35,8 +44,17 @@ pub struct Answer {
 
 impl Server<'_> {
     pub fn get(&self) -> Result<Answer, String> {
+        self.get_with(&[])
+    }
+
+    /// With these headers.
+    pub fn get_with(&self, headers: &[(&str, &str)]) -> Result<Answer, String> {
         let agent = self.agent()?;
-        answer(agent.get(self.url).call())
+        let mut get = agent.get(self.url);
+        for (name, value) in headers {
+            get = get.header(*name, *value);
+        }
+        answer(get.call())
     }
 
     pub fn post(&self, request: &TokenRequest) -> Result<Answer, String> {
@@ -61,9 +79,39 @@ impl Server<'_> {
             .http_status_as_error(false)
             .max_redirects(0);
         if self.url.starts_with("https:") {
-            config = config.tls_config(tls(self.ssl)?);
+            config = config.tls_config(self.tls()?);
         }
         Ok(ureq::Agent::from(config.build()))
+    }
+
+    /// The server is recognised by the trust store of its settings, or is one of those whom the system trusts. It is
+    /// shown the certificate of the key store, if it asks for one.
+    fn tls(&self) -> Result<TlsConfig, String> {
+        let settings = TlsSettings::read(self.name, Purpose::Client, |key| {
+            let value = self.ssl.get(key)?.expose().to_owned();
+            Some(Given {
+                key: format!("{}{key}", self.settings_of),
+                value,
+            })
+        });
+        let trusted = trusted_certificates(&settings).map_err(|error| error.0)?;
+        let trusted = trusted
+            .iter()
+            .map(|it| Certificate::from_der(it).to_owned());
+        let provider = rustls::crypto::aws_lc_rs::default_provider();
+        let mut config = TlsConfig::builder()
+            .root_certs(RootCerts::from(trusted.collect::<Vec<_>>()))
+            .unversioned_rustls_crypto_provider(Arc::new(provider));
+        if let Some((chain, key)) = client_identity(&settings).map_err(|error| error.0)? {
+            let chain: Vec<_> = chain
+                .iter()
+                .map(|it| Certificate::from_der(it).to_owned())
+                .collect();
+            let key = PrivateKey::from_pem(pem_of(&key).as_bytes());
+            let key = key.map_err(|error| format!("the key of the key store: {error}"))?;
+            config = config.client_cert(Some(ClientCert::new_with_certs(&chain, key)));
+        }
+        Ok(config.build())
     }
 }
 
@@ -76,36 +124,6 @@ fn answer(
     let body = answer.body_mut().with_config().limit(MOST_BYTES);
     let body = body.read_to_string().map_err(failed)?;
     Ok(Answer { status, body })
-}
-
-/// The server is recognised by the trust store of the JAAS entry, or is one of those whom the system trusts. It is shown
-/// the certificate of the key store, if it asks for one.
-fn tls(ssl: &BTreeMap<String, Secret>) -> Result<TlsConfig, String> {
-    let settings = TlsSettings::read("the issuer", Purpose::Client, |key| {
-        let value = ssl.get(key)?.expose().to_owned();
-        Some(Given {
-            key: format!("sasl.jaas.config: {key}"),
-            value,
-        })
-    });
-    let trusted = trusted_certificates(&settings).map_err(|error| error.0)?;
-    let trusted = trusted
-        .iter()
-        .map(|it| Certificate::from_der(it).to_owned());
-    let provider = rustls::crypto::aws_lc_rs::default_provider();
-    let mut config = TlsConfig::builder()
-        .root_certs(RootCerts::from(trusted.collect::<Vec<_>>()))
-        .unversioned_rustls_crypto_provider(Arc::new(provider));
-    if let Some((chain, key)) = client_identity(&settings).map_err(|error| error.0)? {
-        let chain: Vec<_> = chain
-            .iter()
-            .map(|it| Certificate::from_der(it).to_owned())
-            .collect();
-        let key = PrivateKey::from_pem(pem_of(&key).as_bytes());
-        let key = key.map_err(|error| format!("the key of the key store: {error}"))?;
-        config = config.client_cert(Some(ClientCert::new_with_certs(&chain, key)));
-    }
-    Ok(config.build())
 }
 
 /// The library takes keys of every kind only as PEM.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use ottla_sasl::{KeySource, path_of_file_url};
 
-use crate::http::{MOST_BYTES, Server};
+use crate::http::{ISSUER, JAAS, MOST_BYTES, Server};
 
 /// How long an answer may take, from the first byte that is sent to the last that comes.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -29,6 +29,8 @@ fn read_file(path: &str) -> Result<String, String> {
 fn read_url(source: &KeySource) -> Result<String, String> {
     let server = Server {
         url: &source.url,
+        name: ISSUER,
+        settings_of: JAAS,
         ssl: &source.ssl,
         connect_timeout: None,
         read_timeout: None,

@@ -1,5 +1,5 @@
 //! What OAuth needs of servers and files: the keys of token issuers, with which a broker checks tokens, and the tokens with
-//! which clients, and nodes at other nodes, log in.
+//! which clients, and nodes at other nodes, log in. The console sends its requests to schema registries in the same way.
 //!
 //! Owns the tokens that are in use until they are replaced. Never touches: what a token or an answer means (`ottla-sasl`),
 //! and when keys are read again (`ottla-net`). Reading keys blocks; callers are threads
@@ -22,6 +22,7 @@ mod assertion;
 
 mod login_tokens;
 
+pub use http::{Answer, Server};
 pub use issuer_keys::read_issuer_keys;
 pub use login_tokens::{LoginTokens, TokenError};
 

@@ -19,7 +19,7 @@ use ottla_sasl::{
 use ottla_sync::{Mutex, oneshot};
 
 use crate::assertion;
-use crate::http::Server;
+use crate::http::{ISSUER, JAAS, Server};
 
 const URL: &str = "sasl.oauthbearer.token.endpoint.url";
 /// How long one request may take where no timeout is set, as there is none in Kafka.
@@ -319,6 +319,8 @@ fn ask(endpoint: &TokenEndpoint, grant: &TokenGrant, now_ms: i64) -> Result<Secr
     };
     let server = Server {
         url: &endpoint.url,
+        name: ISSUER,
+        settings_of: JAAS,
         ssl: &endpoint.ssl,
         connect_timeout: endpoint.connect_timeout,
         read_timeout: endpoint.read_timeout,

@@ -520,7 +520,7 @@ mod network {
                 receive_buffer_bytes: None,
                 backlog: 5,
             };
-            let listener = net::listen(address, options).unwrap();
+            let listener = net::bind(address, options).unwrap().listen().unwrap();
             loop {
                 let (stream, _) = listener.accept().await.unwrap();
                 task::spawn(async move {

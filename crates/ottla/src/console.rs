@@ -4,15 +4,19 @@
 //! Beside a broker, the console has a thread of its own with a lower priority, which starts when
 //! the page is opened for the first time. Until then there is nothing but its listener.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
-use ottla_broker::RunningBroker;
+use ottla_broker::{Broker, RunningBroker};
 use ottla_client::{ClientConfig, SaslMechanism, ScramMechanism, SecurityProtocol};
 use ottla_config::{BrokerConfig, SecurityProtocol as ListenerProtocol};
-use ottla_console::ConsoleConfig;
+use ottla_console::{BrokerLatencies, ConsoleConfig, Latency, MeasureConfig, RegistryConfig};
+use ottla_protocol::ApiKey;
 use tokio::net::{TcpListener, TcpStream};
 
 use crate::logging::start_logging;
@@ -22,6 +26,9 @@ use crate::tools;
 /// The setting that turns the console beside a broker off, and its value for that.
 const LISTENER: &str = "ottla.console.listener";
 const OFF: &str = "none";
+/// The schema registry beside a broker, and the file with its settings.
+const REGISTRY: &str = "ottla.console.schema.registry";
+const REGISTRY_CONFIG: &str = "ottla.console.schema.registry.config";
 /// How much the priority of the console's thread beside a broker is lowered.
 const NICENESS: i32 = 5;
 /// After an error of the listener, which is mostly a lack of file handles.
@@ -48,6 +55,15 @@ pub struct ConsoleArgs {
     /// Name of a reverse proxy under which browsers reach the page; repeatable. People must log in.
     #[arg(long, value_name = "NAME")]
     public_name: Vec<String>,
+    /// Schema registry with Confluent's API, for records of Avro, Protobuf and JSON Schema.
+    #[arg(long, value_name = "URL")]
+    schema_registry: Option<String>,
+    /// Properties file for the schema registry: basic.auth.user.info, bearer.auth.token, ssl.*
+    #[arg(long, value_name = "FILE", requires = "schema_registry")]
+    schema_registry_config: Option<String>,
+    /// Show the results of `ottla bench` in this directory, and let people run it if they do not log in.
+    #[arg(long, value_name = "DIR")]
+    bench_dir: Option<PathBuf>,
 }
 
 pub fn run(args: &ConsoleArgs) -> ExitCode {
@@ -77,10 +93,19 @@ async fn serve(args: &ConsoleArgs) -> Result<(), String> {
         None,
     );
     let (client, _) = client.map_err(|error| format!("{error:#}"))?;
+    let registry = registry(
+        ("--schema-registry", args.schema_registry.as_deref()),
+        (
+            "--schema-registry-config",
+            args.schema_registry_config.as_deref(),
+        ),
+    )?;
     let config = ConsoleConfig {
         login: args.login,
         read_only: args.read_only,
         public_names: args.public_name.clone(),
+        registry,
+        measure: measure_config(args)?,
         ..ConsoleConfig::new(client)
     };
     start_logging()?;
@@ -102,6 +127,51 @@ async fn serve(args: &ConsoleArgs) -> Result<(), String> {
     }
 }
 
+/// The schema registry with this URL and this file of settings, each with the name of its option.
+fn registry(
+    (url_option, url): (&str, Option<&str>),
+    (file_option, file): (&str, Option<&str>),
+) -> Result<Option<RegistryConfig>, String> {
+    let Some(url) = url else {
+        return match file {
+            Some(file) => Err(format!("{file_option}={file}: set {url_option} as well")),
+            None => Ok(None),
+        };
+    };
+    let settings = match file {
+        Some(file) => tools::load_properties(file)
+            .map_err(|error| format!("{file_option}={file}: {error:#}"))?,
+        None => BTreeMap::new(),
+    };
+    let registry = RegistryConfig::new(url, &settings);
+    registry
+        .map(Some)
+        .map_err(|error| format!("{url_option}: {error}"))
+}
+
+fn registry_beside_server(config: &BrokerConfig) -> Result<Option<RegistryConfig>, String> {
+    registry(
+        (REGISTRY, config.ottla_console_schema_registry.as_deref()),
+        (
+            REGISTRY_CONFIG,
+            config.ottla_console_schema_registry_config.as_deref(),
+        ),
+    )
+}
+
+fn measure_config(args: &ConsoleArgs) -> Result<Option<MeasureConfig>, String> {
+    let Some(dir) = &args.bench_dir else {
+        return Ok(None);
+    };
+    let program = std::env::current_exe()
+        .map_err(|error| format!("--bench-dir: cannot find the path of this binary: {error}"))?;
+    Ok(Some(MeasureConfig {
+        program,
+        dir: dir.clone(),
+        command_config: args.command_config.as_ref().map(PathBuf::from),
+    }))
+}
+
 fn address_of(listener: &TcpListener) -> Result<SocketAddr, String> {
     listener
         .local_addr()
@@ -118,6 +188,8 @@ pub async fn bind_beside_server(
     if wanted == OFF || !config.process_roles.broker {
         return Ok(None);
     }
+    // Refused before anything starts.
+    registry_beside_server(config)?;
     match ottla_console::bind(wanted, LISTENER).await {
         Ok(listener) => {
             let has_logins = config
@@ -148,8 +220,16 @@ pub fn serve_beside_server(
     let Some((client, needs_login)) = client_of(running, address.ip().is_loopback()) else {
         return Ok(None);
     };
+    // The console does not keep a stopped broker alive.
+    let broker = Arc::downgrade(running.broker());
+    let latencies = move || {
+        let broker = broker.upgrade();
+        broker.map(|it| latencies_of(&it)).unwrap_or_default()
+    };
     let config = ConsoleConfig {
         login: needs_login,
+        registry: registry_beside_server(running.broker().config())?,
+        latencies: Some(BrokerLatencies::new(latencies)),
         ..ConsoleConfig::new(client)
     };
     config
@@ -168,6 +248,20 @@ pub fn serve_beside_server(
         start_thread(listener, first, config);
     });
     Ok(Some(address))
+}
+
+fn latencies_of(broker: &Broker) -> Vec<Latency> {
+    let latencies = broker.request_latencies().into_iter();
+    let named = latencies.filter_map(|it| {
+        let (p50, p99) = match it.api_key {
+            ApiKey::Produce => ("Produce p50", "Produce p99"),
+            ApiKey::Fetch => ("Fetch p50", "Fetch p99"),
+            _ => return None,
+        };
+        let latency = |name, ms| Latency { name, ms };
+        Some([latency(p50, it.p50_ms), latency(p99, it.p99_ms)])
+    });
+    named.flatten().collect()
 }
 
 fn start_thread(listener: TcpListener, first: (TcpStream, SocketAddr), config: ConsoleConfig) {
@@ -233,4 +327,32 @@ fn client_of(running: &RunningBroker, is_loopback: bool) -> Option<(ClientConfig
         client.security.sasl_mechanism = Some(SaslMechanism::Scram(ScramMechanism::Sha512));
     }
     Some((client, needs_login))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_schema_registry_has_a_url_and_perhaps_a_file() {
+        let of = |url, file| registry(("--url", url), ("--file", file));
+        assert!(of(None, None).unwrap().is_none());
+        assert!(of(Some("http://127.0.0.1:8081"), None).unwrap().is_some());
+        let refused = of(None, Some("f")).unwrap_err();
+        assert!(
+            refused.contains("--file=f") && refused.contains("--url"),
+            "{refused}"
+        );
+        let refused = of(Some("127.0.0.1:8081"), None).unwrap_err();
+        assert!(refused.starts_with("--url: 127.0.0.1:8081"), "{refused}");
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("registry.properties");
+        let file = path.to_str().unwrap();
+        assert!(of(Some("http://a"), Some(file)).unwrap_err().contains(file));
+        std::fs::write(&path, "basic.auth.user.info=ann:secret\n").unwrap();
+        assert!(of(Some("http://a"), Some(file)).unwrap().is_some());
+        std::fs::write(&path, "basic.auth.user=ann\n").unwrap();
+        let refused = of(Some("http://a"), Some(file)).unwrap_err();
+        assert!(refused.contains("basic.auth.user:"), "{refused}");
+    }
 }

@@ -5,7 +5,10 @@ mod access;
 mod cluster;
 mod groups;
 mod http;
+mod measure;
 mod records;
+mod registry;
+mod schemas;
 mod stage;
 mod topics;
 
@@ -58,6 +61,7 @@ const STEPS: &[Step] = &[
     ("a live tail", records::live_tail),
     ("records are exported", records::export),
     ("records are sent again", records::redrive),
+    ("records are decoded", schemas::decode),
     ("a group and its lag", groups::group_lag),
     ("offsets are reset", groups::reset_offsets),
     ("a group is deleted", groups::delete_group),
@@ -70,6 +74,7 @@ const STEPS: &[Step] = &[
     ("a topic is emptied", topics::empty_topic),
     ("a topic is deleted", topics::delete_topic),
     ("series", cluster::series),
+    ("a benchmark", measure::benchmark),
 ];
 
 pub fn run(options: &Options) -> Result<()> {
@@ -108,6 +113,9 @@ fn against(broker: &str, binary: &std::path::Path, options: &Options) -> Result<
     command
         .args(["console", "--bootstrap-server", &node.bootstrap()])
         .args(["--listen", "127.0.0.1:0"])
+        .args(["--schema-registry", &registry::start()?])
+        .arg("--bench-dir")
+        .arg(dir.path().join("bench"))
         .stdout(Stdio::piped());
     let (mut console, address) = start_console(&mut command)?;
     let stage = Stage {

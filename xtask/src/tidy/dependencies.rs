@@ -42,7 +42,7 @@ const MAY_USE: &[(&str, &str)] = &[
     ("ottla-client", "types sasl sync records protocol tls oauth"),
     // config: Java's properties format.
     ("ottla-bench", "types config records protocol client"),
-    ("ottla-console", "types records protocol security rebalance client"),
+    ("ottla-console", "types sasl records protocol oauth security rebalance client"),
     // controller: reassign-partitions --generate places replicas as the controller would.
     // protocol-codegen: the decoders of dump-log parse the schemas themselves.
     ("ottla", "types config records protocol log security metadata controller storage broker rebalance client bench console protocol-codegen tiered tiered-storage"),

@@ -80,6 +80,9 @@ pub struct RunArgs {
     /// Output directory of result and report.
     #[arg(long, default_value = "ottla-bench")]
     pub out: PathBuf,
+    /// Print the progress as lines that begin with `progress: `, for a program that reads them.
+    #[arg(long, hide = true)]
+    pub progress_lines: bool,
     /// Also write results in the OpenMessaging Benchmark's format to this directory, one file per workload and target.
     #[arg(long, value_name = "DIR")]
     pub openmessaging_out: Option<PathBuf>,

@@ -1,5 +1,6 @@
 //! Ctrl-C: the first one stops the run cleanly, the second kills it.
 
+use std::io::Write as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -30,10 +31,12 @@ impl Interruption {
                     eprintln!("\nkilled; topics of the run may remain on a running cluster");
                     std::process::exit(130);
                 }
-                eprintln!(
+                set.set();
+                // The program that has started this one may have ended, and with it the reader.
+                let _ = writeln!(
+                    std::io::stderr(),
                     "\nstopping the run and saving what was measured (Ctrl-C again to kill it)"
                 );
-                set.set();
             }
         });
         Ok(interruption)

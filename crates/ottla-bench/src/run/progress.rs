@@ -1,8 +1,9 @@
 //! The progress of a run on the terminal: one line with rate, p99 and remaining time, and messages
 //! above it.
 
+use std::io::Write as _;
 use std::sync::Mutex;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
@@ -13,13 +14,20 @@ pub struct Progress {
     bar: ProgressBar,
     rounds: Mutex<Rounds>,
     is_quiet: bool,
+    /// When the line was last printed, if it is printed and not drawn.
+    printed: Option<Mutex<Option<Instant>>>,
 }
+
+/// Before each printed progress line.
+const MARK: &str = "progress: ";
+/// At least between two of them.
+const PRINT_EVERY: Duration = Duration::from_secs(1);
 
 #[derive(Default)]
 struct Rounds {
     all: u32,
     done: u32,
-    began: Option<std::time::Instant>,
+    began: Option<Instant>,
 }
 
 /// The values shown in the progress line.
@@ -41,6 +49,17 @@ impl Progress {
             bar,
             rounds: Mutex::default(),
             is_quiet: false,
+            printed: None,
+        }
+    }
+
+    /// Prints the progress line on standard error from time to time, for a program that reads it.
+    pub fn in_lines() -> Progress {
+        Progress {
+            bar: ProgressBar::hidden(),
+            rounds: Mutex::default(),
+            is_quiet: false,
+            printed: Some(Mutex::default()),
         }
     }
 
@@ -50,24 +69,37 @@ impl Progress {
             bar: ProgressBar::hidden(),
             rounds: Mutex::default(),
             is_quiet: true,
+            printed: None,
         }
     }
 
     /// Prints a text above the line, on standard output.
     pub fn print(&self, text: &str) {
         if !self.is_quiet {
-            self.bar.suspend(|| println!("{text}"));
+            // A run goes on, or cleans up, also if nobody reads what it says.
+            let _ = self.bar.suspend(|| writeln!(std::io::stdout(), "{text}"));
         }
     }
 
     pub fn say(&self, what: &str) {
-        self.bar.set_message(what.to_owned());
+        self.draw(what.to_owned());
+    }
+
+    fn draw(&self, line: String) {
+        if let Some(printed) = &self.printed {
+            let mut last = printed.lock().expect("nobody panics holding it");
+            if is_due(*last, Instant::now()) {
+                *last = Some(Instant::now());
+                let _ = writeln!(std::io::stderr(), "{MARK}{line}");
+            }
+        }
+        self.bar.set_message(line);
     }
 
     pub(super) fn expect_rounds(&self, all: u32) {
         let mut rounds = self.rounds.lock().expect("nobody panics holding it");
         rounds.all = all;
-        rounds.began = Some(std::time::Instant::now());
+        rounds.began = Some(Instant::now());
     }
 
     pub(super) fn round_done(&self) {
@@ -76,12 +108,16 @@ impl Progress {
 
     pub(super) fn show(&self, title: &str, moment: Moment) {
         let rounds = self.rounds.lock().expect("nobody panics holding it");
-        self.bar.set_message(line(title, moment, rounds.left()));
+        self.draw(line(title, moment, rounds.left()));
     }
 
     pub(super) fn finish(&self) {
         self.bar.finish_and_clear();
     }
+}
+
+fn is_due(last: Option<Instant>, now: Instant) -> bool {
+    last.is_none_or(|last| now.duration_since(last) >= PRINT_EVERY)
 }
 
 /// The figures come first, because a narrow terminal cuts off the end.
@@ -123,5 +159,13 @@ mod tests {
             "248,060 rec/s, p99 3.4 ms, 18 s left (1 min 30 s of all) · x, round 2 of 3"
         );
         assert_eq!(line("x", Moment::default(), None), "0 rec/s · x");
+    }
+
+    #[test]
+    fn a_printed_line_is_not_repeated_at_once() {
+        let now = Instant::now();
+        assert!(is_due(None, now));
+        assert!(!is_due(Some(now), now + PRINT_EVERY / 2));
+        assert!(is_due(Some(now), now + PRINT_EVERY));
     }
 }

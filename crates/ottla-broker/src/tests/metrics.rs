@@ -65,6 +65,11 @@ async fn what_clients_do_is_counted_under_the_names_of_kafka() {
     // connection is answered.
     client.ask(0, &ApiVersionsRequest::default()).await;
 
+    let latencies = broker.running.broker().request_latencies();
+    let timed: Vec<ApiKey> = latencies.iter().map(|it| it.api_key).collect();
+    assert_eq!(timed, [ApiKey::Produce, ApiKey::Fetch]);
+    assert!(latencies.iter().all(|it| it.p50_ms <= it.p99_ms));
+
     let http = broker.running.http_addr().expect("it listens");
     let (status, text) = get_path(http, "/metrics").await;
     assert_eq!(status, 200);

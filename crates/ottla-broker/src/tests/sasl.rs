@@ -68,7 +68,7 @@ fn address(broker: &TestBroker) -> SocketAddr {
     broker.address(crate::Endpoint::Broker)
 }
 
-async fn log_in(
+pub(super) async fn log_in(
     address: SocketAddr,
     mechanism: Mechanism,
     username: &str,

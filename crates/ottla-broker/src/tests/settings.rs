@@ -258,14 +258,14 @@ async fn a_change_that_kafka_would_refuse_is_not_stored() {
         (
             "1",
             "listeners",
-            "PLAINTEXT://:1",
-            "cannot yet be changed while the broker runs",
+            "PLAINTEXT://127.0.0.1:1,CONTROLLER://127.0.0.1:0",
+            "the address of an existing listener cannot be changed",
         ),
         (
             "1",
-            "listener.name.external.ssl.client.auth",
+            "listener.name.plaintext.ssl.client.auth",
             "required",
-            "with ottla.accept.unserved=settings",
+            "for existing listener ListenerName(PLAINTEXT), restart broker or create a new listener",
         ),
     ] {
         let (code, message) = alter(&mut client, broker, key, Some(value)).await;

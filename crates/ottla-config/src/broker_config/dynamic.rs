@@ -4,6 +4,7 @@
 //! Kafka: `DynamicBrokerConfig`.
 
 mod change;
+mod listeners;
 
 use std::collections::BTreeMap;
 
@@ -122,14 +123,16 @@ impl BrokerConfig {
         Ok(config)
     }
 
-    /// Whether a dynamic setting with the prefix of a listener has no effect at runtime. Only
-    /// connection limits and TLS settings have one.
-    pub fn is_unserved_of_listener(key: &str) -> bool {
+    /// Whether a key has the prefix of a listener and is a setting that an open listener keeps: one
+    /// of TLS or logins, other than key stores and trust stores. It takes effect when the listener
+    /// is added.
+    pub fn is_fixed_of_listener(key: &str) -> bool {
         let (base, is_of_listener) = base_of(key);
-        is_of_listener
-            && broker_config(base).is_some()
-            && !CLUSTER_WIDE_OF_LISTENERS.contains(&base)
-            && !LISTENERS_ONLY.contains(&base)
+        let is_of_security = base.starts_with("ssl.")
+            || base.contains("sasl.")
+            || base.ends_with("connections.max.reauth.ms")
+            || base == "principal.builder.class";
+        is_of_listener && is_of_security && !LISTENERS_ONLY.contains(&base)
     }
 
     /// Validates one dynamic setting before it is stored. The message is for the client. Unknown

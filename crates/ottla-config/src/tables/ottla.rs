@@ -10,6 +10,8 @@ configs! {
     "ottla.audit.events"                 List   "denied" (list_of "denied", "allowed") Low ReadOnly SUPPORTED;
     "ottla.audit.file"                   String null   (non_empty)          Low ReadOnly SUPPORTED;
     "ottla.console.listener"             String "127.0.0.1:9080" (host_port_or_none) Low ReadOnly SUPPORTED;
+    "ottla.console.schema.registry"      String null   (non_empty)          Low ReadOnly SUPPORTED;
+    "ottla.console.schema.registry.config" String null (non_empty)          Low ReadOnly SUPPORTED;
     "ottla.disk.reserve.bytes"           Long   "33554432" (at_least 0)     Medium ClusterWide SUPPORTED;
     "ottla.http.listener"                String null   (host_port)          Low ReadOnly SUPPORTED;
     "ottla.jaas.file"                    String null   (non_empty)          Medium ReadOnly SUPPORTED;

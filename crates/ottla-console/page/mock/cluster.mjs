@@ -46,6 +46,7 @@ export const topics = new Map(
       bytes: records * 310 * 3,
       records,
       records_per_second: rate,
+      records_out_per_second: Math.round(rate * 0.95),
       retention_ms: retention,
       retention_bytes: -1,
       cleanup_policy: policy,
@@ -92,6 +93,7 @@ export function manyTopics(index) {
     records,
     bytes: records * 420,
     records_per_second: index % 50,
+    records_out_per_second: index % 40,
     retention_ms: 604_800_000,
     groups: [],
     group_count: 0,
@@ -141,17 +143,18 @@ export function cluster() {
 }
 
 /** Columns of two hours, one sample a minute. */
-export function series(of) {
-  const times = Array.from({ length: 120 }, (_, index) => START - (119 - index) * MINUTE);
+export function series(of, lastMs) {
+  const length = Math.min(120, Math.max(2, Math.round(lastMs / MINUTE)));
+  const times = Array.from({ length }, (_, index) => START - (length - 1 - index) * MINUTE);
   const wave = (scale, period, offset) => times.map((_, index) => Math.round(scale * (1 + 0.35 * Math.sin((index + offset) / period) + 0.08 * Math.sin(index * 1.7))));
   const line = (name, unit, values) => ({ name, unit, values });
   const all =
     of === "cluster"
-      ? [line("records_in", "records/s", wave(199_000, 17, 3)), line("bytes", "bytes", times.map((_, index) => 3.9e12 + index * 6e8)), line("lag", "records", wave(1e8, 29, 8)), line("under_replicated", "partitions", times.map((_, index) => (index > 101 ? 2 : 0)))]
+      ? [line("records_in", "records/s", wave(199_000, 17, 3)), line("records_out", "records/s", wave(188_000, 19, 9)), line("disk/1", "share", times.map(() => 0.91)), line("disk/2", "share", times.map(() => 0.62)), line("disk/3", "share", times.map(() => 0.6)), line("latency/Produce p50", "ms", wave(1_800, 11, 2).map((it) => it / 1000)), line("latency/Produce p99", "ms", wave(9_400, 8, 5).map((it) => it / 1000)), line("bytes", "bytes", times.map((_, index) => 3.9e12 + index * 6e8)), line("lag", "records", wave(1e8, 29, 8)), line("under_replicated", "partitions", times.map((_, index) => (index > length - 18 ? 2 : 0)))]
       : of.startsWith("group/")
-        ? [line("lag", "records", wave(2_400, 9, 2)), line("lag/orders", "records", wave(1_200, 7, 1)), line("lag/payments", "records", wave(700, 13, 5))]
-        : [line("records_in", "records/s", wave(12_400, 15, 4)), line("bytes", "bytes", times.map((_, index) => 4.4e10 + index * 3e7))];
-  return { interval_ms: MINUTE, times, series: all };
+        ? [line("lag", "records", wave(2_400, 9, 2)), line("lag/orders", "records", wave(1_200, 7, 1)), line("lag/payments", "records", wave(700, 13, 5)), ...Array.from({ length: 12 }, (_, partition) => line(`partition_lag/orders-${partition}`, "records", wave(40 + 20 * partition, 7 + partition, partition)))]
+        : [line("records_in", "records/s", wave(12_400, 15, 4)), line("records_out", "records/s", wave(11_900, 13, 6)), line("bytes", "bytes", times.map((_, index) => 4.4e10 + index * 3e7))];
+  return { interval_ms: MINUTE, is_full: false, has_latencies: true, times, series: all };
 }
 
 const setting = (name, value, source, type, documentation, otherwise = value) => ({

@@ -15,7 +15,7 @@ export function record(topic, index, format = "auto", most = 2048) {
       : JSON.stringify({ order_id: 9007199254740993 + 2 * index, customer: `c-${(index * 7919) % 1000}`, city: CITIES[index % CITIES.length], total: ((index * 37) % 20000) / 100, lines: [{ sku: `S${index % 90}`, n: 1 + (index % 4) }], express: index % 3 === 0 })
           // A number that JavaScript would round.
           .replace(/"order_id":\d+/, `"order_id":${BigInt("9007199254740993") + BigInt(2 * index)}`);
-  const shown = format === "hex" ? data(Buffer.from(value).toString("hex"), "hex", most) : data(value, topic === "hostile" || format === "text" ? "text" : "json", most);
+  const shown = format === "avro" ? { ...data(value, "avro", most), schema: { id: "7", type: "avro", subject: `${topic}-value` } } : format === "hex" ? data(Buffer.from(value).toString("hex"), "hex", most) : data(value, topic === "hostile" || format === "text" ? "text" : "json", most);
   const key = `c-${(index * 7919) % 1000}`;
   return {
     partition: index % 3,

@@ -7,6 +7,7 @@ import { extname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 
 import * as made from "./cluster.mjs";
+import { measure } from "./measure.mjs";
 import { produced, record, redrive, streamRecords } from "./records.mjs";
 
 const ASSETS = fileURLToPath(new URL("../../assets", import.meta.url));
@@ -26,7 +27,7 @@ class Refusal extends Error {
   }
 }
 
-const session = () => ({ version: "0.1.0 (mock)", bootstrap_servers: "kafka-1.example.net:9092", login: NEEDS_LOGIN ? (user ? "done" : "required") : "none", user, mechanisms: ["SCRAM-SHA-512", "PLAIN"], read_only: IS_READ_ONLY });
+const session = () => ({ version: "0.1.0 (mock)", bootstrap_servers: "kafka-1.example.net:9092", login: NEEDS_LOGIN ? (user ? "done" : "required") : "none", user, mechanisms: ["SCRAM-SHA-512", "PLAIN"], read_only: IS_READ_ONLY, registry: true });
 
 /** A page of a list, searched and sorted as openapi.yaml says. */
 function list(items, parameters, nameOf) {
@@ -126,11 +127,17 @@ function answer(method, [first, second, third, fourth, fifth], parameters, body,
   }
   if (NEEDS_LOGIN && !user) throw new Refusal(401, "log in first");
   if (IS_READ_ONLY && method !== "GET") throw new Refusal(403, "the console runs in read-only mode");
+  if (first === "measure") {
+    const refuse = (...refusal) => {
+      throw new Refusal(...refusal);
+    };
+    return measure(method, [second, third, fourth], parameters, body, response, { isReadOnly: IS_READ_ONLY, refuse });
+  }
   switch (route) {
     case "GET cluster":
       return made.cluster();
     case "GET series":
-      return made.series(parameters.get("of"));
+      return made.series(parameters.get("of"), Number(parameters.get("last_ms") ?? 7_200_000));
     case "GET topics": {
       if (MANY === 0) return list(IS_EMPTY ? [] : [...made.topics.values()], parameters, (it) => it.name);
       const offset = Number(parameters.get("offset") ?? 0);

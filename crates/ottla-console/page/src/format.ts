@@ -81,6 +81,11 @@ export function time(ms: number | Unknown): string {
   return `${day} ${two(at.getHours())}:${two(at.getMinutes())}:${two(at.getSeconds())}.${String(at.getMilliseconds()).padStart(3, "0")}`;
 }
 
+/** `2026-11-21T20:45:04Z` is `2026-11-21 20:45 UTC`; other texts are shown as they are. */
+export function utc(text: string): string {
+  return /^\d{4}-\d\d-\d\dT\d\d:\d\d.*Z$/.test(text) ? `${text.slice(0, 16).replace("T", " ")} UTC` : visible(text);
+}
+
 export function ago(ms: number | Unknown, now = Date.now()): string {
   if (ms === null || ms === undefined || ms < 0) return UNKNOWN;
   return now - ms < 1000 ? "now" : `${duration(now - ms)} ago`;

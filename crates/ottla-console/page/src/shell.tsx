@@ -11,6 +11,7 @@ import { Cluster } from "./pages/cluster";
 import { Group } from "./pages/group";
 import { Groups } from "./pages/groups";
 import { Login } from "./pages/login";
+import { Measure } from "./pages/measure";
 import { Security } from "./pages/security";
 import { Topic } from "./pages/topic";
 import { Topics } from "./pages/topics";
@@ -28,6 +29,7 @@ const PAGES: readonly { path: string; name: string; key: string }[] = [
   { path: "transactions", name: "Transactions", key: "x" },
   { path: "security", name: "Security", key: "s" },
   { path: "brokers", name: "Brokers", key: "b" },
+  { path: "measure", name: "Measure", key: "m" },
 ];
 const RETRY_MS = 3000;
 
@@ -89,6 +91,8 @@ function pageFor(first: string): JSX.Element {
       return <Security />;
     case "brokers":
       return <Brokers />;
+    case "measure":
+      return <Measure />;
     default:
       return (
         <>

@@ -9,6 +9,8 @@ export interface Session {
   user: Maybe<string>;
   mechanisms: string[];
   read_only: boolean;
+  /** Whether the console has a schema registry. */
+  registry?: boolean;
 }
 
 export interface List<T> {
@@ -88,8 +90,10 @@ export interface Cluster {
 
 export interface Series {
   interval_ms: number;
+  is_full: boolean;
+  has_latencies: boolean;
   times: number[];
-  series: { name: string; unit: "records/s" | "bytes" | "records" | "partitions"; values: Maybe<number>[] }[];
+  series: { name: string; unit: "records/s" | "bytes" | "records" | "partitions" | "share" | "ms"; values: Maybe<number>[] }[];
 }
 
 export interface TopicRow {
@@ -103,6 +107,7 @@ export interface TopicRow {
   bytes: Maybe<number>;
   records: Maybe<number>;
   records_per_second: Maybe<number>;
+  records_out_per_second: Maybe<number>;
   retention_ms: Maybe<number>;
   retention_bytes: Maybe<number>;
   cleanup_policy: Maybe<string>;
@@ -141,11 +146,19 @@ export interface Setting {
 }
 
 export interface Data {
-  format: "text" | "json" | "hex";
+  format: "text" | "json" | "hex" | "avro" | "protobuf";
   text: string;
   bytes: number;
   cut: boolean;
+  schema?: Maybe<SchemaName>;
   problem?: Maybe<string>;
+}
+
+/** The schema of a registry that a key or a value names. */
+export interface SchemaName {
+  id: string;
+  type: Maybe<"avro" | "protobuf" | "json">;
+  subject: Maybe<string>;
 }
 
 export interface KafkaRecord {
@@ -352,4 +365,66 @@ export interface PartitionResult {
   topic: string;
   partition: number;
   problem: Maybe<string>;
+}
+
+/** A run of `ottla bench`; its first two fields are not in an event stream. */
+export interface BenchRun {
+  scenario: string;
+  started: number;
+  state: "running" | "stopping" | "ended";
+  progress: Maybe<string>;
+  result: Maybe<string>;
+  is_ok: Maybe<boolean>;
+}
+
+export interface BenchOverview {
+  dir: Maybe<string>;
+  refusal: Maybe<string>;
+  scenarios: { name: string; title: string }[];
+  run: Maybe<BenchRun>;
+}
+
+export interface BenchResultRow {
+  name: string;
+  modified: number;
+  has_report: boolean;
+  started: string;
+  seconds: number;
+  partial: Maybe<string>;
+  scale: string;
+  targets: { name: string }[];
+  scenarios: { name: string; title: string }[];
+}
+
+/** `docs/bench-result.md` says what the fields mean. */
+export interface BenchResult {
+  ottla: string;
+  command: string;
+  started: string;
+  seconds: number;
+  partial: Maybe<string>;
+  scale: string;
+  machine: { processor?: string; cores?: number; memory_mb?: number; kernel?: string; noise?: number };
+  targets: { name: string; description?: string }[];
+  scenarios: BenchScenario[];
+}
+
+export interface BenchScenario {
+  name: string;
+  title: string;
+  question: string;
+  differences: string[];
+  notes: string[];
+  points: BenchPoint[];
+}
+
+export interface BenchPoint {
+  label: string;
+  runs: BenchTargetRuns[];
+}
+
+export interface BenchTargetRuns {
+  target: string;
+  summaries: Record<string, { median: number; min: number; max: number; rounds: number }>;
+  curves: Record<string, { count: number; mean_us: number; points: [number, number][] }>;
 }

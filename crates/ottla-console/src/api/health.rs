@@ -280,6 +280,7 @@ mod tests {
                 min_insync_replicas: Some(min_insync_replicas),
             }),
             records_per_second: None,
+            records_out_per_second: None,
         };
         Snapshot {
             at: 0,

@@ -20,6 +20,7 @@ use crate::records::export::Line;
 use crate::records::filter::FilterQuery;
 use crate::records::scan::{Next, Scan};
 use crate::records::selection::{Range, SelectionQuery, from_offsets};
+use crate::registry::DecodedRecord;
 use crate::visit::Visit;
 
 /// Records in one event, and their size.
@@ -113,9 +114,14 @@ impl Pending {
 }
 
 impl StreamQuery {
-    fn show(&self, batch: &FetchedBatch, record: &RecordView<'_>) -> Record {
+    fn show(
+        &self,
+        batch: &FetchedBatch,
+        record: &RecordView<'_>,
+        decoded: &DecodedRecord,
+    ) -> Record {
         let max_bytes = self.max_bytes.unwrap_or(DEFAULT_BYTES).min(MAX_BYTES);
-        Record::new(batch, record, self.format, max_bytes)
+        Record::new(batch, record, decoded, self.format, max_bytes)
     }
 }
 
@@ -132,8 +138,8 @@ async fn page(
     let mut found = 0;
     while !scan.is_done() {
         let next = scan
-            .step(|batch, record| {
-                pending.push(query.show(batch, record));
+            .step(|batch, record, decoded| {
+                pending.push(query.show(batch, record, decoded));
                 found += 1;
                 if found >= limit {
                     Next::Stop
@@ -168,10 +174,10 @@ async fn follow(mut scan: Scan, query: &StreamQuery, sender: &Sender) -> Result<
     // As many as are shown in a second may come at once.
     let (mut allowed, mut refilled) = (rate, Instant::now());
     loop {
-        scan.step(|batch, record| {
+        scan.step(|batch, record, decoded| {
             if allowed >= 1.0 && pending.bytes < BYTES_PER_EVENT {
                 allowed -= 1.0;
-                pending.push(query.show(batch, record));
+                pending.push(query.show(batch, record, decoded));
             } else {
                 skipped += 1;
             }
@@ -238,14 +244,15 @@ pub(super) async fn one(
     let mut found = None;
     let began = Instant::now();
     while found.is_none() && !scan.is_done() {
-        scan.step(|batch, record| {
+        scan.step(|batch, record, decoded| {
             if record.offset.0 == offset {
-                found = Some(Record::new(batch, record, query.format, WHOLE_BYTES));
+                let shown = Record::new(batch, record, decoded, query.format, WHOLE_BYTES);
+                found = Some(shown);
             }
             Next::Stop
         })
         .await?;
-        if began.elapsed() > PATIENCE {
+        if found.is_none() && began.elapsed() > PATIENCE {
             return Err(Problem::timed_out(format!(
                 "{topic}-{partition} did not answer in time; its leader may be away"
             )));
@@ -259,6 +266,9 @@ pub(super) struct ExportQuery {
     #[serde(default, rename = "as")]
     kind: Kind,
     limit: Option<u64>,
+    /// Whether keys and values are as they are in the topic, although they can be decoded.
+    #[serde(default)]
+    raw: bool,
 }
 
 #[derive(Clone, Copy, Default, Deserialize)]
@@ -299,17 +309,19 @@ pub(super) async fn export(
     let name: String = topic.chars().filter(is_safe).collect();
     let body = download(visit, |sender| async move {
         let mut text = Vec::new();
+        let undecoded = DecodedRecord::default();
         if let Kind::Csv = query.kind {
             text.extend_from_slice(CSV_TITLE.as_bytes());
         }
         let mut found = 0;
         while !scan.is_done() {
             let next = scan
-                .step(|batch, record| {
+                .step(|batch, record, decoded| {
+                    let decoded = if query.raw { &undecoded } else { decoded };
                     write(
                         &mut text,
                         query.kind,
-                        &Line::new(&topic, batch.partition, record),
+                        &Line::new(&topic, batch.partition, record, decoded),
                     );
                     found += 1;
                     if found >= limit {

@@ -243,7 +243,7 @@ async fn count(
     let mut found = 0;
     while !scan.is_done() {
         let next = scan
-            .step(|batch, record| {
+            .step(|batch, record, _decoded| {
                 found += u64::from(plan.wants(batch, record));
                 match found < plan.limit {
                     true => Next::More,

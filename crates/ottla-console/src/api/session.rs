@@ -61,7 +61,7 @@ fn session(console: &Console, visit: Option<&Visit>) -> Session {
             false => Vec::new(),
         },
         read_only: config.read_only,
-        registry: false,
+        registry: config.registry.is_some(),
     }
 }
 
@@ -118,7 +118,9 @@ pub(super) async fn log_in(
         .log_in_as(*mechanism, &login.user, &login.password);
     let budget = console.budget.of_user(&login.user);
     let user = Some(login.user.clone());
-    let visit = Arc::new(Visit::new(user, config, budget));
+    let sampling = console.sampling.clone();
+    let visit = Visit::new(user, config, budget, sampling);
+    let visit = Arc::new(visit.with_registry(console.registry.clone()));
     if let Err(error) = visit.check().await {
         let problem = refused(error);
         if problem.status() != StatusCode::UNAUTHORIZED.as_u16() {

@@ -1,4 +1,5 @@
-//! How keys, values and headers are shown: as text, as JSON, or as hexadecimal digits.
+//! How keys, values and headers are shown: as text, as JSON, as hexadecimal digits, or as what a schema registry's
+//! schema says.
 //!
 //! Pure. What is shown of one is bounded; the bytes can be anything.
 
@@ -8,6 +9,8 @@ use ottla_records::{RecordView, TimestampType};
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 
+use crate::registry::{Decoded, DecodedRecord, Kind};
+
 /// Headers of a record that are shown. A header of two bytes takes hundreds when it is shown, and
 /// records can have millions.
 const MOST_HEADERS: usize = 1000;
@@ -15,9 +18,12 @@ const MOST_HEADERS: usize = 1000;
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Format {
-    /// JSON for objects and arrays, text for readable UTF-8, otherwise hexadecimal digits.
+    /// What a schema says, if the bytes name one. JSON for objects and arrays, text for readable
+    /// UTF-8, otherwise hexadecimal digits.
     #[default]
     Auto,
+    Avro,
+    Protobuf,
     Text,
     Json,
     Hex,
@@ -32,9 +38,20 @@ pub(crate) struct Data {
     bytes: usize,
     /// Whether `text` is not all of it.
     cut: bool,
-    schema: Option<()>,
+    schema: Option<SchemaName>,
     /// Why it is not shown in the requested format.
     problem: Option<String>,
+}
+
+/// The schema that the bytes name.
+#[derive(PartialEq, Eq, Debug, Serialize)]
+struct SchemaName {
+    /// A number, or a GUID.
+    id: String,
+    /// `avro`, `protobuf` or `json`; `None` if the schema cannot be read.
+    #[serde(rename = "type")]
+    kind: Option<&'static str>,
+    subject: Option<String>,
 }
 
 #[derive(Debug, Serialize)]
@@ -61,10 +78,13 @@ impl Record {
     pub(crate) fn new(
         batch: &FetchedBatch,
         record: &RecordView<'_>,
+        decoded: &DecodedRecord,
         format: Format,
         max_bytes: usize,
     ) -> Record {
-        let show = |bytes: &[u8]| Data::new(bytes, format, max_bytes);
+        let show = |bytes: &[u8], decoded: &Option<Decoded>| {
+            Data::of_schema(bytes, decoded.as_ref(), format, max_bytes)
+        };
         Record {
             partition: batch.partition,
             offset: record.offset.0,
@@ -73,8 +93,8 @@ impl Record {
                 TimestampType::CreateTime => "create_time",
                 TimestampType::LogAppendTime => "log_append_time",
             },
-            key: record.key.map(show),
-            value: record.value.map(show),
+            key: record.key.map(|it| show(it, &decoded.key)),
+            value: record.value.map(|it| show(it, &decoded.value)),
             headers: shown_headers(record, max_bytes),
             headers_left_out: record.headers.len().saturating_sub(MOST_HEADERS),
         }
@@ -99,6 +119,54 @@ fn shown_headers(record: &RecordView<'_>, max_bytes: usize) -> Vec<Header> {
 }
 
 impl Data {
+    /// Of bytes that may name a schema. If what they are does not follow from it, they are shown as
+    /// digits, with the reason.
+    fn of_schema(
+        bytes: &[u8],
+        decoded: Option<&Decoded>,
+        format: Format,
+        max_bytes: usize,
+    ) -> Data {
+        let wanted = match format {
+            Format::Avro => Some(Kind::Avro),
+            Format::Protobuf => Some(Kind::Protobuf),
+            _ => None,
+        };
+        let Some(decoded) = decoded else {
+            return match wanted {
+                Some(kind) => Data::hex(bytes, max_bytes, Some(without_schema(kind))),
+                None => Data::new(bytes, format, max_bytes),
+            };
+        };
+        let data = match (format, &decoded.outcome) {
+            (Format::Text | Format::Hex, _) => Data::new(bytes, format, max_bytes),
+            (Format::Json, Err(_)) => Data::new(bytes, format, max_bytes),
+            (_, Err(reason)) => Data::hex(bytes, max_bytes, Some(reason.clone())),
+            (_, Ok(json)) => match (wanted, decoded.kind) {
+                (Some(wanted), Some(kind)) if wanted != kind => {
+                    let (id, kind, wanted) = (decoded.schema, kind.title(), wanted.title());
+                    let problem = format!("its schema {id} is of type {kind}, not {wanted}");
+                    Data::hex(bytes, max_bytes, Some(problem))
+                }
+                (_, kind) => {
+                    let name = kind.map_or("json", Kind::name);
+                    Data {
+                        bytes: bytes.len(),
+                        ..Data::text(name, json, max_bytes, None)
+                    }
+                }
+            },
+        };
+        Data {
+            schema: Some(SchemaName {
+                id: decoded.schema.to_string(),
+                kind: decoded.kind.map(Kind::name),
+                subject: decoded.subject.clone(),
+            }),
+            ..data
+        }
+    }
+
     pub(crate) fn new(bytes: &[u8], format: Format, max_bytes: usize) -> Data {
         let text = std::str::from_utf8(bytes);
         match (format, text) {
@@ -132,7 +200,9 @@ impl Data {
             (Format::Json, Err(_)) => {
                 Data::hex(bytes, max_bytes, Some("it is not JSON, nor UTF-8".into()))
             }
-            (Format::Hex | Format::Auto, _) => Data::hex(bytes, max_bytes, None),
+            (Format::Hex | Format::Auto | Format::Avro | Format::Protobuf, _) => {
+                Data::hex(bytes, max_bytes, None)
+            }
         }
     }
 
@@ -165,6 +235,14 @@ impl Data {
             problem,
         }
     }
+}
+
+fn without_schema(kind: Kind) -> String {
+    format!(
+        "it names no {} schema, by a zero byte and a schema ID or in a header, or the console has no schema registry \
+         (--schema-registry)",
+        kind.title()
+    )
 }
 
 fn looks_like_json(text: &str) -> bool {
@@ -223,6 +301,7 @@ mod tests {
     use ottla_types::Timestamp;
 
     use super::*;
+    use crate::registry::SchemaId;
 
     #[test]
     fn the_headers_that_are_shown_are_bounded() {
@@ -290,6 +369,43 @@ mod tests {
         let data = Data::new(b"\xff", Format::Json, 100);
         assert_eq!((data.format, &*data.text), ("hex", "ff"));
         assert!(Data::new(b"\xff", Format::Text, 100).problem.is_some());
+    }
+
+    #[test]
+    fn bytes_are_shown_by_their_schema() {
+        let bytes = b"\0\0\0\0\x07\x02";
+        let mut decoded = Decoded {
+            schema: SchemaId::Number(7),
+            kind: Some(Kind::Avro),
+            subject: Some("t-value".into()),
+            outcome: Ok("{\"a\":1}".into()),
+        };
+        let shown = |decoded: Option<&Decoded>, format| {
+            let data = Data::of_schema(bytes, decoded, format, 100);
+            assert_eq!(data.bytes, bytes.len());
+            data
+        };
+        for format in [Format::Auto, Format::Avro, Format::Json] {
+            let data = shown(Some(&decoded), format);
+            assert_eq!((data.format, &*data.text), ("avro", "{\"a\":1}"));
+            assert_eq!((data.problem, data.cut), (None, false));
+            let json = serde_json::to_string(&data.schema).unwrap();
+            assert_eq!(json, r#"{"id":"7","type":"avro","subject":"t-value"}"#);
+        }
+        let hex = "000000000702";
+        let data = shown(Some(&decoded), Format::Hex);
+        assert_eq!((data.format, &*data.text, data.problem), ("hex", hex, None));
+        let data = shown(Some(&decoded), Format::Protobuf);
+        assert_eq!((data.format, &*data.text), ("hex", hex));
+        assert!(data.problem.unwrap().contains("type Avro, not Protobuf"));
+        decoded.outcome = Err("no answer".into());
+        let data = shown(Some(&decoded), Format::Auto);
+        assert_eq!((data.format, &*data.text), ("hex", hex));
+        assert_eq!(data.problem.as_deref(), Some("no answer"));
+        assert!(data.schema.is_some());
+        let data = shown(None, Format::Avro);
+        assert_eq!((data.format, data.schema), ("hex", None));
+        assert!(data.problem.unwrap().contains("--schema-registry"));
     }
 
     #[test]

@@ -203,10 +203,12 @@ mod tests {
 
     use super::*;
     use crate::budget::Budget;
+    use crate::sampling::Sampling;
 
     fn visit() -> Arc<Visit> {
         let config = ClientConfig::new("127.0.0.1:1").unwrap();
-        Arc::new(Visit::new(None, config, Budget::default()))
+        let (budget, sampling) = (Budget::default(), Sampling::new(None));
+        Arc::new(Visit::new(None, config, budget, sampling))
     }
 
     #[tokio::test]

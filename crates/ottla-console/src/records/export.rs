@@ -11,7 +11,10 @@ use base64::engine::general_purpose::STANDARD;
 use ottla_records::{Headers, RecordView};
 use serde::{Serialize, Serializer};
 
-/// Keys and values that are no UTF-8 are base64, and `base64` names them.
+use crate::registry::{Decoded, DecodedRecord};
+
+/// Keys and values that were decoded are the text of their JSON. Others that are no UTF-8 are base64,
+/// and `base64` names them.
 #[derive(Serialize)]
 pub(crate) struct Line<'a> {
     topic: &'a str,
@@ -26,18 +29,29 @@ pub(crate) struct Line<'a> {
 }
 
 impl<'a> Line<'a> {
-    pub(crate) fn new(topic: &'a str, partition: i32, record: &RecordView<'a>) -> Line<'a> {
+    pub(crate) fn new(
+        topic: &'a str,
+        partition: i32,
+        record: &RecordView<'a>,
+        decoded: &'a DecodedRecord,
+    ) -> Line<'a> {
+        let part = |bytes: Option<&'a [u8]>, decoded: &'a Option<Decoded>| {
+            let json = decoded.as_ref().and_then(Decoded::json);
+            json.map(Part::Text).or_else(|| bytes.map(Part::new))
+        };
+        let key = part(record.key, &decoded.key);
+        let value = part(record.value, &decoded.value);
         Line {
             topic,
             partition,
             offset: record.offset.0,
             timestamp: record.timestamp.0,
-            key: record.key.map(Part),
-            value: record.value.map(Part),
+            key,
+            value,
             headers: HeaderList(record.headers),
             base64: Encoded {
-                key: record.key,
-                value: record.value,
+                key,
+                value,
                 headers: record.headers,
             },
         }
@@ -67,23 +81,41 @@ impl<'a> Line<'a> {
     }
 }
 
-/// Text if the bytes are UTF-8, otherwise base64.
-struct Part<'a>(&'a [u8]);
+/// A key, a value or the value of a header.
+#[derive(Clone, Copy)]
+enum Part<'a> {
+    Text(&'a str),
+    /// What is no text is base64.
+    Bytes(&'a [u8]),
+}
+
+impl<'a> Part<'a> {
+    fn new(bytes: &'a [u8]) -> Part<'a> {
+        match std::str::from_utf8(bytes) {
+            Ok(text) => Part::Text(text),
+            Err(_) => Part::Bytes(bytes),
+        }
+    }
+
+    fn is_base64(&self) -> bool {
+        matches!(self, Part::Bytes(_))
+    }
+}
 
 impl Display for Part<'_> {
     fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
-        match std::str::from_utf8(self.0) {
-            Ok(text) => formatter.write_str(text),
-            Err(_) => Base64Display::new(self.0, &STANDARD).fmt(formatter),
+        match self {
+            Part::Text(text) => formatter.write_str(text),
+            Part::Bytes(bytes) => Base64Display::new(bytes, &STANDARD).fmt(formatter),
         }
     }
 }
 
 impl Serialize for Part<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match std::str::from_utf8(self.0) {
-            Ok(text) => serializer.serialize_str(text),
-            Err(_) => serializer.collect_str(self),
+        match self {
+            Part::Text(text) => serializer.serialize_str(text),
+            Part::Bytes(_) => serializer.collect_str(self),
         }
     }
 }
@@ -94,23 +126,25 @@ struct HeaderList<'a>(Headers<'a>);
 impl Serialize for HeaderList<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let pairs = self.0.iter();
-        let pairs = pairs.map(|(name, value)| (String::from_utf8_lossy(name), value.map(Part)));
+        let pairs =
+            pairs.map(|(name, value)| (String::from_utf8_lossy(name), value.map(Part::new)));
         serializer.collect_seq(pairs)
     }
 }
 
 /// The names of the parts that are base64.
 struct Encoded<'a> {
-    key: Option<&'a [u8]>,
-    value: Option<&'a [u8]>,
+    key: Option<Part<'a>>,
+    value: Option<Part<'a>>,
     headers: Headers<'a>,
 }
 
 impl Encoded<'_> {
     fn names(&self) -> impl Iterator<Item = String> {
         let parts = [("key", self.key), ("value", self.value)].into_iter();
-        let parts = parts.filter(|(_, bytes)| is_encoded(*bytes));
-        let headers = self.headers.iter().filter(|(_, value)| is_encoded(*value));
+        let parts = parts.filter(|(_, part)| is_base64(part));
+        let headers = self.headers.iter();
+        let headers = headers.filter(|(_, value)| is_base64(&value.map(Part::new)));
         let headers = headers.map(|(name, _)| format!("headers.{}", String::from_utf8_lossy(name)));
         parts.map(|(name, _)| name.to_owned()).chain(headers)
     }
@@ -126,8 +160,8 @@ impl Serialize for Encoded<'_> {
     }
 }
 
-fn is_encoded(bytes: Option<&[u8]>) -> bool {
-    bytes.is_some_and(|bytes| std::str::from_utf8(bytes).is_err())
+fn is_base64(part: &Option<Part<'_>>) -> bool {
+    part.as_ref().is_some_and(Part::is_base64)
 }
 
 /// Writes a field in quotation marks. Writing to memory cannot fail.
@@ -164,6 +198,7 @@ mod tests {
     use ottla_types::Timestamp;
 
     use super::*;
+    use crate::registry::SchemaId;
 
     /// The line of a record as JSON, and as CSV.
     fn lines(
@@ -171,12 +206,21 @@ mod tests {
         value: Option<&[u8]>,
         headers: &[RecordHeader],
     ) -> (String, String) {
+        lines_of(key, value, headers, &DecodedRecord::default())
+    }
+
+    fn lines_of(
+        key: Option<&[u8]>,
+        value: Option<&[u8]>,
+        headers: &[RecordHeader],
+        decoded: &DecodedRecord,
+    ) -> (String, String) {
         let mut builder = RecordBatchBuilder::new(Compression::None);
         builder.append(Timestamp(3), key, value, headers);
         let batch = builder.build();
         let records = batch.records(1 << 20).unwrap();
         let record = records.iter().next().unwrap().unwrap();
-        let line = Line::new("t", 1, &record);
+        let line = Line::new("t", 1, &record, decoded);
         let mut csv = Vec::new();
         line.write_csv(&mut csv);
         let json = serde_json::to_string(&line).unwrap();
@@ -214,5 +258,37 @@ mod tests {
             ),
             "{json}"
         );
+    }
+
+    #[test]
+    fn a_decoded_value_is_json_in_a_file() {
+        let mut decoded = DecodedRecord {
+            key: None,
+            value: Some(Decoded {
+                schema: SchemaId::Number(7),
+                kind: None,
+                subject: None,
+                outcome: Ok("{\"a\":1}".into()),
+            }),
+        };
+        let of = |decoded: &DecodedRecord| {
+            let value = b"\0\0\0\0\x07\xff";
+            lines_of(Some(b"\xff"), Some(value), &[], decoded)
+        };
+        let (json, csv) = of(&decoded);
+        assert!(
+            json.ends_with(r#""key":"/w==","value":"{\"a\":1}","headers":[],"base64":["key"]}"#),
+            "{json}"
+        );
+        assert_eq!(csv, "1,0,3,\"/w==\",\"{\"\"a\"\":1}\",\"[]\",\"key\"\r\n");
+        decoded.value.as_mut().unwrap().outcome = Err("no answer".into());
+        let (json, csv) = of(&decoded);
+        assert!(
+            json.ends_with(
+                r#""key":"/w==","value":"AAAAAAf/","headers":[],"base64":["key","value"]}"#
+            ),
+            "{json}"
+        );
+        assert_eq!(csv, "1,0,3,\"/w==\",\"AAAAAAf/\",\"[]\",\"key value\"\r\n");
     }
 }

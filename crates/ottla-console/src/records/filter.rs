@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::expression::{Expression, Subject};
 use crate::problem::Problem;
+use crate::registry::DecodedRecord;
 
 /// The memory for finding a text.
 const TEXT_REGEX_BYTES: usize = 1 << 20;
@@ -72,14 +73,23 @@ pub(crate) enum Verdict {
 }
 
 impl Filter {
-    pub(crate) fn judge(&self, topic: &str, partition: i32, record: &RecordView<'_>) -> Verdict {
-        if !self.has_texts(record) {
+    /// Texts are looked for in the bytes and in what was decoded from them; expressions are about
+    /// what was decoded.
+    pub(crate) fn judge(
+        &self,
+        topic: &str,
+        partition: i32,
+        record: &RecordView<'_>,
+        decoded: &DecodedRecord,
+    ) -> Verdict {
+        let view = decoded.view(record);
+        if !self.has_key(record, &view) || !self.has_text(record, &view) {
             return Verdict::Differs;
         }
         if self.expressions.is_empty() {
             return Verdict::Matches;
         }
-        let subject = Subject::new(topic, partition, record);
+        let subject = Subject::new(topic, partition, &view);
         let holds = self.expressions.iter().all(|it| it.holds(&subject));
         match holds {
             _ if subject.is_given_up() => Verdict::GivenUp,
@@ -88,24 +98,35 @@ impl Filter {
         }
     }
 
-    fn has_texts(&self, record: &RecordView<'_>) -> bool {
-        if let Some(key) = &self.key
-            && record.key != Some(key.as_bytes())
-        {
-            return false;
-        }
-        if let Some(text) = &self.text {
-            let has = |bytes: Option<&[u8]>| bytes.is_some_and(|bytes| text.is_match(bytes));
-            let is_found = has(record.value)
-                || has(record.key)
-                || record
-                    .headers
-                    .iter()
-                    .any(|(name, value)| has(Some(name)) || has(value));
-            return is_found;
-        }
-        true
+    fn has_key(&self, record: &RecordView<'_>, view: &RecordView<'_>) -> bool {
+        let Some(key) = &self.key else {
+            return true;
+        };
+        let wanted = Some(key.as_bytes());
+        record.key == wanted
+            || view.key == wanted
+            || (view.key != record.key && view.key.is_some_and(|json| is_text(json, key)))
     }
+
+    fn has_text(&self, record: &RecordView<'_>, view: &RecordView<'_>) -> bool {
+        let Some(text) = &self.text else {
+            return true;
+        };
+        let has = |bytes: Option<&[u8]>| bytes.is_some_and(|bytes| text.is_match(bytes));
+        has(view.value)
+            || has(view.key)
+            || (view.value != record.value && has(record.value))
+            || (view.key != record.key && has(record.key))
+            || record
+                .headers
+                .iter()
+                .any(|(name, value)| has(Some(name)) || has(value))
+    }
+}
+
+/// Whether JSON is this text.
+fn is_text(json: &[u8], text: &str) -> bool {
+    serde_json::from_slice::<String>(json).is_ok_and(|it| it == text)
 }
 
 #[cfg(test)]
@@ -115,6 +136,7 @@ mod tests {
     use ottla_types::Timestamp;
 
     use super::*;
+    use crate::registry::{Decoded, Kind, SchemaId};
 
     #[test]
     fn all_conditions_must_hold() {
@@ -140,7 +162,8 @@ mod tests {
                 json_path: owned(json_path),
                 expression: owned(expression),
             };
-            query.parse().unwrap().judge("t", 0, &record) == Verdict::Matches
+            let filter = query.parse().unwrap();
+            filter.judge("t", 0, &record, &DecodedRecord::default()) == Verdict::Matches
         };
         assert!(matches(None, None, None, None));
         assert!(matches(Some("grüsse"), None, None, None));
@@ -155,6 +178,46 @@ mod tests {
         assert!(!matches(None, Some("k"), None, None));
         assert!(!matches(None, None, Some("$.m"), None));
         assert!(!matches(Some("abc"), None, None, Some("value.n == 6")));
+    }
+
+    #[test]
+    fn what_was_decoded_is_found() {
+        let mut builder = RecordBatchBuilder::new(Compression::None);
+        let (key, value) = (&b"\0\0\0\0\x01\x04k1"[..], &b"\0\0\0\0\x02raw"[..]);
+        builder.append(Timestamp(0), Some(key), Some(value), &[]);
+        let batch = builder.build();
+        let records = batch.records(1 << 20).unwrap();
+        let record = records.iter().next().unwrap().unwrap();
+        let part = |id, json: &str| Decoded {
+            schema: SchemaId::Number(id),
+            kind: Some(Kind::Avro),
+            subject: None,
+            outcome: Ok(json.to_owned()),
+        };
+        let decoded = DecodedRecord {
+            key: Some(part(1, "\"k1\"")),
+            value: Some(part(2, r#"{"name": "Anna"}"#)),
+        };
+        let matches = |query: FilterQuery| {
+            let filter = query.parse().unwrap();
+            filter.judge("t", 0, &record, &decoded) == Verdict::Matches
+        };
+        let text = |text: &str| FilterQuery {
+            text: Some(text.into()),
+            ..FilterQuery::default()
+        };
+        let key = |key: &str| FilterQuery {
+            key: Some(key.into()),
+            ..FilterQuery::default()
+        };
+        let expression = |expression: &str| FilterQuery {
+            expression: Some(expression.into()),
+            ..FilterQuery::default()
+        };
+        assert!(matches(text("anna")) && matches(text("raw")) && !matches(text("zzz")));
+        assert!(matches(key("k1")) && matches(key("\"k1\"")) && !matches(key("k")));
+        assert!(matches(expression("value.name == 'Anna' && key == 'k1'")));
+        assert!(!matches(expression("value.name == 'Berta'")));
     }
 
     #[test]

@@ -1,10 +1,11 @@
 //! Reads the records of a topic that a filter finds.
 //!
-//! A scan has a consumer of its own. Records are judged while they are borrowed from the fetched
-//! batches; only those that match are copied. The memory for what is fetched is reserved from the
-//! console's budget.
+//! A scan has a consumer of its own. Records are decoded, if there is a schema registry, and judged
+//! while they are borrowed from the fetched batches; only those that match are copied. The memory
+//! for what is fetched is reserved from the console's budget.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ottla_client::{ClientError, Consumer, ConsumerConfig, FetchedBatch, OffsetReset};
@@ -17,6 +18,7 @@ use super::filter::{Filter, Verdict};
 use super::selection::Range;
 use crate::budget::Reservation;
 use crate::problem::Problem;
+use crate::registry::{DECODING_BYTES, DecodedRecord, Registry};
 use crate::view::Partition;
 use crate::visit::Visit;
 
@@ -42,6 +44,7 @@ pub(crate) struct Scan {
     consumer: Consumer,
     topic: String,
     filter: Filter,
+    registry: Option<Arc<Registry>>,
     ranges: BTreeMap<i32, Range>,
     /// The next offset of each partition, after all judged records.
     positions: BTreeMap<i32, i64>,
@@ -101,9 +104,10 @@ impl Scan {
     ) -> Result<Scan, Problem> {
         let per_partition = BUFFERED_BYTES / 2 / ranges.len().max(1);
         let per_partition = per_partition.clamp(PARTITION_BYTES.0, PARTITION_BYTES.1);
-        let reservation = visit
-            .budget
-            .reserve(per_partition * ranges.len() + POLLED_BYTES + WAITING_BYTES)?;
+        let registry = visit.registry.clone();
+        let decoding = registry.as_ref().map_or(0, |_| DECODING_BYTES);
+        let fetched = per_partition * ranges.len() + POLLED_BYTES;
+        let reservation = visit.budget.reserve(fetched + WAITING_BYTES + decoding)?;
         let config = ConsumerConfig {
             auto_commit: false,
             // The log was cut meanwhile: what remains is read.
@@ -131,6 +135,7 @@ impl Scan {
             consumer,
             topic: topic.to_owned(),
             filter,
+            registry,
             positions: ranges
                 .iter()
                 .map(|(it, range)| (*it, range.start))
@@ -179,11 +184,11 @@ impl Scan {
         &self.positions
     }
 
-    /// Judges the next records, and calls `take` for those that match. Returns what `take` wants
-    /// next. Waits a short time if there are none.
+    /// Judges the next records, and calls `take` for those that match, with what was decoded of
+    /// them. Returns what `take` wants next. Waits a short time if there are none.
     pub(crate) async fn step(
         &mut self,
-        mut take: impl FnMut(&FetchedBatch, &RecordView<'_>) -> Next,
+        mut take: impl FnMut(&FetchedBatch, &RecordView<'_>, &DecodedRecord) -> Next,
     ) -> Result<Next, Problem> {
         if self.pending.is_empty() {
             let began = Instant::now();
@@ -216,7 +221,7 @@ impl Scan {
     async fn judge(
         &mut self,
         batch: &FetchedBatch,
-        take: &mut impl FnMut(&FetchedBatch, &RecordView<'_>) -> Next,
+        take: &mut impl FnMut(&FetchedBatch, &RecordView<'_>, &DecodedRecord) -> Next,
     ) -> Result<Next, Problem> {
         let end = match self.is_following {
             true => i64::MAX,
@@ -245,10 +250,17 @@ impl Scan {
             self.scanned += 1;
             self.scanned_bytes += record.size_in_bytes as u64;
             self.positions.insert(batch.partition, record.offset.0 + 1);
-            match self.filter.judge(&self.topic, batch.partition, &record) {
+            let decoded = match &self.registry {
+                Some(registry) => registry.decode(&self.topic, &record).await,
+                None => DecodedRecord::default(),
+            };
+            let verdict = self
+                .filter
+                .judge(&self.topic, batch.partition, &record, &decoded);
+            match verdict {
                 Verdict::Matches => {
                     self.matched += 1;
-                    let next = take(batch, &record);
+                    let next = take(batch, &record, &decoded);
                     if next != Next::More {
                         return Ok(next);
                     }

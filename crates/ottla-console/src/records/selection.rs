@@ -293,7 +293,8 @@ mod tests {
     #[tokio::test]
     async fn the_next_page_has_a_short_address_whatever_the_number_of_partitions() {
         let config = ottla_client::ClientConfig::new("127.0.0.1:1").unwrap();
-        let visit = Visit::new(None, config, crate::budget::Budget::default());
+        let sampling = crate::sampling::Sampling::new(None);
+        let visit = Visit::new(None, config, crate::budget::Budget::default(), sampling);
         let few = BTreeMap::from([(0, 5), (3, 9)]);
         assert_eq!(
             from_offsets(few, &visit).as_deref(),

@@ -1,11 +1,13 @@
 //! What every request meets, over real connections. The cluster is away.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use ottla_client::{ClientConfig, SecurityProtocol};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::*;
+use crate::measure::MeasureConfig;
 
 /// A console on a loopback address.
 struct Served {
@@ -501,4 +503,108 @@ async fn a_login_that_nobody_could_make_is_refused_at_the_start() {
         refused.starts_with("--listen=127.0.0.1:99999: cannot listen there"),
         "{refused}"
     );
+}
+
+/// With a script in place of `ottla`, whose benchmark runs until it is stopped.
+fn bench_in(dir: &Path) -> MeasureConfig {
+    MeasureConfig {
+        program: concat!(env!("CARGO_MANIFEST_DIR"), "/tests/bench.sh").into(),
+        dir: dir.to_path_buf(),
+        command_config: None,
+    }
+}
+
+#[tokio::test]
+async fn one_benchmark_runs_at_a_time_and_can_be_stopped() {
+    let dir = tempfile::tempdir().unwrap();
+    let console = serve_with(|config| config.measure = Some(bench_in(dir.path()))).await;
+    let overview = console.ask("GET /api/measure", &[OWN]).await.text();
+    assert!(
+        overview.contains(r#"{"name":"g/s","title":"A title"}"#),
+        "{overview}"
+    );
+    assert!(overview.contains(r#""refusal":null"#), "{overview}");
+    let run = "/api/measure/run";
+    for (body, status) in [
+        (r#"{"scenario": "../x.toml"}"#, 422),
+        (r#"{"scenario": "g/s", "repetitions": 0}"#, 422),
+        (r#"{"scenario": "g/s"}"#, 200),
+        (r#"{"scenario": "g/s"}"#, 409),
+    ] {
+        let answer = console.ask_with(&format!("POST {run}"), &[OWN], body).await;
+        assert_eq!(answer.status, status, "{body}: {}", answer.text());
+    }
+    let began = Instant::now();
+    loop {
+        let overview = console.ask("GET /api/measure", &[OWN]).await.text();
+        if overview.contains("at work") {
+            break;
+        }
+        assert!(began.elapsed() < Duration::from_secs(20), "{overview}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let stopped = console.ask(&format!("DELETE {run}"), &[OWN]).await;
+    assert_eq!(stopped.status, 204, "{}", stopped.text());
+    let output = console.ask(&format!("GET {run}/output"), &[OWN]).await;
+    let text = output.text();
+    assert!(
+        text.contains("event: lines") && text.contains("saved"),
+        "{text}"
+    );
+    assert!(
+        text.contains("event: done") && text.contains(r#""is_ok":false"#),
+        "{text}"
+    );
+    let late = console.ask(&format!("DELETE {run}"), &[OWN]).await;
+    assert_eq!(late.status, 409);
+}
+
+#[tokio::test]
+async fn results_are_read_where_no_benchmark_may_run_and_nowhere_else() {
+    let dir = tempfile::tempdir().unwrap();
+    let inner = dir.path().join("results");
+    std::fs::create_dir(&inner).unwrap();
+    std::fs::write(dir.path().join("secret.json"), "{}").unwrap();
+    for name in ["one", "other"] {
+        std::fs::write(inner.join(format!("{name}.json")), "{}").unwrap();
+    }
+    let console = serve_with(|config| {
+        config.read_only = true;
+        config.measure = Some(MeasureConfig {
+            dir: inner.clone(),
+            ..bench_in(dir.path())
+        });
+    })
+    .await;
+    let start = r#"{"scenario": "g/s"}"#;
+    let refused = console
+        .ask_with("POST /api/measure/run", &[OWN], start)
+        .await;
+    assert_eq!(refused.status, 403);
+    let overview = console.ask("GET /api/measure", &[OWN]).await.text();
+    assert!(overview.contains("read-only mode"), "{overview}");
+    let compared = "GET /api/measure/comparison?first=one&second=other";
+    let compared = console.ask(compared, &[OWN]).await;
+    assert!(
+        compared.text().contains("one.json against"),
+        "{}",
+        compared.text()
+    );
+    for (request, status) in [
+        ("GET /api/measure/results", 200),
+        ("GET /api/measure/results/missing", 404),
+        ("GET /api/measure/results/..%2Fsecret", 422),
+        ("GET /api/measure/results/..%2Fsecret/export", 422),
+        (
+            "GET /api/measure/comparison?first=..%2Fsecret&second=one",
+            422,
+        ),
+        ("GET /api/measure/run/output", 404),
+    ] {
+        let answer = console.ask(request, &[OWN]).await;
+        assert_eq!(answer.status, status, "{request}: {}", answer.text());
+    }
+    let without = serve_with(|_| ()).await;
+    let overview = without.ask("GET /api/measure", &[OWN]).await.text();
+    assert!(overview.contains("--bench-dir"), "{overview}");
 }

@@ -50,6 +50,10 @@ pub(super) async fn take(
     .await;
     let (starts, ends) = offsets;
     let sizes = sizes(&brokers);
+    let groups = groups.ok().map(|groups| with_lag(groups, &ends));
+    let groups_before = previous.and_then(|it| it.groups.as_ref());
+    let read = groups.as_ref().zip(groups_before);
+    let read = read.map(|(groups, before)| records_read(groups, before));
     let topics = metadata.topics.values().map(|info| {
         let numbers = || info.partitions.iter().map(|it| it.partition);
         let key = |number: i32| (info.name.clone(), number);
@@ -69,15 +73,18 @@ pub(super) async fn take(
             leader_bytes: leader_bytes.collect(),
             settings: settings.get(&info.name).cloned(),
             records_per_second: None,
+            records_out_per_second: None,
         };
         topic.records_per_second = rate(&topic, at, previous);
+        topic.records_out_per_second = rate_out(&topic, at, previous, read.as_ref());
         (info.name.clone(), topic)
     });
+    let topics = topics.collect();
     Ok(Snapshot {
         at,
         cluster_id: metadata.cluster_id.clone(),
-        topics: topics.collect(),
-        groups: groups.ok().map(|groups| with_lag(groups, &ends)),
+        topics,
+        groups,
         quorum: quorum.ok(),
         features,
         brokers,
@@ -94,6 +101,43 @@ fn rate(topic: &Topic, at: i64, previous: Option<&Snapshot>) -> Option<f64> {
     let written = (before.info.topic_id == topic.info.topic_id)
         .then(|| Some(topic.end_sum()? - before.end_sum()?))??;
     Some(written.max(0) as f64 * 1000.0 / (at - previous.at) as f64)
+}
+
+/// What groups have read of a topic since the previous snapshot, as far as they commit it.
+fn rate_out(
+    topic: &Topic,
+    at: i64,
+    previous: Option<&Snapshot>,
+    read: Option<&BTreeMap<&str, i64>>,
+) -> Option<f64> {
+    let previous = previous.filter(|it| at > it.at)?;
+    let read = read?;
+    if at - previous.at < LEAST_INTERVAL_MS {
+        let before = previous.topics.get(&topic.info.name)?;
+        return before.records_out_per_second;
+    }
+    let read = read.get(&*topic.info.name).copied().unwrap_or(0);
+    Some(read as f64 * 1000.0 / (at - previous.at) as f64)
+}
+
+/// How far the committed offsets of all groups together have moved forwards, by topic. A group's
+/// first commit in a partition has nothing to be compared with.
+fn records_read<'a>(
+    groups: &'a BTreeMap<String, Group>,
+    before: &BTreeMap<String, Group>,
+) -> BTreeMap<&'a str, i64> {
+    let mut read: BTreeMap<&str, i64> = BTreeMap::new();
+    for (id, group) in groups {
+        let Some(before) = before.get(id) else {
+            continue;
+        };
+        for (partition, (offset, _)) in &group.offsets {
+            if let Some((earlier, _)) = before.offsets.get(partition) {
+                *read.entry(&*partition.0).or_default() += (offset - earlier).max(0);
+            }
+        }
+    }
+    read
 }
 
 async fn brokers(admin: &Admin, metadata: &Metadata) -> Vec<Broker> {
@@ -291,4 +335,49 @@ async fn features(admin: &Admin) -> Vec<Feature> {
 pub(crate) fn now_ms() -> i64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     now.map_or(0, |now| now.as_millis() as i64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn groups(offsets: &[(&str, &str, i32, i64)]) -> BTreeMap<String, Group> {
+        let mut groups: BTreeMap<String, Group> = BTreeMap::new();
+        for &(id, topic, partition, offset) in offsets {
+            let group = groups.entry(id.to_owned()).or_insert_with(|| Group {
+                listing: GroupListing {
+                    group_id: id.to_owned(),
+                    group_type: "consumer".to_owned(),
+                    protocol_type: "consumer".to_owned(),
+                    state: "Stable".to_owned(),
+                },
+                offsets: BTreeMap::new(),
+            });
+            let partition = (topic.to_owned(), partition);
+            group.offsets.insert(partition, (offset, None));
+        }
+        groups
+    }
+
+    #[test]
+    fn what_groups_have_read_is_how_far_their_offsets_have_moved() {
+        let before = groups(&[
+            ("one", "a", 0, 10),
+            ("one", "a", 1, 10),
+            ("one", "b", 0, 50),
+            ("two", "a", 0, 0),
+        ]);
+        let after = groups(&[
+            ("one", "a", 0, 17),
+            ("one", "a", 1, 10),
+            // Its offset was reset.
+            ("one", "b", 0, 20),
+            ("two", "a", 0, 5),
+            // The first commits.
+            ("two", "b", 0, 700),
+            ("new", "a", 0, 900),
+        ]);
+        let read = records_read(&after, &before);
+        assert_eq!(read, BTreeMap::from([("a", 12), ("b", 0)]));
+    }
 }

@@ -4,125 +4,154 @@ use std::collections::{BTreeMap, VecDeque};
 
 use serde::Serialize;
 
-use super::snapshot::Snapshot;
+use super::samples::{Sample, Unit};
+use crate::sampling::{Sampling, SeriesRoom};
 
 /// Four hours at the shortest interval.
 const SAMPLES: usize = 1440;
-/// At most 6 kB each.
+/// Of one session.
 const SERIES: usize = 4000;
-/// The topics of a group with a series of their own, those with the largest lag.
-const TOPICS_OF_A_GROUP: usize = 20;
 
 /// A series of one thing, parallel to the sample times.
 #[derive(Debug, Serialize)]
 pub(crate) struct Series {
     pub(crate) name: String,
-    pub(crate) unit: &'static str,
+    pub(crate) unit: Unit,
     /// `None` where it is unknown.
     pub(crate) values: Vec<Option<f64>>,
 }
 
-#[derive(Default)]
+/// A part of the history.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Range {
+    /// Exclusive, in milliseconds since 1970.
+    pub(crate) since: i64,
+    /// Inclusive.
+    pub(crate) until: i64,
+    /// Samples within the same step become one; 0 keeps all.
+    pub(crate) step_ms: i64,
+}
+
 pub(super) struct History {
     times: VecDeque<i64>,
-    /// By `thing|name|unit`; NaN where unknown. Each is as long as `times`.
-    series: BTreeMap<(String, String, &'static str), VecDeque<f32>>,
+    /// By the thing and the name of the series.
+    lines: BTreeMap<(String, String), Line>,
+    sampling: Sampling,
+    /// Whether the newest sample has a series for which there is no room.
+    is_full: bool,
+}
+
+struct Line {
+    unit: Unit,
+    /// As long as the times; NaN where unknown.
+    values: VecDeque<f32>,
+    _room: SeriesRoom,
 }
 
 impl History {
-    pub(super) fn add(&mut self, snapshot: &Snapshot) {
-        if self.times.back().is_some_and(|last| *last >= snapshot.at) {
+    pub(super) fn new(sampling: Sampling) -> History {
+        History {
+            times: VecDeque::new(),
+            lines: BTreeMap::new(),
+            sampling,
+            is_full: false,
+        }
+    }
+
+    pub(super) fn add(&mut self, at: i64, samples: Vec<Sample>) {
+        if self.times.back().is_some_and(|last| *last >= at) {
             return;
         }
-        self.times.push_back(snapshot.at);
-        for values in self.series.values_mut() {
-            values.push_back(f32::NAN);
-        }
-        let mut cluster = (None, 0.0, 0.0);
-        for (name, topic) in &snapshot.topics {
-            let of = format!("topic/{name}");
-            let rate = topic.records_per_second;
-            self.set(&of, "records_in", "records/s", rate);
-            let bytes = topic.bytes.map(|it| it as f64);
-            self.set(&of, "bytes", "bytes", bytes);
-            cluster.0 = cluster
-                .0
-                .zip(rate)
-                .map(|(sum, rate)| sum + rate)
-                .or(cluster.0)
-                .or(rate);
-            cluster.1 += bytes.unwrap_or(0.0);
-            cluster.2 += (topic.under_replicated() + topic.offline()) as f64;
-        }
-        self.set("cluster", "records_in", "records/s", cluster.0);
-        self.set("cluster", "bytes", "bytes", Some(cluster.1));
-        self.set("cluster", "under_replicated", "partitions", Some(cluster.2));
-        let mut lag = 0.0;
-        for (name, group) in snapshot.groups.iter().flatten() {
-            let of = format!("group/{name}");
-            let Some(of_group) = group.lag() else {
-                continue;
-            };
-            lag += of_group as f64;
-            self.set(&of, "lag", "records", Some(of_group as f64));
-            let topics = group.topics().into_iter();
-            let mut topics: Vec<(i64, &str)> = topics
-                .filter_map(|topic| Some((group.lag_of(topic)?, topic)))
-                .collect();
-            topics.sort_by(|one, other| other.cmp(one));
-            for (lag, topic) in topics.into_iter().take(TOPICS_OF_A_GROUP) {
-                self.set(&of, &format!("lag/{topic}"), "records", Some(lag as f64));
-            }
-        }
-        self.set("cluster", "lag", "records", Some(lag));
-        if self.times.len() > SAMPLES {
+        // Before the new ones are added, so that no series grows beyond its room.
+        if self.times.len() == SAMPLES {
             self.times.pop_front();
-            for values in self.series.values_mut() {
-                values.pop_front();
+            for line in self.lines.values_mut() {
+                line.values.pop_front();
             }
             // Those of things that are gone.
-            self.series
-                .retain(|_, values| values.iter().any(|it| !it.is_nan()));
+            self.lines
+                .retain(|_, line| line.values.iter().any(|it| !it.is_nan()));
+        }
+        self.times.push_back(at);
+        for line in self.lines.values_mut() {
+            line.values.push_back(f32::NAN);
+        }
+        self.is_full = false;
+        for sample in samples {
+            self.set(sample);
         }
     }
 
     /// What it takes in memory, about.
     pub(super) fn bytes(&self) -> usize {
-        let names = self
-            .series
-            .keys()
-            .map(|(of, name, _)| of.len() + name.len());
-        let of_series = 4 * size_of::<String>() + self.times.len() * size_of::<f32>();
-        names.sum::<usize>() + self.series.len() * of_series
+        let lines = self.lines.iter().map(|((of, name), line)| {
+            let values = line.values.capacity() * size_of::<f32>();
+            size_of::<((String, String), Line)>() + of.len() + name.len() + values
+        });
+        self.times.capacity() * size_of::<i64>() + lines.sum::<usize>()
     }
 
-    fn set(&mut self, of: &str, name: &str, unit: &'static str, value: Option<f64>) {
-        let Some(value) = value else { return };
-        let key = (of.to_owned(), name.to_owned(), unit);
-        let length = self.times.len();
-        if !self.series.contains_key(&key) && self.series.len() >= SERIES {
+    fn set(&mut self, sample: Sample) {
+        let key = (sample.of, sample.name);
+        if let Some(last) = self.lines.get_mut(&key).and_then(|it| it.values.back_mut()) {
+            *last = sample.value as f32;
             return;
         }
-        let values = self.series.entry(key);
-        let values = values.or_insert_with(|| std::iter::repeat_n(f32::NAN, length).collect());
-        if let Some(last) = values.back_mut() {
-            *last = value as f32;
-        }
+        let room = (self.lines.len() < SERIES).then(|| self.sampling.room());
+        let Some(room) = room.flatten() else {
+            self.is_full = true;
+            return;
+        };
+        let mut values = VecDeque::with_capacity(SAMPLES);
+        values.extend(std::iter::repeat_n(f32::NAN, self.times.len() - 1));
+        values.push_back(sample.value as f32);
+        let line = Line {
+            unit: sample.unit,
+            values,
+            _room: room,
+        };
+        self.lines.insert(key, line);
     }
 
-    /// The times after `since`, and the series of a thing at these times.
-    pub(super) fn read(&self, of: &str, since: i64) -> (Vec<i64>, Vec<Series>) {
-        let skipped = self.times.partition_point(|time| *time <= since);
-        let times = self.times.iter().skip(skipped).copied().collect();
-        let of_thing = self.series.iter().filter(|((it, _, _), _)| it == of);
-        let series = of_thing.map(|((_, name, unit), values)| Series {
-            name: name.clone(),
-            unit,
-            values: values
-                .iter()
-                .skip(skipped)
-                .map(|value| (!value.is_nan()).then_some(f64::from(*value)))
-                .collect(),
+    /// Whether some series are missing because there is no room for them.
+    pub(super) fn is_full(&self) -> bool {
+        self.is_full
+    }
+
+    /// Forgets everything.
+    pub(super) fn clear(&mut self) {
+        self.times = VecDeque::new();
+        self.lines.clear();
+        self.is_full = false;
+    }
+
+    /// The times in a range, and the series of a thing at these times. A step has the time of its
+    /// last sample.
+    pub(super) fn read(&self, of: &str, range: Range) -> (Vec<i64>, Vec<Series>) {
+        let first = self.times.partition_point(|time| *time <= range.since);
+        let end = self.times.partition_point(|time| *time <= range.until);
+        let step_of = |index: usize| match range.step_ms {
+            ..=0 => index as i64,
+            step => self.times[index].div_euclid(step),
+        };
+        // The first index after each step.
+        let ends: Vec<usize> = (first + 1..=end)
+            .filter(|&next| next == end || step_of(next) != step_of(next - 1))
+            .collect();
+        let times = ends.iter().map(|next| self.times[next - 1]).collect();
+        let of_thing = self.lines.iter().filter(|((it, _), _)| it == of);
+        let series = of_thing.map(|((_, name), line)| {
+            let mut begin = first;
+            let values = ends.iter().map(|&end| {
+                let step: Vec<f32> = line.values.range(begin..end).copied().collect();
+                begin = end;
+                line.unit.merged(&step).map(f64::from)
+            });
+            Series {
+                name: name.clone(),
+                unit: line.unit,
+                values: values.collect(),
+            }
         });
         (times, series.collect())
     }
@@ -130,72 +159,111 @@ impl History {
 
 #[cfg(test)]
 mod tests {
-    use super::super::snapshot::{LogOffsets, Topic};
     use super::*;
 
-    fn snapshot(at: i64, topics: &[(&str, Option<f64>)]) -> Snapshot {
-        let topic = |(name, rate): &(&str, Option<f64>)| {
-            let info = ottla_client::TopicInfo {
-                name: (*name).to_owned(),
-                topic_id: ottla_types::Uuid::ZERO,
-                error: ottla_types::ErrorCode::None,
-                is_internal: false,
-                partitions: Vec::new(),
-            };
-            let topic = Topic {
-                info,
-                offsets: vec![LogOffsets::default()],
-                bytes: None,
-                leader_bytes: Vec::new(),
-                settings: None,
-                records_per_second: *rate,
-            };
-            ((*name).to_owned(), topic)
-        };
-        Snapshot {
-            at,
-            cluster_id: None,
-            brokers: Vec::new(),
-            topics: topics.iter().map(topic).collect(),
-            groups: None,
-            quorum: None,
-            features: Vec::new(),
+    fn sample(of: &str, unit: Unit, value: f64) -> Sample {
+        Sample {
+            of: of.to_owned(),
+            name: "it".to_owned(),
+            unit,
+            value,
+        }
+    }
+
+    fn rate(of: &str, value: f64) -> Sample {
+        sample(of, Unit::RecordsPerSecond, value)
+    }
+
+    fn history() -> History {
+        History::new(Sampling::new(None))
+    }
+
+    fn since(since: i64) -> Range {
+        Range {
+            since,
+            until: i64::MAX,
+            step_ms: 0,
         }
     }
 
     #[test]
     fn a_series_has_gaps_where_nothing_was_known() {
-        let mut history = History::default();
-        history.add(&snapshot(10, &[]));
-        history.add(&snapshot(20, &[("a", Some(2.0))]));
-        history.add(&snapshot(30, &[("a", None)]));
-        let (times, series) = history.read("topic/a", 0);
+        let mut history = history();
+        history.add(10, Vec::new());
+        history.add(20, vec![rate("topic/a", 2.0)]);
+        history.add(30, Vec::new());
+        let (times, series) = history.read("topic/a", since(0));
         assert_eq!(times, [10, 20, 30]);
         assert_eq!(series.len(), 1);
         assert_eq!(series[0].values, [None, Some(2.0), None]);
-        let (times, series) = history.read("topic/a", 20);
+        let (times, series) = history.read("topic/a", since(20));
         assert_eq!((times, &*series[0].values), (vec![30], &[None][..]));
-        assert_eq!(history.read("cluster", 0).1[0].name, "bytes");
+        assert!(history.read("topic/b", since(0)).1.is_empty());
+    }
+
+    #[test]
+    fn a_range_has_one_value_for_each_step() {
+        let mut history = history();
+        for (at, value) in [(10, 1.0), (20, 3.0), (39, 7.0), (40, 5.0), (50, 9.0)] {
+            let lag = sample("group/g", Unit::Records, value);
+            history.add(at, vec![rate("topic/a", value), lag]);
+        }
+        let range = Range {
+            since: 10,
+            until: 40,
+            step_ms: 20,
+        };
+        let (times, series) = history.read("topic/a", range);
+        assert_eq!(times, [39, 40]);
+        assert_eq!(series[0].values, [Some(5.0), Some(5.0)]);
+        let (_, series) = history.read("group/g", range);
+        assert_eq!(series[0].values, [Some(7.0), Some(5.0)]);
+        let nothing = Range {
+            until: 10,
+            ..since(40)
+        };
+        let (times, series) = history.read("topic/a", nothing);
+        assert!(times.is_empty() && series[0].values.is_empty());
     }
 
     #[test]
     fn old_samples_and_the_series_of_gone_topics_are_dropped() {
-        let mut history = History::default();
-        history.add(&snapshot(1, &[("gone", Some(1.0))]));
-        for at in 2..=SAMPLES as i64 + 1 {
-            history.add(&snapshot(at, &[]));
+        let mut history = history();
+        history.add(1, vec![rate("topic/gone", 1.0), rate("topic/a", 1.0)]);
+        let capacity = |history: &History| {
+            let line = &history.lines[&("topic/a".to_owned(), "it".to_owned())];
+            line.values.capacity()
+        };
+        let (before, bytes) = (capacity(&history), history.bytes());
+        assert!(bytes >= 2 * SAMPLES * size_of::<f32>(), "{bytes}");
+        for at in 2..=SAMPLES as i64 * 2 {
+            history.add(at, vec![rate("topic/a", 1.0)]);
         }
-        let (times, series) = history.read("topic/gone", 0);
-        assert_eq!((times.len(), times[0]), (SAMPLES, 2));
+        let (times, series) = history.read("topic/gone", since(0));
+        assert_eq!((times.len(), times[0]), (SAMPLES, SAMPLES as i64 + 1));
         assert!(series.is_empty());
+        assert_eq!(capacity(&history), before, "a series keeps to its room");
+        // Those of one series and the times, whose room doubles when they grow.
+        let most = SAMPLES * size_of::<f32>() + 2 * SAMPLES * size_of::<i64>();
+        assert!(history.bytes() < most + 1024, "{}", history.bytes());
+        history.clear();
+        assert_eq!(history.bytes(), 0);
     }
 
     #[test]
     fn there_are_so_many_series_and_no_more() {
-        let names: Vec<String> = (0..SERIES * 2).map(|it| format!("t{it}")).collect();
-        let topics: Vec<(&str, Option<f64>)> = names.iter().map(|it| (&**it, Some(1.0))).collect();
-        let mut history = History::default();
-        history.add(&snapshot(1, &topics));
-        assert_eq!(history.series.len(), SERIES);
+        let sampling = Sampling::new(None);
+        let mut history = History::new(sampling.clone());
+        let names = (0..SERIES * 2).map(|it| format!("topic/{it}"));
+        history.add(1, names.map(|it| rate(&it, 1.0)).collect());
+        assert_eq!(history.lines.len(), SERIES);
+        assert!(history.is_full());
+        // What one session forgets is room for others.
+        let rest: Vec<SeriesRoom> = std::iter::from_fn(|| sampling.room()).collect();
+        assert!(sampling.room().is_none());
+        history.clear();
+        assert!(sampling.room().is_some() && !history.is_full());
+        assert!(history.read("topic/0", since(0)).0.is_empty());
+        drop(rest);
     }
 }

@@ -47,6 +47,8 @@ pub(crate) struct Topic {
     pub(crate) leader_bytes: Vec<Option<i64>>,
     pub(crate) settings: Option<TopicSettings>,
     pub(crate) records_per_second: Option<f64>,
+    /// What groups read, as far as they commit it.
+    pub(crate) records_out_per_second: Option<f64>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]

@@ -347,27 +347,35 @@ fn dynamic_setting(config: &BrokerConfig, key: &str, value: &str, place: &str, l
     let of_listener = key
         .strip_prefix("listener.name.")
         .and_then(|rest| rest.split_once('.'));
-    let Some(def) = broker_config(of_listener.map_or(key, |(_, base)| base)) else {
-        let what = format!("{key} is an unknown setting, stored without effect");
-        return look.note("dynamic settings", place, what, "");
-    };
-    let shown = if def.is_sensitive() {
-        "[hidden]"
-    } else {
-        value
+    let def = broker_config(of_listener.map_or(key, |(_, base)| base));
+    let shown = match def {
+        Some(def) if !def.is_sensitive() => value,
+        _ => "[hidden]",
     };
     let change = "remove it with kafka-configs --delete-config if that is intended";
-    let is_of_listeners = BrokerConfig::is_unserved_of_listener(key)
-        || matches!(def.name, "listeners" | "listener.security.protocol.map");
-    if is_of_listeners {
+    let is_in_file = |name: &str| {
+        let mut listeners = config.listeners.iter();
+        listeners.any(|listener| listener.name.to_lowercase() == name)
+    };
+    let is_fixed = BrokerConfig::is_fixed_of_listener(key);
+    if is_fixed && of_listener.is_some_and(|(name, _)| is_in_file(name)) {
         let what = format!(
-            "{key}={shown} changes listeners, and Ottla uses only those of its properties file"
+            "{key}={shown} would apply to a listener of the properties file, and Kafka applies it only to listeners \
+             that are added while it runs"
         );
-        look.unserved(config, Unserved::Settings, place, what, change);
-    } else if let Some(reason) = def.refusal(value) {
+        return look.unserved(config, Unserved::Settings, place, what, change);
+    }
+    let Some(def) = def else {
+        if !is_fixed {
+            let what = format!("{key} is an unknown setting, stored without effect");
+            look.note("dynamic settings", place, what, "");
+        }
+        return;
+    };
+    if let Some(reason) = def.refusal(value) {
         let what = format!("{key}={shown} is refused: {reason}");
         look.unserved(config, Unserved::Settings, place, what, change);
-    } else if def.update_mode == UpdateMode::ReadOnly || def.parse(value).is_err() {
+    } else if (def.update_mode == UpdateMode::ReadOnly && !is_fixed) || def.parse(value).is_err() {
         let what = format!("{key}={shown} is ignored, as Kafka ignores it");
         look.note("dynamic settings", place, what, "");
     } else if let Support::AcceptedWithoutEffect(note) = def.support

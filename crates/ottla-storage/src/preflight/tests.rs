@@ -297,11 +297,24 @@ fn delegation_tokens_that_nobody_can_use_are_pointed_out() {
 #[test]
 fn dynamic_settings_of_the_broker_are_looked_at() {
     let broker = |resource, key, value| Node::new().records([config_of(4, resource, key, value)]);
-    broker("1", "listeners", "PLAINTEXT://:1,OTHER://:2").refuses("listeners=PLAINTEXT");
-    broker("1", "listener.name.external.sasl.jaas.config", "secret")
-        .refuses("sasl.jaas.config=[hidden] changes listeners");
-    let limit = broker("", "listener.name.external.max.connections", "5").look();
-    assert!(limit.is_possible(), "it is followed: {:#?}", limit.findings);
+    broker(
+        "1",
+        "listener.name.plaintext.plain.sasl.jaas.config",
+        "secret",
+    )
+    .refuses("plain.sasl.jaas.config=[hidden] would apply to a listener of the properties file");
+    for (resource, key, value) in [
+        (
+            "1",
+            "listeners",
+            "PLAINTEXT://:1,CONTROLLER://:2,OTHER://:3",
+        ),
+        ("1", "listener.name.other.plain.sasl.jaas.config", "secret"),
+        ("", "listener.name.external.max.connections", "5"),
+    ] {
+        let look = broker(resource, key, value).look();
+        assert!(look.is_possible(), "it is followed: {:#?}", look.findings);
+    }
     broker("", "metric.reporters", "org.example.Reporter")
         .refuses("is refused: a metrics reporter");
     broker("", "metric.reporters", "org.example.Reporter")

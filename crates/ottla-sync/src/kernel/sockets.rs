@@ -16,8 +16,30 @@ pub struct ListenOptions {
     pub backlog: i32,
 }
 
-/// Binds a listener. An IPv6 listener accepts IPv4 connections too.
-pub fn listen(address: SocketAddr, options: ListenOptions) -> io::Result<TcpListener> {
+/// A socket that has its address and does not listen yet: connections are refused. No other process
+/// can listen on the address unless it reuses addresses, as this one does.
+#[derive(Debug)]
+pub struct BoundSocket {
+    socket: Socket,
+    backlog: i32,
+}
+
+impl BoundSocket {
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        let address = self.socket.local_addr()?.as_socket();
+        address.ok_or_else(|| io::ErrorKind::Unsupported.into())
+    }
+
+    /// Starts to listen: the kernel accepts connections into the backlog.
+    pub fn listen(self) -> io::Result<TcpListener> {
+        self.socket.listen(self.backlog)?;
+        TcpListener::from_std(self.socket.into())
+    }
+}
+
+/// Binds a socket for a listener. With an IPv6 address, it will accept IPv4 connections too. Fails
+/// if another socket listens on the address.
+pub fn bind(address: SocketAddr, options: ListenOptions) -> io::Result<BoundSocket> {
     let domain = Domain::for_address(address);
     let socket = Socket::new(domain, Type::STREAM, Some(Protocol::TCP))?;
     socket.set_nonblocking(true)?;
@@ -30,8 +52,10 @@ pub fn listen(address: SocketAddr, options: ListenOptions) -> io::Result<TcpList
         socket.set_recv_buffer_size(bytes)?;
     }
     socket.bind(&address.into())?;
-    socket.listen(options.backlog)?;
-    TcpListener::from_std(socket.into())
+    Ok(BoundSocket {
+        socket,
+        backlog: options.backlog,
+    })
 }
 
 /// Connects with the given buffer sizes. They are set before, because the first packet determines

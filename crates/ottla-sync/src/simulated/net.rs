@@ -107,19 +107,52 @@ enum ListenerKind {
     Simulated(Arc<Backlog>),
 }
 
-pub fn listen(address: SocketAddr, options: ListenOptions) -> io::Result<TcpListener> {
-    match world::is_simulated() {
-        true => listen_simulated(address, options.backlog.max(1) as usize),
-        false => {
-            let listener = sockets::listen(address, options)?;
-            Ok(TcpListener(ListenerKind::Tokio(listener)))
+/// As `kernel::sockets::BoundSocket`.
+#[derive(Debug)]
+pub struct BoundSocket(BoundKind);
+
+#[derive(Debug)]
+enum BoundKind {
+    System(sockets::BoundSocket),
+    /// Refuses connections until it listens.
+    Simulated(TcpListener),
+}
+
+impl BoundSocket {
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        match &self.0 {
+            BoundKind::System(socket) => socket.local_addr(),
+            BoundKind::Simulated(listener) => listener.local_addr(),
+        }
+    }
+
+    pub fn listen(self) -> io::Result<TcpListener> {
+        match self.0 {
+            BoundKind::System(socket) => Ok(TcpListener(ListenerKind::Tokio(socket.listen()?))),
+            BoundKind::Simulated(listener) => {
+                if let ListenerKind::Simulated(backlog) = &listener.0 {
+                    backlog.waiting.lock().is_listening = true;
+                }
+                Ok(listener)
+            }
         }
     }
 }
 
-fn listen_simulated(address: SocketAddr, backlog: usize) -> io::Result<TcpListener> {
+pub fn bind(address: SocketAddr, options: ListenOptions) -> io::Result<BoundSocket> {
+    let kind = match world::is_simulated() {
+        true => {
+            let listener = bind_simulated(address, options.backlog.max(1) as usize)?;
+            BoundKind::Simulated(listener)
+        }
+        false => BoundKind::System(sockets::bind(address, options)?),
+    };
+    Ok(BoundSocket(kind))
+}
+
+fn bind_simulated(address: SocketAddr, backlog: usize) -> io::Result<TcpListener> {
     world::switch_point(Op::Net);
-    let backlog = world::world().listen(address, backlog);
+    let backlog = world::world().bind(address, backlog);
     let backlog = backlog.ok_or(io::ErrorKind::AddrInUse)?;
     Ok(TcpListener(ListenerKind::Simulated(backlog)))
 }
@@ -128,7 +161,8 @@ impl TcpListener {
     pub async fn bind(name: impl ToSocketAddrs) -> io::Result<TcpListener> {
         if world::is_simulated() {
             let (host, port) = name.named()?;
-            return listen_simulated(resolve_simulated(&host, port)?, BACKLOG);
+            let bound = bind_simulated(resolve_simulated(&host, port)?, BACKLOG)?;
+            return BoundSocket(BoundKind::Simulated(bound)).listen();
         }
         let listener = tokio::net::TcpListener::bind(name).await?;
         Ok(TcpListener(ListenerKind::Tokio(listener)))

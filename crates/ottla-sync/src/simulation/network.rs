@@ -74,8 +74,8 @@ impl World {
         })
     }
 
-    /// Binds a listener of the caller's host. `None` if the port is in use.
-    pub(crate) fn listen(&self, address: SocketAddr, limit: usize) -> Option<Arc<Backlog>> {
+    /// Binds a socket of the caller's host, which does not listen yet. `None` if the port is in use.
+    pub(crate) fn bind(&self, address: SocketAddr, limit: usize) -> Option<Arc<Backlog>> {
         let host = self.host();
         self.with(|state| {
             let machine = state.machine(host);
@@ -124,10 +124,14 @@ impl World {
                 return Route::Silence;
             }
             match network.listeners.get(&(machine, to.port())) {
-                Some(backlog) if backlog.waiting.lock().connections.len() >= backlog.limit => {
-                    Route::Silence
+                Some(backlog) => {
+                    let waiting = backlog.waiting.lock();
+                    match waiting.is_listening {
+                        false => Route::Refused,
+                        true if waiting.connections.len() >= backlog.limit => Route::Silence,
+                        true => Route::Listener(backlog.clone()),
+                    }
                 }
-                Some(backlog) => Route::Listener(backlog.clone()),
                 None if state.is_answering(machine) => Route::Refused,
                 None => Route::Silence,
             }

@@ -163,6 +163,8 @@ fn what_a_segment_has_of_another_history_is_not_read() {
     let mut of_log = segment(2, 100, 249, LeaderEpochs::from([(5, 100), (6, 150)]));
     of_log.is_txn_index_empty = false;
     let cache = cache_of(&[longer.clone(), of_log.clone()]);
+    // As they are once their copies are finished.
+    let [longer, of_log] = [longer, of_log].map(|copied| cache.get(copied.id).unwrap());
     let begin = |offset| RemoteRead::begin(Offset(offset), true, &log, &cache).unwrap();
 
     let (mut read, effect) = begin(120);

@@ -6,7 +6,7 @@ use ottla_client::properties;
 use ottla_config::nearest_name;
 
 /// Reads a properties file given on the command line.
-pub(super) fn load_properties(path: &str) -> anyhow::Result<BTreeMap<String, String>> {
+pub fn load_properties(path: &str) -> anyhow::Result<BTreeMap<String, String>> {
     let bytes = std::fs::read(path)
         .map_err(|error| anyhow::anyhow!("{path} cannot be read: {error}; check the path"))?;
     Ok(ottla_config::Properties::parse_bytes(&bytes, path)?.into_map())

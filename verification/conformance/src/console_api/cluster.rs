@@ -316,14 +316,33 @@ pub fn elections(stage: &Stage) -> Result<()> {
 }
 
 pub fn series(stage: &Stage) -> Result<()> {
+    let cluster = stage.http.get("/api/cluster")?;
+    let disk = format!("disk/{}", cluster["brokers"][0]["id"]);
+    let expected = [
+        "bytes",
+        &*disk,
+        "lag",
+        "records_in",
+        "records_out",
+        "under_replicated",
+    ];
     // A rate needs two samples that are some time apart.
     let series = stage.shows("/api/series?of=cluster", |it| {
         let all = it["series"].as_array().into_iter().flatten();
         let names: Vec<&str> = all.filter_map(|it| it["name"].as_str()).collect();
-        names == ["bytes", "lag", "records_in", "under_replicated"]
+        names == expected
     })?;
+    ensure!(series["is_full"] == false, "{series}");
+    // `ottla console` is beside no broker.
+    ensure!(series["has_latencies"] == false, "{series}");
+    let coarse = "/api/series?of=cluster&step_ms=86400000";
+    let coarse = stage.http.get(coarse)?;
+    let steps = coarse["times"].as_array().map_or(0, Vec::len);
+    // The run may pass midnight.
+    ensure!((1..=2).contains(&steps), "{coarse}");
     let length = series["times"].as_array().map_or(0, Vec::len);
     ensure!(length >= 2, "{series}");
+    ensure!(steps < length || length == 2, "{series}\n{coarse}");
     let is_whole = |it: &Value| it["values"].as_array().map_or(0, Vec::len) == length;
     if !series["series"]
         .as_array()

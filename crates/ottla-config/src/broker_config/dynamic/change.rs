@@ -56,15 +56,8 @@ impl BrokerConfig {
         let all: BTreeSet<&str> = was.keys().chain(now.keys()).map(String::as_str).collect();
         let changed = all.into_iter().filter(|key| was.get(*key) != now.get(*key));
         let changed: Vec<&str> = changed.collect();
-        for key in ["listeners", "listener.security.protocol.map"] {
-            if changed.contains(&key) && now.contains_key(key) {
-                return Err(format!(
-                    "{key} cannot yet be changed while the broker runs; change it in the properties file and \
-                     restart the broker"
-                ));
-            }
-        }
         let config = self.rebuild(&dynamic).map_err(|error| error.message())?;
+        self.check_listeners(&config)?;
         for key in changed {
             self.check_step(&config, key)?;
             check_local_retention(&config, key)?;

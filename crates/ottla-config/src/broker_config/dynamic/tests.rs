@@ -89,15 +89,135 @@ fn what_does_not_go_together_is_refused_before_it_is_stored() {
 }
 
 #[test]
-fn listeners_stay_as_they_were_at_the_start() {
-    let said = change(
-        false,
-        "listeners",
-        "PLAINTEXT://127.0.0.1:9092,CONTROLLER://127.0.0.1:9093",
+fn listeners_are_added_and_removed_and_those_that_stay_do_not_change() {
+    const STATIC: &str = "PLAINTEXT://127.0.0.1:9092,CONTROLLER://127.0.0.1:9093";
+    const MAP: &str = "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,EXTRA:SASL_PLAINTEXT";
+    const EXTRA: &str =
+        "PLAINTEXT://127.0.0.1:9092,CONTROLLER://127.0.0.1:9093,EXTRA://127.0.0.1:9094";
+    const MECHANISMS: (&str, &str) = ("listener.name.extra.sasl.enabled.mechanisms", "PLAIN");
+    const JAAS: (&str, &str) = (
+        "listener.name.extra.plain.sasl.jaas.config",
+        "org.apache.kafka.common.security.plain.PlainLoginModule required user_a=\"a\";",
     );
-    assert!(
-        said.unwrap_err()
-            .contains("cannot yet be changed while the broker runs")
+    let map = ("listener.security.protocol.map", MAP);
+    let other_users = JAAS.1.replace("user_a", "user_b");
+    let other_jaas = (JAAS.0, other_users.as_str());
+    let mut properties = single_node_properties("./data", "127.0.0.1:9092", "127.0.0.1:9093");
+    properties.set("advertised.listeners", "PLAINTEXT://127.0.0.1:9092");
+    let (before, _) = BrokerConfig::from_properties(&properties).unwrap();
+    let settings = |all: &[(&str, &str)]| -> BTreeMap<String, String> {
+        let all = all.iter();
+        all.map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
+            .collect()
+    };
+    let added = settings(&[("listeners", EXTRA), map, MECHANISMS, JAAS]);
+    let (after, warnings) = before.with_dynamic(&BTreeMap::new(), &added);
+    assert!(warnings.is_empty());
+    assert!(after.sasl.listener("EXTRA").is_some());
+    for (config, change, expected) in [
+        (&before, settings(&[("listeners", STATIC)]), ""),
+        (&before, added.clone(), ""),
+        // Before the listener itself.
+        (&before, settings(&[map, MECHANISMS, JAAS]), ""),
+        // What is no setting of TLS or logins has no effect on a listener, as in Kafka.
+        (
+            &before,
+            settings(&[("listener.name.plaintext.num.io.threads", "8")]),
+            "",
+        ),
+        // The listener is removed, with its settings or without.
+        (&after, settings(&[]), ""),
+        (&after, settings(&[map, MECHANISMS, JAAS]), ""),
+        (
+            &after,
+            settings(&[("listeners", EXTRA), map, MECHANISMS, other_jaas]),
+            "Configs cannot be updated dynamically for existing listener ListenerName(EXTRA), restart broker or create a new listener for update",
+        ),
+        (
+            &before,
+            settings(&[("listener.name.plaintext.ssl.client.auth", "required")]),
+            "Configs cannot be updated dynamically for existing listener ListenerName(PLAINTEXT), restart",
+        ),
+        (
+            &before,
+            settings(&[(
+                "listener.security.protocol.map",
+                "PLAINTEXT:SSL,CONTROLLER:PLAINTEXT",
+            )]),
+            "Security protocol cannot be updated for existing listener ListenerName(PLAINTEXT)",
+        ),
+        (
+            &before,
+            settings(&[(
+                "listeners",
+                "PLAINTEXT://127.0.0.1:9095,CONTROLLER://127.0.0.1:9093",
+            )]),
+            "listeners=PLAINTEXT://127.0.0.1:9095: the address of an existing listener",
+        ),
+        (
+            &before,
+            settings(&[("listeners", EXTRA)]),
+            "there is no protocol for listener EXTRA",
+        ),
+        (
+            &before,
+            settings(&[("listeners", "PLAINTEXT://127.0.0.1:9092")]),
+            "controller.listener.names has CONTROLLER, but listeners does not",
+        ),
+        (
+            &before,
+            settings(&[
+                (
+                    "listeners",
+                    "EXTRA://127.0.0.1:9094,CONTROLLER://127.0.0.1:9093",
+                ),
+                map,
+                MECHANISMS,
+                JAAS,
+            ]),
+            "advertised.listeners has PLAINTEXT, which listeners does not have",
+        ),
+        (
+            &before,
+            settings(&[
+                (
+                    "listeners",
+                    "PLAINTEXT://127.0.0.1:9092,CONTROLLER://127.0.0.1:9093,EXTRA://127.0.0.1:9092",
+                ),
+                map,
+                MECHANISMS,
+                JAAS,
+            ]),
+            "share a port",
+        ),
+    ] {
+        match config.check_dynamic_change(false, &change) {
+            Ok(()) => assert_eq!(expected, "", "{change:?}"),
+            Err(said) => assert!(!expected.is_empty() && said.contains(expected), "{said}"),
+        }
+    }
+}
+
+/// Without `advertised.listeners`, all listeners of the broker count as advertised.
+#[test]
+fn a_listener_that_counts_as_advertised_is_not_removed() {
+    let listeners = |more: &str| {
+        let all = format!("PLAINTEXT://127.0.0.1:9092,CONTROLLER://127.0.0.1:9093{more}");
+        let map = "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,EXTRA:PLAINTEXT";
+        BTreeMap::from([
+            ("listeners".to_owned(), all),
+            ("listener.security.protocol.map".to_owned(), map.to_owned()),
+        ])
+    };
+    let added = listeners(",EXTRA://127.0.0.1:9094");
+    let (after, _) = config().with_dynamic(&BTreeMap::new(), &added);
+    assert_eq!(
+        after.check_dynamic_change(false, &listeners("")),
+        Err(
+            "Advertised listeners 'Set(ListenerName(PLAINTEXT), ListenerName(EXTRA))' must be a subset of \
+             listeners 'Set(ListenerName(PLAINTEXT), ListenerName(CONTROLLER))'"
+                .to_owned()
+        )
     );
 }
 
@@ -184,7 +304,7 @@ fn a_change_has_the_effect_that_the_tables_say() {
         };
         let expected = match name {
             // The last setting is permitted only with the prefix of a listener.
-            "listeners" | "listener.security.protocol.map" | "sasl.jaas.config" => "refused",
+            "sasl.jaas.config" => "refused",
             "num.recovery.threads.per.data.dir"
             | "config.providers"
             | "remote.log.index.file.cache.total.size.bytes" => "next-start",
@@ -249,7 +369,7 @@ fn mechanisms_change_at_once() {
 
 /// Whether a change of a setting changes the value that the broker reads.
 fn is_read_when_changed(name: &str) -> bool {
-    const VALUES: [&str; 10] = [
+    const VALUES: [&str; 12] = [
         "8388608",
         "3",
         "4",
@@ -260,6 +380,8 @@ fn is_read_when_changed(name: &str) -> bool {
         "gzip",
         "LogAppendTime",
         "127.0.0.1:9",
+        "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,OTHER:SSL",
+        "PLAINTEXT://127.0.0.1:9095,CONTROLLER://127.0.0.1:9093",
     ];
     let usual = config();
     VALUES.into_iter().chain(["./data"]).any(|value| {

@@ -4,10 +4,10 @@ import { to } from "../address";
 import { ago, bytes, count, plural, rate, short } from "../format";
 import { useGet } from "../load";
 import { Head } from "../parts/head";
-import { Plot } from "../parts/plot";
+import { OverTime } from "../parts/over_time";
 import { Badge, Empty, Failure, Loading, Share } from "../parts/states";
 import { type Column, Table } from "../parts/table";
-import type { Attention, BrokerRow, Cluster as ClusterData, QuorumNode, Series } from "../wire";
+import type { Attention, BrokerRow, Cluster as ClusterData, QuorumNode } from "../wire";
 
 const EVERY_MS = 5000;
 
@@ -102,34 +102,6 @@ function Tile({ name, value, note, tone }: { name: string; value: string; note: 
         <b>{value}</b> <span class="soft">{note}</span>
       </dd>
     </div>
-  );
-}
-
-const UNITS: Record<string, (value: number | null | undefined) => string> = { "records/s": rate, bytes, records: short, partitions: count };
-const TITLES: Record<string, string> = { records_in: "Records in", bytes: "Data", lag: "Lag", under_replicated: "Under-replicated partitions" };
-
-/** Plots of a cluster, topic or group: one a unit, and one for the lag of all topics of a group together. */
-export function OverTime({ of }: { of: string }) {
-  const { data } = useGet<Series>(api(["series"], { of }), EVERY_MS);
-  if (!data) return null;
-  if (data.times.length === 0) return <p class="hint">Plots begin with the first sample, in some seconds.</p>;
-  const byTopic = data.series.filter((line) => line.name.startsWith("lag/"));
-  const single = data.series.filter((line) => !line.name.startsWith("lag/"));
-  return (
-    <section class="plots" aria-label="Over time">
-      {single.map((line) => (
-        <Plot
-          key={line.name}
-          title={TITLES[line.name] ?? line.name}
-          times={data.times}
-          lines={[{ name: TITLES[line.name] ?? line.name, values: line.values }]}
-          text={UNITS[line.unit] ?? short}
-        />
-      ))}
-      {byTopic.length > 0 ? (
-        <Plot title="Lag by topic" times={data.times} lines={byTopic.map((line) => ({ name: line.name.slice("lag/".length), values: line.values }))} text={short} />
-      ) : null}
-    </section>
   );
 }
 

@@ -5,10 +5,10 @@ import { bytes, count, duration, plural, rate, short } from "../format";
 import { useGet } from "../load";
 import { Opens, isDialogOpen } from "../parts/dialog";
 import { Head, Tabs } from "../parts/head";
+import { OverTime } from "../parts/over_time";
 import { Settings } from "../parts/settings";
 import { Badge, Empty, Facts, Failure, Loading } from "../parts/states";
 import type { Topic as TopicData } from "../wire";
-import { OverTime } from "./cluster";
 import { AddPartitions, DeleteTopic, EmptyTopic } from "./topic/change";
 import { GroupsOfTopic } from "./topic/groups";
 import { Partitions } from "./topic/partitions";
@@ -97,6 +97,7 @@ function Summary({ topic }: { topic: TopicData }) {
         ["Replication factor", count(topic.replication_factor)],
         ["Records", count(topic.records)],
         ["Records in", rate(topic.records_per_second)],
+        ["Records out", rate(topic.records_out_per_second)],
         ["Size, all replicas", bytes(topic.bytes)],
         ["Cleanup", topic.cleanup_policy ?? "–"],
         ["Kept", topic.retention_ms === null ? "–" : topic.retention_ms < 0 ? "forever" : duration(topic.retention_ms)],

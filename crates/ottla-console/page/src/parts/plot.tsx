@@ -23,7 +23,7 @@ interface Props {
 const LEAST_S = 300;
 
 /** Loaded when the first plot is shown. */
-const library = () => import("uplot").then((module) => module.default);
+export const library = () => import("uplot").then((module) => module.default);
 
 export function Plot({ title, times, lines, text, height = 130 }: Props) {
   const box = useRef<HTMLDivElement>(null);

@@ -116,11 +116,13 @@ mod tests {
     use super::*;
     use crate::audit::AuditNote;
     use crate::budget::Budget;
+    use crate::sampling::Sampling;
 
     fn visitor() -> Visitor {
         let config = ClientConfig::new("127.0.0.1:1").unwrap();
+        let sampling = Sampling::new(None);
         Visitor {
-            visit: Arc::new(Visit::new(None, config, Budget::default())),
+            visit: Arc::new(Visit::new(None, config, Budget::default(), sampling)),
             note: AuditNote::default(),
         }
     }

@@ -154,7 +154,7 @@ impl<'a> Sending<'a> {
             ..
         } = &mut *self;
         let next = scan
-            .step(|batch, record| {
+            .step(|batch, record, _decoded| {
                 if !plan.wants(batch, record) {
                     return Next::More;
                 }

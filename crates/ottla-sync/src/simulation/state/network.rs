@@ -59,6 +59,8 @@ pub(crate) struct Backlog {
 
 #[derive(Default)]
 pub(crate) struct Waiting {
+    /// Connections are refused until then.
+    pub(crate) is_listening: bool,
     pub(crate) connections: VecDeque<(Arc<Connection>, SocketAddr)>,
     pub(crate) wakers: Vec<Waker>,
 }

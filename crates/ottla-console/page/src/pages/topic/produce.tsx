@@ -75,6 +75,7 @@ function unfitness(record: KafkaRecord): string | null {
   const parts = [record.key, record.value].filter((data) => data !== null);
   const send = "Choose it in the list and send it again instead: that keeps every byte.";
   if (parts.some((data) => data.cut)) return `The record is longer than what is loaded. ${send}`;
+  if (parts.some((data) => data.schema && data.format !== "hex")) return "The record is shown as its schema decodes it. View the records as hex, then edit.";
   if (parts.some((data) => data.problem)) return `What is shown is not exactly what the record holds. ${send}`;
   if (new Set(parts.map((data) => data.format === "hex")).size > 1) return "Key and value are of different kinds, text and bytes. View the records as hex, then edit.";
   if (record.headers.some((header) => header.value === null || header.value.format === "hex" || header.value.cut)) return `A header is null, or holds bytes that are no text. ${send}`;

@@ -10,8 +10,9 @@ import { isDialogOpen, openDialog } from "../../parts/dialog";
 import { Choice } from "../../parts/fields";
 import { say } from "../../parts/notices";
 import { Badge, Failure, Loading } from "../../parts/states";
-import type { Data, KafkaRecord } from "../../wire";
+import type { Data, KafkaRecord, SchemaName } from "../../wire";
 import { Produce } from "./produce";
+import { views } from "./views";
 
 /** Longer text is shown in parts: laying out megabytes would stop the page. */
 const SHOWN_CHARACTERS = 200_000;
@@ -32,12 +33,7 @@ export function RecordPane({ topic, place, shown, format, partitions }: { topic:
         <Choice
           label="View of the record"
           value={view}
-          options={[
-            ["auto", "Auto"],
-            ["text", "Text"],
-            ["json", "JSON"],
-            ["hex", "Hex"],
-          ]}
+          options={views(view)}
           onChange={setView}
         />
         <span class="spring" />
@@ -94,10 +90,18 @@ function Part({ name, data }: { name: string; data: Data | null }) {
         ) : null}
       </h2>
       {data === null ? <p class="soft">null{name === "Value" ? ": a tombstone in a compacted topic" : ""}</p> : <Content data={data} />}
+      {data?.schema ? <p class="soft">{schemaOf(data.schema)}</p> : null}
       {data?.problem ? <p class="hint">{data.problem}</p> : null}
       {data?.cut ? <p class="hint">Only the beginning is shown. Export the record to get all of it.</p> : null}
     </section>
   );
+}
+
+const TITLES = { avro: "Avro", protobuf: "Protobuf", json: "JSON" };
+
+function schemaOf(schema: SchemaName): string {
+  const kind = schema.type ? `${TITLES[schema.type]} schema` : "Schema";
+  return `${kind} ${schema.id}${schema.subject === null ? "" : `, subject ${visible(schema.subject)}`}`;
 }
 
 async function copy(text: string): Promise<void> {

@@ -17,7 +17,9 @@ import type { Data, KafkaRecord, Progress } from "../../wire";
 import { RecordPane } from "./record";
 import { Redrive } from "./redrive";
 import { RecordsForm } from "./records_form";
+import { SavedSearches } from "./saved_searches";
 import { type Scan, isFiltered, plain, scanOf } from "./scan";
+import { views } from "./views";
 
 /** Rows that are kept; a live tail drops its oldest. */
 const KEPT = 100_000;
@@ -204,6 +206,9 @@ export function Records({ topic, partitions }: { topic: string; partitions: numb
             Send all again
           </button>
         ) : null}
+        <button type="button" onClick={() => openDialog("saved")}>
+          Saved searches
+        </button>
         <button type="button" onClick={() => void copyLink()}>
           Copy link
         </button>
@@ -234,6 +239,7 @@ export function Records({ topic, partitions }: { topic: string; partitions: numb
           <span class="soft">{scan.limit || "100"} at a time</span>
         </div>
       ) : null}
+      {isDialogOpen("saved") ? <SavedSearches topic={topic} scan={scan} /> : null}
       {isDialogOpen("redrive") ? <Redrive topic={topic} scan={scan} chosen={query.value.get("of") === "chosen" ? [...chosen] : null} done={() => setChosen(new Set())} /> : null}
     </div>
   );
@@ -256,7 +262,7 @@ function ViewChoice({ format }: { format: string }) {
     <Choice
       label="View"
       value={format || "auto"}
-      options={[["auto", "Auto"], ["text", "Text"], ["json", "JSON"], ["hex", "Hex"]]}
+      options={views(format)}
       onChange={(next) => setQuery({ format: next === "auto" ? null : next })}
     />
   );

@@ -1,0 +1,141 @@
+//! Opens and closes listeners of a running broker as its dynamic settings say.
+//!
+//! The registration of the broker does not change, as in Kafka: other nodes and clients learn the
+//! listeners that the properties file advertises.
+//!
+//! Kafka: `DynamicListenerConfig.reconfigure`, `SocketServer.addListeners`,
+//! `SocketServer.removeListeners`.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ottla_config::Listener;
+use ottla_net::{BoundAt, BoundListener, ListeningListener, accept_connections};
+
+use crate::Broker;
+
+/// The interval between attempts to open a listener that could not be opened.
+const OPEN_RETRY: Duration = Duration::from_secs(10);
+
+/// Accepts connections of a broker listener.
+pub(crate) fn open(broker: &Arc<Broker>, listening: ListeningListener) {
+    let info = Arc::clone(&listening.info);
+    let network = Arc::clone(&broker.network);
+    let accepting = accept_connections(network, Arc::clone(broker), listening);
+    broker
+        .listeners
+        .insert(info, ottla_sync::task::spawn(accepting));
+}
+
+/// Whether the settings in force have a listener of this name.
+pub(crate) fn is_configured(broker: &Broker, name: &str) -> bool {
+    let config = broker.config();
+    config.listeners.iter().any(|it| it.name == name)
+}
+
+/// Why listeners are not open, by name.
+pub(crate) type NotOpened = BTreeMap<String, String>;
+
+/// Follows the settings until the broker stops.
+pub(crate) async fn follow(broker: Arc<Broker>, mut not_opened: NotOpened) {
+    let following = async {
+        loop {
+            if not_opened.is_empty() {
+                broker.listeners.settings_changed().await;
+            } else {
+                // Whichever comes first.
+                let changed = broker.listeners.settings_changed();
+                let _ = ottla_sync::time::timeout(OPEN_RETRY, changed).await;
+            }
+            not_opened = apply(&broker, &not_opened).await;
+        }
+    };
+    ottla_sync::select! {
+        () = following => {}
+        () = broker.stopping() => {}
+    }
+}
+
+/// Closes listeners that the settings no longer have, and opens new ones. Returns why some could
+/// not be opened. Logs a reason unless it is the one of the attempt before.
+pub(crate) async fn apply(broker: &Arc<Broker>, before: &NotOpened) -> NotOpened {
+    let open_before = broker.listeners.names();
+    for name in &open_before {
+        if !is_configured(broker, name) {
+            close(broker, name).await;
+        }
+    }
+    let added: Vec<Listener> = {
+        let config = broker.config();
+        let listeners = config.listeners.iter();
+        listeners
+            .filter(|it| !it.is_controller && !open_before.contains(&it.name))
+            .cloned()
+            .collect()
+    };
+    let mut not_opened = NotOpened::new();
+    for listener in added {
+        let name = listener.name.clone();
+        match add(broker, listener).await {
+            Ok(listening) => {
+                tracing::info!(
+                    listener = name,
+                    "accepting connections on {}",
+                    listening.info.local_addr
+                );
+                open(broker, listening);
+            }
+            Err(error) => {
+                if before.get(&name) != Some(&error) {
+                    tracing::error!(
+                        listener = name,
+                        "the listener of this broker's dynamic settings is not open: {error}; \
+                         the attempt is repeated every {} s",
+                        OPEN_RETRY.as_secs()
+                    );
+                }
+                not_opened.insert(name, error);
+            }
+        }
+    }
+    not_opened
+}
+
+/// Loads the stores of a listener and binds it. It listens, and does not accept yet.
+async fn add(broker: &Arc<Broker>, listener: Listener) -> Result<ListeningListener, String> {
+    let adding = Arc::clone(broker);
+    let add = move || {
+        let config = Arc::clone(&adding.config());
+        let tls = &adding.context.tls;
+        tls.add_listener(&config, &listener.name)
+            .map_err(|error| error.to_string())?;
+        let bound = BoundListener::bind(&config, &listener, BoundAt::Runtime);
+        let listening = bound.and_then(BoundListener::listen);
+        if listening.is_err() {
+            tls.remove_listener(&listener.name);
+        }
+        listening
+    };
+    let added = ottla_sync::task::spawn_blocking(add).await;
+    added.unwrap_or_else(|error| Err(format!("opening it was aborted: {error}")))
+}
+
+/// Closes a listener and its connections. Requests in flight are not answered, as in Kafka.
+async fn close(broker: &Arc<Broker>, name: &str) {
+    let Some(info) = broker.listeners.close(name).await else {
+        return;
+    };
+    let mut closed = 0;
+    broker.network.connections.for_each(|connection| {
+        if Arc::ptr_eq(&connection.listener, &info) {
+            connection.close();
+            closed += 1;
+        }
+    });
+    broker.context.tls.remove_listener(name);
+    tracing::info!(
+        listener = name,
+        "the listener is closed, as are its {closed} connections"
+    );
+}

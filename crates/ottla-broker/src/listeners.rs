@@ -1,0 +1,73 @@
+//! The broker listeners that accept connections. Listeners of the file are opened at start; dynamic
+//! settings add and remove listeners while the broker runs (`follow_listeners.rs`).
+//!
+//! Kafka: `SocketServer.dataPlaneAcceptors`.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use ottla_net::ListenerInfo;
+use ottla_sync::task::JoinHandle;
+use ottla_sync::{Mutex, Notify};
+
+#[derive(Debug, Default)]
+pub(crate) struct OpenListeners {
+    by_name: Mutex<BTreeMap<String, OpenListener>>,
+    /// Notified when the settings of this broker have changed.
+    settings_changed: Notify,
+}
+
+#[derive(Debug)]
+struct OpenListener {
+    info: Arc<ListenerInfo>,
+    /// Accepts connections, and owns the socket.
+    accepting: JoinHandle<()>,
+}
+
+impl OpenListeners {
+    pub(crate) fn on_settings_changed(&self) {
+        self.settings_changed.notify_one();
+    }
+
+    /// Completes after a change of settings since the last call.
+    pub(crate) async fn settings_changed(&self) {
+        self.settings_changed.notified().await;
+    }
+
+    pub(crate) fn insert(&self, info: Arc<ListenerInfo>, accepting: JoinHandle<()>) {
+        let listener = OpenListener {
+            info: Arc::clone(&info),
+            accepting,
+        };
+        let replaced = self.by_name.lock().insert(info.name.clone(), listener);
+        assert!(replaced.is_none(), "a listener is opened once");
+    }
+
+    pub(crate) fn names(&self) -> Vec<String> {
+        self.by_name.lock().keys().cloned().collect()
+    }
+
+    /// The open listener of this name.
+    #[cfg(test)]
+    pub(crate) fn find(&self, name: &str) -> Option<Arc<ListenerInfo>> {
+        let by_name = self.by_name.lock();
+        by_name.get(name).map(|it| Arc::clone(&it.info))
+    }
+
+    /// Stops accepting on a listener and returns it. The socket is closed then, and no connection is
+    /// added.
+    pub(crate) async fn close(&self, name: &str) -> Option<Arc<ListenerInfo>> {
+        let removed = self.by_name.lock().remove(name)?;
+        removed.accepting.abort();
+        // It was aborted or has ended before. A panic was reported where it happened.
+        let _ = removed.accepting.await;
+        Some(removed.info)
+    }
+
+    /// Stops accepting on all listeners.
+    pub(crate) async fn close_all(&self) {
+        for name in self.names() {
+            self.close(&name).await;
+        }
+    }
+}

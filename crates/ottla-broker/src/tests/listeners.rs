@@ -1,0 +1,210 @@
+//! Listeners that are added and removed while the broker runs.
+
+use std::net::{SocketAddr, TcpListener};
+use std::time::Duration;
+
+use bytestring::ByteString;
+use ottla_net::{PeerConnection, PeerSecurity, PeerSettings};
+use ottla_protocol::messages::incremental_alter_configs_request::{
+    AlterConfigsResource, AlterableConfig,
+};
+use ottla_protocol::messages::{ApiVersionsRequest, IncrementalAlterConfigsRequest};
+use ottla_sasl::Mechanism;
+use ottla_testkit::certificates::{Authority, Wanted};
+use ottla_types::ErrorCode;
+use tokio::net::TcpStream;
+
+use super::TestBroker;
+use super::client::Client;
+use super::sasl::log_in;
+
+const STATIC: &str = "PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:0";
+const MAP: &str = "listener.security.protocol.map";
+const PLAIN_USERS: &str =
+    "org.apache.kafka.common.security.plain.PlainLoginModule required user_admin=\"a\";";
+const BROKER: i8 = 4;
+const SET: i8 = 0;
+const DELETE: i8 = 1;
+
+/// Listeners that the file does not advertise can be removed.
+async fn start() -> TestBroker {
+    TestBroker::start_with(&[("advertised.listeners", "PLAINTEXT://127.0.0.1:0")]).await
+}
+
+/// The listeners of the file, and one on this port.
+fn with_extra(port: u16) -> String {
+    format!("{STATIC},EXTRA://127.0.0.1:{port}")
+}
+
+fn map(extra: &str) -> String {
+    format!("PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,EXTRA:{extra}")
+}
+
+/// Changes settings of the broker. `None` removes one.
+async fn alter(broker: &TestBroker, changes: &[(&str, Option<&str>)]) -> (ErrorCode, String) {
+    let configs = changes.iter().map(|(key, value)| AlterableConfig {
+        name: ByteString::from((*key).to_owned()),
+        config_operation: if value.is_some() { SET } else { DELETE },
+        value: value.map(|value| ByteString::from(value.to_owned())),
+        ..Default::default()
+    });
+    let request = IncrementalAlterConfigsRequest {
+        resources: vec![AlterConfigsResource {
+            resource_type: BROKER,
+            resource_name: "1".into(),
+            configs: configs.collect(),
+            ..Default::default()
+        }],
+        ..Default::default()
+    };
+    let mut client = broker.connect().await;
+    let response = client.ask(1, &request).await.responses.remove(0);
+    let message = response.error_message.unwrap_or_default().to_string();
+    (ErrorCode::from_code(response.error_code), message)
+}
+
+fn extra(broker: &TestBroker) -> Option<SocketAddr> {
+    let found = broker.broker().listeners.find("EXTRA");
+    found.map(|info| info.local_addr)
+}
+
+/// Waits until the added listener is open, or until it is closed.
+async fn wait_for(broker: &TestBroker, is_open: bool) {
+    let changed = async {
+        while extra(broker).is_some() != is_open {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    let changed = tokio::time::timeout(Duration::from_secs(20), changed).await;
+    changed.expect("the broker follows its settings");
+}
+
+const DONE: (ErrorCode, String) = (ErrorCode::None, String::new());
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_listener_with_logins_is_added_kept_over_a_restart_and_removed() {
+    let broker = start().await;
+    let answer = alter(
+        &broker,
+        &[
+            ("listeners", Some(with_extra(0).as_str())),
+            (MAP, Some(map("SASL_PLAINTEXT").as_str())),
+            ("listener.name.extra.sasl.enabled.mechanisms", Some("PLAIN")),
+            (
+                "listener.name.extra.plain.sasl.jaas.config",
+                Some(PLAIN_USERS),
+            ),
+        ],
+    )
+    .await;
+    assert_eq!(answer, DONE);
+    wait_for(&broker, true).await;
+    let address = extra(&broker).expect("it is open");
+    log_in(address, Mechanism::Plain, "admin", "a")
+        .await
+        .expect("let in");
+    assert!(
+        log_in(address, Mechanism::Plain, "admin", "b")
+            .await
+            .is_err()
+    );
+
+    let broker = broker.restart().await;
+    let address = extra(&broker).expect("it is open when the start is complete");
+    let connection = log_in(address, Mechanism::Plain, "admin", "a")
+        .await
+        .expect("let in");
+    let mut silent = Client::connect(address).await;
+    let mut client = broker.connect().await;
+    assert_eq!(alter(&broker, &[("listeners", None)]).await, DONE);
+    wait_for(&broker, false).await;
+    let closed = tokio::time::timeout(Duration::from_secs(20), silent.is_closed()).await;
+    assert_eq!(closed, Ok(true));
+    let request = ApiVersionsRequest::default();
+    assert!(connection.send(&request).await.is_err());
+    TcpStream::connect(address)
+        .await
+        .expect_err("nothing listens");
+    // The other listener and its connections are as before.
+    assert_eq!(client.ask(0, &request).await.error_code, 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_listener_with_tls_is_added_with_its_stores() {
+    let dir = tempfile::tempdir().unwrap();
+    let authority = Authority::new("authority");
+    let trusted = authority.write(&dir.path().join("trusted.pem"));
+    let keys = authority
+        .issue(Wanted::default())
+        .write(&dir.path().join("keys.pem"));
+    let [trusted, keys] = [trusted, keys].map(|path| path.display().to_string());
+    let missing = dir.path().join("missing.pem").display().to_string();
+    let broker = start().await;
+    let listeners = with_extra(0);
+    let map = map("SSL");
+    let settings = |keys| {
+        [
+            ("listeners", Some(listeners.as_str())),
+            (MAP, Some(map.as_str())),
+            ("listener.name.extra.ssl.keystore.type", Some("PEM")),
+            ("listener.name.extra.ssl.truststore.type", Some("PEM")),
+            ("listener.name.extra.ssl.keystore.location", Some(keys)),
+            (
+                "listener.name.extra.ssl.truststore.location",
+                Some(trusted.as_str()),
+            ),
+        ]
+    };
+    let (code, message) = alter(&broker, &settings(missing.as_str())).await;
+    assert_eq!(code, ErrorCode::InvalidRequest);
+    assert!(message.contains("missing.pem"), "{message}");
+    assert_eq!(alter(&broker, &settings(keys.as_str())).await, DONE);
+    wait_for(&broker, true).await;
+    let peer = PeerSettings {
+        client_id: ByteString::from_static("test"),
+        request_timeout: Duration::from_secs(60),
+        security: PeerSecurity {
+            // It trusts the authority.
+            tls: broker.broker().context.tls.of("EXTRA"),
+            ..PeerSecurity::default()
+        },
+        connection_setup_timeout: Duration::from_secs(60),
+        receive_limit: 1024 * 1024,
+    };
+    let port = extra(&broker).expect("it is open").port();
+    let connection = PeerConnection::open("127.0.0.1", port, &peer)
+        .await
+        .expect("the certificate is trusted");
+    let answer = connection.send(&ApiVersionsRequest::default()).await;
+    assert_eq!(answer.expect("an answer").error_code, 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_port_that_cannot_be_bound_is_named_and_nothing_changes() {
+    let broker = start().await;
+    let occupied = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = occupied.local_addr().unwrap().port();
+    let listeners = with_extra(port);
+    let map = map("PLAINTEXT");
+    let changes = [
+        ("listeners", Some(listeners.as_str())),
+        (MAP, Some(map.as_str())),
+    ];
+    let (code, message) = alter(&broker, &changes).await;
+    assert_eq!(code, ErrorCode::InvalidRequest);
+    let expected = format!("listeners=EXTRA://127.0.0.1:{port}: port {port} is in use");
+    assert!(message.starts_with(&expected), "{message}");
+    assert_eq!(broker.broker().config().dynamic_settings().len(), 0);
+
+    // If it is in use only when the broker starts again, the broker starts without it, and opens it
+    // when the port is free.
+    drop(occupied);
+    assert_eq!(alter(&broker, &changes).await, DONE);
+    wait_for(&broker, true).await;
+    broker.running.stop().await;
+    let occupied = TcpListener::bind(("127.0.0.1", port)).unwrap();
+    let broker = TestBroker::run(broker.config, broker.data).await;
+    assert_eq!(extra(&broker), None);
+    drop(occupied);
+    wait_for(&broker, true).await;
+}

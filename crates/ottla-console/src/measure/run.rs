@@ -1,0 +1,273 @@
+//! One run of `ottla bench` as a child process: what it prints, and its end.
+//!
+//! The first request to stop lets it save what it has measured and clean up, as Ctrl-C does; the
+//! second ends it at once. It is stopped when the console ends.
+
+use std::collections::VecDeque;
+use std::ffi::OsString;
+use std::path::Path;
+use std::process::ExitStatus;
+use std::sync::Arc;
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde::Serialize;
+use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, BufReader};
+use tokio::process::Child;
+use tokio::sync::{Notify, watch};
+
+use super::command::{bench, cannot_start};
+use crate::problem::Problem;
+use crate::view::now_ms;
+
+/// Lines that are kept of the output; the oldest go first.
+const LINES: usize = 1000;
+/// The bytes of a line that are kept, and the bytes that are read of both outputs.
+const LINE_BYTES: usize = 1000;
+const MOST_OUTPUT: u64 = 64 << 20;
+/// What `ottla bench` prints before a progress line, with `--progress-lines`.
+const PROGRESS: &str = "progress: ";
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum RunState {
+    Running,
+    Stopping,
+    Ended,
+}
+
+/// What is known of a run at a moment.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Moment {
+    pub(crate) state: RunState,
+    /// The newest progress line.
+    progress: Option<String>,
+    /// The name of the result.
+    result: Option<String>,
+    /// Whether it ended with success.
+    is_ok: Option<bool>,
+    /// The last lines of its output.
+    #[serde(skip)]
+    lines: VecDeque<String>,
+    /// How many lines there were before these.
+    #[serde(skip)]
+    lines_before: usize,
+}
+
+pub(crate) struct Run {
+    pub(crate) scenario: String,
+    /// Milliseconds since 1970.
+    pub(crate) started: i64,
+    moment: watch::Sender<Moment>,
+    stop: Notify,
+}
+
+impl Run {
+    /// Needs a tokio runtime, on which the process is watched.
+    pub(super) fn start(
+        program: &Path,
+        arguments: Vec<OsString>,
+        scenario: &str,
+    ) -> Result<Arc<Run>, Problem> {
+        let child = bench(program, arguments).spawn();
+        let child = child.map_err(|error| cannot_start(program, &error))?;
+        let run = Arc::new(Run {
+            scenario: scenario.to_owned(),
+            started: now_ms(),
+            moment: watch::Sender::new(Moment {
+                state: RunState::Running,
+                progress: None,
+                result: None,
+                is_ok: None,
+                lines: VecDeque::new(),
+                lines_before: 0,
+            }),
+            stop: Notify::new(),
+        });
+        tokio::spawn(run.clone().follow(Process(child)));
+        Ok(run)
+    }
+
+    pub(crate) fn state(&self) -> RunState {
+        self.moment.borrow().state
+    }
+
+    /// The moments from now on.
+    pub(crate) fn moments(&self) -> watch::Receiver<Moment> {
+        let mut moments = self.moment.subscribe();
+        moments.mark_changed();
+        moments
+    }
+
+    /// Stops it, unless it has ended.
+    pub(crate) fn stop(&self) {
+        self.stop.notify_one();
+    }
+
+    async fn follow(self: Arc<Run>, mut process: Process) {
+        let (output, errors) = (process.0.stdout.take(), process.0.stderr.take());
+        let reader = self.clone();
+        let reading = tokio::spawn(async move {
+            tokio::join!(reader.read(output), reader.read(errors));
+        });
+        let ended = loop {
+            tokio::select! {
+                ended = process.0.wait() => break ended,
+                () = self.stop.notified() => {
+                    process.signal();
+                    self.moment.send_modify(|it| it.state = RunState::Stopping);
+                }
+            }
+        };
+        let _ = reading.await;
+        self.moment.send_modify(|it| it.end(ended));
+    }
+
+    async fn read(&self, output: Option<impl AsyncRead + Unpin>) {
+        let Some(output) = output else { return };
+        let mut lines = BufReader::new(output.take(MOST_OUTPUT)).lines();
+        while let Ok(Some(line)) = lines.next_line().await {
+            self.moment.send_modify(|it| it.add(&line));
+        }
+    }
+}
+
+impl Moment {
+    fn add(&mut self, line: &str) {
+        let mut end = line.len().min(LINE_BYTES);
+        while !line.is_char_boundary(end) {
+            end -= 1;
+        }
+        let line = &line[..end];
+        if let Some(progress) = line.strip_prefix(PROGRESS) {
+            self.progress = Some(progress.to_owned());
+            return;
+        }
+        // `ottla bench` prints the path of the result after all else.
+        if let Some(path) = line.strip_suffix(".json") {
+            let name = Path::new(path).file_name().and_then(|it| it.to_str());
+            self.result = name.map(str::to_owned);
+        }
+        if self.lines.len() == LINES {
+            self.lines.pop_front();
+            self.lines_before += 1;
+        }
+        self.lines.push_back(line.to_owned());
+    }
+
+    fn end(&mut self, ended: std::io::Result<ExitStatus>) {
+        self.state = RunState::Ended;
+        self.progress = None;
+        self.is_ok = Some(ended.as_ref().is_ok_and(ExitStatus::success));
+        match ended {
+            Ok(status) if status.success() => {}
+            Ok(status) => self.add(&format!("ottla bench ended: {status}")),
+            Err(error) => self.add(&format!("ottla bench is lost: {error}")),
+        }
+    }
+
+    /// The lines after the first so many of the whole output.
+    pub(crate) fn lines_after(&self, seen: usize) -> Vec<&str> {
+        let skipped = seen.saturating_sub(self.lines_before);
+        self.lines.iter().skip(skipped).map(|it| &**it).collect()
+    }
+
+    /// The number of all lines so far.
+    pub(crate) fn line_count(&self) -> usize {
+        self.lines_before + self.lines.len()
+    }
+
+    /// The same without its lines.
+    pub(crate) fn without_lines(&self) -> Moment {
+        Moment {
+            state: self.state,
+            progress: self.progress.clone(),
+            result: self.result.clone(),
+            is_ok: self.is_ok,
+            lines: VecDeque::new(),
+            lines_before: self.lines_before,
+        }
+    }
+}
+
+/// The child, which is stopped when the console ends before it.
+struct Process(Child);
+
+impl Process {
+    fn signal(&self) {
+        // Only while it has not been waited for: its number belongs to nobody else until then.
+        let pid = self.0.id().and_then(|id| i32::try_from(id).ok());
+        if let Some(pid) = pid.and_then(Pid::from_raw) {
+            let _ = kill_process(pid, Signal::TERM);
+        }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.signal();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    /// A script in place of `ottla`.
+    fn start(command: &str) -> Arc<Run> {
+        let program = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/bench.sh"));
+        Run::start(program, vec![command.into()], "a").unwrap()
+    }
+
+    async fn until(run: &Run, holds: impl FnMut(&Moment) -> bool) -> Moment {
+        let mut moments = run.moments();
+        let waiting = moments.wait_for(holds);
+        let moment = tokio::time::timeout(Duration::from_secs(20), waiting).await;
+        moment.expect("it comes to that").unwrap().clone()
+    }
+
+    #[tokio::test]
+    async fn a_run_says_what_it_prints_and_where_its_result_is() {
+        let run = start("print");
+        let end = until(&run, |it| it.state == RunState::Ended).await;
+        assert_eq!(end.lines, ["bench print", "out/a-1.json"]);
+        assert_eq!(
+            (end.result.as_deref(), end.is_ok),
+            (Some("a-1"), Some(true))
+        );
+        assert_eq!(end.lines_after(1), ["out/a-1.json"]);
+        assert_eq!(end.line_count(), 2);
+    }
+
+    #[tokio::test]
+    async fn a_run_is_asked_to_stop_and_may_end_in_its_own_time() {
+        let run = start("run");
+        until(&run, |it| it.line_count() == 1).await;
+        run.stop();
+        let end = until(&run, |it| it.state == RunState::Ended).await;
+        assert_eq!(end.lines_after(0)[..2], ["begun", "saved"]);
+        assert_eq!(end.is_ok, Some(false));
+    }
+
+    #[test]
+    fn old_and_long_lines_are_cut() {
+        let mut moment = Moment {
+            state: RunState::Running,
+            progress: None,
+            result: None,
+            is_ok: None,
+            lines: VecDeque::new(),
+            lines_before: 0,
+        };
+        for line in 0..LINES + 5 {
+            moment.add(&line.to_string());
+        }
+        moment.add(&"é".repeat(LINE_BYTES));
+        assert_eq!((moment.lines.len(), moment.lines_before), (LINES, 6));
+        assert_eq!(moment.lines[0], "6");
+        assert_eq!(moment.lines[LINES - 1].len(), LINE_BYTES);
+        assert_eq!(moment.lines_after(0).len(), LINES);
+        assert_eq!(moment.lines_after(LINES + 5).len(), 1);
+    }
+}

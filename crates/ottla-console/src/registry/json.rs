@@ -1,0 +1,106 @@
+//! The JSON that records are decoded to: of bounded size and depth, because a record of a few bytes
+//! can stand for an array of any length, or for values in values without end.
+//!
+//! Numbers that JSON does not have are texts, and so are bytes, in base64.
+
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+
+/// The size of the JSON of a key or a value.
+pub(super) const MOST_BYTES: usize = 4 << 20;
+/// JSON is parsed down to 128 levels.
+const MOST_DEPTH: usize = 100;
+
+#[derive(Default)]
+pub(super) struct JsonText {
+    text: String,
+    depth: usize,
+}
+
+impl JsonText {
+    pub(super) fn finish(self) -> String {
+        self.text
+    }
+
+    fn check(&self) -> Result<(), String> {
+        match self.text.len() <= MOST_BYTES {
+            true => Ok(()),
+            false => Err(too_long()),
+        }
+    }
+
+    pub(super) fn raw(&mut self, text: &str) -> Result<(), String> {
+        self.text.push_str(text);
+        self.check()
+    }
+
+    /// Opens an object or an array.
+    pub(super) fn open(&mut self, bracket: char) -> Result<(), String> {
+        self.depth += 1;
+        if self.depth > MOST_DEPTH {
+            return Err(format!("it is nested more than {MOST_DEPTH} levels deep"));
+        }
+        self.text.push(bracket);
+        self.check()
+    }
+
+    pub(super) fn close(&mut self, bracket: char) {
+        self.depth -= 1;
+        self.text.push(bracket);
+    }
+
+    /// The comma before all items of an object or array but the first.
+    pub(super) fn separate(&mut self) {
+        if !self.text.ends_with(['{', '[']) {
+            self.text.push(',');
+        }
+    }
+
+    pub(super) fn name(&mut self, name: &str) -> Result<(), String> {
+        self.separate();
+        self.string(name)?;
+        self.raw(":")
+    }
+
+    pub(super) fn string(&mut self, text: &str) -> Result<(), String> {
+        if text.len() > MOST_BYTES {
+            return Err(too_long());
+        }
+        let quoted = serde_json::to_string(text).map_err(|error| error.to_string())?;
+        self.raw(&quoted)
+    }
+
+    pub(super) fn bytes(&mut self, bytes: &[u8]) -> Result<(), String> {
+        if bytes.len() > MOST_BYTES {
+            return Err(too_long());
+        }
+        self.string(&BASE64_STANDARD.encode(bytes))
+    }
+
+    pub(super) fn double(&mut self, number: f64) -> Result<(), String> {
+        match serde_json::Number::from_f64(number) {
+            Some(number) => self.raw(&number.to_string()),
+            None => self.not_finite(number),
+        }
+    }
+
+    /// In as many digits as a number of 32 bits needs.
+    pub(super) fn float(&mut self, number: f32) -> Result<(), String> {
+        match serde_json::to_string(&number) {
+            Ok(text) if number.is_finite() => self.raw(&text),
+            _ => self.not_finite(number.into()),
+        }
+    }
+
+    fn not_finite(&mut self, number: f64) -> Result<(), String> {
+        self.raw(match number {
+            _ if number.is_nan() => "\"NaN\"",
+            _ if number > 0.0 => "\"Infinity\"",
+            _ => "\"-Infinity\"",
+        })
+    }
+}
+
+fn too_long() -> String {
+    format!("it has more than {} MiB as JSON", MOST_BYTES >> 20)
+}
