@@ -10,15 +10,15 @@ use ottla_protocol::messages::delete_records_request::{
     DeleteRecordsPartition, DeleteRecordsTopic,
 };
 use ottla_protocol::metadata_records::{ConfigRecord, FeatureLevelRecord, MetadataRecord};
-use ottla_records::{Record, RecordBatch};
-use ottla_types::ErrorCode;
+use ottla_records::{Compression, Record, RecordBatch, RecordBatchBuilder};
+use ottla_types::{ErrorCode, Timestamp};
 
-use super::TestBroker;
 use super::client::Client;
-use super::produce_and_fetch::fetch_from;
+use super::produce_and_fetch::{fetch_from, produce_to};
 use super::share_groups::{
     acknowledge, acquired, broker, fetch, fetching, persisted_start, produce,
 };
+use super::{TestBroker, topic_id};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 const ACCEPT: i8 = 1;
@@ -140,6 +140,47 @@ async fn a_rejected_record_is_copied_to_the_queue_and_archived() {
         assert!(Instant::now() < deadline, "{:?}", counts(&broker));
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
+}
+
+/// Produces one batch of records with these keys.
+async fn produce_with_keys(client: &mut Client, keys: &[Option<&str>]) {
+    let mut builder = RecordBatchBuilder::new(Compression::None);
+    for key in keys {
+        let now = Timestamp(1_700_000_000_000);
+        builder.append(now, key.map(str::as_bytes), Some(b"v".as_slice()), &[]);
+    }
+    let mut request = produce_to("t", 0, -1, builder.build().to_bytes());
+    request.topic_data[0].topic_id = topic_id("t");
+    let response = client.ask(13, &request).await;
+    let answer = &response.responses[0].partition_responses[0];
+    assert_eq!(ErrorCode::from_code(answer.error_code), ErrorCode::None);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_record_that_the_queue_refuses_takes_no_others_with_it() {
+    let (broker, mut client) = broker(&[]).await;
+    // A compacted topic takes no record without a key.
+    let of_queue = [
+        ("errors.deadletterqueue.group.enable", "true"),
+        ("cleanup.policy", "compact"),
+    ];
+    broker.create_topic("dlq.t", 1, &of_queue).await;
+    let settings = [
+        ("errors.deadletterqueue.topic.name", "dlq.t"),
+        ("errors.deadletterqueue.copy.record.enable", "true"),
+    ];
+    configure(&broker, &settings).await;
+    let keys = [Some("a"), Some("b"), None, Some("d"), Some("e")];
+    produce_with_keys(&mut client, &keys).await;
+    let fetched = fetch(&mut client, &fetching("m1", 0, &[])).await;
+    assert_eq!(acquired(&fetched), [(0, 4, 1)]);
+    let rejected = acknowledge(&mut client, "m1", 1, (0, 4, REJECT)).await;
+    assert_eq!(rejected, ErrorCode::None);
+    let letters = letters(&mut client, "dlq.t", 4).await;
+    let keys: Vec<_> = letters.iter().map(|it| it.key.as_deref()).collect();
+    assert_eq!(keys, [b"a", b"b", b"d", b"e"].map(|key| Some(&key[..])));
+    let counts = counts(&broker);
+    assert_eq!(counts.failed_produce_requests, 1, "{counts:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

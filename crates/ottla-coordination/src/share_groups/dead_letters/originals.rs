@@ -21,7 +21,7 @@ const READ_BYTES: u64 = 64 << 10;
 pub(super) struct Originals {
     pub(super) by_offset: BTreeMap<Offset, Original>,
     pub(super) bytes: usize,
-    /// For how many letters originals were looked for.
+    /// For how many letters originals were looked for. No more are in the batch.
     pub(super) letters: i64,
 }
 
