@@ -19,6 +19,7 @@ use rustix::process::Signal;
 use super::layout::{Layout, NodeLayout, Wanted};
 use super::node_process::NodeProcess;
 use super::secured::{ADMIN, Secured, USER};
+use crate::counted::counted;
 use crate::stop_signals::StopSignals;
 use crate::tools::load_properties;
 
@@ -93,8 +94,8 @@ async fn serve(layout: &Layout, overrides: &[String]) -> Result<(), String> {
     let mut signals = StopSignals::listen()
         .map_err(|error| format!("cannot install signal handlers: {error}"))?;
     println!(
-        "Starting {} nodes in {}.",
-        layout.nodes.len(),
+        "Starting {} in {}.",
+        counted(layout.nodes.len(), "node"),
         layout.dir.display()
     );
     if layout.keeps_ports {

@@ -15,12 +15,13 @@ use ottla_rebalance::Cost;
 use super::arguments::{ApplyArgs, throttle_of};
 use super::elections::Elections;
 use super::progress::{Count, Progress};
-use super::quantities::{bytes, counted, duration};
+use super::quantities::{bytes, duration};
 use super::room::Room;
 use super::sampling;
 use super::targets::{
     Phase, Seen, Targets, check_alone, check_brokers, check_numbers, existing, look, read,
 };
+use crate::counted::counted;
 use crate::stop_signals::StopSignals;
 use crate::tools::reassign_partitions::assignment_file::{Assignment, Partition, shown};
 use crate::tools::reassign_partitions::{fail_if_any, is_unknown, throttles};

@@ -8,7 +8,8 @@ use ottla_rebalance::{BrokerLoad, Image, Options, Plan, Unmet};
 use serde_json::{Value, json};
 
 use super::arguments::MOVES_PER_BROKER;
-use super::quantities::{bytes, counted, duration, in_unit, unit_of};
+use super::quantities::{bytes, duration, in_unit, unit_of};
+use crate::counted::counted;
 use crate::tools::java_text::joined as ids;
 use crate::tools::reassign_partitions::assignment_file::to_json;
 
