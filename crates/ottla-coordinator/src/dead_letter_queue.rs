@@ -50,7 +50,8 @@ pub enum QueueRefusal {
 }
 
 impl QueueTopic<'_> {
-    /// Checked before each write, because everything can change in between.
+    /// Checked before each write, because everything can change in between. What the name alone
+    /// rules out comes first: creating or enabling such a topic would not help.
     pub fn check(&self) -> Result<(), QueueRefusal> {
         let name = self.name.to_owned();
         if name.is_empty() {
@@ -58,6 +59,10 @@ impl QueueTopic<'_> {
         }
         if name.starts_with("__") {
             return Err(QueueRefusal::InternalName { name });
+        }
+        if !name.starts_with(self.prefix) {
+            let prefix = self.prefix.to_owned();
+            return Err(QueueRefusal::Prefix { name, prefix });
         }
         if name == self.source {
             return Err(QueueRefusal::Source { name });
@@ -67,10 +72,6 @@ impl QueueTopic<'_> {
         }
         if !self.exists && !self.may_be_created {
             return Err(QueueRefusal::Missing { name });
-        }
-        if !name.starts_with(self.prefix) {
-            let prefix = self.prefix.to_owned();
-            return Err(QueueRefusal::Prefix { name, prefix });
         }
         Ok(())
     }
@@ -238,6 +239,11 @@ mod tests {
             prefix: "dlq.".to_owned(),
         };
         assert_eq!(refused(named("orders")), elsewhere);
+        let not_there = QueueTopic {
+            name: "orders",
+            ..missing
+        };
+        assert_eq!(refused(not_there), elsewhere);
         let itself = QueueTopic {
             source: "dlq.orders",
             ..USUAL
