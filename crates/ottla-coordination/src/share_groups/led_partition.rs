@@ -192,6 +192,27 @@ impl LedPartition {
         self.machine.lock().keep_open();
     }
 
+    /// Has nothing read until the share coordinator has said that the persisted state was not replaced,
+    /// and closes the share partition if it was.
+    pub(super) fn confirm(self: &Arc<Self>) {
+        let Some(state_epoch) = self.machine.lock().doubt() else {
+            return;
+        };
+        let led = Arc::clone(self);
+        ottla_sync::task::spawn(async move {
+            let key = led.key.clone();
+            let read = Persister::read_state_summary(&led.coordinators, key).await;
+            if read.is_ok_and(|read| read.state_epoch != state_epoch) {
+                led.close(ErrorCode::NotLeaderOrFollower.into());
+                (led.on_closed)(&led);
+                return;
+            }
+            // Where the coordinator does not answer, it refuses the next write if need be.
+            led.machine.lock().on_confirmed();
+            led.waiters.wake_all();
+        });
+    }
+
     /// Closes the share partition: it is led elsewhere, or it differs from the persisted state.
     pub(super) fn close(&self, reason: StateFailure) {
         let waiting = self.machine.lock().close(reason.clone());
