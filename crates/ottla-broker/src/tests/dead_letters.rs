@@ -140,6 +140,12 @@ async fn a_rejected_record_is_copied_to_the_queue_and_archived() {
         assert!(Instant::now() < deadline, "{:?}", counts(&broker));
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
+    // Without a queue, there is nothing to count.
+    configure(&broker, &[("errors.deadletterqueue.topic.name", "")]).await;
+    while counts(&broker) != DeadLetterCounts::default() {
+        assert!(Instant::now() < deadline, "{:?}", counts(&broker));
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
 }
 
 /// Produces one batch of records with these keys.

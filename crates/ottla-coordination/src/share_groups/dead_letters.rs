@@ -29,6 +29,7 @@ use ottla_coordinator::dead_letter_queue::{
 };
 use ottla_coordinator::persister::SharePartitionKey;
 use ottla_coordinator::share_partition::DeadLetters;
+use ottla_metadata::ConfigResource;
 use ottla_net::{BrokerPeers, PeerError};
 use ottla_partition::partition::Partition;
 use ottla_protocol::Records;
@@ -139,9 +140,19 @@ impl DeadLetterQueues {
         }
     }
 
-    /// For metrics.
+    /// For metrics. Groups that have no dead-letter queue any more are forgotten, so that there are no
+    /// more groups than in the metadata.
     pub fn counts(&self) -> BTreeMap<ByteString, DeadLetterCounts> {
-        self.counts.lock().clone()
+        let image = self.surroundings.context.metadata().clone();
+        let mut counts = self.counts.lock();
+        counts.retain(|group_id, _| {
+            let group = ConfigResource::group(group_id.to_string());
+            let name = image
+                .configs
+                .value(&group, "errors.deadletterqueue.topic.name");
+            name.is_some_and(|name| !name.trim().is_empty())
+        });
+        counts.clone()
     }
 
     fn count(&self, group_id: &ByteString, add: impl FnOnce(&mut DeadLetterCounts)) {
