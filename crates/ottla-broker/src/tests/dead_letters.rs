@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use ottla_coordination::share_groups::DeadLetterCounts;
+use ottla_coordination::share_groups::{DeadLetterCounts, GroupSettings};
 use ottla_protocol::Records;
 use ottla_protocol::messages::DeleteRecordsRequest;
 use ottla_protocol::messages::delete_records_request::{
@@ -24,13 +24,8 @@ const PATIENCE: Duration = Duration::from_secs(20);
 const ACCEPT: i8 = 1;
 const REJECT: i8 = 3;
 
-/// Raises `share.version`, and sets the configuration of group `g`.
-async fn configure(broker: &TestBroker, settings: &[(&'static str, &'static str)]) {
-    let level = MetadataRecord::FeatureLevel(FeatureLevelRecord {
-        name: "share.version".into(),
-        feature_level: 2,
-        ..Default::default()
-    });
+/// The configuration of group `g`.
+fn configs(settings: &[(&'static str, &'static str)]) -> Vec<MetadataRecord> {
     let configs = settings.iter().map(|(key, value)| {
         MetadataRecord::Config(ConfigRecord {
             resource_type: 32,
@@ -40,7 +35,17 @@ async fn configure(broker: &TestBroker, settings: &[(&'static str, &'static str)
             ..Default::default()
         })
     });
-    let mut records: Vec<MetadataRecord> = configs.collect();
+    configs.collect()
+}
+
+/// Raises `share.version`, and sets the configuration of group `g`.
+async fn configure(broker: &TestBroker, settings: &[(&'static str, &'static str)]) {
+    let level = MetadataRecord::FeatureLevel(FeatureLevelRecord {
+        name: "share.version".into(),
+        feature_level: 2,
+        ..Default::default()
+    });
+    let mut records = configs(settings);
     records.push(level);
     broker.write(records).await;
     let deadline = Instant::now() + PATIENCE;
@@ -238,6 +243,24 @@ async fn a_queue_is_created_if_it_may_be() {
     let letters = letters(&mut client, "dlq.new", 1).await;
     assert_eq!((&letters[0].key, &letters[0].value), (&None, &None));
     assert_eq!(headers(&letters[0])[2], "__dlq.errors.offset=0");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_queue_has_no_effect_below_the_level_for_it_and_that_is_known() {
+    let (broker, _client) = broker(&[]).await;
+    let settings = || GroupSettings::of(&broker.broker().context, "g");
+    assert!(!settings().ignores_dead_letter_queue, "there is none");
+    let named = [("errors.deadletterqueue.topic.name", "dlq.t")];
+    broker.write(configs(&named)).await;
+    let deadline = Instant::now() + PATIENCE;
+    while !settings().ignores_dead_letter_queue {
+        assert!(Instant::now() < deadline);
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert!(!settings().partition.has_dead_letter_queue);
+    configure(&broker, &[]).await;
+    assert!(!settings().ignores_dead_letter_queue);
+    assert!(settings().partition.has_dead_letter_queue);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

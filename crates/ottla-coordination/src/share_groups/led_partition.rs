@@ -127,6 +127,10 @@ impl LedPartition {
             .map_err(of_persister)?;
         let settings =
             GroupSettings::of(&self.coordinators.surroundings.context, &self.key.group_id);
+        if settings.ignores_dead_letter_queue {
+            let (partition, group) = (&self.partition.topic_partition, &self.key.group_id);
+            tracing::warn!(%partition, "errors.deadletterqueue.topic.name of share group {group} has no effect below share.version 2: records that are given up are in no queue; raise it with: ottla features upgrade --feature share.version=2");
+        }
         let start_offset = match read.start_offset {
             Offset::UNKNOWN => self.initial_offset(settings.offset_reset).await?,
             start_offset => start_offset,
