@@ -156,8 +156,11 @@ fn a_cluster_starts_loses_a_node_stops_and_goes_on() {
     assert!(status.success(), "{status}:\n{printed}");
     assert!(printed.contains("Stopped ("), "{printed}");
 
-    let mut cluster = RunningTool::start_cluster(&dir, &[]);
+    let mistyped = ["--override", "num.partition=6"];
+    let mut cluster = RunningTool::start_cluster(&dir, &mistyped);
     let printed = cluster.until("Ctrl-C stops every node");
+    let warnings = printed.matches("did you mean num.partitions?").count();
+    assert_eq!(warnings, 1, "{printed}");
     assert_eq!(bootstrap(&printed), servers);
     assert_eq!(consume("3"), ["one", "three", "two"]);
 
