@@ -11,14 +11,14 @@ use ottla_protocol::messages::delete_records_request::{
 };
 use ottla_protocol::metadata_records::{ConfigRecord, FeatureLevelRecord, MetadataRecord};
 use ottla_records::{Compression, Record, RecordBatch, RecordBatchBuilder};
-use ottla_types::{ErrorCode, Timestamp};
+use ottla_types::{ErrorCode, Offset, Timestamp};
 
 use super::client::Client;
 use super::produce_and_fetch::{fetch_from, produce_to};
 use super::share_groups::{
-    acknowledge, acquired, broker, fetch, fetching, persisted_start, produce,
+    acknowledge, acquired, broker, broker_with, fetch, fetching, persisted_start, produce,
 };
-use super::{TestBroker, topic_id};
+use super::{TestBroker, tiered_storage, topic_id};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 const ACCEPT: i8 = 1;
@@ -228,6 +228,48 @@ async fn originals_are_copied_also_if_the_log_has_dropped_the_first_ones() {
     let letters = letters(&mut client, "dlq.t", 2).await;
     let values: Vec<_> = letters.iter().map(|it| it.value.as_deref()).collect();
     assert_eq!(values, [None, Some(&b"b"[..])]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn originals_are_copied_also_from_remote_storage() {
+    let store = tempfile::tempdir().expect("a directory");
+    let tiered = tiered_storage::settings(store.path());
+    let (broker, mut client) = broker_with(&tiered, &tiered_storage::SETTINGS).await;
+    let enabled = [("errors.deadletterqueue.group.enable", "true")];
+    broker.create_topic("dlq.t", 1, &enabled).await;
+    let settings = [
+        ("errors.deadletterqueue.topic.name", "dlq.t"),
+        ("errors.deadletterqueue.copy.record.enable", "true"),
+    ];
+    configure(&broker, &settings).await;
+    let value = |offset: i64| format!("{offset:0300}");
+    for offset in 0..30 {
+        // Five batches to a segment.
+        produce(&mut client, &[&value(offset)]).await;
+    }
+    let reader = broker.partition("t", 0).reader().clone();
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while reader.local_log_start_offset() < Offset(20) {
+        assert!(Instant::now() < deadline, "the segments stay");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    // All are given up as they are acquired, which takes several reads of remote storage.
+    let (mut epoch, mut next) = (0, 0);
+    while next < 30 {
+        assert!(Instant::now() < deadline, "stuck at offset {next}");
+        let fetched = fetch(&mut client, &fetching("m1", epoch, &[])).await;
+        epoch += 1;
+        for (first, last, _) in acquired(&fetched) {
+            let rejected = acknowledge(&mut client, "m1", epoch, (first, last, REJECT)).await;
+            assert_eq!(rejected, ErrorCode::None);
+            (epoch, next) = (epoch + 1, last + 1);
+        }
+    }
+    let letters = letters(&mut client, "dlq.t", 30).await;
+    for (letter, offset) in letters.iter().zip(0..) {
+        let expected = value(offset);
+        assert_eq!(letter.value.as_deref(), Some(expected.as_bytes()));
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -17,6 +17,7 @@ mod size_limits;
 mod batch;
 mod originals;
 mod queue;
+mod remote_originals;
 mod slots;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -269,6 +270,10 @@ impl DeadLetterQueues {
         let queue = queue::find(&self.surroundings, source).await?;
         let limits = SizeLimits::of_queue(queue.max_message_bytes);
         let mut originals = match queue.copies_records {
+            true if remote_originals::has_first(partition, pending) => {
+                let (surroundings, peers) = (&self.surroundings, slot.peers());
+                remote_originals::read(surroundings, peers, partition, pending, limits).await
+            }
             true => read_originals(partition, pending, limits).await,
             false => Originals::none(),
         };
