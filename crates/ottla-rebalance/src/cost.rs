@@ -64,8 +64,8 @@ impl Cost {
     pub fn outrun_at(&self, bytes_per_second: u64, at_once: usize) -> Vec<(i32, u64)> {
         let most = |written: &Vec<u64>| {
             let mut written = written.clone();
-            written.sort_unstable_by(|one, other| other.cmp(one));
-            written.iter().take(at_once).sum::<u64>()
+            written.sort_unstable();
+            written.iter().rev().take(at_once).sum::<u64>()
         };
         let brokers = self
             .written

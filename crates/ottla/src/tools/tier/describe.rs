@@ -342,9 +342,9 @@ pub fn text(description: &Description, terminal: Option<usize>) -> String {
 fn groups(widths: &[usize], limit: usize) -> Vec<Vec<usize>> {
     let mut groups = Vec::new();
     let mut group: Vec<usize> = (0..KEY_COLUMNS).collect();
-    for column in KEY_COLUMNS..widths.len() {
+    for (column, width) in widths.iter().enumerate().skip(KEY_COLUMNS) {
         let before: usize = group.iter().map(|it| widths[*it] + GAP.len()).sum();
-        if group.len() > KEY_COLUMNS && before + widths[column] > limit {
+        if group.len() > KEY_COLUMNS && before + width > limit {
             groups.push(group);
             group = (0..KEY_COLUMNS).collect();
         }
