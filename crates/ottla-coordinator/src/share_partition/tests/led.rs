@@ -200,7 +200,8 @@ fn nothing_is_read_until_the_persisted_state_is_known_to_be_the_same() {
     assert_eq!(led.begin_reading(SETTINGS), Some(Offset(0)));
     led.end_reading();
     assert_eq!(Led::default().doubt(), None, "it is being read");
-    led.close(failure(ErrorCode::NotLeaderOrFollower));
+    let waiting = led.close(failure(ErrorCode::NotLeaderOrFollower));
+    assert_eq!(waiting.count(), 0);
     assert_eq!(led.doubt(), None);
 }
 
