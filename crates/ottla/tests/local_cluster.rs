@@ -323,7 +323,8 @@ fn a_secure_cluster_serves_those_who_log_in_and_may() {
     std::fs::write(&anonymous, without_login + "default.api.timeout.ms=3000\n").expect("written");
     fails(&with("topics", &anonymous, &["--list"]), "");
     std::fs::write(&anonymous, "default.api.timeout.ms=3000\n").expect("written");
-    fails(&with("topics", &anonymous, &["--list"]), "");
+    let plain = fails(&with("topics", &anonymous, &["--list"]), "");
+    assert!(plain.contains("set security.protocol=SSL"), "{plain}");
 
     let status = cluster.interrupt();
     assert!(status.success(), "{status}:\n{}", cluster.printed());
