@@ -36,7 +36,7 @@ use ottla_sync::Mutex;
 use ottla_sync::collections::HashMap;
 use ottla_sync::net::TcpStream;
 use ottla_sync::task::AbortHandle;
-use ottla_sync::{mpsc, oneshot};
+use ottla_sync::{SetOnce, mpsc, oneshot};
 use ottla_types::ErrorCode;
 use tokio::io::AsyncWriteExt;
 
@@ -137,6 +137,8 @@ type Answer = Result<Bytes, PeerFailure>;
 #[derive(Debug, Default)]
 struct InFlight {
     state: Mutex<InFlightState>,
+    /// For requests that are not passed to the socket yet, because they wait for a login.
+    ended: SetOnce<()>,
 }
 
 #[derive(Debug, Default)]
@@ -398,12 +400,20 @@ impl PeerConnection {
         let exchanged = async {
             let sent = match (&self.settings.security.sasl, is_login) {
                 (Some(sasl), false) => {
-                    let mut next_login = self.next_login.lock().await;
-                    if next_login.is_some_and(|at| ottla_sync::time::now() >= at) {
-                        // Boxed, because a login consists of exchanges.
-                        *next_login = Box::pin(self.log_in(sasl)).await?;
+                    let handed_over = async {
+                        let mut next_login = self.next_login.lock().await;
+                        if next_login.is_some_and(|at| ottla_sync::time::now() >= at) {
+                            // Boxed, because a login consists of exchanges.
+                            *next_login = Box::pin(self.log_in(sasl)).await?;
+                        }
+                        Ok::<_, PeerFailure>(self.outgoing.send(outgoing).await)
+                    };
+                    // The token for a login can take long.
+                    ottla_sync::select! {
+                        biased;
+                        sent = handed_over => sent?,
+                        _ = self.in_flight.ended.wait() => return Err(self.in_flight.why_closed()),
                     }
-                    self.outgoing.send(outgoing).await
                 }
                 _ => self.outgoing.send(outgoing).await,
             };
@@ -449,6 +459,8 @@ impl InFlight {
             let failure = state.closed.get_or_insert(failure).clone();
             (std::mem::take(&mut state.waiting), failure)
         };
+        // Only the first close sets it.
+        let _ = self.ended.set(());
         for waiting in waiting {
             // The caller may have been cancelled.
             let _ = waiting.answer.send(Err(failure.clone()));

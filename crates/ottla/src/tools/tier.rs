@@ -15,6 +15,8 @@ use ottla_tiered_storage::RemoteStorageManager;
 
 use super::admin_client::Brokers;
 use super::{block_on_while_receiving, load_properties, report_plainly};
+use crate::counted::counted;
+use crate::terminal;
 
 mod batches;
 mod describe;
@@ -115,8 +117,8 @@ impl Selection {
         let has_it = topic.partitions.iter().any(|it| it.partition == partition);
         ensure!(
             has_it,
-            "--partition {partition}: topic {name} has {} partitions, numbered from 0",
-            topic.partitions.len()
+            "--partition {partition}: topic {name} has {}, numbered from 0",
+            counted(topic.partitions.len(), "partition")
         );
         Ok(())
     }
@@ -155,7 +157,7 @@ async fn describe(args: &DescribeArgs) -> anyhow::Result<()> {
     if args.json {
         println!("{}", serde_json::to_string_pretty(&description)?);
     } else {
-        print!("{}", describe::text(&description));
+        print!("{}", describe::text(&description, terminal::columns()));
     }
     Ok(())
 }

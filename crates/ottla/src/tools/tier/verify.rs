@@ -12,6 +12,7 @@ use super::batches::BatchCheck;
 use super::indexes;
 use super::remote_log::{RemoteLog, RemotePartitionLog};
 use super::sizes;
+use crate::counted::counted;
 
 pub struct VerifyOptions {
     /// Whether logs and indexes are read as a whole.
@@ -92,8 +93,10 @@ pub async fn verify(
         "sizes only".to_owned()
     };
     println!(
-        "{}: {segments} segments, {read}, {problems} problems",
-        store.location()
+        "{}: {}, {read}, {}",
+        store.location(),
+        counted(segments, "segment"),
+        counted(problems, "problem")
     );
     Ok(problems == 0)
 }
