@@ -73,7 +73,8 @@ pub fn run(options: &Options) -> Result<()> {
     tally.conclude(&dir, options.keep)
 }
 
-fn local_files(dir: &Path, ottla: &InstalledPeer) -> Result<String> {
+/// A folder with the jar of Kafka's `LocalTieredStorage`.
+pub fn store_jars(dir: &Path) -> Result<PathBuf> {
     let jars = dir.join("jars");
     std::fs::create_dir_all(&jars)?;
     process::output_of(
@@ -82,6 +83,11 @@ fn local_files(dir: &Path, ottla: &InstalledPeer) -> Result<String> {
             .arg(format!("-Dartifact={TEST_JAR}"))
             .arg(format!("-DoutputDirectory={}", jars.display())),
     )?;
+    Ok(jars)
+}
+
+fn local_files(dir: &Path, ottla: &InstalledPeer) -> Result<String> {
+    let jars = store_jars(dir)?;
     let store = dir.join("store");
     let own = vec![
         setting(
