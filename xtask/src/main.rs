@@ -60,6 +60,10 @@ enum Command {
     /// clients and replicas.
     #[command(disable_help_flag = true)]
     MixedCluster(Handed),
+    /// Kill brokers of both kinds that keep segments of one topic in one store, and compare what is
+    /// read from it.
+    #[command(disable_help_flag = true)]
+    MixedTiered(Handed),
     /// Go from PLAINTEXT to SASL_SSL and ACLs without a stop, following the runbook, with nodes of
     /// both kinds under load.
     #[command(disable_help_flag = true)]
@@ -151,6 +155,9 @@ fn main() {
         }
         Command::MixedCluster(handed) => {
             programs::become_one(CONFORMANCE, "mixed-cluster", &handed.arguments)
+        }
+        Command::MixedTiered(handed) => {
+            programs::become_one(CONFORMANCE, "mixed-tiered", &handed.arguments)
         }
         Command::RollingSecurity(handed) => {
             programs::become_one(CONFORMANCE, "rolling-security", &handed.arguments)

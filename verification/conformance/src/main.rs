@@ -15,6 +15,7 @@ mod exactly_once;
 mod golden;
 mod golden_records;
 mod mixed_cluster;
+mod mixed_tiered;
 mod peer;
 mod raised_quorum;
 mod report_in_browser;
@@ -52,6 +53,9 @@ enum Command {
     /// Stop and kill brokers of both kinds in one cluster under load, and compare the data of
     /// clients and replicas.
     MixedCluster(mixed_cluster::Options),
+    /// Kill brokers of both kinds that keep segments of one topic in one store, and compare what is
+    /// read from it.
+    MixedTiered(mixed_tiered::Options),
     /// Go from PLAINTEXT to SASL_SSL and ACLs without a stop, following the runbook, with nodes of
     /// both kinds under load.
     RollingSecurity(rolling_security::Options),
@@ -91,6 +95,7 @@ fn main() {
         Command::Client(options) => client::run(&options),
         Command::TakeOver(options) => take_over::run(&options),
         Command::MixedCluster(options) => mixed_cluster::run(&options),
+        Command::MixedTiered(options) => mixed_tiered::run(&options),
         Command::RollingSecurity(options) => rolling_security::run(&options),
         Command::ChangingQuorum(options) => changing_quorum::run(&options),
         Command::RaisedQuorum(options) => raised_quorum::run(&options),

@@ -79,9 +79,6 @@ pub(super) const REMOTE_THREADS: Support = Support::AcceptedWithoutEffect(
 pub(super) const REMOTE_RETRIES: Support = Support::AcceptedWithoutEffect(
     "what failed is tried again after remote.log.manager.task.interval.ms",
 );
-pub(super) const REMOTE_COPY_LAG: Support = Support::AcceptedWithoutEffect(
-    "a segment is copied as soon as it is closed and its transactions are complete",
-);
 pub(super) const REMOTE_CLASS_PATH: Support =
     Support::AcceptedWithoutEffect("the stores are part of Ottla, and no Java class is loaded");
 pub(super) const REMOTE_LISTENER: Support = Support::AcceptedWithoutEffect(

@@ -252,7 +252,7 @@ fn why(
         _ if leader == started_by => format!(
             "broker {leader} still leads the partition: the upload is running, or the store does \
              not answer, or the broker was restarted meanwhile and deletes it when the segment \
-             expires"
+             expires (Ottla: an hour after it began)"
         ),
         _ => {
             let fate = if is_there {
@@ -262,7 +262,7 @@ fn why(
             };
             format!(
                 "that broker {fate}; the leader, broker {leader}, uploads the offsets anew, and \
-                 deletes the remains when the segment expires"
+                 deletes the remains when the segment expires (Ottla: an hour after it began)"
             )
         }
     }
@@ -436,7 +436,7 @@ mod tests {
             [
                 "the upload of offsets 10 to 19 began 8 min ago on broker 1 and has not ended: that \
                  broker no longer leads it; the leader, broker 5, uploads the offsets anew, and \
-                 deletes the remains when the segment expires",
+                 deletes the remains when the segment expires (Ottla: an hour after it began)",
                 "the deletion of offsets 20 to 29 began 6 min ago on broker 2 and has not ended: the \
                  leader, broker 5, tries it again at every remote.log.manager.task.interval.ms; see \
                  its log for the store's answer",
