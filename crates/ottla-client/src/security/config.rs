@@ -7,9 +7,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::UNIX_EPOCH;
 
 use ottla_oauth::LoginTokens;
-use ottla_sasl::{
-    ClientCredentials, KerberosLogin, Mechanism, ScramMechanism, Secret, TokenSource, jaas,
-};
+use ottla_sasl::{ClientCredentials, KerberosLogin, Mechanism, Secret, TokenSource, jaas};
 use ottla_tls::TlsContext;
 
 use crate::error::ClientError;
@@ -240,19 +238,11 @@ impl SecurityConfig {
     }
 }
 
-/// The credentials in a JAAS entry. Error messages do not contain its values.
+/// The credentials in a JAAS entry of PLAIN or SCRAM. Error messages do not contain its values.
 fn credentials(entry: &jaas::LoginModule) -> Result<ClientCredentials, ClientError> {
     let refused = |reason: String| ClientError::Config(format!("sasl.jaas.config: {reason}"));
     entry.check_class().map_err(refused)?;
-    let known = [Mechanism::Plain, Mechanism::Scram(ScramMechanism::Sha256)];
     let class = entry.class();
-    if !known.iter().any(|mechanism| entry.is_of(*mechanism)) {
-        return Err(refused(format!(
-            "{class}: this client does not have its mechanism; give {} or {}",
-            known[0].login_module(),
-            known[1].login_module(),
-        )));
-    }
     let (username, password) = entry.credentials().ok_or_else(|| {
         refused(format!(
             "{class} needs username=\"...\" and password=\"...\""
