@@ -64,6 +64,9 @@ enum Command {
     /// read from it.
     #[command(disable_help_flag = true)]
     MixedTiered(Handed),
+    /// Log in with Kerberos to Ottla and Apache Kafka, with the clients of both.
+    #[command(disable_help_flag = true)]
+    Kerberos(Handed),
     /// Go from PLAINTEXT to SASL_SSL and ACLs without a stop, following the runbook, with nodes of
     /// both kinds under load.
     #[command(disable_help_flag = true)]
@@ -144,6 +147,9 @@ fn main() {
         Command::Golden(handed) => programs::become_one(CONFORMANCE, "golden", &handed.arguments),
         Command::Conformance(handed) => {
             programs::become_one(CONFORMANCE, "conformance", &handed.arguments)
+        }
+        Command::Kerberos(handed) => {
+            programs::become_one(CONFORMANCE, "kerberos", &handed.arguments)
         }
         Command::Tiered(handed) => programs::become_one(CONFORMANCE, "tiered", &handed.arguments),
         Command::Client(handed) => programs::become_one(CONFORMANCE, "client", &handed.arguments),

@@ -442,7 +442,8 @@ impl<S: Service> Session<S> {
             return Ok(());
         };
         let was_logged_in = login.is_logged_in();
-        match login.on_frame(frame, context, &self.connection)? {
+        let answered = login.on_frame(frame, context, &self.connection).await?;
+        match answered {
             Answered::Continue(answer) => self.queue.push(answer),
             Answered::LoggedIn(answer) => {
                 self.queue.push(answer);

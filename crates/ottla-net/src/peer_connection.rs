@@ -24,6 +24,7 @@ use std::time::{Duration, Instant};
 
 use bytes::{Buf, Bytes};
 use bytestring::ByteString;
+use ottla_gssapi::Login;
 use ottla_protocol::messages::{
     ApiVersionsRequest, RequestHeader, ResponseHeader, SaslAuthenticateRequest,
     SaslHandshakeRequest,
@@ -31,7 +32,7 @@ use ottla_protocol::messages::{
 use ottla_protocol::{
     ApiKey, ApiRequest, Chunk, EncodeError, Encoder, Message, Reader, decode_api_versions_response,
 };
-use ottla_sasl::{ClientLogin, SaslPeer};
+use ottla_sasl::SaslPeer;
 use ottla_sync::Mutex;
 use ottla_sync::collections::HashMap;
 use ottla_sync::net::TcpStream;
@@ -227,9 +228,6 @@ impl PeerConnection {
         };
         let credentials = self.settings.security.credentials(sasl).await;
         let credentials = credentials.map_err(not_let_in)?;
-        let login = ClientLogin::new(sasl.mechanism, &credentials, nonce());
-        let mut login = login
-            .ok_or_else(|| not_let_in("the credentials are for another mechanism".to_owned()))?;
         let request = SaslHandshakeRequest {
             mechanism: ByteString::from_static(sasl.mechanism.name()),
         };
@@ -244,7 +242,9 @@ impl PeerConnection {
             };
             return Err(not_let_in(reason));
         }
-        let mut message = Some(login.first_message());
+        let begun = Login::begin(sasl.mechanism, &credentials, self.host(), nonce()).await;
+        let (mut login, first) = begun.map_err(not_let_in)?;
+        let mut message = Some(first);
         let mut lifetime_ms = 0;
         while let Some(auth_bytes) = message {
             let request = SaslAuthenticateRequest {
@@ -258,13 +258,19 @@ impl PeerConnection {
                 return Err(not_let_in(reason.unwrap_or_else(|| code.to_string())));
             }
             lifetime_ms = u64::try_from(answer.session_lifetime_ms).unwrap_or(0);
-            message = login
-                .on_message(&answer.auth_bytes)
-                .map_err(|reason| not_let_in(format!("its answer cannot be used: {reason}")))?;
+            let next = login.on_message(&answer.auth_bytes).await;
+            message =
+                next.map_err(|reason| not_let_in(format!("its answer cannot be used: {reason}")))?;
         }
         // Well before the session ends, as Kafka's clients do.
         let lasts = Duration::from_millis(lifetime_ms / 100 * 85);
         Ok((lifetime_ms > 0).then(|| ottla_sync::time::now() + lasts))
+    }
+
+    /// The host in the address, without the brackets of an IPv6 address.
+    fn host(&self) -> &str {
+        let host = self.address.rsplit_once(':').map_or("", |(host, _)| host);
+        host.trim_start_matches('[').trim_end_matches(']')
     }
 
     /// Exchanges a message of a login.

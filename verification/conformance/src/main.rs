@@ -14,6 +14,7 @@ mod console_page;
 mod exactly_once;
 mod golden;
 mod golden_records;
+mod kerberos;
 mod mixed_cluster;
 mod mixed_tiered;
 mod peer;
@@ -80,6 +81,8 @@ enum Command {
     ConsoleApi(console_api::Options),
     /// Test the console page in headless Chromium.
     ConsolePage(console_page::Options),
+    /// Log in with Kerberos to Ottla and Apache Kafka, with the clients of both.
+    Kerberos(kerberos::Options),
     /// Have Kafka keep segments in remote storage, and let `ottla tier` show and check them.
     Tiered(tiered::Options),
     /// Start a broker that is described in peers/, to try things out or to compare by hand.
@@ -105,6 +108,7 @@ fn main() {
         Command::Report(options) => report_in_browser::run(&options),
         Command::ConsoleApi(options) => console_api::run(&options),
         Command::ConsolePage(options) => console_page::run(&options),
+        Command::Kerberos(options) => kerberos::run(&options),
         Command::Tiered(options) => tiered::run(&options),
         Command::Peer(options) => peer::run(&options),
     };

@@ -87,8 +87,9 @@ pub(super) const REMOTE_LISTENER: Support = Support::AcceptedWithoutEffect(
 pub(super) const JAVA_TLS: Support = Support::AcceptedWithoutEffect(
     "it selects a part of Java's TLS, and Ottla has its own (ssl.enabled.protocols and ssl.cipher.suites count)",
 );
-pub(super) const KERBEROS: Support =
-    Support::AcceptedWithoutEffect("Kerberos is not supported; a listener with GSSAPI is refused");
+pub(super) const KERBEROS: Support = Support::AcceptedWithoutEffect(
+    "the Kerberos library gets and renews tickets from a keytab by itself, and kinit is not run",
+);
 pub(super) const IDLE: Support =
     Support::AcceptedWithoutEffect("an idle controller writes nothing to the metadata log");
 pub(super) const QUEUE: Support = Support::AcceptedWithoutEffect(
