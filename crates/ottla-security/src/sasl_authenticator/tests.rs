@@ -468,7 +468,7 @@ fn a_ticket_is_checked_by_the_library() {
         match ask(&mut authenticator, version, challenge) {
             Outcome::Continue(Reply::Token(token)) => assert_eq!(token, [1, 2]),
             Outcome::Continue(Reply::Authenticate(response)) => {
-                assert_eq!(&*response.auth_bytes, [1, 2]);
+                assert_eq!(response.auth_bytes.to_vec(), [1, 2]);
             }
             other => panic!("{other:?}"),
         }
