@@ -60,6 +60,13 @@ enum Command {
     /// clients and replicas.
     #[command(disable_help_flag = true)]
     MixedCluster(Handed),
+    /// Kill brokers of both kinds that keep segments of one topic in one store, and compare what is
+    /// read from it.
+    #[command(disable_help_flag = true)]
+    MixedTiered(Handed),
+    /// Log in with Kerberos to Ottla and Apache Kafka, with the clients of both.
+    #[command(disable_help_flag = true)]
+    Kerberos(Handed),
     /// Go from PLAINTEXT to SASL_SSL and ACLs without a stop, following the runbook, with nodes of
     /// both kinds under load.
     #[command(disable_help_flag = true)]
@@ -141,6 +148,9 @@ fn main() {
         Command::Conformance(handed) => {
             programs::become_one(CONFORMANCE, "conformance", &handed.arguments)
         }
+        Command::Kerberos(handed) => {
+            programs::become_one(CONFORMANCE, "kerberos", &handed.arguments)
+        }
         Command::Tiered(handed) => programs::become_one(CONFORMANCE, "tiered", &handed.arguments),
         Command::Client(handed) => programs::become_one(CONFORMANCE, "client", &handed.arguments),
         Command::CompareCleaning(handed) => {
@@ -151,6 +161,9 @@ fn main() {
         }
         Command::MixedCluster(handed) => {
             programs::become_one(CONFORMANCE, "mixed-cluster", &handed.arguments)
+        }
+        Command::MixedTiered(handed) => {
+            programs::become_one(CONFORMANCE, "mixed-tiered", &handed.arguments)
         }
         Command::RollingSecurity(handed) => {
             programs::become_one(CONFORMANCE, "rolling-security", &handed.arguments)

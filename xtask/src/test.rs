@@ -172,6 +172,7 @@ const SUITES: &[Suite] = &[
     suite(Either, "golden", "messages against Kafka's classes", CODEGEN, || conformance(&["golden"])),
     suite(Either, "golden-records", "record batches against Kafka's classes", RECORDS, || conformance(&["golden-records"])),
     suite(Either, "secured", "clients and tools on listeners with TLS and logins, with ACLs and quotas", BROKER, || conformance(&["conformance", "--secured"])),
+    suite(Either, "kerberos", "logins with Kerberos of both clients at both brokers, with a KDC", BROKER, || conformance(&["kerberos"])),
     suite(Either, "report", "the report of ottla bench in a browser, light, dark and narrow", REPORT, || conformance(&["report"])),
     suite(Either, "console", "the committed console page is up to date", CONSOLE, || xtask(&["console", "--check"])),
     suite(Either, "console-api", "what the console's API does to Ottla and Apache Kafka", CONSOLE_API, || conformance(&["console-api"])),

@@ -239,6 +239,9 @@ mod tests {
         );
         let secure = BTreeMap::from([("security.protocol".to_owned(), "SASL_SSL".to_owned())]);
         let refused = config.apply(&secure).unwrap_err().to_string();
-        assert!(refused.starts_with("sasl.mechanism=GSSAPI"), "{refused}");
+        assert!(
+            refused.starts_with("sasl.jaas.config: there is no entry"),
+            "{refused}"
+        );
     }
 }

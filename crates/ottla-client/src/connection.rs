@@ -74,7 +74,9 @@ impl Connection {
         stream
             .set_nodelay(true)
             .map_err(|error| refused(error.to_string()))?;
-        let (read, write): (ReadHalf, WriteHalf) = match config.security.tls()? {
+        let tls = config.security.tls()?;
+        let is_plain = tls.is_none();
+        let (read, write): (ReadHalf, WriteHalf) = match tls {
             Some(tls) => {
                 let limit = config.socket_connection_setup_timeout;
                 let wrapping = security::wrap(stream, address, tls);
@@ -109,6 +111,7 @@ impl Connection {
             pending.clone(),
             address.to_owned(),
             config.max_response_bytes,
+            is_plain,
         ));
         let client_id = config.client_id.clone();
         let wire = Wire::new(client_id, config.request_timeout, outgoing, pending);
@@ -416,11 +419,25 @@ async fn read_responses(
     pending: Arc<Pending>,
     address: String,
     max_bytes: usize,
+    is_plain: bool,
 ) {
     let mut frames = FrameReader::new(socket, max_bytes);
     let reason = loop {
         let frame = match frames.next().await {
             Ok(frame) => frame,
+            // Another attempt would meet the same answer.
+            Err(_) if is_plain && frames.is_refused_by_tls() => {
+                return pending.close(ClientError::Config(format!(
+                    "{address} speaks TLS, and this client does not; set security.protocol=SSL, or SASL_SSL if clients \
+                     log in there"
+                )));
+            }
+            // Java's brokers hang up without a word.
+            Err(reason) if is_plain && frames.is_unanswered() => {
+                break format!(
+                    "{reason}; if it speaks TLS, set security.protocol=SSL, or SASL_SSL if clients log in there"
+                );
+            }
             Err(reason) => break reason,
         };
         let correlation_id = i32::from_be_bytes([frame[0], frame[1], frame[2], frame[3]]);

@@ -141,6 +141,13 @@ pub enum InvalidRemoteStorage {
         all: &'static str,
         limit: i64,
     },
+    /// A segment would expire locally before it is copied, if it may (KIP-1241).
+    CopyLagAboveLocal {
+        lag: &'static str,
+        value: i64,
+        local: &'static str,
+        limit: i64,
+    },
     /// Copying is disabled, and local segments would go before the others.
     LocalDiffersWithoutCopying {
         local: &'static str,
@@ -184,6 +191,16 @@ impl fmt::Display for InvalidRemoteStorage {
                 f,
                 "Invalid value {value} for configuration {local}: Value must not be more than \
                  {all} property value: {limit}"
+            ),
+            InvalidRemoteStorage::CopyLagAboveLocal {
+                lag,
+                value,
+                local,
+                limit,
+            } => write!(
+                f,
+                "Invalid value {value} for configuration {lag}: Value must not exceed {local} \
+                 (effective value: {limit})"
             ),
             InvalidRemoteStorage::LocalDiffersWithoutCopying { local, all } => write!(
                 f,
@@ -242,6 +259,32 @@ pub fn check_remote_storage_defaults(config: &TopicConfig) -> Result<(), Invalid
     }
     if config.retention_ms != -1 {
         check_local(MS, config.local_retention_ms, config.retention_ms)?;
+    }
+    let bytes = (config.local_retention_bytes, config.retention_bytes);
+    check_copy_lag(
+        "remote.copy.lag.bytes",
+        config.remote_copy_lag_bytes,
+        BYTES.0,
+        bytes,
+    )?;
+    let ms = (config.local_retention_ms, config.retention_ms);
+    check_copy_lag("remote.copy.lag.ms", config.remote_copy_lag_ms, MS.0, ms)
+}
+
+fn check_copy_lag(
+    lag: &'static str,
+    value: i64,
+    local: &'static str,
+    (local_limit, all): (i64, i64),
+) -> Result<(), InvalidRemoteStorage> {
+    let limit = if local_limit == -2 { all } else { local_limit };
+    if value > 0 && limit >= 0 && value > limit {
+        return Err(InvalidRemoteStorage::CopyLagAboveLocal {
+            lag,
+            value,
+            local,
+            limit,
+        });
     }
     Ok(())
 }

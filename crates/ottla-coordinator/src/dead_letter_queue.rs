@@ -50,7 +50,8 @@ pub enum QueueRefusal {
 }
 
 impl QueueTopic<'_> {
-    /// Checked before each write, because everything can change in between.
+    /// Checked before each write, because everything can change in between. What the name alone
+    /// rules out comes first: creating or enabling such a topic would not help.
     pub fn check(&self) -> Result<(), QueueRefusal> {
         let name = self.name.to_owned();
         if name.is_empty() {
@@ -58,6 +59,10 @@ impl QueueTopic<'_> {
         }
         if name.starts_with("__") {
             return Err(QueueRefusal::InternalName { name });
+        }
+        if !name.starts_with(self.prefix) {
+            let prefix = self.prefix.to_owned();
+            return Err(QueueRefusal::Prefix { name, prefix });
         }
         if name == self.source {
             return Err(QueueRefusal::Source { name });
@@ -67,10 +72,6 @@ impl QueueTopic<'_> {
         }
         if !self.exists && !self.may_be_created {
             return Err(QueueRefusal::Missing { name });
-        }
-        if !name.starts_with(self.prefix) {
-            let prefix = self.prefix.to_owned();
-            return Err(QueueRefusal::Prefix { name, prefix });
         }
         Ok(())
     }
@@ -113,6 +114,8 @@ pub enum AfterWrite {
     Written,
     /// The leader is another broker, does not know the topic yet, or cannot write at present.
     TryAgain,
+    /// The queue refuses what is in the batch, which may be one letter of several.
+    Split,
     GiveUp,
 }
 
@@ -132,8 +135,43 @@ impl AfterWrite {
             | ErrorCode::NotEnoughReplicasAfterAppend
             | ErrorCode::RequestTimedOut
             | ErrorCode::KafkaStorageError => AfterWrite::TryAgain,
+            ErrorCode::MessageTooLarge
+            | ErrorCode::RecordListTooLarge
+            | ErrorCode::InvalidRecord
+            | ErrorCode::InvalidTimestamp
+            | ErrorCode::CorruptMessage => AfterWrite::Split,
             _ => AfterWrite::GiveUp,
         }
+    }
+}
+
+/// The most letters that the next batch may hold, so that a letter that the queue refuses takes no
+/// others with it: a batch that is refused is halved, and one that is written is followed by one
+/// twice as large. Kafka gives up the whole batch.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LettersPerBatch(i64);
+
+impl Default for LettersPerBatch {
+    /// As many as there is room for.
+    fn default() -> Self {
+        LettersPerBatch(i64::MAX)
+    }
+}
+
+impl LettersPerBatch {
+    pub fn max(self) -> i64 {
+        self.0
+    }
+
+    pub fn on_written(&mut self) {
+        self.0 = self.0.saturating_mul(2);
+    }
+
+    /// The queue has refused a batch of this many letters. Returns whether the same letters are
+    /// tried in smaller batches; otherwise the refused letter is given up.
+    pub fn on_refused(&mut self, letters: i64) -> bool {
+        self.0 = (letters / 2).max(1);
+        letters > 1
     }
 }
 
@@ -201,6 +239,11 @@ mod tests {
             prefix: "dlq.".to_owned(),
         };
         assert_eq!(refused(named("orders")), elsewhere);
+        let not_there = QueueTopic {
+            name: "orders",
+            ..missing
+        };
+        assert_eq!(refused(not_there), elsewhere);
         let itself = QueueTopic {
             source: "dlq.orders",
             ..USUAL
@@ -258,11 +301,38 @@ mod tests {
             (ErrorCode::NotEnoughReplicas, AfterWrite::TryAgain),
             (ErrorCode::RequestTimedOut, AfterWrite::TryAgain),
             (ErrorCode::KafkaStorageError, AfterWrite::TryAgain),
-            (ErrorCode::MessageTooLarge, AfterWrite::GiveUp),
+            (ErrorCode::MessageTooLarge, AfterWrite::Split),
+            (ErrorCode::RecordListTooLarge, AfterWrite::Split),
+            (ErrorCode::InvalidRecord, AfterWrite::Split),
+            (ErrorCode::InvalidTimestamp, AfterWrite::Split),
+            (ErrorCode::CorruptMessage, AfterWrite::Split),
             (ErrorCode::TopicAuthorizationFailed, AfterWrite::GiveUp),
-            (ErrorCode::InvalidRecord, AfterWrite::GiveUp),
         ] {
             assert_eq!(AfterWrite::of(error), after, "{error}");
         }
+    }
+
+    #[test]
+    fn a_refused_letter_takes_no_others_with_it() {
+        let bad = [3, 70, 71, 99];
+        let (mut next, mut requests) = (0, 0);
+        let (mut written, mut given_up) = (Vec::new(), Vec::new());
+        let mut per_batch = LettersPerBatch::default();
+        while next < 100 {
+            let letters = per_batch.max().min(100 - next);
+            let batch = next..next + letters;
+            requests += 1;
+            if !bad.iter().any(|letter| batch.contains(letter)) {
+                per_batch.on_written();
+                written.extend(batch);
+                next += letters;
+            } else if !per_batch.on_refused(letters) {
+                given_up.push(next);
+                next += 1;
+            }
+        }
+        assert_eq!(given_up, bad);
+        assert_eq!(written.len(), 96);
+        assert!(requests < 50, "{requests}");
     }
 }

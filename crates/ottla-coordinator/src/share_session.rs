@@ -266,6 +266,13 @@ impl ShareSessions {
         is_abandoned
     }
 
+    /// Whether the group has only one session on this broker. A session that was just started is then
+    /// the first after a time without members, or was started again.
+    pub fn has_one_session(&self, group_id: &str) -> bool {
+        let group = self.groups.get(group_id);
+        group.is_some_and(|group| group.members == 1)
+    }
+
     /// Removes all sessions, when share groups are no longer served.
     pub fn clear(&mut self) {
         self.sessions.clear();

@@ -442,7 +442,8 @@ impl<S: Service> Session<S> {
             return Ok(());
         };
         let was_logged_in = login.is_logged_in();
-        match login.on_frame(frame, context, &self.connection)? {
+        let answered = login.on_frame(frame, context, &self.connection).await?;
+        match answered {
             Answered::Continue(answer) => self.queue.push(answer),
             Answered::LoggedIn(answer) => {
                 self.queue.push(answer);
@@ -490,6 +491,7 @@ impl<S: Service> Session<S> {
                 }
                 ottla_sync::select! {
                     () = network.request_memory.cover(&mut covered, bytes) => break,
+                    () = Login::overdue(self.login.as_ref()) => return Err(overdue_login()),
                     () = self.connection.woken() => {}
                 }
             }
@@ -544,18 +546,15 @@ impl<S: Service> Session<S> {
             let allowance = Allowance::of(api_key, bytes, is_controller, of_all);
             self.allow(&mut context, &mut reader, allowance).await?;
             let decoded_memory = &self.network.decoded_memory;
-            let holds = [
-                (&self.network.request_memory, self.memory.is_some()),
-                (
-                    decoded_memory.half_for(allowance),
-                    context.decoded.is_some(),
-                ),
-            ];
+            let frame = &self.network.request_memory;
+            let frame = self.memory.is_some().then_some(frame);
+            let decoded = context.decoded.as_deref();
+            let decoded = decoded.map(|part| (decoded_memory.half_for(allowance), part));
             let handled = self.service.handle(&context, reader);
             ottla_sync::select! {
                 biased;
                 handled = handled => handled?,
-                () = held_for_long(holds) => return Err(ConnectionError::Holding),
+                () = held_for_long(frame, decoded) => return Err(ConnectionError::Holding),
                 () = self.connection.closed() => return Err(ConnectionError::Closed),
             }
         };
@@ -609,6 +608,7 @@ impl<S: Service> Session<S> {
                     context.decoded = Some(part);
                     return Ok(());
                 }
+                () = Login::overdue(self.login.as_ref()) => return Err(overdue_login()),
                 () = self.connection.woken() => {}
             }
         }
@@ -760,14 +760,18 @@ fn has_large_answer(api_key: ApiKey) -> bool {
 /// Completes when a request should give up its memory: it has been processed for a while, and
 /// others wait for memory. A client can make a request wait for days (a long poll), and may have
 /// sent more than needed.
-async fn held_for_long(memory: [(&RequestMemory, bool); 2]) {
-    let held = || memory.iter().filter(|(_, is_held)| *is_held);
-    if held().next().is_none() {
+async fn held_for_long(
+    frame: Option<&RequestMemory>,
+    decoded: Option<(&RequestMemory, &DecodedPart)>,
+) {
+    if frame.is_none() && decoded.is_none() {
         return pending().await;
     }
     loop {
         ottla_sync::time::sleep(STALLED_AFTER).await;
-        if held().any(|(memory, _)| memory.is_scarce()) {
+        let decoded = decoded.filter(|(_, part)| part.is_held());
+        let mut held = frame.into_iter().chain(decoded.map(|(memory, _)| memory));
+        if held.any(RequestMemory::is_scarce) {
             return;
         }
     }

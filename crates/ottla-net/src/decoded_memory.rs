@@ -72,6 +72,15 @@ impl DecodedPart {
     pub fn keep(&self, bytes: usize) {
         RequestMemory::keep(&mut self.0.lock(), bytes);
     }
+
+    /// Returns the reservation: nothing is left of the decoded request, and its answer may take long.
+    pub fn release(&self) {
+        self.keep(0);
+    }
+
+    pub(crate) fn is_held(&self) -> bool {
+        self.0.lock().num_permits() > 0
+    }
 }
 
 /// The memory that a decoded request may use, and whether it must be reserved first.
@@ -141,6 +150,18 @@ mod tests {
         assert!(of_the_follower.is_ok());
         drop(waiting_for_a_follower);
         all.await;
+    }
+
+    #[tokio::test]
+    async fn what_is_released_is_there_for_others_before_the_answer() {
+        let memory = DecodedMemory::new(1 << 20);
+        let all = memory.available_bytes();
+        let part = DecodedPart::take(&memory.small, 64 * 1024).await;
+        part.keep(20_000);
+        assert!(part.is_held() && memory.available_bytes() < all);
+        part.release();
+        assert!(!part.is_held());
+        assert_eq!(memory.available_bytes(), all);
     }
 
     #[test]

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use ottla_config::BrokerConfig;
 use ottla_context::NodeContext;
+use ottla_gssapi::ServerKerberos;
 use ottla_metrics::Metric;
 use ottla_protocol::messages::{RequestHeader, SaslAuthenticateRequest, SaslHandshakeRequest};
 use ottla_protocol::{
@@ -23,6 +24,7 @@ use ottla_security::{Moment, Outcome, Reply, SaslAuthenticator, Session};
 
 use crate::connections::Connection;
 use crate::handshakes::{Handshakes, UnderWay};
+use crate::kerberos::ask_kerberos;
 use crate::response::{encode_response, encode_token};
 use crate::sasl_credentials::ClusterCredentials;
 
@@ -30,13 +32,15 @@ use crate::sasl_credentials::ClusterCredentials;
 const LONGEST: Duration = Duration::from_secs(30);
 /// The minimum time between two re-authentications of a connection, as in Kafka.
 const BETWEEN_SESSIONS_MS: u64 = 1_000;
+const NONE_UNDER_WAY: &str = "there is no login under way";
 
 /// The login state of one connection.
-#[derive(Debug)]
 pub(crate) struct Login {
     listener: Arc<SaslListener>,
     /// The login in progress.
     under_way: Option<SaslAuthenticator>,
+    /// The part of it that the Kerberos library has.
+    kerberos: Option<ServerKerberos>,
     session: Option<Session>,
     /// The first login must be complete by then.
     deadline: Instant,
@@ -86,6 +90,7 @@ impl Login {
         Some(Login {
             under_way: Some(SaslAuthenticator::new(Arc::clone(&listener))),
             listener,
+            kerberos: None,
             session: None,
             deadline: ottla_sync::time::now() + LONGEST,
             last_begun_ms: None,
@@ -150,14 +155,31 @@ impl Login {
     }
 
     /// Processes a frame of the login.
-    pub fn on_frame(
+    pub async fn on_frame(
         &mut self,
         frame: Bytes,
         context: &NodeContext,
         connection: &Connection,
     ) -> Result<Answered, DecodeError> {
+        let (mut outcome, header) = self.step(frame, context)?;
+        if let Outcome::Kerberos { service, message } = outcome {
+            let answer = ask_kerberos(&mut self.kerberos, service, message, context).await;
+            outcome = match &mut self.under_way {
+                Some(under_way) => under_way.on_kerberos(answer, moment(context)),
+                None => Outcome::Closed(NONE_UNDER_WAY.to_owned()),
+            };
+        }
+        Ok(self.follow(outcome, header, context, connection))
+    }
+
+    /// The outcome of a frame, and its header if it is a request.
+    fn step(
+        &mut self,
+        frame: Bytes,
+        context: &NodeContext,
+    ) -> Result<(Outcome, Option<(ApiKey, RequestHeader)>), DecodeError> {
         let Some(under_way) = &mut self.under_way else {
-            return Ok(Answered::Closed("there is no login under way".to_owned()));
+            return Ok((Outcome::Closed(NONE_UNDER_WAY.to_owned()), None));
         };
         let (bootstrap, config) = (context.bootstrap_scram(), context.config());
         let tokens = context.token_credentials();
@@ -168,13 +190,10 @@ impl Login {
             config: &config,
             context,
         };
-        let now = Moment {
-            now_ms: context.now_ms(),
-            time_of_day_ms: context.timestamp().0,
-        };
+        let now = moment(context);
         if under_way.expects_token() {
             let outcome = under_way.on_token(None, &frame, &credentials, now);
-            return Ok(self.follow(outcome, None, context, connection));
+            return Ok((outcome, None));
         }
         let mut reader = Reader::new(frame);
         let (api_key, header) = decode_request_header(&mut reader)?;
@@ -192,7 +211,7 @@ impl Login {
             _ if is_served(api_key, version) => under_way.on_other(api_key),
             _ => under_way.on_unsupported_version(api_key, version),
         };
-        Ok(self.follow(outcome, Some((api_key, header)), context, connection))
+        Ok((outcome, Some((api_key, header))))
     }
 
     /// Reports a frame that is longer than a login may be. The caller closes the connection.
@@ -251,7 +270,16 @@ impl Login {
                 Answered::Refused(reply.and_then(|reply| encoded(&reply).ok()))
             }
             Outcome::Closed(reason) => Answered::Closed(reason),
+            // Processed by `on_frame`.
+            Outcome::Kerberos { .. } => Answered::Closed(NONE_UNDER_WAY.to_owned()),
         }
+    }
+}
+
+fn moment(context: &NodeContext) -> Moment {
+    Moment {
+        now_ms: context.now_ms(),
+        time_of_day_ms: context.timestamp().0,
     }
 }
 

@@ -24,6 +24,7 @@ use std::time::{Duration, Instant};
 
 use bytes::{Buf, Bytes};
 use bytestring::ByteString;
+use ottla_gssapi::Login;
 use ottla_protocol::messages::{
     ApiVersionsRequest, RequestHeader, ResponseHeader, SaslAuthenticateRequest,
     SaslHandshakeRequest,
@@ -31,12 +32,12 @@ use ottla_protocol::messages::{
 use ottla_protocol::{
     ApiKey, ApiRequest, Chunk, EncodeError, Encoder, Message, Reader, decode_api_versions_response,
 };
-use ottla_sasl::{ClientLogin, SaslPeer};
+use ottla_sasl::SaslPeer;
 use ottla_sync::Mutex;
 use ottla_sync::collections::HashMap;
 use ottla_sync::net::TcpStream;
 use ottla_sync::task::AbortHandle;
-use ottla_sync::{mpsc, oneshot};
+use ottla_sync::{SetOnce, mpsc, oneshot};
 use ottla_types::ErrorCode;
 use tokio::io::AsyncWriteExt;
 
@@ -137,6 +138,8 @@ type Answer = Result<Bytes, PeerFailure>;
 #[derive(Debug, Default)]
 struct InFlight {
     state: Mutex<InFlightState>,
+    /// For requests that are not passed to the socket yet, because they wait for a login.
+    ended: SetOnce<()>,
 }
 
 #[derive(Debug, Default)]
@@ -225,9 +228,6 @@ impl PeerConnection {
         };
         let credentials = self.settings.security.credentials(sasl).await;
         let credentials = credentials.map_err(not_let_in)?;
-        let login = ClientLogin::new(sasl.mechanism, &credentials, nonce());
-        let mut login = login
-            .ok_or_else(|| not_let_in("the credentials are for another mechanism".to_owned()))?;
         let request = SaslHandshakeRequest {
             mechanism: ByteString::from_static(sasl.mechanism.name()),
         };
@@ -242,7 +242,9 @@ impl PeerConnection {
             };
             return Err(not_let_in(reason));
         }
-        let mut message = Some(login.first_message());
+        let begun = Login::begin(sasl.mechanism, &credentials, self.host(), nonce()).await;
+        let (mut login, first) = begun.map_err(not_let_in)?;
+        let mut message = Some(first);
         let mut lifetime_ms = 0;
         while let Some(auth_bytes) = message {
             let request = SaslAuthenticateRequest {
@@ -256,13 +258,19 @@ impl PeerConnection {
                 return Err(not_let_in(reason.unwrap_or_else(|| code.to_string())));
             }
             lifetime_ms = u64::try_from(answer.session_lifetime_ms).unwrap_or(0);
-            message = login
-                .on_message(&answer.auth_bytes)
-                .map_err(|reason| not_let_in(format!("its answer cannot be used: {reason}")))?;
+            let next = login.on_message(&answer.auth_bytes).await;
+            message =
+                next.map_err(|reason| not_let_in(format!("its answer cannot be used: {reason}")))?;
         }
         // Well before the session ends, as Kafka's clients do.
         let lasts = Duration::from_millis(lifetime_ms / 100 * 85);
         Ok((lifetime_ms > 0).then(|| ottla_sync::time::now() + lasts))
+    }
+
+    /// The host in the address, without the brackets of an IPv6 address.
+    fn host(&self) -> &str {
+        let host = self.address.rsplit_once(':').map_or("", |(host, _)| host);
+        host.trim_start_matches('[').trim_end_matches(']')
     }
 
     /// Exchanges a message of a login.
@@ -398,12 +406,20 @@ impl PeerConnection {
         let exchanged = async {
             let sent = match (&self.settings.security.sasl, is_login) {
                 (Some(sasl), false) => {
-                    let mut next_login = self.next_login.lock().await;
-                    if next_login.is_some_and(|at| ottla_sync::time::now() >= at) {
-                        // Boxed, because a login consists of exchanges.
-                        *next_login = Box::pin(self.log_in(sasl)).await?;
+                    let handed_over = async {
+                        let mut next_login = self.next_login.lock().await;
+                        if next_login.is_some_and(|at| ottla_sync::time::now() >= at) {
+                            // Boxed, because a login consists of exchanges.
+                            *next_login = Box::pin(self.log_in(sasl)).await?;
+                        }
+                        Ok::<_, PeerFailure>(self.outgoing.send(outgoing).await)
+                    };
+                    // The token for a login can take long.
+                    ottla_sync::select! {
+                        biased;
+                        sent = handed_over => sent?,
+                        _ = self.in_flight.ended.wait() => return Err(self.in_flight.why_closed()),
                     }
-                    self.outgoing.send(outgoing).await
                 }
                 _ => self.outgoing.send(outgoing).await,
             };
@@ -449,6 +465,8 @@ impl InFlight {
             let failure = state.closed.get_or_insert(failure).clone();
             (std::mem::take(&mut state.waiting), failure)
         };
+        // Only the first close sets it.
+        let _ = self.ended.set(());
         for waiting in waiting {
             // The caller may have been cancelled.
             let _ = waiting.answer.send(Err(failure.clone()));

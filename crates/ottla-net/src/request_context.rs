@@ -68,6 +68,14 @@ impl RequestContext {
         Some(elapsed.saturating_sub(self.waited.total()))
     }
 
+    /// Returns the memory of the decoded request. For handlers that keep nothing of it, and then wait
+    /// for other clients; otherwise the connection would be closed when memory is scarce.
+    pub fn release_decoded(&self) {
+        if let Some(part) = &self.decoded {
+            part.release();
+        }
+    }
+
     /// The entity whose quotas apply: the user's name and the client ID, empty if there is none.
     pub fn quota_entity(&self) -> (&str, &str) {
         let client_id = self.client_id.as_deref().unwrap_or_default();

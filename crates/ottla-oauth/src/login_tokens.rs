@@ -336,7 +336,11 @@ fn ask(endpoint: &TokenEndpoint, grant: &TokenGrant, now_ms: i64) -> Result<Secr
     match answer.status {
         200 | 201 => token_in_answer(&answer.body).map_err(Failure::Final),
         status => {
-            let said = refusal_in_answer(&answer.body);
+            // Other successes, such as 203 and 206, may hold a token.
+            let said = match status >= 400 {
+                true => refusal_in_answer(&answer.body),
+                false => String::new(),
+            };
             let error = format!("http status {status} {said}").trim_end().to_owned();
             Err(match FINAL.contains(&status) {
                 true => Failure::Final(error),

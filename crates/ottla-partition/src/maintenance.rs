@@ -6,7 +6,7 @@
 //!
 //! Kafka: the tasks scheduled by `LogManager.startup` and `ReplicaManager`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -77,6 +77,16 @@ struct Unflushed {
     since_ms: BTreeMap<TopicPartition, u64>,
     /// Running flushes; on a slow disk they may outlast several schedules.
     running: BTreeMap<TopicPartition, JoinHandle<()>>,
+}
+
+impl Unflushed {
+    /// Forgets flushes that have ended, and the logs that have left the directory or were deleted
+    /// before they were flushed.
+    fn keep_only(&mut self, here: &BTreeSet<&TopicPartition>) {
+        self.running.retain(|_, flush| !flush.is_finished());
+        self.since_ms
+            .retain(|partition, _| here.contains(partition));
+    }
 }
 
 /// Runs the maintenance schedules of a broker.
@@ -200,8 +210,10 @@ impl Maintenance {
     /// Flushes logs whose records have been unflushed for `flush.ms`.
     async fn flush_overdue(&self, dir: &Arc<LogDir>, unflushed: &mut Unflushed) {
         let now_ms = self.host.context.now_ms();
-        unflushed.running.retain(|_, flush| !flush.is_finished());
-        for partition in self.partitions_in(dir) {
+        let partitions = self.partitions_in(dir);
+        let here = partitions.iter().map(|it| &it.topic_partition);
+        unflushed.keep_only(&here.collect());
+        for partition in partitions {
             let reader = partition.reader();
             let topic_partition = &partition.topic_partition;
             if unflushed.running.contains_key(topic_partition) {
@@ -272,5 +284,22 @@ async fn flush(log_dirs: Arc<LogDirs>, host: Arc<PartitionHost>, partition: Arc<
         Ok(Err(error)) => log_dirs.on_partition_error(&reader, &error),
         // The panic was reported where it happened.
         Err(_) => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_deleted_log_is_not_remembered() {
+        let partitions = [0, 1].map(|partition| TopicPartition::new("t", partition));
+        let mut unflushed = Unflushed::default();
+        for partition in &partitions {
+            unflushed.since_ms.insert(partition.clone(), 7);
+        }
+        unflushed.keep_only(&BTreeSet::from([&partitions[1]]));
+        let left: Vec<&TopicPartition> = unflushed.since_ms.keys().collect();
+        assert!(left == [&partitions[1]]);
     }
 }

@@ -6,8 +6,8 @@
 use ottla_config::{CleanupPolicy, TopicConfig};
 use ottla_log::{Log, LogError, StorageError};
 use ottla_tiered::{
-    EpochEntry, LeaderEpochs, LocalRetention, LocalSegment, LogView, REMOTE_LOG_METADATA_TOPIC,
-    Retention, TopicTiering,
+    CopyDelay, EpochEntry, LeaderEpochs, LocalRetention, LocalSegment, LogView,
+    REMOTE_LOG_METADATA_TOPIC, Retention, TopicTiering,
 };
 use ottla_types::Timestamp;
 
@@ -49,6 +49,28 @@ pub fn retention_of(config: &TopicConfig) -> Retention {
     Retention {
         retention_ms: config.retention_ms,
         retention_bytes: config.retention_bytes,
+    }
+}
+
+/// How long closed segments stay uncopied. -1 stands for the local retention, and that may stand for
+/// the retention of all.
+pub fn copy_delay_of(config: &TopicConfig) -> CopyDelay {
+    let resolved = |lag: i64, local: i64, all: i64| match (lag, local) {
+        (-1, -2) => all,
+        (-1, local) => local,
+        (lag, _) => lag,
+    };
+    CopyDelay {
+        lag_ms: resolved(
+            config.remote_copy_lag_ms,
+            config.local_retention_ms,
+            config.retention_ms,
+        ),
+        lag_bytes: resolved(
+            config.remote_copy_lag_bytes,
+            config.local_retention_bytes,
+            config.retention_bytes,
+        ),
     }
 }
 
@@ -127,6 +149,26 @@ pub(crate) fn delete_local_segments(log: &mut Log, now: Timestamp) -> Result<usi
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_lag_of_copying_falls_back_to_the_local_retention() {
+        let delay = |lag: (i64, i64), local: (i64, i64)| {
+            let delay = copy_delay_of(&TopicConfig {
+                remote_copy_lag_ms: lag.0,
+                remote_copy_lag_bytes: lag.1,
+                local_retention_ms: local.0,
+                local_retention_bytes: local.1,
+                retention_ms: 70,
+                retention_bytes: -1,
+                ..TopicConfig::default()
+            });
+            (delay.lag_ms, delay.lag_bytes)
+        };
+        assert_eq!(delay((0, -1), (-2, -2)), (0, -1));
+        assert_eq!(delay((-1, -1), (-2, -2)), (70, -1));
+        assert_eq!(delay((-1, -1), (5, 6)), (5, 6));
+        assert_eq!(delay((3, 4), (5, 6)), (3, 4));
+    }
 
     #[test]
     fn settings_that_cannot_be_followed_together() {

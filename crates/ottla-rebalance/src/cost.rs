@@ -5,6 +5,9 @@ use std::collections::BTreeMap;
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Cost {
     traffic: BTreeMap<i32, Traffic>,
+    /// Per broker and move, how much of what producers write it has to copy beside the data that is
+    /// there already, per second.
+    written: BTreeMap<i32, Vec<u64>>,
 }
 
 /// What one broker copies.
@@ -12,8 +15,6 @@ pub struct Cost {
 pub struct Traffic {
     pub received_bytes: u64,
     pub sent_bytes: u64,
-    /// Per second, what producers write to the partitions of which it receives a replica.
-    pub bytes_in: u64,
 }
 
 impl Traffic {
@@ -29,10 +30,14 @@ impl Cost {
         for broker in added {
             let target = self.traffic.entry(*broker).or_default();
             target.received_bytes += size_bytes;
-            target.bytes_in += bytes_in;
+            self.written.entry(*broker).or_default().push(bytes_in);
             if let Some(leader) = leader {
                 self.traffic.entry(leader).or_default().sent_bytes += size_bytes;
             }
+        }
+        if let Some(leader) = leader.filter(|_| !added.is_empty()) {
+            let sent = bytes_in.saturating_mul(added.len() as u64);
+            self.written.entry(leader).or_default().push(sent);
         }
     }
 
@@ -53,14 +58,41 @@ impl Cost {
         most.div_ceil(bytes_per_second.max(1))
     }
 
-    /// Brokers whose new replicas may never catch up: producers write as much as may be copied.
-    pub fn outrun_at(&self, bytes_per_second: u64) -> Vec<(i32, u64)> {
+    /// Brokers whose moves may never end, because producers write as much as may be copied, and how
+    /// much they write. Of a broker's moves, only `at_once` are in progress together, at worst those
+    /// with the most writes; what has moved is not throttled any more.
+    pub fn outrun_at(&self, bytes_per_second: u64, at_once: usize) -> Vec<(i32, u64)> {
+        let most = |written: &Vec<u64>| {
+            let mut written = written.clone();
+            written.sort_unstable();
+            written.iter().rev().take(at_once).sum::<u64>()
+        };
         let brokers = self
-            .traffic
+            .written
             .iter()
-            .map(|(broker, it)| (*broker, it.bytes_in));
+            .map(|(broker, written)| (*broker, most(written)));
         brokers
-            .filter(|(_, bytes_in)| *bytes_in >= bytes_per_second)
+            .filter(|(_, written)| *written >= bytes_per_second)
             .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Cost;
+
+    #[test]
+    fn only_moves_that_run_together_share_a_throttle() {
+        let mut cost = Cost::default();
+        for written in [10, 40, 20, 30] {
+            cost.add(Some(1), &[2], 1000, written);
+        }
+        cost.add(Some(1), &[3, 4], 1000, 15);
+        // Broker 1 sends all, at two brokers' pace in the last move.
+        assert_eq!(cost.outrun_at(70, 2), [(1, 70), (2, 70)]);
+        assert!(cost.outrun_at(71, 2).is_empty());
+        assert_eq!(cost.outrun_at(71, 3), [(1, 100), (2, 90)]);
+        assert!(cost.outrun_at(41, 1).is_empty());
+        assert_eq!(cost.outrun_at(15, 1), [(1, 40), (2, 40), (3, 15), (4, 15)]);
     }
 }

@@ -24,12 +24,13 @@ use std::time::Duration;
 use ottla_context::NodeContext;
 use ottla_log::Log;
 use ottla_partition::Partition;
-use ottla_partition::tiering::{log_view, retention_of};
+use ottla_partition::tiering::{copy_delay_of, log_view, retention_of};
 use ottla_storage::random_uuid;
 use ottla_sync::{mpsc, watch};
 use ottla_tiered::{
-    CopyLag, LeaderEpochs, LogView, Operation, Origin, PartitionTasks, RemotePartition, Retention,
-    RunOutcome, StoreFailure, TaskEffect, TaskEvent, TaskKind, TaskTime, TierRole, Upload,
+    CopyDelay, CopyLag, LeaderEpochs, LogView, Operation, Origin, PartitionTasks, RemotePartition,
+    Retention, RunOutcome, StoreFailure, TaskEffect, TaskEvent, TaskKind, TaskTime, TierRole,
+    Upload,
 };
 use ottla_types::Offset;
 
@@ -63,6 +64,7 @@ pub struct PartitionTask {
 struct View {
     log: LogView,
     retention: Retention,
+    copy_delay: CopyDelay,
     /// None if the log is no longer here.
     truncations: Option<u64>,
 }
@@ -212,6 +214,7 @@ impl PartitionTask {
         self.truncations = view.truncations.or(self.truncations);
         let mut effects = Vec::new();
         let key = self.partition.topic_id_partition();
+        machine.set_copy_delay(view.copy_delay);
         self.remote.metadata.with_cache(key, |cache| {
             machine.run_due(&view.log, cache, view.retention, now, &mut effects);
         });
@@ -232,15 +235,18 @@ impl PartitionTask {
             return (role == TierRole::Deleting).then(|| View {
                 log: no_log(),
                 retention: forever,
+                copy_delay: CopyDelay::default(),
                 truncations: None,
             });
         };
         let retention = retention_of(&partition.reader().config());
+        let copy_delay = copy_delay_of(&partition.reader().config());
         let look = |log: &mut Log| (log_view(log), log.reader().truncations());
         match partition.with_log(&self.remote.host, look).await? {
             (Ok(log), truncations) => Some(View {
                 log,
                 retention,
+                copy_delay,
                 truncations: Some(truncations),
             }),
             (Err(error), _) => {

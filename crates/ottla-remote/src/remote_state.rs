@@ -17,6 +17,7 @@ use ottla_protocol::messages::offset_for_leader_epoch_request::{
     OffsetForLeaderPartition, OffsetForLeaderTopic,
 };
 use ottla_protocol::messages::{ListOffsetsRequest, OffsetForLeaderEpochRequest};
+use ottla_sync::Semaphore;
 use ottla_tiered::{
     AuxiliaryEffect, AuxiliaryEvent, AuxiliaryFailure, AuxiliaryState, FetchedIndex, ListedOffset,
     OffsetAndEpoch, RemoteLogSegmentMetadata, Restart,
@@ -101,6 +102,13 @@ impl FetchRemoteState for RemoteTier {
     }
 }
 
+/// After a start, all followers of a broker can need state at once. Too many of them would take the
+/// memory of as many producer snapshots, and the store's connections from reads.
+async fn in_turn<T>(turns: &Semaphore, work: impl Future<Output = T>) -> T {
+    let _turn = turns.acquire().await;
+    work.await
+}
+
 impl Leader<'_> {
     async fn fetch_state(&self) -> Result<RemoteState, Trouble> {
         let metadata = &self.remote.metadata;
@@ -112,6 +120,12 @@ impl Leader<'_> {
         {
             return Err(AuxiliaryFailure::NotReady.into());
         }
+        in_turn(&self.remote.state_builders, self.build_state()).await
+    }
+
+    async fn build_state(&self) -> Result<RemoteState, Trouble> {
+        let metadata = &self.remote.metadata;
+        let key = self.partition.topic_id_partition();
         let log_end_offset = self.partition.reader().log_end_offset();
         let is_last_tiered = self.remote.is_last_tiered_enabled();
         let (mut machine, mut effect) = AuxiliaryState::begin(log_end_offset, is_last_tiered);
@@ -242,5 +256,30 @@ fn state_of(restart: Restart) -> RemoteState {
         log_start_offset: restart.log_start_offset,
         leader_epochs,
         producer_snapshot: restart.producer_snapshot,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+    use crate::remote_tier::STATE_BUILDERS;
+
+    async fn fetch(running: &AtomicUsize, most: &AtomicUsize) {
+        let now = running.fetch_add(1, Ordering::SeqCst) + 1;
+        most.fetch_max(now, Ordering::SeqCst);
+        tokio::task::yield_now().await;
+        running.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    #[tokio::test]
+    async fn a_bounded_number_of_followers_fetches_state_at_once() {
+        let turns = Semaphore::new(STATE_BUILDERS);
+        let (running, most) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        let fetches = 0..5 * STATE_BUILDERS;
+        let fetches = fetches.map(|_| in_turn(&turns, fetch(&running, &most)));
+        futures_util::future::join_all(fetches).await;
+        assert_eq!(most.into_inner(), STATE_BUILDERS);
     }
 }

@@ -19,6 +19,9 @@ use crate::tier_metrics::TierMetrics;
 
 /// Reads at the same time.
 pub const READERS: usize = 10;
+/// Followers that fetch state from remote storage at the same time. In Kafka a fetcher thread does it,
+/// of which there are `num.replica.fetchers` per leader.
+pub const STATE_BUILDERS: usize = 10;
 
 pub struct RemoteTier {
     pub context: Arc<NodeContext>,
@@ -30,6 +33,7 @@ pub struct RemoteTier {
     /// For what followers ask their leaders.
     pub peers: BrokerPeers,
     pub readers: Semaphore,
+    pub state_builders: Semaphore,
     /// Reads that run, and those that wait for their turn.
     pub pending_reads: AtomicUsize,
     /// Records that were read, or are being read, and have not left in a response.
@@ -69,6 +73,7 @@ impl RemoteTier {
             )),
             stores: Stores::new(store, &settings),
             readers: Semaphore::new(READERS),
+            state_builders: Semaphore::new(STATE_BUILDERS),
             pending_reads: AtomicUsize::new(0),
             memory: RequestMemory::new(context.budgets().remote_read_bytes),
             metrics: TierMetrics::default(),

@@ -1,8 +1,10 @@
-//! The client's side of a login, with any mechanism. Nodes use it too to log in to each other.
+//! The client's side of a login, with any mechanism but GSSAPI, which is in `ottla-gssapi`. Nodes use
+//! it too to log in to each other.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
+use crate::kerberos::KerberosLogin;
 use crate::mechanism::Mechanism;
 use crate::oauthbearer::{self, InitialResponse};
 use crate::plain::PlainResponse;
@@ -23,6 +25,8 @@ pub enum ClientCredentials {
         token: Secret,
         extensions: BTreeMap<String, String>,
     },
+    /// A key or ticket, which the Kerberos library finds.
+    Kerberos(KerberosLogin),
 }
 
 impl fmt::Debug for ClientCredentials {
@@ -32,6 +36,7 @@ impl fmt::Debug for ClientCredentials {
                 write!(f, "Password({username:?})")
             }
             ClientCredentials::Token { .. } => f.write_str("Token"),
+            ClientCredentials::Kerberos(login) => f.debug_tuple("Kerberos").field(login).finish(),
         }
     }
 }
@@ -45,11 +50,11 @@ impl ClientCredentials {
         }
     }
 
-    /// The user name; `None` for an OAuth token.
+    /// The user name; `None` where a token or ticket has it.
     pub fn username(&self) -> Option<&str> {
         match self {
             ClientCredentials::Password { username, .. } => Some(username),
-            ClientCredentials::Token { .. } => None,
+            ClientCredentials::Token { .. } | ClientCredentials::Kerberos(_) => None,
         }
     }
 }

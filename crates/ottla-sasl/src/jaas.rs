@@ -113,10 +113,11 @@ impl LoginModule {
             ));
         }
         Err(format!(
-            "{class} is a Java class, which Ottla cannot load; give {}, {} or {}",
+            "{class} is a Java class, which Ottla cannot load; give {}, {}, {} or {}",
             Mechanism::Plain.login_module(),
             Mechanism::Scram(ScramMechanism::Sha256).login_module(),
             Mechanism::OAuthBearer.login_module(),
+            Mechanism::Gssapi.login_module(),
         ))
     }
 

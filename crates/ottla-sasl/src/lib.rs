@@ -2,8 +2,9 @@
 //! credentials.
 //!
 //! This crate owns the mechanisms PLAIN (RFC 4616), SCRAM-SHA-256 and SCRAM-SHA-512 (RFC 5802, RFC
-//! 7677), the messages of OAUTHBEARER (RFC 7628), and JAAS. It never touches a socket, a file, a
-//! clock or randomness; nonces are arguments.
+//! 7677), the messages of OAUTHBEARER (RFC 7628), and JAAS. Of GSSAPI it has the settings and the
+//! mapping of names; the messages are made by the library that `ottla-gssapi` loads. It never touches
+//! a socket, a file, a clock or randomness; nonces are arguments.
 //!
 //! Invariants:
 //! 1. Malformed bytes from a peer lead to an error, never to a panic.
@@ -33,6 +34,10 @@ pub mod oauth_token;
 
 mod token_source;
 
+mod kerberos_rules;
+
+mod kerberos;
+
 mod delegation_token;
 
 mod client_login;
@@ -43,6 +48,8 @@ pub use client_login::{ClientCredentials, ClientLogin};
 pub use delegation_token::{
     TokenCredentials, is_token_hmac, token_credential, token_decoy, token_hmac,
 };
+pub use kerberos::{KerberosLogin, KerberosService, service_name_of};
+pub use kerberos_rules::{KerberosName, KerberosRules};
 pub use listener::{EnabledMechanism, PeerCredentials, SaslListener, SaslPeer};
 pub use mechanism::Mechanism;
 pub use oauth_rules::{KeySource, TokenRules, TokenValidator, UnsecuredRules, path_of_file_url};

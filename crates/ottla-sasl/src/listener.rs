@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::client_login::ClientCredentials;
+use crate::kerberos::KerberosService;
 use crate::mechanism::Mechanism;
 use crate::oauth_rules::TokenValidator;
 use crate::secret::{Secret, is_same_secret};
@@ -26,6 +27,8 @@ pub struct EnabledMechanism {
     pub users: BTreeMap<String, Secret>,
     /// How OAUTHBEARER tokens are validated.
     pub tokens: Option<Arc<TokenValidator>>,
+    /// The service of GSSAPI.
+    pub kerberos: Option<Arc<KerberosService>>,
 }
 
 /// How this node logs in to a listener of other nodes.
@@ -85,6 +88,7 @@ mod tests {
                 ("empty".to_owned(), Secret::new("")),
             ]),
             tokens: None,
+            kerberos: None,
         };
         let is_password = |user, password| plain.is_password(user, &Secret::new(password));
         assert!(is_password("alice", "hush"));

@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::scram::ScramMechanism;
 
-/// A SASL mechanism. GSSAPI is included so that it can be rejected by name.
+/// A SASL mechanism. GSSAPI is Kerberos.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
 pub enum Mechanism {
     Plain,

@@ -67,8 +67,8 @@ pub use names::{CLUSTER_NAME, Operation, PatternType, PermissionType, ResourceTy
 pub use principal::{InvalidPrincipal, Principal, host_address};
 pub use printable::escaped;
 pub use sasl_authenticator::{
-    Moment, OAuthIdentity, Outcome, Reply, SaslAuthenticator, SaslCredentials, Session,
-    TokenCredential,
+    KerberosAnswer, Moment, OAuthIdentity, Outcome, Reply, SaslAuthenticator, SaslCredentials,
+    Session, TokenCredential,
 };
 pub use standard_authorizer::{
     Action, Client, Explanation, InvalidSuperUsers, Rule, StandardAuthorizer, SuperUsers,

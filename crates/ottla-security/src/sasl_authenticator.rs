@@ -22,7 +22,9 @@ use ottla_protocol::messages::{SaslAuthenticateResponse, SaslHandshakeResponse};
 use ottla_sasl::oauthbearer::{ACKNOWLEDGED_ERROR, InitialResponse};
 use ottla_sasl::plain::{PlainError, PlainResponse};
 use ottla_sasl::scram::{ScramCredential, ScramError, ScramServer};
-use ottla_sasl::{EnabledMechanism, Mechanism, SaslListener, ScramMechanism, Secret};
+use ottla_sasl::{
+    EnabledMechanism, KerberosService, Mechanism, SaslListener, ScramMechanism, Secret,
+};
 use ottla_types::ErrorCode;
 
 use crate::principal::Principal;
@@ -76,6 +78,21 @@ pub struct OAuthIdentity {
     pub expires_at_ms: i64,
 }
 
+/// What the Kerberos library answers to a message of a client.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum KerberosAnswer {
+    Challenge(Vec<u8>),
+    /// The client is this user.
+    Done {
+        user: String,
+    },
+    /// The ticket, or its principal, is not accepted. The client is told no more than that.
+    Refused,
+    /// The same login may succeed in a moment. The connection is closed for this reason, so that the
+    /// client tries again.
+    TryAgain(String),
+}
+
 /// The current time on both clocks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Moment {
@@ -120,6 +137,12 @@ pub enum Outcome {
     },
     /// The connection is closed at once.
     Closed(String),
+    /// The Kerberos library has to process this message of the client. The next call is
+    /// [`SaslAuthenticator::on_kerberos`], with its answer.
+    Kerberos {
+        service: Arc<KerberosService>,
+        message: Vec<u8>,
+    },
 }
 
 /// The state of one login.
@@ -154,6 +177,7 @@ enum Exchange {
     Scram(ScramServer, Option<(Principal, i64)>),
     /// With the error that the client was sent and has not acknowledged yet.
     OAuthBearer(Option<String>),
+    Gssapi(Arc<KerberosService>),
 }
 
 /// The state of the exchange after a token.
@@ -266,13 +290,15 @@ impl SaslAuthenticator {
                  mechanism '{previous}'"
             )),
             _ => {
-                let exchange = match enabled.mechanism {
-                    Mechanism::Plain => Exchange::Plain,
-                    Mechanism::Scram(scram) => Exchange::Scram(ScramServer::new(scram), None),
-                    Mechanism::OAuthBearer => Exchange::OAuthBearer(None),
-                    Mechanism::Gssapi => {
+                let exchange = match (enabled.mechanism, &enabled.kerberos) {
+                    (Mechanism::Plain, _) => Exchange::Plain,
+                    (Mechanism::Scram(scram), _) => Exchange::Scram(ScramServer::new(scram), None),
+                    (Mechanism::OAuthBearer, _) => Exchange::OAuthBearer(None),
+                    (Mechanism::Gssapi, Some(service)) => Exchange::Gssapi(Arc::clone(service)),
+                    // Cannot happen: the configuration was checked.
+                    (Mechanism::Gssapi, None) => {
                         self.state = State::Done;
-                        return Outcome::Closed("GSSAPI is not supported".to_owned());
+                        return Outcome::Closed("GSSAPI has no service principal".to_owned());
                     }
                 };
                 State::Exchange(enabled, Box::new(exchange))
@@ -302,10 +328,46 @@ impl SaslAuthenticator {
             }
         };
         self.may_reauthenticate |= version.is_some_and(|version| version > 0);
-        let progress = exchange
-            .step(&enabled, token, credentials, now)
-            .and_then(|progress| self.check_principal(progress));
-        match progress {
+        if let Exchange::Gssapi(service) = &*exchange {
+            let service = Arc::clone(service);
+            self.state = State::Exchange(enabled, exchange);
+            return Outcome::Kerberos {
+                service,
+                message: token.to_vec(),
+            };
+        }
+        let progress = exchange.step(&enabled, token, credentials, now);
+        self.follow(enabled, exchange, progress, now)
+    }
+
+    /// Processes the answer of the Kerberos library to the message of the last
+    /// [`Outcome::Kerberos`].
+    pub fn on_kerberos(&mut self, answer: KerberosAnswer, now: Moment) -> Outcome {
+        let (enabled, exchange) = match std::mem::replace(&mut self.state, State::Done) {
+            State::Exchange(enabled, exchange) => (enabled, exchange),
+            _ => return Outcome::Closed("no message was given to Kerberos".to_owned()),
+        };
+        let progress = match answer {
+            KerberosAnswer::Challenge(message) => Ok(Progress::Challenge(message)),
+            // As in Kafka, the lifetime of the ticket does not limit the session.
+            KerberosAnswer::Done { user } => {
+                Ok(Progress::Done(Vec::new(), Principal::user(&user), None))
+            }
+            KerberosAnswer::Refused => Err(Failure::Invalid),
+            KerberosAnswer::TryAgain(reason) => return Outcome::Closed(reason),
+        };
+        self.follow(enabled, exchange, progress, now)
+    }
+
+    /// The outcome of a token.
+    fn follow(
+        &mut self,
+        enabled: EnabledMechanism,
+        exchange: Box<Exchange>,
+        progress: Result<Progress, Failure>,
+        now: Moment,
+    ) -> Outcome {
+        match progress.and_then(|progress| self.check_principal(progress)) {
             Ok(Progress::Challenge(message)) => {
                 self.state = State::Exchange(enabled, exchange);
                 Outcome::Continue(self.reply(message, 0))
@@ -508,6 +570,8 @@ impl Exchange {
                 let expires_at_ms = Some(expires_at_ms).filter(|at| *at != i64::MAX);
                 Ok(Progress::Done(message, principal, expires_at_ms))
             }
+            // Its messages go to the Kerberos library.
+            Exchange::Gssapi(_) => Err(Failure::Invalid),
             Exchange::OAuthBearer(error) => {
                 if token == ACKNOWLEDGED_ERROR
                     && let Some(error) = error.take()

@@ -28,6 +28,7 @@ mod identity;
 mod untouched;
 
 use identity::write_meta_properties;
+use untouched::remove_interrupted;
 
 pub use identity::{
     FormatError, NodeIdentity, directories, read_all, read_identity, unformatted_metadata_dir,
@@ -188,6 +189,9 @@ pub fn format(config: &BrokerConfig, options: &FormatOptions) -> Result<FormatRe
         let io =
             |error: io::Error| FormatError(format!("cannot format {}: {error}", dir.display()));
         create_forced(&dir).map_err(io)?;
+        if is_metadata_dir {
+            remove_interrupted(&dir).map_err(io)?;
+        }
         bootstrap_snapshot(records.clone())
             .write_bootstrap(&dir, now)
             .map_err(io)?;

@@ -6,4 +6,4 @@ mod shared_fetches;
 
 pub use bounded_cache::BoundedCache;
 pub use chunk_cache::{CachedChunk, ChunkCache, ChunkKey};
-pub use shared_fetches::{SharedFetch, SharedFetches};
+pub use shared_fetches::{KeptFetches, SharedFetch, SharedFetches};

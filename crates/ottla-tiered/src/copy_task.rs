@@ -13,7 +13,7 @@ use ottla_types::{Offset, Timestamp, Uuid};
 use crate::deletion::Deletion;
 use crate::leader_epochs::LeaderEpochs;
 use crate::lineage::{first_offset, highest_remote_offset};
-use crate::log_view::LogView;
+use crate::log_view::{LocalSegment, LogView};
 use crate::metadata_cache::RemoteLogMetadataCache;
 use crate::metadata_record::RemoteLogMetadata;
 use crate::planted::{Bug, has};
@@ -33,6 +33,7 @@ pub struct CopyTask {
     is_log_start_offset_known: bool,
     /// Custom metadata was too large.
     is_stopped: bool,
+    delay: CopyDelay,
     operations: Operations,
     phase: Phase,
 }
@@ -72,6 +73,34 @@ struct Copy {
     rest: VecDeque<Candidate>,
 }
 
+/// How long closed segments stay uncopied (KIP-1241, `remote.copy.lag.*`). A segment that is due by one
+/// of both limits is copied. 0: at once. Below 0: this limit makes none due.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct CopyDelay {
+    /// Since the largest timestamp of the segment.
+    pub lag_ms: i64,
+    /// Of the segments after it.
+    pub lag_bytes: i64,
+}
+
+impl CopyDelay {
+    fn is_due(
+        self,
+        segment: &LocalSegment,
+        now: Timestamp,
+        bytes_after: impl FnOnce() -> u64,
+    ) -> bool {
+        let CopyDelay { lag_ms, lag_bytes } = self;
+        if lag_ms == 0 || lag_bytes == 0 {
+            return true;
+        }
+        let age_ms = now.0.saturating_sub(segment.largest_timestamp.0);
+        // A timestamp in the future would keep the segment from being copied for as long.
+        let by_time = lag_ms > 0 && (age_ms < 0 || age_ms >= lag_ms);
+        by_time || u64::try_from(lag_bytes).is_ok_and(|lag| bytes_after() >= lag)
+    }
+}
+
 /// How far copying is behind (`RemoteCopyLagBytes`, `RemoteCopyLagSegments`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct CopyLag {
@@ -104,9 +133,15 @@ impl CopyTask {
             copied_offset: None,
             is_log_start_offset_known: false,
             is_stopped: false,
+            delay: CopyDelay::default(),
             operations: Operations::default(),
             phase: Phase::Idle,
         }
+    }
+
+    /// The settings of the topic, for the runs that begin from now on.
+    pub fn set_delay(&mut self, delay: CopyDelay) {
+        self.delay = delay;
     }
 
     pub fn is_running(&self) -> bool {
@@ -141,6 +176,7 @@ impl CopyTask {
         &mut self,
         log: &LogView,
         cache: &RemoteLogMetadataCache,
+        now: Timestamp,
         effects: &mut Vec<TaskEffect>,
     ) {
         if self.is_running() {
@@ -168,7 +204,7 @@ impl CopyTask {
                 *self.copied_offset.insert(offset)
             }
         };
-        self.await_quota(candidates(log, copied_offset), effects);
+        self.await_quota(candidates(log, copied_offset, self.delay, now), effects);
     }
 
     /// Processes the answer to an effect.
@@ -363,9 +399,14 @@ impl CopyTask {
     }
 }
 
-/// The segments to copy: closed, not in remote storage, and completely below the last stable
-/// offset.
-fn candidates(log: &LogView, copied_offset: Offset) -> VecDeque<Candidate> {
+/// The segments to copy: closed, not in remote storage, completely below the last stable offset, and
+/// due.
+fn candidates(
+    log: &LogView,
+    copied_offset: Offset,
+    delay: CopyDelay,
+    now: Timestamp,
+) -> VecDeque<Candidate> {
     let limit = if has(Bug::CopyUncommitted) {
         log.log_end_offset
     } else {
@@ -379,6 +420,9 @@ fn candidates(log: &LogView, copied_offset: Offset) -> VecDeque<Candidate> {
     let segments = log.closed_segments_from(from);
     segments
         .filter(|(_, next_offset)| *next_offset <= limit)
+        .take_while(|(segment, next_offset)| {
+            delay.is_due(segment, now, || log.size_bytes_from(*next_offset))
+        })
         .map(|(segment, next_offset)| Candidate {
             start_offset: segment.base_offset,
             end_offset: Offset(next_offset.0 - 1),

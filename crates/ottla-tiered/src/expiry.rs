@@ -2,7 +2,8 @@
 //!
 //! Kafka: `RLMExpirationTask.cleanupExpiredRemoteLogSegments`, `RemoteLogRetentionHandler`. Kafka
 //! continues unfinished deletions only up to the first segment that stays, so the objects of a
-//! failed upload wait for retention. It does not move the log start past segments that a former
+//! failed upload wait for retention, and so do those of an upload that its leader did not end; without
+//! retention they stay for ever. It does not move the log start past segments that a former
 //! leader was deleting.
 
 use std::collections::BTreeSet;
@@ -16,6 +17,11 @@ use crate::metadata_cache::RemoteLogMetadataCache;
 use crate::planted::{Bug, has};
 use crate::remote_segment::RemoteSegment;
 use crate::segment_state::RemoteLogSegmentState;
+
+/// An upload that began longer ago than this, and that the leader does not make, has been left behind.
+/// A former leader may go on with its upload for a while, and what it writes after the deletion stays in
+/// the store. The largest segment takes 34 minutes at the lowest upload rate of the chunked store.
+const LEFT_BEHIND_AFTER_MS: i64 = 3_600_000;
 
 /// How long records are kept in either tier.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -31,8 +37,8 @@ pub struct Retention {
 pub struct Expiry {
     /// Where the log starts after it, if retention moves the start.
     pub log_start_offset: Option<Offset>,
-    /// The segments to delete: expired ones and those with an unfinished deletion, by epoch and
-    /// offset, then those older than the first epoch of the log.
+    /// The segments to delete: expired ones, those with an unfinished deletion and uploads that were
+    /// left behind, by epoch and offset, then those older than the first epoch of the log.
     pub segments: Vec<RemoteSegment>,
     pub stats: RemoteLogStats,
 }
@@ -86,6 +92,8 @@ pub fn expire(
         let is_begun = segment.state == RemoteLogSegmentState::DeleteSegmentStarted;
         let is_expired = if is_begun {
             !has(Bug::ForgetBegunDeletions)
+        } else if is_left_behind(&segment, now) {
+            true
         } else if is_over {
             false
         } else {
@@ -128,6 +136,11 @@ fn examine(cache: &RemoteLogMetadataCache) -> (RemoteLogStats, BTreeSet<LeaderEp
         }
     }
     (stats, epochs)
+}
+
+fn is_left_behind(segment: &RemoteSegment, now: Timestamp) -> bool {
+    let age_ms = now.0.saturating_sub(segment.event_timestamp.0);
+    segment.state == RemoteLogSegmentState::CopySegmentStarted && age_ms > LEFT_BEHIND_AFTER_MS
 }
 
 fn size_of(segment: &RemoteSegment) -> u64 {

@@ -79,7 +79,7 @@ pub use auxiliary_state::{
     AuxiliaryEffect, AuxiliaryEvent, AuxiliaryFailure, AuxiliaryState, FetchedIndex, ListedOffset,
     OffsetAndEpoch, Restart,
 };
-pub use copy_task::{CopyLag, CopyTask};
+pub use copy_task::{CopyDelay, CopyLag, CopyTask};
 pub use expiration_task::{DeleteLag, ExpirationTask};
 pub use expiry::{Expiry, RemoteLogStats, Retention, expire};
 pub use leader_epochs::{EpochEntry, LeaderEpochs, LeaderEpochsError};

@@ -45,6 +45,13 @@ impl LogView {
             .sum()
     }
 
+    /// The size of the local segments that start at `offset` or after it.
+    pub(crate) fn size_bytes_from(&self, offset: Offset) -> u64 {
+        let first = self.segments.partition_point(|it| it.base_offset < offset);
+        let segments = self.segments[first..].iter();
+        segments.map(|it| u64::from(it.size_bytes)).sum()
+    }
+
     /// The segments that remote storage does not have (`onlyLocalLogSegments*`), if it has records up
     /// to `highest`. As in Kafka, a segment that starts at the highest remote offset counts.
     pub fn only_local_segments(&self, highest: Offset) -> impl Iterator<Item = &LocalSegment> {

@@ -7,7 +7,7 @@
 //! Kafka: `RemoteLogManager.onLeadershipChange`, `stopPartitions`, `stopLeaderCopyRLMTasks`,
 //! `RLMFollowerTask`; `TopicConfigHandler.maybeUpdateRemoteLogComponents`.
 
-use crate::copy_task::CopyTask;
+use crate::copy_task::{CopyDelay, CopyTask};
 use crate::expiration_task::ExpirationTask;
 use crate::expiry::Retention;
 use crate::lineage::highest_remote_offset;
@@ -87,6 +87,11 @@ impl PartitionTasks {
         &self.expiration
     }
 
+    /// The settings of the topic, for the copying that begins from now on.
+    pub fn set_copy_delay(&mut self, delay: CopyDelay) {
+        self.copy.set_delay(delay);
+    }
+
     /// Gives the partition a role. A leader that stays leader keeps its runs; if copying is
     /// disabled, only that ends. New tasks run at once.
     pub fn set_role(&mut self, role: TierRole, now_ms: u64) {
@@ -159,7 +164,7 @@ impl PartitionTasks {
         let TaskTime { timestamp, now_ms } = now;
         if self.has(TaskKind::Copy) && !self.copy.is_running() && self.copy_due <= now_ms {
             let mut out = Vec::new();
-            self.copy.begin_run(log, cache, &mut out);
+            self.copy.begin_run(log, cache, timestamp, &mut out);
             self.forward(TaskKind::Copy, out, now_ms, effects);
         }
         let expires = self.has(TaskKind::Expiration) && !self.expiration.is_running();

@@ -228,7 +228,7 @@ pub fn serve_beside_server(
     };
     let config = ConsoleConfig {
         login: needs_login,
-        registry: registry_beside_server(running.broker().config())?,
+        registry: registry_beside_server(&running.broker().config())?,
         latencies: Some(BrokerLatencies::new(latencies)),
         ..ConsoleConfig::new(client)
     };

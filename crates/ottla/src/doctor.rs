@@ -18,11 +18,15 @@ use std::process::ExitCode;
 use clap::Args;
 use serde_json::{Value, json};
 
+use crate::counted::counted;
+use crate::paragraphs::wrap;
 use crate::{colours, server};
 use check::{Level, Section};
 
 /// Exit status when the check itself fails.
 const UNREADABLE: u8 = 2;
+/// Of the lines below the first of a check.
+const INDENT: &str = "           ";
 
 /// Check this machine, a node's disks and ports, or a running cluster, and say how to fix what is
 /// wrong.
@@ -114,10 +118,15 @@ fn to_text(sections: &[Section], has_colours: bool) -> String {
         let _ = writeln!(text, "{}", style("1", title));
         for check in checks {
             let level = format!("{:<7}", check.level.name());
-            let level = style(check.level.colour(), &level);
-            let _ = writeln!(text, "  {level}  {}: {}", check.subject, check.what);
+            let mut lines = String::new();
+            let what = format!("{}: {}", check.subject, check.what);
+            wrap(&mut lines, &format!("  {level}  "), INDENT, &what);
+            // Codes of colours have no width, so they come after wrapping.
+            let styled = style(check.level.colour(), &level);
+            text.push_str(&lines.replacen(&level, &styled, 1));
             if let Some(remedy) = &check.remedy {
-                let _ = writeln!(text, "           -> {remedy}");
+                let (first, others) = (format!("{INDENT}-> "), format!("{INDENT}   "));
+                wrap(&mut text, &first, &others, remedy);
             }
         }
         text.push('\n');
@@ -126,15 +135,11 @@ fn to_text(sections: &[Section], has_colours: bool) -> String {
         let checks = sections.iter().flat_map(|(_, checks)| checks);
         checks.filter(|check| check.level == level).count()
     };
-    let plural = |number: usize, noun: &str| match number {
-        1 => format!("1 {noun}"),
-        _ => format!("{number} {noun}s"),
-    };
     let (problems, warnings) = (count(Level::Problem), count(Level::Warning));
     let answer = format!(
         "{}, {}.",
-        plural(problems, "problem"),
-        plural(warnings, "warning")
+        counted(problems, "problem"),
+        counted(warnings, "warning")
     );
     let _ = writeln!(text, "{}", style(worst(sections).colour(), &answer));
     text
@@ -164,6 +169,18 @@ mod tests {
              problem  open files: at most 1024\n           -> ulimit -n 1048576\n\n1 problem, 1 warning.\n"
         );
         assert!(to_text(&sections(), true).contains("\x1b[1;31mproblem\x1b[0m"));
+    }
+
+    #[test]
+    fn lines_fit_a_narrow_terminal() {
+        let long = "one of many words ".repeat(10);
+        let checks = vec![Check::problem("disk", long.trim(), long.trim())];
+        let plain = to_text(&[("This machine", checks.clone())], false);
+        assert!(plain.lines().all(|line| line.len() <= 80), "{plain}");
+        assert!(plain.contains("\n           -> one of"), "{plain}");
+        assert!(plain.contains("\n              "), "{plain}");
+        let coloured = to_text(&[("This machine", checks)], true);
+        assert_eq!(coloured.lines().count(), plain.lines().count());
     }
 
     #[test]

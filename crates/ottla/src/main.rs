@@ -7,22 +7,26 @@ use command_line::{Cli, Command};
 use output_lines::print_error_line;
 use scripts::{Called, environment};
 
+mod broken_pipe;
 mod colours;
 mod command_line;
 mod completions;
 mod config_providers;
 mod console;
 mod container;
+mod counted;
 mod doctor;
 mod heap;
 mod logging;
 mod node_properties;
 mod output_lines;
 mod owner_file;
+mod paragraphs;
 mod preflight;
 mod scripts;
 mod server;
 mod stop_signals;
+mod terminal;
 mod tls;
 mod tools;
 mod version;
@@ -45,6 +49,7 @@ fn main() -> ExitCode {
     let command = arguments.get(1).map_or("", String::as_str);
     let rest = arguments.get(2..).unwrap_or_default();
     if !command.starts_with('-') && rest.iter().any(|argument| argument == "--version") {
+        broken_pipe::end_with_it();
         println!("{}", version::KAFKA_VERSION);
         return ExitCode::SUCCESS;
     }
@@ -101,16 +106,16 @@ fn run(command: Command, command_line: &[String]) -> ExitCode {
         Command::Tool(_) => environment::note_for_tool(environment::variable)
             .into_iter()
             .for_each(note),
-        Command::Bench(_)
-        | Command::Console(_)
-        | Command::Preflight(_)
+        Command::Preflight(_)
         | Command::Doctor(_)
         | Command::Tls(_)
         | Command::ServerStop(_)
         | Command::InstallScripts(_)
         | Command::Completions(_)
         | Command::ManPages(_)
-        | Command::Version(_) => {}
+        | Command::Version(_) => broken_pipe::end_with_it(),
+        // A benchmark has brokers to stop, and the console goes on.
+        Command::Bench(_) | Command::Console(_) => {}
     }
     match command {
         Command::Server(args) => server::run(args),

@@ -12,12 +12,12 @@ use clap::Args;
 use ottla_storage::preflight::{Facts, Finding, Preflight, Severity, Unformatted};
 use serde_json::{Value, json};
 
+use crate::counted::counted;
+use crate::paragraphs::wrap;
 use crate::{colours, server};
 
 /// Exit status when the check itself fails.
 pub const UNREADABLE: u8 = 2;
-/// The width at which lines are wrapped.
-const WIDTH: usize = 80;
 
 #[derive(Args, Debug)]
 pub struct PreflightArgs {
@@ -136,10 +136,12 @@ fn to_text(preflight: &Preflight, with_colours: bool) -> String {
     let refusals = preflight.refusals().count();
     let answer = match refusals {
         0 => style("1;32", "Ottla can take this node over."),
-        1 => style("1;31", "Ottla cannot take this node over: 1 problem."),
         _ => style(
             "1;31",
-            &format!("Ottla cannot take this node over: {refusals} problems."),
+            &format!(
+                "Ottla cannot take this node over: {}.",
+                counted(refusals, "problem")
+            ),
         ),
     };
     let _ = writeln!(text, "{answer}");
@@ -160,15 +162,11 @@ fn describe(facts: &Facts) -> String {
         let _ = write!(text, ", in {}.", facts.directories.join(", "));
     }
     if facts.metadata_version.is_some() {
-        let plural = |number: usize, noun: &str| match number {
-            1 => format!("1 {noun}"),
-            _ => format!("{number} {noun}s"),
-        };
         let _ = write!(
             text,
             "\n{} with {}, {:.1} MiB",
-            plural(facts.topics, "topic"),
-            plural(facts.partitions, "partition"),
+            counted(facts.topics, "topic"),
+            counted(facts.partitions, "partition"),
             facts.size_bytes as f64 / f64::from(1024 * 1024)
         );
         text.push_str(match facts.stopped_cleanly {
@@ -179,38 +177,6 @@ fn describe(facts: &Facts) -> String {
         });
     }
     text
-}
-
-/// Appends wrapped text. Lines of it that are indented by four spaces are quotations, such as an
-/// entry with a caret below it, and are not wrapped.
-fn wrap(text: &mut String, first: &str, others: &str, words: &str) {
-    for (index, line) in words.split('\n').enumerate() {
-        let first = if index == 0 { first } else { others };
-        match line.starts_with("    ") {
-            true => {
-                let _ = writeln!(text, "{others}{line}");
-            }
-            false => wrap_line(text, first, others, line.trim_start()),
-        }
-    }
-}
-
-fn wrap_line(text: &mut String, first: &str, others: &str, words: &str) {
-    let mut line = first.to_owned();
-    let mut is_empty = true;
-    for word in words.split(' ') {
-        if !is_empty && line.chars().count() + 1 + word.chars().count() > WIDTH {
-            let _ = writeln!(text, "{line}");
-            others.clone_into(&mut line);
-            is_empty = true;
-        }
-        if !is_empty {
-            line.push(' ');
-        }
-        line.push_str(word);
-        is_empty = false;
-    }
-    let _ = writeln!(text, "{line}");
 }
 
 #[cfg(test)]

@@ -9,7 +9,6 @@
 
 mod acls;
 mod admin_client;
-mod broken_pipe;
 mod connection_watch;
 mod java_exceptions;
 mod java_maps;
@@ -119,7 +118,7 @@ pub fn run(tool: Tool, has_arguments: bool) -> ExitCode {
         tool,
         Tool::ConsoleProducer(_) | Tool::ConsoleConsumer(_) | Tool::ConsoleShareConsumer(_)
     ) {
-        broken_pipe::end_with_it();
+        crate::broken_pipe::end_with_it();
     }
     match tool {
         Tool::Topics(args) => topics::run(*args),

@@ -319,6 +319,19 @@ fn a_topic_that_is_not_there_is_one_warning_and_a_timeout_is_no_error() {
 }
 
 #[test]
+fn a_timeout_ends_also_a_consumer_that_no_broker_answers() {
+    for tool in ["console-consumer", "console-share-consumer"] {
+        let read = [tool, "--topic", "orders", "--timeout-ms", "1000"];
+        let began = Instant::now();
+        let mut consumer = Running::start("127.0.0.1:1", &read);
+        assert!(consumer.ended().success(), "{}", consumer.err());
+        assert!(began.elapsed() < Duration::from_secs(30));
+        consumer.until("No broker answered for 1000 ms (--timeout-ms); stopping.");
+        consumer.until("Processed a total of 0 messages");
+    }
+}
+
+#[test]
 fn a_mistyped_setting_is_told_and_a_shared_file_is_not() {
     let broker = broker();
     let servers = broker.bootstrap();

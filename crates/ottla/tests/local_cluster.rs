@@ -156,8 +156,11 @@ fn a_cluster_starts_loses_a_node_stops_and_goes_on() {
     assert!(status.success(), "{status}:\n{printed}");
     assert!(printed.contains("Stopped ("), "{printed}");
 
-    let mut cluster = RunningTool::start_cluster(&dir, &[]);
+    let mistyped = ["--override", "num.partition=6"];
+    let mut cluster = RunningTool::start_cluster(&dir, &mistyped);
     let printed = cluster.until("Ctrl-C stops every node");
+    let warnings = printed.matches("did you mean num.partitions?").count();
+    assert_eq!(warnings, 1, "{printed}");
     assert_eq!(bootstrap(&printed), servers);
     assert_eq!(consume("3"), ["one", "three", "two"]);
 
@@ -320,7 +323,8 @@ fn a_secure_cluster_serves_those_who_log_in_and_may() {
     std::fs::write(&anonymous, without_login + "default.api.timeout.ms=3000\n").expect("written");
     fails(&with("topics", &anonymous, &["--list"]), "");
     std::fs::write(&anonymous, "default.api.timeout.ms=3000\n").expect("written");
-    fails(&with("topics", &anonymous, &["--list"]), "");
+    let plain = fails(&with("topics", &anonymous, &["--list"]), "");
+    assert!(plain.contains("set security.protocol=SSL"), "{plain}");
 
     let status = cluster.interrupt();
     assert!(status.success(), "{status}:\n{}", cluster.printed());

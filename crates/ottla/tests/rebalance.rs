@@ -216,6 +216,9 @@ fn a_skewed_cluster_is_balanced_and_a_broker_emptied() {
         again.contains("the file exists; apply the plan in it, remove it"),
         "{again}"
     );
+    let mistyped = ["--sample", "0", "--topics", "ordres"];
+    let mistyped = cluster.refused(&["rebalance", "plan"], &mistyped);
+    assert!(mistyped.contains("did you mean orders?"), "{mistyped}");
     let json = cluster.tool(
         &["rebalance", "plan"],
         &[&full[..], &["--sample", "0", "--json"]].concat(),
@@ -307,7 +310,13 @@ fn a_skewed_cluster_is_balanced_and_a_broker_emptied() {
     wait_for("a move", || cluster.reassignments().contains("adding: "));
     let other = cluster.refused(&["rebalance", "plan"], &["--sample", "0"]);
     assert!(other.contains("being reassigned"), "{other}");
-    apply.kill();
+    // Ctrl-C says what goes on.
+    assert!(!apply.interrupt().success(), "{}", apply.printed());
+    let printed = apply.printed();
+    assert!(
+        printed.contains("moves in progress continue") && printed.contains("rebalance cancel"),
+        "{printed}"
+    );
     let cancelled = cluster.tool(&["rebalance", "cancel"], &["--plan", &file], "");
     assert!(
         cancelled.starts_with("Cancelled 1 move. The throttles are removed. "),

@@ -712,3 +712,54 @@ fn an_address_without_a_broker_is_told_at_once() {
         ran.err
     );
 }
+
+/// A pipe whose reader is gone.
+fn closed_pipe() -> std::io::PipeWriter {
+    let (reader, writer) = std::io::pipe().expect("a pipe");
+    drop(reader);
+    writer
+}
+
+#[test]
+fn a_tool_ends_silently_if_nobody_reads_its_output() {
+    for arguments in [
+        &["version"][..],
+        &["topics", "--version"],
+        &["storage", "random-uuid"],
+    ] {
+        let output = Command::new(ottla_binary())
+            .args(arguments)
+            .stdout(closed_pipe())
+            .stderr(Stdio::piped())
+            .output()
+            .expect("the binary starts");
+        // What a shell says of a process that SIGPIPE has ended.
+        assert_eq!(output.status.code(), Some(141), "{arguments:?}");
+        assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+    }
+}
+
+#[test]
+fn a_broker_that_closes_a_connection_does_not_end_a_tool_by_a_signal() {
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = silent.local_addr().expect("an address").to_string();
+    let mut child = Command::new(ottla_binary())
+        .args(["topics", "--list", "--bootstrap-server", &address])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("the binary starts");
+    let connected = silent.accept().expect("a connection");
+    let status = std::fs::read_to_string(format!("/proc/{}/status", child.id()));
+    drop(connected);
+    let _ = child.kill();
+    child.wait().expect("it was killed");
+    let status = status.expect("it runs");
+    let ignored = status
+        .lines()
+        .find_map(|line| line.strip_prefix("SigIgn:"))
+        .and_then(|set| u64::from_str_radix(set.trim(), 16).ok());
+    // SIGPIPE is signal 13. A vectored write to a closed connection raises it.
+    let ignored = ignored.expect("a set of signals");
+    assert_eq!((ignored >> 12) & 1, 1, "{ignored:x}");
+}

@@ -14,7 +14,9 @@ mod console_page;
 mod exactly_once;
 mod golden;
 mod golden_records;
+mod kerberos;
 mod mixed_cluster;
+mod mixed_tiered;
 mod peer;
 mod raised_quorum;
 mod report_in_browser;
@@ -52,6 +54,9 @@ enum Command {
     /// Stop and kill brokers of both kinds in one cluster under load, and compare the data of
     /// clients and replicas.
     MixedCluster(mixed_cluster::Options),
+    /// Kill brokers of both kinds that keep segments of one topic in one store, and compare what is
+    /// read from it.
+    MixedTiered(mixed_tiered::Options),
     /// Go from PLAINTEXT to SASL_SSL and ACLs without a stop, following the runbook, with nodes of
     /// both kinds under load.
     RollingSecurity(rolling_security::Options),
@@ -76,6 +81,8 @@ enum Command {
     ConsoleApi(console_api::Options),
     /// Test the console page in headless Chromium.
     ConsolePage(console_page::Options),
+    /// Log in with Kerberos to Ottla and Apache Kafka, with the clients of both.
+    Kerberos(kerberos::Options),
     /// Have Kafka keep segments in remote storage, and let `ottla tier` show and check them.
     Tiered(tiered::Options),
     /// Start a broker that is described in peers/, to try things out or to compare by hand.
@@ -91,6 +98,7 @@ fn main() {
         Command::Client(options) => client::run(&options),
         Command::TakeOver(options) => take_over::run(&options),
         Command::MixedCluster(options) => mixed_cluster::run(&options),
+        Command::MixedTiered(options) => mixed_tiered::run(&options),
         Command::RollingSecurity(options) => rolling_security::run(&options),
         Command::ChangingQuorum(options) => changing_quorum::run(&options),
         Command::RaisedQuorum(options) => raised_quorum::run(&options),
@@ -100,6 +108,7 @@ fn main() {
         Command::Report(options) => report_in_browser::run(&options),
         Command::ConsoleApi(options) => console_api::run(&options),
         Command::ConsolePage(options) => console_page::run(&options),
+        Command::Kerberos(options) => kerberos::run(&options),
         Command::Tiered(options) => tiered::run(&options),
         Command::Peer(options) => peer::run(&options),
     };

@@ -477,7 +477,7 @@ impl InSyncWatch {
 
 /// Settings of every node: internal topics on all brokers, and a replica lag limit short enough
 /// that replicas leave the ISR during the run.
-fn settings(brokers: usize) -> Vec<(&'static str, String)> {
+pub fn settings(brokers: usize) -> Vec<(&'static str, String)> {
     vec![
         ("offsets.topic.replication.factor", brokers.to_string()),
         ("offsets.topic.num.partitions", "5".to_owned()),

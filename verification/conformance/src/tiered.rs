@@ -73,7 +73,8 @@ pub fn run(options: &Options) -> Result<()> {
     tally.conclude(&dir, options.keep)
 }
 
-fn local_files(dir: &Path, ottla: &InstalledPeer) -> Result<String> {
+/// A folder with the jar of Kafka's `LocalTieredStorage`.
+pub fn store_jars(dir: &Path) -> Result<PathBuf> {
     let jars = dir.join("jars");
     std::fs::create_dir_all(&jars)?;
     process::output_of(
@@ -82,6 +83,11 @@ fn local_files(dir: &Path, ottla: &InstalledPeer) -> Result<String> {
             .arg(format!("-Dartifact={TEST_JAR}"))
             .arg(format!("-DoutputDirectory={}", jars.display())),
     )?;
+    Ok(jars)
+}
+
+fn local_files(dir: &Path, ottla: &InstalledPeer) -> Result<String> {
+    let jars = store_jars(dir)?;
     let store = dir.join("store");
     let own = vec![
         setting(
@@ -92,8 +98,50 @@ fn local_files(dir: &Path, ottla: &InstalledPeer) -> Result<String> {
     ];
     let (kafka, config) = filled(dir, &jars, own)?;
     let judged = judge(ottla, &kafka, &config, &store, "log", "at byte ")?;
+    let restored = restore(ottla, &kafka, &config)?;
     let taken = change_hands(ottla, kafka, &config)?;
-    Ok(format!("{judged}; {taken}"))
+    Ok(format!("{judged}; {restored}; {taken}"))
+}
+
+/// Restores the topic to a new one, twice. The first run writes all records that are in remote storage.
+fn restore(ottla: &InstalledPeer, kafka: &Kafka, config: &Path) -> Result<String> {
+    const RESTORED: &str = "restored";
+    let run = |more: &[&str]| -> Result<(bool, String)> {
+        let mut arguments = vec!["--topic", TOPIC, "--as", RESTORED];
+        // Newer than every record. The active segment is only on the broker.
+        arguments.extend(["--to-time", "9999-01-01T00:00:00Z"]);
+        arguments.extend(["--topic-config", "remote.storage.enable=false"]);
+        arguments.extend(more);
+        let output = tier(ottla, kafka, config, "restore", &arguments)?;
+        let printed = [output.stdout, output.stderr].concat();
+        let printed = String::from_utf8_lossy(&printed).into_owned();
+        Ok((output.status.success(), printed))
+    };
+    let (succeeded, planned) = run(&["--dry-run"])?;
+    let total = planned.lines().find(|line| line.starts_with("Total: "));
+    let records: usize = total
+        .and_then(|line| {
+            line.split(", ")
+                .find_map(|part| part.strip_suffix(" records"))
+        })
+        .and_then(|count| count.parse().ok())
+        .with_context(|| planned.clone())?;
+    ensure!(
+        succeeded && records > RECORDS / 2 && planned.contains("MISSING partition 0: "),
+        "{planned}"
+    );
+    let (succeeded, refused) = run(&[])?;
+    ensure!(
+        !succeeded && refused.contains("--accept-missing"),
+        "{refused}"
+    );
+    for written in [records, 0] {
+        let (succeeded, printed) = run(&["--accept-missing"])?;
+        let expected = format!("{RESTORED}: {written} records written, ");
+        ensure!(succeeded && printed.contains(&expected), "{printed}");
+    }
+    read_each_once(kafka, RESTORED, records).context("the restored topic")?;
+    Ok(format!("{records} records restored"))
 }
 
 /// Kafka and Ottla take the directory and the store over from each other. Each reads every record
@@ -107,7 +155,7 @@ fn change_hands(ottla: &InstalledPeer, mut kafka: Kafka, config: &Path) -> Resul
         options.port = Some(kafka.node.port());
         kafka.node = side.start(options)?;
         let name = side.name().to_owned();
-        read_each_once(&kafka, records).with_context(|| format!("{name} took over"))?;
+        read_each_once(&kafka, TOPIC, records).with_context(|| format!("{name} took over"))?;
         let segments_before = segments(ottla, &kafka, config)?;
         produce(&kafka, RECORDS)?;
         records += RECORDS;
@@ -121,7 +169,7 @@ fn change_hands(ottla: &InstalledPeer, mut kafka: Kafka, config: &Path) -> Resul
             );
             std::thread::sleep(Duration::from_millis(500));
         }
-        read_each_once(&kafka, records).with_context(|| format!("{name} copied"))?;
+        read_each_once(&kafka, TOPIC, records).with_context(|| format!("{name} copied"))?;
         let verified = tier(ottla, &kafka, config, "verify", &[])?;
         let printed = String::from_utf8_lossy(&verified.stdout).into_owned();
         ensure!(
@@ -150,13 +198,13 @@ fn segments(ottla: &InstalledPeer, kafka: &Kafka, config: &Path) -> Result<u64> 
 }
 
 /// Kafka's console consumer reads all offsets from the first on.
-fn read_each_once(kafka: &Kafka, records: usize) -> Result<()> {
+fn read_each_once(kafka: &Kafka, topic: &str, records: usize) -> Result<()> {
     let count = records.to_string();
     let printed = kafka.tool(
         &[
             "org.apache.kafka.tools.consumer.ConsoleConsumer",
             "--topic",
-            TOPIC,
+            topic,
             "--from-beginning",
             "--max-messages",
             &count,

@@ -101,6 +101,14 @@ pub const C_COMPILER: Toolchain = Toolchain {
     purpose: "crates that are in C",
 };
 
+// It says "Kerberos 5 version 1.20.1".
+pub const KERBEROS: Toolchain = Toolchain {
+    program: "klist",
+    probe: &["-V"],
+    needed: Version([5, 0, 0]),
+    packages: &["krb5-kdc", "krb5-admin-server", "krb5-user"],
+    purpose: "a KDC for logins with Kerberos",
+};
 // It prints only its name before its release number: iproute2-6.1.0.
 pub const IP: Toolchain = Toolchain {
     program: "ip",
@@ -111,7 +119,7 @@ pub const IP: Toolchain = Toolchain {
 };
 
 /// In display order.
-pub const ALL: [&Toolchain; 10] = [
+pub const ALL: [&Toolchain; 11] = [
     &C_COMPILER,
     &JAVA,
     &JAVAC,
@@ -122,6 +130,7 @@ pub const ALL: [&Toolchain; 10] = [
     &PYTHON,
     &CHROMIUM,
     &IP,
+    &KERBEROS,
 ];
 
 /// The result of looking up a toolchain.

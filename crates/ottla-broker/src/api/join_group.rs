@@ -41,7 +41,10 @@ pub(crate) async fn handle(
     let joined = broker
         .groups
         .request(&broker.groups, &group_id, |coordinator, to, now| {
-            coordinator.handle_join(to, request, join, now)
+            let outcome = coordinator.handle_join(to, request, join, now);
+            // Until the others join, which may take minutes.
+            context.release_decoded();
+            outcome
         });
     match joined.await {
         Ok(response) => for_version(context, response),

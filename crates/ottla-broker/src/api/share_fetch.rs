@@ -107,6 +107,13 @@ async fn serve(
         }
         begun => begun?,
     };
+    if session == SessionFetch::Initial {
+        let groups = &broker.share_groups;
+        let is_first = groups.sessions.lock().has_one_session(&key.group_id);
+        if is_first {
+            groups.partitions.confirm_group(&key.group_id);
+        }
+    }
     let acknowledging = match has_acknowledgements {
         true => {
             let batches = batches_of_fetch(&request);

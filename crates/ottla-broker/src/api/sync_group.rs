@@ -28,7 +28,10 @@ pub(crate) async fn handle(
     let synced = broker
         .groups
         .request(&broker.groups, &group_id, |coordinator, to, now| {
-            coordinator.handle_sync(to, request, now)
+            let outcome = coordinator.handle_sync(to, request, now);
+            // Until the leader has sent its assignment.
+            context.release_decoded();
+            outcome
         });
     match synced.await {
         Ok(response) => for_version(context, response),

@@ -3,34 +3,29 @@
 
 use std::time::{Duration, Instant};
 
-use ottla_coordination::share_groups::DeadLetterCounts;
+use ottla_coordination::share_groups::{DeadLetterCounts, GroupSettings};
 use ottla_protocol::Records;
 use ottla_protocol::messages::DeleteRecordsRequest;
 use ottla_protocol::messages::delete_records_request::{
     DeleteRecordsPartition, DeleteRecordsTopic,
 };
 use ottla_protocol::metadata_records::{ConfigRecord, FeatureLevelRecord, MetadataRecord};
-use ottla_records::{Record, RecordBatch};
-use ottla_types::ErrorCode;
+use ottla_records::{Compression, Record, RecordBatch, RecordBatchBuilder};
+use ottla_types::{ErrorCode, Offset, Timestamp};
 
-use super::TestBroker;
 use super::client::Client;
-use super::produce_and_fetch::fetch_from;
+use super::produce_and_fetch::{fetch_from, produce_to};
 use super::share_groups::{
-    acknowledge, acquired, broker, fetch, fetching, persisted_start, produce,
+    acknowledge, acquired, broker, broker_with, fetch, fetching, persisted_start, produce,
 };
+use super::{TestBroker, tiered_storage, topic_id};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 const ACCEPT: i8 = 1;
 const REJECT: i8 = 3;
 
-/// Raises `share.version`, and sets the configuration of group `g`.
-async fn configure(broker: &TestBroker, settings: &[(&'static str, &'static str)]) {
-    let level = MetadataRecord::FeatureLevel(FeatureLevelRecord {
-        name: "share.version".into(),
-        feature_level: 2,
-        ..Default::default()
-    });
+/// The configuration of group `g`.
+fn configs(settings: &[(&'static str, &'static str)]) -> Vec<MetadataRecord> {
     let configs = settings.iter().map(|(key, value)| {
         MetadataRecord::Config(ConfigRecord {
             resource_type: 32,
@@ -40,7 +35,17 @@ async fn configure(broker: &TestBroker, settings: &[(&'static str, &'static str)
             ..Default::default()
         })
     });
-    let mut records: Vec<MetadataRecord> = configs.collect();
+    configs.collect()
+}
+
+/// Raises `share.version`, and sets the configuration of group `g`.
+async fn configure(broker: &TestBroker, settings: &[(&'static str, &'static str)]) {
+    let level = MetadataRecord::FeatureLevel(FeatureLevelRecord {
+        name: "share.version".into(),
+        feature_level: 2,
+        ..Default::default()
+    });
+    let mut records = configs(settings);
     records.push(level);
     broker.write(records).await;
     let deadline = Instant::now() + PATIENCE;
@@ -140,6 +145,53 @@ async fn a_rejected_record_is_copied_to_the_queue_and_archived() {
         assert!(Instant::now() < deadline, "{:?}", counts(&broker));
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
+    // Without a queue, there is nothing to count.
+    configure(&broker, &[("errors.deadletterqueue.topic.name", "")]).await;
+    while counts(&broker) != DeadLetterCounts::default() {
+        assert!(Instant::now() < deadline, "{:?}", counts(&broker));
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+/// Produces one batch of records with these keys.
+async fn produce_with_keys(client: &mut Client, keys: &[Option<&str>]) {
+    let mut builder = RecordBatchBuilder::new(Compression::None);
+    for key in keys {
+        let now = Timestamp(1_700_000_000_000);
+        builder.append(now, key.map(str::as_bytes), Some(b"v".as_slice()), &[]);
+    }
+    let mut request = produce_to("t", 0, -1, builder.build().to_bytes());
+    request.topic_data[0].topic_id = topic_id("t");
+    let response = client.ask(13, &request).await;
+    let answer = &response.responses[0].partition_responses[0];
+    assert_eq!(ErrorCode::from_code(answer.error_code), ErrorCode::None);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_record_that_the_queue_refuses_takes_no_others_with_it() {
+    let (broker, mut client) = broker(&[]).await;
+    // A compacted topic takes no record without a key.
+    let of_queue = [
+        ("errors.deadletterqueue.group.enable", "true"),
+        ("cleanup.policy", "compact"),
+    ];
+    broker.create_topic("dlq.t", 1, &of_queue).await;
+    let settings = [
+        ("errors.deadletterqueue.topic.name", "dlq.t"),
+        ("errors.deadletterqueue.copy.record.enable", "true"),
+    ];
+    configure(&broker, &settings).await;
+    let keys = [Some("a"), Some("b"), None, Some("d"), Some("e")];
+    produce_with_keys(&mut client, &keys).await;
+    let fetched = fetch(&mut client, &fetching("m1", 0, &[])).await;
+    assert_eq!(acquired(&fetched), [(0, 4, 1)]);
+    let rejected = acknowledge(&mut client, "m1", 1, (0, 4, REJECT)).await;
+    assert_eq!(rejected, ErrorCode::None);
+    let letters = letters(&mut client, "dlq.t", 4).await;
+    let keys: Vec<_> = letters.iter().map(|it| it.key.as_deref()).collect();
+    assert_eq!(keys, [b"a", b"b", b"d", b"e"].map(|key| Some(&key[..])));
+    let counts = counts(&broker);
+    assert_eq!(counts.failed_produce_requests, 1, "{counts:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -179,6 +231,48 @@ async fn originals_are_copied_also_if_the_log_has_dropped_the_first_ones() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn originals_are_copied_also_from_remote_storage() {
+    let store = tempfile::tempdir().expect("a directory");
+    let tiered = tiered_storage::settings(store.path());
+    let (broker, mut client) = broker_with(&tiered, &tiered_storage::SETTINGS).await;
+    let enabled = [("errors.deadletterqueue.group.enable", "true")];
+    broker.create_topic("dlq.t", 1, &enabled).await;
+    let settings = [
+        ("errors.deadletterqueue.topic.name", "dlq.t"),
+        ("errors.deadletterqueue.copy.record.enable", "true"),
+    ];
+    configure(&broker, &settings).await;
+    let value = |offset: i64| format!("{offset:0300}");
+    for offset in 0..30 {
+        // Five batches to a segment.
+        produce(&mut client, &[&value(offset)]).await;
+    }
+    let reader = broker.partition("t", 0).reader().clone();
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while reader.local_log_start_offset() < Offset(20) {
+        assert!(Instant::now() < deadline, "the segments stay");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    // All are given up as they are acquired, which takes several reads of remote storage.
+    let (mut epoch, mut next) = (0, 0);
+    while next < 30 {
+        assert!(Instant::now() < deadline, "stuck at offset {next}");
+        let fetched = fetch(&mut client, &fetching("m1", epoch, &[])).await;
+        epoch += 1;
+        for (first, last, _) in acquired(&fetched) {
+            let rejected = acknowledge(&mut client, "m1", epoch, (first, last, REJECT)).await;
+            assert_eq!(rejected, ErrorCode::None);
+            (epoch, next) = (epoch + 1, last + 1);
+        }
+    }
+    let letters = letters(&mut client, "dlq.t", 30).await;
+    for (letter, offset) in letters.iter().zip(0..) {
+        let expected = value(offset);
+        assert_eq!(letter.value.as_deref(), Some(expected.as_bytes()));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_queue_is_created_if_it_may_be() {
     let may_create = ("errors.deadletterqueue.auto.create.topics.enable", "true");
     let (broker, mut client) = broker(&[may_create]).await;
@@ -191,6 +285,24 @@ async fn a_queue_is_created_if_it_may_be() {
     let letters = letters(&mut client, "dlq.new", 1).await;
     assert_eq!((&letters[0].key, &letters[0].value), (&None, &None));
     assert_eq!(headers(&letters[0])[2], "__dlq.errors.offset=0");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_queue_has_no_effect_below_the_level_for_it_and_that_is_known() {
+    let (broker, _client) = broker(&[]).await;
+    let settings = || GroupSettings::of(&broker.broker().context, "g");
+    assert!(!settings().ignores_dead_letter_queue, "there is none");
+    let named = [("errors.deadletterqueue.topic.name", "dlq.t")];
+    broker.write(configs(&named)).await;
+    let deadline = Instant::now() + PATIENCE;
+    while !settings().ignores_dead_letter_queue {
+        assert!(Instant::now() < deadline);
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert!(!settings().partition.has_dead_letter_queue);
+    configure(&broker, &[]).await;
+    assert!(!settings().ignores_dead_letter_queue);
+    assert!(settings().partition.has_dead_letter_queue);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

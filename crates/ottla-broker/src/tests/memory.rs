@@ -2,17 +2,18 @@
 
 use std::time::{Duration, Instant};
 
+use bytestring::ByteString;
 use ottla_protocol::messages::metadata_request::MetadataRequestTopic;
 use ottla_protocol::messages::{
-    ConsumerGroupHeartbeatRequest, InitProducerIdRequest, JoinGroupRequest, MetadataRequest,
-    ShareGroupHeartbeatRequest, StreamsGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatRequest, DescribeGroupsRequest, InitProducerIdRequest, JoinGroupRequest,
+    MetadataRequest, ShareGroupHeartbeatRequest, StreamsGroupHeartbeatRequest,
 };
 use ottla_types::ErrorCode;
 use tokio::io::AsyncReadExt;
 
 use super::TestBroker;
 use super::client::Client;
-use super::groups::{coordinating_broker, error};
+use super::groups::{coordinating_broker, error, joining};
 
 /// The smallest budgets: 4 MiB each.
 const LITTLE: (&str, &str) = ("ottla.memory.max.bytes", "1048576");
@@ -74,6 +75,37 @@ async fn clients_that_do_not_read_are_closed_where_others_wait_for_the_memory() 
         closed += u32::from(end.is_ok());
     }
     assert!(closed > 0);
+}
+
+/// A JoinGroup waits for the other members, for minutes if they do not come. While it held the memory
+/// of its decoded form, its connection was closed when others needed that.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_member_that_waits_for_its_group_holds_no_memory_of_a_large_request() {
+    let broker = coordinating_broker(&[("group.initial.rebalance.delay.ms", "60000")]).await;
+    let available = || broker.broker().network.decoded_memory.available_bytes();
+    let all = available();
+    let mut client = broker.connect().await;
+    let required = client.ask(9, &joining(&ByteString::new())).await;
+    let mut join = joining(&required.member_id);
+    // Version 1, topic t, 20,000 bytes of the user, no owned partitions.
+    let mut metadata = b"\0\x01\0\0\0\x01\0\x01t".to_vec();
+    metadata.extend(20_000_i32.to_be_bytes());
+    metadata.resize(metadata.len() + 20_000 + 4, 0);
+    join.protocols[0].metadata = metadata.into();
+    client.send(9, &join).await;
+    let mut other = broker.connect().await;
+    let describe = DescribeGroupsRequest {
+        groups: vec!["g".into()],
+        ..Default::default()
+    };
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while other.ask(5, &describe).await.groups[0].group_state != "PreparingRebalance" {
+        assert!(Instant::now() < deadline, "the member waits");
+    }
+    while available() != all {
+        assert!(Instant::now() < deadline, "{} of {all}", available());
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
 }
 
 /// Makes the heap count as full at the next check.

@@ -768,3 +768,25 @@ async fn groups_are_described_and_deleted_side_by_side() {
     assert_eq!(deleted.results.len(), groups.len());
     assert!(took < Duration::from_secs(12), "{took:?}");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_group_that_comes_back_starts_at_the_offset_that_was_set_meanwhile() {
+    let (_broker, mut client) = broker(&[]).await;
+    produce(&mut client, &["a", "b", "c"]).await;
+    let first = fetch(&mut client, &fetching("m1", 0, &[])).await;
+    assert_eq!(acquired(&first), [(0, 2, 1)]);
+    // It leaves, and its connection keeps the share partition open.
+    fetch(&mut client, &fetching("m1", -1, &[])).await;
+    initialize_at(&mut client, 2, 1).await;
+    let mut epoch = 0;
+    let again = loop {
+        // One answer may be that the share partition was closed.
+        let fetched = fetch(&mut client, &fetching("m1", epoch, &[])).await;
+        if !fetched.acquired_records.is_empty() {
+            break acquired(&fetched);
+        }
+        epoch += 1;
+        assert!(epoch < 100, "{fetched:?}");
+    };
+    assert_eq!(again, [(1, 2, 1)]);
+}

@@ -50,7 +50,7 @@ async fn broker(store: &Path) -> TestBroker {
 }
 
 /// Small segments, which go as soon as they are copied.
-const SETTINGS: [(&str, &str); 5] = [
+pub(super) const SETTINGS: [(&str, &str); 5] = [
     ("remote.storage.enable", "true"),
     ("internal.segment.bytes", "2000"),
     ("local.retention.bytes", "1"),

@@ -26,7 +26,13 @@ pub(super) struct FrameReader<R> {
     max_bytes: usize,
     /// Data that was read and not split yet.
     buffer: BytesMut,
+    /// Whether no frame was read yet.
+    is_first: bool,
 }
+
+/// The record type of a TLS alert, and the first byte of all protocol versions. As a length, they
+/// mean more than 336 MiB, which no first response has: it answers ApiVersions.
+const TLS_ALERT: [u8; 2] = [0x15, 0x03];
 
 impl<R: AsyncRead + Unpin> FrameReader<R> {
     pub(super) fn new(socket: R, max_bytes: usize) -> FrameReader<R> {
@@ -34,13 +40,28 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
             socket,
             max_bytes,
             buffer: BytesMut::with_capacity(BUFFER_BYTES),
+            is_first: true,
         }
+    }
+
+    /// Whether no frame has arrived.
+    pub(super) fn is_unanswered(&self) -> bool {
+        self.is_first
+    }
+
+    /// Whether the first bytes are those with which a TLS port refuses a request that is not
+    /// encrypted.
+    pub(super) fn is_refused_by_tls(&self) -> bool {
+        self.is_first && self.buffer.starts_with(&TLS_ALERT)
     }
 
     /// The next frame without its length prefix. It contains at least the correlation id.
     pub(super) async fn next(&mut self) -> Result<Bytes, String> {
         while self.buffer.len() < LENGTH_BYTES {
             self.fill("the broker hung up").await?;
+        }
+        if self.is_refused_by_tls() {
+            return Err("it sent a TLS alert".to_owned());
         }
         let length = i32::from_be_bytes([
             self.buffer[0],
@@ -54,6 +75,7 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
                 "it sent a frame of {length} bytes, which is not a Kafka response"
             ));
         }
+        self.is_first = false;
         let end = LENGTH_BYTES + length;
         if end <= BUFFER_BYTES {
             while self.buffer.len() < end {

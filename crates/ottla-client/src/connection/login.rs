@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use ottla_gssapi::Login;
 use ottla_protocol::messages::{SaslAuthenticateRequest, SaslHandshakeRequest};
-use ottla_sasl::{ClientCredentials, ClientLogin};
+use ottla_sasl::ClientCredentials;
 
 use super::wire::Wire;
 use crate::error::ClientError;
@@ -29,19 +30,18 @@ pub(super) async fn log_in(
 ) -> Result<Option<Instant>, ClientError> {
     let nonce = format!("{:032x}", ottla_sync::random::random::<u128>("nonces"));
     let credentials = config.credentials_now().await?;
-    let (Some(mechanism), Some(credentials)) = (config.sasl_mechanism, &credentials) else {
-        let missing = "there is no sasl.mechanism, or no sasl.jaas.config";
+    let mechanism = config.mechanism();
+    let Some(credentials) = &credentials else {
+        let missing = "there is no sasl.jaas.config";
         return Err(ClientError::Config(missing.into()));
-    };
-    let Some(mut login) = ClientLogin::new(mechanism, credentials, nonce) else {
-        let message = format!("sasl.jaas.config has no credentials for {mechanism}");
-        return Err(ClientError::Config(message));
     };
     let what = match credentials {
         ClientCredentials::Password { username, .. } => {
             format!("logging in at {} as {username}", wire.address)
         }
-        ClientCredentials::Token { .. } => format!("logging in at {}", wire.address),
+        ClientCredentials::Token { .. } | ClientCredentials::Kerberos(_) => {
+            format!("logging in at {}", wire.address)
+        }
     };
     let request = SaslHandshakeRequest {
         mechanism: mechanism.name().into(),
@@ -55,7 +55,10 @@ pub(super) async fn log_in(
         enabled.join(", ")
     );
     ClientError::check(what.clone(), answer.error_code, Some(message))?;
-    let mut message = Some(login.first_message());
+    let begun = Login::begin(mechanism, credentials, host(&wire.address), nonce).await;
+    let (mut login, first) = begun
+        .map_err(|reason| ClientError::Config(format!("sasl.jaas.config: {what}: {reason}")))?;
+    let mut message = Some(first);
     let mut lifetime_ms = 0;
     while let Some(auth_bytes) = message {
         let request = SaslAuthenticateRequest {
@@ -67,14 +70,12 @@ pub(super) async fn log_in(
         let said = answer.error_message.as_ref();
         ClientError::check(what.clone(), answer.error_code, said)?;
         lifetime_ms = u64::try_from(answer.session_lifetime_ms).unwrap_or(0);
-        message =
-            login
-                .on_message(&answer.auth_bytes)
-                .map_err(|reason| ClientError::Unreadable {
-                    address: wire.address.clone(),
-                    what: "an answer to a login".into(),
-                    reason,
-                })?;
+        let next = login.on_message(&answer.auth_bytes).await;
+        message = next.map_err(|reason| ClientError::Unreadable {
+            address: wire.address.clone(),
+            what: "an answer to a login".into(),
+            reason,
+        })?;
     }
     if lifetime_ms == 0 {
         return Ok(None);
@@ -82,6 +83,12 @@ pub(super) async fn log_in(
     let part = ottla_sync::random::random_range("session renewals", RENEWED_AFTER);
     let lasts = Duration::from_millis(lifetime_ms.saturating_mul(part) / 1000);
     Ok(ottla_sync::time::now().checked_add(lasts))
+}
+
+/// The host of an address, without the brackets of an IPv6 address.
+fn host(address: &str) -> &str {
+    let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
+    host.trim_start_matches('[').trim_end_matches(']')
 }
 
 /// Renews the session whenever a request finds it due. A failure closes the connection.

@@ -176,3 +176,34 @@ async fn a_refused_renewal_fails_what_waited_for_it_and_closes_the_connection() 
         .count();
     assert_eq!(listed, 1);
 }
+
+/// The error of a client without TLS at a port that answers the first request with these bytes, and
+/// closes the connection.
+async fn answered_with(bytes: &'static [u8]) -> ClientError {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    tokio::spawn(async move {
+        let (mut socket, _) = listener.accept().await.unwrap();
+        next_request(&mut socket).await.expect("a request");
+        socket.write_all(bytes).await.unwrap();
+    });
+    let config = ClientConfig::default();
+    let network = Arc::new(NetworkSensors::new(config.metrics_windows()));
+    let opened = Connection::open(&address, &config, network, Arc::default()).await;
+    opened.err().expect("it is no Kafka broker")
+}
+
+#[tokio::test]
+async fn a_port_that_speaks_tls_is_named_with_the_setting_for_it() {
+    // A fatal alert: unexpected message.
+    let alert = answered_with(&[0x15, 3, 3, 0, 2, 2, 10]).await;
+    assert!(alert.to_string().contains("speaks TLS"), "{alert}");
+    assert!(
+        alert.to_string().contains("security.protocol=SSL"),
+        "{alert}"
+    );
+    assert!(!alert.is_retriable(), "{alert}");
+    let silent = answered_with(&[]).await;
+    assert!(silent.to_string().contains("if it speaks TLS"), "{silent}");
+    assert!(silent.is_retriable(), "{silent}");
+}

@@ -21,10 +21,6 @@ const OTHERS: &[(&str, &str)] = &[
         "what is asked for and what is only the default are told apart, as in Kafka",
     ),
     (
-        "sasl.mechanism",
-        "there is no GSSAPI, and it does not matter without SASL",
-    ),
-    (
         "ssl.keystore.type",
         "stores of Java cannot be read, and need not be without one",
     ),

@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::UNIX_EPOCH;
 
 use ottla_oauth::LoginTokens;
-use ottla_sasl::{ClientCredentials, Mechanism, ScramMechanism, Secret, TokenSource, jaas};
+use ottla_sasl::{ClientCredentials, KerberosLogin, Mechanism, Secret, TokenSource, jaas};
 use ottla_tls::TlsContext;
 
 use crate::error::ClientError;
@@ -27,12 +27,16 @@ pub enum SecurityProtocol {
 #[derive(Clone, Default)]
 pub struct SecurityConfig {
     pub protocol: SecurityProtocol,
-    /// `None` is GSSAPI, Kafka's default, which this client does not support.
+    /// `None` is GSSAPI, Kafka's default.
     pub sasl_mechanism: Option<Mechanism>,
     /// The credentials in `sasl.jaas.config`.
     pub credentials: Option<ClientCredentials>,
     /// The entry in `sasl.jaas.config` if it is one for OAUTHBEARER.
     pub token_entry: Option<jaas::LoginModule>,
+    /// The entry in `sasl.jaas.config` if it is one for GSSAPI.
+    pub kerberos_entry: Option<jaas::LoginModule>,
+    /// `sasl.kerberos.service.name`.
+    pub kerberos_service_name: Option<String>,
     /// The `sasl.oauthbearer.*` and `sasl.login.*` settings as given: where OAUTHBEARER tokens come from.
     pub token_settings: BTreeMap<String, Secret>,
     /// The OAUTHBEARER tokens in use, shared by all clones.
@@ -48,15 +52,15 @@ impl fmt::Debug for SecurityConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SecurityConfig")
             .field("protocol", &self.protocol)
-            .field("sasl_mechanism", &self.sasl_mechanism)
+            .field("sasl_mechanism", &self.mechanism())
             .field("credentials", &self.credentials)
             .finish_non_exhaustive()
     }
 }
 
-const MECHANISMS: &str = "PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER";
+const MECHANISMS: &str = "PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER or GSSAPI";
 
-/// Settings of unsupported mechanisms and of Java's TLS. They have no effect here.
+/// Settings of Java's Kerberos and TLS. They have no effect here.
 const PREFIXES_WITHOUT_EFFECT: &[&str] = &[
     "sasl.kerberos.",
     "ssl.keymanager.algorithm",
@@ -79,6 +83,11 @@ impl SecurityConfig {
         )
     }
 
+    /// `sasl.mechanism`.
+    pub fn mechanism(&self) -> Mechanism {
+        self.sasl_mechanism.unwrap_or(Mechanism::Gssapi)
+    }
+
     /// Logs in as this user, with a mechanism that takes passwords.
     pub fn log_in_as(&mut self, mechanism: Mechanism, user: &str, password: &str) {
         self.sasl_mechanism = Some(mechanism);
@@ -99,7 +108,7 @@ impl SecurityConfig {
             }
             "sasl.mechanism" => {
                 self.sasl_mechanism = match Mechanism::from_name(value.text()) {
-                    Some(Mechanism::Gssapi) | None => return Err(value.refused(MECHANISMS)),
+                    None => return Err(value.refused(MECHANISMS)),
                     known => known,
                 };
             }
@@ -108,6 +117,8 @@ impl SecurityConfig {
                     .map_err(|error| ClientError::Config(format!("sasl.jaas.config: {error}")))?;
                 if entry.is_of(Mechanism::OAuthBearer) {
                     self.token_entry = Some(entry);
+                } else if entry.is_of(Mechanism::Gssapi) {
+                    self.kerberos_entry = Some(entry);
                 } else {
                     self.credentials = Some(credentials(&entry)?);
                 }
@@ -128,6 +139,10 @@ impl SecurityConfig {
             _ if key.starts_with("sasl.oauthbearer.") || key.starts_with("sasl.login.") => {
                 self.token_settings
                     .insert(key.to_owned(), Secret::new(value.text()));
+            }
+            "sasl.kerberos.service.name" => {
+                let name = Some(value.text()).filter(|name| !name.is_empty());
+                self.kerberos_service_name = name.map(str::to_owned);
             }
             _ if PREFIXES_WITHOUT_EFFECT.iter().any(|it| key.starts_with(it)) => {}
             _ if key.starts_with("ssl.") => {
@@ -164,10 +179,27 @@ impl SecurityConfig {
         source.map_err(|(_, message)| ClientError::Config(message))
     }
 
+    /// Who logs in with GSSAPI.
+    fn kerberos_login(&self) -> Result<ClientCredentials, ClientError> {
+        let key = "sasl.jaas.config";
+        let refused = |reason: String| ClientError::Config(format!("{key}: {reason}"));
+        let entry = self.kerberos_entry.as_ref().ok_or_else(|| {
+            refused(format!(
+                "there is no entry for sasl.mechanism=GSSAPI; give {} required useTicketCache=true; after kinit, or \
+                 give another mechanism",
+                Mechanism::Gssapi.login_module()
+            ))
+        })?;
+        let login = KerberosLogin::of_entry(entry, self.kerberos_service_name.as_deref());
+        login.map(ClientCredentials::Kerberos).map_err(refused)
+    }
+
     /// The credentials for a login now. An OAUTHBEARER token may have to be asked for first.
     pub(crate) async fn credentials_now(&self) -> Result<Option<ClientCredentials>, ClientError> {
-        if self.sasl_mechanism != Some(Mechanism::OAuthBearer) {
-            return Ok(self.credentials.clone());
+        match self.mechanism() {
+            Mechanism::OAuthBearer => {}
+            Mechanism::Gssapi => return self.kerberos_login().map(Some),
+            _ => return Ok(self.credentials.clone()),
         }
         let source = self.token_source()?;
         let time_of_day_ms = || {
@@ -184,13 +216,6 @@ impl SecurityConfig {
     /// Refuses incomplete settings, except for missing credentials.
     pub(crate) fn validate_mechanism(&self) -> Result<(), ClientError> {
         self.tls()?;
-        if self.uses_sasl() && self.sasl_mechanism.is_none() {
-            return Err(ClientError::Config(
-                "sasl.mechanism=GSSAPI, which is Kafka's default: this client does not have it; \
-                 give PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER"
-                    .into(),
-            ));
-        }
         Ok(())
     }
 
@@ -199,6 +224,9 @@ impl SecurityConfig {
         self.validate_mechanism()?;
         if self.uses_sasl() && self.sasl_mechanism == Some(Mechanism::OAuthBearer) {
             return self.token_source().map(drop);
+        }
+        if self.uses_sasl() && self.mechanism() == Mechanism::Gssapi {
+            return self.kerberos_login().map(drop);
         }
         if self.uses_sasl() && self.credentials.is_none() {
             return Err(ClientError::Config(
@@ -210,19 +238,11 @@ impl SecurityConfig {
     }
 }
 
-/// The credentials in a JAAS entry. Error messages do not contain its values.
+/// The credentials in a JAAS entry of PLAIN or SCRAM. Error messages do not contain its values.
 fn credentials(entry: &jaas::LoginModule) -> Result<ClientCredentials, ClientError> {
     let refused = |reason: String| ClientError::Config(format!("sasl.jaas.config: {reason}"));
     entry.check_class().map_err(refused)?;
-    let known = [Mechanism::Plain, Mechanism::Scram(ScramMechanism::Sha256)];
     let class = entry.class();
-    if !known.iter().any(|mechanism| entry.is_of(*mechanism)) {
-        return Err(refused(format!(
-            "{class}: this client does not have its mechanism; give {} or {}",
-            known[0].login_module(),
-            known[1].login_module(),
-        )));
-    }
     let (username, password) = entry.credentials().ok_or_else(|| {
         refused(format!(
             "{class} needs username=\"...\" and password=\"...\""
@@ -262,10 +282,6 @@ mod tests {
                 "com.example.Login required password=\"hush\";".to_owned(),
                 "Java class",
             ),
-            (
-                format!("{} required;", Mechanism::Gssapi.login_module()),
-                "does not have its mechanism",
-            ),
         ] {
             let error = apply(&jaas).unwrap_err();
             assert!(error.contains(says) && !error.contains("hush"), "{error}");
@@ -277,6 +293,28 @@ mod tests {
             Ok(true)
         );
         assert!(!format!("{config:?}").contains("hush"));
+    }
+
+    #[test]
+    fn kerberos_is_the_default_and_needs_a_service_and_an_entry() {
+        let mut config = SecurityConfig::default();
+        let mut apply = |key: &str, value: &str| {
+            assert!(config.apply(key, Value::new(key, value)).unwrap());
+            config.validate().map_err(|error| error.to_string())
+        };
+        let missing = apply("security.protocol", "SASL_PLAINTEXT").unwrap_err();
+        assert!(
+            missing.contains("no entry for sasl.mechanism=GSSAPI"),
+            "{missing}"
+        );
+        let entry = format!(
+            "{} required useTicketCache=true;",
+            Mechanism::Gssapi.login_module()
+        );
+        let nameless = apply("sasl.jaas.config", &entry).unwrap_err();
+        assert!(nameless.contains("No serviceName defined"), "{nameless}");
+        assert_eq!(apply("sasl.kerberos.service.name", "kafka"), Ok(()));
+        assert_eq!(apply("sasl.mechanism", "GSSAPI"), Ok(()));
     }
 
     fn with_tokens(settings: &[(&str, &str)]) -> SecurityConfig {

@@ -14,8 +14,9 @@ use std::sync::Arc;
 
 use ottla_sasl::jaas::{JaasFile, LoginModule, parse_property};
 use ottla_sasl::{
-    ClientCredentials, EnabledMechanism, KeySource, Mechanism, PeerCredentials, SaslListener,
-    SaslPeer, Secret, TokenSource, TokenValidator,
+    ClientCredentials, EnabledMechanism, KerberosLogin, KerberosRules, KerberosService, KeySource,
+    Mechanism, PeerCredentials, SaslListener, SaslPeer, Secret, TokenSource, TokenValidator,
+    service_name_of,
 };
 
 use super::ConfigError;
@@ -33,7 +34,7 @@ pub struct SaslConfig {
     peers: BTreeMap<String, Arc<SaslPeer>>,
 }
 
-const MECHANISMS: &str = "PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER";
+const MECHANISMS: &str = "PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER or GSSAPI";
 
 impl SaslConfig {
     /// The SASL settings of a listener of this node; `None` for one without SASL.
@@ -53,6 +54,15 @@ impl SaslConfig {
             }
         }
         sources
+    }
+
+    /// The listeners with GSSAPI, and the service that clients log in to there.
+    pub fn kerberos_services(&self) -> Vec<(&str, &KerberosService)> {
+        let mechanisms = self.listeners.iter().flat_map(|(name, listener)| {
+            let services = listener.mechanisms.iter();
+            services.filter_map(move |it| Some((name.as_str(), it.kerberos.as_deref()?)))
+        });
+        mechanisms.collect()
     }
 
     /// The credentials of this node at a listener of other nodes.
@@ -162,7 +172,7 @@ impl Reader<'_> {
 
     /// Kafka ignores them, and then no client can log in.
     fn refuse_what_would_be_ignored(&mut self) {
-        let mechanism = "plain, scram-sha-256, scram-sha-512 or oauthbearer";
+        let mechanism = "plain, scram-sha-256, scram-sha-512, oauthbearer or gssapi";
         let ignored: Vec<String> = self
             .values
             .keys()
@@ -207,18 +217,6 @@ impl Reader<'_> {
         }
         for name in &names {
             let mechanism = match Mechanism::from_name(name) {
-                Some(Mechanism::Gssapi) => {
-                    let default = match self.values.is_given(&key) {
-                        true => "",
-                        false => ", which is Kafka's default",
-                    };
-                    let message = format!(
-                        "listener {} has {key}=GSSAPI{default}: Kerberos is not supported; give {MECHANISMS}",
-                        listener.name
-                    );
-                    self.problem(&key, &message);
-                    continue;
-                }
                 Some(mechanism) => mechanism,
                 None => {
                     let message = format!(
@@ -268,11 +266,108 @@ impl Reader<'_> {
             Mechanism::OAuthBearer => self.tokens(prefix, module.as_ref()),
             _ => None,
         };
+        let kerberos = match mechanism {
+            Mechanism::Gssapi => self.kerberos(listener, prefix, module.as_ref()),
+            _ => None,
+        };
         EnabledMechanism {
             mechanism,
             max_reauth_ms: self.max_reauth_ms(prefix, mechanism),
             users,
             tokens,
+            kerberos,
+        }
+    }
+
+    /// The service that clients log in to with GSSAPI.
+    fn kerberos(
+        &mut self,
+        listener: &Listener,
+        prefix: &str,
+        module: Option<&Found>,
+    ) -> Option<Arc<KerberosService>> {
+        let Some(found) = module else {
+            // An entry that cannot be read was reported.
+            let key = format!("{prefix}gssapi.sasl.jaas.config");
+            if self.values.text(&key).is_none() {
+                let default = match self.values.is_given("sasl.enabled.mechanisms")
+                    || self
+                        .values
+                        .is_given(&format!("{prefix}sasl.enabled.mechanisms"))
+                {
+                    true => "",
+                    false => ", which is Kafka's default",
+                };
+                let message = format!(
+                    "listener {} has sasl.enabled.mechanisms=GSSAPI{default}, and no entry with the key of its \
+                     service; give {key}={} required useKeyTab=true storeKey=true keyTab=\"...\" \
+                     principal=\"kafka/...\";, or another mechanism",
+                    listener.name,
+                    Mechanism::Gssapi.login_module()
+                );
+                self.problem(&key, &message);
+            }
+            return None;
+        };
+        let key = found.key.clone();
+        let (_, service_name) = self.kerberos_setting(prefix, "sasl.kerberos.service.name");
+        if let Err(reason) = service_name_of(&found.module, service_name.as_deref()) {
+            self.problem(&key, &format!("{key}: {reason}"));
+            return None;
+        }
+        let (rules_key, rules) =
+            self.kerberos_setting(prefix, "sasl.kerberos.principal.to.local.rules");
+        let rules = split_list(rules.as_deref().unwrap_or("DEFAULT"));
+        let rules = match KerberosRules::parse(rules.iter().map(|rule| &**rule)) {
+            Ok(rules) => rules,
+            Err(reason) => {
+                self.problem(&rules_key, &format!("{rules_key}: {reason}"));
+                return None;
+            }
+        };
+        match KerberosService::of_entry(&found.module, rules) {
+            Ok(service) => Some(Arc::new(service)),
+            Err(reason) => {
+                self.problem(&key, &format!("{key}: {reason}"));
+                None
+            }
+        }
+    }
+
+    /// A setting of Kerberos for a listener, and the key that it was given with.
+    fn kerberos_setting(&self, prefix: &str, name: &str) -> (String, Option<String>) {
+        let keys = [
+            format!("{prefix}gssapi.{name}"),
+            format!("{prefix}{name}"),
+            name.to_owned(),
+        ];
+        let given = keys.into_iter().find(|key| self.values.is_given(key));
+        let key = given.unwrap_or_else(|| name.to_owned());
+        let text = self.values.text(&key).map(str::trim);
+        let text = text.filter(|text| !text.is_empty()).map(str::to_owned);
+        (key, text)
+    }
+
+    /// How this node logs in to others with GSSAPI.
+    fn kerberos_login(&mut self, listener: &str, found: Option<&Found>) -> Option<KerberosLogin> {
+        let prefix = format!("listener.name.{}.", listener.to_lowercase());
+        let Some(found) = found else {
+            let key = format!("{prefix}gssapi.sasl.jaas.config");
+            let message = format!(
+                "{key} is missing, with which this node logs in to others at listener {listener}; give {key}={} \
+                 required useKeyTab=true storeKey=true keyTab=\"...\" principal=\"kafka/...\";",
+                Mechanism::Gssapi.login_module()
+            );
+            self.problem(&key, &message);
+            return None;
+        };
+        let (_, service_name) = self.kerberos_setting(&prefix, "sasl.kerberos.service.name");
+        match KerberosLogin::of_entry(&found.module, service_name.as_deref()) {
+            Ok(login) => Some(login),
+            Err(reason) => {
+                self.problem(&found.key, &format!("{}: {reason}", found.key));
+                None
+            }
         }
     }
 
@@ -359,14 +454,11 @@ impl Reader<'_> {
     ) -> Option<SaslPeer> {
         let name: String = self.values.get(key);
         let mechanism = match Mechanism::from_name(&name) {
-            Some(mechanism) if mechanism != Mechanism::Gssapi => mechanism,
-            other => {
-                let what = match other {
-                    Some(_) => "Kerberos is not supported",
-                    None => "there is no such mechanism",
-                };
-                let message =
-                    format!("{key}={name}: {what}; listener {listener} needs {MECHANISMS} there");
+            Some(mechanism) => mechanism,
+            None => {
+                let message = format!(
+                    "{key}={name}: there is no such mechanism; listener {listener} needs {MECHANISMS} there"
+                );
                 self.problem(key, &message);
                 return None;
             }
@@ -392,6 +484,13 @@ impl Reader<'_> {
             return Some(SaslPeer {
                 mechanism,
                 credentials: PeerCredentials::Token(Box::new(credentials)),
+            });
+        }
+        if mechanism == Mechanism::Gssapi {
+            let login = self.kerberos_login(listener, found.as_ref())?;
+            return Some(SaslPeer {
+                mechanism,
+                credentials: PeerCredentials::Known(ClientCredentials::Kerberos(login)),
             });
         }
         let credentials = found.as_ref().and_then(|found| found.module.credentials());
@@ -492,6 +591,71 @@ mod tests {
         assert!(sasl.peer("CONTROLLER").is_none());
     }
 
+    /// A keytab and its principal, for clients and for logins to other nodes.
+    const KERBEROS: &str = "useKeyTab=true storeKey=true keyTab=\"/k\" principal=\"kafka/a@X\"";
+
+    fn examine_kerberos(settings: &str, options: &str) -> (Option<SaslConfig>, Vec<String>) {
+        let module = Mechanism::Gssapi.login_module();
+        let entry = format!("listener.name.inside.gssapi.sasl.jaas.config={module} required");
+        examine(&format!("{settings}{entry} {options};\n"), None)
+    }
+
+    #[test]
+    fn kerberos_has_a_service_for_clients_and_a_login_to_other_nodes() {
+        let settings = "sasl.kerberos.service.name=other\n\
+                        listener.name.inside.sasl.kerberos.service.name=kafka\n\
+                        sasl.kerberos.principal.to.local.rules=RULE:[1:$1]/L,DEFAULT\n";
+        let (sasl, problems) = examine_kerberos(settings, KERBEROS);
+        assert_eq!(problems, Vec::<String>::new());
+        let sasl = sasl.unwrap();
+        let service = KerberosService {
+            principal: Some("kafka/a@X".to_owned()),
+            keytab: Some("/k".to_owned()),
+            rules: KerberosRules::parse(["RULE:[1:$1]/L", "DEFAULT"]).unwrap(),
+        };
+        assert_eq!(sasl.kerberos_services(), [("INSIDE", &service)]);
+        let login = KerberosLogin {
+            service: "kafka".to_owned(),
+            principal: Some("kafka/a@X".to_owned()),
+            keytab: Some("/k".to_owned()),
+            ticket_cache: None,
+        };
+        assert_eq!(
+            **sasl.peer("INSIDE").unwrap(),
+            SaslPeer {
+                mechanism: Mechanism::Gssapi,
+                credentials: PeerCredentials::Known(ClientCredentials::Kerberos(login)),
+            }
+        );
+    }
+
+    #[test]
+    fn what_kerberos_lacks_is_named() {
+        let service = "sasl.kerberos.service.name=kafka\n";
+        let rules = format!("{service}sasl.kerberos.principal.to.local.rules=lower\n");
+        let named = format!("{KERBEROS} serviceName=other");
+        for (settings, options, says) in [
+            (
+                "",
+                KERBEROS,
+                "No serviceName defined in either JAAS or Kafka config",
+            ),
+            (
+                service,
+                named.as_str(),
+                "Conflicting serviceName values found",
+            ),
+            (service, "useTicketCache=true", "a listener needs a key"),
+            (rules.as_str(), KERBEROS, "Invalid rule: lower"),
+        ] {
+            let (_, problems) = examine_kerberos(settings, options);
+            assert!(
+                problems.iter().any(|it| it.contains(says)),
+                "{says}: {problems:#?}"
+            );
+        }
+    }
+
     #[test]
     fn the_file_is_second_and_its_sections_have_an_order() {
         let file = format!(
@@ -525,7 +689,10 @@ mod tests {
         let good =
             format!("listener.name.inside.plain.sasl.jaas.config={PLAIN} required {users};\n");
         for (settings, says) in [
-            (String::new(), "GSSAPI, which is Kafka's default"),
+            (
+                String::new(),
+                "GSSAPI, which is Kafka's default, and no entry",
+            ),
             (
                 "sasl.enabled.mechanisms=SCRAM-SHA-1\n".to_owned(),
                 "which is not a mechanism",

@@ -185,12 +185,14 @@ fn tiered_storage_needs_a_store_that_is_built_in() {
 }
 
 #[test]
-fn a_listener_with_kerberos_is_refused() {
+fn a_listener_with_kafkas_default_mechanism_needs_a_key() {
     refused(
         "listener.security.protocol.map=PLAINTEXT:SASL_SSL,CONTROLLER:PLAINTEXT\n\
          security.inter.broker.protocol=PLAINTEXT\nsasl.mechanism.inter.broker.protocol=PLAIN",
-        "server.properties: listener PLAINTEXT has sasl.enabled.mechanisms=GSSAPI, which is Kafka's default: \
-         Kerberos is not supported; give PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER",
+        "server.properties: listener PLAINTEXT has sasl.enabled.mechanisms=GSSAPI, which is Kafka's default, \
+         and no entry with the key of its service; give listener.name.plaintext.gssapi.sasl.jaas.config=\
+         com.sun.security.auth.module.Krb5LoginModule required useKeyTab=true storeKey=true keyTab=\"...\" \
+         principal=\"kafka/...\";, or another mechanism",
     );
 }
 

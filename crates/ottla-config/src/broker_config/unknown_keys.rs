@@ -1,7 +1,7 @@
 //! Warnings about keys that Kafka 4.3 does not know.
 
 use crate::nearest_name::nearest_name;
-use crate::tables::{broker_config, broker_configs};
+use crate::tables::{REMOTE_LOG_METADATA_CONFIGS, broker_config, broker_configs};
 
 /// Settings of older Kafka versions that are still copied from articles, with their replacement.
 #[rustfmt::skip]
@@ -48,7 +48,10 @@ pub(super) fn warning(key: &str) -> Option<String> {
         });
         return (!known).then(|| format!("{key} is not a setting of a listener; it is ignored"));
     }
-    let plugin_prefixes = ["rsm.config.", "rlmm.config.", "config.providers."];
+    if let Some(rest) = key.strip_prefix(METADATA_MANAGER) {
+        return metadata_manager_warning(rest);
+    }
+    let plugin_prefixes = ["rsm.config.", "config.providers."];
     if plugin_prefixes.iter().any(|prefix| key.starts_with(prefix)) {
         return None;
     }
@@ -63,6 +66,35 @@ pub(super) fn warning(key: &str) -> Option<String> {
     Some(match nearest(key) {
         Some(name) => format!("{key} is not a setting and is ignored; did you mean {name}?"),
         None => format!("{key} is not a setting and is ignored"),
+    })
+}
+
+/// Those of the metadata manager of tiered storage; the store refuses unknown settings of its own.
+const METADATA_MANAGER: &str = "rlmm.config.";
+
+/// What the settings of the manager's clients begin with.
+const METADATA_CLIENTS: [&str; 4] = [
+    "remote.log.metadata.common.client.",
+    "remote.log.metadata.producer.",
+    "remote.log.metadata.consumer.",
+    "remote.log.metadata.admin.",
+];
+
+fn metadata_manager_warning(name: &str) -> Option<String> {
+    let mut known = REMOTE_LOG_METADATA_CONFIGS.iter();
+    let is_known = known.any(|def| def.name == name)
+        || METADATA_CLIENTS
+            .iter()
+            .any(|prefix| name.starts_with(prefix));
+    if is_known {
+        return None;
+    }
+    let what =
+        format!("{METADATA_MANAGER}{name} is not a setting of the metadata manager and is ignored");
+    let names = REMOTE_LOG_METADATA_CONFIGS.iter().map(|def| def.name);
+    Some(match nearest_name(name, names) {
+        Some(name) => format!("{what}; did you mean {METADATA_MANAGER}{name}?"),
+        None => what,
     })
 }
 
@@ -89,6 +121,22 @@ mod tests {
         for (name, _) in REMOVED {
             assert!(broker_config(name).is_none(), "{name}");
         }
+    }
+
+    #[test]
+    fn settings_of_the_metadata_manager_are_known() {
+        let warning = |name: &str| warning(&format!("rlmm.config.remote.log.metadata.{name}"));
+        assert_eq!(warning("topic.num.partitions"), None);
+        assert_eq!(warning("producer.linger.ms"), None);
+        assert_eq!(
+            warning("topic.num.partition").as_deref(),
+            Some(
+                "rlmm.config.remote.log.metadata.topic.num.partition is not a setting of the \
+                 metadata manager and is ignored; did you mean \
+                 rlmm.config.remote.log.metadata.topic.num.partitions?"
+            )
+        );
+        assert!(warning("colour.of.everything").is_some_and(|it| it.ends_with("is ignored")));
     }
 
     #[test]

@@ -202,3 +202,30 @@ fn tiering_ends_only_with_its_data() {
     };
     assert_eq!(check_remote_storage(&deleting, true, true), Ok(()));
 }
+
+#[test]
+fn no_segment_may_expire_locally_before_it_may_be_copied() {
+    let with = |lag_bytes, lag_ms| TopicConfig {
+        retention_bytes: 1000,
+        retention_ms: 1000,
+        local_retention_bytes: -2,
+        local_retention_ms: 500,
+        remote_copy_lag_bytes: lag_bytes,
+        remote_copy_lag_ms: lag_ms,
+        ..tiered()
+    };
+    for (lag_bytes, lag_ms) in [(-1, 0), (0, -1), (1000, 500)] {
+        let checked = check_remote_storage(&with(lag_bytes, lag_ms), true, true);
+        assert_eq!(checked, Ok(()));
+    }
+    says(
+        &with(-1, 501),
+        "Invalid value 501 for configuration remote.copy.lag.ms: Value must not exceed \
+         local.retention.ms (effective value: 500)",
+    );
+    says(
+        &with(1001, 0),
+        "Invalid value 1001 for configuration remote.copy.lag.bytes: Value must not exceed \
+         local.retention.bytes (effective value: 1000)",
+    );
+}

@@ -10,8 +10,8 @@ configs! {
     "follower.fetch.last.tiered.offset.enable"           Boolean "false"                        _                Medium ClusterWide SUPPORTED;
     "log.local.retention.bytes"                          Long    "-2"                           (at_least -2)    Medium ClusterWide SUPPORTED;
     "log.local.retention.ms"                             Long    "-2"                           (at_least -2)    Medium ClusterWide SUPPORTED;
-    "log.remote.copy.lag.bytes"                          Long    "-1"                           (at_least -1)    Medium ClusterWide REMOTE_COPY_LAG;
-    "log.remote.copy.lag.ms"                             Long    "0"                            (at_least -1)    Medium ClusterWide REMOTE_COPY_LAG;
+    "log.remote.copy.lag.bytes"                          Long    "-1"                           (at_least -1)    Medium ClusterWide SUPPORTED;
+    "log.remote.copy.lag.ms"                             Long    "0"                            (at_least -1)    Medium ClusterWide SUPPORTED;
     "remote.fetch.max.wait.ms"                           Int     "500"                          (at_least 1)     Medium ClusterWide SUPPORTED;
     "remote.list.offsets.request.timeout.ms"             Long    "30000"                        (at_least 1)     Medium ClusterWide SUPPORTED;
     "remote.log.index.file.cache.total.size.bytes"       Long    "1073741824"                   (at_least 1)     Low    ClusterWide SUPPORTED;

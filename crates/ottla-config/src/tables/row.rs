@@ -79,9 +79,6 @@ pub(super) const REMOTE_THREADS: Support = Support::AcceptedWithoutEffect(
 pub(super) const REMOTE_RETRIES: Support = Support::AcceptedWithoutEffect(
     "what failed is tried again after remote.log.manager.task.interval.ms",
 );
-pub(super) const REMOTE_COPY_LAG: Support = Support::AcceptedWithoutEffect(
-    "a segment is copied as soon as it is closed and its transactions are complete",
-);
 pub(super) const REMOTE_CLASS_PATH: Support =
     Support::AcceptedWithoutEffect("the stores are part of Ottla, and no Java class is loaded");
 pub(super) const REMOTE_LISTENER: Support = Support::AcceptedWithoutEffect(
@@ -90,8 +87,9 @@ pub(super) const REMOTE_LISTENER: Support = Support::AcceptedWithoutEffect(
 pub(super) const JAVA_TLS: Support = Support::AcceptedWithoutEffect(
     "it selects a part of Java's TLS, and Ottla has its own (ssl.enabled.protocols and ssl.cipher.suites count)",
 );
-pub(super) const KERBEROS: Support =
-    Support::AcceptedWithoutEffect("Kerberos is not supported; a listener with GSSAPI is refused");
+pub(super) const KERBEROS: Support = Support::AcceptedWithoutEffect(
+    "the Kerberos library gets and renews tickets from a keytab by itself, and kinit is not run",
+);
 pub(super) const IDLE: Support =
     Support::AcceptedWithoutEffect("an idle controller writes nothing to the metadata log");
 pub(super) const QUEUE: Support = Support::AcceptedWithoutEffect(

@@ -21,8 +21,8 @@ configs! {
     "sasl.jaas.config"                                    Password null                           _                          Medium PerBroker SUPPORTED;
     "sasl.kerberos.kinit.cmd"                             String   "/usr/bin/kinit"               _                          Medium PerBroker KERBEROS;
     "sasl.kerberos.min.time.before.relogin"               Long     "60000"                        _                          Medium PerBroker KERBEROS;
-    "sasl.kerberos.principal.to.local.rules"              List     "DEFAULT"                      (list)                     Medium PerBroker KERBEROS;
-    "sasl.kerberos.service.name"                          String   null                           _                          Medium PerBroker KERBEROS;
+    "sasl.kerberos.principal.to.local.rules"              List     "DEFAULT"                      (list)                     Medium PerBroker SUPPORTED;
+    "sasl.kerberos.service.name"                          String   null                           _                          Medium PerBroker SUPPORTED;
     "sasl.kerberos.ticket.renew.jitter"                   Double   "0.05"                         _                          Medium PerBroker KERBEROS;
     "sasl.kerberos.ticket.renew.window.factor"            Double   "0.8"                          _                          Medium PerBroker KERBEROS;
     "sasl.login.callback.handler.class"                   Class    null                           _                          Medium ReadOnly LOGIN_HANDLER;

@@ -33,8 +33,8 @@ configs! {
     "min.compaction.lag.ms"                   Long    "0"                   (at_least 0)               Medium ClusterWide SUPPORTED;
     "min.insync.replicas"                     Int     "1"                   (at_least 1)               Medium ClusterWide SUPPORTED;
     "preallocate"                             Boolean "false"               _                          Medium ClusterWide SUPPORTED;
-    "remote.copy.lag.bytes"                   Long    "-1"                  (at_least -1)              Medium ClusterWide REMOTE_COPY_LAG;
-    "remote.copy.lag.ms"                      Long    "0"                   (at_least -1)              Medium ClusterWide REMOTE_COPY_LAG;
+    "remote.copy.lag.bytes"                   Long    "-1"                  (at_least -1)              Medium ClusterWide SUPPORTED;
+    "remote.copy.lag.ms"                      Long    "0"                   (at_least -1)              Medium ClusterWide SUPPORTED;
     "remote.log.copy.disable"                 Boolean "false"               _                          Medium ClusterWide SUPPORTED;
     "remote.log.delete.on.disable"            Boolean "false"               _                          Medium ClusterWide SUPPORTED;
     "remote.storage.enable"                   Boolean "false"               _                          Medium ClusterWide SUPPORTED;

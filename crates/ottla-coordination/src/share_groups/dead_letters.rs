@@ -8,7 +8,7 @@
 //! in-sync replicas and counted. How many are written at the same time, and on which connections, is
 //! in `slots.rs`.
 //!
-//! Invariants: no letter waits for ever: each is written, or given up after five attempts; a batch
+//! Invariants: no letter waits for ever: each is written, or given up after five attempts; a letter
 //! that the queue refuses takes no other letters with it; no write of a share partition starts after
 //! it is closed. Kafka: `ShareGroupDLQStateManager`.
 
@@ -17,6 +17,7 @@ mod size_limits;
 mod batch;
 mod originals;
 mod queue;
+mod remote_originals;
 mod slots;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -24,9 +25,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytestring::ByteString;
-use ottla_coordinator::dead_letter_queue::{AfterWrite, FailedAttempts, LetterSource};
+use ottla_coordinator::dead_letter_queue::{
+    AfterWrite, FailedAttempts, LetterSource, LettersPerBatch,
+};
 use ottla_coordinator::persister::SharePartitionKey;
 use ottla_coordinator::share_partition::DeadLetters;
+use ottla_metadata::ConfigResource;
 use ottla_net::{BrokerPeers, PeerError};
 use ottla_partition::partition::Partition;
 use ottla_protocol::Records;
@@ -80,6 +84,8 @@ enum FailureOf {
     Queue,
     /// A batch with this many letters.
     Write { letters: i64 },
+    /// A batch with this many letters, for what is in it.
+    Content { letters: i64 },
     /// This broker stops, or the share partition is closed.
     Leader,
 }
@@ -94,6 +100,38 @@ impl From<QueueFailure> for Failure {
     }
 }
 
+/// Letters that were given up one after the other for the same reason, which are reported together:
+/// there may be thousands.
+#[derive(Default)]
+struct GivenUp {
+    letters: i64,
+    reason: String,
+}
+
+impl GivenUp {
+    fn add(
+        &mut self,
+        letters: i64,
+        reason: String,
+        key: &SharePartitionKey,
+        partition: &Partition,
+    ) {
+        if self.reason != reason {
+            self.report(key, partition);
+            self.reason = reason;
+        }
+        self.letters += letters;
+    }
+
+    fn report(&mut self, key: &SharePartitionKey, partition: &Partition) {
+        let GivenUp { letters, reason } = std::mem::take(self);
+        if letters > 0 {
+            let (partition, group) = (&partition.topic_partition, &key.group_id);
+            tracing::error!(%partition, "{letters} records that share group {group} has given up are not copied to its dead-letter queue: {reason}");
+        }
+    }
+}
+
 impl DeadLetterQueues {
     pub(super) fn new(surroundings: Arc<Surroundings>) -> Self {
         DeadLetterQueues {
@@ -103,9 +141,19 @@ impl DeadLetterQueues {
         }
     }
 
-    /// For metrics.
+    /// For metrics. Groups that have no dead-letter queue any more are forgotten, so that there are no
+    /// more groups than in the metadata.
     pub fn counts(&self) -> BTreeMap<ByteString, DeadLetterCounts> {
-        self.counts.lock().clone()
+        let image = self.surroundings.context.metadata().clone();
+        let mut counts = self.counts.lock();
+        counts.retain(|group_id, _| {
+            let group = ConfigResource::group(group_id.to_string());
+            let name = image
+                .configs
+                .value(&group, "errors.deadletterqueue.topic.name");
+            name.is_some_and(|name| !name.trim().is_empty())
+        });
+        counts.clone()
     }
 
     fn count(&self, group_id: &ByteString, add: impl FnOnce(&mut DeadLetterCounts)) {
@@ -123,30 +171,41 @@ impl DeadLetterQueues {
         is_open: IsOpen<'_>,
     ) -> bool {
         let mut pending: VecDeque<DeadLetters> = letters.iter().copied().collect();
+        let mut per_batch = LettersPerBatch::default();
+        let mut given_up = GivenUp::default();
         while !pending.is_empty() {
-            let writing = self.write_batch(key, partition, &pending, is_open);
+            let writing = self.write_batch(key, partition, &pending, per_batch, is_open);
             match writing.await {
                 Ok(written) => {
                     self.count(&key.group_id, |counts| counts.records += written as u64);
                     advance(&mut pending, written);
+                    per_batch.on_written();
                 }
                 Err(failure) => {
-                    let given_up = match failure.of {
-                        FailureOf::Leader => return false,
+                    let letters = match failure.of {
+                        FailureOf::Leader => {
+                            given_up.report(key, partition);
+                            return false;
+                        }
+                        FailureOf::Content { letters } => {
+                            if per_batch.on_refused(letters) {
+                                continue;
+                            }
+                            letters
+                        }
                         FailureOf::Write { letters } if !failure.is_temporary => letters,
                         // The others would meet the same failure.
                         FailureOf::Write { .. } | FailureOf::Queue => letters_in(&pending),
                     };
-                    if let FailureOf::Write { .. } = failure.of {
+                    if let FailureOf::Write { .. } | FailureOf::Content { .. } = failure.of {
                         self.count(&key.group_id, |counts| counts.failed_produce_requests += 1);
                     }
-                    let (partition, group) = (&partition.topic_partition, &key.group_id);
-                    let reason = failure.reason;
-                    tracing::error!(%partition, "{given_up} records that share group {group} has given up are not copied to its dead-letter queue: {reason}");
-                    advance(&mut pending, given_up);
+                    given_up.add(letters, failure.reason, key, partition);
+                    advance(&mut pending, letters);
                 }
             }
         }
+        given_up.report(key, partition);
         true
     }
 
@@ -156,11 +215,12 @@ impl DeadLetterQueues {
         key: &SharePartitionKey,
         partition: &Arc<Partition>,
         pending: &VecDeque<DeadLetters>,
+        per_batch: LettersPerBatch,
         is_open: IsOpen<'_>,
     ) -> Result<i64, Failure> {
         let mut failed = FailedAttempts::default();
         loop {
-            let trying = self.try_once(key, partition, pending, is_open);
+            let trying = self.try_once(key, partition, pending, per_batch, is_open);
             let mut failure = match trying.await {
                 Ok(written) => return Ok(written),
                 Err(failure) => failure,
@@ -189,6 +249,7 @@ impl DeadLetterQueues {
         key: &SharePartitionKey,
         partition: &Arc<Partition>,
         pending: &VecDeque<DeadLetters>,
+        per_batch: LettersPerBatch,
         is_open: IsOpen<'_>,
     ) -> Result<i64, Failure> {
         let source = LetterSource {
@@ -208,10 +269,15 @@ impl DeadLetterQueues {
         // It may have another leader by now.
         let queue = queue::find(&self.surroundings, source).await?;
         let limits = SizeLimits::of_queue(queue.max_message_bytes);
-        let originals = match queue.copies_records {
+        let mut originals = match queue.copies_records {
+            true if remote_originals::has_first(partition, pending) => {
+                let (surroundings, peers) = (&self.surroundings, slot.peers());
+                remote_originals::read(surroundings, peers, partition, pending, limits).await
+            }
             true => read_originals(partition, pending, limits).await,
             false => Originals::none(),
         };
+        originals.letters = originals.letters.min(per_batch.max());
         let now = self.surroundings.context.timestamp();
         let composed = compose(source, pending, &originals, limits, now);
         let letters = composed.letters;
@@ -221,7 +287,10 @@ impl DeadLetterQueues {
                 AfterWrite::Written => Ok(letters),
                 after => Err(Failure {
                     reason: format!("topic {}: {error}", queue.topic),
-                    of: FailureOf::Write { letters },
+                    of: match after {
+                        AfterWrite::Split => FailureOf::Content { letters },
+                        _ => FailureOf::Write { letters },
+                    },
                     is_temporary: after == AfterWrite::TryAgain,
                 }),
             },

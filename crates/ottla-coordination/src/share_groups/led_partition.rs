@@ -127,6 +127,10 @@ impl LedPartition {
             .map_err(of_persister)?;
         let settings =
             GroupSettings::of(&self.coordinators.surroundings.context, &self.key.group_id);
+        if settings.ignores_dead_letter_queue {
+            let (partition, group) = (&self.partition.topic_partition, &self.key.group_id);
+            tracing::warn!(%partition, "errors.deadletterqueue.topic.name of share group {group} has no effect below share.version 2: records that are given up are in no queue; raise it with: ottla features upgrade --feature share.version=2");
+        }
         let start_offset = match read.start_offset {
             Offset::UNKNOWN => self.initial_offset(settings.offset_reset).await?,
             start_offset => start_offset,
@@ -190,6 +194,27 @@ impl LedPartition {
 
     pub(super) fn keep_open(&self) {
         self.machine.lock().keep_open();
+    }
+
+    /// Has nothing read until the share coordinator has said that the persisted state was not replaced,
+    /// and closes the share partition if it was.
+    pub(super) fn confirm(self: &Arc<Self>) {
+        let Some(state_epoch) = self.machine.lock().doubt() else {
+            return;
+        };
+        let led = Arc::clone(self);
+        ottla_sync::task::spawn(async move {
+            let key = led.key.clone();
+            let read = Persister::read_state_summary(&led.coordinators, key).await;
+            if read.is_ok_and(|read| read.state_epoch != state_epoch) {
+                led.close(ErrorCode::NotLeaderOrFollower.into());
+                (led.on_closed)(&led);
+                return;
+            }
+            // Where the coordinator does not answer, it refuses the next write if need be.
+            led.machine.lock().on_confirmed();
+            led.waiters.wake_all();
+        });
     }
 
     /// Closes the share partition: it is led elsewhere, or it differs from the persisted state.

@@ -145,6 +145,21 @@ impl LedPartitions {
 
     /// Closes the share partitions of a group without members here, each after its last write.
     pub fn close_group(&self, group_id: &str) {
+        let reason = ErrorCode::NotLeaderOrFollower.into();
+        let mut over = self.of_group(group_id);
+        over.retain(|led| led.close_when_idle(&reason));
+        self.close(over);
+    }
+
+    /// Checks the share partitions of a group that has a first member here, which may have been kept
+    /// open while it had none.
+    pub fn confirm_group(&self, group_id: &str) {
+        for led in self.of_group(group_id) {
+            led.confirm();
+        }
+    }
+
+    fn of_group(&self, group_id: &str) -> Vec<Arc<LedPartition>> {
         let first = SharePartitionKey {
             group_id: group_id.to_owned().into(),
             topic_id: TopicId::from_u128(0),
@@ -153,13 +168,7 @@ impl LedPartitions {
         let by_key = self.by_key.read();
         let from_first = by_key.led.range(first..).map(|(_, led)| led);
         let of_group = from_first.take_while(|led| *led.key.group_id == *group_id);
-        let reason = ErrorCode::NotLeaderOrFollower.into();
-        let over: Vec<_> = of_group
-            .filter(|led| led.close_when_idle(&reason))
-            .cloned()
-            .collect();
-        drop(by_key);
-        self.close(over);
+        of_group.cloned().collect()
     }
 
     /// Closes the share partitions whose leader or leader epoch has changed.

@@ -26,6 +26,9 @@ pub struct GroupSettings {
     pub partition: SharePartitionSettings,
     pub isolation: Isolation,
     pub offset_reset: OffsetReset,
+    /// Whether the group names a dead-letter queue, and the cluster's `share.version` is too low for
+    /// it. Kafka accepts the setting as well, and ignores it.
+    pub ignores_dead_letter_queue: bool,
 }
 
 impl GroupSettings {
@@ -59,6 +62,7 @@ impl GroupSettings {
         );
         let renews = own("share.renew.acknowledge.enable");
         let dead_letters = own("errors.deadletterqueue.topic.name");
+        let names_queue = dead_letters.is_some_and(|topic| !topic.trim().is_empty());
         let may_have_dead_letters = image.features.level(SHARE_VERSION.name) >= DEAD_LETTERS_LEVEL;
         GroupSettings {
             partition: SharePartitionSettings {
@@ -77,14 +81,14 @@ impl GroupSettings {
                 ),
                 renew_acknowledge_enable: !renews
                     .is_some_and(|value| value.eq_ignore_ascii_case("false")),
-                has_dead_letter_queue: may_have_dead_letters
-                    && dead_letters.is_some_and(|topic| !topic.trim().is_empty()),
+                has_dead_letter_queue: may_have_dead_letters && names_queue,
             },
             isolation: match own("share.isolation.level").as_deref() {
                 Some("read_committed") => Isolation::LastStableOffset,
                 _ => Isolation::HighWatermark,
             },
             offset_reset: offset_reset(own("share.auto.offset.reset").as_deref()),
+            ignores_dead_letter_queue: names_queue && !may_have_dead_letters,
         }
     }
 }

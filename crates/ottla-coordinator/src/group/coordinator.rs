@@ -63,6 +63,8 @@ pub struct GroupCoordinator {
     pub(super) groups: BTreeMap<ByteString, Timeline<Group>>,
     /// State of streams groups that is not written to the log.
     pub(super) unwritten: UnwrittenStates,
+    /// Since when the share coordinators delete state of share groups, in ms.
+    pub(super) share_deletions: BTreeMap<ByteString, i64>,
     /// Groups of types that are not served, known from their records.
     pub(super) offsets: Offsets,
     /// The change of each outstanding write, to commit it or to roll it back.
@@ -98,6 +100,7 @@ impl GroupCoordinator {
             resolving: HashSet::new(),
             groups: BTreeMap::new(),
             unwritten: UnwrittenStates::default(),
+            share_deletions: BTreeMap::new(),
             offsets: Offsets::default(),
             journal: VecDeque::new(),
             deferred: VecDeque::new(),

@@ -25,6 +25,8 @@ impl GroupCoordinator {
         let mut records = Vec::new();
         let mut results = Vec::with_capacity(group_ids.len());
         for group_id in group_ids {
+            // Of a share group that has a member again, the state is initialized from now on.
+            self.share_deletions.remove(group_id);
             let error = match self.group(group_id) {
                 None => ErrorCode::GroupIdNotFound,
                 Some(Group::Classic(group)) if !group.is_in(ClassicGroupState::Empty) => {

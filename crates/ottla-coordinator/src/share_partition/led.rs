@@ -47,6 +47,8 @@ struct Active<W> {
     waiting: BTreeMap<StateWriteId, W>,
     /// With which error it is closed after the last write.
     closes_with: Option<StateFailure>,
+    /// Whether the persisted state may have been replaced. Nothing is read until that is known.
+    is_doubtful: bool,
     /// Whether a result said that it must be closed. No write starts any more, and no dead letters
     /// are handed out. Otherwise:
     /// 1. this result arrives, and another write starts before `close`,
@@ -118,6 +120,7 @@ impl<W> LedSharePartition<W> {
                 is_copying: false,
                 waiting: BTreeMap::new(),
                 closes_with: None,
+                is_doubtful: false,
                 is_closing: false,
             }));
         }
@@ -163,12 +166,29 @@ impl<W> LedSharePartition<W> {
         }
     }
 
+    /// The group has its first member here, and was without members before: an administrator may have
+    /// set its offsets meanwhile, with a later state epoch. Without this check, members would get
+    /// records from before those offsets, until the first write is refused. Returns the epoch that the
+    /// persisted state must have for `on_confirmed`.
+    pub fn doubt(&mut self) -> Option<i32> {
+        let active = self.active().ok()?;
+        active.is_doubtful = true;
+        Some(active.machine.state_epoch())
+    }
+
+    pub fn on_confirmed(&mut self) {
+        if let Ok(active) = self.active() {
+            active.is_doubtful = false;
+        }
+    }
+
     /// The offset to read from, if no other fetch is reading and there may be something to acquire.
     /// Must be followed by `end_reading`.
     pub fn begin_reading(&mut self, settings: SharePartitionSettings) -> Option<Offset> {
         let active = self.active().ok()?;
         active.machine.configure(settings);
-        if active.is_being_read || !active.machine.can_acquire_records() {
+        let is_blocked = active.is_being_read || active.is_doubtful;
+        if is_blocked || !active.machine.can_acquire_records() {
             return None;
         }
         active.is_being_read = true;

@@ -341,3 +341,16 @@ fn members_are_those_who_have_a_session() {
         assert!(sessions.len() <= 3 && sessions.by_connection.len() <= 5);
     }
 }
+
+#[test]
+fn the_first_session_of_a_group_is_known() {
+    let mut story = Story(ShareSessions::new(10));
+    let group_id = key("m").group_id;
+    assert!(!story.0.has_one_session(&group_id));
+    assert_eq!(story.fetch("m", 0, &[0], &[]), Ok(SessionFetch::Initial));
+    assert!(story.0.has_one_session(&group_id));
+    assert_eq!(story.fetch("n", 0, &[0], &[]), Ok(SessionFetch::Initial));
+    assert!(!story.0.has_one_session(&group_id));
+    assert!(story.0.end(&key("m")).is_some());
+    assert!(story.0.has_one_session(&group_id));
+}

@@ -1,6 +1,7 @@
 //! Tests against a peer that answers as each test tells it.
 
 use ottla_protocol::messages::{BrokerHeartbeatRequest, BrokerHeartbeatResponse, VoteRequest};
+use ottla_sasl::{Mechanism, PeerCredentials, TokenSource};
 use tokio::net::TcpListener;
 
 use super::*;
@@ -108,6 +109,39 @@ async fn a_peer_that_goes_away_tells_everybody() {
     assert!(matches!(error.failure, PeerFailure::Closed(_)), "{error}");
     assert!(connection.is_closed());
     assert_eq!(connection.send(&heartbeat(1)).await.unwrap_err(), error);
+}
+
+#[tokio::test]
+async fn a_request_that_waits_for_a_login_is_told_of_the_end() {
+    // A token endpoint that takes connections, and does not answer.
+    let endpoint = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/at", endpoint.local_addr().unwrap());
+    let lookup = |key: &str| (key == "sasl.oauthbearer.token.endpoint.url").then(|| url.clone());
+    let module = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required \
+                  clientId=\"me\" clientSecret=\"hush\";";
+    let module = ottla_sasl::jaas::parse_property(module).unwrap();
+    let source = TokenSource::read(lookup, Some(&module)).unwrap();
+    let mut connection = connect(peer(SERVED, |_| None).await).await;
+    connection.settings.security.sasl = Some(Arc::new(SaslPeer {
+        mechanism: Mechanism::OAuthBearer,
+        credentials: PeerCredentials::Token(Box::new(source)),
+    }));
+    let due = Some(ottla_sync::time::now());
+    connection.next_login = ottla_sync::async_lock::Mutex::new(due);
+    let closed = PeerFailure::Closed("it left".to_owned());
+    let leave = async {
+        ottla_sync::time::sleep(Duration::from_millis(100)).await;
+        connection.in_flight.close(closed.clone());
+    };
+    let requests = [heartbeat(1), heartbeat(2)];
+    let (first, second, ()) = tokio::join!(
+        connection.send(&requests[0]),
+        connection.send(&requests[1]),
+        leave
+    );
+    // Not that they have timed out.
+    assert_eq!(first.unwrap_err().failure, closed);
+    assert_eq!(second.unwrap_err().failure, closed);
 }
 
 #[tokio::test]

@@ -101,6 +101,23 @@ async fn what_passes_is_repeated_and_what_stays_is_not() {
     assert!(error.contains(&url) && !error.contains("hush"), "{error}");
 }
 
+#[tokio::test]
+async fn an_answer_that_may_hold_a_token_is_not_shown() {
+    let issuer = TokenIssuer::new("one");
+    let token = issuer.token("node", 600, &json!({}));
+    for status in [203, 206] {
+        let body = json!({ "access_token": token }).to_string();
+        let answer = || response(status, &body);
+        let (url, _requests) = answering(vec![answer(), answer(), answer(), answer()]);
+        let settings = [(URL, &*url), ("sasl.login.retry.backoff.max.ms", "50")];
+        let tokens = LoginTokens::default();
+        let error = tokens.credentials(&source(&settings, ""), now_ms).await;
+        let error = error.unwrap_err().message;
+        assert!(error.contains(&format!("http status {status}")), "{error}");
+        assert!(!error.contains("access_token"), "{error}");
+    }
+}
+
 /// Nobody waits for an endpoint while a token is valid.
 #[tokio::test]
 async fn a_token_that_is_still_good_is_used_while_there_is_no_other() {

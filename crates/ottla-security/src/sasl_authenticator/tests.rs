@@ -1,6 +1,6 @@
 use std::collections::BTreeMap;
 
-use ottla_sasl::{ClientCredentials, ClientLogin};
+use ottla_sasl::{ClientCredentials, ClientLogin, KerberosRules};
 
 use super::*;
 
@@ -68,6 +68,7 @@ fn listener(max_reauth_ms: Option<u64>) -> Arc<SaslListener> {
         max_reauth_ms,
         users: BTreeMap::from([("alice".to_owned(), Secret::new("hush"))]),
         tokens: None,
+        kerberos: None,
     };
     let mechanisms = Mechanism::ALL.into_iter();
     Arc::new(SaslListener {
@@ -418,6 +419,85 @@ fn a_session_begins_anew_with_the_same_mechanism_and_principal() {
         "Authentication failed during re-authentication due to invalid credentials with SASL mechanism \
          SCRAM-SHA-256"
     );
+}
+
+/// A listener with Kerberos, after a handshake for it.
+fn kerberos(handshake: i16, max_reauth_ms: Option<u64>) -> SaslAuthenticator {
+    let service = KerberosService {
+        principal: Some("kafka/broker@REALM".to_owned()),
+        keytab: None,
+        rules: KerberosRules::parse(["DEFAULT"]).unwrap(),
+    };
+    let enabled = EnabledMechanism {
+        mechanism: Mechanism::Gssapi,
+        max_reauth_ms,
+        users: BTreeMap::new(),
+        tokens: None,
+        kerberos: Some(Arc::new(service)),
+    };
+    let mechanisms = vec![enabled];
+    let mut authenticator = SaslAuthenticator::new(Arc::new(SaslListener { mechanisms }));
+    let outcome = authenticator.on_handshake(handshake, "GSSAPI");
+    assert!(matches!(outcome, Outcome::Continue(_)), "{outcome:?}");
+    authenticator
+}
+
+/// Passes a message on to the library, which answers this.
+fn ask(
+    authenticator: &mut SaslAuthenticator,
+    version: Option<i16>,
+    answer: KerberosAnswer,
+) -> Outcome {
+    let outcome = authenticator.on_token(version, b"token", &Cluster, NOW);
+    let Outcome::Kerberos { service, message } = outcome else {
+        panic!("{outcome:?}");
+    };
+    assert_eq!(service.principal.as_deref(), Some("kafka/broker@REALM"));
+    assert_eq!(message, b"token");
+    authenticator.on_kerberos(answer, NOW)
+}
+
+#[test]
+fn a_ticket_is_checked_by_the_library() {
+    let done = || KerberosAnswer::Done {
+        user: "alice".to_owned(),
+    };
+    for (handshake, version) in [(0, None), (1, Some(2))] {
+        let mut authenticator = kerberos(handshake, Some(9));
+        let challenge = KerberosAnswer::Challenge(vec![1, 2]);
+        match ask(&mut authenticator, version, challenge) {
+            Outcome::Continue(Reply::Token(token)) => assert_eq!(token, [1, 2]),
+            Outcome::Continue(Reply::Authenticate(response)) => {
+                assert_eq!(response.auth_bytes.to_vec(), [1, 2]);
+            }
+            other => panic!("{other:?}"),
+        }
+        let outcome = ask(&mut authenticator, version, done());
+        let session = session(&outcome);
+        assert_eq!(session.principal.as_str(), "User:alice");
+        // Nothing but connections.max.reauth.ms limits it.
+        assert_eq!(session.expires_at_ms, Some(NOW.now_ms + 9));
+    }
+    let outcome = ask(&mut kerberos(1, None), Some(2), done());
+    assert_eq!(session(&outcome).expires_at_ms, None);
+}
+
+#[test]
+fn a_ticket_that_is_refused_says_nothing_and_a_passing_failure_only_closes() {
+    let outcome = ask(&mut kerberos(1, None), Some(2), KerberosAnswer::Refused);
+    assert_eq!(
+        refusal(&outcome),
+        (
+            ErrorCode::SaslAuthenticationFailed,
+            "Authentication failed during authentication due to invalid credentials with SASL mechanism GSSAPI"
+                .to_owned()
+        )
+    );
+    let outcome = ask(&mut kerberos(0, None), None, KerberosAnswer::Refused);
+    assert!(matches!(outcome, Outcome::Closed(_)), "{outcome:?}");
+    let passing = KerberosAnswer::TryAgain("a replay".to_owned());
+    let outcome = ask(&mut kerberos(1, None), Some(2), passing);
+    assert_eq!(outcome, Outcome::Closed("a replay".to_owned()));
 }
 
 proptest::proptest! {

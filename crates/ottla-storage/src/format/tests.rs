@@ -218,6 +218,32 @@ fn a_formatting_that_was_interrupted_is_done_again() {
     assert!(read_identity(&config).unwrap().is_some());
 }
 
+/// As Kafka 4.4 leaves it, which writes the snapshot before `meta.properties`.
+#[test]
+fn the_snapshot_of_an_interrupted_formatting_does_not_get_into_the_next() {
+    let voters = [("controller.quorum.voters", "1@localhost:9093")];
+    let first = "00000000000000000000-0000000000.checkpoint";
+    for (has_log, stays) in [(false, false), (true, true)] {
+        let dir = tempfile::tempdir().unwrap();
+        let log = dir.path().join(METADATA_DIR);
+        format(
+            &config(dir.path(), &[]),
+            &options(InitialQuorum::Standalone),
+        )
+        .unwrap();
+        fs::remove_file(dir.path().join("meta.properties")).unwrap();
+        std::fs::write(log.join(format!("{first}.part")), b"x").unwrap();
+        if has_log {
+            std::fs::write(log.join("00000000000000000000.log"), b"x").unwrap();
+        }
+        let config = config(dir.path(), &voters);
+        format(&config, &options(InitialQuorum::Static)).unwrap();
+        assert!(read_identity(&config).unwrap().is_some());
+        assert_eq!(log.join(first).exists(), stays);
+        assert_eq!(log.join(format!("{first}.part")).exists(), stays);
+    }
+}
+
 #[test]
 fn the_way_to_format_fits_the_quorum() {
     let dir = tempfile::tempdir().unwrap();

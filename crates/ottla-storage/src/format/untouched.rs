@@ -8,7 +8,7 @@ use std::path::Path;
 
 use ottla_config::BrokerConfig;
 use ottla_log::checkpoint::META_PROPERTIES;
-use ottla_sync::fs;
+use ottla_sync::fs::{self, Dir};
 
 use super::identity::{FormatError, directories};
 use crate::metadata::metadata_log::METADATA_DIR;
@@ -34,6 +34,22 @@ pub fn check_empty(config: &BrokerConfig) -> Result<(), FormatError> {
         }
     }
     Ok(())
+}
+
+/// Removes the snapshot at offset 0, or a part of it, that an interrupted formatting left in a
+/// metadata directory: the next formatting may have other voters, or none. Kafka from 4.4 on writes
+/// it also without voters, with the records of `bootstrap.checkpoint`. With other files beside it,
+/// it belongs to a log, and stays.
+pub(super) fn remove_interrupted(dir: &Path) -> io::Result<()> {
+    let log = dir.join(METADATA_DIR);
+    let inside = names(&log)?;
+    if inside.is_empty() || inside.iter().any(|name| !name.starts_with(FIRST_SNAPSHOT)) {
+        return Ok(());
+    }
+    for name in inside {
+        fs::remove_file(log.join(name))?;
+    }
+    Dir::open(&log)?.sync()
 }
 
 fn first_of_value(dir: &Path) -> io::Result<Option<String>> {

@@ -1,16 +1,16 @@
 //! One fetch at a time for a key: who asks while it runs gets the same result.
 //!
 //! Nobody owns a fetch but those who wait for it. When the last of them goes, it is dropped, and
-//! with it the request to the store.
+//! with it the request to the store, unless it is kept.
 
 use std::hash::Hash;
 use std::sync::Arc;
 
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, Shared, WeakShared};
-use ottla_sync::Mutex;
 use ottla_sync::atomic::{AtomicU64, Ordering};
-use ottla_sync::collections::HashMap;
+use ottla_sync::collections::{HashMap, HashSet};
+use ottla_sync::{Mutex, task};
 
 use crate::error::RemoteStorageError;
 
@@ -82,6 +82,59 @@ where
     }
 }
 
+/// Fetches that go on to their end although nobody may wait for them any longer.
+///
+/// A consumer's fetch does not wait for longer than `remote.fetch.max.wait.ms`, and asks for the same
+/// again: it would never get what takes longer. The result has to have a place in a cache.
+pub struct KeptFetches<K> {
+    at_most: usize,
+    kept: Arc<Mutex<HashSet<K>>>,
+}
+
+impl<K: Hash + Eq + Clone + Send + 'static> KeptFetches<K> {
+    pub fn new(at_most: usize) -> KeptFetches<K> {
+        KeptFetches {
+            at_most,
+            kept: Arc::default(),
+        }
+    }
+
+    /// Has a fetch go on to its end, unless too many do.
+    pub fn keep<V>(&self, key: &K, fetch: &SharedFetch<V>)
+    where
+        V: Clone + Send + Sync + 'static,
+    {
+        {
+            let mut kept = self.kept.lock();
+            if kept.len() >= self.at_most || !kept.insert(key.clone()) {
+                return;
+            }
+        }
+        let kept = Kept {
+            all: self.kept.clone(),
+            key: key.clone(),
+        };
+        let fetch = fetch.clone();
+        task::spawn(async move {
+            let _kept = kept;
+            // Those who waited for it report the error.
+            let _ = fetch.await;
+        });
+    }
+}
+
+/// A fetch that goes on to its end.
+struct Kept<K: Hash + Eq> {
+    all: Arc<Mutex<HashSet<K>>>,
+    key: K,
+}
+
+impl<K: Hash + Eq> Drop for Kept<K> {
+    fn drop(&mut self) {
+        self.all.lock().remove(&self.key);
+    }
+}
+
 /// Takes a fetch off the list when it ends or is dropped.
 struct End<K: Hash + Eq, V: Clone> {
     running: Running<K, V>,
@@ -123,6 +176,26 @@ mod tests {
         assert_eq!(tokio::join!(first, second), (Ok(0), Ok(0)));
         assert!(!fetches.is_running(&"k"));
         assert_eq!(ask().unwrap_err().await, Ok(1));
+    }
+
+    #[tokio::test]
+    async fn a_kept_fetch_goes_on_without_those_who_waited() {
+        let fetches = SharedFetches::<&str, u64>::new();
+        let kept = KeptFetches::new(1);
+        let counter = Arc::new(AtomicU64::new(0));
+        let ask = |key| {
+            let fetch = fetches.find_or_start(&key, || None::<()>, || slow(&counter));
+            let fetch = fetch.unwrap_err();
+            kept.keep(&key, &fetch);
+        };
+        ask("a");
+        // One too many: it ends with those who wait for it.
+        ask("b");
+        tokio::time::sleep(Duration::from_millis(60)).await;
+        assert_eq!(counter.load(Ordering::Relaxed), 1);
+        ask("b");
+        tokio::time::sleep(Duration::from_millis(60)).await;
+        assert_eq!(counter.load(Ordering::Relaxed), 2);
     }
 
     #[tokio::test]

@@ -16,13 +16,13 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::{FutureExt, StreamExt, stream};
-use ottla_sync::collections::{HashMap, HashSet};
+use ottla_sync::collections::HashMap;
 use ottla_sync::{Mutex, Semaphore, task, time};
 
 use super::chunk_index::Chunk;
 use super::manifest::Manifest;
 use super::transform::restored;
-use crate::cache::{CachedChunk, ChunkCache, ChunkKey, SharedFetch, SharedFetches};
+use crate::cache::{CachedChunk, ChunkCache, ChunkKey, KeptFetches, SharedFetch, SharedFetches};
 use crate::error::{RemoteStorageError, RemoteStorageErrorKind};
 use crate::objects::ObjectStorage;
 use crate::remote_storage::SegmentStream;
@@ -44,7 +44,7 @@ pub struct ChunkReader {
     get_timeout: Duration,
     readers: Arc<Mutex<HashMap<Arc<str>, Readers>>>,
     /// Chunks that are fetched even if nobody waits for them any longer.
-    kept: Arc<Mutex<HashSet<ChunkKey>>>,
+    kept: KeptFetches<ChunkKey>,
 }
 
 /// The readers of one object.
@@ -77,7 +77,7 @@ impl ChunkReader {
             prefetch_permits: Arc::new(Semaphore::new(prefetch.at_once.max(1))),
             get_timeout: prefetch.get_timeout,
             readers: Arc::default(),
-            kept: Arc::default(),
+            kept: KeptFetches::new(KEPT_AT_ONCE),
         }
     }
 
@@ -198,22 +198,7 @@ impl ChunkReader {
             object: object.clone(),
             chunk: chunk.id,
         };
-        {
-            let mut kept = self.kept.lock();
-            if kept.len() >= KEPT_AT_ONCE || !kept.insert(key.clone()) {
-                return;
-            }
-        }
-        let kept = Kept {
-            all: self.kept.clone(),
-            key,
-        };
-        let fetch = fetch.clone();
-        task::spawn(async move {
-            let _kept = kept;
-            // Its readers report the error.
-            let _ = fetch.await;
-        });
+        self.kept.keep(&key, fetch);
     }
 
     /// Starts what is to be fetched ahead of a reader that is at this chunk.
@@ -277,18 +262,6 @@ async fn fetch_chunk(
     // Milliseconds of processor time for a chunk, or a file.
     let finished = task::spawn_blocking(finish).await;
     finished.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()))
-}
-
-/// A chunk that is fetched to its end.
-struct Kept {
-    all: Arc<Mutex<HashSet<ChunkKey>>>,
-    key: ChunkKey,
-}
-
-impl Drop for Kept {
-    fn drop(&mut self) {
-        self.all.lock().remove(&self.key);
-    }
 }
 
 /// A reader of an object; its drop before the end counts as its going away.

@@ -20,7 +20,7 @@ use super::object_key::{Suffix, key, key_for_reading, main_path};
 use super::rate_limit::RateLimit;
 use super::transform::restored_index;
 use super::upload::Uploader;
-use crate::cache::{BoundedCache, ChunkCache, SharedFetches};
+use crate::cache::{BoundedCache, ChunkCache, KeptFetches, SharedFetches};
 use crate::custom_metadata::{CustomMetadataField, CustomMetadataFields};
 use crate::error::{RemoteStorageError, RemoteStorageErrorKind};
 use crate::objects::{Environment, ObjectStorage, open_store};
@@ -28,6 +28,10 @@ use crate::remote_storage::{
     IndexType, LogSegmentData, RemoteStorageManager, SegmentStream, StoredObject,
 };
 use crate::settings::{CacheSettings, ChunkedSettings, EncryptionSettings};
+
+/// Manifests, and indexes, that are fetched to their end for readers that may have gone: those of ten
+/// readers.
+const KEPT_AT_ONCE: usize = 20;
 
 type Cache<K, V> = Arc<Mutex<BoundedCache<K, V>>>;
 
@@ -38,8 +42,10 @@ pub struct ChunkedStorage {
     custom_metadata_fields: Vec<CustomMetadataField>,
     manifests: Cache<String, Arc<Manifest>>,
     manifest_fetches: SharedFetches<String, Arc<Manifest>>,
+    kept_manifests: KeptFetches<String>,
     indexes: Cache<(String, IndexType), Bytes>,
     index_fetches: SharedFetches<(String, IndexType), Bytes>,
+    kept_indexes: KeptFetches<(String, IndexType)>,
     chunks: Arc<ChunkReader>,
 }
 
@@ -86,8 +92,10 @@ impl ChunkedStorage {
             custom_metadata_fields: settings.custom_metadata_fields.clone(),
             manifests: cache(&settings.manifest_cache),
             manifest_fetches: SharedFetches::new(),
+            kept_manifests: KeptFetches::new(KEPT_AT_ONCE),
             indexes: cache(&settings.indexes_cache),
             index_fetches: SharedFetches::new(),
+            kept_indexes: KeptFetches::new(KEPT_AT_ONCE),
             chunks: Arc::new(ChunkReader::new(storage.clone(), chunk_cache, prefetch)),
             storage,
         })
@@ -156,7 +164,10 @@ impl ChunkedStorage {
         );
         match found {
             Ok(manifest) => Ok(manifest),
-            Err(fetch) => fetch.await,
+            Err(fetch) => {
+                self.kept_manifests.keep(&key, &fetch);
+                fetch.await
+            }
         }
     }
 }
@@ -251,7 +262,10 @@ impl RemoteStorageManager for ChunkedStorage {
         );
         match found {
             Ok(bytes) => Ok(bytes),
-            Err(fetch) => fetch.await,
+            Err(fetch) => {
+                self.kept_indexes.keep(&key, &fetch);
+                fetch.await
+            }
         }
     }
 

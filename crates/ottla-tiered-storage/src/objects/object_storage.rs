@@ -242,11 +242,10 @@ impl ObjectStorage {
             return Ok(operation.await);
         };
         time::timeout(timeout, operation).await.map_err(|_| {
-            RemoteStorageError::new(
-                RemoteStorageErrorKind::Unavailable,
-                format!("wait for {}", self.name(key)),
-                format_args!("no answer within {} ms", timeout.as_millis()),
-            )
+            let kind = RemoteStorageErrorKind::Unavailable;
+            let cause = format!("no answer within {} ms", timeout.as_millis());
+            let cause = with_advice(&self.location, kind, cause);
+            RemoteStorageError::new(kind, format!("wait for {}", self.name(key)), cause)
         })
     }
 
@@ -274,7 +273,8 @@ impl ObjectStorage {
             }
             _ => RemoteStorageErrorKind::Unavailable,
         };
-        RemoteStorageError::new(kind, format!("{verb} {}", self.name(key)), cause(error))
+        let cause = with_advice(&self.location, kind, cause(error));
+        RemoteStorageError::new(kind, format!("{verb} {}", self.name(key)), cause)
     }
 }
 
@@ -345,6 +345,34 @@ pub fn once(bytes: impl Into<Bytes>) -> UploadSource<'static> {
     stream::once(async move { Ok(bytes) }).boxed()
 }
 
+const ANSWERED: &str = "the store answered ";
+
+/// Adds to a failure the setting that most likely has to change. Only S3 has answers that tell.
+fn with_advice(location: &str, kind: RemoteStorageErrorKind, cause: String) -> String {
+    use RemoteStorageErrorKind::{Denied, Unavailable};
+    if !location.starts_with("s3://") {
+        return cause;
+    }
+    let answer = cause.strip_prefix(ANSWERED);
+    let code = answer.and_then(|answer| Some(answer.split_once(':')?.0));
+    let advice = match (code, kind) {
+        (Some("NoSuchBucket"), _) => "check storage.s3.bucket.name",
+        (Some("PermanentRedirect" | "AuthorizationHeaderMalformed"), _) => {
+            "check storage.s3.region and storage.s3.endpoint.url"
+        }
+        (Some("RequestTimeTooSkewed"), _) => "check the clock of this machine",
+        (_, Denied) => {
+            "check storage.aws.access.key.id and storage.aws.secret.access.key, or \
+             storage.aws.credentials.*, and what they allow in the bucket"
+        }
+        (None, Unavailable) => {
+            "check storage.s3.endpoint.url, or raise storage.s3.api.call.timeout"
+        }
+        _ => return cause,
+    };
+    format!("{cause}; {advice}")
+}
+
 /// What the store said: code and message of its XML where there is one, in one line.
 fn cause(error: &object_store::Error) -> String {
     let mut text = error.to_string();
@@ -363,7 +391,7 @@ fn cause(error: &object_store::Error) -> String {
     };
     if let Some(code) = element("Code") {
         let message = element("Message").unwrap_or_default();
-        return format!("the store answered {code}: {message}");
+        return format!("{ANSWERED}{code}: {message}");
     }
     let mut line: String = text.split_whitespace().collect::<Vec<_>>().join(" ");
     if line.len() > MAX_CAUSE {
@@ -372,4 +400,57 @@ fn cause(error: &object_store::Error) -> String {
         line.push('…');
     }
     line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failure_names_the_setting_to_change() {
+        use RemoteStorageErrorKind::{Denied, NotFound, Unavailable};
+        let advice = |location: &str, kind, cause: &str| {
+            let text = with_advice(location, kind, cause.to_owned());
+            let advice = text.strip_prefix(cause).expect("the cause comes first");
+            advice.to_owned()
+        };
+        for (kind, cause, expected) in [
+            (
+                NotFound,
+                "the store answered NoSuchBucket: x",
+                "storage.s3.bucket.name",
+            ),
+            (
+                Unavailable,
+                "the store answered AuthorizationHeaderMalformed: x",
+                "storage.s3.region",
+            ),
+            (
+                Denied,
+                "the store answered InvalidAccessKeyId: x",
+                "storage.aws.access.key.id",
+            ),
+            (Denied, "forbidden", "storage.aws.credentials.*"),
+            (
+                Denied,
+                "the store answered RequestTimeTooSkewed: x",
+                "clock",
+            ),
+            (
+                Unavailable,
+                "no answer within 5 ms",
+                "storage.s3.api.call.timeout",
+            ),
+        ] {
+            let advice = advice("s3://bucket", kind, cause);
+            assert!(advice.contains(expected), "{cause}: {advice}");
+        }
+        for (location, kind, cause) in [
+            ("s3://bucket", NotFound, "the store answered NoSuchKey: x"),
+            ("s3://bucket", Unavailable, "the store answered SlowDown: x"),
+            ("/a/directory", Denied, "forbidden"),
+        ] {
+            assert_eq!(advice(location, kind, cause), "", "{cause}");
+        }
+    }
 }

@@ -6,6 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
 use std::ops::RangeInclusive;
 
+use ottla_config::nearest_name;
+
 use crate::error::RemoteStorageError;
 
 /// The settings below one prefix. A password's value is never in an error.
@@ -100,23 +102,24 @@ impl<'a> Given<'a> {
     /// An error that names the settings that nothing has read.
     pub fn refuse_unknown(&self) -> Result<(), RemoteStorageError> {
         let known = self.known.borrow();
-        let unknown: Vec<String> = self
-            .values
-            .keys()
-            .filter(|name| !known.contains(*name))
-            .map(|name| format!("{}{name}", self.prefix))
-            .collect();
-        if unknown.is_empty() {
-            return Ok(());
+        let unknown = self.values.keys().filter(|name| !known.contains(*name));
+        let unknown: Vec<&String> = unknown.collect();
+        let full = |name: &str| format!("{}{name}", self.prefix);
+        let mut cause = match unknown.len() {
+            0 => return Ok(()),
+            1 => "this store has no such setting; remove the line, or correct its name".to_owned(),
+            _ => "this store has no such settings; remove the lines, or correct their names"
+                .to_owned(),
+        };
+        let similar = unknown.iter().filter_map(|name| {
+            let name = nearest_name(name, known.iter().map(String::as_str));
+            name.map(full)
+        });
+        let similar: Vec<String> = similar.collect();
+        if !similar.is_empty() {
+            cause = format!("{cause}; did you mean {}?", similar.join(", "));
         }
-        let is_one = unknown.len() == 1;
-        Err(RemoteStorageError::settings(
-            &unknown.join(", "),
-            if is_one {
-                "this store has no such setting; remove the line, or correct its name"
-            } else {
-                "this store has no such settings; remove the lines, or correct their names"
-            },
-        ))
+        let unknown: Vec<String> = unknown.iter().map(|name| full(name)).collect();
+        Err(RemoteStorageError::settings(&unknown.join(", "), cause))
     }
 }

@@ -48,7 +48,7 @@ fn a_wrong_setting_is_named_with_its_value_and_the_way_out() {
     for (more, expected) in [
         (
             &[("rsm.config.chunk.sise", "1")][..],
-            "rsm.config.chunk.sise: this store has no such setting; remove the line, or correct its name",
+            "rsm.config.chunk.sise: this store has no such setting; remove the line, or correct its name; did you mean rsm.config.chunk.size?",
         ),
         (
             &[("rsm.config.chunk.size", "abc")],

@@ -104,7 +104,9 @@ async fn a_store_that_goes_on_failing_gives_an_error_that_names_the_object() {
     assert_eq!(
         error.to_string(),
         format!(
-            "fetch {key}.rsm-manifest: the store answered SignatureDoesNotMatch: asked for by the test"
+            "fetch {key}.rsm-manifest: the store answered SignatureDoesNotMatch: asked for by the test; \
+             check storage.aws.access.key.id and storage.aws.secret.access.key, or \
+             storage.aws.credentials.*, and what they allow in the bucket"
         )
     );
     assert!(!error.to_string().contains("topsecret"));
@@ -137,6 +139,7 @@ async fn a_server_that_is_not_there_gives_an_error_in_time() {
     assert!(began.elapsed() < Duration::from_secs(30));
     assert_eq!(error.kind, RemoteStorageErrorKind::Unavailable);
     assert!(error.what.ends_with(".log"), "{error}");
+    assert!(error.cause.contains("storage.s3.endpoint.url"), "{error}");
 }
 
 #[tokio::test]

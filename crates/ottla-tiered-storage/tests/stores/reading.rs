@@ -1,7 +1,7 @@
 use std::time::{Duration, Instant};
 
 use futures_util::StreamExt;
-use ottla_tiered_storage::read_all;
+use ottla_tiered_storage::{IndexType, read_all};
 
 use crate::fake_s3::{FakeS3, FaultKind};
 use crate::faults::s3;
@@ -168,4 +168,24 @@ async fn a_chunk_that_takes_longer_than_its_readers_wait_arrives_nevertheless() 
     let bytes = read_all(stream.unwrap()).await.unwrap();
     assert!(bytes == segment.log[..100]);
     assert_eq!(gets(&server), 0, "it is in the cache");
+}
+
+#[tokio::test]
+async fn an_index_that_takes_longer_than_its_readers_wait_arrives_nevertheless() {
+    let server = FakeS3::start().await;
+    let dir = tempfile::tempdir().unwrap();
+    let segment = uploaded(&server, dir.path()).await;
+    let store = open(&s3(&server, &[]));
+    server.delay(Duration::from_millis(200));
+    let limit = Duration::from_millis(50);
+    // One for the manifest, and one for the index: each arrives after its reader has gone.
+    for _ in 0..2 {
+        let index = store.fetch_index(&segment.metadata, IndexType::Offset);
+        assert!(tokio::time::timeout(limit, index).await.is_err());
+        tokio::time::sleep(Duration::from_millis(500)).await;
+    }
+    let index = store.fetch_index(&segment.metadata, IndexType::Offset);
+    let index = tokio::time::timeout(limit, index).await;
+    assert_eq!(index.expect("it is in the cache").unwrap(), [7; 80][..]);
+    assert_eq!(server.requests().len(), 2);
 }

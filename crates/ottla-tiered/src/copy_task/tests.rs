@@ -1,7 +1,7 @@
 use bytes::Bytes;
 use ottla_types::{BrokerId, Offset, Timestamp, Uuid};
 
-use super::{CopyLag, CopyTask};
+use super::{CopyDelay, CopyLag, CopyTask};
 use crate::test_segments::{cache_of, log, partition, segment};
 use crate::{
     CustomMetadata, LeaderEpochs, LogView, Origin, PublishFailure, RemoteLogMetadata,
@@ -16,6 +16,7 @@ struct Story {
     next_id: u128,
     upload: Result<Option<CustomMetadata>, StoreFailure>,
     publishes: usize,
+    now: i64,
 }
 
 impl Story {
@@ -31,12 +32,14 @@ impl Story {
             next_id: 100,
             upload: Ok(None),
             publishes: usize::MAX,
+            now: 9,
         }
     }
 
     fn run(&mut self, log: &LogView) -> Vec<String> {
         let mut effects = Vec::new();
-        self.task.begin_run(log, &self.cache, &mut effects);
+        let now = Timestamp(self.now);
+        self.task.begin_run(log, &self.cache, now, &mut effects);
         while !effects.is_empty() {
             let effect = effects.remove(0);
             let event = self.answer(&effect);
@@ -221,7 +224,8 @@ fn answers_to_a_cancelled_run_are_ignored() {
     let mut story = Story::new(cache_of(&[]));
     let mut effects = Vec::new();
     let log = log(&[0, 10], 15, epochs());
-    story.task.begin_run(&log, &story.cache, &mut effects);
+    let now = Timestamp(1);
+    story.task.begin_run(&log, &story.cache, now, &mut effects);
     let waiting = effects.last().unwrap().operation().unwrap();
     story.task.cancel();
     effects.clear();
@@ -229,6 +233,32 @@ fn answers_to_a_cancelled_run_are_ignored() {
     let event = TaskEvent::CopyPermitted { segment_id };
     story.task.step(waiting, event, Timestamp(1), &mut effects);
     assert_eq!(effects, []);
+}
+
+/// The closed segments end at offsets 9 and 19 with these timestamps, and have ten bytes each.
+#[test]
+fn a_segment_is_copied_when_one_of_its_limits_makes_it_due() {
+    let copied = |lag_ms, lag_bytes, now| {
+        let mut story = Story::new(cache_of(&[]));
+        story.now = now;
+        story.task.set_delay(CopyDelay { lag_ms, lag_bytes });
+        let told = story.run(&log(&[0, 10, 20], 25, epochs()));
+        told.iter().filter(|it| it.starts_with("quota ")).count()
+    };
+    assert_eq!(copied(0, -1, 9), 2);
+    assert_eq!(copied(-1, 0, 9), 2);
+    assert_eq!(copied(-1, -1, 1_000_000), 0);
+    assert_eq!(
+        [18, 19, 28, 29].map(|now| copied(10, -1, now)),
+        [0, 1, 1, 2]
+    );
+    // Its timestamp is in the future.
+    assert_eq!(copied(1000, -1, 5), 2);
+    let after_first = log(&[0, 10, 20], 25, epochs()).size_bytes_from(Offset(10)) as i64;
+    assert_eq!(copied(-1, after_first, 9), 1);
+    assert_eq!(copied(-1, after_first + 1, 9), 0);
+    assert_eq!(copied(100, after_first, 20), 1);
+    assert_eq!(copied(100, after_first + 1, 20), 0);
 }
 
 #[test]

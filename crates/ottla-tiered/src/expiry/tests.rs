@@ -175,6 +175,22 @@ fn a_dangling_upload_expires_with_its_records() {
 }
 
 #[test]
+fn an_upload_that_was_left_behind_goes_without_retention() {
+    let (log, mut cache) = tiered();
+    // It began at 0.
+    let left = segment(9, 10, 19, LeaderEpochs::from([(0, 10)]));
+    cache.add(&left).unwrap();
+    let ids_at = |being_copied, now| {
+        let expiry = expire(&log, &cache, FOREVER, being_copied, Timestamp(now));
+        (ids(&expiry), expiry.log_start_offset)
+    };
+    assert_eq!(ids_at(None, 3_600_000), (vec![], None));
+    assert_eq!(ids_at(None, 3_600_001), (vec![9], None));
+    let being_copied = Some(Uuid::from_u128(9));
+    assert_eq!(ids_at(being_copied, 3_600_001), (vec![], None));
+}
+
+#[test]
 fn the_log_does_not_start_with_what_another_leader_deletes() {
     let (log, mut cache) = tiered();
     let first = cache.get(Uuid::from_u128(1)).unwrap();

@@ -39,6 +39,27 @@ pub(super) async fn connect(client: &Client, who: &str) -> Result<ConnectionWatc
     Ok(watch)
 }
 
+/// As [`connect`], for at most this long. `None` if no broker has answered, after that was printed.
+pub(super) async fn connect_within(
+    client: &Client,
+    who: &str,
+    limit: Option<Duration>,
+) -> Result<Option<ConnectionWatch>, ClientError> {
+    let Some(limit) = limit else {
+        return connect(client, who).await.map(Some);
+    };
+    match timeout(limit, connect(client, who)).await {
+        Ok(connected) => connected.map(Some),
+        Err(_) => {
+            eprintln!(
+                "No broker answered for {} ms (--timeout-ms); stopping.",
+                limit.as_millis()
+            );
+            Ok(None)
+        }
+    }
+}
+
 /// `who` is the client's name in Kafka's logs: `Producer clientId=console-producer`.
 pub(super) fn watch(client: &Client, who: &str) -> ConnectionWatch {
     watch_unsent(client, who, || 0)

@@ -108,7 +108,12 @@ async fn consume(args: &ConsoleConsumerArgs) -> anyhow::Result<()> {
         client.config().client_id,
         config.group_id.as_deref().unwrap_or("null")
     );
-    let _watch = connection_watch::connect(&client, &who).await?;
+    let connecting = connection_watch::connect_within(&client, &who, timeout_of(args));
+    let Some(_watch) = connecting.await? else {
+        // As after a timeout without a record.
+        eprintln!("Processed a total of 0 messages");
+        return Ok(());
+    };
     let mut consumer = start(args, &client, config).await?;
 
     let max_messages = args

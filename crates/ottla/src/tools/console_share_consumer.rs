@@ -81,7 +81,12 @@ async fn consume(args: &ConsoleShareConsumerArgs) -> anyhow::Result<()> {
         client.config().client_id,
         config.group_id
     );
-    let _watch = connection_watch::connect(&client, &who).await?;
+    let connecting = connection_watch::connect_within(&client, &who, timeout_of(args));
+    let Some(_watch) = connecting.await? else {
+        // As after a timeout without a record.
+        eprintln!("Processed a total of 0 messages");
+        return Ok(());
+    };
     missing_topic::warn(&client, &args.topic, false).await?;
     let mut consumer = ShareConsumer::new(client, config)?;
     consumer.subscribe(std::slice::from_ref(&args.topic));
@@ -97,14 +102,18 @@ async fn consume(args: &ConsoleShareConsumerArgs) -> anyhow::Result<()> {
     result
 }
 
+/// Maximum time without a record; `None` means no limit.
+fn timeout_of(args: &ConsoleShareConsumerArgs) -> Option<Duration> {
+    let ms = args.timeout_ms.and_then(|ms| u64::try_from(ms).ok())?;
+    Some(Duration::from_millis(ms))
+}
+
 /// The number of printed records, and the result.
 async fn print_records(
     args: &ConsoleShareConsumerArgs,
     consumer: &mut ShareConsumer,
     formatter: &mut Formatter,
 ) -> anyhow::Result<(u64, anyhow::Result<()>)> {
-    let timeout = args.timeout_ms.and_then(|ms| u64::try_from(ms).ok());
-    let timeout = timeout.map(Duration::from_millis);
     // In Kafka's tool -1 means no limit, and any other negative number no records.
     let max_messages = args.max_messages.filter(|max| *max != -1);
     let max_messages = max_messages.map(|max| u64::try_from(max).unwrap_or(0));
@@ -113,7 +122,7 @@ async fn print_records(
         (false, true) => AcknowledgeType::Release,
         (false, false) => AcknowledgeType::Accept,
     };
-    let mut polling = Polling::new(timeout)?;
+    let mut polling = Polling::new(timeout_of(args))?;
     let mut output = std::io::BufWriter::new(std::io::stdout());
     let mut count = 0;
     while max_messages.is_none_or(|max| count < max) {

@@ -298,6 +298,11 @@ mod tests {
         let release = args(Some("3.9"), &[]).updates(up).unwrap();
         assert_eq!(release[0], ("metadata.version".to_owned(), 21));
         assert!(release.iter().all(|(_, level)| *level > 0), "{release:?}");
+        let release = args(Some("4.4"), &[]).updates(up).unwrap();
+        assert!(
+            release.contains(&("share.version".to_owned(), 2)),
+            "{release:?}"
+        );
         assert!(args(Some("3.9"), &["group.version=1"]).updates(up).is_err());
         assert!(
             args(None, &["a=1", "a=2"])

@@ -1,7 +1,8 @@
 //! `tier`: what a cluster keeps in remote storage (KIP-405), and whether it is whole.
 //!
 //! Works with any Kafka cluster: the metadata comes from `__remote_log_metadata` through the client,
-//! the store is opened with the settings of a broker's file. Nothing is written anywhere.
+//! the store is opened with the settings of a broker's file. Nothing is written to either; `restore`
+//! writes to a new topic.
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;
@@ -15,11 +16,14 @@ use ottla_tiered_storage::RemoteStorageManager;
 
 use super::admin_client::Brokers;
 use super::{block_on_while_receiving, load_properties, report_plainly};
+use crate::counted::counted;
+use crate::terminal;
 
 mod batches;
 mod describe;
 mod indexes;
 mod remote_log;
+mod restore;
 mod sizes;
 mod verify;
 
@@ -40,6 +44,12 @@ enum Action {
     ///
     /// Reads every segment as a whole unless --shallow is given. Fails if something is wrong.
     Verify(VerifyArgs),
+    /// Write a topic as it was at a time to a new topic, out of remote storage.
+    ///
+    /// Reads all segments up to that time, says what is there and what is not, creates the new topic
+    /// and writes the records with their keys, headers and timestamps. The same command continues a
+    /// restore that was interrupted.
+    Restore(Box<restore::RestoreArgs>),
 }
 
 #[derive(Args, Debug)]
@@ -115,8 +125,8 @@ impl Selection {
         let has_it = topic.partitions.iter().any(|it| it.partition == partition);
         ensure!(
             has_it,
-            "--partition {partition}: topic {name} has {} partitions, numbered from 0",
-            topic.partitions.len()
+            "--partition {partition}: topic {name} has {}, numbered from 0",
+            counted(topic.partitions.len(), "partition")
         );
         Ok(())
     }
@@ -133,6 +143,7 @@ pub fn run(args: TierArgs) -> ExitCode {
                 Ok(false) => ExitCode::FAILURE,
                 Err(error) => report_plainly(Err(error)),
             },
+            Action::Restore(args) => report_plainly(restore(&args).await),
         }
     })
 }
@@ -143,7 +154,7 @@ async fn describe(args: &DescribeArgs) -> anyhow::Result<()> {
         None => None,
     };
     let admin = args.brokers.connect(CLIENT_ID, None).await?;
-    let log = remote_log::read(admin.client()).await?;
+    let log = remote_log::read(admin.client(), None).await?;
     args.selection.check(&admin, &log).await?;
     let options = describe::DescribeOptions {
         now: now()?,
@@ -155,7 +166,7 @@ async fn describe(args: &DescribeArgs) -> anyhow::Result<()> {
     if args.json {
         println!("{}", serde_json::to_string_pretty(&description)?);
     } else {
-        print!("{}", describe::text(&description));
+        print!("{}", describe::text(&description, terminal::columns()));
     }
     Ok(())
 }
@@ -163,7 +174,7 @@ async fn describe(args: &DescribeArgs) -> anyhow::Result<()> {
 async fn verify(args: &VerifyArgs) -> anyhow::Result<bool> {
     let store = open(&args.config)?;
     let admin = args.brokers.connect(CLIENT_ID, None).await?;
-    let log = remote_log::read(admin.client()).await?;
+    let log = remote_log::read(admin.client(), None).await?;
     args.selection.check(&admin, &log).await?;
     let options = verify::VerifyOptions {
         reads_segments: !args.shallow,
@@ -171,6 +182,12 @@ async fn verify(args: &VerifyArgs) -> anyhow::Result<bool> {
     };
     let includes = |partition: &_| args.selection.includes(partition);
     verify::verify(store, &log, includes, &options).await
+}
+
+async fn restore(args: &restore::RestoreArgs) -> anyhow::Result<()> {
+    let store = open(&args.config)?;
+    let admin = args.brokers.connect(CLIENT_ID, None).await?;
+    restore::restore(args, &*store, &admin).await
 }
 
 /// The store of a broker's settings.

@@ -1,4 +1,4 @@
-//! The records that are copied to a dead-letter queue, read from the log that they come from.
+//! The records that are copied to a dead-letter queue, read from the local log that they come from.
 //!
 //! A letter whose original is not in the log any more, cannot be read or is too large for the queue
 //! has only headers. Kafka: `ShareGroupDLQRecordFetcher`.
@@ -15,13 +15,13 @@ use ottla_types::Offset;
 use super::size_limits::SizeLimits;
 
 /// How much is read at once; a larger batch is read as a whole.
-const READ_BYTES: u64 = 64 << 10;
+pub(super) const READ_BYTES: u64 = 64 << 10;
 
 /// The originals of the first letters that are pending.
 pub(super) struct Originals {
     pub(super) by_offset: BTreeMap<Offset, Original>,
     pub(super) bytes: usize,
-    /// For how many letters originals were looked for.
+    /// For how many letters originals were looked for. No more are in the batch.
     pub(super) letters: i64,
 }
 
@@ -77,7 +77,8 @@ impl Originals {
         ControlFlow::Continue(())
     }
 
-    fn take_from(
+    /// Takes those of a batch. Breaks at the first one for which there is no room.
+    pub(super) fn take_from(
         &mut self,
         batch: &RecordBatch,
         first: Offset,

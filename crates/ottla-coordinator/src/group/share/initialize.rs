@@ -10,6 +10,9 @@
 //! 4. Partitions that could not be initialized are removed (`on_share_state_not_initialized`), and
 //!    a later heartbeat finds them again.
 //!
+//! While an administrator has state of the group deleted, step 1 waits. In Kafka it does not, and a
+//! member that joins meanwhile can be assigned partitions whose state is gone.
+//!
 //! Source: `GroupMetadataManager.maybeCreateInitializeShareGroupStateRequest`, `initializeShareGroupState`,
 //! `uninitializeShareGroupState`, `maybeCleanupShareGroupState`.
 
@@ -32,6 +35,9 @@ impl GroupCoordinator {
         now: Timestamp,
     ) -> Option<InitializeShareState> {
         let (group, image) = (&decision.group, self.metadata.image());
+        if self.is_deleting_share_state(&group.group_id, now) {
+            return None;
+        }
         let missing = group.state_partitions().missing(
             group.subscribed_topics().names(),
             image,
@@ -51,6 +57,28 @@ impl GroupCoordinator {
             state_epoch,
             partitions: missing,
         })
+    }
+
+    /// Whether share coordinators may be deleting state of a group at present. What is initialized
+    /// meanwhile could be deleted as well, while the group takes it for initialized. After a while, the
+    /// deletion counts as given up, as an initialization does.
+    fn is_deleting_share_state(&self, group_id: &ByteString, now: Timestamp) -> bool {
+        let since = self.share_deletions.get(group_id);
+        since.is_some_and(|since| self.is_recent(*since, now))
+    }
+
+    fn is_recent(&self, since_ms: i64, now: Timestamp) -> bool {
+        let limit_ms = self.config.group_share_initialize_retry_interval_ms;
+        now.value().saturating_sub(since_ms) < i64::from(limit_ms)
+    }
+
+    /// The shell is about to have state of the group deleted. Until that has ended, or was given up,
+    /// nothing is initialized.
+    pub(super) fn on_share_deletion_begun(&mut self, group_id: ByteString, now: Timestamp) {
+        let mut others = std::mem::take(&mut self.share_deletions);
+        others.retain(|_, since| self.is_recent(*since, now));
+        others.insert(group_id, now.value());
+        self.share_deletions = others;
     }
 
     /// The share coordinator has initialized these partitions.

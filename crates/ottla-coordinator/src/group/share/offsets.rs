@@ -231,6 +231,9 @@ impl GroupCoordinator {
             let group_id = decision.group_id();
             decision.write(record::state_partitions(&group_id, &state, image));
         }
+        if !delete.is_empty() {
+            self.on_share_deletion_begun(decision.group_id(), now);
+        }
         let response = DeletedShareOffsets {
             response: DeleteShareGroupOffsetsResponse {
                 responses,
@@ -251,6 +254,7 @@ impl GroupCoordinator {
         response: DeleteShareGroupOffsetsResponse,
         now: Timestamp,
     ) -> Outcome {
+        self.share_deletions.remove(group_id);
         let mut effects = self.effects();
         let response = DeletedShareOffsets {
             response,
@@ -304,6 +308,10 @@ impl GroupCoordinator {
             if !all.is_empty() {
                 found.push((owned(group_id), Ok(all)));
             }
+        }
+        let begun = found.iter().filter(|(_, begun)| begun.is_ok());
+        for group_id in Vec::from_iter(begun.map(|(group_id, _)| group_id.clone())) {
+            self.on_share_deletion_begun(group_id, now);
         }
         let reply = Deferred::Reply(to.with(Ok(found)));
         self.apply_and_write(records, reply, now, &mut effects);

@@ -395,6 +395,29 @@ fn the_state_of_a_group_is_deleted_before_the_group() {
     );
 }
 
+/// Otherwise the share coordinators would delete what has just been initialized.
+#[test]
+fn nothing_is_initialized_while_state_of_the_group_is_deleted() {
+    let join = || joining("m3", &["a"]);
+    for deletes_group in [true, false] {
+        let mut script = Script::sharing_two();
+        script.share(&alive("m1", -1));
+        script.share(&alive("m2", -1));
+        match deletes_group {
+            true => script.begin_delete_groups(&["g"]),
+            false => script.begin_delete_offsets(&["a"]),
+        };
+        let joined = script.share(&join());
+        assert!(!joined.contains("initializ"), "{joined}");
+        match deletes_group {
+            true => assert!(script.delete_groups(&["g"]).contains("g=NON_EMPTY_GROUP")),
+            false => drop(script.complete_delete_offsets("a")),
+        }
+        let again = script.share(&join());
+        assert!(again.contains("initializing a:0,1"), "{again}");
+    }
+}
+
 #[test]
 fn a_deleted_topic_is_forgotten() {
     let mut script = Script::sharing_two();

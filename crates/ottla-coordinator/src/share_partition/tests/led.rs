@@ -190,6 +190,21 @@ fn one_that_its_group_has_left_is_closed_after_its_last_write() {
     assert!(Led::default().close_when_idle(&reason), "it is being read");
 }
 
+/// An administrator can set the offsets of a group without members.
+#[test]
+fn nothing_is_read_until_the_persisted_state_is_known_to_be_the_same() {
+    let mut led = active();
+    assert_eq!(led.doubt(), Some(3));
+    assert_eq!(led.begin_reading(SETTINGS), None);
+    led.on_confirmed();
+    assert_eq!(led.begin_reading(SETTINGS), Some(Offset(0)));
+    led.end_reading();
+    assert_eq!(Led::default().doubt(), None, "it is being read");
+    let waiting = led.close(failure(ErrorCode::NotLeaderOrFollower));
+    assert_eq!(waiting.count(), 0);
+    assert_eq!(led.doubt(), None);
+}
+
 /// The record is persisted as `Archiving`, copied, and persisted as `Archived`. A group that leaves
 /// meanwhile is closed after that, since the next leader would copy the record again.
 #[test]

@@ -14,11 +14,13 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use ottla_client::admin::EndpointType;
 use ottla_client::{Admin, Client, ClientConfig, ClientError};
+use ottla_config::{BrokerConfig, Properties, Warning};
 use rustix::process::Signal;
 
 use super::layout::{Layout, NodeLayout, Wanted};
 use super::node_process::NodeProcess;
 use super::secured::{ADMIN, Secured, USER};
+use crate::counted::counted;
 use crate::stop_signals::StopSignals;
 use crate::tools::load_properties;
 
@@ -81,6 +83,9 @@ fn try_run(args: &StartArgs) -> Result<(), String> {
     };
     let layout = Layout::open(&args.dir, wanted)?;
     layout.prepare()?;
+    for warning in warnings_of(&layout, &args.overrides) {
+        eprintln!("ottla: --override: {warning}");
+    }
     // The nodes' parent is this thread, and they exit when it does.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -89,12 +94,37 @@ fn try_run(args: &StartArgs) -> Result<(), String> {
     runtime.block_on(serve(&layout, &args.overrides))
 }
 
+/// The warnings about these overrides, once for all nodes: each node has them in its own log only,
+/// because it prints them before the cluster is up.
+fn warnings_of(layout: &Layout, overrides: &[String]) -> Vec<String> {
+    let read = |overrides: &[String]| -> Option<Vec<Warning>> {
+        let file = layout.properties_file(layout.nodes.first()?);
+        let bytes = std::fs::read(&file).ok()?;
+        let name = file.display().to_string();
+        let mut properties = Properties::parse_bytes(&bytes, &name).ok()?;
+        for (key, value) in overrides.iter().filter_map(|it| it.split_once('=')) {
+            properties.set(key.trim(), value.trim());
+        }
+        let (_, warnings) = BrokerConfig::from_properties(&properties).ok()?;
+        Some(warnings)
+    };
+    // What is refused, the nodes say.
+    let messages = |overrides: &[String]| {
+        let warnings = read(overrides).unwrap_or_default().into_iter();
+        warnings.map(|warning| warning.message)
+    };
+    let of_file: Vec<String> = messages(&[]).collect();
+    messages(overrides)
+        .filter(|message| !of_file.contains(message))
+        .collect()
+}
+
 async fn serve(layout: &Layout, overrides: &[String]) -> Result<(), String> {
     let mut signals = StopSignals::listen()
         .map_err(|error| format!("cannot install signal handlers: {error}"))?;
     println!(
-        "Starting {} nodes in {}.",
-        layout.nodes.len(),
+        "Starting {} in {}.",
+        counted(layout.nodes.len(), "node"),
         layout.dir.display()
     );
     if layout.keeps_ports {

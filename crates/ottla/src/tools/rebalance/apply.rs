@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use ottla_client::Admin;
 use ottla_client::admin::EndpointType;
 use ottla_rebalance::Cost;
@@ -15,12 +15,14 @@ use ottla_rebalance::Cost;
 use super::arguments::{ApplyArgs, throttle_of};
 use super::elections::Elections;
 use super::progress::{Count, Progress};
-use super::quantities::{bytes, counted, duration};
+use super::quantities::{bytes, duration};
 use super::room::Room;
 use super::sampling;
 use super::targets::{
     Phase, Seen, Targets, check_alone, check_brokers, check_numbers, existing, look, read,
 };
+use crate::counted::counted;
+use crate::stop_signals::StopSignals;
 use crate::tools::reassign_partitions::assignment_file::{Assignment, Partition, shown};
 use crate::tools::reassign_partitions::{fail_if_any, is_unknown, throttles};
 
@@ -65,21 +67,30 @@ pub(super) async fn apply(args: &ApplyArgs) -> anyhow::Result<()> {
         Phase::Waiting { added } | Phase::Moving { added } => !added.is_empty(),
         _ => false,
     };
-    let mut worked = Ok(());
-    if seen.phases.values().any(is_moving) {
-        worked = set_throttle(&admin, &seen, &targets, &is_moving, throttle).await;
-    }
-    if worked.is_ok() {
-        worked = run.work(&mut progress).await;
-    }
+    // From here on, what goes on in the cluster outlives the command.
+    let mut stop = StopSignals::listen().context("cannot wait for Ctrl-C")?;
+    let worked = async {
+        if seen.phases.values().any(is_moving) {
+            set_throttle(&admin, &seen, &targets, &is_moving, throttle).await?;
+        }
+        run.work(&mut progress).await
+    };
+    let worked = tokio::select! {
+        worked = worked => worked,
+        () = stop.next() => Err(anyhow!("interrupted")),
+    };
     worked.with_context(|| {
         format!(
             "stopped before the plan was carried out; moves in progress continue, and throttles stay: run the same \
-             command to continue, or ottla rebalance cancel --plan {}",
+             command to continue, or ottla rebalance cancel --bootstrap-server {} --plan {}",
+            args.brokers.bootstrap_server,
             args.plan
         )
     })?;
-    let finished = finish(&admin, &assignment).await;
+    let finished = tokio::select! {
+        finished = finish(&admin, &assignment) => finished,
+        () = stop.next() => Err(anyhow!("interrupted")),
+    };
     finished.context(
         "the plan is carried out, but throttles may remain; run the same command to remove them",
     )?;

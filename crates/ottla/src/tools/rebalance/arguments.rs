@@ -11,6 +11,8 @@ use crate::tools::admin_client::Brokers;
 const NO_THROTTLE: i64 = -1;
 /// Kafka's brokers accept less, and then hardly move.
 const LEAST_THROTTLE: i64 = 1024;
+/// The default of `--max-moves-per-broker`.
+pub(super) const MOVES_PER_BROKER: u32 = 5;
 
 /// Rebalance the replicas and leaders of a cluster: plan, apply, cancel.
 ///
@@ -101,7 +103,7 @@ pub(super) struct ApplyArgs {
     )]
     pub(super) throttle: i64,
     /// How many partitions may move from or to a broker at the same time.
-    #[arg(long, value_name = "NUMBER", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "NUMBER", default_value_t = MOVES_PER_BROKER, value_parser = clap::value_parser!(u32).range(1..))]
     pub(super) max_moves_per_broker: u32,
 }
 

@@ -6,8 +6,8 @@ use anyhow::bail;
 
 use super::apply::clear_throttles;
 use super::arguments::CancelArgs;
-use super::quantities::counted;
 use super::targets::{Phase, existing, look, read};
+use crate::counted::counted;
 use crate::tools::reassign_partitions::assignment_file::shown;
 use crate::tools::reassign_partitions::{active, cancel_active};
 

@@ -41,14 +41,6 @@ pub(super) fn duration(seconds: u64) -> String {
     }
 }
 
-/// Such as `1 move` or `3 moves`.
-pub(super) fn counted(number: usize, noun: &str) -> String {
-    match number {
-        1 => format!("1 {noun}"),
-        _ => format!("{number} {noun}s"),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -74,9 +66,5 @@ mod tests {
         ] {
             assert_eq!(duration(seconds), text);
         }
-        assert_eq!(
-            (&*counted(1, "move"), &*counted(0, "move")),
-            ("1 move", "0 moves")
-        );
     }
 }

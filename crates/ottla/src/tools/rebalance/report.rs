@@ -7,7 +7,9 @@ use std::path::Path;
 use ottla_rebalance::{BrokerLoad, Image, Options, Plan, Unmet};
 use serde_json::{Value, json};
 
-use super::quantities::{bytes, counted, duration, in_unit, unit_of};
+use super::arguments::MOVES_PER_BROKER;
+use super::quantities::{bytes, duration, in_unit, unit_of};
+use crate::counted::counted;
 use crate::tools::java_text::joined as ids;
 use crate::tools::reassign_partitions::assignment_file::to_json;
 
@@ -298,12 +300,13 @@ fn summary(image: &Image, plan: &Plan, surroundings: &Surroundings) -> Vec<Strin
 fn warnings(image: &Image, plan: &Plan, surroundings: &Surroundings) -> Vec<String> {
     let mut warnings = Vec::new();
     if let Some(throttle) = surroundings.throttle {
-        let outrun = plan.cost.outrun_at(throttle);
-        if let Some((broker, bytes_in)) = outrun.first() {
+        let outrun = plan.cost.outrun_at(throttle, MOVES_PER_BROKER as usize);
+        if let Some((broker, written)) = outrun.first() {
             warnings.push(format!(
-                "producers write {}/s to partitions that broker {broker} receives, as much as --throttle {throttle} \
-                 allows; raise it, or the moves may never end",
-                bytes(*bytes_in)
+                "producers write {}/s to {MOVES_PER_BROKER} partitions that broker {broker} may copy at the same time, as \
+                 much as --throttle {throttle} allows; raise it, or lower --max-moves-per-broker of apply, or the moves \
+                 may never end",
+                bytes(*written)
             ));
         }
     }
@@ -473,6 +476,12 @@ mod tests {
         );
         assert_eq!(lines.last().unwrap(), "and 5 more");
         assert!(warnings(&image, &plan, &surroundings).is_empty());
+        // All partitions that broker 2 receives have more, but they do not move at the same time.
+        let enough = Surroundings {
+            throttle: Some(8_000_000),
+            ..surroundings
+        };
+        assert!(warnings(&image, &plan, &enough).is_empty());
         let slow = Surroundings {
             throttle: Some(1_000_000),
             sample_seconds: 0,
@@ -480,8 +489,7 @@ mod tests {
         };
         let warnings = warnings(&image, &plan, &slow);
         assert!(
-            warnings[0]
-                .starts_with("producers write 12.0 MB/s to partitions that broker 2 receives"),
+            warnings[0].starts_with("producers write 7.5 MB/s to 5 partitions that broker 1"),
             "{warnings:?}"
         );
         assert!(warnings[1].starts_with("bytes in were not measured"));

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::bail;
 use ottla_client::Admin;
 use ottla_client::admin::{EndpointType, TopicDescription};
+use ottla_config::nearest_name;
 use ottla_protocol::messages::describe_log_dirs_response::DescribeLogDirsResult;
 use ottla_rebalance::{Broker, Image, LogDir, Partition, Replica};
 
@@ -20,6 +21,8 @@ const NAMED: usize = 5;
 pub(super) struct Topics {
     included: TopicFilter,
     excluded: Option<TopicFilter>,
+    /// The value of `--topics`.
+    named: Option<String>,
 }
 
 impl Topics {
@@ -27,7 +30,36 @@ impl Topics {
         Ok(Topics {
             included: included.map_or_else(|| Ok(TopicFilter::all()), TopicFilter::new)?,
             excluded: excluded.map(TopicFilter::new).transpose()?,
+            named: included.map(str::to_owned),
         })
+    }
+
+    /// Each alternative of `--topics` must match a topic: with a mistyped one, there would be nothing
+    /// to do for it, which looks like success.
+    fn check(&self, topics: &[String]) -> anyhow::Result<()> {
+        let Some(named) = &self.named else {
+            return Ok(());
+        };
+        // A comma may be inside of parentheses; then the parts are no patterns, and the whole is.
+        let parts = named.split(',').map(str::trim);
+        let mut filters: Vec<_> = parts
+            .filter(|part| !part.is_empty())
+            .map(|part| (part, TopicFilter::new(part)))
+            .collect();
+        if filters.iter().any(|(_, filter)| filter.is_err()) {
+            filters = vec![(named.as_str(), TopicFilter::new(named))];
+        }
+        for (part, filter) in filters {
+            let filter = filter?;
+            if topics.iter().any(|topic| filter.is_allowed(topic, false)) {
+                continue;
+            }
+            let names = topics.iter().map(String::as_str);
+            let similar = nearest_name(part, names);
+            let meant = similar.map_or(String::new(), |name| format!("; did you mean {name}?"));
+            bail!("--topics {part}: no topic has such a name{meant}");
+        }
+        Ok(())
     }
 
     fn may_move(&self, topic: &str) -> bool {
@@ -113,6 +145,7 @@ pub(super) async fn image(
     sample_seconds: u64,
     tells: bool,
 ) -> anyhow::Result<Image> {
+    topics.check(&admin.list_topics(true).await?)?;
     let cluster = admin.describe_cluster(EndpointType::Broker, true).await?;
     let ongoing = admin.list_partition_reassignments().await?;
     if !ongoing.is_empty() {
@@ -251,6 +284,26 @@ mod tests {
                 .may_move("__consumer_offsets")
         );
         assert!(Topics::new(Some("("), None).is_err());
+    }
+
+    #[test]
+    fn a_mistyped_topic_is_named() {
+        let check = |named: Option<&str>| {
+            let topics = Topics::new(named, None).unwrap();
+            let checked = topics.check(&["orders-eu".to_owned(), "payments".to_owned()]);
+            checked.err().map(|error| error.to_string())
+        };
+        assert_eq!(check(None), None);
+        assert_eq!(check(Some("orders.*, payments")), None);
+        assert_eq!(check(Some("(orders,payments).*")), None);
+        assert_eq!(
+            check(Some("orders.*,paymnets")).as_deref(),
+            Some("--topics paymnets: no topic has such a name; did you mean payments?")
+        );
+        assert_eq!(
+            check(Some("(x,y)")).as_deref(),
+            Some("--topics (x,y): no topic has such a name")
+        );
     }
 
     #[test]

@@ -14,6 +14,13 @@ use serde::Serialize;
 
 use super::remote_log::{RemoteLog, RemotePartitionLog};
 use super::sizes;
+use crate::counted::counted;
+use crate::paragraphs::wrap;
+
+/// The first columns, which say what a row is about.
+const KEY_COLUMNS: usize = 2;
+/// Between two columns.
+const GAP: &str = "  ";
 
 pub struct DescribeOptions {
     /// Milliseconds since 1970.
@@ -177,9 +184,9 @@ fn describe_partition(
             problems.push(Problem {
                 segment_id: None,
                 text: format!(
-                    "the deletion of the partition is in state {:?}, and {} segments are left",
+                    "the deletion of the partition is in state {:?}, and {}",
                     deletion.state,
-                    remote.segments.len()
+                    left(remote.segments.len())
                 ),
             });
         }
@@ -187,9 +194,9 @@ fn describe_partition(
         problems.push(Problem {
             segment_id: None,
             text: format!(
-                "the cluster has no topic {} with this ID any more, and {} segments are left",
+                "the cluster has no topic {} with this ID any more, and {}",
                 partition.topic,
-                remote.segments.len()
+                left(remote.segments.len())
             ),
         });
     }
@@ -213,6 +220,11 @@ fn describe_partition(
         deleted: remote.deleted,
         problems,
     }
+}
+
+fn left(segments: usize) -> String {
+    let verb = if segments == 1 { "is" } else { "are" };
+    format!("{} {verb} left", counted(segments, "segment"))
 }
 
 /// Who would have to go on with it.
@@ -240,7 +252,7 @@ fn why(
         _ if leader == started_by => format!(
             "broker {leader} still leads the partition: the upload is running, or the store does \
              not answer, or the broker was restarted meanwhile and deletes it when the segment \
-             expires"
+             expires (Ottla: an hour after it began)"
         ),
         _ => {
             let fate = if is_there {
@@ -250,14 +262,15 @@ fn why(
             };
             format!(
                 "that broker {fate}; the leader, broker {leader}, uploads the offsets anew, and \
-                 deletes the remains when the segment expires"
+                 deletes the remains when the segment expires (Ottla: an hour after it began)"
             )
         }
     }
 }
 
-/// The description as a table, with a line for each problem below it.
-pub fn text(description: &Description) -> String {
+/// The description as a table, with a line for each problem below it. On a terminal with so many
+/// columns, a wider table is split, and problems are wrapped.
+pub fn text(description: &Description, terminal: Option<usize>) -> String {
     let mut out = String::new();
     if let Some(location) = &description.location {
         let _ = writeln!(out, "Store: {location}");
@@ -287,14 +300,27 @@ pub fn text(description: &Description) -> String {
                 *width = (*width).max(cell.chars().count());
             }
         }
-        for row in &rows {
-            let cells = row.iter().zip(widths);
-            let line: Vec<_> = cells
-                .map(|(cell, width)| format!("{cell:<width$}"))
-                .collect();
-            let _ = writeln!(out, "{}", line.join("  ").trim_end());
+        let groups = groups(&widths, terminal.unwrap_or(usize::MAX));
+        for (index, group) in groups.iter().enumerate() {
+            if index > 0 {
+                out.push('\n');
+            }
+            for row in &rows {
+                let cells = group.iter().map(|column| {
+                    let (cell, width) = (&row[*column], widths[*column]);
+                    format!("{cell:<width$}")
+                });
+                let line = cells.collect::<Vec<_>>().join(GAP);
+                let _ = writeln!(out, "{}", line.trim_end());
+            }
         }
     }
+    let mut sentence = |sentence: &str| match terminal {
+        Some(_) => wrap(&mut out, "", GAP, sentence),
+        None => {
+            let _ = writeln!(out, "{sentence}");
+        }
+    };
     for one in &description.partitions {
         for problem in &one.problems {
             let segment = match &problem.segment_id {
@@ -302,13 +328,30 @@ pub fn text(description: &Description) -> String {
                 None => String::new(),
             };
             let (topic, partition) = (&one.topic, one.partition);
-            let _ = writeln!(out, "{topic}-{partition}{segment}: {}", problem.text);
+            sentence(&format!("{topic}-{partition}{segment}: {}", problem.text));
         }
     }
     for unreadable in &description.unreadable {
-        let _ = writeln!(out, "{unreadable}");
+        sentence(unreadable);
     }
     out
+}
+
+/// Groups of columns that are at most this wide, as far as possible. Each starts with the key
+/// columns.
+fn groups(widths: &[usize], limit: usize) -> Vec<Vec<usize>> {
+    let mut groups = Vec::new();
+    let mut group: Vec<usize> = (0..KEY_COLUMNS).collect();
+    for (column, width) in widths.iter().enumerate().skip(KEY_COLUMNS) {
+        let before: usize = group.iter().map(|it| widths[*it] + GAP.len()).sum();
+        if group.len() > KEY_COLUMNS && before + width > limit {
+            groups.push(group);
+            group = (0..KEY_COLUMNS).collect();
+        }
+        group.push(column);
+    }
+    groups.push(group);
+    groups
 }
 
 fn row(one: &PartitionDescription) -> [String; 12] {
@@ -393,7 +436,7 @@ mod tests {
             [
                 "the upload of offsets 10 to 19 began 8 min ago on broker 1 and has not ended: that \
                  broker no longer leads it; the leader, broker 5, uploads the offsets anew, and \
-                 deletes the remains when the segment expires",
+                 deletes the remains when the segment expires (Ottla: an hour after it began)",
                 "the deletion of offsets 20 to 29 began 6 min ago on broker 2 and has not ended: the \
                  leader, broker 5, tries it again at every remote.log.manager.task.interval.ms; see \
                  its log for the store's answer",
@@ -425,7 +468,20 @@ mod tests {
             partitions: vec![described(None)],
             unreadable: vec!["x".to_owned()],
         };
-        let text = text(&description);
+        let narrow = text(&description, Some(80));
+        assert!(
+            narrow.lines().all(|line| line.chars().count() <= 80),
+            "{narrow}"
+        );
+        let titles: Vec<&str> = narrow
+            .lines()
+            .filter(|line| line.starts_with("TOPIC  PARTITION  "))
+            .collect();
+        for title in ["REMOTE-OFFSETS", "NEWEST", "DELETED"] {
+            let found = titles.iter().filter(|line| line.contains(title));
+            assert_eq!(found.count(), 1, "{narrow}");
+        }
+        let text = text(&description, None);
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines[0], "Store: s3://b/");
         assert!(lines[1].starts_with("TOPIC  PARTITION  LEADER  SEGMENTS  SIZE    REMOTE-OFFSETS"));

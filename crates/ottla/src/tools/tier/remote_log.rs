@@ -1,6 +1,6 @@
 //! All that `__remote_log_metadata` says, by partition.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
@@ -22,6 +22,8 @@ pub struct RemoteLog {
     pub partitions: BTreeMap<RemotePartition, RemotePartitionLog>,
     /// Records that could not be read, or that fit nothing: where, and why.
     pub unreadable: Vec<String>,
+    /// The topic whose segments are kept after their deletion has ended. Elsewhere they are counted.
+    pub keeps_deleted_of: Option<String>,
 }
 
 /// The segments of one partition, without those whose deletion has ended.
@@ -30,6 +32,10 @@ pub struct RemotePartitionLog {
     pub segments: BTreeMap<Uuid, RemoteSegment>,
     /// Segments whose deletion has ended.
     pub deleted: usize,
+    /// Those of them whose upload had ended, if they are kept.
+    pub deleted_segments: Vec<RemoteSegment>,
+    /// Segments whose deletion began before their upload had ended, and has not ended.
+    pub unfinished: BTreeSet<Uuid>,
     /// The deletion of the whole partition, if it was begun.
     pub deletion: Option<RemotePartitionDeleteMetadata>,
 }
@@ -62,6 +68,7 @@ impl RemoteLog {
                     .insert(metadata.segment.id, metadata.segment);
             }
             RemoteLogMetadata::SegmentUpdate(update) => {
+                let keeps = self.keeps_deleted_of.as_deref() == Some(&*update.partition.topic);
                 let partition = self.partitions.entry(update.partition).or_default();
                 let update = update.update;
                 let Some(segment) = partition.segments.get_mut(&update.id) else {
@@ -73,10 +80,19 @@ impl RemoteLog {
                     }
                     return;
                 };
+                if segment.state == RemoteLogSegmentState::CopySegmentStarted
+                    && update.state == RemoteLogSegmentState::DeleteSegmentStarted
+                {
+                    partition.unfinished.insert(update.id);
+                }
                 *segment = segment.updated(&update);
                 if update.state == RemoteLogSegmentState::DeleteSegmentFinished {
-                    partition.segments.remove(&update.id);
+                    let segment = partition.segments.remove(&update.id);
+                    let was_whole = !partition.unfinished.remove(&update.id);
                     partition.deleted += 1;
+                    if keeps && was_whole {
+                        partition.deleted_segments.extend(segment);
+                    }
                 }
             }
             RemoteLogMetadata::PartitionDelete(delete) => {
@@ -94,8 +110,9 @@ impl RemoteLog {
     }
 }
 
-/// Reads the topic from its beginning to the end that it has now.
-pub async fn read(client: &Client) -> anyhow::Result<RemoteLog> {
+/// Reads the topic from its beginning to the end that it has now. Of one topic, it can keep the
+/// segments that were deleted.
+pub async fn read(client: &Client, keeps_deleted_of: Option<&str>) -> anyhow::Result<RemoteLog> {
     let admin = Admin::new(client.clone());
     let topic = REMOTE_LOG_METADATA_TOPIC.to_owned();
     let described = admin.describe_topics(std::slice::from_ref(&topic)).await;
@@ -122,7 +139,10 @@ pub async fn read(client: &Client) -> anyhow::Result<RemoteLog> {
             left.insert(partition.clone(), end);
         }
     }
-    let mut log = RemoteLog::default();
+    let mut log = RemoteLog {
+        keeps_deleted_of: keeps_deleted_of.map(str::to_owned),
+        ..RemoteLog::default()
+    };
     if left.is_empty() {
         return Ok(log);
     }
@@ -271,5 +291,40 @@ pub(super) mod tests {
             .unwrap();
         log.apply(&value, "here");
         assert_eq!(log.partitions[&partition("t")].deletion, Some(delete));
+    }
+
+    #[test]
+    fn a_whole_segment_that_was_deleted_is_kept_for_its_topic() {
+        use RemoteLogSegmentState::*;
+        let (whole, partial) = (
+            segment(1, 0, 9, CopySegmentStarted),
+            segment(2, 10, 19, CopySegmentStarted),
+        );
+        let values = [
+            announced(whole.clone()),
+            announced(partial.clone()),
+            update(&whole, CopySegmentFinished),
+            update(&partial, DeleteSegmentStarted),
+            update(&partial, DeleteSegmentFinished),
+            update(&whole, DeleteSegmentStarted),
+            update(&whole, DeleteSegmentFinished),
+        ];
+        for (topic, kept) in [
+            (Some("t"), vec![whole.id]),
+            (Some("u"), vec![]),
+            (None, vec![]),
+        ] {
+            let mut log = RemoteLog {
+                keeps_deleted_of: topic.map(str::to_owned),
+                ..RemoteLog::default()
+            };
+            for value in &values {
+                log.apply(value, "here");
+            }
+            let found = &log.partitions[&partition("t")];
+            let ids: Vec<_> = found.deleted_segments.iter().map(|it| it.id).collect();
+            assert_eq!(ids, kept, "{topic:?}");
+            assert_eq!((found.deleted, found.unfinished.len()), (2, 0));
+        }
     }
 }

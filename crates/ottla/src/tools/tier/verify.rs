@@ -12,6 +12,7 @@ use super::batches::BatchCheck;
 use super::indexes;
 use super::remote_log::{RemoteLog, RemotePartitionLog};
 use super::sizes;
+use crate::counted::counted;
 
 pub struct VerifyOptions {
     /// Whether logs and indexes are read as a whole.
@@ -92,8 +93,10 @@ pub async fn verify(
         "sizes only".to_owned()
     };
     println!(
-        "{}: {segments} segments, {read}, {problems} problems",
-        store.location()
+        "{}: {}, {read}, {}",
+        store.location(),
+        counted(segments, "segment"),
+        counted(problems, "problem")
     );
     Ok(problems == 0)
 }
@@ -230,7 +233,7 @@ pub fn lineage(remote: &RemotePartitionLog) -> Findings {
 
 /// The history of the log, as far as segments tell it: for each epoch the first offset, where the
 /// segment of the newest epochs decides.
-fn epochs_of_all(finished: &[&RemoteSegment]) -> Option<LeaderEpochs> {
+pub fn epochs_of_all(finished: &[&RemoteSegment]) -> Option<LeaderEpochs> {
     let mut by_epoch: Vec<&&RemoteSegment> = finished.iter().collect();
     by_epoch.sort_by_key(|segment| {
         let latest = segment.segment_leader_epochs.latest();
@@ -239,7 +242,9 @@ fn epochs_of_all(finished: &[&RemoteSegment]) -> Option<LeaderEpochs> {
     let mut history: Vec<ottla_tiered::EpochEntry> = Vec::new();
     for segment in by_epoch {
         for entry in segment.segment_leader_epochs.entries() {
-            if history.iter().any(|known| known.epoch == entry.epoch) {
+            // A segment has the start of its first epoch only from its own start on.
+            if let Some(known) = history.iter_mut().find(|it| it.epoch == entry.epoch) {
+                known.start_offset = known.start_offset.min(entry.start_offset);
                 continue;
             }
             // A newer epoch that begins earlier has cut the older ones off.
@@ -251,7 +256,10 @@ fn epochs_of_all(finished: &[&RemoteSegment]) -> Option<LeaderEpochs> {
 }
 
 /// The first epoch of the segment that the history does not have for its offsets.
-fn outside(segment: &RemoteSegment, history: &LeaderEpochs) -> Option<ottla_tiered::EpochEntry> {
+pub fn outside(
+    segment: &RemoteSegment,
+    history: &LeaderEpochs,
+) -> Option<ottla_tiered::EpochEntry> {
     let epochs = &segment.segment_leader_epochs;
     epochs.entries().iter().copied().find(|entry| {
         let end = segment.end_offset_of(entry.epoch);

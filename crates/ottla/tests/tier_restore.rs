@@ -1,0 +1,172 @@
+//! `ottla tier restore` against a running broker: a topic that was spoilt, and then deleted.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant, SystemTime};
+
+use ottla_testkit::{BrokerBuilder, BrokerProcess, ottla_binary};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Keeps the objects of deleted segments, as a bucket with versions does.
+fn broker(store: &str) -> BrokerProcess {
+    BrokerBuilder::new()
+        .property("remote.log.storage.system.enable", "true")
+        .property(
+            "remote.log.storage.manager.class.name",
+            "org.apache.kafka.server.log.remote.storage.LocalTieredStorage",
+        )
+        .property("rsm.config.dir", store)
+        .property("rsm.config.delete.enable", "false")
+        .property(
+            "rlmm.config.remote.log.metadata.topic.replication.factor",
+            "1",
+        )
+        .property("rlmm.config.remote.log.metadata.topic.min.isr", "1")
+        .property("rlmm.config.remote.log.metadata.topic.num.partitions", "3")
+        .property("remote.log.manager.task.interval.ms", "100")
+        .start()
+}
+
+/// Whether the tool succeeded, and what it printed.
+fn run(broker: &BrokerProcess, arguments: &[&str], input: &str) -> (bool, String) {
+    let mut child = Command::new(ottla_binary())
+        .args(arguments)
+        .args(["--bootstrap-server", &broker.bootstrap()])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the binary starts");
+    let mut stdin = child.stdin.take().expect("it is piped");
+    // A tool that reads no input may have ended.
+    let _ = stdin.write_all(input.as_bytes());
+    drop(stdin);
+    let output = child.wait_with_output().expect("the tool ends");
+    let printed = [output.stdout, output.stderr].concat();
+    let printed = String::from_utf8(printed).expect("text");
+    (output.status.success(), printed)
+}
+
+#[track_caller]
+fn succeed(broker: &BrokerProcess, arguments: &[&str], input: &str) -> String {
+    let (succeeded, printed) = run(broker, arguments, input);
+    assert!(succeeded, "{arguments:?}: {printed}");
+    printed
+}
+
+/// Ten records, in segments of their own.
+fn produce(broker: &BrokerProcess, what: &str) -> Vec<String> {
+    let values: Vec<String> = (0..10).map(|number| format!("{what} {number}")).collect();
+    let input = values.join("\n") + "\n";
+    succeed(broker, &["console-producer", "--topic", "orders"], &input);
+    // The next record is more than a millisecond younger.
+    std::thread::sleep(Duration::from_millis(50));
+    values
+}
+
+/// Waits until what remote storage has of the topic is like this.
+fn wait_for(broker: &BrokerProcess, is_so: impl Fn(&serde_json::Value) -> bool) {
+    let began = Instant::now();
+    loop {
+        let described = ["tier", "describe", "--json", "--topic", "orders"];
+        let (_, printed) = run(broker, &described, "");
+        // Warnings may come after it.
+        let mut values = serde_json::Deserializer::from_str(&printed).into_iter();
+        let json: Option<serde_json::Value> = values.next().and_then(Result::ok);
+        if json.is_some_and(|json| is_so(&json["partitions"][0])) {
+            return;
+        }
+        assert!(began.elapsed() < PATIENCE, "{printed}\n{}", broker.output());
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
+#[test]
+fn a_deleted_topic_is_restored_as_it_was_before_it_was_spoilt() {
+    let store = tempfile::tempdir().expect("a folder");
+    let broker = broker(store.path().to_str().expect("a path of characters"));
+    succeed(
+        &broker,
+        &[
+            "topics",
+            "--create",
+            "--topic",
+            "orders",
+            "--partitions",
+            "1",
+            "--config",
+            "remote.storage.enable=true",
+            "--config",
+            "segment.ms=1",
+        ],
+        "",
+    );
+    let mut good = produce(&broker, "good");
+    good.extend(produce(&broker, "fine"));
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    let to_time = now.expect("after 1970").as_millis().to_string();
+    std::thread::sleep(Duration::from_millis(50));
+    produce(&broker, "spoilt");
+    // Closes the segment before it, and is itself never copied.
+    produce(&broker, "last");
+    wait_for(&broker, |it| {
+        it["remoteEndOffset"].as_i64() >= Some(29) && it["copying"] == 0
+    });
+    succeed(&broker, &["topics", "--delete", "--topic", "orders"], "");
+    wait_for(&broker, |it| {
+        it["segments"] == 0 && it["deleting"] == 0 && it["deleted"].as_u64() >= Some(3)
+    });
+
+    let config: PathBuf = broker.dir().join("server.properties");
+    let restore = [
+        "tier",
+        "restore",
+        "--config",
+        config.to_str().expect("a path of characters"),
+        "--topic",
+        "orders",
+        "--to-time",
+        &to_time,
+    ];
+    let planned = [&restore[..], &["--dry-run"]].concat();
+    let planned = succeed(&broker, &planned, "");
+    assert!(planned.contains(" 20 records, "), "{planned}");
+    assert!(!planned.contains("MISSING"), "{planned}");
+    let listed = succeed(&broker, &["topics", "--list"], "");
+    assert!(!listed.contains("orders"), "{listed}");
+
+    for (written, before) in [(20, 0), (0, 20)] {
+        let printed = succeed(&broker, &restore, "");
+        let expected = format!(
+            "orders-restored: {written} records written, {before} of an earlier run, 20 in all"
+        );
+        assert!(printed.contains(&expected), "{printed}");
+    }
+    let consumed = succeed(
+        &broker,
+        &[
+            "console-consumer",
+            "--topic",
+            "orders-restored",
+            "--from-beginning",
+            "--max-messages",
+            "20",
+            "--timeout-ms",
+            "30000",
+        ],
+        "",
+    );
+    let consumed: Vec<&str> = consumed.lines().take(20).collect();
+    assert_eq!(consumed, good);
+
+    // Another time is another restore.
+    let mut earlier = restore;
+    earlier[7] = "1000";
+    let (succeeded, printed) = run(&broker, &earlier, "");
+    assert!(
+        !succeeded && printed.contains("does not hold the begin of this restore"),
+        "{printed}"
+    );
+}

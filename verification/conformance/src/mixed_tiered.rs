@@ -1,0 +1,315 @@
+//! `cargo xtask mixed-tiered`: brokers of Kafka and of Ottla in one cluster keep the closed segments of
+//! a topic in one `LocalTieredStorage`, while Kafka's `VerifiableProducer` (`acks=all`, idempotent)
+//! writes and `VerifiableConsumer` reads. Brokers are killed one after the other, so that leaders
+//! change between both while they copy segments.
+//!
+//! No acknowledged record may be lost, none duplicated, and no offset skipped: read with all brokers,
+//! and then with those of each kind alone, when most offsets are only in the store. All segments must
+//! be whole. Then everything expires, and no object may be left: also not of uploads that a kill cut
+//! off, or that two leaders made. The seed determines which broker is killed and when. The folder of a
+//! failed run is kept.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+
+use crate::mixed_cluster;
+use crate::mixed_cluster::clients::{self, Access, Clients};
+use crate::mixed_cluster::history::{self, Produced};
+use crate::seeded::{self, Seeded};
+use crate::tiered;
+use ottla_peers::{Cluster, InstalledPeer, Peer};
+use ottla_workspace::{process, workspace};
+
+const TOPIC: &str = "archived";
+const PARTITIONS: usize = 3;
+const REPLICAS: usize = 3;
+const STORE_CLASS: &str = "org.apache.kafka.server.log.remote.storage.LocalTieredStorage";
+const PATIENCE: Duration = Duration::from_secs(180);
+
+#[derive(clap::Args)]
+pub struct Options {
+    /// The brokers, by the names of files in peers/.
+    #[arg(long, value_delimiter = ',', default_value = "ottla,kafka,ottla")]
+    brokers: Vec<String>,
+    /// Number of kills; each hits one broker.
+    #[arg(long, default_value_t = 6)]
+    kills: usize,
+    /// Seed of the random choices; a new one for each run by default.
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Keep the directory of a successful run too.
+    #[arg(long)]
+    keep: bool,
+}
+
+pub fn run(options: &Options) -> Result<()> {
+    ensure!(
+        options.brokers.len() >= REPLICAS,
+        "--brokers needs {REPLICAS} names or more"
+    );
+    let seed = options.seed.unwrap_or_else(seeded::chance);
+    let dir = workspace::target_dir()
+        .join("mixed-tiered")
+        .join(format!("seed-{seed}"));
+    if dir.exists() {
+        std::fs::remove_dir_all(&dir)?;
+    }
+    std::fs::create_dir_all(&dir)?;
+    let brokers = options.brokers.join(", ");
+    println!("brokers {brokers}, {} kills, seed {seed}", options.kills);
+    let outcome = Story::begin(options, &dir).and_then(|mut story| {
+        let wrong = story.tell(options, &mut Seeded::new(seed), &dir);
+        if !wrong.as_ref().is_ok_and(Vec::is_empty) {
+            println!("{}", story.cluster.complaints());
+        }
+        wrong
+    });
+    let folder = dir.display();
+    let wrong = outcome.with_context(|| format!("with --seed {seed}; outputs in {folder}"))?;
+    seeded::conclude(&wrong, seed, &dir, options.keep)
+}
+
+struct Story {
+    cluster: Cluster,
+    kafka: InstalledPeer,
+    ottla: InstalledPeer,
+    /// The settings of the store, for `ottla tier`.
+    config: PathBuf,
+    store: PathBuf,
+}
+
+impl Story {
+    /// Starts the cluster and creates the topic.
+    fn begin(options: &Options, dir: &Path) -> Result<Story> {
+        let jars = tiered::store_jars(dir)?;
+        let store = dir.join("store");
+        let of_store = [
+            (
+                "remote.log.storage.manager.class.name",
+                STORE_CLASS.to_owned(),
+            ),
+            ("rsm.config.dir", store.display().to_string()),
+        ];
+        let config = dir.join("store.properties");
+        let text: String = of_store
+            .iter()
+            .map(|(key, value)| format!("{key}={value}\n"))
+            .collect();
+        std::fs::write(&config, text)?;
+        let mut settings = mixed_cluster::settings(options.brokers.len());
+        settings.extend(of_store);
+        let more = [
+            ("remote.log.storage.system.enable", "true"),
+            ("remote.log.metadata.manager.listener.name", "PLAINTEXT"),
+            (
+                "rlmm.config.remote.log.metadata.topic.replication.factor",
+                "3",
+            ),
+            ("rlmm.config.remote.log.metadata.topic.min.isr", "1"),
+            ("rlmm.config.remote.log.metadata.topic.num.partitions", "3"),
+            ("remote.log.manager.task.interval.ms", "500"),
+            ("log.retention.check.interval.ms", "500"),
+        ];
+        settings.extend(more.map(|(key, value)| (key, value.to_owned())));
+        let controllers = ["kafka".to_owned()];
+        let mut cluster = Cluster::plan(&options.brokers, &controllers, dir, &settings)?;
+        for broker in &mut cluster.brokers {
+            if broker.next.name() == "kafka" {
+                // A class path understands `*` for all jars of a folder.
+                broker.next = broker.next.clone().with_classes(&jars.join("*"));
+            }
+        }
+        cluster.start()?;
+        let story = Story {
+            cluster,
+            kafka: Peer::load("kafka")?.install()?,
+            ottla: Peer::load("ottla")?.install()?,
+            config,
+            store,
+        };
+        let mut create = story
+            .access()
+            .tool(&story.kafka, "org.apache.kafka.tools.TopicCommand");
+        create.args(["--create", "--topic", TOPIC]);
+        create.args(["--partitions", &PARTITIONS.to_string()]);
+        create.args(["--replication-factor", &REPLICAS.to_string()]);
+        // Segments roll every second, and go from the brokers as soon as they are copied.
+        for setting in [
+            "remote.storage.enable=true",
+            "min.insync.replicas=2",
+            "segment.ms=1000",
+            "local.retention.bytes=1",
+        ] {
+            create.args(["--config", setting]);
+        }
+        process::output_of(&mut create)?;
+        story.cluster.wait_until_in_sync(TOPIC, REPLICAS)?;
+        Ok(story)
+    }
+
+    fn access(&self) -> Access {
+        Access::plain(self.cluster.bootstrap())
+    }
+
+    /// Runs the whole scenario and returns the violations.
+    fn tell(&mut self, options: &Options, random: &mut Seeded, dir: &Path) -> Result<Vec<String>> {
+        let access = self.access();
+        let mut clients = Clients::start(&self.kafka, &access, TOPIC, dir)?;
+        for _ in 0..options.kills {
+            std::thread::sleep(Duration::from_millis(3000 + random.below(4000)));
+            self.kill(random)?;
+            clients.wait_for_more()?;
+        }
+        let produced = clients.stop_producing()?;
+        ensure!(!produced.acknowledged.is_empty(), "nothing was written");
+        let log = clients::read_all(&self.kafka, &access, TOPIC, &produced)?;
+        let seen = clients.stop_consuming(&log)?;
+        println!(
+            "{} records acknowledged, {} failed, {} in the log, {} consumed meanwhile",
+            produced.acknowledged.len(),
+            produced.failed.len(),
+            log.len(),
+            seen.len()
+        );
+        let mut wrong = history::check_log(&produced, &log);
+        wrong.extend(history::check_consumer(&seen, &log));
+        self.wait_until_tiered()?;
+        let kinds: BTreeSet<&String> = options.brokers.iter().collect();
+        for kind in kinds {
+            wrong.extend(self.read_from(kind, &produced)?);
+        }
+        wrong.extend(self.verify()?);
+        wrong.extend(self.expire()?);
+        for (name, status) in self.cluster.stop()? {
+            // An orderly stop of a JVM exits with 128 + SIGTERM.
+            if !status.success() && status.code() != Some(143) {
+                wrong.push(format!("{name} ended with {status}"));
+            }
+        }
+        Ok(wrong)
+    }
+
+    /// Kills a broker, starts it again, and gives it back its partitions.
+    fn kill(&mut self, random: &mut Seeded) -> Result<()> {
+        let at = random.below(self.cluster.brokers.len() as u64) as usize;
+        let broker = &mut self.cluster.brokers[at];
+        let mut node = broker.take()?;
+        node.kill()?;
+        std::thread::sleep(Duration::from_millis(2000 + random.below(6000)));
+        broker.start()?;
+        let name = broker.name();
+        let in_sync = self.cluster.wait_until_in_sync(TOPIC, REPLICAS)?;
+        println!("{name} killed; in sync after {in_sync:.1?}");
+        let mut elect = self
+            .access()
+            .tool(&self.kafka, "org.apache.kafka.tools.LeaderElectionCommand");
+        elect.args(["--election-type", "preferred", "--all-topic-partitions"]);
+        process::run_captured(&mut elect)?;
+        Ok(())
+    }
+
+    /// Waits until each partition begins in the store, so that its first offsets are read from there.
+    fn wait_until_tiered(&self) -> Result<()> {
+        let began = Instant::now();
+        loop {
+            let mut describe = self.tier("describe");
+            let described = process::run_captured(describe.args(["--json", "--topic", TOPIC]))?;
+            let json: serde_json::Value = serde_json::from_slice(&described.stdout)
+                .with_context(|| String::from_utf8_lossy(&described.stderr).into_owned())?;
+            let partitions = json["partitions"].as_array().context("partitions")?;
+            let begins_remote = |it: &&serde_json::Value| {
+                let start = |name: &str| it[name].as_i64();
+                start("localStartOffset") > start("logStartOffset")
+            };
+            if partitions.iter().filter(begins_remote).count() == PARTITIONS {
+                return Ok(());
+            }
+            ensure!(began.elapsed() < PATIENCE, "after {PATIENCE:?}: {json}");
+            std::thread::sleep(Duration::from_secs(1));
+        }
+    }
+
+    /// Reads the topic while only the brokers of one kind run.
+    fn read_from(&mut self, kind: &str, produced: &Produced) -> Result<Vec<String>> {
+        let mut stopped = Vec::new();
+        for (at, broker) in self.cluster.brokers.iter_mut().enumerate() {
+            if broker.peer.name() != kind {
+                broker.take()?.stop()?;
+                stopped.push(at);
+            }
+        }
+        let log = clients::read_all(&self.kafka, &self.access(), TOPIC, produced);
+        for at in stopped {
+            self.cluster.brokers[at].start()?;
+        }
+        self.cluster.wait_until_in_sync(TOPIC, REPLICAS)?;
+        let log = log.with_context(|| format!("read from {kind} alone"))?;
+        println!("{} records read from {kind} alone", log.len());
+        let wrong = history::check_log(produced, &log).into_iter();
+        Ok(wrong.map(|it| format!("from {kind} alone: {it}")).collect())
+    }
+
+    fn tier(&self, action: &str) -> Command {
+        let mut command = self.ottla.tool("tier");
+        command.args([action, "--bootstrap-server", &self.cluster.bootstrap()]);
+        command.arg("--config").arg(&self.config);
+        command
+    }
+
+    fn verify(&self) -> Result<Vec<String>> {
+        let verified = process::run_captured(&mut self.tier("verify"))?;
+        let printed = String::from_utf8_lossy(&verified.stdout).into_owned();
+        let Some(sums) = printed.lines().last() else {
+            bail!("{}", String::from_utf8_lossy(&verified.stderr));
+        };
+        println!("{sums}");
+        let problems = printed.lines().filter(|line| line.starts_with("PROBLEM "));
+        Ok(problems.map(str::to_owned).collect())
+    }
+
+    /// Lets all segments expire, and returns the logs that stay in the store.
+    fn expire(&self) -> Result<Vec<String>> {
+        let mut alter = self.ottla.tool("configs");
+        alter.args(["--bootstrap-server", &self.cluster.bootstrap()]);
+        alter.args(["--alter", "--topic", TOPIC]);
+        alter.args(["--add-config", "retention.ms=1000"]);
+        process::output_of(&mut alter)?;
+        let began = Instant::now();
+        loop {
+            let left = self.logs()?;
+            if left.is_empty() {
+                println!("everything has expired after {:.1?}", began.elapsed());
+                return Ok(Vec::new());
+            }
+            if began.elapsed() > PATIENCE {
+                let left = left.into_iter();
+                return Ok(left
+                    .map(|it| format!("{it} is left in the store after its expiry"))
+                    .collect());
+            }
+            std::thread::sleep(Duration::from_secs(1));
+        }
+    }
+
+    /// The logs of segments that are in the store.
+    fn logs(&self) -> Result<Vec<String>> {
+        let mut logs = Vec::new();
+        for partition in std::fs::read_dir(self.store.join("kafka-tiered-storage"))? {
+            let folder = partition?.path();
+            if !folder.is_dir() {
+                continue;
+            }
+            for file in std::fs::read_dir(&folder)? {
+                let path = file?.path();
+                if path.extension().is_some_and(|extension| extension == "log") {
+                    logs.push(path.display().to_string());
+                }
+            }
+        }
+        Ok(logs)
+    }
+}
