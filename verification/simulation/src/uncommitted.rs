@@ -1,0 +1,150 @@
+//! A consumer that reads the topics of the histories with `read_uncommitted`, during the faults.
+//!
+//! Such a consumer gets records of open and aborted transactions, but only up to the high watermark:
+//! what it has read, no change of the leader takes away. So in the end each record is where it was
+//! read.
+
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Result;
+use ottla_client::{Consumer, ConsumerConfig, OffsetReset};
+use ottla_sync::simulation::{Host, now};
+use ottla_sync::thread::JoinHandle;
+use ottla_sync::time::sleep;
+use ottla_testkit::client_histories::Value;
+use ottla_testkit::client_histories::workload::Scene;
+
+use crate::clients::on;
+
+/// How long the last reading may take, without faults.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A partition and an offset in it.
+type Place = (String, i32, i64);
+
+pub(crate) struct Uncommitted {
+    scene: Arc<Scene>,
+    is_over: Rc<Cell<bool>>,
+    reading: JoinHandle<Result<BTreeMap<Place, Value>, String>>,
+}
+
+impl Uncommitted {
+    pub fn start(scene: &Arc<Scene>) -> Uncommitted {
+        let is_over = Rc::new(Cell::new(false));
+        let (reader, ended) = (scene.clone(), is_over.clone());
+        let reading = on(&Host::new("uncommitted-reader"), move || async move {
+            let mut read = Read::default();
+            while !ended.get() && read.finding.is_none() {
+                if let Err(error) = read_on(&reader, &ended, &mut read).await {
+                    tracing::debug!("reading uncommitted records: {error:#}");
+                    sleep(Duration::from_millis(100)).await;
+                }
+            }
+            read.finding.map_or(Ok(read.values), Err)
+        });
+        Uncommitted {
+            scene: scene.clone(),
+            is_over,
+            reading,
+        }
+    }
+
+    /// Reads everything again. Returns how many records were read before.
+    pub fn settle(self) -> Result<u64, String> {
+        self.is_over.set(true);
+        let read = self.reading.join().expect("it ends")?;
+        let deadline = now() + PATIENCE;
+        let present = loop {
+            let scene = self.scene.clone();
+            let again = on(&Host::new("uncommitted-checker"), move || async move {
+                read_all(&scene).await
+            });
+            match again.join().expect("it ends") {
+                Ok(present) => break present,
+                Err(error) if now() > deadline => {
+                    return Err(format!(
+                        "uncommitted reads: not read after {PATIENCE:?}: {error:#}"
+                    ));
+                }
+                Err(_) => ottla_sync::thread::sleep(Duration::from_millis(200)),
+            }
+        };
+        let is_gone = |(place, value): &(&Place, &Value)| present.get(*place) != Some(*value);
+        match read.iter().find(is_gone) {
+            None => Ok(read.len() as u64),
+            Some((place, value)) => Err(format!(
+                "uncommitted reads: {value} was read at {place:?}, and {:?} is there",
+                present.get(place)
+            )),
+        }
+    }
+}
+
+#[derive(Default)]
+struct Read {
+    values: BTreeMap<Place, Value>,
+    /// The next offset of each partition.
+    next: BTreeMap<(String, i32), i64>,
+    finding: Option<String>,
+}
+
+/// Goes on where `read` is, until something fails or is found.
+async fn read_on(scene: &Scene, is_over: &Cell<bool>, read: &mut Read) -> Result<()> {
+    let mut consumer = consumer(scene).await?;
+    for (partition, offset) in &read.next {
+        consumer.seek(partition, *offset);
+    }
+    while !is_over.get() {
+        for record in consumer.poll(Duration::from_millis(300)).await? {
+            let (place, value) = of_record(&record);
+            let partition = (place.0.clone(), place.1);
+            read.next.insert(partition, place.2 + 1);
+            if let Some(before) = read.values.insert(place.clone(), value)
+                && before != value
+            {
+                read.finding = Some(format!(
+                    "uncommitted reads: {before} was read at {place:?}, and then {value}"
+                ));
+                return Ok(());
+            }
+        }
+    }
+    Ok(())
+}
+
+async fn read_all(scene: &Scene) -> Result<BTreeMap<Place, Value>> {
+    let mut consumer = consumer(scene).await?;
+    let ends = consumer.end_offsets(&Scene::partitions()).await?;
+    let mut present = BTreeMap::new();
+    let is_behind = |consumer: &Consumer| {
+        let mut ends = ends.iter();
+        ends.any(|(partition, end)| consumer.position(partition).unwrap_or(0) < *end)
+    };
+    while is_behind(&consumer) {
+        let records = consumer.poll(Duration::from_millis(300)).await?;
+        present.extend(records.iter().map(of_record));
+    }
+    Ok(present)
+}
+
+fn of_record(record: &ottla_client::ConsumerRecord) -> (Place, Value) {
+    let value = record.value.as_deref().unwrap_or_default();
+    let value = <[u8; 8]>::try_from(value).map_or(0, Value::from_be_bytes);
+    let place = (record.topic.to_string(), record.partition, record.offset);
+    (place, value)
+}
+
+async fn consumer(scene: &Scene) -> Result<Consumer> {
+    let config = ConsumerConfig {
+        offset_reset: OffsetReset::Earliest,
+        auto_commit: false,
+        ..ConsumerConfig::default()
+    };
+    let mut consumer = Consumer::new(scene.client().await?, config);
+    consumer.assign(&Scene::partitions());
+    Ok(consumer)
+}
