@@ -13,7 +13,7 @@ use ottla_sync::simulation::{LinkFaults, Network, Random, now, stream};
 use ottla_sync::thread::sleep;
 
 use crate::cluster::Cluster;
-use crate::node::DiskTrouble;
+use crate::node::{DiskTrouble, Node};
 use crate::outcome::Outcome;
 
 /// How long the cluster is given to have all replicas in sync after a loss of power.
@@ -72,6 +72,11 @@ impl FaultInjector {
             }
         }
         self.down.clear();
+        let deadline = now() + RECOVERY;
+        while cluster.nodes.iter().any(Node::may_not_start) && now() < deadline {
+            sleep(Duration::from_millis(100));
+            cluster.nodes.iter_mut().for_each(start_again);
+        }
     }
 
     fn millis(&mut self, range: Range<u64>) -> Duration {
@@ -89,6 +94,12 @@ impl FaultInjector {
             node.mend_disk();
             if was_running && !node.is_running() {
                 self.down.push((index, now()));
+            }
+        }
+        // Those that met a troubled disk at the start, and ended after it was mended.
+        for index in 0..cluster.nodes.len() {
+            if self.without_disk.iter().all(|(node, _)| *node != index) {
+                start_again(&mut cluster.nodes[index]);
             }
         }
         for index in take_due(&mut self.down) {
@@ -265,6 +276,15 @@ impl FaultInjector {
         while !cluster.is_in_sync() && now() < deadline {
             sleep(Duration::from_millis(100));
         }
+    }
+}
+
+/// Replaces a process that has ended by itself.
+fn start_again(node: &mut Node) {
+    if node.has_ended() {
+        tracing::info!(node = node.name, "is started again");
+        node.kill();
+        node.start();
     }
 }
 
