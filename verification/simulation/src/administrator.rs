@@ -46,7 +46,7 @@ impl Administrators {
                 let client = unconnected(&address);
                 let (mut answered, mut number) = (Vec::new(), 0);
                 while !ended.get() {
-                    sleep(Duration::from_millis(random.below(1_000))).await;
+                    sleep(Duration::from_millis(random.below(2_000))).await;
                     number += 1;
                     let group = format!("of-{broker}-{number}");
                     match timeout(ANSWER, change(&client, &address, &group)).await {

@@ -65,7 +65,7 @@ impl FormerLeaders {
             let client = unconnected(&controllers[0]);
             let mut refused = 0;
             while !ended.get() {
-                sleep(Duration::from_millis(20)).await;
+                sleep(Duration::from_millis(200)).await;
                 let Some(late) = waiting.borrow_mut().pop() else {
                     continue;
                 };

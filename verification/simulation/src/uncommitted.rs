@@ -32,7 +32,7 @@ const TOPIC: &str = "plain";
 const PARTITIONS: i32 = 3;
 
 /// Short, so that what a leader has just written is asked for before the followers have it.
-const MAX_WAIT: Duration = Duration::from_millis(30);
+const MAX_WAIT: Duration = Duration::from_millis(60);
 /// How long the last reading may take, without faults.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -236,7 +236,7 @@ async fn write_on(
         let value = *next;
         *next += 1;
         sent.push((value, producer.send_ref(record).await?));
-        sleep(Duration::from_millis(60)).await;
+        sleep(Duration::from_millis(150)).await;
     }
     producer.close().await;
     Ok(())

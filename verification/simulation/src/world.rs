@@ -135,7 +135,7 @@ fn play(outcome: &mut Outcome) -> Result<(), String> {
     let looks_at_locks = groups.one_in(3);
     let reassigner = groups.one_in(3).then(|| Reassigner::start(&scene));
     let unclean = groups.one_in(3).then(|| UncleanTopic::start(&scene));
-    let uncommitted = groups.one_in(2).then(|| Uncommitted::start(&scene));
+    let uncommitted = groups.one_in(3).then(|| Uncommitted::start(&scene));
     let administrators = Administrators::start(&cluster);
     let mut former = FormerLeaders::start(&cluster);
 
