@@ -158,6 +158,11 @@ impl Membership {
             () = self.controller.quorum().begin_publishing(registration) => {}
             reason = heartbeats.failed() => return Err(reason),
         }
+        debug_assert!(
+            self.is_published(context),
+            "broker {} acts on metadata from before its registration",
+            context.broker_id()
+        );
         log_dirs.set_strays_aside();
         heartbeats.on_directories_changed(
             log_dirs.offline_directory_ids(),
@@ -175,6 +180,14 @@ impl Membership {
             () = self.controller.quorum().published_when(is_unfenced) => Ok(()),
             reason = heartbeats.failed() => Err(reason),
         }
+    }
+
+    /// Whether the published metadata has this registration of the broker, or a later one, or says
+    /// that it was unregistered since. The process may be stopping, and then publishes nothing.
+    fn is_published(&self, context: &NodeContext) -> bool {
+        let image = context.metadata();
+        let registration = image.cluster.broker(context.broker_id());
+        registration.is_none_or(|registration| registration.epoch >= self.broker_epoch())
     }
 
     /// Stops everything after a failed start.

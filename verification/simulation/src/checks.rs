@@ -39,6 +39,7 @@ impl LogChecks {
                 for batch in batches {
                     self.on_batch(&node.name, log, *batch);
                 }
+                self.check_markers(&node.name, log, batches);
             }
             self.observe_high_watermarks(node);
         }
@@ -54,6 +55,29 @@ impl LogChecks {
             self.finding = Some(format!(
                 "log matching: {log} has {known:?} on {holder} and {batch:?} on {node}"
             ));
+        }
+    }
+
+    /// A producer gets a new epoch with each transaction (KIP-890), so a record in another epoch
+    /// than that of an open transaction shows that the marker of the latter is missing.
+    fn check_markers(&mut self, node: &str, log: &str, batches: &[Batch]) {
+        let mut open: BTreeMap<i64, i16> = BTreeMap::new();
+        for batch in batches {
+            let Some((id, epoch)) = batch.producer else {
+                continue;
+            };
+            if batch.is_control {
+                open.remove(&id);
+                continue;
+            }
+            let before = *open.entry(id).or_insert(epoch);
+            if before != epoch && self.finding.is_none() {
+                let offset = batch.base_offset;
+                self.finding = Some(format!(
+                    "markers: {log} on {node} has a record of producer {id} in epoch {epoch} at offset {offset}, and no \
+                     marker ends its transaction in epoch {before}"
+                ));
+            }
         }
     }
 

@@ -1,7 +1,9 @@
 //! The nodes of a run, and their state.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
+use ottla_metadata::MetadataImage;
 use ottla_sync::simulation::stream;
 
 use crate::node::Node;
@@ -46,6 +48,19 @@ impl Cluster {
         let brokers = self.nodes.iter().filter(|node| node.is_broker);
         let addresses: Vec<String> = brokers.map(|node| format!("{}:9092", node.name)).collect();
         addresses.join(",")
+    }
+
+    /// The newest metadata that a node has published.
+    pub fn newest_metadata(&self) -> Option<Arc<MetadataImage>> {
+        let running = self.nodes.iter().filter_map(Node::broker);
+        let images = running.map(|broker| Arc::clone(&broker.metadata()));
+        images.max_by_key(|image| image.provenance.last_contained_offset)
+    }
+
+    /// The addresses at which the controllers listen.
+    pub fn controllers(&self) -> Vec<String> {
+        let voters = self.nodes.iter().filter(|node| node.holds_metadata_vote());
+        voters.map(|node| format!("{}:9093", node.name)).collect()
     }
 
     /// Whether every node runs, and every replica is in sync in the metadata of all nodes.

@@ -13,7 +13,7 @@ use ottla_sync::simulation::{LinkFaults, Network, Random, now, stream};
 use ottla_sync::thread::sleep;
 
 use crate::cluster::Cluster;
-use crate::node::DiskTrouble;
+use crate::node::{DiskTrouble, Node};
 use crate::outcome::Outcome;
 
 /// How long the cluster is given to have all replicas in sync after a loss of power.
@@ -43,11 +43,18 @@ impl FaultInjector {
         }
     }
 
-    /// Has things go wrong for so long.
-    pub fn run(&mut self, cluster: &mut Cluster, time: Duration, outcome: &mut Outcome) {
+    /// Has things go wrong for so long. Before each fault, `look` sees the cluster.
+    pub fn run(
+        &mut self,
+        cluster: &mut Cluster,
+        time: Duration,
+        outcome: &mut Outcome,
+        look: &mut dyn FnMut(&Cluster),
+    ) {
         let end = now() + time;
         while now() < end {
             sleep(self.millis(50..1_200));
+            look(cluster);
             self.end_what_is_due(cluster);
             self.begin_one(cluster, outcome);
         }
@@ -65,6 +72,11 @@ impl FaultInjector {
             }
         }
         self.down.clear();
+        let deadline = now() + RECOVERY;
+        while cluster.nodes.iter().any(Node::may_not_start) && now() < deadline {
+            sleep(Duration::from_millis(100));
+            cluster.nodes.iter_mut().for_each(start_again);
+        }
     }
 
     fn millis(&mut self, range: Range<u64>) -> Duration {
@@ -82,6 +94,12 @@ impl FaultInjector {
             node.mend_disk();
             if was_running && !node.is_running() {
                 self.down.push((index, now()));
+            }
+        }
+        // Those that met a troubled disk at the start, and ended after it was mended.
+        for index in 0..cluster.nodes.len() {
+            if self.without_disk.iter().all(|(node, _)| *node != index) {
+                start_again(&mut cluster.nodes[index]);
             }
         }
         for index in take_due(&mut self.down) {
@@ -165,7 +183,7 @@ impl FaultInjector {
                 self.down.push((index, until));
             }
             50..65 => {
-                self.cut(&name, &cluster.nodes[other].name.clone());
+                self.cut(cluster, index, other);
                 outcome.cuts += 1;
             }
             65..75 if index != other => {
@@ -209,23 +227,33 @@ impl FaultInjector {
         }
     }
 
-    /// Cuts a node off from all others, or from one of them in one direction or both.
-    fn cut(&mut self, name: &str, other: &str) {
+    /// Cuts a node off from all others, from all nodes but not from the clients, or from one node in one direction or both.
+    fn cut(&mut self, cluster: &Cluster, index: usize, other: usize) {
         let until = now() + self.millis(100..6_000);
         self.cut_until = Some(self.cut_until.map_or(until, |before| before.max(until)));
-        match self.random.below(3) {
-            _ if name == other => {
+        let (name, nodes) = (&cluster.nodes[index].name, cluster.nodes.iter());
+        let to = &cluster.nodes[other].name;
+        match self.random.below(4) {
+            _ if index == other => {
                 tracing::info!(node = name, "is cut off");
                 self.network.isolate(name);
             }
             0 => {
-                tracing::info!(from = name, to = other, "the link is cut one way");
-                self.network.cut(name, other);
+                tracing::info!(from = name, to, "the link is cut one way");
+                self.network.cut(name, to);
             }
             1 => {
-                tracing::info!(one = name, other, "the link is cut");
-                self.network.cut(name, other);
-                self.network.cut(other, name);
+                tracing::info!(one = name, other = to, "the link is cut");
+                self.network.cut(name, to);
+                self.network.cut(to, name);
+            }
+            // A leader or a controller that its clients still reach.
+            2 => {
+                tracing::info!(node = name, "is cut off from the nodes");
+                for node in nodes.filter(|node| node.name != *name) {
+                    self.network.cut(name, &node.name);
+                    self.network.cut(&node.name, name);
+                }
             }
             _ => {
                 tracing::info!(node = name, "is cut off");
@@ -248,6 +276,15 @@ impl FaultInjector {
         while !cluster.is_in_sync() && now() < deadline {
             sleep(Duration::from_millis(100));
         }
+    }
+}
+
+/// Replaces a process that has ended by itself.
+fn start_again(node: &mut Node) {
+    if node.has_ended() {
+        tracing::info!(node = node.name, "is started again");
+        node.kill();
+        node.start();
     }
 }
 

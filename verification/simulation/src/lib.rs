@@ -6,10 +6,12 @@
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
+mod administrator;
 mod checks;
 mod clients;
 mod cluster;
 mod faults;
+mod former_leaders;
 mod lockers;
 mod logs;
 mod movers;
@@ -21,6 +23,7 @@ pub mod planted;
 mod reassigner;
 mod sharers;
 mod unclean;
+mod uncommitted;
 mod world;
 
 pub use outcome::Outcome;

@@ -3,12 +3,16 @@
 //! and after the producers, so that locks end only as the protocol defines. Halfway, a broker is
 //! shut down, and others load the persisted state of its share partitions.
 //!
+//! At that time, each record has a persisted state in this group. A second group begins only a
+//! moment before, so that records without one lie between those with one.
+//!
 //! Checks that a record is acquired by one member at a time, not more often than
 //! `group.share.delivery.count.limit`, and not after it was settled; in the end each record is
 //! settled or has been delivered up to the limit.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,13 +29,14 @@ use ottla_protocol::messages::{
 use ottla_sync::simulation::{Host, Random, now, stream};
 use ottla_sync::time::sleep;
 use ottla_testkit::client_histories::workload::{PARTITIONS, Scene};
-use ottla_types::{ErrorCode, Uuid};
+use ottla_types::{ErrorCode, PartitionIndex, Uuid};
 
 use crate::clients::on;
 use crate::cluster::Cluster;
 use crate::sharers::{self, DELIVERIES, RecordPosition};
 
 const GROUP: &str = "lockers";
+const LATE_GROUP: &str = "late-lockers";
 const MEMBERS: usize = 3;
 /// A little less than `group.share.record.lock.duration.ms`, because clocks differ.
 const LOCK: Duration = Duration::from_millis(1_980);
@@ -39,6 +44,8 @@ const HEARTBEAT: Duration = Duration::from_millis(500);
 const FINAL_EPOCH: i32 = -1;
 /// How long the locks are checked.
 const LOOKING: Duration = Duration::from_secs(6);
+/// How long those of the second group are checked: about as long as it takes to acquire each record.
+const LATE_LOOKING: Range<u64> = 400..2_400;
 /// How long the members may take to settle the remaining records.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -78,55 +85,89 @@ struct Known {
     finding: Option<String>,
 }
 
-/// Runs the members, and returns the number of records that they have settled.
+/// Runs the members of both groups, and returns the number of records that they have settled.
 pub(crate) fn run(
     scene: &Arc<Scene>,
     cluster: &mut Cluster,
     expected: &BTreeSet<RecordPosition>,
 ) -> Result<u64, String> {
-    let (known, phase) = (
-        Rc::new(RefCell::new(Known::default())),
-        Rc::new(Cell::new(Phase::Looking)),
-    );
-    sharers::configure_group(scene, GROUP);
+    let phase = Rc::new(Cell::new(Phase::Looking));
     let mut random = stream("lockers");
-    for number in 0..MEMBERS {
-        let (scene, known, phase) = (scene.clone(), known.clone(), phase.clone());
-        let mut random = stream(&format!("locker-{number}"));
-        on(
-            &Host::new(&format!("locker-{number}")),
-            move || async move {
-                while phase.get() != Phase::Over {
-                    let mut member = Member {
-                        id: new_id(&mut random),
-                        known: known.clone(),
-                        phase: phase.clone(),
-                        random: Random::new(random.u64()),
-                        epoch: 0,
-                        next_heartbeat: Duration::ZERO,
-                        sessions: BTreeMap::new(),
-                        later: Vec::new(),
-                    };
-                    if let Err(error) = member.take_part(&scene).await {
-                        tracing::info!(member = member.id, "{error:#}");
-                    }
-                    known.borrow_mut().on_gone(&member.id);
-                    sleep(Duration::from_millis(100)).await;
-                }
-            },
-        );
-    }
-    ottla_sync::thread::sleep(LOOKING);
+    let late = LATE_LOOKING.start + random.below(LATE_LOOKING.end - LATE_LOOKING.start);
+    let late = Duration::from_millis(late);
+    sharers::configure_group(scene, LATE_GROUP);
+    sharers::configure_group(scene, GROUP);
+    let known = start(scene, GROUP, &phase);
+    ottla_sync::thread::sleep(LOOKING - late);
+    let late_known = start(scene, LATE_GROUP, &phase);
+    ottla_sync::thread::sleep(late);
     phase.set(Phase::Moving);
-    let brokers: Vec<usize> = (0..cluster.nodes.len())
-        .filter(|index| cluster.nodes[*index].is_broker)
-        .collect();
-    let stopped = brokers[random.index(brokers.len())];
+    let stopped = broker_to_stop(cluster, &mut random);
     tracing::info!(node = cluster.nodes[stopped].name, "is stopped in order");
     cluster.nodes[stopped].stop();
     cluster.nodes[stopped].start();
     phase.set(Phase::Finishing);
     let deadline = now() + PATIENCE;
+    let mut settled = 0;
+    for known in [known, late_known] {
+        settled += finish(&known, expected, deadline)?;
+    }
+    phase.set(Phase::Over);
+    Ok(settled)
+}
+
+/// Starts the members of a group.
+fn start(scene: &Arc<Scene>, group: &'static str, phase: &Rc<Cell<Phase>>) -> Rc<RefCell<Known>> {
+    let known = Rc::new(RefCell::new(Known::default()));
+    for number in 0..MEMBERS {
+        let (scene, known, phase) = (scene.clone(), known.clone(), phase.clone());
+        let name = format!("{group}-{number}");
+        let mut random = stream(&name);
+        on(&Host::new(&name), move || async move {
+            while phase.get() != Phase::Over {
+                let mut member = Member {
+                    group,
+                    id: new_id(&mut random),
+                    known: known.clone(),
+                    phase: phase.clone(),
+                    random: Random::new(random.u64()),
+                    epoch: 0,
+                    next_heartbeat: Duration::ZERO,
+                    sessions: BTreeMap::new(),
+                    later: Vec::new(),
+                };
+                if let Err(error) = member.take_part(&scene).await {
+                    tracing::info!(member = member.id, "{error:#}");
+                }
+                known.borrow_mut().on_gone(&member.id);
+                sleep(Duration::from_millis(100)).await;
+            }
+        });
+    }
+    known
+}
+
+/// Mostly a leader of records that are shared, otherwise any broker.
+fn broker_to_stop(cluster: &Cluster, random: &mut Random) -> usize {
+    let brokers: Vec<usize> = (0..cluster.nodes.len())
+        .filter(|index| cluster.nodes[*index].is_broker)
+        .collect();
+    let any = brokers[random.index(brokers.len())];
+    let partition = PartitionIndex(random.below(PARTITIONS as u64 + 1) as i32);
+    let leader = cluster.newest_metadata().and_then(|image| {
+        let registration = image.topics.partition(sharers::SOURCE, partition)?;
+        Some(format!("broker-{}", registration.leader))
+    });
+    let is_leader = |index: &usize| Some(&cluster.nodes[*index].name) == leader.as_ref();
+    brokers.into_iter().find(is_leader).unwrap_or(any)
+}
+
+/// Waits until a group has settled every record, and returns their number.
+fn finish(
+    known: &RefCell<Known>,
+    expected: &BTreeSet<RecordPosition>,
+    deadline: Duration,
+) -> Result<u64, String> {
     loop {
         ottla_sync::thread::sleep(Duration::from_millis(500));
         let known = known.borrow();
@@ -138,7 +179,6 @@ pub(crate) fn run(
             .filter(|place| known.is_open(place))
             .collect();
         if open.is_empty() {
-            phase.set(Phase::Over);
             return Ok(known.settled.len() as u64);
         }
         if now() > deadline {
@@ -235,6 +275,7 @@ impl Known {
 }
 
 struct Member {
+    group: &'static str,
     id: String,
     known: Rc<RefCell<Known>>,
     phase: Rc<Cell<Phase>>,
@@ -289,13 +330,15 @@ impl Member {
 
     async fn heartbeat(&mut self, client: &Client, is_leaving: bool) -> Result<()> {
         let request = ShareGroupHeartbeatRequest {
-            group_id: GROUP.into(),
+            group_id: self.group.into(),
             member_id: self.id.clone().into(),
             member_epoch: if is_leaving { FINAL_EPOCH } else { self.epoch },
             subscribed_topic_names: (self.epoch == 0).then(|| vec![sharers::SOURCE.into()]),
             ..Default::default()
         };
-        let coordinator = client.coordinator(CoordinatorKind::Group, GROUP).await?;
+        let coordinator = client
+            .coordinator(CoordinatorKind::Group, self.group)
+            .await?;
         let connection = client.connection(&coordinator.address()).await?;
         let response = connection.send(&request).await?;
         check("heartbeat", response.error_code)?;
@@ -325,7 +368,7 @@ impl Member {
             _ => Vec::new(),
         };
         let request = ShareFetchRequest {
-            group_id: Some(GROUP.into()),
+            group_id: Some(self.group.into()),
             member_id: Some(self.id.clone().into()),
             share_session_epoch: epoch,
             max_wait_ms: 100,
@@ -450,7 +493,7 @@ impl Member {
             ..Default::default()
         }];
         let request = ShareAcknowledgeRequest {
-            group_id: Some(GROUP.into()),
+            group_id: Some(self.group.into()),
             member_id: Some(self.id.clone().into()),
             share_session_epoch: epoch,
             topics: match partitions.is_empty() {

@@ -14,6 +14,10 @@ pub(crate) struct Batch {
     pub last_offset: i64,
     pub epoch: i32,
     pub crc: u32,
+    /// The id and epoch of a transactional producer.
+    pub producer: Option<(i64, i16)>,
+    /// Whether it is the marker that ends a transaction of the producer.
+    pub is_control: bool,
 }
 
 /// The batches of each log on a disk, by the name of its directory, and the number of segments.
@@ -43,6 +47,11 @@ pub(crate) fn on_disk(disk: &Disk) -> (BTreeMap<String, Vec<Batch>>, u64) {
                 last_offset: batch.header.last_offset().0,
                 epoch: batch.header.partition_leader_epoch.0,
                 crc: batch.header.crc,
+                producer: batch
+                    .header
+                    .is_transactional()
+                    .then_some((batch.header.producer_id.0, batch.header.producer_epoch.0)),
+                is_control: batch.header.is_control(),
             });
         }
     }

@@ -34,6 +34,8 @@ pub(crate) struct Node {
     clock: HostClock,
     /// What is wrong with its disk.
     trouble: Rc<Cell<DiskTrouble>>,
+    /// Whether anything was wrong with it since the last start began.
+    was_troubled: Rc<Cell<bool>>,
     running: Option<Running>,
 }
 
@@ -60,6 +62,7 @@ impl Node {
                 ..HostClock::default()
             },
             trouble: Rc::new(Cell::new(DiskTrouble::None)),
+            was_troubled: Rc::new(Cell::new(false)),
             running: None,
         }
     }
@@ -107,11 +110,13 @@ impl Node {
         let mut stopping = stop.subscribe();
         let broker = Rc::new(RefCell::new(Weak::new()));
         let started = broker.clone();
-        let trouble = self.trouble.clone();
+        let (trouble, was_troubled) = (self.trouble.clone(), self.was_troubled.clone());
+        was_troubled.set(trouble.get() != DiskTrouble::None);
         let main = host.spawn("main", move || {
             Handle::current().block_on(async move {
                 let running = match Broker::start(config).await {
-                    Err(error) if trouble.get() != DiskTrouble::None => {
+                    // The disk may work again by now.
+                    Err(error) if was_troubled.get() => {
                         return tracing::info!("does not start on such a disk: {error:#}");
                     }
                     running => running.expect("the broker starts"),
@@ -140,12 +145,14 @@ impl Node {
     /// Fills its disk, or makes calls fail.
     pub fn spoil_disk(&self, trouble: DiskTrouble, faults: Faults) {
         self.trouble.set(trouble);
+        self.was_troubled.set(true);
         self.disk.set_faults("/data", faults);
     }
 
     /// Limits how many files it may have open.
     pub fn limit_handles(&self, handles: u32) {
         self.trouble.set(DiskTrouble::Short);
+        self.was_troubled.set(true);
         self.disk.set_max_handles(handles);
     }
 
@@ -153,11 +160,21 @@ impl Node {
     pub fn mend_disk(&mut self) {
         self.disk.set_faults("/data", Faults::default());
         self.disk.set_max_handles(u32::MAX);
-        let has_ended = |running: &Running| running.main.is_finished();
         let was_failing = self.trouble.replace(DiskTrouble::None) == DiskTrouble::Failing;
-        if was_failing || self.running.as_ref().is_some_and(has_ended) {
+        if was_failing || self.has_ended() {
             self.kill();
         }
+    }
+
+    /// Whether its process has ended by itself: it has not started, or a failing disk has stopped it.
+    pub fn has_ended(&self) -> bool {
+        let running = self.running.as_ref();
+        running.is_some_and(|running| running.main.is_finished())
+    }
+
+    /// Whether it may still fail to start because of a disk that works again.
+    pub fn may_not_start(&self) -> bool {
+        self.was_troubled.get() && self.broker().is_none()
     }
 
     /// Whether it keeps the metadata log as a voter: the others learn it when they can.

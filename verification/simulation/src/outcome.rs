@@ -40,6 +40,12 @@ pub struct Outcome {
     /// Records that were acknowledged where unclean elections are permitted, and those of them that are lost.
     pub acknowledged_uncleanly: u64,
     pub lost_uncleanly: u64,
+    /// Delayed requests of former leaders, all of which were refused.
+    pub late_requests: u64,
+    /// Changes of settings that were answered during the faults.
+    pub changes: u64,
+    /// Records that were read with `read_uncommitted` during the faults.
+    pub read_uncommitted: u64,
 }
 
 impl Outcome {
@@ -70,5 +76,8 @@ impl Outcome {
         self.locked += other.locked;
         self.acknowledged_uncleanly += other.acknowledged_uncleanly;
         self.lost_uncleanly += other.lost_uncleanly;
+        self.late_requests += other.late_requests;
+        self.changes += other.changes;
+        self.read_uncommitted += other.read_uncommitted;
     }
 }

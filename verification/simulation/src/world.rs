@@ -12,10 +12,12 @@ use ottla_sync::thread::sleep;
 use ottla_testkit::client_histories::workload::{self, PARTITIONS, Scene};
 use ottla_testkit::client_histories::{self, Operation, Seen, Step, Value};
 
+use crate::administrator::Administrators;
 use crate::checks::LogChecks;
 use crate::clients::on;
 use crate::cluster::{Cluster, REPLICAS};
 use crate::faults::FaultInjector;
+use crate::former_leaders::FormerLeaders;
 use crate::lockers;
 use crate::movers::{self, Movers};
 use crate::outcome::Outcome;
@@ -23,6 +25,7 @@ use crate::owners::Owners;
 use crate::reassigner::Reassigner;
 use crate::sharers::{self, Sharers};
 use crate::unclean::UncleanTopic;
+use crate::uncommitted::Uncommitted;
 
 const WORKERS: u32 = 3;
 /// How long there are faults.
@@ -132,18 +135,24 @@ fn play(outcome: &mut Outcome) -> Result<(), String> {
     let looks_at_locks = groups.one_in(3);
     let reassigner = groups.one_in(3).then(|| Reassigner::start(&scene));
     let unclean = groups.one_in(3).then(|| UncleanTopic::start(&scene));
+    let uncommitted = groups.one_in(3).then(|| Uncommitted::start(&scene));
+    let administrators = Administrators::start(&cluster);
+    let mut former = FormerLeaders::start(&cluster);
 
     let mut checks = LogChecks::default();
     let mut faults = FaultInjector::new();
     let rounds = 4;
     for _ in 0..rounds {
-        faults.run(&mut cluster, FAULTS / rounds, outcome);
+        let mut look = |cluster: &Cluster| former.observe(cluster);
+        faults.run(&mut cluster, FAULTS / rounds, outcome, &mut look);
         checks.observe(&cluster);
         movers.iter_mut().for_each(Movers::disturb);
         sharers.iter_mut().for_each(Sharers::disturb);
     }
     faults.heal(&mut cluster);
     outcome.moves += reassigner.map_or(0, Reassigner::settle);
+    outcome.late_requests += former.settle()?;
+    outcome.changes += administrators.settle(&cluster)?;
     sleep(Duration::from_secs(2));
     scene.is_over.store(true, Ordering::Relaxed);
 
@@ -166,6 +175,9 @@ fn play(outcome: &mut Outcome) -> Result<(), String> {
     history.extend(operations.iter().cloned());
     if let Some(fault) = faults.into_iter().next() {
         return Err(fault);
+    }
+    if let Some(uncommitted) = uncommitted {
+        outcome.read_uncommitted += uncommitted.settle()?;
     }
     if let Some(unclean) = unclean {
         (outcome.acknowledged_uncleanly, outcome.lost_uncleanly) = unclean.settle()?;

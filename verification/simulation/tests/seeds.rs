@@ -111,6 +111,12 @@ mod planted {
         (Planted::Shell("nobody looks at sequence numbers"), 16),
         (Planted::Shell("a follower gives up a leader that failed once"), 12),
         (Planted::Shell("a coordinator answers before replication"), 24),
+        (Planted::Coordinator(Coordinator::CompleteWithoutMarkers), 24),
+        (Planted::Coordinator(Coordinator::ForgetGaps), 24),
+        (Planted::Controller(Controller::TakeIsrOfAnyEpoch), 24),
+        (Planted::Shell("a consumer reads what is not committed"), 24),
+        (Planted::Shell("the controller acts before its records are committed"), 24),
+        (Planted::Shell("a broker serves before it is registered"), 24),
     ];
 
     /// The number of seeds from `from` until one finds something with the bug but not without it,
