@@ -9,7 +9,7 @@ use ottla_types::Uuid;
 
 use super::super::remote_log::{RemoteLog, RemotePartitionLog};
 use super::super::sizes;
-use super::super::verify;
+use super::super::verify::{epochs_of_all, outside};
 use super::scan::Scan;
 
 /// The ID of the topic. Several topics had its name if it was deleted and created again.
@@ -64,9 +64,9 @@ pub fn segments(
         .filter(|segment| !remote.unfinished.contains(&segment.id))
         .filter(|segment| !is_deleted(segment) || segment.event_timestamp.0 > to_time)
         .collect();
-    let history = verify::epochs_of_all(&chosen)?;
+    let history = epochs_of_all(&chosen)?;
     // A deleted segment of another history is not missing.
-    chosen.retain(|segment| !is_deleted(segment) || verify::outside(segment, &history).is_none());
+    chosen.retain(|segment| !is_deleted(segment) || outside(segment, &history).is_none());
     chosen.sort_by_key(|segment| {
         let end = Reverse(segment.end_offset);
         (segment.start_offset, is_deleted(segment), end)
