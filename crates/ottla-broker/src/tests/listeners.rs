@@ -175,7 +175,12 @@ async fn a_listener_with_tls_is_added_with_its_stores() {
     let connection = PeerConnection::open("127.0.0.1", port, &peer)
         .await
         .expect("the certificate is trusted");
-    let answer = connection.send(&ApiVersionsRequest::default()).await;
+    let request = ApiVersionsRequest {
+        client_software_name: ByteString::from_static("test"),
+        client_software_version: ByteString::from_static("1"),
+        ..ApiVersionsRequest::default()
+    };
+    let answer = connection.send(&request).await;
     assert_eq!(answer.expect("an answer").error_code, 0);
 }
 

@@ -472,6 +472,7 @@ fn every_supported_setting_is_read() {
             || def.name.starts_with("ssl.")
             || def.name.starts_with("sasl.oauthbearer.")
             || def.name.starts_with("sasl.login.")
+            || def.name.starts_with("sasl.kerberos.")
             // `RemoteSettings` and the stores look these up by name.
             || def.name.starts_with("remote.log.")
             || read_into_other_fields.contains(&def.name)
