@@ -438,11 +438,18 @@ impl<S: Service> Session<S> {
         self.connection.on_active(self.network.context.now_ms());
         self.memory = None;
         let context = &self.network.context;
+        let overdue = Login::overdue(self.login.as_ref());
         let Some(login) = &mut self.login else {
             return Ok(());
         };
         let was_logged_in = login.is_logged_in();
-        let answered = login.on_frame(frame, context, &self.connection).await?;
+        let answered = ottla_sync::select! {
+            biased;
+            answered = login.on_frame(frame, context, &self.connection) => answered?,
+            // With Kerberos, it may wait for a thread or a keytab.
+            () = overdue => return Err(overdue_login()),
+            () = self.connection.closed() => return Err(ConnectionError::Closed),
+        };
         match answered {
             Answered::Continue(answer) => self.queue.push(answer),
             Answered::LoggedIn(answer) => {
