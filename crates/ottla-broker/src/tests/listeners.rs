@@ -208,3 +208,26 @@ async fn a_port_that_cannot_be_bound_is_named_and_nothing_changes() {
     drop(occupied);
     wait_for(&broker, true).await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_listener_of_the_file_that_a_setting_has_removed_does_not_count_as_listening() {
+    let listeners = with_extra(0);
+    let map = map("PLAINTEXT");
+    let broker = TestBroker::start_with(&[
+        ("listeners", &listeners),
+        (MAP, &map),
+        ("advertised.listeners", "PLAINTEXT://127.0.0.1:0"),
+    ])
+    .await;
+    let names = |broker: &TestBroker| {
+        let listeners = broker.running.listeners().iter();
+        listeners.map(|it| it.name.clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(names(&broker), ["PLAINTEXT", "CONTROLLER", "EXTRA"]);
+    let answer = alter(&broker, &[("listeners", Some(STATIC))]).await;
+    assert_eq!(answer, DONE);
+    wait_for(&broker, false).await;
+    let broker = broker.restart().await;
+    assert_eq!(extra(&broker), None);
+    assert_eq!(names(&broker), ["PLAINTEXT", "CONTROLLER"]);
+}
