@@ -164,7 +164,7 @@ impl Broker {
         let moves = Arc::clone(&broker.directory_moves);
         ottla_sync::task::spawn_blocking(move || moves.resume_moves());
         for listening in of_broker {
-            follow_listeners::open(&broker, listening);
+            follow_listeners::open(&broker, listening, None);
         }
         // Those of the dynamic settings.
         let not_opened = follow_listeners::apply(&broker, &NotOpened::new()).await;
