@@ -17,8 +17,9 @@ use crate::error::GssError;
 use crate::realm::default_realm;
 use crate::server_login::{ServerKerberos, ServerStep};
 
-/// How many threads may wait for a KDC.
-static KDC_STEPS: LazyLock<Semaphore> = LazyLock::new(|| Semaphore::new(4));
+/// How many threads may wait for a KDC, or for DNS. Enough that some hosts whose names do not
+/// resolve do not delay logins at others.
+static KDC_STEPS: LazyLock<Semaphore> = LazyLock::new(|| Semaphore::new(16));
 /// How many shared threads logins may use.
 static LOCAL_STEPS: LazyLock<Semaphore> = LazyLock::new(|| Semaphore::new(2));
 /// The maximum duration of the first step of a client. It is also how long a broker waits for a
