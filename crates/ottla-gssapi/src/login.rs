@@ -137,7 +137,7 @@ async fn asking_kdc<T: Send + 'static>(
     service: &str,
     step: impl FnOnce() -> Result<T, GssError> + Send + 'static,
 ) -> Result<T, GssError> {
-    let asked = async {
+    let asked = async move {
         let permit = steps.acquire().await.map_err(aborted)?;
         let (sender, result) = oneshot::channel();
         let run = move || {
