@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ottla_config::Listener;
+use ottla_config::{BrokerConfig, Listener};
 use ottla_net::{BoundAt, BoundListener, ListeningListener, accept_connections};
 
 use crate::Broker;
@@ -18,14 +18,14 @@ use crate::Broker;
 /// The interval between attempts to open a listener that could not be opened.
 const OPEN_RETRY: Duration = Duration::from_secs(10);
 
-/// Accepts connections of a broker listener.
-pub(crate) fn open(broker: &Arc<Broker>, listening: ListeningListener) {
+/// Accepts connections of a broker listener. `added` is the dynamic setting that it was opened with.
+pub(crate) fn open(broker: &Arc<Broker>, listening: ListeningListener, added: Option<Listener>) {
     let info = Arc::clone(&listening.info);
     let network = Arc::clone(&broker.network);
     let accepting = accept_connections(network, Arc::clone(broker), listening);
     broker
         .listeners
-        .insert(info, ottla_sync::task::spawn(accepting));
+        .insert(info, added, ottla_sync::task::spawn(accepting));
 }
 
 /// Whether the settings in force have a listener of this name.
@@ -60,31 +60,25 @@ pub(crate) async fn follow(broker: Arc<Broker>, mut not_opened: NotOpened) {
 /// Closes listeners that the settings no longer have, and opens new ones. Returns why some could
 /// not be opened. Logs a reason unless it is the one of the attempt before.
 pub(crate) async fn apply(broker: &Arc<Broker>, before: &NotOpened) -> NotOpened {
-    let open_before = broker.listeners.names();
-    for name in &open_before {
-        if !is_configured(broker, name) {
-            close(broker, name).await;
-        }
+    // One state of the settings. A later one is a change, which is followed next.
+    let config = Arc::clone(&broker.config());
+    for name in broker.listeners.outdated(&config.listeners) {
+        close(broker, &name).await;
     }
-    let added: Vec<Listener> = {
-        let config = broker.config();
-        let listeners = config.listeners.iter();
-        listeners
-            .filter(|it| !it.is_controller && !open_before.contains(&it.name))
-            .cloned()
-            .collect()
-    };
+    let open_before = broker.listeners.names();
+    let listeners = config.listeners.iter();
+    let added = listeners.filter(|it| !it.is_controller && !open_before.contains(&it.name));
     let mut not_opened = NotOpened::new();
     for listener in added {
         let name = listener.name.clone();
-        match add(broker, listener).await {
+        match add(broker, &config, listener.clone()).await {
             Ok(listening) => {
                 tracing::info!(
                     listener = name,
                     "accepting connections on {}",
                     listening.info.local_addr
                 );
-                open(broker, listening);
+                open(broker, listening, Some(listener.clone()));
             }
             Err(error) => {
                 if before.get(&name) != Some(&error) {
@@ -102,16 +96,20 @@ pub(crate) async fn apply(broker: &Arc<Broker>, before: &NotOpened) -> NotOpened
     not_opened
 }
 
-/// Loads the stores of a listener and binds it. It listens, and does not accept yet.
-async fn add(broker: &Arc<Broker>, listener: Listener) -> Result<ListeningListener, String> {
-    let adding = Arc::clone(broker);
+/// Binds a listener and loads its stores. It listens, and does not accept yet.
+async fn add(
+    broker: &Arc<Broker>,
+    config: &Arc<BrokerConfig>,
+    listener: Listener,
+) -> Result<ListeningListener, String> {
+    let (adding, config) = (Arc::clone(broker), Arc::clone(config));
     let add = move || {
-        let config = Arc::clone(&adding.config());
         let tls = &adding.context.tls;
+        // First, so that warnings about certificates are not repeated while the port is in use.
+        let bound = BoundListener::bind(&config, &listener, BoundAt::Runtime)?;
         tls.add_listener(&config, &listener.name)
             .map_err(|error| error.to_string())?;
-        let bound = BoundListener::bind(&config, &listener, BoundAt::Runtime);
-        let listening = bound.and_then(BoundListener::listen);
+        let listening = bound.listen();
         if listening.is_err() {
             tls.remove_listener(&listener.name);
         }

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use ottla_config::Listener;
 use ottla_net::ListenerInfo;
 use ottla_sync::task::JoinHandle;
 use ottla_sync::{Mutex, Notify};
@@ -20,6 +21,8 @@ pub(crate) struct OpenListeners {
 #[derive(Debug)]
 struct OpenListener {
     info: Arc<ListenerInfo>,
+    /// The dynamic setting that it was opened with; `None` if it was opened at start.
+    added: Option<Listener>,
     /// Accepts connections, and owns the socket.
     accepting: JoinHandle<()>,
 }
@@ -34,9 +37,15 @@ impl OpenListeners {
         self.settings_changed.notified().await;
     }
 
-    pub(crate) fn insert(&self, info: Arc<ListenerInfo>, accepting: JoinHandle<()>) {
+    pub(crate) fn insert(
+        &self,
+        info: Arc<ListenerInfo>,
+        added: Option<Listener>,
+        accepting: JoinHandle<()>,
+    ) {
         let listener = OpenListener {
             info: Arc::clone(&info),
+            added,
             accepting,
         };
         let replaced = self.by_name.lock().insert(info.name.clone(), listener);
@@ -45,6 +54,21 @@ impl OpenListeners {
 
     pub(crate) fn names(&self) -> Vec<String> {
         self.by_name.lock().keys().cloned().collect()
+    }
+
+    /// The names of those that are not what the settings have. One that was removed and added again
+    /// with another address or protocol before the change was seen is among them.
+    pub(crate) fn outdated(&self, configured: &[Listener]) -> Vec<String> {
+        let by_name = self.by_name.lock();
+        let outdated = by_name.iter().filter(|(name, open)| {
+            let new = configured.iter().find(|it| it.name == **name);
+            match (new, &open.added) {
+                (Some(new), Some(added)) => !new.is_same(added),
+                (Some(_), None) => false,
+                (None, _) => true,
+            }
+        });
+        outdated.map(|(name, _)| name.clone()).collect()
     }
 
     /// The open listener of this name.

@@ -134,7 +134,7 @@ impl Broker {
             let config = context.config();
             context.tls.load(&config).map_err(|error| error.0)?;
             load_token_keys(context)?;
-            check_kerberos(context)?;
+            check_kerberos(&config, |_| true)?;
             opening.open_remote_logs()?;
             resolving.address_limits.resolve(&config)
         })
@@ -164,12 +164,15 @@ impl Broker {
         let moves = Arc::clone(&broker.directory_moves);
         ottla_sync::task::spawn_blocking(move || moves.resume_moves());
         for listening in of_broker {
-            follow_listeners::open(&broker, listening);
+            follow_listeners::open(&broker, listening, None);
         }
         // Those of the dynamic settings.
         let not_opened = follow_listeners::apply(&broker, &NotOpened::new()).await;
         let following = follow_listeners::follow(Arc::clone(&broker), not_opened);
         tasks.push(ottla_sync::task::spawn(following));
+        let mut listeners = listeners;
+        listeners
+            .retain(|it| it.is_controller || follow_listeners::is_configured(&broker, &it.name));
         let partitions = broker.partitions.load().iter().count();
         for shortage in broker.context.limits().shortages(partitions) {
             tracing::warn!("{shortage}");
@@ -437,8 +440,8 @@ impl RunningBroker {
         &self.broker
     }
 
-    /// The listeners of the properties file, including controller listeners. Dynamic settings add and
-    /// remove others.
+    /// The listeners of the properties file, including controller listeners, but without those that
+    /// dynamic settings had removed before the start. Dynamic settings add and remove others.
     pub fn listeners(&self) -> &[Arc<ListenerInfo>] {
         &self.listeners
     }

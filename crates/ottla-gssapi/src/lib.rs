@@ -2,7 +2,7 @@
 //!
 //! The library (MIT's `libgssapi_krb5.so.2`) is loaded when the first login needs it, so that a
 //! program that never uses Kerberos starts without it. All unsafe code of the crate is in
-//! `library.rs` and `handles.rs`.
+//! `library.rs`, `handles.rs` and `realm.rs`.
 //!
 //! What reaches the library blocks: it reads files, and a client asks the KDC. `login.rs` runs it
 //! where blocking is allowed.

@@ -1,6 +1,14 @@
 //! Logins for those who must not block: each step runs on a thread that may.
+//!
+//! The node has few threads that may block, and they also serve its other work. A step that may wait
+//! for a KDC therefore runs on a thread of its own, and a step that only computes or reads a keytab
+//! on a shared one. Both are limited: further steps wait without a thread. So neither a KDC that does
+//! not answer nor clients that begin many logins can take all threads.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
+
+use ottla_sync::{Semaphore, oneshot, thread};
 
 use ottla_sasl::{ClientCredentials, ClientLogin, KerberosService, Mechanism};
 
@@ -8,6 +16,15 @@ use crate::client_login::{ClientKerberos, ClientStep};
 use crate::error::GssError;
 use crate::realm::default_realm;
 use crate::server_login::{ServerKerberos, ServerStep};
+
+/// How many threads may wait for a KDC, or for DNS. Enough that some hosts whose names do not
+/// resolve do not delay logins at others.
+static KDC_STEPS: LazyLock<Semaphore> = LazyLock::new(|| Semaphore::new(16));
+/// How many shared threads logins may use.
+static LOCAL_STEPS: LazyLock<Semaphore> = LazyLock::new(|| Semaphore::new(2));
+/// The maximum duration of the first step of a client. It is also how long a broker waits for a
+/// login.
+const LONGEST: Duration = Duration::from_secs(30);
 
 /// The client's side of a login, with any mechanism.
 pub enum Login {
@@ -27,7 +44,9 @@ impl Login {
     ) -> Result<(Login, Vec<u8>), String> {
         if let (Mechanism::Gssapi, ClientCredentials::Kerberos(login)) = (mechanism, credentials) {
             let (login, host) = (login.clone(), host.to_owned());
-            let begun = blocking(move || ClientKerberos::begin(&login, &host)).await;
+            let service = format!("{}/{host}", login.service);
+            let begin = move || ClientKerberos::begin(&login, &host);
+            let begun = asking_kdc(&KDC_STEPS, LONGEST, &service, begin).await;
             let (login, first) = begun.map_err(|error| error.to_string())?;
             return Ok((Login::Kerberos(Some(login)), first));
         }
@@ -48,7 +67,7 @@ impl Login {
             return Err("the login has failed".to_owned());
         };
         let message = message.to_vec();
-        let step = blocking(move || {
+        let step = blocking(&LOCAL_STEPS, move || {
             let step = under_way.on_message(&message)?;
             Ok((under_way, step))
         });
@@ -78,7 +97,7 @@ pub async fn accept(
     service: Arc<KerberosService>,
     message: Vec<u8>,
 ) -> Result<Accepted, GssError> {
-    blocking(move || {
+    blocking(&LOCAL_STEPS, move || {
         let mut login = match under_way {
             Some(login) => login,
             None => ServerKerberos::begin(&service)?,
@@ -96,9 +115,109 @@ pub async fn accept(
     .await
 }
 
+/// Runs a step that does not use the network.
 async fn blocking<T: Send + 'static>(
+    steps: &'static Semaphore,
     step: impl FnOnce() -> Result<T, GssError> + Send + 'static,
 ) -> Result<T, GssError> {
+    let permit = steps.acquire().await.map_err(aborted)?;
+    let step = move || {
+        // Until the thread is free, even if nobody waits for the result.
+        let _permit = permit;
+        step()
+    };
     let done = ottla_sync::task::spawn_blocking(step).await;
-    done.unwrap_or_else(|error| Err(GssError::new(format!("the login was aborted: {error}"))))
+    done.unwrap_or_else(|error| Err(aborted(error)))
+}
+
+/// Runs a step that may wait for a KDC. The end of the process does not wait for its thread.
+async fn asking_kdc<T: Send + 'static>(
+    steps: &'static Semaphore,
+    longest: Duration,
+    service: &str,
+    step: impl FnOnce() -> Result<T, GssError> + Send + 'static,
+) -> Result<T, GssError> {
+    let asked = async move {
+        let permit = steps.acquire().await.map_err(aborted)?;
+        let (sender, result) = oneshot::channel();
+        let run = move || {
+            let _permit = permit;
+            // The caller may have given up.
+            let _ = sender.send(step());
+        };
+        let name = "kerberos".to_owned();
+        thread::Builder::new()
+            .name(name)
+            .spawn(run)
+            .map_err(aborted)?;
+        result.await.unwrap_or_else(|error| Err(aborted(error)))
+    };
+    let timed = ottla_sync::time::timeout(longest, asked).await;
+    timed.unwrap_or_else(|_| {
+        Err(GssError::new(format!(
+            "no ticket for the service {service} within {} s; check that the KDC of krb5.conf answers",
+            longest.as_secs()
+        )))
+    })
+}
+
+fn aborted(error: impl std::fmt::Display) -> GssError {
+    GssError::new(format!("the login was aborted: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::mpsc::{Receiver, channel};
+
+    use super::*;
+
+    static TWO: LazyLock<Semaphore> = LazyLock::new(|| Semaphore::new(2));
+    static ONE: LazyLock<Semaphore> = LazyLock::new(|| Semaphore::new(1));
+
+    #[tokio::test]
+    async fn logins_take_no_more_threads_than_they_may() {
+        static RUNNING: AtomicUsize = AtomicUsize::new(0);
+        static MOST: AtomicUsize = AtomicUsize::new(0);
+        let mut all = ottla_sync::task::JoinSet::new();
+        for _ in 0..8 {
+            all.spawn(blocking(&TWO, || {
+                let running = RUNNING.fetch_add(1, Ordering::SeqCst) + 1;
+                MOST.fetch_max(running, Ordering::SeqCst);
+                thread::sleep(Duration::from_millis(20));
+                RUNNING.fetch_sub(1, Ordering::SeqCst);
+                Ok(())
+            }));
+        }
+        for done in all.join_all().await {
+            assert_eq!(done, Ok(()));
+        }
+        let most = MOST.load(Ordering::SeqCst);
+        assert!(most <= 2, "{most} steps ran at once");
+    }
+
+    /// A step that ends when the sender is dropped.
+    fn stalled(kdc: Receiver<()>) -> impl FnOnce() -> Result<u8, GssError> + Send + 'static {
+        move || {
+            let _ = kdc.recv();
+            Ok(1)
+        }
+    }
+
+    #[tokio::test]
+    async fn a_kdc_that_does_not_answer_fails_the_login_and_keeps_its_thread() {
+        let (answer, kdc) = channel();
+        let short = Duration::from_millis(20);
+        let error = asking_kdc(&ONE, short, "kafka/here", stalled(kdc)).await;
+        let error = error.unwrap_err().to_string();
+        assert!(error.contains("the service kafka/here within"), "{error}");
+        // The thread is still waiting, and the next login gets no other.
+        let next = asking_kdc(&ONE, short, "kafka/here", || Ok(2)).await;
+        assert!(next.is_err(), "{next:?}");
+        drop(answer);
+        assert_eq!(
+            asking_kdc(&ONE, LONGEST, "kafka/here", || Ok(3)).await,
+            Ok(3)
+        );
+    }
 }

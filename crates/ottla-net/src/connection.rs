@@ -436,13 +436,20 @@ impl<S: Service> Session<S> {
     async fn log_in(&mut self, frame: Bytes) -> Result<(), ConnectionError> {
         self.await_all_answers().await?;
         self.connection.on_active(self.network.context.now_ms());
-        self.memory = None;
         let context = &self.network.context;
+        let overdue = Login::overdue(self.login.as_ref());
         let Some(login) = &mut self.login else {
             return Ok(());
         };
         let was_logged_in = login.is_logged_in();
-        let answered = login.on_frame(frame, context, &self.connection).await?;
+        let answered = ottla_sync::select! {
+            biased;
+            answered = login.on_frame(frame, context, &self.connection) => answered?,
+            () = overdue => return Err(overdue_login()),
+            () = self.connection.closed() => return Err(ConnectionError::Closed),
+        };
+        // Not before, because a message for the Kerberos library waits with its bytes.
+        self.memory = None;
         match answered {
             Answered::Continue(answer) => self.queue.push(answer),
             Answered::LoggedIn(answer) => {

@@ -111,7 +111,7 @@ impl BoundListener {
         let BoundListener { info, socket } = self;
         let (name, address) = (&info.name, info.local_addr);
         let socket = socket.listen().map_err(|error| match error.kind() {
-            // Another process that reuses addresses has bound it as well, and was first to listen.
+            // On old kernels, another process may have bound it as well, and was first to listen.
             io::ErrorKind::AddrInUse => {
                 format!("listener {name}: {address} is in use by another process; stop that process, or give another port")
             }
@@ -342,9 +342,17 @@ mod tests {
         assert_ne!(address.port(), 0);
         let refused = TcpStream::connect(address).unwrap_err();
         assert_eq!(refused.kind(), io::ErrorKind::ConnectionRefused);
+        // Another node cannot take it meanwhile.
+        let taken = open(&config, address).unwrap_err();
+        assert_eq!(taken.kind(), io::ErrorKind::AddrInUse);
         let listening = bound.listen().unwrap();
         let _peer = TcpStream::connect(address).unwrap();
-        listening.socket.accept().await.unwrap();
+        let accepted = listening.socket.accept().await.unwrap();
+        // After a restart, connections of the previous process do not keep the port.
+        drop(listening);
+        let again = open(&config, address).unwrap();
+        let _listening = again.listen().unwrap();
+        drop(accepted);
 
         listener.port = address.port();
         for (bound_at, way_out) in [

@@ -103,12 +103,14 @@ impl Login {
     }
 
     /// Completes when the first login has taken too long.
-    pub async fn overdue(login: Option<&Login>) {
-        match login {
-            Some(login) if !login.is_logged_in() => {
-                ottla_sync::time::sleep_until(login.deadline).await;
+    pub fn overdue(login: Option<&Login>) -> impl Future<Output = ()> + use<> {
+        let unfinished = login.filter(|login| !login.is_logged_in());
+        let deadline = unfinished.map(|login| login.deadline);
+        async move {
+            match deadline {
+                Some(deadline) => ottla_sync::time::sleep_until(deadline).await,
+                None => std::future::pending().await,
             }
-            _ => std::future::pending().await,
         }
     }
 

@@ -16,7 +16,7 @@ use ottla_config::BrokerConfig;
 use ottla_context::NodeTls;
 use ottla_controller::ControllerContext;
 use ottla_metadata::ConfigResourceType;
-use ottla_net::{BoundAt, BoundListener};
+use ottla_net::{BoundAt, BoundListener, check_kerberos};
 use ottla_protocol::messages::alter_configs_request::AlterableConfig;
 use ottla_protocol::messages::alter_configs_response::AlterConfigsResourceResponse;
 use ottla_protocol::messages::incremental_alter_configs_request::AlterableConfig as IncrementalConfig;
@@ -146,7 +146,7 @@ async fn check_listeners(node: &Node, settings: BTreeMap<String, String>) -> Res
     checked.unwrap_or_else(|error| Err(format!("the listeners could not be checked: {error}")))
 }
 
-/// Loads the stores of the listeners that only `next` has, and binds them for a moment.
+/// Loads the stores and keys of the listeners that only `next` has, and binds them for a moment.
 fn check_new_listeners(config: &BrokerConfig, next: &BrokerConfig) -> Result<(), String> {
     let has = |config: &BrokerConfig, name: &str| config.listeners.iter().any(|it| it.name == name);
     for listener in &next.listeners {
@@ -154,6 +154,7 @@ fn check_new_listeners(config: &BrokerConfig, next: &BrokerConfig) -> Result<(),
             continue;
         }
         NodeTls::check_listener(next, &listener.name).map_err(|error| error.to_string())?;
+        check_kerberos(next, |name| name == listener.name)?;
         // The port of a listener that is removed by the same change becomes free.
         let mut removed = config.listeners.iter().filter(|it| !has(next, &it.name));
         if removed.all(|it| it.port != listener.port || it.port == 0) {

@@ -4,6 +4,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::time::Duration;
 
 use bytestring::ByteString;
+use ottla_config::BrokerConfig;
 use ottla_net::{PeerConnection, PeerSecurity, PeerSettings};
 use ottla_protocol::messages::incremental_alter_configs_request::{
     AlterConfigsResource, AlterableConfig,
@@ -212,4 +213,62 @@ async fn a_port_that_cannot_be_bound_is_named_and_nothing_changes() {
     assert_eq!(extra(&broker), None);
     drop(occupied);
     wait_for(&broker, true).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_listener_of_the_file_that_a_setting_has_removed_does_not_count_as_listening() {
+    let listeners = with_extra(0);
+    let map = map("PLAINTEXT");
+    let broker = TestBroker::start_with(&[
+        ("listeners", &listeners),
+        (MAP, &map),
+        ("advertised.listeners", "PLAINTEXT://127.0.0.1:0"),
+    ])
+    .await;
+    let names = |broker: &TestBroker| {
+        let listeners = broker.running.listeners().iter();
+        listeners.map(|it| it.name.clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(names(&broker), ["PLAINTEXT", "CONTROLLER", "EXTRA"]);
+    let answer = alter(&broker, &[("listeners", Some(STATIC))]).await;
+    assert_eq!(answer, DONE);
+    wait_for(&broker, false).await;
+    let broker = broker.restart().await;
+    assert_eq!(extra(&broker), None);
+    assert_eq!(names(&broker), ["PLAINTEXT", "CONTROLLER"]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_listener_that_is_removed_and_added_at_once_moves_to_its_new_address() {
+    let broker = start().await;
+    let listeners = with_extra(0);
+    let map = map("PLAINTEXT");
+    let changes = [
+        ("listeners", Some(listeners.as_str())),
+        (MAP, Some(map.as_str())),
+    ];
+    assert_eq!(alter(&broker, &changes).await, DONE);
+    wait_for(&broker, true).await;
+    let before = extra(&broker).expect("it is open");
+    let free = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = free.local_addr().unwrap().port();
+    drop(free);
+    // Both changes are applied before the broker looks at its listeners.
+    let node = broker.broker();
+    let config = BrokerConfig::clone(&node.config());
+    let mut settings = config.dynamic_settings().clone();
+    settings.insert("listeners".to_owned(), with_extra(port));
+    let (next, _) = config.with_dynamic(config.dynamic_default_settings(), &settings);
+    node.context.set_config(next);
+    node.listeners.on_settings_changed();
+    let moved = async {
+        while extra(&broker).is_none_or(|it| it.port() != port) {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    let moved = tokio::time::timeout(Duration::from_secs(20), moved).await;
+    moved.expect("it is open at its new address");
+    TcpStream::connect(before)
+        .await
+        .expect_err("nothing listens");
 }

@@ -120,3 +120,25 @@ async fn a_request_of_which_nothing_is_left_is_answered_here() {
     assert_eq!(codes, [ErrorCode::InvalidRequest]);
     assert!(seen.is_empty());
 }
+
+#[test]
+fn a_new_listener_whose_key_is_missing_is_refused() {
+    let next = broker_only_config(&[
+        ("listeners", "PLAINTEXT://127.0.0.1:0,EXTRA://127.0.0.1:0"),
+        ("advertised.listeners", "PLAINTEXT://127.0.0.1:9092"),
+        (
+            "listener.security.protocol.map",
+            "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,EXTRA:SASL_PLAINTEXT",
+        ),
+        ("sasl.kerberos.service.name", "kafka"),
+        ("listener.name.extra.sasl.enabled.mechanisms", "GSSAPI"),
+        (
+            "listener.name.extra.gssapi.sasl.jaas.config",
+            "com.sun.security.auth.module.Krb5LoginModule required useKeyTab=true storeKey=true \
+             keyTab=\"/nowhere/kafka.keytab\" principal=\"kafka/localhost@X\";",
+        ),
+    ]);
+    let error = check_new_listeners(&broker_only_config(&[]), &next).unwrap_err();
+    let expected = "listener EXTRA with SASL GSSAPI: ";
+    assert!(error.starts_with(expected), "{error}");
+}

@@ -16,8 +16,8 @@ pub struct ListenOptions {
     pub backlog: i32,
 }
 
-/// A socket that has its address and does not listen yet: connections are refused. No other process
-/// can listen on the address unless it reuses addresses, as this one does.
+/// A socket that has its address and does not listen yet: connections are refused. No other socket
+/// can be bound to the address.
 #[derive(Debug)]
 pub struct BoundSocket {
     socket: Socket,
@@ -32,13 +32,16 @@ impl BoundSocket {
 
     /// Starts to listen: the kernel accepts connections into the backlog.
     pub fn listen(self) -> io::Result<TcpListener> {
+        // Connections inherit it. With it, a socket can be bound to the address of those that this
+        // one leaves behind, after a restart.
+        self.socket.set_reuse_address(true)?;
         self.socket.listen(self.backlog)?;
         TcpListener::from_std(self.socket.into())
     }
 }
 
 /// Binds a socket for a listener. With an IPv6 address, it will accept IPv4 connections too. Fails
-/// if another socket listens on the address.
+/// if another socket has the address.
 pub fn bind(address: SocketAddr, options: ListenOptions) -> io::Result<BoundSocket> {
     let domain = Domain::for_address(address);
     let socket = Socket::new(domain, Type::STREAM, Some(Protocol::TCP))?;
@@ -52,6 +55,9 @@ pub fn bind(address: SocketAddr, options: ListenOptions) -> io::Result<BoundSock
         socket.set_recv_buffer_size(bytes)?;
     }
     socket.bind(&address.into())?;
+    // Otherwise, another process that reuses addresses could bind the same address, and the one that
+    // listens later would fail: after the recovery of its logs.
+    socket.set_reuse_address(false)?;
     Ok(BoundSocket {
         socket,
         backlog: options.backlog,

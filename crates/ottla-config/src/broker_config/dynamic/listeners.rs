@@ -39,7 +39,7 @@ impl BrokerConfig {
                     "Security protocol cannot be updated for existing listener ListenerName({name})"
                 ));
             }
-            if (host(old), old.port) != (host(listener), listener.port) {
+            if !listener.is_same(old) {
                 return Err(format!(
                     "listeners={listener}: the address of an existing listener cannot be changed while the broker \
                      runs; keep {old}, and add a listener with another name, or change the properties file and \
@@ -62,6 +62,14 @@ impl BrokerConfig {
         own.filter(|(key, _)| key.starts_with(&prefix) && Self::is_fixed_of_listener(key))
             .map(|(key, value)| (key.as_str(), value.as_str()))
             .collect()
+    }
+}
+
+impl Listener {
+    /// Whether a running broker has nothing to do to change from one to the other.
+    pub fn is_same(&self, other: &Listener) -> bool {
+        let facts = |it: &Listener| (it.protocol, it.port);
+        self.name == other.name && facts(self) == facts(other) && host(self) == host(other)
     }
 }
 
