@@ -15,7 +15,9 @@ use super::wire::SchemaId;
 const MOST_ENTRIES: usize = 2000;
 const MOST_BYTES: usize = 64 << 20;
 /// A failure with its reason.
-const FAILURE_BYTES: usize = 500;
+const FAILURE_BYTES: usize = 1000;
+/// Of a reason: it can quote an answer of the registry, and each record with the schema shows it.
+const REASON_BYTES: usize = 500;
 /// For so long a schema that is missing is not asked for again.
 const MISSING: Duration = Duration::from_secs(60);
 /// Schemas that may be found to be missing in that time. A topic whose records only look as if they
@@ -82,9 +84,10 @@ impl Cache {
             Ok(schema) => (Ok(Arc::new(schema)), None),
             Err(Failure::Schema(reason)) => {
                 self.count_missing(now);
-                (Err(reason), Some(now + MISSING))
+                (Err(shortened(reason)), Some(now + MISSING))
             }
             Err(Failure::Registry(reason)) => {
+                let reason = shortened(reason);
                 self.away = Some((reason.clone(), now + AWAY));
                 return Err(reason);
             }
@@ -122,6 +125,13 @@ impl Cache {
     }
 }
 
+fn shortened(reason: String) -> String {
+    match reason.len() <= REASON_BYTES {
+        true => reason,
+        false => format!("{}…", &reason[..reason.floor_char_boundary(REASON_BYTES)]),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::schema::Kind;
@@ -145,6 +155,19 @@ mod tests {
         let later = now + MISSING;
         assert!(cache.find(&one, later).unwrap().is_ok());
         assert!(cache.find(&two, later).is_none());
+    }
+
+    #[test]
+    fn a_reason_is_short_whatever_the_registry_has_answered() {
+        let now = Instant::now();
+        let long = || "é".repeat(1 << 20);
+        for failure in [Failure::Schema(long()), Failure::Registry(long())] {
+            let mut cache = Cache::new();
+            let id = SchemaId::Number(1);
+            let reason = cache.keep(id, Err(failure), now).unwrap_err();
+            assert!(reason.len() < FAILURE_BYTES, "{}", reason.len());
+            assert_eq!(cache.find(&id, now).unwrap().unwrap_err(), reason);
+        }
     }
 
     #[test]
