@@ -186,9 +186,13 @@ impl RegistryConfig {
                 "the schema registry {} has no {path}",
                 self.url
             ))),
-            401 | 403 => Err(self.failed(&format!(
-                "it denies GET {path} (HTTP status {}); give credentials that may read schemas",
-                answer.status
+            401 => Err(self.failed(&format!(
+                "it denies GET {path} (HTTP status 401); give credentials that may read schemas"
+            ))),
+            // Registries grant rights for each subject: others can be read.
+            403 => Err(Failure::Schema(format!(
+                "the schema registry {} denies GET {path} (HTTP status 403); give credentials that may read it",
+                self.url
             ))),
             status => Err(self.failed(&format!("HTTP status {status} to GET {path}"))),
         }
