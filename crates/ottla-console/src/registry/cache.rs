@@ -26,7 +26,7 @@ const MOST_MISSING: usize = 500;
 /// For so long a registry that does not answer is not asked for anything.
 const AWAY: Duration = Duration::from_secs(30);
 
-pub(super) type Outcome = Result<Arc<Schema>, String>;
+pub(super) type Outcome = Result<Arc<Schema>, Failure>;
 
 pub(super) struct Cache {
     schemas: LruCache<SchemaId, Entry>,
@@ -70,7 +70,7 @@ impl Cache {
             return Some(entry.outcome.clone());
         }
         let (reason, until) = self.away.as_ref()?;
-        (now < *until).then(|| Err(reason.clone()))
+        (now < *until).then(|| Err(Failure::Registry(reason.clone())))
     }
 
     /// Keeps the answer of the registry, and returns it.
@@ -84,12 +84,13 @@ impl Cache {
             Ok(schema) => (Ok(Arc::new(schema)), None),
             Err(Failure::Schema(reason)) => {
                 self.count_missing(now);
-                (Err(shortened(reason)), Some(now + MISSING))
+                let failure = Failure::Schema(shortened(reason));
+                (Err(failure), Some(now + MISSING))
             }
             Err(Failure::Registry(reason)) => {
                 let reason = shortened(reason);
                 self.away = Some((reason.clone(), now + AWAY));
-                return Err(reason);
+                return Err(Failure::Registry(reason));
             }
         };
         let entry = Entry {
@@ -150,7 +151,8 @@ mod tests {
         assert!(cache.find(&one, now).is_none());
         cache.keep(one, Ok(schema(10)), now).unwrap();
         let missing = Err(Failure::Schema("missing".into()));
-        assert_eq!(cache.keep(two, missing, now).unwrap_err(), "missing");
+        let kept = cache.keep(two, missing, now).unwrap_err();
+        assert_eq!(kept.reason(), "missing");
         assert!(cache.find(&two, now).unwrap().is_err());
         let later = now + MISSING;
         assert!(cache.find(&one, later).unwrap().is_ok());
@@ -164,9 +166,10 @@ mod tests {
         for failure in [Failure::Schema(long()), Failure::Registry(long())] {
             let mut cache = Cache::new();
             let id = SchemaId::Number(1);
-            let reason = cache.keep(id, Err(failure), now).unwrap_err();
-            assert!(reason.len() < FAILURE_BYTES, "{}", reason.len());
-            assert_eq!(cache.find(&id, now).unwrap().unwrap_err(), reason);
+            let kept = cache.keep(id, Err(failure), now).unwrap_err();
+            assert!(kept.reason().len() < FAILURE_BYTES);
+            let found = cache.find(&id, now).unwrap().unwrap_err();
+            assert_eq!(found.reason(), kept.reason());
         }
     }
 
@@ -180,7 +183,8 @@ mod tests {
         let away = Err(Failure::Registry("away".into()));
         cache.keep(SchemaId::Number(2), away, now).unwrap_err();
         let other = SchemaId::Number(3);
-        assert_eq!(cache.find(&other, now).unwrap().unwrap_err(), "away");
+        let found = cache.find(&other, now).unwrap().unwrap_err();
+        assert!(matches!(found, Failure::Registry(reason) if reason == "away"));
         assert!(cache.find(&SchemaId::Number(1), now).unwrap().is_ok());
         assert!(cache.find(&other, now + AWAY).is_none());
     }

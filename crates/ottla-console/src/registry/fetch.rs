@@ -49,6 +49,14 @@ pub(super) enum Failure {
     Registry(String),
 }
 
+impl Failure {
+    pub(super) fn reason(&self) -> &str {
+        match self {
+            Failure::Schema(reason) | Failure::Registry(reason) => reason,
+        }
+    }
+}
+
 impl RegistryConfig {
     /// The names of the settings are those of Confluent's serializers, with or without the prefix
     /// `schema.registry.`: `basic.auth.user.info`, `bearer.auth.token` and `ssl.*`. The error is a
