@@ -181,9 +181,15 @@ impl RegistryConfig {
         if let Some(authorization) = &self.authorization {
             headers.push(("Authorization", authorization.expose()));
         }
-        let answer = server
-            .get_with(&headers)
-            .map_err(|error| self.failed(&error))?;
+        let answer = server.get_with(&headers);
+        let answer = answer.map_err(|error| match error.is_too_long {
+            // It is about this schema alone.
+            true => Failure::Schema(format!(
+                "the schema registry {}: GET {path}: {}",
+                self.url, error.reason
+            )),
+            false => self.failed(&error.reason),
+        })?;
         match answer.status {
             200 => serde_json::from_str(&answer.body).map_err(|error| {
                 self.failed(&format!(

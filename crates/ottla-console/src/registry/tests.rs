@@ -232,8 +232,10 @@ async fn a_registry_that_refuses_is_named_and_left_alone() {
 }
 
 #[tokio::test]
-async fn a_schema_that_is_denied_leaves_the_others() {
+async fn a_schema_that_is_denied_or_too_long_leaves_the_others() {
+    let long = " ".repeat(2 << 20);
     let (registry, requests) = registry(&[
+        ("/schemas/ids/6", 200, long.as_str()),
         ("/schemas/ids/7", 403, ""),
         ("/schemas/ids/8", 200, r#"{"schema": "\"long\""}"#),
     ]);
@@ -245,6 +247,8 @@ async fn a_schema_that_is_denied_leaves_the_others() {
             "{reason}"
         );
     }
+    let too_long = value(&registry, &framed(6, b"")).await;
+    assert!(!too_long.is_unread, "{:?}", too_long.outcome);
     let other = value(&registry, &framed(8, &[10])).await;
     assert_eq!(other.json(), Some("5"));
     let asked = paths(&requests);
