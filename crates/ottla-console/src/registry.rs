@@ -20,6 +20,7 @@ use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
 use cache::{Cache, Outcome};
+use fetch::Failure;
 pub use fetch::RegistryConfig;
 pub(crate) use schema::Kind;
 use wire::Framed;
@@ -45,6 +46,8 @@ pub(crate) struct Decoded {
     /// `None` if the schema cannot be read.
     pub(crate) kind: Option<Kind>,
     pub(crate) subject: Option<String>,
+    /// Whether the registry did not answer. What it is will be known later.
+    pub(crate) is_unread: bool,
     /// JSON, or why there is none.
     pub(crate) outcome: Result<String, String>,
 }
@@ -112,6 +115,7 @@ impl Registry {
             schema: framed.id,
             kind: None,
             subject: None,
+            is_unread: false,
             outcome: Err(String::new()),
         };
         match self.schema(framed.id).await {
@@ -124,7 +128,10 @@ impl Registry {
                     format!("it does not fit the {kind} schema {id}: {error}")
                 });
             }
-            Err(reason) => decoded.outcome = Err(reason),
+            Err(failure) => {
+                decoded.is_unread = matches!(failure, Failure::Registry(_));
+                decoded.outcome = Err(failure.reason().to_owned());
+            }
         }
         Some(decoded)
     }
@@ -134,7 +141,7 @@ impl Registry {
         if let Some(known) = known {
             return known;
         }
-        let closed = |_| "the console stops".to_owned();
+        let closed = |_| Failure::Registry("the console stops".to_owned());
         let permit = self.reading.clone().acquire_owned().await.map_err(closed)?;
         // Another request has read it meanwhile, or has found that the registry does not answer.
         let known = self.cache.lock().find(&id, Instant::now());
@@ -149,7 +156,10 @@ impl Registry {
         });
         match loading.await {
             Ok(loaded) => self.cache.lock().keep(id, loaded, Instant::now()),
-            Err(error) => Err(format!("reading schema {id} failed: {error}")),
+            Err(error) => {
+                let reason = format!("reading schema {id} failed: {error}");
+                Err(Failure::Registry(reason))
+            }
         }
     }
 }

@@ -12,6 +12,17 @@ print)
   echo "progress: 5 rec/s" >&2
   echo out/a-1.json
   ;;
+# No text, and more after it.
+bytes)
+  printf '\377\n'
+  echo after
+  ;;
+# Leaves a process behind that keeps the output open.
+orphan)
+  sleep 25 &
+  echo begun
+  exit 1
+  ;;
 # Until it is asked to stop.
 run)
   trap 'echo saved; exit 130' TERM

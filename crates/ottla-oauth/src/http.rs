@@ -42,13 +42,40 @@ pub struct Answer {
     pub body: String,
 }
 
+/// Why there is no answer.
+#[derive(Debug)]
+pub struct Unanswered {
+    /// A sentence for people.
+    pub reason: String,
+    /// Whether there is one that is longer than what is read of it.
+    pub is_too_long: bool,
+}
+
+impl From<String> for Unanswered {
+    fn from(reason: String) -> Unanswered {
+        Unanswered {
+            reason,
+            is_too_long: false,
+        }
+    }
+}
+
+impl From<ureq::Error> for Unanswered {
+    fn from(error: ureq::Error) -> Unanswered {
+        Unanswered {
+            reason: error.to_string(),
+            is_too_long: matches!(error, ureq::Error::BodyExceedsLimit(_)),
+        }
+    }
+}
+
 impl Server<'_> {
     pub fn get(&self) -> Result<Answer, String> {
-        self.get_with(&[])
+        self.get_with(&[]).map_err(|it| it.reason)
     }
 
     /// With these headers.
-    pub fn get_with(&self, headers: &[(&str, &str)]) -> Result<Answer, String> {
+    pub fn get_with(&self, headers: &[(&str, &str)]) -> Result<Answer, Unanswered> {
         let agent = self.agent()?;
         let mut get = agent.get(self.url);
         for (name, value) in headers {
@@ -67,7 +94,7 @@ impl Server<'_> {
         if let Some(authorization) = &request.authorization {
             post = post.header("Authorization", authorization.expose());
         }
-        answer(post.send(request.body.expose()))
+        answer(post.send(request.body.expose())).map_err(|it| it.reason)
     }
 
     fn agent(&self) -> Result<ureq::Agent, String> {
@@ -117,12 +144,11 @@ impl Server<'_> {
 
 fn answer(
     answered: Result<ureq::http::Response<ureq::Body>, ureq::Error>,
-) -> Result<Answer, String> {
-    let failed = |error: ureq::Error| error.to_string();
-    let mut answer = answered.map_err(failed)?;
+) -> Result<Answer, Unanswered> {
+    let mut answer = answered?;
     let status = answer.status().as_u16();
     let body = answer.body_mut().with_config().limit(MOST_BYTES);
-    let body = body.read_to_string().map_err(failed)?;
+    let body = body.read_to_string()?;
     Ok(Answer { status, body })
 }
 

@@ -22,7 +22,7 @@ mod assertion;
 
 mod login_tokens;
 
-pub use http::{Answer, Server};
+pub use http::{Answer, Server, Unanswered};
 pub use issuer_keys::read_issuer_keys;
 pub use login_tokens::{LoginTokens, TokenError};
 

@@ -129,14 +129,19 @@ fn entries(list: &str) -> Vec<String> {
 }
 
 /// A directory as `log.dirs` has it, which may be a relative path. The broker describes absolute
-/// ones.
+/// ones. Of several relative ones that fit, it is the longest: `/srv/a/b` is `a/b` and not `b`.
 fn entry_of(path: &str, configured: &[String]) -> String {
-    let is_same = |entry: &&String| {
+    let exact = configured.iter().find(|entry| **entry == path);
+    let is_relative = |entry: &&String| {
         let relative = entry.trim_start_matches("./");
         let before = path.strip_suffix(relative);
-        **entry == path || (!entry.starts_with('/') && before.is_some_and(|it| it.ends_with('/')))
+        !entry.starts_with('/') && before.is_some_and(|it| it.ends_with('/'))
     };
-    let found = configured.iter().find(is_same);
+    let relative = || {
+        let fitting = configured.iter().filter(is_relative);
+        fitting.max_by_key(|entry| entry.trim_start_matches("./").len())
+    };
+    let found = exact.or_else(relative);
     found.map_or_else(|| path.to_owned(), Clone::clone)
 }
 
@@ -187,6 +192,14 @@ mod tests {
             ("/srv/other-c", "/srv/other-c"),
             ("/elsewhere", "/elsewhere"),
         ] {
+            assert_eq!(entry_of(path, &configured), entry);
+        }
+    }
+
+    #[test]
+    fn a_directory_is_not_taken_for_another_with_a_shorter_name() {
+        let configured = owned(&["b", "a/b", "/data/b"]);
+        for (path, entry) in [("/srv/b", "b"), ("/srv/a/b", "a/b"), ("/data/b", "/data/b")] {
             assert_eq!(entry_of(path, &configured), entry);
         }
     }

@@ -166,28 +166,41 @@ async fn limit(
 ) -> Result<(), Problem> {
     let started = plan.iter();
     let started = started.filter_map(|(key, it)| Some((key.clone(), it.clone()?)));
-    let proposed: BTreeMap<Partition, Vec<i32>> = started.collect();
+    let mut proposed: BTreeMap<Partition, Vec<i32>> = started.collect();
     let topics: BTreeSet<&String> = proposed.keys().map(|(topic, _)| topic).collect();
     let topics: Vec<String> = topics.into_iter().cloned().collect();
     let metadata = visitor
         .client()
         .refresh_metadata(Some(topics.as_slice()), false)
         .await?;
+    let running: BTreeSet<i32> = metadata.brokers.keys().copied().collect();
     let mut current: BTreeMap<Partition, Vec<i32>> = BTreeMap::new();
     for topic in metadata.topics.values() {
         for it in &topic.partitions {
-            // A broker that does not run cannot be configured, and sends nothing.
-            let running = it.replicas.iter().copied();
-            let running = running.filter(|id| metadata.brokers.contains_key(id));
-            current.insert((topic.name.clone(), it.partition), running.collect());
+            let replicas = among(&running, &it.replicas);
+            current.insert((topic.name.clone(), it.partition), replicas);
         }
     }
-    let ongoing = visitor.admin.list_partition_reassignments().await?;
+    for replicas in proposed.values_mut() {
+        *replicas = among(&running, replicas);
+    }
+    let mut ongoing = visitor.admin.list_partition_reassignments().await?;
+    for it in ongoing.values_mut() {
+        it.replicas = among(&running, &it.replicas);
+        it.adding_replicas = among(&running, &it.adding_replicas);
+    }
     visitor
         .admin
         .limit_replication(&ongoing, &current, &proposed, throttle)
         .await?;
     Ok(())
+}
+
+/// A broker that does not run cannot be configured, and sends and receives nothing. One that stays a
+/// replica must not keep the others from being throttled.
+fn among(running: &BTreeSet<i32>, replicas: &[i32]) -> Vec<i32> {
+    let replicas = replicas.iter().copied();
+    replicas.filter(|id| running.contains(id)).collect()
 }
 
 #[derive(Serialize)]
@@ -303,4 +316,16 @@ pub(super) async fn elect(
     Ok(Json(Items {
         items: items.collect(),
     }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn brokers_that_do_not_run_are_not_throttled() {
+        let running = BTreeSet::from([1, 3, 4]);
+        assert_eq!(among(&running, &[3, 2, 1]), [3, 1]);
+        assert!(among(&running, &[2]).is_empty());
+    }
 }

@@ -122,9 +122,11 @@ pub(super) async fn plan(
     let snapshot = visitor.view.snapshot().await?;
     let topics = snapshot.topics.values();
     let partitions: usize = topics.map(|it| it.info.partitions.len()).sum();
-    let _reservation = visitor.budget.reserve(partitions * PARTITION_BYTES)?;
+    let reservation = visitor.budget.reserve(partitions * PARTITION_BYTES)?;
     // It takes a second for very many partitions, and other tasks wait.
     let planned = tokio::task::spawn_blocking(move || {
+        // As long as it is planned, also if nobody waits any more.
+        let _reservation = reservation;
         let image = image(&snapshot);
         let planned = ottla_rebalance::plan(&image, &options);
         planned.map(|plan| answer(&image, &plan, rate, moves_per_broker))

@@ -8,6 +8,7 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::process::ExitStatus;
 use std::sync::Arc;
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde::Serialize;
@@ -21,9 +22,11 @@ use crate::view::now_ms;
 
 /// Lines that are kept of the output; the oldest go first.
 const LINES: usize = 1000;
-/// The bytes of a line that are kept, and the bytes that are read of both outputs.
+/// The bytes of a line that are kept, and the bytes after which a line is taken for two.
 const LINE_BYTES: usize = 1000;
-const MOST_OUTPUT: u64 = 64 << 20;
+const LONGEST_LINE: u64 = 64 << 10;
+/// For so long after its end its output is read. A process that it has left behind can keep it open.
+const LAST_OUTPUT: Duration = Duration::from_secs(2);
 /// What `ottla bench` prints before a progress line, with `--progress-lines`.
 const PROGRESS: &str = "progress: ";
 
@@ -106,7 +109,7 @@ impl Run {
     async fn follow(self: Arc<Run>, mut process: Process) {
         let (output, errors) = (process.0.stdout.take(), process.0.stderr.take());
         let reader = self.clone();
-        let reading = tokio::spawn(async move {
+        let mut reading = tokio::spawn(async move {
             tokio::join!(reader.read(output), reader.read(errors));
         });
         let ended = loop {
@@ -118,15 +121,26 @@ impl Run {
                 }
             }
         };
-        let _ = reading.await;
+        let _ = tokio::time::timeout(LAST_OUTPUT, &mut reading).await;
+        reading.abort();
         self.moment.send_modify(|it| it.end(ended));
     }
 
     async fn read(&self, output: Option<impl AsyncRead + Unpin>) {
         let Some(output) = output else { return };
-        let mut lines = BufReader::new(output.take(MOST_OUTPUT)).lines();
-        while let Ok(Some(line)) = lines.next_line().await {
-            self.moment.send_modify(|it| it.add(&line));
+        let mut output = BufReader::new(output);
+        let mut line = Vec::new();
+        // To the end, whatever it prints: it would break off if nobody read its output.
+        loop {
+            line.clear();
+            let mut rest = (&mut output).take(LONGEST_LINE);
+            match rest.read_until(b'\n', &mut line).await {
+                Ok(bytes) if bytes > 0 => {}
+                _ => return,
+            }
+            let text = String::from_utf8_lossy(&line);
+            let text = text.trim_end_matches(['\r', '\n']);
+            self.moment.send_modify(|it| it.add(text));
         }
     }
 }
@@ -210,8 +224,6 @@ impl Drop for Process {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     /// A script in place of `ottla`.
@@ -247,6 +259,22 @@ mod tests {
         run.stop();
         let end = until(&run, |it| it.state == RunState::Ended).await;
         assert_eq!(end.lines_after(0)[..2], ["begun", "saved"]);
+        assert_eq!(end.is_ok, Some(false));
+    }
+
+    #[tokio::test]
+    async fn output_of_any_kind_is_read_to_its_end() {
+        let run = start("bytes");
+        let end = until(&run, |it| it.state == RunState::Ended).await;
+        assert_eq!(end.lines, ["\u{fffd}", "after"]);
+        assert_eq!(end.is_ok, Some(true));
+    }
+
+    #[tokio::test]
+    async fn a_run_ends_although_its_output_is_still_open() {
+        let run = start("orphan");
+        let end = until(&run, |it| it.state == RunState::Ended).await;
+        assert_eq!(end.lines[0], "begun");
         assert_eq!(end.is_ok, Some(false));
     }
 

@@ -378,6 +378,7 @@ mod tests {
             schema: SchemaId::Number(7),
             kind: Some(Kind::Avro),
             subject: Some("t-value".into()),
+            is_unread: false,
             outcome: Ok("{\"a\":1}".into()),
         };
         let shown = |decoded: Option<&Decoded>, format| {

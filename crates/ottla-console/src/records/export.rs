@@ -268,6 +268,7 @@ mod tests {
                 schema: SchemaId::Number(7),
                 kind: None,
                 subject: None,
+                is_unread: false,
                 outcome: Ok("{\"a\":1}".into()),
             }),
         };

@@ -51,6 +51,8 @@ pub(crate) struct Subject<'a> {
     key: OnceCell<Option<Value>>,
     value: OnceCell<Option<Value>>,
     steps_left: Cell<usize>,
+    /// Whether it is not known what the key and the value are.
+    unread: (bool, bool),
 }
 
 impl<'a> Subject<'a> {
@@ -62,7 +64,14 @@ impl<'a> Subject<'a> {
             key: OnceCell::new(),
             value: OnceCell::new(),
             steps_left: Cell::new(STEPS),
+            unread: (false, false),
         }
+    }
+
+    /// Expressions about a key or a value that is not known are given up.
+    pub(crate) fn with_unread(mut self, key: bool, value: bool) -> Subject<'a> {
+        self.unread = (key, value);
+        self
     }
 
     /// Takes the steps of a place or a comparison with texts of so many bytes. False if there are
@@ -74,6 +83,12 @@ impl<'a> Subject<'a> {
             .checked_sub(1 + bytes / BYTES_PER_STEP);
         self.steps_left.set(left.unwrap_or(0));
         left.is_some()
+    }
+
+    /// Nothing holds.
+    fn give_up(&self) -> bool {
+        self.steps_left.set(0);
+        false
     }
 
     /// Whether all steps are used up, so that what was found out about the record means nothing.
@@ -233,6 +248,8 @@ fn any_place(
                 .iter()
                 .any(|(_, value)| header(value.unwrap_or_default(), subject, test)),
         },
+        Root::Key if subject.unread.0 => subject.give_up(),
+        Root::Value if subject.unread.1 => subject.give_up(),
         Root::Key | Root::Value if steps.is_empty() => {
             let bytes = if root == Root::Key {
                 record.key

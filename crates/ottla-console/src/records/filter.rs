@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::expression::{Expression, Subject};
 use crate::problem::Problem;
-use crate::registry::DecodedRecord;
+use crate::registry::{Decoded, DecodedRecord};
 
 /// The memory for finding a text.
 const TEXT_REGEX_BYTES: usize = 1 << 20;
@@ -68,13 +68,15 @@ impl FilterQuery {
 pub(crate) enum Verdict {
     Matches,
     Differs,
-    /// It takes too long, or too much memory, to find out.
+    /// It takes too long, or too much memory, to find out; or the schema registry does not answer.
     GivenUp,
 }
 
 impl Filter {
     /// Texts are looked for in the bytes and in what was decoded from them; expressions are about
-    /// what was decoded.
+    /// what was decoded. If the schema registry does not answer, only what the bytes show is known:
+    /// an expression such as `!has(value.error)` would hold for all of them, and a redrive would
+    /// send what its preview has not counted.
     pub(crate) fn judge(
         &self,
         topic: &str,
@@ -83,13 +85,22 @@ impl Filter {
         decoded: &DecodedRecord,
     ) -> Verdict {
         let view = decoded.view(record);
-        if !self.has_key(record, &view) || !self.has_text(record, &view) {
-            return Verdict::Differs;
+        let is_unread = |part: &Option<Decoded>| part.as_ref().is_some_and(|it| it.is_unread);
+        let (key, value) = (is_unread(&decoded.key), is_unread(&decoded.value));
+        let differs = |is_unread| match is_unread {
+            true => Verdict::GivenUp,
+            false => Verdict::Differs,
+        };
+        if !self.has_key(record, &view) {
+            return differs(key);
+        }
+        if !self.has_text(record, &view) {
+            return differs(key || value);
         }
         if self.expressions.is_empty() {
             return Verdict::Matches;
         }
-        let subject = Subject::new(topic, partition, &view);
+        let subject = Subject::new(topic, partition, &view).with_unread(key, value);
         let holds = self.expressions.iter().all(|it| it.holds(&subject));
         match holds {
             _ if subject.is_given_up() => Verdict::GivenUp,
@@ -136,7 +147,7 @@ mod tests {
     use ottla_types::Timestamp;
 
     use super::*;
-    use crate::registry::{Decoded, Kind, SchemaId};
+    use crate::registry::{Kind, SchemaId};
 
     #[test]
     fn all_conditions_must_hold() {
@@ -192,6 +203,7 @@ mod tests {
             schema: SchemaId::Number(id),
             kind: Some(Kind::Avro),
             subject: None,
+            is_unread: false,
             outcome: Ok(json.to_owned()),
         };
         let decoded = DecodedRecord {
@@ -218,6 +230,55 @@ mod tests {
         assert!(matches(key("k1")) && matches(key("\"k1\"")) && !matches(key("k")));
         assert!(matches(expression("value.name == 'Anna' && key == 'k1'")));
         assert!(!matches(expression("value.name == 'Berta'")));
+    }
+
+    #[test]
+    fn without_an_answer_of_the_registry_only_the_bytes_are_judged() {
+        let mut builder = RecordBatchBuilder::new(Compression::None);
+        builder.append(Timestamp(0), Some(b"k"), Some(b"\0\0\0\0\x02raw"), &[]);
+        let batch = builder.build();
+        let records = batch.records(1 << 20).unwrap();
+        let record = records.iter().next().unwrap().unwrap();
+        let mut decoded = DecodedRecord {
+            key: None,
+            value: Some(Decoded {
+                schema: SchemaId::Number(2),
+                kind: None,
+                subject: None,
+                is_unread: true,
+                outcome: Err("no answer".into()),
+            }),
+        };
+        let judge = |query: FilterQuery, decoded: &DecodedRecord| {
+            let filter = query.parse().unwrap();
+            filter.judge("t", 0, &record, decoded)
+        };
+        let text = |text: &str| FilterQuery {
+            text: Some(text.into()),
+            ..FilterQuery::default()
+        };
+        let expression = |expression: &str| FilterQuery {
+            expression: Some(expression.into()),
+            ..FilterQuery::default()
+        };
+        let not_failed = "!has(value.error)";
+        for (query, verdict) in [
+            (expression(not_failed), Verdict::GivenUp),
+            (expression("value.error == 'x'"), Verdict::GivenUp),
+            (expression("partition == 0 && key == 'k'"), Verdict::Matches),
+            (
+                expression("partition == 1 && has(value.a)"),
+                Verdict::Differs,
+            ),
+            (text("raw"), Verdict::Matches),
+            (text("Anna"), Verdict::GivenUp),
+        ] {
+            assert_eq!(judge(query.clone(), &decoded), verdict, "{query:?}");
+        }
+        // The schema does not exist: the bytes are all that there is.
+        decoded.value.as_mut().unwrap().is_unread = false;
+        assert_eq!(judge(expression(not_failed), &decoded), Verdict::Matches);
+        assert_eq!(judge(text("Anna"), &decoded), Verdict::Differs);
     }
 
     #[test]

@@ -293,7 +293,7 @@ impl Parser {
                 let size = object.get("size").and_then(Value::as_u64);
                 let size = size.and_then(|it| usize::try_from(it).ok());
                 let size = size.ok_or("a fixed has no size")?;
-                let it = match scale(object) {
+                let it = match scale(object, Some(size)) {
                     Some(scale) => Type::Decimal {
                         fixed: Some(size),
                         scale,
@@ -313,7 +313,7 @@ impl Parser {
                 let values = self.parse(values, namespace)?;
                 self.push(Type::Map(values))
             }
-            "bytes" => match scale(object) {
+            "bytes" => match scale(object, None) {
                 Some(scale) => self.push(Type::Decimal { fixed: None, scale }),
                 None => self.push(Type::Bytes),
             },
@@ -381,13 +381,20 @@ fn primitive(name: &str) -> Option<Type> {
     })
 }
 
-/// The scale of a decimal; `None` for everything else.
-fn scale(object: &Map<String, Value>) -> Option<usize> {
+/// The scale of a decimal; `None` for everything else. A decimal without a precision, or with one
+/// that its scale or its size does not allow, is the bytes that it is made of, as in Avro's own
+/// libraries.
+fn scale(object: &Map<String, Value>, fixed: Option<usize>) -> Option<usize> {
     if object.get("logicalType")? != "decimal" {
         return None;
     }
+    let precision = object.get("precision")?.as_u64()?;
     let scale = object.get("scale").map_or(Some(0), Value::as_u64)?;
-    usize::try_from(scale).ok()
+    // The digits of the largest number of this size.
+    let most = fixed.map(|size| ((8.0 * size as f64 - 1.0) * f64::log10(2.0)).floor());
+    let is_valid =
+        precision > 0 && scale <= precision && most.is_none_or(|it| precision as f64 <= it);
+    usize::try_from(scale).ok().filter(|_| is_valid)
 }
 
 fn full_name(object: &Map<String, Value>, namespace: &str) -> Result<String, String> {
@@ -452,9 +459,9 @@ mod tests {
                 "-2.00",
             ),
             (
-                r#"{"type": "fixed", "name": "D", "size": 1, "logicalType": "decimal", "scale": 3}"#,
+                r#"{"type": "fixed", "name": "D", "size": 1, "logicalType": "decimal", "precision": 2, "scale": 2}"#,
                 &[7],
-                "0.007",
+                "0.07",
             ),
             (
                 r#"{"type": "long", "logicalType": "timestamp-millis"}"#,
@@ -464,6 +471,23 @@ mod tests {
         ] {
             assert_eq!(decoded(schema, bytes).unwrap(), json, "{schema}");
         }
+    }
+
+    #[test]
+    fn decimals_that_cannot_be_are_bytes() {
+        for wrong in [
+            r#""scale": 1"#,
+            r#""precision": 0"#,
+            r#""precision": 2, "scale": 3"#,
+            r#""precision": 2, "scale": -1"#,
+            r#""precision": "2""#,
+        ] {
+            let schema = format!(r#"{{"type": "bytes", "logicalType": "decimal", {wrong}}}"#);
+            assert_eq!(decoded(&schema, &[2, 7]).unwrap(), "\"Bw==\"", "{wrong}");
+        }
+        // A byte has two digits.
+        let fixed = r#"{"type": "fixed", "name": "D", "size": 1, "logicalType": "decimal", "precision": 3}"#;
+        assert_eq!(decoded(fixed, &[7]).unwrap(), "\"Bw==\"");
     }
 
     #[test]

@@ -15,7 +15,9 @@ use super::wire::SchemaId;
 const MOST_ENTRIES: usize = 2000;
 const MOST_BYTES: usize = 64 << 20;
 /// A failure with its reason.
-const FAILURE_BYTES: usize = 500;
+const FAILURE_BYTES: usize = 1000;
+/// Of a reason: it can quote an answer of the registry, and each record with the schema shows it.
+const REASON_BYTES: usize = 500;
 /// For so long a schema that is missing is not asked for again.
 const MISSING: Duration = Duration::from_secs(60);
 /// Schemas that may be found to be missing in that time. A topic whose records only look as if they
@@ -24,7 +26,7 @@ const MOST_MISSING: usize = 500;
 /// For so long a registry that does not answer is not asked for anything.
 const AWAY: Duration = Duration::from_secs(30);
 
-pub(super) type Outcome = Result<Arc<Schema>, String>;
+pub(super) type Outcome = Result<Arc<Schema>, Failure>;
 
 pub(super) struct Cache {
     schemas: LruCache<SchemaId, Entry>,
@@ -68,7 +70,7 @@ impl Cache {
             return Some(entry.outcome.clone());
         }
         let (reason, until) = self.away.as_ref()?;
-        (now < *until).then(|| Err(reason.clone()))
+        (now < *until).then(|| Err(Failure::Registry(reason.clone())))
     }
 
     /// Keeps the answer of the registry, and returns it.
@@ -82,11 +84,13 @@ impl Cache {
             Ok(schema) => (Ok(Arc::new(schema)), None),
             Err(Failure::Schema(reason)) => {
                 self.count_missing(now);
-                (Err(reason), Some(now + MISSING))
+                let failure = Failure::Schema(shortened(reason));
+                (Err(failure), Some(now + MISSING))
             }
             Err(Failure::Registry(reason)) => {
+                let reason = shortened(reason);
                 self.away = Some((reason.clone(), now + AWAY));
-                return Err(reason);
+                return Err(Failure::Registry(reason));
             }
         };
         let entry = Entry {
@@ -122,6 +126,13 @@ impl Cache {
     }
 }
 
+fn shortened(reason: String) -> String {
+    match reason.len() <= REASON_BYTES {
+        true => reason,
+        false => format!("{}…", &reason[..reason.floor_char_boundary(REASON_BYTES)]),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::schema::Kind;
@@ -140,11 +151,26 @@ mod tests {
         assert!(cache.find(&one, now).is_none());
         cache.keep(one, Ok(schema(10)), now).unwrap();
         let missing = Err(Failure::Schema("missing".into()));
-        assert_eq!(cache.keep(two, missing, now).unwrap_err(), "missing");
+        let kept = cache.keep(two, missing, now).unwrap_err();
+        assert_eq!(kept.reason(), "missing");
         assert!(cache.find(&two, now).unwrap().is_err());
         let later = now + MISSING;
         assert!(cache.find(&one, later).unwrap().is_ok());
         assert!(cache.find(&two, later).is_none());
+    }
+
+    #[test]
+    fn a_reason_is_short_whatever_the_registry_has_answered() {
+        let now = Instant::now();
+        let long = || "é".repeat(1 << 20);
+        for failure in [Failure::Schema(long()), Failure::Registry(long())] {
+            let mut cache = Cache::new();
+            let id = SchemaId::Number(1);
+            let kept = cache.keep(id, Err(failure), now).unwrap_err();
+            assert!(kept.reason().len() < FAILURE_BYTES);
+            let found = cache.find(&id, now).unwrap().unwrap_err();
+            assert_eq!(found.reason(), kept.reason());
+        }
     }
 
     #[test]
@@ -157,7 +183,8 @@ mod tests {
         let away = Err(Failure::Registry("away".into()));
         cache.keep(SchemaId::Number(2), away, now).unwrap_err();
         let other = SchemaId::Number(3);
-        assert_eq!(cache.find(&other, now).unwrap().unwrap_err(), "away");
+        let found = cache.find(&other, now).unwrap().unwrap_err();
+        assert!(matches!(found, Failure::Registry(reason) if reason == "away"));
         assert!(cache.find(&SchemaId::Number(1), now).unwrap().is_ok());
         assert!(cache.find(&other, now + AWAY).is_none());
     }

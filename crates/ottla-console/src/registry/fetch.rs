@@ -49,6 +49,14 @@ pub(super) enum Failure {
     Registry(String),
 }
 
+impl Failure {
+    pub(super) fn reason(&self) -> &str {
+        match self {
+            Failure::Schema(reason) | Failure::Registry(reason) => reason,
+        }
+    }
+}
+
 impl RegistryConfig {
     /// The names of the settings are those of Confluent's serializers, with or without the prefix
     /// `schema.registry.`: `basic.auth.user.info`, `bearer.auth.token` and `ssl.*`. The error is a
@@ -173,9 +181,15 @@ impl RegistryConfig {
         if let Some(authorization) = &self.authorization {
             headers.push(("Authorization", authorization.expose()));
         }
-        let answer = server
-            .get_with(&headers)
-            .map_err(|error| self.failed(&error))?;
+        let answer = server.get_with(&headers);
+        let answer = answer.map_err(|error| match error.is_too_long {
+            // It is about this schema alone.
+            true => Failure::Schema(format!(
+                "the schema registry {}: GET {path}: {}",
+                self.url, error.reason
+            )),
+            false => self.failed(&error.reason),
+        })?;
         match answer.status {
             200 => serde_json::from_str(&answer.body).map_err(|error| {
                 self.failed(&format!(
@@ -186,9 +200,13 @@ impl RegistryConfig {
                 "the schema registry {} has no {path}",
                 self.url
             ))),
-            401 | 403 => Err(self.failed(&format!(
-                "it denies GET {path} (HTTP status {}); give credentials that may read schemas",
-                answer.status
+            401 => Err(self.failed(&format!(
+                "it denies GET {path} (HTTP status 401); give credentials that may read schemas"
+            ))),
+            // Registries grant rights for each subject: others can be read.
+            403 => Err(Failure::Schema(format!(
+                "the schema registry {} denies GET {path} (HTTP status 403); give credentials that may read it",
+                self.url
             ))),
             status => Err(self.failed(&format!("HTTP status {status} to GET {path}"))),
         }

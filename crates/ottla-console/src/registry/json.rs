@@ -63,7 +63,8 @@ impl JsonText {
     }
 
     pub(super) fn string(&mut self, text: &str) -> Result<(), String> {
-        if text.len() > MOST_BYTES {
+        // Before it is quoted: control characters take six bytes each.
+        if text.len() > MOST_BYTES || self.text.len() + quoted_size(text) > MOST_BYTES {
             return Err(too_long());
         }
         let quoted = serde_json::to_string(text).map_err(|error| error.to_string())?;
@@ -101,6 +102,36 @@ impl JsonText {
     }
 }
 
-fn too_long() -> String {
+fn quoted_size(text: &str) -> usize {
+    let sizes = text.bytes().map(|byte| match byte {
+        b'"' | b'\\' | b'\n' | b'\r' | b'\t' | 0x08 | 0x0c => 2_usize,
+        0..0x20 => 6,
+        _ => 1,
+    });
+    2 + sizes.sum::<usize>()
+}
+
+pub(super) fn too_long() -> String {
     format!("it has more than {} MiB as JSON", MOST_BYTES >> 20)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_size_of_a_quoted_text_is_known_before() {
+        let all: String = (0..0x100_u32).filter_map(char::from_u32).collect();
+        let quoted = serde_json::to_string(&all).unwrap();
+        assert_eq!(quoted_size(&all), quoted.len());
+    }
+
+    #[test]
+    fn a_text_that_grows_is_refused_before_it_is_quoted() {
+        let mut json = JsonText::default();
+        json.string(&"\u{1}".repeat(1 << 20)).unwrap_err();
+        assert_eq!(json.text.capacity(), 0);
+        json.string("a\n").unwrap();
+        assert_eq!(json.finish(), "\"a\\n\"");
+    }
 }

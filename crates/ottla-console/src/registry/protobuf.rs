@@ -119,7 +119,21 @@ fn nesting(text: &str) -> usize {
                 while let Some(inner) = bytes.next() {
                     match inner {
                         b'\\' => {
-                            bytes.next();
+                            let digits = match bytes.next() {
+                                Some(b'0'..=b'7') => 0,
+                                Some(it) if b"abfnrtv?\\'\"".contains(&it) => 0,
+                                Some(b'x' | b'X') => 1,
+                                Some(b'u') => 4,
+                                Some(b'U') => 8,
+                                // No escape: the parser goes on at a place of its own, at which what
+                                // is a text here can be brackets.
+                                _ => return usize::MAX,
+                            };
+                            for _ in 0..digits {
+                                if bytes.next_if(u8::is_ascii_hexdigit).is_none() {
+                                    return usize::MAX;
+                                }
+                            }
                         }
                         // Texts end with their line.
                         b'\n' => break,
@@ -306,6 +320,14 @@ mod tests {
             let error = ProtobufSchema::parse(&text, &[]).unwrap_err();
             assert!(error.contains("nested"), "{error}");
         }
+        // Brackets that would be in a text if a backslash continued its line.
+        let hidden = format!("message A {{ option (a) = \"\\\n{}", "{ a ".repeat(5000));
+        let error = ProtobufSchema::parse(&hidden, &[]).unwrap_err();
+        assert!(error.contains("nested"), "{error}");
+        for wrong in ["\"\\\n{", "\"\\x\" \"{", "\"\\u004\" \"{", "'\\q'", "'\\"] {
+            assert_eq!(nesting(wrong), usize::MAX, "{wrong}");
+        }
+        assert_eq!(nesting(r#""\x4{\101{\u0041{\U00000041\"{" '\'{' {"#), 1);
         assert_eq!(nesting("{ /* } */ [ '}' // } \n # } \n \"\\\"}\" { ] }"), 3);
     }
 }

@@ -3,6 +3,7 @@
 use serde::de::IgnoredAny;
 
 use super::avro::AvroSchema;
+use super::json::{MOST_BYTES, too_long};
 use super::protobuf::ProtobufSchema;
 use super::wire::Framed;
 
@@ -75,11 +76,12 @@ impl Schema {
             Kind::Json => Definition::Json,
         };
         let texts: usize = references.iter().map(|(_, text)| text.len()).sum();
+        let names: usize = subjects.iter().map(String::len).sum();
         Ok(Schema {
             definition,
             subjects,
             // Types and descriptors are several times as large as their texts.
-            size: 1000 + 10 * (text.len() + texts),
+            size: 1000 + 10 * (text.len() + texts) + names,
         })
     }
 
@@ -110,6 +112,8 @@ impl Schema {
                 let (place, data) = framed.message()?;
                 schema.decode(&place, data)
             }
+            // It is copied, and records can be larger than what is reserved for that.
+            Definition::Json if framed.data().len() > MOST_BYTES => Err(too_long()),
             Definition::Json => {
                 let text = std::str::from_utf8(framed.data());
                 let text = text.map_err(|_| "it is not UTF-8".to_owned())?;
@@ -118,5 +122,25 @@ impl Schema {
                 Ok(text.to_owned())
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_subjects_count_and_long_json_is_not_copied() {
+        let of = |subjects| Schema::parse(Kind::Json, "{}", &[], subjects).unwrap();
+        let (plain, named) = (of(Vec::new()), of(vec!["s".repeat(1 << 20)]));
+        assert_eq!(named.size() - plain.size(), 1 << 20);
+        let text = |size: usize| {
+            let mut bytes = vec![0, 0, 0, 0, 1];
+            bytes.resize(bytes.len() + size, b'1');
+            plain.decode(&Framed::read(&bytes, None).unwrap())
+        };
+        assert_eq!(text(3).unwrap(), "111");
+        let error = text(MOST_BYTES + 1).unwrap_err();
+        assert!(error.contains("MiB"), "{error}");
     }
 }

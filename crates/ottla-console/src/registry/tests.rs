@@ -232,6 +232,31 @@ async fn a_registry_that_refuses_is_named_and_left_alone() {
 }
 
 #[tokio::test]
+async fn a_schema_that_is_denied_or_too_long_leaves_the_others() {
+    let long = " ".repeat(2 << 20);
+    let (registry, requests) = registry(&[
+        ("/schemas/ids/6", 200, long.as_str()),
+        ("/schemas/ids/7", 403, ""),
+        ("/schemas/ids/8", 200, r#"{"schema": "\"long\""}"#),
+    ]);
+    for _ in 0..2 {
+        let denied = value(&registry, &framed(7, b"")).await;
+        let reason = denied.outcome.unwrap_err();
+        assert!(
+            reason.contains("/schemas/ids/7") && reason.contains("403"),
+            "{reason}"
+        );
+    }
+    let too_long = value(&registry, &framed(6, b"")).await;
+    assert!(!too_long.is_unread, "{:?}", too_long.outcome);
+    let other = value(&registry, &framed(8, &[10])).await;
+    assert_eq!(other.json(), Some("5"));
+    let asked = paths(&requests);
+    let denied = asked.iter().filter(|it| it.ends_with("/ids/7"));
+    assert_eq!(denied.count(), 1, "{asked:?}");
+}
+
+#[tokio::test]
 async fn a_registry_that_is_away_is_a_reason() {
     let free = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", free.local_addr().unwrap());

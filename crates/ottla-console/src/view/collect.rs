@@ -133,7 +133,10 @@ fn records_read<'a>(
         };
         for (partition, (offset, _)) in &group.offsets {
             if let Some((earlier, _)) = before.offsets.get(partition) {
-                *read.entry(&*partition.0).or_default() += (offset - earlier).max(0);
+                // Any client can commit any offset.
+                let forwards = offset.saturating_sub(*earlier).max(0);
+                let of_topic = read.entry(&*partition.0).or_default();
+                *of_topic = of_topic.saturating_add(forwards);
             }
         }
     }
@@ -306,7 +309,7 @@ fn with_lag(groups: Vec<FoundGroup>, ends: &Offsets) -> BTreeMap<String, Group> 
         let mut offsets = found.offsets;
         for (partition, (offset, lag)) in &mut offsets {
             let end = ends.get(partition);
-            *lag = lag.or_else(|| end.map(|end| (end - *offset).max(0)));
+            *lag = lag.or_else(|| end.map(|end| end.saturating_sub(*offset).max(0)));
         }
         let group = Group {
             listing: found.listing,
@@ -379,5 +382,14 @@ mod tests {
         ]);
         let read = records_read(&after, &before);
         assert_eq!(read, BTreeMap::from([("a", 12), ("b", 0)]));
+    }
+
+    #[test]
+    fn offsets_of_any_size_are_compared() {
+        let of = |offset| groups(&[("one", "a", 0, offset), ("two", "a", 0, offset)]);
+        let (least, most) = (of(i64::MIN), of(i64::MAX));
+        let read = records_read(&most, &least);
+        assert_eq!(read, BTreeMap::from([("a", i64::MAX)]));
+        assert_eq!(records_read(&least, &most), BTreeMap::from([("a", 0)]));
     }
 }
