@@ -34,10 +34,10 @@ const COLUMNS: readonly Column<BenchResultRow>[] = [
     isExtra: true,
     cell: (result) => <span title={result.scenarios.map((it) => it.title).join("; ")}>{result.scenarios.length === 1 ? result.scenarios[0]!.title : plural(result.scenarios.length, "scenario")}</span>,
   },
-  { id: "targets", title: "Targets", width: 220, isExtra: true, cell: (result) => result.targets.map((it) => it.name).join(", ") },
+  { id: "targets", title: "Targets", width: 160, isExtra: true, cell: (result) => result.targets.map((it) => it.name).join(", ") },
   { id: "scale", title: "Scale", width: 100, isExtra: true, cell: (result) => result.scale },
   { id: "seconds", title: "Took", width: 110, isNumber: true, isExtra: true, cell: (result) => duration(result.seconds * 1000) },
-  { id: "started", title: "Started", width: 170, isNumber: true, cell: (result) => utc(result.started) },
+  { id: "started", title: "Started", width: 190, isNumber: true, cell: (result) => utc(result.started) },
 ];
 
 function MeasureOverview() {
