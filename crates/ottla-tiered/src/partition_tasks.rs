@@ -120,6 +120,23 @@ impl PartitionTasks {
         }
     }
 
+    /// The tasks forget what they have found and begun.
+    pub fn begin_anew(&mut self, now_ms: u64) {
+        let role = self.role;
+        self.set_role(TierRole::Stopped, now_ms);
+        self.set_role(role, now_ms);
+    }
+
+    /// Records of the metadata that decisions were made from were lost. Everything is decided anew, and
+    /// until then no local segment counts as copied: local retention would delete it, and the metadata
+    /// of its copy may be gone.
+    pub fn on_metadata_lost(&mut self, now_ms: u64, effects: &mut Vec<(TaskKind, TaskEffect)>) {
+        self.begin_anew(now_ms);
+        let offset = ottla_types::Offset::UNKNOWN;
+        let forget = TaskEffect::SetHighestRemoteOffset { offset };
+        effects.push((TaskKind::Copy, forget));
+    }
+
     fn has(&self, kind: TaskKind) -> bool {
         match (kind, self.role) {
             (TaskKind::Copy, TierRole::Leader { is_copy_disabled }) => !is_copy_disabled,
@@ -338,6 +355,21 @@ mod tests {
         let mut effects = Vec::new();
         tasks.run_due(&log, Some(&cache), FOREVER, now, &mut effects);
         effects
+    }
+
+    #[test]
+    fn nothing_counts_as_copied_once_metadata_was_lost() {
+        let mut tasks = tasks();
+        tasks.set_role(LEADER, 5);
+        run(&mut tasks, 5);
+        assert!(tasks.copy().is_running());
+        let mut effects = Vec::new();
+        tasks.on_metadata_lost(6, &mut effects);
+        let offset = Offset::UNKNOWN;
+        let forget = TaskEffect::SetHighestRemoteOffset { offset };
+        assert_eq!(effects, [(TaskKind::Copy, forget)]);
+        assert!(!tasks.copy().is_running());
+        assert_eq!((tasks.role(), tasks.next_run()), (LEADER, Some(6)));
     }
 
     /// The clock of a former leader may be hours off, and it may still be uploading.
