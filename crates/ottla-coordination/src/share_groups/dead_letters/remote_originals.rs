@@ -107,17 +107,25 @@ impl<'a> Reading<'a> {
     }
 
     /// A fetch from the wanted offset has ended.
-    fn on_fetched(&mut self, fetched: Option<Bytes>) {
+    fn on_fetched(&mut self, fetched: Fetched) {
         let Some((first, last)) = self.current() else {
             return;
         };
-        // Empty: remote storage was too slow.
-        let Some(bytes) = fetched.filter(|bytes| !bytes.is_empty()) else {
-            self.failures_left = self.failures_left.saturating_sub(1);
-            if self.failures_left == 0 {
-                self.end_ranges();
+        let bytes = match fetched {
+            Fetched::Records(bytes) => bytes,
+            Fetched::Nothing => {
+                self.failures_left = self.failures_left.saturating_sub(1);
+                if self.failures_left == 0 {
+                    self.end_ranges();
+                }
+                return;
             }
-            return;
+            // The log may still have the others of the range.
+            Fetched::Expired { log_start } if log_start > self.next && log_start <= last => {
+                self.next = log_start;
+                return;
+            }
+            Fetched::Expired { .. } => return self.end_ranges(),
         };
         let before = self.next;
         for batch in RecordBatch::read_all(bytes) {
@@ -161,13 +169,24 @@ impl<'a> Reading<'a> {
     }
 }
 
-/// The batches from an offset on; `None` if they cannot be had.
+/// What a fetch has brought.
+enum Fetched {
+    Records(Bytes),
+    /// The log starts after the offset, or has another history.
+    Expired {
+        log_start: Offset,
+    },
+    /// Remote storage was too slow, or failed.
+    Nothing,
+}
+
+/// Fetches the batches from an offset on.
 async fn fetch(
     surroundings: &Surroundings,
     peers: &BrokerPeers,
     partition: &Partition,
     offset: Offset,
-) -> Option<Bytes> {
+) -> Fetched {
     let context = &surroundings.context;
     let topic_partition = &partition.topic_partition;
     let most_bytes = i32::try_from(READ_BYTES).unwrap_or(i32::MAX);
@@ -193,16 +212,24 @@ async fn fetch(
     let reason = match fetched.await {
         Ok(response) => {
             let topics = response.responses.into_iter();
-            let fetched = topics.flat_map(|topic| topic.partitions).next()?;
+            let Some(fetched) = topics.flat_map(|topic| topic.partitions).next() else {
+                return Fetched::Nothing;
+            };
             match (ErrorCode::from_code(fetched.error_code), fetched.records) {
-                (ErrorCode::None, Some(Records::Bytes(bytes))) => return Some(bytes),
+                (ErrorCode::None, Some(Records::Bytes(bytes))) if !bytes.is_empty() => {
+                    return Fetched::Records(bytes);
+                }
+                (ErrorCode::OffsetOutOfRange, _) => {
+                    let log_start = partition.reader().log_start_offset();
+                    return Fetched::Expired { log_start };
+                }
                 (code, _) => code.to_string(),
             }
         }
         Err(error) => error.to_string(),
     };
-    tracing::debug!(%topic_partition, "dead letters from offset {offset} on are written without their originals: {reason}");
-    None
+    tracing::debug!(%topic_partition, "the originals of dead letters from offset {offset} on were not fetched: {reason}");
+    Fetched::Nothing
 }
 
 #[cfg(test)]
@@ -230,13 +257,13 @@ mod tests {
             .collect()
     }
 
-    fn batch(base_offset: i64, count: usize) -> Option<Bytes> {
+    fn batch(base_offset: i64, count: usize) -> Fetched {
         let builder = RecordBatchBuilder::new(Compression::None);
         let mut builder = builder.base_offset(Offset(base_offset));
         for _ in 0..count {
             builder.append(Timestamp(1), None, Some(b"a".as_slice()), &[]);
         }
-        Some(builder.build().to_bytes())
+        Fetched::Records(builder.build().to_bytes())
     }
 
     #[test]
@@ -244,8 +271,8 @@ mod tests {
         let pending = letters([(0, 1), (5, 9)]);
         let mut reading = Reading::new(&pending, Offset(7), LIMITS);
         for (wanted, fetched) in [
-            (0, None),
-            (0, Some(Bytes::new())),
+            (0, Fetched::Nothing),
+            (0, Fetched::Nothing),
             (0, batch(0, 2)),
             (5, batch(4, 2)),
             (6, batch(6, 1)),
@@ -260,13 +287,30 @@ mod tests {
     }
 
     #[test]
+    fn what_expired_is_no_failure_of_the_store() {
+        let ranges = (0..20).map(|number| (number, number)).chain([(20, 29)]);
+        let pending = letters(ranges);
+        let mut reading = Reading::new(&pending, Offset(50), LIMITS);
+        let log_start = Offset(25);
+        for offset in 0..=20 {
+            assert_eq!(reading.wanted(), Some(Offset(offset)));
+            reading.on_fetched(Fetched::Expired { log_start });
+        }
+        assert_eq!(reading.wanted(), Some(log_start));
+        reading.on_fetched(batch(25, 5));
+        assert_eq!(reading.wanted(), None);
+        assert_eq!(reading.originals.by_offset.len(), 5);
+        assert_eq!(reading.originals.letters, 30);
+    }
+
+    #[test]
     fn a_store_that_is_away_is_not_asked_for_each_letter() {
         let pending = letters((0..1000).map(|number| (2 * number, 2 * number)));
         let mut reading = Reading::new(&pending, Offset(5000), LIMITS);
         let mut requests = 0;
         while reading.wanted().is_some() {
             requests += 1;
-            reading.on_fetched(None);
+            reading.on_fetched(Fetched::Nothing);
         }
         assert_eq!(requests, FAILURES);
         assert_eq!(reading.originals.letters, 1000, "all have only headers");
