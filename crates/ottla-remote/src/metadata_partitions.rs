@@ -12,7 +12,9 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use ottla_records::legacy::AnyBatch;
-use ottla_tiered::{RemoteLogMetadata, RemoteLogMetadataCache, RemotePartitionMetadataStore};
+use ottla_tiered::{
+    RemoteLogMetadata, RemoteLogMetadataCache, RemoteLogSegmentState, RemotePartitionMetadataStore,
+};
 use ottla_types::{Offset, TopicIdPartition};
 
 /// Limit for decompressing one batch, in bytes.
@@ -154,6 +156,21 @@ impl MetadataPartitions {
         assigned.is_some_and(|assigned| assigned.applied > offset)
     }
 
+    /// Whether a record that was applied has changed what it says. The end of an upload does not if
+    /// another leader has begun to delete the segment: that leader took the upload for one that was left
+    /// behind, or for expired. Whoever uploaded it must not count it as copied, or the local segment
+    /// would be deleted.
+    pub fn has_effect(&self, metadata: &RemoteLogMetadata) -> bool {
+        let RemoteLogMetadata::SegmentUpdate(update) = metadata else {
+            return true;
+        };
+        if update.update.state != RemoteLogSegmentState::CopySegmentFinished {
+            return true;
+        }
+        let cache = self.cache(update.partition.topic_id_partition());
+        cache.is_some_and(|cache| cache.is_readable(update.update.id))
+    }
+
     pub fn is_assigned(&self, partition: TopicIdPartition, metadata_partition: i32) -> bool {
         let progress = self.partitions.get(&metadata_partition);
         progress.is_some_and(|progress| progress.assigned.contains_key(&partition))
@@ -257,8 +274,8 @@ fn apply(
 mod tests {
     use ottla_records::{Compression, RecordBatchBuilder};
     use ottla_tiered::{
-        LeaderEpochs, RemoteLogSegmentMetadata, RemoteLogSegmentMetadataUpdate,
-        RemoteLogSegmentState, RemotePartition, RemoteSegment,
+        LeaderEpochs, RemoteLogSegmentMetadata, RemoteLogSegmentMetadataUpdate, RemotePartition,
+        RemoteSegment,
     };
     use ottla_types::{BrokerId, LeaderEpoch, PartitionIndex, Timestamp, Uuid};
 
@@ -324,6 +341,30 @@ mod tests {
         assert!(!read.is_applied(key, 3, Offset(2)));
         assert!(!read.on_records(3, Offset(0), records), "read already");
         assert_eq!(read.positions().collect::<Vec<_>>(), [(3, Offset(2))]);
+    }
+
+    #[test]
+    fn the_end_of_an_upload_that_another_leader_deletes_has_no_effect() {
+        let [begun, ended] = copied(0, 0);
+        let end = RemoteLogMetadata::decode(&ended).unwrap();
+        let RemoteLogMetadata::SegmentUpdate(mut deletion) = end.clone() else {
+            panic!("{end:?} is no update");
+        };
+        deletion.update.state = RemoteLogSegmentState::DeleteSegmentStarted;
+        let deletion = RemoteLogMetadata::SegmentUpdate(deletion);
+        let deleted = deletion.encode().unwrap();
+        let key = partition(0).topic_id_partition();
+        for (records, has_effect) in [
+            (vec![begun.clone(), ended.clone()], true),
+            (vec![begun, deleted, ended], false),
+        ] {
+            let mut read = MetadataPartitions::default();
+            read.assign(key, 3);
+            read.on_end(3, &[key], Offset(2));
+            assert!(read.on_records(3, Offset(0), batch(0, &records)));
+            assert_eq!(read.has_effect(&end), has_effect);
+            assert!(read.has_effect(&deletion));
+        }
     }
 
     #[test]

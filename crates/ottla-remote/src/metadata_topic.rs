@@ -120,7 +120,8 @@ impl MetadataTopic {
         }
     }
 
-    /// Writes a record about an assigned partition, and returns when it was read back.
+    /// Writes a record about an assigned partition, and returns when it was read back. Fails also if
+    /// the record has no effect ([`MetadataPartitions::has_effect`]).
     pub async fn publish(&self, metadata: &RemoteLogMetadata) -> Result<(), PublishFailure> {
         let partition = metadata.partition().ok_or(PublishFailure)?;
         let partition = partition.topic_id_partition();
@@ -155,7 +156,14 @@ impl MetadataTopic {
         let wait_ms = self.config.consume_wait_ms.max(0) as u64;
         let read_back = self.until_applied(partition, of_topic, offset);
         match ottla_sync::time::timeout(Duration::from_millis(wait_ms), read_back).await {
-            Ok(true) => Ok(()),
+            Ok(true) if self.read.lock().has_effect(metadata) => Ok(()),
+            Ok(true) => {
+                tracing::warn!(
+                    "another leader deletes a segment whose upload has just ended: offset {offset} of \
+                     __remote_log_metadata-{of_topic} has no effect"
+                );
+                Err(PublishFailure)
+            }
             Ok(false) => Err(PublishFailure),
             Err(_) => {
                 tracing::warn!(

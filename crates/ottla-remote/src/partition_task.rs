@@ -14,7 +14,7 @@
 //! - the tasks begin anew with the next view.
 //!
 //! They also begin anew if `__remote_log_metadata` has lost records that were read: what the leader
-//! took for copied may have to be copied again.
+//! took for copied may have to be copied again. Until that is known, no local segment counts as copied.
 //!
 //! Kafka: `RemoteLogManager.RLMTask` and its subclasses.
 
@@ -88,13 +88,6 @@ fn time_of(context: &NodeContext) -> TaskTime {
         timestamp: context.timestamp(),
         now_ms: context.now_ms(),
     }
-}
-
-/// The tasks forget what they have found and begun.
-fn begin_anew(machine: &mut PartitionTasks, now: TaskTime) {
-    let role = machine.role();
-    machine.set_role(TierRole::Stopped, now.now_ms);
-    machine.set_role(role, now.now_ms);
 }
 
 impl PartitionTask {
@@ -196,7 +189,9 @@ impl PartitionTask {
         let now = time_of(&self.remote.context);
         let reloads = self.remote.metadata.reloads();
         if std::mem::replace(&mut self.reloads, reloads) != reloads {
-            begin_anew(machine, now);
+            let mut effects = Vec::new();
+            machine.on_metadata_lost(now.now_ms, &mut effects);
+            self.execute(effects).await;
         }
         if machine.next_run().is_none_or(|due| due > now.now_ms) {
             return;
@@ -209,7 +204,7 @@ impl PartitionTask {
             && view.truncations.is_some()
             && self.truncations != view.truncations;
         if is_truncated {
-            begin_anew(machine, now);
+            machine.begin_anew(now.now_ms);
         }
         self.truncations = view.truncations.or(self.truncations);
         let mut effects = Vec::new();
@@ -307,7 +302,9 @@ impl PartitionTask {
                     if let Some(partition) = self.local() {
                         let truncations = self.truncations;
                         let set = move |log: &mut Log| {
-                            if truncations == Some(log.reader().truncations()) {
+                            // That nothing is known to be copied holds for every log.
+                            let is_none = offset == Offset::UNKNOWN;
+                            if is_none || truncations == Some(log.reader().truncations()) {
                                 log.set_highest_remote_offset(offset);
                             }
                         };

@@ -10,10 +10,10 @@
 
 use std::collections::VecDeque;
 
-use ottla_types::{Timestamp, Uuid};
+use ottla_types::Timestamp;
 
 use crate::deletion::Deletion;
-use crate::expiry::{RemoteLogStats, Retention, expire};
+use crate::expiry::{Leading, RemoteLogStats, Retention, expire};
 use crate::log_view::LogView;
 use crate::metadata_cache::RemoteLogMetadataCache;
 use crate::remote_segment::RemoteSegment;
@@ -85,14 +85,14 @@ impl ExpirationTask {
         log: &LogView,
         cache: &RemoteLogMetadataCache,
         retention: Retention,
-        being_copied: Option<Uuid>,
+        leading: Leading,
         now: Timestamp,
         effects: &mut Vec<TaskEffect>,
     ) {
         if self.is_running() {
             return;
         }
-        let expiry = expire(log, cache, retention, being_copied, now);
+        let expiry = expire(log, cache, retention, leading, now);
         self.stats = expiry.stats;
         if let Some(log_start_offset) = expiry.log_start_offset {
             effects.push(TaskEffect::IncrementLogStartOffset { log_start_offset });

@@ -21,7 +21,16 @@ use crate::segment_state::RemoteLogSegmentState;
 /// An upload that began longer ago than this, and that the leader does not make, has been left behind.
 /// A former leader may go on with its upload for a while, and what it writes after the deletion stays in
 /// the store. The largest segment takes 34 minutes at the lowest upload rate of the chunked store.
-const LEFT_BEHIND_AFTER_MS: i64 = 3_600_000;
+///
+/// When it began is a time of the broker that began it, whose clock may be hours off. So the leader must
+/// also have led for as long, by its own clock. Otherwise:
+/// 1. a former leader uploads a segment, and does not know yet that it no longer leads,
+/// 2. the new leader takes the upload for one that was left behind, and begins to copy the same records,
+/// 3. the former leader finishes the segment and the one after it,
+/// 4. the record of the new leader deletes the finished segment,
+/// 5. the new leader fails. The next one takes what is before the segment of step 3 for copied, and
+///    deletes the only copy that is left, the local one.
+const LEFT_BEHIND_AFTER_MS: u64 = 3_600_000;
 
 /// How long records are kept in either tier.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -30,6 +39,15 @@ pub struct Retention {
     pub retention_ms: i64,
     /// `retention.bytes`, -1 for no limit.
     pub retention_bytes: i64,
+}
+
+/// What the leader knows of uploads, other than by their records.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Leading {
+    /// The segment that it copies at the moment.
+    pub being_copied: Option<Uuid>,
+    /// How long it has led, by a clock that does not jump.
+    pub for_ms: u64,
 }
 
 /// What a run deletes.
@@ -54,12 +72,12 @@ pub struct RemoteLogStats {
     pub finished_bytes: u64,
 }
 
-/// Decides what to delete. `being_copied` is the segment that this leader copies at the moment.
+/// Decides what to delete.
 pub fn expire(
     log: &LogView,
     cache: &RemoteLogMetadataCache,
     retention: Retention,
-    being_copied: Option<Uuid>,
+    leading: Leading,
     now: Timestamp,
 ) -> Expiry {
     let (stats, remote_epochs) = examine(cache);
@@ -82,7 +100,7 @@ pub fn expire(
     let mut is_over = false;
     for segment in segments {
         // Segments after it are not copied yet.
-        if being_copied == Some(segment.id) {
+        if leading.being_copied == Some(segment.id) {
             is_over = true;
             continue;
         }
@@ -92,7 +110,7 @@ pub fn expire(
         let is_begun = segment.state == RemoteLogSegmentState::DeleteSegmentStarted;
         let is_expired = if is_begun {
             !has(Bug::ForgetBegunDeletions)
-        } else if is_left_behind(&segment, now) {
+        } else if is_left_behind(&segment, leading, now) {
             true
         } else if is_over {
             false
@@ -138,9 +156,11 @@ fn examine(cache: &RemoteLogMetadataCache) -> (RemoteLogStats, BTreeSet<LeaderEp
     (stats, epochs)
 }
 
-fn is_left_behind(segment: &RemoteSegment, now: Timestamp) -> bool {
+fn is_left_behind(segment: &RemoteSegment, leading: Leading, now: Timestamp) -> bool {
     let age_ms = now.0.saturating_sub(segment.event_timestamp.0);
-    segment.state == RemoteLogSegmentState::CopySegmentStarted && age_ms > LEFT_BEHIND_AFTER_MS
+    segment.state == RemoteLogSegmentState::CopySegmentStarted
+        && u64::try_from(age_ms).is_ok_and(|age_ms| age_ms > LEFT_BEHIND_AFTER_MS)
+        && leading.for_ms > LEFT_BEHIND_AFTER_MS
 }
 
 fn size_of(segment: &RemoteSegment) -> u64 {

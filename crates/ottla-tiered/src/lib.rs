@@ -81,7 +81,7 @@ pub use auxiliary_state::{
 };
 pub use copy_task::{CopyDelay, CopyLag, CopyTask};
 pub use expiration_task::{DeleteLag, ExpirationTask};
-pub use expiry::{Expiry, RemoteLogStats, Retention, expire};
+pub use expiry::{Expiry, Leading, RemoteLogStats, Retention, expire};
 pub use leader_epochs::{EpochEntry, LeaderEpochs, LeaderEpochsError};
 pub use lineage::{first_offset, highest_remote_offset, is_within_leader_epochs};
 pub use local_retention::{LocalExpiry, LocalRetention};

@@ -9,7 +9,7 @@
 
 use crate::copy_task::{CopyDelay, CopyTask};
 use crate::expiration_task::ExpirationTask;
-use crate::expiry::Retention;
+use crate::expiry::{Leading, Retention};
 use crate::lineage::highest_remote_offset;
 use crate::log_view::LogView;
 use crate::metadata_cache::RemoteLogMetadataCache;
@@ -56,6 +56,8 @@ pub struct PartitionTasks {
     /// In milliseconds of the clock that does not go back, as all times at which runs are due.
     copy_due: u64,
     expiration_due: u64,
+    /// When the replica became the leader, if it is.
+    leads_since: u64,
     /// Of the follower or of the deletion, whichever the role has.
     other_due: u64,
 }
@@ -71,6 +73,7 @@ impl PartitionTasks {
             deletion: PartitionDeletion::new(origin),
             copy_due: 0,
             expiration_due: 0,
+            leads_since: 0,
             other_due: 0,
         }
     }
@@ -106,6 +109,7 @@ impl PartitionTasks {
         if had.1 != self.has(TaskKind::Expiration) {
             self.expiration.cancel();
             self.expiration_due = now_ms;
+            self.leads_since = now_ms;
         }
         if had_deletion != self.has(TaskKind::Deletion) {
             self.deletion.cancel();
@@ -114,6 +118,23 @@ impl PartitionTasks {
         if had_follower != self.has(TaskKind::Follower) {
             self.other_due = now_ms;
         }
+    }
+
+    /// The tasks forget what they have found and begun.
+    pub fn begin_anew(&mut self, now_ms: u64) {
+        let role = self.role;
+        self.set_role(TierRole::Stopped, now_ms);
+        self.set_role(role, now_ms);
+    }
+
+    /// Records of the metadata that decisions were made from were lost. Everything is decided anew, and
+    /// until then no local segment counts as copied: local retention would delete it, and the metadata
+    /// of its copy may be gone.
+    pub fn on_metadata_lost(&mut self, now_ms: u64, effects: &mut Vec<(TaskKind, TaskEffect)>) {
+        self.begin_anew(now_ms);
+        let offset = ottla_types::Offset::UNKNOWN;
+        let forget = TaskEffect::SetHighestRemoteOffset { offset };
+        effects.push((TaskKind::Copy, forget));
     }
 
     fn has(&self, kind: TaskKind) -> bool {
@@ -170,9 +191,12 @@ impl PartitionTasks {
         let expires = self.has(TaskKind::Expiration) && !self.expiration.is_running();
         if expires && self.expiration_due <= now_ms {
             let mut out = Vec::new();
-            let being_copied = self.copy.being_copied();
+            let leading = Leading {
+                being_copied: self.copy.being_copied(),
+                for_ms: now_ms.saturating_sub(self.leads_since),
+            };
             self.expiration
-                .begin_run(log, cache, retention, being_copied, timestamp, &mut out);
+                .begin_run(log, cache, retention, leading, timestamp, &mut out);
             self.forward(TaskKind::Expiration, out, now_ms, effects);
         }
         if self.has(TaskKind::Follower) && self.other_due <= now_ms {
@@ -331,6 +355,51 @@ mod tests {
         let mut effects = Vec::new();
         tasks.run_due(&log, Some(&cache), FOREVER, now, &mut effects);
         effects
+    }
+
+    #[test]
+    fn nothing_counts_as_copied_once_metadata_was_lost() {
+        let mut tasks = tasks();
+        tasks.set_role(LEADER, 5);
+        run(&mut tasks, 5);
+        assert!(tasks.copy().is_running());
+        let mut effects = Vec::new();
+        tasks.on_metadata_lost(6, &mut effects);
+        let offset = Offset::UNKNOWN;
+        let forget = TaskEffect::SetHighestRemoteOffset { offset };
+        assert_eq!(effects, [(TaskKind::Copy, forget)]);
+        assert!(!tasks.copy().is_running());
+        assert_eq!((tasks.role(), tasks.next_run()), (LEADER, Some(6)));
+    }
+
+    /// The clock of a former leader may be hours off, and it may still be uploading.
+    #[test]
+    fn a_new_leader_deletes_no_upload_of_another_for_an_hour() {
+        let hour: u64 = 3_600_000;
+        let epochs = || LeaderEpochs::from([(0, 0)]);
+        let mut cache = cache_of(&[segment(1, 0, 9, epochs())]);
+        // It began at 0.
+        let uploading = segment(2, 10, 19, LeaderEpochs::from([(0, 10)]));
+        cache.add(&uploading).unwrap();
+        let log = log(&[0, 10, 20], 25, epochs());
+        let mut tasks = tasks();
+        let only_expires = TierRole::Leader {
+            is_copy_disabled: true,
+        };
+        tasks.set_role(only_expires, 5);
+        let mut deletes = |now_ms: u64| {
+            let now = TaskTime {
+                timestamp: Timestamp(10 * hour as i64 + now_ms as i64),
+                now_ms,
+            };
+            let mut effects = Vec::new();
+            tasks.run_due(&log, Some(&cache), FOREVER, now, &mut effects);
+            let mut effects = effects.iter();
+            effects.any(|(_, effect)| matches!(effect, TaskEffect::Publish { .. }))
+        };
+        assert!(!deletes(5));
+        assert!(!deletes(5 + hour));
+        assert!(deletes(5 + hour + 30_000));
     }
 
     #[test]

@@ -47,8 +47,9 @@ struct Active<W> {
     waiting: BTreeMap<StateWriteId, W>,
     /// With which error it is closed after the last write.
     closes_with: Option<StateFailure>,
-    /// Whether the persisted state may have been replaced. Nothing is read until that is known.
-    is_doubtful: bool,
+    /// How many checks are under way whether the persisted state was replaced. Nothing is read until
+    /// all have ended: one that began before the state was replaced does not tell.
+    doubts: usize,
     /// Whether a result said that it must be closed. No write starts any more, and no dead letters
     /// are handed out. Otherwise:
     /// 1. this result arrives, and another write starts before `close`,
@@ -120,7 +121,7 @@ impl<W> LedSharePartition<W> {
                 is_copying: false,
                 waiting: BTreeMap::new(),
                 closes_with: None,
-                is_doubtful: false,
+                doubts: 0,
                 is_closing: false,
             }));
         }
@@ -169,16 +170,16 @@ impl<W> LedSharePartition<W> {
     /// The group has its first member here, and was without members before: an administrator may have
     /// set its offsets meanwhile, with a later state epoch. Without this check, members would get
     /// records from before those offsets, until the first write is refused. Returns the epoch that the
-    /// persisted state must have for `on_confirmed`.
+    /// persisted state must have for `on_confirmed`, which ends one check.
     pub fn doubt(&mut self) -> Option<i32> {
         let active = self.active().ok()?;
-        active.is_doubtful = true;
+        active.doubts += 1;
         Some(active.machine.state_epoch())
     }
 
     pub fn on_confirmed(&mut self) {
         if let Ok(active) = self.active() {
-            active.is_doubtful = false;
+            active.doubts = active.doubts.saturating_sub(1);
         }
     }
 
@@ -187,7 +188,7 @@ impl<W> LedSharePartition<W> {
     pub fn begin_reading(&mut self, settings: SharePartitionSettings) -> Option<Offset> {
         let active = self.active().ok()?;
         active.machine.configure(settings);
-        let is_blocked = active.is_being_read || active.is_doubtful;
+        let is_blocked = active.is_being_read || active.doubts > 0;
         if is_blocked || !active.machine.can_acquire_records() {
             return None;
         }

@@ -5,12 +5,13 @@
 
 use std::hash::Hash;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, Shared, WeakShared};
 use ottla_sync::atomic::{AtomicU64, Ordering};
 use ottla_sync::collections::{HashMap, HashSet};
-use ottla_sync::{Mutex, task};
+use ottla_sync::{Mutex, task, time};
 
 use crate::error::RemoteStorageError;
 
@@ -82,12 +83,19 @@ where
     }
 }
 
+/// How long a fetch is kept. A chunk of 4 MiB takes as long at 14 KiB per second.
+const KEPT_FOR: Duration = Duration::from_secs(300);
+
 /// Fetches that go on to their end although nobody may wait for them any longer.
 ///
 /// A consumer's fetch does not wait for longer than `remote.fetch.max.wait.ms`, and asks for the same
 /// again: it would never get what takes longer. The result has to have a place in a cache.
+///
+/// A fetch that hangs is not kept for ever: whoever asks gets the one that runs, so none would be tried
+/// again.
 pub struct KeptFetches<K> {
     at_most: usize,
+    at_longest: Duration,
     kept: Arc<Mutex<HashSet<K>>>,
 }
 
@@ -95,6 +103,7 @@ impl<K: Hash + Eq + Clone + Send + 'static> KeptFetches<K> {
     pub fn new(at_most: usize) -> KeptFetches<K> {
         KeptFetches {
             at_most,
+            at_longest: KEPT_FOR,
             kept: Arc::default(),
         }
     }
@@ -114,11 +123,11 @@ impl<K: Hash + Eq + Clone + Send + 'static> KeptFetches<K> {
             all: self.kept.clone(),
             key: key.clone(),
         };
-        let fetch = fetch.clone();
+        let (fetch, at_longest) = (fetch.clone(), self.at_longest);
         task::spawn(async move {
             let _kept = kept;
             // Those who waited for it report the error.
-            let _ = fetch.await;
+            let _ = time::timeout(at_longest, fetch).await;
         });
     }
 }
@@ -196,6 +205,24 @@ mod tests {
         ask("b");
         tokio::time::sleep(Duration::from_millis(60)).await;
         assert_eq!(counter.load(Ordering::Relaxed), 2);
+    }
+
+    #[tokio::test]
+    async fn a_fetch_that_hangs_is_not_kept_for_ever() {
+        let fetches = SharedFetches::<&str, u64>::new();
+        let kept = KeptFetches {
+            at_longest: Duration::from_millis(5),
+            ..KeptFetches::new(1)
+        };
+        let hang = || futures_util::future::pending::<Result<u64, RemoteStorageError>>().boxed();
+        let fetch = fetches.find_or_start(&"a", || None::<()>, hang);
+        kept.keep(&"a", &fetch.unwrap_err());
+        tokio::time::sleep(Duration::from_millis(60)).await;
+        assert!(
+            !fetches.is_running(&"a"),
+            "the next one who asks tries again"
+        );
+        assert!(kept.kept.lock().is_empty());
     }
 
     #[tokio::test]

@@ -263,7 +263,9 @@ impl ObjectStorage {
 
     fn failed(&self, verb: &str, key: &str, error: &object_store::Error) -> RemoteStorageError {
         use object_store::Error;
+        let cause = cause(error);
         let kind = match error {
+            Error::NotFound { .. } if is_without_bucket(&cause) => RemoteStorageErrorKind::Settings,
             Error::NotFound { .. } => RemoteStorageErrorKind::NotFound,
             Error::PermissionDenied { .. } | Error::Unauthenticated { .. } => {
                 RemoteStorageErrorKind::Denied
@@ -273,7 +275,7 @@ impl ObjectStorage {
             }
             _ => RemoteStorageErrorKind::Unavailable,
         };
-        let cause = with_advice(&self.location, kind, cause(error));
+        let cause = with_advice(&self.location, kind, cause);
         RemoteStorageError::new(kind, format!("{verb} {}", self.name(key)), cause)
     }
 }
@@ -347,15 +349,25 @@ pub fn once(bytes: impl Into<Bytes>) -> UploadSource<'static> {
 
 const ANSWERED: &str = "the store answered ";
 
+/// The error code of the store's answer, in what `cause` returns.
+fn code_of(cause: &str) -> Option<&str> {
+    let answer = cause.strip_prefix(ANSWERED)?;
+    Some(answer.split_once(':')?.0)
+}
+
+/// Whether the store has no such bucket or container: the settings name another one than at the upload.
+/// That tells nothing about the object. If it counted as deleted, it would stay in its bucket for ever.
+fn is_without_bucket(cause: &str) -> bool {
+    matches!(code_of(cause), Some("NoSuchBucket" | "ContainerNotFound"))
+}
+
 /// Adds to a failure the setting that most likely has to change. Only S3 has answers that tell.
 fn with_advice(location: &str, kind: RemoteStorageErrorKind, cause: String) -> String {
     use RemoteStorageErrorKind::{Denied, Unavailable};
     if !location.starts_with("s3://") {
         return cause;
     }
-    let answer = cause.strip_prefix(ANSWERED);
-    let code = answer.and_then(|answer| Some(answer.split_once(':')?.0));
-    let advice = match (code, kind) {
+    let advice = match (code_of(&cause), kind) {
         (Some("NoSuchBucket"), _) => "check storage.s3.bucket.name",
         (Some("PermanentRedirect" | "AuthorizationHeaderMalformed"), _) => {
             "check storage.s3.region and storage.s3.endpoint.url"
@@ -405,6 +417,24 @@ fn cause(error: &object_store::Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_object_of_a_bucket_that_is_not_there_does_not_count_as_deleted() {
+        let store = Arc::new(object_store::memory::InMemory::new());
+        let storage = ObjectStorage::new(store, "s3://bucket".to_owned(), 5 << 20);
+        let kind_of = |code: &str| {
+            let answer = format!("<Error><Code>{code}</Code><Message>x</Message></Error>");
+            let error = object_store::Error::NotFound {
+                path: "key".to_owned(),
+                source: answer.into(),
+            };
+            storage.failed("delete", "key", &error).kind
+        };
+        assert_eq!(kind_of("NoSuchKey"), RemoteStorageErrorKind::NotFound);
+        for code in ["NoSuchBucket", "ContainerNotFound"] {
+            assert_eq!(kind_of(code), RemoteStorageErrorKind::Settings);
+        }
+    }
 
     #[test]
     fn a_failure_names_the_setting_to_change() {

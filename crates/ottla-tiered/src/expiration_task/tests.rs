@@ -1,6 +1,7 @@
 use ottla_types::{BrokerId, Offset, Timestamp};
 
 use super::{DeleteLag, ExpirationTask};
+use crate::expiry::Leading;
 use crate::test_segments::{cache_of, log, partition, segment};
 use crate::{
     LeaderEpochs, Origin, RemoteLogMetadata, RemoteLogMetadataCache, Retention, RunOutcome,
@@ -10,6 +11,11 @@ use crate::{
 const OLD: Retention = Retention {
     retention_ms: 980,
     retention_bytes: -1,
+};
+/// It copies nothing, and has just become the leader.
+const LEADING: Leading = Leading {
+    being_copied: None,
+    for_ms: 0,
 };
 
 #[test]
@@ -22,7 +28,7 @@ fn the_start_moves_first_and_a_failure_is_continued() {
         broker_id: BrokerId(1),
     });
     let mut effects = Vec::new();
-    task.begin_run(&log, &cache, OLD, None, Timestamp(1000), &mut effects);
+    task.begin_run(&log, &cache, OLD, LEADING, Timestamp(1000), &mut effects);
     assert_eq!(
         effects.remove(0),
         TaskEffect::IncrementLogStartOffset {
@@ -43,7 +49,7 @@ fn the_start_moves_first_and_a_failure_is_continued() {
     assert_eq!(cache.len(), 2);
 
     let mut effects = Vec::new();
-    task.begin_run(&log, &cache, OLD, None, Timestamp(1000), &mut effects);
+    task.begin_run(&log, &cache, OLD, LEADING, Timestamp(1000), &mut effects);
     answer(&mut task, &mut cache, effects, |_| true, &mut outcome);
     assert_eq!(outcome, Some(RunOutcome::Done));
     assert!(cache.is_empty());

@@ -1,6 +1,6 @@
 use ottla_types::{BrokerId, Offset, Timestamp, Uuid};
 
-use super::{Expiry, Retention, expire};
+use super::{Expiry, Leading, Retention, expire};
 use crate::test_segments::{cache_of, log, segment};
 use crate::{LeaderEpochs, LogView, RemoteLogMetadataCache, RemoteLogSegmentState, RemoteSegment};
 
@@ -38,7 +38,7 @@ fn ids(expiry: &Expiry) -> Vec<u128> {
 }
 
 fn run(log: &LogView, cache: &RemoteLogMetadataCache, retention: Retention) -> Expiry {
-    expire(log, cache, retention, None, Timestamp(1000))
+    expire(log, cache, retention, Leading::default(), Timestamp(1000))
 }
 
 #[test]
@@ -169,8 +169,11 @@ fn a_dangling_upload_expires_with_its_records() {
         ..FOREVER
     };
     assert_eq!(ids(&run(&log, &cache, retention)), [1, 2, 9]);
-    let being_copied = Some(Uuid::from_u128(9));
-    let expiry = expire(&log, &cache, retention, being_copied, Timestamp(1000));
+    let leading = Leading {
+        being_copied: Some(Uuid::from_u128(9)),
+        ..Leading::default()
+    };
+    let expiry = expire(&log, &cache, retention, leading, Timestamp(1000));
     assert_eq!(ids(&expiry), [1, 2], "it is being copied");
 }
 
@@ -181,7 +184,11 @@ fn an_upload_that_was_left_behind_goes_without_retention() {
     let left = segment(9, 10, 19, LeaderEpochs::from([(0, 10)]));
     cache.add(&left).unwrap();
     let ids_at = |being_copied, now| {
-        let expiry = expire(&log, &cache, FOREVER, being_copied, Timestamp(now));
+        let leading = Leading {
+            being_copied,
+            for_ms: 3_600_001,
+        };
+        let expiry = expire(&log, &cache, FOREVER, leading, Timestamp(now));
         (ids(&expiry), expiry.log_start_offset)
     };
     assert_eq!(ids_at(None, 3_600_000), (vec![], None));

@@ -199,6 +199,14 @@ fn nothing_is_read_until_the_persisted_state_is_known_to_be_the_same() {
     led.on_confirmed();
     assert_eq!(led.begin_reading(SETTINGS), Some(Offset(0)));
     led.end_reading();
+    assert_eq!(led.doubt(), Some(3));
+    // The group has left, its offsets were set, and it came back, before the first check ended.
+    assert_eq!(led.doubt(), Some(3));
+    led.on_confirmed();
+    assert_eq!(led.begin_reading(SETTINGS), None);
+    led.on_confirmed();
+    assert_eq!(led.begin_reading(SETTINGS), Some(Offset(0)));
+    led.end_reading();
     assert_eq!(Led::default().doubt(), None, "it is being read");
     let waiting = led.close(failure(ErrorCode::NotLeaderOrFollower));
     assert_eq!(waiting.count(), 0);

@@ -63,9 +63,11 @@ impl RemoteLog {
         match metadata {
             RemoteLogMetadata::Segment(metadata) => {
                 let partition = self.partitions.entry(metadata.partition).or_default();
-                partition
-                    .segments
-                    .insert(metadata.segment.id, metadata.segment);
+                let segment = metadata.segment;
+                let known = partition.segments.get(&segment.id);
+                if is_followed(known.map(|known| known.state), segment.state) {
+                    partition.segments.insert(segment.id, segment);
+                }
             }
             RemoteLogMetadata::SegmentUpdate(update) => {
                 let keeps = self.keeps_deleted_of.as_deref() == Some(&*update.partition.topic);
@@ -80,6 +82,9 @@ impl RemoteLog {
                     }
                     return;
                 };
+                if !is_followed(Some(segment.state), update.state) {
+                    return;
+                }
                 if segment.state == RemoteLogSegmentState::CopySegmentStarted
                     && update.state == RemoteLogSegmentState::DeleteSegmentStarted
                 {
@@ -108,6 +113,12 @@ impl RemoteLog {
             }
         }
     }
+}
+
+/// Whether brokers follow a record that gives a segment this state. They drop one that comes too late,
+/// such as the end of an upload after its deletion began.
+fn is_followed(known: Option<RemoteLogSegmentState>, state: RemoteLogSegmentState) -> bool {
+    RemoteLogSegmentState::is_valid_transition(known, state)
 }
 
 /// Reads the topic from its beginning to the end that it has now. Of one topic, it can keep the
@@ -291,6 +302,24 @@ pub(super) mod tests {
             .unwrap();
         log.apply(&value, "here");
         assert_eq!(log.partitions[&partition("t")].deletion, Some(delete));
+    }
+
+    #[test]
+    fn a_record_that_brokers_drop_changes_nothing() {
+        use RemoteLogSegmentState::*;
+        let left_behind = segment(1, 0, 9, CopySegmentStarted);
+        let mut log = RemoteLog::default();
+        for value in [
+            announced(left_behind.clone()),
+            update(&left_behind, DeleteSegmentStarted),
+            update(&left_behind, CopySegmentFinished),
+            announced(left_behind.clone()),
+        ] {
+            log.apply(&value, "here");
+        }
+        let found = &log.partitions[&partition("t")];
+        assert_eq!(found.in_state(DeleteSegmentStarted).len(), 1);
+        assert!(log.unreadable.is_empty(), "{:?}", log.unreadable);
     }
 
     #[test]
