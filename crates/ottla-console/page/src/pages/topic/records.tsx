@@ -288,7 +288,7 @@ function ScanState({ scan, progress, phase, shown, dropped, scannedBefore, stop,
   const isRunning = phase === "running";
   const parts: string[] = [];
   const unjudged = progress?.unjudged ?? 0;
-  if (unjudged > 0) parts.push(`${plural(unjudged, "record")} left out, for which the expression takes too long`);
+  if (unjudged > 0) parts.push(`${plural(unjudged, "record")} left out: the expression takes too long, or their schema cannot be read now`);
   if (scan.follow) {
     parts.push(isRunning ? "Live" : phase === "stopped" ? "Stopped" : "Ended");
     if (progress) {
