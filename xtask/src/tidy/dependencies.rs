@@ -13,7 +13,7 @@ use super::complaint::Complaint;
 const MAY_USE: &[(&str, &str)] = &[
     ("ottla-types", ""),
     ("ottla-sasl", ""),
-    ("ottla-config", "types sasl"),
+    ("ottla-config", "sasl"),
     ("ottla-sync", ""),
     ("ottla-records", "types"),
     ("ottla-protocol-codegen", ""),
@@ -34,11 +34,11 @@ const MAY_USE: &[(&str, &str)] = &[
     ("ottla-context", "types sasl sync config tls oauth metadata metrics"),
     ("ottla-net", "types gssapi sasl sync config tls oauth protocol security metadata metrics context"),
     ("ottla-storage", "types sync config records protocol log metadata raft controller metrics context"),
-    ("ottla-node", "types sync config records protocol log security metadata raft controller metrics context net storage"),
+    ("ottla-node", "types sync config records protocol log metadata raft controller metrics context net storage"),
     ("ottla-partition", "types sync config records protocol log replica tiered metadata coordinator metrics context net storage node"),
-    ("ottla-coordination", "types sync config records protocol log replica security metadata coordinator metrics context net node partition"),
+    ("ottla-coordination", "types sync config records protocol log replica metadata coordinator metrics context net node partition"),
     ("ottla-rebalance", ""),
-    ("ottla-remote", "types sync config records protocol log tiered tiered-storage metadata metrics context net storage node partition"),
+    ("ottla-remote", "types sync config records protocol log tiered tiered-storage metrics context net storage node partition"),
     ("ottla-broker", "types sasl sync config records protocol log replica security metadata raft controller coordinator metrics context net storage node partition coordination remote"),
     ("ottla-client", "types gssapi sasl sync records protocol tls oauth"),
     // config: Java's properties format.
