@@ -56,11 +56,6 @@ fn tell(options: &Options, random: &mut Seeded, dir: &Path) -> Result<Vec<String
         Work::StreamsGroup => streams::run(&mut stage, options.kills, random, "streams")?,
         Work::Histories => histories::run(&mut stage, options.kills, random)?,
     };
-    for (name, status) in stage.cluster.stop()? {
-        // An orderly stop of a JVM exits with 128 + SIGTERM.
-        if !status.success() && status.code() != Some(143) {
-            wrong.push(format!("{name} ended with {status}"));
-        }
-    }
+    wrong.extend(stage.cluster.stop()?);
     Ok(wrong)
 }

@@ -288,29 +288,12 @@ impl Story {
             None => self.troubles(options, random)?,
         }
         clients.wait_for_more()?;
-        let produced = clients.stop_producing()?;
-        ensure!(!produced.acknowledged.is_empty(), "nothing was written");
-        let log = clients::read_all(&self.kafka, &access, TOPIC, &produced)?;
-        let seen = clients.stop_consuming(&log)?;
-        println!(
-            "{} records acknowledged, {} failed, {} in the log, {} consumed meanwhile",
-            produced.acknowledged.len(),
-            produced.failed.len(),
-            log.len(),
-            seen.len()
-        );
-        wrong.extend(history::check_log(&produced, &log));
-        wrong.extend(history::check_consumer(&seen, &log));
+        wrong.extend(clients.finish(&self.kafka, &access, TOPIC)?.1);
         self.wait_until_in_sync()?;
         if let Some(secured) = &self.secured {
             wrong.extend(secured.check_refusals(&self.cluster)?);
         }
-        for (name, status) in self.cluster.stop()? {
-            // An orderly stop of a JVM exits with 128 + SIGTERM.
-            if !status.success() && status.code() != Some(143) {
-                wrong.push(format!("{name} ended with {status}"));
-            }
-        }
+        wrong.extend(self.cluster.stop()?);
         let mut bytes = 0;
         for partition in 0..PARTITIONS {
             let partition = format!("{TOPIC}-{partition}");

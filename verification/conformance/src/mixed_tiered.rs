@@ -164,19 +164,7 @@ impl Story {
             self.kill(random)?;
             clients.wait_for_more()?;
         }
-        let produced = clients.stop_producing()?;
-        ensure!(!produced.acknowledged.is_empty(), "nothing was written");
-        let log = clients::read_all(&self.kafka, &access, TOPIC, &produced)?;
-        let seen = clients.stop_consuming(&log)?;
-        println!(
-            "{} records acknowledged, {} failed, {} in the log, {} consumed meanwhile",
-            produced.acknowledged.len(),
-            produced.failed.len(),
-            log.len(),
-            seen.len()
-        );
-        let mut wrong = history::check_log(&produced, &log);
-        wrong.extend(history::check_consumer(&seen, &log));
+        let (produced, mut wrong) = clients.finish(&self.kafka, &access, TOPIC)?;
         self.wait_until_tiered()?;
         let kinds: BTreeSet<&String> = options.brokers.iter().collect();
         for kind in kinds {
@@ -184,12 +172,7 @@ impl Story {
         }
         wrong.extend(self.verify()?);
         wrong.extend(self.expire()?);
-        for (name, status) in self.cluster.stop()? {
-            // An orderly stop of a JVM exits with 128 + SIGTERM.
-            if !status.success() && status.code() != Some(143) {
-                wrong.push(format!("{name} ended with {status}"));
-            }
-        }
+        wrong.extend(self.cluster.stop()?);
         Ok(wrong)
     }
 

@@ -27,7 +27,7 @@ use serde_json::json;
 use crate::seeded::{self, Seeded};
 use endings::{Deck, Ending};
 use model::Findings;
-use ottla_peers::{InstalledPeer, Node, NodeOptions, Peer, Place, free_port_pair};
+use ottla_peers::{InstalledPeer, Node, NodeOptions, Peer, Place, free_port_pair, is_orderly};
 use ottla_workspace::report::Tally;
 use ottla_workspace::workspace;
 use story::Story;
@@ -357,7 +357,7 @@ impl Run {
             self.story.model.stopped_cleanly();
             let status = node.stop()?;
             anyhow::ensure!(
-                status.success() || status.code() == Some(143),
+                is_orderly(status),
                 "asked to stop, it ended with {status}:\n{}",
                 node.output_tail()
             );
