@@ -1,0 +1,91 @@
+//! Requests that this node only passes to the controller. Nodes of the cluster send some to the
+//! active controller: AllocateProducerIds (KIP-730), AlterPartition (KIP-497), AssignReplicasToDirs
+//! (KIP-858), BrokerRegistration (KIP-631) and ControllerRegistration (KIP-919). A broker forwards
+//! those of clients to it: ElectLeaders (KIP-460), UnregisterBroker (KIP-631), UnregisterController
+//! and UpdateFeatures (KIP-584).
+//!
+//! Kafka: `ControllerApis`.
+
+use bytestring::ByteString;
+use ottla_node::ControllerRequest;
+use ottla_protocol::messages::{
+    AllocateProducerIdsResponse, AlterPartitionResponse, AssignReplicasToDirsResponse,
+    BrokerRegistrationResponse, ControllerRegistrationResponse, ElectLeadersResponse,
+    UnregisterBrokerResponse, UnregisterControllerResponse, UpdateFeaturesResponse,
+};
+use ottla_types::ErrorCode;
+
+use ottla_net::RequestContext;
+
+use crate::Broker;
+use crate::authorization::denial_message;
+
+/// Decides a request of another node, if the active controller is here.
+pub(crate) async fn decide_here<R>(
+    broker: &Broker,
+    context: &RequestContext,
+    request: R,
+) -> R::Response
+where
+    R: ControllerRequest,
+    R::Response: Refused + Send + 'static,
+{
+    let decided = broker.decide_here(context, request).await;
+    decided.unwrap_or_else(|error| R::Response::refused(error, None))
+}
+
+/// Forwards a request of a client.
+pub(crate) async fn forward<R>(broker: &Broker, context: &RequestContext, request: R) -> R::Response
+where
+    R: ControllerRequest,
+    R::Response: Refused + Send + 'static,
+{
+    let decided = broker.forward(context, request).await;
+    decided.unwrap_or_else(|error| R::Response::refused(error, denial_message(context, error)))
+}
+
+pub(crate) trait Refused {
+    /// A response with nothing but an error, and with the message if it has a field for one.
+    fn refused(error: ErrorCode, message: Option<ByteString>) -> Self;
+}
+
+macro_rules! refused_with_code {
+    ($($Response:ty),+ $(,)?) => {$(
+        impl Refused for $Response {
+            fn refused(error: ErrorCode, _: Option<ByteString>) -> Self {
+                Self {
+                    error_code: error.code(),
+                    ..Default::default()
+                }
+            }
+        }
+    )+};
+}
+
+macro_rules! refused_with_message {
+    ($($Response:ty),+ $(,)?) => {$(
+        impl Refused for $Response {
+            fn refused(error: ErrorCode, error_message: Option<ByteString>) -> Self {
+                Self {
+                    error_code: error.code(),
+                    error_message,
+                    ..Default::default()
+                }
+            }
+        }
+    )+};
+}
+
+refused_with_code!(
+    AllocateProducerIdsResponse,
+    AlterPartitionResponse,
+    AssignReplicasToDirsResponse,
+    BrokerRegistrationResponse,
+    ControllerRegistrationResponse,
+    ElectLeadersResponse,
+);
+refused_with_message!(
+    UnregisterBrokerResponse,
+    UnregisterControllerResponse,
+    UpdateFeaturesResponse,
+);
