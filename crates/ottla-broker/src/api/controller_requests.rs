@@ -1,8 +1,8 @@
 //! Requests that this node only passes to the controller. Nodes of the cluster send some to the
 //! active controller: AllocateProducerIds (KIP-730), AlterPartition (KIP-497), AssignReplicasToDirs
 //! (KIP-858), BrokerRegistration (KIP-631) and ControllerRegistration (KIP-919). A broker forwards
-//! those of clients to it: ElectLeaders (KIP-460), UnregisterBroker (KIP-631), UnregisterController
-//! and UpdateFeatures (KIP-584).
+//! those of clients to it: ElectLeaders (KIP-460), ExpireDelegationToken and RenewDelegationToken
+//! (KIP-48), UnregisterBroker (KIP-631), UnregisterController and UpdateFeatures (KIP-584).
 //!
 //! Kafka: `ControllerApis`.
 
@@ -11,7 +11,8 @@ use ottla_node::ControllerRequest;
 use ottla_protocol::messages::{
     AllocateProducerIdsResponse, AlterPartitionResponse, AssignReplicasToDirsResponse,
     BrokerRegistrationResponse, ControllerRegistrationResponse, ElectLeadersResponse,
-    UnregisterBrokerResponse, UnregisterControllerResponse, UpdateFeaturesResponse,
+    ExpireDelegationTokenResponse, RenewDelegationTokenResponse, UnregisterBrokerResponse,
+    UnregisterControllerResponse, UpdateFeaturesResponse,
 };
 use ottla_types::ErrorCode;
 
@@ -19,6 +20,7 @@ use ottla_net::RequestContext;
 
 use crate::Broker;
 use crate::authorization::denial_message;
+use crate::delegation_tokens::{NO_TIME, may_ask_about_tokens};
 
 /// Decides a request of another node, if the active controller is here.
 pub(crate) async fn decide_here<R>(
@@ -42,6 +44,23 @@ where
 {
     let decided = broker.forward(context, request).await;
     decided.unwrap_or_else(|error| R::Response::refused(error, denial_message(context, error)))
+}
+
+/// Forwards a request of a client about one delegation token.
+pub(crate) async fn change_token<R>(
+    broker: &Broker,
+    context: &RequestContext,
+    request: R,
+) -> R::Response
+where
+    R: ControllerRequest,
+    R::Response: Refused + Send + 'static,
+{
+    let decided = match may_ask_about_tokens(context) {
+        true => broker.forward(context, request).await,
+        false => Err(ErrorCode::DelegationTokenRequestNotAllowed),
+    };
+    decided.unwrap_or_else(|error| R::Response::refused(error, None))
 }
 
 pub(crate) trait Refused {
@@ -76,6 +95,20 @@ macro_rules! refused_with_message {
     )+};
 }
 
+macro_rules! refused_without_time {
+    ($($Response:ty),+ $(,)?) => {$(
+        impl Refused for $Response {
+            fn refused(error: ErrorCode, _: Option<ByteString>) -> Self {
+                Self {
+                    error_code: error.code(),
+                    expiry_timestamp_ms: NO_TIME,
+                    ..Default::default()
+                }
+            }
+        }
+    )+};
+}
+
 refused_with_code!(
     AllocateProducerIdsResponse,
     AlterPartitionResponse,
@@ -89,3 +122,4 @@ refused_with_message!(
     UnregisterControllerResponse,
     UpdateFeaturesResponse,
 );
+refused_without_time!(ExpireDelegationTokenResponse, RenewDelegationTokenResponse);
