@@ -1,4 +1,4 @@
-//! Bugs that simulations plant in a pure crate, to show that their checkers find them.
+//! Bugs that simulations plant in a crate, to show that their checkers find them.
 
 /// Lets simulations plant the bugs of the enum `Bug`. The condition has the form of a `cfg`
 /// predicate; where it is false, `has` is constantly false.
