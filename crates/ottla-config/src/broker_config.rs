@@ -26,7 +26,7 @@ use crate::properties::{JaasSource, Properties};
 use crate::topic_config::TopicConfig;
 pub use error::{ConfigError, Warning};
 pub use examine::Examined;
-pub use listeners::{Listener, SecurityProtocol};
+pub use listeners::{Listener, SecurityProtocol, parse_listener};
 use ottla_sasl::SaslPeer;
 pub use sasl::SaslConfig;
 use sasl::SaslListeners;
