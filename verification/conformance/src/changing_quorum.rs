@@ -62,10 +62,7 @@ pub fn run(options: &Options) -> Result<()> {
     let target = workspace::target_dir().join("changing-quorum");
     let dir = options.dir.clone().unwrap_or(target);
     let dir = dir.join(format!("seed-{seed}"));
-    if dir.exists() {
-        std::fs::remove_dir_all(&dir)?;
-    }
-    std::fs::create_dir_all(&dir)?;
+    workspace::make_empty(&dir)?;
     println!(
         "controllers {}, brokers {}, {} troubles, seed {seed}",
         options.controllers.join(", "),
@@ -74,9 +71,7 @@ pub fn run(options: &Options) -> Result<()> {
     );
     let told = Story::begin(options, &dir)
         .and_then(|mut story| story.tell(options, &mut Seeded::new(seed), &dir));
-    let folder = dir.display();
-    let wrong = told.with_context(|| format!("with --seed {seed}; outputs in {folder}"))?;
-    seeded::conclude(&wrong, seed, &dir, options.keep)
+    seeded::conclude(told, seed, &dir, options.keep)
 }
 
 /// The leader and voters that the quorum reports.

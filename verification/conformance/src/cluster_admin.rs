@@ -66,10 +66,7 @@ pub fn run(options: &Options) -> Result<()> {
     }
     let target = workspace::target_dir().join("cluster-admin");
     let dir = options.dir.clone().unwrap_or(target);
-    if dir.exists() {
-        std::fs::remove_dir_all(&dir)?;
-    }
-    std::fs::create_dir_all(&dir)?;
+    workspace::make_empty(&dir)?;
     let mut cluster = plan(options, &dir)?;
     cluster.start()?;
     println!(

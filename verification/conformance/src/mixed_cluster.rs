@@ -136,10 +136,7 @@ fn run_once(options: &Options, way_in: Option<WayIn>, seed: u64) -> Result<()> {
         .clone()
         .unwrap_or_else(|| workspace::target_dir().join("mixed-cluster"))
         .join(format!("seed-{seed}"));
-    if dir.exists() {
-        std::fs::remove_dir_all(&dir)?;
-    }
-    std::fs::create_dir_all(&dir)?;
+    workspace::make_empty(&dir)?;
     let what = match &options.rolling {
         Some(peer) => format!("handed to {peer} one by one and back"),
         None => format!("{} troubles", options.troubles),
@@ -165,16 +162,15 @@ fn run_once(options: &Options, way_in: Option<WayIn>, seed: u64) -> Result<()> {
         }
         wrong.map(|wrong| (story, wrong))
     });
-    let folder = dir.display();
-    let (story, wrong) =
-        outcome.with_context(|| format!("with --seed {seed}; outputs in {folder}"))?;
-    if options.kinds.contains(&Trouble::Full) {
-        for broker in &story.cluster.brokers {
-            unmount(&troubles::second_dir(broker));
+    let outcome = outcome.map(|(story, wrong)| {
+        if options.kinds.contains(&Trouble::Full) {
+            for broker in &story.cluster.brokers {
+                unmount(&troubles::second_dir(broker));
+            }
         }
-    }
-    drop(story);
-    seeded::conclude(&wrong, seed, &dir, options.keep)
+        wrong
+    });
+    seeded::conclude(outcome, seed, &dir, options.keep)
 }
 
 /// The direction of a hand-over of a broker's directory.

@@ -55,10 +55,7 @@ pub fn run(options: &Options) -> Result<()> {
     let dir = workspace::target_dir()
         .join("mixed-tiered")
         .join(format!("seed-{seed}"));
-    if dir.exists() {
-        std::fs::remove_dir_all(&dir)?;
-    }
-    std::fs::create_dir_all(&dir)?;
+    workspace::make_empty(&dir)?;
     let brokers = options.brokers.join(", ");
     println!("brokers {brokers}, {} kills, seed {seed}", options.kills);
     let outcome = Story::begin(options, &dir).and_then(|mut story| {
@@ -68,9 +65,7 @@ pub fn run(options: &Options) -> Result<()> {
         }
         wrong
     });
-    let folder = dir.display();
-    let wrong = outcome.with_context(|| format!("with --seed {seed}; outputs in {folder}"))?;
-    seeded::conclude(&wrong, seed, &dir, options.keep)
+    seeded::conclude(outcome, seed, &dir, options.keep)
 }
 
 struct Story {

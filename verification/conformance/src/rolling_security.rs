@@ -49,10 +49,7 @@ pub fn run(options: &Options) -> Result<()> {
     );
     let parent = options.dir.clone().unwrap_or_else(workspace::target_dir);
     let dir = parent.join("rolling-security");
-    if dir.exists() {
-        std::fs::remove_dir_all(&dir)?;
-    }
-    std::fs::create_dir_all(&dir)?;
+    workspace::make_empty(&dir)?;
     let dir = dir.canonicalize()?;
     let outcome = Story::begin(options, &dir).and_then(|mut story| {
         let wrong = story.tell();
@@ -61,8 +58,7 @@ pub fn run(options: &Options) -> Result<()> {
         }
         wrong
     });
-    let wrong = outcome.with_context(|| format!("outputs in {}", dir.display()))?;
-    seeded::conclude(&wrong, 0, &dir, options.keep)
+    seeded::conclude(outcome, 0, &dir, options.keep)
 }
 
 /// How far the cluster has come: the numbers of the steps in the runbook.

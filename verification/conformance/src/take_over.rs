@@ -75,10 +75,7 @@ pub fn run(options: &Options) -> Result<()> {
         .clone()
         .unwrap_or_else(|| workspace::target_dir().join("take-over"))
         .join(format!("seed-{seed}"));
-    if dir.exists() {
-        std::fs::remove_dir_all(&dir)?;
-    }
-    std::fs::create_dir_all(&dir)?;
+    workspace::make_empty(&dir)?;
     let mut run = Run::begin(options, seed, &dir)?;
     println!(
         "{} and {} take over {} from each other, {} changes of hands, seed {seed}",
