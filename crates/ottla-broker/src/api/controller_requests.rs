@@ -23,39 +23,31 @@ use crate::authorization::denial_message;
 use crate::delegation_tokens::{NO_TIME, may_ask_about_tokens};
 
 /// Decides a request of another node, if the active controller is here.
-pub(crate) async fn decide_here<R>(
+pub(crate) async fn decide_here<R: ControllerRequest<Response: Refused>>(
     broker: &Broker,
     context: &RequestContext,
     request: R,
-) -> R::Response
-where
-    R: ControllerRequest,
-    R::Response: Refused + Send + 'static,
-{
+) -> R::Response {
     let decided = broker.decide_here(context, request).await;
     decided.unwrap_or_else(|error| R::Response::refused(error, None))
 }
 
 /// Forwards a request of a client.
-pub(crate) async fn forward<R>(broker: &Broker, context: &RequestContext, request: R) -> R::Response
-where
-    R: ControllerRequest,
-    R::Response: Refused + Send + 'static,
-{
+pub(crate) async fn forward<R: ControllerRequest<Response: Refused>>(
+    broker: &Broker,
+    context: &RequestContext,
+    request: R,
+) -> R::Response {
     let decided = broker.forward(context, request).await;
     decided.unwrap_or_else(|error| R::Response::refused(error, denial_message(context, error)))
 }
 
 /// Forwards a request of a client about one delegation token.
-pub(crate) async fn change_token<R>(
+pub(crate) async fn change_token<R: ControllerRequest<Response: Refused>>(
     broker: &Broker,
     context: &RequestContext,
     request: R,
-) -> R::Response
-where
-    R: ControllerRequest,
-    R::Response: Refused + Send + 'static,
-{
+) -> R::Response {
     let decided = match may_ask_about_tokens(context) {
         true => broker.forward(context, request).await,
         false => Err(ErrorCode::DelegationTokenRequestNotAllowed),
