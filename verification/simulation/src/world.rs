@@ -5,8 +5,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use ottla_client::admin::NewTopic;
-use ottla_client::{Admin, ClientError};
 use ottla_sync::simulation::{self, Config, Host, host_name, now, stream};
 use ottla_sync::thread::sleep;
 use ottla_testkit::client_histories::workload::{self, PARTITIONS, Scene};
@@ -14,7 +12,7 @@ use ottla_testkit::client_histories::{self, Operation, Seen, Step, Value};
 
 use crate::administrator::Administrators;
 use crate::checks::LogChecks;
-use crate::clients::on;
+use crate::clients::{create_topic, on};
 use crate::cluster::{Cluster, REPLICAS};
 use crate::faults::FaultInjector;
 use crate::former_leaders::FormerLeaders;
@@ -113,7 +111,8 @@ fn play(outcome: &mut Outcome) -> Result<(), String> {
             while scene.create_topics(REPLICAS).await.is_err() {
                 ottla_sync::time::sleep(Duration::from_millis(100)).await;
             }
-            create_target(&scene).await.expect("a topic is created");
+            let created = create_topic(&scene, movers::TARGET, PARTITIONS, &[]).await;
+            created.expect("a topic is created");
         }
     })
     .join()
@@ -216,20 +215,6 @@ fn play(outcome: &mut Outcome) -> Result<(), String> {
     checks.observe(&cluster);
     checks.count(&cluster, outcome);
     checks.finding().map_or(Ok(()), Err)
-}
-
-async fn create_target(scene: &Scene) -> anyhow::Result<()> {
-    let topic = NewTopic {
-        name: movers::TARGET.to_owned(),
-        partitions: Some(PARTITIONS),
-        replication_factor: Some(REPLICAS),
-        ..NewTopic::default()
-    };
-    let admin = Admin::new(scene.client().await?);
-    for result in admin.create_topics(&[topic], false).await? {
-        ClientError::check(result.name.to_string(), result.error_code, None::<&str>)?;
-    }
-    Ok(())
 }
 
 /// What the reader has received from a topic.

@@ -160,15 +160,6 @@ impl Host {
     pub fn kill_in(&self, steps: u64) {
         world::world().kill_in(self.index, steps);
     }
-
-    /// Moves its wall clock.
-    pub fn set_wall_clock_ahead(&self, by: Duration) {
-        self.state(|host| host.clock.wall += by);
-    }
-
-    pub fn set_wall_clock_back(&self, by: Duration) {
-        self.state(|host| host.clock.wall = host.clock.wall.saturating_sub(by));
-    }
 }
 
 /// The simulated time, which differs from every host's clock.

@@ -101,11 +101,6 @@ impl ChunkedStorage {
         })
     }
 
-    /// Bytes of segments that the cache holds, in memory or on disk.
-    pub fn cached_chunk_bytes(&self) -> u64 {
-        self.chunks.cached_bytes()
-    }
-
     fn key(&self, metadata: &RemoteLogSegmentMetadata, suffix: Suffix) -> String {
         key(&self.uploader.key_prefix, metadata, suffix)
     }
