@@ -174,7 +174,18 @@ impl RemoteStorageManager for LocalTieredStorage {
         index: IndexType,
     ) -> Result<Bytes, RemoteStorageError> {
         let path = self.file(metadata, suffix(index));
-        blocking(move || read_file(&path)).await
+        let log = self.file(metadata, LOG_SUFFIX);
+        blocking(move || {
+            read_file(&path).map_err(|mut error| {
+                // Kafka writes no file for an index that the segment does not have. Deletions begin
+                // with the log.
+                if error.kind == RemoteStorageErrorKind::NotFound && fs::metadata(&log).is_ok() {
+                    error.kind = RemoteStorageErrorKind::NoIndex;
+                }
+                error
+            })
+        })
+        .await
     }
 
     async fn delete_log_segment_data(

@@ -42,7 +42,7 @@ async fn files_are_where_kafkas_test_store_has_them() {
     let index = async |index| store.fetch_index(&segment.metadata, index).await;
     assert_eq!(index(IndexType::Offset).await.unwrap(), [7; 80].as_slice());
     let error = index(IndexType::Transaction).await.unwrap_err();
-    assert_eq!(error.kind, RemoteStorageErrorKind::NotFound);
+    assert_eq!(error.kind, RemoteStorageErrorKind::NoIndex);
     assert!(error.what.ends_with(&file("txnindex")), "{error}");
     assert!(
         store
@@ -66,6 +66,9 @@ async fn files_are_where_kafkas_test_store_has_them() {
         .delete_log_segment_data(&segment.metadata)
         .await
         .unwrap();
+    // Whether it had the index is not known any more.
+    let error = index(IndexType::Transaction).await.unwrap_err();
+    assert_eq!(error.kind, RemoteStorageErrorKind::NotFound);
 }
 
 #[tokio::test]
