@@ -126,6 +126,7 @@ impl Broker {
             stalls::set_threshold_ms(ms);
         }
         ottla_log::observe_flushes(flush_stats::record);
+        let of_file = config.listeners.clone();
         let broker = Broker::new(config);
         let resolving = Arc::clone(&broker.network);
         let opening = Arc::clone(&broker);
@@ -164,15 +165,18 @@ impl Broker {
         let moves = Arc::clone(&broker.directory_moves);
         ottla_sync::task::spawn_blocking(move || moves.resume_moves());
         for listening in of_broker {
-            follow_listeners::open(&broker, listening, None);
+            let bound = of_file.iter().find(|it| it.name == listening.info.name);
+            let bound = bound.expect("it was bound for a listener of the file");
+            follow_listeners::open(&broker, listening, bound.clone());
         }
         // Those of the dynamic settings.
         let not_opened = follow_listeners::apply(&broker, &NotOpened::new()).await;
         let following = follow_listeners::follow(Arc::clone(&broker), not_opened);
         tasks.push(ottla_sync::task::spawn(following));
         let mut listeners = listeners;
-        listeners
-            .retain(|it| it.is_controller || follow_listeners::is_configured(&broker, &it.name));
+        listeners.retain(|it| {
+            it.is_controller || follow_listeners::is_kept(&broker, &of_file, &it.name)
+        });
         let partitions = broker.partitions.load().iter().count();
         for shortage in broker.context.limits().shortages(partitions) {
             tracing::warn!("{shortage}");
@@ -363,10 +367,11 @@ fn load_and_serve(
         refuse_tiered_topics(broker, &config, &image)?;
         load_logs(broker, &config, &image, log_dirs)?;
         // Clients and other brokers connect as soon as the broker is unfenced. Those of the file
-        // that a dynamic setting has removed stay closed.
+        // that a dynamic setting has removed or moved stay closed.
+        let of_file = &file_config.listeners;
         let kept = of_broker
             .into_iter()
-            .filter(|it| follow_listeners::is_configured(broker, &it.info.name));
+            .filter(|it| follow_listeners::is_kept(broker, of_file, &it.info.name));
         let listening = kept
             .map(BoundListener::listen)
             .collect::<Result<Vec<_>, String>>()?;
