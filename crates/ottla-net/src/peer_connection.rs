@@ -247,7 +247,7 @@ impl PeerConnection {
             return Err(not_let_in(reason));
         }
         let begun = Login::begin(sasl.mechanism, &credentials, self.host(), nonce()).await;
-        let (mut login, first) = begun.map_err(not_let_in)?;
+        let (mut login, first) = begun.map_err(|error| not_let_in(error.to_string()))?;
         let mut message = Some(first);
         let mut lifetime_ms = 0;
         while let Some(auth_bytes) = message {
