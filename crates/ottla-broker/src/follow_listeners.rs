@@ -36,6 +36,12 @@ pub(crate) fn is_kept(broker: &Broker, of_file: &[Listener], name: &str) -> bool
     bound.is_some_and(|bound| config.listeners.iter().any(|it| it.is_same(bound)))
 }
 
+/// Whether dynamic settings may have removed this listener of the file.
+pub(crate) fn is_removable(config: &BrokerConfig, listener: &Listener) -> bool {
+    let mut advertised = config.advertised_listeners.iter();
+    !listener.is_controller && !advertised.any(|it| it.name == listener.name)
+}
+
 /// Why listeners are not open, by name.
 pub(crate) type NotOpened = BTreeMap<String, String>;
 

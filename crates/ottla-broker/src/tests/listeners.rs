@@ -18,6 +18,7 @@ use tokio::net::TcpStream;
 use super::TestBroker;
 use super::client::Client;
 use super::sasl::log_in;
+use crate::Broker;
 
 const STATIC: &str = "PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:0";
 const MAP: &str = "listener.security.protocol.map";
@@ -236,6 +237,39 @@ async fn a_listener_of_the_file_that_a_setting_has_removed_does_not_count_as_lis
     let broker = broker.restart().await;
     assert_eq!(extra(&broker), None);
     assert_eq!(names(&broker), ["PLAINTEXT", "CONTROLLER"]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_listener_of_the_file_that_a_setting_has_removed_needs_no_port() {
+    let free = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = free.local_addr().unwrap().port();
+    drop(free);
+    let listeners = with_extra(port);
+    let map = map("PLAINTEXT");
+    let broker = TestBroker::start_with(&[
+        ("listeners", &listeners),
+        (MAP, &map),
+        ("advertised.listeners", "PLAINTEXT://127.0.0.1:0"),
+    ])
+    .await;
+    let answer = alter(&broker, &[("listeners", Some(STATIC))]).await;
+    assert_eq!(answer, DONE);
+    wait_for(&broker, false).await;
+    broker.running.stop().await;
+    let occupied = TcpListener::bind(("127.0.0.1", port)).unwrap();
+    let broker = TestBroker::run(broker.config, broker.data).await;
+    assert_eq!(extra(&broker), None);
+    // While a setting has it, the start fails.
+    drop(occupied);
+    assert_eq!(alter(&broker, &[("listeners", None)]).await, DONE);
+    wait_for(&broker, true).await;
+    broker.running.stop().await;
+    let _occupied = TcpListener::bind(("127.0.0.1", port)).unwrap();
+    let error = Broker::start(broker.config)
+        .await
+        .expect_err("it is in use");
+    let expected = format!("{port} is in use");
+    assert!(error.to_string().contains(&expected), "{error}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
