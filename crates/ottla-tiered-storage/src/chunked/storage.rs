@@ -217,7 +217,7 @@ impl RemoteStorageManager for ChunkedStorage {
         let place = manifest.indexes.of(index).and_then(|place| place.range());
         let Some(range) = place else {
             return Err(RemoteStorageError::new(
-                RemoteStorageErrorKind::NotFound,
+                RemoteStorageErrorKind::NoIndex,
                 format!("fetch {}", self.storage.name(&object)),
                 format_args!("the segment has no {}", index.name()),
             ));
