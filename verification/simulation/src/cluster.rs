@@ -143,6 +143,5 @@ fn node(id: i32, roles: &str, voters: &str) -> Node {
             ("share.coordinator.state.topic.min.isr", MIN_ISR),
         ]);
     }
-    let owned = |(key, value): (&str, &str)| (key.to_owned(), value.to_owned());
-    Node::new(&name, is_broker, settings.into_iter().map(owned).collect())
+    Node::new(&name, is_broker, &settings)
 }

@@ -30,7 +30,8 @@ pub(crate) struct Node {
     pub name: String,
     pub disk: Disk,
     pub is_broker: bool,
-    settings: Vec<(String, String)>,
+    /// Read once, because a run starts its nodes many times.
+    config: BrokerConfig,
     clock: HostClock,
     /// What is wrong with its disk.
     trouble: Rc<Cell<DiskTrouble>>,
@@ -49,13 +50,13 @@ struct Running {
 
 impl Node {
     /// A node whose disk is empty.
-    pub fn new(name: &str, is_broker: bool, settings: Vec<(String, String)>) -> Node {
+    pub fn new(name: &str, is_broker: bool, settings: &[(&str, &str)]) -> Node {
         let mut random = stream(name);
         Node {
             disk: Disk::new(random.u64(), name),
             name: name.to_owned(),
             is_broker,
-            settings,
+            config: config(settings),
             clock: HostClock {
                 // Clocks of real machines differ by less.
                 drift_ppm: random.below(2_000) as i64 - 1_000,
@@ -73,19 +74,9 @@ impl Node {
             .with_clock(self.clock)
     }
 
-    fn config(&self) -> BrokerConfig {
-        let mut properties = Properties::new("the simulation");
-        for (key, value) in &self.settings {
-            properties.set(key, value);
-        }
-        let (config, warnings) = BrokerConfig::from_properties(&properties).expect("good settings");
-        assert!(warnings.is_empty(), "{warnings:?}");
-        config
-    }
-
     /// As `ottla storage format` does it, by a process that ends.
     pub fn format(&self) {
-        let config = self.config();
+        let config = self.config.clone();
         let host = self.host();
         let formatting = host.spawn("format", move || {
             let options = FormatOptions {
@@ -104,7 +95,7 @@ impl Node {
 
     /// Starts the node like the server: until it is told to stop, or fails.
     pub fn start(&mut self) {
-        let config = self.config();
+        let config = self.config.clone();
         let host = self.host();
         let stop = watch::Sender::new(false);
         let mut stopping = stop.subscribe();
@@ -179,8 +170,7 @@ impl Node {
 
     /// Whether it keeps the metadata log as a voter: the others learn it when they can.
     pub fn holds_metadata_vote(&self) -> bool {
-        let mut settings = self.settings.iter();
-        settings.any(|(key, value)| key == "process.roles" && value.contains("controller"))
+        self.config.process_roles.controller
     }
 
     pub fn is_running(&self) -> bool {
@@ -216,4 +206,14 @@ impl Node {
         running.main.join().expect("it stops");
         running.host.kill();
     }
+}
+
+fn config(settings: &[(&str, &str)]) -> BrokerConfig {
+    let mut properties = Properties::new("the simulation");
+    for (key, value) in settings {
+        properties.set(key, value);
+    }
+    let (config, warnings) = BrokerConfig::from_properties(&properties).expect("good settings");
+    assert!(warnings.is_empty(), "{warnings:?}");
+    config
 }
