@@ -7,11 +7,13 @@
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 mod administrator;
+mod campaign;
 mod checks;
 mod clients;
 mod cluster;
 mod faults;
 mod former_leaders;
+mod ledger;
 mod lockers;
 mod logs;
 mod movers;
@@ -26,5 +28,7 @@ mod unclean;
 mod uncommitted;
 mod world;
 
+pub use campaign::{Campaign, Ran, parse_time};
+pub use ledger::Ledger;
 pub use outcome::Outcome;
 pub use world::{count_switch_points, hash, run, tell};
