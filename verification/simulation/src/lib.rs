@@ -22,8 +22,10 @@ mod outcome;
 mod owners;
 #[cfg(feature = "planted-bugs")]
 pub mod planted;
+mod quorum_leaders;
 mod reassigner;
 mod sharers;
+mod stories;
 mod unclean;
 mod uncommitted;
 mod world;

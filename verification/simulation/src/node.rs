@@ -12,6 +12,7 @@ use ottla_sync::fs::{Disk, Faults, PowerLoss};
 use ottla_sync::simulation::{Host, HostClock, stream};
 use ottla_sync::task::Handle;
 use ottla_sync::{thread, watch};
+use ottla_types::{BrokerId, LeaderEpoch};
 
 const CLUSTER_ID: &str = "AAAAAAAAAAAAAAAAAAAAAQ";
 
@@ -37,6 +38,8 @@ pub(crate) struct Node {
     trouble: Rc<Cell<DiskTrouble>>,
     /// Whether anything was wrong with it since the last start began.
     was_troubled: Rc<Cell<bool>>,
+    /// How often it was started.
+    starts: u64,
     running: Option<Running>,
 }
 
@@ -64,6 +67,7 @@ impl Node {
             },
             trouble: Rc::new(Cell::new(DiskTrouble::None)),
             was_troubled: Rc::new(Cell::new(false)),
+            starts: 0,
             running: None,
         }
     }
@@ -95,6 +99,7 @@ impl Node {
 
     /// Starts the node like the server: until it is told to stop, or fails.
     pub fn start(&mut self) {
+        self.starts += 1;
         let config = self.config.clone();
         let host = self.host();
         let stop = watch::Sender::new(false);
@@ -171,6 +176,28 @@ impl Node {
     /// Whether it keeps the metadata log as a voter: the others learn it when they can.
     pub fn holds_metadata_vote(&self) -> bool {
         self.config.process_roles.controller
+    }
+
+    pub fn id(&self) -> BrokerId {
+        BrokerId(self.config.node_id)
+    }
+
+    /// The number of its present or last process.
+    pub fn starts(&self) -> u64 {
+        self.starts
+    }
+
+    /// The epoch of the metadata quorum that it knows, if it is a controller that has started.
+    pub fn quorum_epoch(&self) -> Option<LeaderEpoch> {
+        let broker = self.broker()?;
+        Some(broker.controller()?.status().epoch)
+    }
+
+    /// The epoch that it leads as the active controller.
+    pub fn led_epoch(&self) -> Option<LeaderEpoch> {
+        let broker = self.broker()?;
+        let status = broker.controller()?.status();
+        status.is_active.then_some(status.epoch)
     }
 
     pub fn is_running(&self) -> bool {
