@@ -78,6 +78,12 @@ impl State {
         self.time_base + hot.steps.get() * STEP_NANOS
     }
 
+    /// The host of a thread; that of the simulation itself if there is no such thread.
+    pub(super) fn host_of(&self, slot: u32) -> u32 {
+        let thread = self.threads.get(slot as usize);
+        thread.map_or(0, |thread| thread.host)
+    }
+
     pub(super) fn next_number(&mut self) -> u64 {
         self.sequence += 1;
         self.sequence

@@ -124,8 +124,13 @@ fn look(hot: &Hot, yields: bool) {
     if hot.undivided.get() > 0 || std::thread::panicking() {
         return;
     }
-    world.with(|state| state.fire_timers(hot));
-    world.wake_due_tasks();
+    let has_due_tasks = world.with(|state| {
+        state.fire_timers(hot);
+        !state.due.is_empty()
+    });
+    if has_due_tasks {
+        world.wake_due_tasks();
+    }
     let must_suspend = {
         let mut state = world.state.borrow_mut();
         let state = &mut *state;
@@ -224,11 +229,7 @@ impl World {
 
     /// The host of the running thread.
     pub(crate) fn host(&self) -> u32 {
-        let state = self.state.borrow();
-        state
-            .threads
-            .get(current() as usize)
-            .map_or(0, |thread| thread.host)
+        self.state.borrow().host_of(current())
     }
 
     /// Creates a runnable thread of `host`. `body` is not called if the host is killed first.
