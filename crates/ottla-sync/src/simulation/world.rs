@@ -6,10 +6,9 @@
 
 use std::any::Any;
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::panic::{AssertUnwindSafe, Location, catch_unwind, resume_unwind};
 use std::rc::Rc;
-use std::task::Waker;
 
 use corosensei::stack::DefaultStack;
 use corosensei::{Coroutine, CoroutineResult, Yielder};
@@ -182,7 +181,7 @@ impl World {
                 runnable: Vec::new(),
                 hosts: Vec::new(),
                 timers: BTreeMap::new(),
-                due: Vec::new(),
+                due: VecDeque::new(),
                 sequence: 0,
                 time_base: 0,
                 chooser,
@@ -375,11 +374,11 @@ impl World {
     /// Calls the wakers of expired timers.
     fn wake_due_tasks(&self) {
         loop {
-            let due = std::mem::take(&mut self.state.borrow_mut().due);
-            if due.is_empty() {
-                return;
+            let next = self.state.borrow_mut().due.pop_front();
+            match next {
+                Some(waker) => waker.wake(),
+                None => return,
             }
-            due.into_iter().for_each(Waker::wake);
         }
     }
 
