@@ -25,7 +25,7 @@ use ottla_testkit::client_histories::workload::Scene;
 use crate::clients::{create_topic, on};
 
 /// The topic without transactions, with as many partitions as there are brokers.
-const TOPIC: &str = "plain";
+pub(crate) const TOPIC: &str = "plain";
 const PARTITIONS: i32 = 3;
 
 /// Short, so that what a leader has just written is asked for before the followers have it.

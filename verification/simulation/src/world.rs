@@ -20,8 +20,10 @@ use crate::lockers;
 use crate::movers::{self, Movers};
 use crate::outcome::Outcome;
 use crate::owners::Owners;
+use crate::quorum_leaders::QuorumLeaders;
 use crate::reassigner::Reassigner;
 use crate::sharers::{self, Sharers};
+use crate::stories::Story;
 use crate::unclean::UncleanTopic;
 use crate::uncommitted::Uncommitted;
 
@@ -134,15 +136,20 @@ fn play(outcome: &mut Outcome) -> Result<(), String> {
     let looks_at_locks = groups.one_in(3);
     let reassigner = groups.one_in(3).then(|| Reassigner::start(&scene));
     let unclean = groups.one_in(3).then(|| UncleanTopic::start(&scene));
-    let uncommitted = groups.one_in(3).then(|| Uncommitted::start(&scene));
+    let story = Story::drawn();
+    let has_plain_topic = groups.one_in(3) || story.needs_plain_topic();
+    let uncommitted = has_plain_topic.then(|| Uncommitted::start(&scene));
     let administrators = Administrators::start(&cluster);
     let mut former = FormerLeaders::start(&cluster);
 
-    let mut checks = LogChecks::default();
+    let (mut checks, mut leaders) = (LogChecks::default(), QuorumLeaders::default());
     let mut faults = FaultInjector::new();
     let rounds = 4;
     for _ in 0..rounds {
-        let mut look = |cluster: &Cluster| former.observe(cluster);
+        let mut look = |cluster: &Cluster| {
+            former.observe(cluster);
+            leaders.observe(cluster);
+        };
         faults.run(&mut cluster, FAULTS / rounds, outcome, &mut look);
         checks.observe(&cluster);
         movers.iter_mut().for_each(Movers::disturb);
@@ -150,6 +157,7 @@ fn play(outcome: &mut Outcome) -> Result<(), String> {
     }
     faults.heal(&mut cluster);
     outcome.moves += reassigner.map_or(0, Reassigner::settle);
+    outcome.stories += u64::from(story.play(&mut cluster, &mut leaders)?);
     outcome.late_requests += former.settle()?;
     outcome.changes += administrators.settle(&cluster)?;
     sleep(Duration::from_secs(2));
@@ -200,7 +208,8 @@ fn play(outcome: &mut Outcome) -> Result<(), String> {
         outcome.locked = lockers::run(&scene, &mut cluster, &expected)?;
     }
     checks.converge(&cluster)?;
-    if let Some(finding) = checks.finding() {
+    leaders.observe(&cluster);
+    if let Some(finding) = checks.finding().or_else(|| leaders.finding()) {
         return Err(finding);
     }
     check_history(&history, outcome)?;
