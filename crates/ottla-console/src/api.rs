@@ -8,6 +8,7 @@ mod groups;
 mod health;
 mod measure;
 mod offset_reset;
+mod oidc;
 mod produce;
 mod reassignments;
 mod rebalance;
@@ -67,6 +68,14 @@ fn routes() -> Routes {
         .route(
             "/api/session",
             session.layer(DefaultBodyLimit::max(LOGIN_BODY)),
+        )
+        .route(
+            "/api/session/oidc",
+            post(oidc::begin).layer(DefaultBodyLimit::max(LOGIN_BODY)),
+        )
+        .route(
+            "/api/session/oidc/code",
+            post(oidc::finish).layer(DefaultBodyLimit::max(LOGIN_BODY)),
         )
         .route("/api/cluster", get(cluster::get))
         .route("/api/series", get(series::get))

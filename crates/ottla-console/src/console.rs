@@ -15,6 +15,7 @@ use crate::budget::Budget;
 use crate::config::ConsoleConfig;
 use crate::cookie::Cookie;
 use crate::measure::Measure;
+use crate::oidc::Oidc;
 use crate::problem::Problem;
 use crate::registry::Registry;
 use crate::sampling::Sampling;
@@ -37,6 +38,7 @@ pub(crate) struct Console {
     pub(crate) browser_cookie: Cookie,
     pub(crate) attempts: Attempts,
     pub(crate) logins: Semaphore,
+    pub(crate) oidc: Option<Oidc>,
     pub(crate) measure: Option<Measure>,
 }
 
@@ -51,6 +53,7 @@ impl Console {
             let visit = Visit::new(None, client, budget.clone(), sampling.clone());
             Arc::new(visit.with_registry(registry.clone()))
         };
+        let oidc = config.oidc.clone().map(Oidc::new);
         let measure = config.measure.clone().map(Measure::new);
         Console {
             everybody: everybody.then(visit),
@@ -63,6 +66,7 @@ impl Console {
             browser_cookie: Cookie::new(Some(BROWSER_AGE)),
             attempts: Attempts::default(),
             logins: Semaphore::new(LOGINS),
+            oidc,
             measure,
         }
     }

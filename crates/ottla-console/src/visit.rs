@@ -37,6 +37,8 @@ pub(crate) struct Visit {
     pub(crate) cursors: Kept<Arc<BTreeMap<i32, i64>>>,
     /// Of the whole console. It is read with the console's credentials.
     pub(crate) registry: Option<Arc<Registry>>,
+    /// Whether the person has logged in at the console's identity provider.
+    pub(crate) is_of_provider: bool,
     ended: watch::Sender<bool>,
 }
 
@@ -59,12 +61,18 @@ impl Visit {
             registry: None,
             redrives: Kept::new(REDRIVES),
             cursors: Kept::new(CURSORS),
+            is_of_provider: false,
             ended: watch::Sender::new(false),
         }
     }
 
     pub(crate) fn with_registry(mut self, registry: Option<Arc<Registry>>) -> Visit {
         self.registry = registry;
+        self
+    }
+
+    pub(crate) fn of_provider(mut self) -> Visit {
+        self.is_of_provider = true;
         self
     }
 
@@ -86,6 +94,10 @@ impl Visit {
     /// Ends its streams.
     pub(crate) fn end(&self) {
         self.ended.send_replace(true);
+    }
+
+    pub(crate) fn has_ended(&self) -> bool {
+        *self.ended.borrow()
     }
 
     /// Completes when the visit has ended.
