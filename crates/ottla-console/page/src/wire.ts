@@ -8,6 +8,8 @@ export interface Session {
   login: "none" | "required" | "done";
   user: Maybe<string>;
   mechanisms: string[];
+  /** The host of the identity provider. */
+  oidc?: Maybe<string>;
   read_only: boolean;
   /** Whether the console has a schema registry. */
   registry?: boolean;
