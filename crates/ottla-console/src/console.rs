@@ -47,7 +47,8 @@ impl Console {
         let everybody = !config.needs_login(address);
         let budget = Budget::default();
         let sampling = Sampling::new(config.latencies.clone());
-        let registry = config.registry.clone().map(Registry::new).map(Arc::new);
+        let registry = config.registry.clone();
+        let registry = registry.map(|it| Arc::new(Registry::new(it, budget.clone())));
         let visit = || {
             let client = config.client.clone();
             let visit = Visit::new(None, client, budget.clone(), sampling.clone());

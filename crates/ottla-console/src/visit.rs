@@ -3,7 +3,6 @@
 //! Without logins there is one visit for everybody. With logins, each has a client of its own that
 //! connects with that person's credentials, so the cluster's ACLs decide what the person may do.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,14 +11,14 @@ use ottla_client::{Admin, Client, ClientConfig, ClientError};
 use tokio::sync::{OwnedSemaphorePermit, watch};
 
 use crate::budget::Budget;
-use crate::kept::{Kept, Promise};
+use crate::kept::{Kept, Place, Promise};
 use crate::problem::Problem;
 use crate::registry::Registry;
 use crate::sampling::Sampling;
 use crate::view::View;
 
 /// Previews of redrives that can still be confirmed.
-const REDRIVES: usize = 64;
+const REDRIVES: usize = 16;
 /// Places at which searches of topics with very many partitions go on.
 const CURSORS: usize = 16;
 /// How long the console waits for the cluster in one request of the page.
@@ -33,8 +32,7 @@ pub(crate) struct Visit {
     /// The person's share of the console's.
     pub(crate) budget: Budget,
     pub(crate) redrives: Kept<Arc<Promise>>,
-    /// The next offset of each partition that is not read to its end.
-    pub(crate) cursors: Kept<Arc<BTreeMap<i32, i64>>>,
+    pub(crate) cursors: Kept<Arc<Place>>,
     /// Of the whole console. It is read with the console's credentials.
     pub(crate) registry: Option<Arc<Registry>>,
     /// Whether the person has logged in at the console's identity provider.

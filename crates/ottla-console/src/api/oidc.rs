@@ -180,7 +180,7 @@ fn redirect_uri(console: &Console, headers: &HeaderMap) -> Result<String, Proble
 fn visit_of(console: &Console, user: &str, token: SuppliedToken) -> Arc<Visit> {
     let mut config = console.config().client.clone();
     config.security.log_in_with_token(token);
-    let (budget, sampling) = (console.budget.of_user(user), console.sampling.clone());
+    let (budget, sampling) = (console.budget.of_user(user), console.sampling.of_user(user));
     let visit = Visit::new(Some(user.to_owned()), config, budget, sampling);
     let visit = visit.with_registry(console.registry.clone()).of_provider();
     Arc::new(visit)

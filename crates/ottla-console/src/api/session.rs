@@ -136,7 +136,7 @@ pub(super) async fn log_in(
         .log_in_as(*mechanism, &login.user, &login.password);
     let budget = console.budget.of_user(&login.user);
     let user = Some(login.user.clone());
-    let sampling = console.sampling.clone();
+    let sampling = console.sampling.of_user(&login.user);
     let visit = Visit::new(user, config, budget, sampling);
     let visit = Arc::new(visit.with_registry(console.registry.clone()));
     if let Err(error) = visit.check().await {
