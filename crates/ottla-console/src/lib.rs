@@ -28,6 +28,8 @@ mod registry;
 mod kept;
 mod list;
 mod view;
+
+mod rebalancing;
 mod visit;
 
 mod attempts;

@@ -31,10 +31,10 @@ struct Session {
 
 impl Session {
     fn is_over(&self, now: Instant) -> bool {
+        // A rebalance goes on while nobody looks.
+        let is_idle = now.duration_since(self.used) >= IDLE && !self.visit.rebalancing.is_running();
         // A visit ends by itself if its person's token cannot be renewed.
-        self.visit.has_ended()
-            || now.duration_since(self.used) >= IDLE
-            || now.duration_since(self.opened) >= AGE
+        self.visit.has_ended() || is_idle || now.duration_since(self.opened) >= AGE
     }
 }
 

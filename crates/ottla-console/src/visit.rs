@@ -13,6 +13,7 @@ use tokio::sync::{OwnedSemaphorePermit, watch};
 use crate::budget::Budget;
 use crate::kept::{Kept, Place, Promise};
 use crate::problem::Problem;
+use crate::rebalancing::Rebalancing;
 use crate::registry::Registry;
 use crate::sampling::Sampling;
 use crate::view::View;
@@ -35,6 +36,7 @@ pub(crate) struct Visit {
     pub(crate) cursors: Kept<Arc<Place>>,
     /// Of the whole console. It is read with the console's credentials.
     pub(crate) registry: Option<Arc<Registry>>,
+    pub(crate) rebalancing: Rebalancing,
     /// Whether the person has logged in at the console's identity provider.
     pub(crate) is_of_provider: bool,
     ended: watch::Sender<bool>,
@@ -59,6 +61,7 @@ impl Visit {
             registry: None,
             redrives: Kept::new(REDRIVES),
             cursors: Kept::new(CURSORS),
+            rebalancing: Rebalancing::default(),
             is_of_provider: false,
             ended: watch::Sender::new(false),
         }

@@ -107,6 +107,7 @@ function createTopic({ name, partitions, replication_factor, configs, preview })
 }
 
 const tokens = [];
+let rebalance = null;
 const cordoned = new Set(["/var/lib/ottla/b"]);
 
 function same(a, b) {
@@ -293,6 +294,15 @@ function answer(method, [first, second, third, fourth, fifth], parameters, body,
       const brokers = [[1, 40, 30], [2, 30, 30], [3, 20, 30]].map(([id, before, after]) => ({ id, rack: null, before: load(before), after: load(after) }));
       return { brokers, changes, moves: 3, bytes: 3e9, seconds: 60, rate: Number(parameters.get("rate")), busiest: 1, unmet: [{ goal: "leaders", broker: 2, has: 9, lower: 10, upper: 12 }] };
     }
+    case "GET rebalance":
+      if (rebalance?.state === "running" && Date.now() > rebalance.until) rebalance = { ...rebalance, state: "done", moved: 3, copied_bytes: 3e9, moving: 0, elected: 3 };
+      return { rebalance };
+    case "POST rebalance":
+      rebalance = { state: "running", started: Date.now(), partitions: body.partitions.length, missing: 0, moves: 3, bytes: 3e9, moved: 1, copied_bytes: 1.5e9, moving: 2, elected: 0, not_elected: 0, throttle: body.throttle, problem: null, until: Date.now() + (body.throttle ? 60_000 : 1000) };
+      return { rebalance };
+    case "DELETE rebalance":
+      rebalance = { ...rebalance, state: "cancelled", moving: 0 };
+      return { rebalance };
     case "DELETE throttles":
       return { brokers: 3, topics: 1 };
     case "GET reassignments":

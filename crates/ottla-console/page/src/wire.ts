@@ -363,6 +363,23 @@ export interface RebalancePlan {
   unmet: { goal: "racks" | "disk" | "replicas" | "leaders" | "bytes_in"; broker: Maybe<number>; has: number; lower: Maybe<number>; upper: Maybe<number> }[];
 }
 
+/** A rebalance that is carried out. */
+export interface RebalanceRun {
+  state: "running" | "cancelling" | "done" | "cancelled" | "failed";
+  started: number;
+  partitions: number;
+  missing: number;
+  moves: number;
+  bytes: number;
+  moved: number;
+  copied_bytes: number;
+  moving: number;
+  elected: number;
+  not_elected: number;
+  throttle: Maybe<number>;
+  problem: Maybe<string>;
+}
+
 export interface PartitionResult {
   topic: string;
   partition: number;

@@ -1,9 +1,10 @@
 //! Plans of a rebalance: what would move, what it costs, and what each broker has afterwards.
-//! Nothing is changed here; the moves are started as reassignments.
+//! Nothing is changed here; `apply` carries a plan out.
 //!
 //! The goals are those of `ottla rebalance`, without bytes in: a snapshot does not measure what
 //! producers write.
 
+pub(super) mod apply;
 mod image;
 
 use std::collections::{BTreeMap, BTreeSet};
