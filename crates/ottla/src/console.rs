@@ -213,12 +213,12 @@ fn oidc_beside_server(config: &BrokerConfig) -> Result<Option<OidcConfig>, Strin
         ),
         (OIDC_CONFIG, config.ottla_console_oidc_config.as_deref()),
     )?;
-    match (&oidc, config.ottla_console_public_names.is_empty()) {
-        (Some(_), true) => Err(format!(
+    if oidc.is_some() && config.ottla_console_public_names.is_empty() {
+        return Err(format!(
             "{OIDC_ISSUER}: set {PUBLIC_NAMES} as well, to the names under which browsers reach the console"
-        )),
-        _ => Ok(oidc),
+        ));
     }
+    Ok(oidc)
 }
 
 fn registry_beside_server(config: &BrokerConfig) -> Result<Option<RegistryConfig>, String> {

@@ -38,6 +38,10 @@ impl OidcConfig {
         settings: &BTreeMap<String, String>,
     ) -> Result<OidcConfig, String> {
         let issuer = issuer.trim();
+        if issuer.contains('@') {
+            // The user and the password are not repeated.
+            return Err("the issuer contains credentials; give its URL without them".into());
+        }
         check_url(issuer).map_err(|reason| format!("issuer {issuer}: {reason}"))?;
         if issuer.contains('?') {
             return Err(format!("issuer {issuer}: give it without a query"));
@@ -172,6 +176,8 @@ mod tests {
             assert!(refused.contains(key), "{refused}");
             assert!(!refused.contains("hush"), "{refused}");
         }
+        let refused = OidcConfig::new("https://ann:hush@id.example", "c", &BTreeMap::new());
+        assert!(!refused.unwrap_err().contains("hush"));
         let refused = OidcConfig::new("https://id.example", " ", &BTreeMap::new());
         assert!(refused.unwrap_err().contains("client ID"));
     }

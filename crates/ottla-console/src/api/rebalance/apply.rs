@@ -9,6 +9,8 @@ use crate::extract::Body;
 use crate::problem::Problem;
 use crate::rebalancing::{RebalanceMoment, RebalanceState, Work};
 
+/// Partitions that move from or to one broker at a time.
+pub(super) const DEFAULT_MOVES: usize = 5;
 const MOST_PARTITIONS: usize = 100_000;
 /// Of a partition of the plan, while it is carried out.
 const PARTITION_BYTES: usize = 1024;
@@ -55,7 +57,7 @@ pub(in crate::api) async fn start(
         ));
     }
     let (throttle, moves) = (planned.throttle, planned.moves_per_broker);
-    let moves = moves.unwrap_or(super::DEFAULT_MOVES).max(1);
+    let moves = moves.unwrap_or(DEFAULT_MOVES).max(1);
     let targets = targets_of(planned.partitions)?;
     visitor.rebalancing.check_free()?;
     visitor.note.names(format!(
