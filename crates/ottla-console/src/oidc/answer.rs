@@ -36,8 +36,10 @@ pub(crate) struct Metadata {
 impl Metadata {
     /// The document of this issuer.
     pub(super) fn parse(body: &str, issuer: &str) -> Result<Metadata, String> {
-        let metadata: Metadata = serde_json::from_str(body)
-            .map_err(|error| format!("its discovery document cannot be read: {error}"))?;
+        let metadata: Metadata = serde_json::from_str(body).map_err(|error| {
+            let error = shown(&error.to_string());
+            format!("its discovery document cannot be read: {error}")
+        })?;
         if metadata.issuer != issuer {
             return Err(format!(
                 "its discovery document is of the issuer {}; give the issuer exactly so, if that is the right one",
@@ -183,6 +185,10 @@ mod tests {
             ),
             (json!({ "token_endpoint": "http://id.example/" }), "https"),
             (json!({ "jwks_uri": 1 }), "cannot be read"),
+            (
+                json!({ "token_endpoint_auth_methods_supported": "x".repeat(100_000) }),
+                "cannot be read",
+            ),
             (json!({ "end_session_endpoint": "//evil" }), "end_session"),
             (
                 json!({ "code_challenge_methods_supported": ["plain"] }),
@@ -190,7 +196,7 @@ mod tests {
             ),
         ] {
             let refused = parse(changes).unwrap_err();
-            assert!(refused.contains(says), "{refused}");
+            assert!(refused.contains(says) && refused.len() < 1000, "{refused}");
         }
         for body in ["", "[]", "{}", "<html>"] {
             assert!(Metadata::parse(body, ISSUER).is_err());

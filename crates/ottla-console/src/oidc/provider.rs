@@ -11,7 +11,7 @@ use ottla_sasl::oauth_token::{KeySet, TokenError, ValidToken, validate_id_token}
 use ottla_sasl::{Secret, TokenRequest, TokenRules, form_encoded, form_of, refusal_in_answer};
 use tokio::sync::{Mutex, Semaphore};
 
-use super::answer::{Metadata, Tokens};
+use super::answer::{Metadata, Tokens, shown};
 use super::config::OidcConfig;
 use super::flow::Flow;
 
@@ -242,6 +242,8 @@ impl Provider {
             valid = self.validate(id_token, &keys, nonce);
         }
         valid.map(|it| it.subject).map_err(|error| {
+            // It quotes the token.
+            let error = shown(&error.to_string());
             Failure::Refused(self.says(&format!("its ID token is of no use: {error}")))
         })
     }
