@@ -124,8 +124,8 @@ pub(super) fn bench(program: &Path, arguments: Vec<OsString>) -> Command {
     command
 }
 
-/// Has the process stopped if the console is killed, which can then not do it. The kernel looks at
-/// the thread that has started the process: one of the runtime, which has its threads until it ends.
+/// Has the process stopped if the console is killed, which can then not do it. The kernel takes the
+/// end of the thread that has started the process for that of the console.
 fn stop_with_console(command: &mut Command) {
     let console = getpid();
     // SAFETY: between fork and exec only async-signal-safe calls are permitted; these are system

@@ -6,15 +6,17 @@
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
+use std::io;
 use std::path::Path;
 use std::process::ExitStatus;
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use serde::Serialize;
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, BufReader};
-use tokio::process::Child;
+use tokio::process::{Child, Command};
+use tokio::runtime::Handle;
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
@@ -97,8 +99,8 @@ impl Run {
         scenario: &str,
         patience: Patience,
     ) -> Result<Arc<Run>, Problem> {
-        let child = bench(program, arguments).spawn();
-        let child = child.map_err(|error| cannot_start(program, &error))?;
+        let started = start_process(bench(program, arguments));
+        let (child, starter) = started.map_err(|error| cannot_start(program, &error))?;
         let run = Arc::new(Run {
             scenario: scenario.to_owned(),
             started: now_ms(),
@@ -112,7 +114,11 @@ impl Run {
             }),
             stop: Notify::new(),
         });
-        let process = Process { child, patience };
+        let process = Process {
+            child,
+            patience,
+            _starter: starter,
+        };
         tokio::spawn(run.clone().follow(process));
         Ok(run)
     }
@@ -244,10 +250,28 @@ impl Moment {
     }
 }
 
+/// Starts a process on a thread of its own, which goes on until the sender is dropped. A thread of
+/// the runtime may end before the others, and the process would be asked to stop a second time.
+fn start_process(mut command: Command) -> io::Result<(Child, mpsc::Sender<()>)> {
+    let runtime = Handle::current();
+    let (started, is_started) = mpsc::channel();
+    let (starter, is_done) = mpsc::channel();
+    std::thread::Builder::new().spawn(move || {
+        let _entered = runtime.enter();
+        let _ = started.send(command.spawn());
+        // Nothing is sent: it ends when there is no sender any more.
+        let _: Result<(), _> = is_done.recv();
+    })?;
+    let child = is_started.recv().map_err(io::Error::other)??;
+    Ok((child, starter))
+}
+
 /// The child, which is stopped when the console ends before it.
 struct Process {
     child: Child,
     patience: Patience,
+    /// Of the thread that has started it.
+    _starter: mpsc::Sender<()>,
 }
 
 impl Process {
@@ -351,13 +375,14 @@ mod tests {
         assert_eq!(end.is_ok, Some(false));
 
         // Nor does it outlive the console.
-        let mut child = bench(program, vec!["stubborn".into()]).spawn().unwrap();
+        let (mut child, starter) = start_process(bench(program, vec!["stubborn".into()])).unwrap();
         let mut output = BufReader::new(child.stdout.take().unwrap());
         let mut line = String::new();
         output.read_line(&mut line).await.unwrap();
         let process = Process {
             child,
             patience: SHORT,
+            _starter: starter,
         };
         let pid = process.pid().unwrap();
         drop(process);
