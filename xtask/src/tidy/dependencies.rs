@@ -41,12 +41,13 @@ const MAY_USE: &[(&str, &str)] = &[
     ("ottla-remote", "types sync config records protocol log tiered tiered-storage metrics context net storage node partition"),
     ("ottla-broker", "types sasl sync config records protocol log replica security metadata raft controller coordinator metrics context net storage node partition coordination remote"),
     ("ottla-client", "types gssapi sasl sync records protocol tls oauth"),
+    ("ottla-rebalance-apply", "types protocol rebalance client"),
     // config: Java's properties format.
     ("ottla-bench", "types config records protocol client"),
-    ("ottla-console", "types sasl records protocol oauth security rebalance client"),
+    ("ottla-console", "types sasl records protocol oauth security rebalance rebalance-apply client"),
     // controller: reassign-partitions --generate places replicas as the controller would.
     // protocol-codegen: the decoders of dump-log parse the schemas themselves.
-    ("ottla", "types config records protocol log security metadata controller storage broker rebalance client bench console protocol-codegen tiered tiered-storage"),
+    ("ottla", "types config records protocol log security metadata controller storage broker rebalance rebalance-apply client bench console protocol-codegen tiered tiered-storage"),
     ("ottla-testkit", "types sync config protocol net client"),
     // raft, controller, coordinator, replica: for the bugs planted in them.
     ("ottla-simulation", "types sync config records protocol replica metadata raft controller coordinator storage broker client testkit"),
