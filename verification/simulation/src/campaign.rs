@@ -78,7 +78,7 @@ impl Campaign {
         };
         std::thread::scope(|scope| {
             for _ in 0..self.jobs {
-                scope.spawn(&work);
+                scope.spawn(work);
             }
         });
         let shared = shared.into_inner().expect("no holder panics");
