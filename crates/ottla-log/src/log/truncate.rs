@@ -46,7 +46,8 @@ use crate::disk::{self, OpenDir};
 use crate::disk_read::DiskWait;
 use crate::error::{LogError, StorageError};
 use crate::leader_epochs::LeaderEpochs;
-use crate::producer_state::ProducerState;
+use crate::producer_state::{ProducerState, snapshot_of_no_producers};
+use crate::reader::LogReader;
 use crate::segment::Segment;
 use crate::spare::{self, SpareSegment};
 
@@ -87,6 +88,14 @@ impl Log {
         self.shared
             .highest_remote_offset
             .fetch_min(offset.0 - 1, Ordering::AcqRel);
+    }
+
+    /// This log replaces another one, and goes on with its count of truncations. Otherwise what was
+    /// decided from the other one could be carried out after a truncation of this one.
+    pub fn continue_truncations_of(&mut self, replaced: &LogReader) {
+        let before = replaced.truncations();
+        let mut truncations = self.shared.truncations.lock();
+        *truncations = before.max(*truncations);
     }
 
     /// Removes all records at or after `target`. Returns whether there were any. If the error says
@@ -174,11 +183,13 @@ impl Log {
         let start = self.log_start_offset().min(target);
         let mut leader_epochs = self.leader_epochs.clone();
         leader_epochs.truncate_from_end(target);
+        let no_producers = snapshot_of_no_producers();
         let beginning = Beginning {
             offset: target,
             log_start_offset: start,
             leader_epochs,
-            producer_snapshot: None,
+            // Without it, a log could not begin where the local segments of this one do.
+            producer_snapshot: (start < target).then_some(no_producers.as_slice()),
         };
         self.begin_anew(beginning, now)
     }
