@@ -1,16 +1,17 @@
 //! A rebalance that a visit carries out to its end: one at a time, with its progress.
 //!
 //! The work is that of `ottla rebalance apply`. It ends early when somebody cancels it, when it fails, and when the visit
-//! ends; only a cancellation stops the moves that are in progress.
+//! ends; only a cancellation stops the moves that are in progress, once no request of the work is on its way any more.
 
 use std::future::Future;
 use std::sync::Arc;
 
 use ottla_client::Admin;
-use ottla_rebalance_apply::{Apply, ApplyError, Targets, cancel};
+use ottla_rebalance_apply::{Apply, ApplyError, Outlook, Targets, cancel};
 use parking_lot::Mutex;
 use serde::Serialize;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, OwnedSemaphorePermit};
+use tokio::task::JoinHandle;
 
 use crate::budget::Reservation;
 use crate::problem::Problem;
@@ -58,6 +59,8 @@ pub(crate) struct Work {
     pub(crate) throttle: Option<u64>,
     /// Until it ends.
     pub(crate) _reservation: Reservation,
+    /// Of the only one of the console.
+    pub(crate) _place: OwnedSemaphorePermit,
 }
 
 pub(crate) struct Rebalance {
@@ -81,6 +84,13 @@ impl Rebalancing {
         newest.as_ref().is_some_and(|it| it.is_running())
     }
 
+    /// As if one went on.
+    #[cfg(test)]
+    pub(crate) fn seem_running(&self) {
+        let rebalance = Rebalance::new(&Outlook::default(), None);
+        *self.newest.lock() = Some(Arc::new(rebalance));
+    }
+
     pub(crate) fn check_free(&self) -> Result<(), Problem> {
         match self.is_running() {
             true => Err(Problem::conflict(
@@ -97,8 +107,27 @@ impl Rebalancing {
         gone: impl Future<Output = ()> + Send + 'static,
         on_end: impl FnOnce(&RebalanceMoment) + Send + 'static,
     ) -> Result<Arc<Rebalance>, Problem> {
-        let outlook = work.apply.outlook();
-        let rebalance = Arc::new(Rebalance {
+        let rebalance = Arc::new(Rebalance::new(work.apply.outlook(), work.throttle));
+        let mut newest = self.newest.lock();
+        if newest.as_ref().is_some_and(|it| it.is_running()) {
+            return Err(Problem::conflict(
+                "a rebalance was started meanwhile; wait for its end, or cancel it",
+            ));
+        }
+        *newest = Some(rebalance.clone());
+        let (running, seen) = (rebalance.clone(), rebalance.clone());
+        let carried_out = tokio::spawn(async move { running.carry_out(work, gone).await });
+        tokio::spawn(async move {
+            seen.settle(carried_out).await;
+            on_end(&seen.moment());
+        });
+        Ok(rebalance)
+    }
+}
+
+impl Rebalance {
+    fn new(outlook: &Outlook, throttle: Option<u64>) -> Rebalance {
+        Rebalance {
             moment: Mutex::new(RebalanceMoment {
                 state: RebalanceState::Running,
                 started: now_ms(),
@@ -111,28 +140,13 @@ impl Rebalancing {
                 moving: 0,
                 elected: 0,
                 not_elected: 0,
-                throttle: work.throttle,
+                throttle,
                 problem: None,
             }),
             cancel: Notify::new(),
-        });
-        let mut newest = self.newest.lock();
-        if newest.as_ref().is_some_and(|it| it.is_running()) {
-            return Err(Problem::conflict(
-                "a rebalance was started meanwhile; wait for its end, or cancel it",
-            ));
         }
-        *newest = Some(rebalance.clone());
-        let running = rebalance.clone();
-        tokio::spawn(async move {
-            running.carry_out(work, gone).await;
-            on_end(&running.moment());
-        });
-        Ok(rebalance)
     }
-}
 
-impl Rebalance {
     pub(crate) fn moment(&self) -> RebalanceMoment {
         self.moment.lock().clone()
     }
@@ -157,15 +171,20 @@ impl Rebalance {
     }
 
     async fn carry_out(&self, mut work: Work, gone: impl Future<Output = ()>) {
-        let (state, problem) = tokio::select! {
-            ended = self.work(&mut work) => ended,
-            () = self.cancel.notified() => stopped(&work).await,
-            () = gone => (
+        let ended = self.unless(gone, self.work(&mut work)).await;
+        let (state, problem) = match ended {
+            Some(Ended::Stopped) => stopped(&work).await,
+            Some(Ended::As(end)) => end,
+            None => (
                 RebalanceState::Failed,
-                Some("the session has ended; moves in progress go on, and throttles stay".to_owned()),
+                Some(
+                    "the session has ended; moves in progress go on, and throttles stay".to_owned(),
+                ),
             ),
         };
         let outcome = work.apply.outcome();
+        // Whoever sees the end can start the next one.
+        drop(work);
         let mut moment = self.moment.lock();
         moment.state = state;
         moment.problem = problem;
@@ -174,27 +193,76 @@ impl Rebalance {
         moment.not_elected = outcome.not_elected.len();
     }
 
-    async fn work(&self, work: &mut Work) -> (RebalanceState, Option<String>) {
+    /// Waits for its end, also if a defect breaks it off: it would otherwise seem to go on, and keep others from being
+    /// started and its session from ending.
+    async fn settle(&self, carried_out: JoinHandle<()>) {
+        if carried_out.await.is_ok() {
+            return;
+        }
+        let mut moment = self.moment.lock();
+        moment.state = RebalanceState::Failed;
+        moment.moving = 0;
+        moment.problem =
+            Some("the rebalance broke off; moves in progress go on, and throttles stay".to_owned());
+    }
+
+    /// The end of the work, unless the visit ends before. Work that is cancelled is waited for in any case: if a request of
+    /// it were on its way, the cluster could start moves and set throttles after the cancellation has looked for them.
+    async fn unless<T>(
+        &self,
+        gone: impl Future<Output = ()>,
+        work: impl Future<Output = T>,
+    ) -> Option<T> {
+        let gone = async {
+            gone.await;
+            if self.is_cancelling() {
+                std::future::pending::<()>().await;
+            }
+        };
+        tokio::select! {
+            ended = work => Some(ended),
+            () = gone => None,
+        }
+    }
+
+    fn is_cancelling(&self) -> bool {
+        self.moment.lock().state == RebalanceState::Cancelling
+    }
+
+    async fn work(&self, work: &mut Work) -> Ended {
         let tell = |count: ottla_rebalance_apply::Count| {
             let mut moment = self.moment.lock();
             moment.moved = count.moves;
             moment.copied_bytes = count.bytes;
             moment.moving = count.moving;
         };
-        if let Err(error) = work.apply.work(work.throttle, tell).await {
-            return failed(
-                "moves in progress go on, and throttles stay: make a plan again for the rest",
-                &error,
-            );
+        let cancelled = self.cancel.notified();
+        match work.apply.work(work.throttle, tell, cancelled).await {
+            Ok(true) => {}
+            Ok(false) => return Ended::Stopped,
+            // Somebody wants the moves to end, whatever keeps others from being started.
+            Err(_) if self.is_cancelling() => return Ended::Stopped,
+            Err(error) => {
+                let left =
+                    "moves in progress go on, and throttles stay: make a plan again for the rest";
+                return Ended::As(failed(left, &error));
+            }
         }
         match work.apply.finish().await {
-            Ok(()) => (RebalanceState::Done, None),
-            Err(error) => failed(
+            Ok(()) => Ended::As((RebalanceState::Done, None)),
+            Err(error) => Ended::As(failed(
                 "the plan is carried out, but throttles may remain: remove them on the page of reassignments",
                 &error,
-            ),
+            )),
         }
     }
+}
+
+/// How the work has ended.
+enum Ended {
+    /// By a cancellation, which has to look after what is in progress.
+    Stopped,
+    As((RebalanceState, Option<String>)),
 }
 
 /// Cancels the moves in progress, and removes the throttles.
@@ -207,4 +275,56 @@ async fn stopped(work: &Work) -> (RebalanceState, Option<String>) {
 
 fn failed(what: &str, error: &ApplyError) -> (RebalanceState, Option<String>) {
     (RebalanceState::Failed, Some(format!("{error}; {what}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::sync::oneshot;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_cancellation_waits_for_what_is_on_its_way_to_the_cluster() {
+        let rebalance = Arc::new(Rebalance::new(&Outlook::default(), None));
+        let (answer, is_answered) = oneshot::channel();
+        let (leave, has_left) = oneshot::channel::<()>();
+        let running = rebalance.clone();
+        let task = tokio::spawn(async move {
+            // It looks at the cancellation between two requests.
+            let work = async {
+                running.cancel.notified().await;
+                is_answered.await
+            };
+            let gone = async {
+                let _ = has_left.await;
+            };
+            running.unless(gone, work).await
+        });
+        rebalance.cancel().unwrap();
+        // Nor does a logout break it off.
+        leave.send(()).unwrap();
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        assert!(!task.is_finished());
+        answer.send("stopped").unwrap();
+        assert_eq!(task.await.unwrap(), Some(Ok("stopped")));
+    }
+
+    #[tokio::test]
+    async fn a_rebalance_that_breaks_off_has_ended() {
+        let rebalance = Rebalance::new(&Outlook::default(), None);
+        let carried_out = tokio::spawn(async { panic!("a defect") });
+        rebalance.settle(carried_out).await;
+        assert!(!rebalance.is_running());
+        let problem = rebalance.moment().problem.unwrap();
+        assert!(problem.contains("throttles stay"), "{problem}");
+    }
+
+    #[tokio::test]
+    async fn a_rebalance_ends_with_its_visit() {
+        let rebalance = Rebalance::new(&Outlook::default(), None);
+        let work = std::future::pending::<()>();
+        assert_eq!(rebalance.unless(std::future::ready(()), work).await, None);
+    }
 }

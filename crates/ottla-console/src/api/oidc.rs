@@ -17,7 +17,7 @@ use crate::console::Console;
 use crate::cookie::is_secure;
 use crate::extract::Body;
 use crate::host::{is_loopback, without_port};
-use crate::oidc::{self, Failure, Flow, Oidc};
+use crate::oidc::{self, Failure, Flow, Oidc, Tokens};
 use crate::problem::Problem;
 use crate::visit::Visit;
 
@@ -60,12 +60,17 @@ pub(super) async fn finish(
     let oidc = of(&console)?;
     let redirect_uri = redirect_uri(&console, &headers)?;
     let flow = flow_of(oidc, &headers, &returned.state)?;
+    // A refusal of another provider is not shown as one of this provider's either.
+    let provider = &oidc.provider;
+    let metadata = provider.metadata().await.map_err(problem)?;
+    let issuer = returned.iss.as_deref();
+    provider.check_issuer(&metadata, issuer).map_err(problem)?;
     if let Some(error) = &returned.error {
         let more = returned.error_description.as_deref().unwrap_or_default();
         let said = format!("{} {}", oidc::shown(error), oidc::shown(more));
         return Err(Problem::login_refused(format!(
             "the identity provider {} refuses the login: {}",
-            oidc.provider.issuer(),
+            provider.issuer(),
             said.trim_end()
         )));
     }
@@ -79,14 +84,30 @@ pub(super) async fn finish(
     let _place = oidc.logins.try_acquire().map_err(|_| {
         Problem::too_many("too many people log in at this moment; try again in a second")
     })?;
-    let provider = &oidc.provider;
-    let metadata = provider.metadata().await.map_err(problem)?;
-    let issuer = returned.iss.as_deref();
-    provider.check_issuer(&metadata, issuer).map_err(problem)?;
     let tokens = provider
         .exchange(&metadata, code, &flow, &redirect_uri)
         .await
         .map_err(problem)?;
+    let refresh = tokens.refresh.clone();
+    let entered = enter(&console, oidc, &note, &headers, &flow, tokens).await;
+    if let (Err(_), Some(refresh)) = (&entered, refresh) {
+        // No session keeps it. The answer does not wait for the provider.
+        let provider = provider.clone();
+        tokio::spawn(async move { provider.revoke(&refresh).await });
+    }
+    entered
+}
+
+/// Opens a session with the tokens of a login, if they are those of this login and the cluster accepts them.
+async fn enter(
+    console: &Console,
+    oidc: &Oidc,
+    note: &AuditNote,
+    headers: &HeaderMap,
+    flow: &Flow,
+    tokens: Tokens,
+) -> Result<Response, Problem> {
+    let provider = &oidc.provider;
     let Some(id) = &tokens.id else {
         return Err(Problem::login_refused(format!(
             "the identity provider {} gives no ID token; its client must be one of OpenID Connect",
@@ -104,10 +125,10 @@ pub(super) async fn finish(
     }
     note.of_user(Some(&user));
     let token = SuppliedToken::new(tokens.access);
-    let visit = visit_of(&console, &user, token.clone());
+    let visit = visit_of(console, &user, token.clone());
     visit.check().await.map_err(refused)?;
     let session_token = console.sessions.open(visit.clone(), Instant::now())?;
-    if let Some(old) = console.cookie.token(&headers) {
+    if let Some(old) = console.cookie.token(headers) {
         console.sessions.close(old);
     }
     let login = oidc::Login {
@@ -118,11 +139,11 @@ pub(super) async fn finish(
     };
     tokio::spawn(oidc::keep(provider.clone(), visit.clone(), login));
     let cookies = [
-        oidc.cookie.clear(&headers),
-        console.cookie.set(&headers, &session_token),
+        oidc.cookie.clear(headers),
+        console.cookie.set(headers, &session_token),
     ];
     let cookies = AppendHeaders(cookies.map(|it| (header::SET_COOKIE, it)));
-    let body = Json(session(&console, Some(&visit)));
+    let body = Json(session(console, Some(&visit)));
     Ok((cookies, body).into_response())
 }
 
@@ -180,7 +201,12 @@ fn redirect_uri(console: &Console, headers: &HeaderMap) -> Result<String, Proble
 fn visit_of(console: &Console, user: &str, token: SuppliedToken) -> Arc<Visit> {
     let mut config = console.config().client.clone();
     config.security.log_in_with_token(token);
-    let (budget, sampling) = (console.budget.of_user(user), console.sampling.of_user(user));
+    // A user of the cluster with this name is somebody else, who has a share of their own.
+    let share = format!("{user}\nat the provider");
+    let (budget, sampling) = (
+        console.budget.of_user(&share),
+        console.sampling.of_user(&share),
+    );
     let visit = Visit::new(Some(user.to_owned()), config, budget, sampling);
     let visit = visit.with_registry(console.registry.clone()).of_provider();
     Arc::new(visit)

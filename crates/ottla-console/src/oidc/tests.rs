@@ -7,8 +7,6 @@ use ottla_client::{ClientConfig, SuppliedToken};
 use ottla_testkit::identity_provider::{CLIENT_ID, CLIENT_SECRET, Conduct, IdentityProvider};
 use serde_json::json;
 
-use super::answer::Tokens;
-use super::flow::Flow;
 use super::*;
 use crate::budget::Budget;
 use crate::sampling::Sampling;
@@ -104,6 +102,31 @@ async fn an_id_token_that_is_not_for_this_login_is_refused() {
     let now = now.unwrap().as_secs();
     provider.change(|it| it.id_claims = json!({ "exp": now - 10, "nbf": now + 10 }));
     assert_eq!(user_of(&oidc, &provider).await.unwrap(), "alice");
+}
+
+#[tokio::test]
+async fn a_new_key_is_asked_for_whatever_its_id() {
+    let provider = IdentityProvider::start();
+    let oidc = oidc(&provider);
+    assert_eq!(user_of(&oidc, &provider).await.unwrap(), "alice");
+    let count = || {
+        provider
+            .requests()
+            .iter()
+            .filter(|it| *it == "/keys")
+            .count()
+    };
+    for (key_id, says) in [("first", "signature"), ("second", "kid second")] {
+        provider.replace_key(key_id);
+        // Not more often than every few seconds.
+        let before = count();
+        let refused = user_of(&oidc, &provider).await.unwrap_err();
+        assert!(refused.reason().contains(says), "{refused:?}");
+        assert_eq!(count(), before);
+        oidc.provider.age_keys().await;
+        assert_eq!(user_of(&oidc, &provider).await.unwrap(), "alice");
+        assert_eq!(count(), before + 1);
+    }
 }
 
 #[tokio::test]

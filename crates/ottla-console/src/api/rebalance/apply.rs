@@ -1,10 +1,14 @@
 //! Carrying out a plan to its end, with its progress, and cancelling it.
 
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
 use axum::Json;
+use axum::extract::State;
 use ottla_rebalance_apply::{Apply, ApplyError, Targets};
 use serde::{Deserialize, Serialize};
 
-use crate::console::Visitor;
+use crate::console::{Console, Visitor};
 use crate::extract::Body;
 use crate::problem::Problem;
 use crate::rebalancing::{RebalanceMoment, RebalanceState, Work};
@@ -12,8 +16,13 @@ use crate::rebalancing::{RebalanceMoment, RebalanceState, Work};
 /// Partitions that move from or to one broker at a time.
 pub(super) const DEFAULT_MOVES: usize = 5;
 const MOST_PARTITIONS: usize = 100_000;
-/// Of a partition of the plan, while it is carried out.
+/// Of one partition.
+const MOST_REPLICAS: usize = 1000;
+/// Kafka: `Topic.MAX_NAME_LENGTH`.
+const MOST_TOPIC_BYTES: usize = 249;
+/// Of a partition of the plan, and of each of its replicas, while it is carried out.
 const PARTITION_BYTES: usize = 1024;
+const REPLICA_BYTES: usize = 32;
 /// As `ottla rebalance`: a slower throttle stops the brokers from following.
 const LEAST_THROTTLE: u64 = 1024;
 
@@ -45,6 +54,7 @@ pub(in crate::api) async fn progress(visitor: Visitor) -> Json<Progress> {
 }
 
 pub(in crate::api) async fn start(
+    State(console): State<Arc<Console>>,
     visitor: Visitor,
     Body(planned): Body<Planned>,
 ) -> Result<Json<Progress>, Problem> {
@@ -60,6 +70,11 @@ pub(in crate::api) async fn start(
     let moves = moves.unwrap_or(DEFAULT_MOVES).max(1);
     let targets = targets_of(planned.partitions)?;
     visitor.rebalancing.check_free()?;
+    // From before the look for moves of others: two that begin at the same time would not see each other's.
+    let place = console.rebalances.clone().try_acquire_owned();
+    let place = place.map_err(|_| {
+        Problem::conflict("a rebalance of another session is in progress; wait for its end")
+    })?;
     visitor.note.names(format!(
         "{} partitions, {}",
         targets.len(),
@@ -68,14 +83,16 @@ pub(in crate::api) async fn start(
             None => "no throttle".to_owned(),
         }
     ));
-    let reservation = visitor.budget.reserve(targets.len() * PARTITION_BYTES)?;
-    let apply = Apply::prepare(&visitor.admin, &targets, "the plan", moves);
+    let reservation = visitor.budget.reserve(bytes_of(&targets))?;
+    let admin = visitor.patient_admin(&console.config().client).await?;
+    let apply = Apply::prepare(&admin, &targets, "the plan", moves);
     let work = Work {
         apply: apply.await.map_err(problem)?,
-        admin: visitor.admin.clone(),
+        admin,
         targets,
         throttle,
         _reservation: reservation,
+        _place: place,
     };
     let (note, visit) = (visitor.note.clone(), visitor.visit.clone());
     let on_end = move |moment: &RebalanceMoment| {
@@ -110,6 +127,12 @@ pub(in crate::api) async fn cancel(visitor: Visitor) -> Result<Json<Progress>, P
     }))
 }
 
+/// The memory that a plan takes while it is carried out.
+fn bytes_of(targets: &Targets) -> usize {
+    let replicas: usize = targets.values().map(Vec::len).sum();
+    targets.len() * PARTITION_BYTES + replicas * REPLICA_BYTES
+}
+
 fn targets_of(partitions: Vec<PlannedPartition>) -> Result<Targets, Problem> {
     let invalid = |detail: String| Problem::invalid("partitions", detail);
     let count = partitions.len();
@@ -125,9 +148,21 @@ fn targets_of(partitions: Vec<PlannedPartition>) -> Result<Targets, Problem> {
         replicas,
     } in partitions
     {
+        if topic.len() > MOST_TOPIC_BYTES {
+            return Err(invalid(format!(
+                "a topic with {} bytes; a name has at most {MOST_TOPIC_BYTES}",
+                topic.len()
+            )));
+        }
         let name = format!("{topic}-{partition}");
-        let is_twice = |(index, id): (usize, &i32)| replicas[..index].contains(id);
-        if replicas.is_empty() || replicas.iter().enumerate().any(is_twice) {
+        let count = replicas.len();
+        if count > MOST_REPLICAS {
+            return Err(invalid(format!(
+                "{name} with {count} replicas; give at most {MOST_REPLICAS}"
+            )));
+        }
+        let different: BTreeSet<&i32> = replicas.iter().collect();
+        if replicas.is_empty() || different.len() < count {
             return Err(invalid(format!(
                 "{name}: replicas={replicas:?}: give one broker or more, each once"
             )));
@@ -148,7 +183,44 @@ fn problem(error: ApplyError) -> Problem {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use ottla_client::ClientConfig;
+
     use super::*;
+    use crate::audit::AuditNote;
+    use crate::config::ConsoleConfig;
+
+    #[tokio::test]
+    async fn sessions_carry_out_one_plan_at_a_time() {
+        // There is no cluster.
+        let mut client = ClientConfig::new("127.0.0.1:1").unwrap();
+        client.default_api_timeout = Duration::from_millis(100);
+        let address = "127.0.0.1:9080".parse().unwrap();
+        let console = Arc::new(Console::new(ConsoleConfig::new(client), address));
+        let started = async || {
+            let visitor = Visitor {
+                visit: console.visit(&Default::default()).unwrap(),
+                note: AuditNote::default(),
+            };
+            let plan = r#"{"partitions": [{"topic": "t", "partition": 0, "replicas": [1]}]}"#;
+            let planned = serde_json::from_str(plan).unwrap();
+            let started = start(State(console.clone()), visitor, Body(planned)).await;
+            started.err().unwrap()
+        };
+        let other = console.rebalances.clone().try_acquire_owned().unwrap();
+        let refused = started().await;
+        assert!(
+            refused.detail().contains("another session"),
+            "{}",
+            refused.detail()
+        );
+        drop(other);
+        // One that cannot begin leaves the place to others.
+        for _ in 0..2 {
+            assert_ne!(started().await.status(), 409);
+        }
+    }
 
     #[test]
     fn a_plan_names_each_partition_and_each_broker_once() {
@@ -159,14 +231,29 @@ mod tests {
         let one = r#"{"topic": "t", "partition": 0, "replicas": [1, 2]}"#;
         let targets = of(&format!(r#"{{"partitions": [{one}]}}"#)).unwrap();
         assert_eq!(targets[&("t".to_owned(), 0)], [1, 2]);
+        let many = format!("{:?}", (0..1001).collect::<Vec<i32>>());
         for (partitions, says) in [
             (String::new(), "0 partitions"),
             (format!("{one}, {one}"), "t-0 is there twice"),
             (one.replace("[1, 2]", "[1, 1]"), "t-0: replicas=[1, 1]"),
             (one.replace("[1, 2]", "[]"), "t-0: replicas=[]"),
+            (one.replace("[1, 2]", &many), "t-0 with 1001 replicas"),
+            (
+                one.replace("\"t\"", &format!("\"{}\"", "t".repeat(250))),
+                "a topic with 250 bytes",
+            ),
         ] {
             let refused = of(&format!(r#"{{"partitions": [{partitions}]}}"#)).unwrap_err();
             assert!(refused.contains(says), "{refused}");
         }
+    }
+
+    #[test]
+    fn a_plan_with_many_replicas_takes_more_memory() {
+        let of = |replicas: usize| {
+            let replicas = (0..).take(replicas).collect();
+            bytes_of(&Targets::from([(("t".to_owned(), 0), replicas)]))
+        };
+        assert_eq!(of(1000) - of(1), 999 * REPLICA_BYTES);
     }
 }
