@@ -190,6 +190,7 @@ impl Coordinator for GroupCoordinator {
                 }
             }
         }
+        self.on_share_groups_loaded(now);
         self.schedule_expiration(&mut effects);
         self.finish(effects)
     }
