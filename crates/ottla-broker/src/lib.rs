@@ -46,7 +46,7 @@ pub use features::{Features, SupportedFeature};
 pub use metrics::RequestLatency;
 pub use ottla_context::{BrokerState, Limits, Shortage, StopStep, meminfo_bytes};
 pub use ottla_net::{
-    Authorizer, Connection, ListenerInfo, Operation, RequestContext, ResourceType,
+    Authorizer, Connection, ListenerInfo, Operation, RequestContext, ResourceType, check_kerberos,
 };
 pub use ottla_partition::Partition;
 pub use start::{RunningBroker, StartError};

@@ -9,6 +9,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
+use ottla_broker::check_kerberos;
+use ottla_config::{BrokerConfig, Properties};
 use ottla_storage::preflight::{Facts, Finding, Preflight, Severity, Unformatted};
 use serde_json::{Value, json};
 
@@ -40,7 +42,13 @@ pub fn run(args: PreflightArgs) -> ExitCode {
             return ExitCode::from(UNREADABLE);
         }
     };
-    let preflight = Preflight::of(&properties, Unformatted::Refused);
+    let mut preflight = Preflight::of(&properties, Unformatted::Refused);
+    let place = args.properties.display().to_string();
+    if let Some(finding) = missing_key(&properties, place) {
+        // Refusals come first.
+        let refusals = preflight.refusals().count();
+        preflight.findings.insert(refusals, finding);
+    }
     let text = if args.json {
         format!("{:#}\n", to_json(&preflight))
     } else {
@@ -54,6 +62,25 @@ pub fn run(args: PreflightArgs) -> ExitCode {
     } else {
         ExitCode::FAILURE
     }
+}
+
+/// What a listener with Kerberos lacks on this machine. Kafka has a library of its own, and the keytab may
+/// be readable for its user only.
+fn missing_key(properties: &Properties, place: String) -> Option<Finding> {
+    let config = BrokerConfig::examine(properties).config?;
+    let missing = check_kerberos(&config, |_| true).err()?;
+    Some(Finding {
+        severity: Severity::Refuses,
+        subject: "kerberos",
+        place,
+        what: missing,
+        change: Some(
+            "run the check as the user of the node, with the keytab in place and the library of \
+             Kerberos installed"
+                .to_owned(),
+        ),
+        accept: None,
+    })
 }
 
 fn to_json(preflight: &Preflight) -> Value {
