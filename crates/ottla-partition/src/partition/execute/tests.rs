@@ -319,6 +319,22 @@ async fn a_cut_of_committed_records_is_warned_of_and_no_other() {
     assert_eq!(said.text().matches("WARN").count(), 1, "{}", said.text());
 }
 
+/// Otherwise each read of the new records would count as one of pages that were dropped.
+#[tokio::test]
+async fn what_is_written_after_a_truncation_is_not_taken_for_dropped() {
+    let host = TestHost::start();
+    let partition = host.lead(&[]);
+    for _ in 0..3 {
+        let acknowledged = append_to(&host, &partition, b"x");
+        acknowledged.await.expect("it is released");
+    }
+    partition.readers.note_dropped(Offset(3));
+    host.take_leader_away();
+    cut(&host, &partition, 1);
+    let needs = |offset| partition.readers.needs_dropped(Offset(offset));
+    assert!(needs(0) && !needs(1));
+}
+
 #[tokio::test]
 async fn nothing_is_written_to_a_log_whose_file_cannot_be_written() {
     let host = TestHost::start();
