@@ -90,3 +90,42 @@ async fn the_store_is_emptied_at_the_end_only_if_that_is_set() {
         assert_eq!(files_below(&root).len(), files, "{delete_on_close}");
     }
 }
+
+#[test]
+fn a_reader_makes_no_directory_and_names_the_setting() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path().join("wrong");
+    let settings = settings(&[
+        (
+            "remote.log.storage.manager.class.name",
+            "org.apache.kafka.server.log.remote.storage.LocalTieredStorage",
+        ),
+        ("rsm.config.dir", &root.display().to_string()),
+    ]);
+    let refused = ottla_tiered_storage::open_to_read(&settings, &|_| None).err();
+    let refused = refused.expect("there is nothing to read").to_string();
+    let begin = format!("rsm.config.dir={}: read ", root.display());
+    assert!(refused.starts_with(&begin), "{refused}");
+    assert!(!root.exists());
+    drop(open(&settings));
+    assert!(ottla_tiered_storage::open_to_read(&settings, &|_| None).is_ok());
+}
+
+#[test]
+fn a_directory_that_cannot_be_made_is_named_with_its_setting() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("file");
+    std::fs::write(&file, "").unwrap();
+    let settings = settings(&[
+        (
+            "remote.log.storage.manager.class.name",
+            "org.apache.kafka.server.log.remote.storage.LocalTieredStorage",
+        ),
+        ("rsm.config.dir", &file.display().to_string()),
+    ]);
+    let refused = ottla_tiered_storage::open(&settings, &|_| None).err();
+    let refused = refused.expect("a file holds no directory").to_string();
+    let begin = format!("rsm.config.dir={}: create ", file.display());
+    assert!(refused.starts_with(&begin), "{refused}");
+    assert!(refused.contains("; give a directory"), "{refused}");
+}
