@@ -40,7 +40,7 @@ pub fn run(args: PreflightArgs) -> ExitCode {
             return ExitCode::from(UNREADABLE);
         }
     };
-    let preflight = Preflight::of(&properties, Unformatted::Refused);
+    let preflight = server::examine(&properties, Unformatted::Refused);
     let text = if args.json {
         format!("{:#}\n", to_json(&preflight))
     } else {
@@ -122,8 +122,13 @@ fn to_text(preflight: &Preflight, with_colours: bool) -> String {
         let _ = writeln!(text, "{}", style(colour, title));
         let mut place = "";
         for finding in findings {
-            if finding.place != place {
-                place = &finding.place;
+            // What concerns all directories has no place of its own.
+            let heading: &str = match finding.place.is_empty() {
+                true => finding.subject,
+                false => &finding.place,
+            };
+            if heading != place {
+                place = heading;
                 let _ = writeln!(text, "  {}", style("2", place));
             }
             wrap(&mut text, "  - ", "    ", &finding.what);
@@ -242,6 +247,17 @@ mod tests {
             text.ends_with("\x1b[1;32mOttla can take this node over.\x1b[0m\n"),
             "{text}"
         );
+    }
+
+    #[test]
+    fn a_finding_without_a_place_is_below_its_subject() {
+        let findings = vec![
+            finding(Severity::Refuses, "a.properties line 3", "is so", None),
+            finding(Severity::Refuses, "", "not formatted", None),
+        ];
+        let text = to_text(&preflight(findings), false);
+        let expected = "  a.properties line 3\n  - is so\n  settings\n  - not formatted\n\n";
+        assert!(text.contains(expected), "{text}");
     }
 
     #[test]
