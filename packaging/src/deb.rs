@@ -22,6 +22,9 @@ const SCRIPTS: &[(&str, &str)] = &[
     ("/postrm", include_str!("../files/deb/postrm")),
 ];
 
+/// Loaded at run time by nodes with a listener for GSSAPI.
+pub const KERBEROS: &str = "libgssapi-krb5-2";
+
 /// The parts of a package that was read back.
 #[derive(Debug)]
 pub struct Parts {
@@ -102,7 +105,7 @@ fn description(contents: &Contents, binary: &Binary, stamp: &Stamp) -> String {
     let lines: Vec<String> = DESCRIPTION.lines().map(|line| format!(" {line}")).collect();
     format!(
         "Package: ottla\nVersion: {VERSION}-{}\nArchitecture: {}\nMaintainer: {}\nInstalled-Size: {}\n\
-         Depends: {}\nSection: net\nPriority: optional\nHomepage: {HOMEPAGE}\nDescription: {SUMMARY}\n{}\n",
+         Depends: {}\nSuggests: {KERBEROS}\nSection: net\nPriority: optional\nHomepage: {HOMEPAGE}\nDescription: {SUMMARY}\n{}\n",
         stamp.revision,
         binary.architecture.debian(),
         stamp.maintainer,

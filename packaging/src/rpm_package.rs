@@ -14,6 +14,9 @@ const SHELL: &str = "/bin/sh";
 /// Fixed, so that builds are reproducible across machines.
 const BUILD_HOST: &str = "localhost";
 
+/// Loaded at run time by nodes with a listener for GSSAPI.
+pub const KERBEROS: &str = "libgssapi_krb5.so.2()(64bit)";
+
 /// `ottla-0.1.0-1.x86_64.rpm`
 pub fn file_name(binary: &Binary, stamp: &Stamp) -> String {
     let architecture = binary.architecture.rpm();
@@ -54,6 +57,7 @@ pub fn write(contents: &Contents, binary: &Binary, stamp: &Stamp) -> Result<Vec<
     if binary.needs_libgcc {
         package.requires(Dependency::any("libgcc_s.so.1()(64bit)"));
     }
+    package.suggests(Dependency::any(KERBEROS));
     for (path, entry) in contents {
         let mode = u16::try_from(entry.mode).context("permissions")?;
         match &entry.item {

@@ -86,7 +86,7 @@ enum Command {
     /// Administer a cluster with Kafka's tools and with Ottla's, and compare their output.
     #[command(disable_help_flag = true)]
     ClusterAdmin(Handed),
-    /// Simulate whole clusters in one thread: one seed with its log, or new seeds for a while.
+    /// Simulate whole clusters: one seed with its log, or new seeds for a while on all cores.
     Sim(sim::Options),
     /// Run an Ottla broker with one of Kafka's controllers, and exercise it with Kafka's tools,
     /// step by step.

@@ -295,10 +295,7 @@ impl Broker {
         &self,
         context: &RequestContext,
         request: R,
-    ) -> Result<R::Response, ErrorCode>
-    where
-        R::Response: Send + 'static,
-    {
+    ) -> Result<R::Response, ErrorCode> {
         self.authorize(context)?;
         self.node.forward(context, request).await
     }
@@ -308,10 +305,7 @@ impl Broker {
         &self,
         context: &RequestContext,
         request: R,
-    ) -> Result<R::Response, ErrorCode>
-    where
-        R::Response: Send + 'static,
-    {
+    ) -> Result<R::Response, ErrorCode> {
         self.authorize(context)?;
         self.node.decide_here(context, request).await
     }

@@ -6,6 +6,8 @@ use std::ops::RangeInclusive;
 use std::pin::Pin;
 use std::sync::Arc;
 
+use ottla_coordination::share_groups::{DeleteState, ReadSummary};
+use ottla_coordinator::persister::{InitializeState, ReadState, WriteState};
 use ottla_net::{Answer, RequestContext, RequestError};
 use ottla_protocol::messages::{self, EnvelopeRequest, EnvelopeResponse};
 use ottla_protocol::{ApiKey, ApiMessage, Reader};
@@ -32,11 +34,15 @@ const BROKER: Endpoints = &[Endpoint::Broker];
 const CONTROLLER: Endpoints = &[Endpoint::Controller];
 const BOTH: Endpoints = &[Endpoint::Broker, Endpoint::Controller];
 
-/// Takes the request type, and the module with the function `handle`, or a closure.
+/// Takes the request type, and the module with the function `handle`, another function of a module,
+/// or a closure.
 macro_rules! api {
     ($on:ident, $request:ident, $module:ident) => {
+        api!($on, $request, $module::handle)
+    };
+    ($on:ident, $request:ident, $module:ident::$function:ident) => {
         api!($on, $request, |broker, context, request| {
-            api::$module::handle(broker, context, request).await
+            api::$module::$function(broker, context, request).await
         })
     };
     ($on:ident, $request:ident, |$broker:ident, $context:ident, $decoded:ident| $response:expr) => {
@@ -82,10 +88,10 @@ const APIS: &[Api] = &[
     api!(BROKER, AlterReplicaLogDirsRequest, alter_replica_log_dirs),
     api!(BROKER, DescribeLogDirsRequest, describe_log_dirs),
     api!(BOTH, CreatePartitionsRequest, create_partitions),
-    api!(BOTH, ElectLeadersRequest, elect_leaders),
+    api!(BOTH, ElectLeadersRequest, controller_requests::forward),
     api!(BOTH, IncrementalAlterConfigsRequest, incremental_alter_configs),
     api!(BOTH, DescribeQuorumRequest, describe_quorum),
-    api!(BOTH, UpdateFeaturesRequest, update_features),
+    api!(BOTH, UpdateFeaturesRequest, controller_requests::forward),
     api!(BOTH, DescribeClusterRequest, describe_cluster),
     api!(BROKER, ListConfigResourcesRequest, list_config_resources),
     api!(BROKER, DescribeTopicPartitionsRequest, describe_topic_partitions),
@@ -99,8 +105,8 @@ const APIS: &[Api] = &[
     api!(BOTH, CreateAclsRequest, create_acls),
     api!(BOTH, DeleteAclsRequest, delete_acls),
     api!(BOTH, CreateDelegationTokenRequest, create_delegation_token),
-    api!(BOTH, RenewDelegationTokenRequest, renew_delegation_token),
-    api!(BOTH, ExpireDelegationTokenRequest, expire_delegation_token),
+    api!(BOTH, RenewDelegationTokenRequest, controller_requests::change_token),
+    api!(BOTH, ExpireDelegationTokenRequest, controller_requests::change_token),
     api!(BROKER, DescribeDelegationTokenRequest, describe_delegation_token),
     api!(BOTH, AlterPartitionReassignmentsRequest, alter_partition_reassignments),
     api!(BOTH, ListPartitionReassignmentsRequest, list_partition_reassignments),
@@ -108,8 +114,8 @@ const APIS: &[Api] = &[
     api!(BOTH, AlterClientQuotasRequest, alter_client_quotas),
     api!(BROKER, DescribeUserScramCredentialsRequest, describe_user_scram_credentials),
     api!(BOTH, AlterUserScramCredentialsRequest, alter_user_scram_credentials),
-    api!(BOTH, UnregisterBrokerRequest, unregister_broker),
-    api!(BOTH, UnregisterControllerRequest, unregister_controller),
+    api!(BOTH, UnregisterBrokerRequest, controller_requests::forward),
+    api!(BOTH, UnregisterControllerRequest, controller_requests::forward),
     api!(BROKER, AddPartitionsToTxnRequest, add_partitions_to_txn),
     api!(BROKER, AddOffsetsToTxnRequest, add_offsets_to_txn),
     api!(BROKER, EndTxnRequest, end_txn),
@@ -126,28 +132,28 @@ const APIS: &[Api] = &[
     api!(BROKER, ShareGroupDescribeRequest, share_group_describe),
     api!(BROKER, ShareFetchRequest, share_fetch),
     api!(BROKER, ShareAcknowledgeRequest, share_acknowledge),
-    api!(BROKER, InitializeShareGroupStateRequest, initialize_share_group_state),
-    api!(BROKER, ReadShareGroupStateRequest, read_share_group_state),
-    api!(BROKER, WriteShareGroupStateRequest, write_share_group_state),
-    api!(BROKER, DeleteShareGroupStateRequest, delete_share_group_state),
-    api!(BROKER, ReadShareGroupStateSummaryRequest, read_share_group_state_summary),
+    api!(BROKER, InitializeShareGroupStateRequest, |broker, context, request| api::share_group_state::handle::<InitializeState>(broker, context, request).await),
+    api!(BROKER, ReadShareGroupStateRequest, |broker, context, request| api::share_group_state::handle::<ReadState>(broker, context, request).await),
+    api!(BROKER, WriteShareGroupStateRequest, |broker, context, request| api::share_group_state::handle::<WriteState>(broker, context, request).await),
+    api!(BROKER, DeleteShareGroupStateRequest, |broker, context, request| api::share_group_state::handle::<DeleteState>(broker, context, request).await),
+    api!(BROKER, ReadShareGroupStateSummaryRequest, |broker, context, request| api::share_group_state::handle::<ReadSummary>(broker, context, request).await),
     api!(BROKER, DescribeShareGroupOffsetsRequest, describe_share_group_offsets),
     api!(BROKER, AlterShareGroupOffsetsRequest, alter_share_group_offsets),
     api!(BROKER, DeleteShareGroupOffsetsRequest, delete_share_group_offsets),
     api!(CONTROLLER, FetchRequest, fetch_metadata_log),
-    api!(CONTROLLER, FetchSnapshotRequest, fetch_snapshot),
-    api!(CONTROLLER, VoteRequest, vote),
-    api!(CONTROLLER, BeginQuorumEpochRequest, begin_quorum_epoch),
-    api!(CONTROLLER, EndQuorumEpochRequest, end_quorum_epoch),
-    api!(BOTH, AddRaftVoterRequest, add_raft_voter),
-    api!(BOTH, RemoveRaftVoterRequest, remove_raft_voter),
-    api!(CONTROLLER, UpdateRaftVoterRequest, update_raft_voter),
-    api!(CONTROLLER, BrokerRegistrationRequest, broker_registration),
+    api!(CONTROLLER, FetchSnapshotRequest, quorum_requests::answer),
+    api!(CONTROLLER, VoteRequest, quorum_requests::answer),
+    api!(CONTROLLER, BeginQuorumEpochRequest, quorum_requests::answer),
+    api!(CONTROLLER, EndQuorumEpochRequest, quorum_requests::answer),
+    api!(BOTH, AddRaftVoterRequest, quorum_requests::change_voters),
+    api!(BOTH, RemoveRaftVoterRequest, quorum_requests::change_voters),
+    api!(CONTROLLER, UpdateRaftVoterRequest, quorum_requests::update_voter),
+    api!(CONTROLLER, BrokerRegistrationRequest, controller_requests::decide_here),
     api!(CONTROLLER, BrokerHeartbeatRequest, broker_heartbeat),
-    api!(CONTROLLER, AlterPartitionRequest, alter_partition),
-    api!(CONTROLLER, AllocateProducerIdsRequest, allocate_producer_ids),
-    api!(CONTROLLER, AssignReplicasToDirsRequest, assign_replicas_to_dirs),
-    api!(CONTROLLER, ControllerRegistrationRequest, controller_registration),
+    api!(CONTROLLER, AlterPartitionRequest, controller_requests::decide_here),
+    api!(CONTROLLER, AllocateProducerIdsRequest, controller_requests::decide_here),
+    api!(CONTROLLER, AssignReplicasToDirsRequest, controller_requests::decide_here),
+    api!(CONTROLLER, ControllerRegistrationRequest, controller_requests::decide_here),
     api!(CONTROLLER, EnvelopeRequest, |broker, context, request| answer_envelope(broker, context, request).await),
 ];
 

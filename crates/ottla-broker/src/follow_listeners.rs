@@ -18,20 +18,28 @@ use crate::Broker;
 /// The interval between attempts to open a listener that could not be opened.
 const OPEN_RETRY: Duration = Duration::from_secs(10);
 
-/// Accepts connections of a broker listener. `added` is the dynamic setting that it was opened with.
-pub(crate) fn open(broker: &Arc<Broker>, listening: ListeningListener, added: Option<Listener>) {
+/// Accepts connections of a broker listener, which was opened for `configured`.
+pub(crate) fn open(broker: &Arc<Broker>, listening: ListeningListener, configured: Listener) {
     let info = Arc::clone(&listening.info);
     let network = Arc::clone(&broker.network);
     let accepting = accept_connections(network, Arc::clone(broker), listening);
     broker
         .listeners
-        .insert(info, added, ottla_sync::task::spawn(accepting));
+        .insert(info, configured, ottla_sync::task::spawn(accepting));
 }
 
-/// Whether the settings in force have a listener of this name.
-pub(crate) fn is_configured(broker: &Broker, name: &str) -> bool {
+/// Whether the settings in force have the listener of this name as the file has it. Dynamic settings may
+/// have removed it, and added it again with another address.
+pub(crate) fn is_kept(broker: &Broker, of_file: &[Listener], name: &str) -> bool {
     let config = broker.config();
-    config.listeners.iter().any(|it| it.name == name)
+    let bound = of_file.iter().find(|it| it.name == name);
+    bound.is_some_and(|bound| config.listeners.iter().any(|it| it.is_same(bound)))
+}
+
+/// Whether dynamic settings may have removed this listener of the file.
+pub(crate) fn is_removable(config: &BrokerConfig, listener: &Listener) -> bool {
+    let mut advertised = config.advertised_listeners.iter();
+    !listener.is_controller && !advertised.any(|it| it.name == listener.name)
 }
 
 /// Why listeners are not open, by name.
@@ -78,7 +86,7 @@ pub(crate) async fn apply(broker: &Arc<Broker>, before: &NotOpened) -> NotOpened
                     "accepting connections on {}",
                     listening.info.local_addr
                 );
-                open(broker, listening, Some(listener.clone()));
+                open(broker, listening, listener.clone());
             }
             Err(error) => {
                 if before.get(&name) != Some(&error) {

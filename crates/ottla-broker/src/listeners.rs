@@ -21,8 +21,8 @@ pub(crate) struct OpenListeners {
 #[derive(Debug)]
 struct OpenListener {
     info: Arc<ListenerInfo>,
-    /// The dynamic setting that it was opened with; `None` if it was opened at start.
-    added: Option<Listener>,
+    /// What it was opened for, of the file or of a dynamic setting.
+    configured: Listener,
     /// Accepts connections, and owns the socket.
     accepting: JoinHandle<()>,
 }
@@ -40,12 +40,12 @@ impl OpenListeners {
     pub(crate) fn insert(
         &self,
         info: Arc<ListenerInfo>,
-        added: Option<Listener>,
+        configured: Listener,
         accepting: JoinHandle<()>,
     ) {
         let listener = OpenListener {
             info: Arc::clone(&info),
-            added,
+            configured,
             accepting,
         };
         let replaced = self.by_name.lock().insert(info.name.clone(), listener);
@@ -62,20 +62,15 @@ impl OpenListeners {
         let by_name = self.by_name.lock();
         let outdated = by_name.iter().filter(|(name, open)| {
             let new = configured.iter().find(|it| it.name == **name);
-            match (new, &open.added) {
-                (Some(new), Some(added)) => !new.is_same(added),
-                (Some(_), None) => false,
-                (None, _) => true,
-            }
+            new.is_none_or(|new| !new.is_same(&open.configured))
         });
         outdated.map(|(name, _)| name.clone()).collect()
     }
 
-    /// The open listeners that dynamic settings have added.
-    pub(crate) fn added(&self) -> Vec<Arc<ListenerInfo>> {
+    /// The open listeners, by name.
+    pub(crate) fn all(&self) -> Vec<Arc<ListenerInfo>> {
         let by_name = self.by_name.lock();
-        let added = by_name.values().filter(|it| it.added.is_some());
-        added.map(|it| Arc::clone(&it.info)).collect()
+        by_name.values().map(|it| Arc::clone(&it.info)).collect()
     }
 
     /// The open listener of this name.

@@ -102,10 +102,16 @@ impl Broker {
     ) -> Result<RunningBroker, StartError> {
         // Binding first detects an address in use before the data directory is changed. Connections
         // are refused until everything else works.
-        let mut bound = Vec::new();
+        let (mut bound, mut not_bound) = (Vec::new(), NotOpened::new());
         for listener in &config.listeners {
-            let listener = BoundListener::bind(&config, listener, BoundAt::Start);
-            bound.push(listener.map_err(StartError)?);
+            match BoundListener::bind(&config, listener, BoundAt::Start) {
+                Ok(listener) => bound.push(listener),
+                // A dynamic setting may have removed it, which is not known yet.
+                Err(error) if follow_listeners::is_removable(&config, listener) => {
+                    not_bound.insert(listener.name.clone(), error);
+                }
+                Err(error) => return Err(StartError(error)),
+            }
         }
         let listeners: Vec<_> = bound.iter().map(|bound| Arc::clone(&bound.info)).collect();
         for listener in &listeners {
@@ -126,6 +132,7 @@ impl Broker {
             stalls::set_threshold_ms(ms);
         }
         ottla_log::observe_flushes(flush_stats::record);
+        let of_file = config.listeners.clone();
         let broker = Broker::new(config);
         let resolving = Arc::clone(&broker.network);
         let opening = Arc::clone(&broker);
@@ -154,6 +161,10 @@ impl Broker {
         let audit =
             ottla_sync::task::spawn(authorizer.write_audit_file(Arc::clone(&broker.context)));
         let joining = Arc::clone(&broker);
+        let of_broker = FileListeners {
+            bound: of_broker,
+            not_bound,
+        };
         let joined = move || join_cluster(&joining, unformatted, of_controller, of_broker);
         let (controller_tasks, of_broker) = ottla_sync::task::spawn_blocking(joined)
             .await
@@ -165,15 +176,18 @@ impl Broker {
         let moves = Arc::clone(&broker.directory_moves);
         ottla_sync::task::spawn_blocking(move || moves.resume_moves());
         for listening in of_broker {
-            follow_listeners::open(&broker, listening, None);
+            let bound = of_file.iter().find(|it| it.name == listening.info.name);
+            let bound = bound.expect("it was bound for a listener of the file");
+            follow_listeners::open(&broker, listening, bound.clone());
         }
         // Those of the dynamic settings.
         let not_opened = follow_listeners::apply(&broker, &NotOpened::new()).await;
         let following = follow_listeners::follow(Arc::clone(&broker), not_opened);
         tasks.push(ottla_sync::task::spawn(following));
         let mut listeners = listeners;
-        listeners
-            .retain(|it| it.is_controller || follow_listeners::is_configured(&broker, &it.name));
+        listeners.retain(|it| {
+            it.is_controller || follow_listeners::is_kept(&broker, &of_file, &it.name)
+        });
         let partitions = broker.partitions.load().iter().count();
         for shortage in broker.context.limits().shortages(partitions) {
             tracing::warn!("{shortage}");
@@ -285,13 +299,20 @@ fn accept_all(
     Ok(accepting)
 }
 
+/// The broker listeners of the file.
+struct FileListeners {
+    bound: Vec<BoundListener>,
+    /// Why others are not, by name.
+    not_bound: NotOpened,
+}
+
 /// Reads or formats the directories, joins the metadata quorum and the cluster. Returns the tasks
 /// that accept connections on controller listeners, and the broker listeners, which listen. Blocks.
 fn join_cluster(
     broker: &Arc<Broker>,
     unformatted: Unformatted,
     of_controller: Vec<BoundListener>,
-    of_broker: Vec<BoundListener>,
+    of_broker: FileListeners,
 ) -> Result<(Vec<JoinHandle<()>>, Vec<ListeningListener>), String> {
     let config = BrokerConfig::clone(&broker.config());
     let locks = DirLocks::take(&config)?;
@@ -347,7 +368,7 @@ fn load_and_serve(
     broker: &Arc<Broker>,
     file_config: &BrokerConfig,
     log_dirs: &Arc<LogDirs>,
-    of_broker: Vec<BoundListener>,
+    of_broker: FileListeners,
 ) -> Result<Vec<ListeningListener>, String> {
     let (Some(membership), Some(heartbeats)) = (broker.node.membership(), broker.heartbeats())
     else {
@@ -361,13 +382,21 @@ fn load_and_serve(
         broker.authorizer.load(&image);
         broker.follow_quotas(&image.client_quotas);
         let config = apply_dynamic_settings(broker, file_config, &image);
+        let of_file = &file_config.listeners;
+        let mut not_bound = of_broker.not_bound.into_iter();
+        if let Some((_, error)) =
+            not_bound.find(|(name, _)| follow_listeners::is_kept(broker, of_file, name))
+        {
+            return Err(error);
+        }
         refuse_tiered_topics(broker, &config, &image)?;
         load_logs(broker, &config, &image, log_dirs)?;
         // Clients and other brokers connect as soon as the broker is unfenced. Those of the file
-        // that a dynamic setting has removed stay closed.
+        // that a dynamic setting has removed or moved stay closed.
         let kept = of_broker
+            .bound
             .into_iter()
-            .filter(|it| follow_listeners::is_configured(broker, &it.info.name));
+            .filter(|it| follow_listeners::is_kept(broker, of_file, &it.info.name));
         let listening = kept
             .map(BoundListener::listen)
             .collect::<Result<Vec<_>, String>>()?;
@@ -447,9 +476,11 @@ impl RunningBroker {
         &self.listeners
     }
 
-    /// The open listeners that dynamic settings have added.
+    /// The open listeners that dynamic settings have added, or moved to another address.
     pub fn added_listeners(&self) -> Vec<Arc<ListenerInfo>> {
-        self.broker.listeners.added()
+        let mut open = self.broker.listeners.all();
+        open.retain(|it| !self.listeners.iter().any(|known| Arc::ptr_eq(known, it)));
+        open
     }
 
     /// The address of the HTTP listener for metrics and health.

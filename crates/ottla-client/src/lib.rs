@@ -159,7 +159,7 @@ pub use producer::{
     ProducerBuilder, ProducerConfig, ProducerInterceptor, ProducerRecord, RecordMetadata,
     RecordRef, TrySendError,
 };
-pub use security::{SecurityConfig, SecurityProtocol};
+pub use security::{SecurityConfig, SecurityProtocol, SuppliedToken};
 pub use share_consumer::{
     AcknowledgeType, AcknowledgementListener, AcknowledgementMode, AcquireMode, ShareConsumer,
     ShareConsumerConfig, ShareRecord,

@@ -1,7 +1,10 @@
 //! Connection security: `security.protocol` with its TLS and SASL settings.
 
+mod supplied_token;
+
 mod config;
 mod tls;
 
 pub use config::{SecurityConfig, SecurityProtocol};
+pub use supplied_token::SuppliedToken;
 pub(crate) use tls::wrap;

@@ -26,7 +26,7 @@ use crate::properties::{JaasSource, Properties};
 use crate::topic_config::TopicConfig;
 pub use error::{ConfigError, Warning};
 pub use examine::Examined;
-pub use listeners::{Listener, SecurityProtocol};
+pub use listeners::{Listener, SecurityProtocol, parse_listener};
 use ottla_sasl::SaslPeer;
 pub use sasl::SaslConfig;
 use sasl::SaslListeners;
@@ -242,7 +242,6 @@ broker_config! {
     group_streams_num_standby_replicas: i32 = "group.streams.num.standby.replicas",
     group_streams_session_timeout_ms: i32 = "group.streams.session.timeout.ms",
     initial_broker_registration_timeout_ms: i32 = "initial.broker.registration.timeout.ms",
-    internal_metadata_delete_delay_millis: i64 = "internal.metadata.delete.delay.millis",
     internal_metadata_log_segment_bytes: Option<i32> = "internal.metadata.log.segment.bytes",
     internal_metadata_max_batch_size_in_bytes: i32 = "internal.metadata.max.batch.size.in.bytes",
     leader_imbalance_check_interval_seconds: i64 = "leader.imbalance.check.interval.seconds",
@@ -266,17 +265,13 @@ broker_config! {
     max_connections_per_ip: i32 = "max.connections.per.ip",
     max_incremental_fetch_session_cache_slots: i32 = "max.incremental.fetch.session.cache.slots",
     max_request_partition_size_limit: i32 = "max.request.partition.size.limit",
-    message_max_bytes: i32 = "message.max.bytes",
     metadata_log_max_record_bytes_between_snapshots: i64 =
         "metadata.log.max.record.bytes.between.snapshots",
     metadata_log_max_snapshot_interval_ms: i64 = "metadata.log.max.snapshot.interval.ms",
     metadata_log_segment_bytes: i32 = "metadata.log.segment.bytes",
     metadata_log_segment_ms: i64 = "metadata.log.segment.ms",
-    metadata_max_idle_interval_ms: i32 = "metadata.max.idle.interval.ms",
     metadata_max_retention_bytes: i64 = "metadata.max.retention.bytes",
     metadata_max_retention_ms: i64 = "metadata.max.retention.ms",
-    num_io_threads: i32 = "num.io.threads",
-    num_network_threads: i32 = "num.network.threads",
     num_partitions: i32 = "num.partitions",
     num_recovery_threads_per_data_dir: i32 = "num.recovery.threads.per.data.dir",
     num_replica_alter_log_dirs_threads: Option<i32> = "num.replica.alter.log.dirs.threads",
@@ -293,6 +288,10 @@ broker_config! {
     ottla_audit_events: Vec<String> = "ottla.audit.events",
     ottla_audit_file: Option<String> = "ottla.audit.file",
     ottla_console_listener: String = "ottla.console.listener",
+    ottla_console_oidc_client_id: Option<String> = "ottla.console.oidc.client.id",
+    ottla_console_oidc_config: Option<String> = "ottla.console.oidc.config",
+    ottla_console_oidc_issuer: Option<String> = "ottla.console.oidc.issuer",
+    ottla_console_public_names: Vec<String> = "ottla.console.public.names",
     ottla_console_schema_registry: Option<String> = "ottla.console.schema.registry",
     ottla_console_schema_registry_config: Option<String> = "ottla.console.schema.registry.config",
     ottla_disk_reserve_bytes: i64 = "ottla.disk.reserve.bytes",
@@ -309,7 +308,6 @@ broker_config! {
     producer_id_expiration_check_interval_ms: i32 = "producer.id.expiration.check.interval.ms",
     producer_id_expiration_ms: i32 = "producer.id.expiration.ms",
     queued_max_request_bytes: i64 = "queued.max.request.bytes",
-    queued_max_requests: i32 = "queued.max.requests",
     quota_window_num: i32 = "quota.window.num",
     quota_window_size_seconds: i32 = "quota.window.size.seconds",
     replica_alter_log_dirs_io_max_bytes_per_second: i64 =
@@ -373,8 +371,6 @@ broker_config! {
     transaction_two_phase_commit_enable: bool = "transaction.two.phase.commit.enable",
     transactional_id_expiration_ms: i32 = "transactional.id.expiration.ms",
     unclean_leader_election_interval_ms: i64 = "unclean.leader.election.interval.ms",
-    unstable_api_versions_enable: bool = "unstable.api.versions.enable",
-    unstable_feature_versions_enable: bool = "unstable.feature.versions.enable",
 }
 
 impl fmt::Debug for BrokerConfig {

@@ -32,7 +32,7 @@ mod markdown;
 
 pub use broker_config::{
     BrokerConfig, ConfigError, Examined, Listener, ProcessRoles, QuorumVoter, SecurityProtocol,
-    Warning, single_node_properties,
+    Warning, parse_listener, single_node_properties,
 };
 pub use config_def::{
     ConfigDef, ConfigType, ConfigValue, DefaultValue, Importance, InvalidValue, Support,

@@ -5,6 +5,8 @@
 //! them; `null` means no value, and `required` that there is no default. Tests parse every default,
 //! and compare the tables with the typed configurations.
 
+use std::sync::LazyLock;
+
 use crate::config_def::ConfigDef;
 
 mod row;
@@ -64,7 +66,14 @@ pub fn broker_configs() -> impl Iterator<Item = &'static ConfigDef> {
 
 /// The broker setting with this name.
 pub fn broker_config(name: &str) -> Option<&'static ConfigDef> {
-    broker_configs().find(|def| def.name == name)
+    // A node looks up each of several hundred settings more than once when it starts.
+    static BY_NAME: LazyLock<Vec<&'static ConfigDef>> = LazyLock::new(|| {
+        let mut defs: Vec<&'static ConfigDef> = broker_configs().collect();
+        defs.sort_unstable_by_key(|def| def.name);
+        defs
+    });
+    let index = BY_NAME.binary_search_by(|def| def.name.cmp(name)).ok()?;
+    Some(BY_NAME[index])
 }
 
 /// The topic setting with this name.
@@ -80,4 +89,21 @@ pub fn group_config(name: &str) -> Option<&'static ConfigDef> {
 /// The client metrics setting with this name.
 pub fn client_metrics_config(name: &str) -> Option<&'static ConfigDef> {
     CLIENT_METRICS_CONFIGS.iter().find(|def| def.name == name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_broker_setting_is_found_by_its_name() {
+        for def in broker_configs() {
+            assert_eq!(broker_config(def.name), Some(def));
+            let rows = broker_configs().filter(|row| row.name == def.name);
+            assert_eq!(rows.count(), 1, "{}", def.name);
+        }
+        for unknown in ["", "log.retention", "zzz"] {
+            assert_eq!(broker_config(unknown), None);
+        }
+    }
 }

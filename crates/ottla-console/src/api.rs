@@ -8,6 +8,7 @@ mod groups;
 mod health;
 mod measure;
 mod offset_reset;
+mod oidc;
 mod produce;
 mod reassignments;
 mod rebalance;
@@ -62,11 +63,23 @@ fn routes() -> Routes {
     let records = get(records::stream).post(produce::produce);
     // They take back what a preview has answered, which has a line for each partition.
     let redrive = post(redrive::redrive);
+    // A plan has a line for each partition that moves.
+    let rebalance = get(rebalance::apply::progress)
+        .post(rebalance::apply::start)
+        .delete(rebalance::apply::cancel);
     let offsets = post(offset_reset::reset).delete(offset_reset::delete);
     Routes::default()
         .route(
             "/api/session",
             session.layer(DefaultBodyLimit::max(LOGIN_BODY)),
+        )
+        .route(
+            "/api/session/oidc",
+            post(oidc::begin).layer(DefaultBodyLimit::max(LOGIN_BODY)),
+        )
+        .route(
+            "/api/session/oidc/code",
+            post(oidc::finish).layer(DefaultBodyLimit::max(LOGIN_BODY)),
         )
         .route("/api/cluster", get(cluster::get))
         .route("/api/series", get(series::get))
@@ -156,6 +169,10 @@ fn routes() -> Routes {
         )
         .route("/api/throttles", delete(reassignments::unthrottle))
         .route("/api/rebalance-plan", get(rebalance::plan))
+        .route(
+            "/api/rebalance",
+            rebalance.layer(DefaultBodyLimit::max(MOST_BODY)),
+        )
         .route("/api/elections", post(reassignments::elect))
         .route("/api/measure", get(measure::get))
         .route("/api/measure/results", get(measure::results))

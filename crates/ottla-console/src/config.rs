@@ -4,8 +4,10 @@ use std::net::{IpAddr, SocketAddr};
 
 use ottla_client::{ClientConfig, SaslMechanism, ScramMechanism};
 
+use crate::host::without_port;
 use crate::latencies::BrokerLatencies;
 use crate::measure::MeasureConfig;
+use crate::oidc::OidcConfig;
 use crate::registry::RegistryConfig;
 
 /// How a console reaches its cluster, and what it allows.
@@ -20,6 +22,8 @@ pub struct ConsoleConfig {
     /// Names under which browsers reach the console, besides `localhost` and IP addresses: those of
     /// a reverse proxy.
     pub public_names: Vec<String>,
+    /// Where people log in. It needs a public name, for the provider sends browsers back there.
+    pub oidc: Option<OidcConfig>,
     /// Where the schemas of records are.
     pub registry: Option<RegistryConfig>,
     /// Those of the broker beside which the console runs.
@@ -35,6 +39,7 @@ impl ConsoleConfig {
             login: false,
             read_only: false,
             public_names: Vec::new(),
+            oidc: None,
             registry: None,
             latencies: None,
             measure: None,
@@ -44,12 +49,22 @@ impl ConsoleConfig {
     /// Whether people must log in at a console on this address: always, unless only programs of
     /// this machine can reach it.
     pub fn needs_login(&self, address: SocketAddr) -> bool {
-        self.login || !address.ip().is_loopback() || !self.public_names.is_empty()
+        self.login
+            || !address.ip().is_loopback()
+            || !self.public_names.is_empty()
+            || self.oidc.is_some()
     }
 
     /// Refuses an address at which nobody could log in, and a console without logins that has no
     /// credentials of its own. The error is a sentence for people.
     pub fn check(&self, address: SocketAddr) -> Result<(), String> {
+        if self.oidc.is_some() && self.public_names.is_empty() {
+            return Err(
+                "an identity provider sends browsers back to a name of the console, and it has none; give it with \
+                 --public-name, or beside a server with ottla.console.public.names"
+                    .to_owned(),
+            );
+        }
         if !self.needs_login(address) {
             return self.client.validate().map_err(|error| {
                 format!("{error}; or give --login, so that people log in themselves")
@@ -62,6 +77,7 @@ impl ConsoleConfig {
             (!address.ip().is_loopback(), "listen on 127.0.0.1"),
             (self.login, "leave out --login"),
             (!self.public_names.is_empty(), "leave out --public-name"),
+            (self.oidc.is_some(), "leave out --oidc-issuer"),
         ];
         let without = asks_for_it.iter().filter(|(asks, _)| *asks);
         let without: Vec<&str> = without.map(|(_, without)| *without).collect();
@@ -72,14 +88,18 @@ impl ConsoleConfig {
         ))
     }
 
-    /// The mechanisms with which people can log in; the configured one comes first.
+    /// The mechanisms with which people can log in with a password; the configured one comes first.
+    /// None if the configured one is that of tokens, and a provider gives them.
     pub(crate) fn mechanisms(&self) -> Vec<SaslMechanism> {
+        let configured = self.client.security.sasl_mechanism;
+        if self.oidc.is_some() && configured == Some(SaslMechanism::OAuthBearer) {
+            return Vec::new();
+        }
         let mut all = vec![
             SaslMechanism::Scram(ScramMechanism::Sha512),
             SaslMechanism::Scram(ScramMechanism::Sha256),
             SaslMechanism::Plain,
         ];
-        let configured = self.client.security.sasl_mechanism;
         all.sort_by_key(|mechanism| Some(*mechanism) != configured);
         all
     }
@@ -94,26 +114,22 @@ impl ConsoleConfig {
                 .trim_end_matches(']')
                 .parse::<IpAddr>()
                 .is_ok()
-            || self
-                .public_names
-                .iter()
-                .any(|own| own.eq_ignore_ascii_case(name))
+            || self.is_public_name(name)
     }
-}
 
-fn without_port(host: &str) -> &str {
-    match host.rsplit_once(':') {
-        Some((name, port))
-            if port.bytes().all(|it| it.is_ascii_digit()) && !name.ends_with(':') =>
-        {
-            name
-        }
-        _ => host,
+    /// Whether a name is one of those that were given.
+    pub(crate) fn is_public_name(&self, name: &str) -> bool {
+        let mut names = self.public_names.iter();
+        names.any(|own| own.eq_ignore_ascii_case(name))
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
+    use ottla_client::SecurityProtocol;
+
     use super::*;
 
     fn config() -> ConsoleConfig {
@@ -146,6 +162,32 @@ mod tests {
             refused.ends_with(", or listen on 127.0.0.1 and leave out --login"),
             "{refused}"
         );
+    }
+
+    #[test]
+    fn a_provider_needs_a_public_name_and_takes_the_place_of_passwords_only_if_it_is_to() {
+        let mut config = config();
+        config.client.security.protocol = SecurityProtocol::SaslPlaintext;
+        let provider = OidcConfig::new("https://id.example", "console", &BTreeMap::new());
+        config.oidc = Some(provider.unwrap());
+        let own = "127.0.0.1:1".parse().unwrap();
+        assert!(config.needs_login(own));
+        let refused = config.check(own).unwrap_err();
+        assert!(refused.contains("--public-name"), "{refused}");
+        config.public_names = vec!["console.example".into()];
+        config.check(own).unwrap();
+        let mut without_sasl = config.clone();
+        without_sasl.client.security.protocol = SecurityProtocol::Plaintext;
+        let refused = without_sasl.check(own).unwrap_err();
+        assert!(
+            refused.ends_with(", or leave out --public-name and leave out --oidc-issuer"),
+            "{refused}"
+        );
+        assert_eq!(config.mechanisms().len(), 3);
+        config.client.security.sasl_mechanism = Some(SaslMechanism::OAuthBearer);
+        assert!(config.mechanisms().is_empty());
+        config.oidc = None;
+        assert_eq!(config.mechanisms().len(), 3);
     }
 
     #[test]

@@ -15,6 +15,7 @@ use crate::budget::Budget;
 use crate::config::ConsoleConfig;
 use crate::cookie::Cookie;
 use crate::measure::Measure;
+use crate::oidc::Oidc;
 use crate::problem::Problem;
 use crate::registry::Registry;
 use crate::sampling::Sampling;
@@ -37,6 +38,7 @@ pub(crate) struct Console {
     pub(crate) browser_cookie: Cookie,
     pub(crate) attempts: Attempts,
     pub(crate) logins: Semaphore,
+    pub(crate) oidc: Option<Oidc>,
     pub(crate) measure: Option<Measure>,
 }
 
@@ -45,12 +47,14 @@ impl Console {
         let everybody = !config.needs_login(address);
         let budget = Budget::default();
         let sampling = Sampling::new(config.latencies.clone());
-        let registry = config.registry.clone().map(Registry::new).map(Arc::new);
+        let registry = config.registry.clone();
+        let registry = registry.map(|it| Arc::new(Registry::new(it, budget.clone())));
         let visit = || {
             let client = config.client.clone();
             let visit = Visit::new(None, client, budget.clone(), sampling.clone());
             Arc::new(visit.with_registry(registry.clone()))
         };
+        let oidc = config.oidc.clone().map(Oidc::new);
         let measure = config.measure.clone().map(Measure::new);
         Console {
             everybody: everybody.then(visit),
@@ -63,6 +67,7 @@ impl Console {
             browser_cookie: Cookie::new(Some(BROWSER_AGE)),
             attempts: Attempts::default(),
             logins: Semaphore::new(LOGINS),
+            oidc,
             measure,
         }
     }

@@ -68,7 +68,7 @@ impl Cookie {
 }
 
 /// A proxy that serves HTTPS says so; the cookie then never travels without.
-fn is_secure(headers: &HeaderMap) -> bool {
+pub(crate) fn is_secure(headers: &HeaderMap) -> bool {
     headers
         .get("x-forwarded-proto")
         .is_some_and(|scheme| scheme == "https")

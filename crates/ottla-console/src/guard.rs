@@ -41,6 +41,12 @@ const BODY_COPIES: usize = 3;
 const SMALL_ANSWER: u64 = 64 << 10;
 const LOGIN: &str = "/api/session";
 
+/// Whether a request is part of a login or a logout.
+fn is_login(path: &str) -> bool {
+    let rest = path.strip_prefix(LOGIN);
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; \
      connect-src 'self'; font-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'";
 
@@ -128,7 +134,7 @@ async fn change(console: &Console, request: Request, next: Next, note: AuditNote
 /// read one.
 fn admit(console: &Console, request: &Request) -> Result<Option<Reservation>, Problem> {
     let headers = request.headers();
-    let (most, budget) = match request.uri().path() == LOGIN {
+    let (most, budget) = match is_login(request.uri().path()) {
         true => (LOGIN_BODY, console.budget.clone()),
         false => {
             let visit = console.visit(headers).ok_or_else(Problem::login_required)?;
@@ -240,7 +246,7 @@ fn check(console: &Console, request: &Request, is_api: bool) -> Result<(), Probl
             "the header X-Ottla-Console is missing; send X-Ottla-Console: 1 with every request",
         ));
     }
-    if console.config().read_only && is_change(method) && uri.path() != LOGIN {
+    if console.config().read_only && is_change(method) && !is_login(uri.path()) {
         return Err(Problem::forbidden(
             "this console is in read-only mode; start it without --read-only to make changes",
         ));

@@ -1,7 +1,7 @@
 //! What a visit keeps for a later request, under names that nobody can guess. Bounded in number: the
 //! oldest is forgotten first.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -57,8 +57,14 @@ pub(crate) struct Promise {
     pub(crate) what: String,
     /// Partition, first offset and end (exclusive), in order.
     pub(crate) ranges: Vec<(i32, i64, i64)>,
-    /// If it is large.
-    pub(crate) _reservation: Option<Reservation>,
+    pub(crate) _reservation: Reservation,
+}
+
+/// Where a search of very many partitions goes on.
+pub(crate) struct Place {
+    /// The next offset of each partition that is not read to its end.
+    pub(crate) offsets: BTreeMap<i32, i64>,
+    pub(crate) _reservation: Reservation,
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@
 //! credentials of the console or, where people log in, with theirs: the cluster's ACLs decide what
 //! they may see and do.
 //!
+//! - People who log in at an identity provider act with the access token that it gives them.
 //! - Every request passes the guard, which refuses other sites, and writes the audit log.
 //! - Pages that show the cluster are answered from a snapshot, which is taken regularly while
 //!   somebody looks.
@@ -27,11 +28,16 @@ mod registry;
 mod kept;
 mod list;
 mod view;
+
+mod rebalancing;
 mod visit;
 
 mod attempts;
 mod cookie;
 mod sessions;
+
+mod host;
+mod oidc;
 
 mod measure;
 
@@ -48,5 +54,6 @@ mod server;
 pub use config::ConsoleConfig;
 pub use latencies::{BrokerLatencies, Latency};
 pub use measure::MeasureConfig;
+pub use oidc::OidcConfig;
 pub use registry::RegistryConfig;
 pub use server::{bind, serve, serve_from};

@@ -80,6 +80,11 @@ impl Problem {
         )
     }
 
+    /// What the console needs besides the cluster cannot be reached, or gives nothing usable.
+    pub(crate) fn unreachable(title: &str, detail: impl Into<String>) -> Problem {
+        Problem::new(StatusCode::BAD_GATEWAY, title, detail)
+    }
+
     pub(crate) fn timed_out(detail: impl Into<String>) -> Problem {
         Problem::new(StatusCode::GATEWAY_TIMEOUT, "No answer in time", detail)
     }

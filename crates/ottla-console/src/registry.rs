@@ -18,7 +18,9 @@ use std::time::Instant;
 use ottla_records::RecordView;
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
+use tokio::task::JoinError;
 
+use crate::budget::Budget;
 use cache::{Cache, Outcome};
 use fetch::Failure;
 pub use fetch::RegistryConfig;
@@ -32,11 +34,19 @@ const READING: usize = 4;
 const MOST_HEADERS: usize = 1000;
 /// The memory that decoding the key and the value of a record takes, besides their own.
 pub(crate) const DECODING_BYTES: usize = 16 << 20;
+/// A message takes up to 60 times its size while it is decoded. Those that are longer than this, for
+/// which [`DECODING_BYTES`] would not do, are decoded one after the other for the whole console.
+const LARGE: usize = 128 << 10;
+/// The memory in which a schema is read: its texts and answers, and what is made of them.
+const READING_BYTES: usize = 44 << 20;
 
 pub(crate) struct Registry {
     config: Arc<RegistryConfig>,
     cache: Mutex<Cache>,
     reading: Arc<Semaphore>,
+    large: Semaphore,
+    /// The console's.
+    budget: Budget,
 }
 
 /// A key or a value that names a schema.
@@ -78,11 +88,13 @@ impl DecodedRecord {
 }
 
 impl Registry {
-    pub(crate) fn new(config: RegistryConfig) -> Registry {
+    pub(crate) fn new(config: RegistryConfig, budget: Budget) -> Registry {
         Registry {
             config: Arc::new(config),
             cache: Mutex::new(Cache::new()),
             reading: Arc::new(Semaphore::new(READING)),
+            large: Semaphore::new(1),
+            budget,
         }
     }
 
@@ -123,6 +135,10 @@ impl Registry {
                 let kind = schema.kind();
                 decoded.kind = Some(kind);
                 decoded.subject = schema.subject(topic, part).map(str::to_owned);
+                let _alone = match framed.data().len() > LARGE {
+                    true => self.large.acquire().await.ok(),
+                    false => None,
+                };
                 decoded.outcome = schema.decode(&framed).map_err(|error| {
                     let (kind, id) = (kind.title(), framed.id);
                     format!("it does not fit the {kind} schema {id}: {error}")
@@ -148,19 +164,28 @@ impl Registry {
         if let Some(known) = known {
             return known;
         }
+        let reservation = self.budget.reserve(READING_BYTES).map_err(|problem| {
+            Failure::Registry(format!("schema {id} is not read: {}", problem.detail()))
+        })?;
         let config = self.config.clone();
         let loading = tokio::task::spawn_blocking(move || {
             // As long as it is read, also if nobody waits any more.
-            let _permit = permit;
+            let _kept = (permit, reservation);
             config.load(&id)
         });
-        match loading.await {
-            Ok(loaded) => self.cache.lock().keep(id, loaded, Instant::now()),
-            Err(error) => {
-                let reason = format!("reading schema {id} failed: {error}");
-                Err(Failure::Registry(reason))
-            }
-        }
+        let loaded = loading
+            .await
+            .unwrap_or_else(|error| Err(broken(id, &error)));
+        self.cache.lock().keep(id, loaded, Instant::now())
+    }
+}
+
+/// Why a schema was not read to its end. One that makes its parser panic would do so for each record.
+fn broken(id: SchemaId, error: &JoinError) -> Failure {
+    let reason = format!("reading schema {id} failed: {error}");
+    match error.is_panic() {
+        true => Failure::Schema(reason),
+        false => Failure::Registry(reason),
     }
 }
 

@@ -31,7 +31,10 @@ struct Session {
 
 impl Session {
     fn is_over(&self, now: Instant) -> bool {
-        now.duration_since(self.used) >= IDLE || now.duration_since(self.opened) >= AGE
+        // A rebalance goes on while nobody looks.
+        let is_idle = now.duration_since(self.used) >= IDLE && !self.visit.rebalancing.is_running();
+        // A visit ends by itself if its person's token cannot be renewed.
+        self.visit.has_ended() || is_idle || now.duration_since(self.opened) >= AGE
     }
 }
 
@@ -133,6 +136,16 @@ mod tests {
             assert!(sessions.find(&token, now).is_some() || now >= began + AGE);
         }
         assert!(sessions.find(&token, began + AGE).is_none());
+    }
+
+    #[tokio::test]
+    async fn a_session_is_over_when_its_visit_is() {
+        let (sessions, now) = (Sessions::default(), Instant::now());
+        let visit = visit();
+        let token = sessions.open(visit.clone(), now).unwrap();
+        assert!(sessions.find(&token, now).is_some());
+        visit.end();
+        assert!(sessions.find(&token, now).is_none());
     }
 
     #[tokio::test]

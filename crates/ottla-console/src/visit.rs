@@ -3,7 +3,6 @@
 //! Without logins there is one visit for everybody. With logins, each has a client of its own that
 //! connects with that person's credentials, so the cluster's ACLs decide what the person may do.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,14 +11,15 @@ use ottla_client::{Admin, Client, ClientConfig, ClientError};
 use tokio::sync::{OwnedSemaphorePermit, watch};
 
 use crate::budget::Budget;
-use crate::kept::{Kept, Promise};
+use crate::kept::{Kept, Place, Promise};
 use crate::problem::Problem;
+use crate::rebalancing::Rebalancing;
 use crate::registry::Registry;
 use crate::sampling::Sampling;
 use crate::view::View;
 
 /// Previews of redrives that can still be confirmed.
-const REDRIVES: usize = 64;
+const REDRIVES: usize = 16;
 /// Places at which searches of topics with very many partitions go on.
 const CURSORS: usize = 16;
 /// How long the console waits for the cluster in one request of the page.
@@ -33,10 +33,12 @@ pub(crate) struct Visit {
     /// The person's share of the console's.
     pub(crate) budget: Budget,
     pub(crate) redrives: Kept<Arc<Promise>>,
-    /// The next offset of each partition that is not read to its end.
-    pub(crate) cursors: Kept<Arc<BTreeMap<i32, i64>>>,
+    pub(crate) cursors: Kept<Arc<Place>>,
     /// Of the whole console. It is read with the console's credentials.
     pub(crate) registry: Option<Arc<Registry>>,
+    pub(crate) rebalancing: Rebalancing,
+    /// Whether the person has logged in at the console's identity provider.
+    pub(crate) is_of_provider: bool,
     ended: watch::Sender<bool>,
 }
 
@@ -59,12 +61,19 @@ impl Visit {
             registry: None,
             redrives: Kept::new(REDRIVES),
             cursors: Kept::new(CURSORS),
+            rebalancing: Rebalancing::default(),
+            is_of_provider: false,
             ended: watch::Sender::new(false),
         }
     }
 
     pub(crate) fn with_registry(mut self, registry: Option<Arc<Registry>>) -> Visit {
         self.registry = registry;
+        self
+    }
+
+    pub(crate) fn of_provider(mut self) -> Visit {
+        self.is_of_provider = true;
         self
     }
 
@@ -86,6 +95,10 @@ impl Visit {
     /// Ends its streams.
     pub(crate) fn end(&self) {
         self.ended.send_replace(true);
+    }
+
+    pub(crate) fn has_ended(&self) -> bool {
+        *self.ended.borrow()
     }
 
     /// Completes when the visit has ended.

@@ -23,6 +23,13 @@ orphan)
   echo begun
   exit 1
   ;;
+flood) head -c 9000000 /dev/zero | tr '\0' x ;;
+# Does not do what it is asked.
+stubborn)
+  trap '' TERM
+  echo begun
+  while :; do sleep 0.05; done
+  ;;
 # Until it is asked to stop.
 run)
   trap 'echo saved; exit 130' TERM

@@ -398,23 +398,39 @@ fn new_value(
         .configs
         .value(resource, key)
         .map(|value| &**value);
-    let mut parts: Vec<&str> = current
-        .or_else(|| default_text(resource, key))
-        .unwrap_or_default()
-        .split(',')
-        .filter(|part| !part.is_empty())
-        .collect();
+    let current = current.or_else(|| default_text(resource, key));
+    let current = current.unwrap_or_default();
+    let changed = match change {
+        ConfigChange::Subtract(_) => subtract_from_list(current, operand),
+        _ => append_to_list(current, operand),
+    };
+    Ok(Some(ByteString::from(changed)))
+}
+
+/// The value of a list after an `APPEND` operation. What is in the list already is not added again.
+pub fn append_to_list(list: &str, operand: &str) -> String {
+    let mut parts = parts_of(list);
     for part in operand.split(',') {
-        let position = parts.iter().position(|other| *other == part);
-        match (change, position) {
-            (ConfigChange::Append(_), None) => parts.push(part),
-            (ConfigChange::Subtract(_), Some(position)) => {
-                parts.remove(position);
-            }
-            _ => {}
+        if !parts.contains(&part) {
+            parts.push(part);
         }
     }
-    Ok(Some(ByteString::from(parts.join(","))))
+    parts.join(",")
+}
+
+/// The value of a list after a `SUBTRACT` operation.
+pub fn subtract_from_list(list: &str, operand: &str) -> String {
+    let mut parts = parts_of(list);
+    for part in operand.split(',') {
+        if let Some(position) = parts.iter().position(|other| *other == part) {
+            parts.remove(position);
+        }
+    }
+    parts.join(",")
+}
+
+fn parts_of(list: &str) -> Vec<&str> {
+    list.split(',').filter(|part| !part.is_empty()).collect()
 }
 
 /// The records that change one resource. The error says why the change is not valid.

@@ -17,9 +17,6 @@
     )
 )]
 
-#[cfg(all(feature = "planted-bugs", not(debug_assertions)))]
-compile_error!("planted-bugs are for simulations: no build with optimisations may have them");
-
 mod decision;
 
 mod topic_names;
@@ -80,7 +77,8 @@ mod test_support;
 
 pub use acls::{create_acls, delete_acls};
 pub use alter_configs::{
-    alter_configs, incremental_alter_configs, judge_alter_configs, judge_incremental_alter_configs,
+    alter_configs, append_to_list, incremental_alter_configs, judge_alter_configs,
+    judge_incremental_alter_configs, subtract_from_list,
 };
 pub use alter_partition::alter_partition;
 pub use assign_replicas_to_dirs::assign_replicas_to_dirs;

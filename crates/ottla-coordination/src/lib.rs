@@ -15,9 +15,6 @@
 // Tests may use files and threads directly.
 #![cfg_attr(test, allow(clippy::disallowed_methods, clippy::disallowed_types))]
 
-#[cfg(all(feature = "planted-bugs", not(debug_assertions)))]
-compile_error!("planted-bugs are for simulations: no build with optimisations may have them");
-
 #[cfg(not(feature = "planted-bugs"))]
 mod planted;
 #[cfg(feature = "planted-bugs")]

@@ -15,33 +15,4 @@ pub enum Bug {
     LookBeforeTheLock,
 }
 
-#[cfg(not(feature = "planted-bugs"))]
-pub(crate) const fn has(_: Bug) -> bool {
-    false
-}
-
-#[cfg(feature = "planted-bugs")]
-pub(crate) use in_simulations::has;
-#[cfg(feature = "planted-bugs")]
-pub use in_simulations::plant;
-
-#[cfg(feature = "planted-bugs")]
-mod in_simulations {
-    use std::cell::Cell;
-
-    use super::Bug;
-
-    thread_local! {
-        static PLANTED: Cell<Option<Bug>> = const { Cell::new(None) };
-    }
-
-    pub(crate) fn has(bug: Bug) -> bool {
-        PLANTED.get() == Some(bug)
-    }
-
-    /// Plants a defect on this thread, replacing the previous one. All simulated threads run on one
-    /// thread.
-    pub fn plant(bug: Option<Bug>) {
-        PLANTED.set(bug);
-    }
-}
+ottla_types::plantable_bugs!(feature = "planted-bugs");

@@ -21,9 +21,6 @@
     )
 )]
 
-#[cfg(all(feature = "planted-bugs", not(debug_assertions)))]
-compile_error!("planted-bugs are for simulations: no build with optimisations may have them");
-
 pub mod dead_letter_queue;
 pub mod group;
 mod java_collections;

@@ -6,6 +6,7 @@
 pub struct GssError {
     message: String,
     kerberos_code: Option<u32>,
+    is_passing: bool,
 }
 
 /// The first of the numbers that Kerberos libraries use for the error codes of RFC 4120, as the
@@ -23,6 +24,15 @@ impl GssError {
         GssError {
             message: message.into(),
             kerberos_code: None,
+            is_passing: false,
+        }
+    }
+
+    /// A failure that may pass by itself, as one of the network does.
+    pub fn passing(message: impl Into<String>) -> GssError {
+        GssError {
+            is_passing: true,
+            ..GssError::new(message)
         }
     }
 
@@ -39,6 +49,7 @@ impl GssError {
         GssError {
             message: format!("{what}: {reason}{advice}"),
             kerberos_code,
+            is_passing: kerberos_code.is_some_and(|code| PASSING.contains(&code)),
         }
     }
 
@@ -47,11 +58,10 @@ impl GssError {
         self.kerberos_code
     }
 
-    /// Whether the same login may succeed later. The connection is then closed without an error,
-    /// so that the client tries again.
+    /// Whether the same login may succeed later. A broker then closes the connection without an error,
+    /// so that the client tries again, and a client connects again.
     pub fn is_passing(&self) -> bool {
-        self.kerberos_code
-            .is_some_and(|code| PASSING.contains(&code))
+        self.is_passing
     }
 }
 

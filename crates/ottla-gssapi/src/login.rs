@@ -35,43 +35,42 @@ pub enum Login {
 
 impl Login {
     /// Begins a login at a host, and returns the first message. `nonce` is an unpredictable text
-    /// without commas. The error is for people.
+    /// without commas.
     pub async fn begin(
         mechanism: Mechanism,
         credentials: &ClientCredentials,
         host: &str,
         nonce: String,
-    ) -> Result<(Login, Vec<u8>), String> {
+    ) -> Result<(Login, Vec<u8>), GssError> {
         if let (Mechanism::Gssapi, ClientCredentials::Kerberos(login)) = (mechanism, credentials) {
             let (login, host) = (login.clone(), host.to_owned());
             let service = format!("{}/{host}", login.service);
             let begin = move || ClientKerberos::begin(&login, &host);
             let begun = asking_kdc(&KDC_STEPS, LONGEST, &service, begin).await;
-            let (login, first) = begun.map_err(|error| error.to_string())?;
+            let (login, first) = begun?;
             return Ok((Login::Kerberos(Some(login)), first));
         }
         let mut login = ClientLogin::new(mechanism, credentials, nonce)
-            .ok_or_else(|| format!("there are no credentials for {mechanism}"))?;
+            .ok_or_else(|| GssError::new(format!("there are no credentials for {mechanism}")))?;
         let first = login.first_message();
         Ok((Login::Messages(login), first))
     }
 
-    /// Returns the response to a message; `None` once the login is complete. The error is for
-    /// people.
-    pub async fn on_message(&mut self, message: &[u8]) -> Result<Option<Vec<u8>>, String> {
+    /// Returns the response to a message; `None` once the login is complete.
+    pub async fn on_message(&mut self, message: &[u8]) -> Result<Option<Vec<u8>>, GssError> {
         let login = match self {
-            Login::Messages(login) => return login.on_message(message),
+            Login::Messages(login) => return login.on_message(message).map_err(GssError::new),
             Login::Kerberos(login) => login,
         };
         let Some(mut under_way) = login.take() else {
-            return Err("the login has failed".to_owned());
+            return Err(GssError::new("the login has failed"));
         };
         let message = message.to_vec();
         let step = blocking(&LOCAL_STEPS, move || {
             let step = under_way.on_message(&message)?;
             Ok((under_way, step))
         });
-        let (under_way, step) = step.await.map_err(|error| error.to_string())?;
+        let (under_way, step) = step.await?;
         *login = Some(under_way);
         Ok(match step {
             ClientStep::Response(response) => Some(response),
@@ -154,7 +153,7 @@ async fn asking_kdc<T: Send + 'static>(
     };
     let timed = ottla_sync::time::timeout(longest, asked).await;
     timed.unwrap_or_else(|_| {
-        Err(GssError::new(format!(
+        Err(GssError::passing(format!(
             "no ticket for the service {service} within {} s; check that the KDC of krb5.conf answers",
             longest.as_secs()
         )))
@@ -209,7 +208,9 @@ mod tests {
         let (answer, kdc) = channel();
         let short = Duration::from_millis(20);
         let error = asking_kdc(&ONE, short, "kafka/here", stalled(kdc)).await;
-        let error = error.unwrap_err().to_string();
+        let error = error.unwrap_err();
+        assert!(error.is_passing(), "the KDC may answer the next time");
+        let error = error.to_string();
         assert!(error.contains("the service kafka/here within"), "{error}");
         // The thread is still waiting, and the next login gets no other.
         let next = asking_kdc(&ONE, short, "kafka/here", || Ok(2)).await;

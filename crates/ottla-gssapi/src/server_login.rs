@@ -1,5 +1,7 @@
 //! The broker's side of a login.
 
+use std::io::{self, ErrorKind};
+
 use ottla_sasl::KerberosService;
 
 use crate::error::GssError;
@@ -74,8 +76,12 @@ pub fn check_service(service: &KerberosService) -> Result<(), GssError> {
 }
 
 /// What to do about a keytab without the key.
-fn way_out(keytab: &str, read: std::io::Result<Vec<u8>>) -> String {
+fn way_out(keytab: &str, read: io::Result<Vec<u8>>) -> String {
     match read.map(|bytes| principals(&bytes)) {
+        // It is often readable for the user of the node only.
+        Err(error) if error.kind() == ErrorKind::PermissionDenied => format!(
+            "{keytab} cannot be read ({error}): run this as the user of the node, and let that user read it"
+        ),
         Err(error) => {
             format!("{keytab} cannot be read ({error}): give the path of the keytab with keyTab")
         }
@@ -143,9 +149,11 @@ mod tests {
 
     #[test]
     fn a_keytab_without_the_key_says_what_it_has() {
-        let missing = std::io::Error::from(std::io::ErrorKind::NotFound);
-        let text = way_out("/k", Err(missing));
-        assert!(text.starts_with("/k cannot be read ("), "{text}");
+        let missing = way_out("/k", Err(ErrorKind::NotFound.into()));
+        assert!(missing.starts_with("/k cannot be read ("), "{missing}");
+        assert!(missing.contains("with keyTab"), "{missing}");
+        let denied = way_out("/k", Err(ErrorKind::PermissionDenied.into()));
+        assert!(denied.contains("as the user of the node"), "{denied}");
         let empty = way_out("/k", Ok(vec![5, 2]));
         assert!(empty.starts_with("/k has no key: "), "{empty}");
         let alice = [5, 2, 0, 0, 0, 12, 0, 1, 0, 1, b'X', 0, 5];

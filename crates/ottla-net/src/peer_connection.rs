@@ -228,6 +228,10 @@ impl PeerConnection {
         };
         let credentials = self.settings.security.credentials(sasl).await;
         let credentials = credentials.map_err(not_let_in)?;
+        let mut under_way = LoginUnderWay {
+            connection: self,
+            has_ended: false,
+        };
         let request = SaslHandshakeRequest {
             mechanism: ByteString::from_static(sasl.mechanism.name()),
         };
@@ -243,7 +247,7 @@ impl PeerConnection {
             return Err(not_let_in(reason));
         }
         let begun = Login::begin(sasl.mechanism, &credentials, self.host(), nonce()).await;
-        let (mut login, first) = begun.map_err(not_let_in)?;
+        let (mut login, first) = begun.map_err(|error| not_let_in(error.to_string()))?;
         let mut message = Some(first);
         let mut lifetime_ms = 0;
         while let Some(auth_bytes) = message {
@@ -262,6 +266,7 @@ impl PeerConnection {
             message =
                 next.map_err(|reason| not_let_in(format!("its answer cannot be used: {reason}")))?;
         }
+        under_way.has_ended = true;
         // Well before the session ends, as Kafka's clients do.
         let lasts = Duration::from_millis(lifetime_ms / 100 * 85);
         Ok((lifetime_ms > 0).then(|| ottla_sync::time::now() + lasts))
@@ -447,6 +452,23 @@ impl PeerConnection {
         PeerError {
             address: Arc::clone(&self.address),
             failure,
+        }
+    }
+}
+
+/// Closes the connection if a login fails, or if the caller of its exchanges goes away: the peer expects the
+/// rest of the login, and would take the next one for it.
+struct LoginUnderWay<'a> {
+    connection: &'a PeerConnection,
+    has_ended: bool,
+}
+
+impl Drop for LoginUnderWay<'_> {
+    fn drop(&mut self) {
+        if !self.has_ended {
+            let reason = "a login did not come to its end".to_owned();
+            self.connection.in_flight.close(PeerFailure::Closed(reason));
+            self.connection.task.abort();
         }
     }
 }

@@ -1,8 +1,8 @@
 //! The credentials for logins: those in the metadata image, and random nonces.
 //!
 //! An unknown user gets a decoy credential that is the same on every node and in each attempt. It
-//! looks like the credential of an existing user, and is derived from that user's server key, which
-//! the nodes know, and that user.
+//! looks like the credential of an existing user, and is derived from the server keys of two users,
+//! which the nodes know. A user knows the own one, and could compute decoys with it alone.
 //!
 //! Kafka: `CredentialProvider`, `ScramServerCallbackHandler`.
 
@@ -50,12 +50,7 @@ impl SaslCredentials for ClusterCredentials<'_> {
     }
 
     fn scram_decoy(&self, mechanism: ScramMechanism, username: &str) -> ScramCredential {
-        let mut known = self.scram().iter();
-        let model = known
-            .find(|record| record.mechanism == mechanism.code())
-            .and_then(|record| credential(mechanism, record));
-        let secret = model.as_ref().map(|model| &*model.keys.server_key);
-        mechanism.decoy(secret.unwrap_or_default(), username, model.as_ref())
+        decoy(mechanism, self.scram(), username)
     }
 
     fn delegation_token(
@@ -114,6 +109,15 @@ impl SaslCredentials for ClusterCredentials<'_> {
     }
 }
 
+fn decoy(mechanism: ScramMechanism, scram: &ScramImage, username: &str) -> ScramCredential {
+    let known = scram.iter().filter(|it| it.mechanism == mechanism.code());
+    let mut known = known.filter_map(|record| credential(mechanism, record));
+    let model = known.next();
+    let two = model.iter().cloned().chain(known.next());
+    let secret: Vec<u8> = two.flat_map(|it| it.keys.server_key).collect();
+    mechanism.decoy(&secret, username, model.as_ref())
+}
+
 /// An unpredictable text.
 pub(crate) fn nonce() -> String {
     format!(
@@ -139,4 +143,46 @@ fn credential(
             server_key: record.server_key.to_vec(),
         },
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use ottla_protocol::metadata_records::MetadataRecord;
+
+    use super::*;
+
+    #[test]
+    fn no_user_can_compute_a_decoy_alone() {
+        let mechanism = ScramMechanism::Sha256;
+        let with = |users: &[(&str, &str)]| {
+            let mut scram = ScramImage::default();
+            for (name, password) in users {
+                let salt = format!("salt of {name}").into_bytes();
+                let credential = mechanism.credential(password, salt, 4096);
+                scram.apply(&MetadataRecord::UserScramCredential(
+                    UserScramCredentialRecord {
+                        name: (*name).into(),
+                        mechanism: mechanism.code(),
+                        salt: credential.salt.into(),
+                        stored_key: credential.keys.stored_key.into(),
+                        server_key: credential.keys.server_key.into(),
+                        iterations: 4096,
+                        ..Default::default()
+                    },
+                ));
+            }
+            decoy(mechanism, &scram, "nobody")
+        };
+        let both = with(&[("alice", "a"), ("bob", "b")]);
+        assert!(both == with(&[("alice", "a"), ("bob", "b")]));
+        assert_eq!(both.salt.len(), "salt of alice".len());
+        for other in [
+            with(&[("alice", "other"), ("bob", "b")]),
+            with(&[("alice", "a"), ("bob", "other")]),
+        ] {
+            assert!(both.salt != other.salt);
+        }
+        // Another user changes nothing, or existing users could be told by what stays the same.
+        assert!(both == with(&[("alice", "a"), ("bob", "b"), ("carol", "c")]));
+    }
 }

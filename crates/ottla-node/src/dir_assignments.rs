@@ -58,6 +58,9 @@ struct Queue {
     in_flight: BTreeMap<Replica, Assignment>,
     /// Consecutive requests that failed as a whole.
     failures: u32,
+    /// Consecutive requests of which the controller refused all that it answered, since an assignment
+    /// was queued last.
+    refusals: u32,
 }
 
 impl std::fmt::Debug for Queue {
@@ -88,10 +91,10 @@ impl DirAssignments {
             directory,
             on_assigned,
         };
-        self.queue
-            .lock()
-            .ready
-            .insert((topic_id, partition), assignment);
+        let is_delayed = self.queue.lock().add((topic_id, partition), assignment);
+        if is_delayed {
+            self.hurry();
+        }
         self.queued.notify_one();
     }
 
@@ -153,13 +156,19 @@ impl DirAssignments {
 }
 
 impl Queue {
+    /// Returns whether the refusal of others would delay the assignment.
+    fn add(&mut self, replica: Replica, assignment: Assignment) -> bool {
+        self.ready.insert(replica, assignment);
+        std::mem::take(&mut self.refusals) > 0 && self.failures == 0
+    }
+
     /// The time to wait before the next request; `None` if nothing is queued.
     fn delay(&self) -> Option<Duration> {
         match self.ready.len() {
             0 => None,
-            _ if self.failures > 0 => {
-                let doubled = GATHER.saturating_mul(1 << self.failures.min(16));
-                Some(doubled.min(MAX_BACKOFF))
+            _ if self.failures.max(self.refusals) > 0 => {
+                let doublings = self.failures.max(self.refusals).min(16);
+                Some(GATHER.saturating_mul(1 << doublings).min(MAX_BACKOFF))
             }
             ready if ready > MAX_ASSIGNMENTS_PER_REQUEST => Some(Duration::ZERO),
             _ => Some(GATHER),
@@ -192,6 +201,7 @@ impl Queue {
     ) -> Vec<OnAssigned> {
         let mut sent = std::mem::take(&mut self.in_flight);
         let mut accepted = Vec::new();
+        let (mut taken_down, mut refused) = (0, 0);
         let error = match &response {
             Ok(response) => ErrorCode::from_code(response.error_code),
             Err(code) => *code,
@@ -204,9 +214,11 @@ impl Queue {
                         let replica = (topic.topic_id, PartitionIndex(partition.partition_index));
                         let code = ErrorCode::from_code(partition.error_code);
                         if code == ErrorCode::None {
+                            taken_down += 1;
                             let assignment = sent.remove(&replica);
                             accepted.extend(assignment.and_then(|sent| sent.on_assigned));
                         } else {
+                            refused += 1;
                             tracing::debug!(
                                 topic_id = %replica.0, partition = replica.1.value(),
                                 "the directory of a replica was not taken down: {code}"
@@ -214,6 +226,11 @@ impl Queue {
                         }
                     }
                 }
+                // Some refusals are for good, until the replica is moved or deleted.
+                self.refusals = match (taken_down, refused) {
+                    (0, 1..) => self.refusals.saturating_add(1),
+                    _ => 0,
+                };
             }
             _ => {
                 self.failures += 1;

@@ -76,10 +76,7 @@ impl Node {
     pub async fn ask_controller<R: ControllerRequest>(
         &self,
         request: R,
-    ) -> Result<R::Response, ErrorCode>
-    where
-        R::Response: Send + 'static,
-    {
+    ) -> Result<R::Response, ErrorCode> {
         match self.controller() {
             Some(controller) => controller.submit(request).await,
             None => Err(ErrorCode::NotController),
@@ -91,10 +88,7 @@ impl Node {
         &self,
         context: &RequestContext,
         request: R,
-    ) -> Result<R::Response, ErrorCode>
-    where
-        R::Response: Send + 'static,
-    {
+    ) -> Result<R::Response, ErrorCode> {
         match self.controller() {
             Some(controller) => {
                 controller
@@ -113,10 +107,7 @@ impl Node {
         &self,
         context: &RequestContext,
         request: R,
-    ) -> Result<R::Response, ErrorCode>
-    where
-        R::Response: Send + 'static,
-    {
+    ) -> Result<R::Response, ErrorCode> {
         if context.listener().is_controller {
             return self.decide_here(context, request).await;
         }

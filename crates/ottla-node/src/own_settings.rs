@@ -12,9 +12,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytestring::ByteString;
-use ottla_config::BrokerConfig;
+use ottla_config::{BrokerConfig, broker_config};
 use ottla_context::NodeTls;
-use ottla_controller::ControllerContext;
+use ottla_controller::{ControllerContext, append_to_list, subtract_from_list};
 use ottla_metadata::ConfigResourceType;
 use ottla_net::{BoundAt, BoundListener, check_kerberos};
 use ottla_protocol::messages::alter_configs_request::AlterableConfig;
@@ -103,18 +103,28 @@ macro_rules! judged_and_forwarded {
 judged_and_forwarded!(incremental_alter_configs, judge_incremental_alter_configs, change, IncrementalResourceResponse, IncrementalAlterConfigsRequest => IncrementalAlterConfigsResponse);
 judged_and_forwarded!(alter_configs, judge_alter_configs, replace, AlterConfigsResourceResponse, AlterConfigsRequest => AlterConfigsResponse);
 
-/// The settings after an incremental change. Only whole values matter here.
+/// The settings after an incremental change, which was found to be valid.
 fn change(settings: &mut BTreeMap<String, String>, changes: &[IncrementalConfig]) {
     const SET: i8 = 0;
+    const APPEND: i8 = 2;
+    const SUBTRACT: i8 = 3;
     for change in changes {
-        match &change.value {
-            Some(value) if change.config_operation == SET => {
-                settings.insert(change.name.to_string(), value.to_string());
-            }
+        let name = change.name.to_string();
+        let current = || {
+            let default = broker_config(&name).and_then(|def| def.default_text());
+            let current = settings.get(&name).map(String::as_str);
+            current.or(default).unwrap_or_default()
+        };
+        let changed = match (change.config_operation, change.value.as_deref()) {
+            (SET, Some(value)) => value.to_owned(),
+            (APPEND, Some(operand)) => append_to_list(current(), operand),
+            (SUBTRACT, Some(operand)) => subtract_from_list(current(), operand),
             _ => {
-                settings.remove(&*change.name);
+                settings.remove(&name);
+                continue;
             }
-        }
+        };
+        settings.insert(name, changed);
     }
 }
 
@@ -146,15 +156,22 @@ async fn check_listeners(node: &Node, settings: BTreeMap<String, String>) -> Res
     checked.unwrap_or_else(|error| Err(format!("the listeners could not be checked: {error}")))
 }
 
-/// Loads the stores and keys of the listeners that only `next` has, and binds them for a moment.
+/// Loads the stores of the listeners that only `next` has, and binds them for a moment. Checks the keys of
+/// those that have Kerberos now, or for another service than before: a setting without the prefix of a
+/// listener changes existing ones.
 fn check_new_listeners(config: &BrokerConfig, next: &BrokerConfig) -> Result<(), String> {
+    let known = config.sasl.kerberos_services();
+    let services = next.sasl.kerberos_services();
+    check_kerberos(next, |name| {
+        let mut of_listener = services.iter().filter(|(it, _)| *it == name);
+        of_listener.any(|service| !known.contains(service))
+    })?;
     let has = |config: &BrokerConfig, name: &str| config.listeners.iter().any(|it| it.name == name);
     for listener in &next.listeners {
         if has(config, &listener.name) {
             continue;
         }
         NodeTls::check_listener(next, &listener.name).map_err(|error| error.to_string())?;
-        check_kerberos(next, |name| name == listener.name)?;
         // The port of a listener that is removed by the same change becomes free.
         let mut removed = config.listeners.iter().filter(|it| !has(next, &it.name));
         if removed.all(|it| it.port != listener.port || it.port == 0) {

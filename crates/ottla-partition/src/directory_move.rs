@@ -140,10 +140,6 @@ impl DirectoryMoves {
         if !log_dirs.is_online(&partition.reader()) {
             return Err(ErrorCode::KafkaStorageError);
         }
-        // The copy would have to start after records that are only in remote storage.
-        if partition.reader().config().remote_storage_enable {
-            return Err(ErrorCode::InvalidRequest);
-        }
         match log_dirs.future_directory_of(topic_partition) {
             Some(under_way) if under_way == directory => return Ok(()),
             Some(_) => log_dirs.remove_future(topic_partition),
@@ -649,6 +645,7 @@ fn replace(
         future.assign_leader_epoch(latest.epoch, latest.start_offset);
     }
     future.set_config(Arc::clone(current.config()));
+    future.set_highest_remote_offset(current.reader().highest_remote_offset());
     if let Err(error) = flush(future) {
         failed(error, future.reader());
         return None;

@@ -24,9 +24,6 @@
     )
 )]
 
-#[cfg(all(feature = "planted-bugs", not(debug_assertions)))]
-compile_error!("planted-bugs are for simulations: no build with optimisations may have them");
-
 mod event;
 mod message;
 pub mod wire;

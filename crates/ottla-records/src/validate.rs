@@ -119,11 +119,6 @@ impl Rejection {
             record_errors: Vec::new(),
         }
     }
-
-    /// The text for `error_message` of a produce response, where Kafka sends one.
-    pub fn response_message(&self) -> Option<&str> {
-        (!self.record_errors.is_empty()).then_some(&self.message)
-    }
 }
 
 impl fmt::Display for Rejection {

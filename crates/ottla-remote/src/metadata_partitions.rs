@@ -15,7 +15,7 @@ use ottla_records::legacy::AnyBatch;
 use ottla_tiered::{
     RemoteLogMetadata, RemoteLogMetadataCache, RemoteLogSegmentState, RemotePartitionMetadataStore,
 };
-use ottla_types::{Offset, TopicIdPartition};
+use ottla_types::{LeaderEpoch, Offset, TopicIdPartition};
 
 /// Limit for decompressing one batch, in bytes.
 const MAX_DECOMPRESSED_BYTES: usize = 64 << 20;
@@ -32,6 +32,8 @@ pub struct MetadataPartitions {
 struct Progress {
     /// The next offset to read.
     position: Offset,
+    /// Of the record before it, if that was read. By it the leader sees that it has another record.
+    last_epoch: LeaderEpoch,
     assigned: BTreeMap<TopicIdPartition, Assigned>,
 }
 
@@ -43,19 +45,27 @@ struct Assigned {
     target: Option<Offset>,
 }
 
+impl Progress {
+    fn read_from(&mut self, position: Offset) {
+        self.position = position;
+        self.last_epoch = LeaderEpoch::UNKNOWN;
+    }
+}
+
 impl MetadataPartitions {
     /// Begins to keep the metadata of `partition`, whose records are in `metadata_partition`.
     pub fn assign(&mut self, partition: TopicIdPartition, metadata_partition: i32) {
         let progress = self.partitions.entry(metadata_partition);
         let progress = progress.or_insert_with(|| Progress {
             position: Offset::ZERO,
+            last_epoch: LeaderEpoch::UNKNOWN,
             assigned: BTreeMap::new(),
         });
         if progress.assigned.contains_key(&partition) {
             return;
         }
         self.store.load(partition);
-        progress.position = Offset::ZERO;
+        progress.read_from(Offset::ZERO);
         let assigned = Assigned {
             applied: Offset::ZERO,
             target: None,
@@ -90,6 +100,13 @@ impl MetadataPartitions {
         partitions.map(|(&index, progress)| (index, progress.position))
     }
 
+    /// What to fetch: the partitions of the topic, with their positions and the epochs of the records
+    /// before these.
+    pub fn fetches(&self) -> impl Iterator<Item = (i32, Offset, LeaderEpoch)> {
+        let partitions = self.partitions.iter();
+        partitions.map(|(&index, progress)| (index, progress.position, progress.last_epoch))
+    }
+
     /// The user's partitions that need the end of this partition of the topic.
     pub fn need_end(&self, metadata_partition: i32) -> Vec<TopicIdPartition> {
         let progress = self.partitions.get(&metadata_partition);
@@ -112,11 +129,8 @@ impl MetadataPartitions {
         self.initialize(metadata_partition);
     }
 
-    /// The first offset of a partition of the topic, where the position is out of range.
-    ///
-    /// A position after the end means that records which were read are gone: the leader was elected
-    /// uncleanly. Other records get their offsets, and would count as read, those that this broker
-    /// writes too. So everything is read again, and until then nobody gets an answer.
+    /// The first offset of a partition of the topic, where the position is out of range. A position
+    /// after the end means that records which were read are gone.
     pub fn on_start(&mut self, metadata_partition: i32, read_from: Offset, start: Offset) {
         let Some(progress) = self.partitions.get_mut(&metadata_partition) else {
             return;
@@ -125,15 +139,34 @@ impl MetadataPartitions {
             return;
         }
         if start > read_from {
-            progress.position = start;
+            progress.read_from(start);
             return;
         }
+        self.reload(metadata_partition, read_from);
+    }
+
+    /// The leader has another record before the position, or none: its log has grown beyond the
+    /// position since it lost what was read.
+    pub fn on_diverged(&mut self, metadata_partition: i32, read_from: Offset) {
+        let progress = self.partitions.get(&metadata_partition);
+        if progress.is_some_and(|progress| progress.position == read_from) {
+            self.reload(metadata_partition, read_from);
+        }
+    }
+
+    /// Records that were read are gone: the leader was elected uncleanly. Other records get their
+    /// offsets, and would count as read, those that this broker writes too. So everything is read
+    /// again, and until then nobody gets an answer.
+    fn reload(&mut self, metadata_partition: i32, read_from: Offset) {
+        let Some(progress) = self.partitions.get_mut(&metadata_partition) else {
+            return;
+        };
         tracing::warn!(
-            "__remote_log_metadata-{metadata_partition} ends before offset {read_from}, up to which it \
-             was read; it is read again from its beginning"
+            "__remote_log_metadata-{metadata_partition} has lost records before offset {read_from}, up \
+             to which it was read; it is read again from its beginning"
         );
         self.reloads += 1;
-        progress.position = Offset::ZERO;
+        progress.read_from(Offset::ZERO);
         for (partition, assigned) in &mut progress.assigned {
             self.store.clear(*partition);
             self.store.load(*partition);
@@ -221,6 +254,10 @@ impl MetadataPartitions {
                 ),
             }
             progress.position = next;
+            progress.last_epoch = match &batch {
+                AnyBatch::Current(batch) => batch.header.partition_leader_epoch,
+                AnyBatch::Legacy(_) => LeaderEpoch::UNKNOWN,
+            };
             for assigned in progress.assigned.values_mut() {
                 assigned.applied = assigned.applied.max(next);
             }
@@ -277,7 +314,7 @@ mod tests {
         LeaderEpochs, RemoteLogSegmentMetadata, RemoteLogSegmentMetadataUpdate, RemotePartition,
         RemoteSegment,
     };
-    use ottla_types::{BrokerId, LeaderEpoch, PartitionIndex, Timestamp, Uuid};
+    use ottla_types::{BrokerId, PartitionIndex, Timestamp, Uuid};
 
     use super::*;
 
@@ -421,6 +458,37 @@ mod tests {
         assert!(cache.segment(LeaderEpoch(0), Offset(15)).is_none());
         assert!(cache.segment(LeaderEpoch(0), Offset(25)).is_some());
         assert!(read.is_applied(key, 3, Offset(2)));
+    }
+
+    /// The leader that lost records may have written others before it is asked.
+    #[test]
+    fn a_topic_with_another_history_is_read_again() {
+        let mut read = MetadataPartitions::default();
+        let key = partition(0).topic_id_partition();
+        read.assign(key, 3);
+        let fetches = |read: &MetadataPartitions| read.fetches().collect::<Vec<_>>();
+        assert_eq!(fetches(&read), [(3, Offset(0), LeaderEpoch::UNKNOWN)]);
+        read.on_end(3, &[key], Offset(4));
+        let of_epoch = |base_offset: i64, epoch, values: &[Bytes]| {
+            let builder = RecordBatchBuilder::new(Compression::None);
+            let builder = builder.base_offset(Offset(base_offset));
+            let mut builder = builder.partition_leader_epoch(LeaderEpoch(epoch));
+            for value in values {
+                builder.append(Timestamp(1), None, Some(value), &[]);
+            }
+            builder.build().to_bytes()
+        };
+        read.on_records(3, Offset(0), of_epoch(0, 5, &copied(0, 0)));
+        read.on_records(3, Offset(2), of_epoch(2, 7, &copied(0, 10)));
+        assert_eq!(fetches(&read), [(3, Offset(4), LeaderEpoch(7))]);
+        read.on_diverged(3, Offset(2));
+        assert_eq!(read.reloads(), 0, "the answer to an old fetch");
+        read.on_diverged(3, Offset(4));
+        assert_eq!(read.reloads(), 1);
+        assert!(read.cache(key).is_none());
+        assert_eq!(fetches(&read), [(3, Offset(0), LeaderEpoch::UNKNOWN)]);
+        assert!(!read.is_applied(key, 3, Offset(2)));
+        assert_eq!(read.need_end(3), [key]);
     }
 
     #[test]

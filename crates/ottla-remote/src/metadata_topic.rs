@@ -24,7 +24,7 @@ use ottla_tiered::{
     PublishFailure, REMOTE_LOG_METADATA_TOPIC, RemoteLogMetadata, RemoteLogMetadataCache,
     metadata_partition,
 };
-use ottla_types::{BrokerId, ErrorCode, Offset, TopicId, TopicIdPartition};
+use ottla_types::{BrokerId, ErrorCode, LeaderEpoch, Offset, TopicId, TopicIdPartition};
 
 use crate::metadata_partitions::MetadataPartitions;
 use crate::wire;
@@ -361,12 +361,12 @@ impl MetadataTopic {
     }
 
     /// What to read from a leader. If that is nothing, it is no longer followed.
-    fn positions_at(&self, leader: BrokerId) -> Vec<(i32, Offset)> {
+    fn positions_at(&self, leader: BrokerId) -> Vec<(i32, Offset, LeaderEpoch)> {
         let mut followed = self.followed.lock();
         let read = self.read.lock();
         let leads = |partition| matches!(self.leader(partition), Ok((_, found)) if found == leader);
-        let positions = read.positions();
-        let positions: Vec<_> = positions.filter(|(it, _)| leads(*it)).collect();
+        let positions = read.fetches();
+        let positions: Vec<_> = positions.filter(|(it, ..)| leads(*it)).collect();
         if positions.is_empty() {
             followed.remove(&leader);
         }
@@ -374,7 +374,11 @@ impl MetadataTopic {
     }
 
     /// An error of one partition does not hold up the others; it is returned when all are read.
-    async fn exchange(&self, leader: BrokerId, positions: &[(i32, Offset)]) -> Result<(), Trouble> {
+    async fn exchange(
+        &self,
+        leader: BrokerId,
+        positions: &[(i32, Offset, LeaderEpoch)],
+    ) -> Result<(), Trouble> {
         let topic_id = self.topic_id();
         let topic_id = topic_id.ok_or(Trouble::Refused(ErrorCode::UnknownTopicOrPartition))?;
         let peers = &self.readers;
@@ -382,7 +386,7 @@ impl MetadataTopic {
         let mut without_end = BTreeMap::new();
         {
             let read = self.read.lock();
-            for &(partition, _) in positions {
+            for &(partition, ..) in positions {
                 let of = read.need_end(partition);
                 if !of.is_empty() {
                     without_end.insert(partition, of);
@@ -412,11 +416,16 @@ impl MetadataTopic {
         }
         let mut out_of_range = Vec::new();
         for data in wire::fetched(response) {
-            let position = positions.iter().find(|(it, _)| *it == data.partition_index);
-            let Some(&(partition, read_from)) = position else {
+            let position = positions
+                .iter()
+                .find(|(it, ..)| *it == data.partition_index);
+            let Some(&(partition, read_from, _)) = position else {
                 continue;
             };
             match ErrorCode::from_code(data.error_code) {
+                ErrorCode::None if data.diverging_epoch.end_offset >= 0 => {
+                    self.read.lock().on_diverged(partition, read_from);
+                }
                 ErrorCode::None => {
                     if let Err(error) = self.on_data(partition, read_from, data) {
                         trouble = Err(error);

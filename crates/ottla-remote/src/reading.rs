@@ -350,25 +350,13 @@ impl Reader<'_> {
             .await;
         let (aborted, is_complete) = match index {
             Ok(index) => collect_aborted(&index, range.from, range.upper_bound),
-            // It has none. If the segment is being deleted, that is not known.
-            Err(error)
-                if error.kind == RemoteStorageErrorKind::NotFound && self.is_readable(segment) =>
-            {
-                (Vec::new(), false)
-            }
+            Err(error) if error.kind == RemoteStorageErrorKind::NoIndex => (Vec::new(), false),
+            // If it was deleted or lost, the reader would take aborted records for committed.
             Err(error) => return Err(error.into()),
         };
         Ok(ReadEvent::AbortedCollected {
             aborted,
             is_complete,
-        })
-    }
-
-    fn is_readable(&self, segment: &RemoteSegment) -> bool {
-        let key = self.partition.topic_id_partition();
-        let metadata = &self.remote.metadata;
-        metadata.with_cache(key, |cache| {
-            cache.is_some_and(|cache| cache.is_readable(segment.id))
         })
     }
 

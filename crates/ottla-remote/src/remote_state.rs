@@ -12,6 +12,7 @@ use ottla_log::RemoteState;
 use ottla_net::PeerError;
 use ottla_partition::Partition;
 use ottla_partition::partition::host::FetchRemoteState;
+use ottla_protocol::ApiRequest;
 use ottla_protocol::messages::list_offsets_request::{ListOffsetsPartition, ListOffsetsTopic};
 use ottla_protocol::messages::offset_for_leader_epoch_request::{
     OffsetForLeaderPartition, OffsetForLeaderTopic,
@@ -166,9 +167,8 @@ impl Leader<'_> {
         listed: ListedOffset,
     ) -> Result<Result<OffsetAndEpoch, ErrorCode>, PeerError> {
         let topic_partition = &self.partition.topic_partition;
-        let context = &self.remote.context;
         let request = ListOffsetsRequest {
-            replica_id: context.broker_id().0,
+            replica_id: self.remote.context.broker_id().0,
             topics: vec![ListOffsetsTopic {
                 name: topic_partition.topic.clone(),
                 partitions: vec![ListOffsetsPartition {
@@ -181,26 +181,10 @@ impl Leader<'_> {
             }],
             ..Default::default()
         };
-        let connection = self
-            .remote
-            .peers
-            .connection(context, self.id, REQUEST)
-            .await?;
-        let response = connection.send(&request).await?;
-        let mut partitions = response
-            .topics
-            .into_iter()
-            .flat_map(|topic| topic.partitions);
-        let Some(found) = partitions.next() else {
-            return Ok(Err(ErrorCode::UnknownServerError));
-        };
-        Ok(match ErrorCode::from_code(found.error_code) {
-            ErrorCode::None => Ok(OffsetAndEpoch {
-                offset: Offset(found.offset),
-                leader_epoch: LeaderEpoch(found.leader_epoch),
-            }),
-            code => Err(code),
-        })
+        let topics = self.ask(&request).await?.topics.into_iter();
+        let found = topics.flat_map(|topic| topic.partitions).next();
+        let found = found.ok_or(ErrorCode::UnknownServerError);
+        Ok(found.and_then(|it| found_offset(it.error_code, it.offset, it.leader_epoch)))
     }
 
     async fn find_epoch_end(
@@ -208,9 +192,8 @@ impl Leader<'_> {
         leader_epoch: LeaderEpoch,
     ) -> Result<Result<OffsetAndEpoch, ErrorCode>, PeerError> {
         let topic_partition = &self.partition.topic_partition;
-        let context = &self.remote.context;
         let request = OffsetForLeaderEpochRequest {
-            replica_id: context.broker_id().0,
+            replica_id: self.remote.context.broker_id().0,
             topics: vec![OffsetForLeaderTopic {
                 topic: topic_partition.topic.clone(),
                 partitions: vec![OffsetForLeaderPartition {
@@ -223,26 +206,30 @@ impl Leader<'_> {
             }],
             ..Default::default()
         };
-        let connection = self
-            .remote
-            .peers
-            .connection(context, self.id, REQUEST)
-            .await?;
-        let response = connection.send(&request).await?;
-        let mut partitions = response
-            .topics
-            .into_iter()
-            .flat_map(|topic| topic.partitions);
-        let Some(found) = partitions.next() else {
-            return Ok(Err(ErrorCode::UnknownServerError));
-        };
-        Ok(match ErrorCode::from_code(found.error_code) {
-            ErrorCode::None => Ok(OffsetAndEpoch {
-                offset: Offset(found.end_offset),
-                leader_epoch: LeaderEpoch(found.leader_epoch),
-            }),
-            code => Err(code),
-        })
+        let topics = self.ask(&request).await?.topics.into_iter();
+        let found = topics.flat_map(|topic| topic.partitions).next();
+        let found = found.ok_or(ErrorCode::UnknownServerError);
+        Ok(found.and_then(|it| found_offset(it.error_code, it.end_offset, it.leader_epoch)))
+    }
+
+    async fn ask<R: ApiRequest>(&self, request: &R) -> Result<R::Response, PeerError> {
+        let (peers, context) = (&self.remote.peers, &self.remote.context);
+        let connection = peers.connection(context, self.id, REQUEST).await?;
+        connection.send(request).await
+    }
+}
+
+fn found_offset(
+    error_code: i16,
+    offset: i64,
+    leader_epoch: i32,
+) -> Result<OffsetAndEpoch, ErrorCode> {
+    match ErrorCode::from_code(error_code) {
+        ErrorCode::None => Ok(OffsetAndEpoch {
+            offset: Offset(offset),
+            leader_epoch: LeaderEpoch(leader_epoch),
+        }),
+        code => Err(code),
     }
 }
 

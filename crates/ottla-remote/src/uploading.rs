@@ -4,6 +4,10 @@
 //! disabled, or the topic is gone. The metadata says then that a copy was begun. As in Kafka, the
 //! leader deletes such a segment when it expires. The objects, which nobody can read, go at once.
 //!
+//! They also go if the metadata does not name a copy any more when the upload ends: another leader has
+//! deleted the segment meanwhile, or the record of the copy was lost with the end of
+//! `__remote_log_metadata`. No later deletion would find them.
+//!
 //! Kafka: `RLMCopyTask.copyLogSegment`, `RLMTask.cancel`.
 
 use std::sync::Arc;
@@ -11,9 +15,9 @@ use std::sync::Arc;
 use ottla_log::Log;
 use ottla_partition::Partition;
 use ottla_sync::watch;
-use ottla_tiered::{CustomMetadata, StoreFailure, TierRole, Upload};
+use ottla_tiered::{CustomMetadata, RemoteLogMetadataCache, StoreFailure, TierRole, Upload};
 use ottla_tiered_storage::LogSegmentData;
-use ottla_types::Offset;
+use ottla_types::{Offset, Uuid};
 
 use crate::remote_tier::RemoteTier;
 use crate::stores::failure_of;
@@ -35,14 +39,27 @@ pub async fn upload(
 ) -> Result<Option<CustomMetadata>, StoreFailure> {
     let topic = &upload.metadata.partition.topic;
     remote.metrics.add(topic, TierCounter::CopyRequests, 1);
+    let key = upload.metadata.partition.topic_id_partition();
+    let id = upload.metadata.segment.id;
+    let copying = async {
+        let copied = copy(remote, &source, upload).await;
+        // If its end was lost during the copy, it is being read again.
+        remote.metadata.until_initialized(key).await;
+        copied
+    };
     let copied = ottla_sync::select! {
-        copied = copy(remote, &source, upload) => copied,
+        copied = copying => copied,
         () = until_not_copying(&mut roles) => {
-            abandon(remote, upload).await;
+            abandon(remote, upload, "this broker no longer copies the partition").await;
             // The store may still be writing, so the deletion must not count as complete.
             return Err(StoreFailure::Retriable);
         }
     };
+    let metadata = &remote.metadata;
+    if metadata.with_cache(key, |cache| is_overtaken(cache, id)) {
+        abandon(remote, upload, "the metadata names no such copy any more").await;
+        return Err(StoreFailure::Retriable);
+    }
     match &copied {
         Ok(_) => {
             let bytes = u64::try_from(upload.metadata.segment.segment_size_bytes).unwrap_or(0);
@@ -109,15 +126,19 @@ async fn until_not_copying(roles: &mut watch::Receiver<TierRole>) {
     }
 }
 
+/// Whether another leader has begun to delete the segment, or its record is gone.
+fn is_overtaken(cache: Option<&RemoteLogMetadataCache>, id: Uuid) -> bool {
+    cache.is_some_and(|cache| !cache.is_being_copied(id))
+}
+
 /// Only this upload could have made the segment readable, so its objects are of no use. What the
 /// store still writes goes when the segment expires.
-async fn abandon(remote: &RemoteTier, upload: &Upload) {
+async fn abandon(remote: &RemoteTier, upload: &Upload, reason: &str) {
     let metadata = &upload.metadata;
     let base = metadata.segment.start_offset;
     tracing::info!(
         partition = %metadata.partition,
-        "the copy of the segment at offset {base} to remote storage is abandoned, because this \
-         broker no longer copies the partition"
+        "the copy of the segment at offset {base} to remote storage is abandoned, because {reason}"
     );
     let stores = &remote.stores;
     let _turn = stores.deleters.acquire().await;
@@ -133,6 +154,9 @@ async fn abandon(remote: &RemoteTier, upload: &Upload) {
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
+
+    use ottla_tiered::{LeaderEpochs, RemoteLogSegmentState, RemoteSegment};
+    use ottla_types::{BrokerId, Timestamp};
 
     use super::*;
 
@@ -165,5 +189,35 @@ mod tests {
         let (sender, mut roles) = watch::channel(COPIES);
         drop(sender);
         until_not_copying(&mut roles).await;
+    }
+
+    #[test]
+    fn a_copy_is_overtaken_once_the_metadata_does_not_name_it() {
+        let segment = RemoteSegment {
+            id: Uuid::from_u128(1),
+            start_offset: Offset(0),
+            end_offset: Offset(9),
+            max_timestamp: Timestamp(1),
+            broker_id: BrokerId(1),
+            event_timestamp: Timestamp(1),
+            segment_size_bytes: 10,
+            custom_metadata: None,
+            state: RemoteLogSegmentState::CopySegmentStarted,
+            segment_leader_epochs: LeaderEpochs::from([(0, 0)]),
+            is_txn_index_empty: true,
+        };
+        let mut cache = RemoteLogMetadataCache::new();
+        cache.mark_initialized();
+        assert!(is_overtaken(Some(&cache), segment.id), "its record is lost");
+        cache.add(&segment).unwrap();
+        assert!(!is_overtaken(Some(&cache), segment.id));
+        let deleting = RemoteLogSegmentState::DeleteSegmentStarted;
+        let update = segment.to_state(deleting, Timestamp(2), BrokerId(2));
+        cache.update(&update).unwrap();
+        assert!(
+            is_overtaken(Some(&cache), segment.id),
+            "it is being deleted"
+        );
+        assert!(!is_overtaken(None, segment.id), "not known yet");
     }
 }

@@ -12,7 +12,7 @@ use ottla_protocol::messages::{
     ProduceResponse,
 };
 use ottla_tiered::REMOTE_LOG_METADATA_TOPIC;
-use ottla_types::{ErrorCode, Offset, TopicId};
+use ottla_types::{ErrorCode, LeaderEpoch, Offset, TopicId};
 
 /// How long a fetch waits for a record. A partition that is assigned meanwhile waits for it too.
 const FETCH_WAIT_MS: i32 = 200;
@@ -47,7 +47,9 @@ pub fn produced(response: ProduceResponse) -> Option<PartitionProduceResponse> {
     topic.partition_responses.into_iter().next()
 }
 
-pub fn fetch(topic_id: TopicId, positions: &[(i32, Offset)]) -> FetchRequest {
+/// Partitions with the offsets from which on to read, and the epochs of the records before these. Where
+/// the leader has another history, it answers with a diverging epoch.
+pub fn fetch(topic_id: TopicId, positions: &[(i32, Offset, LeaderEpoch)]) -> FetchRequest {
     FetchRequest {
         max_wait_ms: FETCH_WAIT_MS,
         min_bytes: 1,
@@ -58,11 +60,11 @@ pub fn fetch(topic_id: TopicId, positions: &[(i32, Offset)]) -> FetchRequest {
             topic_id,
             partitions: positions
                 .iter()
-                .map(|&(partition, offset)| FetchPartition {
+                .map(|&(partition, offset, last_epoch)| FetchPartition {
                     partition,
                     current_leader_epoch: -1,
                     fetch_offset: offset.0,
-                    last_fetched_epoch: -1,
+                    last_fetched_epoch: last_epoch.0,
                     log_start_offset: -1,
                     partition_max_bytes: FETCH_BYTES,
                     ..Default::default()

@@ -38,9 +38,6 @@
     )
 )]
 
-#[cfg(all(feature = "planted-bugs", not(debug_assertions)))]
-compile_error!("planted-bugs are for simulations: no build with optimisations may have them");
-
 mod ack;
 mod event;
 mod follower;

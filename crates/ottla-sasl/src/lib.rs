@@ -57,5 +57,6 @@ pub use scram::ScramMechanism;
 pub use secret::{Secret, is_same_secret};
 pub use token_source::{
     Assertion, AssertionAlgorithm, AssertionTemplate, SourceProblem, TokenEndpoint, TokenGrant,
-    TokenPlace, TokenRefresh, TokenRequest, TokenSource, refusal_in_answer, token_in_answer,
+    TokenPlace, TokenRefresh, TokenRequest, TokenSource, form_encoded, form_of, refusal_in_answer,
+    token_in_answer,
 };

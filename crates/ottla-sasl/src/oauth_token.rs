@@ -55,6 +55,10 @@ pub enum TokenError {
     /// With the missing scopes.
     #[error("it has not all of the scopes [{}]", .0.join(", "))]
     Scope(Vec<String>),
+    #[error("it was not issued for this login: its nonce is another one")]
+    Nonce,
+    #[error("it was issued to {found}, not to {expected}")]
+    AuthorizedParty { found: String, expected: String },
 }
 
 impl TokenError {
@@ -241,6 +245,32 @@ pub fn validate(
     result?;
     let claims = claims(token)?;
     check_claims(&claims, rules, now_ms)
+}
+
+/// Validates an ID token, which tells a client who has logged in (OpenID Connect Core 1.0, 3.1.3.7). The only audience of
+/// `rules` is the client. `nonce` is that of the login; a token that was refreshed has none.
+pub fn validate_id_token(
+    token: &str,
+    keys: &KeySet,
+    rules: &TokenRules,
+    nonce: Option<&str>,
+    now_ms: i64,
+) -> Result<ValidToken, TokenError> {
+    let valid = validate(token, keys, rules, now_ms)?;
+    let claims = claims(token)?;
+    let found = claims.get("nonce").and_then(Value::as_str);
+    if nonce.is_some_and(|expected| found != Some(expected)) {
+        return Err(TokenError::Nonce);
+    }
+    match claims.get("azp").and_then(Value::as_str) {
+        Some(found) if !rules.audiences.iter().any(|it| it == found) => {
+            Err(TokenError::AuthorizedParty {
+                found: shown(found),
+                expected: named(&rules.audiences),
+            })
+        }
+        _ => Ok(valid),
+    }
 }
 
 /// Validates the claims of a token whose signature was verified.

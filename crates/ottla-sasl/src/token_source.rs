@@ -505,17 +505,22 @@ impl TokenGrant {
 }
 
 fn form_request(form: &[(&str, &str)]) -> TokenRequest {
-    let fields = form
-        .iter()
-        .map(|(name, value)| format!("{name}={}", form_encoded(value)));
     TokenRequest {
-        body: Secret::new(fields.collect::<Vec<_>>().join("&")),
+        body: Secret::new(form_of(form)),
         authorization: None,
     }
 }
 
+/// Fields as `application/x-www-form-urlencoded`, which is also the format of a query. The names are not encoded.
+pub fn form_of(fields: &[(&str, &str)]) -> String {
+    let fields = fields
+        .iter()
+        .map(|(name, value)| format!("{name}={}", form_encoded(value)));
+    fields.collect::<Vec<_>>().join("&")
+}
+
 /// As Java's `URLEncoder`.
-fn form_encoded(text: &str) -> String {
+pub fn form_encoded(text: &str) -> String {
     let mut encoded = String::with_capacity(text.len());
     for byte in text.bytes() {
         match byte {

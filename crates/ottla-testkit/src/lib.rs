@@ -7,6 +7,7 @@ mod broker_process;
 pub mod certificates;
 pub mod client_histories;
 mod documented;
+pub mod identity_provider;
 mod mounts;
 mod old_messages;
 pub mod peer;

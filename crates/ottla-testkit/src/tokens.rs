@@ -32,14 +32,19 @@ impl TokenIssuer {
         }
     }
 
-    /// Writes its JSON Web Key Set; all of it or nothing is seen.
-    pub fn write_keys(&self, path: &Path) -> PathBuf {
+    /// Its JSON Web Key Set.
+    pub fn keys(&self) -> String {
         let key = Jwk::from_encoding_key(&self.key, Algorithm::ES256).expect("a public key");
         let mut key = serde_json::to_value(key).expect("JSON");
         key["kid"] = json!(self.key_id);
         key["use"] = json!("sig");
+        json!({ "keys": [key] }).to_string()
+    }
+
+    /// Writes its JSON Web Key Set; all of it or nothing is seen.
+    pub fn write_keys(&self, path: &Path) -> PathBuf {
         let unfinished = path.with_extension("unfinished");
-        std::fs::write(&unfinished, json!({ "keys": [key] }).to_string()).expect("written");
+        std::fs::write(&unfinished, self.keys()).expect("written");
         std::fs::rename(&unfinished, path).expect("renamed");
         path.to_path_buf()
     }

@@ -7,6 +7,8 @@ use std::fmt;
 pub enum RemoteStorageErrorKind {
     /// The object is not there (`RemoteResourceNotFoundException`).
     NotFound,
+    /// The segment is there, and was uploaded without this index.
+    NoIndex,
     /// The store did not answer in time, or asked for patience (429, 5xx). Worth another attempt.
     Unavailable,
     /// The store refused the credentials or the operation.

@@ -8,12 +8,13 @@
 
 use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
 use ottla_sync::{fs, task};
-use ottla_tiered::{CustomMetadata, RemoteLogSegmentMetadata};
+use ottla_tiered::{CustomMetadata, RemoteLogSegmentMetadata, RemoteLogSegmentState};
 
 use crate::error::{RemoteStorageError, RemoteStorageErrorKind};
 use crate::remote_storage::{
@@ -73,15 +74,18 @@ impl LocalTieredStorage {
         }
     }
 
-    fn file(&self, metadata: &RemoteLogSegmentMetadata, suffix: &str) -> PathBuf {
+    fn directory(&self, metadata: &RemoteLogSegmentMetadata) -> PathBuf {
         let partition = &metadata.partition;
-        let directory = format!(
+        self.root.join(format!(
             "{}-{}-{}",
             partition.topic, partition.partition, partition.topic_id
-        );
+        ))
+    }
+
+    fn file(&self, metadata: &RemoteLogSegmentMetadata, suffix: &str) -> PathBuf {
         let segment = &metadata.segment;
         let name = format!("{:020}-{}.{suffix}", segment.start_offset, segment.id);
-        self.root.join(directory).join(name)
+        self.directory(metadata).join(name)
     }
 
     fn files(&self, metadata: &RemoteLogSegmentMetadata) -> Vec<PathBuf> {
@@ -117,9 +121,13 @@ impl RemoteStorageManager for LocalTieredStorage {
             data.leader_epoch_index.clone(),
         );
         let all = self.files(metadata);
-        blocking(move || {
+        // Dropped with this future. The thread goes on copying, and its caller deletes the files that
+        // were there before.
+        let caller = Arc::new(());
+        let is_awaited = Arc::downgrade(&caller);
+        let copied = blocking(move || {
             let copied = copy_all(&copies, &epochs);
-            if copied.is_err() {
+            if copied.is_err() || is_awaited.strong_count() == 0 {
                 for file in &all {
                     if let Err(error) = remove(file) {
                         tracing::warn!("{error}");
@@ -128,8 +136,9 @@ impl RemoteStorageManager for LocalTieredStorage {
             }
             copied
         })
-        .await?;
-        Ok(None)
+        .await;
+        drop(caller);
+        copied.map(|()| None)
     }
 
     async fn fetch_log_segment(
@@ -187,7 +196,18 @@ impl RemoteStorageManager for LocalTieredStorage {
         index: IndexType,
     ) -> Result<Bytes, RemoteStorageError> {
         let path = self.file(metadata, suffix(index));
-        blocking(move || read_file(&path)).await
+        let log = self.file(metadata, LOG_SUFFIX);
+        blocking(move || {
+            read_file(&path).map_err(|mut error| {
+                // Kafka writes no file for an index that the segment does not have. Deletions begin
+                // with the log.
+                if error.kind == RemoteStorageErrorKind::NotFound && fs::metadata(&log).is_ok() {
+                    error.kind = RemoteStorageErrorKind::NoIndex;
+                }
+                error
+            })
+        })
+        .await
     }
 
     async fn delete_log_segment_data(
@@ -198,7 +218,16 @@ impl RemoteStorageManager for LocalTieredStorage {
             return Ok(());
         }
         let files = self.files(metadata);
-        blocking(move || files.iter().try_for_each(|file| remove(file))).await
+        let mut directories = vec![self.root.clone()];
+        // The first upload of a partition may have failed before it made the directory.
+        if metadata.segment.state != RemoteLogSegmentState::CopySegmentStarted {
+            directories.push(self.directory(metadata));
+        }
+        blocking(move || {
+            directories.iter().try_for_each(|it| check_mounted(it))?;
+            files.iter().try_for_each(|file| remove(file))
+        })
+        .await
     }
 
     async fn stored_objects(&self, metadata: &RemoteLogSegmentMetadata) -> Vec<StoredObject> {
@@ -306,6 +335,21 @@ fn read_file(path: &Path) -> Result<Bytes, RemoteStorageError> {
     fs::read(path)
         .map(Bytes::from)
         .map_err(|error| failed(path, "read", &error))
+}
+
+/// No deletion removes the directory of the store or of a partition. Without it, the file system is not
+/// mounted, and its files would stay for ever if they counted as deleted.
+fn check_mounted(directory: &Path) -> Result<(), RemoteStorageError> {
+    match fs::metadata(directory) {
+        Ok(_) => Ok(()),
+        Err(error) if error.kind() == ErrorKind::NotFound => Err(RemoteStorageError::new(
+            RemoteStorageErrorKind::LocalFile,
+            format!("delete files in {}", directory.display()),
+            "the directory is not there; mount the file system of rsm.config.dir, or create the \
+             directory if it was removed on purpose",
+        )),
+        Err(error) => Err(failed(directory, "read", &error)),
+    }
 }
 
 fn remove(path: &Path) -> Result<(), RemoteStorageError> {

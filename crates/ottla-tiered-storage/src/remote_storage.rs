@@ -91,8 +91,9 @@ pub trait RemoteStorageManager: Send + Sync {
         end_position: Option<u32>,
     ) -> Result<SegmentStream, RemoteStorageError>;
 
-    /// A whole index. A segment without a transaction index gives
-    /// [`NotFound`](crate::RemoteStorageErrorKind::NotFound).
+    /// A whole index. A segment that was uploaded without it, as those without an aborted transaction
+    /// are, gives [`NoIndex`](crate::RemoteStorageErrorKind::NoIndex). An index that the store has lost
+    /// gives [`NotFound`](crate::RemoteStorageErrorKind::NotFound).
     async fn fetch_index(
         &self,
         metadata: &RemoteLogSegmentMetadata,

@@ -18,9 +18,6 @@
     )
 )]
 
-#[cfg(all(feature = "planted-bugs", not(debug_assertions)))]
-compile_error!("planted-bugs are for simulations: no build with optimisations may have them");
-
 mod leader_epochs;
 mod segment_id;
 mod segment_state;

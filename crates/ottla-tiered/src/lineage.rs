@@ -93,14 +93,33 @@ pub fn common_end(
 }
 
 /// The highest offset of the log that remote storage has, -1 for none. What expired counts too: it is
-/// before the start of the log.
+/// before the start of the log. Of what is on the local disk, nothing below it is missing there.
 ///
 /// Kafka counts all segments that were ever copied. If tiering is disabled, and enabled again, it
-/// neither copies nor keeps the local segments whose copies were deleted.
+/// neither copies nor keeps the local segments whose copies were deleted. Nor does it if a copy was
+/// deleted between others.
 pub fn highest_remote_offset(cache: &RemoteLogMetadataCache, log: &LogView) -> Offset {
     let copied = highest(log, |epoch| cache.highest_offset_for_epoch(epoch));
     let readable = highest(log, |epoch| cache.last_offset(epoch));
-    copied.min(readable.max(log.log_start_offset.plus(-1)))
+    let highest = copied.min(readable.max(log.log_start_offset.plus(-1)));
+    first_missing(cache, log, highest).map_or(highest, |missing| missing.plus(-1))
+}
+
+/// The first offset up to `highest` that is on the local disk and not readable in remote storage.
+fn first_missing(cache: &RemoteLogMetadataCache, log: &LogView, highest: Offset) -> Option<Offset> {
+    let mut offset = log.local_log_start_offset.max(log.log_start_offset);
+    while offset <= highest {
+        let epoch = log.leader_epochs.epoch_for(offset)?;
+        let Some(segment) = cache.segment(epoch, offset) else {
+            return Some(offset);
+        };
+        let end = common_end(&segment, epoch, &log.leader_epochs);
+        if end <= offset {
+            return Some(offset);
+        }
+        offset = end;
+    }
+    None
 }
 
 /// The highest offset of the newest epoch of the log that has one, if it is in the log.
@@ -237,5 +256,25 @@ mod tests {
         assert_eq!(highest_remote_offset(&cache, &log), Offset::UNKNOWN);
         log.log_start_offset = Offset(20);
         assert_eq!(highest_remote_offset(&cache, &log), Offset(19));
+    }
+
+    #[test]
+    fn what_is_after_a_missing_copy_does_not_count_while_its_records_are_here() {
+        let epochs = |start: i64| LeaderEpochs::from([(0, start)]);
+        let mut cache = cache_of(&[
+            segment(1, 0, 9, epochs(0)),
+            segment(2, 10, 19, epochs(10)),
+            segment(3, 20, 29, LeaderEpochs::from([(0, 20), (1, 25)])),
+        ]);
+        let of_log = LeaderEpochs::from([(0, 0), (1, 25)]);
+        let mut log = log(&[0, 10, 20, 30], 35, of_log);
+        assert_eq!(highest_remote_offset(&cache, &log), Offset(29));
+        let second = cache.get(Uuid::from_u128(2)).unwrap();
+        let deleting = RemoteLogSegmentState::DeleteSegmentStarted;
+        let update = second.to_state(deleting, Timestamp(1), BrokerId(1));
+        cache.update(&update).unwrap();
+        assert_eq!(highest_remote_offset(&cache, &log), Offset(9));
+        log.local_log_start_offset = Offset(20);
+        assert_eq!(highest_remote_offset(&cache, &log), Offset(29));
     }
 }

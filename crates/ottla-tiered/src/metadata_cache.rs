@@ -93,9 +93,18 @@ impl RemoteLogMetadataCache {
 
     /// Whether the segment with this ID is completely copied, and nobody has begun to delete it.
     pub fn is_readable(&self, id: Uuid) -> bool {
-        let slot = self.segments.find(id);
-        let state = slot.map(|slot| self.segments.state(slot));
-        state == Some(RemoteLogSegmentState::CopySegmentFinished)
+        self.state(id) == Some(RemoteLogSegmentState::CopySegmentFinished)
+    }
+
+    /// Whether the copy of the segment with this ID was begun and has not ended, and nobody has begun
+    /// to delete it.
+    pub fn is_being_copied(&self, id: Uuid) -> bool {
+        self.state(id) == Some(RemoteLogSegmentState::CopySegmentStarted)
+    }
+
+    fn state(&self, id: Uuid) -> Option<RemoteLogSegmentState> {
+        let slot = self.segments.find(id)?;
+        Some(self.segments.state(slot))
     }
 
     /// All segments, in no particular order.

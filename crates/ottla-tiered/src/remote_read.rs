@@ -66,8 +66,8 @@ pub enum ReadEffect {
         offset: Offset,
         end: Offset,
     },
-    /// Search the transaction index of the segment (`collect_aborted`). It may be missing: then
-    /// there are none.
+    /// Search the transaction index of the segment (`collect_aborted`). The segment may have been
+    /// uploaded without it: then there are none.
     CollectAborted {
         segment: RemoteSegment,
         range: AbortedRange,

@@ -103,11 +103,6 @@ impl TlsContext {
         self.loaded.load().warnings.clone()
     }
 
-    /// Whether a file has changed since it was loaded.
-    pub fn has_outdated_files(&self) -> bool {
-        self.loaded.load().stamps.iter().any(FileStamp::is_outdated)
-    }
-
     /// Reloads if settings or files have changed and the change is permitted. Otherwise the
     /// previous configuration stays in use. Blocks.
     pub fn reload(&self, settings: TlsSettings) -> Result<Reloaded, TlsError> {
@@ -124,12 +119,6 @@ impl TlsContext {
     /// Whether [`TlsContext::reload`] would accept the settings. Blocks.
     pub fn check(&self, settings: TlsSettings) -> Result<(), TlsError> {
         self.replacement(settings).map(drop)
-    }
-
-    /// Reloads the files with the current settings.
-    pub fn reload_files(&self) -> Result<Reloaded, TlsError> {
-        let settings = self.loaded.load().settings.clone();
-        self.reload(settings)
     }
 
     fn replacement(&self, settings: TlsSettings) -> Result<Option<Loaded>, TlsError> {

@@ -1,10 +1,16 @@
-//! Bugs that simulations plant in a pure crate, to show that their checkers find them.
+//! Bugs that simulations plant in a crate, to show that their checkers find them.
 
 /// Lets simulations plant the bugs of the enum `Bug`. The condition has the form of a `cfg`
-/// predicate; where it is false, `has` is constantly false.
+/// predicate; where it is false, `has` is constantly false. A build with optimisations refuses the
+/// feature `planted-bugs`.
 #[macro_export]
 macro_rules! plantable_bugs {
     ($($condition:tt)+) => {
+        #[cfg(all(feature = "planted-bugs", not(debug_assertions)))]
+        compile_error!(
+            "planted-bugs are for simulations: no build with optimisations may have them"
+        );
+
         #[cfg(not($($condition)+))]
         pub(crate) const fn has(_: Bug) -> bool {
             false

@@ -14,7 +14,9 @@ use clap::Args;
 use ottla_broker::{Broker, RunningBroker};
 use ottla_client::{ClientConfig, SaslMechanism, ScramMechanism, SecurityProtocol};
 use ottla_config::{BrokerConfig, Properties, SecurityProtocol as ListenerProtocol};
-use ottla_console::{BrokerLatencies, ConsoleConfig, Latency, MeasureConfig, RegistryConfig};
+use ottla_console::{
+    BrokerLatencies, ConsoleConfig, Latency, MeasureConfig, OidcConfig, RegistryConfig,
+};
 use ottla_protocol::ApiKey;
 use tokio::net::{TcpListener, TcpStream};
 
@@ -28,6 +30,11 @@ const OFF: &str = "none";
 /// The schema registry beside a broker, and the file with its settings.
 const REGISTRY: &str = "ottla.console.schema.registry";
 const REGISTRY_CONFIG: &str = "ottla.console.schema.registry.config";
+/// The identity provider beside a broker, and the names to which it sends browsers back.
+const OIDC_ISSUER: &str = "ottla.console.oidc.issuer";
+const OIDC_CLIENT_ID: &str = "ottla.console.oidc.client.id";
+const OIDC_CONFIG: &str = "ottla.console.oidc.config";
+const PUBLIC_NAMES: &str = "ottla.console.public.names";
 /// How much the priority of the console's thread beside a broker is lowered.
 const NICENESS: i32 = 5;
 /// After an error of the listener, which is mostly a lack of file handles.
@@ -54,6 +61,17 @@ pub struct ConsoleArgs {
     /// Name of a reverse proxy under which browsers reach the page; repeatable. People must log in.
     #[arg(long, value_name = "NAME")]
     public_name: Vec<String>,
+    /// Identity provider (OpenID Connect) where people log in. The cluster needs OAUTHBEARER, and the console a
+    /// --public-name.
+    #[arg(long, value_name = "URL", requires = "oidc_client_id")]
+    oidc_issuer: Option<String>,
+    /// Client ID of the console at the identity provider.
+    #[arg(long, value_name = "ID", requires = "oidc_issuer")]
+    oidc_client_id: Option<String>,
+    /// Properties file for the identity provider: client.secret, scope, user.claim, clock.skew.seconds, audience,
+    /// resource, ssl.*
+    #[arg(long, value_name = "FILE", requires = "oidc_issuer")]
+    oidc_config: Option<String>,
     /// Schema registry with Confluent's API, for records of Avro, Protobuf and JSON Schema.
     #[arg(long, value_name = "URL")]
     schema_registry: Option<String>,
@@ -99,10 +117,16 @@ async fn serve(args: &ConsoleArgs) -> Result<(), String> {
             args.schema_registry_config.as_deref(),
         ),
     )?;
+    let oidc = oidc(
+        ("--oidc-issuer", args.oidc_issuer.as_deref()),
+        ("--oidc-client-id", args.oidc_client_id.as_deref()),
+        ("--oidc-config", args.oidc_config.as_deref()),
+    )?;
     let config = ConsoleConfig {
         login: args.login,
         read_only: args.read_only,
         public_names: args.public_name.clone(),
+        oidc,
         registry,
         measure: measure_config(args)?,
         ..ConsoleConfig::new(client)
@@ -118,7 +142,10 @@ async fn serve(args: &ConsoleArgs) -> Result<(), String> {
         config.client.bootstrap_servers.join(",")
     );
     if config.needs_login(address) {
-        println!("Log in as a SASL user of the cluster.");
+        match &config.oidc {
+            Some(_) => println!("Log in at the identity provider, under the public name."),
+            None => println!("Log in as a SASL user of the cluster."),
+        }
     }
     tokio::select! {
         served = ottla_console::serve(listener, config) => served,
@@ -137,20 +164,69 @@ fn registry(
             None => Ok(None),
         };
     };
-    let properties = match file {
-        Some(file) => tools::read_properties(file)
-            .map_err(|error| format!("{file_option}={file}: {error:#}"))?,
-        None => Properties::new(file_option),
-    };
-    let registry = RegistryConfig::new(url, &properties.clone().into_map());
-    registry.map(Some).map_err(|error| {
-        // Of a setting of the file, or of the URL.
-        let setting = error.split(':').next().unwrap_or_default();
-        match properties.get(setting) {
-            Some(_) => format!("{}: {error}", properties.place(setting)),
-            None => format!("{url_option}: {error}"),
+    let settings = settings_of(file_option, file)?;
+    let registry = RegistryConfig::new(url, &settings.clone().into_map());
+    registry
+        .map(Some)
+        .map_err(|error| placed(&settings, url_option, &error))
+}
+
+/// The settings of a file; none without one.
+fn settings_of(file_option: &str, file: Option<&str>) -> Result<Properties, String> {
+    match file {
+        Some(file) => {
+            tools::read_properties(file).map_err(|error| format!("{file_option}={file}: {error:#}"))
         }
-    })
+        None => Ok(Properties::new(file_option)),
+    }
+}
+
+/// An error with its place: the line of the setting that it begins with, or else this option.
+fn placed(settings: &Properties, option: &str, error: &str) -> String {
+    let setting = error.split([':', '=']).next().unwrap_or_default();
+    match settings.get(setting) {
+        Some(_) => format!("{}: {error}", settings.place(setting)),
+        None => format!("{option}: {error}"),
+    }
+}
+
+/// The identity provider with this issuer, client ID and file of settings, each with the name of its option.
+fn oidc(
+    (issuer_option, issuer): (&str, Option<&str>),
+    (id_option, client_id): (&str, Option<&str>),
+    (file_option, file): (&str, Option<&str>),
+) -> Result<Option<OidcConfig>, String> {
+    let Some(issuer) = issuer else {
+        return match (client_id, file) {
+            (Some(id), _) => Err(format!("{id_option}={id}: set {issuer_option} as well")),
+            (None, Some(file)) => Err(format!("{file_option}={file}: set {issuer_option} as well")),
+            (None, None) => Ok(None),
+        };
+    };
+    let client_id = client_id.ok_or_else(|| {
+        format!("{issuer_option}={issuer}: set {id_option} as well, to that of the console there")
+    })?;
+    let settings = settings_of(file_option, file)?;
+    let oidc = OidcConfig::new(issuer, client_id, &settings.clone().into_map());
+    oidc.map(Some)
+        .map_err(|error| placed(&settings, issuer_option, &error))
+}
+
+fn oidc_beside_server(config: &BrokerConfig) -> Result<Option<OidcConfig>, String> {
+    let oidc = oidc(
+        (OIDC_ISSUER, config.ottla_console_oidc_issuer.as_deref()),
+        (
+            OIDC_CLIENT_ID,
+            config.ottla_console_oidc_client_id.as_deref(),
+        ),
+        (OIDC_CONFIG, config.ottla_console_oidc_config.as_deref()),
+    )?;
+    if oidc.is_some() && config.ottla_console_public_names.is_empty() {
+        return Err(format!(
+            "{OIDC_ISSUER}: set {PUBLIC_NAMES} as well, to the names under which browsers reach the console"
+        ));
+    }
+    Ok(oidc)
 }
 
 fn registry_beside_server(config: &BrokerConfig) -> Result<Option<RegistryConfig>, String> {
@@ -200,12 +276,21 @@ pub async fn bind_beside_server(
     }
     // Refused before anything starts.
     registry_beside_server(config)?;
+    let needs_login =
+        oidc_beside_server(config)?.is_some() || !config.ottla_console_public_names.is_empty();
     match ottla_console::bind(wanted, LISTENER).await {
         Ok(listener) => {
             let has_logins = config
                 .listeners
                 .iter()
                 .any(|it| !it.is_controller && it.protocol == ListenerProtocol::SaslPlaintext);
+            if needs_login && !has_logins {
+                return Err(format!(
+                    "{PUBLIC_NAMES}={}: a console with a public name needs logins, and no listener is \
+                     SASL_PLAINTEXT; add one, or remove {PUBLIC_NAMES} and {OIDC_ISSUER}",
+                    config.ottla_console_public_names.join(",")
+                ));
+            }
             if !address_of(&listener)?.ip().is_loopback() && !has_logins {
                 return Err(format!(
                     "{LISTENER}={wanted}: a console on this address needs logins, and no listener is SASL_PLAINTEXT; \
@@ -227,7 +312,11 @@ pub fn serve_beside_server(
     running: &RunningBroker,
 ) -> Result<Option<SocketAddr>, String> {
     let address = address_of(&listener)?;
-    let Some((client, needs_login)) = client_of(running, address.ip().is_loopback()) else {
+    let settings = running.broker().config();
+    let public_names = settings.ottla_console_public_names.clone();
+    // Others reach a console with a public name through a proxy on this machine.
+    let is_local = address.ip().is_loopback() && public_names.is_empty();
+    let Some((client, needs_login)) = client_of(running, is_local) else {
         return Ok(None);
     };
     // The console does not keep a stopped broker alive.
@@ -238,7 +327,9 @@ pub fn serve_beside_server(
     };
     let config = ConsoleConfig {
         login: needs_login,
-        registry: registry_beside_server(&running.broker().config())?,
+        public_names,
+        oidc: oidc_beside_server(&settings)?,
+        registry: registry_beside_server(&settings)?,
         latencies: Some(BrokerLatencies::new(latencies)),
         ..ConsoleConfig::new(client)
     };
@@ -342,6 +433,47 @@ fn client_of(running: &RunningBroker, is_loopback: bool) -> Option<(ClientConfig
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_identity_provider_has_an_issuer_and_a_client() {
+        let of = |issuer, id, file| oidc(("--issuer", issuer), ("--id", id), ("--file", file));
+        let issuer = Some("https://id.example");
+        assert!(of(None, None, None).unwrap().is_none());
+        assert!(of(issuer, Some("console"), None).unwrap().is_some());
+        for (refused, says) in [
+            (
+                of(None, Some("console"), None),
+                "--id=console: set --issuer",
+            ),
+            (of(None, None, Some("f")), "--file=f: set --issuer"),
+            (
+                of(issuer, None, None),
+                "--issuer=https://id.example: set --id",
+            ),
+            (
+                of(Some("id.example"), Some("c"), None),
+                "--issuer: issuer id.example",
+            ),
+            (of(issuer, Some("c"), Some("/no/such")), "--file=/no/such"),
+        ] {
+            let refused = refused.unwrap_err();
+            assert!(refused.starts_with(says), "{refused}");
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("oidc.properties");
+        let file = path.to_str();
+        std::fs::write(&path, "client.secret=hush\n").unwrap();
+        assert!(of(issuer, Some("c"), file).unwrap().is_some());
+        std::fs::write(&path, "client.secrets=hush\n").unwrap();
+        let refused = of(issuer, Some("c"), file).unwrap_err();
+        let begin = format!("{} line 1: client.secrets: ", path.display());
+        assert!(refused.starts_with(&begin), "{refused}");
+        assert!(!refused.contains("hush"), "{refused}");
+        std::fs::write(&path, "\nscope=profile\n").unwrap();
+        let refused = of(issuer, Some("c"), file).unwrap_err();
+        let begin = format!("{} line 2: scope=profile: ", path.display());
+        assert!(refused.starts_with(&begin), "{refused}");
+    }
 
     #[test]
     fn a_schema_registry_has_a_url_and_perhaps_a_file() {

@@ -476,7 +476,7 @@ fn what_is_wrong_is_one_sentence_and_leaves_nothing() {
         (&["run", "linkedin-2014/nothing"], "did you mean"),
         (
             &["run", "linkedin-2014", "--scale", "huge"],
-            "has no scale huge; it has small",
+            "has no such scale; it has small",
         ),
         (
             &["compare", "nowhere.json", "nowhere.json"],

@@ -104,6 +104,33 @@ fn the_status_says_whether_a_take_over_is_possible_and_nothing_is_touched() {
 }
 
 #[test]
+fn a_key_of_kerberos_that_is_missing_is_found() {
+    let settings = "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,\
+                    EXTRA:SASL_PLAINTEXT\n\
+                    listeners=PLAINTEXT://127.0.0.1:28390,CONTROLLER://127.0.0.1:28391,\
+                    EXTRA://127.0.0.1:28392\n\
+                    listener.name.extra.sasl.enabled.mechanisms=GSSAPI\n\
+                    sasl.kerberos.service.name=kafka\n\
+                    listener.name.extra.gssapi.sasl.jaas.config=\
+                    com.sun.security.auth.module.Krb5LoginModule required useKeyTab=true \
+                    storeKey=true keyTab=\"/nowhere/kafka.keytab\" principal=\"kafka/localhost@X\";\n";
+    let node = Node::new(settings);
+    let refused = node.preflight(&["--json"]);
+    assert_eq!(refused.status.code(), Some(1), "{refused:?}");
+    let said: serde_json::Value = serde_json::from_slice(&refused.stdout).expect("JSON");
+    let finding = &said["findings"][0];
+    assert_eq!(finding["severity"], "refuses", "{said}");
+    assert_eq!(finding["subject"], "start", "{said}");
+    let place = finding["place"].as_str().unwrap_or_default();
+    assert!(place.ends_with("server.properties line 11"), "{said}");
+    let what = finding["what"].as_str().unwrap_or_default();
+    assert!(
+        what.starts_with("listener EXTRA with SASL GSSAPI: "),
+        "{what}"
+    );
+}
+
+#[test]
 fn the_server_refuses_with_the_sentence_of_preflight_and_touches_nothing() {
     let node = Node::new("authorizer.class.name=org.example.Authorizer\n");
     let before = node.content();

@@ -2,12 +2,14 @@
 //! the tool killed in between; a broker is emptied, cancelled, and emptied again.
 
 use std::collections::BTreeMap;
-use std::io::Write;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use ottla_testkit::{RunningTool, ottla_binary};
+use serde_json::{Value, json};
 
 const PATIENCE: Duration = Duration::from_secs(120);
 const RECORDS: usize = 1200;
@@ -335,6 +337,8 @@ fn a_skewed_cluster_is_balanced_and_a_broker_emptied() {
     cluster.tool(&["rebalance", "apply"], &["--plan", &file], "");
     assert!(!cluster.counts().contains_key("4"));
     assert_eq!(cluster.throttles(), "");
+    by_console(&cluster);
+    assert_eq!(cluster.records(), RECORDS);
 
     let consume = [
         "--topic",
@@ -353,6 +357,115 @@ fn a_skewed_cluster_is_balanced_and_a_broker_emptied() {
     numbers.sort_unstable();
     assert_eq!(numbers, (0..RECORDS).collect::<Vec<_>>());
     assert!(cluster.running.interrupt().success());
+}
+
+/// A running console, killed on drop.
+struct Console {
+    child: Child,
+    /// It may print more than its address.
+    _stdout: BufReader<ChildStdout>,
+    address: String,
+}
+
+impl Drop for Console {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Console {
+    fn start(servers: &str) -> Console {
+        let mut child = Command::new(ottla_binary())
+            .args(["console", "--bootstrap-server", servers])
+            .args(["--listen", "127.0.0.1:0"])
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("starts");
+        let mut stdout = BufReader::new(child.stdout.take().expect("a pipe"));
+        let mut line = String::new();
+        stdout.read_line(&mut line).expect("a line");
+        let (_, address) = line.trim().rsplit_once("http://").expect("its address");
+        Console {
+            address: address.to_owned(),
+            child,
+            _stdout: stdout,
+        }
+    }
+
+    /// The answer to a request, which must succeed.
+    #[track_caller]
+    fn ask(&self, request: &str, body: &Value) -> Value {
+        let body = match body.is_null() {
+            true => String::new(),
+            false => body.to_string(),
+        };
+        let head = format!(
+            "{request} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\nX-Ottla-Console: 1\r\n\
+             Content-Type: application/json\r\nContent-Length: {}\r\n\r\n",
+            self.address,
+            body.len()
+        );
+        let mut stream = TcpStream::connect(&self.address).expect("a connection");
+        stream.set_read_timeout(Some(PATIENCE)).expect("a limit");
+        stream.write_all((head + &body).as_bytes()).expect("sent");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("an answer");
+        let (head, body) = answer.split_once("\r\n\r\n").expect("a head");
+        assert!(head.starts_with("HTTP/1.1 200"), "{request}: {answer}");
+        serde_json::from_str(body).expect("JSON")
+    }
+
+    /// Carries out what the console plans now, with this throttle.
+    fn rebalance(&self, throttle: &Value) -> Value {
+        let plan = self.ask("GET /api/rebalance-plan", &Value::Null);
+        let changes = plan["changes"].as_array().expect("changes").iter();
+        let partitions = changes.map(|it| {
+            json!({ "topic": it["topic"], "partition": it["partition"], "replicas": it["replicas"] })
+        });
+        let partitions: Vec<Value> = partitions.collect();
+        let wanted =
+            json!({ "partitions": partitions, "throttle": throttle, "moves_per_broker": 1 });
+        self.ask("POST /api/rebalance", &wanted)["rebalance"].clone()
+    }
+
+    /// Waits until the rebalance is in this state.
+    #[track_caller]
+    fn until(&self, state: &str) -> Value {
+        let began = Instant::now();
+        loop {
+            let run = self.ask("GET /api/rebalance", &Value::Null)["rebalance"].clone();
+            if run["state"] == state {
+                return run;
+            }
+            assert!(began.elapsed() < PATIENCE, "not {state}: {run}");
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    }
+}
+
+/// The emptied broker gets replicas again: first cancelled, and then done to the end.
+fn by_console(cluster: &Cluster) {
+    let console = Console::start(&cluster.servers);
+    let started = console.rebalance(&json!(1024));
+    assert_eq!(started["state"], "running", "{started}");
+    assert!(started["moves"].as_u64() > Some(0), "{started}");
+    wait_for("a move", || cluster.reassignments().contains("adding: "));
+    assert!(cluster.throttles().contains("throttled.rate=1024"));
+    console.ask("DELETE /api/rebalance", &Value::Null);
+    console.until("cancelled");
+    assert_eq!(cluster.throttles(), "");
+    assert_eq!(
+        cluster.reassignments(),
+        "No partition reassignments found.\n"
+    );
+    console.rebalance(&Value::Null);
+    let done = console.until("done");
+    assert_eq!(done["moved"], done["moves"], "{done}");
+    assert!(done["moved"].as_u64() > Some(0), "{done}");
+    assert!(cluster.counts().contains_key("4"));
+    assert_eq!(cluster.throttles(), "");
 }
 
 #[test]

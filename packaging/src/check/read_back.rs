@@ -42,7 +42,11 @@ pub fn deb(path: &Path) -> Result<String> {
     };
     ensure!(text("/conffiles")? == format!("{CONFIGURATION}\n"));
     let control = text("/control")?;
-    for line in ["Package: ottla".to_owned(), format!("Version: {VERSION}-1")] {
+    for line in [
+        "Package: ottla".to_owned(),
+        format!("Version: {VERSION}-1"),
+        format!("Suggests: {}", deb::KERBEROS),
+    ] {
         ensure!(
             control.lines().any(|it| it == line),
             "the description lacks `{line}`:\n{control}"
@@ -91,6 +95,11 @@ pub fn rpm(path: &Path) -> Result<String> {
     ensure!(
         flags.contains(expected),
         "an upgrade would overwrite {CONFIGURATION}: {flags:?}"
+    );
+    let suggested = package.metadata.get_suggests()?;
+    ensure!(
+        suggested.iter().any(|it| it.name == rpm_package::KERBEROS),
+        "the library of Kerberos is not suggested: {suggested:?}"
     );
     package.metadata.get_post_install_script()?;
     package.metadata.get_pre_uninstall_script()?;

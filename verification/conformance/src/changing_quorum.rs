@@ -20,8 +20,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 
 use crate::conformance::tools::{QUORUM, TOPICS};
-use crate::mixed_cluster::clients::{self, Access, Clients};
-use crate::mixed_cluster::history;
+use crate::mixed_cluster::clients::{Access, Clients};
 use crate::seeded::{self, Seeded};
 use ottla_peers::{Cluster, InstalledPeer, Peer, Quorum, connect, replicas};
 use ottla_workspace::{process, workspace};
@@ -63,10 +62,7 @@ pub fn run(options: &Options) -> Result<()> {
     let target = workspace::target_dir().join("changing-quorum");
     let dir = options.dir.clone().unwrap_or(target);
     let dir = dir.join(format!("seed-{seed}"));
-    if dir.exists() {
-        std::fs::remove_dir_all(&dir)?;
-    }
-    std::fs::create_dir_all(&dir)?;
+    workspace::make_empty(&dir)?;
     println!(
         "controllers {}, brokers {}, {} troubles, seed {seed}",
         options.controllers.join(", "),
@@ -75,9 +71,7 @@ pub fn run(options: &Options) -> Result<()> {
     );
     let told = Story::begin(options, &dir)
         .and_then(|mut story| story.tell(options, &mut Seeded::new(seed), &dir));
-    let folder = dir.display();
-    let wrong = told.with_context(|| format!("with --seed {seed}; outputs in {folder}"))?;
-    seeded::conclude(&wrong, seed, &dir, options.keep)
+    seeded::conclude(told, seed, &dir, options.keep)
 }
 
 /// The leader and voters that the quorum reports.
@@ -137,26 +131,10 @@ impl Story {
             self.remove(at, number % 2)?;
         }
         clients.wait_for_more()?;
-        let produced = clients.stop_producing()?;
-        let log = clients::read_all(&kafka, &access, TOPIC, &produced)?;
-        let seen = clients.stop_consuming(&log)?;
-        println!(
-            "{} records acknowledged, {} in the log, {} consumed meanwhile, {} topics created",
-            produced.acknowledged.len(),
-            log.len(),
-            seen.len(),
-            self.topics.len()
-        );
-        ensure!(!produced.acknowledged.is_empty(), "nothing was written");
-        let mut wrong = history::check_log(&produced, &log);
-        wrong.extend(history::check_consumer(&seen, &log));
+        let (_, mut wrong) = clients.finish(&kafka, &access, TOPIC)?;
+        println!("{} topics created", self.topics.len());
         wrong.extend(self.missing_topics()?);
-        for (name, status) in self.cluster.stop()? {
-            // An orderly stop of a JVM exits with 128 + SIGTERM.
-            if !status.success() && status.code() != Some(143) {
-                wrong.push(format!("{name} ended with {status}"));
-            }
-        }
+        wrong.extend(self.cluster.stop()?);
         let (bytes, parted) = replicas::compare_common(&self.cluster.controllers, METADATA)?;
         println!(
             "{bytes} bytes of metadata log compared in {} controllers",

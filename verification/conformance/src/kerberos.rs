@@ -70,10 +70,7 @@ struct Side {
 pub fn run(options: &Options) -> Result<()> {
     toolchain::require(&toolchain::KERBEROS)?;
     let dir = workspace::target_dir().join("kerberos");
-    if dir.exists() {
-        std::fs::remove_dir_all(&dir)?;
-    }
-    std::fs::create_dir_all(&dir)?;
+    workspace::make_empty(&dir)?;
     let dir = dir.canonicalize()?;
     let realm = Realm::start(&dir.join("realm"), &PRINCIPALS)?;
     let sides = [

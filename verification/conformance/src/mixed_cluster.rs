@@ -136,10 +136,7 @@ fn run_once(options: &Options, way_in: Option<WayIn>, seed: u64) -> Result<()> {
         .clone()
         .unwrap_or_else(|| workspace::target_dir().join("mixed-cluster"))
         .join(format!("seed-{seed}"));
-    if dir.exists() {
-        std::fs::remove_dir_all(&dir)?;
-    }
-    std::fs::create_dir_all(&dir)?;
+    workspace::make_empty(&dir)?;
     let what = match &options.rolling {
         Some(peer) => format!("handed to {peer} one by one and back"),
         None => format!("{} troubles", options.troubles),
@@ -165,16 +162,15 @@ fn run_once(options: &Options, way_in: Option<WayIn>, seed: u64) -> Result<()> {
         }
         wrong.map(|wrong| (story, wrong))
     });
-    let folder = dir.display();
-    let (story, wrong) =
-        outcome.with_context(|| format!("with --seed {seed}; outputs in {folder}"))?;
-    if options.kinds.contains(&Trouble::Full) {
-        for broker in &story.cluster.brokers {
-            unmount(&troubles::second_dir(broker));
+    let outcome = outcome.map(|(story, wrong)| {
+        if options.kinds.contains(&Trouble::Full) {
+            for broker in &story.cluster.brokers {
+                unmount(&troubles::second_dir(broker));
+            }
         }
-    }
-    drop(story);
-    seeded::conclude(&wrong, seed, &dir, options.keep)
+        wrong
+    });
+    seeded::conclude(outcome, seed, &dir, options.keep)
 }
 
 /// The direction of a hand-over of a broker's directory.
@@ -288,29 +284,12 @@ impl Story {
             None => self.troubles(options, random)?,
         }
         clients.wait_for_more()?;
-        let produced = clients.stop_producing()?;
-        ensure!(!produced.acknowledged.is_empty(), "nothing was written");
-        let log = clients::read_all(&self.kafka, &access, TOPIC, &produced)?;
-        let seen = clients.stop_consuming(&log)?;
-        println!(
-            "{} records acknowledged, {} failed, {} in the log, {} consumed meanwhile",
-            produced.acknowledged.len(),
-            produced.failed.len(),
-            log.len(),
-            seen.len()
-        );
-        wrong.extend(history::check_log(&produced, &log));
-        wrong.extend(history::check_consumer(&seen, &log));
+        wrong.extend(clients.finish(&self.kafka, &access, TOPIC)?.1);
         self.wait_until_in_sync()?;
         if let Some(secured) = &self.secured {
             wrong.extend(secured.check_refusals(&self.cluster)?);
         }
-        for (name, status) in self.cluster.stop()? {
-            // An orderly stop of a JVM exits with 128 + SIGTERM.
-            if !status.success() && status.code() != Some(143) {
-                wrong.push(format!("{name} ended with {status}"));
-            }
-        }
+        wrong.extend(self.cluster.stop()?);
         let mut bytes = 0;
         for partition in 0..PARTITIONS {
             let partition = format!("{TOPIC}-{partition}");

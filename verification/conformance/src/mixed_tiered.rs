@@ -55,10 +55,7 @@ pub fn run(options: &Options) -> Result<()> {
     let dir = workspace::target_dir()
         .join("mixed-tiered")
         .join(format!("seed-{seed}"));
-    if dir.exists() {
-        std::fs::remove_dir_all(&dir)?;
-    }
-    std::fs::create_dir_all(&dir)?;
+    workspace::make_empty(&dir)?;
     let brokers = options.brokers.join(", ");
     println!("brokers {brokers}, {} kills, seed {seed}", options.kills);
     let outcome = Story::begin(options, &dir).and_then(|mut story| {
@@ -68,9 +65,7 @@ pub fn run(options: &Options) -> Result<()> {
         }
         wrong
     });
-    let folder = dir.display();
-    let wrong = outcome.with_context(|| format!("with --seed {seed}; outputs in {folder}"))?;
-    seeded::conclude(&wrong, seed, &dir, options.keep)
+    seeded::conclude(outcome, seed, &dir, options.keep)
 }
 
 struct Story {
@@ -164,19 +159,7 @@ impl Story {
             self.kill(random)?;
             clients.wait_for_more()?;
         }
-        let produced = clients.stop_producing()?;
-        ensure!(!produced.acknowledged.is_empty(), "nothing was written");
-        let log = clients::read_all(&self.kafka, &access, TOPIC, &produced)?;
-        let seen = clients.stop_consuming(&log)?;
-        println!(
-            "{} records acknowledged, {} failed, {} in the log, {} consumed meanwhile",
-            produced.acknowledged.len(),
-            produced.failed.len(),
-            log.len(),
-            seen.len()
-        );
-        let mut wrong = history::check_log(&produced, &log);
-        wrong.extend(history::check_consumer(&seen, &log));
+        let (produced, mut wrong) = clients.finish(&self.kafka, &access, TOPIC)?;
         self.wait_until_tiered()?;
         let kinds: BTreeSet<&String> = options.brokers.iter().collect();
         for kind in kinds {
@@ -184,12 +167,7 @@ impl Story {
         }
         wrong.extend(self.verify()?);
         wrong.extend(self.expire()?);
-        for (name, status) in self.cluster.stop()? {
-            // An orderly stop of a JVM exits with 128 + SIGTERM.
-            if !status.success() && status.code() != Some(143) {
-                wrong.push(format!("{name} ended with {status}"));
-            }
-        }
+        wrong.extend(self.cluster.stop()?);
         Ok(wrong)
     }
 

@@ -93,10 +93,7 @@ fn new_report(folder: &Path) -> Result<PathBuf> {
         Some(named) => PathBuf::from(named),
         None => workspace::release_binary("ottla", "ottla")?,
     };
-    if folder.exists() {
-        std::fs::remove_dir_all(folder)?;
-    }
-    std::fs::create_dir_all(folder)?;
+    workspace::make_empty(folder)?;
     let mut bench = Command::new(binary);
     bench
         .args(["bench", "run", "linkedin-2014/message-size"])

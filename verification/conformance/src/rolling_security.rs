@@ -9,8 +9,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, ensure};
 
-use crate::mixed_cluster::clients::{self, Access, Clients};
-use crate::mixed_cluster::history;
+use crate::mixed_cluster::clients::{Access, Clients};
 use crate::mixed_cluster::secured::{self, NODE, WORKER, WayIn};
 use crate::seeded;
 use ottla_peers::{Cluster, InstalledPeer, Member, Peer, connect, replicas};
@@ -50,10 +49,7 @@ pub fn run(options: &Options) -> Result<()> {
     );
     let parent = options.dir.clone().unwrap_or_else(workspace::target_dir);
     let dir = parent.join("rolling-security");
-    if dir.exists() {
-        std::fs::remove_dir_all(&dir)?;
-    }
-    std::fs::create_dir_all(&dir)?;
+    workspace::make_empty(&dir)?;
     let dir = dir.canonicalize()?;
     let outcome = Story::begin(options, &dir).and_then(|mut story| {
         let wrong = story.tell();
@@ -62,8 +58,7 @@ pub fn run(options: &Options) -> Result<()> {
         }
         wrong
     });
-    let wrong = outcome.with_context(|| format!("outputs in {}", dir.display()))?;
-    seeded::conclude(&wrong, 0, &dir, options.keep)
+    seeded::conclude(outcome, 0, &dir, options.keep)
 }
 
 /// How far the cluster has come: the numbers of the steps in the runbook.
@@ -160,12 +155,7 @@ impl Story {
         wrong.extend(self.finish(after, &worker, AFTER)?);
 
         self.wait_until_in_sync(&administrator)?;
-        for (name, status) in self.cluster.stop()? {
-            // An orderly stop of a JVM exits with 128 + SIGTERM.
-            if !status.success() && status.code() != Some(143) {
-                wrong.push(format!("{name} ended with {status}"));
-            }
-        }
+        wrong.extend(self.cluster.stop()?);
         let (count, mut bytes) = (self.cluster.brokers.len(), 0);
         for topic in [BEFORE, AFTER] {
             for partition in 0..PARTITIONS {
@@ -196,22 +186,10 @@ impl Story {
     }
 
     /// Stops clients, and returns what is wrong with what they saw.
-    fn finish(&self, mut clients: Clients, access: &Access, topic: &str) -> Result<Vec<String>> {
+    fn finish(&self, clients: Clients, access: &Access, topic: &str) -> Result<Vec<String>> {
         let gap = clients.longest_gap()?;
-        let produced = clients.stop_producing()?;
-        let acknowledged = produced.acknowledged.len();
-        ensure!(acknowledged > 0, "nothing was written to {topic}");
-        let log = clients::read_all(&self.kafka, access, topic, &produced)?;
-        let seen = clients.stop_consuming(&log)?;
-        println!(
-            "{topic}: {acknowledged} records acknowledged, {} failed, {} in the log, {} consumed meanwhile, \
-             never more than {gap:.1?} without an acknowledgement",
-            produced.failed.len(),
-            log.len(),
-            seen.len()
-        );
-        let mut wrong = history::check_log(&produced, &log);
-        wrong.extend(history::check_consumer(&seen, &log));
+        let (_, mut wrong) = clients.finish(&self.kafka, access, topic)?;
+        println!("{topic}: never more than {gap:.1?} without an acknowledgement");
         if gap > LONGEST_GAP {
             wrong.push(format!("{topic}: {gap:?} without an acknowledgement"));
         }

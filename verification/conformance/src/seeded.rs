@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use ottla_workspace::report::Tally;
 
 /// A random seed, short enough to be typed.
@@ -12,17 +12,19 @@ pub fn chance() -> u64 {
     now.unwrap_or_default().as_micros() as u64 % 1_000_000
 }
 
-/// Reports the violations of a run. Its folder is deleted if there are none, unless `keep` is set.
-pub fn conclude(wrong: &[String], seed: u64, dir: &Path, keep: bool) -> Result<()> {
-    for fault in wrong {
+/// Reports the violations of a run, or why it broke off. Its folder is deleted if there are none,
+/// unless `keep` is set.
+pub fn conclude(outcome: Result<Vec<String>>, seed: u64, dir: &Path, keep: bool) -> Result<()> {
+    let folder = dir.display();
+    let wrong = outcome.with_context(|| format!("with --seed {seed}; outputs in {folder}"))?;
+    for fault in &wrong {
         println!("wrong: {fault}");
     }
     println!("{}", Tally::of(wrong.is_empty()));
     ensure!(
         wrong.is_empty(),
-        "{} faults with --seed {seed}; the folder is kept: {}",
-        wrong.len(),
-        dir.display()
+        "{} faults with --seed {seed}; the folder is kept: {folder}",
+        wrong.len()
     );
     if !keep {
         std::fs::remove_dir_all(dir)?;

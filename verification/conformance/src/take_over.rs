@@ -27,7 +27,7 @@ use serde_json::json;
 use crate::seeded::{self, Seeded};
 use endings::{Deck, Ending};
 use model::Findings;
-use ottla_peers::{InstalledPeer, Node, NodeOptions, Peer, Place, free_port_pair};
+use ottla_peers::{InstalledPeer, Node, NodeOptions, Peer, Place, free_port_pair, is_orderly};
 use ottla_workspace::report::Tally;
 use ottla_workspace::workspace;
 use story::Story;
@@ -75,10 +75,7 @@ pub fn run(options: &Options) -> Result<()> {
         .clone()
         .unwrap_or_else(|| workspace::target_dir().join("take-over"))
         .join(format!("seed-{seed}"));
-    if dir.exists() {
-        std::fs::remove_dir_all(&dir)?;
-    }
-    std::fs::create_dir_all(&dir)?;
+    workspace::make_empty(&dir)?;
     let mut run = Run::begin(options, seed, &dir)?;
     println!(
         "{} and {} take over {} from each other, {} changes of hands, seed {seed}",
@@ -357,7 +354,7 @@ impl Run {
             self.story.model.stopped_cleanly();
             let status = node.stop()?;
             anyhow::ensure!(
-                status.success() || status.code() == Some(143),
+                is_orderly(status),
                 "asked to stop, it ended with {status}:\n{}",
                 node.output_tail()
             );

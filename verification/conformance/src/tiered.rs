@@ -39,10 +39,7 @@ pub struct Options {
 
 pub fn run(options: &Options) -> Result<()> {
     let dir = workspace::target_dir().join("tiered");
-    if dir.exists() {
-        std::fs::remove_dir_all(&dir)?;
-    }
-    std::fs::create_dir_all(&dir)?;
+    workspace::make_empty(&dir)?;
     let ottla = Peer::load("ottla")?.install()?;
     let mut tally = Tally::default();
     let mut step = |what: &str, outcome: Result<String>| {

@@ -8,7 +8,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-use super::{InstalledPeer, Node, NodeOptions, Peer, Place, Role, Voters, free_port_pair, probe};
+use super::{
+    InstalledPeer, Node, NodeOptions, Peer, Place, Role, Voters, free_port_pair, is_orderly, probe,
+};
 
 /// Brokers are numbered from 1, controllers from this ID.
 const FIRST_CONTROLLER: i32 = 101;
@@ -331,11 +333,11 @@ impl Cluster {
         report
     }
 
-    /// Stops the running nodes, brokers first, and returns their exit statuses. Of combined nodes,
-    /// the last ones are killed once they are too few for a quorum: without one, a Kafka node waits
-    /// five minutes for its controlled shutdown.
-    pub fn stop(&mut self) -> Result<Vec<(String, std::process::ExitStatus)>> {
-        let mut endings = Vec::new();
+    /// Stops the running nodes, brokers first, and returns a line about each that did not stop
+    /// orderly. Of combined nodes, the last ones are killed once they are too few for a quorum:
+    /// without one, a Kafka node waits five minutes for its controlled shutdown.
+    pub fn stop(&mut self) -> Result<Vec<String>> {
+        let mut wrong = Vec::new();
         let (is_combined, brokers) = (self.is_combined(), self.brokers.len());
         let members = self.brokers.iter_mut().chain(&mut self.controllers);
         for (index, member) in members.enumerate() {
@@ -343,12 +345,15 @@ impl Cluster {
                 continue;
             };
             if is_combined && brokers - index <= brokers / 2 {
-                node.kill()?
-            } else {
-                endings.push((member.name(), node.stop()?))
+                node.kill()?;
+                continue;
+            }
+            let status = node.stop()?;
+            if !is_orderly(status) {
+                wrong.push(format!("{} ended with {status}", member.name()));
             }
         }
-        Ok(endings)
+        Ok(wrong)
     }
 }
 

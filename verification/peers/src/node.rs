@@ -350,6 +350,12 @@ impl Node {
     }
 }
 
+/// Whether a node that was asked to stop has done so.
+pub fn is_orderly(status: ExitStatus) -> bool {
+    // A JVM exits with 128 + SIGTERM.
+    status.success() || status.code() == Some(143)
+}
+
 fn output_file(dir: &Path) -> PathBuf {
     dir.join("output.log")
 }

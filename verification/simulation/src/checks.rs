@@ -16,12 +16,15 @@ const METADATA: &str = "__cluster_metadata";
 /// How long a cluster without faults may take until all replicas are in sync and equal.
 const CONVERGENCE: Duration = Duration::from_secs(60);
 
+/// By epoch and offset.
+type Written = BTreeMap<(i32, i64), (Batch, String)>;
+
 /// Everything that has been on the disks.
 #[derive(Default)]
 pub(crate) struct LogChecks {
-    /// The batch that the leader of an epoch wrote at an offset. It must be the same on all disks
-    /// at all times.
-    written: BTreeMap<(String, i32, i64), (Batch, String)>,
+    /// By log: the batch that the leader of an epoch wrote at an offset, and a node that has it. It
+    /// must be the same on all disks at all times.
+    written: BTreeMap<String, Written>,
     /// The highest committed offset that any replica has reported, exclusive.
     committed: BTreeMap<String, i64>,
     finding: Option<String>,
@@ -36,25 +39,24 @@ impl LogChecks {
                 if is_compacted(log) {
                     continue;
                 }
-                for batch in batches {
-                    self.on_batch(&node.name, log, *batch);
-                }
+                self.on_batches(&node.name, log, batches);
                 self.check_markers(&node.name, log, batches);
             }
             self.observe_high_watermarks(node);
         }
     }
 
-    fn on_batch(&mut self, node: &str, log: &str, batch: Batch) {
-        let key = (log.to_owned(), batch.epoch, batch.base_offset);
-        let (known, holder) = self
-            .written
-            .entry(key)
-            .or_insert_with(|| (batch, node.to_owned()));
-        if *known != batch && self.finding.is_none() {
-            self.finding = Some(format!(
-                "log matching: {log} has {known:?} on {holder} and {batch:?} on {node}"
-            ));
+    fn on_batches(&mut self, node: &str, log: &str, batches: &[Batch]) {
+        let written = self.written.entry(log.to_owned()).or_default();
+        for batch in batches {
+            let (known, holder) = written
+                .entry((batch.epoch, batch.base_offset))
+                .or_insert_with(|| (*batch, node.to_owned()));
+            if *known != *batch && self.finding.is_none() {
+                self.finding = Some(format!(
+                    "log matching: {log} has {known:?} on {holder} and {batch:?} on {node}"
+                ));
+            }
         }
     }
 
@@ -167,15 +169,13 @@ impl LogChecks {
 
     /// Adds the number of written batches to the outcome.
     pub fn count(&self, cluster: &Cluster, outcome: &mut Outcome) {
-        let (mut metadata, mut others) = (BTreeSet::new(), BTreeSet::new());
-        for (log, epoch, _) in self.written.keys() {
+        for (log, written) in &self.written {
+            let epochs: BTreeSet<i32> = written.keys().map(|(epoch, _)| *epoch).collect();
             match log.starts_with(METADATA) {
-                true => metadata.insert(*epoch),
-                false => others.insert((log, *epoch)),
-            };
+                true => outcome.metadata_epochs += epochs.len() as u64,
+                false => outcome.leader_epochs += epochs.len() as u64,
+            }
         }
-        outcome.metadata_epochs = metadata.len() as u64;
-        outcome.leader_epochs = others.len() as u64;
         let segments = |node: &crate::node::Node| logs::on_disk(&node.disk).1;
         outcome.segments = cluster.nodes.iter().map(segments).sum();
     }

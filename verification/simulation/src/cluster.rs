@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use ottla_metadata::MetadataImage;
 use ottla_sync::simulation::stream;
+use ottla_types::BrokerId;
 
 use crate::node::Node;
 
@@ -48,6 +49,11 @@ impl Cluster {
         let brokers = self.nodes.iter().filter(|node| node.is_broker);
         let addresses: Vec<String> = brokers.map(|node| format!("{}:9092", node.name)).collect();
         addresses.join(",")
+    }
+
+    /// Where the node is in `nodes`.
+    pub fn index_of(&self, id: BrokerId) -> Option<usize> {
+        self.nodes.iter().position(|node| node.id() == id)
     }
 
     /// The newest metadata that a node has published.
@@ -143,6 +149,5 @@ fn node(id: i32, roles: &str, voters: &str) -> Node {
             ("share.coordinator.state.topic.min.isr", MIN_ISR),
         ]);
     }
-    let owned = |(key, value): (&str, &str)| (key.to_owned(), value.to_owned());
-    Node::new(&name, is_broker, settings.into_iter().map(owned).collect())
+    Node::new(&name, is_broker, &settings)
 }

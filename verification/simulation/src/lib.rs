@@ -7,11 +7,13 @@
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 mod administrator;
+mod campaign;
 mod checks;
 mod clients;
 mod cluster;
 mod faults;
 mod former_leaders;
+mod ledger;
 mod lockers;
 mod logs;
 mod movers;
@@ -20,11 +22,15 @@ mod outcome;
 mod owners;
 #[cfg(feature = "planted-bugs")]
 pub mod planted;
+mod quorum_leaders;
 mod reassigner;
 mod sharers;
+mod stories;
 mod unclean;
 mod uncommitted;
 mod world;
 
+pub use campaign::{Campaign, Ran, parse_time};
+pub use ledger::Ledger;
 pub use outcome::Outcome;
 pub use world::{count_switch_points, hash, run, tell};

@@ -24,10 +24,8 @@ pub(crate) struct Batch {
 pub(crate) fn on_disk(disk: &Disk) -> (BTreeMap<String, Vec<Batch>>, u64) {
     let mut logs: BTreeMap<String, Vec<Batch>> = BTreeMap::new();
     let mut segments = 0;
-    for (path, bytes) in disk.files() {
-        if path.extension().is_none_or(|extension| extension != "log") {
-            continue;
-        }
+    let is_segment = |path: &Path| path.extension().is_some_and(|it| it == "log");
+    for (path, bytes) in disk.files_where(is_segment) {
         let Some(name) = path.parent().and_then(Path::file_name) else {
             continue;
         };

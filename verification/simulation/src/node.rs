@@ -12,6 +12,7 @@ use ottla_sync::fs::{Disk, Faults, PowerLoss};
 use ottla_sync::simulation::{Host, HostClock, stream};
 use ottla_sync::task::Handle;
 use ottla_sync::{thread, watch};
+use ottla_types::{BrokerId, LeaderEpoch};
 
 const CLUSTER_ID: &str = "AAAAAAAAAAAAAAAAAAAAAQ";
 
@@ -30,12 +31,15 @@ pub(crate) struct Node {
     pub name: String,
     pub disk: Disk,
     pub is_broker: bool,
-    settings: Vec<(String, String)>,
+    /// Read once, because a run starts its nodes many times.
+    config: BrokerConfig,
     clock: HostClock,
     /// What is wrong with its disk.
     trouble: Rc<Cell<DiskTrouble>>,
     /// Whether anything was wrong with it since the last start began.
     was_troubled: Rc<Cell<bool>>,
+    /// How often it was started.
+    starts: u64,
     running: Option<Running>,
 }
 
@@ -49,13 +53,13 @@ struct Running {
 
 impl Node {
     /// A node whose disk is empty.
-    pub fn new(name: &str, is_broker: bool, settings: Vec<(String, String)>) -> Node {
+    pub fn new(name: &str, is_broker: bool, settings: &[(&str, &str)]) -> Node {
         let mut random = stream(name);
         Node {
             disk: Disk::new(random.u64(), name),
             name: name.to_owned(),
             is_broker,
-            settings,
+            config: config(settings),
             clock: HostClock {
                 // Clocks of real machines differ by less.
                 drift_ppm: random.below(2_000) as i64 - 1_000,
@@ -63,6 +67,7 @@ impl Node {
             },
             trouble: Rc::new(Cell::new(DiskTrouble::None)),
             was_troubled: Rc::new(Cell::new(false)),
+            starts: 0,
             running: None,
         }
     }
@@ -73,19 +78,9 @@ impl Node {
             .with_clock(self.clock)
     }
 
-    fn config(&self) -> BrokerConfig {
-        let mut properties = Properties::new("the simulation");
-        for (key, value) in &self.settings {
-            properties.set(key, value);
-        }
-        let (config, warnings) = BrokerConfig::from_properties(&properties).expect("good settings");
-        assert!(warnings.is_empty(), "{warnings:?}");
-        config
-    }
-
     /// As `ottla storage format` does it, by a process that ends.
     pub fn format(&self) {
-        let config = self.config();
+        let config = self.config.clone();
         let host = self.host();
         let formatting = host.spawn("format", move || {
             let options = FormatOptions {
@@ -104,7 +99,8 @@ impl Node {
 
     /// Starts the node like the server: until it is told to stop, or fails.
     pub fn start(&mut self) {
-        let config = self.config();
+        self.starts += 1;
+        let config = self.config.clone();
         let host = self.host();
         let stop = watch::Sender::new(false);
         let mut stopping = stop.subscribe();
@@ -179,8 +175,29 @@ impl Node {
 
     /// Whether it keeps the metadata log as a voter: the others learn it when they can.
     pub fn holds_metadata_vote(&self) -> bool {
-        let mut settings = self.settings.iter();
-        settings.any(|(key, value)| key == "process.roles" && value.contains("controller"))
+        self.config.process_roles.controller
+    }
+
+    pub fn id(&self) -> BrokerId {
+        BrokerId(self.config.node_id)
+    }
+
+    /// The number of its present or last process.
+    pub fn starts(&self) -> u64 {
+        self.starts
+    }
+
+    /// The epoch of the metadata quorum that it knows, if it is a controller that has started.
+    pub fn quorum_epoch(&self) -> Option<LeaderEpoch> {
+        let broker = self.broker()?;
+        Some(broker.controller()?.status().epoch)
+    }
+
+    /// The epoch that it leads as the active controller.
+    pub fn led_epoch(&self) -> Option<LeaderEpoch> {
+        let broker = self.broker()?;
+        let status = broker.controller()?.status();
+        status.is_active.then_some(status.epoch)
     }
 
     pub fn is_running(&self) -> bool {
@@ -216,4 +233,14 @@ impl Node {
         running.main.join().expect("it stops");
         running.host.kill();
     }
+}
+
+fn config(settings: &[(&str, &str)]) -> BrokerConfig {
+    let mut properties = Properties::new("the simulation");
+    for (key, value) in settings {
+        properties.set(key, value);
+    }
+    let (config, warnings) = BrokerConfig::from_properties(&properties).expect("good settings");
+    assert!(warnings.is_empty(), "{warnings:?}");
+    config
 }

@@ -46,6 +46,8 @@ pub struct Outcome {
     pub changes: u64,
     /// Records that were read with `read_uncommitted` during the faults.
     pub read_uncommitted: u64,
+    /// Stories that were played: sequences of faults that are rarely drawn.
+    pub stories: u64,
 }
 
 impl Outcome {
@@ -79,5 +81,6 @@ impl Outcome {
         self.late_requests += other.late_requests;
         self.changes += other.changes;
         self.read_uncommitted += other.read_uncommitted;
+        self.stories += other.stories;
     }
 }

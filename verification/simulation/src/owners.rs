@@ -12,10 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
-use ottla_client::admin::NewTopic;
-use ottla_client::{
-    Admin, BrokerNode, Client, ClientError, Consumer, ConsumerConfig, CoordinatorKind,
-};
+use ottla_client::{BrokerNode, Client, Consumer, ConsumerConfig, CoordinatorKind};
 use ottla_protocol::messages::consumer_group_heartbeat_request::TopicPartitions;
 use ottla_protocol::messages::offset_commit_request::{
     OffsetCommitRequestPartition, OffsetCommitRequestTopic,
@@ -28,8 +25,7 @@ use ottla_sync::time::sleep;
 use ottla_testkit::client_histories::workload::Scene;
 use ottla_types::{ErrorCode, Uuid};
 
-use crate::clients::on;
-use crate::cluster::REPLICAS;
+use crate::clients::{create_topic, on};
 
 const TOPIC: &str = "owned";
 const GROUP: &str = "owners";
@@ -60,7 +56,7 @@ impl Owners {
         let known: Rc<RefCell<Known>> = Rc::default();
         let creating = scene.clone();
         let created = on(&Host::new("owner-admin"), move || async move {
-            while let Err(error) = create_topic(&creating).await {
+            while let Err(error) = create_topic(&creating, TOPIC, PARTITIONS, &[]).await {
                 tracing::info!("creating {TOPIC}: {error:#}");
                 sleep(Duration::from_millis(100)).await;
             }
@@ -110,22 +106,6 @@ impl Owners {
             None => Ok(known.ownership),
         }
     }
-}
-
-async fn create_topic(scene: &Scene) -> Result<()> {
-    let topic = NewTopic {
-        name: TOPIC.to_owned(),
-        partitions: Some(PARTITIONS),
-        replication_factor: Some(REPLICAS),
-        ..NewTopic::default()
-    };
-    let admin = Admin::new(scene.client().await?);
-    for result in admin.create_topics(&[topic], false).await? {
-        if result.error_code != ErrorCode::TopicAlreadyExists.code() {
-            ClientError::check(result.name.to_string(), result.error_code, None::<&str>)?;
-        }
-    }
-    Ok(())
 }
 
 async fn committed(scene: &Scene) -> Result<BTreeMap<i32, i64>> {

@@ -8,21 +8,20 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
-use ottla_client::admin::NewTopic;
-use ottla_client::{
-    Admin, Consumer, ConsumerConfig, OffsetReset, Producer, ProducerConfig, RecordRef,
-};
+use anyhow::Result;
+use ottla_client::{Consumer, ConsumerConfig, OffsetReset, Producer, ProducerConfig, RecordRef};
 use ottla_sync::simulation::{Host, now};
 use ottla_sync::thread::JoinHandle;
 use ottla_sync::time::sleep;
 use ottla_testkit::client_histories::workload::Scene;
-use ottla_types::ErrorCode;
 
-use crate::clients::on;
-use crate::cluster::REPLICAS;
+use crate::clients::{create_topic, on};
 
 const TOPIC: &str = "unclean";
+const CONFIGS: [(&str, &str); 2] = [
+    ("unclean.leader.election.enable", "true"),
+    ("min.insync.replicas", "1"),
+];
 /// How long the reader may take, without faults, to reach the end of the log.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -47,7 +46,7 @@ impl UncleanTopic {
         let writing = {
             let (scene, is_over, last) = (scene.clone(), is_over.clone(), last.clone());
             on(&Host::new("unclean-writer"), move || async move {
-                while create_topic(&scene).await.is_err() {
+                while create_topic(&scene, TOPIC, 1, &CONFIGS).await.is_err() {
                     sleep(Duration::from_millis(200)).await;
                 }
                 let mut written = Written::default();
@@ -122,28 +121,6 @@ impl<E: Into<anyhow::Error>> From<E> for Trouble {
     fn from(error: E) -> Trouble {
         Trouble::Client(error.into())
     }
-}
-
-async fn create_topic(scene: &Scene) -> Result<()> {
-    let configs = [
-        ("unclean.leader.election.enable", "true"),
-        ("min.insync.replicas", "1"),
-    ];
-    let configs = configs.map(|(key, value)| (key.to_owned(), value.to_owned()));
-    let topic = NewTopic {
-        name: TOPIC.to_owned(),
-        partitions: Some(1),
-        replication_factor: Some(REPLICAS),
-        configs: configs.into(),
-        ..NewTopic::default()
-    };
-    let admin = Admin::new(scene.client().await?);
-    for result in admin.create_topics(&[topic], false).await? {
-        let code = ErrorCode::from_code(result.error_code);
-        let is_there = matches!(code, ErrorCode::None | ErrorCode::TopicAlreadyExists);
-        ensure!(is_there, "{code:?}");
-    }
-    Ok(())
 }
 
 async fn write(

@@ -12,23 +12,20 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
-use ottla_client::admin::NewTopic;
+use anyhow::Result;
 use ottla_client::{
-    Admin, Consumer, ConsumerConfig, Delivery, OffsetReset, Producer, ProducerConfig, RecordRef,
+    Consumer, ConsumerConfig, Delivery, OffsetReset, Producer, ProducerConfig, RecordRef,
 };
 use ottla_sync::simulation::{Host, now};
 use ottla_sync::thread::JoinHandle;
 use ottla_sync::time::sleep;
 use ottla_testkit::client_histories::Value;
 use ottla_testkit::client_histories::workload::Scene;
-use ottla_types::ErrorCode;
 
-use crate::clients::on;
-use crate::cluster::REPLICAS;
+use crate::clients::{create_topic, on};
 
 /// The topic without transactions, with as many partitions as there are brokers.
-const TOPIC: &str = "plain";
+pub(crate) const TOPIC: &str = "plain";
 const PARTITIONS: i32 = 3;
 
 /// Short, so that what a leader has just written is asked for before the followers have it.
@@ -51,7 +48,10 @@ impl Uncommitted {
         let is_over = Rc::new(Cell::new(false));
         let (creator, writer, ended) = (scene.clone(), scene.clone(), is_over.clone());
         let created = on(&Host::new("plain-admin"), move || async move {
-            while create_topic(&creator).await.is_err() {
+            while create_topic(&creator, TOPIC, PARTITIONS, &[])
+                .await
+                .is_err()
+            {
                 sleep(Duration::from_millis(100)).await;
             }
         });
@@ -194,22 +194,6 @@ async fn consumer(scene: &Scene) -> Result<Consumer> {
 fn partitions() -> Vec<(String, i32)> {
     let plain = (0..PARTITIONS).map(|partition| (TOPIC.to_owned(), partition));
     Scene::partitions().into_iter().chain(plain).collect()
-}
-
-async fn create_topic(scene: &Scene) -> Result<()> {
-    let topic = NewTopic {
-        name: TOPIC.to_owned(),
-        partitions: Some(PARTITIONS),
-        replication_factor: Some(REPLICAS),
-        ..NewTopic::default()
-    };
-    let admin = Admin::new(scene.client().await?);
-    for result in admin.create_topics(&[topic], false).await? {
-        let code = ErrorCode::from_code(result.error_code);
-        let is_there = matches!(code, ErrorCode::None | ErrorCode::TopicAlreadyExists);
-        ensure!(is_there, "{code:?}");
-    }
-    Ok(())
 }
 
 /// Sends values in ascending order, until a record is given up.

@@ -5,8 +5,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use ottla_client::admin::NewTopic;
-use ottla_client::{Admin, ClientError};
 use ottla_sync::simulation::{self, Config, Host, host_name, now, stream};
 use ottla_sync::thread::sleep;
 use ottla_testkit::client_histories::workload::{self, PARTITIONS, Scene};
@@ -14,7 +12,7 @@ use ottla_testkit::client_histories::{self, Operation, Seen, Step, Value};
 
 use crate::administrator::Administrators;
 use crate::checks::LogChecks;
-use crate::clients::on;
+use crate::clients::{create_topic, on};
 use crate::cluster::{Cluster, REPLICAS};
 use crate::faults::FaultInjector;
 use crate::former_leaders::FormerLeaders;
@@ -22,8 +20,10 @@ use crate::lockers;
 use crate::movers::{self, Movers};
 use crate::outcome::Outcome;
 use crate::owners::Owners;
+use crate::quorum_leaders::QuorumLeaders;
 use crate::reassigner::Reassigner;
 use crate::sharers::{self, Sharers};
+use crate::stories::Story;
 use crate::unclean::UncleanTopic;
 use crate::uncommitted::Uncommitted;
 
@@ -113,7 +113,8 @@ fn play(outcome: &mut Outcome) -> Result<(), String> {
             while scene.create_topics(REPLICAS).await.is_err() {
                 ottla_sync::time::sleep(Duration::from_millis(100)).await;
             }
-            create_target(&scene).await.expect("a topic is created");
+            let created = create_topic(&scene, movers::TARGET, PARTITIONS, &[]).await;
+            created.expect("a topic is created");
         }
     })
     .join()
@@ -135,15 +136,20 @@ fn play(outcome: &mut Outcome) -> Result<(), String> {
     let looks_at_locks = groups.one_in(3);
     let reassigner = groups.one_in(3).then(|| Reassigner::start(&scene));
     let unclean = groups.one_in(3).then(|| UncleanTopic::start(&scene));
-    let uncommitted = groups.one_in(3).then(|| Uncommitted::start(&scene));
+    let story = Story::drawn();
+    let has_plain_topic = groups.one_in(3) || story.needs_plain_topic();
+    let uncommitted = has_plain_topic.then(|| Uncommitted::start(&scene));
     let administrators = Administrators::start(&cluster);
     let mut former = FormerLeaders::start(&cluster);
 
-    let mut checks = LogChecks::default();
+    let (mut checks, mut leaders) = (LogChecks::default(), QuorumLeaders::default());
     let mut faults = FaultInjector::new();
     let rounds = 4;
     for _ in 0..rounds {
-        let mut look = |cluster: &Cluster| former.observe(cluster);
+        let mut look = |cluster: &Cluster| {
+            former.observe(cluster);
+            leaders.observe(cluster);
+        };
         faults.run(&mut cluster, FAULTS / rounds, outcome, &mut look);
         checks.observe(&cluster);
         movers.iter_mut().for_each(Movers::disturb);
@@ -151,6 +157,7 @@ fn play(outcome: &mut Outcome) -> Result<(), String> {
     }
     faults.heal(&mut cluster);
     outcome.moves += reassigner.map_or(0, Reassigner::settle);
+    outcome.stories += u64::from(story.play(&mut cluster, &mut leaders)?);
     outcome.late_requests += former.settle()?;
     outcome.changes += administrators.settle(&cluster)?;
     sleep(Duration::from_secs(2));
@@ -201,7 +208,8 @@ fn play(outcome: &mut Outcome) -> Result<(), String> {
         outcome.locked = lockers::run(&scene, &mut cluster, &expected)?;
     }
     checks.converge(&cluster)?;
-    if let Some(finding) = checks.finding() {
+    leaders.observe(&cluster);
+    if let Some(finding) = checks.finding().or_else(|| leaders.finding()) {
         return Err(finding);
     }
     check_history(&history, outcome)?;
@@ -216,20 +224,6 @@ fn play(outcome: &mut Outcome) -> Result<(), String> {
     checks.observe(&cluster);
     checks.count(&cluster, outcome);
     checks.finding().map_or(Ok(()), Err)
-}
-
-async fn create_target(scene: &Scene) -> anyhow::Result<()> {
-    let topic = NewTopic {
-        name: movers::TARGET.to_owned(),
-        partitions: Some(PARTITIONS),
-        replication_factor: Some(REPLICAS),
-        ..NewTopic::default()
-    };
-    let admin = Admin::new(scene.client().await?);
-    for result in admin.create_topics(&[topic], false).await? {
-        ClientError::check(result.name.to_string(), result.error_code, None::<&str>)?;
-    }
-    Ok(())
 }
 
 /// What the reader has received from a topic.

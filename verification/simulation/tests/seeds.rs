@@ -33,6 +33,7 @@ fn seeds_find_nothing() {
     assert!(total.polled > total.committed_transactions);
     assert!(total.given > seeds && total.commits > seeds);
     assert!(total.refused_commits > 0 && total.moved > seeds && total.locked > seeds);
+    assert!(total.stories >= seeds / 4);
 }
 
 #[test]
@@ -117,6 +118,9 @@ mod planted {
         (Planted::Shell("a consumer reads what is not committed"), 24),
         (Planted::Shell("the controller acts before its records are committed"), 24),
         (Planted::Shell("a broker serves before it is registered"), 24),
+        (Planted::Quorum(Quorum::VoteForAnyLog), 40),
+        (Planted::Replica(Replica::TrustFetchOffset), 40),
+        (Planted::Replica(Replica::KeepDivergingRecords), 40),
     ];
 
     /// The number of seeds from `from` until one finds something with the bug but not without it,

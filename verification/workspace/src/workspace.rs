@@ -27,6 +27,14 @@ pub fn target_dir() -> PathBuf {
     }
 }
 
+/// Makes a folder empty, and creates it if it is not there.
+pub fn make_empty(folder: &Path) -> Result<()> {
+    if folder.exists() {
+        std::fs::remove_dir_all(folder)?;
+    }
+    Ok(std::fs::create_dir_all(folder)?)
+}
+
 /// Cargo, run at the root of the workspace.
 pub fn cargo() -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));

@@ -18,6 +18,7 @@ use tokio::net::TcpStream;
 use super::TestBroker;
 use super::client::Client;
 use super::sasl::log_in;
+use crate::Broker;
 
 const STATIC: &str = "PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:0";
 const MAP: &str = "listener.security.protocol.map";
@@ -256,6 +257,39 @@ async fn an_added_listener_is_listed_after_a_restart() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_listener_of_the_file_that_a_setting_has_removed_needs_no_port() {
+    let free = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = free.local_addr().unwrap().port();
+    drop(free);
+    let listeners = with_extra(port);
+    let map = map("PLAINTEXT");
+    let broker = TestBroker::start_with(&[
+        ("listeners", &listeners),
+        (MAP, &map),
+        ("advertised.listeners", "PLAINTEXT://127.0.0.1:0"),
+    ])
+    .await;
+    let answer = alter(&broker, &[("listeners", Some(STATIC))]).await;
+    assert_eq!(answer, DONE);
+    wait_for(&broker, false).await;
+    broker.running.stop().await;
+    let occupied = TcpListener::bind(("127.0.0.1", port)).unwrap();
+    let broker = TestBroker::run(broker.config, broker.data).await;
+    assert_eq!(extra(&broker), None);
+    // While a setting has it, the start fails.
+    drop(occupied);
+    assert_eq!(alter(&broker, &[("listeners", None)]).await, DONE);
+    wait_for(&broker, true).await;
+    broker.running.stop().await;
+    let _occupied = TcpListener::bind(("127.0.0.1", port)).unwrap();
+    let error = Broker::start(broker.config)
+        .await
+        .expect_err("it is in use");
+    let expected = format!("{port} is in use");
+    assert!(error.to_string().contains(&expected), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_listener_that_is_removed_and_added_at_once_moves_to_its_new_address() {
     let broker = start().await;
     let listeners = with_extra(0);
@@ -267,10 +301,19 @@ async fn a_listener_that_is_removed_and_added_at_once_moves_to_its_new_address()
     assert_eq!(alter(&broker, &changes).await, DONE);
     wait_for(&broker, true).await;
     let before = extra(&broker).expect("it is open");
+    let port = move_at_once(&broker).await;
+    assert_ne!(port, before.port());
+    TcpStream::connect(before)
+        .await
+        .expect_err("nothing listens");
+}
+
+/// Removes the listener and adds it at another port, before the broker looks at its listeners. Returns
+/// the port when it is open there.
+async fn move_at_once(broker: &TestBroker) -> u16 {
     let free = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = free.local_addr().unwrap().port();
     drop(free);
-    // Both changes are applied before the broker looks at its listeners.
     let node = broker.broker();
     let config = BrokerConfig::clone(&node.config());
     let mut settings = config.dynamic_settings().clone();
@@ -279,13 +322,42 @@ async fn a_listener_that_is_removed_and_added_at_once_moves_to_its_new_address()
     node.context.set_config(next);
     node.listeners.on_settings_changed();
     let moved = async {
-        while extra(&broker).is_none_or(|it| it.port() != port) {
+        while extra(broker).is_none_or(|it| it.port() != port) {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
     let moved = tokio::time::timeout(Duration::from_secs(20), moved).await;
     moved.expect("it is open at its new address");
+    port
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_listener_of_the_file_moves_to_the_address_of_the_setting() {
+    let listeners = with_extra(0);
+    let map = map("PLAINTEXT");
+    let broker = TestBroker::start_with(&[
+        ("listeners", &listeners),
+        (MAP, &map),
+        ("advertised.listeners", "PLAINTEXT://127.0.0.1:0"),
+    ])
+    .await;
+    let before = extra(&broker).expect("it is open");
+    let port = move_at_once(&broker).await;
     TcpStream::connect(before)
         .await
         .expect_err("nothing listens");
+    assert_eq!(alter(&broker, &[("listeners", Some(STATIC))]).await, DONE);
+    wait_for(&broker, false).await;
+    let moved = with_extra(port);
+    let answer = alter(&broker, &[("listeners", Some(moved.as_str()))]).await;
+    assert_eq!(answer, DONE);
+    wait_for(&broker, true).await;
+    let broker = broker.restart().await;
+    assert_eq!(extra(&broker).map(|it| it.port()), Some(port));
+    // It is listed once, with its new address.
+    let added = broker.running.added_listeners();
+    let ports: Vec<u16> = added.iter().map(|it| it.local_addr.port()).collect();
+    assert_eq!(ports, [port]);
+    let listed = broker.running.listeners();
+    assert!(listed.iter().all(|it| it.name != "EXTRA"));
 }

@@ -11,7 +11,7 @@ use ottla_protocol::messages::list_offsets_request::{ListOffsetsPartition, ListO
 use ottla_protocol::messages::{CreateTopicsRequest, DeleteTopicsRequest, ListOffsetsRequest};
 use ottla_protocol::metadata_records::{ConfigRecord, MetadataRecord};
 use ottla_records::{Compression, RecordBatch, RecordBatchBuilder};
-use ottla_types::{Offset, Timestamp};
+use ottla_types::{Offset, Timestamp, TopicPartition};
 
 use super::produce_and_fetch::{fetch_from, produce_to};
 use super::quorum_of_three::Quorum;
@@ -293,6 +293,41 @@ async fn a_store_that_fails_delays_deletion_and_nothing_else() {
     // KAFKA_STORAGE_ERROR
     assert_eq!(response.responses[0].partitions[0].error_code, 56);
     assert_eq!(response.responses[0].partitions[0].log_start_offset, -1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_replica_moves_to_another_directory_without_its_remote_segments() {
+    let (store, data) = (tempfile::tempdir(), tempfile::tempdir());
+    let (store, data) = (store.expect("a directory"), data.expect("a directory"));
+    let dirs = ["first", "second"].map(|name| data.path().join(name).display().to_string());
+    let dirs = dirs.join(",");
+    let mut all = settings(store.path());
+    all.push(("log.dirs", &*dirs));
+    let broker = TestBroker::start_with(&all).await;
+    broker.create_topic("tiered", 1, &SETTINGS).await;
+    let mut client = broker.connect().await;
+    produce(&mut client, 0, 20).await;
+    wait_for_local_start(&broker, 150).await;
+    let directory = || {
+        let dir = broker.partition("tiered", 0).reader().dir();
+        dir.parent().expect("a log directory").to_owned()
+    };
+    let from = directory();
+    let node = Arc::clone(broker.broker());
+    let others = node.log_dirs().expect("directories").describe();
+    let mut others = others.into_iter().map(|dir| dir.path);
+    let to = others.find(|path| *path != from).expect("another one");
+    let (path, moved) = (to.display().to_string(), TopicPartition::new("tiered", 0));
+    let altering = move || node.directory_moves.alter_replica_log_dir(&moved, &path);
+    let altered = tokio::task::spawn_blocking(altering).await;
+    assert_eq!(altered.expect("no panic"), Ok(()));
+    wait_until("the replica is moved", || directory() == to).await;
+    assert_eq!(list(&mut client, -2).await.0, 0);
+    assert_eq!(read_all(&mut client, 0, 200).await, expected(0, 200));
+    // Copying and local retention go on.
+    produce(&mut client, 200, 10).await;
+    wait_for_local_start(&broker, 250).await;
+    assert_eq!(read_all(&mut client, 0, 300).await, expected(0, 300));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ottla_gssapi::Login;
+use ottla_gssapi::{GssError, Login};
 use ottla_protocol::messages::{SaslAuthenticateRequest, SaslHandshakeRequest};
 use ottla_sasl::ClientCredentials;
 
@@ -56,8 +56,11 @@ pub(super) async fn log_in(
     );
     ClientError::check(what.clone(), answer.error_code, Some(message))?;
     let begun = Login::begin(mechanism, credentials, host(&wire.address), nonce).await;
-    let (mut login, first) = begun
-        .map_err(|reason| ClientError::Config(format!("sasl.jaas.config: {what}: {reason}")))?;
+    let (mut login, first) = begun.map_err(|error| {
+        failed(&wire.address, error, |reason| {
+            ClientError::Config(format!("sasl.jaas.config: {what}: {reason}"))
+        })
+    })?;
     let mut message = Some(first);
     let mut lifetime_ms = 0;
     while let Some(auth_bytes) = message {
@@ -71,10 +74,12 @@ pub(super) async fn log_in(
         ClientError::check(what.clone(), answer.error_code, said)?;
         lifetime_ms = u64::try_from(answer.session_lifetime_ms).unwrap_or(0);
         let next = login.on_message(&answer.auth_bytes).await;
-        message = next.map_err(|reason| ClientError::Unreadable {
-            address: wire.address.clone(),
-            what: "an answer to a login".into(),
-            reason,
+        message = next.map_err(|error| {
+            failed(&wire.address, error, |reason| ClientError::Unreadable {
+                address: wire.address.clone(),
+                what: "an answer to a login".into(),
+                reason,
+            })
         })?;
     }
     if lifetime_ms == 0 {
@@ -83,6 +88,23 @@ pub(super) async fn log_in(
     let part = ottla_sync::random::random_range("session renewals", RENEWED_AFTER);
     let lasts = Duration::from_millis(lifetime_ms.saturating_mul(part) / 1000);
     Ok(ottla_sync::time::now().checked_add(lasts))
+}
+
+/// A step of the login failed on this side. What passes by itself counts as a lost connection, after which
+/// the client connects again (`SaslClientAuthenticator.createSaslToken`).
+fn failed(
+    address: &str,
+    error: GssError,
+    lasting: impl FnOnce(String) -> ClientError,
+) -> ClientError {
+    let reason = error.to_string();
+    match error.is_passing() {
+        true => ClientError::Closed {
+            address: address.to_owned(),
+            reason,
+        },
+        false => lasting(reason),
+    }
 }
 
 /// The host of an address, without the brackets of an IPv6 address.
@@ -109,5 +131,23 @@ pub(super) async fn renew_sessions(
             Ok(renewal_at) => wire.resume(renewal_at),
             Err(error) => return wire.give_up(error),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_kerberos_error_that_passes_is_tried_again() {
+        let tried = |error: GssError| failed("here:9092", error, ClientError::Config);
+        let error = tried(GssError::passing("Request is a replay"));
+        assert!(error.is_retriable(), "{error}");
+        assert!(error.to_string().contains("Request is a replay"), "{error}");
+        let mut login = Login::Kerberos(None);
+        let lasting = login.on_message(b"").await.unwrap_err();
+        let error = tried(lasting);
+        assert!(matches!(error, ClientError::Config(_)), "{error}");
+        assert!(!error.is_retriable());
     }
 }

@@ -10,6 +10,7 @@ use ottla_oauth::LoginTokens;
 use ottla_sasl::{ClientCredentials, KerberosLogin, Mechanism, Secret, TokenSource, jaas};
 use ottla_tls::TlsContext;
 
+use super::supplied_token::SuppliedToken;
 use crate::error::ClientError;
 use crate::properties::value::Value;
 
@@ -41,6 +42,8 @@ pub struct SecurityConfig {
     pub token_settings: BTreeMap<String, Secret>,
     /// The OAUTHBEARER tokens in use, shared by all clones.
     tokens: Arc<LoginTokens>,
+    /// Takes the place of the settings of OAUTHBEARER.
+    supplied_token: Option<SuppliedToken>,
     /// The `ssl.*` settings as given.
     pub ssl: BTreeMap<String, String>,
     /// The loaded key and trust stores.
@@ -92,6 +95,12 @@ impl SecurityConfig {
     pub fn log_in_as(&mut self, mechanism: Mechanism, user: &str, password: &str) {
         self.sasl_mechanism = Some(mechanism);
         self.credentials = Some(ClientCredentials::password(user, password));
+    }
+
+    /// Logs in with OAUTHBEARER and this token.
+    pub fn log_in_with_token(&mut self, token: SuppliedToken) {
+        self.sasl_mechanism = Some(Mechanism::OAuthBearer);
+        self.supplied_token = Some(token);
     }
 
     /// Applies a setting. Returns false if it is not a security setting.
@@ -201,6 +210,12 @@ impl SecurityConfig {
             Mechanism::Gssapi => return self.kerberos_login().map(Some),
             _ => return Ok(self.credentials.clone()),
         }
+        if let Some(token) = &self.supplied_token {
+            return Ok(Some(ClientCredentials::Token {
+                token: token.current(),
+                extensions: BTreeMap::new(),
+            }));
+        }
         let source = self.token_source()?;
         let time_of_day_ms = || {
             let now = ottla_sync::time::wall_clock().duration_since(UNIX_EPOCH);
@@ -223,7 +238,10 @@ impl SecurityConfig {
     pub(crate) fn validate(&self) -> Result<(), ClientError> {
         self.validate_mechanism()?;
         if self.uses_sasl() && self.sasl_mechanism == Some(Mechanism::OAuthBearer) {
-            return self.token_source().map(drop);
+            return match self.supplied_token {
+                Some(_) => Ok(()),
+                None => self.token_source().map(drop),
+            };
         }
         if self.uses_sasl() && self.mechanism() == Mechanism::Gssapi {
             return self.kerberos_login().map(drop);
@@ -353,6 +371,26 @@ mod tests {
             };
             assert!(config.credentials_now().await.unwrap() == Some(expected));
         }
+    }
+
+    #[tokio::test]
+    async fn a_token_that_the_program_replaces_is_that_of_the_next_login() {
+        let mut config = with_tokens(&[]);
+        assert!(config.validate().is_err());
+        let token = SuppliedToken::new(Secret::new("hush-1"));
+        config.log_in_with_token(token.clone());
+        config.validate().unwrap();
+        // A client has copies of its configuration.
+        let copy = config.clone();
+        for text in ["hush-1", "hush-2"] {
+            token.replace(Secret::new(text));
+            let expected = ClientCredentials::Token {
+                token: Secret::new(text),
+                extensions: BTreeMap::new(),
+            };
+            assert!(copy.credentials_now().await.unwrap() == Some(expected));
+        }
+        assert!(!format!("{token:?} {copy:?}").contains("hush"));
     }
 
     #[test]

@@ -277,7 +277,7 @@ fn parse_list(
 }
 
 /// Parses `NAME://host:port`. Converts the name to upper case; an empty host becomes `None`.
-fn parse_listener(text: &str) -> Option<(String, Option<String>, u16)> {
+pub fn parse_listener(text: &str) -> Option<(String, Option<String>, u16)> {
     let (name, address) = text.split_once("://")?;
     let (host, port) = address.rsplit_once(':')?;
     let host = host.strip_prefix('[').unwrap_or(host);

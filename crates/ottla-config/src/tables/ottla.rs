@@ -10,6 +10,10 @@ configs! {
     "ottla.audit.events"                 List   "denied" (list_of "denied", "allowed") Low ReadOnly SUPPORTED;
     "ottla.audit.file"                   String null   (non_empty)          Low ReadOnly SUPPORTED;
     "ottla.console.listener"             String "127.0.0.1:9080" (host_port_or_none) Low ReadOnly SUPPORTED;
+    "ottla.console.oidc.client.id"       String null   (non_empty)          Low ReadOnly SUPPORTED;
+    "ottla.console.oidc.config"          String null   (non_empty)          Low ReadOnly SUPPORTED;
+    "ottla.console.oidc.issuer"          String null   (non_empty)          Low ReadOnly SUPPORTED;
+    "ottla.console.public.names"         List   ""     (list)               Low ReadOnly SUPPORTED;
     "ottla.console.schema.registry"      String null   (non_empty)          Low ReadOnly SUPPORTED;
     "ottla.console.schema.registry.config" String null (non_empty)          Low ReadOnly SUPPORTED;
     "ottla.disk.reserve.bytes"           Long   "33554432" (at_least 0)     Medium ClusterWide SUPPORTED;

@@ -1,6 +1,7 @@
 // A console without a cluster, to develop the page and to test it: `node mock/server.mjs PORT`. It serves the built
 // files with the headers that the real server sends, and answers the paths of openapi.yaml from a made-up cluster. The
-// environment changes it: TOPICS=100000, EMPTY=1, LOGIN=1 (the password is "secret"), READ_ONLY=1.
+// environment changes it: TOPICS=100000, EMPTY=1, LOGIN=1 (the password is "secret"), OIDC=1 (an
+// identity provider too), READ_ONLY=1.
 import { createReadStream, existsSync } from "node:fs";
 import { createServer } from "node:http";
 import { extname, join } from "node:path";
@@ -14,7 +15,8 @@ const ASSETS = fileURLToPath(new URL("../../assets", import.meta.url));
 const TYPES = { ".html": "text/html; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8", ".svg": "image/svg+xml", ".md": "text/plain; charset=utf-8" };
 const POLICY = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; font-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'";
 const MANY = Number(process.env.TOPICS ?? 0);
-const NEEDS_LOGIN = process.env.LOGIN === "1";
+const HAS_OIDC = process.env.OIDC === "1";
+const NEEDS_LOGIN = HAS_OIDC || process.env.LOGIN === "1";
 const IS_READ_ONLY = process.env.READ_ONLY === "1";
 const IS_EMPTY = process.env.EMPTY === "1";
 /** The user who is logged in. The mock has one session for everybody. */
@@ -27,7 +29,7 @@ class Refusal extends Error {
   }
 }
 
-const session = () => ({ version: "0.1.0 (mock)", bootstrap_servers: "kafka-1.example.net:9092", login: NEEDS_LOGIN ? (user ? "done" : "required") : "none", user, mechanisms: ["SCRAM-SHA-512", "PLAIN"], read_only: IS_READ_ONLY, registry: true });
+const session = () => ({ version: "0.1.0 (mock)", bootstrap_servers: "kafka-1.example.net:9092", login: NEEDS_LOGIN ? (user ? "done" : "required") : "none", user, mechanisms: ["SCRAM-SHA-512", "PLAIN"], oidc: HAS_OIDC ? "id.example.net" : null, read_only: IS_READ_ONLY, registry: true });
 
 /** A page of a list, searched and sorted as openapi.yaml says. */
 function list(items, parameters, nameOf) {
@@ -105,6 +107,7 @@ function createTopic({ name, partitions, replication_factor, configs, preview })
 }
 
 const tokens = [];
+let rebalance = null;
 const cordoned = new Set(["/var/lib/ottla/b"]);
 
 function same(a, b) {
@@ -120,6 +123,13 @@ function answer(method, [first, second, third, fourth, fifth], parameters, body,
     case "POST session":
       if (body.password !== "secret") throw new Refusal(401, "the cluster does not accept this user and password", "SASL_AUTHENTICATION_FAILED");
       user = body.user;
+      return session();
+    case "POST session/*":
+      // The provider, which would ask who it is.
+      return { address: "/login?state=begun&code=made-up" };
+    case "POST session/*/code":
+      if (body.state !== "begun") throw new Refusal(401, "this answer of the identity provider belongs to no login that was begun last in this browser");
+      user = "alice@example.net";
       return session();
     case "DELETE session":
       user = null;
@@ -284,6 +294,15 @@ function answer(method, [first, second, third, fourth, fifth], parameters, body,
       const brokers = [[1, 40, 30], [2, 30, 30], [3, 20, 30]].map(([id, before, after]) => ({ id, rack: null, before: load(before), after: load(after) }));
       return { brokers, changes, moves: 3, bytes: 3e9, seconds: 60, rate: Number(parameters.get("rate")), busiest: 1, unmet: [{ goal: "leaders", broker: 2, has: 9, lower: 10, upper: 12 }] };
     }
+    case "GET rebalance":
+      if (rebalance?.state === "running" && Date.now() > rebalance.until) rebalance = { ...rebalance, state: "done", moved: 3, copied_bytes: 3e9, moving: 0, elected: 3 };
+      return { rebalance };
+    case "POST rebalance":
+      rebalance = { state: "running", started: Date.now(), partitions: body.partitions.length, missing: 0, moves: 3, bytes: 3e9, moved: 1, copied_bytes: 1.5e9, moving: 2, elected: 0, not_elected: 0, throttle: body.throttle, problem: null, until: Date.now() + (body.throttle ? 60_000 : 1000) };
+      return { rebalance };
+    case "DELETE rebalance":
+      rebalance = { ...rebalance, state: "cancelled", moving: 0 };
+      return { rebalance };
     case "DELETE throttles":
       return { brokers: 3, topics: 1 };
     case "GET reassignments":

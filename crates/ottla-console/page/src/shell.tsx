@@ -127,8 +127,12 @@ function Frame({ page, children }: { page: string; children: ComponentChildren }
   }, [page, segments.value.join("/")]);
   const logOut = async () => {
     try {
-      await call("DELETE", "/api/session");
+      const left = await call<{ address: string } | undefined>("DELETE", "/api/session");
       forget();
+      if (left) {
+        location.assign(left.address);
+        return;
+      }
       session.value = await get<Session>("/api/session");
       go("/login");
     } catch (error) {

@@ -8,6 +8,8 @@ export interface Session {
   login: "none" | "required" | "done";
   user: Maybe<string>;
   mechanisms: string[];
+  /** The host of the identity provider. */
+  oidc?: Maybe<string>;
   read_only: boolean;
   /** Whether the console has a schema registry. */
   registry?: boolean;
@@ -359,6 +361,23 @@ export interface RebalancePlan {
   rate: number;
   busiest: Maybe<number>;
   unmet: { goal: "racks" | "disk" | "replicas" | "leaders" | "bytes_in"; broker: Maybe<number>; has: number; lower: Maybe<number>; upper: Maybe<number> }[];
+}
+
+/** A rebalance that is carried out. */
+export interface RebalanceRun {
+  state: "running" | "cancelling" | "done" | "cancelled" | "failed";
+  started: number;
+  partitions: number;
+  missing: number;
+  moves: number;
+  bytes: number;
+  moved: number;
+  copied_bytes: number;
+  moving: number;
+  elected: number;
+  not_elected: number;
+  throttle: Maybe<number>;
+  problem: Maybe<string>;
 }
 
 export interface PartitionResult {

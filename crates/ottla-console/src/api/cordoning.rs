@@ -15,6 +15,8 @@ use crate::problem::Problem;
 const SETTING: &str = "cordoned.log.dirs";
 /// In the setting: all directories.
 const ALL: &str = "*";
+/// Kafka: `DescribeConfigsResponse.ConfigSource`, of a setting that the controller has for one broker.
+const DYNAMIC_BROKER_CONFIG: i8 = 2;
 
 #[derive(Deserialize)]
 pub(super) struct Cordon {
@@ -74,10 +76,12 @@ pub(super) async fn cordon(
         .admin
         .describe_configs(ConfigResourceType::Broker, &name, false)
         .await?;
+    let find = |name: &str| described.iter().find(|it| &*it.name == name);
     let value = |name: &str| {
-        let found = described.iter().find(|it| &*it.name == name)?;
+        let found = find(name)?;
         Some(entries(found.value.as_deref().unwrap_or_default()))
     };
+    let is_dynamic = find(SETTING).is_some_and(|it| it.config_source == DYNAMIC_BROKER_CONFIG);
     let now = value(SETTING).ok_or_else(|| {
         Problem::conflict(format!(
             "broker {id} has no setting {SETTING}; Kafka has it since 4.3: upgrade the broker first"
@@ -89,12 +93,9 @@ pub(super) async fn cordon(
         .iter()
         .map(|it| entry_of(&it.log_dir, &configured))
         .collect();
-    let cordoned = changed(
-        now,
-        &all,
-        entry_of(&wanted.path, &configured),
-        wanted.is_cordoned,
-    );
+    let entry = entry_of(&wanted.path, &configured);
+    let operation = operation(&now, &all, &entry, wanted.is_cordoned, is_dynamic);
+    let cordoned = changed(now, &all, entry, wanted.is_cordoned);
     let is_open = |(dir, entry): &(&DescribeLogDirsResult, &String)| {
         dir.error_code == 0 && !cordoned.contains(entry)
     };
@@ -103,10 +104,9 @@ pub(super) async fn cordon(
         replicas: partitions.clone().count(),
         bytes: partitions.map(|it| it.partition_size).sum(),
         open_dirs: dirs.iter().zip(&all).filter(is_open).count(),
-        cordoned: cordoned.clone(),
+        cordoned,
     };
-    let set = ConfigOperation::Set(cordoned.join(","));
-    let operations = BTreeMap::from([(SETTING.to_owned(), set)]);
+    let operations = BTreeMap::from([(SETTING.to_owned(), operation)]);
     visitor
         .admin
         .alter_configs(
@@ -145,6 +145,26 @@ fn entry_of(path: &str, configured: &[String]) -> String {
     found.map_or_else(|| path.to_owned(), Clone::clone)
 }
 
+/// The change of the setting. Another one at the same time, of another directory, stays: the controller adds to its list and
+/// takes from it. Only a list that the controller does not have, in the broker's file or as `*`, is replaced.
+fn operation(
+    now: &[String],
+    all: &[String],
+    entry: &str,
+    is_cordoned: bool,
+    is_dynamic: bool,
+) -> ConfigOperation {
+    let is_of_controller = is_dynamic || now.is_empty();
+    if !is_of_controller || now.iter().any(|it| it == ALL) {
+        let list = changed(now.to_vec(), all, entry.to_owned(), is_cordoned);
+        return ConfigOperation::Set(list.join(","));
+    }
+    match is_cordoned {
+        true => ConfigOperation::Append(entry.to_owned()),
+        false => ConfigOperation::Subtract(entry.to_owned()),
+    }
+}
+
 fn changed(now: Vec<String>, all: &[String], entry: String, is_cordoned: bool) -> Vec<String> {
     let mut cordoned = match now.iter().any(|it| it == ALL) {
         true => all.to_vec(),
@@ -180,6 +200,24 @@ mod tests {
             let changed = changed(entries(now), &all, entry.to_owned(), is_cordoned);
             assert_eq!(changed.join(","), expected, "{now} {entry} {is_cordoned}");
         }
+    }
+
+    #[test]
+    fn a_change_leaves_those_that_others_make_at_the_same_time() {
+        let all = owned(&["/a", "/b"]);
+        let of = |now: &str, is_cordoned, is_dynamic| {
+            operation(&entries(now), &all, "/a", is_cordoned, is_dynamic)
+        };
+        let (append, subtract) = (
+            ConfigOperation::Append("/a".into()),
+            ConfigOperation::Subtract("/a".into()),
+        );
+        assert_eq!(of("", true, false), append);
+        assert_eq!(of("/b", true, true), append);
+        assert_eq!(of("/a,/b", false, true), subtract);
+        // The file of the broker has it, or it stands for all directories.
+        assert_eq!(of("/b", true, false), ConfigOperation::Set("/b,/a".into()));
+        assert_eq!(of("*", false, true), ConfigOperation::Set("/b".into()));
     }
 
     #[test]

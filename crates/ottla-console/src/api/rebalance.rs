@@ -1,9 +1,10 @@
 //! Plans of a rebalance: what would move, what it costs, and what each broker has afterwards.
-//! Nothing is changed here; the moves are started as reassignments.
+//! Nothing is changed here; `apply` carries a plan out.
 //!
 //! The goals are those of `ottla rebalance`, without bytes in: a snapshot does not measure what
 //! producers write.
 
+pub(super) mod apply;
 mod image;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,6 +13,7 @@ use axum::Json;
 use ottla_rebalance::{BrokerLoad, Change, Image, Options, PlanError, Unmet};
 use serde::{Deserialize, Serialize};
 
+use self::apply::DEFAULT_MOVES;
 use self::image::image;
 use crate::console::Visitor;
 use crate::extract::Query;
@@ -19,8 +21,6 @@ use crate::problem::Problem;
 
 /// Bytes per second that a broker sends or receives, for the estimated time.
 const DEFAULT_RATE: u64 = 50_000_000;
-/// Partitions of the first round that move from or to one broker.
-const DEFAULT_MOVES: usize = 5;
 /// As many as one request may reassign.
 const MOST_STARTED: usize = 1000;
 /// Of a partition, while it is planned.

@@ -20,16 +20,24 @@ use crate::problem::Problem;
 use crate::visit::Visit;
 
 #[derive(Serialize)]
-struct Session {
+pub(super) struct Session {
     version: &'static str,
     bootstrap_servers: String,
     cluster_id: Option<String>,
     login: &'static str,
     user: Option<String>,
     mechanisms: Vec<&'static str>,
+    /// The host of the identity provider at which people can log in too.
+    oidc: Option<String>,
     read_only: bool,
     /// Whether a schema registry is set.
     registry: bool,
+}
+
+/// Where the browser goes next: an endpoint of the identity provider.
+#[derive(Serialize)]
+pub(super) struct Leave {
+    pub(super) address: String,
 }
 
 #[derive(Deserialize)]
@@ -44,7 +52,7 @@ pub(super) async fn get(State(console): State<Arc<Console>>, headers: HeaderMap)
     Json(session(&console, visit.as_deref())).into_response()
 }
 
-fn session(console: &Console, visit: Option<&Visit>) -> Session {
+pub(super) fn session(console: &Console, visit: Option<&Visit>) -> Session {
     let config = console.config();
     Session {
         version: env!("CARGO_PKG_VERSION"),
@@ -60,6 +68,10 @@ fn session(console: &Console, visit: Option<&Visit>) -> Session {
             true => config.mechanisms().iter().map(|it| it.name()).collect(),
             false => Vec::new(),
         },
+        oidc: console
+            .oidc
+            .as_ref()
+            .map(|it| it.provider.host().to_owned()),
         read_only: config.read_only,
         registry: config.registry.is_some(),
     }
@@ -93,7 +105,13 @@ pub(super) async fn log_in(
         ));
     }
     let mechanisms = console.config().mechanisms();
-    let wanted = login.mechanism.as_deref().unwrap_or(mechanisms[0].name());
+    let Some(first) = mechanisms.first() else {
+        return Err(Problem::invalid(
+            "mechanism",
+            "this console takes no passwords; log in at its identity provider",
+        ));
+    };
+    let wanted = login.mechanism.as_deref().unwrap_or(first.name());
     let mechanism = mechanisms.iter().find(|it| it.name() == wanted);
     let mechanism = mechanism.ok_or_else(|| {
         let names: Vec<&str> = mechanisms.iter().map(|it| it.name()).collect();
@@ -118,7 +136,7 @@ pub(super) async fn log_in(
         .log_in_as(*mechanism, &login.user, &login.password);
     let budget = console.budget.of_user(&login.user);
     let user = Some(login.user.clone());
-    let sampling = console.sampling.clone();
+    let sampling = console.sampling.of_user(&login.user);
     let visit = Visit::new(user, config, budget, sampling);
     let visit = Arc::new(visit.with_registry(console.registry.clone()));
     if let Err(error) = visit.check().await {
@@ -142,7 +160,7 @@ pub(super) async fn log_in(
     Ok((cookies, body).into_response())
 }
 
-const MAX_USER_BYTES: usize = 256;
+pub(super) const MAX_USER_BYTES: usize = 256;
 
 /// What a person sees whose login failed. Every wrong name and password has the same text.
 fn refused(error: ClientError) -> Problem {
@@ -159,11 +177,19 @@ fn refused(error: ClientError) -> Problem {
 }
 
 pub(super) async fn log_out(State(console): State<Arc<Console>>, headers: HeaderMap) -> Response {
+    let visit = console.visit(&headers);
     if let Some(token) = console.cookie.token(&headers) {
         console.sessions.close(token);
     }
+    let leaves = match (&console.oidc, visit) {
+        (Some(oidc), Some(visit)) if visit.is_of_provider => oidc.provider.logout_address().await,
+        _ => None,
+    };
     let cookie = console.cookie.clear(&headers);
-    let mut response = StatusCode::NO_CONTENT.into_response();
+    let mut response = match leaves {
+        Some(address) => Json(Leave { address }).into_response(),
+        None => StatusCode::NO_CONTENT.into_response(),
+    };
     if let Ok(cookie) = HeaderValue::from_str(&cookie) {
         response.headers_mut().insert(header::SET_COOKIE, cookie);
     }

@@ -1,11 +1,15 @@
 //! The command lines of `ottla bench`, and what it prints.
 
 use std::ffi::OsString;
+use std::io;
 use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
+use rustix::io::Errno;
+use rustix::process::{Signal, getpid, getppid, set_parent_process_death_signal};
 use serde::{Deserialize, Serialize};
+use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::process::Command;
 
 use super::config::MeasureConfig;
@@ -13,8 +17,8 @@ use crate::problem::Problem;
 
 /// For commands that measure nothing.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// What is kept of their output.
-const MOST_OUTPUT: usize = 4 << 20;
+/// What is kept of their output, and of their errors.
+const MOST_OUTPUT: u64 = 4 << 20;
 
 /// A scenario that `ottla bench` ships.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
@@ -116,28 +120,66 @@ pub(super) fn bench(program: &Path, arguments: Vec<OsString>) -> Command {
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .process_group(0);
+    stop_with_console(&mut command);
     command
+}
+
+/// Has the process stopped if the console is killed, which can then not do it. The kernel takes the
+/// end of the thread that has started the process for that of the console.
+fn stop_with_console(command: &mut Command) {
+    let console = getpid();
+    // SAFETY: between fork and exec only async-signal-safe calls are permitted; these are system
+    // calls, and converting their errors to an `io::Error` neither allocates nor locks.
+    unsafe {
+        command.pre_exec(move || {
+            set_parent_process_death_signal(Some(Signal::TERM))?;
+            // It may have been killed before that.
+            match getppid() == Some(console) {
+                true => Ok(()),
+                false => Err(Errno::SRCH.into()),
+            }
+        });
+    }
 }
 
 /// What `ottla bench` prints, if it succeeds.
 pub(super) async fn output(program: &Path, arguments: Vec<OsString>) -> Result<String, Problem> {
     let mut command = bench(program, arguments);
     command.kill_on_drop(true);
-    let output = tokio::time::timeout(PATIENCE, command.output()).await;
-    let output = output
+    let child = command.spawn();
+    let mut child = child.map_err(|error| cannot_start(program, &error))?;
+    let (output, errors) = (child.stdout.take(), child.stderr.take());
+    let running = async move {
+        let (output, errors) = tokio::join!(beginning(output), beginning(errors));
+        let status = child.wait().await?;
+        Ok::<_, io::Error>((status, output?, errors?))
+    };
+    let ended = tokio::time::timeout(PATIENCE, running).await;
+    let (status, output, errors) = ended
         .map_err(|_| {
             Problem::timed_out(format!(
                 "ottla bench did not end within {} s",
                 PATIENCE.as_secs()
             ))
         })?
-        .map_err(|error| cannot_start(program, &error))?;
-    if !output.status.success() {
-        let said = String::from_utf8_lossy(&output.stderr);
+        .map_err(|error| Problem::internal(format!("ottla bench is lost: {error}")))?;
+    if !status.success() {
+        let said = String::from_utf8_lossy(&errors);
         return Err(Problem::conflict(said.trim().to_owned()));
     }
-    let end = output.stdout.len().min(MOST_OUTPUT);
-    Ok(String::from_utf8_lossy(&output.stdout[..end]).into_owned())
+    Ok(String::from_utf8_lossy(&output).into_owned())
+}
+
+/// The beginning of what a process prints. The rest is read and dropped, so that the process ends.
+async fn beginning(output: Option<impl AsyncRead + Unpin>) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let Some(mut output) = output else {
+        return Ok(bytes);
+    };
+    let mut first = (&mut output).take(MOST_OUTPUT);
+    first.read_to_end(&mut bytes).await?;
+    tokio::io::copy(&mut output, &mut tokio::io::sink()).await?;
+    Ok(bytes)
 }
 
 pub(super) fn cannot_start(program: &Path, error: &std::io::Error) -> Problem {
@@ -146,7 +188,56 @@ pub(super) fn cannot_start(program: &Path, error: &std::io::Error) -> Problem {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Instant;
+
+    use rustix::process::{Pid, WaitOptions, waitpid};
+    use tokio::io::{AsyncBufReadExt, BufReader};
+
     use super::*;
+
+    fn script() -> &'static Path {
+        Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/bench.sh"))
+    }
+
+    #[tokio::test]
+    async fn what_a_process_prints_is_bounded_and_it_ends() {
+        let printed = output(script(), vec!["flood".into()]).await.unwrap();
+        assert_eq!(printed.len() as u64, MOST_OUTPUT);
+    }
+
+    #[test]
+    fn a_run_is_asked_to_stop_when_its_console_is_killed() {
+        // To the kernel, the end of the thread is that of the parent. Nothing is dropped, as in a
+        // process that is killed.
+        let console = std::thread::spawn(|| {
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build()
+                .unwrap();
+            let pid = runtime.block_on(async {
+                let mut child = bench(script(), vec!["run".into()]).spawn().unwrap();
+                let mut output = BufReader::new(child.stdout.take().unwrap());
+                let mut line = String::new();
+                output.read_line(&mut line).await.unwrap();
+                assert_eq!(line, "begun\n");
+                let pid = child.id().unwrap();
+                std::mem::forget((child, output));
+                pid
+            });
+            std::mem::forget(runtime);
+            pid
+        });
+        let pid = Pid::from_raw(console.join().unwrap().try_into().unwrap());
+        let began = Instant::now();
+        let status = loop {
+            if let Some((_, status)) = waitpid(pid, WaitOptions::NOHANG).unwrap() {
+                break status;
+            }
+            assert!(began.elapsed() < Duration::from_secs(20), "it runs on");
+            std::thread::sleep(Duration::from_millis(20));
+        };
+        assert_eq!(status.exit_status(), Some(130));
+    }
 
     fn config() -> MeasureConfig {
         MeasureConfig {

@@ -214,6 +214,7 @@ impl Results {
         }
         let path = self.dir.join(format!("{name}.{extension}"));
         match fs::symlink_metadata(&path) {
+            Ok(found) if found.is_file() && found.len() > MOST_BYTES => Err(too_large(&path)),
             Ok(found) if found.is_file() => Ok(path),
             _ => Err(Problem::not_found(format!(
                 "there is no {name}.{extension} in {}",
@@ -230,14 +231,18 @@ impl Results {
             .read_to_end(&mut bytes)
             .map_err(|error| unreadable(&path, &error))?;
         match bytes.len() as u64 > MOST_BYTES {
-            true => Err(Problem::conflict(format!(
-                "{} is larger than {} MiB; open its report instead",
-                path.display(),
-                MOST_BYTES >> 20
-            ))),
+            true => Err(too_large(&path)),
             false => Ok(bytes),
         }
     }
+}
+
+fn too_large(path: &Path) -> Problem {
+    Problem::conflict(format!(
+        "{} is larger than {} MiB, and is not read; open it yourself",
+        path.display(),
+        MOST_BYTES >> 20
+    ))
 }
 
 fn is_known(schema: &str, version: u32) -> bool {
@@ -311,6 +316,17 @@ mod tests {
         let newer = results.summary("newer").err().unwrap();
         assert!(newer.detail().contains("version 2"), "{}", newer.detail());
         assert_eq!(results.summary("other").err().unwrap().status(), 409);
+    }
+
+    #[test]
+    fn a_file_that_is_too_large_is_given_to_nobody() {
+        let dir = dir();
+        let large = fs::File::create(dir.path().join("large.json")).unwrap();
+        large.set_len(MOST_BYTES + 1).unwrap();
+        let results = Results::new(dir.path().to_path_buf());
+        let refused = results.file("first", "large", "json").err().unwrap();
+        assert_eq!(refused.status(), 409);
+        assert!(results.file("first", "a-1", "json").is_ok());
     }
 
     #[test]

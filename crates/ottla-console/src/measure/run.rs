@@ -1,20 +1,24 @@
 //! One run of `ottla bench` as a child process: what it prints, and its end.
 //!
 //! The first request to stop lets it save what it has measured and clean up, as Ctrl-C does; the
-//! second ends it at once. It is stopped when the console ends.
+//! second ends it at once. It is stopped when the console ends, and when the console is killed. One
+//! that does not end in time is killed, with all processes that it has started.
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
+use std::io;
 use std::path::Path;
 use std::process::ExitStatus;
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use serde::Serialize;
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, BufReader};
-use tokio::process::Child;
+use tokio::process::{Child, Command};
+use tokio::runtime::Handle;
 use tokio::sync::{Notify, watch};
+use tokio::time::Instant;
 
 use super::command::{bench, cannot_start};
 use crate::problem::Problem;
@@ -27,6 +31,21 @@ const LINE_BYTES: usize = 1000;
 const LONGEST_LINE: u64 = 64 << 10;
 /// For so long after its end its output is read. A process that it has left behind can keep it open.
 const LAST_OUTPUT: Duration = Duration::from_secs(2);
+/// How long a run may take to end, once it is asked to.
+#[derive(Clone, Copy)]
+struct Patience {
+    stopping: Duration,
+    /// When the console ends, which waits for it.
+    last: Duration,
+}
+
+/// It saves what it has measured, and deletes its topics.
+const PATIENCE: Patience = Patience {
+    stopping: Duration::from_secs(120),
+    last: Duration::from_secs(15),
+};
+/// Between two looks at a process that is to end.
+const LOOK: Duration = Duration::from_millis(20);
 /// What `ottla bench` prints before a progress line, with `--progress-lines`.
 const PROGRESS: &str = "progress: ";
 
@@ -71,8 +90,17 @@ impl Run {
         arguments: Vec<OsString>,
         scenario: &str,
     ) -> Result<Arc<Run>, Problem> {
-        let child = bench(program, arguments).spawn();
-        let child = child.map_err(|error| cannot_start(program, &error))?;
+        Run::start_with(program, arguments, scenario, PATIENCE)
+    }
+
+    fn start_with(
+        program: &Path,
+        arguments: Vec<OsString>,
+        scenario: &str,
+        patience: Patience,
+    ) -> Result<Arc<Run>, Problem> {
+        let started = start_process(bench(program, arguments));
+        let (child, starter) = started.map_err(|error| cannot_start(program, &error))?;
         let run = Arc::new(Run {
             scenario: scenario.to_owned(),
             started: now_ms(),
@@ -86,7 +114,12 @@ impl Run {
             }),
             stop: Notify::new(),
         });
-        tokio::spawn(run.clone().follow(Process(child)));
+        let process = Process {
+            child,
+            patience,
+            _starter: starter,
+        };
+        tokio::spawn(run.clone().follow(process));
         Ok(run)
     }
 
@@ -107,17 +140,31 @@ impl Run {
     }
 
     async fn follow(self: Arc<Run>, mut process: Process) {
-        let (output, errors) = (process.0.stdout.take(), process.0.stderr.take());
+        let child = &mut process.child;
+        let (output, errors) = (child.stdout.take(), child.stderr.take());
         let reader = self.clone();
         let mut reading = tokio::spawn(async move {
             tokio::join!(reader.read(output), reader.read(errors));
         });
+        let mut killed_at: Option<Instant> = None;
         let ended = loop {
+            let overdue = async move {
+                match killed_at {
+                    Some(at) => tokio::time::sleep_until(at).await,
+                    None => std::future::pending().await,
+                }
+            };
             tokio::select! {
-                ended = process.0.wait() => break ended,
+                ended = process.child.wait() => break ended,
                 () = self.stop.notified() => {
-                    process.signal();
+                    process.ask_to_stop();
+                    let stopping = process.patience.stopping;
+                    killed_at.get_or_insert_with(|| Instant::now() + stopping);
                     self.moment.send_modify(|it| it.state = RunState::Stopping);
+                }
+                () = overdue => {
+                    process.kill();
+                    killed_at = None;
                 }
             }
         };
@@ -203,22 +250,73 @@ impl Moment {
     }
 }
 
+/// Starts a process on a thread of its own, which goes on until the sender is dropped. A thread of
+/// the runtime may end before the others, and the process would be asked to stop a second time.
+fn start_process(mut command: Command) -> io::Result<(Child, mpsc::Sender<()>)> {
+    let runtime = Handle::current();
+    let (started, is_started) = mpsc::channel();
+    let (starter, is_done) = mpsc::channel();
+    std::thread::Builder::new().spawn(move || {
+        let _entered = runtime.enter();
+        let _ = started.send(command.spawn());
+        // Nothing is sent: it ends when there is no sender any more.
+        let _: Result<(), _> = is_done.recv();
+    })?;
+    let child = is_started.recv().map_err(io::Error::other)??;
+    Ok((child, starter))
+}
+
 /// The child, which is stopped when the console ends before it.
-struct Process(Child);
+struct Process {
+    child: Child,
+    patience: Patience,
+    /// Of the thread that has started it.
+    _starter: mpsc::Sender<()>,
+}
 
 impl Process {
-    fn signal(&self) {
-        // Only while it has not been waited for: its number belongs to nobody else until then.
-        let pid = self.0.id().and_then(|id| i32::try_from(id).ok());
-        if let Some(pid) = pid.and_then(Pid::from_raw) {
+    /// Only while it has not been waited for: its number belongs to nobody else until then.
+    fn pid(&self) -> Option<Pid> {
+        let pid = self.child.id().and_then(|id| i32::try_from(id).ok());
+        pid.and_then(Pid::from_raw)
+    }
+
+    fn ask_to_stop(&self) {
+        if let Some(pid) = self.pid() {
             let _ = kill_process(pid, Signal::TERM);
         }
+    }
+
+    /// With all of its group.
+    fn kill(&self) {
+        if let Some(pid) = self.pid() {
+            let _ = kill_process_group(pid, Signal::KILL);
+        }
+    }
+
+    /// Whether it ends in this time. Blocks.
+    fn ends_within(&mut self, time: Duration) -> bool {
+        let until = std::time::Instant::now() + time;
+        while let Ok(None) = self.child.try_wait() {
+            if std::time::Instant::now() >= until {
+                return false;
+            }
+            std::thread::sleep(LOOK);
+        }
+        true
     }
 }
 
 impl Drop for Process {
     fn drop(&mut self) {
-        self.signal();
+        if self.pid().is_none() {
+            return;
+        }
+        self.ask_to_stop();
+        if !self.ends_within(self.patience.last) {
+            self.kill();
+            self.ends_within(LAST_OUTPUT);
+        }
     }
 }
 
@@ -260,6 +358,35 @@ mod tests {
         let end = until(&run, |it| it.state == RunState::Ended).await;
         assert_eq!(end.lines_after(0)[..2], ["begun", "saved"]);
         assert_eq!(end.is_ok, Some(false));
+    }
+
+    const SHORT: Patience = Patience {
+        stopping: Duration::from_millis(100),
+        last: Duration::from_millis(100),
+    };
+
+    #[tokio::test]
+    async fn a_run_that_does_not_end_is_killed() {
+        let program = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/bench.sh"));
+        let run = Run::start_with(program, vec!["stubborn".into()], "a", SHORT).unwrap();
+        until(&run, |it| it.line_count() == 1).await;
+        run.stop();
+        let end = until(&run, |it| it.state == RunState::Ended).await;
+        assert_eq!(end.is_ok, Some(false));
+
+        // Nor does it outlive the console.
+        let (mut child, starter) = start_process(bench(program, vec!["stubborn".into()])).unwrap();
+        let mut output = BufReader::new(child.stdout.take().unwrap());
+        let mut line = String::new();
+        output.read_line(&mut line).await.unwrap();
+        let process = Process {
+            child,
+            patience: SHORT,
+            _starter: starter,
+        };
+        let pid = process.pid().unwrap();
+        drop(process);
+        assert!(rustix::process::test_kill_process(pid).is_err());
     }
 
     #[tokio::test]

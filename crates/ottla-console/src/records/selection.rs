@@ -7,12 +7,15 @@ use ottla_client::ClientError;
 use ottla_client::admin::{ListedOffset, OffsetSpec};
 use serde::Deserialize;
 
+use crate::kept::Place;
 use crate::problem::Problem;
 use crate::view::Partition;
 use crate::visit::Visit;
 
 /// The longest list of offsets that is part of an address, which may have 64 KiB.
 const MOST_FROM: usize = 8 << 10;
+/// What the offset of a partition takes in memory.
+const OFFSET_BYTES: usize = 32;
 /// Before the name of offsets that the visit keeps.
 const CURSOR: &str = "cursor:";
 
@@ -183,21 +186,31 @@ pub(crate) fn from_offsets(offsets: BTreeMap<i32, i64>, visit: &Visit) -> Option
     match text.len() {
         _ if offsets.is_empty() => None,
         ..=MOST_FROM => Some(text),
-        _ => Some(format!("{CURSOR}{}", visit.cursors.keep(Arc::new(offsets)))),
+        _ => Some(kept(offsets, visit).unwrap_or_else(|| format!("{CURSOR}no-memory"))),
     }
+}
+
+/// The `from` of offsets that stay here, if there is memory for them. Otherwise the place counts as forgotten.
+fn kept(offsets: BTreeMap<i32, i64>, visit: &Visit) -> Option<String> {
+    let reservation = visit.budget.reserve(offsets.len() * OFFSET_BYTES).ok()?;
+    let place = Place {
+        offsets,
+        _reservation: reservation,
+    };
+    Some(format!("{CURSOR}{}", visit.cursors.keep(Arc::new(place))))
 }
 
 fn begin(text: &str, visit: &Visit) -> Result<Begin, Problem> {
     let Some(name) = text.strip_prefix(CURSOR) else {
         return parse_from(text);
     };
-    let offsets = visit.cursors.get(name).ok_or_else(|| {
+    let place = visit.cursors.get(name).ok_or_else(|| {
         let detail = format!(
             "from={text}: this place is forgotten; search again from a place of another kind"
         );
         Problem::invalid("from", detail)
     })?;
-    Ok(Begin::Offsets((*offsets).clone()))
+    Ok(Begin::Offsets(place.offsets.clone()))
 }
 
 fn parse_from(text: &str) -> Result<Begin, Problem> {
@@ -255,6 +268,7 @@ fn parse_until(text: &str) -> Result<Until, Problem> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::budget::Budget;
 
     #[test]
     fn where_reading_begins() {
@@ -294,7 +308,7 @@ mod tests {
     async fn the_next_page_has_a_short_address_whatever_the_number_of_partitions() {
         let config = ottla_client::ClientConfig::new("127.0.0.1:1").unwrap();
         let sampling = crate::sampling::Sampling::new(None);
-        let visit = Visit::new(None, config, crate::budget::Budget::default(), sampling);
+        let visit = Visit::new(None, config, Budget::default(), sampling);
         let few = BTreeMap::from([(0, 5), (3, 9)]);
         assert_eq!(
             from_offsets(few, &visit).as_deref(),
@@ -310,6 +324,14 @@ mod tests {
         }
         let refused = begin("cursor:guessed", &visit).unwrap_err();
         assert_eq!(refused.status(), 422);
+        // What is kept is reserved, and without memory it is not kept.
+        assert!(visit.budget.reserve(usize::MAX).is_err());
+        let (budget, sampling) = (Budget::default(), crate::sampling::Sampling::new(None));
+        let config = ottla_client::ClientConfig::new("127.0.0.1:1").unwrap();
+        let visit = Visit::new(None, config, budget, sampling);
+        let _all = visit.budget.reserve(usize::MAX).unwrap();
+        let from = from_offsets(many, &visit).unwrap();
+        assert_eq!(begin(&from, &visit).unwrap_err().status(), 422);
     }
 
     #[test]

@@ -23,7 +23,11 @@ const MISSING: Duration = Duration::from_secs(60);
 /// Schemas that may be found to be missing in that time. A topic whose records only look as if they
 /// named schemas would otherwise cost a request for each of them.
 const MOST_MISSING: usize = 500;
-/// For so long a registry that does not answer is not asked for anything.
+/// For so long a schema that the registry does not answer is not asked for again.
+const UNANSWERED: Duration = Duration::from_secs(30);
+/// Schemas in a row that a registry does not answer, after which it is taken for one that is away.
+const MOST_UNANSWERED: usize = 3;
+/// For so long a registry that is away is not asked for anything.
 const AWAY: Duration = Duration::from_secs(30);
 
 pub(super) type Outcome = Result<Arc<Schema>, Failure>;
@@ -35,6 +39,8 @@ pub(super) struct Cache {
     away: Option<(String, Instant)>,
     /// Schemas that were found to be missing since then.
     missing: Option<(Instant, usize)>,
+    /// Schemas in a row that the registry has not answered.
+    unanswered: usize,
 }
 
 struct Entry {
@@ -59,6 +65,7 @@ impl Cache {
             bytes: 0,
             away: None,
             missing: None,
+            unanswered: 0,
         }
     }
 
@@ -80,6 +87,10 @@ impl Cache {
         loaded: Result<Schema, Failure>,
         now: Instant,
     ) -> Outcome {
+        self.unanswered = match loaded {
+            Err(Failure::Registry(_)) => self.unanswered + 1,
+            _ => 0,
+        };
         let (outcome, until) = match loaded {
             Ok(schema) => (Ok(Arc::new(schema)), None),
             Err(Failure::Schema(reason)) => {
@@ -89,8 +100,10 @@ impl Cache {
             }
             Err(Failure::Registry(reason)) => {
                 let reason = shortened(reason);
-                self.away = Some((reason.clone(), now + AWAY));
-                return Err(Failure::Registry(reason));
+                if self.unanswered >= MOST_UNANSWERED {
+                    self.away = Some((reason.clone(), now + AWAY));
+                }
+                (Err(Failure::Registry(reason)), Some(now + UNANSWERED))
             }
         };
         let entry = Entry {
@@ -180,9 +193,23 @@ mod tests {
         cache
             .keep(SchemaId::Number(1), Ok(schema(10)), now)
             .unwrap();
-        let away = Err(Failure::Registry("away".into()));
-        cache.keep(SchemaId::Number(2), away, now).unwrap_err();
-        let other = SchemaId::Number(3);
+        let other = SchemaId::Number(9);
+        let fail = |cache: &mut Cache, number| {
+            let away = Err(Failure::Registry("away".into()));
+            let id = SchemaId::Number(number);
+            cache.keep(id, away, now).unwrap_err();
+            assert!(cache.find(&id, now).unwrap().is_err());
+        };
+        fail(&mut cache, 2);
+        fail(&mut cache, 3);
+        // One answer, and it is not away.
+        cache
+            .keep(SchemaId::Number(4), Ok(schema(10)), now)
+            .unwrap();
+        fail(&mut cache, 5);
+        fail(&mut cache, 6);
+        assert!(cache.find(&other, now).is_none());
+        fail(&mut cache, 7);
         let found = cache.find(&other, now).unwrap().unwrap_err();
         assert!(matches!(found, Failure::Registry(reason) if reason == "away"));
         assert!(cache.find(&SchemaId::Number(1), now).unwrap().is_ok());

@@ -54,7 +54,7 @@ fn registry_with(
     let settings = settings.iter();
     let settings = settings.map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
     let config = RegistryConfig::new(&url, &settings.collect()).unwrap();
-    (Registry::new(config), requests)
+    (Registry::new(config, Budget::default()), requests)
 }
 
 fn paths(requests: &Receiver<String>) -> Vec<String> {
@@ -207,10 +207,15 @@ async fn what_is_missing_is_not_asked_for_again() {
 #[tokio::test]
 async fn a_registry_that_refuses_is_named_and_left_alone() {
     let (registry, requests) = registry_with(
-        &[("/schemas/ids/7", 401, "")],
+        &[
+            ("/schemas/ids/7", 401, ""),
+            ("/schemas/ids/8", 401, ""),
+            ("/schemas/ids/9", 401, ""),
+        ],
         &[("basic.auth.user.info", "ann:secret")],
     );
-    for id in [7, 8] {
+    // The last one is not asked for any more.
+    for id in 7..=10 {
         let reason = value(&registry, &framed(id, b""))
             .await
             .outcome
@@ -221,14 +226,14 @@ async fn a_registry_that_refuses_is_named_and_left_alone() {
         );
     }
     let requests: Vec<String> = requests.try_iter().collect();
-    let [request] = &requests[..] else {
-        panic!("{requests:?}");
-    };
-    let request = request.to_ascii_lowercase();
-    assert!(
-        request.contains("authorization: basic yw5uonnly3jlda=="),
-        "{request}"
-    );
+    assert_eq!(requests.len(), 3, "{requests:?}");
+    for request in requests {
+        let request = request.to_ascii_lowercase();
+        assert!(
+            request.contains("authorization: basic yw5uonnly3jlda=="),
+            "{request}"
+        );
+    }
 }
 
 #[tokio::test]
@@ -257,12 +262,60 @@ async fn a_schema_that_is_denied_or_too_long_leaves_the_others() {
 }
 
 #[tokio::test]
+async fn one_schema_that_the_registry_fails_to_answer_leaves_the_others() {
+    let (registry, requests) = registry(&[
+        ("/schemas/ids/7", 500, ""),
+        ("/schemas/ids/8", 200, r#"{"schema": "\"long\""}"#),
+    ]);
+    for _ in 0..2 {
+        let failed = value(&registry, &framed(7, b"")).await;
+        assert!(failed.is_unread, "{:?}", failed.outcome);
+    }
+    let other = value(&registry, &framed(8, &[10])).await;
+    assert_eq!(other.json(), Some("5"));
+    let asked = paths(&requests);
+    let failed = asked.iter().filter(|it| it.ends_with("/ids/7"));
+    assert_eq!(failed.count(), 1, "{asked:?}");
+}
+
+#[tokio::test]
+async fn a_schema_is_read_in_reserved_memory_and_later_if_there_is_none() {
+    let (mut registry, requests) =
+        registry(&[("/schemas/ids/8", 200, r#"{"schema": "\"long\""}"#)]);
+    let budget = Budget::default();
+    registry.budget = budget.clone();
+    let all = budget.reserve(usize::MAX).unwrap();
+    let unread = value(&registry, &framed(8, &[10])).await;
+    assert!(unread.is_unread);
+    let reason = unread.outcome.unwrap_err();
+    assert!(reason.contains("memory"), "{reason}");
+    assert_eq!(paths(&requests), Vec::<String>::new());
+    drop(all);
+    let read = value(&registry, &framed(8, &[10])).await;
+    assert_eq!(read.json(), Some("5"));
+    // Nothing of it is kept.
+    assert!(budget.reserve(usize::MAX).is_ok());
+}
+
+#[tokio::test]
+async fn a_schema_that_breaks_its_parser_is_not_read_for_each_record() {
+    let parse = || -> u8 { panic!("a parser") };
+    let error = tokio::task::spawn_blocking(parse).await.unwrap_err();
+    let failure = broken(SchemaId::Number(7), &error);
+    assert!(matches!(failure, Failure::Schema(_)), "{failure:?}");
+    let task = tokio::spawn(std::future::pending::<()>());
+    task.abort();
+    let failure = broken(SchemaId::Number(7), &task.await.unwrap_err());
+    assert!(matches!(failure, Failure::Registry(_)), "{failure:?}");
+}
+
+#[tokio::test]
 async fn a_registry_that_is_away_is_a_reason() {
     let free = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", free.local_addr().unwrap());
     drop(free);
     let config = RegistryConfig::new(&url, &BTreeMap::new()).unwrap();
-    let registry = Registry::new(config);
+    let registry = Registry::new(config, Budget::default());
     let reason = value(&registry, &framed(7, b"")).await.outcome.unwrap_err();
     assert!(reason.contains(&url), "{reason}");
 }

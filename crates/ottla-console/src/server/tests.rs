@@ -8,6 +8,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::*;
 use crate::measure::MeasureConfig;
+use crate::oidc::OidcConfig;
 
 /// A console on a loopback address.
 struct Served {
@@ -507,6 +508,51 @@ async fn a_login_that_nobody_could_make_is_refused_at_the_start() {
     assert!(
         refused.starts_with("--listen=127.0.0.1:99999: cannot listen there"),
         "{refused}"
+    );
+}
+
+#[tokio::test]
+async fn a_login_at_a_provider_begins_on_the_page_and_under_a_public_name() {
+    let console = serve_with(|config| {
+        config.public_names = vec!["localhost".into(), "console.example".into()];
+        config.client.security.protocol = SecurityProtocol::SaslPlaintext;
+        config.read_only = true;
+        let provider = OidcConfig::new("http://127.0.0.1:1", "console", &BTreeMap::new());
+        config.oidc = Some(provider.unwrap());
+    })
+    .await;
+    let session = console.ask("GET /api/session", &[OWN]).await.text();
+    assert!(session.contains("\"oidc\":\"127.0.0.1:1\""), "{session}");
+    let own = format!("Host: localhost:{}", console.address.port());
+    let (named, over_tls) = ("Host: console.example", "X-Forwarded-Proto: https");
+    for (lines, status, says) in [
+        (&[OWN][..], 422, "to localhost or console.example only"),
+        (&[OWN, named], 422, "need HTTPS"),
+        (&[own.as_str()], 403, "X-Ottla-Console is missing"),
+        (
+            &[OWN, own.as_str(), "Sec-Fetch-Site: cross-site"],
+            403,
+            "a page of another site",
+        ),
+        // The provider is away.
+        (&[OWN, own.as_str()], 502, "http://127.0.0.1:1"),
+        (&[OWN, named, over_tls], 502, "http://127.0.0.1:1"),
+    ] {
+        let answer = console.ask("POST /api/session/oidc", lines).await;
+        assert_eq!(answer.status, status, "{lines:?}: {}", answer.text());
+        assert!(answer.text().contains(says), "{}", answer.text());
+    }
+    let guessed = r#"{"state": "guessed", "code": "c"}"#;
+    let code = "POST /api/session/oidc/code";
+    let refused = console.ask_with(code, &[OWN, &own], guessed).await;
+    assert_eq!(refused.status, 401, "{}", refused.text());
+    assert!(!refused.headers.contains_key("set-cookie"));
+    let without = serve_with(|_| ()).await;
+    let refused = without.ask("POST /api/session/oidc", &[OWN]).await;
+    assert!(
+        refused.text().contains("--oidc-issuer"),
+        "{}",
+        refused.text()
     );
 }
 

@@ -184,6 +184,7 @@ impl Coordinator for GroupCoordinator {
                 }
             }
         }
+        self.on_share_groups_loaded(now);
         self.schedule_expiration(&mut effects);
         self.finish(effects)
     }

@@ -175,10 +175,6 @@ impl SharePartition {
         }
     }
 
-    pub fn in_flight_batches(&self) -> usize {
-        self.in_flight.len()
-    }
-
     /// The number of terminal records in flight (KIP-1226).
     pub fn delivery_complete_count(&self) -> i64 {
         self.delivery_complete_count

@@ -60,8 +60,4 @@ impl TransactionCoordinator {
             })
             .collect()
     }
-
-    pub fn transaction_count(&self) -> usize {
-        self.transactions.len()
-    }
 }

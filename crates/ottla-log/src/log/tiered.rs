@@ -6,6 +6,7 @@
 //!
 //! Kafka: `UnifiedLog.localLogStartOffset`, `UnifiedLog.highestOffsetInRemoteStorage`.
 
+use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 
@@ -16,6 +17,7 @@ use super::truncate::Beginning;
 use crate::error::{LogError, StorageError};
 use crate::file_names::{PRODUCER_SNAPSHOT_SUFFIX, file_name};
 use crate::leader_epochs::LeaderEpochs;
+use crate::reader::LogReader;
 use crate::segment_file::SegmentFile;
 
 /// A segment of a log.
@@ -52,6 +54,30 @@ pub struct RemoteState {
     pub leader_epochs: LeaderEpochs,
     /// The content of the producer snapshot at `next_offset`, if there are records before it.
     pub producer_snapshot: Option<Vec<u8>>,
+}
+
+impl LogReader {
+    /// What another log needs to begin where the local segments of this one do. `None` if the producer
+    /// snapshot there is not on disk: it is about to be written, or its segment has just been deleted.
+    /// Blocks.
+    pub fn state_before_local_segments(&self) -> Result<Option<RemoteState>, StorageError> {
+        let log_start_offset = self.log_start_offset();
+        let next_offset = self.local_log_start_offset();
+        let mut leader_epochs = LeaderEpochs::clone(&self.leader_epochs());
+        leader_epochs.truncate_from_end(next_offset);
+        let snapshot = file_name(next_offset, PRODUCER_SNAPSHOT_SUFFIX);
+        let snapshot = self.dir().join(snapshot);
+        match ottla_sync::fs::read(&snapshot) {
+            Ok(bytes) => Ok(Some(RemoteState {
+                next_offset,
+                log_start_offset,
+                leader_epochs,
+                producer_snapshot: Some(bytes),
+            })),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(StorageError::new("read", &snapshot, error)),
+        }
+    }
 }
 
 impl Log {

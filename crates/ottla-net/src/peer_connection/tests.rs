@@ -1,7 +1,9 @@
 //! Tests against a peer that answers as each test tells it.
 
-use ottla_protocol::messages::{BrokerHeartbeatRequest, BrokerHeartbeatResponse, VoteRequest};
-use ottla_sasl::{Mechanism, PeerCredentials, TokenSource};
+use ottla_protocol::messages::{
+    BrokerHeartbeatRequest, BrokerHeartbeatResponse, SaslHandshakeResponse, VoteRequest,
+};
+use ottla_sasl::{ClientCredentials, Mechanism, PeerCredentials, Secret, TokenSource};
 use tokio::net::TcpListener;
 
 use super::*;
@@ -142,6 +144,44 @@ async fn a_request_that_waits_for_a_login_is_told_of_the_end() {
     // Not that they have timed out.
     assert_eq!(first.unwrap_err().failure, closed);
     assert_eq!(second.unwrap_err().failure, closed);
+}
+
+/// The peer would take the next request for a message of the login.
+#[tokio::test]
+async fn a_login_whose_caller_is_gone_ends_the_connection() {
+    const WITH_LOGINS: &[(ApiKey, i16)] = &[
+        (ApiKey::BrokerHeartbeat, 1),
+        (ApiKey::SaslHandshake, 1),
+        (ApiKey::SaslAuthenticate, 2),
+    ];
+    let (begun, mut has_begun) = mpsc::unbounded_channel();
+    let port = peer(WITH_LOGINS, move |asked| match asked.api {
+        ApiKey::SaslHandshake => Some(vec![asked.answer(&SaslHandshakeResponse::default())]),
+        api => {
+            begun.send(api).expect("the test waits");
+            Some(Vec::new())
+        }
+    });
+    let mut connection = connect(port.await).await;
+    let credentials = ClientCredentials::Password {
+        username: "me".to_owned(),
+        password: Secret::new("hush"),
+        is_token: false,
+    };
+    connection.settings.security.sasl = Some(Arc::new(SaslPeer {
+        mechanism: Mechanism::Plain,
+        credentials: PeerCredentials::Known(credentials),
+    }));
+    let due = Some(ottla_sync::time::now());
+    connection.next_login = ottla_sync::async_lock::Mutex::new(due);
+    let request = heartbeat(1);
+    tokio::select! {
+        answer = connection.send(&request) => panic!("{answer:?}"),
+        api = has_begun.recv() => assert_eq!(api, Some(ApiKey::SaslAuthenticate)),
+    }
+    assert!(connection.is_closed());
+    let error = connection.send(&request).await.unwrap_err();
+    assert!(matches!(error.failure, PeerFailure::Closed(_)), "{error}");
 }
 
 #[tokio::test]

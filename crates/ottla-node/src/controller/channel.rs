@@ -301,7 +301,12 @@ async fn attempt<R: ApiRequest>(
         let response = connection.send(request).await?;
         Ok::<_, PeerError>((response, version))
     };
-    match answer.await {
+    // An attempt that begins late has less time than a request otherwise has.
+    let Ok(answered) = timeout_at(deadline, answer).await else {
+        *connected = None;
+        return Attempt::Failed(format!("controller {} does not answer", leader.id));
+    };
+    match answered {
         Ok((response, version)) => {
             let mut is_led_elsewhere = false;
             response.for_each_error_code(version, &mut |code| {

@@ -54,10 +54,7 @@ impl ControllerHandle {
     /// Sends a request of this broker to the active controller. An error can mean that the
     /// controller is gone or has not answered in time; whether the request was executed is unknown
     /// then.
-    pub async fn submit<R: ControllerRequest>(&self, request: R) -> Result<R::Response, ErrorCode>
-    where
-        R::Response: Send + 'static,
-    {
+    pub async fn submit<R: ControllerRequest>(&self, request: R) -> Result<R::Response, ErrorCode> {
         self.find_leader(Arc::new(request), None).await
     }
 
@@ -67,10 +64,7 @@ impl ControllerHandle {
         &self,
         context: &RequestContext,
         request: R,
-    ) -> Result<R::Response, ErrorCode>
-    where
-        R::Response: Send + 'static,
-    {
+    ) -> Result<R::Response, ErrorCode> {
         self.find_leader(Arc::new(request), Some(context)).await
     }
 
@@ -84,10 +78,7 @@ impl ControllerHandle {
         &self,
         request: Arc<R>,
         client: Option<&RequestContext>,
-    ) -> Result<R::Response, ErrorCode>
-    where
-        R::Response: Send + 'static,
-    {
+    ) -> Result<R::Response, ErrorCode> {
         let principal = client.map(|client| client.principal().as_str().into());
         let mutation_quota = client.and_then(|client| client.mutation_quota.clone());
         let decide = move |context: &mut ControllerContext<'_>, facts: &Facts<'_>| {
@@ -108,10 +99,7 @@ impl ControllerHandle {
         &self,
         request: Arc<R>,
         client: Option<&RequestContext>,
-    ) -> Result<R::Response, ErrorCode>
-    where
-        R::Response: Send + 'static,
-    {
+    ) -> Result<R::Response, ErrorCode> {
         let begun = ottla_sync::time::now();
         loop {
             let answer = match (self.channel_to_leader(), client) {

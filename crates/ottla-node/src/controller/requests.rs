@@ -32,7 +32,7 @@ pub struct Facts<'a> {
 }
 
 /// A request to the controller.
-pub trait ControllerRequest: ApiRequest + Send + Sync + 'static {
+pub trait ControllerRequest: ApiRequest<Response: Send + 'static> + Send + Sync + 'static {
     /// Whether the nodes of the cluster send this request to each other. They are answered when the
     /// decision is committed, and learn its effects from the metadata log. A client's request is
     /// answered when the decision is published, because the client's next request must see it.

@@ -126,7 +126,6 @@ fn a_refusal_is_tried_again_unless_replaced() {
     };
     queue.ready.insert((TOPIC, PartitionIndex(0)), replacing);
     queue.on_response(Ok(answer(&request, ErrorCode::UnknownTopicOrPartition)));
-    assert_eq!(queue.delay(), Some(GATHER));
     let again = queue.take(BrokerId(1), &image(2)).unwrap();
     assert_eq!(named(&again), [(FIRST, vec![1]), (SECOND, vec![0])]);
 }
@@ -147,6 +146,28 @@ fn requests_that_fail_as_a_whole_wait_longer_each_time() {
     let request = queue.take(BrokerId(1), &image(1)).unwrap();
     queue.on_response(Ok(answer(&request, ErrorCode::None)));
     assert_eq!(queue.failures, 0);
+}
+
+/// A refusal may be for good. It must not delay other replicas.
+#[test]
+fn what_is_refused_waits_longer_each_time() {
+    let mut queue = queue(&[(TOPIC, 0, FIRST)]);
+    let mut delays = Vec::new();
+    for _ in 0..8 {
+        let request = queue.take(BrokerId(1), &image(2)).unwrap();
+        queue.on_response(Ok(answer(&request, ErrorCode::UnknownTopicOrPartition)));
+        delays.push(queue.delay().unwrap().as_millis());
+    }
+    assert_eq!(delays, [200, 400, 800, 1600, 3200, 6400, 10_000, 10_000]);
+    let another = || Assignment {
+        directory: SECOND,
+        on_assigned: None,
+    };
+    assert!(queue.add((TOPIC, PartitionIndex(1)), another()));
+    assert!(!queue.add((TOPIC, PartitionIndex(1)), another()));
+    assert_eq!(queue.delay(), Some(GATHER));
+    let request = queue.take(BrokerId(1), &image(2)).unwrap();
+    assert_eq!(named(&request), [(FIRST, vec![0]), (SECOND, vec![1])]);
 }
 
 #[test]

@@ -142,3 +142,59 @@ fn a_new_listener_whose_key_is_missing_is_refused() {
     let expected = "listener EXTRA with SASL GSSAPI: ";
     assert!(error.starts_with(expected), "{error}");
 }
+
+/// The mechanisms of an existing listener follow the setting without its prefix.
+#[test]
+fn an_existing_listener_whose_new_key_is_missing_is_refused() {
+    let config = |mechanism| {
+        broker_only_config(&[
+            ("listeners", "PLAINTEXT://127.0.0.1:0,EXTRA://127.0.0.1:0"),
+            ("advertised.listeners", "PLAINTEXT://127.0.0.1:9092"),
+            (
+                "listener.security.protocol.map",
+                "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,EXTRA:SASL_PLAINTEXT",
+            ),
+            ("sasl.enabled.mechanisms", mechanism),
+            ("sasl.kerberos.service.name", "kafka"),
+            (
+                "listener.name.extra.plain.sasl.jaas.config",
+                "org.apache.kafka.common.security.plain.PlainLoginModule required user_a=\"a\";",
+            ),
+            (
+                "listener.name.extra.gssapi.sasl.jaas.config",
+                "com.sun.security.auth.module.Krb5LoginModule required useKeyTab=true storeKey=true \
+                 keyTab=\"/nowhere/kafka.keytab\" principal=\"kafka/localhost@X\";",
+            ),
+        ])
+    };
+    let (plain, kerberos) = (config("PLAIN"), config("GSSAPI"));
+    let error = check_new_listeners(&plain, &kerberos).unwrap_err();
+    let expected = "listener EXTRA with SASL GSSAPI: ";
+    assert!(error.starts_with(expected), "{error}");
+    // What was there before is not checked again.
+    assert_eq!(check_new_listeners(&kerberos, &kerberos), Ok(()));
+    assert_eq!(check_new_listeners(&kerberos, &plain), Ok(()));
+}
+
+#[test]
+fn operations_on_lists_count_for_the_check() {
+    let changed = |settings: &mut BTreeMap<String, String>, operation, value: &'static str| {
+        let change = AlterableConfig {
+            name: ByteString::from_static("listeners"),
+            config_operation: operation,
+            value: Some(ByteString::from_static(value)),
+            ..Default::default()
+        };
+        super::change(settings, &[change]);
+        settings.get("listeners").cloned()
+    };
+    let mut settings = BTreeMap::new();
+    let (set, append, subtract) = (0, 2, 3);
+    let listeners = changed(&mut settings, append, "B://h:2");
+    assert_eq!(listeners.as_deref(), Some("PLAINTEXT://:9092,B://h:2"));
+    changed(&mut settings, set, "A://h:1");
+    let listeners = changed(&mut settings, append, "B://h:2,A://h:1");
+    assert_eq!(listeners.as_deref(), Some("A://h:1,B://h:2"));
+    let listeners = changed(&mut settings, subtract, "A://h:1,C://h:3");
+    assert_eq!(listeners.as_deref(), Some("B://h:2"));
+}

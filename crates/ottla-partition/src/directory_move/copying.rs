@@ -1,6 +1,8 @@
 //! Bringing a copy of a log closer to it: unchanged batches, truncations and the log start offset.
 //! Runs on a thread that may block; knows nothing of the rest of a move.
 
+use std::sync::Arc;
+
 use ottla_log::{AppendErrorReason, JobOutcome, Log, LogError, LogReader, ReadError, StorageError};
 use ottla_records::legacy::AnyBatch;
 use ottla_records::{BatchError, RecordBatch};
@@ -27,6 +29,10 @@ pub(super) enum CopyError {
     Batch(#[from] BatchError),
     #[error("the log contains a batch that cannot be copied: {0}")]
     Append(AppendErrorReason),
+    #[error(
+        "the producer snapshot at offset {0}, where the local segments begin, is not on disk yet"
+    )]
+    NoSnapshot(Offset),
     #[error(transparent)]
     Log(#[from] LogError),
     #[error(transparent)]
@@ -42,9 +48,11 @@ impl CopyError {
                 reason,
                 AppendErrorReason::Storage(_) | AppendErrorReason::Temporary(_)
             ),
-            CopyError::NoSpace | CopyError::Read(_) | CopyError::Log(_) | CopyError::Storage(_) => {
-                false
-            }
+            CopyError::NoSpace
+            | CopyError::Read(_)
+            | CopyError::NoSnapshot(_)
+            | CopyError::Log(_)
+            | CopyError::Storage(_) => false,
         }
     }
 
@@ -61,6 +69,7 @@ impl CopyError {
             | CopyError::Read(_)
             | CopyError::Batch(_)
             | CopyError::Append(_)
+            | CopyError::NoSnapshot(_)
             | CopyError::Log(LogError::Checkpoint(_)) => None,
         }
     }
@@ -106,17 +115,37 @@ pub(super) fn copy_round(
     Ok(Copied { bytes, is_at_end })
 }
 
-/// Removes records that the log does not have any more.
-fn cut_to(future: &mut Log, current: &LogReader, now: Timestamp) -> Result<(), LogError> {
-    let start = current.log_start_offset();
-    if future.log_end_offset() < start {
-        return future.truncate_fully_and_start_at(start, None, now);
+/// Removes records that the log does not have any more. A copy of a tiered log begins with its local
+/// segments: the records before these stay in remote storage.
+fn cut_to(future: &mut Log, current: &LogReader, now: Timestamp) -> Result<(), CopyError> {
+    let config = current.config();
+    if !Arc::ptr_eq(future.config(), &config) {
+        future.set_config(config);
     }
     let mut end = current.log_end_offset();
     if let Some(epoch) = future.latest_epoch()
         && let Some((_, of_epoch)) = current.end_offset_for_epoch(epoch)
     {
         end = end.min(of_epoch);
+    }
+    let start = current.log_start_offset();
+    let local_start = current.local_log_start_offset();
+    if current.is_only_remote(local_start.plus(-1)) {
+        let is_behind = future.log_end_offset() < local_start;
+        // What is before its first segment would be lost with the log.
+        let starts_late = future.log_start_offset() > start;
+        // Its producers at the end would not be known.
+        let is_cut_whole = end < future.reader().local_log_start_offset();
+        if is_behind || starts_late || is_cut_whole {
+            let state = current.state_before_local_segments();
+            let state = state.map_err(ReadError::Storage)?;
+            let state = state.ok_or(CopyError::NoSnapshot(local_start))?;
+            future.start_after_remote(&state, now)?;
+            return Ok(());
+        }
+    } else if future.log_end_offset() < start {
+        future.truncate_fully_and_start_at(start, None, now)?;
+        return Ok(());
     }
     if future.log_end_offset() > end {
         future.truncate_to(end.max(Offset::ZERO), now)?;
@@ -186,7 +215,8 @@ fn follow(future: &mut Log, current: &LogReader, now: Timestamp) -> Result<(), L
     future.set_high_watermark(current.high_watermark());
     // An offset above the copy's high watermark is taken over in a later round.
     let moved = future.increment_log_start_offset(current.log_start_offset());
-    if moved.unwrap_or(false) {
+    // The segments of a tiered log are deleted as its local retention says, after the move.
+    if moved.unwrap_or(false) && !future.config().remote_storage_enable {
         future.delete_old_segments(now)?;
     }
     Ok(())

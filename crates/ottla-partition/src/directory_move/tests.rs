@@ -11,8 +11,13 @@ use ottla_testkit::old_message;
 const NOW: Timestamp = Timestamp(1_000_000);
 
 fn open(dir: &Path) -> Log {
+    open_as(dir, false)
+}
+
+fn open_as(dir: &Path, remote_storage_enable: bool) -> Log {
     let config = TopicConfig {
         segment_bytes: 1024 * 1024,
+        remote_storage_enable,
         ..Default::default()
     };
     let params = OpenParams {
@@ -113,6 +118,56 @@ fn a_copy_begins_anew_where_its_log_starts_behind_it() {
     assert_eq!(future.log_start_offset(), Offset(30));
     assert_eq!(future.log_end_offset(), Offset(42));
     assert_eq!(future.reader().segment_base_offsets()[0], Offset(30));
+}
+
+#[test]
+fn a_tiered_log_is_copied_from_its_first_local_segment_on() {
+    let dirs = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+    let [mut current, mut future] = [0, 1].map(|it: usize| open_as(dirs[it].path(), true));
+    append_to(&mut current, 0, 15);
+    append_to(&mut current, 3, 10);
+    flush(&mut current).unwrap();
+    let bases = current.reader().segment_base_offsets();
+    current.delete_local_segments(1, NOW).unwrap();
+    let snapshot_in = |dir: usize| {
+        let name = format!("{:020}.snapshot", bases[1].0);
+        dirs[dir].path().join(name)
+    };
+    let aside = dirs[0].path().join("aside");
+    std::fs::rename(snapshot_in(0), &aside).unwrap();
+    let error = copy_round(&mut future, &current.reader(), ROUND_BYTES, NOW).unwrap_err();
+    assert!(
+        matches!(error, CopyError::NoSnapshot(at) if at == bases[1]),
+        "{error}"
+    );
+    // It is tried again, and no directory goes offline.
+    assert!(!error.is_final() && error.storage().is_none());
+    std::fs::rename(&aside, snapshot_in(0)).unwrap();
+    while !round(&mut future, &current).is_at_end {}
+    let starts = |log: &Log| {
+        (
+            log.log_start_offset(),
+            log.reader().local_log_start_offset(),
+        )
+    };
+    assert_eq!(starts(&future), (Offset(0), bases[1]));
+    assert_eq!(future.log_end_offset(), Offset(25));
+    assert_eq!(future.leader_epochs(), current.leader_epochs());
+    assert!(snapshot_in(1).exists());
+    // Its end is now only in remote storage too.
+    append_to(&mut current, 3, 30);
+    flush(&mut current).unwrap();
+    let bases = current.reader().segment_base_offsets();
+    assert!(bases[3] > Offset(25));
+    current.delete_local_segments(3, NOW).unwrap();
+    while !round(&mut future, &current).is_at_end {}
+    assert_eq!(starts(&future), (Offset(0), bases[3]));
+    assert_eq!(future.log_end_offset(), Offset(55));
+    assert_eq!(future.leader_epochs(), current.leader_epochs());
+    // Remote segments expire.
+    current.increment_log_start_offset(Offset(5)).unwrap();
+    assert!(round(&mut future, &current).is_at_end);
+    assert_eq!(starts(&future), (Offset(5), bases[3]));
 }
 
 #[test]

@@ -378,3 +378,35 @@ proptest::proptest! {
         proptest::prop_assert!(validate_unsecured(&token, &rules_of_unsigned, now_ms).is_err());
     }
 }
+
+#[test]
+fn an_id_token_is_for_its_login_and_its_client() {
+    let issuer = Issuer::new("one", Algorithm::ES256);
+    let keys = json!({ "keys": [issuer.jwk()] }).to_string();
+    let keys = KeySet::parse(&keys).unwrap();
+    let check = |changes: Value, nonce: Option<&str>| {
+        let mut claims = claims();
+        claims["nonce"] = json!("n-1");
+        for (name, value) in changes.as_object().unwrap() {
+            claims[name] = value.clone();
+        }
+        validate_id_token(&issuer.sign(&claims), &keys, &rules(), nonce, NOW_MS)
+    };
+    let valid = check(json!({}), Some("n-1")).unwrap();
+    assert_eq!(valid.subject, "alice");
+    assert!(check(json!({ "azp": "kafka" }), Some("n-1")).is_ok());
+    // One that was refreshed need not have the nonce of the login.
+    assert!(check(json!({ "nonce": null }), None).is_ok());
+    for nonce in [json!("n-2"), json!(null), json!(1), json!("")] {
+        let refused = check(json!({ "nonce": nonce }), Some("n-1"));
+        assert_eq!(refused, Err(TokenError::Nonce));
+    }
+    let refused = check(json!({ "azp": "other" }), Some("n-1")).unwrap_err();
+    assert_eq!(refused.to_string(), "it was issued to other, not to kafka");
+    let refused = check(json!({ "aud": "other" }), Some("n-1")).unwrap_err();
+    assert!(matches!(refused, TokenError::Audience { .. }), "{refused}");
+    let unsigned = issuer.sign(&claims());
+    let unsigned = format!("{}.", unsigned.rsplit_once('.').unwrap().0);
+    let refused = validate_id_token(&unsigned, &keys, &rules(), None, NOW_MS);
+    assert_eq!(refused, Err(TokenError::Signature));
+}

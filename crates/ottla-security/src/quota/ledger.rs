@@ -15,6 +15,9 @@ use super::windows::{WindowedSum, Windows};
 const IDLE_MS: u64 = 60 * 60 * 1_000;
 /// How often idle clients are searched for.
 const SWEEP_MS: u64 = 60 * 1_000;
+/// The share of the clients that is dropped at once where there is no room. To search for the one that was
+/// idle longest for each new client would take time that grows with their number.
+const DROPPED_SHARE: usize = 16;
 /// The windows of the average throttle time: Kafka's defaults for metrics.
 const AVERAGE: Windows = Windows {
     count: 2,
@@ -127,11 +130,18 @@ impl<U: Default> Ledger<U> {
             return;
         }
         let all = self.users.values().flat_map(BTreeMap::values);
-        let last_used = |usage: &&ClientUsage<U>| usage.last_used_ms;
-        if let Some(longest_idle) = all.min_by_key(last_used) {
-            let (user, client_id) = (longest_idle.user.clone(), longest_idle.client_id.clone());
-            self.retain(|usage| usage.user != user || usage.client_id != client_id);
+        let mut last_used_ms: Vec<u64> = all.map(|usage| usage.last_used_ms).collect();
+        if last_used_ms.is_empty() {
+            return;
         }
+        let mut to_drop = (last_used_ms.len() / DROPPED_SHARE).max(1);
+        let (_, latest_dropped_ms, _) = last_used_ms.select_nth_unstable(to_drop - 1);
+        let latest_dropped_ms = *latest_dropped_ms;
+        self.retain(|usage| {
+            let is_dropped = to_drop > 0 && usage.last_used_ms <= latest_dropped_ms;
+            to_drop -= usize::from(is_dropped);
+            !is_dropped
+        });
     }
 
     fn forget_idle(&mut self, now_ms: u64) {
@@ -139,7 +149,7 @@ impl<U: Default> Ledger<U> {
         self.retain(|usage| now_ms.saturating_sub(usage.last_used_ms) < IDLE_MS);
     }
 
-    fn retain(&mut self, is_kept: impl Fn(&ClientUsage<U>) -> bool) {
+    fn retain(&mut self, mut is_kept: impl FnMut(&ClientUsage<U>) -> bool) {
         self.users.retain(|_, clients| {
             clients.retain(|_, usage| is_kept(usage));
             !clients.is_empty()
@@ -200,6 +210,28 @@ mod tests {
         assert_eq!(count(&mut ledger, EACH, "98", 100), 2);
         assert_eq!(ledger.all(100 + IDLE_MS - 1).count(), 2);
         assert_eq!(ledger.all(100 + IDLE_MS).count(), 0);
+    }
+
+    #[test]
+    fn a_full_ledger_is_not_searched_for_each_new_client() {
+        let mut ledger = Ledger::new(160);
+        let name = |number: u64| format!("{number:03}");
+        for number in 0..160 {
+            count(&mut ledger, EACH, &name(number), number);
+        }
+        // It is used again, and is not among those that were idle longest any more.
+        count(&mut ledger, EACH, &name(0), 160);
+        count(&mut ledger, EACH, &name(160), 161);
+        assert_eq!(ledger.len(), 151);
+        let left = ledger.all(161).map(|it| it.client_id.to_string());
+        let expected = std::iter::once(0).chain(11..=160).map(name);
+        assert_eq!(left.collect::<Vec<_>>(), expected.collect::<Vec<_>>());
+        // None was used longer ago than another.
+        let mut ledger = Ledger::new(32);
+        for number in 0..33 {
+            count(&mut ledger, EACH, &name(number), 7);
+        }
+        assert_eq!(ledger.len(), 31);
     }
 
     #[test]

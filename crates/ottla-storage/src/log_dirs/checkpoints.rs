@@ -42,12 +42,6 @@ impl LogDirs {
         );
     }
 
-    pub fn checkpoint_all_recovery_points(&self) {
-        for dir in self.online() {
-            self.checkpoint_recovery_points(dir);
-        }
-    }
-
     /// The recovery points of the logs in a directory, except copies.
     fn recovery_points(&self, dir: &Arc<LogDir>) -> BTreeMap<TopicPartition, Offset> {
         let loaded = self.loaded.lock();

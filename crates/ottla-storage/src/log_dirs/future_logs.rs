@@ -224,6 +224,7 @@ impl LogDirs {
                 // The old directory's checkpoint entries must not outlive the log.
                 for dir in [&dir, &from] {
                     self.checkpoint_recovery_points(dir);
+                    self.checkpoint_log_start_offsets(dir);
                 }
                 Ok(())
             }

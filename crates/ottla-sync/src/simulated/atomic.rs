@@ -57,23 +57,6 @@ macro_rules! atomic {
                 self.compare_exchange(current, new, success, failure)
             }
 
-            #[track_caller]
-            pub fn fetch_update(
-                &self,
-                set_order: Ordering,
-                fetch_order: Ordering,
-                mut update: impl FnMut($value) -> Option<$value>,
-            ) -> Result<$value, $value> {
-                let mut before = self.load(fetch_order);
-                while let Some(next) = update(before) {
-                    match self.compare_exchange(before, next, set_order, fetch_order) {
-                        Ok(before) => return Ok(before),
-                        Err(changed) => before = changed,
-                    }
-                }
-                Err(before)
-            }
-
             pub fn get_mut(&mut self) -> &mut $value {
                 self.0.get_mut()
             }

@@ -39,17 +39,6 @@ impl Condvar {
     }
 
     #[track_caller]
-    pub fn wait_while<T: ?Sized>(
-        &self,
-        guard: &mut MutexGuard<'_, T>,
-        mut condition: impl FnMut(&mut T) -> bool,
-    ) {
-        while condition(guard) {
-            self.wait(guard);
-        }
-    }
-
-    #[track_caller]
     pub fn wait_for<T: ?Sized>(
         &self,
         guard: &mut MutexGuard<'_, T>,

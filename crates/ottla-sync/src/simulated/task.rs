@@ -32,13 +32,6 @@ impl JoinError {
         let error = self.0.expect("a simulated task that panics ends the run");
         error.into_panic()
     }
-
-    pub fn try_into_panic(self) -> Result<Box<dyn Any + Send>, JoinError> {
-        match self.is_panic() {
-            true => Ok(self.into_panic()),
-            false => Err(self),
-        }
-    }
 }
 
 impl fmt::Display for JoinError {

@@ -4,6 +4,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
+use super::hot::HOT;
 use super::join::JoinState;
 use super::random::Random;
 use super::state::disk::Disk;
@@ -19,21 +20,24 @@ pub(crate) fn origin() -> Instant {
 }
 
 impl World {
-    fn on_host<R>(&self, work: impl FnOnce(&mut HostState) -> R) -> R {
-        let host = self.host() as usize;
-        self.with(|state| work(&mut state.hosts[host]))
+    /// Calls `work` with the host of the running thread and the simulated time.
+    fn on_host<R>(&self, work: impl FnOnce(&mut HostState, u64) -> R) -> R {
+        HOT.with(|hot| {
+            self.with(|state| {
+                let (host, now) = (state.host_of(hot.current.get()), state.now(hot));
+                work(&mut state.hosts[host as usize], now)
+            })
+        })
     }
 
     pub(crate) fn monotonic(&self) -> Instant {
-        let now = self.now();
-        self.on_host(|host| {
+        self.on_host(|host, now| {
             origin() + host.clock.uptime + Duration::from_nanos(host.clock.elapsed(now))
         })
     }
 
     pub(crate) fn wall(&self) -> SystemTime {
-        let now = self.now();
-        self.on_host(|host| {
+        self.on_host(|host, now| {
             let passed = Duration::from_nanos(host.clock.elapsed(now));
             SystemTime::UNIX_EPOCH + host.clock.wall + passed
         })
@@ -41,18 +45,17 @@ impl World {
 
     /// The simulated time at which the host's clock has advanced by `duration`.
     pub(crate) fn deadline_in(&self, duration: Duration) -> u64 {
-        let now = self.now();
-        self.on_host(|host| now.saturating_add(host.clock.real(duration)))
+        self.on_host(|host, now| now.saturating_add(host.clock.real(duration)))
     }
 
     pub(crate) fn disk(&self) -> Option<Disk> {
-        self.on_host(|host| host.disk.clone())
+        self.on_host(|host, _| host.disk.clone())
     }
 
     /// The next number of `consumer`'s stream on this host.
     pub(crate) fn random_u64(&self, consumer: &'static str) -> u64 {
         let seed = self.seed;
-        self.on_host(|host| {
+        self.on_host(|host, _| {
             let (name, incarnation) = (&host.name, host.incarnation);
             let new = || Random::named(seed, &format!("{name} {incarnation} {consumer}"));
             host.streams.entry(consumer).or_insert_with(new).u64()
@@ -159,15 +162,6 @@ impl Host {
     /// Kills it at the switch point `steps` after this one, in whatever thread that is.
     pub fn kill_in(&self, steps: u64) {
         world::world().kill_in(self.index, steps);
-    }
-
-    /// Moves its wall clock.
-    pub fn set_wall_clock_ahead(&self, by: Duration) {
-        self.state(|host| host.clock.wall += by);
-    }
-
-    pub fn set_wall_clock_back(&self, by: Duration) {
-        self.state(|host| host.clock.wall = host.clock.wall.saturating_sub(by));
     }
 }
 

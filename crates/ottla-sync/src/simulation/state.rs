@@ -9,7 +9,7 @@ pub(crate) mod host;
 pub(crate) mod network;
 pub(crate) mod wait;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::panic::Location;
 use std::task::Waker;
 
@@ -32,7 +32,7 @@ pub(crate) struct State {
     pub(super) hosts: Vec<HostState>,
     pub(super) timers: BTreeMap<(u64, u64), Timer>,
     /// Wakers of the timers that have fired.
-    pub(super) due: Vec<Waker>,
+    pub(super) due: VecDeque<Waker>,
     pub(super) sequence: u64,
     /// Simulated nanoseconds, without the cost of the steps.
     pub(super) time_base: u64,
@@ -76,6 +76,12 @@ pub(super) struct Thread {
 impl State {
     pub(super) fn now(&self, hot: &Hot) -> u64 {
         self.time_base + hot.steps.get() * STEP_NANOS
+    }
+
+    /// The host of a thread; that of the simulation itself if there is no such thread.
+    pub(super) fn host_of(&self, slot: u32) -> u32 {
+        let thread = self.threads.get(slot as usize);
+        thread.map_or(0, |thread| thread.host)
     }
 
     pub(super) fn next_number(&mut self) -> u64 {
@@ -125,7 +131,7 @@ impl State {
                     }
                 }
                 // Called later, because a waker borrows the state.
-                Timer::Task(waker) => self.due.push(waker),
+                Timer::Task(waker) => self.due.push_back(waker),
             }
         }
     }

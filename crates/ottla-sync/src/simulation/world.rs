@@ -6,10 +6,9 @@
 
 use std::any::Any;
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::panic::{AssertUnwindSafe, Location, catch_unwind, resume_unwind};
 use std::rc::Rc;
-use std::task::Waker;
 
 use corosensei::stack::DefaultStack;
 use corosensei::{Coroutine, CoroutineResult, Yielder};
@@ -124,8 +123,13 @@ fn look(hot: &Hot, yields: bool) {
     if hot.undivided.get() > 0 || std::thread::panicking() {
         return;
     }
-    world.with(|state| state.fire_timers(hot));
-    world.wake_due_tasks();
+    let has_due_tasks = world.with(|state| {
+        state.fire_timers(hot);
+        !state.due.is_empty()
+    });
+    if has_due_tasks {
+        world.wake_due_tasks();
+    }
     let must_suspend = {
         let mut state = world.state.borrow_mut();
         let state = &mut *state;
@@ -177,7 +181,7 @@ impl World {
                 runnable: Vec::new(),
                 hosts: Vec::new(),
                 timers: BTreeMap::new(),
-                due: Vec::new(),
+                due: VecDeque::new(),
                 sequence: 0,
                 time_base: 0,
                 chooser,
@@ -224,11 +228,7 @@ impl World {
 
     /// The host of the running thread.
     pub(crate) fn host(&self) -> u32 {
-        let state = self.state.borrow();
-        state
-            .threads
-            .get(current() as usize)
-            .map_or(0, |thread| thread.host)
+        self.state.borrow().host_of(current())
     }
 
     /// Creates a runnable thread of `host`. `body` is not called if the host is killed first.
@@ -374,11 +374,11 @@ impl World {
     /// Calls the wakers of expired timers.
     fn wake_due_tasks(&self) {
         loop {
-            let due = std::mem::take(&mut self.state.borrow_mut().due);
-            if due.is_empty() {
-                return;
+            let next = self.state.borrow_mut().due.pop_front();
+            match next {
+                Some(waker) => waker.wake(),
+                None => return,
             }
-            due.into_iter().for_each(Waker::wake);
         }
     }
 

@@ -106,11 +106,6 @@ impl ChunkCache {
         drop(gone);
     }
 
-    /// Bytes that are kept.
-    pub fn weight(&self) -> u64 {
-        self.chunks.lock().weight()
-    }
-
     fn write(&self, directory: &Path, chunk: &Bytes) -> Result<ChunkFile, RemoteStorageError> {
         use std::io::Write;
         let number = self.next_file.fetch_add(1, Ordering::Relaxed);
@@ -172,7 +167,7 @@ mod tests {
         };
         cache.insert(key(1), &Bytes::from_static(b"abcdef"));
         assert!(cache.find(&key(0)).is_none());
-        assert_eq!(cache.weight(), 6);
+        assert_eq!(cache.chunks.lock().weight(), 6);
         assert_eq!(held.read().unwrap(), "123456");
         drop(held);
         let mut names: Vec<_> = std::fs::read_dir(dir.path())

@@ -129,11 +129,6 @@ impl ChunkReader {
             .boxed()
     }
 
-    /// Bytes that the cache holds.
-    pub fn cached_bytes(&self) -> u64 {
-        self.cache.as_ref().map_or(0, |cache| cache.weight())
-    }
-
     async fn chunk(
         &self,
         object: &Arc<str>,

@@ -101,11 +101,6 @@ impl ChunkedStorage {
         })
     }
 
-    /// Bytes of segments that the cache holds, in memory or on disk.
-    pub fn cached_chunk_bytes(&self) -> u64 {
-        self.chunks.cached_bytes()
-    }
-
     fn key(&self, metadata: &RemoteLogSegmentMetadata, suffix: Suffix) -> String {
         key(&self.uploader.key_prefix, metadata, suffix)
     }
@@ -222,7 +217,7 @@ impl RemoteStorageManager for ChunkedStorage {
         let place = manifest.indexes.of(index).and_then(|place| place.range());
         let Some(range) = place else {
             return Err(RemoteStorageError::new(
-                RemoteStorageErrorKind::NotFound,
+                RemoteStorageErrorKind::NoIndex,
                 format!("fetch {}", self.storage.name(&object)),
                 format_args!("the segment has no {}", index.name()),
             ));

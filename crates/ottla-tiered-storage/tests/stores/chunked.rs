@@ -198,6 +198,18 @@ async fn a_damaged_or_missing_object_is_named() {
     );
     undo();
     assert_eq!(read().await.unwrap(), segment.log);
+    // An index that was not uploaded is another answer than one that is lost.
+    let index_error = async |index| {
+        let store = open(&settings);
+        let fetched = store.fetch_index(&segment.metadata, index).await;
+        fetched.unwrap_err()
+    };
+    let error = index_error(IndexType::Transaction).await;
+    assert_eq!(error.kind, RemoteStorageErrorKind::NoIndex);
+    std::fs::remove_file(root.join(format!("{key}.indexes"))).unwrap();
+    let error = index_error(IndexType::Offset).await;
+    assert_eq!(error.kind, RemoteStorageErrorKind::NotFound);
+    assert!(error.what.ends_with(&format!("{key}.indexes")), "{error}");
     std::fs::remove_file(root.join(format!("{key}.log"))).unwrap();
     let error = read().await.unwrap_err();
     assert_eq!(error.kind, RemoteStorageErrorKind::NotFound);

@@ -1,6 +1,11 @@
-use ottla_tiered_storage::{IndexType, RemoteStorageErrorKind, read_all};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
 
-use crate::segments::{SEGMENT_ID, TOPIC_ID, files_below, open, segment, settings};
+use ottla_tiered_storage::{IndexType, RemoteStorageErrorKind, RemoteStorageManager, read_all};
+
+use crate::segments::{SEGMENT_ID, TOPIC_ID, copied, files_below, open, segment, settings};
 
 #[tokio::test]
 async fn files_are_where_kafkas_test_store_has_them() {
@@ -42,7 +47,7 @@ async fn files_are_where_kafkas_test_store_has_them() {
     let index = async |index| store.fetch_index(&segment.metadata, index).await;
     assert_eq!(index(IndexType::Offset).await.unwrap(), [7; 80].as_slice());
     let error = index(IndexType::Transaction).await.unwrap_err();
-    assert_eq!(error.kind, RemoteStorageErrorKind::NotFound);
+    assert_eq!(error.kind, RemoteStorageErrorKind::NoIndex);
     assert!(error.what.ends_with(&file("txnindex")), "{error}");
     assert!(
         store
@@ -66,6 +71,9 @@ async fn files_are_where_kafkas_test_store_has_them() {
         .delete_log_segment_data(&segment.metadata)
         .await
         .unwrap();
+    // Whether it had the index is not known any more.
+    let error = index(IndexType::Transaction).await.unwrap_err();
+    assert_eq!(error.kind, RemoteStorageErrorKind::NotFound);
 }
 
 #[tokio::test]
@@ -91,17 +99,25 @@ async fn the_store_is_emptied_at_the_end_only_if_that_is_set() {
     }
 }
 
-#[test]
-fn a_reader_makes_no_directory_and_names_the_setting() {
-    let dir = tempfile::tempdir().unwrap();
-    let root = dir.path().join("wrong");
-    let settings = settings(&[
+fn of_files(root: &Path) -> BTreeMap<String, String> {
+    settings(&[
         (
             "remote.log.storage.manager.class.name",
             "org.apache.kafka.server.log.remote.storage.LocalTieredStorage",
         ),
         ("rsm.config.dir", &root.display().to_string()),
-    ]);
+    ])
+}
+
+fn in_files(root: &Path) -> Arc<dyn RemoteStorageManager> {
+    open(&of_files(root))
+}
+
+#[test]
+fn a_reader_makes_no_directory_and_names_the_setting() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path().join("wrong");
+    let settings = of_files(&root);
     let refused = ottla_tiered_storage::open_to_read(&settings, &|_| None).err();
     let refused = refused.expect("there is nothing to read").to_string();
     let begin = format!("rsm.config.dir={}: read ", root.display());
@@ -116,16 +132,65 @@ fn a_directory_that_cannot_be_made_is_named_with_its_setting() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("file");
     std::fs::write(&file, "").unwrap();
-    let settings = settings(&[
-        (
-            "remote.log.storage.manager.class.name",
-            "org.apache.kafka.server.log.remote.storage.LocalTieredStorage",
-        ),
-        ("rsm.config.dir", &file.display().to_string()),
-    ]);
+    let settings = of_files(&file);
     let refused = ottla_tiered_storage::open(&settings, &|_| None).err();
     let refused = refused.expect("a file holds no directory").to_string();
     let begin = format!("rsm.config.dir={}: create ", file.display());
     assert!(refused.starts_with(&begin), "{refused}");
     assert!(refused.contains("; give a directory"), "{refused}");
+}
+
+/// The thread that copies cannot be stopped. What it writes after its caller has gone, nobody deletes.
+#[test]
+fn a_copy_that_is_given_up_leaves_no_files() {
+    let runtime = tokio::runtime::Builder::new_current_thread().build();
+    let runtime = runtime.unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let segment = segment(dir.path(), 3_000_000);
+    let root = dir.path().join("store");
+    let store = in_files(&root);
+    runtime.block_on(async {
+        let copy = store.copy_log_segment_data(&segment.metadata, &segment.data);
+        tokio::select! {
+            biased;
+            copied = copy => panic!("{copied:?} at once"),
+            () = std::future::ready(()) => {}
+        }
+    });
+    let partition = root.join(format!("kafka-tiered-storage/orders-7-{TOPIC_ID}"));
+    while !partition.is_dir() {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    // Waits for the thread.
+    drop(runtime);
+    assert!(files_below(&root).is_empty());
+}
+
+#[tokio::test]
+async fn nothing_counts_as_deleted_while_the_directory_is_not_mounted() {
+    let dir = tempfile::tempdir().unwrap();
+    let segment = segment(dir.path(), 3_000);
+    let root = dir.path().join("store");
+    let store = in_files(&root);
+    let copy = store.copy_log_segment_data(&segment.metadata, &segment.data);
+    assert_eq!(copy.await, Ok(None));
+    let whole = copied(&segment.metadata, None);
+    let (mounted, unmounted) = (root.join("kafka-tiered-storage"), root.join("away"));
+    std::fs::rename(&mounted, &unmounted).unwrap();
+    for metadata in [&segment.metadata, &whole] {
+        let error = store.delete_log_segment_data(metadata).await.unwrap_err();
+        assert_eq!(error.kind, RemoteStorageErrorKind::LocalFile);
+        assert!(error.cause.contains("rsm.config.dir"), "{error}");
+    }
+    // A broker that starts now makes a directory.
+    let store = in_files(&root);
+    let error = store.delete_log_segment_data(&whole).await.unwrap_err();
+    assert_eq!(error.kind, RemoteStorageErrorKind::LocalFile);
+    // This one may not have been copied at all.
+    let begun = store.delete_log_segment_data(&segment.metadata).await;
+    assert_eq!(begun, Ok(()));
+    std::fs::remove_dir(&mounted).unwrap();
+    std::fs::rename(&unmounted, &mounted).unwrap();
+    assert_eq!(store.delete_log_segment_data(&whole).await, Ok(()));
+    assert!(files_below(&root).is_empty());
 }

@@ -79,7 +79,7 @@ async fn what_the_plugin_wrote_is_read() {
             Ok(bytes) => assert!(has_transactions && bytes == [7; 80].as_slice()),
             Err(error) => {
                 assert!(!has_transactions);
-                assert_eq!(error.kind, RemoteStorageErrorKind::NotFound);
+                assert_eq!(error.kind, RemoteStorageErrorKind::NoIndex);
             }
         }
     }

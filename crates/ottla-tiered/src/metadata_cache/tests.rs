@@ -413,8 +413,10 @@ fn a_segment_is_readable_until_its_deletion_begins() {
     let mut cache = RemoteLogMetadataCache::new();
     let segment = segment(1, 0, 9, LeaderEpochs::from([(0, 0)]));
     assert!(!cache.is_readable(segment.id), "unknown");
+    assert!(!cache.is_being_copied(segment.id), "unknown");
     cache.add(&segment).unwrap();
     let mut readable = vec![cache.is_readable(segment.id)];
+    assert!(cache.is_being_copied(segment.id));
     for state in [
         CopySegmentFinished,
         DeleteSegmentStarted,
@@ -423,6 +425,7 @@ fn a_segment_is_readable_until_its_deletion_begins() {
         let update = segment.to_state(state, Timestamp(1), BrokerId(1));
         cache.update(&update).unwrap();
         readable.push(cache.is_readable(segment.id));
+        assert!(!cache.is_being_copied(segment.id), "{state}");
     }
     assert_eq!(readable, [false, true, false, false]);
 }

@@ -327,8 +327,9 @@ impl NewController {
         for key in ["listeners", "advertised.listeners"] {
             let all = value(key).unwrap_or_default().split(',').map(str::trim);
             for listener in all.filter(|listener| !listener.is_empty()) {
-                let (name, host, port) = parse_listener(listener)
+                let (name, host, port) = ottla_config::parse_listener(listener)
                     .with_context(|| format!("{key}: {listener} is not NAME://host:port"))?;
+                let host = host.unwrap_or_else(|| "localhost".to_owned());
                 listeners.insert(name.clone(), (name, host, port));
             }
         }
@@ -371,19 +372,6 @@ impl NewController {
             endpoints.join(", ")
         )
     }
-}
-
-/// Parses `NAME://host:port`; an empty host means localhost.
-fn parse_listener(text: &str) -> Option<(String, String, u16)> {
-    let (name, address) = text.split_once("://")?;
-    let (host, port) = address.rsplit_once(':')?;
-    let host = host.trim_start_matches('[').trim_end_matches(']');
-    let host = if host.is_empty() { "localhost" } else { host };
-    Some((
-        name.to_ascii_uppercase(),
-        host.to_owned(),
-        port.parse().ok()?,
-    ))
 }
 
 #[cfg(test)]

@@ -1,21 +1,20 @@
 //! `rebalance`: plans a rebalance of a cluster, carries it out, and cancels it. Kafka has no such
 //! tool.
 //!
-//! The plan itself is made by the crate `ottla-rebalance`. The plan file has the format of
+//! The plan itself is made by the crate `ottla-rebalance`, and carried out by `ottla-rebalance-apply`,
+//! which the console uses too. The plan file has the format of
 //! `reassign-partitions`, and is all the state there is beside the cluster's: `apply` can be killed
 //! and run again at any time.
 
 mod arguments;
+mod plan_file;
 
 mod apply;
 mod cancel;
-mod elections;
 mod progress;
 mod quantities;
 mod report;
-mod room;
 mod sampling;
-mod targets;
 
 use std::process::ExitCode;
 

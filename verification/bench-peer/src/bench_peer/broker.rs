@@ -1,7 +1,7 @@
 //! A broker under measurement.
 
 use anyhow::{Result, ensure};
-use ottla_peers::Node;
+use ottla_peers::{Node, is_orderly};
 
 /// Stops a broker. It is an error if the broker had already exited or exits with a failure.
 pub fn stop(node: &mut Node) -> Result<()> {
@@ -12,9 +12,8 @@ pub fn stop(node: &mut Node) -> Result<()> {
         );
     }
     let status = node.stop()?;
-    // An orderly stop of a JVM exits with 128 + SIGTERM.
     ensure!(
-        status.success() || status.code() == Some(143),
+        is_orderly(status),
         "asked to stop, the broker ended with {status}:\n{}",
         node.output_tail()
     );

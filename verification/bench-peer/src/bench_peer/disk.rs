@@ -25,10 +25,7 @@ impl Scratch {
     /// An empty folder with this name. Fails unless the disk has room for `bytes` more.
     pub fn new(name: &str, bytes: u64) -> Result<Scratch> {
         let dir = workspace::target_dir().join("bench-peer").join(name);
-        if dir.exists() {
-            std::fs::remove_dir_all(&dir)?;
-        }
-        std::fs::create_dir_all(&dir)?;
+        workspace::make_empty(&dir)?;
         let free = free_bytes(&dir)?;
         if free < bytes + RESERVE_BYTES {
             bail!(

@@ -316,10 +316,7 @@ fn once(folder: &Path, files: &[&PathBuf], fill: impl FnOnce() -> Result<()>) ->
     if std::fs::read_to_string(&mark).is_ok_and(|found| found == wanted) {
         return Ok(());
     }
-    if folder.exists() {
-        std::fs::remove_dir_all(folder)?;
-    }
-    std::fs::create_dir_all(folder)?;
+    workspace::make_empty(folder)?;
     fill()?;
     std::fs::write(mark, wanted)?;
     Ok(())

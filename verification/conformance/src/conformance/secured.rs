@@ -12,7 +12,7 @@ use serde_json::json;
 use ottla_peers::{InstalledPeer, NodeOptions, free_port_pair};
 use ottla_testkit::certificates::{Authority, Wanted};
 use ottla_testkit::tokens::TokenIssuer;
-use ottla_workspace::process;
+use ottla_workspace::{process, workspace};
 
 use super::clients::{Client, Nodes};
 use super::side::{Logins, OVERRIDES, Side};
@@ -47,10 +47,7 @@ pub(super) fn start(
     set_up: &[String],
 ) -> Result<Side> {
     let dir = out.join(format!("secured-{label}"));
-    if dir.exists() {
-        std::fs::remove_dir_all(&dir)?;
-    }
-    std::fs::create_dir_all(&dir)?;
+    workspace::make_empty(&dir)?;
     let dir = dir.canonicalize()?;
     let port = free_port_pair()?;
     let mut ports = vec![port];

@@ -306,6 +306,24 @@ pub fn elections(stage: &Stage) -> Result<()> {
     );
     let replicas = &plan["brokers"][0]["before"]["replicas"];
     ensure!(replicas.as_u64().is_some_and(|it| it > 0), "{plan}");
+    let plan = json!({"throttle": 1_000_000, "partitions":
+        [{"topic": "orders", "partition": 0, "replicas": [id]},
+         {"topic": "no-such-topic", "partition": 0, "replicas": [id]}]});
+    let started = stage.post("/api/rebalance", &plan)?;
+    ensure!(started["rebalance"]["missing"] == 1, "{started}");
+    let done = stage.shows("/api/rebalance", |it| it["rebalance"]["state"] == "done")?;
+    ensure!(done["rebalance"]["moves"] == 0, "{done}");
+    let plan = json!({"partitions": [{"topic": "orders", "partition": 0, "replicas": [4711]}]});
+    let (status, detail) = stage.http.refused("POST", "/api/rebalance", Some(&plan))?;
+    ensure!(
+        status == 409 && detail.contains("broker 4711") && detail.contains("does not run"),
+        "{status} {detail}"
+    );
+    let (status, detail) = stage.http.refused("DELETE", "/api/rebalance", None)?;
+    ensure!(
+        status == 409 && detail.contains("has ended"),
+        "{status} {detail}"
+    );
     let emptied = format!("/api/rebalance-plan?emptied={id}");
     let (status, detail) = stage.http.refused("GET", &emptied, None)?;
     ensure!(

@@ -204,14 +204,38 @@ impl Clients {
         Ok(history::longest_gap(&self.output(PRODUCER)?))
     }
 
+    /// Stops both. Returns what was produced, and what is wrong with the log of the topic and with
+    /// what the consumer saw of it.
+    pub fn finish(
+        mut self,
+        kafka: &InstalledPeer,
+        access: &Access,
+        topic: &str,
+    ) -> Result<(Produced, Vec<String>)> {
+        let produced = self.stop_producing()?;
+        let acknowledged = produced.acknowledged.len();
+        ensure!(acknowledged > 0, "nothing was written to {topic}");
+        let log = read_all(kafka, access, topic, &produced)?;
+        let seen = self.stop_consuming(&log)?;
+        println!(
+            "{topic}: {acknowledged} records acknowledged, {} failed, {} in the log, {} consumed meanwhile",
+            produced.failed.len(),
+            log.len(),
+            seen.len()
+        );
+        let mut wrong = history::check_log(&produced, &log);
+        wrong.extend(history::check_consumer(&seen, &log));
+        Ok((produced, wrong))
+    }
+
     /// Stops the producer, which first waits for its records in flight.
-    pub fn stop_producing(&mut self) -> Result<Produced> {
+    fn stop_producing(&mut self) -> Result<Produced> {
         self.producer.stop(END_PATIENCE).context("the producer")?;
         history::produced(&self.output(PRODUCER)?)
     }
 
     /// Waits until the consumer has reached the end of the log, and stops it.
-    pub fn stop_consuming(&mut self, log: &[Placed]) -> Result<Vec<Placed>> {
+    fn stop_consuming(&mut self, log: &[Placed]) -> Result<Vec<Placed>> {
         let mut last: BTreeMap<i32, &Placed> = BTreeMap::new();
         for record in log {
             last.insert(record.partition, record);

@@ -423,11 +423,11 @@ fn is_cached(region: &FileRegion) -> bool {
 
 /// Reads a region into the page cache. Blocks.
 pub(crate) fn warm(region: &FileRegion) {
-    let mut buffer = vec![0; READ_AHEAD_BYTES];
+    let mut buffer = vec![0; region.len.min(READ_AHEAD_BYTES as u64) as usize];
     let end = region.position + region.len;
     let mut position = region.position;
     while position < end {
-        let wanted = (end - position).min(READ_AHEAD_BYTES as u64) as usize;
+        let wanted = (end - position).min(buffer.len() as u64) as usize;
         match region.file.read_at(&mut buffer[..wanted], position) {
             // Sending the region meets the same condition and handles it.
             Ok(0) | Err(_) => break,

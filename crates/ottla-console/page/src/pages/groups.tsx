@@ -5,8 +5,9 @@ import { count, short } from "../format";
 import { useList } from "../load";
 import { Search } from "../parts/fields";
 import { Head } from "../parts/head";
-import { Badge, Empty, Failure, Loading, type Tone } from "../parts/states";
-import { type Column, Table } from "../parts/table";
+import { ListTable } from "../parts/list";
+import { Badge, Empty, type Tone } from "../parts/states";
+import type { Column } from "../parts/table";
 import type { GroupRow } from "../wire";
 import { orderOf, setOrder } from "./topics";
 
@@ -76,28 +77,23 @@ export function Groups() {
           ))}
         </select>
       </Head>
-      <Failure problem={groups.problem} retry={groups.reload} />
-      {groups.total === undefined ? (
-        groups.problem ? null : <Loading what="groups" />
-      ) : (
-        <Table label="Groups" isTall columns={COLUMNS} total={groups.total} row={groups.row} onView={groups.need} href={(group) => to(["groups", group.group_id])} order={order} onOrder={setOrder}>
-          {isFiltered ? (
-            <Empty title="No group matches">
-              <p>
-                <button type="button" onClick={() => setQuery({ search: null, type: null, state: null })}>
-                  Show all groups
-                </button>
-              </p>
-            </Empty>
-          ) : (
-            <Empty title="There are no groups yet">
-              <p>
-                A group appears when a consumer with a <code>group.id</code> subscribes or commits an offset.
-              </p>
-            </Empty>
-          )}
-        </Table>
-      )}
+      <ListTable list={groups} what="groups" label="Groups" columns={COLUMNS} href={(group) => to(["groups", group.group_id])} order={order} onOrder={setOrder}>
+        {isFiltered ? (
+          <Empty title="No group matches">
+            <p>
+              <button type="button" onClick={() => setQuery({ search: null, type: null, state: null })}>
+                Show all groups
+              </button>
+            </p>
+          </Empty>
+        ) : (
+          <Empty title="There are no groups yet">
+            <p>
+              A group appears when a consumer with a <code>group.id</code> subscribes or commits an offset.
+            </p>
+          </Empty>
+        )}
+      </ListTable>
     </div>
   );
 }

@@ -1,21 +1,56 @@
-import { useState } from "preact/hooks";
+import { useEffect, useState } from "preact/hooks";
 
-import { fromElsewhere, go, query } from "../address";
+import { fromElsewhere, go, query, to } from "../address";
 import { call, session, textOf } from "../api";
 import { SelectField, TextField } from "../parts/fields";
 import { forget } from "../load";
 import type { Session } from "../wire";
 
+/** Where the tab remembers the address to go to, while it is at the identity provider. */
+const NEXT = "next";
+
+/** What the identity provider has added to the address, once: a code that stays in the history is of no use. */
+function takeReturned(): Record<string, string> | null {
+  const parameters = query.peek();
+  if (!parameters.has("state") || !(parameters.has("code") || parameters.has("error"))) return null;
+  const returned: Record<string, string> = {};
+  for (const name of ["state", "code", "iss", "error", "error_description"]) {
+    const value = parameters.get(name);
+    if (value !== null) returned[name] = value;
+  }
+  go(to(["login"], { next: sessionStorage.getItem(NEXT) }), "replace");
+  sessionStorage.removeItem(NEXT);
+  return returned;
+}
+
+/** An address of this page only: `//host` would lead away from it. */
+const ownAddress = (wanted: string | null): string => (wanted !== null && /^\/(?![/\\])/.test(wanted) ? fromElsewhere(wanted) : "/");
+
 export function Login() {
-  const { mechanisms, login, bootstrap_servers: servers } = session.value!;
+  const { mechanisms, login, bootstrap_servers: servers, oidc } = session.value!;
   const [user, setUser] = useState("");
   const [password, setPassword] = useState("");
   const [mechanism, setMechanism] = useState(mechanisms[0] ?? "");
   const [problem, setProblem] = useState<string | null>(null);
   const [isBusy, setBusy] = useState(false);
-  const wanted = query.value.get("next") ?? "/";
-  // An address of this page only: `//host` would lead away from it.
-  const next = /^\/(?![/\\])/.test(wanted) ? fromElsewhere(wanted) : "/";
+  const next = ownAddress(query.value.get("next"));
+  const enter = async (address: string, body: unknown) => {
+    setBusy(true);
+    setProblem(null);
+    try {
+      const found = await call<Session>("POST", address, body);
+      forget();
+      session.value = found;
+      go(ownAddress(query.peek().get("next")), "replace");
+    } catch (error) {
+      setProblem(textOf(error));
+      setBusy(false);
+    }
+  };
+  useEffect(() => {
+    const returned = takeReturned();
+    if (returned) void enter("/api/session/oidc/code", returned);
+  }, []);
   if (login !== "required") {
     return (
       <div class="card">
@@ -26,15 +61,18 @@ export function Login() {
       </div>
     );
   }
-  const submit = async (event: Event) => {
+  const takesPasswords = mechanisms.length > 0;
+  const submit = (event: Event) => {
     event.preventDefault();
+    void enter("/api/session", { user, password, ...(mechanism ? { mechanism } : {}) });
+  };
+  const leave = async () => {
     setBusy(true);
     setProblem(null);
     try {
-      const found = await call<Session>("POST", "/api/session", { user, password, ...(mechanism ? { mechanism } : {}) });
-      forget();
-      session.value = found;
-      go(next, "replace");
+      const { address } = await call<{ address: string }>("POST", "/api/session/oidc");
+      sessionStorage.setItem(NEXT, next);
+      location.assign(address);
     } catch (error) {
       setProblem(textOf(error));
       setBusy(false);
@@ -44,19 +82,31 @@ export function Login() {
     <form class="card" onSubmit={submit}>
       <h1>Log in</h1>
       <p class="soft">
-        With a SASL user of the cluster at <code>{servers}</code>. Everything you do here happens with that user's rights.
+        {takesPasswords ? "With a SASL user of the cluster at " : "To the cluster at "}
+        <code>{servers}</code>. Everything you do here happens with {takesPasswords ? "that user's" : "your"} rights.
       </p>
-      <TextField label="User" value={user} onChange={setUser} isFocused isRequired autocomplete="username" />
-      <TextField label="Password" type="password" value={password} onChange={setPassword} isRequired autocomplete="current-password" />
+      {oidc ? (
+        <button class={takesPasswords ? "plain" : "primary"} type="button" disabled={isBusy} onClick={() => void leave()}>
+          Log in at {oidc}
+        </button>
+      ) : null}
+      {takesPasswords ? (
+        <>
+          <TextField label="User" value={user} onChange={setUser} isFocused isRequired autocomplete="username" />
+          <TextField label="Password" type="password" value={password} onChange={setPassword} isRequired autocomplete="current-password" />
+        </>
+      ) : null}
       {mechanisms.length > 1 ? <SelectField label="Mechanism" value={mechanism} options={mechanisms.map((name) => [name, name] as const)} onChange={setMechanism} /> : null}
       {problem ? (
         <p class="failure" role="alert">
           {problem}
         </p>
       ) : null}
-      <button class="primary" type="submit" disabled={isBusy}>
-        {isBusy ? "Logging in …" : "Log in"}
-      </button>
+      {takesPasswords ? (
+        <button class="primary" type="submit" disabled={isBusy}>
+          {isBusy ? "Logging in …" : "Log in"}
+        </button>
+      ) : null}
     </form>
   );
 }

@@ -8,8 +8,9 @@ import { CreateTopic } from "./topic/create";
 import { Opens, isDialogOpen, openDialog } from "../parts/dialog";
 import { CheckField, Search } from "../parts/fields";
 import { Head } from "../parts/head";
-import { Badge, Empty, Failure, Loading } from "../parts/states";
-import { type Column, type Order, Table } from "../parts/table";
+import { ListTable } from "../parts/list";
+import { Badge, Empty } from "../parts/states";
+import type { Column, Order } from "../parts/table";
 import type { TopicRow } from "../wire";
 
 const EVERY_MS = 5000;
@@ -82,31 +83,26 @@ export function Topics() {
         <CheckField label="Internal" isChecked={isInternal} onChange={(on) => setQuery({ internal: on ? "1" : null })} hint="Also topics that belong to the cluster itself" />
         <Opens dialog="create">Create topic</Opens>
       </Head>
-      <Failure problem={topics.problem} retry={topics.reload} />
-      {topics.total === undefined ? (
-        topics.problem ? null : <Loading what="topics" />
-      ) : (
-        <Table label="Topics" isTall columns={COLUMNS} total={topics.total} row={topics.row} onView={topics.need} href={(topic) => to(["topics", topic.name])} order={order} onOrder={setOrder}>
-          {search ? (
-            <Empty title={`No topic has “${search}” in its name`}>
-              <p>
-                <button type="button" onClick={() => setQuery({ search: null })}>
-                  Show all topics
-                </button>
-              </p>
-            </Empty>
-          ) : (
-            <Empty title="There are no topics yet">
-              <p>
-                Create one here, or have a program produce to it: brokers create topics by themselves if <code>auto.create.topics.enable</code> is on.
-              </p>
-              <p>
-                <Opens dialog="create">Create topic</Opens>
-              </p>
-            </Empty>
-          )}
-        </Table>
-      )}
+      <ListTable list={topics} what="topics" label="Topics" columns={COLUMNS} href={(topic) => to(["topics", topic.name])} order={order} onOrder={setOrder}>
+        {search ? (
+          <Empty title={`No topic has “${search}” in its name`}>
+            <p>
+              <button type="button" onClick={() => setQuery({ search: null })}>
+                Show all topics
+              </button>
+            </p>
+          </Empty>
+        ) : (
+          <Empty title="There are no topics yet">
+            <p>
+              Create one here, or have a program produce to it: brokers create topics by themselves if <code>auto.create.topics.enable</code> is on.
+            </p>
+            <p>
+              <Opens dialog="create">Create topic</Opens>
+            </p>
+          </Empty>
+        )}
+      </ListTable>
       {isDialogOpen("create") ? (
         <CreateTopic
           onCreated={(name, partitions) => {

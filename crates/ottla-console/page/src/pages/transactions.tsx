@@ -2,14 +2,14 @@
 import { query, setQuery, to } from "../address";
 import { api, call, session } from "../api";
 import { count, duration, plural, time } from "../format";
-import { useList } from "../load";
-import { useGet } from "../load";
+import { useGet, useList } from "../load";
 import { Dialog, isDialogOpen, openDialog } from "../parts/dialog";
 import { Search } from "../parts/fields";
 import { Head } from "../parts/head";
+import { ListTable } from "../parts/list";
 import { say } from "../parts/notices";
 import { Badge, Empty, Failure, Loading, type Tone } from "../parts/states";
-import { type Column, Table } from "../parts/table";
+import type { Column } from "../parts/table";
 import type { Transaction } from "../wire";
 import { orderOf, setOrder } from "./topics";
 
@@ -71,36 +71,29 @@ export function Transactions() {
           ))}
         </select>
       </Head>
-      <Failure problem={transactions.problem} retry={transactions.reload} />
-      {transactions.total === undefined ? (
-        transactions.problem ? null : <Loading what="transactions" />
-      ) : (
-        <Table
-          label="Transactions"
-          isTall
-          columns={columns}
-          total={transactions.total}
-          row={transactions.row}
-          onView={transactions.need}
-          onPick={(it) => openDialog("transaction", { name: it.transactional_id })}
-          order={isOrdered ? order : undefined}
-          onOrder={setOrder}
-        >
-          <Empty title={search || state ? "No transactional ID matches" : "There are no transactions"}>
-            {search || state ? (
-              <p>
-                <button type="button" onClick={() => setQuery({ search: null, state: null })}>
-                  Show all
-                </button>
-              </p>
-            ) : (
-              <p>
-                They appear when a producer with a <code>transactional.id</code> starts. Transactions that no coordinator knows are listed with the <i>Producers</i> of their topic.
-              </p>
-            )}
-          </Empty>
-        </Table>
-      )}
+      <ListTable
+        list={transactions}
+        what="transactions"
+        label="Transactions"
+        columns={columns}
+        onPick={(it) => openDialog("transaction", { name: it.transactional_id })}
+        order={isOrdered ? order : undefined}
+        onOrder={setOrder}
+      >
+        <Empty title={search || state ? "No transactional ID matches" : "There are no transactions"}>
+          {search || state ? (
+            <p>
+              <button type="button" onClick={() => setQuery({ search: null, state: null })}>
+                Show all
+              </button>
+            </p>
+          ) : (
+            <p>
+              They appear when a producer with a <code>transactional.id</code> starts. Transactions that no coordinator knows are listed with the <i>Producers</i> of their topic.
+            </p>
+          )}
+        </Empty>
+      </ListTable>
       {name !== null && (isDialogOpen("transaction") || isDialogOpen("abort")) ? <One key={name + query.value.get("do")} id={name} isAborting={isDialogOpen("abort")} reload={transactions.reload} /> : null}
     </div>
   );

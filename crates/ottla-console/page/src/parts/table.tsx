@@ -35,7 +35,7 @@ export interface Order {
   isDescending: boolean;
 }
 
-interface Props<T> {
+export interface TableProps<T> {
   label: string;
   columns: readonly Column<T>[];
   total: number;
@@ -56,7 +56,7 @@ interface Props<T> {
   children?: ComponentChildren;
 }
 
-export function Table<T>(props: Props<T>) {
+export function Table<T>(props: TableProps<T>) {
   const { total, row, href, onPick, onView, order, onOrder, growsAtTop = false } = props;
   const columns = isNarrow.value ? props.columns.filter((column) => !column.isExtra) : props.columns;
   const box = useRef<HTMLDivElement>(null);

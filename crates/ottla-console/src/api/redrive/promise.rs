@@ -15,8 +15,6 @@ use crate::visit::Visit;
 
 /// The longest target and filters, as in an address.
 const MOST_BYTES: usize = 64 << 10;
-/// Ranges up to this size need no reservation.
-const SMALL: usize = 64 << 10;
 
 /// What must be the same in the preview and in the redrive, besides the ranges.
 pub(super) fn what(topic: &str, redrive: &Redrive) -> Result<String, Problem> {
@@ -48,11 +46,10 @@ pub(super) fn keep(visitor: &Visitor, plan: &Plan, parts: &[&Ranges]) -> Option<
     }
     listed.sort_unstable();
     let bytes = size_of_val(listed.as_slice()) + plan.what.len();
-    let reservation = (bytes > SMALL).then(|| visitor.budget.reserve(bytes));
     let promise = Promise {
         what: plan.what.clone(),
         ranges: listed,
-        _reservation: reservation.transpose().ok()?,
+        _reservation: visitor.budget.reserve(bytes).ok()?,
     };
     Some(visitor.redrives.keep(Arc::new(promise)))
 }
@@ -133,6 +130,28 @@ mod tests {
 
     fn ranges(start: i64, end: i64) -> Ranges {
         Ranges::from([(0, vec![Range { start, end }])])
+    }
+
+    #[tokio::test]
+    async fn what_was_counted_is_kept_in_reserved_memory() {
+        let visitor = visitor();
+        let redrive = redrive(serde_json::json!({"to": "u", "matching": {"text": "a"}}));
+        let plan = Plan {
+            what: what("t", &redrive).unwrap(),
+            topic_id: String::new(),
+            to: "u".into(),
+            ranges: ranges(0, 9),
+            limit: 1,
+            keep_partition: false,
+            keep_timestamp: true,
+        };
+        let token = keep(&visitor, &plan, &[&ranges(0, 5)]).unwrap();
+        assert!(visitor.budget.reserve(usize::MAX).is_err());
+        drop(take(&visitor, &token).ok().unwrap());
+        let all = visitor.budget.reserve(usize::MAX).unwrap();
+        assert_eq!(keep(&visitor, &plan, &[&ranges(0, 5)]), None);
+        drop(all);
+        assert!(keep(&visitor, &plan, &[&ranges(0, 5)]).is_some());
     }
 
     #[tokio::test]

@@ -81,6 +81,19 @@ impl GroupCoordinator {
         self.share_deletions = others;
     }
 
+    /// The coordinator that was asked for a deletion may have moved before it ended, and the share
+    /// coordinators may still be deleting. The record of the group tells which topics that concerns.
+    pub(in crate::group) fn on_share_groups_loaded(&mut self, now: Timestamp) {
+        let groups = self.groups.values().filter_map(Timeline::latest);
+        let deleting = groups.filter_map(|group| match group {
+            Group::Share(group) if !group.state_partitions().deleting.is_empty() => {
+                Some((group.group_id.clone(), now.value()))
+            }
+            Group::Share(_) | Group::Classic(_) | Group::Consumer(_) | Group::Streams(_) => None,
+        });
+        self.share_deletions = deleting.collect();
+    }
+
     /// The share coordinator has initialized these partitions.
     pub fn on_share_state_initialized(
         &mut self,

@@ -418,6 +418,25 @@ fn nothing_is_initialized_while_state_of_the_group_is_deleted() {
     }
 }
 
+/// The coordinator that began the deletion is gone, and the share coordinators may not have ended it.
+#[test]
+fn nothing_is_initialized_for_a_while_after_the_coordinator_moved_during_a_deletion() {
+    let mut script = Script::sharing_two();
+    script.share(&alive("m1", -1));
+    script.share(&alive("m2", -1));
+    script.begin_delete_offsets(&["a"]);
+    let (mut restarted, _) = script.restart();
+    let image = TestImage::new().topic("a", 2).build();
+    restarted.coordinator.begin(Arc::new(image));
+    let join = || joining("m3", &["a"]);
+    let joined = restarted.share(&join());
+    assert!(joined.contains("share heartbeat m3@"), "{joined}");
+    assert!(!joined.contains("initializ"), "{joined}");
+    restarted.now_ms += 30_000;
+    let later = restarted.share(&join());
+    assert!(later.contains("initializing a:0,1"), "{later}");
+}
+
 #[test]
 fn a_deleted_topic_is_forgotten() {
     let mut script = Script::sharing_two();

@@ -529,7 +529,7 @@ impl World {
             }
             self.check();
             let is_at_end = self.partition.next_fetch_offset().0 >= self.log_end;
-            if !found && is_at_end && self.partition.in_flight_batches() == 0 {
+            if !found && is_at_end && self.partition.in_flight_records() == 0 {
                 return;
             }
         }

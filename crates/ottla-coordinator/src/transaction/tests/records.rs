@@ -67,9 +67,9 @@ fn tombstones_take_ids_away_and_newer_records_are_passed_over() {
     coordinator.replay(Offset(1), &key(), Some(&newer)).unwrap();
     let other = Bytes::from_static(b"\x00\x07abc");
     coordinator.replay(Offset(2), &other, None).unwrap();
-    assert_eq!(coordinator.transaction_count(), 1);
+    assert_eq!(coordinator.transactions.len(), 1);
     coordinator.replay(Offset(3), &key(), None).unwrap();
-    assert_eq!(coordinator.transaction_count(), 0);
+    assert_eq!(coordinator.transactions.len(), 0);
 }
 
 #[test]

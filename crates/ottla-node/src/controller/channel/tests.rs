@@ -107,6 +107,19 @@ async fn a_heartbeat_that_no_controller_takes_ends_with_its_interval() {
 }
 
 #[tokio::test]
+async fn a_silent_controller_is_waited_for_no_longer_than_the_request_is_retried() {
+    let silent = peer(SERVED, |_| Some(Vec::new())).await;
+    let mut channel = channel(&Arc::new(AtomicU16::new(silent)));
+    let socket_timeout = channel.forwarding.settings.request_timeout;
+    assert!(socket_timeout > Duration::from_secs(20));
+    channel.forwarding.retry_timeout = Some(Duration::from_millis(300));
+    let request = AllocateProducerIdsRequest::default();
+    let answer = ottla_sync::time::timeout(Duration::from_secs(10), channel.send(&request)).await;
+    let answer = answer.expect("the attempt ends with the request");
+    assert_eq!(answer.unwrap_err(), ErrorCode::RequestTimedOut);
+}
+
+#[tokio::test]
 async fn what_the_controller_does_not_serve_is_not_tried_again() {
     let port = peer(SERVED, |_| panic!("it must not be asked")).await;
     let channel = channel(&Arc::new(AtomicU16::new(port)));

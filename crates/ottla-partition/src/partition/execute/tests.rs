@@ -368,7 +368,9 @@ async fn a_cut_lowers_what_the_checkpoints_say_first() {
     let dir = reader.dir();
     let dir = dir.parent().expect("a log directory");
     let log_dirs = host.host.log_dirs().expect("there are directories");
-    log_dirs.checkpoint_all_recovery_points();
+    for dir in log_dirs.dirs() {
+        log_dirs.checkpoint_recovery_points(dir);
+    }
     let offsets = [(partition.topic_partition.clone(), Offset(3))].into();
     let cleaned = OffsetCheckpoint { offsets };
     cleaned.write(&dir.join(CLEANER_OFFSET_CHECKPOINT)).unwrap();

@@ -58,8 +58,10 @@ impl Disk {
         if state.is_calm {
             return Faults::default();
         }
-        let nearest = dir.ancestors().find_map(|dir| state.faults.get(dir));
-        nearest.cloned().unwrap_or_default()
+        // Few directories have faults, and one follows those that contain it.
+        let mut deepest_first = state.faults.iter().rev();
+        let nearest = deepest_first.find(|(above, _)| dir.starts_with(above));
+        nearest.map_or_else(Faults::default, |(_, faults)| faults.clone())
     }
 
     fn is_drawn(&self, one_in: u64) -> bool {

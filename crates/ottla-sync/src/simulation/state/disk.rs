@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Range;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -111,14 +111,20 @@ impl Disk {
 
     /// All files by path, for checks and for comparing runs.
     pub fn files(&self) -> BTreeMap<PathBuf, Vec<u8>> {
+        self.files_where(|_| true)
+    }
+
+    /// The files whose paths are wanted.
+    pub fn files_where(&self, is_wanted: impl Fn(&Path) -> bool) -> BTreeMap<PathBuf, Vec<u8>> {
         let state = self.0.lock();
         let mut files = BTreeMap::new();
         let mut dirs = vec![(PathBuf::from("/"), Node::Dir(0))];
         while let Some((path, node)) = dirs.pop() {
             match node {
-                Node::File(number) => {
+                Node::File(number) if is_wanted(&path) => {
                     files.insert(path, state.tree.files[&number].bytes.clone());
                 }
+                Node::File(_) => {}
                 Node::Dir(number) => {
                     let names = &state.tree.dirs[&number].names;
                     dirs.extend(names.iter().map(|(name, node)| (path.join(name), *node)));

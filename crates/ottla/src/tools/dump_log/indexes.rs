@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, ensure};
 use ottla_records::legacy::AnyBatch;
 
 use super::arguments::DumpLogArgs;
@@ -28,17 +28,55 @@ impl Entries {
         self.bytes.chunks_exact(self.size)
     }
 
-    /// Checks that the file consists of complete entries, as a starting broker does.
-    fn check_sanity(&self, path: &Path) -> anyhow::Result<()> {
-        let rest = self.bytes.len() % self.size;
-        if rest != 0 {
-            bail!(
-                "Index file {} is corrupt, found {} bytes which is neither positive nor a multiple of {}.",
-                path.display(),
-                self.bytes.len(),
-                self.size
+    fn is_whole(&self) -> bool {
+        self.bytes.len().is_multiple_of(self.size)
+    }
+
+    /// The checks of a starting broker for an offset index (`OffsetIndex.sanityCheck`).
+    fn check_offsets(&self, path: &Path, base: i64) -> anyhow::Result<()> {
+        let file = absolute(path);
+        if let Some(entry) = self.iter().last() {
+            let last = base + i64::from(i32_at(entry, 0));
+            ensure!(
+                last >= base,
+                "Corrupt index found, index file {file} has non-zero size but the last offset is \
+                 {last} which is less than the base offset {base}"
             );
         }
+        ensure!(
+            self.is_whole(),
+            "Index file {file} is corrupt, found {} bytes which is neither positive nor a multiple \
+             of {}",
+            self.bytes.len(),
+            self.size
+        );
+        Ok(())
+    }
+
+    /// The checks of a starting broker for a time index (`TimeIndex.sanityCheck`).
+    fn check_times(&self, path: &Path, base: i64) -> anyhow::Result<()> {
+        let file = absolute(path);
+        if let (Some(first), Some(last)) = (self.iter().next(), self.iter().last()) {
+            let (first, last_timestamp) = (i64_at(first, 0), i64_at(last, 0));
+            let last = base + i64::from(i32_at(last, 8));
+            ensure!(
+                last_timestamp >= first,
+                "Corrupt time index found, time index file ({file}) has non-zero size but the last \
+                 timestamp is {last_timestamp} which is less than the first timestamp {first}"
+            );
+            ensure!(
+                last >= base,
+                "Corrupt time index found, time index file ({file}) has non-zero size but the last \
+                 offset is {last} which is less than the first offset {base}"
+            );
+        }
+        ensure!(
+            self.is_whole(),
+            "Time index file {file} is corrupt, found {} bytes which is neither positive nor a \
+             multiple of {}",
+            self.bytes.len(),
+            self.size
+        );
         Ok(())
     }
 }
@@ -68,7 +106,7 @@ pub(super) fn dump_offset_index(
         return Ok(());
     }
     if args.index_sanity_check {
-        entries.check_sanity(path)?;
+        entries.check_offsets(path, base)?;
         println!("{} passed sanity check.", path.display());
         return Ok(());
     }
@@ -109,7 +147,7 @@ pub(super) fn dump_time_index(
     let positions = Entries::read(&path.with_extension("index"), 8)?;
     let entries = Entries::read(path, 12)?;
     if args.index_sanity_check {
-        entries.check_sanity(path)?;
+        entries.check_times(path, base)?;
         println!("{} passed sanity check.", path.display());
         return Ok(());
     }
@@ -265,4 +303,61 @@ pub(super) fn dump_producer_snapshot(path: &Path) -> anyhow::Result<()> {
         println!("{line}");
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn offset_entry(offset: i32) -> Vec<u8> {
+        [offset.to_be_bytes(), [0; 4]].concat()
+    }
+
+    fn time_entry(timestamp: i64, offset: i32) -> Vec<u8> {
+        [&timestamp.to_be_bytes()[..], &offset.to_be_bytes()].concat()
+    }
+
+    /// Empty for a good index, otherwise the end of the complaint.
+    #[track_caller]
+    fn check(found: anyhow::Result<()>, expected: &str) {
+        let found = found.map_or_else(|error| error.to_string(), |()| String::new());
+        assert!(found.ends_with(expected), "{found}");
+        assert_eq!(found.is_empty(), expected.is_empty(), "{found}");
+    }
+
+    #[test]
+    fn an_offset_index_is_checked_as_by_a_starting_broker() {
+        let of = |bytes: &[Vec<u8>]| {
+            let entries = Entries {
+                bytes: bytes.concat(),
+                size: 8,
+            };
+            entries.check_offsets(Path::new("/data/100.index"), 100)
+        };
+        check(of(&[]), "");
+        check(of(&[offset_entry(3), offset_entry(9)]), "");
+        // A file that was sized ahead.
+        check(of(&[offset_entry(3), offset_entry(0)]), "");
+        let before = "the last offset is 99 which is less than the base offset 100";
+        check(of(&[offset_entry(3), offset_entry(-1)]), before);
+        check(of(&[offset_entry(3), vec![0; 3]]), "a multiple of 8");
+    }
+
+    #[test]
+    fn a_time_index_is_checked_as_by_a_starting_broker() {
+        let of = |bytes: &[Vec<u8>]| {
+            let entries = Entries {
+                bytes: bytes.concat(),
+                size: 12,
+            };
+            entries.check_times(Path::new("/data/100.timeindex"), 100)
+        };
+        check(of(&[]), "");
+        check(of(&[time_entry(5, 3), time_entry(7, 9)]), "");
+        let earlier = "the last timestamp is 4 which is less than the first timestamp 5";
+        check(of(&[time_entry(5, 3), time_entry(4, 9)]), earlier);
+        let before = "the last offset is 99 which is less than the first offset 100";
+        check(of(&[time_entry(5, 3), time_entry(7, -1)]), before);
+        check(of(&[time_entry(5, 3), vec![0; 5]]), "a multiple of 12");
+    }
 }

@@ -2,6 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use ottla_rebalance_apply::Count;
+
 use super::quantities::{bytes, duration};
 
 /// Lines come no more often.
@@ -13,15 +15,6 @@ pub(super) struct Progress {
     moves: usize,
     bytes: u64,
     printed: Option<(Instant, String)>,
-}
-
-/// How far all moves of this run are.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Count {
-    pub(super) moves: usize,
-    pub(super) bytes: u64,
-    /// In progress.
-    pub(super) moving: usize,
 }
 
 impl Progress {

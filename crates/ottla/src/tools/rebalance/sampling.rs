@@ -2,14 +2,14 @@
 //! the growth of the logs between two descriptions of the log directories.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{anyhow, bail};
 use ottla_client::Admin;
 use ottla_client::admin::{EndpointType, TopicDescription};
 use ottla_config::nearest_name;
-use ottla_protocol::messages::describe_log_dirs_response::DescribeLogDirsResult;
-use ottla_rebalance::{Broker, Image, LogDir, Partition, Replica};
+use ottla_rebalance::{Broker, Image, Partition, Replica};
+use ottla_rebalance_apply::{Directories, directories};
 
 use crate::tools::reassign_partitions::assignment_file::shown;
 use crate::tools::topic_filter::TopicFilter;
@@ -74,75 +74,6 @@ impl Topics {
         self.included.is_allowed(topic, false)
             && !excluded.is_some_and(|it| it.is_allowed(topic, false))
     }
-}
-
-/// The log directories of a broker at one moment.
-pub(super) struct Directories {
-    at: Instant,
-    directories: Vec<DescribeLogDirsResult>,
-}
-
-/// The log directories of these brokers.
-pub(super) async fn directories(
-    admin: &Admin,
-    brokers: impl IntoIterator<Item = i32>,
-) -> anyhow::Result<BTreeMap<i32, Directories>> {
-    let mut found = BTreeMap::new();
-    for broker in brokers {
-        let directories = admin.describe_log_dirs(broker).await?;
-        let at = Instant::now();
-        found.insert(broker, Directories { at, directories });
-    }
-    Ok(found)
-}
-
-impl Directories {
-    /// The size of each replica, and the index of its log directory.
-    pub(super) fn replicas(&self) -> BTreeMap<(&str, i32), (u64, usize)> {
-        let mut replicas = BTreeMap::new();
-        for (index, directory) in self.directories.iter().enumerate() {
-            for topic in &directory.topics {
-                for partition in topic.partitions.iter().filter(|it| !it.is_future_key) {
-                    let size = u64::try_from(partition.partition_size).unwrap_or(0);
-                    replicas.insert((&*topic.name, partition.partition_index), (size, index));
-                }
-            }
-        }
-        replicas
-    }
-
-    /// The free bytes of the directory that a new replica goes to: of those that accept replicas,
-    /// the one with the fewest. `None` if the broker does not report its disks.
-    pub(super) fn free_bytes(&self) -> Option<u64> {
-        let open = self.directories.iter().filter(|it| accepts_replicas(it));
-        let replicas = |it: &&DescribeLogDirsResult| {
-            it.topics
-                .iter()
-                .map(|it| it.partitions.len())
-                .sum::<usize>()
-        };
-        u64::try_from(open.min_by_key(replicas)?.usable_bytes).ok()
-    }
-
-    fn log_dirs(&self) -> Vec<LogDir> {
-        let log_dir = |it: &DescribeLogDirsResult| {
-            let (total, usable) = (
-                u64::try_from(it.total_bytes),
-                u64::try_from(it.usable_bytes),
-            );
-            let total = total.ok().filter(|_| usable.is_ok());
-            LogDir {
-                total_bytes: total,
-                used_bytes: total.unwrap_or(0).saturating_sub(usable.unwrap_or(0)),
-                accepts_replicas: accepts_replicas(it),
-            }
-        };
-        self.directories.iter().map(log_dir).collect()
-    }
-}
-
-fn accepts_replicas(directory: &DescribeLogDirsResult) -> bool {
-    directory.error_code == 0 && !directory.is_cordoned
 }
 
 /// Describes the cluster, and measures for a while what producers write.

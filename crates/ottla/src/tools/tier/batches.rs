@@ -1,6 +1,6 @@
-//! Whether the bytes of a segment's log are record batches that fit its description.
+//! The record batches in the log of a segment, and whether they fit its description.
 
-use bytes::{Buf, Bytes, BytesMut};
+use bytes::{Bytes, BytesMut};
 use ottla_records::{BatchPrefix, RecordBatch};
 use ottla_tiered::RemoteSegment;
 use ottla_types::LeaderEpoch;
@@ -8,14 +8,70 @@ use ottla_types::LeaderEpoch;
 /// Problems of one segment that are told; the rest is counted.
 const MAX_PROBLEMS: usize = 5;
 
-/// Reads a log piece by piece. Holds no more than one batch and one piece.
-pub struct BatchCheck<'a> {
-    segment: &'a RemoteSegment,
+/// Splits the log of a segment, read piece by piece, into its batches. Holds no more than one batch
+/// and one piece.
+pub struct BatchSplitter {
+    segment_size: u64,
     rest: BytesMut,
     /// Of the first byte of `rest` in the log.
     position: u64,
+}
+
+impl BatchSplitter {
+    pub fn new(segment: &RemoteSegment) -> BatchSplitter {
+        BatchSplitter {
+            segment_size: u64::try_from(segment.segment_size_bytes).unwrap_or(0),
+            rest: BytesMut::new(),
+            position: 0,
+        }
+    }
+
+    /// The next bytes of the log.
+    pub fn push(&mut self, piece: &[u8]) {
+        self.rest.extend_from_slice(piece);
+    }
+
+    /// Where the next batch begins in the log.
+    pub fn position(&self) -> u64 {
+        self.position
+    }
+
+    /// The number of bytes after the last batch that was taken.
+    pub fn rest(&self) -> usize {
+        self.rest.len()
+    }
+
+    /// Takes the next batch, if all of it was pushed. After an error, the end of the batch cannot be
+    /// found, and so no later batch either.
+    pub fn take_batch(&mut self) -> Result<Option<(BatchPrefix, Bytes)>, String> {
+        if self.rest.len() < BatchPrefix::SIZE {
+            return Ok(None);
+        }
+        let prefix = BatchPrefix::parse(&self.rest).map_err(|error| error.to_string())?;
+        let size = prefix.size_in_bytes();
+        if self.position + size as u64 > self.segment_size {
+            return Err(format!(
+                "a batch of {size} bytes goes beyond the segment's end"
+            ));
+        }
+        if self.rest.len() < size {
+            return Ok(None);
+        }
+        self.position += size as u64;
+        Ok(Some((prefix, self.rest.split_to(size).freeze())))
+    }
+}
+
+/// Compares the batches of a log, read piece by piece, with the description of the segment.
+pub struct BatchCheck<'a> {
+    segment: &'a RemoteSegment,
+    batches: BatchSplitter,
+    /// The bytes that were pushed.
+    bytes: u64,
     /// The positions at which batches begin.
     starts: Vec<u64>,
+    /// Where what is looked at begins in the log.
+    position: u64,
     last_offset: Option<i64>,
     last_epoch: LeaderEpoch,
     max_timestamp: i64,
@@ -40,9 +96,10 @@ impl<'a> BatchCheck<'a> {
     pub fn new(segment: &'a RemoteSegment) -> BatchCheck<'a> {
         BatchCheck {
             segment,
-            rest: BytesMut::new(),
-            position: 0,
+            batches: BatchSplitter::new(segment),
+            bytes: 0,
             starts: Vec::new(),
+            position: 0,
             last_offset: None,
             last_epoch: LeaderEpoch::UNKNOWN,
             max_timestamp: -1,
@@ -55,45 +112,42 @@ impl<'a> BatchCheck<'a> {
 
     /// The next bytes of the log.
     pub fn push(&mut self, piece: &Bytes) {
+        self.bytes += piece.len() as u64;
         if self.is_lost {
-            self.position += piece.len() as u64;
             return;
         }
-        self.rest.extend_from_slice(piece);
-        while self.rest.len() >= BatchPrefix::SIZE {
-            let prefix = match BatchPrefix::parse(&self.rest) {
-                Ok(prefix) => prefix,
-                Err(error) => return self.lose(&error.to_string()),
-            };
-            let size = prefix.size_in_bytes();
-            let segment_size = u64::try_from(self.segment.segment_size_bytes).unwrap_or(0);
-            if self.position + size as u64 > segment_size {
-                let error = format!("a batch of {size} bytes goes beyond the segment's end");
-                return self.lose(&error);
-            }
-            if self.rest.len() < size {
-                return;
-            }
-            let mut bytes = self.rest.split_to(size).freeze();
-            self.starts.push(self.position);
-            if prefix.magic < 2 {
-                self.legacy += 1;
-                self.last_offset = Some(prefix.base_offset.0);
-            } else {
-                match RecordBatch::read(&mut bytes) {
-                    Ok(batch) => self.check(&batch),
-                    Err(error) => self.problem(error.to_string()),
+        self.batches.push(piece);
+        loop {
+            self.position = self.batches.position();
+            match self.batches.take_batch() {
+                Ok(Some((prefix, bytes))) => self.take(prefix, bytes),
+                Ok(None) => return,
+                Err(error) => {
+                    self.problem(error);
+                    self.is_lost = true;
+                    return;
                 }
             }
-            self.position += size as u64;
+        }
+    }
+
+    fn take(&mut self, prefix: BatchPrefix, mut bytes: Bytes) {
+        self.starts.push(self.position);
+        if prefix.magic < 2 {
+            self.legacy += 1;
+            self.last_offset = Some(prefix.base_offset.0);
+        } else {
+            match RecordBatch::read(&mut bytes) {
+                Ok(batch) => self.check(&batch),
+                Err(error) => self.problem(error.to_string()),
+            }
         }
     }
 
     /// What was found, when all bytes were pushed.
     pub fn finish(mut self) -> BatchFindings {
-        let bytes = self.position + self.rest.remaining() as u64;
-        if !self.rest.is_empty() && !self.is_lost {
-            let rest = self.rest.len();
+        let rest = self.batches.rest();
+        if rest > 0 && !self.is_lost {
             self.problem(format!("{rest} bytes at the end are no whole batch"));
         }
         let segment = self.segment;
@@ -123,7 +177,7 @@ impl<'a> BatchCheck<'a> {
             self.problems.push(format!("and {untold} more"));
         }
         BatchFindings {
-            bytes,
+            bytes: self.bytes,
             starts: self.starts,
             problems: self.problems,
             notes,
@@ -160,13 +214,6 @@ impl<'a> BatchCheck<'a> {
         self.last_offset = Some(last.0);
         self.last_epoch = epoch;
         self.max_timestamp = self.max_timestamp.max(header.max_timestamp.0);
-    }
-
-    fn lose(&mut self, error: &str) {
-        self.problem(error.to_owned());
-        self.is_lost = true;
-        self.position += self.rest.len() as u64;
-        self.rest.clear();
     }
 
     fn problem(&mut self, problem: String) {

@@ -6,7 +6,9 @@ use futures_util::{StreamExt, stream};
 use ottla_tiered::{
     LeaderEpochs, RemoteLogSegmentMetadata, RemoteLogSegmentState, RemotePartition, RemoteSegment,
 };
-use ottla_tiered_storage::{IndexType, RemoteStorageErrorKind, RemoteStorageManager, StoredObject};
+use ottla_tiered_storage::{
+    IndexType, RemoteStorageError, RemoteStorageErrorKind, RemoteStorageManager, StoredObject,
+};
 
 use super::batches::BatchCheck;
 use super::indexes;
@@ -186,7 +188,7 @@ pub async fn check_segment(
                     found.problems.push(problem);
                 }
             }
-            Err(error) if error.kind == RemoteStorageErrorKind::NotFound => {
+            Err(error) if is_absent(&error) => {
                 let may_be_missing = match index {
                     IndexType::Transaction => true,
                     IndexType::ProducerSnapshot => true,
@@ -200,6 +202,12 @@ pub async fn check_segment(
         }
     }
     found
+}
+
+/// A lost index object is named by the indexes that each segment has.
+fn is_absent(error: &RemoteStorageError) -> bool {
+    use RemoteStorageErrorKind::{NoIndex, NotFound};
+    matches!(error.kind, NotFound | NoIndex)
 }
 
 /// Whether the segments make up one log: no gap, and the epochs of each segment among those of the

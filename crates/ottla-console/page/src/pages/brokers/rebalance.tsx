@@ -1,18 +1,19 @@
-/** A plan of a rebalance: what would move and what it costs, before anything moves; then its first moves, or its file. */
-import { useState } from "preact/hooks";
+/** A plan of a rebalance: what would move and what it costs, before anything moves; then how far it is, or its file. */
+import { useEffect, useState } from "preact/hooks";
 
-import { go, to } from "../../address";
-import { api, call, get, textOf } from "../../api";
+import { to } from "../../address";
+import { api, call, get, session, textOf } from "../../api";
 import { bytes, count, duration, plural, visible } from "../../format";
 import { Dialog, Opens, closeDialog, isDialogOpen } from "../../parts/dialog";
 import { CheckField, TextField } from "../../parts/fields";
 import { say } from "../../parts/notices";
 import { Empty } from "../../parts/states";
 import { type Column, Table } from "../../parts/table";
-import type { PartitionResult, RebalancePlan } from "../../wire";
-import { settle } from "../topic/partitions";
+import type { RebalancePlan, RebalanceRun } from "../../wire";
 
 const MB = 1_000_000;
+/** Between two looks at a rebalance. */
+const PAUSE_MS = 2000;
 
 type BrokerChange = RebalancePlan["brokers"][number];
 type PartitionChange = RebalancePlan["changes"][number];
@@ -81,9 +82,10 @@ export function Rebalance() {
     }
     setBusy(false);
   };
-  const first = plan?.changes.filter((it) => it.is_first) ?? [];
+  const [run, setRun] = useRun();
   return (
     <>
+      {run ? <Run run={run} changed={setRun} /> : null}
       <form onSubmit={make} autocomplete="off">
         <div class="row">
           <TextField label="Only onto brokers" value={added} onChange={(text) => edit(() => setAdded(text))} hint="That were added: 4, 5. Onto all if it is empty" />
@@ -103,13 +105,99 @@ export function Rebalance() {
           {problem}
         </p>
       ) : null}
-      {plan ? <Planned plan={plan} first={first} /> : null}
-      {plan && isDialogOpen("rebalance") ? <Start plan={plan} first={first} done={() => setPlan(null)} /> : null}
+      {plan ? <Planned plan={plan} /> : null}
+      {plan && isDialogOpen("rebalance") ? (
+        <Start
+          plan={plan}
+          started={(it) => {
+            setPlan(null);
+            setRun(it);
+          }}
+        />
+      ) : null}
     </>
   );
 }
 
-function Planned({ plan, first }: { plan: RebalancePlan; first: readonly PartitionChange[] }) {
+const isGoing = (run: RebalanceRun): boolean => run.state === "running" || run.state === "cancelling";
+
+/** The newest rebalance of this session, looked at while it goes on. */
+function useRun(): [RebalanceRun | null, (run: RebalanceRun | null) => void] {
+  const [run, setRun] = useState<RebalanceRun | null>(null);
+  const [turn, setTurn] = useState(0);
+  useEffect(() => {
+    let timer = 0;
+    const abort = new AbortController();
+    const again = () => {
+      timer = setTimeout(() => setTurn((before) => before + 1), PAUSE_MS);
+    };
+    get<{ rebalance: RebalanceRun | null }>(api(["rebalance"]), abort.signal).then(
+      ({ rebalance }) => {
+        setRun(rebalance);
+        if (rebalance && isGoing(rebalance)) again();
+      },
+      () => {
+        if (!abort.signal.aborted) again();
+      },
+    );
+    return () => {
+      clearTimeout(timer);
+      abort.abort();
+    };
+  }, [turn]);
+  return [
+    run,
+    (it) => {
+      setRun(it);
+      setTurn((before) => before + 1);
+    },
+  ];
+}
+
+function Run({ run, changed }: { run: RebalanceRun; changed: (run: RebalanceRun | null) => void }) {
+  const [problem, setProblem] = useState<string | null>(null);
+  const cancel = async () => {
+    setProblem(null);
+    try {
+      changed((await call<{ rebalance: RebalanceRun }>("DELETE", api(["rebalance"]))).rebalance);
+    } catch (error) {
+      setProblem(textOf(error));
+    }
+  };
+  const words = { running: "The rebalance goes on", cancelling: "The rebalance is being cancelled", done: "The rebalance is done", cancelled: "The rebalance is cancelled", failed: "The rebalance has stopped" }[run.state];
+  return (
+    <section class="card" aria-label="Rebalance">
+      <p role="status">
+        <b>{words}</b>: {count(run.moved)} of {plural(run.moves, "replica")} moved, {bytes(run.copied_bytes)} of {bytes(run.bytes)}
+        {run.state === "running" ? `, ${plural(run.moving, "partition")} moving` : ""}
+        {run.state === "done" ? `, ${plural(run.elected, "leader")} elected; the throttles are removed` : ""}.
+        {run.not_elected > 0 ? ` ${plural(run.not_elected, "leader")} could not be elected; elect the preferred leaders on Reassignments.` : ""}
+      </p>
+      {run.problem ? (
+        <p class="failure" role="alert">
+          {visible(run.problem)}
+        </p>
+      ) : null}
+      {isGoing(run) ? (
+        <div class="bar">
+          {session.value?.read_only ? null : (
+            <button type="button" class="danger" disabled={run.state === "cancelling"} onClick={() => void cancel()}>
+              Cancel the rebalance
+            </button>
+          )}
+          <span class="soft">It goes on without this page. Cancelling stops the moves in progress; what has moved stays there.</span>
+        </div>
+      ) : null}
+      {problem ? (
+        <p class="failure" role="alert">
+          {problem}
+        </p>
+      ) : null}
+    </section>
+  );
+}
+
+function Planned({ plan }: { plan: RebalancePlan }) {
   return (
     <>
       <p role="status">
@@ -136,12 +224,12 @@ function Planned({ plan, first }: { plan: RebalancePlan; first: readonly Partiti
       {plan.changes.length > 0 ? (
         <>
           <div class="bar">
-            <Opens dialog="rebalance">Start the first {plural(first.length, "partition")}</Opens>
+            <Opens dialog="rebalance">Carry out the plan</Opens>
             <button type="button" onClick={() => save(plan)}>
               Save the plan
             </button>
             <span class="soft">
-              <code>ottla rebalance apply --plan plan.json --throttle {plan.rate}</code> carries out a saved plan as a whole.
+              <code>ottla rebalance apply --plan plan.json --throttle {plan.rate}</code> carries out a saved plan.
             </span>
           </div>
           <Table label="Partitions that move" columns={CHANGES} total={plan.changes.length} row={(index) => plan.changes[index]}>
@@ -164,27 +252,22 @@ function save(plan: RebalancePlan): void {
   URL.revokeObjectURL(file);
 }
 
-function Start({ plan, first, done }: { plan: RebalancePlan; first: readonly PartitionChange[]; done: () => void }) {
-  const copies = first.reduce((sum, it) => sum + it.added.length, 0);
-  const size = first.reduce((sum, it) => sum + it.added.length * it.bytes, 0);
+function Start({ plan, started }: { plan: RebalancePlan; started: (run: RebalanceRun) => void }) {
   const [isThrottled, setThrottled] = useState(true);
   const run = async () => {
-    settle(await call<{ items: PartitionResult[] }>("POST", api(["reassignments"]), { partitions: first.map(({ topic, partition, replicas }) => ({ topic, partition, replicas })), throttle: isThrottled ? plan.rate : null }));
-    say(`${plural(first.length, "partition")} of the plan ${first.length === 1 ? "is" : "are"} started.`);
+    const partitions = plan.changes.map(({ topic, partition, replicas }) => ({ topic, partition, replicas }));
+    const { rebalance } = await call<{ rebalance: RebalanceRun }>("POST", api(["rebalance"]), { partitions, throttle: isThrottled ? plan.rate : null });
+    say(`The rebalance of ${plural(plan.changes.length, "partition")} has started.`);
     closeDialog();
-    done();
-    go(to(["brokers", "reassignments"]));
+    started(rebalance);
     return "stay" as const;
   };
   return (
-    <Dialog title="Start moves" action={`Start ${plural(first.length, "partition")}`} run={run}>
+    <Dialog title="Carry out the plan" action={`Move ${plural(plan.changes.length, "partition")}`} run={run}>
       <p>
-        Copies <b>{plural(copies, "replica")}</b> with <b>{bytes(size)}</b>. No broker copies more than a few partitions at a time.
-        {first.length < plan.changes.length ? ` When they are done, make a plan again for the other ${plural(plan.changes.length - first.length, "partition")}.` : ""}
+        Copies <b>{plural(plan.moves, "replica")}</b> with <b>{bytes(plan.bytes)}</b>, elects the leaders of the plan, and removes the throttles. No broker copies more than 5 partitions at a time.
       </p>
-      <p>
-        Brokers, Reassignments shows how far they are, and cancels them. Once they are done, elect preferred leaders there, and remove the throttles. <code>ottla rebalance apply</code> does all of it with a saved plan.
-      </p>
+      <p>It goes on without this page, and can be cancelled here. If you log out, moves in progress go on, and throttles stay.</p>
       <CheckField label={`Throttle to ${bytes(plan.rate)}/s`} isChecked={isThrottled} onChange={setThrottled} hint="Of each broker, sent and received for moves; the throttle must exceed what producers write to the partitions" />
     </Dialog>
   );

@@ -5,9 +5,10 @@ import { visible } from "../../format";
 import { useList } from "../../load";
 import { Dialog, Opens, isDialogOpen, openDialog } from "../../parts/dialog";
 import { Choice, Search, SelectField, TextField } from "../../parts/fields";
+import { ListTable } from "../../parts/list";
 import { say } from "../../parts/notices";
-import { Badge, Empty, Failure, Loading } from "../../parts/states";
-import { type Column, Table } from "../../parts/table";
+import { Badge, Empty } from "../../parts/states";
+import type { Column } from "../../parts/table";
 import type { Acl } from "../../wire";
 import { CLUSTER, OPERATIONS, principalProblem, sentence } from "./acl_words";
 import { Explain } from "./explain";
@@ -63,26 +64,21 @@ export function Acls() {
         </button>
         <Opens dialog="create-acl">Create ACL</Opens>
       </div>
-      <Failure problem={acls.problem} retry={acls.reload} />
-      {acls.total === undefined ? (
-        acls.problem ? null : <Loading what="ACLs" />
-      ) : (
-        <Table label="ACLs" isTall columns={columns} total={acls.total} row={acls.row} onView={acls.need}>
-          {search ? (
-            <Empty title="No ACL matches">
-              <p>
-                <button type="button" onClick={() => setQuery({ search: null })}>
-                  Show all ACLs
-                </button>
-              </p>
-            </Empty>
-          ) : (
-            <Empty title="There are no ACLs">
-              <p>Only super users may do anything, unless allow.everyone.if.no.acl.found is set. Create one to let a user read a topic, for instance.</p>
-            </Empty>
-          )}
-        </Table>
-      )}
+      <ListTable list={acls} what="ACLs" label="ACLs" columns={columns}>
+        {search ? (
+          <Empty title="No ACL matches">
+            <p>
+              <button type="button" onClick={() => setQuery({ search: null })}>
+                Show all ACLs
+              </button>
+            </p>
+          </Empty>
+        ) : (
+          <Empty title="There are no ACLs">
+            <p>Only super users may do anything, unless allow.everyone.if.no.acl.found is set. Create one to let a user read a topic, for instance.</p>
+          </Empty>
+        )}
+      </ListTable>
       {isDialogOpen("explain") ? <Explain /> : null}
       {isDialogOpen("create-acl") ? <CreateAcl reload={acls.reload} /> : null}
       {isDialogOpen("delete-acl") ? <DeleteAcl text={query.value.get("of") ?? ""} reload={acls.reload} /> : null}

@@ -5,9 +5,10 @@ import { byteRate, count, visible } from "../../format";
 import { useList } from "../../load";
 import { Dialog, Opens, isDialogOpen, openDialog } from "../../parts/dialog";
 import { Search, SelectField, TextField } from "../../parts/fields";
+import { ListTable } from "../../parts/list";
 import { say } from "../../parts/notices";
-import { Empty, Failure, Loading } from "../../parts/states";
-import { type Column, Table } from "../../parts/table";
+import { Empty } from "../../parts/states";
+import type { Column } from "../../parts/table";
 import type { Quota } from "../../wire";
 
 /** Name, what it limits, the value as text. */
@@ -62,16 +63,11 @@ export function Quotas() {
         <span class="spring" />
         <Opens dialog="quota">Set quota</Opens>
       </div>
-      <Failure problem={quotas.problem} retry={quotas.reload} />
-      {quotas.total === undefined ? (
-        quotas.problem ? null : <Loading what="quotas" />
-      ) : (
-        <Table label="Quotas" isTall columns={columns} total={quotas.total} row={quotas.row} onView={quotas.need}>
-          <Empty title={search ? "No quota matches" : "There are no quotas"}>
-            <p>Clients may use as much as the brokers give. A quota limits a user, a client ID or an IP address, each broker by itself.</p>
-          </Empty>
-        </Table>
-      )}
+      <ListTable list={quotas} what="quotas" label="Quotas" columns={columns}>
+        <Empty title={search ? "No quota matches" : "There are no quotas"}>
+          <p>Clients may use as much as the brokers give. A quota limits a user, a client ID or an IP address, each broker by itself.</p>
+        </Empty>
+      </ListTable>
       {isDialogOpen("quota") ? <SetQuota key={query.value.get("of") ?? ""} text={query.value.get("of")} reload={quotas.reload} /> : null}
     </>
   );

@@ -7,9 +7,10 @@ import { ago, duration, time, visible } from "../../format";
 import { useList } from "../../load";
 import { Dialog, Opens, isDialogOpen, openDialog } from "../../parts/dialog";
 import { Choice, Search, TextField } from "../../parts/fields";
+import { ListTable } from "../../parts/list";
 import { say } from "../../parts/notices";
-import { Empty, Facts, Failure, Loading } from "../../parts/states";
-import { type Column, Table } from "../../parts/table";
+import { Empty, Facts } from "../../parts/states";
+import type { Column } from "../../parts/table";
 import type { NewToken, Token } from "../../wire";
 import { principalProblem } from "./acl_words";
 
@@ -62,16 +63,11 @@ export function Tokens() {
         <span class="spring" />
         <Opens dialog="create-token">Create token</Opens>
       </div>
-      <Failure problem={tokens.problem} retry={tokens.reload} />
-      {tokens.total === undefined ? (
-        tokens.problem ? null : <Loading what="delegation tokens" />
-      ) : (
-        <Table label="Delegation tokens" isTall columns={columns} total={tokens.total} row={tokens.row} onView={tokens.need}>
-          <Empty title={search ? "No token matches" : "There are no delegation tokens"}>
-            <p>A program that has a token logs in as the owner of the token, with SCRAM, without the owner's password. You see your own tokens, those that you may renew, and those that an ACL lets you describe.</p>
-          </Empty>
-        </Table>
-      )}
+      <ListTable list={tokens} what="delegation tokens" label="Delegation tokens" columns={columns}>
+        <Empty title={search ? "No token matches" : "There are no delegation tokens"}>
+          <p>A program that has a token logs in as the owner of the token, with SCRAM, without the owner's password. You see your own tokens, those that you may renew, and those that an ACL lets you describe.</p>
+        </Empty>
+      </ListTable>
       {isDialogOpen("create-token") ? <CreateToken reload={tokens.reload} /> : null}
       {isDialogOpen("renew") && chosen ? <Renew token={chosen} reload={tokens.reload} /> : null}
       {isDialogOpen("expire") && chosen ? <Expire token={chosen} reload={tokens.reload} /> : null}

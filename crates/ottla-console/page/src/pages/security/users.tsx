@@ -6,9 +6,10 @@ import { count } from "../../format";
 import { useList } from "../../load";
 import { Dialog, Opens, isDialogOpen, openDialog } from "../../parts/dialog";
 import { Search, SelectField, TextField } from "../../parts/fields";
+import { ListTable } from "../../parts/list";
 import { say } from "../../parts/notices";
-import { Badge, Empty, Failure, Loading } from "../../parts/states";
-import { type Column, Table } from "../../parts/table";
+import { Badge, Empty } from "../../parts/states";
+import type { Column } from "../../parts/table";
 import type { User } from "../../wire";
 
 export function Users() {
@@ -55,16 +56,11 @@ export function Users() {
         <span class="spring" />
         <Opens dialog="password">Add user</Opens>
       </div>
-      <Failure problem={users.problem} retry={users.reload} />
-      {users.total === undefined ? (
-        users.problem ? null : <Loading what="users" />
-      ) : (
-        <Table label="SCRAM users" isTall columns={columns} total={users.total} row={users.row} onView={users.need}>
-          <Empty title={search ? "No user matches" : "There are no SCRAM users"}>
-            <p>Users of SASL/SCRAM are kept in the cluster's metadata. Users of PLAIN, OAUTHBEARER or TLS certificates are not listed here.</p>
-          </Empty>
-        </Table>
-      )}
+      <ListTable list={users} what="users" label="SCRAM users" columns={columns}>
+        <Empty title={search ? "No user matches" : "There are no SCRAM users"}>
+          <p>Users of SASL/SCRAM are kept in the cluster's metadata. Users of PLAIN, OAUTHBEARER or TLS certificates are not listed here.</p>
+        </Empty>
+      </ListTable>
       {isDialogOpen("password") ? <SetPassword name={query.value.get("name")} reload={users.reload} /> : null}
       {isDialogOpen("delete-user") ? <DeleteUser name={query.value.get("name") ?? ""} reload={users.reload} /> : null}
     </>

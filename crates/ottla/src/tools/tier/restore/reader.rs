@@ -7,14 +7,14 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow, ensure};
-use bytes::{Bytes, BytesMut};
 use futures_util::StreamExt;
-use ottla_records::BatchPrefix;
 use ottla_records::legacy::AnyBatch;
 use ottla_tiered::{LeaderEpochs, RemoteLogSegmentMetadata, RemotePartition, RemoteSegment};
 use ottla_tiered_storage::{
     RemoteStorageError, RemoteStorageErrorKind, RemoteStorageManager, SegmentStream,
 };
+
+use super::super::batches::BatchSplitter;
 
 /// Bounds the bytes that all readers take from the store.
 pub struct Throttle {
@@ -86,9 +86,7 @@ pub struct PartitionReader<'a> {
 struct OpenSegment<'a> {
     segment: &'a RemoteSegment,
     stream: SegmentStream,
-    rest: BytesMut,
-    /// Of the first byte of `rest` in the log.
-    position: u64,
+    batches: BatchSplitter,
     has_begun: bool,
     has_returned: bool,
     /// It has records of another history, which are left out.
@@ -122,7 +120,7 @@ impl<'a> PartitionReader<'a> {
             };
             let (partition, segment) = (self.source.partition, open.segment);
             let name = || name_of(partition, segment);
-            if let Some(batch) = open.split_batch().with_context(name)? {
+            if let Some(batch) = open.take_batch().with_context(name)? {
                 if let Some(taken) = self.take(batch) {
                     return Ok(Some(taken));
                 }
@@ -131,7 +129,7 @@ impl<'a> PartitionReader<'a> {
             match open.stream.next().await {
                 Some(Ok(piece)) => {
                     open.has_begun = true;
-                    open.rest.extend_from_slice(&piece);
+                    open.batches.push(&piece);
                     self.bytes += piece.len() as u64;
                     self.source.throttle.take(piece.len()).await;
                 }
@@ -141,7 +139,7 @@ impl<'a> PartitionReader<'a> {
                 }
                 Some(Err(error)) => return Err(error).with_context(name),
                 None => {
-                    let rest = open.rest.len();
+                    let rest = open.batches.rest();
                     ensure!(
                         rest == 0,
                         "{}: {rest} bytes at the end are no whole batch",
@@ -180,8 +178,7 @@ impl<'a> PartitionReader<'a> {
                     self.open = Some(OpenSegment {
                         segment,
                         stream,
-                        rest: BytesMut::new(),
-                        position: 0,
+                        batches: BatchSplitter::new(segment),
                         has_begun: false,
                         has_returned: false,
                         is_of_two_histories: false,
@@ -239,24 +236,12 @@ impl<'a> PartitionReader<'a> {
 
 impl OpenSegment<'_> {
     /// Takes a whole batch off the bytes that were read.
-    fn split_batch(&mut self) -> anyhow::Result<Option<AnyBatch>> {
-        if self.rest.len() < BatchPrefix::SIZE {
-            return Ok(None);
-        }
-        let at = self.position;
+    fn take_batch(&mut self) -> anyhow::Result<Option<AnyBatch>> {
+        let at = self.batches.position();
         let wrong = |error: &dyn std::fmt::Display| anyhow!("at byte {at}: {error}");
-        let prefix = BatchPrefix::parse(&self.rest).map_err(|error| wrong(&error))?;
-        let size = prefix.size_in_bytes();
-        let segment_size = u64::try_from(self.segment.segment_size_bytes).unwrap_or(0);
-        ensure!(
-            at + size as u64 <= segment_size,
-            "at byte {at}: a batch of {size} bytes goes beyond the segment's end"
-        );
-        if self.rest.len() < size {
+        let Some((_, mut bytes)) = self.batches.take_batch().map_err(|error| wrong(&error))? else {
             return Ok(None);
-        }
-        let mut bytes: Bytes = self.rest.split_to(size).freeze();
-        self.position += size as u64;
+        };
         let batch = AnyBatch::read(&mut bytes).map_err(|error| wrong(&error))?;
         batch.verify_crc().map_err(|error| wrong(&error))?;
         Ok(Some(batch))

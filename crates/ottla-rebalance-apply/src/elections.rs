@@ -6,7 +6,7 @@ use ottla_client::admin::ElectionType;
 use ottla_client::{Admin, ClientError};
 use ottla_types::ErrorCode;
 
-use crate::tools::reassign_partitions::assignment_file::Partition;
+use crate::targets::Partition;
 
 /// A broker that has just become in sync may not be eligible everywhere yet.
 const ATTEMPTS: u32 = 20;
@@ -14,22 +14,22 @@ const ATTEMPTS: u32 = 20;
 const AT_ONCE: usize = 1000;
 
 #[derive(Default, Debug)]
-pub(super) struct Elections {
+pub(crate) struct Elections {
     attempts: BTreeMap<Partition, u32>,
     /// Elected, or led by the first replica already.
-    pub(super) elected: usize,
+    pub(crate) elected: usize,
     /// Given up, with the last reason.
-    pub(super) failed: BTreeMap<Partition, String>,
+    pub(crate) failed: BTreeMap<Partition, String>,
 }
 
 impl Elections {
     /// Elects the first replicas of these partitions. Returns those with which it is done, whether
     /// they were elected or given up.
-    pub(super) async fn hold(
+    pub(crate) async fn hold(
         &mut self,
         admin: &Admin,
         partitions: &BTreeSet<Partition>,
-    ) -> anyhow::Result<Vec<Partition>> {
+    ) -> Result<Vec<Partition>, ClientError> {
         let mut done = Vec::new();
         let all: Vec<&Partition> = partitions.iter().collect();
         for chunk in all.chunks(AT_ONCE) {

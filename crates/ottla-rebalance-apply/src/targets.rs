@@ -1,26 +1,26 @@
-//! What a plan file wants, and how far the cluster is: for each partition of the plan, whether it
-//! waits, moves, or is where it shall be.
+//! What a plan wants, and how far the cluster is: for each partition of the plan, whether it waits,
+//! moves, or is where it shall be.
 //!
-//! Nothing else is remembered between two runs of `apply`.
+//! Nothing else is remembered between two runs.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use anyhow::{Context, bail};
-use ottla_client::Admin;
 use ottla_client::admin::PartitionDescription;
+use ottla_client::{Admin, ClientError};
 use ottla_protocol::messages::list_partition_reassignments_response::OngoingPartitionReassignment;
+use ottla_types::ErrorCode;
 
-use crate::tools::java_text::joined as ids;
-use crate::tools::reassign_partitions::assignment_file::{
-    Assignment, Partition, read_assignment, shown,
-};
-use crate::tools::reassign_partitions::is_unknown;
+use crate::error::ApplyError;
 
-pub(super) type Targets = BTreeMap<Partition, Vec<i32>>;
+/// Topic and number.
+pub type Partition = (String, i32);
+
+/// The replicas of each partition of a plan; the first one is to lead.
+pub type Targets = BTreeMap<Partition, Vec<i32>>;
 
 /// Where a partition is on its way.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) enum Phase {
+pub(crate) enum Phase {
     /// To be started. Without added brokers, only the order of the replicas changes.
     Waiting {
         added: Vec<i32>,
@@ -37,32 +37,16 @@ pub(super) enum Phase {
 
 /// The cluster's side of a plan.
 #[derive(Debug)]
-pub(super) struct Seen {
-    pub(super) phases: BTreeMap<Partition, Phase>,
-    pub(super) descriptions: BTreeMap<Partition, PartitionDescription>,
+pub(crate) struct Seen {
+    pub(crate) phases: BTreeMap<Partition, Phase>,
+    pub(crate) descriptions: BTreeMap<Partition, PartitionDescription>,
     /// All that move, also those that are not part of the plan.
-    pub(super) ongoing: BTreeMap<Partition, OngoingPartitionReassignment>,
-}
-
-/// Reads a plan file.
-pub(super) fn read(path: &str) -> anyhow::Result<Assignment> {
-    let read = || -> anyhow::Result<Assignment> {
-        let assignment = read_assignment(path)?;
-        assignment.checked()?;
-        if let Some(((broker, partition), _)) = assignment.log_dirs.first_key_value() {
-            bail!(
-                "names a log directory for {} on broker {broker}; remove \"log_dirs\", or use ottla reassign-partitions",
-                shown(partition)
-            );
-        }
-        Ok(assignment)
-    };
-    read().with_context(|| format!("--plan {path}"))
+    pub(crate) ongoing: BTreeMap<Partition, OngoingPartitionReassignment>,
 }
 
 /// The part of a plan whose partitions still exist.
-pub(super) async fn existing(admin: &Admin, assignment: &Assignment) -> anyhow::Result<Targets> {
-    let mut targets = assignment.checked()?;
+pub(crate) async fn existing(admin: &Admin, targets: &Targets) -> Result<Targets, ClientError> {
+    let mut targets = targets.clone();
     let there = descriptions(admin, &targets).await?;
     targets.retain(|partition, _| there.contains_key(partition));
     Ok(targets)
@@ -72,7 +56,7 @@ pub(super) async fn existing(admin: &Admin, assignment: &Assignment) -> anyhow::
 async fn descriptions(
     admin: &Admin,
     targets: &Targets,
-) -> anyhow::Result<BTreeMap<Partition, PartitionDescription>> {
+) -> Result<BTreeMap<Partition, PartitionDescription>, ClientError> {
     let names: BTreeSet<&String> = targets.keys().map(|(topic, _)| topic).collect();
     let mut names: Vec<String> = names.into_iter().cloned().collect();
     let described = match admin.describe_topics(&names).await {
@@ -95,7 +79,7 @@ async fn descriptions(
     Ok(found)
 }
 
-pub(super) async fn look(admin: &Admin, targets: &Targets) -> anyhow::Result<Seen> {
+pub(crate) async fn look(admin: &Admin, targets: &Targets) -> Result<Seen, ClientError> {
     // In this order, a move that ends in between is taken for one in progress.
     let ongoing = admin.list_partition_reassignments().await?;
     let descriptions = descriptions(admin, targets).await?;
@@ -141,16 +125,30 @@ fn phase(
     }
 }
 
+/// The error is that the topic or the partition does not exist.
+pub(crate) fn is_unknown(error: &ClientError) -> bool {
+    matches!(
+        error.code(),
+        Some(ErrorCode::InvalidTopicException | ErrorCode::UnknownTopicOrPartition)
+    )
+}
+
+/// Formats `t-0`.
+pub(crate) fn shown((topic, partition): &Partition) -> String {
+    format!("{topic}-{partition}")
+}
+
 /// Whether all brokers of a plan run.
-pub(super) fn check_brokers(admin: &Admin, targets: &Targets) -> anyhow::Result<()> {
+pub(crate) fn check_brokers(admin: &Admin, targets: &Targets) -> Result<(), ApplyError> {
     let running: BTreeSet<i32> = admin.client().metadata().brokers.keys().copied().collect();
     for (partition, target) in targets {
         if let Some(broker) = target.iter().find(|id| !running.contains(id)) {
-            bail!(
+            let running: Vec<String> = running.iter().map(i32::to_string).collect();
+            return Err(ApplyError::refused(format!(
                 "broker {broker}, to which the plan assigns {}, does not run; start it, or make a new plan for brokers {}",
                 shown(partition),
-                ids(&running)
-            );
+                running.join(",")
+            )));
         }
     }
     Ok(())
@@ -158,42 +156,42 @@ pub(super) fn check_brokers(admin: &Admin, targets: &Targets) -> anyhow::Result<
 
 /// Whether all partitions still have as many replicas as the plan gives them. Only brokers from Kafka
 /// 4.1 on can be told to refuse another number.
-pub(super) fn check_numbers(seen: &Seen, targets: &Targets, plan: &str) -> anyhow::Result<()> {
+pub(crate) fn check_numbers(seen: &Seen, targets: &Targets, plan: &str) -> Result<(), ApplyError> {
     for (partition, phase) in &seen.phases {
         let (has, gets) = (
             seen.descriptions[partition].replicas.len(),
             targets[partition].len(),
         );
         if matches!(phase, Phase::Waiting { .. }) && has != gets {
-            bail!(
-                "{} has {has} replicas, and {gets} in --plan {plan}; make a new plan",
+            return Err(ApplyError::refused(format!(
+                "{} has {has} replicas, and {gets} in {plan}; make a new plan",
                 shown(partition)
-            );
+            )));
         }
     }
     Ok(())
 }
 
 /// Whether nothing but the plan moves partitions: two tools would remove each other's throttles.
-pub(super) fn check_alone(seen: &Seen, targets: &Targets, plan: &str) -> anyhow::Result<()> {
+pub(crate) fn check_alone(seen: &Seen, targets: &Targets, plan: &str) -> Result<(), ApplyError> {
     let elsewhere = seen
         .phases
         .iter()
         .find(|(_, phase)| **phase == Phase::Elsewhere);
     if let Some((partition, _)) = elsewhere {
-        bail!(
-            "{} is being moved to other brokers than --plan {plan} says; wait until that is done, or cancel it with ottla \
+        return Err(ApplyError::refused(format!(
+            "{} is being moved to other brokers than {plan} says; wait until that is done, or cancel it with ottla \
              reassign-partitions --cancel",
             shown(partition)
-        );
+        )));
     }
     match seen.ongoing.keys().find(|it| !targets.contains_key(*it)) {
         None => Ok(()),
-        Some(partition) => bail!(
-            "{} is being reassigned, and is not part of --plan {plan}; wait until it is done (ottla reassign-partitions \
+        Some(partition) => Err(ApplyError::refused(format!(
+            "{} is being reassigned, and is not part of {plan}; wait until it is done (ottla reassign-partitions \
              --list), or cancel it",
             shown(partition)
-        ),
+        ))),
     }
 }
 
@@ -256,7 +254,7 @@ mod tests {
                 descriptions: BTreeMap::from([(partition.clone(), description.clone())]),
                 ongoing: BTreeMap::new(),
             };
-            check_numbers(&seen, &targets, "plan.json")
+            check_numbers(&seen, &targets, "--plan plan.json")
                 .err()
                 .map(|error| error.to_string())
         };

@@ -3,32 +3,32 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use ottla_client::Admin;
+use ottla_client::{Admin, ClientError};
 
-use super::sampling::directories;
-use crate::tools::reassign_partitions::assignment_file::Partition;
+use crate::directories::directories;
+use crate::targets::Partition;
 
 /// Log directories are described no more often.
 const REFRESHED_EVERY: Duration = Duration::from_secs(10);
 
 #[derive(Default, Debug)]
-pub(super) struct Room {
+pub(crate) struct Room {
     looked: Option<Instant>,
     /// What is left after all moves in progress; `None` if the broker does not report it.
     free: BTreeMap<i32, Option<u64>>,
     /// What moves in progress have copied, in bytes. A move that ends is removed.
-    pub(super) copied: BTreeMap<Partition, u64>,
+    pub(crate) copied: BTreeMap<Partition, u64>,
 }
 
 impl Room {
     /// Describes the log directories of these brokers again if it is time. `moving` are the moves
     /// in progress, with the brokers that receive them, and their sizes.
-    pub(super) async fn refresh(
+    pub(crate) async fn refresh(
         &mut self,
         admin: &Admin,
         brokers: impl Iterator<Item = i32>,
         moving: &BTreeMap<Partition, (Vec<i32>, u64)>,
-    ) -> anyhow::Result<()> {
+    ) -> Result<(), ClientError> {
         if self.looked.is_some_and(|it| it.elapsed() < REFRESHED_EVERY) {
             return Ok(());
         }
@@ -64,7 +64,7 @@ impl Room {
 
     /// Takes room for a replica on each of these brokers; or returns the one that has too little,
     /// and what it has.
-    pub(super) fn take_for(&mut self, brokers: &[i32], bytes: u64) -> Result<(), (i32, u64)> {
+    pub(crate) fn take_for(&mut self, brokers: &[i32], bytes: u64) -> Result<(), (i32, u64)> {
         for broker in brokers {
             // New records, indexes and snapshots need space as well.
             let needed = bytes.saturating_add(bytes / 20);

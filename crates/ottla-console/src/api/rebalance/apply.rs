@@ -1,0 +1,172 @@
+//! Carrying out a plan to its end, with its progress, and cancelling it.
+
+use axum::Json;
+use ottla_rebalance_apply::{Apply, ApplyError, Targets};
+use serde::{Deserialize, Serialize};
+
+use crate::console::Visitor;
+use crate::extract::Body;
+use crate::problem::Problem;
+use crate::rebalancing::{RebalanceMoment, RebalanceState, Work};
+
+/// Partitions that move from or to one broker at a time.
+pub(super) const DEFAULT_MOVES: usize = 5;
+const MOST_PARTITIONS: usize = 100_000;
+/// Of a partition of the plan, while it is carried out.
+const PARTITION_BYTES: usize = 1024;
+/// As `ottla rebalance`: a slower throttle stops the brokers from following.
+const LEAST_THROTTLE: u64 = 1024;
+
+#[derive(Deserialize)]
+pub(in crate::api) struct Planned {
+    partitions: Vec<PlannedPartition>,
+    /// Bytes per second that each broker sends and receives for moves. No throttle without it.
+    throttle: Option<u64>,
+    /// Partitions that move from or to one broker at a time.
+    moves_per_broker: Option<usize>,
+}
+
+#[derive(Deserialize)]
+struct PlannedPartition {
+    topic: String,
+    partition: i32,
+    replicas: Vec<i32>,
+}
+
+#[derive(Serialize)]
+pub(in crate::api) struct Progress {
+    /// The newest rebalance of this session.
+    rebalance: Option<RebalanceMoment>,
+}
+
+pub(in crate::api) async fn progress(visitor: Visitor) -> Json<Progress> {
+    let rebalance = visitor.rebalancing.newest().map(|it| it.moment());
+    Json(Progress { rebalance })
+}
+
+pub(in crate::api) async fn start(
+    visitor: Visitor,
+    Body(planned): Body<Planned>,
+) -> Result<Json<Progress>, Problem> {
+    if let Some(throttle) = planned.throttle.filter(|it| *it < LEAST_THROTTLE) {
+        return Err(Problem::invalid(
+            "throttle",
+            format!(
+                "throttle={throttle}: give at least {LEAST_THROTTLE} bytes per second, or leave it out"
+            ),
+        ));
+    }
+    let (throttle, moves) = (planned.throttle, planned.moves_per_broker);
+    let moves = moves.unwrap_or(DEFAULT_MOVES).max(1);
+    let targets = targets_of(planned.partitions)?;
+    visitor.rebalancing.check_free()?;
+    visitor.note.names(format!(
+        "{} partitions, {}",
+        targets.len(),
+        match throttle {
+            Some(throttle) => format!("throttle {throttle} B/s"),
+            None => "no throttle".to_owned(),
+        }
+    ));
+    let reservation = visitor.budget.reserve(targets.len() * PARTITION_BYTES)?;
+    let apply = Apply::prepare(&visitor.admin, &targets, "the plan", moves);
+    let work = Work {
+        apply: apply.await.map_err(problem)?,
+        admin: visitor.admin.clone(),
+        targets,
+        throttle,
+        _reservation: reservation,
+    };
+    let (note, visit) = (visitor.note.clone(), visitor.visit.clone());
+    let on_end = move |moment: &RebalanceMoment| {
+        visit.view.outdate();
+        note.later(match moment.state {
+            RebalanceState::Done => "the rebalance is done",
+            RebalanceState::Cancelled => "the rebalance is cancelled",
+            _ => "the rebalance has failed",
+        });
+    };
+    let visit = visitor.visit.clone();
+    let gone = async move { visit.ended().await };
+    let rebalance = visitor.rebalancing.start(work, gone, on_end)?;
+    visitor.view.outdate();
+    Ok(Json(Progress {
+        rebalance: Some(rebalance.moment()),
+    }))
+}
+
+/// Stops the rebalance, with the moves that are in progress.
+pub(in crate::api) async fn cancel(visitor: Visitor) -> Result<Json<Progress>, Problem> {
+    let newest = visitor.rebalancing.newest();
+    let rebalance = newest.ok_or_else(|| {
+        Problem::not_found(
+            "this session has started no rebalance; GET /api/reassignments has what moves",
+        )
+    })?;
+    rebalance.cancel()?;
+    visitor.note.names("the rebalance");
+    Ok(Json(Progress {
+        rebalance: Some(rebalance.moment()),
+    }))
+}
+
+fn targets_of(partitions: Vec<PlannedPartition>) -> Result<Targets, Problem> {
+    let invalid = |detail: String| Problem::invalid("partitions", detail);
+    let count = partitions.len();
+    if !(1..=MOST_PARTITIONS).contains(&count) {
+        return Err(invalid(format!(
+            "{count} partitions; give 1 to {MOST_PARTITIONS}"
+        )));
+    }
+    let mut targets = Targets::new();
+    for PlannedPartition {
+        topic,
+        partition,
+        replicas,
+    } in partitions
+    {
+        let name = format!("{topic}-{partition}");
+        let is_twice = |(index, id): (usize, &i32)| replicas[..index].contains(id);
+        if replicas.is_empty() || replicas.iter().enumerate().any(is_twice) {
+            return Err(invalid(format!(
+                "{name}: replicas={replicas:?}: give one broker or more, each once"
+            )));
+        }
+        if targets.insert((topic, partition), replicas).is_some() {
+            return Err(invalid(format!("{name} is there twice; give it once")));
+        }
+    }
+    Ok(targets)
+}
+
+fn problem(error: ApplyError) -> Problem {
+    match error {
+        ApplyError::Client(error) => error.into(),
+        ApplyError::Refused(sentence) => Problem::conflict(sentence),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plan_names_each_partition_and_each_broker_once() {
+        let of = |text: &str| {
+            let planned: Planned = serde_json::from_str(text).unwrap();
+            targets_of(planned.partitions).map_err(|it| it.detail().to_owned())
+        };
+        let one = r#"{"topic": "t", "partition": 0, "replicas": [1, 2]}"#;
+        let targets = of(&format!(r#"{{"partitions": [{one}]}}"#)).unwrap();
+        assert_eq!(targets[&("t".to_owned(), 0)], [1, 2]);
+        for (partitions, says) in [
+            (String::new(), "0 partitions"),
+            (format!("{one}, {one}"), "t-0 is there twice"),
+            (one.replace("[1, 2]", "[1, 1]"), "t-0: replicas=[1, 1]"),
+            (one.replace("[1, 2]", "[]"), "t-0: replicas=[]"),
+        ] {
+            let refused = of(&format!(r#"{{"partitions": [{partitions}]}}"#)).unwrap_err();
+            assert!(refused.contains(says), "{refused}");
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! Logins by an identity provider (OpenID Connect Core 1.0): the authorization code flow with PKCE (RFC 7636), a state and a
+//! nonce.
+//!
+//! The page asks for the address of the provider, the browser goes there and comes back to the page with a code, and the
+//! page hands the code in. The console changes it for tokens. The ID token says who the person is; with the access token,
+//! the console logs in to the cluster, whose brokers decide whether they accept it and what the person may do.
+//!
+//! Invariants:
+//! - The state, the nonce and the verifier follow from a secret that the browser keeps in a cookie: a code that was got in
+//!   another browser is refused, and nobody fills a table by beginning logins.
+//! - The console redirects nobody. It hands out addresses of the provider's endpoints only.
+//! - Tokens and the client's secret are in no answer, no address and no log line.
+//! - What the provider answers is bounded in size and time.
+
+mod answer;
+
+mod config;
+
+mod flow;
+
+mod provider;
+
+mod renewal;
+
+use std::sync::Arc;
+
+use tokio::sync::Semaphore;
+
+use crate::cookie::Cookie;
+
+pub(crate) use answer::shown;
+pub use config::OidcConfig;
+pub(crate) use flow::{FLOW_AGE, Flow, Flows};
+pub(crate) use provider::{Failure, Provider};
+pub(crate) use renewal::{Login, keep};
+
+/// Codes that are changed for tokens at a time.
+const LOGINS: usize = 8;
+
+/// What a console with a provider has.
+pub(crate) struct Oidc {
+    pub(crate) provider: Arc<Provider>,
+    pub(crate) flows: Flows,
+    /// Of a browser that is at the provider.
+    pub(crate) cookie: Cookie,
+    pub(crate) logins: Semaphore,
+}
+
+impl Oidc {
+    pub(crate) fn new(config: OidcConfig) -> Oidc {
+        Oidc {
+            provider: Arc::new(Provider::new(config)),
+            flows: Flows::default(),
+            cookie: Cookie::new(Some(FLOW_AGE)),
+            logins: Semaphore::new(LOGINS),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,210 @@
+//! A rebalance that a visit carries out to its end: one at a time, with its progress.
+//!
+//! The work is that of `ottla rebalance apply`. It ends early when somebody cancels it, when it fails, and when the visit
+//! ends; only a cancellation stops the moves that are in progress.
+
+use std::future::Future;
+use std::sync::Arc;
+
+use ottla_client::Admin;
+use ottla_rebalance_apply::{Apply, ApplyError, Targets, cancel};
+use parking_lot::Mutex;
+use serde::Serialize;
+use tokio::sync::Notify;
+
+use crate::budget::Reservation;
+use crate::problem::Problem;
+use crate::view::now_ms;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum RebalanceState {
+    Running,
+    Cancelling,
+    Done,
+    Cancelled,
+    Failed,
+}
+
+/// What is known of a rebalance at a moment.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct RebalanceMoment {
+    pub(crate) state: RebalanceState,
+    /// Milliseconds since 1970.
+    started: i64,
+    /// Of the plan, that existed at the start; and those that did not.
+    partitions: usize,
+    missing: usize,
+    /// Replicas and bytes that were to be copied at the start, and that are copied.
+    moves: usize,
+    bytes: u64,
+    moved: usize,
+    copied_bytes: u64,
+    /// Partitions that are moving.
+    moving: usize,
+    elected: usize,
+    not_elected: usize,
+    /// Bytes per second of each broker.
+    throttle: Option<u64>,
+    /// Why it has failed, or what is left to do.
+    problem: Option<String>,
+}
+
+/// A plan that is ready to be carried out.
+pub(crate) struct Work {
+    pub(crate) apply: Apply,
+    pub(crate) admin: Admin,
+    pub(crate) targets: Targets,
+    pub(crate) throttle: Option<u64>,
+    /// Until it ends.
+    pub(crate) _reservation: Reservation,
+}
+
+pub(crate) struct Rebalance {
+    moment: Mutex<RebalanceMoment>,
+    cancel: Notify,
+}
+
+/// The rebalances of one visit.
+#[derive(Default)]
+pub(crate) struct Rebalancing {
+    newest: Mutex<Option<Arc<Rebalance>>>,
+}
+
+impl Rebalancing {
+    pub(crate) fn newest(&self) -> Option<Arc<Rebalance>> {
+        self.newest.lock().clone()
+    }
+
+    pub(crate) fn is_running(&self) -> bool {
+        let newest = self.newest.lock();
+        newest.as_ref().is_some_and(|it| it.is_running())
+    }
+
+    pub(crate) fn check_free(&self) -> Result<(), Problem> {
+        match self.is_running() {
+            true => Err(Problem::conflict(
+                "a rebalance is in progress; wait for its end, or cancel it",
+            )),
+            false => Ok(()),
+        }
+    }
+
+    /// Carries a plan out, until `gone` completes. `on_end` learns how it has ended.
+    pub(crate) fn start(
+        &self,
+        work: Work,
+        gone: impl Future<Output = ()> + Send + 'static,
+        on_end: impl FnOnce(&RebalanceMoment) + Send + 'static,
+    ) -> Result<Arc<Rebalance>, Problem> {
+        let outlook = work.apply.outlook();
+        let rebalance = Arc::new(Rebalance {
+            moment: Mutex::new(RebalanceMoment {
+                state: RebalanceState::Running,
+                started: now_ms(),
+                partitions: outlook.partitions,
+                missing: outlook.missing,
+                moves: outlook.moves,
+                bytes: outlook.cost.bytes(),
+                moved: 0,
+                copied_bytes: 0,
+                moving: 0,
+                elected: 0,
+                not_elected: 0,
+                throttle: work.throttle,
+                problem: None,
+            }),
+            cancel: Notify::new(),
+        });
+        let mut newest = self.newest.lock();
+        if newest.as_ref().is_some_and(|it| it.is_running()) {
+            return Err(Problem::conflict(
+                "a rebalance was started meanwhile; wait for its end, or cancel it",
+            ));
+        }
+        *newest = Some(rebalance.clone());
+        let running = rebalance.clone();
+        tokio::spawn(async move {
+            running.carry_out(work, gone).await;
+            on_end(&running.moment());
+        });
+        Ok(rebalance)
+    }
+}
+
+impl Rebalance {
+    pub(crate) fn moment(&self) -> RebalanceMoment {
+        self.moment.lock().clone()
+    }
+
+    fn is_running(&self) -> bool {
+        let state = self.moment.lock().state;
+        matches!(state, RebalanceState::Running | RebalanceState::Cancelling)
+    }
+
+    /// Stops it with the moves that are in progress. An error if it has ended.
+    pub(crate) fn cancel(&self) -> Result<(), Problem> {
+        let mut moment = self.moment.lock();
+        match moment.state {
+            RebalanceState::Running => {
+                moment.state = RebalanceState::Cancelling;
+                self.cancel.notify_one();
+                Ok(())
+            }
+            RebalanceState::Cancelling => Ok(()),
+            _ => Err(Problem::conflict("the rebalance has ended already")),
+        }
+    }
+
+    async fn carry_out(&self, mut work: Work, gone: impl Future<Output = ()>) {
+        let (state, problem) = tokio::select! {
+            ended = self.work(&mut work) => ended,
+            () = self.cancel.notified() => stopped(&work).await,
+            () = gone => (
+                RebalanceState::Failed,
+                Some("the session has ended; moves in progress go on, and throttles stay".to_owned()),
+            ),
+        };
+        let outcome = work.apply.outcome();
+        let mut moment = self.moment.lock();
+        moment.state = state;
+        moment.problem = problem;
+        moment.moving = 0;
+        moment.elected = outcome.elected;
+        moment.not_elected = outcome.not_elected.len();
+    }
+
+    async fn work(&self, work: &mut Work) -> (RebalanceState, Option<String>) {
+        let tell = |count: ottla_rebalance_apply::Count| {
+            let mut moment = self.moment.lock();
+            moment.moved = count.moves;
+            moment.copied_bytes = count.bytes;
+            moment.moving = count.moving;
+        };
+        if let Err(error) = work.apply.work(work.throttle, tell).await {
+            return failed(
+                "moves in progress go on, and throttles stay: make a plan again for the rest",
+                &error,
+            );
+        }
+        match work.apply.finish().await {
+            Ok(()) => (RebalanceState::Done, None),
+            Err(error) => failed(
+                "the plan is carried out, but throttles may remain: remove them on the page of reassignments",
+                &error,
+            ),
+        }
+    }
+}
+
+/// Cancels the moves in progress, and removes the throttles.
+async fn stopped(work: &Work) -> (RebalanceState, Option<String>) {
+    match cancel(&work.admin, &work.targets).await {
+        Ok(_) => (RebalanceState::Cancelled, None),
+        Err(error) => failed("moves in progress go on, and throttles stay", &error),
+    }
+}
+
+fn failed(what: &str, error: &ApplyError) -> (RebalanceState, Option<String>) {
+    (RebalanceState::Failed, Some(format!("{error}; {what}")))
+}
