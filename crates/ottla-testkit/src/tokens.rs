@@ -16,6 +16,57 @@ use jsonwebtoken::jwk::Jwk;
 use jsonwebtoken::{Algorithm, EncodingKey, Header, encode};
 use serde_json::{Value, json};
 
+use crate::BrokerBuilder;
+
+/// Where Kafka's classes for OAuth tokens are.
+pub const PACKAGE: &str = "org.apache.kafka.common.security.oauthbearer";
+
+/// A broker with ACLs, one of whose listeners accepts the tokens of this issuer for the audience `kafka`, by the keys in
+/// this file and the class of [`PACKAGE`] with this name. On the other one, everybody may do everything.
+pub fn broker_with_tokens(keys: &Path, handler: &str, issuer: &str) -> BrokerBuilder {
+    let handler = format!("{PACKAGE}.{handler}");
+    let url = format!("file://{}", keys.display());
+    let module = format!("{PACKAGE}.OAuthBearerLoginModule required;");
+    let prefix = "listener.name.out.oauthbearer";
+    let [port, inside, controller] = [(); 3].map(|()| free_port());
+    let out = format!("OUT://127.0.0.1:{port},IN://127.0.0.1:{inside}");
+    BrokerBuilder::new()
+        .port(port)
+        .property(
+            "listeners",
+            &format!("{out},CONTROLLER://127.0.0.1:{controller}"),
+        )
+        .property("advertised.listeners", &out)
+        .property(
+            "controller.quorum.bootstrap.servers",
+            &format!("127.0.0.1:{controller}"),
+        )
+        .property(
+            "listener.security.protocol.map",
+            "OUT:SASL_PLAINTEXT,IN:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        )
+        .property("inter.broker.listener.name", "IN")
+        .property("sasl.enabled.mechanisms", "OAUTHBEARER")
+        .property(
+            &format!("{prefix}.sasl.server.callback.handler.class"),
+            &handler,
+        )
+        .property(&format!("{prefix}.sasl.jaas.config"), &module)
+        .property("sasl.oauthbearer.jwks.endpoint.url", &url)
+        .property("sasl.oauthbearer.expected.audience", "kafka")
+        .property("sasl.oauthbearer.expected.issuer", issuer)
+        .property(
+            "authorizer.class.name",
+            "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        )
+        .property("super.users", "User:admin;User:ANONYMOUS")
+}
+
+fn free_port() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    listener.local_addr().expect("an address").port()
+}
+
 /// Who signs, with a key of its own.
 pub struct TokenIssuer {
     key_id: String,

@@ -1,66 +1,23 @@
 //! The console with an identity provider: people log in there, and the cluster's ACLs decide what they see and do.
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use ottla_testkit::identity_provider::{CLIENT_ID, CLIENT_SECRET, IdentityProvider, Return};
+use ottla_testkit::tokens::broker_with_tokens;
 use ottla_testkit::{BrokerBuilder, BrokerProcess, ottla_binary};
 use serde_json::{Value, json};
 
-const PACKAGE: &str = "org.apache.kafka.common.security.oauthbearer";
 /// For a debug build on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
-
-fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-    listener.local_addr().expect("an address").port()
-}
 
 /// A broker that accepts the tokens of a provider, with ACLs.
 fn broker(provider: &IdentityProvider, dir: &Path) -> BrokerBuilder {
     let keys = provider.write_keys(&dir.join("keys.json"));
-    let (port, inside, controller) = (free_port(), free_port(), free_port());
-    let out = format!("OUT://127.0.0.1:{port},IN://127.0.0.1:{inside}");
-    let prefix = "listener.name.out.oauthbearer";
-    BrokerBuilder::new()
-        .port(port)
-        .property(
-            "listeners",
-            &format!("{out},CONTROLLER://127.0.0.1:{controller}"),
-        )
-        .property("advertised.listeners", &out)
-        .property(
-            "controller.quorum.bootstrap.servers",
-            &format!("127.0.0.1:{controller}"),
-        )
-        .property(
-            "listener.security.protocol.map",
-            "OUT:SASL_PLAINTEXT,IN:PLAINTEXT,CONTROLLER:PLAINTEXT",
-        )
-        .property("inter.broker.listener.name", "IN")
-        .property("sasl.enabled.mechanisms", "OAUTHBEARER")
-        .property(
-            &format!("{prefix}.sasl.server.callback.handler.class"),
-            &format!("{PACKAGE}.OAuthBearerValidatorCallbackHandler"),
-        )
-        .property(
-            &format!("{prefix}.sasl.jaas.config"),
-            &format!("{PACKAGE}.OAuthBearerLoginModule required;"),
-        )
-        .property(
-            "sasl.oauthbearer.jwks.endpoint.url",
-            &format!("file://{}", keys.display()),
-        )
-        .property("sasl.oauthbearer.expected.audience", "kafka")
-        .property("sasl.oauthbearer.expected.issuer", provider.url())
-        .property(
-            "authorizer.class.name",
-            "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-        )
-        .property("super.users", "User:admin;User:ANONYMOUS")
+    broker_with_tokens(&keys, "OAuthBearerValidatorCallbackHandler", provider.url())
 }
 
 /// A running console, killed on drop.

@@ -6,60 +6,16 @@ use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use ottla_client::{Client, Producer, RecordRef, properties};
-use ottla_testkit::tokens::{TokenEndpoint, TokenIssuer};
-use ottla_testkit::{BrokerBuilder, BrokerProcess, ottla_binary};
+use ottla_testkit::tokens::{PACKAGE, TokenEndpoint, TokenIssuer, broker_with_tokens};
+use ottla_testkit::{BrokerProcess, ottla_binary};
 use serde_json::{Value, json};
 
-const PACKAGE: &str = "org.apache.kafka.common.security.oauthbearer";
-
-fn broker(keys: &Path, handler: &str) -> BrokerBuilder {
-    let handler = format!("{PACKAGE}.{handler}");
-    let url = format!("file://{}", keys.display());
-    let module = format!("{PACKAGE}.OAuthBearerLoginModule required;");
-    let prefix = "listener.name.out.oauthbearer";
-    let port = free_port();
-    let (inside, controller) = (free_port(), free_port());
-    let out = format!("OUT://127.0.0.1:{port},IN://127.0.0.1:{inside}");
-    BrokerBuilder::new()
-        .port(port)
-        .property(
-            "listeners",
-            &format!("{out},CONTROLLER://127.0.0.1:{controller}"),
-        )
-        .property("advertised.listeners", &out)
-        .property(
-            "controller.quorum.bootstrap.servers",
-            &format!("127.0.0.1:{controller}"),
-        )
-        .property(
-            "listener.security.protocol.map",
-            "OUT:SASL_PLAINTEXT,IN:PLAINTEXT,CONTROLLER:PLAINTEXT",
-        )
-        .property("inter.broker.listener.name", "IN")
-        .property("sasl.enabled.mechanisms", "OAUTHBEARER")
-        .property(
-            &format!("{prefix}.sasl.server.callback.handler.class"),
-            &handler,
-        )
-        .property(&format!("{prefix}.sasl.jaas.config"), &module)
-        .property("sasl.oauthbearer.jwks.endpoint.url", &url)
-        .property("sasl.oauthbearer.expected.audience", "kafka")
-        .property("sasl.oauthbearer.expected.issuer", "https://issuer")
-        .property(
-            "authorizer.class.name",
-            "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-        )
-        .property("super.users", "User:admin;User:ANONYMOUS")
-}
-
-fn free_port() -> u16 {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
-    listener.local_addr().expect("an address").port()
-}
+const HANDLER: &str = "OAuthBearerValidatorCallbackHandler";
+const ISSUER: &str = "https://issuer";
 
 /// What the broker expects, with changes.
 fn claims(changes: Value) -> Value {
-    let mut claims = json!({ "aud": "kafka", "iss": "https://issuer" });
+    let mut claims = json!({ "aud": "kafka", "iss": ISSUER });
     for (name, value) in changes.as_object().into_iter().flatten() {
         claims[name] = value.clone();
     }
@@ -102,7 +58,7 @@ fn tokens_are_believed_by_their_signature_and_their_claims() {
     let dir = tempfile::tempdir().expect("a folder");
     let issuer = TokenIssuer::new("first");
     let keys = issuer.write_keys(&dir.path().join("keys.json"));
-    let mut broker = broker(&keys, "OAuthBearerValidatorCallbackHandler").start();
+    let mut broker = broker_with_tokens(&keys, HANDLER, ISSUER).start();
     let run =
         |token: &str, arguments: &[&str]| topics(&broker, &client(dir.path(), token), arguments);
     let create = ["--create", "--topic", "orders"];
@@ -179,7 +135,7 @@ async fn a_client_renews_its_session_with_tokens_of_an_endpoint() {
     let dir = tempfile::tempdir().expect("a folder");
     let issuer = TokenIssuer::new("first");
     let keys = issuer.write_keys(&dir.path().join("keys.json"));
-    let mut broker = broker(&keys, "OAuthBearerValidatorCallbackHandler").start();
+    let mut broker = broker_with_tokens(&keys, HANDLER, ISSUER).start();
     let endpoint = TokenEndpoint::start(issuer, TOKEN_SECONDS, claims(json!({})));
     let settings = with_endpoint(&broker, &endpoint);
     let (client, config) = properties::producer(&settings).expect("settings");
@@ -226,10 +182,7 @@ async fn a_client_renews_its_session_with_tokens_of_an_endpoint() {
 
 #[test]
 fn keys_that_cannot_be_read_end_the_start() {
-    let refusal = broker(
-        Path::new("/nowhere/keys.json"),
-        "OAuthBearerValidatorCallbackHandler",
-    );
+    let refusal = broker_with_tokens(Path::new("/nowhere/keys.json"), HANDLER, ISSUER);
     let output = refusal.start_refused().output;
     let expected = "sasl.oauthbearer.jwks.endpoint.url=file:///nowhere/keys.json: cannot be read";
     assert!(output.contains(expected), "{output}");

@@ -216,16 +216,20 @@ async fn a_port_that_cannot_be_bound_is_named_and_nothing_changes() {
     wait_for(&broker, true).await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_listener_of_the_file_that_a_setting_has_removed_does_not_count_as_listening() {
-    let listeners = with_extra(0);
-    let map = map("PLAINTEXT");
-    let broker = TestBroker::start_with(&[
+/// A broker whose file has the extra listener, which is not advertised.
+async fn start_with_extra() -> TestBroker {
+    let (listeners, map) = (with_extra(0), map("PLAINTEXT"));
+    TestBroker::start_with(&[
         ("listeners", &listeners),
         (MAP, &map),
         ("advertised.listeners", "PLAINTEXT://127.0.0.1:0"),
     ])
-    .await;
+    .await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_listener_of_the_file_that_a_setting_has_removed_does_not_count_as_listening() {
+    let broker = start_with_extra().await;
     let names = |broker: &TestBroker| {
         let listeners = broker.running.listeners().iter();
         listeners.map(|it| it.name.clone()).collect::<Vec<_>>()
@@ -316,14 +320,7 @@ async fn move_at_once(broker: &TestBroker) -> u16 {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_listener_of_the_file_moves_to_the_address_of_the_setting() {
-    let listeners = with_extra(0);
-    let map = map("PLAINTEXT");
-    let broker = TestBroker::start_with(&[
-        ("listeners", &listeners),
-        (MAP, &map),
-        ("advertised.listeners", "PLAINTEXT://127.0.0.1:0"),
-    ])
-    .await;
+    let broker = start_with_extra().await;
     let before = extra(&broker).expect("it is open");
     let port = move_at_once(&broker).await;
     TcpStream::connect(before)

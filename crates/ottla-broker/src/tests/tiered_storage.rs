@@ -330,11 +330,9 @@ async fn a_replica_moves_to_another_directory_without_its_remote_segments() {
     assert_eq!(read_all(&mut client, 0, 300).await, expected(0, 300));
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_share_group_acquires_what_is_only_remote() {
-    let store = tempfile::tempdir().expect("a directory");
-    let settings = settings(store.path());
-    let (broker, mut client) = share_groups::broker_with(&settings, &SETTINGS).await;
+/// A broker whose topic of share groups has 30 records, the first 20 of them only in this store.
+async fn for_share_groups(store: &Path) -> (TestBroker, Client) {
+    let (broker, mut client) = share_groups::broker_with(&settings(store), &SETTINGS).await;
     for offset in 0..30 {
         // Five batches to a segment.
         share_groups::produce(&mut client, &[&format!("{offset:0300}")]).await;
@@ -344,6 +342,13 @@ async fn a_share_group_acquires_what_is_only_remote() {
         reader.local_log_start_offset() >= Offset(20)
     })
     .await;
+    (broker, client)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_share_group_acquires_what_is_only_remote() {
+    let store = tempfile::tempdir().expect("a directory");
+    let (_broker, mut client) = for_share_groups(store.path()).await;
     let began = Instant::now();
     let (mut epoch, mut next) = (0, 0);
     while next < 30 {
@@ -372,16 +377,7 @@ async fn a_share_group_acquires_what_is_only_remote() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_share_group_starts_by_time_at_what_is_only_remote() {
     let store = tempfile::tempdir().expect("a directory");
-    let settings = settings(store.path());
-    let (broker, mut client) = share_groups::broker_with(&settings, &SETTINGS).await;
-    for offset in 0..30 {
-        share_groups::produce(&mut client, &[&format!("{offset:0300}")]).await;
-    }
-    let reader = broker.partition("t", 0).reader().clone();
-    wait_until("the segments stay", || {
-        reader.local_log_start_offset() >= Offset(20)
-    })
-    .await;
+    let (broker, mut client) = for_share_groups(store.path()).await;
     let (key, group) = ("share.auto.offset.reset", ConfigResource::group("g"));
     let all_that_is_younger = MetadataRecord::Config(ConfigRecord {
         resource_type: 32,
