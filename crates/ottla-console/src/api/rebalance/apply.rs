@@ -1,5 +1,7 @@
 //! Carrying out a plan to its end, with its progress, and cancelling it.
 
+use std::collections::BTreeSet;
+
 use axum::Json;
 use ottla_rebalance_apply::{Apply, ApplyError, Targets};
 use serde::{Deserialize, Serialize};
@@ -12,8 +14,13 @@ use crate::rebalancing::{RebalanceMoment, RebalanceState, Work};
 /// Partitions that move from or to one broker at a time.
 pub(super) const DEFAULT_MOVES: usize = 5;
 const MOST_PARTITIONS: usize = 100_000;
-/// Of a partition of the plan, while it is carried out.
-const PARTITION_BYTES: usize = 1024;
+/// Of one partition.
+const MOST_REPLICAS: usize = 1000;
+/// Kafka: `Topic.MAX_NAME_LENGTH`.
+const MOST_TOPIC_BYTES: usize = 249;
+/// Of a partition of the plan, and of each of its replicas, while it is carried out.
+const PARTITION_BYTES: usize = 2048;
+const REPLICA_BYTES: usize = 32;
 /// As `ottla rebalance`: a slower throttle stops the brokers from following.
 const LEAST_THROTTLE: u64 = 1024;
 
@@ -68,7 +75,7 @@ pub(in crate::api) async fn start(
             None => "no throttle".to_owned(),
         }
     ));
-    let reservation = visitor.budget.reserve(targets.len() * PARTITION_BYTES)?;
+    let reservation = visitor.budget.reserve(bytes_of(&targets))?;
     let apply = Apply::prepare(&visitor.admin, &targets, "the plan", moves);
     let work = Work {
         apply: apply.await.map_err(problem)?,
@@ -110,6 +117,12 @@ pub(in crate::api) async fn cancel(visitor: Visitor) -> Result<Json<Progress>, P
     }))
 }
 
+/// The memory that a plan takes while it is carried out.
+fn bytes_of(targets: &Targets) -> usize {
+    let replicas: usize = targets.values().map(Vec::len).sum();
+    targets.len() * PARTITION_BYTES + replicas * REPLICA_BYTES
+}
+
 fn targets_of(partitions: Vec<PlannedPartition>) -> Result<Targets, Problem> {
     let invalid = |detail: String| Problem::invalid("partitions", detail);
     let count = partitions.len();
@@ -125,9 +138,21 @@ fn targets_of(partitions: Vec<PlannedPartition>) -> Result<Targets, Problem> {
         replicas,
     } in partitions
     {
+        if topic.len() > MOST_TOPIC_BYTES {
+            return Err(invalid(format!(
+                "a topic with {} bytes; a name has at most {MOST_TOPIC_BYTES}",
+                topic.len()
+            )));
+        }
         let name = format!("{topic}-{partition}");
-        let is_twice = |(index, id): (usize, &i32)| replicas[..index].contains(id);
-        if replicas.is_empty() || replicas.iter().enumerate().any(is_twice) {
+        let count = replicas.len();
+        if count > MOST_REPLICAS {
+            return Err(invalid(format!(
+                "{name} with {count} replicas; give at most {MOST_REPLICAS}"
+            )));
+        }
+        let different: BTreeSet<&i32> = replicas.iter().collect();
+        if replicas.is_empty() || different.len() < count {
             return Err(invalid(format!(
                 "{name}: replicas={replicas:?}: give one broker or more, each once"
             )));
@@ -159,14 +184,29 @@ mod tests {
         let one = r#"{"topic": "t", "partition": 0, "replicas": [1, 2]}"#;
         let targets = of(&format!(r#"{{"partitions": [{one}]}}"#)).unwrap();
         assert_eq!(targets[&("t".to_owned(), 0)], [1, 2]);
+        let many = format!("{:?}", (0..1001).collect::<Vec<i32>>());
         for (partitions, says) in [
             (String::new(), "0 partitions"),
             (format!("{one}, {one}"), "t-0 is there twice"),
             (one.replace("[1, 2]", "[1, 1]"), "t-0: replicas=[1, 1]"),
             (one.replace("[1, 2]", "[]"), "t-0: replicas=[]"),
+            (one.replace("[1, 2]", &many), "t-0 with 1001 replicas"),
+            (
+                one.replace("\"t\"", &format!("\"{}\"", "t".repeat(250))),
+                "a topic with 250 bytes",
+            ),
         ] {
             let refused = of(&format!(r#"{{"partitions": [{partitions}]}}"#)).unwrap_err();
             assert!(refused.contains(says), "{refused}");
         }
+    }
+
+    #[test]
+    fn a_plan_with_many_replicas_takes_more_memory() {
+        let of = |replicas: usize| {
+            let replicas = (0..).take(replicas).collect();
+            bytes_of(&Targets::from([(("t".to_owned(), 0), replicas)]))
+        };
+        assert_eq!(of(1000) - of(1), 999 * REPLICA_BYTES);
     }
 }
