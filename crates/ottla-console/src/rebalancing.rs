@@ -1,13 +1,13 @@
 //! A rebalance that a visit carries out to its end: one at a time, with its progress.
 //!
 //! The work is that of `ottla rebalance apply`. It ends early when somebody cancels it, when it fails, and when the visit
-//! ends; only a cancellation stops the moves that are in progress.
+//! ends; only a cancellation stops the moves that are in progress, once no request of the work is on its way any more.
 
 use std::future::Future;
 use std::sync::Arc;
 
 use ottla_client::Admin;
-use ottla_rebalance_apply::{Apply, ApplyError, Targets, cancel};
+use ottla_rebalance_apply::{Apply, ApplyError, Outlook, Targets, cancel};
 use parking_lot::Mutex;
 use serde::Serialize;
 use tokio::sync::Notify;
@@ -97,25 +97,7 @@ impl Rebalancing {
         gone: impl Future<Output = ()> + Send + 'static,
         on_end: impl FnOnce(&RebalanceMoment) + Send + 'static,
     ) -> Result<Arc<Rebalance>, Problem> {
-        let outlook = work.apply.outlook();
-        let rebalance = Arc::new(Rebalance {
-            moment: Mutex::new(RebalanceMoment {
-                state: RebalanceState::Running,
-                started: now_ms(),
-                partitions: outlook.partitions,
-                missing: outlook.missing,
-                moves: outlook.moves,
-                bytes: outlook.cost.bytes(),
-                moved: 0,
-                copied_bytes: 0,
-                moving: 0,
-                elected: 0,
-                not_elected: 0,
-                throttle: work.throttle,
-                problem: None,
-            }),
-            cancel: Notify::new(),
-        });
+        let rebalance = Arc::new(Rebalance::new(work.apply.outlook(), work.throttle));
         let mut newest = self.newest.lock();
         if newest.as_ref().is_some_and(|it| it.is_running()) {
             return Err(Problem::conflict(
@@ -133,6 +115,27 @@ impl Rebalancing {
 }
 
 impl Rebalance {
+    fn new(outlook: &Outlook, throttle: Option<u64>) -> Rebalance {
+        Rebalance {
+            moment: Mutex::new(RebalanceMoment {
+                state: RebalanceState::Running,
+                started: now_ms(),
+                partitions: outlook.partitions,
+                missing: outlook.missing,
+                moves: outlook.moves,
+                bytes: outlook.cost.bytes(),
+                moved: 0,
+                copied_bytes: 0,
+                moving: 0,
+                elected: 0,
+                not_elected: 0,
+                throttle,
+                problem: None,
+            }),
+            cancel: Notify::new(),
+        }
+    }
+
     pub(crate) fn moment(&self) -> RebalanceMoment {
         self.moment.lock().clone()
     }
@@ -157,12 +160,15 @@ impl Rebalance {
     }
 
     async fn carry_out(&self, mut work: Work, gone: impl Future<Output = ()>) {
-        let (state, problem) = tokio::select! {
-            ended = self.work(&mut work) => ended,
-            () = self.cancel.notified() => stopped(&work).await,
-            () = gone => (
+        let ended = self.unless(gone, self.work(&mut work)).await;
+        let (state, problem) = match ended {
+            Some(Ended::Stopped) => stopped(&work).await,
+            Some(Ended::As(end)) => end,
+            None => (
                 RebalanceState::Failed,
-                Some("the session has ended; moves in progress go on, and throttles stay".to_owned()),
+                Some(
+                    "the session has ended; moves in progress go on, and throttles stay".to_owned(),
+                ),
             ),
         };
         let outcome = work.apply.outcome();
@@ -174,27 +180,63 @@ impl Rebalance {
         moment.not_elected = outcome.not_elected.len();
     }
 
-    async fn work(&self, work: &mut Work) -> (RebalanceState, Option<String>) {
+    /// The end of the work, unless the visit ends before. Work that is cancelled is waited for in any case: if a request of
+    /// it were on its way, the cluster could start moves and set throttles after the cancellation has looked for them.
+    async fn unless<T>(
+        &self,
+        gone: impl Future<Output = ()>,
+        work: impl Future<Output = T>,
+    ) -> Option<T> {
+        let gone = async {
+            gone.await;
+            if self.is_cancelling() {
+                std::future::pending::<()>().await;
+            }
+        };
+        tokio::select! {
+            ended = work => Some(ended),
+            () = gone => None,
+        }
+    }
+
+    fn is_cancelling(&self) -> bool {
+        self.moment.lock().state == RebalanceState::Cancelling
+    }
+
+    async fn work(&self, work: &mut Work) -> Ended {
         let tell = |count: ottla_rebalance_apply::Count| {
             let mut moment = self.moment.lock();
             moment.moved = count.moves;
             moment.copied_bytes = count.bytes;
             moment.moving = count.moving;
         };
-        if let Err(error) = work.apply.work(work.throttle, tell).await {
-            return failed(
-                "moves in progress go on, and throttles stay: make a plan again for the rest",
-                &error,
-            );
+        let cancelled = self.cancel.notified();
+        match work.apply.work(work.throttle, tell, cancelled).await {
+            Ok(true) => {}
+            Ok(false) => return Ended::Stopped,
+            // Somebody wants the moves to end, whatever keeps others from being started.
+            Err(_) if self.is_cancelling() => return Ended::Stopped,
+            Err(error) => {
+                let left =
+                    "moves in progress go on, and throttles stay: make a plan again for the rest";
+                return Ended::As(failed(left, &error));
+            }
         }
         match work.apply.finish().await {
-            Ok(()) => (RebalanceState::Done, None),
-            Err(error) => failed(
+            Ok(()) => Ended::As((RebalanceState::Done, None)),
+            Err(error) => Ended::As(failed(
                 "the plan is carried out, but throttles may remain: remove them on the page of reassignments",
                 &error,
-            ),
+            )),
         }
     }
+}
+
+/// How the work has ended.
+enum Ended {
+    /// By a cancellation, which has to look after what is in progress.
+    Stopped,
+    As((RebalanceState, Option<String>)),
 }
 
 /// Cancels the moves in progress, and removes the throttles.
@@ -207,4 +249,46 @@ async fn stopped(work: &Work) -> (RebalanceState, Option<String>) {
 
 fn failed(what: &str, error: &ApplyError) -> (RebalanceState, Option<String>) {
     (RebalanceState::Failed, Some(format!("{error}; {what}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::sync::oneshot;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_cancellation_waits_for_what_is_on_its_way_to_the_cluster() {
+        let rebalance = Arc::new(Rebalance::new(&Outlook::default(), None));
+        let (answer, is_answered) = oneshot::channel();
+        let (leave, has_left) = oneshot::channel::<()>();
+        let running = rebalance.clone();
+        let task = tokio::spawn(async move {
+            // It looks at the cancellation between two requests.
+            let work = async {
+                running.cancel.notified().await;
+                is_answered.await
+            };
+            let gone = async {
+                let _ = has_left.await;
+            };
+            running.unless(gone, work).await
+        });
+        rebalance.cancel().unwrap();
+        // Nor does a logout break it off.
+        leave.send(()).unwrap();
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        assert!(!task.is_finished());
+        answer.send("stopped").unwrap();
+        assert_eq!(task.await.unwrap(), Some(Ok("stopped")));
+    }
+
+    #[tokio::test]
+    async fn a_rebalance_ends_with_its_visit() {
+        let rebalance = Rebalance::new(&Outlook::default(), None);
+        let work = std::future::pending::<()>();
+        assert_eq!(rebalance.unless(std::future::ready(()), work).await, None);
+    }
 }

@@ -5,6 +5,7 @@
 //! have the planned replicas.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::pin::pin;
 use std::time::{Duration, Instant};
 
 use ottla_client::{Admin, ClientError};
@@ -131,22 +132,33 @@ impl Apply {
     }
 
     /// Throttles the moves to so many bytes per second of each broker, or not at all, and carries
-    /// them out. `tell` learns how far they are, several times a second.
+    /// them out. `tell` learns how far they are, several times a second. Returns false if `stop` has
+    /// completed before the end.
     ///
-    /// What goes on in the cluster outlives this: if it is dropped, or fails, moves in progress
-    /// continue, and the throttles stay.
+    /// What goes on in the cluster outlives this: if it is stopped or dropped, or fails, moves in
+    /// progress continue, and the throttles stay. To [`cancel`](crate::cancel()) them, stop it and
+    /// wait: if it is dropped, a request that is on its way can still start moves and set throttles
+    /// after the cancellation has looked for them.
     pub async fn work(
         &mut self,
         throttle: Option<u64>,
         mut tell: impl FnMut(Count),
-    ) -> Result<(), ApplyError> {
+        stop: impl Future<Output = ()>,
+    ) -> Result<bool, ApplyError> {
+        let mut stop = pin!(stop);
         if self.seen.phases.values().any(throttles::copies) {
             match throttle {
                 Some(rate) => throttles::set(&self.admin, &self.seen, &self.targets, rate).await?,
                 None => throttles::clear(&self.admin, &self.targets).await?,
             }
         }
+        let mut pause = Duration::ZERO;
         while !self.open.is_empty() {
+            tokio::select! {
+                biased;
+                () = &mut stop => return Ok(false),
+                () = tokio::time::sleep(pause) => {}
+            }
             let started = Instant::now();
             let seen = look(&self.admin, &self.open).await?;
             let (waiting, electing) = self.sort_out(&seen)?;
@@ -159,12 +171,10 @@ impl Apply {
                 bytes: self.moved.1 + self.room.copied.values().sum::<u64>(),
                 moving: self.moving.len(),
             });
-            if !self.open.is_empty() {
-                // A large cluster is not asked all the time.
-                tokio::time::sleep(PAUSE.max(started.elapsed())).await;
-            }
+            // A large cluster is not asked all the time.
+            pause = PAUSE.max(started.elapsed());
         }
-        Ok(())
+        Ok(true)
     }
 
     /// Removes the throttles, unless another program has begun to move partitions: it may need them.

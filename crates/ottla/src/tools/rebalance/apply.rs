@@ -23,8 +23,9 @@ pub(super) async fn apply(args: &ApplyArgs) -> anyhow::Result<()> {
     let mut progress = Progress::new(outlook.moves, outlook.cost.bytes());
     // From here on, what goes on in the cluster outlives the command.
     let mut stop = StopSignals::listen().context("cannot wait for Ctrl-C")?;
+    let tell = |count| progress.tell(count);
     let worked = tokio::select! {
-        worked = apply.work(throttle, |count| progress.tell(count)) => worked.map_err(anyhow::Error::from),
+        worked = apply.work(throttle, tell, std::future::pending()) => worked.map_err(anyhow::Error::from),
         () = stop.next() => Err(anyhow!("interrupted")),
     };
     worked.with_context(|| {
