@@ -262,14 +262,21 @@ pub fn validate_id_token(
     if nonce.is_some_and(|expected| found != Some(expected)) {
         return Err(TokenError::Nonce);
     }
-    match claims.get("azp").and_then(Value::as_str) {
-        Some(found) if !rules.audiences.iter().any(|it| it == found) => {
-            Err(TokenError::AuthorizedParty {
-                found: shown(found),
-                expected: named(&rules.audiences),
-            })
-        }
-        _ => Ok(valid),
+    // A token that is for others too says to whom it was issued.
+    let is_own = |it: &str| rules.audiences.iter().any(|own| own == it);
+    let is_for_others = match claims.get("aud") {
+        Some(Value::Array(all)) => !all.iter().all(|it| it.as_str().is_some_and(is_own)),
+        _ => false,
+    };
+    match claims.get("azp") {
+        None | Some(Value::Null) if !is_for_others => Ok(valid),
+        Some(Value::String(found)) if is_own(found.as_str()) => Ok(valid),
+        found => Err(TokenError::AuthorizedParty {
+            found: found
+                .and_then(Value::as_str)
+                .map_or("nobody".to_owned(), shown),
+            expected: named(&rules.audiences),
+        }),
     }
 }
 

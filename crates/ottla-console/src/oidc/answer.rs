@@ -59,7 +59,12 @@ impl Metadata {
             .into_iter()
             .filter_map(|(name, url)| Some((name, url.as_ref()?)));
         for (name, url) in always.into_iter().chain(perhaps) {
-            check_url(url).map_err(|reason| {
+            let is_downgrade = issuer.starts_with("https:") && !url.starts_with("https:");
+            let checked = match is_downgrade {
+                true => Err("the issuer has https, so it must have https too"),
+                false => check_url(url),
+            };
+            checked.map_err(|reason| {
                 format!("its discovery document has {name}={}: {reason}", shown(url))
             })?;
         }
@@ -184,6 +189,11 @@ mod tests {
                 "authorization_endpoint",
             ),
             (json!({ "token_endpoint": "http://id.example/" }), "https"),
+            // What listens on this machine is not the provider's to ask.
+            (
+                json!({ "jwks_uri": "http://127.0.0.1:8083/" }),
+                "the issuer has https",
+            ),
             (json!({ "jwks_uri": 1 }), "cannot be read"),
             (
                 json!({ "token_endpoint_auth_methods_supported": "x".repeat(100_000) }),

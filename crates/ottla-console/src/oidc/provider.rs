@@ -23,7 +23,7 @@ const REQUESTS: usize = 16;
 const FRESH: Duration = Duration::from_secs(60 * 60);
 /// After a failure.
 const PAUSE: Duration = Duration::from_secs(5);
-/// Keys that lack one are asked for again if they are older than this.
+/// Keys that do not fit a token are asked for again if they are older than this.
 const KEYS_PAUSE: Duration = Duration::from_secs(10);
 
 /// Why the provider is of no help. A sentence for people.
@@ -118,13 +118,13 @@ impl Provider {
         known.insert(next).value.clone()
     }
 
-    /// Its keys. If one is missing, they are asked for again, unless they are new.
-    async fn keys(&self, url: &str, is_one_missing: bool) -> Result<Arc<KeySet>, Failure> {
+    /// Its keys. If they do not fit a token, they are asked for again, unless they are new.
+    async fn keys(&self, url: &str, are_unfit: bool) -> Result<Arc<KeySet>, Failure> {
         let mut known = self.keys.lock().await;
         let now = Instant::now();
         let is_good = |it: &&Known<KeySet>| {
             let is_new = now.saturating_duration_since(it.since) < KEYS_PAUSE;
-            now < it.until && (!is_one_missing || is_new)
+            now < it.until && (!are_unfit || is_new)
         };
         if let Some(known) = known.as_ref().filter(is_good) {
             return known.value.clone();
@@ -135,6 +135,15 @@ impl Provider {
         });
         let next = Known::next(asked, known.take());
         known.insert(next).value.clone()
+    }
+
+    /// As if its keys had been asked for some time ago.
+    #[cfg(test)]
+    pub(super) async fn age_keys(&self) {
+        if let Some(known) = self.keys.lock().await.as_mut() {
+            let earlier = known.since.checked_sub(KEYS_PAUSE);
+            known.since = earlier.expect("the machine runs for longer");
+        }
     }
 
     /// Where a browser goes to log in.
@@ -237,7 +246,8 @@ impl Provider {
         let url = self.metadata().await?.jwks_uri.clone();
         let keys = self.keys(&url, false).await?;
         let mut valid = self.validate(id_token, &keys, nonce);
-        if let Err(TokenError::UnknownKey(_)) = valid {
+        // A provider may give a new key the ID of the old one, or none.
+        if let Err(TokenError::UnknownKey(_) | TokenError::Signature) = valid {
             let keys = self.keys(&url, true).await?;
             valid = self.validate(id_token, &keys, nonce);
         }

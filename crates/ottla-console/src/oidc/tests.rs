@@ -107,6 +107,31 @@ async fn an_id_token_that_is_not_for_this_login_is_refused() {
 }
 
 #[tokio::test]
+async fn a_new_key_is_asked_for_whatever_its_id() {
+    let provider = IdentityProvider::start();
+    let oidc = oidc(&provider);
+    assert_eq!(user_of(&oidc, &provider).await.unwrap(), "alice");
+    let count = || {
+        provider
+            .requests()
+            .iter()
+            .filter(|it| *it == "/keys")
+            .count()
+    };
+    for (key_id, says) in [("first", "signature"), ("second", "kid second")] {
+        provider.replace_key(key_id);
+        // Not more often than every few seconds.
+        let before = count();
+        let refused = user_of(&oidc, &provider).await.unwrap_err();
+        assert!(refused.reason().contains(says), "{refused:?}");
+        assert_eq!(count(), before);
+        oidc.provider.age_keys().await;
+        assert_eq!(user_of(&oidc, &provider).await.unwrap(), "alice");
+        assert_eq!(count(), before + 1);
+    }
+}
+
+#[tokio::test]
 async fn a_client_that_the_provider_does_not_know_gets_nothing() {
     let provider = IdentityProvider::start();
     let settings = BTreeMap::from([("client.secret".to_owned(), "guessed".to_owned())]);

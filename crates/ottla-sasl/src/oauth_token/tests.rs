@@ -386,6 +386,7 @@ fn an_id_token_is_for_its_login_and_its_client() {
     let keys = KeySet::parse(&keys).unwrap();
     let check = |changes: Value, nonce: Option<&str>| {
         let mut claims = claims();
+        claims["aud"] = json!("kafka");
         claims["nonce"] = json!("n-1");
         for (name, value) in changes.as_object().unwrap() {
             claims[name] = value.clone();
@@ -403,6 +404,18 @@ fn an_id_token_is_for_its_login_and_its_client() {
     }
     let refused = check(json!({ "azp": "other" }), Some("n-1")).unwrap_err();
     assert_eq!(refused.to_string(), "it was issued to other, not to kafka");
+    for changes in [
+        json!({ "azp": 7 }),
+        json!({ "azp": ["kafka"] }),
+        json!({ "aud": ["kafka", "other"] }),
+        json!({ "aud": ["kafka", 7], "azp": null }),
+    ] {
+        let refused = check(changes, Some("n-1")).unwrap_err();
+        assert_eq!(refused.to_string(), "it was issued to nobody, not to kafka");
+    }
+    assert!(check(json!({ "aud": ["kafka", "kafka"] }), Some("n-1")).is_ok());
+    let for_both = json!({ "aud": ["other", "kafka"], "azp": "kafka" });
+    assert!(check(for_both, Some("n-1")).is_ok());
     let refused = check(json!({ "aud": "other" }), Some("n-1")).unwrap_err();
     assert!(matches!(refused, TokenError::Audience { .. }), "{refused}");
     let unsigned = issuer.sign(&claims());
