@@ -28,7 +28,7 @@ use tokio::sync::Semaphore;
 
 use crate::cookie::Cookie;
 
-pub(crate) use answer::shown;
+pub(crate) use answer::{Tokens, shown};
 pub use config::OidcConfig;
 pub(crate) use flow::{FLOW_AGE, Flow, Flows};
 pub(crate) use provider::{Failure, Provider};

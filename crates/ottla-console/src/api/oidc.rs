@@ -17,7 +17,7 @@ use crate::console::Console;
 use crate::cookie::is_secure;
 use crate::extract::Body;
 use crate::host::{is_loopback, without_port};
-use crate::oidc::{self, Failure, Flow, Oidc};
+use crate::oidc::{self, Failure, Flow, Oidc, Tokens};
 use crate::problem::Problem;
 use crate::visit::Visit;
 
@@ -87,6 +87,26 @@ pub(super) async fn finish(
         .exchange(&metadata, code, &flow, &redirect_uri)
         .await
         .map_err(problem)?;
+    let refresh = tokens.refresh.clone();
+    let entered = enter(&console, oidc, &note, &headers, &flow, tokens).await;
+    if let (Err(_), Some(refresh)) = (&entered, refresh) {
+        // No session keeps it. The answer does not wait for the provider.
+        let provider = provider.clone();
+        tokio::spawn(async move { provider.revoke(&refresh).await });
+    }
+    entered
+}
+
+/// Opens a session with the tokens of a login, if they are those of this login and the cluster accepts them.
+async fn enter(
+    console: &Console,
+    oidc: &Oidc,
+    note: &AuditNote,
+    headers: &HeaderMap,
+    flow: &Flow,
+    tokens: Tokens,
+) -> Result<Response, Problem> {
+    let provider = &oidc.provider;
     let Some(id) = &tokens.id else {
         return Err(Problem::login_refused(format!(
             "the identity provider {} gives no ID token; its client must be one of OpenID Connect",
@@ -104,10 +124,10 @@ pub(super) async fn finish(
     }
     note.of_user(Some(&user));
     let token = SuppliedToken::new(tokens.access);
-    let visit = visit_of(&console, &user, token.clone());
+    let visit = visit_of(console, &user, token.clone());
     visit.check().await.map_err(refused)?;
     let session_token = console.sessions.open(visit.clone(), Instant::now())?;
-    if let Some(old) = console.cookie.token(&headers) {
+    if let Some(old) = console.cookie.token(headers) {
         console.sessions.close(old);
     }
     let login = oidc::Login {
@@ -118,11 +138,11 @@ pub(super) async fn finish(
     };
     tokio::spawn(oidc::keep(provider.clone(), visit.clone(), login));
     let cookies = [
-        oidc.cookie.clear(&headers),
-        console.cookie.set(&headers, &session_token),
+        oidc.cookie.clear(headers),
+        console.cookie.set(headers, &session_token),
     ];
     let cookies = AppendHeaders(cookies.map(|it| (header::SET_COOKIE, it)));
-    let body = Json(session(&console, Some(&visit)));
+    let body = Json(session(console, Some(&visit)));
     Ok((cookies, body).into_response())
 }
 

@@ -7,8 +7,6 @@ use ottla_client::{ClientConfig, SuppliedToken};
 use ottla_testkit::identity_provider::{CLIENT_ID, CLIENT_SECRET, Conduct, IdentityProvider};
 use serde_json::json;
 
-use super::answer::Tokens;
-use super::flow::Flow;
 use super::*;
 use crate::budget::Budget;
 use crate::sampling::Sampling;
