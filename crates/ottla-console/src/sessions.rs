@@ -45,7 +45,7 @@ impl Sessions {
         let token = URL_SAFE_NO_PAD.encode(rand::random::<[u8; 32]>());
         let mut sessions = self.by_token.lock();
         expire(&mut sessions, now);
-        let of_user = |session: &&Session| session.visit.user == visit.user;
+        let of_user = |session: &&Session| session.visit.is_of_same_person(&visit);
         if sessions.values().filter(of_user).count() >= SESSIONS_OF_USER {
             let of_user = sessions.iter().filter(|(_, it)| of_user(it));
             let oldest = of_user.min_by_key(|(_, it)| it.used).map(|it| it.0.clone());
@@ -160,6 +160,20 @@ mod tests {
         assert!(sessions.find(&tokens[0], now).is_none());
         sessions.open(visit_of("one more"), now).unwrap();
         assert!(sessions.find("guessed", now).is_none());
+    }
+
+    #[tokio::test]
+    async fn people_with_one_name_at_the_cluster_and_at_the_provider_leave_each_other_in() {
+        let (sessions, now) = (Sessions::default(), Instant::now());
+        let token = sessions.open(visit(), now).unwrap();
+        let later = now + Duration::from_secs(1);
+        for _ in 0..SESSIONS_OF_USER {
+            let config = ClientConfig::new("127.0.0.1:1").unwrap();
+            let (budget, sampling) = (Budget::default(), Sampling::new(None));
+            let other = Visit::new(Some("alice".into()), config, budget, sampling);
+            sessions.open(Arc::new(other.of_provider()), later).unwrap();
+        }
+        assert!(sessions.find(&token, later).is_some());
     }
 
     #[tokio::test]

@@ -77,6 +77,11 @@ impl Visit {
         self
     }
 
+    /// A user of the cluster is not the person whom the provider gives the same name.
+    pub(crate) fn is_of_same_person(&self, other: &Visit) -> bool {
+        self.user == other.user && self.is_of_provider == other.is_of_provider
+    }
+
     pub(crate) fn client(&self) -> &Client {
         self.admin.client()
     }

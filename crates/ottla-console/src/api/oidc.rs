@@ -200,7 +200,12 @@ fn redirect_uri(console: &Console, headers: &HeaderMap) -> Result<String, Proble
 fn visit_of(console: &Console, user: &str, token: SuppliedToken) -> Arc<Visit> {
     let mut config = console.config().client.clone();
     config.security.log_in_with_token(token);
-    let (budget, sampling) = (console.budget.of_user(user), console.sampling.of_user(user));
+    // A user of the cluster with this name is somebody else, who has a share of their own.
+    let share = format!("{user}\nat the provider");
+    let (budget, sampling) = (
+        console.budget.of_user(&share),
+        console.sampling.of_user(&share),
+    );
     let visit = Visit::new(Some(user.to_owned()), config, budget, sampling);
     let visit = visit.with_registry(console.registry.clone()).of_provider();
     Arc::new(visit)
