@@ -38,6 +38,8 @@ pub(crate) struct Console {
     pub(crate) browser_cookie: Cookie,
     pub(crate) attempts: Attempts,
     pub(crate) logins: Semaphore,
+    /// One rebalance of all sessions: each would take the throttles of the other away.
+    pub(crate) rebalances: Arc<Semaphore>,
     pub(crate) oidc: Option<Oidc>,
     pub(crate) measure: Option<Measure>,
 }
@@ -67,6 +69,7 @@ impl Console {
             browser_cookie: Cookie::new(Some(BROWSER_AGE)),
             attempts: Attempts::default(),
             logins: Semaphore::new(LOGINS),
+            rebalances: Arc::new(Semaphore::new(1)),
             oidc,
             measure,
         }

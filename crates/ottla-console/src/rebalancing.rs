@@ -10,7 +10,7 @@ use ottla_client::Admin;
 use ottla_rebalance_apply::{Apply, ApplyError, Outlook, Targets, cancel};
 use parking_lot::Mutex;
 use serde::Serialize;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, OwnedSemaphorePermit};
 
 use crate::budget::Reservation;
 use crate::problem::Problem;
@@ -58,6 +58,8 @@ pub(crate) struct Work {
     pub(crate) throttle: Option<u64>,
     /// Until it ends.
     pub(crate) _reservation: Reservation,
+    /// Of the only one of the console.
+    pub(crate) _place: OwnedSemaphorePermit,
 }
 
 pub(crate) struct Rebalance {
@@ -172,6 +174,8 @@ impl Rebalance {
             ),
         };
         let outcome = work.apply.outcome();
+        // Whoever sees the end can start the next one.
+        drop(work);
         let mut moment = self.moment.lock();
         moment.state = state;
         moment.problem = problem;

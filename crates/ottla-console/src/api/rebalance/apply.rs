@@ -1,12 +1,14 @@
 //! Carrying out a plan to its end, with its progress, and cancelling it.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use axum::Json;
+use axum::extract::State;
 use ottla_rebalance_apply::{Apply, ApplyError, Targets};
 use serde::{Deserialize, Serialize};
 
-use crate::console::Visitor;
+use crate::console::{Console, Visitor};
 use crate::extract::Body;
 use crate::problem::Problem;
 use crate::rebalancing::{RebalanceMoment, RebalanceState, Work};
@@ -52,6 +54,7 @@ pub(in crate::api) async fn progress(visitor: Visitor) -> Json<Progress> {
 }
 
 pub(in crate::api) async fn start(
+    State(console): State<Arc<Console>>,
     visitor: Visitor,
     Body(planned): Body<Planned>,
 ) -> Result<Json<Progress>, Problem> {
@@ -67,6 +70,11 @@ pub(in crate::api) async fn start(
     let moves = moves.unwrap_or(DEFAULT_MOVES).max(1);
     let targets = targets_of(planned.partitions)?;
     visitor.rebalancing.check_free()?;
+    // From before the look for moves of others: two that begin at the same time would not see each other's.
+    let place = console.rebalances.clone().try_acquire_owned();
+    let place = place.map_err(|_| {
+        Problem::conflict("a rebalance of another session is in progress; wait for its end")
+    })?;
     visitor.note.names(format!(
         "{} partitions, {}",
         targets.len(),
@@ -83,6 +91,7 @@ pub(in crate::api) async fn start(
         targets,
         throttle,
         _reservation: reservation,
+        _place: place,
     };
     let (note, visit) = (visitor.note.clone(), visitor.visit.clone());
     let on_end = move |moment: &RebalanceMoment| {
@@ -173,7 +182,44 @@ fn problem(error: ApplyError) -> Problem {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use ottla_client::ClientConfig;
+
     use super::*;
+    use crate::audit::AuditNote;
+    use crate::config::ConsoleConfig;
+
+    #[tokio::test]
+    async fn sessions_carry_out_one_plan_at_a_time() {
+        // There is no cluster.
+        let mut client = ClientConfig::new("127.0.0.1:1").unwrap();
+        client.default_api_timeout = Duration::from_millis(100);
+        let address = "127.0.0.1:9080".parse().unwrap();
+        let console = Arc::new(Console::new(ConsoleConfig::new(client), address));
+        let started = async || {
+            let visitor = Visitor {
+                visit: console.visit(&Default::default()).unwrap(),
+                note: AuditNote::default(),
+            };
+            let plan = r#"{"partitions": [{"topic": "t", "partition": 0, "replicas": [1]}]}"#;
+            let planned = serde_json::from_str(plan).unwrap();
+            let started = start(State(console.clone()), visitor, Body(planned)).await;
+            started.err().unwrap()
+        };
+        let other = console.rebalances.clone().try_acquire_owned().unwrap();
+        let refused = started().await;
+        assert!(
+            refused.detail().contains("another session"),
+            "{}",
+            refused.detail()
+        );
+        drop(other);
+        // One that cannot begin leaves the place to others.
+        for _ in 0..2 {
+            assert_ne!(started().await.status(), 409);
+        }
+    }
 
     #[test]
     fn a_plan_names_each_partition_and_each_broker_once() {
