@@ -92,6 +92,23 @@ impl Visit {
         cluster.await.map(drop)
     }
 
+    /// For work that goes on without the page: it waits for the cluster as long as the console's configuration says, through
+    /// a change of the controller for example. It knows the brokers of this moment.
+    pub(crate) async fn patient_admin(&self, given: &ClientConfig) -> Result<Admin, ClientError> {
+        // Whoever is at the page does not wait for a cluster that is away.
+        self.check().await?;
+        let client = Client::connect(self.patient_config(given)).await?;
+        Ok(Admin::new(client))
+    }
+
+    fn patient_config(&self, given: &ClientConfig) -> ClientConfig {
+        ClientConfig {
+            default_api_timeout: given.default_api_timeout,
+            request_timeout: given.request_timeout,
+            ..self.client().config().clone()
+        }
+    }
+
     /// A place for an event stream.
     pub(crate) fn stream(&self) -> Result<OwnedSemaphorePermit, Problem> {
         self.budget.stream()
@@ -110,5 +127,24 @@ impl Visit {
     pub(crate) async fn ended(&self) {
         let mut ended = self.ended.subscribe();
         let _ = ended.wait_for(|ended| *ended).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_request_of_the_page_waits_less_than_work_without_it() {
+        let given = ClientConfig::new("127.0.0.1:1").unwrap();
+        let (budget, sampling) = (Budget::default(), Sampling::new(None));
+        let visit = Visit::new(None, given.clone(), budget, sampling);
+        let own = visit.client().config();
+        assert_eq!(own.default_api_timeout, PATIENCE);
+        let patient = visit.patient_config(&given);
+        assert!(patient.default_api_timeout > PATIENCE);
+        assert_eq!(patient.default_api_timeout, given.default_api_timeout);
+        assert_eq!(patient.request_timeout, given.request_timeout);
+        assert_eq!(patient.client_id, own.client_id);
     }
 }

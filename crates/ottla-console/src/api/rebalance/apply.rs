@@ -84,10 +84,11 @@ pub(in crate::api) async fn start(
         }
     ));
     let reservation = visitor.budget.reserve(bytes_of(&targets))?;
-    let apply = Apply::prepare(&visitor.admin, &targets, "the plan", moves);
+    let admin = visitor.patient_admin(&console.config().client).await?;
+    let apply = Apply::prepare(&admin, &targets, "the plan", moves);
     let work = Work {
         apply: apply.await.map_err(problem)?,
-        admin: visitor.admin.clone(),
+        admin,
         targets,
         throttle,
         _reservation: reservation,
