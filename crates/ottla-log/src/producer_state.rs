@@ -22,7 +22,9 @@ mod verifications;
 use check::end_txn_marker;
 pub use check::{AppendOrigin, ProducerError, ProducerStage, ProducerVerdict, TransactionVersion};
 pub use entry::{BatchMetadata, LastRecord, ProducerStateEntry};
-pub(crate) use snapshot::PendingSnapshot;
+pub(crate) use snapshot::{
+    PendingSnapshot, is_whole as is_whole_snapshot, of_no_producers as snapshot_of_no_producers,
+};
 pub use verifications::{TransactionStart, Verifications};
 
 pub struct ProducerState {

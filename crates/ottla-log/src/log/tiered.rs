@@ -17,6 +17,7 @@ use super::truncate::Beginning;
 use crate::error::{LogError, StorageError};
 use crate::file_names::{PRODUCER_SNAPSHOT_SUFFIX, file_name};
 use crate::leader_epochs::LeaderEpochs;
+use crate::producer_state::is_whole_snapshot;
 use crate::reader::LogReader;
 use crate::segment_file::SegmentFile;
 
@@ -58,8 +59,8 @@ pub struct RemoteState {
 
 impl LogReader {
     /// What another log needs to begin where the local segments of this one do. `None` if the producer
-    /// snapshot there is not on disk: it is about to be written, or its segment has just been deleted.
-    /// Blocks.
+    /// snapshot there is not on disk, or not all of it: it is being written, or its segment has just been
+    /// deleted. Blocks.
     pub fn state_before_local_segments(&self) -> Result<Option<RemoteState>, StorageError> {
         let log_start_offset = self.log_start_offset();
         let next_offset = self.local_log_start_offset();
@@ -68,6 +69,8 @@ impl LogReader {
         let snapshot = file_name(next_offset, PRODUCER_SNAPSHOT_SUFFIX);
         let snapshot = self.dir().join(snapshot);
         match ottla_sync::fs::read(&snapshot) {
+            // A log would begin without its producers, and so without its open transactions.
+            Ok(bytes) if !is_whole_snapshot(&bytes) => Ok(None),
             Ok(bytes) => Ok(Some(RemoteState {
                 next_offset,
                 log_start_offset,

@@ -46,7 +46,7 @@ use crate::disk::{self, OpenDir};
 use crate::disk_read::DiskWait;
 use crate::error::{LogError, StorageError};
 use crate::leader_epochs::LeaderEpochs;
-use crate::producer_state::ProducerState;
+use crate::producer_state::{ProducerState, snapshot_of_no_producers};
 use crate::segment::Segment;
 use crate::spare::{self, SpareSegment};
 
@@ -174,11 +174,13 @@ impl Log {
         let start = self.log_start_offset().min(target);
         let mut leader_epochs = self.leader_epochs.clone();
         leader_epochs.truncate_from_end(target);
+        let no_producers = snapshot_of_no_producers();
         let beginning = Beginning {
             offset: target,
             log_start_offset: start,
             leader_epochs,
-            producer_snapshot: None,
+            // Without it, a log could not begin where the local segments of this one do.
+            producer_snapshot: (start < target).then_some(no_producers.as_slice()),
         };
         self.begin_anew(beginning, now)
     }

@@ -91,6 +91,16 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Vec<ProducerStateEntry>, SnapshotEr
     Ok(entries.iter().map(decode_entry).collect())
 }
 
+/// Whether these are all bytes of a snapshot.
+pub(crate) fn is_whole(bytes: &[u8]) -> bool {
+    decode(bytes).is_ok()
+}
+
+/// The snapshot of a log without producers.
+pub(crate) fn of_no_producers() -> Vec<u8> {
+    encode(std::iter::empty::<&ProducerStateEntry>())
+}
+
 fn decode_entry(bytes: &[u8; ENTRY_SIZE]) -> ProducerStateEntry {
     let long = |at: usize| i64::from_be_bytes(bytes[at..at + 8].try_into().expect("8 bytes"));
     let int = |at: usize| i32::from_be_bytes(bytes[at..at + 4].try_into().expect("4 bytes"));

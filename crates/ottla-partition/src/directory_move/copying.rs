@@ -130,12 +130,13 @@ fn cut_to(future: &mut Log, current: &LogReader, now: Timestamp) -> Result<(), C
     }
     let start = current.log_start_offset();
     let local_start = current.local_log_start_offset();
+    // What the log has before the first segment of the copy would not be copied, and its producers at the
+    // end would not be known.
+    let is_cut_whole = end < future.reader().local_log_start_offset();
     if current.is_only_remote(local_start.plus(-1)) {
         let is_behind = future.log_end_offset() < local_start;
         // What is before its first segment would be lost with the log.
         let starts_late = future.log_start_offset() > start;
-        // Its producers at the end would not be known.
-        let is_cut_whole = end < future.reader().local_log_start_offset();
         if is_behind || starts_late || is_cut_whole {
             let state = current.state_before_local_segments();
             let state = state.map_err(ReadError::Storage)?;
@@ -143,7 +144,7 @@ fn cut_to(future: &mut Log, current: &LogReader, now: Timestamp) -> Result<(), C
             future.start_after_remote(&state, now)?;
             return Ok(());
         }
-    } else if future.log_end_offset() < start {
+    } else if future.log_end_offset() < start || is_cut_whole {
         future.truncate_fully_and_start_at(start, None, now)?;
         return Ok(());
     }

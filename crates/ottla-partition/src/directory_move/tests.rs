@@ -142,6 +142,11 @@ fn a_tiered_log_is_copied_from_its_first_local_segment_on() {
     );
     // It is tried again, and no directory goes offline.
     assert!(!error.is_final() && error.storage().is_none());
+    // Nor is it taken before all of it is written.
+    let whole = std::fs::read(&aside).unwrap();
+    std::fs::write(snapshot_in(0), &whole[..whole.len() - 1]).unwrap();
+    let error = copy_round(&mut future, &current.reader(), ROUND_BYTES, NOW).unwrap_err();
+    assert!(matches!(error, CopyError::NoSnapshot(_)), "{error}");
     std::fs::rename(&aside, snapshot_in(0)).unwrap();
     while !round(&mut future, &current).is_at_end {}
     let starts = |log: &Log| {
@@ -168,6 +173,39 @@ fn a_tiered_log_is_copied_from_its_first_local_segment_on() {
     current.increment_log_start_offset(Offset(5)).unwrap();
     assert!(round(&mut future, &current).is_at_end);
     assert_eq!(starts(&future), (Offset(5), bases[3]));
+}
+
+#[test]
+fn a_tiered_log_that_was_truncated_before_its_local_segments_is_copied() {
+    let dirs = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+    let [mut current, mut future] = [0, 1].map(|it: usize| open_as(dirs[it].path(), true));
+    append_to(&mut current, 0, 25);
+    flush(&mut current).unwrap();
+    current.delete_local_segments(1, NOW).unwrap();
+    while !round(&mut future, &current).is_at_end {}
+    assert!(future.reader().local_log_start_offset() > Offset(5));
+    current.truncate_to(Offset(5), NOW).unwrap();
+    append_to(&mut current, 4, 3);
+    while !round(&mut future, &current).is_at_end {}
+    assert_eq!(future.log_start_offset(), Offset(0));
+    assert_eq!(future.reader().local_log_start_offset(), Offset(5));
+    assert_eq!(future.log_end_offset(), Offset(8));
+    assert_eq!(future.leader_epochs(), current.leader_epochs());
+}
+
+/// A follower was truncated to before its start, and got records again from there on.
+#[test]
+fn a_copy_begins_anew_if_its_log_ends_before_it() {
+    let dirs = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+    let [mut current, mut future] = [open(dirs[0].path()), open(dirs[1].path())];
+    append_to(&mut current, 0, 3);
+    future
+        .truncate_fully_and_start_at(Offset(10), None, NOW)
+        .unwrap();
+    append_to(&mut future, 0, 2);
+    while !round(&mut future, &current).is_at_end {}
+    assert_eq!(future.log_start_offset(), Offset(0));
+    assert_eq!(future.log_end_offset(), Offset(3));
 }
 
 #[test]
