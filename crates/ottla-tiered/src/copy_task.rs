@@ -12,7 +12,7 @@ use ottla_types::{Offset, Timestamp, Uuid};
 
 use crate::deletion::Deletion;
 use crate::leader_epochs::LeaderEpochs;
-use crate::lineage::{first_offset, highest_remote_offset};
+use crate::lineage::{first_offset, highest_remote_offset, is_copied};
 use crate::log_view::{LocalSegment, LogView};
 use crate::metadata_cache::RemoteLogMetadataCache;
 use crate::metadata_record::RemoteLogMetadata;
@@ -192,19 +192,23 @@ impl CopyTask {
                 log_start_offset: first_offset(cache, log),
             });
         }
+        let found = match self.copied_offset {
+            None if has(Bug::CopyFromLocalEnd) => log.local_log_start_offset,
+            _ => highest_remote_offset(cache, log),
+        };
         let copied_offset = match self.copied_offset {
-            Some(offset) => offset,
-            None => {
-                let offset = if has(Bug::CopyFromLocalEnd) {
-                    log.local_log_start_offset
-                } else {
-                    highest_remote_offset(cache, log)
-                };
-                effects.push(TaskEffect::SetHighestRemoteOffset { offset });
-                *self.copied_offset.insert(offset)
+            // Higher if a copy that was missing before others was made.
+            Some(offset) if offset >= found => offset,
+            _ => {
+                effects.push(TaskEffect::SetHighestRemoteOffset { offset: found });
+                *self.copied_offset.insert(found)
             }
         };
-        self.await_quota(candidates(log, copied_offset, self.delay, now), effects);
+        let mut candidates = candidates(log, copied_offset, self.delay, now);
+        // After a missing copy there may be others. A second copy would count for `retention.bytes`, and
+        // so much of the log would expire too early.
+        candidates.retain(|it| !is_copied(cache, log, it.start_offset, it.end_offset));
+        self.await_quota(candidates, effects);
     }
 
     /// Processes the answer to an effect.

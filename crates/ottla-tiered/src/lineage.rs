@@ -102,13 +102,32 @@ pub fn highest_remote_offset(cache: &RemoteLogMetadataCache, log: &LogView) -> O
     let copied = highest(log, |epoch| cache.highest_offset_for_epoch(epoch));
     let readable = highest(log, |epoch| cache.last_offset(epoch));
     let highest = copied.min(readable.max(log.log_start_offset.plus(-1)));
-    first_missing(cache, log, highest).map_or(highest, |missing| missing.plus(-1))
+    let first = log.local_log_start_offset.max(log.log_start_offset);
+    let missing = first_missing(cache, log, first, highest);
+    missing.map_or(highest, |missing| missing.plus(-1))
 }
 
-/// The first offset up to `highest` that is on the local disk and not readable in remote storage.
-fn first_missing(cache: &RemoteLogMetadataCache, log: &LogView, highest: Offset) -> Option<Offset> {
-    let mut offset = log.local_log_start_offset.max(log.log_start_offset);
-    while offset <= highest {
+/// Whether remote storage has all records of the log from `first` to `last` (inclusive).
+pub fn is_copied(
+    cache: &RemoteLogMetadataCache,
+    log: &LogView,
+    first: Offset,
+    last: Offset,
+) -> bool {
+    let has_epochs = log.leader_epochs.epoch_for(first).is_some();
+    has_epochs && first_missing(cache, log, first, last).is_none()
+}
+
+/// The first offset from `first` to `last` (inclusive) that is not readable in remote storage. Records
+/// without an epoch, and all after them, are not looked for.
+fn first_missing(
+    cache: &RemoteLogMetadataCache,
+    log: &LogView,
+    first: Offset,
+    last: Offset,
+) -> Option<Offset> {
+    let mut offset = first;
+    while offset <= last {
         let epoch = log.leader_epochs.epoch_for(offset)?;
         let Some(segment) = cache.segment(epoch, offset) else {
             return Some(offset);

@@ -5,7 +5,7 @@ use super::{CopyDelay, CopyLag, CopyTask};
 use crate::test_segments::{cache_of, log, partition, segment};
 use crate::{
     CustomMetadata, LeaderEpochs, LogView, Origin, PublishFailure, RemoteLogMetadata,
-    RemoteLogMetadataCache, StoreFailure, TaskEffect, TaskEvent,
+    RemoteLogMetadataCache, RemoteLogSegmentState, StoreFailure, TaskEffect, TaskEvent,
 };
 
 /// A task, and what it did in words.
@@ -154,6 +154,34 @@ fn a_new_leader_goes_on_after_what_remote_storage_has() {
         "COPY_SEGMENT_STARTED 10-19",
     ];
     assert_eq!(told[..4], expected);
+}
+
+#[test]
+fn only_what_is_missing_is_copied_again() {
+    let epochs = |start: i64| LeaderEpochs::from([(0, start)]);
+    let mut story = Story::new(cache_of(&[
+        segment(1, 0, 9, epochs(0)),
+        segment(2, 10, 19, epochs(10)),
+        segment(3, 20, 29, epochs(20)),
+    ]));
+    let missing = story.cache.get(Uuid::from_u128(2)).unwrap();
+    let deleting = RemoteLogSegmentState::DeleteSegmentStarted;
+    let update = missing.to_state(deleting, Timestamp(1), BrokerId(1));
+    story.cache.update(&update).unwrap();
+    let log = log(&[0, 10, 20, 30], 35, epochs(0));
+    let expected = [
+        "start 0",
+        "highest 9",
+        "quota 10",
+        "COPY_SEGMENT_STARTED 10-19",
+        "upload with 0,1,0 0,",
+        "COPY_SEGMENT_FINISHED",
+        "highest 19",
+        "Done",
+    ];
+    assert_eq!(story.run(&log), expected);
+    assert_eq!(story.run(&log), ["highest 29", "Done"]);
+    assert_eq!(story.run(&log), ["Done"]);
 }
 
 #[test]
