@@ -23,8 +23,8 @@ function takeReturned(): Record<string, string> | null {
   return returned;
 }
 
-/** An address of this page only: `//host` would lead away from it. */
-const ownAddress = (wanted: string | null): string => (wanted !== null && /^\/(?![/\\])/.test(wanted) ? fromElsewhere(wanted) : "/");
+/** An address of this page only: `//host` would lead away from it, and so would one with a tab between, which browsers drop. */
+const ownAddress = (wanted: string | null): string => (wanted !== null && /^\/(?![/\\])[^\x00-\x1f]*$/.test(wanted) ? fromElsewhere(wanted) : "/");
 
 export function Login() {
   const { mechanisms, login, bootstrap_servers: servers, oidc } = session.value!;
