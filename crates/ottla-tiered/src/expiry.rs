@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 use ottla_types::{LeaderEpoch, Offset, Timestamp, Uuid};
 
 use crate::leader_epochs::LeaderEpochs;
-use crate::lineage::{first_offset, highest_remote_offset, is_within_leader_epochs};
+use crate::lineage::{first_offset, highest_remote_offset, is_copied, is_within_leader_epochs};
 use crate::log_view::LogView;
 use crate::metadata_cache::RemoteLogMetadataCache;
 use crate::planted::{Bug, has};
@@ -178,7 +178,7 @@ fn cleanup_until(retention: Retention, now: Timestamp) -> Option<Timestamp> {
 ///
 /// The log of a leader that was restarted does not know yet what remote storage has, and if copying is
 /// disabled, it never does. Kafka then counts segments twice that are in both tiers, and lets so much
-/// too much expire.
+/// too much expire. So it would if a copy is missing before others.
 fn breached_bytes(
     log: &LogView,
     cache: &RemoteLogMetadataCache,
@@ -190,6 +190,10 @@ fn breached_bytes(
     let highest = highest_remote_offset(cache, log).max(log.highest_remote_offset);
     let local: u64 = log
         .only_local_segments(highest)
+        .filter(|segment| {
+            let (first, end) = (segment.base_offset, log.end_of(segment));
+            !is_copied(cache, log, first, end.plus(-1))
+        })
         .map(|segment| u64::from(segment.size_bytes))
         .sum();
     if local + stats.finished_bytes <= limit {

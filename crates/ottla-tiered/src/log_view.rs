@@ -59,6 +59,16 @@ impl LogView {
         segments.filter(move |it| it.base_offset >= highest)
     }
 
+    /// The offset after the last one of a segment.
+    pub(crate) fn end_of(&self, segment: &LocalSegment) -> Offset {
+        let base_offset = segment.base_offset;
+        let next = self
+            .segments
+            .partition_point(|it| it.base_offset <= base_offset);
+        let next = self.segments.get(next);
+        next.map_or(self.log_end_offset, |next| next.base_offset)
+    }
+
     /// The segments from the one that contains `offset`, each with the base offset of the next;
     /// without the active one.
     pub(crate) fn closed_segments_from(

@@ -110,6 +110,24 @@ fn segments_in_both_tiers_count_once_for_a_log_that_does_not_know_them() {
 }
 
 #[test]
+fn segments_in_both_tiers_count_once_if_a_copy_before_them_is_missing() {
+    let mut log = log(&[0, 10, 20, 30, 40, 50], 55, epochs());
+    log.highest_remote_offset = Offset(9);
+    let mut cache = cache_of(&remote(5));
+    let missing = cache.get(Uuid::from_u128(2)).unwrap();
+    let deleting = RemoteLogSegmentState::DeleteSegmentStarted;
+    let update = missing.to_state(deleting, Timestamp(1), BrokerId(1));
+    cache.update(&update).unwrap();
+    let size = |retention_bytes| Retention {
+        retention_bytes,
+        ..FOREVER
+    };
+    // 40 bytes are remote, and 15 are only local. The deletion of the second segment goes on.
+    assert_eq!(ids(&run(&log, &cache, size(55))), [2]);
+    assert_eq!(ids(&run(&log, &cache, size(45))), [1, 2]);
+}
+
+#[test]
 fn what_expired_by_time_counts_for_the_size() {
     let (log, cache) = tiered();
     let retention = Retention {
