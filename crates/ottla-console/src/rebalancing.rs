@@ -83,6 +83,13 @@ impl Rebalancing {
         newest.as_ref().is_some_and(|it| it.is_running())
     }
 
+    /// As if one went on.
+    #[cfg(test)]
+    pub(crate) fn seem_running(&self) {
+        let rebalance = Rebalance::new(&Outlook::default(), None);
+        *self.newest.lock() = Some(Arc::new(rebalance));
+    }
+
     pub(crate) fn check_free(&self) -> Result<(), Problem> {
         match self.is_running() {
             true => Err(Problem::conflict(

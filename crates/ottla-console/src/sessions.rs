@@ -40,7 +40,7 @@ impl Session {
 
 impl Sessions {
     /// Opens a session. Returns the value of its cookie. A user with too many loses the one that was
-    /// not used for longest.
+    /// not used for longest, of those without a rebalance if there are any.
     pub(crate) fn open(&self, visit: Arc<Visit>, now: Instant) -> Result<String, Problem> {
         let token = URL_SAFE_NO_PAD.encode(rand::random::<[u8; 32]>());
         let mut sessions = self.by_token.lock();
@@ -48,7 +48,9 @@ impl Sessions {
         let of_user = |session: &&Session| session.visit.is_of_same_person(&visit);
         if sessions.values().filter(of_user).count() >= SESSIONS_OF_USER {
             let of_user = sessions.iter().filter(|(_, it)| of_user(it));
-            let oldest = of_user.min_by_key(|(_, it)| it.used).map(|it| it.0.clone());
+            // One that carries out a rebalance, whose throttles would stay, goes after all others.
+            let oldest = of_user.min_by_key(|(_, it)| (it.visit.rebalancing.is_running(), it.used));
+            let oldest = oldest.map(|it| it.0.clone());
             if let Some(ended) = oldest.and_then(|token| sessions.remove(&token)) {
                 ended.visit.end();
             }
@@ -160,6 +162,20 @@ mod tests {
         assert!(sessions.find(&tokens[0], now).is_none());
         sessions.open(visit_of("one more"), now).unwrap();
         assert!(sessions.find("guessed", now).is_none());
+    }
+
+    #[tokio::test]
+    async fn a_session_stays_for_its_rebalance() {
+        let (sessions, began) = (Sessions::default(), Instant::now());
+        let busy = visit();
+        let token = sessions.open(busy.clone(), began).unwrap();
+        busy.rebalancing.seem_running();
+        let later = began + IDLE;
+        for _ in 0..SESSIONS_OF_USER {
+            sessions.open(visit(), later).unwrap();
+        }
+        assert!(!busy.has_ended());
+        assert!(sessions.find(&token, later).is_some());
     }
 
     #[tokio::test]
