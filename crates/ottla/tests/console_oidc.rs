@@ -262,6 +262,11 @@ fn nobody_logs_a_browser_in_as_somebody_else() {
     let refused = other.ask("POST /api/session/oidc/code", body);
     assert!(refused.text.contains("access_denied"), "{}", refused.text);
     assert!(!refused.text.contains('\u{1b}'), "{}", refused.text);
+    let evil = "https://evil.example";
+    let body = json!({ "state": back.state, "iss": evil, "error": "call this number" });
+    let refused = other.ask("POST /api/session/oidc/code", body);
+    assert_eq!(refused.status, 401, "{}", refused.text);
+    assert!(!refused.text.contains("number"), "{}", refused.text);
     let body = json!({ "state": "guessed", "error": "call this number" });
     let refused = other.ask("POST /api/session/oidc/code", body);
     assert!(!refused.text.contains("number"), "{}", refused.text);

@@ -60,12 +60,17 @@ pub(super) async fn finish(
     let oidc = of(&console)?;
     let redirect_uri = redirect_uri(&console, &headers)?;
     let flow = flow_of(oidc, &headers, &returned.state)?;
+    // A refusal of another provider is not shown as one of this provider's either.
+    let provider = &oidc.provider;
+    let metadata = provider.metadata().await.map_err(problem)?;
+    let issuer = returned.iss.as_deref();
+    provider.check_issuer(&metadata, issuer).map_err(problem)?;
     if let Some(error) = &returned.error {
         let more = returned.error_description.as_deref().unwrap_or_default();
         let said = format!("{} {}", oidc::shown(error), oidc::shown(more));
         return Err(Problem::login_refused(format!(
             "the identity provider {} refuses the login: {}",
-            oidc.provider.issuer(),
+            provider.issuer(),
             said.trim_end()
         )));
     }
@@ -79,10 +84,6 @@ pub(super) async fn finish(
     let _place = oidc.logins.try_acquire().map_err(|_| {
         Problem::too_many("too many people log in at this moment; try again in a second")
     })?;
-    let provider = &oidc.provider;
-    let metadata = provider.metadata().await.map_err(problem)?;
-    let issuer = returned.iss.as_deref();
-    provider.check_issuer(&metadata, issuer).map_err(problem)?;
     let tokens = provider
         .exchange(&metadata, code, &flow, &redirect_uri)
         .await
