@@ -21,7 +21,7 @@ const MOST_REPLICAS: usize = 1000;
 /// Kafka: `Topic.MAX_NAME_LENGTH`.
 const MOST_TOPIC_BYTES: usize = 249;
 /// Of a partition of the plan, and of each of its replicas, while it is carried out.
-const PARTITION_BYTES: usize = 2048;
+const PARTITION_BYTES: usize = 1024;
 const REPLICA_BYTES: usize = 32;
 /// As `ottla rebalance`: a slower throttle stops the brokers from following.
 const LEAST_THROTTLE: u64 = 1024;
