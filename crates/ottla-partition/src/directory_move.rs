@@ -646,6 +646,7 @@ fn replace(
     }
     future.set_config(Arc::clone(current.config()));
     future.set_highest_remote_offset(current.reader().highest_remote_offset());
+    future.continue_truncations_of(&current.reader());
     if let Err(error) = flush(future) {
         failed(error, future.reader());
         return None;

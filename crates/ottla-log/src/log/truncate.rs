@@ -47,6 +47,7 @@ use crate::disk_read::DiskWait;
 use crate::error::{LogError, StorageError};
 use crate::leader_epochs::LeaderEpochs;
 use crate::producer_state::{ProducerState, snapshot_of_no_producers};
+use crate::reader::LogReader;
 use crate::segment::Segment;
 use crate::spare::{self, SpareSegment};
 
@@ -87,6 +88,14 @@ impl Log {
         self.shared
             .highest_remote_offset
             .fetch_min(offset.0 - 1, Ordering::AcqRel);
+    }
+
+    /// This log replaces another one, and goes on with its count of truncations. Otherwise what was
+    /// decided from the other one could be carried out after a truncation of this one.
+    pub fn continue_truncations_of(&mut self, replaced: &LogReader) {
+        let before = replaced.truncations();
+        let mut truncations = self.shared.truncations.lock();
+        *truncations = before.max(*truncations);
     }
 
     /// Removes all records at or after `target`. Returns whether there were any. If the error says

@@ -126,6 +126,16 @@ fn what_is_truncated_is_not_known_to_be_remote() {
 }
 
 #[test]
+fn a_log_that_replaces_another_goes_on_with_its_count_of_truncations() {
+    let [mut replaced, mut copy] = [tiered(), tiered()];
+    replaced.log().truncate_to(Offset(30), NOW).unwrap();
+    let before = replaced.reader().truncations();
+    copy.log().continue_truncations_of(&replaced.reader());
+    copy.log().truncate_to(Offset(30), NOW).unwrap();
+    assert!(copy.reader().truncations() > before);
+}
+
+#[test]
 fn remote_records_before_a_truncation_stay_part_of_the_log() {
     let mut test = tiered();
     test.log().assign_leader_epoch(LeaderEpoch(0), Offset(0));
