@@ -11,6 +11,7 @@ use ottla_rebalance_apply::{Apply, ApplyError, Outlook, Targets, cancel};
 use parking_lot::Mutex;
 use serde::Serialize;
 use tokio::sync::{Notify, OwnedSemaphorePermit};
+use tokio::task::JoinHandle;
 
 use crate::budget::Reservation;
 use crate::problem::Problem;
@@ -114,10 +115,11 @@ impl Rebalancing {
             ));
         }
         *newest = Some(rebalance.clone());
-        let running = rebalance.clone();
+        let (running, seen) = (rebalance.clone(), rebalance.clone());
+        let carried_out = tokio::spawn(async move { running.carry_out(work, gone).await });
         tokio::spawn(async move {
-            running.carry_out(work, gone).await;
-            on_end(&running.moment());
+            seen.settle(carried_out).await;
+            on_end(&seen.moment());
         });
         Ok(rebalance)
     }
@@ -189,6 +191,19 @@ impl Rebalance {
         moment.moving = 0;
         moment.elected = outcome.elected;
         moment.not_elected = outcome.not_elected.len();
+    }
+
+    /// Waits for its end, also if a defect breaks it off: it would otherwise seem to go on, and keep others from being
+    /// started and its session from ending.
+    async fn settle(&self, carried_out: JoinHandle<()>) {
+        if carried_out.await.is_ok() {
+            return;
+        }
+        let mut moment = self.moment.lock();
+        moment.state = RebalanceState::Failed;
+        moment.moving = 0;
+        moment.problem =
+            Some("the rebalance broke off; moves in progress go on, and throttles stay".to_owned());
     }
 
     /// The end of the work, unless the visit ends before. Work that is cancelled is waited for in any case: if a request of
@@ -294,6 +309,16 @@ mod tests {
         assert!(!task.is_finished());
         answer.send("stopped").unwrap();
         assert_eq!(task.await.unwrap(), Some(Ok("stopped")));
+    }
+
+    #[tokio::test]
+    async fn a_rebalance_that_breaks_off_has_ended() {
+        let rebalance = Rebalance::new(&Outlook::default(), None);
+        let carried_out = tokio::spawn(async { panic!("a defect") });
+        rebalance.settle(carried_out).await;
+        assert!(!rebalance.is_running());
+        let problem = rebalance.moment().problem.unwrap();
+        assert!(problem.contains("throttles stay"), "{problem}");
     }
 
     #[tokio::test]
