@@ -112,8 +112,10 @@ impl RemoteStorageManager for LocalTieredStorage {
         // were there before.
         let caller = Arc::new(());
         let is_awaited = Arc::downgrade(&caller);
+        let root = self.root.clone();
         let copied = blocking(move || {
-            let copied = copy_all(&copies, &epochs);
+            let copied =
+                check_mounted(&root, "copy a segment to").and_then(|()| copy_all(&copies, &epochs));
             if copied.is_err() || is_awaited.strong_count() == 0 {
                 for file in &all {
                     if let Err(error) = remove(file) {
@@ -211,7 +213,8 @@ impl RemoteStorageManager for LocalTieredStorage {
             directories.push(self.directory(metadata));
         }
         blocking(move || {
-            directories.iter().try_for_each(|it| check_mounted(it))?;
+            let mut directories = directories.iter();
+            directories.try_for_each(|it| check_mounted(it, "delete files in"))?;
             files.iter().try_for_each(|file| remove(file))
         })
         .await
@@ -273,8 +276,12 @@ fn copy_all(
     (epochs_file, epochs): &(PathBuf, Bytes),
 ) -> Result<(), RemoteStorageError> {
     let directory = epochs_file.parent().unwrap_or(epochs_file);
-    fs::create_dir_all(directory)
-        .map_err(|error| RemoteStorageError::local(directory, "create", &error))?;
+    // Only this one, as in Kafka: the directory of the store is made when it is opened.
+    if let Err(error) = fs::create_dir(directory)
+        && error.kind() != ErrorKind::AlreadyExists
+    {
+        return Err(RemoteStorageError::local(directory, "create", &error));
+    }
     for (from, to) in copies {
         let mut source = match open(from) {
             Ok(source) => source,
@@ -325,13 +332,14 @@ fn read_file(path: &Path) -> Result<Bytes, RemoteStorageError> {
 }
 
 /// No deletion removes the directory of the store or of a partition. Without it, the file system is not
-/// mounted, and its files would stay for ever if they counted as deleted.
-fn check_mounted(directory: &Path) -> Result<(), RemoteStorageError> {
+/// mounted: its files would stay for ever if they counted as deleted, and nobody would find again what is
+/// copied now.
+fn check_mounted(directory: &Path, action: &str) -> Result<(), RemoteStorageError> {
     match fs::metadata(directory) {
         Ok(_) => Ok(()),
         Err(error) if error.kind() == ErrorKind::NotFound => Err(RemoteStorageError::new(
             RemoteStorageErrorKind::LocalFile,
-            format!("delete files in {}", directory.display()),
+            format!("{action} {}", directory.display()),
             "the directory is not there; mount the file system of rsm.config.dir, or create the \
              directory if it was removed on purpose",
         )),

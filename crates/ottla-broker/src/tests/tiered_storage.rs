@@ -285,6 +285,7 @@ async fn a_store_that_fails_delays_deletion_and_nothing_else() {
     assert_eq!(reader.local_log_start_offset(), Offset(0));
     assert_eq!(read_all(&mut client, 0, 200).await, expected(0, 200));
     std::fs::remove_file(&root).expect("the file goes");
+    std::fs::create_dir(&root).expect("the store is there again");
     wait_for_local_start(&broker, 150).await;
     assert_eq!(read_all(&mut client, 0, 200).await, expected(0, 200));
     // Objects that are gone are an error after which clients try again.

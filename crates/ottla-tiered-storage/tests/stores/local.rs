@@ -162,3 +162,22 @@ async fn nothing_counts_as_deleted_while_the_directory_is_not_mounted() {
     assert_eq!(store.delete_log_segment_data(&whole).await, Ok(()));
     assert!(files_below(&root).is_empty());
 }
+
+/// The local segment would go, and its copy be hidden once the file system is mounted again.
+#[tokio::test]
+async fn nothing_is_copied_while_the_directory_is_not_mounted() {
+    let dir = tempfile::tempdir().unwrap();
+    let segment = segment(dir.path(), 3_000);
+    let root = dir.path().join("store");
+    let store = in_files(&root);
+    let (mounted, unmounted) = (root.join("kafka-tiered-storage"), root.join("away"));
+    std::fs::rename(&mounted, &unmounted).unwrap();
+    let copy = store.copy_log_segment_data(&segment.metadata, &segment.data);
+    let error = copy.await.unwrap_err();
+    assert_eq!(error.kind, RemoteStorageErrorKind::LocalFile);
+    assert!(error.cause.contains("rsm.config.dir"), "{error}");
+    assert!(!mounted.exists());
+    std::fs::rename(&unmounted, &mounted).unwrap();
+    let copy = store.copy_log_segment_data(&segment.metadata, &segment.data);
+    assert_eq!(copy.await, Ok(None));
+}
