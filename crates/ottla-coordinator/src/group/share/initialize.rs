@@ -21,7 +21,7 @@ use ottla_types::{Timestamp, TopicId};
 
 use super::group::ShareGroup;
 use super::record;
-use super::state_partitions::{PartitionsOfTopics, StatePartitions};
+use super::state_partitions::{PartitionsOfTopics, StatePartitions, is_recent};
 use crate::group::coordinator::{Deferred, Group, GroupCoordinator};
 use crate::group::outcome::{InitializeShareState, Outcome};
 use crate::group::recorded::Decision;
@@ -69,7 +69,7 @@ impl GroupCoordinator {
 
     fn is_recent(&self, since_ms: i64, now: Timestamp) -> bool {
         let limit_ms = self.config.group_share_initialize_retry_interval_ms;
-        now.value().saturating_sub(since_ms) < i64::from(limit_ms)
+        is_recent(since_ms, now.value(), limit_ms)
     }
 
     /// The shell is about to have state of the group deleted. Until that has ended, or was given up,

@@ -109,10 +109,9 @@ impl StatePartitions {
     ) -> PartitionsOfTopics {
         let mut missing = PartitionsOfTopics::new();
         for topic in names.filter_map(|name| image.topics.by_name(name)) {
-            let is_recent = |state: &&StateTopic| {
-                now_ms.saturating_sub(state.since_ms) < i64::from(retry_interval_ms)
-            };
-            let initializing = self.initializing.get(&topic.id).filter(is_recent);
+            let may_go_on =
+                |state: &&StateTopic| is_recent(state.since_ms, now_ms, retry_interval_ms);
+            let initializing = self.initializing.get(&topic.id).filter(may_go_on);
             let known = self.initialized.get(&topic.id).into_iter();
             let known: BTreeSet<i32> = known
                 .chain(initializing)
@@ -197,6 +196,12 @@ impl StatePartitions {
         changed.deleting.retain(|topic_id| !is_gone(*topic_id));
         changed
     }
+}
+
+/// Whether what began at `since_ms` began less than `limit_ms` ago. That was on another node perhaps, and
+/// clocks are set back: neither may hold up a group for longer. Kafka waits until the clock has caught up.
+pub(super) fn is_recent(since_ms: i64, now_ms: i64, limit_ms: i32) -> bool {
+    now_ms.abs_diff(since_ms) < u64::try_from(limit_ms).unwrap_or(0)
 }
 
 fn add(

@@ -438,6 +438,21 @@ fn nothing_is_initialized_for_a_while_after_the_coordinator_moved_during_a_delet
 }
 
 #[test]
+fn a_clock_that_is_set_back_holds_up_no_initialization() {
+    let mut script = Script::sharing_two();
+    script.share(&alive("m1", -1));
+    script.share(&alive("m2", -1));
+    script.begin_delete_offsets(&["a"]);
+    script.now_ms -= 900_000;
+    let joined = script.share(&joining("m3", &["a"]));
+    assert!(joined.contains("initializing a:0,1"), "{joined}");
+    script.now_ms -= 90_000;
+    // The share coordinator has not answered.
+    let again = script.share(&joining("m4", &["a"]));
+    assert!(again.contains("initializing a:0,1"), "{again}");
+}
+
+#[test]
 fn a_deleted_topic_is_forgotten() {
     let mut script = Script::sharing_two();
     let now = script.now();
