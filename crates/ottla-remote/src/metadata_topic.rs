@@ -259,9 +259,14 @@ impl MetadataTopic {
             if self.topic_id().is_some() {
                 break;
             }
-            match self.ask_for_topic().await {
-                Ok(()) => {}
-                Err(error) => last_error = error,
+            if let Err(error) = self.ask_for_topic().await
+                && error != last_error
+            {
+                tracing::warn!(
+                    "the topic {REMOTE_LOG_METADATA_TOPIC} cannot be created yet, and nothing is \
+                     copied to remote storage before: {error}; it is tried again for {patience} ms"
+                );
+                last_error = error;
             }
             if self.context.now_ms() >= deadline_ms {
                 return self.context.fail(format!(
@@ -312,7 +317,7 @@ impl MetadataTopic {
             let error = ErrorCode::from_code(topic.error_code);
             if !matches!(error, ErrorCode::None | ErrorCode::TopicAlreadyExists) {
                 let reason = topic.error_message.unwrap_or_default();
-                return Err(format!("{error}: {reason}"));
+                return Err(refusal(error, &reason));
             }
         }
         Ok(())
@@ -479,5 +484,37 @@ impl MetadataTopic {
             }),
             false => Ok(()),
         }
+    }
+}
+
+/// Why the controller did not create the topic, and what to set.
+fn refusal(error: ErrorCode, reason: &str) -> String {
+    match error {
+        ErrorCode::InvalidReplicationFactor => format!(
+            "{error}: {reason}; start more brokers, or, if this is the only one, set \
+             rlmm.config.remote.log.metadata.topic.replication.factor=1 and \
+             rlmm.config.remote.log.metadata.topic.min.isr=1"
+        ),
+        _ => format!("{error}: {reason}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_single_broker_is_told_what_to_set() {
+        let refused = refusal(ErrorCode::InvalidReplicationFactor, "only 1 broker");
+        assert!(
+            refused.starts_with("INVALID_REPLICATION_FACTOR: only 1 broker; "),
+            "{refused}"
+        );
+        assert!(
+            refused.contains("rlmm.config.remote.log.metadata.topic.replication.factor=1"),
+            "{refused}"
+        );
+        let other = refusal(ErrorCode::PolicyViolation, "no");
+        assert_eq!(other, "POLICY_VIOLATION: no");
     }
 }
