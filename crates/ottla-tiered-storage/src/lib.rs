@@ -36,7 +36,7 @@ pub use chunked::{ChunkTransform, ChunkedStorage, DataKey};
 pub use custom_metadata::{CustomMetadataError, CustomMetadataField, CustomMetadataFields};
 pub use error::{RemoteStorageError, RemoteStorageErrorKind};
 pub use local_tiered_storage::LocalTieredStorage;
-pub use open::open;
+pub use open::{open, open_to_read};
 pub use remote_storage::{
     IndexType, LogSegmentData, RemoteStorageManager, SegmentStream, StoredObject, read_all,
 };

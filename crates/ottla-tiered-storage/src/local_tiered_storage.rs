@@ -54,11 +54,24 @@ impl LocalTieredStorage {
         let root = settings.dir.join(ROOT);
         fs::create_dir_all(&root)
             .map_err(|error| RemoteStorageError::local(&root, "create", &error))?;
-        Ok(LocalTieredStorage {
+        Ok(LocalTieredStorage::at(root, settings))
+    }
+
+    /// Opens the store if its directory is there, and makes none.
+    pub fn open_existing(
+        settings: &LocalSettings,
+    ) -> Result<LocalTieredStorage, RemoteStorageError> {
+        let root = settings.dir.join(ROOT);
+        fs::read_dir(&root).map_err(|error| failed(&root, "read", &error))?;
+        Ok(LocalTieredStorage::at(root, settings))
+    }
+
+    fn at(root: PathBuf, settings: &LocalSettings) -> LocalTieredStorage {
+        LocalTieredStorage {
             root,
             deletes: settings.delete_enable,
             is_emptied_on_close: settings.delete_on_close,
-        })
+        }
     }
 
     fn directory(&self, metadata: &RemoteLogSegmentMetadata) -> PathBuf {

@@ -97,15 +97,20 @@ pub struct ChunkCacheSettings {
     pub prefetch_max_size: u64,
 }
 
+/// What the names of a store's settings begin with.
+pub(crate) fn prefix_of(settings: &BTreeMap<String, String>) -> &str {
+    settings
+        .get(PREFIX_KEY)
+        .map_or(DEFAULT_PREFIX, |it| it.trim())
+}
+
 impl StorageSettings {
     /// From the settings of a broker: all of its file, by their full names.
     pub fn from_broker(
         settings: &BTreeMap<String, String>,
     ) -> Result<StorageSettings, RemoteStorageError> {
         let class = settings.get(CLASS_KEY).map_or("", |class| class.trim());
-        let prefix = settings
-            .get(PREFIX_KEY)
-            .map_or(DEFAULT_PREFIX, |it| it.trim());
+        let prefix = prefix_of(settings);
         let own = settings
             .iter()
             .filter_map(|(key, value)| Some((key.strip_prefix(prefix)?.to_owned(), value.clone())))

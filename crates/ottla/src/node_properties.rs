@@ -9,6 +9,13 @@ use crate::config_providers;
 /// Java's system property that names the JAAS file, as set in `KAFKA_OPTS`.
 const JAVA_OPTION: &str = "-Djava.security.auth.login.config=";
 
+/// The place of the setting that a message begins with, such as `server.properties line 12`; the name
+/// of the file if the message begins with none of it.
+pub fn place_of(properties: &Properties, message: &str) -> String {
+    let setting = message.split(['=', ':', ',']).next().unwrap_or_default();
+    properties.place(setting.trim())
+}
+
 /// Like [`complete`], for programs that maintain a node's files without authenticating anyone. The
 /// JAAS file is ignored, because it is often named in an environment that only the node has.
 pub fn complete_without_logins(properties: &mut Properties) -> Result<(), String> {
@@ -65,6 +72,16 @@ mod tests {
         assert_eq!(path(&properties, only), Some("/etc/jaas.conf".to_owned()));
         properties.set("ottla.jaas.file", "/own.conf");
         assert_eq!(path(&properties, options), Some("/own.conf".to_owned()));
+    }
+
+    #[test]
+    fn the_place_of_a_message_is_the_line_of_its_setting() {
+        let properties = Properties::parse("a=1\nb.c=2\n", "x.properties").unwrap();
+        let place = |message| place_of(&properties, message);
+        assert_eq!(place("b.c: is missing"), "x.properties line 2");
+        assert_eq!(place("a=1: is wrong"), "x.properties line 1");
+        assert_eq!(place("a, b.c: are wrong"), "x.properties line 1");
+        assert_eq!(place("d is missing"), "x.properties");
     }
 
     #[test]

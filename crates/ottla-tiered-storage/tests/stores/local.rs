@@ -1,3 +1,4 @@
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,13 +12,7 @@ async fn files_are_where_kafkas_test_store_has_them() {
     let dir = tempfile::tempdir().unwrap();
     let segment = segment(dir.path(), 3_000_000);
     let root = dir.path().join("store");
-    let store = open(&settings(&[
-        (
-            "remote.log.storage.manager.class.name",
-            "org.apache.kafka.server.log.remote.storage.LocalTieredStorage",
-        ),
-        ("rsm.config.dir", &root.display().to_string()),
-    ]));
+    let store = in_files(&root);
     let custom = store
         .copy_log_segment_data(&segment.metadata, &segment.data)
         .await;
@@ -99,13 +94,17 @@ async fn the_store_is_emptied_at_the_end_only_if_that_is_set() {
 }
 
 fn in_files(root: &Path) -> Arc<dyn RemoteStorageManager> {
-    open(&settings(&[
+    open(&settings_of(root))
+}
+
+fn settings_of(root: &Path) -> BTreeMap<String, String> {
+    settings(&[
         (
             "remote.log.storage.manager.class.name",
             "org.apache.kafka.server.log.remote.storage.LocalTieredStorage",
         ),
         ("rsm.config.dir", &root.display().to_string()),
-    ]))
+    ])
 }
 
 /// The thread that copies cannot be stopped. What it writes after its caller has gone, nobody deletes.
@@ -180,4 +179,31 @@ async fn nothing_is_copied_while_the_directory_is_not_mounted() {
     std::fs::rename(&unmounted, &mounted).unwrap();
     let copy = store.copy_log_segment_data(&segment.metadata, &segment.data);
     assert_eq!(copy.await, Ok(None));
+}
+
+#[test]
+fn a_reader_makes_no_directory_and_names_the_setting() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path().join("wrong");
+    let settings = settings_of(&root);
+    let refused = ottla_tiered_storage::open_to_read(&settings, &|_| None).err();
+    let refused = refused.expect("there is nothing to read").to_string();
+    let begin = format!("rsm.config.dir={}: read ", root.display());
+    assert!(refused.starts_with(&begin), "{refused}");
+    assert!(!root.exists());
+    drop(open(&settings));
+    assert!(ottla_tiered_storage::open_to_read(&settings, &|_| None).is_ok());
+}
+
+#[test]
+fn a_directory_that_cannot_be_made_is_named_with_its_setting() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("file");
+    std::fs::write(&file, "").unwrap();
+    let settings = settings_of(&file);
+    let refused = ottla_tiered_storage::open(&settings, &|_| None).err();
+    let refused = refused.expect("a file holds no directory").to_string();
+    let begin = format!("rsm.config.dir={}: create ", file.display());
+    assert!(refused.starts_with(&begin), "{refused}");
+    assert!(refused.contains("; give a directory"), "{refused}");
 }

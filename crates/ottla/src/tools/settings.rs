@@ -3,13 +3,18 @@
 use std::collections::BTreeMap;
 
 use ottla_client::properties;
-use ottla_config::nearest_name;
+use ottla_config::{Properties, nearest_name};
 
 /// Reads a properties file given on the command line.
 pub fn load_properties(path: &str) -> anyhow::Result<BTreeMap<String, String>> {
+    Ok(read_properties(path)?.into_map())
+}
+
+/// Like [`load_properties`], with the lines of the settings.
+pub(super) fn read_properties(path: &str) -> anyhow::Result<Properties> {
     let bytes = std::fs::read(path)
         .map_err(|error| anyhow::anyhow!("{path} cannot be read: {error}; check the path"))?;
-    Ok(ottla_config::Properties::parse_bytes(&bytes, path)?.into_map())
+    Ok(Properties::parse_bytes(&bytes, path)?)
 }
 
 /// Like [`load_properties`]; empty without a file.

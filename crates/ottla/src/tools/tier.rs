@@ -4,19 +4,20 @@
 //! the store is opened with the settings of a broker's file. Nothing is written to either; `restore`
 //! writes to a new topic.
 
-use std::collections::BTreeMap;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use anyhow::{Context, bail, ensure};
+use anyhow::{anyhow, bail, ensure};
 use clap::{Args, Subcommand};
 use ottla_client::Admin;
 use ottla_tiered_storage::RemoteStorageManager;
 
 use super::admin_client::Brokers;
-use super::{block_on_while_receiving, load_properties, report_plainly};
+use super::settings::read_properties;
+use super::{block_on_while_receiving, report_plainly};
 use crate::counted::counted;
+use crate::node_properties::place_of;
 use crate::terminal;
 
 mod batches;
@@ -190,11 +191,15 @@ async fn restore(args: &restore::RestoreArgs) -> anyhow::Result<()> {
     restore::restore(args, &*store, &admin).await
 }
 
-/// The store of a broker's settings.
+/// The store of a broker's settings, to read it.
 fn open(file: &str) -> anyhow::Result<Arc<dyn RemoteStorageManager>> {
-    let settings: BTreeMap<String, String> = load_properties(file)?;
+    let properties = read_properties(file)?;
+    let settings = properties.clone().into_map();
     let environment = |name: &str| std::env::var(name).ok();
-    ottla_tiered_storage::open(&settings, &environment).with_context(|| file.to_owned())
+    ottla_tiered_storage::open_to_read(&settings, &environment).map_err(|error| {
+        let error = error.to_string();
+        anyhow!("{}: {error}", place_of(&properties, &error))
+    })
 }
 
 /// Milliseconds since 1970.

@@ -7,7 +7,7 @@ use ottla_tiered::{
     LeaderEpochs, RemoteLogSegmentMetadata, RemoteLogSegmentState, RemotePartition, RemoteSegment,
 };
 use ottla_tiered_storage::{
-    IndexType, RemoteStorageError, RemoteStorageErrorKind, RemoteStorageManager,
+    IndexType, RemoteStorageError, RemoteStorageErrorKind, RemoteStorageManager, StoredObject,
 };
 
 use super::batches::BatchCheck;
@@ -112,7 +112,19 @@ pub async fn check_segment(
     let mut found = Findings::default();
     let segment = &metadata.segment;
     let mut log_name = String::new();
-    for object in store.stored_objects(metadata).await {
+    let objects = store.stored_objects(metadata).await;
+    let is_away = |object: &StoredObject| {
+        let error = object.size_bytes.as_ref().err();
+        error.is_some_and(|error| error.kind == RemoteStorageErrorKind::NotFound)
+    };
+    if let [log, _, ..] = &objects[..]
+        && objects.iter().all(is_away)
+    {
+        let problem = format!("nothing of it is in the store, such as {}", log.name);
+        found.problems.push(problem);
+        return found;
+    }
+    for object in objects {
         // The log comes first.
         if log_name.is_empty() {
             log_name = object.name.clone();
@@ -280,7 +292,9 @@ pub fn outside(
 
 #[cfg(test)]
 mod tests {
-    use super::super::remote_log::tests::segment;
+    use ottla_tiered_storage::{LocalSettings, LocalTieredStorage};
+
+    use super::super::remote_log::tests::{partition, segment};
     use super::*;
     use RemoteLogSegmentState::CopySegmentFinished;
 
@@ -306,6 +320,28 @@ mod tests {
         assert!(
             found.problems.is_empty() && found.notes.is_empty(),
             "{found:?}"
+        );
+    }
+
+    #[tokio::test]
+    async fn a_segment_that_is_not_there_is_one_problem() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = LocalTieredStorage::open(&LocalSettings {
+            dir: dir.path().to_owned(),
+            delete_enable: true,
+            delete_on_close: false,
+        });
+        let metadata = RemoteLogSegmentMetadata {
+            partition: partition("t"),
+            segment: segment(1, 0, 9, CopySegmentFinished),
+        };
+        let found = check_segment(&store.unwrap(), &metadata, true).await;
+        let [problem] = &found.problems[..] else {
+            panic!("{found:?}");
+        };
+        assert!(
+            problem.starts_with("nothing of it is in the store, such as "),
+            "{problem}"
         );
     }
 
