@@ -21,6 +21,8 @@ mod handles;
 
 mod security_layer;
 
+mod keytab;
+
 mod server_login;
 
 mod client_login;

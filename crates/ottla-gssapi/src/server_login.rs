@@ -4,6 +4,8 @@ use ottla_sasl::KerberosService;
 
 use crate::error::GssError;
 use crate::handles::{Credential, Name, SecurityContext, Usage};
+use crate::keytab::principals;
+use crate::library::functions;
 use crate::security_layer;
 
 /// One login.
@@ -59,7 +61,33 @@ fn credential(service: &KerberosService) -> Result<Credential, GssError> {
 
 /// Checks that the library, the keytab and the key of a service are there. Blocks.
 pub fn check_service(service: &KerberosService) -> Result<(), GssError> {
-    credential(service).map(drop)
+    let Err(error) = credential(service) else {
+        return Ok(());
+    };
+    // Without the library, no keytab is to blame.
+    functions()?;
+    let way_out = match &service.keytab {
+        Some(keytab) => way_out(keytab, ottla_sync::fs::read(keytab)),
+        None => "give the path of a keytab with keyTab".to_owned(),
+    };
+    Err(GssError::new(format!("{error}; {way_out}")))
+}
+
+/// What to do about a keytab without the key.
+fn way_out(keytab: &str, read: std::io::Result<Vec<u8>>) -> String {
+    match read.map(|bytes| principals(&bytes)) {
+        Err(error) => {
+            format!("{keytab} cannot be read ({error}): give the path of the keytab with keyTab")
+        }
+        Ok(names) if names.is_empty() => {
+            format!("{keytab} has no key: export the principal's with ktadd of kadmin")
+        }
+        Ok(names) => format!(
+            "{keytab} has keys of {}: give one of them with principal, or export the missing one with \
+             ktadd of kadmin",
+            names.join(", ")
+        ),
+    }
 }
 
 impl ServerKerberos {
@@ -106,5 +134,23 @@ impl ServerKerberos {
         let offer = self.context.wrap(&security_layer::offer())?;
         self.state = State::Choosing { client };
         Ok(ServerStep::Challenge(offer))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_keytab_without_the_key_says_what_it_has() {
+        let missing = std::io::Error::from(std::io::ErrorKind::NotFound);
+        let text = way_out("/k", Err(missing));
+        assert!(text.starts_with("/k cannot be read ("), "{text}");
+        let empty = way_out("/k", Ok(vec![5, 2]));
+        assert!(empty.starts_with("/k has no key: "), "{empty}");
+        let alice = [5, 2, 0, 0, 0, 12, 0, 1, 0, 1, b'X', 0, 5];
+        let alice = [&alice[..], b"alice"].concat();
+        let text = way_out("/k", Ok(alice));
+        assert!(text.starts_with("/k has keys of alice@X: "), "{text}");
     }
 }

@@ -36,12 +36,25 @@ pub struct KerberosLogin {
 
 /// What Java reads without `keyTab`.
 const DEFAULT_KEYTAB: &str = "/etc/krb5.keytab";
+/// The options that are used.
+const OPTIONS: [&str; 7] = [
+    "keyTab",
+    "principal",
+    "serviceName",
+    "storeKey",
+    "ticketCache",
+    "useKeyTab",
+    "useTicketCache",
+];
+/// Those of them that are on or off.
+const SWITCHES: [&str; 3] = ["storeKey", "useKeyTab", "useTicketCache"];
 const KEYTAB_EXAMPLE: &str = "useKeyTab=true storeKey=true keyTab=\"/etc/kafka.keytab\" \
                               principal=\"kafka/broker.example.com@EXAMPLE.COM\"";
 
 impl KerberosService {
     /// The error is for people.
     pub fn of_entry(entry: &LoginModule, rules: KerberosRules) -> Result<KerberosService, String> {
+        check_options(entry)?;
         if !is_on(entry, "useKeyTab") || !is_on(entry, "storeKey") {
             return Err(format!(
                 "a listener needs a key for its service; give useKeyTab and storeKey, such as {KEYTAB_EXAMPLE}"
@@ -69,6 +82,7 @@ impl KerberosLogin {
         entry: &LoginModule,
         service_name: Option<&str>,
     ) -> Result<KerberosLogin, String> {
+        check_options(entry)?;
         let service = service_name_of(entry, service_name)?;
         let principal = entry.option("principal").map(str::to_owned);
         let uses_keytab = is_on(entry, "useKeyTab");
@@ -113,6 +127,32 @@ pub fn service_name_of(entry: &LoginModule, configured: Option<&str>) -> Result<
 fn path(text: &str) -> String {
     let text = text.strip_prefix("FILE:").unwrap_or(text);
     text.strip_prefix("file://").unwrap_or(text).to_owned()
+}
+
+/// Refuses what Java passes over in silence, and then logs in with another key or with none: an option
+/// in another case, and a switch that is neither on nor off.
+fn check_options(entry: &LoginModule) -> Result<(), String> {
+    for (name, value) in entry.options() {
+        let meant = OPTIONS.iter().find(|it| it.eq_ignore_ascii_case(name));
+        if let Some(meant) = meant
+            && *meant != name
+            && entry.option(meant).is_none()
+        {
+            return Err(format!(
+                "{name} is not an option of Kerberos logins; give {meant}, in this case"
+            ));
+        }
+        let is_switch = SWITCHES.contains(&name);
+        let is_clear = ["true", "false"]
+            .iter()
+            .any(|it| value.eq_ignore_ascii_case(it));
+        if is_switch && !is_clear {
+            return Err(format!(
+                "{name}={value} is neither on nor off; give {name}=true or {name}=false"
+            ));
+        }
+    }
+    Ok(())
 }
 
 fn is_on(entry: &LoginModule, option: &str) -> bool {
@@ -160,6 +200,26 @@ mod tests {
             let error = service(&options).unwrap_err();
             assert!(error.contains(says), "{error}");
         }
+    }
+
+    #[test]
+    fn a_slip_in_an_option_is_refused_instead_of_passed_over() {
+        let login = |options: &str| KerberosLogin::of_entry(&entry(options), Some("kafka"));
+        for (options, says) in [
+            (
+                "useKeyTab=true keytab=\"/k\" principal=\"a@X\"",
+                "keytab is not an option of Kerberos logins; give keyTab",
+            ),
+            (
+                "useKeyTab=yes keyTab=\"/k\" principal=\"a@X\"",
+                "useKeyTab=yes is neither on nor off; give useKeyTab=true",
+            ),
+        ] {
+            let error = login(options).unwrap_err();
+            assert!(error.starts_with(says), "{error}");
+        }
+        let java = "useTicketCache=true debug=yes useKeyTab=FALSE keyTab=\"/k\" keytab=\"/l\"";
+        assert!(login(java).is_ok());
     }
 
     #[test]
