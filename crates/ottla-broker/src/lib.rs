@@ -35,6 +35,7 @@ mod quotas;
 mod rights;
 mod service;
 mod start;
+mod start_problems;
 mod telemetry;
 mod throttling;
 
@@ -50,6 +51,7 @@ pub use ottla_net::{
 };
 pub use ottla_partition::Partition;
 pub use start::{RunningBroker, StartError};
+pub use start_problems::{StartProblem, start_problems};
 
 /// Whether the topic is internal (`Topic.isInternal`).
 pub fn is_internal_topic(name: &str) -> bool {

@@ -19,7 +19,7 @@ use ottla_metadata::{ConfigResource, MetadataImage};
 use ottla_metrics::{Metric, advance_windows, flush_stats, stalls};
 use ottla_net::{
     BoundAt, BoundListener, Connection, ListenerInfo, ListeningListener, Network,
-    accept_connections, check_kerberos, keep_token_keys, load_token_keys,
+    accept_connections, check_audit_file, check_kerberos, keep_token_keys, load_token_keys,
 };
 use ottla_node::{ControllerHandle, Membership};
 use ottla_partition::cleaner::Cleaner;
@@ -142,6 +142,7 @@ impl Broker {
             context.tls.load(&config).map_err(|error| error.0)?;
             load_token_keys(context)?;
             check_kerberos(&config, |_| true)?;
+            check_audit_file(&config)?;
             opening.open_remote_logs()?;
             resolving.address_limits.resolve(&config)
         })

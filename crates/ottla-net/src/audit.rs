@@ -31,6 +31,15 @@ const DENIALS_OF_ALL: u64 = 200;
 /// share one count.
 const CLIENTS: usize = 1000;
 
+/// Checks that decisions can be written to `ottla.audit.file`, if there are any. Changes nothing. The
+/// error starts with the setting.
+pub fn check_audit_file(config: &BrokerConfig) -> Result<(), String> {
+    match &config.ottla_audit_file {
+        Some(path) if config.has_authorizer() => file::check(path),
+        _ => Ok(()),
+    }
+}
+
 /// The audit log of an authorizer.
 #[derive(Debug)]
 pub(crate) struct Audit {

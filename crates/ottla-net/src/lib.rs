@@ -35,6 +35,7 @@ mod token_keys;
 mod unsent_answers;
 
 pub use address_limits::AddressLimits;
+pub use audit::check_audit_file;
 pub use authorizer::{Authorizer, IsInTable};
 pub use broker_peers::BrokerPeers;
 pub use client_identity::ClientIdentity;

@@ -41,4 +41,5 @@ mod remote_state;
 
 pub use reading::{RemoteReadError, RemoteRecords, RemoteRequest};
 pub use remote_logs::RemoteLogs;
+pub use settings::check_settings;
 pub use tier_metrics::{TierCounter, TierCounts, TierGauges, TierNumbers};

@@ -4,6 +4,7 @@
 
 use ottla_config::{BrokerConfig, RemoteLogMetadataConfig, broker_config, settings_below};
 use ottla_tiered::TaskSettings;
+use ottla_tiered_storage::StorageSettings;
 
 const MANAGER_CLASS: &str =
     "org.apache.kafka.server.log.remote.metadata.storage.TopicBasedRemoteLogMetadataManager";
@@ -23,6 +24,17 @@ pub struct Quota {
     pub bytes_per_second: i64,
     pub windows: i32,
     pub window_size_seconds: i32,
+}
+
+/// Checks the settings of tiered storage and of its store, if the broker has it. Asks nothing of the
+/// store, and makes no directory. The error starts with the setting.
+pub fn check_settings(config: &BrokerConfig) -> Result<(), String> {
+    if !config.remote_log_storage_system_enable || !config.process_roles.broker {
+        return Ok(());
+    }
+    RemoteSettings::of(config)?;
+    let store = StorageSettings::from_broker(config.static_settings());
+    store.map(drop).map_err(|error| error.to_string())
 }
 
 impl RemoteSettings {

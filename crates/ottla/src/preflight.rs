@@ -9,8 +9,6 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
-use ottla_broker::check_kerberos;
-use ottla_config::{BrokerConfig, Properties};
 use ottla_storage::preflight::{Facts, Finding, Preflight, Severity, Unformatted};
 use serde_json::{Value, json};
 
@@ -42,13 +40,7 @@ pub fn run(args: PreflightArgs) -> ExitCode {
             return ExitCode::from(UNREADABLE);
         }
     };
-    let mut preflight = Preflight::of(&properties, Unformatted::Refused);
-    let place = args.properties.display().to_string();
-    if let Some(finding) = missing_key(&properties, place) {
-        // Refusals come first.
-        let refusals = preflight.refusals().count();
-        preflight.findings.insert(refusals, finding);
-    }
+    let preflight = server::examine(&properties, Unformatted::Refused);
     let text = if args.json {
         format!("{:#}\n", to_json(&preflight))
     } else {
@@ -62,25 +54,6 @@ pub fn run(args: PreflightArgs) -> ExitCode {
     } else {
         ExitCode::FAILURE
     }
-}
-
-/// What a listener with Kerberos lacks on this machine. Kafka has a library of its own, and the keytab may
-/// be readable for its user only.
-fn missing_key(properties: &Properties, place: String) -> Option<Finding> {
-    let config = BrokerConfig::examine(properties).config?;
-    let missing = check_kerberos(&config, |_| true).err()?;
-    Some(Finding {
-        severity: Severity::Refuses,
-        subject: "kerberos",
-        place,
-        what: missing,
-        change: Some(
-            "run the check as the user of the node, with the keytab in place and the library of \
-             Kerberos installed"
-                .to_owned(),
-        ),
-        accept: None,
-    })
 }
 
 fn to_json(preflight: &Preflight) -> Value {
@@ -149,8 +122,13 @@ fn to_text(preflight: &Preflight, with_colours: bool) -> String {
         let _ = writeln!(text, "{}", style(colour, title));
         let mut place = "";
         for finding in findings {
-            if finding.place != place {
-                place = &finding.place;
+            // What concerns all directories has no place of its own.
+            let heading: &str = match finding.place.is_empty() {
+                true => finding.subject,
+                false => &finding.place,
+            };
+            if heading != place {
+                place = heading;
                 let _ = writeln!(text, "  {}", style("2", place));
             }
             wrap(&mut text, "  - ", "    ", &finding.what);
@@ -269,6 +247,17 @@ mod tests {
             text.ends_with("\x1b[1;32mOttla can take this node over.\x1b[0m\n"),
             "{text}"
         );
+    }
+
+    #[test]
+    fn a_finding_without_a_place_is_below_its_subject() {
+        let findings = vec![
+            finding(Severity::Refuses, "a.properties line 3", "is so", None),
+            finding(Severity::Refuses, "", "not formatted", None),
+        ];
+        let text = to_text(&preflight(findings), false);
+        let expected = "  a.properties line 3\n  - is so\n  settings\n  - not formatted\n\n";
+        assert!(text.contains(expected), "{text}");
     }
 
     #[test]

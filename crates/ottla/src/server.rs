@@ -128,27 +128,38 @@ fn end_with(parent: i32) -> Result<(), String> {
     }
 }
 
+/// The checks of `ottla preflight`: of the settings and directories, and of the files and stores that
+/// the start opens.
+pub fn examine(properties: &Properties, unformatted: Unformatted) -> Preflight {
+    let mut preflight = Preflight::of(properties, unformatted);
+    let config = BrokerConfig::examine(properties).config;
+    let problems = config.iter().flat_map(ottla_broker::start_problems);
+    preflight.findings.extend(problems.map(|problem| Finding {
+        severity: Severity::Refuses,
+        subject: "start",
+        place: properties.place(&problem.setting),
+        what: problem.what,
+        change: Some(problem.change).filter(|it| !it.is_empty()),
+        accept: None,
+    }));
+    preflight.findings.sort_by_key(|finding| finding.severity);
+    preflight
+}
+
 /// Runs the checks of `ottla preflight` before anything is changed. Fails on refusals and prints
 /// warnings.
 fn look_first(properties: &Properties, unformatted: Unformatted) -> Result<(), String> {
-    let preflight = Preflight::of(properties, unformatted);
+    let preflight = examine(properties, unformatted);
     let of = |severity| move |finding: &&Finding| finding.severity == severity;
     for warning in preflight.findings.iter().filter(of(Severity::Warns)) {
         print_error_line(format_args!("ottla: {warning}"));
     }
-    let mut refusals = preflight.refusals();
-    let Some(first) = refusals.next() else {
-        return Ok(());
-    };
-    Err(match refusals.count() {
-        0 => first.to_string(),
-        more => {
-            let first = first.to_string();
-            // A quoted line must not continue.
-            let between = if first.contains('\n') { '\n' } else { ' ' };
-            format!("{first}{between}(and {more} more; run ottla preflight to see all)")
-        }
-    })
+    let refusals: Vec<String> = preflight.refusals().map(Finding::to_string).collect();
+    match refusals.is_empty() {
+        true => Ok(()),
+        // Each is a line of its own, as if it were the only one.
+        false => Err(refusals.join("\nottla: ")),
+    }
 }
 
 /// The properties file with the overrides applied; without a file, the properties of a single-node
@@ -366,6 +377,49 @@ fn introduce(running: &RunningBroker, console: Option<SocketAddr>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn each_refusal_is_a_line_and_names_its_place() {
+        let text = "node.id=-7\nprocess.roles=broker\nnum.partitions=x\n";
+        let properties = Properties::parse(text, "server.properties").unwrap();
+        let refused = look_first(&properties, Unformatted::Refused).unwrap_err();
+        let lines: Vec<&str> = refused.split("\nottla: ").collect();
+        assert!(lines.len() >= 2, "{refused}");
+        let is_there = |line: &str| lines.iter().any(|it| it.starts_with(line));
+        assert!(
+            is_there("server.properties line 1: node.id=-7"),
+            "{refused}"
+        );
+        assert!(
+            is_there("server.properties line 3: num.partitions=x"),
+            "{refused}"
+        );
+    }
+
+    #[test]
+    fn what_the_start_opens_is_examined_with_its_line() {
+        let dir = tempfile::tempdir().unwrap();
+        let data = dir.path().join("data");
+        let mut properties =
+            single_node_properties(data.to_str().unwrap(), DEFAULT_LISTENER, DEFAULT_CONTROLLER);
+        let before = examine(&properties, Unformatted::Formatted);
+        assert!(before.is_possible(), "{:?}", before.findings);
+        for (key, value) in [
+            ("remote.log.storage.system.enable", "true"),
+            (
+                "remote.log.storage.manager.class.name",
+                "org.apache.kafka.server.log.remote.storage.LocalTieredStorage",
+            ),
+            ("rsm.config.dri", "/nowhere"),
+            ("rsm.config.dir", "/nowhere"),
+        ] {
+            properties.set(key, value);
+        }
+        let refused = look_first(&properties, Unformatted::Formatted).unwrap_err();
+        let begin = "--override rsm.config.dri: rsm.config.dri: this store has no such setting";
+        assert!(refused.starts_with(begin), "{refused}");
+        assert!(!data.exists());
+    }
 
     #[test]
     fn a_stop_says_what_it_waits_for() {

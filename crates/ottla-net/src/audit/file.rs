@@ -2,9 +2,10 @@
 //!
 //! A request adds its line to a bounded queue and continues. If the queue is full, or the file
 //! cannot be written, lines are lost. Their number is reported once a minute, in the log and in the
-//! file. The file is opened for each batch of lines, so it can be renamed or deleted at any time.
+//! file, and so is why the file cannot be written. The file is opened for each batch of lines, so it
+//! can be renamed or deleted at any time.
 
-use std::io::{self, Write as _};
+use std::io::{self, ErrorKind, Write as _};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -13,13 +14,15 @@ use ottla_context::{NodeContext, time_of_day};
 use ottla_protocol::ApiKey;
 use ottla_security::{Action, Client, Rule};
 use ottla_sync::atomic::{AtomicU64, Ordering};
-use ottla_sync::fs::OpenOptions;
+use ottla_sync::fs::{self, OpenOptions};
 use ottla_sync::{Mutex, Notify};
 use serde_json::{Value, json};
 
 /// The maximum number of lines in the queue.
 const MAX_LINES: usize = 8_192;
 const SPEAK_EVERY: Duration = Duration::from_secs(60);
+const WAY_OUT: &str =
+    "give a file in a directory that is there and that this process may write, or remove the line";
 
 /// The lines that are not written yet.
 #[derive(Debug, Default)]
@@ -47,6 +50,53 @@ impl AuditQueue {
     fn take(&self) -> Vec<String> {
         std::mem::take(&mut *self.lines.lock())
     }
+}
+
+/// When the log was last told.
+#[derive(Clone, Copy, Debug)]
+struct Reports {
+    /// Of the number of lost lines.
+    lost: Instant,
+    /// Of a failure that lasts. `None` if the file was written since.
+    failure: Option<Instant>,
+}
+
+impl Reports {
+    fn begin() -> Reports {
+        Reports {
+            lost: ottla_sync::time::now(),
+            failure: None,
+        }
+    }
+
+    /// Whether a failure is to be reported now, which is then taken for done.
+    fn is_failure_due(&mut self) -> bool {
+        let is_due = |at: Instant| ottla_sync::time::elapsed(at) >= SPEAK_EVERY;
+        let is_due = self.failure.is_none_or(is_due);
+        if is_due {
+            self.failure = Some(ottla_sync::time::now());
+        }
+        is_due
+    }
+}
+
+/// Whether the file can be written. Makes none. The error is for people.
+pub(super) fn check(path: &str) -> Result<(), String> {
+    let file = Path::new(path);
+    let checked = match fs::metadata(file) {
+        Ok(found) if found.is_dir() => Err(io::Error::from(ErrorKind::IsADirectory)),
+        Ok(_) => OpenOptions::new().append(true).open(file).map(drop),
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            let parent = file.parent().filter(|it| !it.as_os_str().is_empty());
+            fs::check_dir_access(parent.unwrap_or(Path::new(".")))
+        }
+        Err(error) => Err(error),
+    };
+    checked.map_err(|error| failure(path, &error))
+}
+
+fn failure(path: &str, error: &io::Error) -> String {
+    format!("ottla.audit.file={path}: cannot be written: {error}; {WAY_OUT}")
 }
 
 /// Formats one decision. `way_out` is the command that would allow the request.
@@ -82,7 +132,7 @@ fn now() -> String {
 
 /// Writes lines until the node stops, and then the remaining ones.
 pub(super) async fn write(queue: Arc<AuditQueue>, context: Arc<NodeContext>, path: String) {
-    let mut spoken = ottla_sync::time::now();
+    let mut reports = Reports::begin();
     loop {
         let is_last = ottla_sync::select! {
             () = queue.has_lines.notified() => false,
@@ -92,41 +142,45 @@ pub(super) async fn write(queue: Arc<AuditQueue>, context: Arc<NodeContext>, pat
         // The write may block on the disk. Lines that arrive meanwhile are written together.
         let written = ottla_sync::task::spawn_blocking(move || {
             let (queue, path) = writing;
-            write_lines(&queue, Path::new(&path), &mut spoken, is_last);
-            spoken
+            write_lines(&queue, &path, &mut reports, is_last);
+            reports
         });
         match written.await {
-            Ok(after) if !is_last => spoken = after,
+            Ok(after) if !is_last => reports = after,
             // A panic has already been reported.
             _ => return,
         }
     }
 }
 
-fn write_lines(queue: &AuditQueue, path: &Path, spoken: &mut Instant, is_last: bool) {
+fn write_lines(queue: &AuditQueue, path: &str, reports: &mut Reports, is_last: bool) {
     let lines = queue.take();
     let mut text = String::new();
     for line in &lines {
         text.push_str(line);
         text.push('\n');
     }
-    let is_time = is_last || ottla_sync::time::elapsed(*spoken) >= SPEAK_EVERY;
+    let is_time = is_last || ottla_sync::time::elapsed(reports.lost) >= SPEAK_EVERY;
     let lost = match is_time {
         true => queue.lost.swap(0, Ordering::Relaxed),
         false => 0,
     };
     if lost > 0 {
-        *spoken = ottla_sync::time::now();
+        reports.lost = ottla_sync::time::now();
         tracing::warn!("{lost} decisions are missing in the file of ottla.audit.file");
         text.push_str(&format!("{}\n", json!({ "time": now(), "lost": lost })));
     }
     if text.is_empty() {
         return;
     }
-    if let Err(error) = append(path, &text) {
-        // Reported with the next number of lost lines.
-        tracing::debug!("{}: {error}", path.display());
-        queue.lose(lost + lines.len() as u64);
+    match append(Path::new(path), &text) {
+        Ok(()) => reports.failure = None,
+        Err(error) => {
+            if reports.is_failure_due() {
+                tracing::error!("decisions are lost: {}", failure(path, &error));
+            }
+            queue.lose(lost + lines.len() as u64);
+        }
     }
 }
 
@@ -171,13 +225,13 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let (path, old) = (directory.path().join("audit"), directory.path().join("old"));
         let queue = AuditQueue::default();
-        let mut spoken = ottla_sync::time::now();
+        let mut reports = Reports::begin();
         queue.push(&a_line("1"));
         queue.push(&a_line("2"));
-        write_lines(&queue, &path, &mut spoken, false);
+        write_lines(&queue, path.to_str().unwrap(), &mut reports, false);
         std::fs::rename(&path, &old).unwrap();
         queue.push(&a_line("3"));
-        write_lines(&queue, &path, &mut spoken, false);
+        write_lines(&queue, path.to_str().unwrap(), &mut reports, false);
         let names = |path| {
             let lines = written(path).into_iter();
             lines
@@ -204,15 +258,34 @@ mod tests {
         for _ in 0..MAX_LINES + 3 {
             queue.push(&json!({}));
         }
-        let mut spoken = ottla_sync::time::now();
+        let mut reports = Reports::begin();
         // A directory cannot be written as a file.
-        write_lines(&queue, directory.path(), &mut spoken, false);
+        let wrong = directory.path().to_str().unwrap();
+        write_lines(&queue, wrong, &mut reports, false);
+        assert!(reports.failure.is_some() && !reports.is_failure_due());
         let path = directory.path().join("audit");
         queue.push(&json!({"last": true}));
-        write_lines(&queue, &path, &mut spoken, true);
+        write_lines(&queue, path.to_str().unwrap(), &mut reports, true);
+        assert!(reports.failure.is_none() && reports.is_failure_due());
         let lines = written(&path);
         assert_eq!(lines.len(), 2);
         assert_eq!(lines[0]["last"], true);
         assert_eq!(lines[1]["lost"], MAX_LINES + 3);
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_written_is_named_and_none_is_made() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+        assert_eq!(check(&path("audit")), Ok(()));
+        assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
+        std::fs::write(path("there"), "{}").unwrap();
+        assert_eq!(check(&path("there")), Ok(()));
+        for wrong in [path("none/audit"), path("")] {
+            let error = check(&wrong).unwrap_err();
+            let begin = format!("ottla.audit.file={wrong}: cannot be written: ");
+            assert!(error.starts_with(&begin), "{error}");
+            assert!(error.ends_with("or remove the line"), "{error}");
+        }
     }
 }

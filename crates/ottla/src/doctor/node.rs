@@ -6,7 +6,8 @@ use std::net::{TcpListener, ToSocketAddrs};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use ottla_config::{BrokerConfig, Listener, Properties};
+use ottla_broker::StartProblem;
+use ottla_config::{BrokerConfig, Listener, Properties, RemoteLogMetadataConfig, settings_below};
 use rustix::fs::{StatVfs, statfs, statvfs};
 
 use super::check::{Check, bytes_text};
@@ -57,7 +58,47 @@ pub(super) fn look(properties: &Properties) -> Result<Vec<Check>, String> {
     checks.extend(config.listeners.iter().map(|it| port(it, is_running)));
     let advertised = config.advertised_listeners.iter();
     checks.extend(advertised.filter_map(name));
+    checks.extend(ottla_broker::start_problems(&config).into_iter().map(start));
+    checks.extend(metadata_topic(&config));
     Ok(checks)
+}
+
+/// What the start would refuse.
+fn start(problem: StartProblem) -> Check {
+    let change = match problem.change.is_empty() {
+        true => format!("correct {}", problem.setting),
+        false => problem.change,
+    };
+    Check::problem("start", problem.what, change)
+}
+
+/// The replicas of `__remote_log_metadata`, which a broker that is alone cannot have. The file does not
+/// say how many brokers there are, so a node that is its own only controller is taken for one.
+fn metadata_topic(config: &BrokerConfig) -> Option<Check> {
+    let controllers = config.controller_quorum_voters.len();
+    let controllers = controllers.max(config.controller_quorum_bootstrap_servers.len());
+    let is_alone = config.is_combined() && controllers <= 1;
+    if !config.remote_log_storage_system_enable || !is_alone {
+        return None;
+    }
+    let prefix = config.setting("remote.log.metadata.manager.impl.prefix");
+    let prefix = prefix.unwrap_or("rlmm.config.").trim();
+    let given = config.static_settings().iter();
+    let given = given.map(|(key, value)| (key.as_str(), value.as_str()));
+    let settings = RemoteLogMetadataConfig::resolve(&settings_below(given, prefix)).ok()?;
+    let subject = "tiered storage";
+    let replicas = settings.replication_factor;
+    Some(match replicas {
+        ..=1 => Check::good(subject, "__remote_log_metadata needs one broker"),
+        _ => Check::warning(
+            subject,
+            format!("__remote_log_metadata needs {replicas} brokers; with fewer, a broker stops"),
+            format!(
+                "if this broker is alone, set {prefix}remote.log.metadata.topic.replication.factor=1 and \
+                 {prefix}remote.log.metadata.topic.min.isr=1"
+            ),
+        ),
+    })
 }
 
 /// The ports of a running node are in use by the node itself.
@@ -279,6 +320,37 @@ mod tests {
         assert_eq!(port(&listener, true).level, Level::Good);
         drop(taken);
         assert_eq!(port(&listener, false).level, Level::Good);
+    }
+
+    #[test]
+    fn a_broker_that_is_alone_has_no_three_replicas_of_the_metadata_topic() {
+        let checked = |more: &[(&str, &str)]| {
+            let mut properties = crate::server::properties_without_a_file();
+            for (key, value) in more {
+                properties.set(key, value);
+            }
+            let (config, _) = BrokerConfig::from_properties(&properties).unwrap();
+            metadata_topic(&config).map(|check| (check.level, check.remedy))
+        };
+        let tiered = ("remote.log.storage.system.enable", "true");
+        let one = "rlmm.config.remote.log.metadata.topic.replication.factor";
+        assert_eq!(checked(&[]), None);
+        let (level, remedy) = checked(&[tiered]).unwrap();
+        assert_eq!(level, Level::Warning);
+        assert!(remedy.unwrap().contains(&format!("{one}=1")));
+        assert_eq!(checked(&[tiered, (one, "1")]), Some((Level::Good, None)));
+    }
+
+    #[test]
+    fn what_the_start_refuses_is_a_problem() {
+        let problem = StartProblem {
+            setting: "rsm.config.dir".to_owned(),
+            what: "rsm.config.dir: is missing".to_owned(),
+            change: String::new(),
+        };
+        let check = start(problem);
+        assert_eq!(check.level, Level::Problem);
+        assert_eq!(check.remedy.as_deref(), Some("correct rsm.config.dir"));
     }
 
     #[test]
