@@ -207,7 +207,7 @@ pub fn print_error(mut error: clap::Error, arguments: &[String]) {
         false => error.render().to_string(),
     };
     if let Some((rusts, ours)) = plain_reason(&error) {
-        text = text.replace(&rusts, ours);
+        text = text.replace(&rusts, &ours);
     }
     if is_script {
         let command = arguments.get(1).map_or("", String::as_str);
@@ -220,9 +220,13 @@ pub fn print_error(mut error: clap::Error, arguments: &[String]) {
     }
 }
 
-/// The value and a plain reason for a number that Rust cannot parse.
-fn plain_reason(error: &clap::Error) -> Option<(String, &'static str)> {
+/// The reason as Rust and clap say it, and a plain one, for a number that cannot be parsed or is out
+/// of its range.
+fn plain_reason(error: &clap::Error) -> Option<(String, String)> {
     let source = std::error::Error::source(error)?;
+    if let Some(plain) = plain_range(&source.to_string()) {
+        return Some((source.to_string(), plain));
+    }
     let ours = match source.downcast_ref::<ParseIntError>() {
         Some(error) => match error.kind() {
             IntErrorKind::PosOverflow => "the number is too large",
@@ -235,7 +239,20 @@ fn plain_reason(error: &clap::Error) -> Option<(String, &'static str)> {
             "not a number"
         }
     };
-    Some((source.to_string(), ours))
+    Some((source.to_string(), ours.to_owned()))
+}
+
+/// `0 is not in 1..=9` as `give 1 to 9`. An open end is the largest number of the type.
+fn plain_range(reason: &str) -> Option<String> {
+    let (_, range) = reason.split_once(" is not in ")?;
+    let (least, most) = range.split_once("..")?;
+    let is_open = |most: u64| most >= u32::MAX.into();
+    match most.strip_prefix('=') {
+        Some(most) if most.parse().is_ok_and(is_open) => Some(format!("give at least {least}")),
+        Some(most) => Some(format!("give {least} to {most}")),
+        None if most.parse().is_ok_and(is_open) => Some(format!("give at least {least}")),
+        None => None,
+    }
 }
 
 #[cfg(test)]
@@ -285,6 +302,37 @@ mod tests {
             list.starts_with("Ottla:\n  server     Run a broker"),
             "{list}"
         );
+    }
+
+    #[test]
+    fn a_number_out_of_its_range_says_the_range_in_words() {
+        for (arguments, says) in [
+            (
+                &["tls", "init", "--dir", "d", "--days", "0"][..],
+                "give 1 to 3650",
+            ),
+            (
+                &[
+                    "rebalance",
+                    "apply",
+                    "--bootstrap-server",
+                    "b:1",
+                    "--plan",
+                    "p",
+                    "--max-moves-per-broker",
+                    "0",
+                ][..],
+                "give at least 1",
+            ),
+        ] {
+            let given = ["ottla"].iter().chain(arguments).map(ToString::to_string);
+            let given: Vec<String> = given.collect();
+            let error = parse(&given).err().expect("it is out of range");
+            let (rusts, ours) = plain_reason(&error).expect("a reason");
+            assert!(rusts.starts_with("0 is not in "), "{rusts}");
+            assert_eq!(ours, says);
+        }
+        assert_eq!(plain_range("something else"), None);
     }
 
     #[test]

@@ -161,6 +161,18 @@ fn a_deleted_topic_is_restored_as_it_was_before_it_was_spoilt() {
     let consumed: Vec<&str> = consumed.lines().take(20).collect();
     assert_eq!(consumed, good);
 
+    // Refused before a segment is read.
+    for (more, says) in [
+        (["--as", "a/b"], "a/b"),
+        (["--topic-config", "retention.ms=5"], "retention.ms"),
+        (["--throttle", "0"], "give at least 1024"),
+        (["--parallel", "0"], "give 1 to 65535"),
+    ] {
+        let (succeeded, printed) = run(&broker, &[&restore[..], &more].concat(), "");
+        assert!(!succeeded && printed.contains(says), "{printed}");
+        assert!(!printed.contains("partition 0"), "{printed}");
+    }
+
     // Another time is another restore.
     let mut earlier = restore;
     earlier[7] = "1000";

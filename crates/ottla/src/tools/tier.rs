@@ -83,8 +83,8 @@ struct VerifyArgs {
     #[arg(long)]
     shallow: bool,
     /// Segments that are read at once.
-    #[arg(long, value_name = "SEGMENTS", default_value_t = 4)]
-    parallel: usize,
+    #[arg(long, value_name = "SEGMENTS", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..))]
+    parallel: u16,
 }
 
 /// The partitions that are looked at.
@@ -179,7 +179,7 @@ async fn verify(args: &VerifyArgs) -> anyhow::Result<bool> {
     args.selection.check(&admin, &log).await?;
     let options = verify::VerifyOptions {
         reads_segments: !args.shallow,
-        parallel: args.parallel.max(1),
+        parallel: args.parallel.into(),
     };
     let includes = |partition: &_| args.selection.includes(partition);
     verify::verify(store, &log, includes, &options).await

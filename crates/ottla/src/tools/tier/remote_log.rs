@@ -3,15 +3,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, bail};
+use anyhow::{anyhow, bail};
 use bytes::Bytes;
-use ottla_client::admin::{ListedOffset, OffsetSpec};
+use ottla_client::admin::{ConfigResourceType, EndpointType, ListedOffset, OffsetSpec};
 use ottla_client::{Admin, Client, ClientError, Consumer, ConsumerConfig, OffsetReset};
 use ottla_tiered::{
     REMOTE_LOG_METADATA_TOPIC, RemoteLogMetadata, RemoteLogSegmentState, RemotePartition,
     RemotePartitionDeleteMetadata, RemoteSegment,
 };
-use ottla_types::Uuid;
+use ottla_types::{ErrorCode, Uuid};
 
 /// How long the topic may give nothing before its end is reached.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -127,9 +127,10 @@ pub async fn read(client: &Client, keeps_deleted_of: Option<&str>) -> anyhow::Re
     let admin = Admin::new(client.clone());
     let topic = REMOTE_LOG_METADATA_TOPIC.to_owned();
     let described = admin.describe_topics(std::slice::from_ref(&topic)).await;
-    let described = described.with_context(|| {
-        format!("the cluster has no topic {topic}; remote.log.storage.system.enable is not set")
-    })?;
+    let described = match described {
+        Ok(described) => described,
+        Err(error) => return Err(explained(&admin, error).await),
+    };
     let partitions: Vec<(String, i32)> = described
         .iter()
         .flat_map(|topic| {
@@ -193,6 +194,57 @@ pub async fn read(client: &Client, keeps_deleted_of: Option<&str>) -> anyhow::Re
         }
     }
     Ok(log)
+}
+
+/// The error of a topic that cannot be described, with its cause.
+async fn explained(admin: &Admin, error: ClientError) -> anyhow::Error {
+    let ClientError::Broker { code, .. } = &error else {
+        return error.into();
+    };
+    let is_enabled = match code {
+        ErrorCode::UnknownTopicOrPartition => is_enabled(admin).await,
+        _ => None,
+    };
+    match cause(*code, is_enabled) {
+        Some(cause) => anyhow!("{cause} ({code})"),
+        None => error.into(),
+    }
+}
+
+fn cause(code: ErrorCode, is_enabled: Option<bool>) -> Option<String> {
+    const TOPIC: &str = REMOTE_LOG_METADATA_TOPIC;
+    const SETTING: &str = "remote.log.storage.system.enable";
+    match (code, is_enabled) {
+        (ErrorCode::TopicAuthorizationFailed, _) => Some(format!(
+            "this user may not read the topic {TOPIC}; as another one: ottla acls --add \
+             --allow-principal User:NAME --operation Read --topic {TOPIC} --bootstrap-server SERVERS"
+        )),
+        (ErrorCode::UnknownTopicOrPartition, Some(true)) => Some(format!(
+            "{SETTING} is set, and the brokers have not created the topic {TOPIC}; their logs say why. \
+             If there are fewer than three brokers, set \
+             rlmm.config.remote.log.metadata.topic.replication.factor to their number"
+        )),
+        (ErrorCode::UnknownTopicOrPartition, Some(false)) => Some(format!(
+            "the cluster has no topic {TOPIC}; {SETTING} is not set"
+        )),
+        (ErrorCode::UnknownTopicOrPartition, None) => Some(format!(
+            "the cluster has no topic {TOPIC}; see whether {SETTING} is set in the file of each broker"
+        )),
+        _ => None,
+    }
+}
+
+/// Whether tiered storage is on at a broker; `None` if this user may not see its settings.
+async fn is_enabled(admin: &Admin) -> Option<bool> {
+    let cluster = admin.describe_cluster(EndpointType::Broker, false).await;
+    let broker = cluster.ok()?.brokers.first()?.broker_id.to_string();
+    let configs = admin.describe_configs(ConfigResourceType::Broker, &broker, false);
+    let configs = configs.await.ok()?;
+    let setting = "remote.log.storage.system.enable";
+    let found = configs
+        .into_iter()
+        .find(|config| &*config.name == setting)?;
+    Some(found.value.as_deref() == Some("true"))
 }
 
 type Listed = BTreeMap<(String, i32), Result<ListedOffset, ClientError>>;
@@ -302,6 +354,23 @@ pub(super) mod tests {
             .unwrap();
         log.apply(&value, "here");
         assert_eq!(log.partitions[&partition("t")].deletion, Some(delete));
+    }
+
+    #[test]
+    fn a_topic_that_cannot_be_read_has_one_cause() {
+        use ErrorCode::{TopicAuthorizationFailed, UnknownTopicOrPartition};
+        for (code, is_enabled, says) in [
+            (TopicAuthorizationFailed, None, "this user may not read"),
+            (UnknownTopicOrPartition, Some(true), "have not created"),
+            (UnknownTopicOrPartition, Some(false), "is not set"),
+            (UnknownTopicOrPartition, None, "see whether"),
+        ] {
+            let cause = cause(code, is_enabled).unwrap();
+            assert!(cause.contains(says), "{cause}");
+            let not_set = cause.contains("is not set");
+            assert_eq!(not_set, is_enabled == Some(false), "{cause}");
+        }
+        assert_eq!(cause(ErrorCode::UnknownServerError, None), None);
     }
 
     #[test]

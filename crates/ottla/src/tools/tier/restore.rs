@@ -74,11 +74,11 @@ pub struct RestoreArgs {
     #[arg(long)]
     dry_run: bool,
     /// Read no more bytes per second from the store than this.
-    #[arg(long, value_name = "BYTES")]
+    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u64).range(1024..))]
     throttle: Option<u64>,
     /// Partitions that are restored at once.
-    #[arg(long, value_name = "PARTITIONS", default_value_t = 4)]
-    parallel: usize,
+    #[arg(long, value_name = "PARTITIONS", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..))]
+    parallel: u16,
 }
 
 /// How often progress is printed.
@@ -107,10 +107,45 @@ pub async fn restore(
     let log = remote_log::read(admin.client(), Some(&args.topic)).await?;
     let topic_id = choice::topic_id(&log, &args.topic, args.topic_id.as_deref())?;
 
+    // What can be refused without reading the segments, which may take hours.
+    let chosen = chosen(&log, topic_id, to_time);
+    let old = OldTopic::find(admin, &args.topic, topic_id).await?;
+    let partitions = old.partitions.max(highest_partition(&chosen) + 1);
+    let partitions = args.partitions.unwrap_or(partitions);
+    ensure!(
+        partitions > 0,
+        "remote storage had nothing of topic {} at that time, and the cluster does not have it any \
+         more; give a later --to-time",
+        args.topic
+    );
+    ensure!(
+        partitions > highest_partition(&chosen),
+        "--partitions {partitions}: remote storage has records of partition {}; give at least {}",
+        highest_partition(&chosen),
+        highest_partition(&chosen) + 1
+    );
+    let configs = target::configs(&old.configs, &given)?;
+    let exists = admin.client().refresh_metadata(None, false).await?;
+    let exists = exists.topics.contains_key(&new_topic);
+    let (to_create, begun) = if exists {
+        let begun = target::begun(admin, &new_topic, partitions).await?;
+        (None, begun)
+    } else {
+        let topic = NewTopic {
+            name: new_topic.clone(),
+            partitions: Some(partitions),
+            replication_factor: args.replication_factor.or(old.replication_factor),
+            configs,
+            ..NewTopic::default()
+        };
+        target::create(admin, topic.clone(), true).await?;
+        (Some(topic), BTreeMap::new())
+    };
+
     let throttle = Throttle::new(args.throttle);
-    let parallel = args.parallel.max(1);
+    let parallel = usize::from(args.parallel);
     let done = AtomicU64::new(0);
-    let scans = stream::iter(chosen(&log, topic_id, to_time)).map(|mut plan| {
+    let scans = stream::iter(chosen).map(|mut plan| {
         let (throttle, done) = (&throttle, &done);
         async move {
             let source = Source {
@@ -133,21 +168,6 @@ pub async fn restore(
     };
     let plans = with_progress(scans, progress).await?;
 
-    let old = OldTopic::find(admin, &args.topic, topic_id).await?;
-    let partitions = old.partitions.max(highest_partition(&plans) + 1);
-    let partitions = args.partitions.unwrap_or(partitions);
-    ensure!(
-        partitions > 0,
-        "remote storage had nothing of topic {} at that time, and the cluster does not have it any \
-         more; give a later --to-time",
-        args.topic
-    );
-    ensure!(
-        partitions > highest_partition(&plans),
-        "--partitions {partitions}: remote storage has records of partition {}; give at least {}",
-        highest_partition(&plans),
-        highest_partition(&plans) + 1
-    );
     let mut missing = Vec::new();
     for index in 0..partitions {
         let plan = plans.iter().find(|it| it.partition.partition.0 == index);
@@ -172,30 +192,18 @@ pub async fn restore(
         println!("NOTE {line}");
     }
 
-    let exists = admin.client().refresh_metadata(None, false).await?;
-    let exists = exists.topics.contains_key(&new_topic);
-    let begun = if exists {
-        target::begun(admin, &new_topic, partitions).await?
-    } else {
-        let topic = NewTopic {
-            name: new_topic.clone(),
-            partitions: Some(partitions),
-            replication_factor: args.replication_factor.or(old.replication_factor),
-            configs: target::configs(&old.configs, &given)?,
-            ..NewTopic::default()
-        };
-        let only_validate = args.dry_run || !missing.is_empty() && !args.accept_missing;
-        target::create(admin, topic, only_validate).await?;
-        BTreeMap::new()
-    };
+    let is_refused = !missing.is_empty() && !args.accept_missing;
     if args.dry_run {
-        println!("Nothing was written (--dry-run).");
+        println!("{}", end_of_dry_run(is_refused));
         return Ok(());
     }
     ensure!(
-        missing.is_empty() || args.accept_missing,
+        !is_refused,
         "records are missing, so nothing was written; give --accept-missing to restore what is there"
     );
+    if let Some(topic) = to_create {
+        target::create(admin, topic, false).await?;
+    }
 
     write(
         admin, store, &plans, &new_topic, &begun, &throttle, parallel,
@@ -209,6 +217,17 @@ pub async fn restore(
         target::flags_to_end_with(&old.configs)
     );
     Ok(())
+}
+
+/// What a dry run ends with.
+fn end_of_dry_run(is_refused: bool) -> &'static str {
+    match is_refused {
+        true => {
+            "Nothing was written (--dry-run). Records are missing: without --dry-run, the command refuses, \
+             unless --accept-missing is given."
+        }
+        false => "Nothing was written (--dry-run).",
+    }
 }
 
 /// The partitions of the topic with the segments that it had at the time.
@@ -454,5 +473,16 @@ async fn with_progress<T>(work: impl Future<Output = T>, line: impl Fn() -> Stri
             Ok(done) => return done,
             Err(_) => eprintln!("{}", line()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::end_of_dry_run;
+
+    #[test]
+    fn a_dry_run_says_that_the_real_one_refuses() {
+        assert!(end_of_dry_run(true).contains("--accept-missing"));
+        assert_eq!(end_of_dry_run(false), "Nothing was written (--dry-run).");
     }
 }
