@@ -259,33 +259,64 @@ impl Client {
             .await
     }
 
+    /// Requests the brokers of the cluster. `on_retry` is called with the failure before each further
+    /// attempt, for a program to display.
+    pub async fn refresh_brokers(
+        &self,
+        on_retry: impl Fn(&ClientError),
+    ) -> Result<Arc<Metadata>, ClientError> {
+        self.retrying("metadata", async || {
+            let asked = self.try_metadata(Some(&[]), false).await;
+            if let Err(error) = &asked
+                && error.is_retriable()
+            {
+                on_retry(error);
+            }
+            asked
+        })
+        .await
+    }
+
     async fn ask_for_metadata(
         &self,
         topics: Option<Vec<MetadataRequestTopic>>,
         allow_auto_topic_creation: bool,
     ) -> Result<Arc<Metadata>, ClientError> {
         self.retrying("metadata", async || {
-            let connection = self.any_node().await?;
-            let request = MetadataRequest {
-                topics: topics.clone(),
-                allow_auto_topic_creation,
-                ..Default::default()
-            };
-            let response = connection.send(&request).await?;
-            ClientError::check_code("metadata", response.error_code)?;
-            if response.brokers.is_empty() {
-                return Err(ClientError::broker(
-                    "metadata",
-                    ErrorCode::LeaderNotAvailable.code(),
-                    Some(format!("{} knows of no broker yet", connection.address())),
-                ));
-            }
-            let mut metadata = self.inner.metadata.lock();
-            let merged = Arc::new(metadata.0.merged(&response, topics.is_none()));
-            *metadata = (merged.clone(), ottla_sync::time::now());
-            Ok(merged)
+            self.try_metadata(topics.as_deref(), allow_auto_topic_creation)
+                .await
         })
         .await
+    }
+
+    async fn try_metadata(
+        &self,
+        topics: Option<&[MetadataRequestTopic]>,
+        allow_auto_topic_creation: bool,
+    ) -> Result<Arc<Metadata>, ClientError> {
+        let connection = self.any_node().await?;
+        let request = MetadataRequest {
+            topics: topics.map(<[_]>::to_vec),
+            allow_auto_topic_creation,
+            ..Default::default()
+        };
+        let response = connection.send(&request).await?;
+        ClientError::check_code("metadata", response.error_code)?;
+        if response.brokers.is_empty() {
+            return Err(ClientError::broker(
+                "metadata",
+                ErrorCode::LeaderNotAvailable.code(),
+                Some(format!(
+                    "{} lists no broker: none has started yet, or the brokers do not advertise this listener \
+                     (advertised.listeners); if they run, connect to a listener that they advertise",
+                    connection.address()
+                )),
+            ));
+        }
+        let mut metadata = self.inner.metadata.lock();
+        let merged = Arc::new(metadata.0.merged(&response, topics.is_none()));
+        *metadata = (merged.clone(), ottla_sync::time::now());
+        Ok(merged)
     }
 
     /// Metadata with these topics, refreshed if one is missing or has no leader, or if it is too

@@ -111,7 +111,10 @@ impl Connection {
             pending.clone(),
             address.to_owned(),
             config.max_response_bytes,
-            is_plain,
+            ClientSecurity {
+                has_tls: !is_plain,
+                has_login: config.security.uses_sasl(),
+            },
         ));
         let client_id = config.client_id.clone();
         let wire = Wire::new(client_id, config.request_timeout, outgoing, pending);
@@ -414,14 +417,36 @@ async fn write_chunks(socket: &mut WriteHalf, chunks: &mut VecDeque<Bytes>) -> s
     socket.flush().await
 }
 
+/// What protects a connection.
+#[derive(Clone, Copy)]
+struct ClientSecurity {
+    has_tls: bool,
+    has_login: bool,
+}
+
+impl ClientSecurity {
+    fn advice_to_log_in(self) -> String {
+        let protocol = match self.has_tls {
+            true => "SASL_SSL",
+            false => "SASL_PLAINTEXT",
+        };
+        format!(
+            "if clients log in there, set security.protocol={protocol}, sasl.mechanism and sasl.jaas.config"
+        )
+    }
+}
+
 async fn read_responses(
     socket: ReadHalf,
     pending: Arc<Pending>,
     address: String,
     max_bytes: usize,
-    is_plain: bool,
+    security: ClientSecurity,
 ) {
     let mut frames = FrameReader::new(socket, max_bytes);
+    let is_plain = !security.has_tls;
+    // Whether a request after ApiVersions was answered.
+    let mut is_used = false;
     let reason = loop {
         let frame = match frames.next().await {
             Ok(frame) => frame,
@@ -438,10 +463,16 @@ async fn read_responses(
                     "{reason}; if it speaks TLS, set security.protocol=SSL, or SASL_SSL if clients log in there"
                 );
             }
+            // A listener with SASL answers ApiVersions, and hangs up if no login follows.
+            Err(reason) if !security.has_login && !is_used && pending.is_waited_for() => {
+                break format!("{reason}; {}", security.advice_to_log_in());
+            }
             Err(reason) => break reason,
         };
         let correlation_id = i32::from_be_bytes([frame[0], frame[1], frame[2], frame[3]]);
-        let Some(waiting) = pending.state.lock().waiting.pop_front() else {
+        let (waiting, is_open) = pending.take_oldest();
+        is_used |= is_open;
+        let Some(waiting) = waiting else {
             break "it answered a request that was not sent".to_owned();
         };
         let counts = waiting.has_counted_latency;

@@ -207,3 +207,36 @@ async fn a_port_that_speaks_tls_is_named_with_the_setting_for_it() {
     assert!(silent.to_string().contains("if it speaks TLS"), "{silent}");
     assert!(silent.is_retriable(), "{silent}");
 }
+
+#[tokio::test]
+async fn a_listener_that_wants_a_login_is_named_with_the_settings_for_it() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    tokio::spawn(async move {
+        let (mut socket, _) = listener.accept().await.unwrap();
+        let request = next_request(&mut socket).await.expect("ApiVersions");
+        let served = [(ApiKey::ApiVersions, 3), (ApiKey::ListGroups, 0)];
+        let response = ApiVersionsResponse {
+            api_keys: served
+                .map(|(api, max_version)| ApiVersion {
+                    api_key: api.code(),
+                    max_version,
+                    ..Default::default()
+                })
+                .into(),
+            ..Default::default()
+        };
+        answer(&mut socket, request, response).await;
+        next_request(&mut socket).await.expect("ListGroups");
+    });
+    let config = ClientConfig::default();
+    let network = Arc::new(NetworkSensors::new(config.metrics_windows()));
+    let opened = Connection::open(&address, &config, network, Arc::default()).await;
+    let connection = opened.expect("ApiVersions is answered");
+    let refused = connection.send(&ListGroupsRequest::default()).await;
+    let refused = refused.expect_err("the broker hangs up").to_string();
+    assert!(
+        refused.contains("set security.protocol=SASL_PLAINTEXT, sasl.mechanism"),
+        "{refused}"
+    );
+}

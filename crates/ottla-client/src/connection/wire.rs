@@ -93,6 +93,18 @@ impl Pending {
         }
     }
 
+    /// The request that is answered next, and whether the connection is usable.
+    pub fn take_oldest(&self) -> (Option<Waiting>, bool) {
+        let mut state = self.state.lock();
+        (state.waiting.pop_front(), state.is_open)
+    }
+
+    /// Whether the connection is usable, and a request waits.
+    pub fn is_waited_for(&self) -> bool {
+        let state = self.state.lock();
+        state.is_open && !state.waiting.is_empty()
+    }
+
     /// Marks the connection as usable, unless it is closed already.
     pub fn open(&self) {
         let mut state = self.state.lock();

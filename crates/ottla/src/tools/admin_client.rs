@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::bail;
 use clap::Args;
 use ottla_client::admin::EndpointType;
-use ottla_client::{Admin, Client, ClientConfig};
+use ottla_client::{Admin, Client, ClientConfig, ClientError};
 
 use super::{load_properties, warn_of_unknown};
 
@@ -129,7 +129,17 @@ pub(super) async fn connect_within(
     let (config, patience) = client_config(bootstrap_servers, command_config, client_id, limit)?;
     let client = Client::unconnected(config);
     reach(&client, patience).await?;
-    client.refresh_metadata(Some(&[]), false).await?;
+    let bound = client.config().default_api_timeout;
+    let warned = Cell::new(false);
+    let warn = |error: &ClientError| {
+        if !warned.replace(true) {
+            eprintln!(
+                "WARN {error}; trying for {} ms ({PATIENCE_SETTING} in the file of --command-config)",
+                bound.as_millis()
+            );
+        }
+    };
+    client.refresh_brokers(warn).await?;
     Ok(Admin::new(client))
 }
 
