@@ -67,6 +67,13 @@ impl OpenListeners {
         outdated.map(|(name, _)| name.clone()).collect()
     }
 
+    /// The open listeners that dynamic settings have added.
+    pub(crate) fn added(&self) -> Vec<Arc<ListenerInfo>> {
+        let by_name = self.by_name.lock();
+        let added = by_name.values().filter(|it| it.added.is_some());
+        added.map(|it| Arc::clone(&it.info)).collect()
+    }
+
     /// The open listener of this name.
     #[cfg(test)]
     pub(crate) fn find(&self, name: &str) -> Option<Arc<ListenerInfo>> {

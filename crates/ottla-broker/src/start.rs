@@ -476,6 +476,11 @@ impl RunningBroker {
         &self.listeners
     }
 
+    /// The open listeners that dynamic settings have added.
+    pub fn added_listeners(&self) -> Vec<Arc<ListenerInfo>> {
+        self.broker.listeners.added()
+    }
+
     /// The address of the HTTP listener for metrics and health.
     pub fn http_addr(&self) -> Option<SocketAddr> {
         self.http.as_ref().map(|http| http.local_addr)

@@ -361,6 +361,12 @@ fn introduce(running: &RunningBroker, console: Option<SocketAddr>) {
             listener.local_addr, listener.name
         ));
     }
+    for listener in running.added_listeners() {
+        print_line(format_args!(
+            "Listening on {} ({}, of the dynamic settings)",
+            listener.local_addr, listener.name
+        ));
+    }
     if let Some(address) = running.http_addr() {
         print_line(format_args!("Metrics and health on http://{address}"));
     }

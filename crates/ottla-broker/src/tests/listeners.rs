@@ -277,6 +277,23 @@ async fn a_listener_of_the_file_that_a_setting_has_removed_needs_no_port() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_added_listener_is_listed_after_a_restart() {
+    let broker = start().await;
+    assert_eq!(broker.running.added_listeners().len(), 0);
+    let (listeners, map) = (with_extra(0), map("PLAINTEXT"));
+    let changes = [
+        ("listeners", Some(listeners.as_str())),
+        (MAP, Some(map.as_str())),
+    ];
+    assert_eq!(alter(&broker, &changes).await, DONE);
+    wait_for(&broker, true).await;
+    let broker = broker.restart().await;
+    let added = broker.running.added_listeners();
+    let names: Vec<&str> = added.iter().map(|it| it.name.as_str()).collect();
+    assert_eq!(names, ["EXTRA"]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_listener_that_is_removed_and_added_at_once_moves_to_its_new_address() {
     let broker = start().await;
     let listeners = with_extra(0);

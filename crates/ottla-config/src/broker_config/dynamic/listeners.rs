@@ -18,7 +18,8 @@ impl BrokerConfig {
             |listener: &Listener| !new.listeners.iter().any(|it| it.name == listener.name);
         if self.advertised_listeners.iter().any(is_missing) {
             return Err(format!(
-                "Advertised listeners '{}' must be a subset of listeners '{}'",
+                "Advertised listeners '{}' must be a subset of listeners '{}'; keep them in the new value of \
+                 listeners, or take them out of advertised.listeners in the properties file and restart the broker",
                 names(&self.advertised_listeners),
                 names(&new.listeners)
             ));

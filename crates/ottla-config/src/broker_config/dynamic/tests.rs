@@ -215,7 +215,8 @@ fn a_listener_that_counts_as_advertised_is_not_removed() {
         after.check_dynamic_change(false, &listeners("")),
         Err(
             "Advertised listeners 'Set(ListenerName(PLAINTEXT), ListenerName(EXTRA))' must be a subset of \
-             listeners 'Set(ListenerName(PLAINTEXT), ListenerName(CONTROLLER))'"
+             listeners 'Set(ListenerName(PLAINTEXT), ListenerName(CONTROLLER))'; keep them in the new value of \
+             listeners, or take them out of advertised.listeners in the properties file and restart the broker"
                 .to_owned()
         )
     );
