@@ -10,9 +10,10 @@ use ottla_client::admin::{
 use ottla_protocol::messages::describe_cluster_response::DescribeClusterBroker;
 use ottla_protocol::messages::describe_log_dirs_response::DescribeLogDirsResult;
 use ottla_protocol::messages::describe_quorum_response::ReplicaState;
-use ottla_types::ErrorCode;
+use ottla_types::{ErrorCode, Uuid};
 
 use super::check::{Check, Section, bytes_text};
+use crate::counted::counted;
 use crate::tools;
 
 /// Maximum number of partitions that are listed; all are counted.
@@ -35,6 +36,9 @@ const SILENT_MS: i64 = 5_000;
 /// A voter that fetches and has not reached the log end for this long is reported.
 const BEHIND_MS: i64 = 30_000;
 
+/// Stands in commands for the flags with which the cluster was found.
+const THIS_CLUSTER: &str = "--bootstrap-server …";
+
 pub(super) fn look(servers: &str, command_config: Option<&str>) -> Result<Vec<Section>, String> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -44,7 +48,21 @@ pub(super) fn look(servers: &str, command_config: Option<&str>) -> Result<Vec<Se
         let admin = tools::connect_admin(servers, command_config, "ottla-doctor").await?;
         ask(&admin).await
     });
-    looked.map_err(|error: anyhow::Error| format!("{error:#}"))
+    let mut sections = looked.map_err(|error: anyhow::Error| format!("{error:#}"))?;
+    let flags = match command_config {
+        Some(file) => format!("--bootstrap-server {servers} --command-config {file}"),
+        None => format!("--bootstrap-server {servers}"),
+    };
+    name_cluster(&mut sections, &flags);
+    Ok(sections)
+}
+
+/// Writes the flags for this cluster into the commands, so that they can be copied.
+fn name_cluster(sections: &mut [Section], flags: &str) {
+    let checks = sections.iter_mut().flat_map(|(_, checks)| checks);
+    for remedy in checks.filter_map(|check| check.remedy.as_mut()) {
+        *remedy = remedy.replace(THIS_CLUSTER, flags);
+    }
 }
 
 async fn ask(admin: &Admin) -> anyhow::Result<Vec<Section>> {
@@ -208,7 +226,7 @@ fn disk(broker: i32, dir: &DescribeLogDirsResult) -> Check {
         _ => 1.0 - usable as f64 / total as f64,
     };
     let what = format!("{:.0} % used, {} free", used * 100.0, bytes_text(usable));
-    let remedy = "lower retention of large topics, or move replicas: ottla rebalance plan";
+    let remedy = "lower retention of large topics, or move replicas: ottla rebalance plan --bootstrap-server …";
     if used > FULL {
         Check::problem(subject, what, remedy)
     } else if used > NEAR_FULL {
@@ -235,22 +253,27 @@ fn quorum_checks(quorum: &QuorumDescription) -> Vec<Check> {
         .filter_map(|voter| voter_check(leader, voter))
         .collect();
     if checks.is_empty() {
-        let what = format!(
-            "{} leads {} voters, all caught up",
-            leader.replica_id,
-            voters.len()
-        );
+        let what = match voters.len() {
+            1 => format!("{} leads, the only voter", leader.replica_id),
+            count => format!("{} leads {count} voters, all caught up", leader.replica_id),
+        };
         checks.push(Check::good("metadata quorum", what));
     }
     if voters.len().is_multiple_of(2) {
         checks.push(Check::warning(
             "voters",
             format!(
-                "{} voters survive no more failures than {}",
-                voters.len(),
+                "{} survive no more failures than {}",
+                counted(voters.len(), "voter"),
                 voters.len() - 1
             ),
-            "add or remove one: ottla metadata-quorum add-controller, remove-controller",
+            format!(
+                "start one more controller and make it a voter with ottla metadata-quorum add-controller, or {}",
+                voters
+                    .iter()
+                    .rfind(|voter| voter.replica_id != leader.replica_id)
+                    .map_or("remove one".to_owned(), removal)
+            ),
         ));
     }
     checks
@@ -266,8 +289,10 @@ fn voter_check(leader: &ReplicaState, voter: &ReplicaState) -> Option<Check> {
         leader.last_caught_up_timestamp,
         voter.last_caught_up_timestamp,
     );
-    let start = "start it, or check its log and its connection to the leader; if it will not return: ottla \
-                 metadata-quorum remove-controller";
+    let start = format!(
+        "start it, or check its log and its connection to the leader; if it will not return, {}",
+        removal(voter)
+    );
     if voter.log_end_offset < 0 {
         let what = format!("has not fetched since {} leads", leader.replica_id);
         return Some(Check::problem(subject, what, start));
@@ -282,9 +307,21 @@ fn voter_check(leader: &ReplicaState, voter: &ReplicaState) -> Option<Check> {
         Check::problem(
             subject,
             format!("lags {lag} records behind"),
-            "ottla metadata-quorum describe --replication shows its progress; if it does not catch up, check its disk",
+            "ottla metadata-quorum --bootstrap-server … describe --replication shows its progress; if it does not catch up, check its disk",
         )
     })
+}
+
+/// How a voter is removed. Voters of a quorum that cannot change have no directory.
+fn removal(voter: &ReplicaState) -> String {
+    let (id, directory) = (voter.replica_id, voter.replica_directory_id);
+    match directory == Uuid::default() {
+        true => format!("take {id} out of controller.quorum.voters of all nodes, and restart them"),
+        false => format!(
+            "ottla metadata-quorum --bootstrap-server … remove-controller --controller-id {id} \
+             --controller-directory-id {directory}"
+        ),
+    }
 }
 
 fn some_of(names: &[String]) -> String {
@@ -412,6 +449,31 @@ mod tests {
         let found = findings(&[(2, 499, -1, -1), (3, 499, -1, -1)]);
         assert_eq!(found.len(), 1, "{found:?}");
         assert!(found[0].starts_with("Good"), "{found:?}");
+    }
+
+    #[test]
+    fn commands_can_be_copied() {
+        let alone = [broker(1, false), broker(2, true)];
+        let voter = |directory| ReplicaState {
+            replica_id: 3,
+            replica_directory_id: directory,
+            ..Default::default()
+        };
+        let mut sections = vec![("Brokers", brokers(&alone))];
+        name_cluster(&mut sections, "--bootstrap-server b:1 --command-config c");
+        let remedy = sections[0].1[0].remedy.clone().unwrap_or_default();
+        let command = "ottla cluster unregister --id 2 --bootstrap-server b:1 --command-config c";
+        assert!(remedy.ends_with(command), "{remedy}");
+        let directory = Uuid::from_u128(7);
+        let removed = removal(&voter(directory));
+        let flags = format!("--controller-id 3 --controller-directory-id {directory}");
+        assert!(removed.ends_with(&flags), "{removed}");
+        let fixed = removal(&voter(Uuid::default()));
+        assert!(fixed.contains("controller.quorum.voters"), "{fixed}");
+        assert_eq!(
+            findings(&[]),
+            ["Good, metadata quorum: 1 leads, the only voter"]
+        );
     }
 
     #[test]
