@@ -73,9 +73,17 @@ impl ConsoleConfig {
         if self.client.security.uses_sasl() {
             return Ok(());
         }
+        let asks_for_it = [
+            (!address.ip().is_loopback(), "listen on 127.0.0.1"),
+            (self.login, "leave out --login"),
+            (!self.public_names.is_empty(), "leave out --public-name"),
+        ];
+        let without = asks_for_it.iter().filter(|(asks, _)| *asks);
+        let without: Vec<&str> = without.map(|(_, without)| *without).collect();
         Err(format!(
             "the console on {address} needs a login, and without SASL the cluster has none; set \
-             security.protocol and sasl.mechanism in --command-config, or listen on 127.0.0.1"
+             security.protocol and sasl.mechanism in --command-config, or {}",
+            without.join(" and ")
         ))
     }
 
@@ -140,6 +148,19 @@ mod tests {
         assert!(config.needs_login(own));
         let refused = config.check(own).unwrap_err();
         assert!(refused.contains("security.protocol"), "{refused}");
+        assert!(
+            refused.ends_with(", or leave out --public-name"),
+            "{refused}"
+        );
+        config.public_names.clear();
+        config.login = true;
+        let refused = config.check(own).unwrap_err();
+        assert!(refused.ends_with(", or leave out --login"), "{refused}");
+        let refused = config.check(others).unwrap_err();
+        assert!(
+            refused.ends_with(", or listen on 127.0.0.1 and leave out --login"),
+            "{refused}"
+        );
     }
 
     #[test]

@@ -185,8 +185,26 @@ impl From<JsonRejection> for Problem {
 
 impl From<QueryRejection> for Problem {
     fn from(rejection: QueryRejection) -> Problem {
-        Problem::invalid("query", rejection.body_text())
+        Problem::invalid("query", plain(&rejection.body_text()))
     }
+}
+
+/// The name of the parameter and what is wrong with it, without the words of the libraries.
+fn plain(text: &str) -> String {
+    let (_, text) = text.split_once("query string: ").unwrap_or(("", text));
+    let words = [
+        ("invalid digit found in string", "not a whole number"),
+        (
+            "cannot parse integer from empty string",
+            "a number is missing",
+        ),
+        (
+            "number too large to fit in target type",
+            "the number is too large",
+        ),
+    ];
+    let replace = |text: String, (theirs, ours): (&str, &str)| text.replace(theirs, ours);
+    words.into_iter().fold(text.to_owned(), replace)
 }
 
 impl From<PathRejection> for Problem {

@@ -82,6 +82,9 @@ pub struct FormatReport {
     pub bootstrap_records: usize,
 }
 
+/// Stands in commands for the file with the settings, where its name is not known.
+pub const THIS_FILE: &str = "<this server.properties>";
+
 /// The message for a node without any formatted directory.
 pub fn not_formatted(config: &BrokerConfig) -> String {
     if let Err(error) = check_empty(config) {
@@ -94,8 +97,7 @@ pub fn not_formatted(config: &BrokerConfig) -> String {
         false => "--cluster-id $(ottla storage random-uuid)",
     };
     format!(
-        "{} is not formatted; format it with: ottla storage format {arguments} --config <this \
-         server.properties>",
+        "{} is not formatted; format it with: ottla storage format {arguments} --config {THIS_FILE}",
         config.metadata_log_dir
     )
 }

@@ -20,6 +20,7 @@ mod tests;
 
 use ottla_config::{BrokerConfig, Examined, Properties};
 
+use crate::format::THIS_FILE;
 use look::Look;
 
 pub use directories::Unformatted;
@@ -45,6 +46,10 @@ impl Preflight {
         settings::examine(properties, config.as_ref(), &problems, &warnings, &mut look);
         if let Some(config) = &config {
             directories::examine(config, unformatted, &mut look);
+        }
+        let changes = look.findings.iter_mut().filter_map(|it| it.change.as_mut());
+        for change in changes {
+            *change = change.replace(THIS_FILE, properties.file_name());
         }
         look.findings.sort_by_key(|finding| finding.severity);
         Preflight {

@@ -4,7 +4,6 @@
 //! Beside a broker, the console has a thread of its own with a lower priority, which starts when
 //! the page is opened for the first time. Until then there is nothing but its listener.
 
-use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -14,7 +13,7 @@ use std::time::Duration;
 use clap::Args;
 use ottla_broker::{Broker, RunningBroker};
 use ottla_client::{ClientConfig, SaslMechanism, ScramMechanism, SecurityProtocol};
-use ottla_config::{BrokerConfig, SecurityProtocol as ListenerProtocol};
+use ottla_config::{BrokerConfig, Properties, SecurityProtocol as ListenerProtocol};
 use ottla_console::{
     BrokerLatencies, ConsoleConfig, Latency, MeasureConfig, OidcConfig, RegistryConfig,
 };
@@ -165,15 +164,20 @@ fn registry(
             None => Ok(None),
         };
     };
-    let settings = match file {
-        Some(file) => tools::load_properties(file)
+    let properties = match file {
+        Some(file) => tools::read_properties(file)
             .map_err(|error| format!("{file_option}={file}: {error:#}"))?,
-        None => BTreeMap::new(),
+        None => Properties::new(file_option),
     };
-    let registry = RegistryConfig::new(url, &settings);
-    registry
-        .map(Some)
-        .map_err(|error| format!("{url_option}: {error}"))
+    let registry = RegistryConfig::new(url, &properties.clone().into_map());
+    registry.map(Some).map_err(|error| {
+        // Of a setting of the file, or of the URL.
+        let setting = error.split(':').next().unwrap_or_default();
+        match properties.get(setting) {
+            Some(_) => format!("{}: {error}", properties.place(setting)),
+            None => format!("{url_option}: {error}"),
+        }
+    })
 }
 
 /// The identity provider with this issuer, client ID and file of settings, each with the name of its option.
@@ -235,6 +239,12 @@ fn measure_config(args: &ConsoleArgs) -> Result<Option<MeasureConfig>, String> {
     let Some(dir) = &args.bench_dir else {
         return Ok(None);
     };
+    if dir.exists() && !dir.is_dir() {
+        return Err(format!(
+            "--bench-dir {}: it is not a directory; give one, or a path that is not there yet",
+            dir.display()
+        ));
+    }
     let program = std::env::current_exe()
         .map_err(|error| format!("--bench-dir: cannot find the path of this binary: {error}"))?;
     Ok(Some(MeasureConfig {
@@ -476,6 +486,27 @@ mod tests {
         assert!(of(Some("http://a"), Some(file)).unwrap().is_some());
         std::fs::write(&path, "basic.auth.user=ann\n").unwrap();
         let refused = of(Some("http://a"), Some(file)).unwrap_err();
-        assert!(refused.contains("basic.auth.user:"), "{refused}");
+        let begin = format!("{file} line 1: basic.auth.user: ");
+        assert!(refused.starts_with(&begin), "{refused}");
+    }
+
+    #[test]
+    fn results_of_measurements_are_in_a_directory() {
+        use clap::Parser as _;
+        #[derive(clap::Parser)]
+        struct Line {
+            #[command(flatten)]
+            console: ConsoleArgs,
+        }
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let path = file.path().to_str().unwrap();
+        let given = ["x", "--bootstrap-server", "b:1", "--bench-dir"];
+        let config = |dir: &str| {
+            let line = given.iter().copied().chain([dir]);
+            measure_config(&Line::try_parse_from(line).ok().unwrap().console)
+        };
+        let refused = config(path).err().unwrap();
+        assert!(refused.contains("it is not a directory"), "{refused}");
+        assert!(config(&format!("{path}-new")).is_ok());
     }
 }

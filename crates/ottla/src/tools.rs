@@ -71,7 +71,7 @@ use settings::{key_values, load_properties_if_given, warn_of_unknown};
 pub use acls::UNKNOWN;
 pub use admin_client::{config_without_credentials, connect as connect_admin};
 pub use retired_flags::advice as advice_for_retired_flags;
-pub use settings::load_properties;
+pub use settings::{load_properties, read_properties};
 
 /// The tools; each documents itself at its arguments.
 #[derive(Subcommand, Debug)]

@@ -255,7 +255,12 @@ async fn errors_are_problems() {
     for (request, body, status, says) in [
         ("GET /api/unknown", "", 404, "the API has no such path"),
         ("GET /api/topics", "", 502, "cannot connect to 127.0.0.1:1"),
-        ("GET /api/topics?limit=many", "", 422, "limit"),
+        (
+            "GET /api/topics?limit=many",
+            "",
+            422,
+            "limit: not a whole number",
+        ),
         ("POST /api/topics", "{", 422, "EOF"),
         ("POST /api/topics", "{\"name\": 5}", 422, "invalid type"),
         (

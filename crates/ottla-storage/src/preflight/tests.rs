@@ -416,6 +416,8 @@ fn a_directory_that_holds_nothing_is_told_how_to_format_it() {
     let preflight = Preflight::of(&properties, Unformatted::Refused);
     let said = preflight.refusals().next().unwrap().to_string();
     assert!(said.contains("ottla storage format --standalone"), "{said}");
+    let ends = format!("--config {}", properties.file_name());
+    assert!(said.ends_with(&ends), "{said}");
     assert!(Preflight::of(&properties, Unformatted::Formatted).is_possible());
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
 }

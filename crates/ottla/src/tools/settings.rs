@@ -11,7 +11,7 @@ pub fn load_properties(path: &str) -> anyhow::Result<BTreeMap<String, String>> {
 }
 
 /// Like [`load_properties`], with the lines of the settings.
-pub(super) fn read_properties(path: &str) -> anyhow::Result<Properties> {
+pub fn read_properties(path: &str) -> anyhow::Result<Properties> {
     let bytes = std::fs::read(path)
         .map_err(|error| anyhow::anyhow!("{path} cannot be read: {error}; check the path"))?;
     Ok(Properties::parse_bytes(&bytes, path)?)

@@ -14,8 +14,7 @@ use ottla_client::Admin;
 use ottla_tiered_storage::RemoteStorageManager;
 
 use super::admin_client::Brokers;
-use super::settings::read_properties;
-use super::{block_on_while_receiving, report_plainly};
+use super::{block_on_while_receiving, read_properties, report_plainly};
 use crate::counted::counted;
 use crate::node_properties::place_of;
 use crate::terminal;
