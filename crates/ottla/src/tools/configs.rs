@@ -1,5 +1,6 @@
 //! `configs`: Kafka's `kafka-configs.sh`.
 
+mod dead_letters;
 mod entity_type;
 mod quotas;
 
@@ -167,9 +168,13 @@ async fn act(args: &ConfigsArgs) -> anyhow::Result<()> {
         };
     }
     let entity = entity.unwrap_or_default();
+    let queue = dead_letters::queue(kind, &operations);
     match quota_change {
         Some(change) => quotas::alter(&admin, &subjects, change).await?,
         None => alter(&admin, kind, &entity, operations).await?,
+    }
+    if let Some(queue) = queue {
+        dead_letters::check(&admin, &queue).await;
     }
     match entity.as_str() {
         "" => println!(
