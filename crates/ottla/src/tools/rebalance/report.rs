@@ -84,61 +84,88 @@ fn elections(plan: &Plan) -> usize {
 }
 
 pub(super) fn print(image: &Image, options: &Options, plan: &Plan, surroundings: &Surroundings) {
+    let sections = sections(image, options, plan, surroundings).into_iter();
+    let sections = sections.filter(|lines| !lines.is_empty());
+    let sections: Vec<String> = sections.map(|lines| lines.join("\n")).collect();
+    println!("{}", sections.join("\n\n"));
+}
+
+/// The parts of the text, which blank lines separate.
+fn sections(
+    image: &Image,
+    options: &Options,
+    plan: &Plan,
+    surroundings: &Surroundings,
+) -> Vec<Vec<String>> {
     let replicas: usize = image.partitions.iter().map(|it| it.replicas.len()).sum();
-    println!(
-        "{}, {} with {}\n",
+    let size = format!(
+        "{}, {} with {}",
         counted(image.brokers.len(), "broker"),
         counted(image.partitions.len(), "partition"),
         counted(replicas, "replica")
     );
-    for line in table(image, plan) {
-        println!("{line}");
-    }
-    println!();
-    for line in summary(image, plan, surroundings) {
-        println!("{line}");
-    }
-    for line in warnings(image, plan, surroundings) {
-        println!("\nWarning: {line}");
-    }
+    let mut sections = vec![
+        vec![size],
+        table(image, plan),
+        summary(image, plan, surroundings),
+    ];
+    let warnings = warnings(image, plan, surroundings).into_iter();
+    sections.extend(warnings.map(|line| vec![format!("Warning: {line}")]));
     if !plan.unmet.is_empty() {
-        println!("\nNot reached:");
-        for it in plan.unmet.iter().take(LISTED) {
-            println!("  {}", unmet(image, it));
-        }
+        let mut lines = vec!["Not reached:".to_owned()];
+        let listed = plan.unmet.iter().take(LISTED);
+        lines.extend(listed.map(|it| format!("  {}", unmet(image, it))));
         if let Some(more @ 1..) = plan.unmet.len().checked_sub(LISTED) {
-            println!("  and {more} more; --json prints all");
+            lines.push(format!("  and {more} more; --json prints all"));
         }
-    } else if plan.changes.is_empty() {
-        println!(
-            "Nothing to do: every goal is reached within {} %.",
-            options.tolerance_percent
-        );
+        sections.push(lines);
     }
-    if plan.changes.is_empty() {
-        if !plan.unmet.is_empty() {
-            println!("\nNothing to do: no move comes nearer to these goals.");
-        }
-        return;
+    sections.push(vec![match plan.changes.is_empty() {
+        true => nothing_to_do(image, options, plan),
+        false => next_step(surroundings),
+    }]);
+    sections
+}
+
+fn nothing_to_do(image: &Image, options: &Options, plan: &Plan) -> String {
+    let tolerance = options.tolerance_percent;
+    if !plan.unmet.is_empty() {
+        return "Nothing to do: no move comes nearer to these goals.".to_owned();
     }
-    match surroundings.written {
-        None => {
-            println!("\nNothing was changed or written; --plan FILE writes the plan for apply.")
-        }
-        Some(path) => println!(
-            "\nNothing was changed. To carry out the plan:\n  ottla rebalance apply --bootstrap-server {}{} --plan {}{}",
-            surroundings.bootstrap_server,
-            surroundings
-                .command_config
-                .map_or(String::new(), |it| format!(" --command-config {it}")),
-            path.display(),
-            surroundings
-                .throttle
-                .map_or(" --throttle -1".to_owned(), |it| format!(
-                    " --throttle {it}"
-                ))
+    match leaderless(image).len() {
+        0 => format!("Nothing to do: every goal is reached within {tolerance} %."),
+        count => format!(
+            "Nothing to move: every goal is reached within {tolerance} %, but {} without a leader.",
+            match count {
+                1 => "1 partition is".to_owned(),
+                _ => format!("{count} partitions are"),
+            }
         ),
     }
+}
+
+fn next_step(surroundings: &Surroundings) -> String {
+    let Some(path) = surroundings.written else {
+        return "Nothing was changed or written; --plan FILE writes the plan for apply.".to_owned();
+    };
+    let client = surroundings
+        .command_config
+        .map_or(String::new(), |it| format!(" --command-config {it}"));
+    let throttle = surroundings
+        .throttle
+        .map_or("-1".to_owned(), |it| it.to_string());
+    format!(
+        "Nothing was changed. To carry out the plan:\n  ottla rebalance apply --bootstrap-server {}{client} --plan {} \
+         --throttle {throttle}",
+        surroundings.bootstrap_server,
+        path.display()
+    )
+}
+
+fn leaderless(image: &Image) -> Vec<String> {
+    let partitions = image.partitions.iter();
+    let leaderless = partitions.filter(|it| it.leader.is_none());
+    leaderless.map(ottla_rebalance::Partition::name).collect()
 }
 
 /// A column: its title, and for each broker the values before and after.
@@ -247,7 +274,10 @@ fn summary(image: &Image, plan: &Plan, surroundings: &Surroundings) -> Vec<Strin
         counted(moving, "partition"),
         bytes(plan.cost.bytes())
     ));
-    lines.push(format!("Leaders:  {} to elect", elections(plan)));
+    lines.push(format!(
+        "Leaders:  {} to change, with their moves or by election",
+        elections(plan)
+    ));
     if let Some((broker, traffic)) = plan.cost.busiest().filter(|(_, it)| it.most() > 0) {
         let does = match traffic.received_bytes >= traffic.sent_bytes {
             true => "receives",
@@ -337,12 +367,7 @@ fn warnings(image: &Image, plan: &Plan, surroundings: &Surroundings) -> Vec<Stri
             ids(&dead)
         ));
     }
-    let leaderless: Vec<String> = image
-        .partitions
-        .iter()
-        .filter(|it| it.leader.is_none())
-        .map(ottla_rebalance::Partition::name)
-        .collect();
+    let leaderless = leaderless(image);
     if let Some(first) = leaderless.first() {
         warnings.push(format!(
             "{} without a leader cannot move, {first} first; start the brokers that have their replicas",
@@ -470,7 +495,7 @@ mod tests {
             lines[..3],
             [
                 "Moves:    15 replicas of 15 partitions, 30.0 GB",
-                "Leaders:  15 to elect",
+                "Leaders:  15 to change, with their moves or by election",
                 "Time:     at least 10 min 0 s at 50.0 MB/s: broker 1 sends 30.0 GB",
             ]
         );
@@ -504,6 +529,31 @@ mod tests {
                 .as_array()
                 .map(Vec::len),
             Some(15)
+        );
+    }
+
+    #[test]
+    fn a_cluster_without_moves_is_told_so_unless_it_lacks_leaders() {
+        let (mut image, mut plan) = skewed();
+        plan.changes.clear();
+        plan.unmet.clear();
+        let surroundings = Surroundings {
+            throttle: None,
+            sample_seconds: 10,
+            written: None,
+            bootstrap_server: "b:1",
+            command_config: None,
+        };
+        let last = |image: &Image| {
+            let mut sections = sections(image, &Options::default(), &plan, &surroundings);
+            sections.pop().unwrap().remove(0)
+        };
+        assert!(last(&image).starts_with("Nothing to do: every goal is reached within "));
+        image.partitions[3].leader = None;
+        let text = last(&image);
+        assert!(
+            text.ends_with(", but 1 partition is without a leader."),
+            "{text}"
         );
     }
 

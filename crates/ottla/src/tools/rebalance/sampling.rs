@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use anyhow::bail;
+use anyhow::{anyhow, bail};
 use ottla_client::Admin;
 use ottla_client::admin::{EndpointType, TopicDescription};
 use ottla_config::nearest_name;
@@ -27,9 +27,16 @@ pub(super) struct Topics {
 
 impl Topics {
     pub(super) fn new(included: Option<&str>, excluded: Option<&str>) -> anyhow::Result<Topics> {
+        let filter = |flag: &str, text: &str| {
+            TopicFilter::new(text).map_err(|_| {
+                anyhow!("{flag} {text}: not a regular expression; give one, such as 'orders.*', or a name")
+            })
+        };
+        let included_filter = included.map(|text| filter("--topics", text)).transpose()?;
+        let excluded_filter = excluded.map(|text| filter("--exclude-topics", text));
         Ok(Topics {
-            included: included.map_or_else(|| Ok(TopicFilter::all()), TopicFilter::new)?,
-            excluded: excluded.map(TopicFilter::new).transpose()?,
+            included: included_filter.unwrap_or_else(TopicFilter::all),
+            excluded: excluded_filter.transpose()?,
             named: included.map(str::to_owned),
         })
     }
@@ -214,7 +221,13 @@ mod tests {
                 .unwrap()
                 .may_move("__consumer_offsets")
         );
-        assert!(Topics::new(Some("("), None).is_err());
+        for (included, excluded, flag) in [
+            (Some("["), None, "--topics [: "),
+            (None, Some("("), "--exclude-topics (: "),
+        ] {
+            let refused = Topics::new(included, excluded).err().expect("no pattern");
+            assert!(refused.to_string().starts_with(flag), "{refused}");
+        }
     }
 
     #[test]
