@@ -124,17 +124,18 @@ const GROUPS: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// Maximum line width of the command list.
+/// Maximum line width of the help.
 const WIDTH: usize = 80;
 
 /// The definition of the command line, for parsing, help, completions and manual pages.
 pub fn definition() -> clap::Command {
     let command = Cli::command();
     let list = command_list(&command, command.get_styles());
-    command.help_template(format!(
+    let template = format!(
         "{{about-with-newline}}\n{{usage-heading}} {{usage}}\n\n{list}Options:\n{{options}}\n\nEach command shows its \
          options with --help; Kafka's tools have those of Kafka.\n"
-    ))
+    );
+    command.help_template(template).max_term_width(WIDTH)
 }
 
 /// Parses a command line.
@@ -336,14 +337,24 @@ mod tests {
                 "give at least 1",
             ),
         ] {
-            let given = ["ottla"].iter().chain(arguments).map(ToString::to_string);
-            let given: Vec<String> = given.collect();
+            let mut given = vec!["ottla".to_owned()];
+            given.extend(arguments.iter().map(ToString::to_string));
             let error = parse(&given).err().expect("it is out of range");
             let (rusts, ours) = plain_reason(&error).expect("a reason");
             assert!(rusts.contains(" is not in "), "{rusts}");
             assert_eq!(ours, says);
         }
         assert_eq!(plain_range("something else"), None);
+    }
+
+    #[test]
+    fn the_help_of_a_command_fits_a_narrow_terminal() {
+        let given = ["ottla", "topics", "--help"].map(str::to_owned);
+        let help = parse(&given).err().expect("the help").render().to_string();
+        // clap does not wrap the usage.
+        for line in help.lines().filter(|line| !line.starts_with("Usage: ")) {
+            assert!(line.chars().count() <= WIDTH, "{line}");
+        }
     }
 
     #[test]

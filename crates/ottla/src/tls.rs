@@ -19,6 +19,10 @@ use authority::Authority;
 use new_files::NewFile;
 use settings::{ClientSettings, Store};
 
+use crate::paragraphs::{WIDTH, wrap};
+
+/// Not the one of the plaintext listener in examples, and not the controller's beside it.
+const PORT: u16 = 9094;
 /// Names of a broker on this machine.
 pub const LOCAL_NAMES: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
 /// Days that a broker's certificate is valid: the maximum that all clients accept.
@@ -49,7 +53,7 @@ struct InitArgs {
     #[arg(long, value_name = "NAMES")]
     broker: Vec<String>,
     /// Port of the brokers' TLS listeners.
-    #[arg(long, value_name = "PORT", default_value_t = 9093, value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(long, value_name = "PORT", default_value_t = PORT, value_parser = clap::value_parser!(u16).range(1..))]
     port: u16,
     /// Format of key stores and trust stores. Clients of Kafka before 2.7 read PKCS12 only.
     #[arg(long, value_enum, default_value_t = StoreFormat::Pem)]
@@ -201,10 +205,12 @@ fn introduction(dir: &Path, brokers: &[Vec<String>], store: StoreFormat) -> Stri
     line("client.properties", "Java clients and --command-config");
     line("client.librdkafka.conf", "clients on librdkafka; kcat -F");
     line("client.go", "options of franz-go");
-    text.push_str(&format!(
-        "\nCopy the {extension} and properties files to the brokers, and adjust the paths in the properties files. \
-         Replaced certificates are read without a restart.\n"
-    ));
+    text.push('\n');
+    let last = format!(
+        "Copy the {extension} and properties files to the brokers, and adjust the paths in the properties files. \
+         Replaced certificates are read without a restart."
+    );
+    wrap(&mut text, "", "", &last);
     text
 }
 
@@ -243,6 +249,9 @@ mod tests {
             let brokers = ["a.example.com,10.0.0.1", "b.example.com"];
             let text = init(&args(&dir, &brokers, store)).unwrap();
             assert!(text.contains("key and certificate of a.example.com, 10.0.0.1"));
+            let (_, last) = text.rsplit_once("\n\n").unwrap();
+            assert!(last.starts_with("Copy the ") && last.ends_with("restart.\n"));
+            assert!(last.lines().all(|line| line.chars().count() <= WIDTH));
             let mode = |name: &str| {
                 let metadata = std::fs::metadata(dir.join(name)).unwrap();
                 metadata.permissions().mode() & 0o777
