@@ -138,6 +138,15 @@ fn from_openmessaging(args: &RunArgs) -> Result<(Vec<Scenario>, Option<String>)>
     Ok((scenarios, openmessaging::bootstrap_servers(&driver)?))
 }
 
+/// A question, if the name of a scale is mistyped.
+fn meant_scale(given: &str, scenario: &Scenario) -> String {
+    let names = scenario.scales.keys().map(String::as_str);
+    match ottla_config::nearest_name(given, names) {
+        Some(name) => format!("; did you mean --scale {name}?"),
+        None => String::new(),
+    }
+}
+
 fn run_scenarios(args: &RunArgs) -> Result<ExitCode> {
     let mut scenarios = scenarios(&args.names)?;
     let (of_workloads, brokers_of_driver) = from_openmessaging(args)?;
@@ -151,7 +160,11 @@ fn run_scenarios(args: &RunArgs) -> Result<ExitCode> {
         } else {
             known.join(", ")
         };
-        bail!("{} has no scale {scale}; it has {known}", without.name);
+        bail!(
+            "--scale {scale}: {} has no such scale; it has {known}{}",
+            without.name,
+            meant_scale(scale, without)
+        );
     }
     let changes = Changes {
         scale: args.scale.clone(),
@@ -395,10 +408,20 @@ mod tests {
     fn a_name_that_does_not_exist_suggests_others() {
         let error = found("linkedin").unwrap_err().to_string();
         assert!(error.contains("did you mean linkedin-2014/"), "{error}");
+        let error = found("linkdin-2014").unwrap_err().to_string();
+        assert!(error.ends_with("did you mean linkedin-2014?"), "{error}");
         let error = found("zzz").unwrap_err().to_string();
         assert!(error.contains("ottla bench list"), "{error}");
         let error = found("nowhere.toml").unwrap_err().to_string();
         assert!(error.contains("check the path"), "{error}");
+    }
+
+    #[test]
+    fn a_mistyped_scale_is_told_its_name() {
+        let scenarios = scenarios(&["linkedin-2014/single-producer".to_owned()]).unwrap();
+        let meant = meant_scale("smal", &scenarios[0]);
+        assert_eq!(meant, "; did you mean --scale small?");
+        assert_eq!(meant_scale("enormous", &scenarios[0]), "");
     }
 
     #[test]

@@ -7,6 +7,9 @@ use ottla_config::BrokerConfig;
 use ottla_net::{check_audit_file, check_kerberos};
 use ottla_remote::check_settings;
 
+/// Less is a mistake in the unit. With little more, the start warns of too little memory.
+const LEAST_MEMORY_BYTES: i64 = 64 << 20;
+
 /// Something that the start refuses.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct StartProblem {
@@ -37,6 +40,13 @@ impl StartProblem {
 /// Everything that the start would refuse. Blocks: reads files.
 pub fn start_problems(config: &BrokerConfig) -> Vec<StartProblem> {
     let mut problems = Vec::new();
+    let memory = config.ottla_memory_max_bytes;
+    if (1..LEAST_MEMORY_BYTES).contains(&memory) {
+        problems.push(StartProblem::of_message(&format!(
+            "ottla.memory.max.bytes={memory}: a node without partitions needs more; give bytes, at least \
+             {LEAST_MEMORY_BYTES}, or -1 for the memory of the machine"
+        )));
+    }
     if let Err(message) = check_audit_file(config) {
         problems.push(StartProblem::of_message(&message));
     }
@@ -114,6 +124,15 @@ mod tests {
         assert!(found[0].change.ends_with("or remove the line"), "{found:?}");
         // Without an authorizer, nothing is decided.
         assert_eq!(problems(&format!("{PLAINTEXT}{file}")), []);
+    }
+
+    #[test]
+    fn memory_in_a_wrong_unit_is_refused() {
+        let with = |value: &str| problems(&format!("{PLAINTEXT}ottla.memory.max.bytes={value}\n"));
+        assert_eq!(with("512")[0].setting, "ottla.memory.max.bytes");
+        for good in ["-1", "268435456"] {
+            assert_eq!(with(good), []);
+        }
     }
 
     #[test]

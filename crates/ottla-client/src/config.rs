@@ -83,10 +83,15 @@ impl ClientConfig {
             let address = server
                 .rsplit_once("://")
                 .map_or(server, |(_, address)| address);
-            let port = address
-                .rsplit_once(':')
-                .and_then(|(_, port)| port.parse::<u16>().ok());
-            if port.is_none_or(|port| port == 0) {
+            let port = address.rsplit_once(':').map_or("", |(_, port)| port);
+            let is_number = !port.is_empty() && port.bytes().all(|it| it.is_ascii_digit());
+            let is_port = port.parse::<u16>().is_ok_and(|port| port > 0);
+            if is_number && !is_port {
+                return Err(ClientError::Config(format!(
+                    "bootstrap.servers={server}: {port} is not a port; give 1 to 65535"
+                )));
+            }
+            if !is_port {
                 return Err(ClientError::Config(format!(
                     "bootstrap.servers={server}: not an address; give host:port"
                 )));
@@ -207,6 +212,11 @@ mod tests {
         for bad in ["", "a", "a:0", "a:port"] {
             assert!(ClientConfig::new(bad).is_err(), "{bad}");
         }
+        let error = ClientConfig::new("localhost:99999").unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "bootstrap.servers=localhost:99999: 99999 is not a port; give 1 to 65535"
+        );
     }
 
     #[test]

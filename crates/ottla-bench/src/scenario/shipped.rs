@@ -1,5 +1,7 @@
 //! The scenarios included in the binary: every row and every plot of the published measurements.
 
+use ottla_config::nearest_name;
+
 use super::{Scenario, ScenarioError};
 
 macro_rules! shipped {
@@ -62,6 +64,13 @@ pub fn parse(name: &str, text: &str) -> Result<Scenario, ScenarioError> {
 
 /// Existing names similar to an unknown one.
 pub fn similar(name: &str) -> Vec<&'static str> {
+    let groups = SHIPPED
+        .iter()
+        .filter_map(|(name, _)| name.split('/').next());
+    let all = SHIPPED.iter().map(|(name, _)| *name).chain(groups);
+    if let Some(meant) = nearest_name(name, all) {
+        return vec![meant];
+    }
     let words: Vec<&str> = name
         .split(['/', '-', '_'])
         .filter(|it| it.len() > 2)

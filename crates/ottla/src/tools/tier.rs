@@ -29,7 +29,7 @@ mod verify;
 
 use remote_log::RemoteLog;
 
-/// Show and check what a cluster keeps in remote storage (KIP-405).
+/// Show, check and restore what a cluster keeps in remote storage (KIP-405).
 #[derive(Args, Debug)]
 pub struct TierArgs {
     #[command(subcommand)]

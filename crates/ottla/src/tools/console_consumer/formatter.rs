@@ -7,6 +7,7 @@ use std::io::{self, Write};
 use anyhow::bail;
 use bytes::Bytes;
 use ottla_client::ConsumerRecord;
+use ottla_config::nearest_name;
 
 use super::coordinator_formatter::CoordinatorFormatter;
 use crate::tools::java_text;
@@ -66,6 +67,39 @@ impl From<io::Error> for WriteError {
     }
 }
 
+/// The properties of the formatters. Those of deserializers have the name of one before theirs.
+const PROPERTIES: [&str; 15] = [
+    "print.timestamp",
+    "print.key",
+    "print.offset",
+    "print.delivery",
+    "print.epoch",
+    "print.partition",
+    "print.headers",
+    "print.value",
+    "key.separator",
+    "line.separator",
+    "headers.separator",
+    "null.literal",
+    "key.deserializer",
+    "value.deserializer",
+    "headers.deserializer",
+];
+
+/// What is said of properties that have no effect.
+fn unknown(properties: &BTreeMap<String, String>) -> Vec<String> {
+    let is_of_deserializer =
+        |key: &str| key.contains(".deserializer.") || key.starts_with("schema.");
+    let keys = properties.keys().map(String::as_str);
+    let unknown = keys.filter(|key| !PROPERTIES.contains(key) && !is_of_deserializer(key));
+    let said = unknown.map(|key| {
+        let meant = nearest_name(key, PROPERTIES);
+        let meant = meant.map_or(String::new(), |name| format!("; did you mean {name}?"));
+        format!("{key} is not a property of this formatter and is ignored{meant}")
+    });
+    said.collect()
+}
+
 impl Formatter {
     pub(in crate::tools) fn new(
         class: Option<&str>,
@@ -87,6 +121,11 @@ impl Formatter {
                 ),
             },
         };
+        if matches!(kind, Kind::Default | Kind::Logging) {
+            for key in unknown(properties) {
+                eprintln!("WARN {key}");
+            }
+        }
         let flag = |key: &str, default: bool| {
             properties
                 .get(key)
@@ -320,6 +359,18 @@ mod tests {
         assert_eq!(
             print(&[("print.value", "false"), ("print.offset", "true")]),
             "Offset:7\n"
+        );
+    }
+
+    #[test]
+    fn a_mistyped_property_is_told_its_name() {
+        let given = ["print.ky", "print.key", "key.deserializer.x"];
+        let given = given.map(|key| (key.to_owned(), "true".to_owned()));
+        assert_eq!(
+            unknown(&BTreeMap::from(given)),
+            [
+                "print.ky is not a property of this formatter and is ignored; did you mean print.key?"
+            ]
         );
     }
 

@@ -11,6 +11,7 @@ use super::super::remote_log::{RemoteLog, RemotePartitionLog};
 use super::super::sizes;
 use super::super::verify::{epochs_of_all, outside};
 use super::scan::Scan;
+use crate::counted::counted;
 
 /// The ID of the topic. Several topics had its name if it was deleted and created again.
 pub fn topic_id(log: &RemoteLog, name: &str, given: Option<&str>) -> anyhow::Result<Uuid> {
@@ -81,11 +82,11 @@ pub fn summary(partition: i32, scan: &Scan) -> String {
         return format!("partition {partition}: no records");
     };
     let mut line = format!(
-        "partition {partition}: {} segments, {}, offsets {first} to {}, {} records, {}",
-        scan.segments,
+        "partition {partition}: {}, {}, offsets {first} to {}, {}, {}",
+        counted(scan.segments, "segment"),
         sizes::bytes(scan.bytes),
         scan.end_offset - 1,
-        scan.records,
+        counted(scan.records as usize, "record"),
         span(scan.times)
     );
     if scan.aborted + scan.open > 0 {
@@ -102,10 +103,13 @@ pub fn total(scans: &[&Scan]) -> String {
     let times = scans.iter().filter_map(|scan| scan.times);
     let times = times.reduce(|(a, b), (c, d)| (a.min(c), b.max(d)));
     format!(
-        "Total: {} segments, {}, {} records, {}",
-        scans.iter().map(|scan| scan.segments).sum::<usize>(),
+        "Total: {}, {}, {}, {}",
+        counted(scans.iter().map(|scan| scan.segments).sum(), "segment"),
         sizes::bytes(scans.iter().map(|scan| scan.bytes).sum()),
-        scans.iter().map(|scan| scan.records).sum::<u64>(),
+        counted(
+            scans.iter().map(|scan| scan.records as usize).sum(),
+            "record"
+        ),
         span(times)
     )
 }
@@ -219,6 +223,23 @@ mod tests {
             refused.starts_with("--topic-id x: topic t had the IDs "),
             "{refused}"
         );
+    }
+
+    #[test]
+    fn one_segment_and_one_record_are_singular() {
+        let scan = Scan {
+            segments: 1,
+            records: 1,
+            first_offset: Some(0),
+            end_offset: 1,
+            ..Scan::default()
+        };
+        let line = summary(0, &scan);
+        assert!(line.starts_with("partition 0: 1 segment, "), "{line}");
+        assert!(line.contains(", offsets 0 to 0, 1 record, "), "{line}");
+        let line = total(&[&scan, &scan]);
+        assert!(line.starts_with("Total: 2 segments, "), "{line}");
+        assert!(line.contains(", 2 records, "), "{line}");
     }
 
     #[test]
