@@ -35,8 +35,10 @@ impl DirLock {
 /// The holder of a directory's lock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Holder {
-    /// The process ID of a POSIX record lock; an open file description lock has none.
+    /// `None` if it belongs to another user, whose open files are not visible.
     process_id: Option<i32>,
+    /// Whether it is an open file description lock. Kafka takes a POSIX record lock.
+    is_ottla: bool,
 }
 
 impl Holder {
@@ -56,6 +58,9 @@ impl Holder {
 impl fmt::Display for Holder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.process_id {
+            Some(id) if self.is_ottla => {
+                write!(f, "is in use by another Ottla process with id {id}")
+            }
             Some(id) if self.is_kafka() => {
                 write!(
                     f,
@@ -70,15 +75,39 @@ impl fmt::Display for Holder {
 
 /// The holder of a directory's lock. Neither takes the lock nor creates the file.
 pub fn holder_of(dir: &Path) -> io::Result<Option<Holder>> {
-    let file = match File::open(dir.join(LOCK_FILE)) {
+    let path = dir.join(LOCK_FILE);
+    let file = match File::open(&path) {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(error),
     };
     let holder = fs::lock_holder(&file)?;
+    // This process is not to be found among those that have it open.
+    drop(file);
     Ok(holder.map(|holder| Holder {
-        process_id: holder.process_id,
+        process_id: holder.process_id.or_else(|| process_with(&path)),
+        is_ottla: holder.process_id.is_none(),
     }))
+}
+
+/// The process that has a file open, for a lock that names none.
+fn process_with(file: &Path) -> Option<i32> {
+    let file = fs::canonicalize(file).ok()?;
+    for process in fs::read_dir("/proc").ok()?.flatten() {
+        let name = process.file_name();
+        let id = name.to_str().and_then(|name| name.parse().ok());
+        // Those of other users cannot be listed.
+        let (Some(id), Ok(open)) = (id, fs::read_dir(process.path().join("fd"))) else {
+            continue;
+        };
+        let mut links = open
+            .flatten()
+            .filter_map(|it| std::fs::read_link(it.path()).ok());
+        if links.any(|it| it == file) {
+            return Some(id);
+        }
+    }
+    None
 }
 
 #[cfg(test)]
@@ -92,7 +121,9 @@ mod tests {
         assert!(!dir.path().join(LOCK_FILE).exists(), "nothing was made");
         let lock = DirLock::take(dir.path()).unwrap();
         let holder = holder_of(dir.path()).unwrap().expect("it is held");
-        assert_eq!(holder.to_string(), "is in use by another Ottla process");
+        let id = std::process::id();
+        let expected = format!("is in use by another Ottla process with id {id}");
+        assert_eq!(holder.to_string(), expected);
         drop(lock);
         assert_eq!(holder_of(dir.path()).unwrap(), None);
     }

@@ -428,7 +428,10 @@ fn a_directory_in_use_is_told_by_whom() {
     let lock = crate::log_dirs::DirLocks::take(
         &BrokerConfig::from_properties(&node.properties).unwrap().0,
     );
-    node.refuses("is in use by another Ottla process; stop it, or set other log.dirs");
+    let id = std::process::id();
+    node.refuses(&format!(
+        "is in use by another Ottla process with id {id}; stop it, or set other log.dirs"
+    ));
     drop(lock);
     assert!(node.look().is_possible());
 }

@@ -382,7 +382,10 @@ impl Cluster<'_> {
         if running == 0 {
             return;
         }
-        println!("Stopping {running} nodes; a second Ctrl-C kills them.");
+        println!(
+            "Stopping {}; a second Ctrl-C kills them.",
+            counted(running, "node")
+        );
         // From now on nodes report each other as missing.
         self.is_shown.store(false, Ordering::Relaxed);
         let began = Instant::now();
