@@ -73,7 +73,7 @@ pub struct RestoreArgs {
     /// Say what would be restored, and write nothing.
     #[arg(long)]
     dry_run: bool,
-    /// Read no more bytes per second from the store than this.
+    /// Read no more bytes per second from the store than this, at least 1024.
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u64).range(1024..))]
     throttle: Option<u64>,
     /// Partitions that are restored at once.
