@@ -98,7 +98,7 @@ mod tests {
 
     #[test]
     fn a_node_without_files_and_stores_has_none() {
-        assert_eq!(problems(PLAINTEXT), []);
+        assert!(problems(PLAINTEXT).is_empty());
     }
 
     #[test]
@@ -109,8 +109,8 @@ mod tests {
         let misspelt = format!("{PLAINTEXT}{TIERED}rsm.config.dir=/nowhere\nrsm.config.dri=/x\n");
         let found = problems(&misspelt);
         assert_eq!(found[0].setting, "rsm.config.dri", "{found:?}");
-        assert_eq!(problems(&format!("{PLAINTEXT}rsm.config.dri=/x\n")), []);
-        assert_eq!(problems(&misspelt.replace("rsm.config.dri=/x\n", "")), []);
+        assert!(problems(&format!("{PLAINTEXT}rsm.config.dri=/x\n")).is_empty());
+        assert!(problems(&misspelt.replace("rsm.config.dri=/x\n", "")).is_empty());
     }
 
     #[test]
@@ -123,7 +123,7 @@ mod tests {
         assert_eq!(found[0].setting, "ottla.audit.file");
         assert!(found[0].change.ends_with("or remove the line"), "{found:?}");
         // Without an authorizer, nothing is decided.
-        assert_eq!(problems(&format!("{PLAINTEXT}{file}")), []);
+        assert!(problems(&format!("{PLAINTEXT}{file}")).is_empty());
     }
 
     #[test]
@@ -131,7 +131,7 @@ mod tests {
         let with = |value: &str| problems(&format!("{PLAINTEXT}ottla.memory.max.bytes={value}\n"));
         assert_eq!(with("512")[0].setting, "ottla.memory.max.bytes");
         for good in ["-1", "268435456"] {
-            assert_eq!(with(good), []);
+            assert!(with(good).is_empty());
         }
     }
 
