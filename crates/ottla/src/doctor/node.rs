@@ -326,6 +326,8 @@ mod tests {
     fn a_broker_that_is_alone_has_no_three_replicas_of_the_metadata_topic() {
         let checked = |more: &[(&str, &str)]| {
             let mut properties = crate::server::properties_without_a_file();
+            let class = "org.apache.kafka.server.log.remote.storage.LocalTieredStorage";
+            properties.set("remote.log.storage.manager.class.name", class);
             for (key, value) in more {
                 properties.set(key, value);
             }
