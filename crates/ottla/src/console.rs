@@ -4,6 +4,7 @@
 //! Beside a broker, the console has a thread of its own with a lower priority, which starts when
 //! the page is opened for the first time. Until then there is nothing but its listener.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
