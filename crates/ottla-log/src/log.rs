@@ -214,7 +214,7 @@ impl Log {
     }
 
     fn publish_segments(&self, segments: Vec<Arc<Segment>>, tail: Arc<BatchTail>) {
-        let list = SegmentList { segments, tail };
+        let list = SegmentList::new(segments, tail);
         self.shared.segments.store(Arc::new(list));
     }
 

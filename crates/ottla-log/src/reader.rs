@@ -82,9 +82,24 @@ pub(crate) struct SegmentList {
     pub(crate) segments: Vec<Arc<Segment>>,
     /// The newest batch boundaries of the active segment.
     pub(crate) tail: Arc<BatchTail>,
+    /// The indexes of the sealed segments whose transaction index may have entries, ascending.
+    /// Only the active segment gets more.
+    with_aborted: Vec<usize>,
 }
 
 impl SegmentList {
+    pub(crate) fn new(segments: Vec<Arc<Segment>>, tail: Arc<BatchTail>) -> SegmentList {
+        let sealed = segments.len().saturating_sub(1);
+        let with_aborted = (0..sealed)
+            .filter(|&index| segments[index].transaction_index.entries().len() > 0)
+            .collect();
+        SegmentList {
+            segments,
+            tail,
+            with_aborted,
+        }
+    }
+
     pub(crate) fn active(&self) -> &Arc<Segment> {
         self.segments.last().expect("a log has a segment")
     }
@@ -93,6 +108,17 @@ impl SegmentList {
     /// offset, waiting for retention.
     pub(crate) fn from(&self, offset: Offset) -> &[Arc<Segment>] {
         &self.segments[self.floor(offset).unwrap_or(0)..]
+    }
+
+    /// Those of [`SegmentList::from`] whose transaction index may have entries. Takes time for
+    /// these segments only, because most logs have very many others.
+    pub(crate) fn with_aborted_from(&self, offset: Offset) -> impl Iterator<Item = &Arc<Segment>> {
+        let first = self.floor(offset).unwrap_or(0);
+        let after = self.with_aborted.partition_point(|&index| index < first);
+        let active = Some(self.active());
+        let active = active.filter(|active| active.transaction_index.entries().len() > 0);
+        let sealed = self.with_aborted[after..].iter();
+        sealed.map(|&index| &self.segments[index]).chain(active)
     }
 
     /// The index of the segment that holds `offset`; `None` if it is before the first segment.
@@ -462,7 +488,7 @@ impl LogReader {
             return Ok(Vec::new());
         };
         let base_offset = result.start.segment_base_offset;
-        let aborted = match self.has_aborted_transactions() {
+        let aborted = match self.has_aborted_transactions(from) {
             true => self.aborted_in(base_offset, from, region.position + region.len)?,
             false => Vec::new(),
         };
@@ -514,7 +540,7 @@ impl LogReader {
     ) -> Result<Vec<AbortedTxn>, ReadError> {
         self.with_segments(|list| {
             let mut aborted = Vec::new();
-            for segment in list.from(from) {
+            for segment in list.with_aborted_from(from) {
                 let opener = segment.opener(SegmentFile::TransactionIndex);
                 let found = segment
                     .transaction_index
@@ -529,11 +555,10 @@ impl LogReader {
         })
     }
 
-    /// Whether [`LogReader::aborted_transactions_of`] has to read an index.
-    pub fn has_aborted_transactions(&self) -> bool {
+    /// Whether [`LogReader::aborted_transactions_of`] has to read an index for a read from `from`.
+    pub fn has_aborted_transactions(&self, from: Offset) -> bool {
         let list = self.shared.segments.load();
-        let mut segments = list.segments.iter();
-        segments.any(|segment| segment.transaction_index.entries().len() > 0)
+        list.with_aborted_from(from).next().is_some()
     }
 
     pub(crate) fn read_error(&self, segment: &Segment, error: ScanError) -> ReadError {

@@ -394,7 +394,7 @@ impl<P: IoPace> Cleaning<'_, P> {
     ) -> Result<Vec<AbortedTxn>, CleanError> {
         let list = self.log.shared.segments.load_full();
         let mut aborted = Vec::new();
-        for segment in list.from(from) {
+        for segment in list.with_aborted_from(from) {
             let opener = segment.opener(SegmentFile::TransactionIndex);
             let found = segment
                 .transaction_index

@@ -20,7 +20,8 @@ use crate::handles::LogFile;
 /// bounded without flushes.
 const SPILL_ENTRIES: usize = 512;
 
-/// A binary search in the file reads the last this many entries at once.
+/// A binary search in the file reads the last this many entries at once, and [`Entries::block`] at
+/// most as many.
 const BLOCK_ENTRIES: u32 = 256;
 
 pub(crate) struct Entries<const SIZE: usize> {
@@ -216,6 +217,24 @@ impl<const SIZE: usize> Entries<SIZE> {
             .map(|last| (low + last as u32, entries[last])))
     }
 
+    /// Some of the entries from number `first` on; none only if there are no more.
+    pub(crate) fn block(&self, first: u32, open: impl OpenFile) -> io::Result<Vec<[u8; SIZE]>> {
+        let in_file = {
+            let state = self.state.lock();
+            if first >= state.in_file {
+                let after = state.tail.iter().skip((first - state.in_file) as usize);
+                return Ok(after.take(BLOCK_ENTRIES as usize).copied().collect());
+            }
+            state.in_file
+        };
+        let count = (in_file - first).min(BLOCK_ENTRIES);
+        let mut bytes = vec![0; count as usize * SIZE];
+        let file = open.open(DiskWait::Allowed)?;
+        file.read_exact_at(&mut bytes, u64::from(first) * SIZE as u64)?;
+        let (entries, _) = bytes.as_chunks::<SIZE>();
+        Ok(entries.to_vec())
+    }
+
     /// All entries, for indexes that are read sequentially.
     pub(crate) fn all(&self, open: impl OpenFile) -> io::Result<Vec<[u8; SIZE]>> {
         let (in_file, tail) = {
@@ -273,6 +292,15 @@ mod tests {
             assert_eq!(entries.get(n, open).unwrap(), Some((n * 10).to_be_bytes()));
         }
         assert_eq!(entries.get(2000, open).unwrap(), None);
+        let mut blocks = Vec::new();
+        loop {
+            let block = entries.block(blocks.len() as u32, open).unwrap();
+            if block.is_empty() {
+                break;
+            }
+            blocks.extend(block);
+        }
+        assert_eq!(blocks, entries.all(open).unwrap());
         entries.write_tail(open).unwrap();
         let again = Entries::<4>::new(2000);
         assert_eq!(again.all(open).unwrap(), entries.all(open).unwrap());

@@ -4,11 +4,13 @@
 //! first and last offset of the transaction, and the last stable offset when it ended (i64 each).
 //! Kafka: `TransactionIndex`, `AbortedTxn`.
 
+use std::cmp::Ordering;
 use std::io;
 
 use ottla_types::{Offset, ProducerId};
 
 use super::entries::{Entries, OpenFile};
+use crate::disk_read::DiskWait;
 
 pub(crate) struct TransactionIndex {
     entries: Entries<{ AbortedTxn::SIZE }>,
@@ -39,6 +41,13 @@ impl AbortedTxn {
         bytes[18..26].copy_from_slice(&self.last_offset.0.to_be_bytes());
         bytes[26..].copy_from_slice(&self.last_stable_offset.0.to_be_bytes());
         bytes
+    }
+
+    /// The offset of the marker of an entry, by which a search finds its place.
+    fn last_offset_in(bytes: &[u8; Self::SIZE]) -> Offset {
+        Offset(i64::from_be_bytes(
+            bytes[18..26].try_into().expect("8 bytes"),
+        ))
     }
 
     /// The entry, or `None` for an unknown newer version.
@@ -76,29 +85,49 @@ impl TransactionIndex {
         self.entries.push(aborted.to_bytes());
     }
 
-    /// The aborted transactions with records in `[from, upper_bound)`.
+    /// The aborted transactions with records in `[from, upper_bound)`. Reads only these entries, and
+    /// finds the first by a binary search: offsets of markers strictly grow, and last stable offsets
+    /// never fall.
     pub(crate) fn collect(
         &self,
         from: Offset,
         upper_bound: Offset,
-        open: impl OpenFile,
+        open: impl OpenFile + Copy,
     ) -> io::Result<Collected> {
         let mut aborted = Vec::new();
-        for txn in self.all(open)? {
-            if txn.last_offset >= from && txn.first_offset < upper_bound {
-                aborted.push(txn);
-            }
-            if txn.last_stable_offset >= upper_bound {
+        let mut next = self.count_below(from, open)?;
+        loop {
+            let block = self.entries.block(next, open)?;
+            if block.is_empty() {
                 return Ok(Collected {
                     aborted,
-                    is_complete: true,
+                    is_complete: false,
                 });
             }
+            next += block.len() as u32;
+            for entry in &block {
+                let txn = parse(entry)?;
+                if txn.first_offset < upper_bound {
+                    aborted.push(txn);
+                }
+                if txn.last_stable_offset >= upper_bound {
+                    return Ok(Collected {
+                        aborted,
+                        is_complete: true,
+                    });
+                }
+            }
         }
-        Ok(Collected {
-            aborted,
-            is_complete: false,
-        })
+    }
+
+    /// The number of transactions whose markers lie below `offset`.
+    fn count_below(&self, offset: Offset, open: impl OpenFile) -> io::Result<u32> {
+        let order = |entry: &_| match AbortedTxn::last_offset_in(entry) < offset {
+            true => Ordering::Less,
+            false => Ordering::Greater,
+        };
+        let last = self.entries.floor(order, open, DiskWait::Allowed)?;
+        Ok(last.map_or(0, |(number, _)| number + 1))
     }
 
     pub(crate) fn all(&self, open: impl OpenFile) -> io::Result<Vec<AbortedTxn>> {
@@ -106,18 +135,17 @@ impl TransactionIndex {
             return Ok(Vec::new());
         }
         let entries = self.entries.all(open)?;
-        entries
-            .iter()
-            .map(|entry| {
-                AbortedTxn::from_bytes(entry).ok_or_else(|| {
-                    io::Error::new(
-                        io::ErrorKind::InvalidData,
-                        "the transaction index holds an entry of a newer version",
-                    )
-                })
-            })
-            .collect()
+        entries.iter().map(parse).collect()
     }
+}
+
+fn parse(entry: &[u8; AbortedTxn::SIZE]) -> io::Result<AbortedTxn> {
+    AbortedTxn::from_bytes(entry).ok_or_else(|| {
+        io::Error::new(
+            io::ErrorKind::InvalidData,
+            "the transaction index holds an entry of a newer version",
+        )
+    })
 }
 
 #[cfg(test)]
@@ -171,5 +199,48 @@ mod tests {
         assert_eq!(collect(11, 12), (vec![5], true));
         assert_eq!(collect(0, 31), (vec![0, 5, 30], true));
         assert_eq!(collect(21, 50), (vec![30], false));
+    }
+
+    /// Against the definition: an entry is listed if it overlaps the range, and the list ends where
+    /// the last stable offset reaches its end.
+    #[test]
+    fn a_search_lists_what_reading_the_whole_index_lists() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let open = || {
+            let file = file.path();
+            ottla_sync::fs::File::options()
+                .read(true)
+                .write(true)
+                .open(file)
+        };
+        let index = TransactionIndex::new(0);
+        // Ten at a time end while an older transaction is open, which then ends too.
+        let stable = |n: i64| match n % 10 {
+            9 => n * 10 + 8,
+            place => (n - place) * 10,
+        };
+        let entries: Vec<AbortedTxn> = (0..2_000)
+            .map(|n| txn(n * 10, n * 10 + 7, stable(n)))
+            .collect();
+        for (number, entry) in entries.iter().enumerate() {
+            index.append(*entry);
+            if number == 1_499 {
+                index.entries().write_tail(open).unwrap();
+            }
+        }
+        for from in (0..20_100).step_by(97) {
+            for length in [1, 60, 3_000] {
+                let (from, end) = (Offset(from), Offset(from + length));
+                let found = index.collect(from, end, open).unwrap();
+                let last = entries.iter().position(|it| it.last_stable_offset >= end);
+                let read = &entries[..last.map_or(entries.len(), |last| last + 1)];
+                let overlapping = read
+                    .iter()
+                    .filter(|it| it.last_offset >= from && it.first_offset < end);
+                let overlapping: Vec<AbortedTxn> = overlapping.copied().collect();
+                assert_eq!(found.aborted, overlapping, "{from}, {end}");
+                assert_eq!(found.is_complete, last.is_some(), "{from}, {end}");
+            }
+        }
     }
 }

@@ -549,13 +549,11 @@ impl Loader<'_> {
             }
         };
         let position = segment.size();
-        let list = SegmentList {
-            segments: std::mem::take(&mut self.segments),
-            tail: Arc::new(BatchTail::new(Boundary {
-                next_offset: end,
-                position,
-            })),
-        };
+        let tail = BatchTail::new(Boundary {
+            next_offset: end,
+            position,
+        });
+        let list = SegmentList::new(std::mem::take(&mut self.segments), Arc::new(tail));
         let counter = |offset: Offset| AtomicI64::new(offset.0);
         let shared = Arc::new(Shared {
             topic_partition: self.params.topic_partition.clone(),

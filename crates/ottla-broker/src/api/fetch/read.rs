@@ -317,7 +317,7 @@ fn read_one(
         read => read.map_err(|error| on_read_error(partition, error))?,
     };
     if isolation == Isolation::LastStableOffset {
-        if matches!(lookup, Lookup::Cached) && reader.has_aborted_transactions() {
+        if matches!(lookup, Lookup::Cached) && reader.has_aborted_transactions(fetch_offset) {
             return Err(Miss::NotFound);
         }
         let aborted = match aborted_transactions(&reader, fetch_offset, &read) {

@@ -102,6 +102,30 @@ fn records_are_not_returned_without_the_index_that_went_with_their_segment() {
 }
 
 #[test]
+fn only_segments_with_aborted_transactions_are_searched_for_them() {
+    let mut test = two_transactions();
+    test.log().close_active_segment(Timestamp(0)).unwrap();
+    test.append(1);
+    let has = |test: &TestLog, from| test.reader().has_aborted_transactions(Offset(from));
+    assert!(has(&test, 0) && has(&test, 8), "the first segment");
+    assert!(!has(&test, 9), "the second segment");
+    test.append_batch(transactional(10, 1, 3, 0));
+    test.append_batch(end(11, 3, ControlRecordType::Abort));
+    assert!(has(&test, 9), "the active segment got one");
+    test.log().close_active_segment(Timestamp(0)).unwrap();
+    test.append(1);
+    for _ in 0..2 {
+        assert!(has(&test, 9) && !has(&test, 12));
+        assert_eq!(aborted(&test, 0, 13), [(1, 0), (3, 10)]);
+        assert_eq!(aborted(&test, 5, 13), [(3, 10)]);
+        test.reopen();
+    }
+    let now = test.now;
+    test.log().truncate_to(Offset(9), now).unwrap();
+    assert!(has(&test, 8) && !has(&test, 9));
+}
+
+#[test]
 fn transactions_survive_a_stop_and_a_crash() {
     let mut test = two_transactions();
     test.append_batch(transactional(9, 1, 3, 0));
