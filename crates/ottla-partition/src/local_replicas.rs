@@ -6,6 +6,8 @@
 //!
 //! Kafka: `BrokerMetadataPublisher`, `ReplicaManager.applyDelta`.
 
+mod leaderships;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,6 +25,7 @@ use ottla_sync::collections::HashSet;
 use ottla_sync::{Mutex, MutexGuard};
 use ottla_types::{BrokerId, PartitionIndex, TopicId, TopicPartition};
 
+use self::leaderships::Leaderships;
 use crate::partition::host::PartitionHost;
 use crate::partition::{Ack, Partition, PartitionSettings};
 use crate::partitions::{ChangedMap, LocalTopic, Partitions};
@@ -41,6 +44,8 @@ pub struct LocalReplicas {
     dir_assignments: Arc<DirAssignments>,
     /// Shared by the topics without settings of their own.
     defaults: Mutex<Arc<TopicConfig>>,
+    /// As of the last change.
+    leaderships: Mutex<Leaderships>,
 }
 
 /// A metadata change being applied. While it is held, no other change is applied and no move is
@@ -75,6 +80,7 @@ impl LocalReplicas {
             replication,
             dir_assignments,
             defaults: Mutex::default(),
+            leaderships: Mutex::default(),
         }
     }
 
@@ -87,6 +93,7 @@ impl LocalReplicas {
     pub fn begin_change(&self, delta: &MetadataDelta) -> Change<'_> {
         let changing = self.partitions.changing.lock();
         let changes = delta.local_changes(self.broker_id());
+        self.leaderships.lock().on_changed(&changes);
         let mut map = ChangedMap::new(&self.partitions);
         let mut removed = Vec::new();
         for deleted in &changes.deleted {
@@ -194,23 +201,17 @@ impl LocalReplicas {
         if delta.brokers.is_empty() {
             return;
         }
-        let told: HashSet<_> = changes
-            .leaders
-            .iter()
-            .map(|told| (told.topic_id, told.partition))
-            .collect();
+        let mut concerned = self.leaderships.lock().with_replicas_on(&delta.brokers);
+        for told in &changes.leaders {
+            concerned.remove(&(told.topic_id, told.partition));
+        }
         let map = self.partitions.load();
-        for partition in map.iter() {
-            let topic = delta.after.topics.by_id(partition.topic_id);
-            let index = partition.topic_partition.partition;
-            let Some(registration) = topic.and_then(|topic| topic.partition(index)) else {
-                continue;
-            };
-            let mut followers = registration.replicas.iter();
-            if registration.leader == self.broker_id()
-                && followers.any(|replica| delta.brokers.contains(replica))
-                && !told.contains(&(partition.topic_id, index))
-            {
+        for (topic_id, index) in concerned {
+            let topic = delta.after.topics.by_id(topic_id);
+            let registration = topic.and_then(|topic| topic.partition(index));
+            // Not here if it could not be opened. It will learn of the brokers with its role.
+            let partition = map.partition_by_id(topic_id, index);
+            if let (Some(registration), Some(partition)) = (registration, partition) {
                 let brokers = replica_brokers(registration, &delta.after);
                 partition.notify(&self.host, Event::BrokersChanged(brokers));
             }

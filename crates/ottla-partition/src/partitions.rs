@@ -1,6 +1,8 @@
 //! The partitions with a replica on this broker, by topic name and topic ID.
 //!
 //! The map is immutable and replaced as a whole when the metadata changes, so lookups take no lock.
+//! A map shares all topics that did not change with the one that it replaces, so that a change takes
+//! time for its own topics only and not for all topics of the broker.
 
 use std::sync::Arc;
 
@@ -8,9 +10,10 @@ use ottla_context::NodeContext;
 use ottla_metadata::PartitionRegistration;
 use ottla_sync::Mutex;
 use ottla_sync::atomic::AtomicBool;
-use ottla_sync::collections::HashMap;
+use ottla_sync::collections::RandomState;
 use ottla_sync::{ArcSwap, Guard};
 use ottla_types::{ErrorCode, PartitionIndex, TopicId, TopicName, TopicPartition};
+use rpds::HashTrieMapSync;
 
 use crate::partition::Partition;
 
@@ -23,10 +26,11 @@ pub struct Partitions {
     pub is_incomplete: AtomicBool,
 }
 
+/// Cloning takes constant time.
 #[derive(Clone, Debug, Default)]
 pub struct PartitionMap {
-    by_name: HashMap<TopicName, Arc<LocalTopic>>,
-    by_id: HashMap<TopicId, Arc<LocalTopic>>,
+    by_name: HashTrieMapSync<TopicName, Arc<LocalTopic>, RandomState>,
+    by_id: HashTrieMapSync<TopicId, Arc<LocalTopic>, RandomState>,
 }
 
 /// The local partitions of one topic.
@@ -56,6 +60,11 @@ impl PartitionMap {
 
     pub fn topic_by_id(&self, id: TopicId) -> Option<&Arc<LocalTopic>> {
         self.by_id.get(&id)
+    }
+
+    /// A local partition of a topic.
+    pub fn partition_by_id(&self, id: TopicId, index: PartitionIndex) -> Option<&Arc<Partition>> {
+        self.topic_by_id(id)?.partition(index.0)
     }
 
     pub fn iter(&self) -> impl Iterator<Item = &Arc<Partition>> {
@@ -101,17 +110,18 @@ impl PartitionMap {
     /// Removes a topic, to be changed and put back. It is copied only if another map shares it, so
     /// that a topic with thousands of partitions is copied once and not once per partition.
     fn take_out(&mut self, id: TopicId) -> Option<LocalTopic> {
-        let topic = self.by_id.remove(&id)?;
+        let topic = Arc::clone(self.by_id.get(&id)?);
+        self.by_id.remove_mut(&id);
         if self.by_name.get(&topic.name).is_some_and(|it| it.id == id) {
-            self.by_name.remove(&topic.name);
+            self.by_name.remove_mut(&topic.name);
         }
         Some(Arc::unwrap_or_clone(topic))
     }
 
     fn put(&mut self, topic: LocalTopic) {
         let topic = Arc::new(topic);
-        self.by_id.insert(topic.id, Arc::clone(&topic));
-        self.by_name.insert(topic.name.clone(), topic);
+        self.by_id.insert_mut(topic.id, Arc::clone(&topic));
+        self.by_name.insert_mut(topic.name.clone(), topic);
     }
 }
 
@@ -154,8 +164,7 @@ impl Partitions {
     }
 }
 
-/// A map being changed. It is copied on the first change only: most metadata changes concern
-/// existing partitions, and there may be very many topics.
+/// A map being changed. Most metadata changes concern existing partitions, and leave it as it is.
 pub(crate) struct ChangedMap {
     current: Arc<PartitionMap>,
     changed: Option<PartitionMap>,
@@ -194,5 +203,44 @@ pub fn why_missing(context: &NodeContext, registration: &PartitionRegistration) 
         ErrorCode::KafkaStorageError
     } else {
         ErrorCode::NotLeaderOrFollower
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_host::TestHost;
+
+    fn indexes(map: &PartitionMap) -> Vec<i32> {
+        let partitions = map.iter().map(|it| it.topic_partition.partition.0);
+        let mut indexes: Vec<i32> = partitions.collect();
+        indexes.sort_unstable();
+        indexes
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_changed_map_leaves_the_one_that_it_replaces_as_it_is() {
+        let host = TestHost::start();
+        let partitions = host.lead_topics(2);
+        let (first, second) = (&partitions[0], &partitions[1]);
+        let (first_id, second_id) = (first.topic_id, second.topic_id);
+        let before = PartitionMap::clone(&host.partitions.load());
+        let mut changed = before.clone();
+        let removed = changed.remove(first_id, PartitionIndex(0));
+        assert!(removed.is_some_and(|it| Arc::ptr_eq(&it, first)));
+        assert!(changed.topic_by_id(first_id).is_none());
+        assert!(changed.topic(&first.topic_partition.topic).is_none());
+        assert!(changed.remove(first_id, PartitionIndex(0)).is_none());
+        assert!(changed.remove(second_id, PartitionIndex(5)).is_none());
+        assert_eq!(indexes(&changed), [0], "the second topic is still there");
+        assert_eq!(indexes(&before), [0, 0]);
+        changed.insert(Arc::clone(first));
+        let found = changed.partition_by_id(first_id, PartitionIndex(0));
+        assert!(found.is_some_and(|it| Arc::ptr_eq(it, first)));
+        assert_eq!(indexes(&changed), [0, 0]);
+        let mut without_first = before.clone();
+        without_first.remove(first_id, PartitionIndex(0));
+        let kept = |map: &PartitionMap| Arc::as_ptr(map.topic_by_id(second_id).expect("kept"));
+        assert_eq!(kept(&without_first), kept(&before), "it is shared");
     }
 }

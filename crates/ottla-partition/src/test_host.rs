@@ -126,16 +126,8 @@ impl TestHost {
 
     /// The only partition of a topic, led by this broker; settings are `key=value`.
     pub fn lead(&self, settings: &[(&'static str, &'static str)]) -> Arc<Partition> {
-        let mut records = vec![
-            MetadataRecord::FeatureLevel(FeatureLevelRecord {
-                name: MetadataVersion::FEATURE_NAME.into(),
-                feature_level: MetadataVersion::LATEST_PRODUCTION.feature_level(),
-                ..Default::default()
-            }),
-            MetadataRecord::RegisterBroker(RegisterBrokerRecord {
-                broker_id: 1,
-                ..Default::default()
-            }),
+        let mut records = Vec::from(this_broker());
+        records.extend([
             MetadataRecord::Topic(TopicRecord {
                 name: TOPIC.into(),
                 topic_id: TOPIC_ID,
@@ -149,7 +141,7 @@ impl TestHost {
                 leader: 1,
                 ..Default::default()
             }),
-        ];
+        ]);
         records.extend(settings.iter().map(|(key, value)| {
             MetadataRecord::Config(ConfigRecord {
                 resource_type: 2,
@@ -162,6 +154,36 @@ impl TestHost {
         self.apply(records);
         let found = self.partitions.find(&TopicPartition::new(TOPIC, 0));
         found.expect("the partition is here")
+    }
+
+    /// So many more topics with one partition each, led by this broker. Their names and IDs are
+    /// numbered from the number of partitions on that are here already.
+    pub fn lead_topics(&self, count: usize) -> Vec<Arc<Partition>> {
+        let first = self.partitions.load().iter().count();
+        let ids =
+            (first..first + count).map(|number| Uuid::from_u128((1u128 << 64) + number as u128));
+        let records = ids.clone().enumerate().flat_map(|(place, topic_id)| {
+            [
+                MetadataRecord::Topic(TopicRecord {
+                    name: format!("topic-{}", first + place).into(),
+                    topic_id,
+                    ..Default::default()
+                }),
+                MetadataRecord::Partition(PartitionRecord {
+                    partition_id: 0,
+                    topic_id,
+                    replicas: vec![1],
+                    isr: vec![1],
+                    leader: 1,
+                    ..Default::default()
+                }),
+            ]
+        });
+        let broker = (first == 0).then(this_broker).into_iter().flatten();
+        self.apply(broker.chain(records).collect());
+        let map = self.partitions.load();
+        ids.map(|id| Arc::clone(map.partition_by_id(id, 0.into()).expect("it is here")))
+            .collect()
     }
 
     /// Leaves the partition without a leader.
@@ -197,6 +219,20 @@ impl TestHost {
         change.finish(&delta);
         delta
     }
+}
+
+fn this_broker() -> [MetadataRecord; 2] {
+    [
+        MetadataRecord::FeatureLevel(FeatureLevelRecord {
+            name: MetadataVersion::FEATURE_NAME.into(),
+            feature_level: MetadataVersion::LATEST_PRODUCTION.feature_level(),
+            ..Default::default()
+        }),
+        MetadataRecord::RegisterBroker(RegisterBrokerRecord {
+            broker_id: 1,
+            ..Default::default()
+        }),
+    ]
 }
 
 fn config_in(data: &Path) -> BrokerConfig {

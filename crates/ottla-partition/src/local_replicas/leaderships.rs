@@ -1,0 +1,171 @@
+//! The partitions that this broker leads, by the brokers that have their replicas, so that a change of
+//! a broker's registration is passed on by looking at these partitions only instead of all
+//! partitions of this broker.
+//!
+//! Contains what the metadata says, whether or not the log could be opened. Changed and read under
+//! the lock of metadata changes.
+//!
+//! Kafka's leaders look a follower's broker up when they need it (`Partition.isBrokerIsrEligible`).
+//! The model is the controller's `BrokersToIsrs`.
+
+use std::collections::BTreeSet;
+
+use ottla_metadata::LocalReplicaChanges;
+use ottla_sync::collections::HashMap;
+use ottla_types::{BrokerId, PartitionIndex, TopicId};
+
+/// A partition that this broker leads.
+pub(super) type Led = (TopicId, PartitionIndex);
+
+#[derive(Debug, Default)]
+pub(super) struct Leaderships {
+    /// The brokers with a replica of each, the leader among them.
+    replicas: HashMap<Led, Vec<BrokerId>>,
+    /// Has no brokers without partitions.
+    by_broker: HashMap<BrokerId, BTreeSet<Led>>,
+}
+
+impl Leaderships {
+    pub(super) fn on_changed(&mut self, changes: &LocalReplicaChanges) {
+        for replica in changes.deleted.iter().chain(&changes.followers) {
+            self.remove((replica.topic_id, replica.partition));
+        }
+        for replica in &changes.leaders {
+            let led = (replica.topic_id, replica.partition);
+            self.set(led, &replica.registration.replicas);
+        }
+    }
+
+    /// The partitions with a replica on one of the brokers.
+    pub(super) fn with_replicas_on<'a>(
+        &self,
+        brokers: impl IntoIterator<Item = &'a BrokerId>,
+    ) -> BTreeSet<Led> {
+        let of_brokers = brokers.into_iter().filter_map(|it| self.by_broker.get(it));
+        of_brokers.flatten().copied().collect()
+    }
+
+    fn set(&mut self, led: Led, replicas: &[BrokerId]) {
+        if self.replicas.get(&led).is_some_and(|it| it == replicas) {
+            return;
+        }
+        self.remove(led);
+        for &broker in replicas {
+            self.by_broker.entry(broker).or_default().insert(led);
+        }
+        self.replicas.insert(led, replicas.to_vec());
+    }
+
+    fn remove(&mut self, led: Led) {
+        for broker in self.replicas.remove(&led).unwrap_or_default() {
+            let Some(of_broker) = self.by_broker.get_mut(&broker) else {
+                continue;
+            };
+            of_broker.remove(&led);
+            if of_broker.is_empty() {
+                self.by_broker.remove(&broker);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ottla_metadata::{MetadataImage, Provenance};
+    use ottla_protocol::metadata_records::{
+        MetadataRecord, PartitionChangeRecord, PartitionRecord, RemoveTopicRecord, TopicRecord,
+    };
+
+    const THIS: BrokerId = BrokerId(1);
+    const TOPIC: TopicId = TopicId::from_u128(7);
+
+    fn partition(partition_id: i32, replicas: &[i32]) -> MetadataRecord {
+        MetadataRecord::Partition(PartitionRecord {
+            topic_id: TOPIC,
+            partition_id,
+            leader: replicas[0],
+            isr: replicas.to_vec(),
+            replicas: replicas.to_vec(),
+            directories: vec![TopicId::from_u128(9); replicas.len()],
+            ..Default::default()
+        })
+    }
+
+    fn change(partition_id: i32) -> PartitionChangeRecord {
+        PartitionChangeRecord {
+            topic_id: TOPIC,
+            partition_id,
+            ..Default::default()
+        }
+    }
+
+    /// Leaderships that follow the metadata.
+    #[derive(Default)]
+    struct Followed {
+        image: MetadataImage,
+        leaderships: Leaderships,
+    }
+
+    impl Followed {
+        fn apply(&mut self, records: &[MetadataRecord]) {
+            let applied = self.image.apply(records, Provenance::EMPTY);
+            let (image, delta) = applied.expect("good records");
+            self.leaderships.on_changed(&delta.local_changes(THIS));
+            self.image = image;
+        }
+
+        fn on(&self, brokers: &[i32]) -> Vec<i32> {
+            let brokers: Vec<BrokerId> = brokers.iter().copied().map(BrokerId).collect();
+            let found = self.leaderships.with_replicas_on(&brokers);
+            found.into_iter().map(|(_, index)| index.0).collect()
+        }
+    }
+
+    #[test]
+    fn led_partitions_are_found_by_the_brokers_of_their_replicas() {
+        let mut followed = Followed::default();
+        followed.apply(&[
+            MetadataRecord::Topic(TopicRecord {
+                name: "orders".into(),
+                topic_id: TOPIC,
+                ..Default::default()
+            }),
+            partition(0, &[1, 2]),
+            partition(1, &[1, 3]),
+            partition(2, &[2, 1]),
+        ]);
+        assert_eq!(followed.on(&[2]), [0]);
+        assert_eq!(followed.on(&[2, 3]), [0, 1]);
+        assert_eq!(followed.on(&[1, 2, 3]), [0, 1], "each once");
+        assert_eq!(followed.on(&[4]), Vec::<i32>::new());
+
+        followed.apply(&[
+            MetadataRecord::PartitionChange(PartitionChangeRecord {
+                replicas: Some(vec![1, 4]),
+                isr: Some(vec![1]),
+                directories: Some(vec![TopicId::from_u128(9); 2]),
+                ..change(0)
+            }),
+            MetadataRecord::PartitionChange(PartitionChangeRecord {
+                leader: 3,
+                ..change(1)
+            }),
+            MetadataRecord::PartitionChange(PartitionChangeRecord {
+                leader: 1,
+                ..change(2)
+            }),
+        ]);
+        assert_eq!(followed.on(&[2]), [2], "it is led here now");
+        assert_eq!(followed.on(&[3]), Vec::<i32>::new(), "it is led elsewhere");
+        assert_eq!(followed.on(&[4]), [0], "it has other replicas");
+
+        followed.apply(&[MetadataRecord::RemoveTopic(RemoveTopicRecord {
+            topic_id: TOPIC,
+            ..Default::default()
+        })]);
+        assert_eq!(followed.on(&[1, 2, 3, 4]), Vec::<i32>::new());
+        assert!(followed.leaderships.by_broker.is_empty());
+        assert!(followed.leaderships.replicas.is_empty());
+    }
+}
