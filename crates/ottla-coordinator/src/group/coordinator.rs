@@ -67,6 +67,8 @@ pub struct GroupCoordinator {
     pub(super) share_deletions: BTreeMap<ByteString, i64>,
     /// Groups of types that are not served, known from their records.
     pub(super) offsets: Offsets,
+    /// The last group that the current tick of the expiration has looked at; `None` between ticks.
+    pub(super) expired_through: Option<ByteString>,
     /// The change of each outstanding write, to commit it or to roll it back.
     pub(super) journal: VecDeque<(WriteId, Change)>,
     /// What follows when a write is committed or fails.
@@ -102,6 +104,7 @@ impl GroupCoordinator {
             unwritten: UnwrittenStates::default(),
             share_deletions: BTreeMap::new(),
             offsets: Offsets::default(),
+            expired_through: None,
             journal: VecDeque::new(),
             deferred: VecDeque::new(),
             outstanding: VecDeque::new(),

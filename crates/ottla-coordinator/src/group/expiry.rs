@@ -3,6 +3,9 @@
 //! `OffsetMetadataManager.cleanupExpiredOffsets` and `onTopicsDeleted`,
 //! `ClassicGroup.offsetExpirationCondition`; KIP-211, KIP-496.
 
+use std::collections::BTreeMap;
+use std::ops::Bound;
+
 use bytestring::ByteString;
 use ottla_types::{Timestamp, TopicId, TopicName};
 
@@ -17,22 +20,40 @@ use super::record::CoordinatorRecord;
 /// batch that is too large for the log.
 const MAX_TOMBSTONES_PER_WRITE: usize = 1000;
 
+/// The number of groups and offsets that one step of the expiration looks at. The steps of a tick
+/// follow each other at once, with the requests that wait in between.
+const EXPIRATION_STEP: usize = 5_000;
+
 impl GroupCoordinator {
     pub(super) fn schedule_expiration(&self, effects: &mut Effects) {
         let interval_ms = self.config.offsets_retention_check_interval_ms;
         effects.set_long_timer(TimerKey::Expiration, interval_ms);
     }
 
-    /// One tick of `offsets.retention.check.interval.ms`.
+    /// A tick of `offsets.retention.check.interval.ms`, or the next step of one.
     pub(super) fn expire(&mut self, now: Timestamp, effects: &mut Effects) {
+        let begin = match self.expired_through.take() {
+            Some(last) => Bound::Excluded(last),
+            None => Bound::Unbounded,
+        };
         let mut records = Vec::new();
-        for (group_id, slot) in &self.groups {
+        let (mut seen, mut last) = (0, None);
+        for (group_id, slot) in self.groups.range((begin, Bound::Unbounded)) {
             if let Some(group) = slot.latest() {
                 self.expire_group(group_id, group, now.value(), &mut records);
             }
+            seen += 1 + self.offsets.count_of_group(group_id);
+            if seen >= EXPIRATION_STEP {
+                last = Some(group_id.clone());
+                break;
+            }
         }
         self.write_tombstones(records, now, effects);
-        self.schedule_expiration(effects);
+        match &last {
+            Some(_) => effects.set_long_timer(TimerKey::Expiration, 0),
+            None => self.schedule_expiration(effects),
+        }
+        self.expired_through = last;
     }
 
     fn expire_group(
@@ -74,29 +95,36 @@ impl GroupCoordinator {
         topics: &[(TopicName, TopicId)],
         now: Timestamp,
     ) -> Outcome {
-        let is_deleted = |topic: &ByteString, offset: &OffsetAndMetadata| {
-            topics.iter().any(|(name, id)| {
-                name == topic && (offset.topic_id.is_zero() || offset.topic_id == *id)
-            })
-        };
-        let mut records = Vec::new();
-        for group_id in self.offsets.group_ids() {
-            for ((topic, partition), offset) in self.offsets.latest_of_group(group_id) {
-                if is_deleted(topic, offset) {
-                    let tombstone =
-                        CoordinatorRecord::offset_tombstone(group_id, topic, *partition);
-                    records.push(tombstone);
+        let mut deleted: BTreeMap<&TopicName, Vec<TopicId>> = BTreeMap::new();
+        for (topic, id) in topics {
+            deleted.entry(topic).or_default().push(*id);
+        }
+        let (mut latest, mut pending) = (Vec::new(), Vec::new());
+        for (topic, ids) in deleted {
+            let is_deleted = |offset: &OffsetAndMetadata| {
+                offset.topic_id.is_zero() || ids.contains(&offset.topic_id)
+            };
+            for (group_id, partition, offset) in self.offsets.latest_of_topic(topic) {
+                if is_deleted(offset) {
+                    latest.push((group_id.clone(), partition.clone()));
+                }
+            }
+            for (producer_id, group_id, partition, offset) in self.offsets.pending_of_topic(topic) {
+                if is_deleted(offset) {
+                    pending.push((producer_id, group_id.clone(), partition.clone()));
                 }
             }
         }
-        let pending = self
-            .offsets
-            .pending_matching(|(topic, _), offset| is_deleted(topic, offset));
-        for (group_id, (topic, partition)) in pending {
-            records.push(CoordinatorRecord::offset_tombstone(
-                &group_id, &topic, partition,
-            ));
-        }
+        // In the order of the groups, and of the producers.
+        latest.sort_unstable();
+        pending.sort_unstable();
+        let pending = pending
+            .into_iter()
+            .map(|(_, group_id, partition)| (group_id, partition));
+        let tombstone = |(group_id, (topic, partition)): (ByteString, (ByteString, i32))| {
+            CoordinatorRecord::offset_tombstone(&group_id, &topic, partition)
+        };
+        let records = latest.into_iter().chain(pending).map(tombstone).collect();
         let mut effects = self.effects();
         self.write_tombstones(records, now, &mut effects);
         self.finish(effects)

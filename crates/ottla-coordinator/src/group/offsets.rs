@@ -3,10 +3,14 @@
 //! This module does not decide whether an offset can be committed or has expired. Invariants: an
 //! offset of an uncommitted write is in the coordinator's `journal`, so that it can be rolled back;
 //! a group without offsets has no entry; `open_transactions` contains exactly the producers with a
-//! pending offset for a partition. Source: `OffsetMetadataManager.Offsets` and `OpenTransactions`,
+//! pending offset for a partition; `with_offsets` and `with_pending` contain exactly the topics of
+//! `by_group` and `open_transactions`, so that the deletion of a topic looks at its offsets only.
+//! Source: `OffsetMetadataManager.Offsets` and `OpenTransactions`,
 //! `OffsetAndMetadata`.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ops::RangeInclusive;
 
 use bytestring::ByteString;
 use ottla_protocol::coordinator_records::OffsetCommitValue;
@@ -87,9 +91,46 @@ impl PendingOffsets {
 #[derive(Debug, Default)]
 pub(crate) struct Offsets {
     by_group: BTreeMap<ByteString, GroupOffsets>,
+    with_offsets: GroupsByTopic,
     /// Pending offsets by producer id.
     pending: BTreeMap<i64, PendingOffsets>,
     open_transactions: OpenTransactions,
+    with_pending: GroupsByTopic,
+}
+
+/// The groups that have partitions of a topic, and how many.
+#[derive(Debug, Default)]
+struct GroupsByTopic(BTreeMap<ByteString, BTreeMap<ByteString, usize>>);
+
+impl GroupsByTopic {
+    fn add_partition(&mut self, topic: &ByteString, group_id: &ByteString) {
+        let groups = self.0.entry(topic.clone()).or_default();
+        *groups.entry(group_id.clone()).or_default() += 1;
+    }
+
+    fn remove_partition(&mut self, topic: &ByteString, group_id: &ByteString) {
+        let Some(groups) = self.0.get_mut(topic) else {
+            return;
+        };
+        if let Some(count) = groups.get_mut(group_id) {
+            *count -= 1;
+            if *count == 0 {
+                groups.remove(group_id);
+            }
+        }
+        if groups.is_empty() {
+            self.0.remove(topic);
+        }
+    }
+
+    fn of(&self, topic: &ByteString) -> impl Iterator<Item = &ByteString> {
+        self.0.get(topic).into_iter().flat_map(BTreeMap::keys)
+    }
+}
+
+/// All partitions of a topic.
+fn all_of(topic: &ByteString) -> RangeInclusive<TopicAndPartition> {
+    (topic.clone(), i32::MIN)..=(topic.clone(), i32::MAX)
 }
 
 impl Offsets {
@@ -170,8 +211,24 @@ impl Offsets {
         offsets.filter_map(|(partition, slot)| Some((partition, slot.committed()?)))
     }
 
-    pub(crate) fn group_ids(&self) -> impl Iterator<Item = &ByteString> {
-        self.by_group.keys()
+    /// All latest offsets for partitions of a topic, with their groups.
+    pub(crate) fn latest_of_topic<'a>(
+        &'a self,
+        topic: &'a ByteString,
+    ) -> impl Iterator<Item = (&'a ByteString, &'a TopicAndPartition, &'a OffsetAndMetadata)> {
+        self.with_offsets.of(topic).flat_map(move |group_id| {
+            let offsets = self.by_group.get(group_id).into_iter();
+            let of_topic = offsets.flat_map(move |offsets| offsets.range(all_of(topic)));
+            of_topic.filter_map(move |(partition, slot)| {
+                let latest = slot.latest()?;
+                Some((group_id, partition, latest))
+            })
+        })
+    }
+
+    /// The number of partitions of a group that have an offset or had one in an outstanding write.
+    pub(crate) fn count_of_group(&self, group_id: &str) -> usize {
+        self.by_group.get(group_id).map_or(0, BTreeMap::len)
     }
 
     // Open transactions
@@ -190,6 +247,9 @@ impl Offsets {
         } = pending;
         let by_partition = self.open_transactions.entry(group_id.clone()).or_default();
         let producers = by_partition.entry(partition.clone()).or_default();
+        if producers.is_empty() {
+            self.with_pending.add_partition(&partition.0, group_id);
+        }
         producers.insert(*producer_id);
         let by_group = self.pending.entry(*producer_id).or_default();
         let by_partition = by_group.0.entry(group_id.clone()).or_default();
@@ -214,12 +274,7 @@ impl Offsets {
     pub(crate) fn close_transaction(&mut self, producer_id: i64) -> PendingOffsets {
         let ended = self.pending.remove(&producer_id).unwrap_or_default();
         for (group_id, partition, _) in ended.iter() {
-            Self::close_in(
-                &mut self.open_transactions,
-                group_id,
-                partition,
-                producer_id,
-            );
+            self.close(group_id, partition, producer_id);
         }
         ended
     }
@@ -253,18 +308,29 @@ impl Offsets {
         by_partition.into_iter().flat_map(BTreeMap::keys)
     }
 
-    /// Partitions that match `matches` and have a pending offset, with their groups.
-    pub(crate) fn pending_matching(
-        &self,
-        mut matches: impl FnMut(&TopicAndPartition, &OffsetAndMetadata) -> bool,
-    ) -> Vec<(ByteString, TopicAndPartition)> {
-        let mut found = Vec::new();
-        for (group_id, partition, offset) in self.pending.values().flat_map(PendingOffsets::iter) {
-            if matches(partition, offset) {
-                found.push((group_id.clone(), partition.clone()));
-            }
-        }
-        found
+    /// All pending offsets for partitions of a topic, with their producers and groups.
+    pub(crate) fn pending_of_topic<'a>(
+        &'a self,
+        topic: &'a ByteString,
+    ) -> impl Iterator<
+        Item = (
+            i64,
+            &'a ByteString,
+            &'a TopicAndPartition,
+            &'a OffsetAndMetadata,
+        ),
+    > {
+        self.with_pending.of(topic).flat_map(move |group_id| {
+            let partitions = self.open_transactions.get(group_id).into_iter();
+            let of_topic = partitions.flat_map(move |it| it.range(all_of(topic)));
+            of_topic.flat_map(move |(partition, producers)| {
+                producers.iter().filter_map(move |&producer_id| {
+                    let by_group = self.pending.get(&producer_id)?;
+                    let offset = by_group.0.get(group_id)?.get(partition)?;
+                    Some((producer_id, group_id, partition, offset))
+                })
+            })
+        })
     }
 
     /// Removes the pending offsets that a tombstone covers. Returns them.
@@ -279,6 +345,9 @@ impl Offsets {
         let producers = by_partition.remove(partition).unwrap_or_default();
         if by_partition.is_empty() {
             self.open_transactions.remove(group_id);
+        }
+        if !producers.is_empty() {
+            self.with_pending.remove_partition(&partition.0, group_id);
         }
         let mut forgotten = Vec::with_capacity(producers.len());
         for producer_id in producers {
@@ -308,31 +377,18 @@ impl Offsets {
     }
 
     fn close(&mut self, group_id: &ByteString, partition: &TopicAndPartition, producer_id: i64) {
-        Self::close_in(
-            &mut self.open_transactions,
-            group_id,
-            partition,
-            producer_id,
-        );
-    }
-
-    fn close_in(
-        open_transactions: &mut OpenTransactions,
-        group_id: &ByteString,
-        partition: &TopicAndPartition,
-        producer_id: i64,
-    ) {
-        let Some(by_partition) = open_transactions.get_mut(group_id) else {
+        let Some(by_partition) = self.open_transactions.get_mut(group_id) else {
             return;
         };
         if let Some(producers) = by_partition.get_mut(partition) {
             producers.remove(&producer_id);
             if producers.is_empty() {
                 by_partition.remove(partition);
+                self.with_pending.remove_partition(&partition.0, group_id);
             }
         }
         if by_partition.is_empty() {
-            open_transactions.remove(group_id);
+            self.open_transactions.remove(group_id);
         }
     }
 
@@ -342,7 +398,13 @@ impl Offsets {
         partition: &TopicAndPartition,
     ) -> &mut Timeline<OffsetAndMetadata> {
         let offsets = self.by_group.entry(group_id.clone()).or_default();
-        offsets.entry(partition.clone()).or_default()
+        match offsets.entry(partition.clone()) {
+            Entry::Occupied(slot) => slot.into_mut(),
+            Entry::Vacant(slot) => {
+                self.with_offsets.add_partition(&partition.0, group_id);
+                slot.insert(Timeline::default())
+            }
+        }
     }
 
     fn drop_vacant(&mut self, group_id: &ByteString, partition: &TopicAndPartition) {
@@ -351,6 +413,7 @@ impl Offsets {
         };
         if offsets.get(partition).is_some_and(Timeline::is_vacant) {
             offsets.remove(partition);
+            self.with_offsets.remove_partition(&partition.0, group_id);
         }
         if offsets.is_empty() {
             self.by_group.remove(group_id);

@@ -328,6 +328,15 @@ impl Script {
         text
     }
 
+    /// Lets time pass until the next timer, and fires it alone.
+    pub(super) fn fire_next_timer(&mut self) -> String {
+        let deadline = self.timers.next_deadline_ms().expect("a timer");
+        self.now_ms = deadline as i64;
+        let key = self.timers.pop_due(deadline).expect("it is due");
+        let outcome = self.coordinator.on_timer(key, self.now());
+        self.render(outcome)
+    }
+
     /// Two members, the leader `c#1` and `c#2`, in generation 1, stable.
     pub(super) fn stable_group_of_two() -> Self {
         let mut script = Script::new();

@@ -196,3 +196,68 @@ fn offsets_of_a_deleted_topic_go_but_not_those_of_its_successor() {
          write 5: offset g t-1 tombstone",
     );
 }
+
+/// Requests get their turns between the steps.
+#[test]
+fn very_many_groups_expire_in_steps() {
+    let mut script = script();
+    for number in 0..6_000 {
+        let mut commit = committing("", -1, 7);
+        commit.group_id = format!("g{number:04}").into();
+        script.commit_offset(commit);
+    }
+    script.pass(DAY - 1);
+    let mut groups = Vec::new();
+    let mut steps = 0;
+    while groups.len() < 6_000 {
+        steps += 1;
+        let text = script.fire_next_timer();
+        let tombstones = text
+            .lines()
+            .filter_map(|line| line.strip_suffix(" tombstone"));
+        let gone = tombstones.filter_map(|line| Some(line.split_once(": group ")?.1.to_owned()));
+        groups.extend(gone);
+        let next = match groups.len() {
+            6_000 => "timer expiration in 3600000",
+            _ => "timer expiration in 0",
+        };
+        assert!(text.contains(next), "after {} groups", groups.len());
+    }
+    assert_eq!(steps, 3, "a group and its offset are two things to look at");
+    assert!(groups.is_sorted() && groups[0] == "g0000" && groups[5_999] == "g5999");
+    assert_eq!(written(&script.pass(DAY)), [] as [&str; 0]);
+}
+
+/// Against a search through all offsets.
+#[test]
+fn the_offsets_of_a_deleted_topic_are_found_among_those_of_many() {
+    let mut script = Script::new();
+    let mut expected = Vec::new();
+    for number in 0..600 {
+        let mut commit = committing("", -1, 7);
+        commit.group_id = format!("g{:02}", number % 20).into();
+        let topic = ["s", "t", "t2", "u"][number / 20 % 4];
+        commit.topics[0].name = topic.into();
+        commit.topics[0].partitions[0].partition_index = (number % 7) as i32;
+        if topic == "t" {
+            expected.push(format!(
+                "offset g{:02} t-{} tombstone",
+                number % 20,
+                number % 7
+            ));
+        }
+        script.commit_offset(commit);
+    }
+    expected.sort();
+    expected.dedup();
+    for expected in [expected, Vec::new()] {
+        let now = script.now();
+        let topics = [("t".into(), TOPIC_ID)];
+        let outcome = script.coordinator.on_topics_deleted(&topics, now);
+        let text = script.render(outcome);
+        let found = text
+            .lines()
+            .filter_map(|line| Some(line.split_once(": ")?.1));
+        assert_eq!(found.collect::<Vec<_>>(), expected);
+    }
+}
