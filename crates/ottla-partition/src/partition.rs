@@ -78,7 +78,7 @@ pub use isolation::Isolation;
 pub use log_location::{LogLocation, Reading};
 pub use requests::ReservedSlot;
 pub use settings::PartitionSettings;
-pub use waiters::{Waiter, Waiters};
+pub use waiters::{Registration, Waiter, Waiters};
 
 /// Above this size, connections that added to the inbox are not read.
 const INBOX_BOUND_BYTES: usize = 16 * 1024 * 1024;

@@ -3,12 +3,14 @@
 //!
 //! A request that finds less than `min_bytes` is parked. It registers with each of its partitions
 //! at the end offset that it could read up to, checks once more, and is woken when one of them can
-//! be read further, or when `max_wait_ms` has passed. A consumer is woken by an advance of the high
+//! be read further, or when `max_wait_ms` has passed. It reads again when the partitions that have
+//! woken it have enough. A consumer is woken by an advance of the high
 //! watermark, a follower by each append.
 //!
 //! Kafka: `KafkaApis.handleFetchRequest`, `ReplicaManager.fetchMessages`, `DelayedFetch`.
 
 mod follower;
+mod parked;
 pub(crate) mod read;
 mod read_replica;
 mod remote;
@@ -26,6 +28,7 @@ use ottla_sync::collections::HashMap;
 use ottla_types::{ErrorCode, Offset, TopicName, Uuid};
 
 use self::follower::Follower;
+use self::parked::Parked;
 use self::read::{
     Lookup, ReadLimits, ReadOutcome, Target, Wanted, cold_regions, error_answer, read_all, warm,
 };
@@ -38,7 +41,6 @@ use ottla_net::RequestContext;
 use ottla_net::WaitedTime;
 use ottla_net::{Operation, ResourceType};
 use ottla_partition::partition::Isolation;
-use ottla_partition::partition::{Partition, Waiter, Waiters};
 use ottla_partition::partitions::why_missing;
 use ottla_security::CLUSTER_NAME;
 
@@ -273,30 +275,36 @@ async fn read_or_wait(
         return outcome;
     }
     let _waiting = wait.waited.begin();
-    let parked = Parked::new(&targets, limits.isolation);
+    let mut parked = Parked::new(&targets, limits);
     let mut is_over = std::pin::pin!(wait.is_over(broker, targets.len()));
+    // A change between the read and the registration has not woken this request.
+    if !outcome.is_current(&targets, limits) {
+        outcome = read_targets(broker, &targets, limits).await;
+    }
     loop {
-        parked.register();
-        // A change between the read and the registration has not woken this request.
-        if !outcome.is_current(&targets, limits) {
-            outcome = read_targets(broker, &targets, limits).await;
-        }
         // The next fetch steps such a partition again, and may then be served.
         let may_be_served = targets.iter().any(Wanted::is_decided_by_now);
         if is_enough(&outcome) || may_be_served || broker.context.is_stopping() {
             return outcome;
         }
-        ottla_sync::select! {
-            biased;
-            () = parked.waiter.notified() => {}
-            () = &mut is_over => {
-                // A follower also receives a high watermark that has advanced meanwhile.
-                return match outcome.is_current(&targets, limits) {
-                    true => outcome,
-                    false => read_targets(broker, &targets, limits).await,
-                };
+        parked.on_read(&outcome);
+        loop {
+            ottla_sync::select! {
+                biased;
+                () = parked.waiter.notified() => {}
+                () = &mut is_over => {
+                    // A follower also receives a high watermark that has advanced meanwhile.
+                    return match outcome.is_current(&targets, limits) {
+                        true => outcome,
+                        false => read_targets(broker, &targets, limits).await,
+                    };
+                }
+            }
+            if parked.look(wait.min_bytes) || broker.context.is_stopping() {
+                break;
             }
         }
+        outcome = read_targets(broker, &targets, limits).await;
     }
 }
 
@@ -345,61 +353,6 @@ pub(crate) async fn read_targets(
         remote::read(broker, targets, limits, &mut outcome).await;
     }
     outcome
-}
-
-/// A request that is registered with its partitions. Deregisters when dropped.
-struct Parked<'a> {
-    waiter: Waiter,
-    isolation: Isolation,
-    targets: &'a [Wanted],
-}
-
-impl<'a> Parked<'a> {
-    fn new(targets: &'a [Wanted], isolation: Isolation) -> Self {
-        Parked {
-            waiter: Waiter::default(),
-            isolation,
-            targets,
-        }
-    }
-
-    fn partitions(&self) -> impl Iterator<Item = (&Arc<Partition>, &Wanted)> {
-        let targets = self.targets.iter();
-        // Throttled partitions return nothing, so the request does not wait for them.
-        let targets = targets.filter(|wanted| !wanted.is_held_back);
-        targets.filter_map(|wanted| Some((wanted.target.as_ref().ok()?, wanted)))
-    }
-
-    /// Registers to be woken when a partition can be read further than now.
-    fn register(&self) {
-        for (partition, wanted) in self.partitions() {
-            let waiters = waiters_of(partition, self.isolation);
-            waiters.take_out(&self.waiter);
-            let readable_end = self.isolation.upper_bound(&partition.reader());
-            let needed = match wanted.undecided {
-                None => Offset(wanted.requested.fetch_offset).max(readable_end),
-                // More records do not help.
-                Some(_) => Offset(i64::MAX),
-            };
-            waiters.register(needed, &self.waiter);
-        }
-    }
-}
-
-/// The waiters that are woken when a partition can be read further.
-fn waiters_of(partition: &Partition, isolation: Isolation) -> &Waiters {
-    match isolation {
-        Isolation::HighWatermark | Isolation::LastStableOffset => &partition.waiters,
-        Isolation::LogEnd => &partition.followers,
-    }
-}
-
-impl Drop for Parked<'_> {
-    fn drop(&mut self) {
-        for (partition, _) in self.partitions() {
-            waiters_of(partition, self.isolation).take_out(&self.waiter);
-        }
-    }
 }
 
 /// Flattens the topics of a request. The second list contains the partitions to remove from the

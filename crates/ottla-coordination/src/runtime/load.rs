@@ -123,10 +123,10 @@ impl<C: ShardedCoordinator> Shard<C> {
         loop {
             let waiter = Waiter::default();
             // Wakes when the last record below `end` is readable, and when the shard is closed.
-            self.partition.waiters.register(end.plus(-1), &waiter);
+            let registered = self.partition.waiters.register(end.plus(-1), &waiter);
             let is_committed = self.partition.reader().high_watermark() >= end;
             if is_committed || self.is_closed() {
-                self.partition.waiters.take_out(&waiter);
+                self.partition.waiters.take_out(registered);
                 return is_committed;
             }
             waiter.notified().await;

@@ -265,10 +265,9 @@ impl<C: ShardedCoordinator> Shard<C> {
                 state.watched = state.due();
                 state.watched
             };
-            if let Some(end) = due.end {
-                // Wakes when the last record below `end` is readable, and when the shard is closed.
-                self.partition.waiters.register(end.plus(-1), &waiter);
-            }
+            // Wakes when the last record below `end` is readable, and when the shard is closed.
+            let waiters = &self.partition.waiters;
+            let registered = due.end.map(|end| waiters.register(end.plus(-1), &waiter));
             let is_committed = |end| self.partition.reader().high_watermark() >= end;
             if !due.end.is_some_and(is_committed) {
                 let wait = due.deadline_ms.map(|deadline| {
@@ -288,8 +287,8 @@ impl<C: ShardedCoordinator> Shard<C> {
                     () = waiter.notified() => {}
                 }
             }
-            if due.end.is_some() {
-                self.partition.waiters.take_out(&waiter);
+            if let Some(registered) = registered {
+                waiters.take_out(registered);
             }
             self.do_what_is_due(&host);
             self.run_outbox(&host);

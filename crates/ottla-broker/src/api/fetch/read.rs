@@ -61,6 +61,28 @@ impl Wanted {
         partition.follower_turns.has_moved_since(before)
     }
 
+    /// How many bytes a read of this partition alone would find by now; `None` if it would find
+    /// something else than records, or only a read that may wait for the disk can tell.
+    pub(crate) fn readable_bytes(&self, limits: ReadLimits) -> Option<u64> {
+        let partition = self.target.as_ref().ok()?;
+        let requested = &self.requested;
+        check_readable(partition, requested, limits).ok()?;
+        if self.is_held_back || self.undecided.is_some() {
+            return Some(0);
+        }
+        let reader = partition.reader();
+        if !matches!(diverging_epoch(&reader, requested), Ok(None)) {
+            return None;
+        }
+        let (from, upper_bound) = (
+            Offset(requested.fetch_offset),
+            limits.isolation.upper_bound(&reader),
+        );
+        let max_bytes = requested.partition_max_bytes.max(0) as u64;
+        let read = reader.read_cached(from, max_bytes.min(limits.max_bytes), upper_bound, true);
+        read.ok().map(|read| read.len())
+    }
+
     /// Whether another read would return the same answer. Compares a few published numbers and does
     /// not access the log, because a follower that waits at thousands of partitions has all of them
     /// checked again and again.

@@ -30,7 +30,7 @@ use crate::api::fetch::read_targets;
 use ottla_coordination::share_groups::{GroupSettings, LedPartition, Reading};
 use ottla_metrics::topic_metrics::TopicMetric;
 use ottla_net::RequestContext;
-use ottla_partition::partition::Waiter;
+use ottla_partition::partition::{Registration, Waiter};
 
 use crate::Broker;
 
@@ -75,6 +75,8 @@ struct Fetching<'a> {
     limits: FetchLimits,
     wished: Vec<Wished>,
     waiter: Waiter,
+    /// With the share partition and with the partition, for each of [`Fetching::led`].
+    registered: Vec<(Registration, Registration)>,
 }
 
 pub(super) async fn fetch(
@@ -102,6 +104,7 @@ pub(super) async fn fetch(
         limits,
         wished: opened.collect(),
         waiter: Waiter::default(),
+        registered: Vec::new(),
     };
     for led in fetching.led() {
         led.partition
@@ -119,7 +122,7 @@ impl Fetching<'_> {
             .filter_map(|wished| wished.led.as_ref().ok())
     }
 
-    async fn run(self) -> Fetched {
+    async fn run(mut self) -> Fetched {
         let mut deadline = std::pin::pin!(ottla_sync::time::sleep(self.limits.max_wait));
         let mut is_last_try = self.limits.max_wait.is_zero();
         loop {
@@ -145,14 +148,23 @@ impl Fetching<'_> {
     }
 
     /// Registers to be woken when a partition can be read further, or records are released.
-    fn register(&self) {
-        for led in self.led() {
-            led.waiters.take_out(&self.waiter);
-            led.waiters.register(Offset(i64::MAX), &self.waiter);
-            let waiters = &led.partition.waiters;
-            waiters.take_out(&self.waiter);
+    fn register(&mut self) {
+        self.take_out();
+        let registered = self.led().map(|led| {
             let end = self.settings.isolation.upper_bound(&led.partition.reader());
-            waiters.register(end, &self.waiter);
+            (
+                led.waiters.register(Offset(i64::MAX), &self.waiter),
+                led.partition.waiters.register(end, &self.waiter),
+            )
+        });
+        self.registered = registered.collect();
+    }
+
+    fn take_out(&mut self) {
+        let registered = std::mem::take(&mut self.registered);
+        for (led, (of_share, of_partition)) in self.led().zip(registered) {
+            led.waiters.take_out(of_share);
+            led.partition.waiters.take_out(of_partition);
         }
     }
 
@@ -324,10 +336,7 @@ impl Fetching<'_> {
 
 impl Drop for Fetching<'_> {
     fn drop(&mut self) {
-        for led in self.led() {
-            led.waiters.take_out(&self.waiter);
-            led.partition.waiters.take_out(&self.waiter);
-        }
+        self.take_out();
     }
 }
 
