@@ -12,6 +12,7 @@ mod dead_letters;
 mod deletion;
 mod failure;
 mod latest_offsets;
+mod led_by_key;
 mod led_partition;
 mod led_partitions;
 mod persister;
@@ -38,6 +39,9 @@ pub use dead_letters::{DeadLetterCounts, DeadLetterQueues};
 pub use deletion::delete_state;
 pub use failure::{PartitionFailure, panicked};
 pub use latest_offsets::latest_offsets;
+// Measured by verification/growth.
+#[doc(hidden)]
+pub use led_by_key::LedByKey;
 pub use led_partition::{LedPartition, Reading};
 pub use led_partitions::LedPartitions;
 pub use persister::{AT_ONCE, Persister};

@@ -7,6 +7,7 @@
 
 mod coordinator_config;
 mod coordinators;
+mod marker_request;
 mod marker_sender;
 mod verifier;
 mod write_markers;
@@ -23,6 +24,9 @@ use crate::groups::Groups;
 use crate::surroundings::Surroundings;
 
 pub use coordinators::{TRANSACTION_TOPIC, TransactionCoordinators, version_of};
+// Measured by verification/growth.
+#[doc(hidden)]
+pub use marker_request::{AnsweredMarkers, request_of};
 pub use marker_sender::MarkerSender;
 pub use verifier::Verifier;
 pub use write_markers::{EndedTransaction, request_timeout, write_markers};

@@ -4,15 +4,14 @@
 
 use std::sync::Arc;
 
-use bytestring::ByteString;
 use ottla_coordinator::persister::SharePartitionKey;
 use ottla_metadata::{LocalReplica, MetadataDelta};
 use ottla_sync::RwLock;
-use ottla_types::{ErrorCode, LeaderEpoch, PartitionIndex, TopicId, TopicIdPartition};
-use std::collections::{BTreeMap, BTreeSet};
+use ottla_types::{ErrorCode, LeaderEpoch, TopicIdPartition};
 
 use super::coordinators::ShareCoordinators;
 use super::dead_letters::DeadLetterQueues;
+use super::led_by_key::LedByKey;
 use super::led_partition::{LedPartition, LedServices};
 use crate::planted::{self, Bug};
 use ottla_partition::partition::Partition;
@@ -21,50 +20,7 @@ use ottla_partition::partition::Partition;
 pub struct LedPartitions {
     coordinators: Arc<ShareCoordinators>,
     dead_letters: Arc<DeadLetterQueues>,
-    by_key: Arc<RwLock<ByKey>>,
-}
-
-/// The share partitions by key, and the groups of each partition.
-#[derive(Debug, Default)]
-struct ByKey {
-    led: BTreeMap<SharePartitionKey, Arc<LedPartition>>,
-    groups: BTreeMap<(TopicId, i32), BTreeSet<ByteString>>,
-}
-
-impl ByKey {
-    fn insert(&mut self, key: SharePartitionKey, led: Arc<LedPartition>) {
-        let groups = self.groups.entry((key.topic_id, key.partition));
-        groups.or_default().insert(key.group_id.clone());
-        self.led.insert(key, led);
-    }
-
-    fn remove(&mut self, key: &SharePartitionKey) {
-        if self.led.remove(key).is_none() {
-            return;
-        }
-        let partition = (key.topic_id, key.partition);
-        if let Some(groups) = self.groups.get_mut(&partition) {
-            groups.remove(&key.group_id);
-            if groups.is_empty() {
-                self.groups.remove(&partition);
-            }
-        }
-    }
-
-    /// The share partitions of all groups for a partition.
-    fn of_partition(&self, topic_id: TopicId, partition: PartitionIndex) -> Vec<Arc<LedPartition>> {
-        let partition = partition.0;
-        let groups = self.groups.get(&(topic_id, partition));
-        let keys = groups
-            .into_iter()
-            .flatten()
-            .map(|group_id| SharePartitionKey {
-                group_id: group_id.clone(),
-                topic_id,
-                partition,
-            });
-        keys.filter_map(|key| self.led.get(&key).cloned()).collect()
-    }
+    by_key: Arc<RwLock<LedByKey<Arc<LedPartition>>>>,
 }
 
 /// The key of a group's share partition.
@@ -91,11 +47,8 @@ impl LedPartitions {
     }
 
     pub fn get(&self, group_id: &str, partition: TopicIdPartition) -> Option<Arc<LedPartition>> {
-        self.by_key
-            .read()
-            .led
-            .get(&key_of(group_id, partition))
-            .cloned()
+        let key = key_of(group_id, partition);
+        self.by_key.read().get(&key).cloned()
     }
 
     /// The share partition, loaded on the first request; an error if it is not led here.
@@ -106,7 +59,7 @@ impl LedPartitions {
         partition: TopicIdPartition,
     ) -> Result<Arc<LedPartition>, ErrorCode> {
         let key = key_of(group_id, partition);
-        if let Some(led) = self.by_key.read().led.get(&key) {
+        if let Some(led) = self.by_key.read().get(&key) {
             led.keep_open();
             return Ok(Arc::clone(led));
         }
@@ -124,7 +77,7 @@ impl LedPartitions {
     ) -> Result<Arc<LedPartition>, ErrorCode> {
         let too_early = planted::has(Bug::LookBeforeTheLock).then(&led_here);
         let mut by_key = self.by_key.write();
-        if let Some(led) = by_key.led.get(&key) {
+        if let Some(led) = by_key.get(&key) {
             return Ok(Arc::clone(led));
         }
         let (local, leader_epoch) = too_early.unwrap_or_else(led_here)?;
@@ -160,20 +113,12 @@ impl LedPartitions {
     }
 
     fn of_group(&self, group_id: &str) -> Vec<Arc<LedPartition>> {
-        let first = SharePartitionKey {
-            group_id: group_id.to_owned().into(),
-            topic_id: TopicId::from_u128(0),
-            partition: i32::MIN,
-        };
-        let by_key = self.by_key.read();
-        let from_first = by_key.led.range(first..).map(|(_, led)| led);
-        let of_group = from_first.take_while(|led| *led.key.group_id == *group_id);
-        of_group.cloned().collect()
+        self.by_key.read().of_group(group_id).cloned().collect()
     }
 
     /// Closes the share partitions whose leader or leader epoch has changed.
     pub(super) fn follow_leadership(&self, delta: &MetadataDelta) {
-        if self.by_key.read().led.is_empty() {
+        if self.by_key.read().is_empty() {
             return;
         }
         let changes = delta.local_changes(self.coordinators.surroundings.context.broker_id());
@@ -191,7 +136,8 @@ impl LedPartitions {
     fn close_partition(&self, replica: &LocalReplica, is_over: impl Fn(&LedPartition) -> bool) {
         let of_partition = || {
             let by_key = self.by_key.read();
-            by_key.of_partition(replica.topic_id, replica.partition)
+            let of_partition = by_key.of_partition(replica.topic_id, replica.partition);
+            of_partition.cloned().collect::<Vec<_>>()
         };
         let mut over = of_partition();
         over.retain(|led| is_over(led));
@@ -214,9 +160,8 @@ impl LedPartitions {
 }
 
 /// Removes a closed share partition; the next request loads it again.
-fn forget(by_key: &mut ByKey, closed: &Arc<LedPartition>) {
+fn forget(by_key: &mut LedByKey<Arc<LedPartition>>, closed: &Arc<LedPartition>) {
     if by_key
-        .led
         .get(&closed.key)
         .is_some_and(|led| Arc::ptr_eq(led, closed))
     {
@@ -290,7 +235,7 @@ mod tests {
             let found = led_here(&led.coordinators, TOPIC, partition);
             let (giving_up, closed) = (Arc::clone(&giving_up), closed.clone());
             ottla_sync::thread::spawn(move || {
-                let all: Vec<_> = giving_up.by_key.read().led.values().cloned().collect();
+                let all = giving_up.of_group("g");
                 giving_up.close(all);
                 closed.send(()).expect("the test waits");
             });
@@ -301,7 +246,7 @@ mod tests {
         let opened = opened.expect("it is led here");
         let _ = is_closed.recv_timeout(Duration::from_secs(20));
         assert!(opened.failure().is_some(), "nobody else closes it");
-        assert_eq!(led.by_key.read().led.len(), 0);
+        assert!(led.by_key.read().is_empty());
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -16,14 +16,11 @@ use std::time::Duration;
 
 use ottla_coordinator::transaction::Markers;
 use ottla_metadata::MetadataImage;
-use ottla_protocol::messages::WriteTxnMarkersRequest;
-use ottla_protocol::messages::write_txn_markers_request::{
-    WritableTxnMarker, WritableTxnMarkerTopic,
-};
 use ottla_sync::Mutex;
 use ottla_sync::collections::{HashMap, HashSet};
-use ottla_types::{BrokerId, ErrorCode, TopicName, TopicPartition};
+use ottla_types::{BrokerId, ErrorCode, TopicPartition};
 
+use super::marker_request::{self, AnsweredMarkers};
 use super::write_markers::{EndedTransaction, request_timeout, write_markers};
 use crate::groups::Groups;
 use crate::surroundings::Surroundings;
@@ -217,13 +214,7 @@ async fn exchange(surroundings: &Surroundings, id: BrokerId, mut batches: Vec<Ba
     if batches.is_empty() {
         return;
     }
-    let request = WriteTxnMarkersRequest {
-        markers: batches
-            .iter()
-            .map(|batch| marker_of(&batch.markers))
-            .collect(),
-        ..Default::default()
-    };
+    let request = marker_request::request_of(batches.iter().map(|batch| &batch.markers));
     let asked = async {
         let timeout = request_timeout(surroundings);
         let connection = surroundings
@@ -232,36 +223,15 @@ async fn exchange(surroundings: &Surroundings, id: BrokerId, mut batches: Vec<Ba
             .await?;
         connection.send(&request).await
     };
-    let answered: HashMap<(i64, TopicPartition), ErrorCode> = match asked.await {
-        Ok(response) => response
-            .markers
-            .iter()
-            .flat_map(|marker| {
-                marker.topics.iter().flat_map(move |topic| {
-                    topic.partitions.iter().map(move |partition| {
-                        let index = partition.partition_index;
-                        let key = (
-                            marker.producer_id,
-                            TopicPartition::new(topic.name.clone(), index),
-                        );
-                        (key, ErrorCode::from_code(partition.error_code))
-                    })
-                })
-            })
-            .collect(),
+    let answered = match asked.await {
+        Ok(response) => AnsweredMarkers::of(&response),
         Err(error) => {
             complain(id, &error);
-            HashMap::default()
+            AnsweredMarkers::default()
         }
     };
     for batch in batches {
-        let producer_id = batch.markers.producer.id.0;
-        let mut answers = Vec::with_capacity(batch.markers.partitions.len());
-        for partition in &batch.markers.partitions {
-            if let Some(error) = answered.get(&(producer_id, partition.clone())) {
-                answers.push((partition.clone(), *error));
-            }
-        }
+        let mut answers = answered.to(&batch.markers);
         batch.add_missing(&mut answers);
         batch.answer(answers);
     }
@@ -269,28 +239,4 @@ async fn exchange(surroundings: &Surroundings, id: BrokerId, mut batches: Vec<Ba
 
 fn complain(id: BrokerId, error: &PeerError) {
     tracing::info!("transaction markers cannot be sent to broker {id} yet: {error}");
-}
-
-fn marker_of(markers: &Markers) -> WritableTxnMarker {
-    let mut topics: Vec<WritableTxnMarkerTopic> = Vec::new();
-    let mut places: HashMap<&TopicName, usize> = HashMap::default();
-    for partition in &markers.partitions {
-        let place = *places.entry(&partition.topic).or_insert_with(|| {
-            topics.push(WritableTxnMarkerTopic {
-                name: partition.topic.clone(),
-                ..Default::default()
-            });
-            topics.len() - 1
-        });
-        topics[place].partition_indexes.push(partition.partition.0);
-    }
-    WritableTxnMarker {
-        producer_id: markers.producer.id.0,
-        producer_epoch: markers.producer.epoch.0,
-        transaction_result: markers.end.is_commit,
-        topics,
-        coordinator_epoch: markers.end.coordinator_epoch,
-        transaction_version: markers.end.transaction_version as i8,
-        ..Default::default()
-    }
 }

@@ -30,19 +30,19 @@ const LEAST_SLOTS_OF_SHARD: usize = 8;
 /// The key of a partition in a session: its topic ID if the client uses IDs, otherwise its topic
 /// name.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub(crate) struct PartitionKey {
+pub struct PartitionKey {
     /// Empty if the topic ID is used.
-    pub(crate) topic: TopicName,
+    pub topic: TopicName,
     /// Zero if the topic name is used.
-    pub(crate) topic_id: Uuid,
-    pub(crate) partition: i32,
+    pub topic_id: Uuid,
+    pub partition: i32,
 }
 
 type Session = Arc<Mutex<FetchSession<PartitionKey>>>;
 
 /// All sessions of a broker.
 #[derive(Debug)]
-pub(crate) struct FetchSessions {
+pub struct FetchSessions {
     /// The session ID determines the shard.
     shards: Vec<Mutex<Shard<Session>>>,
     max_partitions: usize,
@@ -54,15 +54,15 @@ pub(crate) struct FetchSessions {
 
 /// The contents of the cache, for the metrics.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct CachedSessions {
-    pub(crate) sessions: usize,
-    pub(crate) partitions: usize,
-    pub(crate) evictions: u64,
+pub struct CachedSessions {
+    pub sessions: usize,
+    pub partitions: usize,
+    pub evictions: u64,
 }
 
 /// How a request is answered.
 #[derive(Debug)]
-pub(crate) enum FetchContext {
+pub enum FetchContext {
     /// With all partitions, without a session.
     Sessionless,
     /// With all partitions, and a new session if there is room.
@@ -75,7 +75,7 @@ pub(crate) enum FetchContext {
 }
 
 #[derive(Debug)]
-pub(crate) struct IncrementalContext {
+pub struct IncrementalContext {
     id: i32,
     session: Session,
     /// The session must still expect this epoch when the response is finished.
@@ -83,12 +83,12 @@ pub(crate) struct IncrementalContext {
 }
 
 /// The partitions of a request, in serving order.
-pub(crate) type FetchPartitions = Vec<(PartitionKey, FetchPartition)>;
+pub type FetchPartitions = Vec<(PartitionKey, FetchPartition)>;
 /// The answers for partitions, in order.
-pub(crate) type FetchedPartitions = Vec<(PartitionKey, PartitionData)>;
+pub type FetchedPartitions = Vec<(PartitionKey, PartitionData)>;
 
 impl FetchSessions {
-    pub(crate) fn new(max_sessions: usize, max_partitions: usize) -> Self {
+    pub fn new(max_sessions: usize, max_partitions: usize) -> Self {
         let shards = match max_sessions >= SHARDS * LEAST_SLOTS_OF_SHARD {
             true => SHARDS,
             false => 1,
@@ -105,7 +105,7 @@ impl FetchSessions {
     }
 
     /// The contents of the cache.
-    pub(crate) fn cached(&self) -> CachedSessions {
+    pub fn cached(&self) -> CachedSessions {
         CachedSessions {
             partitions: self.partitions.load(Ordering::Relaxed),
             sessions: self.shards.iter().map(|shard| shard.lock().len()).sum(),
@@ -137,7 +137,7 @@ impl FetchSessions {
     }
 
     /// Determines how a request is answered, and its partitions.
-    pub(crate) fn begin(
+    pub fn begin(
         &self,
         session_id: i32,
         epoch: i32,
@@ -243,7 +243,7 @@ impl FetchSessions {
 impl FetchContext {
     /// The session ID for a throttled response without partitions: no new session is created, and
     /// an existing one does not advance.
-    pub(crate) fn throttled(self) -> Result<i32, (ErrorCode, i32)> {
+    pub fn throttled(self) -> Result<i32, (ErrorCode, i32)> {
         match self {
             FetchContext::Sessionless | FetchContext::Full { .. } => Ok(NO_SESSION),
             FetchContext::Incremental(context) => {
@@ -257,7 +257,7 @@ impl FetchContext {
     }
 
     /// The session ID for the response, and the answers that it must contain.
-    pub(crate) fn finish(
+    pub fn finish(
         self,
         sessions: &FetchSessions,
         requested: FetchPartitions,
