@@ -17,7 +17,7 @@ use std::ffi::OsString;
 
 use clap::Parser;
 
-use programs::{BENCH_PEER, CONFORMANCE, PACKAGING};
+use programs::{BENCH_PEER, CONFORMANCE, GROWTH, PACKAGING};
 
 /// Development commands of the Ottla workspace.
 #[derive(Parser)]
@@ -95,6 +95,9 @@ enum Command {
     /// Measure Ottla and a peer on this machine, interleaved, under the same clients.
     #[command(disable_help_flag = true)]
     BenchPeer(Handed),
+    /// Measure what single operations cost at N, 10 N and 100 N of what they must not depend on.
+    #[command(disable_help_flag = true)]
+    Growth(Handed),
     /// Run `ottla bench` at small scale, open its report in headless Chromium, and check its plots.
     #[command(disable_help_flag = true)]
     Report(Handed),
@@ -187,6 +190,7 @@ fn main() {
         Command::BenchPeer(handed) => {
             programs::become_one(BENCH_PEER, "bench-peer", &handed.arguments)
         }
+        Command::Growth(handed) => programs::become_measuring(GROWTH, &handed.arguments),
         Command::Report(handed) => programs::become_one(CONFORMANCE, "report", &handed.arguments),
         Command::Console(options) => console::run(&options),
         Command::ConsoleApi(handed) => {

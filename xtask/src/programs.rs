@@ -13,8 +13,10 @@ pub struct Program(pub &'static str);
 
 pub const CONFORMANCE: Program = Program("ottla-conformance");
 pub const BENCH_PEER: Program = Program("ottla-bench-peer");
+pub const GROWTH: Program = Program("ottla-growth");
 pub const PACKAGING: Program = Program("ottla-packaging");
 
+/// Those that have a command each, built without optimisations.
 pub const ALL: [Program; 3] = [CONFORMANCE, BENCH_PEER, PACKAGING];
 
 impl Program {
@@ -29,6 +31,15 @@ impl Program {
 pub fn become_one(program: Program, command: &str, arguments: &[OsString]) -> Result<()> {
     let error = workspace::cargo()
         .args(["run", "--quiet", "--package", program.0, "--", command])
+        .args(arguments)
+        .exec();
+    Err(error).context("cannot start cargo")
+}
+
+/// As [`become_one`], for a program that measures: with optimisations, and without commands.
+pub fn become_measuring(program: Program, arguments: &[OsString]) -> Result<()> {
+    let error = workspace::cargo()
+        .args(["run", "--quiet", "--release", "--package", program.0, "--"])
         .args(arguments)
         .exec();
     Err(error).context("cannot start cargo")

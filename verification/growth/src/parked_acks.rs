@@ -1,11 +1,6 @@
-//! What one append with `acks=all` costs a leader, from the batch to the acknowledgement, by how many others wait.
-//!
-//! `cargo bench -p ottla-replica`
+//! The acknowledgements that wait at the leader of a partition.
 
-// It measures.
-#![allow(clippy::disallowed_methods, clippy::disallowed_types)]
-
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use ottla_records::{Compression, RecordBatch, RecordBatchBuilder};
 use ottla_replica::{
@@ -14,7 +9,31 @@ use ottla_replica::{
 };
 use ottla_types::{BrokerEpoch, BrokerId, LeaderEpoch, Offset, PartitionEpoch, Timestamp};
 
-const STEPS: i64 = 2_000;
+use crate::measure::{Row, best_of};
+
+pub const ROW: Row = Row {
+    name: "parked-acks",
+    operation: "an append with `acks=all`, and its acknowledgement",
+    counted: "acknowledgements that wait",
+    smallest: 100,
+    measure: append,
+};
+
+const APPENDS: u32 = 2_000;
+
+fn append(parked: u64) -> Duration {
+    let mut leader = Leader::new();
+    for _ in 0..parked {
+        leader.append(batch());
+    }
+    let batch = batch();
+    best_of(APPENDS, || {
+        for _ in 0..APPENDS {
+            leader.append(batch.clone());
+            leader.fetched(leader.end - parked as i64);
+        }
+    })
+}
 
 fn batch() -> RecordBatch {
     let mut builder = RecordBatchBuilder::new(Compression::None);
@@ -22,7 +41,7 @@ fn batch() -> RecordBatch {
     builder.build()
 }
 
-/// A leader of three replicas, and the effects of its last step.
+/// A leader of three replicas.
 struct Leader {
     replica: Replica<u32>,
     end: i64,
@@ -94,28 +113,5 @@ impl Leader {
             }));
             std::hint::black_box(self.replica.next_deadline_ms());
         }
-    }
-}
-
-/// The time of one append with so many acknowledgements that wait.
-fn measure(parked: i64) -> Duration {
-    let mut leader = Leader::new();
-    for _ in 0..parked {
-        leader.append(batch());
-    }
-    let batches: Vec<_> = (0..STEPS).map(|_| batch()).collect();
-    let began = Instant::now();
-    for batch in batches {
-        leader.append(batch);
-        leader.fetched(leader.end - parked);
-    }
-    began.elapsed() / STEPS as u32
-}
-
-fn main() {
-    println!("acknowledgements that wait, ns for an append and its acknowledgement (best of 5)");
-    for parked in [100, 1_000, 10_000] {
-        let best = (0..5).map(|_| measure(parked)).min();
-        println!("{parked:>8} {:>8}", best.unwrap_or_default().as_nanos());
     }
 }

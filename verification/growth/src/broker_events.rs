@@ -1,10 +1,4 @@
-//! The cost of a broker failure for the controller by the number of partitions in the cluster. Each
-//! broker has 1,000 partitions with three replicas each.
-//!
-//! `cargo bench -p ottla-controller`
-
-// A benchmark measures time.
-#![allow(clippy::disallowed_methods, clippy::disallowed_types)]
+//! Events of brokers at the controller.
 
 use std::time::{Duration, Instant};
 
@@ -17,9 +11,41 @@ use ottla_protocol::metadata_records::{
 };
 use ottla_types::{BrokerId, LeaderEpoch, Offset, Timestamp, Uuid};
 
+use crate::measure::{Row, best_time};
+
+pub const ROW: Row = Row {
+    name: "broker-events",
+    operation: "the fencing of a broker with 1,000 replicas, decided by the controller",
+    counted: "partitions of the cluster",
+    smallest: 10_000,
+    measure: fencing,
+};
+
 const PARTITIONS_OF_TOPIC: i32 = 1_000;
 const REPLICAS: i32 = 3;
-const PARTITIONS_OF_BROKER: i32 = 1_000;
+const REPLICAS_OF_BROKER: i32 = 1_000;
+
+fn fencing(partitions: u64) -> Duration {
+    let properties = single_node_properties("/data", "localhost:9092", "localhost:9093");
+    let config = BrokerConfig::from_properties(&properties).expect("good settings");
+    let image = cluster(partitions as i32);
+    best_time(|| {
+        let context = ControllerContext {
+            image: &image,
+            config: &config.0,
+            kraft_version: 1,
+            kraft_version_upgrade: &|_| Ok(false),
+            client: Default::default(),
+            mutation_quota: None,
+            random: &mut || 0,
+        };
+        let began = Instant::now();
+        let records = fence_broker(&context, BrokerId(1));
+        let time = began.elapsed();
+        assert!(records.len() as i32 >= REPLICAS_OF_BROKER);
+        time
+    })
+}
 
 fn apply(image: &mut MetadataImage, records: &[MetadataRecord]) {
     let mut provenance = image.provenance;
@@ -32,7 +58,7 @@ fn directory(broker: i32) -> Uuid {
 }
 
 fn cluster(partitions: i32) -> MetadataImage {
-    let brokers = (partitions * REPLICAS / PARTITIONS_OF_BROKER).max(REPLICAS);
+    let brokers = (partitions * REPLICAS / REPLICAS_OF_BROKER).max(REPLICAS);
     let mut image = MetadataImage::empty();
     image.provenance = Provenance {
         last_contained_offset: Offset(-1),
@@ -85,41 +111,4 @@ fn cluster(partitions: i32) -> MetadataImage {
         apply(&mut image, &records);
     }
     image
-}
-
-fn main() {
-    let properties = single_node_properties("/data", "localhost:9092", "localhost:9093");
-    let config = BrokerConfig::from_properties(&properties).expect("good settings");
-    println!("partitions, brokers, records, ms to decide (best of 5), ms to apply");
-    for partitions in [10_000, 100_000, 1_000_000] {
-        let image = cluster(partitions);
-        let decide = || -> (Vec<MetadataRecord>, Duration) {
-            let context = ControllerContext {
-                image: &image,
-                config: &config.0,
-                kraft_version: 1,
-                kraft_version_upgrade: &|_| Ok(false),
-                client: Default::default(),
-                mutation_quota: None,
-                random: &mut || 0,
-            };
-            let began = Instant::now();
-            let records = fence_broker(&context, BrokerId(1));
-            (records, began.elapsed())
-        };
-        let runs: Vec<_> = (0..5).map(|_| decide()).collect();
-        let best = runs.iter().map(|(_, time)| *time).min().unwrap_or_default();
-        let records = &runs[0].0;
-        let began = Instant::now();
-        let applied = image.apply(records, image.provenance);
-        let apply_ms = began.elapsed().as_secs_f64() * 1_000.0;
-        assert!(applied.is_ok());
-        println!(
-            "{partitions:>9} {:>6} {:>6} {:>9.2} {:>9.2}",
-            image.cluster.brokers().count(),
-            records.len(),
-            best.as_secs_f64() * 1_000.0,
-            apply_ms,
-        );
-    }
 }

@@ -1,0 +1,97 @@
+//! `cargo xtask growth`: what single operations cost when there are N, 10 N and 100 N of what they
+//! must not depend on, as a table for `docs/benchmarks.md`.
+//!
+//! One file per part of the broker. A row builds a state of a size and measures one operation on it.
+//! The slope is the exponent of the growth between N and 100 N: 0 is flat, 1 is linear. A logarithm
+//! lies between 0 and 0.2, and so do caches that a larger state no longer fits into.
+
+mod broker_events;
+mod fetch_sessions;
+mod group_offsets;
+mod led_share_partitions;
+mod local_replicas;
+mod measure;
+mod parked_acks;
+mod transaction_index;
+mod transaction_markers;
+mod waiting_fetches;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use rustix::process::{Resource, getrlimit, setrlimit};
+
+use measure::{Row, slope, written};
+
+/// What single operations cost at N, 10 N and 100 N.
+#[derive(Parser)]
+#[command(
+    name = "cargo xtask growth",
+    bin_name = "cargo xtask growth",
+    version,
+    disable_version_flag = true
+)]
+struct Options {
+    /// Only these rows, by name.
+    #[arg(value_name = "ROW")]
+    rows: Vec<String>,
+    /// Print the names of all rows.
+    #[arg(long)]
+    list: bool,
+}
+
+/// From the append to the cluster.
+const ROWS: &[Row] = &[
+    parked_acks::ROW,
+    transaction_index::BY_TRANSACTIONS,
+    transaction_index::BY_SEGMENTS,
+    fetch_sessions::ROW,
+    waiting_fetches::BY_WAITERS,
+    waiting_fetches::BY_PARTITIONS,
+    local_replicas::BY_TOPICS,
+    local_replicas::BY_LEADERS,
+    broker_events::ROW,
+    group_offsets::DELETION,
+    group_offsets::EXPIRATION,
+    transaction_markers::ROW,
+    led_share_partitions::ROW,
+];
+
+fn main() -> ExitCode {
+    let options = Options::parse();
+    if options.list {
+        for row in ROWS {
+            println!("{:<30} {}", row.name, row.operation);
+        }
+        return ExitCode::SUCCESS;
+    }
+    let is_known = |name: &&String| ROWS.iter().any(|row| row.name == **name);
+    if let Some(unknown) = options.rows.iter().find(|name| !is_known(name)) {
+        eprintln!("error: there is no row {unknown}; --list shows all of them");
+        return ExitCode::FAILURE;
+    }
+    // Each log of a broker may hold a file.
+    let mut files = getrlimit(Resource::Nofile);
+    files.current = files.maximum;
+    if let Err(error) = setrlimit(Resource::Nofile, files) {
+        eprintln!("the limit of open files stays as it is: {error}");
+    }
+    println!("| operation | N counts | N | at N | at 10 N | at 100 N | slope |");
+    println!("| --- | --- | --- | --- | --- | --- | --- |");
+    let is_wanted =
+        |row: &&Row| options.rows.is_empty() || options.rows.iter().any(|name| name == row.name);
+    for row in ROWS.iter().filter(is_wanted) {
+        let times = [1, 10, 100].map(|times| (row.measure)(row.smallest * times));
+        println!(
+            "| {} | {} | {} | {} | {} | {} | {:.2} |",
+            row.operation,
+            row.counted,
+            row.smallest,
+            written(times[0]),
+            written(times[1]),
+            written(times[2]),
+            slope(times[0], times[2]),
+        );
+    }
+    ExitCode::SUCCESS
+}
