@@ -8,7 +8,7 @@
 //! a state that no longer exists. Source: `CoordinatorRuntime`, `GroupCoordinatorShard`,
 //! `GroupMetadataManager`.
 
-use std::collections::{BTreeMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
 use std::sync::Arc;
 
 use bytestring::ByteString;
@@ -61,6 +61,8 @@ pub struct GroupCoordinator {
     pub(super) resolving: HashSet<ByteString>,
     /// By group id. A deleted group stays until its tombstone is committed.
     pub(super) groups: BTreeMap<ByteString, Timeline<Group>>,
+    /// The share groups among them, and groups that were share groups.
+    pub(super) share_group_ids: BTreeSet<ByteString>,
     /// State of streams groups that is not written to the log.
     pub(super) unwritten: UnwrittenStates,
     /// Since when the share coordinators delete state of share groups, in ms.
@@ -101,6 +103,7 @@ impl GroupCoordinator {
             metadata: GroupsMetadata::default(),
             resolving: HashSet::new(),
             groups: BTreeMap::new(),
+            share_group_ids: BTreeSet::new(),
             unwritten: UnwrittenStates::default(),
             share_deletions: BTreeMap::new(),
             offsets: Offsets::default(),
@@ -209,6 +212,7 @@ impl Coordinator for GroupCoordinator {
                 refuse_parked(&mut group, ErrorCode::NotCoordinator, &mut effects);
             }
         }
+        self.share_group_ids.clear();
         self.offsets = Offsets::default();
         self.unwritten = UnwrittenStates::default();
         self.finish(effects)
@@ -646,6 +650,7 @@ impl GroupCoordinator {
     pub(super) fn drop_vacant_group(&mut self, group_id: &str) {
         if self.groups.get(group_id).is_some_and(Timeline::is_vacant) {
             self.groups.remove(group_id);
+            self.share_group_ids.remove(group_id);
             self.metadata.forget_group(group_id);
             self.unwritten.forget(group_id);
         }

@@ -75,6 +75,7 @@ impl GroupCoordinator {
         group_id: &ByteString,
         group: Option<Group>,
     ) {
+        self.note_share_group(group_id, group.as_ref());
         let slot = self.groups.entry(group_id.clone()).or_default();
         slot.set(write, group);
         self.journal
@@ -95,11 +96,27 @@ impl GroupCoordinator {
         match (write, group) {
             (Some(write), group) => self.put_group(write, group_id, group),
             (None, Some(group)) => {
+                self.note_share_group(group_id, Some(&group));
                 let slot = Timeline::of_committed(group);
                 self.groups.insert(group_id.clone(), slot);
             }
-            (None, None) => drop(self.groups.remove(group_id)),
+            (None, None) => {
+                self.groups.remove(group_id);
+                self.share_group_ids.remove(group_id);
+            }
         }
+    }
+
+    fn note_share_group(&mut self, group_id: &ByteString, group: Option<&Group>) {
+        if matches!(group, Some(Group::Share(_))) && !self.share_group_ids.contains(group_id) {
+            self.share_group_ids.insert(group_id.clone());
+        }
+    }
+
+    /// The latest states of all share groups.
+    pub(super) fn share_groups(&self) -> impl Iterator<Item = &ShareGroup> {
+        let ids = self.share_group_ids.iter();
+        ids.filter_map(|group_id| self.share_group(group_id))
     }
 
     /// Removes a classic group that is replaced by another kind. Its members must rejoin.

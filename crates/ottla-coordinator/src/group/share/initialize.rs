@@ -22,10 +22,9 @@ use ottla_types::{Timestamp, TopicId};
 use super::group::ShareGroup;
 use super::record;
 use super::state_partitions::{PartitionsOfTopics, StatePartitions, is_recent};
-use crate::group::coordinator::{Deferred, Group, GroupCoordinator};
+use crate::group::coordinator::{Deferred, GroupCoordinator};
 use crate::group::outcome::{InitializeShareState, Outcome};
 use crate::group::recorded::Decision;
-use crate::runtime::Timeline;
 
 impl GroupCoordinator {
     /// Writes the record with the partitions to initialize, if there are any.
@@ -84,13 +83,10 @@ impl GroupCoordinator {
     /// The coordinator that was asked for a deletion may have moved before it ended, and the share
     /// coordinators may still be deleting. The record of the group tells which topics that concerns.
     pub(in crate::group) fn on_share_groups_loaded(&mut self, now: Timestamp) {
-        let groups = self.groups.values().filter_map(Timeline::latest);
-        let deleting = groups.filter_map(|group| match group {
-            Group::Share(group) if !group.state_partitions().deleting.is_empty() => {
-                Some((group.group_id.clone(), now.value()))
-            }
-            Group::Share(_) | Group::Classic(_) | Group::Consumer(_) | Group::Streams(_) => None,
-        });
+        let deleting = self
+            .share_groups()
+            .filter(|group| !group.state_partitions().deleting.is_empty())
+            .map(|group| (group.group_id.clone(), now.value()));
         self.share_deletions = deleting.collect();
     }
 
@@ -124,20 +120,13 @@ impl GroupCoordinator {
         topics: &[TopicId],
         now: Timestamp,
     ) -> Outcome {
-        let groups: Vec<ByteString> = self
-            .groups
-            .values()
-            .filter_map(Timeline::latest)
-            .filter_map(|group| match group {
-                Group::Share(group) => Some(group.group_id.clone()),
-                Group::Classic(_) | Group::Consumer(_) | Group::Streams(_) => None,
-            })
-            .collect();
+        let concerned = self.share_groups().filter(|group| {
+            let state = group.state_partitions();
+            topics.iter().any(|topic_id| state.has_topic(*topic_id))
+        });
+        let groups: Vec<ShareGroup> = concerned.cloned().collect();
         let mut effects = self.effects();
-        for group_id in groups {
-            let Some(group) = self.share_group(&group_id).cloned() else {
-                continue;
-            };
+        for group in groups {
             let state = group
                 .state_partitions()
                 .without_topics(|it| topics.contains(&it));

@@ -185,6 +185,12 @@ impl StatePartitions {
         all
     }
 
+    pub(super) fn has_topic(&self, topic_id: TopicId) -> bool {
+        self.initializing.contains_key(&topic_id)
+            || self.initialized.contains_key(&topic_id)
+            || self.deleting.contains(&topic_id)
+    }
+
     pub(super) fn without_topics(&self, is_gone: impl Fn(TopicId) -> bool) -> Self {
         let mut changed = self.clone();
         changed

@@ -455,18 +455,22 @@ fn a_clock_that_is_set_back_holds_up_no_initialization() {
 #[test]
 fn a_deleted_topic_is_forgotten() {
     let mut script = Script::sharing_two();
-    let now = script.now();
-    let outcome = script
-        .coordinator
-        .on_topics_of_share_groups_deleted(&[topic_id("a")], now);
-    check(
-        script.render(outcome),
-        "write 6: share g initializing - initialized - deleting []",
-    );
-    let outcome = script
-        .coordinator
-        .on_topics_of_share_groups_deleted(&[topic_id("a")], now);
-    check(script.render(outcome), "");
+    let delete = |script: &mut Script, topic: &str| {
+        let now = script.now();
+        let outcome = script
+            .coordinator
+            .on_topics_of_share_groups_deleted(&[topic_id(topic)], now);
+        script.render(outcome)
+    };
+    check(delete(&mut script, "b"), "");
+    let (mut reloaded, _) = script.restart();
+    for script in [&mut script, &mut reloaded] {
+        let text = delete(script, "a");
+        let record = "share g initializing - initialized - deleting []";
+        assert_eq!(text.lines().count(), 1, "{text}");
+        assert!(text.contains(record), "{text}");
+        check(delete(script, "a"), "");
+    }
 }
 
 #[test]
