@@ -5,6 +5,7 @@
 //! The slope is the exponent of the growth between N and 100 N: 0 is flat, 1 is linear. A logarithm
 //! lies between 0 and 0.2, and so do caches that a larger state no longer fits into.
 
+mod assignors;
 mod broker_events;
 mod fetch_sessions;
 mod group_offsets;
@@ -53,6 +54,8 @@ const ROWS: &[Row] = &[
     broker_events::ROW,
     group_offsets::DELETION,
     group_offsets::EXPIRATION,
+    assignors::SAME_TOPICS,
+    assignors::OTHER_TOPICS,
     transaction_markers::ROW,
     led_share_partitions::ROW,
 ];
