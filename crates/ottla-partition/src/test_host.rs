@@ -16,7 +16,7 @@ use ottla_protocol::metadata_records::{
 use ottla_storage::format::{format_standalone, read_identity};
 use ottla_storage::log_dirs::{DirLocks, LoadSettings, Loading, LogDirs};
 use ottla_sync::Mutex;
-use ottla_types::{ErrorCode, Timestamp, TopicPartition, Uuid};
+use ottla_types::{ErrorCode, PartitionIndex, Timestamp, TopicPartition, Uuid};
 
 use crate::local_replicas::LocalReplicas;
 use crate::partition::Partition;
@@ -182,8 +182,8 @@ impl TestHost {
         let broker = (first == 0).then(this_broker).into_iter().flatten();
         self.apply(broker.chain(records).collect());
         let map = self.partitions.load();
-        ids.map(|id| Arc::clone(map.partition_by_id(id, 0.into()).expect("it is here")))
-            .collect()
+        let led = ids.map(|id| map.partition_by_id(id, PartitionIndex(0)).cloned());
+        led.map(|it| it.expect("it is here")).collect()
     }
 
     /// Leaves the partition without a leader.
