@@ -20,9 +20,12 @@ use super::record::CoordinatorRecord;
 /// batch that is too large for the log.
 const MAX_TOMBSTONES_PER_WRITE: usize = 1000;
 
-/// The number of groups and offsets that one step of the expiration looks at. The steps of a tick
-/// follow each other at once, with the requests that wait in between.
+/// The number of groups and offsets that one step of the expiration looks at.
 const EXPIRATION_STEP: usize = 5_000;
+
+/// Between the steps of a tick, for the requests that wait. A timer that is due at once would be
+/// fired by them.
+const PAUSE_AFTER_STEP_MS: i64 = 1;
 
 impl GroupCoordinator {
     pub(super) fn schedule_expiration(&self, effects: &mut Effects) {
@@ -50,7 +53,7 @@ impl GroupCoordinator {
         }
         self.write_tombstones(records, now, effects);
         match &last {
-            Some(_) => effects.set_long_timer(TimerKey::Expiration, 0),
+            Some(_) => effects.set_long_timer(TimerKey::Expiration, PAUSE_AFTER_STEP_MS),
             None => self.schedule_expiration(effects),
         }
         self.expired_through = last;

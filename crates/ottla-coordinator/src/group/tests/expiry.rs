@@ -218,8 +218,8 @@ fn very_many_groups_expire_in_steps() {
         let gone = tombstones.filter_map(|line| Some(line.split_once(": group ")?.1.to_owned()));
         groups.extend(gone);
         let next = match groups.len() {
-            6_000 => "timer expiration in 3600000",
-            _ => "timer expiration in 0",
+            6_000 => "timer expiration in 3600000\n",
+            _ => "timer expiration in 1\n",
         };
         assert!(text.contains(next), "after {} groups", groups.len());
     }
