@@ -97,11 +97,14 @@ fn expiration(count: u64) -> Duration {
             let outcome = coordinator.on_timer(TimerKey::Expiration, NOW);
             longest = longest.max(began.elapsed());
             assert!(outcome.writes.is_empty(), "nothing expires");
-            // The next tick comes after minutes.
-            let continues = |it: &TimerChange| matches!(it, TimerChange::Set { after_ms, .. } if *after_ms < 1_000);
             if !outcome.timers.iter().any(continues) {
                 return longest;
             }
         }
     })
+}
+
+/// Whether the timer is for the next step; the next tick comes after minutes.
+fn continues(change: &TimerChange) -> bool {
+    matches!(change, TimerChange::Set { after_ms, .. } if *after_ms < 1_000)
 }
