@@ -269,7 +269,8 @@ async fn read_or_wait(
     limits: ReadLimits,
     wait: Wait<'_>,
 ) -> ReadOutcome {
-    let is_enough = |outcome: &ReadOutcome| outcome.bytes >= wait.min_bytes || outcome.must_answer;
+    let is_enough =
+        |outcome: &ReadOutcome| outcome.counted_bytes() >= wait.min_bytes || outcome.must_answer;
     let mut outcome = read_targets(broker, &targets, limits).await;
     if is_enough(&outcome) || wait.max_wait.is_zero() {
         return outcome;
@@ -289,16 +290,12 @@ async fn read_or_wait(
         }
         parked.on_read(&outcome);
         loop {
-            ottla_sync::select! {
-                biased;
-                () = parked.waiter.notified() => {}
-                () = &mut is_over => {
-                    // A follower also receives a high watermark that has advanced meanwhile.
-                    return match outcome.is_current(&targets, limits) {
-                        true => outcome,
-                        false => read_targets(broker, &targets, limits).await,
-                    };
-                }
+            if parked.is_over(is_over.as_mut()).await {
+                // A follower also receives a high watermark that has advanced meanwhile.
+                return match outcome.is_current(&targets, limits) {
+                    true => outcome,
+                    false => read_targets(broker, &targets, limits).await,
+                };
             }
             if parked.look(wait.min_bytes) || broker.context.is_stopping() {
                 break;

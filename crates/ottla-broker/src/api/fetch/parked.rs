@@ -15,7 +15,7 @@ use super::read::{ReadLimits, ReadOutcome, Wanted};
 
 /// A request that is registered with its partitions. Deregisters when dropped.
 pub(super) struct Parked<'a> {
-    pub(super) waiter: Waiter,
+    waiter: Waiter,
     limits: ReadLimits,
     targets: &'a [Wanted],
     /// One per target.
@@ -53,10 +53,22 @@ impl<'a> Parked<'a> {
         let answers = outcome.answers.iter();
         let sizes = answers.map(|answer| answer.records.as_ref().map_or(0, Records::len));
         let sizes = sizes.chain(std::iter::repeat(0));
-        self.bytes = 0;
         for (place, bytes) in self.places.iter_mut().zip(sizes) {
             place.bytes = bytes;
-            self.bytes += bytes;
+        }
+        for &(place, bytes) in &outcome.too_large {
+            self.places[place].bytes = bytes;
+        }
+        self.bytes = self.places.iter().map(|place| place.bytes).sum();
+    }
+
+    /// Waits until a partition has woken the request or the wait is over. Returns whether it is over,
+    /// which is looked at first: appends that never are enough must not prolong it.
+    pub(super) async fn is_over(&self, over: impl Future<Output = ()>) -> bool {
+        ottla_sync::select! {
+            biased;
+            () = over => true,
+            () = self.waiter.notified() => false,
         }
     }
 
@@ -149,6 +161,56 @@ mod tests {
             is_held_back,
             undecided: None,
         }
+    }
+
+    #[tokio::test]
+    async fn a_wait_that_is_over_ends_although_an_append_has_woken_it() {
+        let parked = Parked::new(&[], LIMITS);
+        let waiters = Waiters::default();
+        let _registered = waiters.register(Offset(0), &parked.waiter);
+        waiters.wake_all();
+        assert!(parked.is_over(std::future::ready(())).await);
+        assert!(!parked.is_over(std::future::pending()).await);
+    }
+
+    /// Kafka cuts the first batch of a partition where the response is full, and counts what is
+    /// left of it.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_batch_that_does_not_fit_counts_as_far_as_it_would_have_been_sent() {
+        let node = Node::start(&[]).await;
+        let mut client = node.connect().await;
+        create(&mut client, 3).await;
+        for index in 0..2 {
+            assert_eq!(produce(&mut client, index, "a").await, ErrorCode::None);
+        }
+        let targets = [
+            wanted(&node, 0, false),
+            wanted(&node, 1, false),
+            wanted(&node, 2, false),
+        ];
+        let read = |max_bytes| {
+            let limits = ReadLimits {
+                max_bytes,
+                ..LIMITS
+            };
+            let mut outcome = ReadOutcome::new(3);
+            assert!(read_all(&targets, limits, Lookup::Cached, &mut outcome).is_none());
+            (outcome, limits)
+        };
+        let both = read(100_000).0;
+        let one = both.bytes / 2;
+        assert_eq!((both.bytes, both.counted_bytes()), (2 * one, 2 * one));
+        let (full, _) = read(one);
+        assert_eq!((full.bytes, full.counted_bytes()), (one, one));
+        let (cut, limits) = read(one + 10);
+        assert_eq!((cut.bytes, cut.counted_bytes()), (one, one + 10));
+
+        let mut parked = Parked::new(&targets, limits);
+        parked.on_read(&cut);
+        assert_eq!(parked.bytes, one + 10);
+        assert_eq!(produce(&mut client, 2, "a").await, ErrorCode::None);
+        parked.waiter.notified().await;
+        assert!(parked.look(2 * one + 10), "as much as of all three");
     }
 
     #[tokio::test(flavor = "multi_thread")]

@@ -107,6 +107,9 @@ pub(crate) struct ReadOutcome {
     pub(crate) answers: Vec<PartitionData>,
     /// The size of the records in bytes.
     pub(crate) bytes: u64,
+    /// The answers without records because their first batch does not fit, and the bytes of it that
+    /// would. Kafka sends that many, which the client cannot use, and counts them.
+    pub(crate) too_large: Vec<(usize, u64)>,
     /// The answers whose records are only in remote storage, and what to read there.
     pub(crate) remote: Vec<(usize, RemoteRequest)>,
     /// The memory of the records from remote storage, until the response leaves.
@@ -123,11 +126,18 @@ impl ReadOutcome {
         ReadOutcome {
             answers: Vec::with_capacity(partitions),
             bytes: 0,
+            too_large: Vec::new(),
             remote: Vec::new(),
             remote_memory: Vec::new(),
             must_answer: false,
             failed: Vec::new(),
         }
+    }
+
+    /// What counts for `min_bytes`: all that could be sent.
+    pub(crate) fn counted_bytes(&self) -> u64 {
+        let too_large = self.too_large.iter().map(|(_, bytes)| bytes);
+        self.bytes + too_large.sum::<u64>()
     }
 
     /// Whether reading everything again would return the same.
@@ -162,6 +172,8 @@ enum Miss {
     Failed(StorageError),
     /// Only remote storage has the offset. The answer is complete but for the records.
     Remote(Box<PartitionData>),
+    /// The first batch does not fit. The answer is complete but for the records.
+    TooLarge(Box<PartitionData>),
     /// This kind of lookup cannot find the position.
     NotFound,
 }
@@ -230,6 +242,10 @@ pub(crate) fn read_all<'t>(
                         remote_bytes += max_bytes.max(1);
                         outcome.remote.push((outcome.answers.len(), request));
                         outcome.must_answer = true;
+                        *answer
+                    }
+                    Err(Miss::TooLarge(answer)) => {
+                        outcome.too_large.push((outcome.answers.len(), max_bytes));
                         *answer
                     }
                     Err(Miss::NotFound) => {
@@ -352,7 +368,10 @@ fn read_one(
         answer.aborted_transactions = Some(aborted);
     }
     // The client would discard a truncated batch. An empty answer has the same effect.
-    if let Some(region) = read.region.filter(|_| !read.first_entry_incomplete) {
+    if read.first_entry_incomplete {
+        return Err(Miss::TooLarge(Box::new(answer)));
+    }
+    if let Some(region) = read.region {
         answer.records = Some(Records::File(FileRegion {
             file: region.file,
             position: region.position,

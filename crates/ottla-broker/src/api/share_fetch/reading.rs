@@ -141,8 +141,9 @@ impl Fetching<'_> {
             }
             ottla_sync::select! {
                 biased;
-                () = self.waiter.notified() => {}
+                // First: appends that never are enough must not prolong the wait.
                 () = &mut deadline => is_last_try = true,
+                () = self.waiter.notified() => {}
             }
         }
     }
