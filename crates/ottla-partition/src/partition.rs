@@ -368,27 +368,30 @@ impl Partition {
         }
     }
 
-    /// Publishes the replica's state for readers, and wakes them if its role or epoch changed.
+    /// Publishes the replica's state for readers, and wakes them if its role or epoch changed or
+    /// its log was lost.
     /// Called by the holder of the token.
     fn publish(&self, replica: &Replica<Ack>) {
         let (leader_epoch, is_leader) = (replica.leader_epoch().0, replica.is_leader());
         let epoch_start = replica.leader_epoch_start_offset();
         self.leader_epoch_start_offset
             .store(epoch_start.map_or(i64::MIN, |it| it.0), Ordering::Release);
+        let is_lost = replica.is_lost();
         // Only the token holder writes them.
         let before = (
             self.leader_epoch.load(Ordering::Relaxed),
             self.is_leader.load(Ordering::Relaxed),
+            self.is_lost.load(Ordering::Relaxed),
         );
         self.leader_epoch.store(leader_epoch, Ordering::Release);
         self.is_leader.store(is_leader, Ordering::Release);
-        self.is_lost.store(replica.is_lost(), Ordering::Release);
+        self.is_lost.store(is_lost, Ordering::Release);
         let fetch_lag = replica.fetch_lag().unwrap_or(-1);
         self.fetch_lag.store(fetch_lag, Ordering::Relaxed);
         let has_failed = replica.has_failed_fetching();
         self.has_failed_fetching
             .store(has_failed, Ordering::Relaxed);
-        if before != (leader_epoch, is_leader) {
+        if before != (leader_epoch, is_leader, is_lost) {
             self.wake_all();
         }
     }

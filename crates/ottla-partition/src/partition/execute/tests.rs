@@ -12,6 +12,7 @@ use ottla_records::{Compression, RecordBatchBuilder};
 use ottla_types::{ProducerEpoch, ProducerId, Sequence, Timestamp};
 
 use super::*;
+use crate::partition::Waiter;
 use crate::partition::event::TopicIdEvent;
 use crate::partition::producer_transaction::{AddedBy, AskedFor, ProducerTransaction};
 use crate::test_host::TestHost;
@@ -317,6 +318,18 @@ async fn a_cut_of_committed_records_is_warned_of_and_no_other() {
     // The rest is committed and stays.
     cut_to(1);
     assert_eq!(said.text().matches("WARN").count(), 1, "{}", said.text());
+}
+
+/// Who reports the loss wakes them before a thread that has the token gets to it.
+#[tokio::test]
+async fn those_that_wait_at_a_follower_learn_that_its_log_is_lost() {
+    let host = TestHost::start();
+    let partition = host.lead(&[]);
+    host.take_leader_away();
+    let _registered = partition.waiters.register(Offset(0), &Waiter::default());
+    partition.notify(&host.host, Event::LogLost);
+    assert!(partition.check_replica(-1).is_err());
+    assert!(partition.waiters.is_empty(), "they were woken");
 }
 
 #[tokio::test]
