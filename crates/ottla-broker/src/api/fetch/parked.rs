@@ -81,10 +81,12 @@ impl<'a> Parked<'a> {
             self.register(place);
             let wanted = &self.targets[place];
             is_due |= wanted.is_decided_by_now();
-            // A single record is enough for most requests, and is about to be read anyway.
-            let readable = match min_bytes {
-                0..=1 => None,
-                _ => wanted.readable_bytes(self.limits),
+            // A single record is enough for most requests, and is about to be read anyway. But most
+            // appends of a transaction cannot be read before its end.
+            let may_be_undecided = self.limits.isolation == Isolation::LastStableOffset;
+            let readable = match min_bytes <= 1 && !may_be_undecided {
+                true => None,
+                false => wanted.readable_bytes(self.limits),
             };
             match readable {
                 Some(bytes) => {
@@ -171,6 +173,26 @@ mod tests {
         waiters.wake_all();
         assert!(parked.is_over(std::future::ready(())).await);
         assert!(!parked.is_over(std::future::pending()).await);
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn appends_of_an_open_transaction_are_no_reason_to_read_everything() {
+        let node = Node::start(&[]).await;
+        let mut client = node.connect().await;
+        create(&mut client, 1).await;
+        let targets = [wanted(&node, 0, false)];
+        let limits = ReadLimits {
+            isolation: Isolation::LastStableOffset,
+            ..LIMITS
+        };
+        let mut parked = Parked::new(&targets, limits);
+        // As such an append does: the high watermark advances, and the last stable offset does not.
+        node.partition(0).waiters.on_end_moved(Offset(1));
+        parked.waiter.notified().await;
+        assert!(!parked.look(1));
+        assert_eq!(produce(&mut client, 0, "a").await, ErrorCode::None);
+        parked.waiter.notified().await;
+        assert!(parked.look(1));
     }
 
     /// Kafka cuts the first batch of a partition where the response is full, and counts what is
