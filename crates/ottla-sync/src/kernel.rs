@@ -1,6 +1,7 @@
 //! System calls that the standard library does not offer.
 
 pub mod machine;
+pub mod memory;
 pub mod sockets;
 
 use std::fs::File;
@@ -166,6 +167,18 @@ pub fn thread_waits() -> Option<i64> {
 #[cfg(not(target_os = "linux"))]
 pub fn thread_waits() -> Option<i64> {
     None
+}
+
+/// Processor time of this thread; `None` if the kernel does not report it.
+pub fn thread_cpu_time() -> Option<std::time::Duration> {
+    let mut time = std::mem::MaybeUninit::<libc::timespec>::uninit();
+    // SAFETY: `time` outlives the call, which fills it if it succeeds.
+    let result = unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, time.as_mut_ptr()) };
+    // SAFETY: the call has succeeded.
+    let time = (result == 0).then(|| unsafe { time.assume_init() })?;
+    let seconds = u64::try_from(time.tv_sec).ok()?;
+    let nanoseconds = u32::try_from(time.tv_nsec).ok()?;
+    Some(std::time::Duration::new(seconds, nanoseconds))
 }
 
 /// The space of a file system.

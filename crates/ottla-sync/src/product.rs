@@ -37,7 +37,7 @@ pub mod thread {
         Builder, JoinHandle, Scope, ScopedJoinHandle, scope, sleep, spawn, yield_now,
     };
 
-    pub use crate::kernel::thread_waits as waits;
+    pub use crate::kernel::{thread_cpu_time as cpu_time, thread_waits as waits};
 }
 
 pub mod task {
@@ -100,6 +100,7 @@ pub mod process {
 /// The resources of this process.
 pub mod machine {
     pub use crate::kernel::machine::{Machine, anonymous_bytes, meminfo_bytes};
+    pub use crate::kernel::memory::{Memory, memory};
 
     /// Reads the limits of the machine and the control groups.
     pub fn read() -> Machine {

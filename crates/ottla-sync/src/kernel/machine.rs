@@ -77,7 +77,7 @@ pub fn meminfo_bytes(key: &str) -> Option<u64> {
     bytes_of(&std::fs::read_to_string("/proc/meminfo").ok()?, key)
 }
 
-fn bytes_of(meminfo: &str, key: &str) -> Option<u64> {
+pub(super) fn bytes_of(meminfo: &str, key: &str) -> Option<u64> {
     let mut lines = meminfo.lines();
     let value = lines.find_map(|line| line.strip_prefix(key)?.strip_prefix(':'))?;
     let kilobytes: u64 = value.trim().strip_suffix("kB")?.trim().parse().ok()?;
@@ -86,6 +86,16 @@ fn bytes_of(meminfo: &str, key: &str) -> Option<u64> {
 
 /// The smallest memory limit of the process's groups.
 fn group_limit(groups: &str, mounts: &str, read: impl Fn(&Path) -> Option<String>) -> Option<u64> {
+    let groups = memory_groups(groups, mounts);
+    let limits = groups
+        .iter()
+        .filter_map(|(version, directory)| version.limit(directory, &read));
+    limits.min()
+}
+
+/// The visible directories of the process's groups that may limit its memory. The groups of a
+/// hierarchy come from the process's own up to the root.
+pub(super) fn memory_groups(groups: &str, mounts: &str) -> Vec<(Version, PathBuf)> {
     let hierarchies = groups.lines().filter_map(|line| {
         let mut fields = line.splitn(3, ':');
         let (number, controllers, group) = (fields.next()?, fields.next()?, fields.next()?);
@@ -95,25 +105,34 @@ fn group_limit(groups: &str, mounts: &str, read: impl Fn(&Path) -> Option<String
             _ => None,
         }
     });
-    let limits = hierarchies.flat_map(|(version, group)| {
+    let directories = hierarchies.flat_map(|(version, group)| {
         let directories = group_directories(mounts, version, group);
-        let files = directories.into_iter().flat_map(move |directory| {
-            let files = version.limit_files().iter();
-            files.map(move |file| directory.join(file))
-        });
-        // "max" does not parse and means no limit.
-        files.filter_map(|file| read(&file)?.trim().parse().ok())
+        directories
+            .into_iter()
+            .map(move |directory| (version, directory))
     });
-    limits.min()
+    directories.collect()
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Version {
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Version {
     One,
     Two,
 }
 
 impl Version {
+    /// The memory limit of a group, without those above it.
+    pub(super) fn limit(
+        self,
+        directory: &Path,
+        read: impl Fn(&Path) -> Option<String>,
+    ) -> Option<u64> {
+        let files = self.limit_files().iter().map(|file| directory.join(file));
+        // "max" does not parse and means no limit.
+        let limits = files.filter_map(|file| read(&file)?.trim().parse().ok());
+        limits.min()
+    }
+
     fn limit_files(self) -> &'static [&'static str] {
         match self {
             Version::One => &["memory.limit_in_bytes"],

@@ -1,6 +1,7 @@
 //! The resources of a process, on the real machine or on a simulated host.
 
 pub use crate::kernel::machine::{Machine, meminfo_bytes};
+pub use crate::kernel::memory::Memory;
 use crate::simulation::world;
 
 /// Equal for every simulated host, so that a run does not depend on the machine.
@@ -23,5 +24,13 @@ pub fn read() -> Machine {
     match world::is_simulated() {
         true => SIMULATED,
         false => Machine::read(),
+    }
+}
+
+/// The memory that is available now; unknown on a simulated host.
+pub fn memory() -> Option<Memory> {
+    match world::is_simulated() {
+        true => None,
+        false => crate::kernel::memory::memory(),
     }
 }

@@ -150,6 +150,14 @@ pub fn waits() -> Option<i64> {
     }
 }
 
+/// Processor time of this thread; `None` if that is not counted, as in a simulation.
+pub fn cpu_time() -> Option<Duration> {
+    match world::is_simulated() {
+        true => None,
+        false => crate::kernel::thread_cpu_time(),
+    }
+}
+
 /// Threads that may borrow from the starting thread's stack: all have ended when `scope` returns.
 pub fn scope<'env, T>(body: impl for<'scope> FnOnce(&Scope<'scope, 'env>) -> T) -> T {
     if !world::is_simulated() {
