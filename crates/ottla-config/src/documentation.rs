@@ -25,7 +25,8 @@ pub(crate) fn of(name: &str) -> Option<&'static str> {
         }
         "ottla.page.cache.max.bytes" => {
             "How many bytes that were appended last stay in the page cache, over all partitions; -1 for as many as \
-             the kernel keeps."
+             the kernel keeps; -2 for at least a third of the available memory, and for as many as the kernel keeps \
+             unless appends to new memory are measured to cost more."
         }
         "ottla.writeback.bytes" => {
             "After how many bytes the kernel is asked to begin writing a log to the disk; 0 leaves that to the kernel."

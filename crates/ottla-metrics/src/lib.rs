@@ -82,6 +82,10 @@ pub enum Metric {
     /// Fetches whose offset lookup needed the disk: neither memory nor the page cache held the
     /// index.
     ColdLookups,
+    /// Bytes of pages that were dropped from the page cache after they had been appended.
+    PageCacheDropped,
+    /// Bytes of records that were read where such pages had been dropped.
+    PageCacheReread,
     /// Bytes of records fetched from leaders by this broker's followers.
     ReplicationBytesIn,
     /// Bytes of records sent to followers.

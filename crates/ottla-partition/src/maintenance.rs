@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use ottla_config::BrokerConfig;
 use ottla_log::Log;
+use ottla_sync::machine;
 use ottla_sync::task::{JoinHandle, JoinSet};
 use ottla_types::{Timestamp, TopicPartition};
 
@@ -19,6 +20,7 @@ use ottla_storage::log_dirs::{LogDir, LogDirs};
 
 use crate::partition::Partition;
 use crate::partition::host::PartitionHost;
+use crate::partition::page_cache::AUTOMATIC;
 use crate::partitions::Partitions;
 use crate::tiering;
 
@@ -35,6 +37,9 @@ enum Chore {
 /// How often log files are closed that were not used since the last time. An idle log has no open
 /// files after twice this.
 const CLOSE_IDLE: Duration = Duration::from_secs(30);
+
+/// How often the policy of the page cache is shown what happened, while there are appends.
+const WATCH_PAGE_CACHE: Duration = Duration::from_secs(1);
 
 impl Chore {
     const ALL: [Chore; 6] = [
@@ -117,6 +122,10 @@ impl Maintenance {
             schedules.spawn(Arc::clone(&self).maintain_dir(Arc::clone(dir)));
         }
         schedules.spawn(Arc::clone(&self).close_idle_logs());
+        // Unknown on some systems, and in a simulation.
+        if machine::memory().is_some() {
+            schedules.spawn(Arc::clone(&self).watch_page_cache());
+        }
         while schedules.join_next().await.is_some() {}
     }
 
@@ -173,6 +182,27 @@ impl Maintenance {
             let close = move || log_dirs.on_write_back_failed(log_dirs.handles().close_idle());
             // A panic was reported where it happened; the next round may succeed.
             let _ = ottla_sync::task::spawn_blocking(close).await;
+        }
+    }
+
+    /// Shows the policy of the page cache what appends cost, until the broker stops.
+    async fn watch_page_cache(self: Arc<Self>) {
+        let context = &self.host.context;
+        let page_cache = &self.host.page_cache;
+        loop {
+            ottla_sync::select! {
+                () = ottla_sync::time::sleep(WATCH_PAGE_CACHE) => {}
+                () = context.stopping() => return,
+            }
+            if context.config().ottla_page_cache_max_bytes != AUTOMATIC {
+                page_cache.forget_policy();
+            } else if page_cache.has_grown() {
+                // A panic was reported where it happened; the next round may succeed.
+                let memory = ottla_sync::task::spawn_blocking(machine::memory).await;
+                if let Ok(Some(memory)) = memory {
+                    page_cache.sample(&memory, &context.metrics, context.now_ms());
+                }
+            }
         }
     }
 

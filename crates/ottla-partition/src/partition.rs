@@ -21,6 +21,7 @@
 //! Kafka does this under the leader's ISR lock and the log's lock in `Partition` and `UnifiedLog`.
 
 mod append;
+mod append_meter;
 pub mod append_pace;
 mod event;
 mod follower_turns;
@@ -42,7 +43,7 @@ mod append_hold;
 mod execute;
 mod follower_fetches;
 pub mod host;
-mod page_cache;
+pub mod page_cache;
 mod requests;
 mod stepping;
 mod topic_ids;
@@ -64,6 +65,7 @@ use ottla_types::{
     BrokerId, ErrorCode, LeaderEpoch, Offset, TopicId, TopicIdPartition, TopicPartition,
 };
 
+use append_meter::AppendMeter;
 use append_pace::AppendPace;
 use event::PartitionEvent;
 use held_appends::HeldAppends;
@@ -154,6 +156,7 @@ struct PartitionState {
     verifications: Verifications,
     unverified: Unverified,
     replicating: Replicating,
+    append_meter: AppendMeter,
 }
 
 /// Flushes of a log run one at a time; requests that wait for the same bytes share one.
@@ -216,6 +219,7 @@ impl PartitionState {
             verifications: Verifications::default(),
             unverified: Unverified::default(),
             replicating: Replicating::default(),
+            append_meter: AppendMeter::default(),
         }
     }
 }

@@ -19,6 +19,7 @@ pub(crate) mod sessions;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ottla_protocol::Records;
 use ottla_protocol::fetch_session::NO_SESSION;
 use ottla_protocol::messages::fetch_response::{
     FetchableTopicResponse, LeaderIdAndEpoch, NodeEndpoint, PartitionData,
@@ -104,9 +105,7 @@ pub(crate) async fn handle(
         match topics.resolve(key) {
             Ok(target) => {
                 if let Ok(read) = &target {
-                    let next_offset = Offset(partition.fetch_offset);
-                    read.readers
-                        .note(&context.connection, next_offset, context.received_at_ms);
+                    note_reader(read, context, Offset(partition.fetch_offset));
                 }
                 targets.push(Wanted {
                     target,
@@ -188,6 +187,20 @@ pub(crate) async fn handle(
     }
 }
 
+/// Tells the page cache what is about to be read.
+fn note_reader(partition: &Partition, context: &RequestContext, next_offset: Offset) {
+    let reader = partition.reader();
+    let behind = match next_offset >= reader.log_start_offset() {
+        true => reader.log_end_offset().0 - next_offset.0,
+        // It will be refused.
+        false => 0,
+    };
+    let (connection, now_ms) = (&context.connection, context.received_at_ms);
+    partition
+        .readers
+        .note(connection, next_offset, behind, now_ms);
+}
+
 fn bytes_of(answers: &[PartitionData]) -> u64 {
     let records = answers.iter().filter_map(|answer| answer.records.as_ref());
     records.map(|records| records.len()).sum()
@@ -220,6 +233,12 @@ fn count(
             metrics.add(TopicMetric::TotalFetchRequests, 1);
             let bytes = answer.records.as_ref().map_or(0, |records| records.len());
             if bytes > 0 {
+                let next_offset = Offset(wanted.requested.fetch_offset);
+                let is_of_file = matches!(answer.records, Some(Records::File(_)));
+                if is_of_file && partition.readers.needs_dropped(next_offset) {
+                    let metrics = &broker.context.metrics;
+                    metrics.add(Metric::PageCacheReread, bytes);
+                }
                 match follower {
                     Some(_) => broker
                         .context

@@ -58,9 +58,12 @@ fn cached_pages(file: &File) -> usize {
 #[tokio::test]
 async fn ottla_page_cache_max_bytes_and_ottla_writeback_bytes() {
     let mib = "1048576";
-    for (writeback_bytes, max_bytes, is_dropped) in
-        [(mib, mib, true), (mib, "-1", false), ("0", mib, false)]
-    {
+    for (writeback_bytes, max_bytes, is_dropped) in [
+        (mib, mib, true),
+        (mib, "-1", false),
+        (mib, "-2", false),
+        ("0", mib, false),
+    ] {
         let (cached, size) = cached_of_written(writeback_bytes, max_bytes, is_dropped).await;
         let is_as_set = match is_dropped {
             true => cached < size / 2,

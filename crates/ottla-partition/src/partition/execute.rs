@@ -336,10 +336,14 @@ impl PartitionState {
         let watched = stalls::watch();
         let log_location = partition.log_location.load();
         let timed = log_location.pace.begin(|| host.context.now_ms());
+        let measured = self.append_meter.begin();
         let written = match messages.is_empty() {
             true => self.log.append(&batches, host.context.timestamp()),
             false => self.log.append_legacy(&messages, host.context.timestamp()),
         };
+        if let (Ok(_), Some(began)) = (&written, measured) {
+            host.page_cache.count_append(bytes, began);
+        }
         let has_rolled = written.as_ref().is_ok_and(|info| info.rolled);
         let operation = match has_rolled {
             true => "append with a roll",
@@ -562,10 +566,18 @@ async fn drop_surplus(partition: &Arc<Partition>, host: &Arc<PartitionHost>, pag
         let Some(log) = pages.log() else {
             continue;
         };
+        let (bytes, end_offset) = (pages.bytes(), pages.end_offset());
         let threads = partition.log_location.load().threads.jobs.clone();
-        // A panic was reported where it happened.
-        if let Ok(Err(error)) = threads.run(move || pages.drop_from_cache()).await {
-            partition.put(host, PartitionEvent::JobFailed(log, error));
+        let dropping = Arc::clone(host);
+        let dropped = threads.run(move || dropping.page_cache.drop_pages(pages));
+        match dropped.await {
+            Ok(Ok(())) => {
+                partition.readers.note_dropped(end_offset);
+                host.context.metrics.add(Metric::PageCacheDropped, bytes);
+            }
+            Ok(Err(error)) => partition.put(host, PartitionEvent::JobFailed(log, error)),
+            // A panic was reported where it happened.
+            Err(_) => {}
         }
     }
 }

@@ -32,7 +32,7 @@ pub struct PartitionHost {
     remote_states: OnceLock<Weak<dyn FetchRemoteState>>,
     /// By log directory.
     append_paces: Mutex<HashMap<PathBuf, Arc<AppendPace>>>,
-    pub(super) page_cache: PageCache,
+    pub page_cache: PageCache,
     pub(super) topic_ids: TopicIdsToWrite,
 }
 

@@ -8,22 +8,82 @@
 //!
 //! The reason: on a virtual machine whose host reclaims free or idle memory, the host must provide
 //! every page by which the log grows, which costs more than the append itself. Pages that were just
-//! dropped are still there. A reader that returns to dropped pages reads from disk, so there is no
-//! limit by default; docs/benchmarks.md, "Where the time goes", has both figures.
+//! dropped are still there. A reader that returns to dropped pages reads from disk.
+//! docs/benchmarks.md, "Where the time goes", has figures of both. The limit is therefore set, or
+//! decided by `policy.rs` from what appends and drops cost, from the available memory, and from what
+//! is read again (docs/decisions/0058-page-cache.md).
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
-use ottla_log::WrittenPages;
+use ottla_log::{StorageError, WrittenPages};
+use ottla_metrics::{Metric, Metrics};
 use ottla_sync::Mutex;
+use ottla_sync::machine::Memory;
+use ottla_sync::thread;
 use ottla_types::Offset;
 
 use super::Partition;
+use super::append_meter::cpu_ns_since;
 
-/// The pages that appends left in the cache, oldest first.
+mod policy;
+
+use policy::{Bound, PHASES, Policy, Sample};
+
+/// `ottla.page.cache.max.bytes`: the policy decides.
+pub const AUTOMATIC: i64 = -2;
+
+/// The pages that appends left in the cache, oldest first, and what they cost.
 #[derive(Default)]
 pub struct PageCache {
     recent: Mutex<Recent<(Weak<Partition>, WrittenPages)>>,
+    watch: Mutex<Watch>,
+    costs: Costs,
+}
+
+/// Totals since the start.
+#[derive(Default)]
+struct Costs {
+    /// What was added to the queue.
+    appended_bytes: AtomicU64,
+    measured_bytes: AtomicU64,
+    measured_cpu_ns: AtomicU64,
+    drop_cpu_ns: AtomicU64,
+}
+
+/// The policy, and the totals of its last sample.
+#[derive(Default)]
+struct Watch {
+    policy: Policy,
+    totals: Totals,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Totals {
+    appended_bytes: u64,
+    measured_bytes: u64,
+    measured_cpu_ns: u64,
+    dropped_bytes: u64,
+    drop_cpu_ns: u64,
+    reread_bytes: u64,
+    stalled_ms: u64,
+}
+
+/// What the metrics show.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PageCacheState {
+    /// Bytes of pages that appends left in the cache, as far as they are remembered.
+    pub held_bytes: u64,
+    /// Pages beyond these are dropped; `None` without a limit.
+    pub limit_bytes: Option<u64>,
+    /// The phase of the policy, one of [`PageCacheState::PHASES`]; `None` if a setting decides.
+    pub phase: Option<&'static str>,
+}
+
+impl PageCacheState {
+    pub const PHASES: [&'static str; 4] = PHASES;
 }
 
 impl PageCache {
@@ -36,20 +96,113 @@ impl PageCache {
         max_bytes: i64,
         now_ms: u64,
     ) -> Vec<(Arc<Partition>, WrittenPages)> {
-        let Ok(max_bytes) = u64::try_from(max_bytes) else {
-            return Vec::new();
-        };
         let bytes = pages.bytes();
+        self.costs
+            .appended_bytes
+            .fetch_add(bytes, Ordering::Relaxed);
+        let (bound, is_automatic) = match u64::try_from(max_bytes) {
+            Ok(max_bytes) => (Bound::Drop(max_bytes), false),
+            Err(_) if max_bytes == AUTOMATIC => (self.watch.lock().policy.bound(), true),
+            Err(_) => return Vec::new(),
+        };
+        let (Bound::Drop(limit_bytes) | Bound::Remember(limit_bytes)) = bound;
         let entry = (Arc::downgrade(partition), pages);
-        let surplus = self.recent.lock().add(entry, bytes, max_bytes);
+        let surplus = self.recent.lock().add(entry, bytes, limit_bytes);
+        if matches!(bound, Bound::Remember(_)) {
+            return Vec::new();
+        }
         let of_partitions = surplus
             .into_iter()
             .filter_map(|(partition, pages)| Some((partition.upgrade()?, pages)));
         of_partitions
             .filter(|(partition, pages)| {
-                is_read_past(pages.end_offset(), partition.readers.slowest(now_ms))
+                let end_offset = pages.end_offset();
+                is_read_past(end_offset, partition.readers.slowest(now_ms))
+                    && !(is_automatic && is_in_reach(partition, end_offset, now_ms))
             })
             .collect()
+    }
+
+    /// Counts an append that was measured, on the same thread.
+    pub(super) fn count_append(&self, bytes: u64, began: Duration) {
+        if let Some(cpu_ns) = cpu_ns_since(began) {
+            let costs = &self.costs;
+            costs.measured_bytes.fetch_add(bytes, Ordering::Relaxed);
+            costs.measured_cpu_ns.fetch_add(cpu_ns, Ordering::Relaxed);
+        }
+    }
+
+    /// Drops pages, and counts what it costs. Blocks.
+    pub(super) fn drop_pages(&self, pages: WrittenPages) -> Result<(), StorageError> {
+        let began = thread::cpu_time();
+        let result = pages.drop_from_cache();
+        if let Some(cpu_ns) = began.and_then(cpu_ns_since) {
+            self.costs.drop_cpu_ns.fetch_add(cpu_ns, Ordering::Relaxed);
+        }
+        result
+    }
+
+    /// Shows the policy what happened since the last time, unless there were no appends.
+    pub(crate) fn sample(&self, memory: &Memory, metrics: &Metrics, now_ms: u64) {
+        let total = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let stalled = memory.stalled.unwrap_or_default();
+        let now = Totals {
+            appended_bytes: total(&self.costs.appended_bytes),
+            measured_bytes: total(&self.costs.measured_bytes),
+            measured_cpu_ns: total(&self.costs.measured_cpu_ns),
+            dropped_bytes: metrics.get(Metric::PageCacheDropped),
+            drop_cpu_ns: total(&self.costs.drop_cpu_ns),
+            reread_bytes: metrics.get(Metric::PageCacheReread),
+            stalled_ms: u64::try_from(stalled.as_millis()).unwrap_or(u64::MAX),
+        };
+        let held_bytes = self.recent.lock().bytes;
+        let mut watch = self.watch.lock();
+        let before = std::mem::replace(&mut watch.totals, now);
+        let phase = watch.policy.phase();
+        // A counter can be read before an earlier value of it has arrived from another core.
+        watch.policy.on_sample(&Sample {
+            now_ms,
+            measured_bytes: now.measured_bytes.saturating_sub(before.measured_bytes),
+            measured_cpu_ns: now.measured_cpu_ns.saturating_sub(before.measured_cpu_ns),
+            appended_bytes: now.appended_bytes.saturating_sub(before.appended_bytes),
+            dropped_bytes: now.dropped_bytes.saturating_sub(before.dropped_bytes),
+            drop_cpu_ns: now.drop_cpu_ns.saturating_sub(before.drop_cpu_ns),
+            reread_bytes: now.reread_bytes.saturating_sub(before.reread_bytes),
+            stalled_ms: now.stalled_ms.saturating_sub(before.stalled_ms),
+            held_bytes,
+            available_bytes: memory.available_bytes,
+        });
+        if watch.policy.phase() != phase {
+            let (now, bound) = (watch.policy.phase(), watch.policy.bound());
+            tracing::debug!(held_bytes, ?bound, "the page cache is {now}");
+        }
+    }
+
+    /// Whether there were appends since the last sample.
+    pub(crate) fn has_grown(&self) -> bool {
+        let appended_bytes = self.costs.appended_bytes.load(Ordering::Relaxed);
+        appended_bytes != self.watch.lock().totals.appended_bytes
+    }
+
+    /// A setting decides now: the policy starts anew if it is asked again.
+    pub(crate) fn forget_policy(&self) {
+        self.watch.lock().policy = Policy::default();
+    }
+
+    /// `max_bytes` is `ottla.page.cache.max.bytes`.
+    pub fn state(&self, max_bytes: i64) -> PageCacheState {
+        let held_bytes = self.recent.lock().bytes;
+        let watch = self.watch.lock();
+        let (limit_bytes, phase) = match (max_bytes, watch.policy.bound()) {
+            (AUTOMATIC, Bound::Drop(limit)) => (Some(limit), Some(watch.policy.phase())),
+            (AUTOMATIC, Bound::Remember(_)) => (None, Some(watch.policy.phase())),
+            _ => (u64::try_from(max_bytes).ok(), None),
+        };
+        PageCacheState {
+            held_bytes,
+            limit_bytes,
+            phase,
+        }
     }
 }
 
@@ -57,6 +210,14 @@ impl std::fmt::Debug for PageCache {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "PageCache({} bytes)", self.recent.lock().bytes)
     }
+}
+
+/// Whether a reader was lately as far behind the log end as these pages are. The next one may be,
+/// too.
+fn is_in_reach(partition: &Partition, end_offset: Offset, now_ms: u64) -> bool {
+    let log_end_offset = partition.reader().log_end_offset();
+    let behind = log_end_offset.0 - end_offset.0;
+    behind < partition.readers.reach(now_ms)
 }
 
 /// Whether every recently seen reader is at or after `end_offset`.
@@ -99,6 +260,33 @@ impl<T> Recent<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_policy_decides_unless_a_setting_does() {
+        const GIB: u64 = 1 << 30;
+        let cache = PageCache::default();
+        cache.recent.lock().bytes = 5 * GIB;
+        let metrics = Metrics::default();
+        // Tasks wait for memory for half of the time.
+        for second in 1..=4 {
+            let memory = Memory {
+                available_bytes: 6 * GIB,
+                stalled: Some(Duration::from_millis(500 * second)),
+            };
+            cache.sample(&memory, &metrics, 1_000 * second);
+        }
+        let state = |limit_bytes, phase| PageCacheState {
+            held_bytes: 5 * GIB,
+            limit_bytes,
+            phase,
+        };
+        let relieving = state(Some(2 * GIB), Some("relieving"));
+        assert_eq!(cache.state(AUTOMATIC), relieving);
+        assert_eq!(cache.state(-1), state(None, None));
+        assert_eq!(cache.state(512), state(Some(512), None));
+        cache.forget_policy();
+        assert_eq!(cache.state(AUTOMATIC), state(None, Some("growing")));
+    }
 
     #[test]
     fn the_oldest_leave_when_there_is_too_much() {

@@ -8,6 +8,7 @@ use ottla_metrics::cleaner::CleanerGauge;
 use ottla_metrics::family::Family;
 use ottla_metrics::histogram::QUANTILES;
 use ottla_metrics::{Metric, flush_stats};
+use ottla_partition::partition::page_cache::PageCacheState;
 
 pub(super) fn collect(broker: &Arc<Broker>, families: &mut Vec<Family>) {
     let mut size = Family::gauge("kafka_log_log_size", "Bytes of the log's segments");
@@ -79,6 +80,7 @@ pub(super) fn collect(broker: &Arc<Broker>, families: &mut Vec<Family>) {
         .value(cordoned_count as f64),
     );
     families.extend([offline, cordoned, usable, total, uncleanable]);
+    families.extend(page_cache(broker));
     families.extend(handles(broker));
     families.extend(recovery(broker));
     families.extend(flushes());
@@ -110,10 +112,49 @@ pub(super) fn collect(broker: &Arc<Broker>, families: &mut Vec<Family>) {
             "ottla_log_cold_lookups",
             "Fetches whose positions could not be determined without waiting for the disk",
         ),
+        (
+            Metric::PageCacheDropped,
+            "ottla_page_cache_dropped_bytes",
+            "Bytes of appended pages that were dropped from the page cache",
+        ),
+        (
+            Metric::PageCacheReread,
+            "ottla_page_cache_reread_bytes",
+            "Bytes that were fetched from where such pages had been dropped",
+        ),
     ];
     families.extend(counters.map(|(metric, name, help)| {
         Family::counter(name, help).value(broker.context.metrics.get(metric) as f64)
     }));
+}
+
+/// What appends may occupy of the page cache.
+fn page_cache(broker: &Broker) -> [Family; 3] {
+    let max_bytes = broker.config().ottla_page_cache_max_bytes;
+    let state = broker.host.page_cache.state(max_bytes);
+    let held = Family::gauge(
+        "ottla_page_cache_held_bytes",
+        "Bytes of appended pages that were not dropped from the page cache, as far as they are counted",
+    );
+    let limit = Family::gauge(
+        "ottla_page_cache_limit_bytes",
+        "Appended pages beyond these bytes are dropped from the page cache; -1 if none are",
+    );
+    let limit_bytes = state.limit_bytes.map_or(-1.0, |bytes| bytes as f64);
+    let mut phase = Family::gauge(
+        "ottla_page_cache_phase",
+        "1 for the phase that decides the limit without a setting: growing without one, trying, recycling, relieving \
+         other processes",
+    );
+    for name in PageCacheState::PHASES {
+        let is_in = f64::from(u8::from(state.phase == Some(name)));
+        phase.push([("phase", name.to_owned())], is_in);
+    }
+    [
+        held.value(state.held_bytes as f64),
+        limit.value(limit_bytes),
+        phase,
+    ]
 }
 
 /// The file handles of the logs.
