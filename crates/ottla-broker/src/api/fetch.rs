@@ -38,6 +38,7 @@ use self::sessions::{FetchPartitions, FetchedPartitions, PartitionKey};
 use ottla_metrics::Metric;
 use ottla_metrics::stalls;
 use ottla_metrics::topic_metrics::TopicMetric;
+use ottla_net::Connection;
 use ottla_net::RequestContext;
 use ottla_net::WaitedTime;
 use ottla_net::{Operation, ResourceType};
@@ -105,7 +106,9 @@ pub(crate) async fn handle(
         match topics.resolve(key) {
             Ok(target) => {
                 if let Ok(read) = &target {
-                    note_reader(read, context, Offset(partition.fetch_offset));
+                    let next_offset = Offset(partition.fetch_offset);
+                    let received_at_ms = context.received_at_ms;
+                    note_reader(read, &context.connection, next_offset, received_at_ms);
                 }
                 targets.push(Wanted {
                     target,
@@ -188,17 +191,35 @@ pub(crate) async fn handle(
 }
 
 /// Tells the page cache what is about to be read.
-fn note_reader(partition: &Partition, context: &RequestContext, next_offset: Offset) {
+pub(crate) fn note_reader(
+    partition: &Partition,
+    connection: &Arc<Connection>,
+    next_offset: Offset,
+    now_ms: u64,
+) {
     let reader = partition.reader();
     let behind = match next_offset >= reader.log_start_offset() {
         true => reader.log_end_offset().0 - next_offset.0,
         // It will be refused.
         false => 0,
     };
-    let (connection, now_ms) = (&context.connection, context.received_at_ms);
     partition
         .readers
         .note(connection, next_offset, behind, now_ms);
+}
+
+/// Counts records that are sent from where the page cache had dropped them.
+pub(crate) fn count_reread(
+    broker: &Broker,
+    partition: &Partition,
+    next_offset: Offset,
+    records: &Records,
+) {
+    let is_of_file = matches!(records, Records::File(_));
+    if is_of_file && partition.readers.needs_dropped(next_offset) {
+        let metrics = &broker.context.metrics;
+        metrics.add(Metric::PageCacheReread, records.len());
+    }
 }
 
 fn bytes_of(answers: &[PartitionData]) -> u64 {
@@ -233,11 +254,9 @@ fn count(
             metrics.add(TopicMetric::TotalFetchRequests, 1);
             let bytes = answer.records.as_ref().map_or(0, |records| records.len());
             if bytes > 0 {
-                let next_offset = Offset(wanted.requested.fetch_offset);
-                let is_of_file = matches!(answer.records, Some(Records::File(_)));
-                if is_of_file && partition.readers.needs_dropped(next_offset) {
-                    let metrics = &broker.context.metrics;
-                    metrics.add(Metric::PageCacheReread, bytes);
+                if let Some(records) = &answer.records {
+                    let next_offset = Offset(wanted.requested.fetch_offset);
+                    count_reread(broker, partition, next_offset, records);
                 }
                 match follower {
                     Some(_) => broker

@@ -4,11 +4,14 @@ use std::fs::File;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use ottla_metrics::Metric;
+use ottla_protocol::Records;
+use ottla_types::Offset;
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use rustix::param::page_size;
 
-use super::TestBroker;
 use super::produce_and_fetch::{batch, produce_to};
+use super::{TestBroker, share_groups};
 
 const BATCHES: usize = 16;
 const BATCH_BYTES: usize = 900_000;
@@ -116,4 +119,22 @@ async fn cached_of_written(
         }
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
+}
+
+/// Otherwise it would drop what their members are about to read, and not notice that they read it
+/// from disk.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_page_cache_knows_the_reads_of_share_groups() {
+    let (broker, mut client) = share_groups::broker(&[]).await;
+    share_groups::produce(&mut client, &["a", "b"]).await;
+    let partition = broker.partition("t", 0);
+    let slowest = || partition.readers.slowest(broker.broker().now_ms());
+    let reread = || broker.broker().context.metrics.get(Metric::PageCacheReread);
+    assert_eq!((slowest(), reread()), (None, 0));
+    partition.readers.note_dropped(Offset(1));
+    let request = share_groups::fetching("m1", 0, &[]);
+    let fetched = share_groups::fetch(&mut client, &request).await;
+    let sent = fetched.records.as_ref().map_or(0, Records::len);
+    assert!(sent > 0);
+    assert_eq!((slowest(), reread()), (Some(Offset(0)), sent));
 }

@@ -84,7 +84,7 @@ impl Readers {
     }
 
     /// The position of the reader that is furthest behind; `None` without recent readers.
-    pub(super) fn slowest(&self, now_ms: u64) -> Option<Offset> {
+    pub fn slowest(&self, now_ms: u64) -> Option<Offset> {
         let mut seen = self.seen.lock();
         forget_gone(&mut seen, now_ms);
         seen.iter().map(|reader| reader.next_offset).min()
@@ -98,7 +98,7 @@ impl Readers {
     }
 
     /// Pages whose records are below `end_offset` were dropped.
-    pub(super) fn note_dropped(&self, end_offset: Offset) {
+    pub fn note_dropped(&self, end_offset: Offset) {
         self.dropped_below
             .fetch_max(end_offset.0, Ordering::Relaxed);
     }

@@ -26,10 +26,10 @@ use super::batches::{located_batches, slice};
 use ottla_partition::partition::Isolation;
 
 use crate::api::fetch::read::{ReadLimits, ReadOutcome, Wanted};
-use crate::api::fetch::read_targets;
+use crate::api::fetch::{count_reread, note_reader, read_targets};
 use ottla_coordination::share_groups::{GroupSettings, LedPartition, Reading};
 use ottla_metrics::topic_metrics::TopicMetric;
-use ottla_net::RequestContext;
+use ottla_net::{Connection, RequestContext};
 use ottla_partition::partition::{Registration, Waiter};
 
 use crate::Broker;
@@ -70,6 +70,7 @@ impl From<Vec<(TopicIdPartition, PartitionData)>> for Fetched {
 /// One fetch of a member.
 struct Fetching<'a> {
     broker: &'a Arc<Broker>,
+    connection: &'a Arc<Connection>,
     member: MemberId,
     settings: GroupSettings,
     limits: FetchLimits,
@@ -99,6 +100,7 @@ pub(super) async fn fetch(
     });
     let fetching = Fetching {
         broker,
+        connection: &context.connection,
         member: MemberId::from(&*key.member_id),
         settings,
         limits,
@@ -228,6 +230,11 @@ impl Fetching<'_> {
     }
 
     async fn read(&self, readings: &[(TopicIdPartition, Reading)]) -> ReadOutcome {
+        for (_, reading) in readings {
+            let partition = &reading.led().partition;
+            let now_ms = self.broker.now_ms();
+            note_reader(partition, self.connection, reading.fetch_offset, now_ms);
+        }
         let share = (self.limits.max_bytes / readings.len() as u64).max(1);
         let targets = readings.iter().map(|(partition, reading)| Wanted {
             target: Ok(Arc::clone(&reading.led().partition)),
@@ -282,6 +289,7 @@ impl Fetching<'_> {
         };
         match self.acquire_from(reading, records, &read, remaining) {
             Ok(Some((acquired, records))) => {
+                count_reread(self.broker, &led.partition, reading.fetch_offset, &records);
                 led.partition
                     .topic_metrics
                     .add(TopicMetric::BytesOut, records.len());
