@@ -11,7 +11,7 @@
 //! dropped are still there. A reader that returns to dropped pages reads from disk.
 //! docs/benchmarks.md, "Where the time goes", has figures of both. The limit is therefore set, or
 //! decided by `policy.rs` from what appends and drops cost, from the available memory, and from what
-//! is read again (docs/decisions/0058-page-cache.md).
+//! is read again (docs/decisions/0059-page-cache.md).
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -103,6 +103,12 @@ impl Readers {
             .fetch_max(end_offset.0, Ordering::Relaxed);
     }
 
+    /// Records from this offset on are written anew, to pages that were not dropped.
+    pub(super) fn note_truncated(&self, log_end_offset: Offset) {
+        self.dropped_below
+            .fetch_min(log_end_offset.0, Ordering::Relaxed);
+    }
+
     /// Whether pages were dropped that a read from this offset needs.
     pub fn needs_dropped(&self, next_offset: Offset) -> bool {
         next_offset.0 < self.dropped_below.load(Ordering::Relaxed)

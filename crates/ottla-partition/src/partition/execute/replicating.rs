@@ -217,6 +217,7 @@ impl PartitionState {
         match self.cut(host, truncation) {
             Ok(()) => {
                 let after = self.log.log_end_offset();
+                partition.readers.note_truncated(after);
                 let partition_name = &partition.topic_partition;
                 if after < committed {
                     tracing::warn!(
