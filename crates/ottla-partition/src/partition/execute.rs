@@ -336,7 +336,10 @@ impl PartitionState {
         let watched = stalls::watch();
         let log_location = partition.log_location.load();
         let timed = log_location.pace.begin(|| host.context.now_ms());
-        let measured = self.append_meter.begin();
+        let measured = match host.page_cache.needs_costs() {
+            true => self.append_meter.begin(),
+            false => None,
+        };
         let written = match messages.is_empty() {
             true => self.log.append(&batches, host.context.timestamp()),
             false => self.log.append_legacy(&messages, host.context.timestamp()),

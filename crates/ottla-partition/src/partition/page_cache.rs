@@ -14,7 +14,7 @@
 //! is read again (docs/decisions/0059-page-cache.md).
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -41,6 +41,8 @@ pub struct PageCache {
     recent: Mutex<Recent<(Weak<Partition>, WrittenPages)>>,
     watch: Mutex<Watch>,
     costs: Costs,
+    /// As of the last sample.
+    needs_costs: AtomicBool,
 }
 
 /// Totals since the start.
@@ -123,6 +125,12 @@ impl PageCache {
             .collect()
     }
 
+    /// Whether the policy compares what appends cost. Most of the time it does not, and an append
+    /// then makes no system call to measure it.
+    pub(super) fn needs_costs(&self) -> bool {
+        self.needs_costs.load(Ordering::Relaxed)
+    }
+
     /// Counts an append that was measured, on the same thread.
     pub(super) fn count_append(&self, bytes: u64, began: Duration) {
         if let Some(cpu_ns) = cpu_ns_since(began) {
@@ -172,6 +180,8 @@ impl PageCache {
             held_bytes,
             available_bytes: memory.available_bytes,
         });
+        let needs_costs = watch.policy.needs_costs();
+        self.needs_costs.store(needs_costs, Ordering::Relaxed);
         if watch.policy.phase() != phase {
             let (now, bound) = (watch.policy.phase(), watch.policy.bound());
             tracing::debug!(held_bytes, ?bound, "the page cache is {now}");
@@ -187,6 +197,7 @@ impl PageCache {
     /// A setting decides now: the policy starts anew if it is asked again.
     pub(crate) fn forget_policy(&self) {
         self.watch.lock().policy = Policy::default();
+        self.needs_costs.store(false, Ordering::Relaxed);
     }
 
     /// `max_bytes` is `ottla.page.cache.max.bytes`.
@@ -261,9 +272,10 @@ impl<T> Recent<T> {
 mod tests {
     use super::*;
 
+    const GIB: u64 = 1 << 30;
+
     #[test]
     fn the_policy_decides_unless_a_setting_does() {
-        const GIB: u64 = 1 << 30;
         let cache = PageCache::default();
         cache.recent.lock().bytes = 5 * GIB;
         let metrics = Metrics::default();
@@ -286,6 +298,26 @@ mod tests {
         assert_eq!(cache.state(512), state(Some(512), None));
         cache.forget_policy();
         assert_eq!(cache.state(AUTOMATIC), state(None, Some("growing")));
+    }
+
+    #[test]
+    fn appends_are_measured_only_while_their_costs_are_compared() {
+        let cache = PageCache::default();
+        cache.recent.lock().bytes = 5 * GIB;
+        let metrics = Metrics::default();
+        let memory = Memory {
+            available_bytes: 6 * GIB,
+            stalled: None,
+        };
+        for second in 1..=2 {
+            assert!(!cache.needs_costs());
+            cache.costs.appended_bytes.fetch_add(GIB, Ordering::Relaxed);
+            cache.sample(&memory, &metrics, 1_000 * second);
+        }
+        assert_eq!(cache.state(AUTOMATIC).phase, Some("trying"));
+        assert!(cache.needs_costs());
+        cache.forget_policy();
+        assert!(!cache.needs_costs());
     }
 
     #[test]

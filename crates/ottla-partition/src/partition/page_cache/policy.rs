@@ -208,6 +208,14 @@ impl Policy {
         }
     }
 
+    /// Whether the costs in the next samples are compared.
+    pub(super) fn needs_costs(&self) -> bool {
+        match self.phase {
+            Phase::Trying { .. } | Phase::Recycling { .. } | Phase::Checking { .. } => true,
+            Phase::Growing | Phase::Relieving { .. } => false,
+        }
+    }
+
     /// The name of the phase, as in [`PHASES`].
     pub(super) fn phase(&self) -> &'static str {
         match self.phase {

@@ -62,6 +62,7 @@ impl Machine {
     }
 
     fn run_second(&mut self) {
+        let needs_costs = self.policy.needs_costs();
         self.now_ms += 1_000;
         self.appended_bytes += self.rate;
         self.held_bytes += self.rate;
@@ -74,8 +75,8 @@ impl Machine {
         let recycled = dropped_bytes.min(self.rate);
         let cpu_ns =
             recycled as f64 * self.recycled_cost + (self.rate - recycled) as f64 * self.new_cost;
-        // One of 16 appends is measured.
-        let (measured_bytes, measured_cpu_ns) = match self.is_cost_known {
+        // One of 16 appends is measured, while the policy needs it.
+        let (measured_bytes, measured_cpu_ns) = match self.is_cost_known && needs_costs {
             true => (self.rate / 16, (cpu_ns / 16.0) as u64),
             false => (0, 0),
         };
