@@ -13,6 +13,7 @@ use ottla_coordinator::share_partition::{
     AbortedTransaction, AcquireMode, AcquireRequest, AcquiredRecords, FetchedBatch, MemberId,
 };
 use ottla_coordinator::share_session::ShareSessionKey;
+use ottla_net::Connection;
 use ottla_protocol::Records;
 use ottla_protocol::messages::fetch_request::FetchPartition;
 use ottla_protocol::messages::fetch_response;
@@ -29,7 +30,7 @@ use crate::api::fetch::read::{ReadLimits, ReadOutcome, Wanted};
 use crate::api::fetch::{count_reread, note_reader, read_targets};
 use ottla_coordination::share_groups::{GroupSettings, LedPartition, Reading};
 use ottla_metrics::topic_metrics::TopicMetric;
-use ottla_net::{Connection, RequestContext};
+use ottla_net::RequestContext;
 use ottla_partition::partition::{Registration, Waiter};
 
 use crate::Broker;

@@ -295,6 +295,22 @@ async fn a_panic_while_a_partition_is_stepped_ends_the_process() {
     assert_eq!(status.signal(), Some(ABORTED), "{status}");
 }
 
+/// Otherwise each read of the new records would count as one of pages that were dropped.
+#[tokio::test]
+async fn what_is_written_after_a_truncation_is_not_taken_for_dropped() {
+    let host = TestHost::start();
+    let partition = host.lead(&[]);
+    for _ in 0..3 {
+        let acknowledged = append_to(&host, &partition, b"x");
+        acknowledged.await.expect("it is released");
+    }
+    partition.readers.note_dropped(Offset(3));
+    host.take_leader_away();
+    cut(&host, &partition, 1);
+    let needs = |offset| partition.readers.needs_dropped(Offset(offset));
+    assert!(needs(0) && !needs(1));
+}
+
 /// After an unclean election, clients lose acknowledged records.
 #[tokio::test]
 async fn a_cut_of_committed_records_is_warned_of_and_no_other() {
@@ -330,22 +346,6 @@ async fn those_that_wait_at_a_follower_learn_that_its_log_is_lost() {
     partition.notify(&host.host, Event::LogLost);
     assert!(partition.check_replica(-1).is_err());
     assert!(partition.waiters.is_empty(), "they were woken");
-}
-
-/// Otherwise each read of the new records would count as one of pages that were dropped.
-#[tokio::test]
-async fn what_is_written_after_a_truncation_is_not_taken_for_dropped() {
-    let host = TestHost::start();
-    let partition = host.lead(&[]);
-    for _ in 0..3 {
-        let acknowledged = append_to(&host, &partition, b"x");
-        acknowledged.await.expect("it is released");
-    }
-    partition.readers.note_dropped(Offset(3));
-    host.take_leader_away();
-    cut(&host, &partition, 1);
-    let needs = |offset| partition.readers.needs_dropped(Offset(offset));
-    assert!(needs(0) && !needs(1));
 }
 
 #[tokio::test]
