@@ -67,11 +67,12 @@ impl OpenListeners {
         outdated.map(|(name, _)| name.clone()).collect()
     }
 
-    /// The open listeners that dynamic settings have added.
-    pub(crate) fn added(&self) -> Vec<Arc<ListenerInfo>> {
+    /// The open listeners besides these.
+    pub(crate) fn besides(&self, listeners: &[Arc<ListenerInfo>]) -> Vec<Arc<ListenerInfo>> {
         let by_name = self.by_name.lock();
-        let added = by_name.values().filter(|it| it.added.is_some());
-        added.map(|it| Arc::clone(&it.info)).collect()
+        let is_other = |open: &&OpenListener| listeners.iter().all(|it| it.name != open.info.name);
+        let others = by_name.values().filter(is_other);
+        others.map(|it| Arc::clone(&it.info)).collect()
     }
 
     /// The open listener of this name.

@@ -478,7 +478,7 @@ impl RunningBroker {
 
     /// The open listeners that dynamic settings have added.
     pub fn added_listeners(&self) -> Vec<Arc<ListenerInfo>> {
-        self.broker.listeners.added()
+        self.broker.listeners.besides(&self.listeners)
     }
 
     /// The address of the HTTP listener for metrics and health.

@@ -339,7 +339,7 @@ mod tests {
         ] {
             let mut given = vec!["ottla".to_owned()];
             given.extend(arguments.iter().map(ToString::to_string));
-            let error = parse(&given).err().expect("it is out of range");
+            let error = parse(&given).expect_err("it is out of range");
             let (rusts, ours) = plain_reason(&error).expect("a reason");
             assert!(rusts.contains(" is not in "), "{rusts}");
             assert_eq!(ours, says);
@@ -350,7 +350,7 @@ mod tests {
     #[test]
     fn the_help_of_a_command_fits_a_narrow_terminal() {
         let given = ["ottla", "topics", "--help"].map(str::to_owned);
-        let help = parse(&given).err().expect("the help").render().to_string();
+        let help = parse(&given).expect_err("the help").render().to_string();
         // clap does not wrap the usage.
         for line in help.lines().filter(|line| !line.starts_with("Usage: ")) {
             assert!(line.chars().count() <= WIDTH, "{line}");

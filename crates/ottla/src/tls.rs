@@ -19,7 +19,7 @@ use authority::Authority;
 use new_files::NewFile;
 use settings::{ClientSettings, Store};
 
-use crate::paragraphs::{WIDTH, wrap};
+use crate::paragraphs::wrap;
 
 /// Not the one of the plaintext listener in examples, and not the controller's beside it.
 const PORT: u16 = 9094;
@@ -251,7 +251,10 @@ mod tests {
             assert!(text.contains("key and certificate of a.example.com, 10.0.0.1"));
             let (_, last) = text.rsplit_once("\n\n").unwrap();
             assert!(last.starts_with("Copy the ") && last.ends_with("restart.\n"));
-            assert!(last.lines().all(|line| line.chars().count() <= WIDTH));
+            assert!(
+                last.lines()
+                    .all(|line| line.chars().count() <= crate::paragraphs::WIDTH)
+            );
             let mode = |name: &str| {
                 let metadata = std::fs::metadata(dir.join(name)).unwrap();
                 metadata.permissions().mode() & 0o777

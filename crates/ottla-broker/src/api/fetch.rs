@@ -42,7 +42,7 @@ use ottla_net::Connection;
 use ottla_net::RequestContext;
 use ottla_net::WaitedTime;
 use ottla_net::{Operation, ResourceType};
-use ottla_partition::partition::Isolation;
+use ottla_partition::partition::{Isolation, Partition};
 use ottla_partition::partitions::why_missing;
 use ottla_security::CLUSTER_NAME;
 

@@ -203,7 +203,7 @@ mod tests {
     use ottla_node::auto_topic_creation::AutoTopicCreation;
     use ottla_node::producer_id_blocks::ProducerIdBlocks;
     use ottla_partition::test_host::{TOPIC, TOPIC_ID, TestHost};
-    use ottla_types::Offset;
+    use ottla_types::{Offset, PartitionIndex};
 
     fn led_partitions_of(host: &TestHost) -> Arc<LedPartitions> {
         let surroundings = Surroundings {
