@@ -6,10 +6,12 @@
 
 pub mod bare_loop;
 pub mod cluster;
+pub mod connections;
 pub mod fetch;
 pub mod groups;
 pub mod latency;
 pub mod offsets;
+pub mod partitions;
 pub mod prepared;
 pub mod process_usage;
 pub mod produce;

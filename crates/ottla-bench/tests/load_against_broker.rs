@@ -44,6 +44,7 @@ fn what_is_produced_is_read_back_in_every_codec() {
                 connections,
                 fetch_bytes: 64 * 1024,
                 passes: 1,
+                partition_bytes: u64::MAX,
             };
             let fetched = fetch::run(&topic, fetch_options).unwrap();
             assert_eq!(

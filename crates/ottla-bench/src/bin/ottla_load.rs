@@ -8,10 +8,12 @@ use anyhow::{Context, Result, bail, ensure};
 use clap::{Args, Parser, Subcommand};
 use ottla_bench::load::bare_loop::{self, BareLoopOptions};
 use ottla_bench::load::cluster;
+use ottla_bench::load::connections::{self, ConnectionsArgs};
 use ottla_bench::load::fetch::{self, FetchOptions};
 use ottla_bench::load::groups::{self, GroupsOptions, Protocol};
 use ottla_bench::load::latency::{self, EndToEndOptions};
 use ottla_bench::load::offsets;
+use ottla_bench::load::partitions::{self, PartitionsArgs};
 use ottla_bench::load::prepared::BatchShape;
 use ottla_bench::load::process_usage::ProcessUsage;
 use ottla_bench::load::produce::{self, ProduceOptions, Produced, RequestTiming, RunLength};
@@ -44,6 +46,10 @@ enum Mode {
     CommitOffsets(OffsetsArgs),
     /// Read these offsets, waiting for those that are still being loaded.
     FetchOffsets(OffsetsArgs),
+    /// Create very many partitions, write a record to each, or read each.
+    Partitions(PartitionsArgs),
+    /// Open very many connections and use them in turn.
+    Connections(ConnectionsArgs),
     /// Receive, checksum and append without a broker: the floor of this machine for produce.
     BareLoop(BareLoopArgs),
     /// The process that `bare-loop` measures.
@@ -147,6 +153,9 @@ struct FetchArgs {
     /// How often the topic is read.
     #[arg(long, default_value_t = 1)]
     passes: usize,
+    /// Read only this many bytes of each partition.
+    #[arg(long)]
+    partition_bytes: Option<u64>,
 }
 
 #[derive(Args)]
@@ -233,6 +242,8 @@ fn run(mode: &Mode) -> Result<()> {
         Mode::Groups(args) => return join_groups(args),
         Mode::CommitOffsets(args) => return commit_offsets(args),
         Mode::FetchOffsets(args) => return fetch_offsets(args),
+        Mode::Partitions(args) => return partitions::run(args),
+        Mode::Connections(args) => return connections::run(args),
         Mode::BareLoop(args) => return bare_loop(args),
         Mode::BareLoopServer { dir, frame_bytes } => return bare_loop::serve(dir, *frame_bytes),
     };
@@ -493,6 +504,7 @@ fn fetch(args: &FetchArgs) -> Result<Report> {
         connections: args.connections,
         fetch_bytes: args.fetch_bytes,
         passes: args.passes,
+        partition_bytes: args.partition_bytes.unwrap_or(u64::MAX),
     };
     let readings = Readings::take(common)?;
     let fetched = fetch::run(&topic, options)?;

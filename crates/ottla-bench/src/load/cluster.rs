@@ -17,7 +17,7 @@ use super::wire::{Connection, check};
 /// Timeout for the leaders of a new topic.
 const PATIENCE: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_millis(20);
-const CREATE_TIMEOUT_MS: i32 = 30_000;
+pub(super) const CREATE_TIMEOUT_MS: i32 = 30_000;
 
 /// Creates the topic with this many partitions unless it exists, and waits until its leaders serve
 /// it.
@@ -83,7 +83,8 @@ pub fn find_topic(bootstrap: &str, name: &str) -> Result<Topic> {
     }
 }
 
-fn ask_for_topic(connection: &mut Connection, name: &str) -> Result<Topic> {
+/// The topic as the broker knows it. Fails if a partition has no leader.
+pub(super) fn ask_for_topic(connection: &mut Connection, name: &str) -> Result<Topic> {
     let address = connection.address().to_owned();
     let answer = connection.request(&MetadataRequest {
         topics: Some(vec![MetadataRequestTopic {

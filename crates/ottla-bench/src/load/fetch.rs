@@ -15,9 +15,9 @@ use super::wire::{Connection, check, frame};
 use crate::workload::latencies::Latencies;
 
 /// The first version of Fetch that identifies topics by ID (KIP-516).
-const FIRST_VERSION_WITH_TOPIC_ID: i16 = 13;
+pub(super) const FIRST_VERSION_WITH_TOPIC_ID: i16 = 13;
 /// A fetch outside any session (KIP-227).
-const NO_SESSION: i32 = -1;
+pub(super) const NO_SESSION: i32 = -1;
 
 /// What to read, and how.
 #[derive(Clone, Copy, Debug)]
@@ -27,6 +27,8 @@ pub struct FetchOptions {
     pub fetch_bytes: usize,
     /// How many times everything is read.
     pub passes: usize,
+    /// A pass stops in each partition after this many bytes; `u64::MAX` for everything.
+    pub partition_bytes: u64,
 }
 
 /// The result of reading.
@@ -225,7 +227,7 @@ pub fn run(topic: &Topic, options: FetchOptions) -> Result<Fetched> {
                 let start_line = &start_line;
                 scope.spawn(move || {
                     start_line.wait();
-                    read_all(readers, options.passes)
+                    read_all(readers, options)
                 })
             })
             .collect();
@@ -250,12 +252,12 @@ struct Reader {
     partitions: Vec<i32>,
 }
 
-fn read_all(mut readers: Vec<Reader>, passes: usize) -> Result<Fetched> {
+fn read_all(mut readers: Vec<Reader>, options: FetchOptions) -> Result<Fetched> {
     let mut total = Fetched::default();
-    for _ in 0..passes {
+    for _ in 0..options.passes {
         for reader in &mut readers {
             for &partition in &reader.partitions {
-                let mut offset = 0;
+                let (mut offset, before) = (0, total.bytes);
                 loop {
                     let sent = Instant::now();
                     let part = reader
@@ -273,7 +275,8 @@ fn read_all(mut readers: Vec<Reader>, passes: usize) -> Result<Fetched> {
                         part.high_watermark
                     );
                     offset = part.next_offset;
-                    if offset >= part.high_watermark {
+                    let has_enough = total.bytes - before >= options.partition_bytes;
+                    if offset >= part.high_watermark || has_enough {
                         break;
                     }
                 }

@@ -13,8 +13,8 @@ use super::wire::{Connection, frame};
 use crate::workload::values::Values;
 
 /// The first version of Produce that identifies topics by ID (KIP-516).
-const FIRST_VERSION_WITH_TOPIC_ID: i16 = 13;
-const PRODUCE_TIMEOUT_MS: i32 = 30_000;
+pub(super) const FIRST_VERSION_WITH_TOPIC_ID: i16 = 13;
+pub(super) const PRODUCE_TIMEOUT_MS: i32 = 30_000;
 
 /// The content of a batch.
 #[derive(Clone, Copy, Debug)]

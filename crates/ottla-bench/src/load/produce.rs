@@ -63,6 +63,8 @@ pub struct RequestTiming {
 
 /// Number of different batches per partition that each connection cycles through.
 const VARIANTS: usize = 4;
+/// From this many partitions on there is one batch for each, because all are kept in memory.
+const MANY_PARTITIONS: usize = 1000;
 const SEED: u64 = 1;
 
 struct Writer {
@@ -137,7 +139,11 @@ fn writer(
     let mut values = values.values(SEED, number as u64);
     let now = SystemTime::now().duration_since(UNIX_EPOCH)?.as_millis() as i64;
     let mut requests = Vec::new();
-    for _ in 0..VARIANTS {
+    let variants = match partitions.len() {
+        MANY_PARTITIONS.. => 1,
+        _ => VARIANTS,
+    };
+    for _ in 0..variants {
         // Connections start at different partitions, so that they do not move in lockstep.
         for turn in 0..partitions.len() {
             let partition = partitions[(number + turn) % partitions.len()];
