@@ -29,8 +29,8 @@ const LIST_OFFSETS: i16 = 2;
 const METADATA: i16 = 3;
 const API_VERSIONS: i16 = 18;
 const CORRELATION_ID: i32 = 7;
-/// Large enough for the metadata of a hundred thousand partitions, in bytes.
-const MAX_ANSWER: usize = 4 << 20;
+/// Large enough for the metadata of half a million partitions, in bytes.
+const MAX_ANSWER: usize = 16 << 20;
 /// The timestamp that requests the log end offset.
 const LATEST: i64 = -1;
 const ACKS_ALL: i16 = -1;

@@ -31,6 +31,9 @@ const HALF: f64 = 0.5;
 /// Windows with a roll differ from those without by no more than windows differ anyway.
 const NOT_VISIBLE: f64 = 1.5;
 
+/// A hundred times as much costs no more than runs differ anyway.
+const FLAT: f64 = 1.2;
+
 use Bound::{
     AtLeast, AtMost, RatioAtLeast, RatioAtMost, RatioOfSecondAtMost, RatioToSecondAtLeast,
 };
@@ -87,6 +90,19 @@ const GOALS: &[Goal] = &[
     Goal("cluster: many partitions: idle, all brokers, % of a core", RatioAtMost(QUARTER), "≤ 1/4"),
     Goal("cluster: many partitions: restart, stop to all in sync, ms", RatioAtMost(QUARTER), "≤ 1/4"),
     Goal("cluster: many partitions: failover, fenced to writes by all, ms", RatioAtMost(QUARTER), "≤ 1/4"),
+    Goal("partitions: not created, written, read and restarted", AtMost(0.0), "none of 200,000 with 20,000 handles"),
+    Goal("partitions: memory of each, idle, bytes", AtMost(2048.0), "≤ 2 KB"),
+    Goal("partitions: idle, % of a core", AtMost(1.0), "≤ 1 % with 100,000"),
+    Goal("partitions: start after a stop, exec to all served, ms", AtMost(3000.0), "≤ 3 s with 100,000"),
+    Goal("partitions: start after kill -9, exec to all served, ms", AtMost(10_000.0), "≤ 10 s with 100,000"),
+    Goal("scale: produce, broker CPU s per GB, many partitions / 10", AtMost(1.5), "≤ 1.5"),
+    Goal("scale: memory of a connection, bytes", AtMost(3072.0), "≤ 3 KB"),
+    Goal("scale: CPU of a request at 10,000 connections, µs", AtMost(15.0), "≤ 15 µs"),
+    Goal("scale: broker CPU s per GB, 1,000 consumers / 1", AtMost(1.2), "≤ 1.2"),
+    Goal("stored: produce, broker CPU s per GB, most / least", AtMost(FLAT), "flat: ≤ 1.2"),
+    Goal("stored: tail, p50, most / least", AtMost(FLAT), "flat: ≤ 1.2"),
+    Goal("stored: catch-up, broker CPU s per GB, most / least", AtMost(FLAT), "flat: ≤ 1.2"),
+    Goal("stored: start, most / least", AtMost(FLAT), "flat: ≤ 1.2"),
 ];
 
 /// A table of the goals whose measures exist; empty if there are none.

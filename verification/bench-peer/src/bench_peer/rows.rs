@@ -8,8 +8,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
+use super::generator::number_at;
 use super::machine::ProcessReading;
-use super::{broker, disk};
+use super::{broker, disk, generator};
 use ottla_peers::java;
 use ottla_peers::{InstalledPeer, Node};
 use ottla_workspace::process;
@@ -331,15 +332,12 @@ impl Bench<'_> {
 
     /// `line` is a command of the load generator with its arguments.
     fn load(&self, line: &str) -> Result<Value> {
-        let mut words = line.split_whitespace();
-        let pid = self.node.pid().to_string();
-        let mut command = Command::new(self.load_generator);
-        command
-            .args(words.next())
-            .args(["--bootstrap", &self.node.bootstrap(), "--json"]);
-        command.args(["--broker-pid", &pid]).args(words);
-        let printed = process::output_of(&mut command)?;
-        serde_json::from_str(&printed).with_context(|| format!("not JSON: {printed}"))
+        let pid = self.node.pid();
+        generator::run(
+            self.load_generator,
+            &self.node,
+            &format!("{line} --broker-pid {pid}"),
+        )
     }
 
     fn add_load(&mut self, name: &str, report: &Value) -> Result<()> {
@@ -374,11 +372,6 @@ pub fn kafka_tool(kafka: &InstalledPeer, tool: &str) -> Result<Command> {
         .args(["-Xmx512M", "-cp", class_path])
         .arg(format!("org.apache.kafka.tools.{tool}"));
     Ok(command)
-}
-
-fn number_at(value: &Value, pointer: &str) -> Result<f64> {
-    let found = value.pointer(pointer).and_then(Value::as_f64);
-    found.with_context(|| format!("the load generator's report has no {pointer}: {value}"))
 }
 
 /// The summary of a producing tool.

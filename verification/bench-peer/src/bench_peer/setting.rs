@@ -31,6 +31,12 @@ pub(super) enum Group {
     Failover,
     /// Three brokers and three replicas: producers, CPU, latency, memory, and 10,000 partitions (--partitions).
     Cluster,
+    /// Thousands of partitions on one node (--partitions, --handles): created, written, read, idle, restarted.
+    Partitions,
+    /// CPU and memory against the number of partitions, connections and consumers.
+    Scale,
+    /// Produce, tail and catch-up reads, and start, with 1 %, 10 % and all of 10 GB (--gigabytes) stored.
+    Stored,
 }
 
 #[derive(clap::Args)]
@@ -52,13 +58,17 @@ pub struct Options {
     #[arg(long)]
     pub(super) records: Option<u64>,
     /// 10^9 bytes: of large batches for the node, by default 10; of recovery, 10; of the log to
-    /// compact, 5.
+    /// compact, 5; of the largest log of the group stored, 10.
     #[arg(long)]
     pub(super) gigabytes: Option<f64>,
-    /// Partitions of the groups start-2000 and recovery, by default 2000, and of the group cluster,
-    /// 10,000.
+    /// Partitions of the groups start-2000 and recovery, by default 2000, and of the groups cluster
+    /// and partitions, 10,000.
     #[arg(long)]
     pub(super) partitions: Option<usize>,
+    /// File handles of a native broker in the group partitions, by default a tenth of the partitions
+    /// and at least 1,024.
+    #[arg(long)]
+    pub(super) handles: Option<usize>,
     /// Segments of 64 MiB that the group rolls fills.
     #[arg(long, default_value_t = 100)]
     pub(super) rolls: u64,
@@ -133,6 +143,8 @@ impl Options {
             Group::Client => self.node_records() * 2 * 110,
             Group::Failover => 1 << 30,
             Group::Cluster => self.memory_of_cluster(),
+            Group::Partitions | Group::Stored => 4 << 30,
+            Group::Scale => 4 * gigabytes(2.0),
         }
     }
 }
@@ -141,6 +153,7 @@ impl Group {
     pub(super) fn needs_load_generator(&self) -> bool {
         match self {
             Group::Node | Group::Start | Group::Recovery | Group::Rolls => true,
+            Group::Partitions | Group::Scale | Group::Stored => true,
             Group::Compaction | Group::Client | Group::Failover | Group::Cluster => false,
         }
     }
@@ -181,6 +194,28 @@ impl Setting<'_> {
         Ok(())
     }
 
+    /// Keeps the outcome of a turn. The peer's failure is noted, and the run goes on; Ottla's ends
+    /// it.
+    pub(super) fn or_noted(
+        &self,
+        side: usize,
+        round: usize,
+        results: &mut Results,
+        outcome: Result<()>,
+    ) -> Result<()> {
+        match outcome {
+            Err(error) if side != results.last_side() => {
+                let name = &results.names()[side];
+                let error = format!("{error:#}");
+                let error: Vec<&str> = error.lines().take(NOTED_LINES).collect();
+                let note = format!("{name}, round {}: {}", round + 1, error.join(" "));
+                results.add_note(note);
+                Ok(())
+            }
+            outcome => outcome,
+        }
+    }
+
     pub(super) fn load_generator(&self) -> Result<&Path> {
         self.load_generator
             .context("the group is not among those that need the load generator")
@@ -191,6 +226,9 @@ impl Setting<'_> {
         value.map_or_else(String::new, |value| value.get_name().to_owned())
     }
 }
+
+/// Lines of a peer's failure that the report shows.
+const NOTED_LINES: usize = 3;
 
 pub const BROKERS: usize = 3;
 

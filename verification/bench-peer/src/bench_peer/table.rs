@@ -17,6 +17,8 @@ pub struct Results {
     /// Measure and round to the value of each side.
     values: BTreeMap<(String, usize), Vec<Option<f64>>>,
     noise: Vec<Noise>,
+    /// What could not be measured, and why.
+    notes: Vec<String>,
 }
 
 impl Results {
@@ -26,6 +28,7 @@ impl Results {
             measures: Vec::new(),
             values: BTreeMap::new(),
             noise: Vec::new(),
+            notes: Vec::new(),
         }
     }
 
@@ -49,6 +52,12 @@ impl Results {
 
     pub fn add_noise(&mut self, noise: Noise) {
         self.noise.push(noise);
+    }
+
+    /// Notes in the report what could not be measured, and why.
+    pub fn add_note(&mut self, note: String) {
+        println!("    {note}");
+        self.notes.push(note);
     }
 
     /// Prints the results of one side in one round.
@@ -83,8 +92,8 @@ impl Results {
         let ours = &self.names[self.last_side()];
         let others = &self.names[..self.last_side()];
         let mut text = String::new();
-        for condition in conditions {
-            text.push_str(&format!("- {condition}\n"));
+        for line in conditions.iter().chain(&self.notes) {
+            text.push_str(&format!("- {line}\n"));
         }
         let gaps: Vec<f64> = self
             .noise
