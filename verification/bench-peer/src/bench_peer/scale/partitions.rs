@@ -104,6 +104,15 @@ fn measured(mut turn: Turn<'_>, partitions: usize, add: &mut dyn FnMut(&str, f64
 
     let created = step(&turn, "create", partitions)?;
     let count = report(add, "created", &created)?;
+    if let Some(status) = turn.node.ended()? {
+        bail!(
+            "the broker ended ({status}) after {count} partitions: {}",
+            created["stopped_by"]
+        );
+    }
+    if count < partitions as f64 {
+        println!("    stopped by: {}", created["stopped_by"]);
+    }
     ensure!(count > 0.0, "no partition was created: {created}");
     std::thread::sleep(REST);
     let before = ProcessReading::of(turn.node.pid())?;
@@ -119,15 +128,6 @@ fn measured(mut turn: Turn<'_>, partitions: usize, add: &mut dyn FnMut(&str, f64
         add("memory of each, idle, bytes", each(&idle));
     }
     add("open files, idle", open_files(&turn)?);
-    if let Some(status) = turn.node.ended()? {
-        bail!(
-            "the broker ended ({status}) after {count} partitions: {}",
-            created["stopped_by"]
-        );
-    }
-    if count < partitions as f64 {
-        println!("    stopped by: {}", created["stopped_by"]);
-    }
     // A broker that refuses some is measured with the others.
     let (wanted, partitions) = (partitions as f64, count as usize);
 
