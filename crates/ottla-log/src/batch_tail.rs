@@ -10,6 +10,9 @@
 //!    stores;
 //! 2. a reader that sees any of those stores therefore sees a count of at least `n` afterwards;
 //! 3. so a count below `i + SLOTS` read after slot `i` proves that slot `i` was whole.
+//!
+//! The first boundaries of a log are in a smaller list, which is never overwritten: most logs get a
+//! few batches and are idle, and the ring is larger than all their other state.
 
 use ottla_sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
@@ -18,12 +21,16 @@ use std::sync::OnceLock;
 use ottla_types::Offset;
 
 const SLOTS: u64 = 128;
+/// Boundaries, with the initial one, until the ring is allocated.
+const FIRST_SLOTS: u64 = 8;
 
 pub(crate) struct BatchTail {
     /// The initial boundary; the only one of a log that is not written to.
     first: Boundary,
-    /// Allocated by the first push: most logs are idle, and the ring is larger than all their other
-    /// state.
+    /// The boundaries below [`FIRST_SLOTS`]. Allocated by the first push.
+    first_slots: OnceLock<Box<[Slot]>>,
+    /// The ring, with copies of the boundaries before. Allocated by the push of number
+    /// [`FIRST_SLOTS`], before its count is published.
     slots: OnceLock<Box<[Slot]>>,
     /// Boundaries published so far; the newest is number `count - 1`.
     count: AtomicU64,
@@ -36,6 +43,13 @@ struct Slot {
 }
 
 impl Slot {
+    fn get(&self) -> Boundary {
+        Boundary {
+            next_offset: Offset(self.next_offset.load(Ordering::Acquire)),
+            position: self.end_position.load(Ordering::Acquire),
+        }
+    }
+
     fn set(&self, boundary: Boundary) {
         self.next_offset
             .store(boundary.next_offset.0, Ordering::Release);
@@ -57,34 +71,44 @@ impl BatchTail {
     pub(crate) fn new(first: Boundary) -> Self {
         Self {
             first,
+            first_slots: OnceLock::new(),
             slots: OnceLock::new(),
             count: AtomicU64::new(1),
         }
     }
 
-    fn make_slots(&self) -> Box<[Slot]> {
-        let slots: Box<[Slot]> = (0..SLOTS).map(|_| Slot::default()).collect();
+    /// Slots with all boundaries published so far. Called while they fit into the first ones.
+    fn make_slots(&self, slots: u64) -> Box<[Slot]> {
+        let slots: Box<[Slot]> = (0..slots).map(|_| Slot::default()).collect();
         slots[0].set(self.first);
+        if let Some(before) = self.first_slots.get() {
+            for (slot, before) in slots.iter().zip(before.iter()) {
+                slot.set(before.get());
+            }
+        }
         slots
     }
 
     /// Adds a boundary. Only the appender calls this.
     pub(crate) fn push(&self, boundary: Boundary) {
         let count = self.count.load(Ordering::Relaxed);
-        let slots = self.slots.get_or_init(|| self.make_slots());
+        let slots = match count < FIRST_SLOTS {
+            true => self
+                .first_slots
+                .get_or_init(|| self.make_slots(FIRST_SLOTS)),
+            false => self.slots.get_or_init(|| self.make_slots(SLOTS)),
+        };
         slots[(count % SLOTS) as usize].set(boundary);
         self.count.store(count + 1, Ordering::Release);
     }
 
     fn read(&self, number: u64) -> Option<Boundary> {
-        let Some(slots) = self.slots.get() else {
+        // Without a ring the number is below FIRST_SLOTS: a count above it is published after the
+        // ring is there.
+        let Some(slots) = self.slots.get().or_else(|| self.first_slots.get()) else {
             return Some(self.first);
         };
-        let slot = &slots[(number % SLOTS) as usize];
-        let boundary = Boundary {
-            next_offset: Offset(slot.next_offset.load(Ordering::Acquire)),
-            position: slot.end_position.load(Ordering::Acquire),
-        };
+        let boundary = slots[(number % SLOTS) as usize].get();
         (self.count.load(Ordering::Acquire) < number + SLOTS).then_some(boundary)
     }
 
@@ -148,6 +172,21 @@ mod tests {
             assert_eq!(tail.floor(Offset(n * 10 + 9)), expected, "{n}");
         }
         assert_eq!(tail.floor(Offset(reach * 10 - 1)), None);
+    }
+
+    #[test]
+    fn the_first_boundaries_are_found_before_and_after_the_ring_is_there() {
+        let tail = BatchTail::new(boundary(0));
+        let newest = 2 * super::FIRST_SLOTS as i64;
+        for pushed in 1..=newest {
+            tail.push(boundary(pushed));
+            for n in 0..pushed {
+                let expected = Some((boundary(n), Some(boundary(n + 1))));
+                assert_eq!(tail.floor(Offset(n * 10 + 5)), expected, "{n} of {pushed}");
+            }
+            let last = Some((boundary(pushed), None));
+            assert_eq!(tail.floor(Offset(pushed * 10)), last);
+        }
     }
 
     #[test]

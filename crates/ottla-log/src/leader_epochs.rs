@@ -58,6 +58,10 @@ impl LeaderEpochs {
             .iter()
             .rposition(|entry| entry.epoch < epoch && entry.start_offset < start_offset);
         self.entries.truncate(keep.map_or(0, |last| last + 1));
+        // Most logs have one epoch.
+        if self.entries.capacity() == 0 {
+            self.entries.reserve_exact(1);
+        }
         self.entries.push(EpochEntry {
             epoch,
             start_offset,

@@ -54,7 +54,7 @@ use ottla_log::{Log, ProducerStage, RemoteState, Verifications};
 use ottla_metrics::topic_metrics::TopicMetrics;
 use ottla_records::RecordBatch;
 use ottla_records::legacy::LegacyMessage;
-use ottla_replica::{AlterPartition, Effect, FetchPosition, Replica, ReplicaConfig};
+use ottla_replica::{AlterPartition, FetchPosition, Replica, ReplicaConfig};
 use ottla_storage::log_dirs::{DirThreads, DiskSpace};
 use ottla_sync::ArcSwap;
 use ottla_sync::Mutex;
@@ -144,13 +144,12 @@ struct PartitionState {
     unwritten_legacy: Vec<LegacyMessage>,
     /// The producer state after `unwritten`.
     stage: ProducerStage,
-    /// Reused for its capacity.
-    effects: Vec<Effect<Ack>>,
     flush: FlushState,
     /// The running step asked for a flush and all is flushed, which the replica is told after it.
     is_flushed_already: bool,
-    /// An event popped by a thread that must not wait for the disk.
-    deferred: Option<PartitionEvent>,
+    /// An event popped by a thread that must not wait for the disk. Boxed, because it is rare and
+    /// most partitions are idle.
+    deferred: Option<Box<PartitionEvent>>,
     held: HeldAppends,
     topic_id_file: TopicIdFile,
     verifications: Verifications,
@@ -210,7 +209,6 @@ impl PartitionState {
             unwritten: Vec::new(),
             unwritten_legacy: Vec::new(),
             stage: ProducerStage::default(),
-            effects: Vec::new(),
             flush: FlushState::Idle,
             is_flushed_already: false,
             deferred: None,

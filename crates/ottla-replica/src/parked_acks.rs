@@ -32,6 +32,14 @@ struct Queue<Ack> {
     earliest: VecDeque<(u64, u64)>,
 }
 
+/// Adds an entry. Most leaders never have more than one at a time, and would keep room for four.
+fn push<T>(queue: &mut VecDeque<T>, entry: T) {
+    if queue.capacity() == 0 {
+        queue.reserve_exact(1);
+    }
+    queue.push_back(entry);
+}
+
 /// A waiting acknowledgement.
 #[derive(Debug)]
 pub(crate) struct Parked<Ack> {
@@ -55,7 +63,7 @@ impl<Ack> ParkedAcks<Ack> {
 
     /// Adds an append that is being written, after all others.
     pub(crate) fn push_writing(&mut self, parked: Parked<Ack>) {
-        self.writing.push_back(parked);
+        push(&mut self.writing, parked);
     }
 
     /// Parks an acknowledgement after all with the same or an earlier end.
@@ -183,7 +191,7 @@ impl<Ack> Queue<Ack> {
         if is_last {
             let number = self.left + self.acks.len() as u64;
             self.note_deadline(number, parked.deadline_ms);
-            self.acks.push_back(parked);
+            push(&mut self.acks, parked);
             return;
         }
         let place = self.acks.partition_point(|it| it.until <= parked.until);

@@ -3,6 +3,7 @@
 //! Appends are not written one by one: `WriteLog` collects them. They are written with one call
 //! when the inbox is empty or before an event that must see them written.
 
+use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -34,9 +35,16 @@ use replicating::fetch_remote_state;
 /// Pause before retrying a flush that found the disk full or no file handle.
 const FLUSH_RETRY: Duration = Duration::from_secs(1);
 
+thread_local! {
+    /// Empty lists for the next step and the next write, kept for their capacity. One of each a
+    /// thread and not a partition: nearly all partitions are idle.
+    static EFFECTS: RefCell<Vec<Effect<Ack>>> = const { RefCell::new(Vec::new()) };
+    static BATCHES: RefCell<Vec<RecordBatch>> = const { RefCell::new(Vec::new()) };
+}
+
 impl PartitionState {
     pub(super) fn defer(&mut self, event: PartitionEvent) {
-        self.deferred = Some(event);
+        self.deferred = Some(Box::new(event));
     }
 
     pub(super) fn is_log_open_without_waiting(&self) -> bool {
@@ -44,7 +52,7 @@ impl PartitionState {
     }
 
     pub(super) fn take_deferred(&mut self) -> Option<PartitionEvent> {
-        self.deferred.take()
+        self.deferred.take().map(|event| *event)
     }
 
     /// The next append that is no longer held. A lost replica releases them all, to answer them.
@@ -243,10 +251,11 @@ impl PartitionState {
     }
 
     fn step(&mut self, partition: &Arc<Partition>, host: &Arc<PartitionHost>, event: Event<Ack>) {
-        let mut effects = std::mem::take(&mut self.effects);
+        // A step within this one finds none, and its own is replaced at the end of this one.
+        let mut effects = EFFECTS.take();
         self.replica.step(event, &mut effects);
         self.execute_all(partition, host, &mut effects);
-        self.effects = effects;
+        EFFECTS.set(effects);
     }
 
     /// A step that is caused by an effect follows after all of them: its own effects are newer.
@@ -279,6 +288,9 @@ impl PartitionState {
                 // Only for batches that the replica accepted: a refused batch does not end the
                 // verification.
                 self.verifications.on_appended(&batch.header);
+                if self.unwritten.capacity() == 0 {
+                    self.unwritten = BATCHES.take();
+                }
                 self.unwritten.push(batch);
             }
             Effect::WriteLegacy { message } => self.unwritten_legacy.push(message),
@@ -328,7 +340,7 @@ impl PartitionState {
         let bytes = bytes.sum::<usize>() as u64;
         if self.has_no_topic_id() || !partition.log_location.load().space.take(bytes) {
             batches.clear();
-            self.unwritten = batches;
+            BATCHES.set(batches);
             self.stage.clear();
             let log_end_offset = self.log.log_end_offset();
             return self.step(partition, host, Event::WriteRefused { log_end_offset });
@@ -358,7 +370,7 @@ impl PartitionState {
             tracing::debug!(partition = %partition.topic_partition, ?took, "an append had to wait");
         }
         batches.clear();
-        self.unwritten = batches;
+        BATCHES.set(batches);
         self.stage.clear();
         let log_end_offset = self.log.log_end_offset();
         // Followers fetch the new records while the acknowledgements are processed.
@@ -588,7 +600,7 @@ async fn drop_surplus(partition: &Arc<Partition>, host: &Arc<PartitionHost>, pag
 /// Answers the remaining appends when the partition is dropped.
 impl Drop for PartitionState {
     fn drop(&mut self) {
-        let mut effects = std::mem::take(&mut self.effects);
+        let mut effects = Vec::new();
         self.replica.step(Event::LogLost, &mut effects);
         for effect in effects {
             if let Effect::ReleaseAck { ack, .. } = effect {

@@ -56,6 +56,16 @@ enum State<E> {
     Abandoned,
 }
 
+impl<E> Queue<E> {
+    fn push(&mut self, state: State<E>, bytes: usize) {
+        // An event at a time is all that most partitions ever see, and an entry is large.
+        if self.entries.capacity() == 0 {
+            self.entries.reserve_exact(1);
+        }
+        self.entries.push_back(Entry { state, bytes });
+    }
+}
+
 /// A reserved position in the queue. It must be filled or abandoned, because later entries wait.
 #[derive(Debug)]
 #[must_use]
@@ -102,12 +112,8 @@ impl<E> Inbox<E> {
     /// Queues an event. A caller that receives the token must run the partition.
     pub fn push(&self, event: E, bytes: usize) -> Option<RunToken> {
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
-        self.queue.with(|queue| {
-            queue.entries.push_back(Entry {
-                state: State::Filled(event),
-                bytes,
-            })
-        });
+        self.queue
+            .with(|queue| queue.push(State::Filled(event), bytes));
         self.signal()
     }
 
@@ -116,10 +122,7 @@ impl<E> Inbox<E> {
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
         self.queue.with(|queue| {
             let number = queue.front + queue.entries.len() as u64;
-            queue.entries.push_back(Entry {
-                state: State::Reserved,
-                bytes,
-            });
+            queue.push(State::Reserved, bytes);
             InboxSlot(number)
         })
     }

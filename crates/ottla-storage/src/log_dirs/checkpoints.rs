@@ -195,6 +195,11 @@ impl LogDirs {
         }
         // Held during the write, so that concurrent writes are serialised.
         let mut last = written(&dir.written).lock();
+        if let Some(last) = last.as_ref()
+            && self.is_unchanged(dir, last, &value)
+        {
+            return;
+        }
         let mut offsets = self.offsets_in(dir, &value);
         for (partition, failed) in self.failed.lock().iter() {
             if let Some(offset) = kept(failed).filter(|_| Arc::ptr_eq(&failed.dir, dir)) {
@@ -211,12 +216,38 @@ impl LogDirs {
         }
     }
 
+    /// Whether a checkpoint would have the same contents again. Takes no memory, because on most
+    /// nodes nearly all logs are idle; `false` where it cannot tell without.
+    fn is_unchanged(
+        &self,
+        dir: &Arc<LogDir>,
+        last: &OffsetCheckpoint,
+        value: impl Fn(&LogReader) -> Option<Offset>,
+    ) -> bool {
+        // One lock at a time.
+        let are_claimed = self.loaded.lock().is_empty();
+        let has_failed = !self.failed.lock().is_empty();
+        let has_copies = !self.futures.read().is_empty();
+        if !are_claimed || has_failed || has_copies {
+            return false;
+        }
+        let hosted = self.hosted.read();
+        let hosted = hosted.values().filter(|log| Arc::ptr_eq(&log.dir, dir));
+        let now = hosted.filter_map(|log| {
+            let offset = value(&log.reader)?;
+            Some((log.reader.topic_partition(), offset))
+        });
+        now.eq(last
+            .offsets
+            .iter()
+            .map(|(partition, offset)| (partition, *offset)))
+    }
+
     fn offsets_in(
         &self,
         dir: &Arc<LogDir>,
         value: impl Fn(&LogReader) -> Option<Offset>,
     ) -> BTreeMap<TopicPartition, Offset> {
-        let mut offsets = BTreeMap::new();
         let loaded = self.loaded.lock();
         let unclaimed = loaded.values().filter(|log| Arc::ptr_eq(&log.dir, dir));
         let unclaimed: Vec<LogReader> = unclaimed.map(|log| log.log.reader()).collect();
@@ -226,16 +257,14 @@ impl LogDirs {
         let futures = self.futures.read();
         let futures = futures.values().filter(|log| Arc::ptr_eq(&log.dir, dir));
         let futures = futures.map(|log| &log.reader);
-        for reader in hosted
-            .map(|log| &log.reader)
-            .chain(&unclaimed)
-            .chain(futures)
-        {
-            if let Some(offset) = value(reader) {
-                offsets.insert(reader.topic_partition().clone(), offset);
-            }
-        }
-        offsets
+        let readers = hosted.map(|log| &log.reader).chain(&unclaimed);
+        // Of a log and its copy, the copy counts. Collected and not inserted one by one, so that the
+        // nodes of the map are full.
+        let offsets = readers.chain(futures).filter_map(|reader| {
+            let offset = value(reader)?;
+            Some((reader.topic_partition().clone(), offset))
+        });
+        offsets.collect()
     }
 }
 

@@ -93,7 +93,7 @@ impl PartitionState {
         };
         self.step(partition, host, event);
         let starts = matches!(
-            self.deferred,
+            self.deferred.as_deref(),
             Some(PartitionEvent::Truncate(Truncation::StartAfterRemoteLog))
         );
         if !starts {
@@ -199,7 +199,7 @@ impl PartitionState {
             self.deferred.is_none(),
             "what is put off is taken before anything else"
         );
-        self.deferred = Some(PartitionEvent::Truncate(truncation));
+        self.deferred = Some(Box::new(PartitionEvent::Truncate(truncation)));
     }
 
     /// Truncates the log and reports the result to the replica. Waits for the disk.
