@@ -26,6 +26,8 @@ pub mod append_pace;
 mod event;
 mod follower_turns;
 mod held_appends;
+#[cfg(test)]
+mod idle_memory_tests;
 mod inbox;
 #[cfg(test)]
 mod inbox_tests;

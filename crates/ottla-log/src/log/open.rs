@@ -102,9 +102,15 @@ impl Log {
         params: OpenParams,
         progress: &RecoveryProgress,
     ) -> Result<(Log, RecoveryReport), LogError> {
-        ottla_sync::fs::create_dir_all(&params.dir)
-            .map_err(|error| StorageError::new("create directory", &params.dir, error))?;
-        let found = leftovers::clean(&params.dir)?;
+        let found = match leftovers::clean(&params.dir) {
+            // A start opens very many directories, which are there.
+            Err(error) if error.error.kind() == std::io::ErrorKind::NotFound => {
+                ottla_sync::fs::create_dir_all(&params.dir)
+                    .map_err(|error| StorageError::new("create directory", &params.dir, error))?;
+                leftovers::clean(&params.dir)?
+            }
+            found => found?,
+        };
         let leader_epochs = LeaderEpochs::read(&params.dir)?;
         let mut loader = Loader {
             dir: PartitionDir::new(params.dir.clone(), Arc::clone(&params.handles)),
@@ -113,6 +119,7 @@ impl Log {
             segments: Vec::new(),
             report: RecoveryReport::default(),
             snapshots: found.snapshots,
+            clean_end: None,
             params,
             progress,
         };
@@ -138,6 +145,8 @@ struct Loader<'a> {
     report: RecoveryReport,
     /// Producer snapshots that existed before recovery.
     snapshots: Vec<Offset>,
+    /// The log end offset of a log that needs no recovery, so that its last batch is read once.
+    clean_end: Option<Offset>,
     progress: &'a RecoveryProgress,
 }
 
@@ -229,13 +238,16 @@ impl Loader<'_> {
     }
 
     /// Whether the last segment's file ends with a whole batch, as after a clean stop.
-    fn is_last_segment_whole(&self) -> Result<bool, LogError> {
+    fn is_last_segment_whole(&mut self) -> Result<bool, LogError> {
         let Some(last) = self.segments.last() else {
             return Ok(true);
         };
         let (start, batch) = self.last_batch(last)?;
-        let end = batch.map_or(start, |batch| batch.end_position());
-        Ok(end == last.size())
+        let end_position = batch.map_or(start, |batch| batch.end_position());
+        let end = batch.map_or(last.base_offset, |batch| batch.next_offset());
+        let is_whole = end_position == last.size();
+        self.clean_end = is_whole.then_some(end);
+        Ok(is_whole)
     }
 
     /// Scans the segments that may not be completely on disk, and cuts the log at the first invalid
@@ -440,7 +452,10 @@ impl Loader<'_> {
         recovered: Option<ProducerState>,
     ) -> Result<(Log, RecoveryReport), LogError> {
         let checkpointed_start = self.params.log_start_offset;
-        let mut end = self.log_end_offset()?;
+        let mut end = match self.clean_end {
+            Some(end) => Some(end),
+            None => self.log_end_offset()?,
+        };
         if end.is_some_and(|end| end < checkpointed_start) {
             tracing::warn!(
                 dir = %self.path().display(), log_start_offset = %checkpointed_start,

@@ -21,7 +21,7 @@ use ottla_log::{
 };
 use ottla_sync::Mutex;
 use ottla_sync::atomic::{AtomicUsize, Ordering};
-use ottla_types::{DirectoryId, Offset, Timestamp, TopicId, TopicPartition};
+use ottla_types::{DirectoryId, Offset, Timestamp, TopicId, TopicName, TopicPartition};
 
 use super::dir_names::{self, DirKind};
 use super::known_logs::{FailedLog, LoadedLog};
@@ -403,7 +403,19 @@ fn list(dir: &Arc<LogDir>) -> Result<Vec<(TopicPartition, PathBuf)>, ListError> 
         }
     }
     partitions.sort();
+    share_topic_names(&mut partitions);
     Ok(partitions)
+}
+
+/// Lets the partitions of a topic share its name. They are sorted.
+fn share_topic_names(partitions: &mut [(TopicPartition, PathBuf)]) {
+    let mut shared: Option<TopicName> = None;
+    for (partition, _) in partitions {
+        match &shared {
+            Some(name) if *name == partition.topic => partition.topic = name.clone(),
+            _ => shared = Some(partition.topic.clone()),
+        }
+    }
 }
 
 /// An unreadable checkpoint counts as empty, as in Kafka: recovery then scans everything.
