@@ -1,7 +1,7 @@
 //! What a broker's work costs against the number of partitions that a producer writes to, of
 //! connections, and of consumers of one partition. Each pair alternates on one broker.
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use rustix::process::{Resource, getrlimit, setrlimit};
 
 use super::{Turn, mean};
@@ -34,6 +34,9 @@ pub fn settings_in_words(options: &Options) -> String {
     )
 }
 
+/// Measures one thing on a running broker.
+type Part = fn(&Turn<'_>, &mut dyn FnMut(&str, f64)) -> Result<()>;
+
 pub fn measure(setting: &Setting<'_>, results: &mut Results) -> Result<()> {
     // The load generator opens a socket for each connection.
     let mut files = getrlimit(Resource::Nofile);
@@ -42,11 +45,11 @@ pub fn measure(setting: &Setting<'_>, results: &mut Results) -> Result<()> {
     let gigabytes = setting.options.gigabytes_or(2.0);
     let disk = 2.5 * gigabytes * TURNS as f64 * 1e9;
     let disk = disk as u64 + MANY_PARTITIONS as u64 * PARTITION_BYTES;
-    let mut done = Vec::new();
     setting.alternate(results, |side, round, results| {
         let scratch = Scratch::new(&format!("scale-{round}-{side}"), disk)?;
         // Each part stands alone: a peer may fail in one of them.
-        for part in [connections, consumers, round_robin] {
+        let parts: [Part; 3] = [connections, consumers, round_robin];
+        for part in parts {
             let mut add = |measure: &str, value| {
                 results.add(side, round, format!("scale: {measure}"), value);
             };
@@ -57,7 +60,6 @@ pub fn measure(setting: &Setting<'_>, results: &mut Results) -> Result<()> {
             });
             setting.or_noted(side, round, results, outcome)?;
         }
-        done.push(scratch);
         Ok(())
     })
 }
@@ -69,7 +71,7 @@ fn round_robin(turn: &Turn<'_>, add: &mut dyn FnMut(&str, f64)) -> Result<()> {
          --patience-seconds {CREATION_SECONDS}"
     ))?;
     let done = number_at(&created, "/done")? as usize;
-    anyhow::ensure!(
+    ensure!(
         done == MANY_PARTITIONS,
         "creation: {}",
         created["stopped_by"]
