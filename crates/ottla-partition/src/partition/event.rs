@@ -89,6 +89,22 @@ impl PartitionEvent {
         }
     }
 
+    /// Whether the event comes with a change of the metadata or the maintenance of the log, also if
+    /// the partition is idle.
+    pub(super) fn is_rare(&self) -> bool {
+        match self {
+            PartitionEvent::TopicId(_) | PartitionEvent::Work(_) | PartitionEvent::Flushed => true,
+            PartitionEvent::Replica(event) => matches!(
+                event,
+                Event::LeaderElected { .. }
+                    | Event::FollowerOf { .. }
+                    | Event::SettingsChanged(_)
+                    | Event::BrokersChanged(_)
+            ),
+            _ => false,
+        }
+    }
+
     /// Whether the event must run on a thread that serves no connections.
     pub(super) fn may_wait(&self) -> bool {
         matches!(

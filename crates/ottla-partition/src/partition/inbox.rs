@@ -193,6 +193,15 @@ impl<E> Inbox<E> {
         (before != token.seen && !is_lost).then_some(RunToken::new(0))
     }
 
+    /// Gives the memory of an empty queue back.
+    pub fn free_room(&self) {
+        self.queue.with(|queue| {
+            if queue.entries.is_empty() {
+                queue.entries = VecDeque::new();
+            }
+        });
+    }
+
     /// Whether connections should stop adding events.
     pub fn is_over_bound(&self) -> bool {
         self.bytes.load(Ordering::Relaxed) > self.bound_bytes

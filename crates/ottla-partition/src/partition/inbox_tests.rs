@@ -38,3 +38,16 @@ fn places_are_found_after_others_have_left_the_queue() {
     inbox.look(&mut token);
     assert!(inbox.release(token).is_none());
 }
+
+#[test]
+fn places_are_found_after_the_empty_queue_has_given_its_memory_back() {
+    let inbox = Inbox::new(100);
+    let mut token = inbox.push('a', 1).expect("the token is free");
+    inbox.look(&mut token);
+    assert_eq!(inbox.pop(&mut token), Some('a'));
+    inbox.free_room();
+    let place = inbox.reserve(1);
+    inbox.free_room();
+    assert!(inbox.fill(place, 'b').is_none());
+    assert_eq!(inbox.pop(&mut token), Some('b'));
+}

@@ -64,6 +64,7 @@ impl Partition {
             let mut is_used_up = false;
             let mut has_to_wait = false;
             let mut is_log_open = may_wait;
+            let (mut has_rare, mut has_others) = (false, false);
             while let Some(event) = self.next_event(&mut state, &mut token) {
                 // An idle log has no open file, and opening it may need a disk read.
                 let is_about_to_wait = event.may_wait()
@@ -79,6 +80,10 @@ impl Partition {
                     break;
                 }
                 let bytes = event.bytes();
+                match event.is_rare() {
+                    true => has_rare = true,
+                    false => has_others = true,
+                }
                 state.take(self, host, event);
                 match budget.checked_sub(bytes) {
                     Some(rest) => budget = rest,
@@ -90,6 +95,10 @@ impl Partition {
             }
             state.finish(self, host);
             drop(state);
+            // Most partitions are idle, and an entry of the inbox is large.
+            if has_rare && !has_others {
+                self.inbox.free_room();
+            }
             std::mem::forget(unwinding);
             watched.end("holding the run token", &self.topic_partition);
             if token.take_room_made() {
