@@ -116,7 +116,8 @@ impl Log {
             dir: PartitionDir::new(params.dir.clone(), Arc::clone(&params.handles)),
             leader_epochs: leader_epochs.clone(),
             epochs_changed: false,
-            segments: Vec::new(),
+            // Most logs have one.
+            segments: Vec::with_capacity(found.base_offsets.len().max(1)),
             report: RecoveryReport::default(),
             snapshots: found.snapshots,
             clean_end: None,

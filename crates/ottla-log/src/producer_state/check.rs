@@ -94,6 +94,11 @@ impl ProducerStage {
         self.entries.clear();
     }
 
+    /// Gives the memory of an empty stage back.
+    pub fn free_room(&mut self) {
+        self.entries.shrink_to_fit();
+    }
+
     /// The state of a producer, including the staged batches.
     pub(super) fn known<'a>(
         &'a self,

@@ -47,7 +47,14 @@ impl HeldAppends {
     pub(super) fn pop(&mut self) -> Option<PartitionEvent> {
         match self.is_holding() {
             true => None,
-            false => self.appends.pop_front(),
+            false => {
+                let next = self.appends.pop_front();
+                // A new log holds its first appends, and few hold any later.
+                if next.is_some() && self.appends.is_empty() {
+                    self.appends = VecDeque::new();
+                }
+                next
+            }
         }
     }
 }

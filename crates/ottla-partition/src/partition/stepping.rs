@@ -94,11 +94,12 @@ impl Partition {
                 }
             }
             state.finish(self, host);
-            drop(state);
-            // Most partitions are idle, and an entry of the inbox is large.
+            // Most partitions are idle, and entries of the inbox and of the stage are large.
             if has_rare && !has_others {
                 self.inbox.free_room();
+                state.stage.free_room();
             }
+            drop(state);
             std::mem::forget(unwinding);
             watched.end("holding the run token", &self.topic_partition);
             if token.take_room_made() {
