@@ -22,10 +22,8 @@ use crate::bench_peer::table::Results;
 const PARTITION_BYTES: u64 = 32 << 10;
 /// Partitions of a topic. A controller takes 10,000 records in one operation.
 const OF_A_TOPIC: usize = 5000;
-/// A step that has not ended by then counts as far as it came.
-const STEP_SECONDS: u64 = 180;
 /// Time for work that was deferred while partitions were created.
-const REST: Duration = Duration::from_secs(10);
+const REST: Duration = Duration::from_secs(5);
 const IDLE: Duration = Duration::from_secs(20);
 const LEAST_HANDLES: usize = 1024;
 /// Heap of a Java broker for a partition, on top of its default.
@@ -34,11 +32,17 @@ const HEAP_OF_A_PARTITION: u64 = 64 << 10;
 pub fn settings_in_words(options: &Options) -> String {
     format!(
         "{} partitions in topics of {OF_A_TOPIC}, {} file handles for a native broker and all that the system grants for \
-         a Java one, idle for {} s, {STEP_SECONDS} s for a step",
+         a Java one, idle for {} s, {} s for a step",
         options.partitions_or(10_000),
         handles(options),
-        IDLE.as_secs()
+        IDLE.as_secs(),
+        step_seconds(options.partitions_or(10_000))
     )
+}
+
+/// A step that has not ended by then counts as far as it came.
+fn step_seconds(partitions: usize) -> usize {
+    120 + partitions / 500
 }
 
 /// At most what the system grants.
@@ -98,7 +102,8 @@ fn measured(mut turn: Turn<'_>, partitions: usize, add: &mut dyn FnMut(&str, f64
     let empty = ProcessReading::of(turn.node.pid())?;
     let step = |turn: &Turn<'_>, name: &str, partitions: usize| {
         turn.load(&format!(
-            "partitions {name} --partitions {partitions} --of-each {OF_A_TOPIC} --patience-seconds {STEP_SECONDS}"
+            "partitions {name} --partitions {partitions} --of-each {OF_A_TOPIC} --patience-seconds {}",
+            step_seconds(partitions)
         ))
     };
 
@@ -155,6 +160,8 @@ fn measured(mut turn: Turn<'_>, partitions: usize, add: &mut dyn FnMut(&str, f64
         missing.fold(0.0, f64::max),
     );
 
+    // A log without a record after its recovery point would have nothing to recover.
+    step(&turn, "write", partitions)?;
     turn.node.kill()?;
     started_again(&mut turn, partitions, "start after kill -9", add)?;
     broker::stop(&mut turn.node)
