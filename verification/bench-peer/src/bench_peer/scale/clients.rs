@@ -19,7 +19,7 @@ const CREATION_SECONDS: u64 = 120;
 const CONNECTIONS: usize = 10_000;
 const CONSUMERS: usize = 1_000;
 /// What each of the many consumers reads; one reads it as often as there are many.
-const READ_BYTES: u64 = 8_000_000;
+const READ_BYTES: u64 = 16_000_000;
 const FETCH_BYTES: usize = 64 << 10;
 const TURNS: usize = 2;
 /// The files of a partition, in bytes.
