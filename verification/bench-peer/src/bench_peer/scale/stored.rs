@@ -25,6 +25,8 @@ const PARTS: [f64; 3] = [0.01, 0.1, 1.0];
 /// Written between two visits to the sealed segments.
 const PIECE_BYTES: f64 = 2e9;
 const MEASURED_BYTES: u64 = 500_000_000;
+/// Written before, so that the least amount is not measured with a cold broker.
+const WARM_UP_BYTES: u64 = 250_000_000;
 /// What a catch-up read takes, from the start of the log.
 const CATCH_UP_BYTES: u64 = 64_000_000;
 const CATCH_UP_PASSES: usize = 8;
@@ -46,7 +48,7 @@ pub fn settings_in_words(options: &Options) -> String {
 pub fn measure(setting: &Setting<'_>, results: &mut Results) -> Result<()> {
     let most = setting.options.gigabytes_or(10.0) * 1e9;
     // The pieces, an unsealed segment, and what is measured.
-    let disk = most.min(3.0 * PIECE_BYTES) as u64 + 3 * MEASURED_BYTES;
+    let disk = most.min(3.0 * PIECE_BYTES) as u64 + 3 * (WARM_UP_BYTES + MEASURED_BYTES);
     setting.alternate(results, |side, round, results| {
         let scratch = Scratch::new(&format!("stored-{side}"), disk)?;
         let mut add = |measure: &str, value| {
@@ -118,6 +120,7 @@ fn produce(turn: &Turn<'_>, bytes: u64) -> Result<serde_json::Value> {
 
 fn costs(turn: &mut Turn<'_>, name: &str, add: &mut dyn FnMut(&str, f64)) -> Result<Costs> {
     rustix::fs::sync();
+    produce(turn, WARM_UP_BYTES)?;
     let report = produce(turn, MEASURED_BYTES)?;
     let produce = number_at(&report, "/broker/cpu_seconds_per_gb")?;
     let rate = number_at(&report, "/megabytes_per_second")?;
