@@ -1,5 +1,4 @@
-//! The suite `unit`: runs the test programs of the workspace, several in parallel, then the
-//! documentation tests.
+//! The suite `unit`: runs the test programs of the workspace, several in parallel.
 //!
 //! `cargo test` runs one program at a time, and most of those that start brokers wait while a core
 //! is idle. The output of each program is printed as a whole when it exits, so that a failure is
@@ -26,6 +25,14 @@ const AT_ONCE: usize = 3;
 const MEASURING: [(&str, &str); 2] = [
     ("ottla", "measured_connections"),
     ("ottla", "measured_stalls"),
+];
+
+/// Those that take longest, in order.
+const LONGEST: [(&str, &str); 4] = [
+    ("simulation", "seeds"),
+    ("ottla-broker", "ottla_broker"),
+    ("ottla-log", "ottla_log"),
+    ("ottla", "bench_runs"),
 ];
 
 #[derive(clap::Args)]
@@ -55,7 +62,18 @@ struct TestProgram {
 
 impl TestProgram {
     fn measures(&self) -> bool {
-        MEASURING.contains(&(self.package.as_str(), self.target.as_str()))
+        MEASURING.contains(&self.name())
+    }
+
+    /// The folder of the package, and the target.
+    fn name(&self) -> (&str, &str) {
+        (self.package.as_str(), self.target.as_str())
+    }
+
+    /// Its place in the order: the longest first, so that none runs alone at the end.
+    fn place(&self) -> (usize, bool) {
+        let place = LONGEST.iter().position(|long| *long == self.name());
+        (place.unwrap_or(LONGEST.len()), !self.is_integration)
     }
 }
 
@@ -68,21 +86,13 @@ pub fn run(options: &Options) -> Result<()> {
     build.stderr(std::process::Stdio::inherit());
     let mut programs = test_programs(&output_of(&mut build)?)?;
     programs.retain(|program| program.measures() == options.measuring);
-    programs.sort_by_key(|program| !program.is_integration);
+    programs.sort_by_key(TestProgram::place);
     ensure!(!programs.is_empty(), "there is no test program to run");
     let failed = run_all(&programs, if options.measuring { 1 } else { AT_ONCE })?;
-    let mut succeeded = failed.is_empty();
-    for name in failed {
+    for name in &failed {
         println!("error: {name} failed");
     }
-    if !options.quick && !options.measuring {
-        let mut examples = cargo_test(options);
-        succeeded &= examples
-            .args(["--doc", "--no-fail-fast"])
-            .status()?
-            .success();
-    }
-    if !succeeded {
+    if !failed.is_empty() {
         std::process::exit(1);
     }
     Ok(())
@@ -202,6 +212,26 @@ mod tests {
             .collect();
         assert_eq!(brief, [("a", "lib_of_a", false), ("a", "test_of_a", true)]);
         assert_eq!(found[0].folder, PathBuf::from("/w/crates/a"));
+    }
+
+    #[test]
+    fn the_longest_start_first_and_then_those_that_start_processes() {
+        let program = |package: &str, target: &str, is_integration| TestProgram {
+            package: package.to_owned(),
+            target: target.to_owned(),
+            executable: PathBuf::new(),
+            folder: PathBuf::new(),
+            is_integration,
+        };
+        let mut programs = [
+            program("a", "a", false),
+            program("a", "b", true),
+            program("ottla-log", "ottla_log", false),
+            program("simulation", "seeds", true),
+        ];
+        programs.sort_by_key(TestProgram::place);
+        let order: Vec<&str> = programs.iter().map(|it| it.target.as_str()).collect();
+        assert_eq!(order, ["seeds", "ottla_log", "b", "a"]);
     }
 
     #[test]
