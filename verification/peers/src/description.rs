@@ -7,6 +7,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
+use crate::archive;
 use ottla_workspace::{process, toolchain, workspace};
 
 /// A broker to compare with, as described by its file.
@@ -51,6 +52,8 @@ pub struct InstalledPeer {
     peer: Peer,
     /// The values of the commands' placeholders, except those specific to a node.
     places: BTreeMap<&'static str, String>,
+    /// The archive with the classes of its tools.
+    archive: Option<PathBuf>,
 }
 
 impl Peer {
@@ -96,6 +99,7 @@ impl Peer {
     /// Installs the peer's files on this machine if they are missing.
     pub fn install(self) -> Result<InstalledPeer> {
         let mut places = BTreeMap::new();
+        let mut archive = None;
         places.insert(
             "peers",
             workspace::root().join("peers").display().to_string(),
@@ -113,10 +117,19 @@ impl Peer {
                 let folder = workspace::target_dir().join("peers").join(&self.id);
                 let jars = resolve_with_maven(&folder, &self.maven)?;
                 places.insert("class_path", class_path(&jars)?);
+                if workspace::is_suite() {
+                    let fill = |word: &String| fill_in(word, &places);
+                    let tool: Vec<String> = self.tool.iter().map(fill).collect();
+                    archive = archive::of_tools(&jars, &tool)?;
+                }
             }
             _ => bail!("peers/{}.toml must name either `maven` or `cargo`", self.id),
         }
-        Ok(InstalledPeer { peer: self, places })
+        Ok(InstalledPeer {
+            peer: self,
+            places,
+            archive,
+        })
     }
 }
 
@@ -151,7 +164,13 @@ impl InstalledPeer {
 
     /// The command that runs one of the peer's tools. The caller adds the arguments.
     pub fn tool(&self, name: &str) -> Command {
-        let mut command = self.command(&self.peer.tool, &BTreeMap::new());
+        let mut words = self.peer.tool.clone();
+        if let Some(archive) = &self.archive {
+            for (index, option) in archive::options(archive).into_iter().enumerate() {
+                words.insert(1 + index, option);
+            }
+        }
+        let mut command = self.command(&words, &BTreeMap::new());
         command.arg(name);
         command
     }
