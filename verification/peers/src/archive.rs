@@ -1,5 +1,5 @@
-//! An archive of the classes of Kafka's tools (JEP 350), so that each of the several hundred JVMs
-//! that suites start for tools loads them without parsing and verifying them again.
+//! An archive of the classes of Kafka's tools (JEP 350), so that the several hundred JVMs that suites
+//! start for tools and brokers load them without parsing and verifying them again.
 //!
 //! Programs that measure do not use it: nobody has it who runs Kafka's scripts.
 
@@ -25,10 +25,15 @@ pub fn of_tools(libs: &Path, tool: &[String]) -> Result<Option<PathBuf>> {
 }
 
 /// The options of a JVM that uses the archive. One that does not fit is ignored; without a log, the
-/// JVM's warning about that does not get into the output of the tool.
-pub fn options(archive: &Path) -> [String; 2] {
+/// JVM's warning about that does not get into the output of the tool. The last option keeps the
+/// second compiler out, whose work pays off only later.
+pub fn options(archive: &Path) -> [String; 3] {
     let file = format!("-XX:SharedArchiveFile={}", archive.display());
-    [file, "-Xlog:disable".to_owned()]
+    [
+        file,
+        "-Xlog:disable".to_owned(),
+        "-XX:TieredStopAtLevel=1".to_owned(),
+    ]
 }
 
 /// Archives what a tool has loaded that found no broker: the admin client and all messages.

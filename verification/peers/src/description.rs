@@ -164,13 +164,7 @@ impl InstalledPeer {
 
     /// The command that runs one of the peer's tools. The caller adds the arguments.
     pub fn tool(&self, name: &str) -> Command {
-        let mut words = self.peer.tool.clone();
-        if let Some(archive) = &self.archive {
-            for (index, option) in archive::options(archive).into_iter().enumerate() {
-                words.insert(1 + index, option);
-            }
-        }
-        let mut command = self.command(&words, &BTreeMap::new());
+        let mut command = self.command(&self.in_suites(&self.peer.tool), &BTreeMap::new());
         command.arg(name);
         command
     }
@@ -184,11 +178,22 @@ impl InstalledPeer {
         // This flag formats a dynamic quorum of one.
         words.retain(|word| word != "--standalone");
         words.extend(voters_flag.map(str::to_owned));
-        self.command(&words, places)
+        self.command(&self.in_suites(&words), places)
     }
 
     pub(super) fn start_command(&self, places: &BTreeMap<&'static str, String>) -> Command {
-        self.command(&self.peer.start, places)
+        self.command(&self.in_suites(&self.peer.start), places)
+    }
+
+    /// The words of a command that starts a JVM. In a suite, which checks behaviour and runs for a
+    /// minute, with an archive of classes and without the compiler that pays off later.
+    fn in_suites(&self, words: &[String]) -> Vec<String> {
+        let mut words = words.to_vec();
+        if let Some(archive) = &self.archive {
+            let options = archive::options(archive);
+            words.splice(1..1, options).for_each(drop);
+        }
+        words
     }
 
     fn command(&self, words: &[String], node: &BTreeMap<&'static str, String>) -> Command {
