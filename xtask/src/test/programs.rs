@@ -4,18 +4,19 @@
 //! is idle. The output of each program is printed as a whole when it exits, so that a failure is
 //! next to its explanation.
 
+use std::io::{Read, Seek};
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::Mutex;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-use ottla_workspace::process::{output_of, run_captured};
+use ottla_workspace::process::{OwnedChild, output_of};
 use ottla_workspace::workspace;
 
-use super::{FEATURES, shown};
+use super::{FEATURES, PATIENCE, shown};
 
 /// Programs that run in parallel. Each has as many threads as there are cores, and most of them
 /// wait.
@@ -169,22 +170,34 @@ fn run_all(programs: &[TestProgram], at_once: usize) -> Result<Vec<String>> {
 
 fn run_one(program: &TestProgram) -> Result<bool> {
     let began = Instant::now();
+    let mut output = tempfile::tempfile()?;
     let mut command = Command::new(&program.executable);
     command
         .current_dir(&program.folder)
-        .env("CARGO_MANIFEST_DIR", &program.folder);
-    let output = run_captured(&mut command)?;
-    let took: Duration = began.elapsed();
+        .env("CARGO_MANIFEST_DIR", &program.folder)
+        .stdout(output.try_clone()?)
+        .stderr(output.try_clone()?);
+    let ended = OwnedChild::start(&mut command)?.wait_measured(PATIENCE)?;
+    let took = began.elapsed();
+    let (succeeded, used) = match ended {
+        Some(ended) => (
+            ended.status.success(),
+            format!("CPU {}", shown(ended.processor_time)),
+        ),
+        None => (false, "ended because it took too long".to_owned()),
+    };
+    let mut printed = Vec::new();
+    output.rewind()?;
+    output.read_to_end(&mut printed)?;
     // In one write, because other programs print too.
     print!(
-        "\n     Running {} {} ({})\n{}{}",
+        "\n     Running {} {} ({}, {used})\n{}",
         program.package,
         program.target,
         shown(took),
-        String::from_utf8_lossy(&output.stderr),
-        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&printed),
     );
-    Ok(output.status.success())
+    Ok(succeeded)
 }
 
 #[cfg(test)]
