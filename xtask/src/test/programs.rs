@@ -36,6 +36,11 @@ const LONGEST: [(&str, &str); 4] = [
     ("ottla", "bench_runs"),
 ];
 
+/// Those whose tests mostly wait: they run with twice as many threads as there are cores, unless
+/// `RUST_TEST_THREADS` says otherwise.
+const WAITING: [(&str, &str); 1] = [("ottla-broker", "ottla_broker")];
+const TEST_THREADS: &str = "RUST_TEST_THREADS";
+
 #[derive(clap::Args)]
 pub struct Options {
     /// Only the tests within the libraries and programs, which start no process.
@@ -177,6 +182,10 @@ fn run_one(program: &TestProgram) -> Result<bool> {
         .env("CARGO_MANIFEST_DIR", &program.folder)
         .stdout(output.try_clone()?)
         .stderr(output.try_clone()?);
+    if WAITING.contains(&program.name()) && std::env::var_os(TEST_THREADS).is_none() {
+        let threads = 2 * std::thread::available_parallelism()?.get();
+        command.env(TEST_THREADS, threads.to_string());
+    }
     let ended = OwnedChild::start(&mut command)?.wait_measured(PATIENCE)?;
     let took = began.elapsed();
     let (succeeded, used) = match ended {
