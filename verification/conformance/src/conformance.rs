@@ -4,7 +4,7 @@
 //! A client's script prints one line of JSON per step. `known-differences.toml` lists the steps
 //! that may differ, each with a reason; a listed difference that no longer occurs is an error too.
 //! Scripts that need several log directories, a receiver of client metrics, or a lower feature
-//! level run on separate pairs of nodes.
+//! level run on separate pairs of nodes, at the same time as those on plain nodes.
 //!
 //! The command also compares the advertised API tables, runs Kafka's command-line tools beside
 //! Ottla's, reads each broker's segments with both brokers' tools, and starts each broker on a
@@ -100,21 +100,14 @@ fn run_counted(options: &Options) -> Result<Tally> {
         options,
         known: KnownDifferences::load(options.broker == Brokers::Both)?,
     };
-    let mut tally = Tally::default();
-    for nodes in Nodes::ALL {
-        let clients = prepared.iter().filter(|it| it.client.nodes() == nodes);
-        let work = Work {
-            clients: clients.cloned().collect(),
-            has_tools_alone: nodes == Nodes::Plain
-                && comparison.is_of_two()
-                && options.clients.is_empty()
-                && !options.secured,
-        };
-        if !work.is_nothing() {
-            tally.add(comparison.of(nodes, &work)?);
-        }
-    }
-    Ok(tally)
+    // The scripts on plain nodes and the tools after them take as long as all others together.
+    let (plain, others) = Nodes::ALL.split_at(1);
+    std::thread::scope(|scope| {
+        let others = scope.spawn(|| comparison.of_each(others, &prepared));
+        let mut tally = comparison.of_each(plain, &prepared)?;
+        tally.add(others.join().expect("a comparison does not panic")?);
+        Ok(tally)
+    })
 }
 
 /// The work for one pair of nodes.
@@ -158,6 +151,25 @@ impl Comparison<'_> {
 
     fn is_of_two(&self) -> bool {
         self.options.broker == Brokers::Both
+    }
+
+    /// Runs the comparison on one pair of nodes of each of these kinds after the other.
+    fn of_each(&self, kinds: &[Nodes], prepared: &[Prepared]) -> Result<Tally> {
+        let mut tally = Tally::default();
+        for &nodes in kinds {
+            let clients = prepared.iter().filter(|it| it.client.nodes() == nodes);
+            let work = Work {
+                clients: clients.cloned().collect(),
+                has_tools_alone: nodes == Nodes::Plain
+                    && self.is_of_two()
+                    && self.options.clients.is_empty()
+                    && !self.options.secured,
+            };
+            if !work.is_nothing() {
+                tally.add(self.of(nodes, &work)?);
+            }
+        }
+        Ok(tally)
     }
 
     /// Runs the comparison on a pair of nodes of this kind, and repeats what differed.

@@ -7,6 +7,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
+use crate::archive;
 use ottla_workspace::{process, toolchain, workspace};
 
 /// A broker to compare with, as described by its file.
@@ -51,6 +52,8 @@ pub struct InstalledPeer {
     peer: Peer,
     /// The values of the commands' placeholders, except those specific to a node.
     places: BTreeMap<&'static str, String>,
+    /// The archive with the classes of its tools.
+    archive: Option<PathBuf>,
 }
 
 impl Peer {
@@ -96,6 +99,7 @@ impl Peer {
     /// Installs the peer's files on this machine if they are missing.
     pub fn install(self) -> Result<InstalledPeer> {
         let mut places = BTreeMap::new();
+        let mut archive = None;
         places.insert(
             "peers",
             workspace::root().join("peers").display().to_string(),
@@ -113,10 +117,19 @@ impl Peer {
                 let folder = workspace::target_dir().join("peers").join(&self.id);
                 let jars = resolve_with_maven(&folder, &self.maven)?;
                 places.insert("class_path", class_path(&jars)?);
+                if workspace::is_suite() {
+                    let fill = |word: &String| fill_in(word, &places);
+                    let tool: Vec<String> = self.tool.iter().map(fill).collect();
+                    archive = archive::of_tools(&jars, &tool)?;
+                }
             }
             _ => bail!("peers/{}.toml must name either `maven` or `cargo`", self.id),
         }
-        Ok(InstalledPeer { peer: self, places })
+        Ok(InstalledPeer {
+            peer: self,
+            places,
+            archive,
+        })
     }
 }
 
@@ -151,7 +164,7 @@ impl InstalledPeer {
 
     /// The command that runs one of the peer's tools. The caller adds the arguments.
     pub fn tool(&self, name: &str) -> Command {
-        let mut command = self.command(&self.peer.tool, &BTreeMap::new());
+        let mut command = self.command(&self.in_suites(&self.peer.tool), &BTreeMap::new());
         command.arg(name);
         command
     }
@@ -165,11 +178,22 @@ impl InstalledPeer {
         // This flag formats a dynamic quorum of one.
         words.retain(|word| word != "--standalone");
         words.extend(voters_flag.map(str::to_owned));
-        self.command(&words, places)
+        self.command(&self.in_suites(&words), places)
     }
 
     pub(super) fn start_command(&self, places: &BTreeMap<&'static str, String>) -> Command {
-        self.command(&self.peer.start, places)
+        self.command(&self.in_suites(&self.peer.start), places)
+    }
+
+    /// The words of a command that starts a JVM. In a suite, which checks behaviour and runs for a
+    /// minute, with an archive of classes and without the compiler that pays off later.
+    fn in_suites(&self, words: &[String]) -> Vec<String> {
+        let mut words = words.to_vec();
+        if let Some(archive) = &self.archive {
+            let options = archive::options(archive);
+            words.splice(1..1, options).for_each(drop);
+        }
+        words
     }
 
     fn command(&self, words: &[String], node: &BTreeMap<&'static str, String>) -> Command {

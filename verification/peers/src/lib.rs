@@ -5,6 +5,7 @@
 //! configuration, derived from `peers/server.properties`, which is the same for every peer. The
 //! product does not link any of this.
 
+mod archive;
 mod cluster;
 mod description;
 pub mod java;

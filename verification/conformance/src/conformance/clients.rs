@@ -312,6 +312,14 @@ fn once(folder: &Path, files: &[&PathBuf], fill: impl FnOnce() -> Result<()>) ->
         wanted
             .push_str(&std::fs::read_to_string(file).with_context(|| file.display().to_string())?);
     }
+    // Another suite may fill the folder at the same time. Closing the file releases the lock.
+    let mut lock = folder.as_os_str().to_owned();
+    lock.push(".lock");
+    if let Some(parent) = folder.parent() {
+        std::fs::create_dir_all(parent)?;
+    }
+    let lock = std::fs::File::create(lock)?;
+    lock.lock()?;
     let mark = folder.join("installed-from");
     if std::fs::read_to_string(&mark).is_ok_and(|found| found == wanted) {
         return Ok(());

@@ -215,7 +215,10 @@ pub(super) fn compare(
     out: &Path,
     known: &KnownDifferences,
 ) -> Result<Found> {
-    let dir = out.join("pairs");
+    let dir = out.join(match client {
+        Some(client) => format!("pairs-after-{}", client.name()),
+        None => "pairs".to_owned(),
+    });
     // The brokers are independent, so their steps run in parallel.
     let on_each = std::thread::scope(|scope| {
         let threads = sides.each_ref().map(|broker| {
