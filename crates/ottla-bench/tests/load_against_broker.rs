@@ -213,6 +213,12 @@ fn secured(dir: &Path) -> (BrokerProcess, Access) {
     let settings = settings.map(|(key, value)| (key.to_owned(), value));
     let security = Security::load(&settings.into()).unwrap();
     let access = Access::secured(&format!("127.0.0.1:{port}"), security);
+    // The user is in the metadata before the broker has read it.
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while let Err(error) = access.open_bootstrap() {
+        assert!(Instant::now() < deadline, "{error:#}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
     (broker, access)
 }
 

@@ -54,9 +54,9 @@ const MAY_USE: &[(&str, &str)] = &[
     ("ottla-growth", "types config records protocol log replica metadata controller coordinator partition coordination broker client"),
     ("ottla-workspace", ""),
     ("ottla-peers", "workspace"),
-    // testkit: for networks and disks that fail on purpose.
+    // testkit: for networks and disks that fail on purpose, and for certificates.
     ("ottla-conformance", "types records protocol-codegen testkit workspace peers"),
-    ("ottla-bench-peer", "types records workspace peers"),
+    ("ottla-bench-peer", "types records testkit workspace peers"),
     ("ottla-packaging", "workspace"),
     ("xtask", "workspace"),
 ];
