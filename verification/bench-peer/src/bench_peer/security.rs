@@ -28,7 +28,7 @@ const COMPARED: [Listener; 2] = [Listener::Plain, Listener::Tls];
 /// How often plaintext and TLS are measured in a turn.
 const TURNS: usize = 2;
 /// The part of `--gigabytes` that a run on one core produces.
-const ON_ONE_CORE: f64 = 0.3;
+const ON_ONE_CORE: f64 = 0.4;
 const WARM_UP: f64 = 0.3;
 
 pub fn settings_in_words(gigabytes: f64) -> String {
