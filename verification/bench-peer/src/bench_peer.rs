@@ -4,7 +4,8 @@
 //! One broker or cluster runs at a time, and the order changes from round to round. Measures are
 //! grouped: one node on an empty directory (the default); start and recovery of one directory with
 //! thousands of partitions, handed from broker to broker; the cleaners; latency during segment
-//! rolls; three clients of one Ottla broker; and three-broker clusters: throughput and failover.
+//! rolls; three clients of one Ottla broker; TLS and logins; and three-broker clusters: throughput and
+//! failover.
 //! Memory that a turn will use is touched first, because the host of a virtual machine reclaims
 //! idle memory and the first touch costs more than the measured work. Each measure is reported as
 //! the median over the rounds with its range, as is the ratio of the two brokers within a round,
@@ -19,10 +20,12 @@ mod disk;
 mod failover;
 mod goals;
 mod handed_over;
+mod load;
 mod machine;
 mod node;
 mod rolls;
 mod rows;
+mod security;
 mod setting;
 mod table;
 
@@ -83,6 +86,7 @@ pub fn run(options: &Options) -> Result<()> {
             Group::Rolls => rolls::measure(&setting, &mut results)?,
             Group::Client => clients::measure(&setting, &mut results)?,
             Group::Failover => failover::measure(&setting, &mut results)?,
+            Group::Security => security::measure(&setting, &mut results)?,
             Group::Cluster => cluster::measure(&setting, &mut results)?,
         }
         let table = results.markdown(&conditions(&setting)?);
@@ -157,6 +161,7 @@ fn conditions(setting: &Setting<'_>) -> Result<Vec<String>> {
             clients::settings_in_words()
         ),
         Group::Failover => failover::settings_in_words(options.session_timeout_ms),
+        Group::Security => security::settings_in_words(options.gigabytes_or(1.0)),
         Group::Cluster => cluster::settings_in_words(options),
     };
     let mut conditions = vec![

@@ -5,6 +5,7 @@
 //! The slope is the exponent of the growth between N and 100 N: 0 is flat, 1 is linear. A logarithm
 //! lies between 0 and 0.2, and so do caches that a larger state no longer fits into.
 
+mod acl_decisions;
 mod assignors;
 mod broker_events;
 mod fetch_sessions;
@@ -58,6 +59,8 @@ const ROWS: &[Row] = &[
     assignors::OTHER_TOPICS,
     transaction_markers::ROW,
     led_share_partitions::ROW,
+    acl_decisions::OF_ONE_CLIENT,
+    acl_decisions::OF_ANY_CLIENT,
 ];
 
 fn main() -> ExitCode {

@@ -12,6 +12,7 @@ pub mod java;
 mod node;
 mod probe;
 pub mod replicas;
+pub mod secured;
 
 pub use cluster::{Cluster, Member, Quorum};
 pub use description::{InstalledPeer, Peer, class_path, resolve_with_maven};

@@ -6,8 +6,10 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::{Args, Parser, Subcommand};
+use ottla_bench::load::access::Access;
 use ottla_bench::load::bare_loop::{self, BareLoopOptions};
 use ottla_bench::load::cluster;
+use ottla_bench::load::connect::{self, ConnectOptions};
 use ottla_bench::load::fetch::{self, FetchOptions};
 use ottla_bench::load::groups::{self, GroupsOptions, Protocol};
 use ottla_bench::load::latency::{self, EndToEndOptions};
@@ -16,7 +18,9 @@ use ottla_bench::load::prepared::BatchShape;
 use ottla_bench::load::process_usage::ProcessUsage;
 use ottla_bench::load::produce::{self, ProduceOptions, Produced, RequestTiming, RunLength};
 use ottla_bench::load::report::Report;
+use ottla_bench::load::security::Security;
 use ottla_bench::load::topic::Topic;
+use ottla_config::Properties;
 use ottla_records::{Compression, CompressionType};
 
 /// Generates load on a broker that speaks Kafka's protocol, and measures the result.
@@ -37,6 +41,8 @@ enum Mode {
     EndToEnd(EndToEndArgs),
     /// Produce small batches at a fixed rate and measure from the instant at which each was due.
     ProduceLatency(ProduceLatencyArgs),
+    /// Make new connections, log in if the settings say so, and close them.
+    Connect(ConnectArgs),
     /// Let the members of many groups join at once, and measure the time until all groups are
     /// stable.
     Groups(GroupsArgs),
@@ -78,6 +84,9 @@ struct Common {
     /// A broker of the cluster, as host:port.
     #[arg(long, default_value = "127.0.0.1:9092")]
     bootstrap: String,
+    /// A properties file with the settings of Kafka's clients for TLS and logins with passwords.
+    #[arg(long, value_name = "FILE")]
+    command_config: Option<PathBuf>,
     /// The topic; it is created if missing.
     #[arg(long, default_value = "ottla-load")]
     topic: String,
@@ -192,6 +201,23 @@ struct ProduceLatencyArgs {
 }
 
 #[derive(Args)]
+struct ConnectArgs {
+    #[command(flatten)]
+    common: Common,
+    /// Threads, each of which has one connection at a time.
+    #[arg(long, default_value_t = 4)]
+    threads: usize,
+    #[arg(long, default_value_t = 5.0)]
+    seconds: f64,
+    /// Duration of a warm-up, which is not measured.
+    #[arg(long, default_value_t = 3.0)]
+    warmup_seconds: f64,
+    /// Perform a full TLS handshake for each connection.
+    #[arg(long)]
+    no_resumption: bool,
+}
+
+#[derive(Args)]
 struct GroupsArgs {
     #[command(flatten)]
     common: Common,
@@ -230,6 +256,7 @@ fn run(mode: &Mode) -> Result<()> {
         Mode::Fetch(args) => (&args.common, fetch(args)?),
         Mode::EndToEnd(args) => (&args.common, end_to_end(args)?),
         Mode::ProduceLatency(args) => (&args.common, produce_latency(args)?),
+        Mode::Connect(args) => return connect(args),
         Mode::Groups(args) => return join_groups(args),
         Mode::CommitOffsets(args) => return commit_offsets(args),
         Mode::FetchOffsets(args) => return fetch_offsets(args),
@@ -242,7 +269,7 @@ fn run(mode: &Mode) -> Result<()> {
         print!("{report}");
     }
     if common.delete_topic {
-        cluster::delete_topic(&common.bootstrap, &common.topic)?;
+        cluster::delete_topic(&common.access()?, &common.topic)?;
     }
     Ok(())
 }
@@ -265,7 +292,7 @@ fn join_groups(args: &GroupsArgs) -> Result<()> {
         protocol: args.protocol,
         broker_pid: common.broker_pid,
     };
-    let report = groups::run(&topic, &common.bootstrap, &options)?;
+    let report = groups::run(&topic, &options)?;
     if common.json {
         println!("{}", serde_json::to_string(&report)?);
         return Ok(());
@@ -290,7 +317,7 @@ fn commit_offsets(args: &OffsetsArgs) -> Result<()> {
     let topic = create_topic(common, args.partitions)?;
     let names = offsets::names(&common.topic, args.groups);
     let began = Instant::now();
-    offsets::commit(&topic, &common.bootstrap, &names)?;
+    offsets::commit(&topic, &names)?;
     tell(common, "committed", began.elapsed());
     Ok(())
 }
@@ -298,8 +325,9 @@ fn commit_offsets(args: &OffsetsArgs) -> Result<()> {
 fn fetch_offsets(args: &OffsetsArgs) -> Result<()> {
     let common = &args.common;
     let names = offsets::names(&common.topic, args.groups);
+    let access = common.access()?;
     let began = Instant::now();
-    let count = offsets::fetch(&common.bootstrap, &names)?;
+    let count = offsets::fetch(&access, &names)?;
     let expected = args.groups as u64 * args.partitions as u64;
     ensure!(
         count == expected,
@@ -311,11 +339,58 @@ fn fetch_offsets(args: &OffsetsArgs) -> Result<()> {
 
 fn create_topic(common: &Common, partitions: i32) -> Result<Topic> {
     cluster::create_topic(
-        &common.bootstrap,
+        &common.access()?,
         &common.topic,
         partitions,
         &common.topic_configs,
     )
+}
+
+impl Common {
+    fn security(&self) -> Result<Security> {
+        let Some(file) = &self.command_config else {
+            return Ok(Security::default());
+        };
+        let shown = file.display().to_string();
+        let bytes = std::fs::read(file).with_context(|| shown.clone())?;
+        let settings = Properties::parse_bytes(&bytes, &shown)?.into_map();
+        Security::load(&settings).context(shown)
+    }
+
+    fn access(&self) -> Result<Access> {
+        Ok(Access::secured(&self.bootstrap, self.security()?))
+    }
+}
+
+fn connect(args: &ConnectArgs) -> Result<()> {
+    let common = &args.common;
+    let mut security = common.security()?;
+    if args.no_resumption {
+        security = security.without_resumption();
+    }
+    let access = Access::secured(&common.bootstrap, security);
+    let options = ConnectOptions {
+        threads: args.threads,
+        time: positive_seconds(args.seconds)?,
+    };
+    let warmup = Duration::from_secs_f64(args.warmup_seconds.max(0.0));
+    let report = connect::measure(&access, warmup, options, common.broker_pid)?;
+    if common.json {
+        println!("{}", serde_json::to_string(&report)?);
+        return Ok(());
+    }
+    println!(
+        "{} connections in {:.2} s: {:.0} a second, {:.1} % of them resumed\n  generator: {:.2} CPU s",
+        report.connections,
+        report.seconds,
+        report.connections_per_second,
+        report.resumed_part * 100.0,
+        report.generator_cpu_seconds
+    );
+    if let Some(seconds) = report.broker_cpu_seconds {
+        println!("  broker: {seconds:.2} CPU s");
+    }
+    Ok(())
 }
 
 fn tell(common: &Common, what: &str, elapsed: Duration) {
@@ -423,12 +498,7 @@ fn measured_produce(
     latencies: Option<&Path>,
 ) -> Result<Report> {
     ensure!(options.connections > 0, "--connections must be 1 or more");
-    let topic = cluster::create_topic(
-        &common.bootstrap,
-        &common.topic,
-        partitions,
-        &common.topic_configs,
-    )?;
+    let topic = create_topic(common, partitions)?;
     if let Some(until) = warmup {
         produce::run(&topic, ProduceOptions { until, ..options })?;
     }
@@ -487,7 +557,7 @@ fn write_each(each: &[RequestTiming], file: &Path) -> Result<()> {
 fn fetch(args: &FetchArgs) -> Result<Report> {
     let common = &args.common;
     ensure!(args.connections > 0, "--connections must be 1 or more");
-    let topic = cluster::find_topic(&common.bootstrap, &common.topic)
+    let topic = cluster::find_topic(&common.access()?, &common.topic)
         .context("fetch reads a topic that `ottla-load produce` has filled")?;
     let options = FetchOptions {
         connections: args.connections,
@@ -512,7 +582,7 @@ fn fetch(args: &FetchArgs) -> Result<Report> {
 
 fn end_to_end(args: &EndToEndArgs) -> Result<Report> {
     let common = &args.common;
-    let topic = cluster::create_topic(&common.bootstrap, &common.topic, 1, &common.topic_configs)?;
+    let topic = create_topic(common, 1)?;
     let options = EndToEndOptions {
         records: args.records,
         record_bytes: args.record_bytes,

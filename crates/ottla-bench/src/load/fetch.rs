@@ -202,7 +202,7 @@ pub fn run(topic: &Topic, options: FetchOptions) -> Result<Fetched> {
             {
                 Some(position) => position,
                 None => {
-                    let connection = Connection::open(&partition.leader)?;
+                    let connection = topic.access.open(&partition.leader)?;
                     let requests =
                         FetchRequests::new(&connection, topic)?.max_bytes(options.fetch_bytes);
                     open.push(Reader {

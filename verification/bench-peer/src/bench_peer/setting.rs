@@ -29,6 +29,8 @@ pub(super) enum Group {
     Client,
     /// From kill -9 of a leader to the first write with acks=all, in clusters of Kafka's, of Ottla's, and of both.
     Failover,
+    /// TLS, SCRAM and new connections, against plaintext and on one core; 4 GB of disk.
+    Security,
     /// Three brokers and three replicas: producers, CPU, latency, memory, and 10,000 partitions (--partitions).
     Cluster,
 }
@@ -52,7 +54,7 @@ pub struct Options {
     #[arg(long)]
     pub(super) records: Option<u64>,
     /// 10^9 bytes: of large batches for the node, by default 10; of recovery, 10; of the log to
-    /// compact, 5.
+    /// compact, 5; of the group security, 1.
     #[arg(long)]
     pub(super) gigabytes: Option<f64>,
     /// Partitions of the groups start-2000 and recovery, by default 2000, and of the group cluster,
@@ -132,6 +134,7 @@ impl Options {
             Group::Rolls => 4 << 30,
             Group::Client => self.node_records() * 2 * 110,
             Group::Failover => 1 << 30,
+            Group::Security => 3 * gigabytes(1.0) + (2 << 30),
             Group::Cluster => self.memory_of_cluster(),
         }
     }
@@ -140,7 +143,7 @@ impl Options {
 impl Group {
     pub(super) fn needs_load_generator(&self) -> bool {
         match self {
-            Group::Node | Group::Start | Group::Recovery | Group::Rolls => true,
+            Group::Node | Group::Start | Group::Recovery | Group::Rolls | Group::Security => true,
             Group::Compaction | Group::Client | Group::Failover | Group::Cluster => false,
         }
     }
