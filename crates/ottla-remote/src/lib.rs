@@ -23,6 +23,7 @@ mod wire;
 mod metadata_partitions;
 mod metadata_topic;
 
+mod segment_bytes;
 mod stores;
 
 mod tier_metrics;

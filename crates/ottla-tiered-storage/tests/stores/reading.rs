@@ -178,14 +178,48 @@ async fn an_index_that_takes_longer_than_its_readers_wait_arrives_nevertheless()
     let store = open(&s3(&server, &[]));
     server.delay(Duration::from_millis(200));
     let limit = Duration::from_millis(50);
-    // One for the manifest, and one for the index: each arrives after its reader has gone.
-    for _ in 0..2 {
-        let index = store.fetch_index(&segment.metadata, IndexType::Offset);
-        assert!(tokio::time::timeout(limit, index).await.is_err());
-        tokio::time::sleep(Duration::from_millis(500)).await;
-    }
+    let index = store.fetch_index(&segment.metadata, IndexType::Offset);
+    assert!(tokio::time::timeout(limit, index).await.is_err());
+    tokio::time::sleep(Duration::from_millis(500)).await;
     let index = store.fetch_index(&segment.metadata, IndexType::Offset);
     let index = tokio::time::timeout(limit, index).await;
     assert_eq!(index.expect("it is in the cache").unwrap(), [7; 80][..]);
     assert_eq!(server.requests().len(), 2);
+}
+
+#[tokio::test]
+async fn an_offset_index_does_not_wait_for_the_manifest() {
+    let server = FakeS3::start().await;
+    let dir = tempfile::tempdir().unwrap();
+    let mut segment = uploaded(&server, dir.path()).await;
+    server.delay(Duration::from_millis(300));
+    let requests = |server: &FakeS3| {
+        let mut requests = server.requests();
+        requests.sort();
+        let kinds = requests
+            .iter()
+            .map(|line| line.rsplit('.').next().unwrap_or_default().to_owned());
+        kinds.collect::<Vec<_>>()
+    };
+    let store = open(&s3(&server, &[]));
+    let index = store.fetch_index(&segment.metadata, IndexType::Offset);
+    let mut index = std::pin::pin!(index);
+    let soon = Duration::from_millis(150);
+    assert!(tokio::time::timeout(soon, &mut index).await.is_err());
+    // 10,000,000 bytes have 2,442 entries of eight bytes at most, if the interval is the default.
+    let both = ["indexes bytes=0-19563", "rsm-manifest"];
+    assert_eq!(requests(&server), both);
+    assert_eq!(index.await.unwrap(), [7; 80][..]);
+    assert_eq!(requests(&server), [""; 0]);
+
+    // Larger than expected: it is fetched from its place.
+    segment.metadata.segment.segment_size_bytes = 0;
+    let store = open(&s3(&server, &[]));
+    let index = store.fetch_index(&segment.metadata, IndexType::Offset);
+    assert_eq!(index.await.unwrap(), [7; 80][..]);
+    let three = ["indexes bytes=0-35", "indexes bytes=0-79", "rsm-manifest"];
+    assert_eq!(requests(&server), three);
+    let times = store.fetch_index(&segment.metadata, IndexType::Timestamp);
+    assert_eq!(times.await.unwrap(), [8; 24][..]);
+    assert_eq!(requests(&server), ["indexes bytes=80-103"]);
 }
