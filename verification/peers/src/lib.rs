@@ -11,6 +11,7 @@ pub mod java;
 mod node;
 mod probe;
 pub mod replicas;
+pub mod tiered;
 
 pub use cluster::{Cluster, Member, Quorum};
 pub use description::{InstalledPeer, Peer, class_path, resolve_with_maven};
