@@ -376,7 +376,7 @@ pub fn kafka_tool(kafka: &InstalledPeer, tool: &str) -> Result<Command> {
     Ok(command)
 }
 
-fn number_at(value: &Value, pointer: &str) -> Result<f64> {
+pub fn number_at(value: &Value, pointer: &str) -> Result<f64> {
     let found = value.pointer(pointer).and_then(Value::as_f64);
     found.with_context(|| format!("the load generator's report has no {pointer}: {value}"))
 }
