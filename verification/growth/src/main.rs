@@ -13,6 +13,7 @@ mod led_share_partitions;
 mod local_replicas;
 mod measure;
 mod parked_acks;
+mod remote_segments;
 mod transaction_index;
 mod transaction_markers;
 mod waiting_fetches;
@@ -58,6 +59,7 @@ const ROWS: &[Row] = &[
     assignors::OTHER_TOPICS,
     transaction_markers::ROW,
     led_share_partitions::ROW,
+    remote_segments::ROW,
 ];
 
 fn main() -> ExitCode {
