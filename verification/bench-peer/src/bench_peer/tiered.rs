@@ -8,7 +8,7 @@
 //! 2. Their local files are deleted, and the broker is started again. One consumer reads the topic.
 //! 3. Tail producers and consumers are measured without and with ten readers of the topic.
 //! 4. The broker is started again with a proxy before the store that delays each response. One fetch
-//!    in each partition, of which nothing has been read, gives the first byte.
+//!    in each partition, in a segment of which nothing has been read, gives the first byte.
 //! 5. A second topic is filled and copied, compressed and encrypted.
 //!
 //! Without the plugin, both brokers keep the segments in a directory, through Kafka's
@@ -46,7 +46,8 @@ const COLD_READERS: usize = 10;
 const SEGMENT_BYTES: u64 = 32 << 20;
 const CHUNK_BYTES: u64 = 4 << 20;
 const CHUNK_CACHE_BYTES: u64 = 128 << 20;
-const PREFETCH_BYTES: u64 = 16 << 20;
+/// What ten readers have ahead fits into the cache.
+const PREFETCH_BYTES: u64 = 8 << 20;
 const INDEX_CACHE_BYTES: u64 = 16 << 20;
 /// The plugin's default.
 const PLUGIN_INDEX_CACHE_BYTES: u64 = 10 << 20;
@@ -80,6 +81,7 @@ pub fn settings_in_words(options: &Options) -> String {
 
 pub fn measure(setting: &Setting<'_>, results: &mut Results) -> Result<()> {
     let kind = Kind::find(setting)?;
+    println!("{}", kind.in_words());
     results.add_note(kind.in_words());
     let bytes = (setting.options.gigabytes_or(GIGABYTES) * 1e9) as u64;
     setting.alternate(results, |side, round, results| {
@@ -240,6 +242,7 @@ impl<'a> Turn<'a> {
             Ok(turn.closed_segments(PLAIN)?.count == 0)
         })?;
         self.start_again(self.store.settings())?;
+        self.wait_until_read(1)?;
         std::thread::sleep(Duration::from_secs(5));
         self.at_rest = Some(ProcessReading::of(self.node.pid())?);
         let report = self.load(&format!(
@@ -339,12 +342,13 @@ impl<'a> Turn<'a> {
         let port = self.store.port().context("the store has no port")?;
         let proxy = DelayingProxy::start(port, DELAY)?;
         self.start_again(self.store.settings_at(&proxy.endpoint()))?;
+        self.wait_until_read(PARTITIONS as i32)?;
         let mut times = Vec::new();
         let mut round_trips = Vec::new();
         for partition in 0..PARTITIONS as i32 {
             let mut asker = connect(self.node.port())?.patient(FIRST_BYTE_PATIENCE)?;
             let end = asker.high_watermarks(PLAIN, &[partition])?;
-            // Within a segment, where nothing has been read since the start.
+            // In a later segment than the first, which has been read since the start.
             let offset = end / 3;
             proxy.forget();
             let began = Instant::now();
@@ -355,11 +359,8 @@ impl<'a> Turn<'a> {
                 );
             }
             let answered = Instant::now();
-            // The first one connects, and warms Java up.
-            if partition > 0 {
-                times.push((answered - began).as_secs_f64() * 1e3);
-                round_trips.push(proxy.round_trips(answered) as f64);
-            }
+            times.push((answered - began).as_secs_f64() * 1e3);
+            round_trips.push(proxy.round_trips(answered) as f64);
         }
         times.sort_by(f64::total_cmp);
         round_trips.sort_by(f64::total_cmp);
@@ -413,7 +414,11 @@ impl<'a> Turn<'a> {
         is_done: impl Fn(&Turn<'_>) -> Result<bool>,
     ) -> Result<()> {
         let began = Instant::now();
-        while !is_done(&*self)? {
+        loop {
+            let this: &Turn<'_> = self;
+            if is_done(this)? {
+                return Ok(());
+            }
             if let Some(status) = self.node.ended()? {
                 bail!("the broker ended ({status}):\n{}", self.node.output_tail());
             }
@@ -423,6 +428,19 @@ impl<'a> Turn<'a> {
                 self.node.output_tail()
             );
             std::thread::sleep(Duration::from_millis(100));
+        }
+    }
+
+    /// Waits until the first partitions give records of the store: a broker first reads their metadata.
+    /// Reads the beginning of each.
+    fn wait_until_read(&self, partitions: i32) -> Result<()> {
+        for partition in 0..partitions {
+            process::retried(FIRST_BYTE_PATIENCE, "remote records are read", || {
+                let mut asker = connect(self.node.port())?.patient(FIRST_BYTE_PATIENCE)?;
+                let bytes = asker.fetch(PLAIN, partition, 0, 1 << 16)?;
+                ensure!(bytes > 0, "partition {partition} gives no records");
+                Ok(())
+            })?;
         }
         Ok(())
     }
