@@ -193,10 +193,12 @@ impl ChunkedStorage {
                 Ok(manifest) => (manifest, Bytes::new()),
                 // It is at the front of its object, so it does not have to wait for its place.
                 Err(manifest) if *index == IndexType::Offset => {
-                    let front = storage.get_range(object, 0..likely_size);
-                    let (manifest, front) = future::join(manifest, front).await;
-                    // What is wrong with the object is found below, where it is asked for again.
-                    (manifest?, front.unwrap_or_default())
+                    let front = async {
+                        let front = storage.get_range(object, 0..likely_size).await;
+                        // What is wrong with the object is found below, where it is asked for again.
+                        Ok::<_, RemoteStorageError>(front.unwrap_or_default())
+                    };
+                    future::try_join(manifest, front).await?
                 }
                 Err(manifest) => (manifest.await?, Bytes::new()),
             };

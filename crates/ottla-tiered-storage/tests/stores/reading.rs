@@ -202,8 +202,7 @@ async fn an_offset_index_does_not_wait_for_the_manifest() {
         kinds.collect::<Vec<_>>()
     };
     let store = open(&s3(&server, &[]));
-    let index = store.fetch_index(&segment.metadata, IndexType::Offset);
-    let mut index = std::pin::pin!(index);
+    let mut index = store.fetch_index(&segment.metadata, IndexType::Offset);
     let soon = Duration::from_millis(150);
     assert!(tokio::time::timeout(soon, &mut index).await.is_err());
     // 10,000,000 bytes have 2,442 entries of eight bytes at most, if the interval is the default.
