@@ -117,7 +117,7 @@ fn records_of(segments: std::ops::Range<u64>) -> Bytes {
             let mut builder = builder
                 .base_offset(Offset(offset as i64))
                 .partition_leader_epoch(LeaderEpoch(0));
-            builder.append(NOW, None, Some(&value), &[]);
+            builder.append(NOW, None, Some(&value[..]), &[]);
             records.extend_from_slice(&builder.build().to_bytes());
         }
     }
