@@ -50,6 +50,32 @@ async fn the_first_byte_takes_two_round_trips_and_then_one() {
 }
 
 #[tokio::test]
+async fn without_a_cache_only_the_bytes_that_are_read_of_a_plain_chunk_are_fetched() {
+    let server = FakeS3::start().await;
+    let dir = tempfile::tempdir().unwrap();
+    let segment = segment(dir.path(), 3_000_000);
+    let store = open(&s3(&server, &[]));
+    let copy = store.copy_log_segment_data(&segment.metadata, &segment.data);
+    copy.await.unwrap();
+    let read = async |start: u32, end: u32| {
+        server.requests();
+        let stream = store.fetch_log_segment(&segment.metadata, start, Some(end));
+        let bytes = read_all(stream.await.unwrap()).await.unwrap();
+        assert!(bytes == segment.log[start as usize..=end as usize]);
+        let mut requests = server.requests();
+        requests.retain(|line| line.contains(".log"));
+        requests.sort();
+        let ranges = requests.iter().map(|line| line.rsplit('=').next());
+        ranges
+            .map(|range| range.unwrap_or_default().to_owned())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(read(1_500_000, 1_500_009).await, ["1500000-1500009"]);
+    let both = ["1999990-1999999", "2000000-2000010"];
+    assert_eq!(read(1_999_990, 2_000_010).await, both);
+}
+
+#[tokio::test]
 async fn readers_at_the_same_time_share_the_fetch_of_a_chunk() {
     let server = FakeS3::start().await;
     let dir = tempfile::tempdir().unwrap();
