@@ -36,7 +36,7 @@ use super::rows::number_at;
 use super::setting::{Options, Setting};
 use super::table::{Results, median};
 use proxy::DelayingProxy;
-use store::{Kind, Store};
+use store::{CHUNK_BYTES, CHUNK_CACHE_BYTES, Kind, PREFETCH_BYTES, Store};
 
 const GIGABYTES: f64 = 2.0;
 /// Of the compressed and encrypted topic, of the first one.
@@ -44,10 +44,6 @@ const SEALED_PART: f64 = 0.5;
 const PARTITIONS: usize = 10;
 const COLD_READERS: usize = 10;
 const SEGMENT_BYTES: u64 = 32 << 20;
-const CHUNK_BYTES: u64 = 4 << 20;
-const CHUNK_CACHE_BYTES: u64 = 128 << 20;
-/// What ten readers have ahead fits into the cache.
-const PREFETCH_BYTES: u64 = 8 << 20;
 const INDEX_CACHE_BYTES: u64 = 16 << 20;
 /// The plugin's default.
 const PLUGIN_INDEX_CACHE_BYTES: u64 = 10 << 20;
@@ -80,6 +76,10 @@ pub fn settings_in_words(options: &Options) -> String {
 }
 
 pub fn measure(setting: &Setting<'_>, results: &mut Results) -> Result<()> {
+    ensure!(
+        setting.options.gigabytes_or(GIGABYTES) >= 1.0,
+        "--gigabytes is less than 1: each partition of the group tiered needs several segments"
+    );
     let kind = Kind::find(setting)?;
     println!("{}", kind.in_words());
     results.add_note(kind.in_words());
@@ -95,9 +95,11 @@ pub fn measure(setting: &Setting<'_>, results: &mut Results) -> Result<()> {
                 Ok(()) => {}
                 Err(error) if peer.id() == "ottla" => return Err(error),
                 Err(error) => {
-                    let note = format!("{}, round {}: {error:#}", peer.name(), round + 1);
-                    println!("    NOT MEASURED {note}");
-                    results.add_note(format!("not measured: {note}"));
+                    let error = format!("{error:#}");
+                    println!("    NOT MEASURED: {error}");
+                    let error = error.lines().next().unwrap_or_default();
+                    let (name, round) = (peer.name(), round + 1);
+                    results.add_note(format!("not measured: {name}, round {round}: {error}"));
                     break;
                 }
             }
@@ -211,10 +213,6 @@ impl<'a> Turn<'a> {
         // What the load left to write is not part of the copy.
         rustix::fs::sync();
         let closed = self.closed_segments(topic)?;
-        ensure!(
-            closed.count > 0,
-            "no segment is closed; give more --gigabytes"
-        );
         let before = ProcessReading::of(self.node.pid())?;
         let began = Instant::now();
         self.alter(topic, "remote.storage.enable=true")?;
@@ -349,7 +347,7 @@ impl<'a> Turn<'a> {
             let mut asker = connect(self.node.port())?.patient(FIRST_BYTE_PATIENCE)?;
             let end = asker.high_watermarks(PLAIN, &[partition])?;
             // In a later segment than the first, which has been read since the start.
-            let offset = end / 3;
+            let offset = end / 2;
             proxy.forget();
             let began = Instant::now();
             while asker.fetch(PLAIN, partition, offset, 1 << 16)? == 0 {

@@ -6,8 +6,12 @@ use anyhow::Result;
 use ottla_peers::tiered::{self, S3Server};
 use ottla_workspace::workspace;
 
-use super::super::setting::Setting;
-use super::{CHUNK_BYTES, CHUNK_CACHE_BYTES, PREFETCH_BYTES};
+use crate::bench_peer::setting::Setting;
+
+pub const CHUNK_BYTES: u64 = 4 << 20;
+pub const CHUNK_CACHE_BYTES: u64 = 128 << 20;
+/// What ten readers have ahead fits into the cache.
+pub const PREFETCH_BYTES: u64 = 8 << 20;
 
 /// The kind of store of a run, and what the peer's class path needs for it.
 pub enum Kind {
