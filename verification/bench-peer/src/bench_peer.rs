@@ -4,8 +4,8 @@
 //! One broker or cluster runs at a time, and the order changes from round to round. Measures are
 //! grouped: one node on an empty directory (the default); start and recovery of one directory with
 //! thousands of partitions, handed from broker to broker; the cleaners; latency during segment
-//! rolls; three clients of one Ottla broker; TLS and logins; and three-broker clusters: throughput and
-//! failover.
+//! rolls; three clients of one Ottla broker; TLS and logins; three-broker clusters: throughput and
+//! failover; and tiered storage.
 //! Memory that a turn will use is touched first, because the host of a virtual machine reclaims
 //! idle memory and the first touch costs more than the measured work. Each measure is reported as
 //! the median over the rounds with its range, as is the ratio of the two brokers within a round,
@@ -28,6 +28,7 @@ mod rows;
 mod security;
 mod setting;
 mod table;
+mod tiered;
 
 use anyhow::{Result, bail};
 use clap::ValueEnum;
@@ -88,6 +89,7 @@ pub fn run(options: &Options) -> Result<()> {
             Group::Failover => failover::measure(&setting, &mut results)?,
             Group::Security => security::measure(&setting, &mut results)?,
             Group::Cluster => cluster::measure(&setting, &mut results)?,
+            Group::Tiered => tiered::measure(&setting, &mut results)?,
         }
         let table = results.markdown(&conditions(&setting)?);
         // The goals are defined relative to Kafka.
@@ -163,6 +165,7 @@ fn conditions(setting: &Setting<'_>) -> Result<Vec<String>> {
         Group::Failover => failover::settings_in_words(options.session_timeout_ms),
         Group::Security => security::settings_in_words(options.gigabytes_or(1.0)),
         Group::Cluster => cluster::settings_in_words(options),
+        Group::Tiered => tiered::settings_in_words(options),
     };
     let mut conditions = vec![
         format!("commit {}", commit.trim()),

@@ -20,8 +20,7 @@ use crate::mixed_cluster;
 use crate::mixed_cluster::clients::{self, Access, Clients};
 use crate::mixed_cluster::history::{self, Produced};
 use crate::seeded::{self, Seeded};
-use crate::tiered;
-use ottla_peers::{Cluster, InstalledPeer, Peer};
+use ottla_peers::{Cluster, InstalledPeer, Peer, tiered};
 use ottla_workspace::{process, workspace};
 
 const TOPIC: &str = "archived";

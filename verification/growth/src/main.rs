@@ -14,6 +14,7 @@ mod led_share_partitions;
 mod local_replicas;
 mod measure;
 mod parked_acks;
+mod remote_segments;
 mod transaction_index;
 mod transaction_markers;
 mod waiting_fetches;
@@ -61,6 +62,7 @@ const ROWS: &[Row] = &[
     led_share_partitions::ROW,
     acl_decisions::OF_ONE_CLIENT,
     acl_decisions::OF_ANY_CLIENT,
+    remote_segments::ROW,
 ];
 
 fn main() -> ExitCode {

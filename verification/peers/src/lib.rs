@@ -13,6 +13,7 @@ mod node;
 mod probe;
 pub mod replicas;
 pub mod secured;
+pub mod tiered;
 
 pub use cluster::{Cluster, Member, Quorum};
 pub use description::{InstalledPeer, Peer, class_path, resolve_with_maven};

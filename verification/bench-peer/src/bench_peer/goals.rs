@@ -95,6 +95,15 @@ const GOALS: &[Goal] = &[
     Goal("cluster: many partitions: idle, all brokers, % of a core", RatioAtMost(QUARTER), "≤ 1/4"),
     Goal("cluster: many partitions: restart, stop to all in sync, ms", RatioAtMost(QUARTER), "≤ 1/4"),
     Goal("cluster: many partitions: failover, fenced to writes by all, ms", RatioAtMost(QUARTER), "≤ 1/4"),
+    Goal("tiered: upload, plain: broker CPU s per GB", RatioAtMost(QUARTER), "≤ 1/4"),
+    Goal("tiered: upload, zstd and encryption: broker CPU s per GB", RatioAtMost(THIRD), "≤ 1/3"),
+    Goal("tiered: cold read: MB/s", RatioAtLeast(2.0), "≥ 2 ×"),
+    Goal("tiered: cold read: broker CPU s per GB", RatioAtMost(QUARTER), "≤ 1/4"),
+    Goal("tiered: first byte of a cold read: round trips", AtMost(2.0), "≤ 2"),
+    Goal("tiered: tail producers: p99 with cold readers / without", AtMost(1.2), "≤ 1.2"),
+    Goal("tiered: tail consumers: p99 with cold readers / without", AtMost(1.2), "≤ 1.2"),
+    Goal("tiered: memory after one reader: growth / caches that are set", AtMost(1.0), "what is set"),
+    Goal("tiered: memory after the cold readers: growth / caches that are set", AtMost(1.0), "what is set"),
 ];
 
 /// A table of the goals whose measures exist; empty if there are none.

@@ -33,6 +33,8 @@ pub(super) enum Group {
     Security,
     /// Three brokers and three replicas: producers, CPU, latency, memory, and 10,000 partitions (--partitions).
     Cluster,
+    /// Remote storage in S3, Kafka's with Aiven's plugin: upload, cold reads, tail latency beside them, memory.
+    Tiered,
 }
 
 #[derive(clap::Args)]
@@ -54,7 +56,7 @@ pub struct Options {
     #[arg(long)]
     pub(super) records: Option<u64>,
     /// 10^9 bytes: of large batches for the node, by default 10; of recovery, 10; of the log to
-    /// compact, 5; of the group security, 1.
+    /// compact, 5; of the group security, 1; of the tiered topic, 2.
     #[arg(long)]
     pub(super) gigabytes: Option<f64>,
     /// Partitions of the groups start-2000 and recovery, by default 2000, and of the group cluster,
@@ -88,6 +90,10 @@ pub struct Options {
     /// Compare Ottla with another build of itself instead: the path of that build's binary.
     #[arg(long, value_name = "PATH", conflicts_with = "peer")]
     pub(super) other_build: Option<PathBuf>,
+    /// A folder with the jars of Aiven's plugin and of what it depends on, or with its source, for the
+    /// group tiered; by default its published source is fetched and compiled.
+    #[arg(long, value_name = "DIR")]
+    pub(super) plugin: Option<PathBuf>,
     /// Also write the tables to this file, as Markdown.
     #[arg(long)]
     pub(super) out: Option<PathBuf>,
@@ -136,6 +142,8 @@ impl Options {
             Group::Failover => 1 << 30,
             Group::Security => 3 * gigabytes(1.0) + (2 << 30),
             Group::Cluster => self.memory_of_cluster(),
+            // The log and the store, and the broker.
+            Group::Tiered => 2 * gigabytes(2.0) + (2 << 30),
         }
     }
 }
@@ -143,7 +151,12 @@ impl Options {
 impl Group {
     pub(super) fn needs_load_generator(&self) -> bool {
         match self {
-            Group::Node | Group::Start | Group::Recovery | Group::Rolls | Group::Security => true,
+            Group::Node
+            | Group::Start
+            | Group::Recovery
+            | Group::Rolls
+            | Group::Security
+            | Group::Tiered => true,
             Group::Compaction | Group::Client | Group::Failover | Group::Cluster => false,
         }
     }
