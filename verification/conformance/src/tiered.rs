@@ -14,14 +14,14 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 
-use ottla_peers::{InstalledPeer, Node, NodeOptions, Peer};
+use ottla_peers::{InstalledPeer, Node, NodeOptions, Peer, reference};
 use ottla_workspace::process::{self, OwnedChild};
 use ottla_workspace::report::Tally;
 use ottla_workspace::{toolchain, workspace};
 
 const TOPIC: &str = "archived";
 const RECORDS: usize = 40_000;
-/// Of Kafka's release that the peer `kafka` is of.
+/// Used with every reference: the test jar of 4.4.0 is not published.
 const TEST_JAR: &str = "org.apache.kafka:kafka-storage:4.3.1:jar:test";
 const SERVER_MODULE: &str = "github.com/versity/versitygw/cmd/versitygw@v1.8.0";
 const BUCKET: &str = "segments";
@@ -38,7 +38,7 @@ pub struct Options {
 }
 
 pub fn run(options: &Options) -> Result<()> {
-    let dir = workspace::target_dir().join("tiered");
+    let dir = reference::run_dir("tiered");
     workspace::make_empty(&dir)?;
     let ottla = Peer::load("ottla")?.install()?;
     let mut tally = Tally::default();

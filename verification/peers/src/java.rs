@@ -34,6 +34,7 @@ pub fn classes(kafka: &InstalledPeer, folder: &str) -> Result<PathBuf> {
     toolchain::require(&toolchain::JAVAC)?;
     let classes = workspace::target_dir()
         .join("conformance/java")
+        .join(kafka.folder())
         .join(folder);
     std::fs::create_dir_all(&classes)?;
     let mut compile = Command::new("javac");

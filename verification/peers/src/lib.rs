@@ -4,12 +4,16 @@
 //! workspace) and started any number of times. Each node has its own folder, ports and
 //! configuration, derived from `peers/server.properties`, which is the same for every peer. The
 //! product does not link any of this.
+//!
+//! The peer `kafka` is the reference, by default the version that `peers/kafka.toml` names; see
+//! [`reference`].
 
 mod cluster;
 mod description;
 pub mod java;
 mod node;
 mod probe;
+pub mod reference;
 pub mod replicas;
 
 pub use cluster::{Cluster, Member, Quorum};
