@@ -28,6 +28,9 @@ pub struct Peer {
     /// The prefix of a command that runs one of the peer's tools; the tool's name and arguments
     /// follow.
     tool: Vec<String>,
+    /// Classes of tools by the names that they have in the version of `peers/kafka.toml`.
+    #[serde(default)]
+    moved_tools: BTreeMap<String, String>,
     /// Broker settings that only this peer supports.
     #[serde(default)]
     settings: BTreeMap<String, String>,
@@ -199,6 +202,8 @@ impl InstalledPeer {
 
     /// The command that runs one of the peer's tools. The caller adds the arguments.
     pub fn tool(&self, name: &str) -> Command {
+        let moved = self.peer.moved_tools.get(name);
+        let name = moved.map_or(name, String::as_str);
         let mut command = self.command(&self.peer.tool, &BTreeMap::new());
         command.arg(name);
         command
