@@ -192,6 +192,9 @@ const SUITES: &[Suite] = &[
     suite(Either, "take-over-static", "the same with static voters", BROKER, || conformance(&["take-over", "--changes", "2", "--static-voters"])),
     suite(Either, "take-over-3.9", "a directory of Kafka 3.9", BROKER, || conformance(&["take-over", "--changes", "2", "--from", "kafka39"])),
     suite(Either, "take-over-4.4", "a directory of Kafka 4.4", BROKER, || conformance(&["take-over", "--changes", "2", "--from", "kafka44"])),
+    // Against Kafka 4.4, what tells most in the least time; docs/testing.md has the others.
+    suite(Either, "conformance-4.4", "the Java client of 4.4, librdkafka and all dynamic settings, against Kafka 4.4", BROKER, || conformance(&["conformance", "--reference", "kafka44", "--client", "java", "--client", "confluent", "--client", "settings"])),
+    suite(Either, "mixed-cluster-4.4", "brokers of Ottla's and of Kafka 4.4, under its controller", BROKER, || conformance(&["mixed-cluster", "--reference", "kafka44", "--troubles", "2", "--kinds", "stopped,killed"])),
     suite(Either, "take-over-4.0", "a directory of Kafka 4.0", BROKER, || conformance(&["take-over", "--changes", "2", "--from", "kafka40"])),
     suite(Last, "measures", "what is measured of a stall, and of many who connect", MEASURES, || xtask(&["test-programs", "--measuring"])),
     suite(Last, "console-page", "the console page in a browser: changes, keys, hostile contents, long lists", CONSOLE_PAGE, || conformance(&["console-page"])),
