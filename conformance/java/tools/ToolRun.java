@@ -60,16 +60,6 @@ final class ToolRun {
         return bytes.toString(StandardCharsets.UTF_8) + ending;
     }
 
-    /** Whether this version of Kafka has a tool of that class. */
-    static boolean isThere(String name) {
-        try {
-            Class.forName(name);
-            return true;
-        } catch (ClassNotFoundException error) {
-            return false;
-        }
-    }
-
     private static void call(String name, String[] arguments) throws Throwable {
         try {
             Class.forName(name).getMethod("main", String[].class).invoke(null, (Object) arguments);
