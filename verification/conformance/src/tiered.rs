@@ -11,10 +11,10 @@ use std::path::{Path, PathBuf};
 use std::process::Output;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 
 use ottla_peers::tiered::{self, S3Server};
-use ottla_peers::{InstalledPeer, Node, NodeOptions, Peer};
+use ottla_peers::{InstalledPeer, Node, NodeOptions, Peer, reference};
 use ottla_workspace::process;
 use ottla_workspace::report::Tally;
 use ottla_workspace::workspace;
@@ -34,7 +34,7 @@ pub struct Options {
 }
 
 pub fn run(options: &Options) -> Result<()> {
-    let dir = workspace::target_dir().join("tiered");
+    let dir = reference::run_dir("tiered");
     workspace::make_empty(&dir)?;
     let ottla = Peer::load("ottla")?.install()?;
     let mut tally = Tally::default();

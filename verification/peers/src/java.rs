@@ -36,7 +36,7 @@ pub fn classes(kafka: &InstalledPeer, folder: &str) -> Result<PathBuf> {
     toolchain::require(&toolchain::JAVAC)?;
     let classes = workspace::target_dir()
         .join("conformance/java")
-        .join(kafka.id())
+        .join(kafka.folder())
         .join(folder);
     let root = workspace::root().join("conformance/java");
     let sources = sources_in(&root.join(folder))?;
