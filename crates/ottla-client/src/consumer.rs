@@ -450,7 +450,7 @@ impl Consumer {
                     Err(_) => return Ok(true),
                 };
                 count += batch.record_count();
-                bytes += batch.size_in_bytes();
+                bytes += batch.bytes().len();
                 batches.push(batch);
             }
             Ok(false)
