@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use ottla_client::admin::EndpointType;
 use ottla_client::{Admin, Client, ClientConfig, ClientError};
+use ottla_sasl::Secret;
 use tokio::sync::{OwnedSemaphorePermit, watch};
 
 use crate::budget::Budget;
@@ -37,8 +38,8 @@ pub(crate) struct Visit {
     /// Of the whole console. It is read with the console's credentials.
     pub(crate) registry: Option<Arc<Registry>>,
     pub(crate) rebalancing: Rebalancing,
-    /// Whether the person has logged in at the console's identity provider.
-    pub(crate) is_of_provider: bool,
+    /// Of a person who has logged in at the console's identity provider.
+    pub(crate) id_token: Option<Secret>,
     ended: watch::Sender<bool>,
 }
 
@@ -62,7 +63,7 @@ impl Visit {
             redrives: Kept::new(REDRIVES),
             cursors: Kept::new(CURSORS),
             rebalancing: Rebalancing::default(),
-            is_of_provider: false,
+            id_token: None,
             ended: watch::Sender::new(false),
         }
     }
@@ -72,14 +73,14 @@ impl Visit {
         self
     }
 
-    pub(crate) fn of_provider(mut self) -> Visit {
-        self.is_of_provider = true;
+    pub(crate) fn of_provider(mut self, id_token: Secret) -> Visit {
+        self.id_token = Some(id_token);
         self
     }
 
     /// A user of the cluster is not the person whom the provider gives the same name.
     pub(crate) fn is_of_same_person(&self, other: &Visit) -> bool {
-        self.user == other.user && self.is_of_provider == other.is_of_provider
+        self.user == other.user && self.id_token.is_some() == other.id_token.is_some()
     }
 
     pub(crate) fn client(&self) -> &Client {
