@@ -4,12 +4,12 @@
 mod access;
 mod cluster;
 mod groups;
-mod http;
+pub mod http;
 mod measure;
 mod records;
 mod registry;
 mod schemas;
-mod stage;
+pub mod stage;
 mod topics;
 
 use std::path::PathBuf;

@@ -25,7 +25,7 @@
   let took = null;
   addEventListener("click", () => (clicked = performance.now()), true);
   const watch = () => {
-    if (awaited !== null && clicked !== null && took === null && document.body.innerText.includes(awaited)) took = performance.now() - clicked;
+    if (awaited !== null && clicked !== null && took === null && awaited()) took = performance.now() - clicked;
     if (awaited !== null && took === null) requestAnimationFrame(watch);
   };
 
@@ -79,7 +79,8 @@
           if (frame === frames) {
             const gaps = times.slice(1).map((time, index) => time - times[index]);
             gaps.sort((a, b) => a - b);
-            done({ rows, frames, blanks, median_ms: gaps[Math.floor(gaps.length / 2)] });
+            const at = (share) => gaps[Math.min(gaps.length - 1, Math.floor(gaps.length * share))];
+            done({ rows, frames, blanks, median_ms: at(0.5), p95_ms: at(0.95) });
             return;
           }
           frame += 1;
@@ -89,8 +90,9 @@
         };
         requestAnimationFrame(next);
       }),
-    clock: (text) => {
-      awaited = text;
+    /** From the next click until the condition holds. */
+    clock: (condition) => {
+      awaited = condition;
       clicked = null;
       took = null;
       requestAnimationFrame(watch);
