@@ -90,7 +90,11 @@ pub fn run(options: &Options) -> Result<()> {
         std::thread::available_parallelism()?
     );
     let is_chosen = |name: &str| {
-        options.parts.is_empty() || options.parts.iter().any(|part| name.contains(part.as_str()))
+        options.parts.is_empty()
+            || options
+                .parts
+                .iter()
+                .any(|part| name.contains(part.as_str()))
     };
     let mut lines = Vec::new();
     let mut failures = Vec::new();

@@ -29,16 +29,20 @@
     if (awaited !== null && took === null) requestAnimationFrame(watch);
   };
 
+  /** The middle of an element, in view; `null` without one. */
+  const middle = (found) => {
+    if (!found || found.disabled) return null;
+    found.scrollIntoView({ block: "nearest", inline: "nearest" });
+    const { x, y, width, height } = box(found);
+    return [x + Math.min(width / 2, 60), y + height / 2];
+  };
+
   window.inPage = {
     text: () => document.body.innerText,
     /** The middle of what has this name, in view. */
-    target: (name) => {
-      const found = named("button, a, summary, input[type=checkbox], label.check", name);
-      if (!found || found.disabled) return null;
-      found.scrollIntoView({ block: "nearest", inline: "nearest" });
-      const { x, y, width, height } = box(found);
-      return [x + Math.min(width / 2, 60), y + height / 2];
-    },
+    target: (name) => middle(named("button, a, summary, input[type=checkbox], label.check", name)),
+    /** The middle of an entry of the navigation. */
+    entry: (name) => middle([...document.querySelectorAll("nav[aria-label=Pages] a")].find((it) => nameOf(it.querySelector("span")) === name)),
     focus: (label) => {
       const found = field(label);
       if (!found) return false;

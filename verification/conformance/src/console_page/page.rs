@@ -90,7 +90,11 @@ impl Page {
     }
 
     pub fn click(&mut self, name: &str) -> Result<()> {
-        let place = self.place(&format!("inPage.target({})", json!(name)), name)?;
+        self.click_found(&target(name), name)
+    }
+
+    fn click_found(&mut self, found: &str, name: &str) -> Result<()> {
+        let place = self.place(found, name)?;
         for kind in ["mousePressed", "mouseReleased"] {
             self.browser.call(
                 "Input.dispatchMouseEvent",
@@ -268,10 +272,10 @@ impl Page {
     }
 
     /// The time from a click until a text is there, in the page's own clock.
-    pub fn within(&mut self, most_ms: u32, target: &str, text: &str) -> Result<()> {
+    pub fn within(&mut self, most_ms: u32, name: &str, text: &str) -> Result<()> {
         let seen = format!("inPage.text().includes({})", json!(text));
-        let took = self.time(target, &seen)?;
-        println!("     “{text}” {took:.0} ms after the click on “{target}”");
+        let took = self.time(&target(name), name, &seen)?;
+        println!("     “{text}” {took:.0} ms after the click on “{name}”");
         ensure!(
             took <= f64::from(most_ms),
             "“{text}” took {took:.0} ms, more than {most_ms} ms"
@@ -279,12 +283,23 @@ impl Page {
         Ok(())
     }
 
+    /// As [`Page::time`], of a click on an entry of the navigation.
+    pub fn time_entry(&mut self, name: &str, expression: &str) -> Result<f64> {
+        let entry = format!("inPage.entry({})", json!(name));
+        self.time(&entry, name, expression)
+    }
+
+    /// As [`Page::time`], of a click on the button or link of this name.
+    pub fn time_click(&mut self, name: &str, expression: &str) -> Result<f64> {
+        self.time(&target(name), name, expression)
+    }
+
     /// The time from a click until an expression of JavaScript is true, in milliseconds of the page's
     /// own clock. It is looked at in each frame.
-    pub fn time(&mut self, target: &str, expression: &str) -> Result<f64> {
+    fn time(&mut self, found: &str, name: &str, expression: &str) -> Result<f64> {
         self.browser
             .evaluate(&format!("inPage.clock(() => {expression})"))?;
-        self.click(target)?;
+        self.click_found(found, name)?;
         self.until("inPage.took() !== null", expression)?;
         let took = self.browser.evaluate("inPage.took()")?;
         took.as_f64().context("the page has not seen it")
@@ -373,6 +388,11 @@ impl Page {
             self.complaints.join("; ")
         ))
     }
+}
+
+/// Where a button or link of this name is, in JavaScript.
+fn target(name: &str) -> String {
+    format!("inPage.target({})", json!(name))
 }
 
 /// How a table was scrolled through in [`FRAMES`] frames.

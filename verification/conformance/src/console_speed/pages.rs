@@ -60,10 +60,10 @@ pub fn pages(options: &Options) -> Result<Vec<Line>> {
         page.go(&format!("{}/nowhere", stand.url()))?;
         page.holds("document.body.innerText.includes('names no page')")?;
         for (index, (name, condition)) in PAGES.iter().enumerate() {
-            times[index].push(page.time(name, &of_page(name, condition))?);
+            times[index].push(page.time_entry(name, &of_page(name, condition))?);
             if *name == "Topics" {
                 let rows = "document.querySelectorAll('tbody tr').length > 3";
-                let took = page.time("speed-000", &of_page("speed-000", rows))?;
+                let took = page.time_click("speed-000", &of_page("speed-000", rows))?;
                 times[PAGES.len()].push(took);
             }
         }

@@ -42,9 +42,8 @@ impl Broker {
     pub fn start(console: &str) -> Result<Broker> {
         let binary = workspace::release_binary("ottla", "ottla")?;
         let dir = tempfile::Builder::new().prefix("ottla-speed-").tempdir()?;
-        let settings = SETTINGS
-            .iter()
-            .chain(&[("ottla.console.listener", console)]);
+        let listener = ("ottla.console.listener", console);
+        let settings = SETTINGS.iter().chain(std::iter::once(&listener));
         let overrides = settings.map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
         let node = Peer::other_build(&binary)?.install()?.start(NodeOptions {
             dir: dir.path().join("node"),
