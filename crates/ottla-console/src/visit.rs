@@ -12,6 +12,7 @@ use ottla_sasl::Secret;
 use tokio::sync::{OwnedSemaphorePermit, watch};
 
 use crate::budget::Budget;
+use crate::details::Details;
 use crate::kept::{Kept, Place, Promise};
 use crate::problem::Problem;
 use crate::rebalancing::Rebalancing;
@@ -31,6 +32,7 @@ pub(crate) struct Visit {
     pub(crate) user: Option<String>,
     pub(crate) admin: Admin,
     pub(crate) view: Arc<View>,
+    pub(crate) details: Details,
     /// The person's share of the console's.
     pub(crate) budget: Budget,
     pub(crate) redrives: Kept<Arc<Promise>>,
@@ -57,6 +59,7 @@ impl Visit {
         Visit {
             user,
             view: View::new(admin.clone(), budget.clone(), sampling),
+            details: Details::default(),
             admin,
             budget,
             registry: None,

@@ -168,7 +168,7 @@ fn crate_in<'a>(name: &'a str, crates: &BTreeSet<String>) -> Option<&'a str> {
     let mut from = 0;
     while let Some(found) = name[from..].find("::") {
         let end = from + found;
-        let start = name[..end].rfind(|it| !is_part(it)).map_or(0, |at| {
+        let start = name[..end].rfind(|it: char| !is_part(it)).map_or(0, |at| {
             // The character before a name can have several bytes.
             at + name[at..].chars().next().map_or(1, char::len_utf8)
         });
@@ -191,14 +191,14 @@ mod tests {
 
     #[test]
     fn a_symbol_belongs_to_the_first_crate_of_the_console_in_it() {
-        let crates = ["ottla_console", "protox"].map(str::to_owned).into();
+        let crates = BTreeSet::from(["ottla_console", "protox"].map(str::to_owned));
         let symbols = "0000000000001000 0000000000000040 t <ottla_console::view::View as core::fmt::Debug>::fmt\n\
                        0000000000001040 0000000000000008 t core::ptr::drop_in_place<alloc::vec::Vec<protox::Error>>\n\
                        0000000000001050 0000000000000099 t tokio::protox::inner\n\
                        0000000000001060 0000000000000002 T main\n";
         let sizes = sizes_of(symbols, &crates);
         let expected = [("ottla_console".to_owned(), 40), ("protox".to_owned(), 8)];
-        assert_eq!(sizes, expected.into());
+        assert_eq!(sizes, BTreeMap::from(expected));
     }
 
     #[test]
