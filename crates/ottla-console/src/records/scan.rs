@@ -29,8 +29,11 @@ const FETCH_BYTES: i32 = 8 << 20;
 const BUFFERED_BYTES: usize = 32 << 20;
 /// What is taken from it at once: as much as of a response, decompressed.
 const POLLED_BYTES: usize = FETCH_BYTES as usize;
-/// The least and the most of a partition in a response. A larger batch is returned nevertheless.
-const PARTITION_BYTES: (usize, usize) = (16 << 10, 4 << 20);
+/// The least of a partition in a response, and the most for a live tail and for a search. A larger batch is returned
+/// nevertheless.
+const LEAST_BYTES: usize = 16 << 10;
+const FOLLOWED_BYTES: usize = 1 << 20;
+const SEARCHED_BYTES: usize = 4 << 20;
 /// The decompressed size of a batch that is read.
 const BATCH_BYTES: usize = 64 << 20;
 /// Records that are taken from it at once, at least one batch.
@@ -143,7 +146,11 @@ impl Scan {
         is_following: bool,
     ) -> Result<Scan, Problem> {
         let per_partition = BUFFERED_BYTES / 2 / ranges.len().max(1);
-        let per_partition = per_partition.clamp(PARTITION_BYTES.0, PARTITION_BYTES.1);
+        let most = match is_following {
+            true => FOLLOWED_BYTES,
+            false => SEARCHED_BYTES,
+        };
+        let per_partition = per_partition.clamp(LEAST_BYTES, most);
         let registry = visit.registry.clone();
         let decoding = registry.as_ref().map_or(0, |_| DECODING_BYTES);
         let fetched = per_partition * ranges.len() + POLLED_BYTES;
