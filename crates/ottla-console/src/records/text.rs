@@ -26,7 +26,7 @@ pub(crate) struct Text {
 
 enum Part {
     /// Without letters.
-    Exact(memmem::Finder<'static>),
+    Exact(Box<memmem::Finder<'static>>),
     Folded(Folded),
 }
 
@@ -49,7 +49,7 @@ impl Text {
         let folded = longest(text, is_foldable);
         let (part, length) = if without_letters.len() >= RARE.min(text.len()) && !text.is_empty() {
             let finder = memmem::Finder::new(without_letters).into_owned();
-            (Some(Part::Exact(finder)), without_letters.len())
+            (Some(Part::Exact(Box::new(finder))), without_letters.len())
         } else if folded.len() >= SHORTEST {
             let folded = &folded[..folded.len().min(LONGEST)];
             (Some(Part::Folded(Folded::new(folded))), folded.len())

@@ -50,12 +50,11 @@ impl Node {
             Node::Compare(operator, one, other) => {
                 one.collect_selected(needs);
                 other.collect_selected(needs);
-                if *operator == Operator::Equal {
-                    match (&**one, &**other) {
-                        (Node::Path(root, _), Node::Text(text))
-                        | (Node::Text(text), Node::Path(root, _)) => add(*root, text, needs),
-                        _ => {}
-                    }
+                if *operator == Operator::Equal
+                    && let (Node::Path(root, _), Node::Text(text))
+                    | (Node::Text(text), Node::Path(root, _)) = (&**one, &**other)
+                {
+                    add(*root, text, needs);
                 }
             }
             Node::In(one, other) => {
