@@ -9,8 +9,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use ottla_workspace::process;
 
+use super::options::Options;
 use super::stand::{Broker, status_kib};
-use super::{Line, Options, Spread};
+use super::table::{Line, Spread};
 use crate::console_api::http::Http;
 
 /// The p99 of producers may become so many times what it was.

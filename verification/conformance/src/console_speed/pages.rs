@@ -3,9 +3,11 @@
 use std::time::Instant;
 
 use anyhow::Result;
+use ottla_workspace::toolchain;
 
+use super::options::Options;
 use super::stand::Stand;
-use super::{Line, Options, Spread};
+use super::table::{Line, Spread};
 use crate::console_page::page::Page;
 use crate::console_page::servers::{Kind, Server};
 use crate::console_page::steps::Needs;
@@ -47,6 +49,7 @@ const PAGES: &[(&str, &str)] = &[
 /// Clicks on each page of the navigation, each round in a page that was loaded anew and remembers
 /// nothing.
 pub fn pages(options: &Options) -> Result<Vec<Line>> {
+    toolchain::require(&toolchain::CHROMIUM)?;
     let stand = Stand::start()?;
     stand.create_partitions(options.partitions)?;
     let mut page = Page::open("")?;
@@ -99,6 +102,8 @@ fn of_page(title: &str, condition: &str) -> String {
 /// difference, and no cluster of this size is needed.
 pub fn tables(options: &Options) -> Result<Vec<Line>> {
     const ROWS: &str = "100000";
+    toolchain::require(&toolchain::CHROMIUM)?;
+    toolchain::require(&toolchain::NODE)?;
     let needs = Needs::Mock(vec![("TOPICS".to_owned(), ROWS.to_owned())]);
     let server = Server::start(&needs, Kind::Ottla)?;
     let mut page = Page::open("")?;

@@ -6,10 +6,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use ottla_workspace::process::{self, OwnedChild};
+use ottla_workspace::toolchain;
 use serde_json::Value;
 
+use super::options::Options;
 use super::stand::{Stand, cpu_time};
-use super::{Line, Options, Spread};
+use super::table::{Line, Spread};
 use crate::console_page::page::Page;
 
 /// Records per second of the tail, and for how long.
@@ -27,6 +29,7 @@ const RECORD_BYTES: u64 = 1000;
 
 /// Produces 50,000 records a second, and follows them with the API and with the page.
 pub fn tail(_options: &Options) -> Result<Vec<Line>> {
+    toolchain::require(&toolchain::CHROMIUM)?;
     let stand = Stand::start()?;
     stand.broker.create_topic("tail", 4)?;
     let records = TAIL_RATE * TAIL_SECONDS;

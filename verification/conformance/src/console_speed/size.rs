@@ -12,8 +12,9 @@ use anyhow::{Context, Result, ensure};
 use ottla_workspace::{process, workspace};
 use serde_json::Value;
 
+use super::options::Options;
 use super::stand::Broker;
-use super::{Line, Options};
+use super::table::Line;
 use crate::console_api::http::Http;
 
 const CONSOLE: &str = "ottla-console";
