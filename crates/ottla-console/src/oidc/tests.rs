@@ -271,11 +271,17 @@ async fn a_person_with_a_new_name_stays_the_same_person() {
         assert!(began.elapsed() < PATIENCE);
         tokio::time::sleep(SOON / 5).await;
     }
+    tokio::time::sleep(SOON).await;
     assert!(!visit.has_ended());
-    // Somebody else now has the name.
+    visit.end();
+    tokio::time::timeout(PATIENCE, task).await.unwrap().unwrap();
+
+    // Somebody else gets the name.
+    let tokens = tokens_of(&oidc, &provider, &flow).await.unwrap();
     provider.change(|it| {
-        it.id_claims = json!({ "sub": "mallory", "preferred_username": "alice" });
+        it.id_claims = json!({ "sub": "mallory", "preferred_username": "alice.smith" });
     });
+    let (visit, task) = session(&oidc, tokens, SOON);
     tokio::time::timeout(PATIENCE, task).await.unwrap().unwrap();
     assert!(visit.has_ended());
 }
