@@ -11,6 +11,7 @@ mod codegen;
 mod conformance;
 mod console_api;
 mod console_page;
+mod console_speed;
 mod exactly_once;
 mod golden;
 mod golden_records;
@@ -93,6 +94,8 @@ enum Command {
     ConsoleApi(console_api::Options),
     /// Test the console page in headless Chromium.
     ConsolePage(console_page::Options),
+    /// Measure the console against its goals: pages, tables, live tails, searches, memory, size.
+    ConsoleSpeed(console_speed::Options),
     /// Log in with Kerberos to Ottla and Apache Kafka, with the clients of both.
     Kerberos(kerberos::Options),
     /// Have Kafka keep segments in remote storage, and let `ottla tier` show and check them.
@@ -130,6 +133,7 @@ fn run(command: &Command) -> anyhow::Result<()> {
         Command::Report(options) => report_in_browser::run(options),
         Command::ConsoleApi(options) => console_api::run(options),
         Command::ConsolePage(options) => console_page::run(options),
+        Command::ConsoleSpeed(options) => console_speed::run(options),
         Command::Kerberos(options) => kerberos::run(options),
         Command::Tiered(options) => tiered::run(options),
         Command::Peer(options) => peer::run(options),
