@@ -4,13 +4,13 @@
 //! One broker or cluster runs at a time, and the order changes from round to round. Measures are
 //! grouped: one node on an empty directory (the default); start and recovery of one directory with
 //! thousands of partitions, handed from broker to broker; the cleaners; latency during segment
-//! rolls; three clients of one Ottla broker; three-broker clusters: throughput and failover; and
-//! what grows with partitions, connections, consumers and stored data.
+//! rolls; three clients of one Ottla broker; TLS and logins; three-broker clusters: throughput and
+//! failover; what grows with partitions, connections, consumers and stored data; and tiered storage.
 //! Memory that a turn will use is touched first, because the host of a virtual machine reclaims
 //! idle memory and the first touch costs more than the measured work. Each measure is reported as
 //! the median over the rounds with its range, as is the ratio of the two brokers within a round,
 //! together with the machine's noise and the goals. A failing broker or client ends the command
-//! with an error, except a peer in the groups of `scale`, which is noted.
+//! with an error, except a peer in the groups of `security`, `scale` and `tiered`, which is noted.
 
 mod broker;
 mod clients;
@@ -18,16 +18,18 @@ mod cluster;
 mod compaction;
 mod disk;
 mod failover;
-mod generator;
 mod goals;
 mod handed_over;
+mod load;
 mod machine;
 mod node;
 mod rolls;
 mod rows;
 mod scale;
+mod security;
 mod setting;
 mod table;
+mod tiered;
 
 use anyhow::{Result, bail};
 use clap::ValueEnum;
@@ -86,10 +88,12 @@ pub fn run(options: &Options) -> Result<()> {
             Group::Rolls => rolls::measure(&setting, &mut results)?,
             Group::Client => clients::measure(&setting, &mut results)?,
             Group::Failover => failover::measure(&setting, &mut results)?,
+            Group::Security => security::measure(&setting, &mut results)?,
             Group::Cluster => cluster::measure(&setting, &mut results)?,
             Group::Partitions => scale::partitions::measure(&setting, &mut results)?,
             Group::Scale => scale::clients::measure(&setting, &mut results)?,
             Group::Stored => scale::stored::measure(&setting, &mut results)?,
+            Group::Tiered => tiered::measure(&setting, &mut results)?,
         }
         let table = results.markdown(&conditions(&setting)?);
         // The goals are defined relative to Kafka.
@@ -163,10 +167,12 @@ fn conditions(setting: &Setting<'_>) -> Result<Vec<String>> {
             clients::settings_in_words()
         ),
         Group::Failover => failover::settings_in_words(options.session_timeout_ms),
+        Group::Security => security::settings_in_words(options.gigabytes_or(1.0)),
         Group::Cluster => cluster::settings_in_words(options),
         Group::Partitions => scale::partitions::settings_in_words(options),
         Group::Scale => scale::clients::settings_in_words(options),
         Group::Stored => scale::stored::settings_in_words(options),
+        Group::Tiered => tiered::settings_in_words(options),
     };
     let mut conditions = vec![
         format!("commit {}", commit.trim()),

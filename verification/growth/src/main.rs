@@ -5,6 +5,7 @@
 //! The slope is the exponent of the growth between N and 100 N: 0 is flat, 1 is linear. A logarithm
 //! lies between 0 and 0.2, and so do caches that a larger state no longer fits into.
 
+mod acl_decisions;
 mod assignors;
 mod broker_events;
 mod fetch_sessions;
@@ -13,6 +14,7 @@ mod led_share_partitions;
 mod local_replicas;
 mod measure;
 mod parked_acks;
+mod remote_segments;
 mod transaction_index;
 mod transaction_markers;
 mod waiting_fetches;
@@ -58,6 +60,9 @@ const ROWS: &[Row] = &[
     assignors::OTHER_TOPICS,
     transaction_markers::ROW,
     led_share_partitions::ROW,
+    acl_decisions::OF_ONE_CLIENT,
+    acl_decisions::OF_ANY_CLIENT,
+    remote_segments::ROW,
 ];
 
 fn main() -> ExitCode {

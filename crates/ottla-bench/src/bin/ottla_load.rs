@@ -6,8 +6,10 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::{Args, Parser, Subcommand};
+use ottla_bench::load::access::{Access, AccessArgs};
 use ottla_bench::load::bare_loop::{self, BareLoopOptions};
 use ottla_bench::load::cluster;
+use ottla_bench::load::connect::{self, ConnectOptions};
 use ottla_bench::load::connections::{self, ConnectionsArgs};
 use ottla_bench::load::fetch::{self, FetchOptions};
 use ottla_bench::load::groups::{self, GroupsOptions, Protocol};
@@ -39,6 +41,8 @@ enum Mode {
     EndToEnd(EndToEndArgs),
     /// Produce small batches at a fixed rate and measure from the instant at which each was due.
     ProduceLatency(ProduceLatencyArgs),
+    /// Make new connections, log in if the settings say so, and close them.
+    Connect(ConnectArgs),
     /// Let the members of many groups join at once, and measure the time until all groups are
     /// stable.
     Groups(GroupsArgs),
@@ -81,9 +85,8 @@ struct BareLoopArgs {
 
 #[derive(Args)]
 struct Common {
-    /// A broker of the cluster, as host:port.
-    #[arg(long, default_value = "127.0.0.1:9092")]
-    bootstrap: String,
+    #[command(flatten)]
+    access: AccessArgs,
     /// The topic; it is created if missing.
     #[arg(long, default_value = "ottla-load")]
     topic: String,
@@ -201,6 +204,23 @@ struct ProduceLatencyArgs {
 }
 
 #[derive(Args)]
+struct ConnectArgs {
+    #[command(flatten)]
+    common: Common,
+    /// Threads, each of which has one connection at a time.
+    #[arg(long, default_value_t = 4)]
+    threads: usize,
+    #[arg(long, default_value_t = 5.0)]
+    seconds: f64,
+    /// Duration of a warm-up, which is not measured.
+    #[arg(long, default_value_t = 3.0)]
+    warmup_seconds: f64,
+    /// Perform a full TLS handshake for each connection.
+    #[arg(long)]
+    no_resumption: bool,
+}
+
+#[derive(Args)]
 struct GroupsArgs {
     #[command(flatten)]
     common: Common,
@@ -239,6 +259,7 @@ fn run(mode: &Mode) -> Result<()> {
         Mode::Fetch(args) => (&args.common, fetch(args)?),
         Mode::EndToEnd(args) => (&args.common, end_to_end(args)?),
         Mode::ProduceLatency(args) => (&args.common, produce_latency(args)?),
+        Mode::Connect(args) => return connect(args),
         Mode::Groups(args) => return join_groups(args),
         Mode::CommitOffsets(args) => return commit_offsets(args),
         Mode::FetchOffsets(args) => return fetch_offsets(args),
@@ -253,7 +274,7 @@ fn run(mode: &Mode) -> Result<()> {
         print!("{report}");
     }
     if common.delete_topic {
-        cluster::delete_topic(&common.bootstrap, &common.topic)?;
+        cluster::delete_topic(&common.access.access()?, &common.topic)?;
     }
     Ok(())
 }
@@ -276,7 +297,7 @@ fn join_groups(args: &GroupsArgs) -> Result<()> {
         protocol: args.protocol,
         broker_pid: common.broker_pid,
     };
-    let report = groups::run(&topic, &common.bootstrap, &options)?;
+    let report = groups::run(&topic, &options)?;
     if common.json {
         println!("{}", serde_json::to_string(&report)?);
         return Ok(());
@@ -301,7 +322,7 @@ fn commit_offsets(args: &OffsetsArgs) -> Result<()> {
     let topic = create_topic(common, args.partitions)?;
     let names = offsets::names(&common.topic, args.groups);
     let began = Instant::now();
-    offsets::commit(&topic, &common.bootstrap, &names)?;
+    offsets::commit(&topic, &names)?;
     tell(common, "committed", began.elapsed());
     Ok(())
 }
@@ -309,8 +330,9 @@ fn commit_offsets(args: &OffsetsArgs) -> Result<()> {
 fn fetch_offsets(args: &OffsetsArgs) -> Result<()> {
     let common = &args.common;
     let names = offsets::names(&common.topic, args.groups);
+    let access = common.access.access()?;
     let began = Instant::now();
-    let count = offsets::fetch(&common.bootstrap, &names)?;
+    let count = offsets::fetch(&access, &names)?;
     let expected = args.groups as u64 * args.partitions as u64;
     ensure!(
         count == expected,
@@ -322,11 +344,42 @@ fn fetch_offsets(args: &OffsetsArgs) -> Result<()> {
 
 fn create_topic(common: &Common, partitions: i32) -> Result<Topic> {
     cluster::create_topic(
-        &common.bootstrap,
+        &common.access.access()?,
         &common.topic,
         partitions,
         &common.topic_configs,
     )
+}
+
+fn connect(args: &ConnectArgs) -> Result<()> {
+    let common = &args.common;
+    let mut security = common.access.security()?;
+    if args.no_resumption {
+        security = security.without_resumption();
+    }
+    let access = Access::secured(&common.access.bootstrap, security);
+    let options = ConnectOptions {
+        threads: args.threads,
+        time: positive_seconds(args.seconds)?,
+    };
+    let warmup = Duration::from_secs_f64(args.warmup_seconds.max(0.0));
+    let report = connect::measure(&access, warmup, options, common.broker_pid)?;
+    if common.json {
+        println!("{}", serde_json::to_string(&report)?);
+        return Ok(());
+    }
+    println!(
+        "{} connections in {:.2} s: {:.0} a second, {:.1} % of them resumed\n  generator: {:.2} CPU s",
+        report.connections,
+        report.seconds,
+        report.connections_per_second,
+        report.resumed_part * 100.0,
+        report.generator_cpu_seconds
+    );
+    if let Some(seconds) = report.broker_cpu_seconds {
+        println!("  broker: {seconds:.2} CPU s");
+    }
+    Ok(())
 }
 
 fn tell(common: &Common, what: &str, elapsed: Duration) {
@@ -434,12 +487,7 @@ fn measured_produce(
     latencies: Option<&Path>,
 ) -> Result<Report> {
     ensure!(options.connections > 0, "--connections must be 1 or more");
-    let topic = cluster::create_topic(
-        &common.bootstrap,
-        &common.topic,
-        partitions,
-        &common.topic_configs,
-    )?;
+    let topic = create_topic(common, partitions)?;
     if let Some(until) = warmup {
         produce::run(&topic, ProduceOptions { until, ..options })?;
     }
@@ -498,7 +546,7 @@ fn write_each(each: &[RequestTiming], file: &Path) -> Result<()> {
 fn fetch(args: &FetchArgs) -> Result<Report> {
     let common = &args.common;
     ensure!(args.connections > 0, "--connections must be 1 or more");
-    let topic = cluster::find_topic(&common.bootstrap, &common.topic)
+    let topic = cluster::find_topic(&common.access.access()?, &common.topic)
         .context("fetch reads a topic that `ottla-load produce` has filled")?;
     let options = FetchOptions {
         connections: args.connections,
@@ -524,7 +572,7 @@ fn fetch(args: &FetchArgs) -> Result<Report> {
 
 fn end_to_end(args: &EndToEndArgs) -> Result<Report> {
     let common = &args.common;
-    let topic = cluster::create_topic(&common.bootstrap, &common.topic, 1, &common.topic_configs)?;
+    let topic = create_topic(common, 1)?;
     let options = EndToEndOptions {
         records: args.records,
         record_bytes: args.record_bytes,
@@ -586,7 +634,7 @@ impl Readings {
         let seconds = elapsed.as_secs_f64();
         Ok(Report {
             mode,
-            bootstrap: common.bootstrap.clone(),
+            bootstrap: common.access.bootstrap.clone(),
             topic: topic.name.clone(),
             partitions: topic.partitions.len(),
             connections: 0,

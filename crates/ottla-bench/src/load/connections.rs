@@ -8,17 +8,17 @@ use clap::Args;
 use ottla_protocol::messages::{MetadataRequest, MetadataResponse};
 use serde::Serialize;
 
+use super::access::AccessArgs;
 use super::process_usage::ProcessUsage;
-use super::wire::{Connection, frame};
+use super::wire::frame;
 
 /// For work that the broker does after a step.
 const REST: Duration = Duration::from_secs(3);
 
 #[derive(Args, Debug)]
 pub struct ConnectionsArgs {
-    /// A broker of the cluster, as host:port.
-    #[arg(long, default_value = "127.0.0.1:9092")]
-    pub bootstrap: String,
+    #[command(flatten)]
+    pub access: AccessArgs,
     /// Process ID of the broker, which runs on this machine.
     #[arg(long)]
     pub broker_pid: u32,
@@ -78,13 +78,14 @@ fn measure(args: &ConnectionsArgs) -> Result<ConnectionsReport> {
         args.connections > 0 && args.in_flight > 0 && args.requests > 0,
         "--connections, --in-flight and --requests must be 1 or more"
     );
+    let access = args.access.access()?;
     // One is there before, so that what the first connection takes is not counted.
-    let mut connections = vec![Connection::open(&args.bootstrap)?];
+    let mut connections = vec![access.open_bootstrap()?];
     std::thread::sleep(REST);
     let before = ProcessUsage::of(args.broker_pid)?;
     let mut stopped_by = None;
     while connections.len() <= args.connections {
-        match Connection::open(&args.bootstrap) {
+        match access.open_bootstrap() {
             Ok(connection) => connections.push(connection),
             Err(error) => {
                 stopped_by = Some(format!("{error:#}"));

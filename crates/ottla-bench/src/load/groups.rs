@@ -30,6 +30,7 @@ use ottla_types::{ErrorCode, Uuid};
 use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 
+use super::access::Access;
 use super::process_usage::ProcessUsage;
 use super::topic::Topic;
 use super::wire::{Connection, check};
@@ -138,7 +139,7 @@ impl Progress {
 
 /// Lets all members join at once, and waits until every member has an assignment of its group's
 /// final epoch and every partition has exactly one owner.
-pub fn run(topic: &Topic, bootstrap: &str, options: &GroupsOptions) -> Result<GroupsReport> {
+pub fn run(topic: &Topic, options: &GroupsOptions) -> Result<GroupsReport> {
     ensure!(
         options.members_of_each <= topic.partitions.len(),
         "a member without a partition never settles; give more --partitions"
@@ -146,7 +147,7 @@ pub fn run(topic: &Topic, bootstrap: &str, options: &GroupsOptions) -> Result<Gr
     let names: Vec<ByteString> = (0..options.groups)
         .map(|number| format!("{}-{number}", options.prefix).into())
         .collect();
-    let addresses = coordinators(bootstrap, &names)?;
+    let addresses = coordinators(&topic.access, &names)?;
     let progress: Vec<Mutex<Progress>> = names
         .iter()
         .map(|_| {
@@ -160,7 +161,7 @@ pub fn run(topic: &Topic, bootstrap: &str, options: &GroupsOptions) -> Result<Gr
     for (group, (name, address)) in names.iter().zip(&addresses).enumerate() {
         for number in 0..options.members_of_each {
             members.push(Member {
-                connection: Connection::open(address)?,
+                connection: topic.access.open(address)?,
                 group_id: name.clone(),
                 number,
                 count: options.members_of_each,
@@ -244,8 +245,9 @@ fn processor_time() -> Duration {
 }
 
 /// The coordinator of each group, once available.
-pub fn coordinators(bootstrap: &str, groups: &[ByteString]) -> Result<Vec<String>> {
-    let mut connection = Connection::open(bootstrap)?;
+pub fn coordinators(access: &Access, groups: &[ByteString]) -> Result<Vec<String>> {
+    let bootstrap = access.bootstrap();
+    let mut connection = access.open_bootstrap()?;
     let deadline = Instant::now() + PATIENCE;
     loop {
         let answer = connection.request(&FindCoordinatorRequest {

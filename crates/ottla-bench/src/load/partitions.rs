@@ -19,6 +19,7 @@ use ottla_records::{Compression, RecordBatchBuilder};
 use ottla_types::{ErrorCode, Timestamp};
 use serde::Serialize;
 
+use super::access::{Access, AccessArgs};
 use super::cluster::{CREATE_TIMEOUT_MS, ask_for_topic};
 use super::fetch::{self, NO_SESSION};
 use super::prepared::{self, PRODUCE_TIMEOUT_MS};
@@ -47,9 +48,8 @@ pub enum Step {
 pub struct PartitionsArgs {
     #[arg(value_enum)]
     pub step: Step,
-    /// A broker of the cluster, as host:port.
-    #[arg(long, default_value = "127.0.0.1:9092")]
-    pub bootstrap: String,
+    #[command(flatten)]
+    pub access: AccessArgs,
     /// The topics are called PREFIX-0, PREFIX-1 and so on.
     #[arg(long, value_name = "PREFIX", default_value = "many")]
     pub topic: String,
@@ -105,7 +105,7 @@ fn measure(args: &PartitionsArgs) -> Result<PartitionsReport> {
     let patience = patience.context("--patience-seconds")?;
     let began = Instant::now();
     let mut attempts = Attempts {
-        bootstrap: args.bootstrap.clone(),
+        access: args.access.access()?,
         deadline: began + patience,
         connections: BTreeMap::new(),
         refused: BTreeMap::new(),
@@ -139,7 +139,7 @@ fn measure(args: &PartitionsArgs) -> Result<PartitionsReport> {
 
 /// Tries again until the deadline.
 struct Attempts {
-    bootstrap: String,
+    access: Access,
     deadline: Instant,
     /// By address.
     connections: BTreeMap<String, Connection>,
@@ -166,7 +166,7 @@ impl Attempts {
     ) -> Result<T> {
         let mut connection = match self.connections.remove(address) {
             Some(connection) => connection,
-            None => Connection::open(address)?,
+            None => self.access.open(address)?,
         };
         let answer = ask(&mut connection)?;
         self.connections.insert(address.to_owned(), connection);
@@ -185,7 +185,7 @@ impl Attempts {
             timeout_ms: CREATE_TIMEOUT_MS,
             ..Default::default()
         };
-        let address = self.bootstrap.clone();
+        let address = self.access.bootstrap().to_owned();
         while self.is_in_time() {
             let answer = self.ask(&address, |connection| connection.request(&request));
             let code = match answer {
@@ -211,9 +211,12 @@ impl Attempts {
 
     /// The topic, once all its partitions have leaders.
     fn found(&mut self, name: &str) -> Option<Topic> {
-        let address = self.bootstrap.clone();
+        let access = self.access.clone();
         while self.is_in_time() {
-            match self.ask(&address, |connection| ask_for_topic(connection, name)) {
+            let found = self.ask(access.bootstrap(), |connection| {
+                ask_for_topic(&access, connection, name)
+            });
+            match found {
                 Ok(topic) => return Some(topic),
                 // A new topic has no leaders at first: not a refusal.
                 Err(error) => self.last_error = Some(format!("{error:#}")),

@@ -135,7 +135,7 @@ fn writer(
     options: &ProduceOptions,
     values: &ValueSource,
 ) -> Result<Writer> {
-    let connection = Connection::open(leader)?;
+    let connection = topic.access.open(leader)?;
     let mut values = values.values(SEED, number as u64);
     let now = SystemTime::now().duration_since(UNIX_EPOCH)?.as_millis() as i64;
     let mut requests = Vec::new();

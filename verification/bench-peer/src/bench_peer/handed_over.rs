@@ -8,18 +8,17 @@
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 
 use super::broker::stop;
 use super::disk::{self, Scratch};
+use super::load::Load;
 use super::machine::ProcessReading;
 use super::setting::Setting;
 use super::table::Results;
 use ottla_peers::{InstalledPeer, Node, NodeOptions, Served};
-use ottla_workspace::process;
 
 /// Partitions per topic; a broker takes seconds to create more.
 const TOPIC_PARTITIONS: usize = 500;
@@ -107,19 +106,10 @@ impl Directory {
         while left > 0 {
             let count = left.min(TOPIC_PARTITIONS);
             let share = (bytes as f64 * count as f64 / partitions as f64) as u64;
-            let mut load = Command::new(setting.load_generator()?);
-            load.args([
-                "produce",
-                "--bootstrap",
-                &node.bootstrap(),
-                "--connections",
-                "2",
-            ])
-            .args(["--topic", &format!("many-{left}")])
-            .args(["--partitions", &count.to_string()])
-            .args(["--batch-bytes", &batch_bytes.to_string()])
-            .args(["--bytes", &share.to_string()]);
-            process::output_of(&mut load)?;
+            Load::on(setting.load_generator()?, &node).run(&format!(
+                "produce --connections 2 --topic many-{left} --partitions {count} --batch-bytes {batch_bytes} \
+                 --bytes {share}"
+            ))?;
             left -= count;
         }
         directory.holds = node.wait_until_served(partitions)?.1;

@@ -9,7 +9,6 @@
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -17,6 +16,7 @@ use anyhow::{Context, Result, ensure};
 
 use super::broker;
 use super::disk::Scratch;
+use super::load::{self, Load, number_at};
 use super::machine::ProcessReading;
 use super::setting::Setting;
 use super::table::Results;
@@ -64,29 +64,20 @@ pub fn measure(setting: &Setting<'_>, results: &mut Results) -> Result<()> {
             ..NodeOptions::default()
         })?;
         let latencies = scratch.path().join("latencies.csv");
-        let mut load = Command::new(setting.load_generator()?);
-        load.args([
-            "produce",
-            "--bootstrap",
-            &node.bootstrap(),
-            "--topic",
-            TOPIC,
-        ])
-        .args(["--partitions", "1", "--warmup-bytes", "500000000"])
-        .args(["--bytes", &(options.rolls * SEGMENT_BYTES).to_string()])
-        .args(["--megabytes-per-second", &rate.to_string()])
-        .args(["--broker-pid", &node.pid().to_string(), "--json"])
-        .arg("--latencies")
-        .arg(&latencies);
+        let mut load = Load::on(setting.load_generator()?, &node).command(&format!(
+            "produce --topic {TOPIC} --partitions 1 --warmup-bytes 500000000 --bytes {} \
+             --megabytes-per-second {rate}",
+            options.rolls * SEGMENT_BYTES
+        ));
+        load.arg("--latencies").arg(&latencies);
         let segments = node.data_dir().join(format!("{TOPIC}-0"));
         let (printed, rolls, naps) = watched(&segments, || process::output_of(&mut load))?;
         let used = ProcessReading::of(node.pid())?;
         broker::stop(&mut node)?;
 
-        let report: serde_json::Value = serde_json::from_str(&printed)?;
-        let achieved = report["megabytes_per_second"].as_f64().context("no rate")?;
-        let cpu = report.pointer("/broker/cpu_seconds_per_gb");
-        let cpu = cpu.and_then(serde_json::Value::as_f64).context("no CPU")?;
+        let report = load::report(&printed)?;
+        let achieved = number_at(&report, "/megabytes_per_second")?;
+        let cpu = number_at(&report, "/broker/cpu_seconds_per_gb")?;
         let requests = requests(&std::fs::read_to_string(&latencies)?)?;
         let windows = Windows::new(&requests, &rolls, &naps)?;
         let csv = csv_file(broker.id(), round)?;

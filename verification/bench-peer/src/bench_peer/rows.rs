@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
-use super::generator::number_at;
+use super::load::{Load, number_at};
 use super::machine::ProcessReading;
-use super::{broker, disk, generator};
+use super::{broker, disk};
 use ottla_peers::java;
 use ottla_peers::{InstalledPeer, Node};
 use ottla_workspace::process;
@@ -332,12 +332,7 @@ impl Bench<'_> {
 
     /// `line` is a command of the load generator with its arguments.
     fn load(&self, line: &str) -> Result<Value> {
-        let pid = self.node.pid();
-        generator::run(
-            self.load_generator,
-            &self.node,
-            &format!("{line} --broker-pid {pid}"),
-        )
+        Load::on(self.load_generator, &self.node).run(line)
     }
 
     fn add_load(&mut self, name: &str, report: &Value) -> Result<()> {

@@ -12,7 +12,7 @@ use std::path::Path;
 use anyhow::Result;
 use serde_json::Value;
 
-use super::generator;
+use super::load::Load;
 use super::setting::Setting;
 use ottla_peers::{InstalledPeer, Node, NodeOptions};
 
@@ -70,12 +70,16 @@ impl<'a> Turn<'a> {
 
     /// A command of the load generator with its arguments.
     fn load(&self, line: &str) -> Result<Value> {
-        generator::run(self.setting.load_generator()?, &self.node, line)
+        let load = Load {
+            broker_pid: None,
+            ..Load::on(self.setting.load_generator()?, &self.node)
+        };
+        load.run(line)
     }
 
     /// The same for a command that reports the broker's CPU time.
     fn load_with_usage(&self, line: &str) -> Result<Value> {
-        self.load(&format!("{line} --broker-pid {}", self.node.pid()))
+        Load::on(self.setting.load_generator()?, &self.node).run(line)
     }
 }
 

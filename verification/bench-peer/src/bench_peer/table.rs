@@ -17,7 +17,7 @@ pub struct Results {
     /// Measure and round to the value of each side.
     values: BTreeMap<(String, usize), Vec<Option<f64>>>,
     noise: Vec<Noise>,
-    /// What could not be measured, and why.
+    /// Shown with the conditions.
     notes: Vec<String>,
 }
 
@@ -54,7 +54,8 @@ impl Results {
         self.noise.push(noise);
     }
 
-    /// Notes in the report what could not be measured, and why.
+    /// Adds to the conditions what is found out about them during the measurement, and what could
+    /// not be measured.
     pub fn add_note(&mut self, note: String) {
         println!("    {note}");
         self.notes.push(note);

@@ -7,7 +7,7 @@ use rustix::process::{Resource, getrlimit, setrlimit};
 use super::{Turn, mean};
 use crate::bench_peer::broker;
 use crate::bench_peer::disk::Scratch;
-use crate::bench_peer::generator::number_at;
+use crate::bench_peer::load::number_at;
 use crate::bench_peer::setting::{Options, Setting};
 use crate::bench_peer::table::Results;
 

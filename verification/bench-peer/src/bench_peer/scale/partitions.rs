@@ -13,7 +13,7 @@ use serde_json::Value;
 use super::{Turn, is_java};
 use crate::bench_peer::broker;
 use crate::bench_peer::disk::Scratch;
-use crate::bench_peer::generator::number_at;
+use crate::bench_peer::load::number_at;
 use crate::bench_peer::machine::{ProcessReading, available_memory};
 use crate::bench_peer::setting::{Options, Setting};
 use crate::bench_peer::table::Results;

@@ -15,7 +15,7 @@ use rustix::fs::FallocateFlags;
 use super::Turn;
 use crate::bench_peer::broker;
 use crate::bench_peer::disk::Scratch;
-use crate::bench_peer::generator::number_at;
+use crate::bench_peer::load::number_at;
 use crate::bench_peer::setting::{Options, Setting};
 use crate::bench_peer::table::Results;
 
