@@ -1,7 +1,7 @@
 //! ConsumerGroupHeartbeat: a member joins, reports changes and receives its partitions, or leaves.
 //! Source: `GroupMetadataManager.consumerGroupHeartbeat` and its callees.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use bytestring::ByteString;
@@ -69,20 +69,19 @@ impl GroupCoordinator {
             _ => Decision::about(self.group_to_join(&request.group_id, is_joining)?, now),
         };
         self.check_room(&decision.group, &request.member_id)?;
-        let member_id = if request.member_id.is_empty() {
-            context.new_member_id.clone()
-        } else {
-            owned(&request.member_id)
+        let member_id = match request.member_id.is_empty() {
+            true => &context.new_member_id,
+            false => &request.member_id,
         };
-        let owned_partitions: Option<Vec<(TopicId, Vec<i32>)>> =
+        let owned_partitions: Option<Vec<(TopicId, &[i32])>> =
             request.topic_partitions.as_deref().map(owned_by_topic);
         let owned_partitions = owned_partitions.as_deref();
 
-        // Step 1: changes of the member.
+        // Step 1: changes of the member. Most heartbeats change nothing and copy nothing.
         let member = match &request.instance_id {
-            None => dynamic_member(&decision.group, &member_id, is_joining)?,
+            None => dynamic_member(&decision.group, member_id, is_joining)?,
             Some(instance_id) => {
-                static_member(&mut decision, &member_id, instance_id, is_joining, false)?
+                static_member(&mut decision, member_id, instance_id, is_joining, false)?
             }
         };
         let received = request.member_epoch;
@@ -96,7 +95,10 @@ impl GroupCoordinator {
             may_be_behind,
             String::new,
         )?;
-        let mut updated = with_request(&member, request, context);
+        let mut updated = match is_as_requested(&member, request, context) {
+            true => Arc::clone(&member),
+            false => Arc::new(with_request(&member, request, context)),
+        };
         let regex_change = RegexChange::of(&decision.group, &member, &updated)?;
         let has_new_names = updated.subscribed_topic_names != member.subscribed_topic_names;
         if updated != member {
@@ -212,11 +214,11 @@ impl GroupCoordinator {
     pub(super) fn reconcile(
         &self,
         decision: &mut Decision<ConsumerGroup>,
-        member: ConsumerGroupMember,
+        member: Arc<ConsumerGroupMember>,
         has_subscription_changed: bool,
-        owned: Option<&[(TopicId, Vec<i32>)]>,
+        owned: Option<&[(TopicId, &[i32])]>,
         effects: &mut Effects,
-    ) -> Result<ConsumerGroupMember, GroupError> {
+    ) -> Result<Arc<ConsumerGroupMember>, GroupError> {
         let group = &decision.group;
         if !has_subscription_changed && member.is_reconciled_to(group.target.epoch) {
             return Ok(member);
@@ -228,15 +230,15 @@ impl GroupCoordinator {
             owned,
         };
         let next = reconciliation.step(&member)?;
-        if next == member {
+        if next == *member {
             return Ok(member);
         }
         decision.write_current_assignment(&next);
         // Members of the classic protocol have timeouts of their own.
         if !next.uses_classic_protocol() {
-            change_revocation_timer(&decision.group_id(), &member, &next, effects);
+            change_revocation_timer(&decision.group_id(), &*member, &next, effects);
         }
-        Ok(next)
+        Ok(Arc::new(next))
     }
 }
 
@@ -245,10 +247,10 @@ pub(super) fn dynamic_member(
     group: &ConsumerGroup,
     member_id: &ByteString,
     creates: bool,
-) -> Result<ConsumerGroupMember, GroupError> {
+) -> Result<Arc<ConsumerGroupMember>, GroupError> {
     match group.member(member_id) {
-        Some(member) => Ok(ConsumerGroupMember::clone(member)),
-        None if creates => Ok(ConsumerGroupMember::new(member_id.clone())),
+        Some(member) => Ok(Arc::clone(member)),
+        None if creates => Ok(Arc::new(ConsumerGroupMember::new(owned(member_id)))),
         None => Err(unknown_member(member_id, &group.group_id)),
     }
 }
@@ -261,13 +263,13 @@ pub(super) fn static_member(
     instance_id: &ByteString,
     creates: bool,
     uses_classic_protocol: bool,
-) -> Result<ConsumerGroupMember, GroupError> {
+) -> Result<Arc<ConsumerGroupMember>, GroupError> {
     let group = &decision.group;
     let existing = group.static_member(instance_id).cloned();
     if !creates {
         let existing = existing.ok_or_else(|| unknown_instance(instance_id))?;
         refuse_fenced_instance(&existing, member_id, instance_id)?;
-        return Ok(ConsumerGroupMember::clone(&existing));
+        return Ok(existing);
     }
     let Some(existing) = existing else {
         return dynamic_member(group, member_id, true);
@@ -283,7 +285,7 @@ pub(super) fn static_member(
             ),
         ));
     }
-    Ok(replace_member(decision, &existing, member_id))
+    Ok(Arc::new(replace_member(decision, &existing, member_id)))
 }
 
 /// The new member takes over the state of the old one. Source: `replaceMember`.
@@ -293,7 +295,7 @@ fn replace_member(
     member_id: &ByteString,
 ) -> ConsumerGroupMember {
     let new = ConsumerGroupMember {
-        member_id: member_id.clone(),
+        member_id: owned(member_id),
         member_epoch: 0,
         previous_member_epoch: 0,
         ..ConsumerGroupMember::clone(old)
@@ -304,7 +306,9 @@ fn replace_member(
     let group_id = decision.group_id();
     let target = target.unwrap_or_default();
     decision.write(ConsumerGroup::target_assignment(
-        &group_id, member_id, &target,
+        &group_id,
+        &new.member_id,
+        &target,
     ));
     decision.write_current_assignment(&new);
     new
@@ -334,12 +338,41 @@ pub(super) fn refuse_fenced_instance(
     ))
 }
 
-fn is_subset(owned: &[(TopicId, Vec<i32>)], assigned: &PartitionsWithEpochs) -> bool {
+fn is_subset(owned: &[(TopicId, &[i32])], assigned: &PartitionsWithEpochs) -> bool {
     owned.iter().all(|(topic_id, partitions)| {
         assigned
             .get(topic_id)
             .is_some_and(|epochs| partitions.iter().all(|index| epochs.contains_key(index)))
     })
+}
+
+/// Whether the fields that the request contains are those of the member already.
+fn is_as_requested(
+    member: &ConsumerGroupMember,
+    request: &ConsumerGroupHeartbeatRequest,
+    context: &HeartbeatContext,
+) -> bool {
+    let is_same =
+        |said: &Option<ByteString>, former: &Option<ByteString>| said.is_none() || said == former;
+    let has_same_names = |names: &Vec<ByteString>| {
+        let names: BTreeSet<&ByteString> = names.iter().collect();
+        names.into_iter().eq(&member.subscribed_topic_names)
+    };
+    is_same(&request.instance_id, &member.instance_id)
+        && is_same(&request.rack_id, &member.rack_id)
+        && is_same(&request.server_assignor, &member.server_assignor)
+        && is_same(
+            &request.subscribed_topic_regex,
+            &member.subscribed_topic_regex,
+        )
+        && [-1, member.rebalance_timeout_ms].contains(&request.rebalance_timeout_ms)
+        && request
+            .subscribed_topic_names
+            .as_ref()
+            .is_none_or(has_same_names)
+        && context.client_id == member.client_id
+        && context.client_host == member.client_host
+        && !member.uses_classic_protocol()
 }
 
 /// The member, updated with the fields that the request contains.
@@ -375,10 +408,10 @@ fn with_request(
     }
 }
 
-fn owned_by_topic(topics: &[OwnedPartitions]) -> Vec<(TopicId, Vec<i32>)> {
+fn owned_by_topic(topics: &[OwnedPartitions]) -> Vec<(TopicId, &[i32])> {
     topics
         .iter()
-        .map(|topic| (topic.topic_id, topic.partitions.clone()))
+        .map(|topic| (topic.topic_id, &*topic.partitions))
         .collect()
 }
 
