@@ -6,8 +6,11 @@
 
 pub mod bare_loop;
 pub mod cluster;
+pub mod consumer_member;
 pub mod fetch;
 pub mod groups;
+pub mod heartbeats;
+pub mod large_group;
 pub mod latency;
 pub mod offsets;
 pub mod prepared;

@@ -1,6 +1,7 @@
 //! `ottla-load`: the command line of the load generator. One mode per subcommand; output as a table
 //! or as JSON.
 
+use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -10,6 +11,8 @@ use ottla_bench::load::bare_loop::{self, BareLoopOptions};
 use ottla_bench::load::cluster;
 use ottla_bench::load::fetch::{self, FetchOptions};
 use ottla_bench::load::groups::{self, GroupsOptions, Protocol};
+use ottla_bench::load::heartbeats::{self, HeartbeatsOptions};
+use ottla_bench::load::large_group::{self, LargeGroupOptions};
 use ottla_bench::load::latency::{self, EndToEndOptions};
 use ottla_bench::load::offsets;
 use ottla_bench::load::prepared::BatchShape;
@@ -18,6 +21,7 @@ use ottla_bench::load::produce::{self, ProduceOptions, Produced, RequestTiming, 
 use ottla_bench::load::report::Report;
 use ottla_bench::load::topic::Topic;
 use ottla_records::{Compression, CompressionType};
+use serde::Serialize;
 
 /// Generates load on a broker that speaks Kafka's protocol, and measures the result.
 #[derive(Parser)]
@@ -40,6 +44,11 @@ enum Mode {
     /// Let the members of many groups join at once, and measure the time until all groups are
     /// stable.
     Groups(GroupsArgs),
+    /// Let many groups join, then measure their heartbeats.
+    Heartbeats(HeartbeatsArgs),
+    /// Let one group of many members join, then let members leave while producers write to another
+    /// topic.
+    LargeGroup(LargeGroupArgs),
     /// Commit an offset in each partition of the topic for each of many groups.
     CommitOffsets(OffsetsArgs),
     /// Read these offsets, waiting for those that are still being loaded.
@@ -208,6 +217,62 @@ struct GroupsArgs {
 }
 
 #[derive(Args)]
+struct HeartbeatsArgs {
+    #[command(flatten)]
+    common: Common,
+    #[arg(long, default_value_t = 10_000)]
+    groups: usize,
+    /// Members of each group.
+    #[arg(long, default_value_t = 10)]
+    members: usize,
+    #[arg(long, default_value_t = 10)]
+    partitions: i32,
+    /// consumer or classic: Kafka's `group.protocol`.
+    #[arg(long, default_value = "consumer", value_parser = parse_protocol)]
+    protocol: Protocol,
+    /// Connections that all members share.
+    #[arg(long, default_value_t = 300)]
+    connections: usize,
+    /// Between two heartbeats of a member.
+    #[arg(long, default_value_t = 3000)]
+    interval_ms: u64,
+    /// Duration of the measurement.
+    #[arg(long, default_value_t = 30.0)]
+    seconds: f64,
+    /// Between the last join and the measurement.
+    #[arg(long, default_value_t = 6.0)]
+    warmup_seconds: f64,
+}
+
+#[derive(Args)]
+struct LargeGroupArgs {
+    #[command(flatten)]
+    common: Common,
+    #[arg(long, default_value_t = 10_000)]
+    members: usize,
+    #[arg(long, default_value_t = 10_000)]
+    partitions: i32,
+    /// Connections that the members share.
+    #[arg(long, default_value_t = 100)]
+    connections: usize,
+    /// Between two heartbeats of a member.
+    #[arg(long, default_value_t = 1000)]
+    interval_ms: u64,
+    /// Members that leave, one after the other.
+    #[arg(long, default_value_t = 5)]
+    leaves: usize,
+    /// How long the producers run before and after a member leaves.
+    #[arg(long, default_value_t = 5.0)]
+    quiet_seconds: f64,
+    /// The topic that the producers write to; it is created if missing.
+    #[arg(long, default_value = "ottla-load-produced")]
+    produced_topic: String,
+    /// Records per second of the producers, in batches of 10 records of 100 bytes.
+    #[arg(long, default_value_t = 10_000.0)]
+    rate: f64,
+}
+
+#[derive(Args)]
 struct OffsetsArgs {
     #[command(flatten)]
     common: Common,
@@ -231,16 +296,14 @@ fn run(mode: &Mode) -> Result<()> {
         Mode::EndToEnd(args) => (&args.common, end_to_end(args)?),
         Mode::ProduceLatency(args) => (&args.common, produce_latency(args)?),
         Mode::Groups(args) => return join_groups(args),
+        Mode::Heartbeats(args) => return send_heartbeats(args),
+        Mode::LargeGroup(args) => return leave_large_group(args),
         Mode::CommitOffsets(args) => return commit_offsets(args),
         Mode::FetchOffsets(args) => return fetch_offsets(args),
         Mode::BareLoop(args) => return bare_loop(args),
         Mode::BareLoopServer { dir, frame_bytes } => return bare_loop::serve(dir, *frame_bytes),
     };
-    if common.json {
-        println!("{}", serde_json::to_string(&report)?);
-    } else {
-        print!("{report}");
-    }
+    show(common, &report)?;
     if common.delete_topic {
         cluster::delete_topic(&common.bootstrap, &common.topic)?;
     }
@@ -254,12 +317,8 @@ fn join_groups(args: &GroupsArgs) -> Result<()> {
         "--members must be a multiple of --groups"
     );
     let topic = create_topic(common, args.partitions)?;
-    let name = match args.protocol {
-        Protocol::Classic => "classic",
-        Protocol::Consumer => "consumer",
-    };
     let options = GroupsOptions {
-        prefix: format!("{}-{name}", common.topic),
+        prefix: format!("{}-{}", common.topic, name_of(args.protocol)),
         groups: args.groups,
         members_of_each: args.members / args.groups,
         protocol: args.protocol,
@@ -283,6 +342,94 @@ fn join_groups(args: &GroupsArgs) -> Result<()> {
         println!("  broker: {seconds:.2} CPU s");
     }
     Ok(())
+}
+
+fn send_heartbeats(args: &HeartbeatsArgs) -> Result<()> {
+    let common = &args.common;
+    ensure!(
+        args.groups > 0 && args.members > 0 && args.connections > 0 && args.interval_ms > 0,
+        "--groups, --members, --connections and --interval-ms must be 1 or more"
+    );
+    let topic = create_topic(common, args.partitions)?;
+    let options = HeartbeatsOptions {
+        prefix: format!("{}-{}", common.topic, name_of(args.protocol)),
+        groups: args.groups,
+        members_of_each: args.members,
+        protocol: args.protocol,
+        connections: args.connections,
+        interval: Duration::from_millis(args.interval_ms),
+        warmup: Duration::from_secs_f64(args.warmup_seconds.max(0.0)),
+        measured: positive_seconds(args.seconds)?,
+        broker_pid: common.broker_pid,
+    };
+    show(
+        common,
+        &heartbeats::run(&topic, &common.bootstrap, &options)?,
+    )
+}
+
+fn leave_large_group(args: &LargeGroupArgs) -> Result<()> {
+    let common = &args.common;
+    ensure!(
+        args.connections > 0 && args.interval_ms > 0 && args.rate > 0.0,
+        "--connections, --interval-ms and --rate must be more than 0"
+    );
+    let topic = create_topic(common, args.partitions)?;
+    let produced = cluster::create_topic(&common.bootstrap, &args.produced_topic, 6, &[])?;
+    let options = LargeGroupOptions {
+        group_id: format!("{}-group", common.topic),
+        members: args.members,
+        connections: args.connections,
+        interval: Duration::from_millis(args.interval_ms),
+        leaves: args.leaves,
+        quiet: positive_seconds(args.quiet_seconds)?,
+        produce: paced_batches(10, 100, args.rate, 4, 1),
+    };
+    show(
+        common,
+        &large_group::run(&topic, &produced, &common.bootstrap, &options)?,
+    )
+}
+
+fn show(common: &Common, report: &(impl Serialize + Display)) -> Result<()> {
+    if common.json {
+        println!("{}", serde_json::to_string(report)?);
+    } else {
+        print!("{report}");
+    }
+    Ok(())
+}
+
+/// Kafka's name.
+fn name_of(protocol: Protocol) -> &'static str {
+    match protocol {
+        Protocol::Classic => "classic",
+        Protocol::Consumer => "consumer",
+    }
+}
+
+/// Batches of a number of records at a rate of records, without an end.
+fn paced_batches(
+    batch_records: usize,
+    record_bytes: usize,
+    records_per_second: f64,
+    connections: usize,
+    acks: i16,
+) -> ProduceOptions {
+    ProduceOptions {
+        shape: BatchShape {
+            // A record of this size has less than 16 bytes besides its value, and the batch header
+            // has 61.
+            batch_bytes: 61 + batch_records * (record_bytes + 16) - 16,
+            record_bytes,
+            compression: Compression::None,
+        },
+        connections,
+        in_flight: usize::MAX,
+        acks,
+        until: RunLength::Time(Duration::MAX),
+        requests_per_second: Some(records_per_second / batch_records as f64),
+    }
 }
 
 fn commit_offsets(args: &OffsetsArgs) -> Result<()> {
@@ -388,18 +535,14 @@ fn produce_latency(args: &ProduceLatencyArgs) -> Result<Report> {
     ensure!(args.batch_records > 0, "--batch-records must be 1 or more");
     ensure!(args.rate > 0.0, "--rate must be more than 0");
     let options = ProduceOptions {
-        shape: BatchShape {
-            // A record of this size has less than 16 bytes besides its value, and the batch header
-            // has 61.
-            batch_bytes: 61 + args.batch_records * (args.record_bytes + 16) - 16,
-            record_bytes: args.record_bytes,
-            compression: Compression::None,
-        },
-        connections: args.connections,
-        in_flight: usize::MAX,
-        acks: args.acks,
         until: RunLength::Time(positive_seconds(args.seconds)?),
-        requests_per_second: Some(args.rate / args.batch_records as f64),
+        ..paced_batches(
+            args.batch_records,
+            args.record_bytes,
+            args.rate,
+            args.connections,
+            args.acks,
+        )
     };
     let warmup = Some(RunLength::Time(Duration::from_secs_f64(
         args.warmup_seconds.max(0.0),
