@@ -4,7 +4,8 @@
 //! One broker or cluster runs at a time, and the order changes from round to round. Measures are
 //! grouped: one node on an empty directory (the default); start and recovery of one directory with
 //! thousands of partitions, handed from broker to broker; the cleaners; latency during segment
-//! rolls; three clients of one Ottla broker; and three-broker clusters: throughput and failover.
+//! rolls; three clients of one Ottla broker; three-broker clusters: throughput and failover; and
+//! very many or very large groups.
 //! Memory that a turn will use is touched first, because the host of a virtual machine reclaims
 //! idle memory and the first touch costs more than the measured work. Each measure is reported as
 //! the median over the rounds with its range, as is the ratio of the two brokers within a round,
@@ -18,6 +19,7 @@ mod compaction;
 mod disk;
 mod failover;
 mod goals;
+mod groups;
 mod handed_over;
 mod machine;
 mod node;
@@ -84,6 +86,7 @@ pub fn run(options: &Options) -> Result<()> {
             Group::Client => clients::measure(&setting, &mut results)?,
             Group::Failover => failover::measure(&setting, &mut results)?,
             Group::Cluster => cluster::measure(&setting, &mut results)?,
+            Group::Groups => groups::measure(&setting, &mut results)?,
         }
         let table = results.markdown(&conditions(&setting)?);
         // The goals are defined relative to Kafka.
@@ -158,6 +161,7 @@ fn conditions(setting: &Setting<'_>) -> Result<Vec<String>> {
         ),
         Group::Failover => failover::settings_in_words(options.session_timeout_ms),
         Group::Cluster => cluster::settings_in_words(options),
+        Group::Groups => groups::settings_in_words(options),
     };
     let mut conditions = vec![
         format!("commit {}", commit.trim()),

@@ -87,6 +87,12 @@ const GOALS: &[Goal] = &[
     Goal("cluster: many partitions: idle, all brokers, % of a core", RatioAtMost(QUARTER), "≤ 1/4"),
     Goal("cluster: many partitions: restart, stop to all in sync, ms", RatioAtMost(QUARTER), "≤ 1/4"),
     Goal("cluster: many partitions: failover, fenced to writes by all, ms", RatioAtMost(QUARTER), "≤ 1/4"),
+    Goal("100000 classic members of 10000 groups: broker, % of a core", AtMost(15.0), "≤ 15 %"),
+    Goal("100000 consumer members of 10000 groups: broker, % of a core", AtMost(15.0), "≤ 15 %"),
+    Goal("100000 classic members of 10000 groups: heartbeat p99, ms", AtMost(5.0), "≤ 5 ms"),
+    Goal("100000 consumer members of 10000 groups: heartbeat p99, ms", AtMost(5.0), "≤ 5 ms"),
+    Goal("a group of 10000 members: one leaves, settled after, ms", AtMost(2000.0), "≤ 2 s"),
+    Goal("a group of 10000 members: produce p99 meanwhile / before", AtMost(2.0), "≤ 2 ×"),
 ];
 
 /// A table of the goals whose measures exist; empty if there are none.

@@ -331,15 +331,7 @@ impl Bench<'_> {
 
     /// `line` is a command of the load generator with its arguments.
     fn load(&self, line: &str) -> Result<Value> {
-        let mut words = line.split_whitespace();
-        let pid = self.node.pid().to_string();
-        let mut command = Command::new(self.load_generator);
-        command
-            .args(words.next())
-            .args(["--bootstrap", &self.node.bootstrap(), "--json"]);
-        command.args(["--broker-pid", &pid]).args(words);
-        let printed = process::output_of(&mut command)?;
-        serde_json::from_str(&printed).with_context(|| format!("not JSON: {printed}"))
+        load_report(self.load_generator, &self.node, line)
     }
 
     fn add_load(&mut self, name: &str, report: &Value) -> Result<()> {
@@ -376,7 +368,20 @@ pub fn kafka_tool(kafka: &InstalledPeer, tool: &str) -> Result<Command> {
     Ok(command)
 }
 
-fn number_at(value: &Value, pointer: &str) -> Result<f64> {
+/// Runs a command of the load generator against a broker. `line` is the command with its arguments.
+pub fn load_report(load_generator: &Path, node: &Node, line: &str) -> Result<Value> {
+    let mut words = line.split_whitespace();
+    let pid = node.pid().to_string();
+    let mut command = Command::new(load_generator);
+    command
+        .args(words.next())
+        .args(["--bootstrap", &node.bootstrap(), "--json"]);
+    command.args(["--broker-pid", &pid]).args(words);
+    let printed = process::output_of(&mut command)?;
+    serde_json::from_str(&printed).with_context(|| format!("not JSON: {printed}"))
+}
+
+pub fn number_at(value: &Value, pointer: &str) -> Result<f64> {
     let found = value.pointer(pointer).and_then(Value::as_f64);
     found.with_context(|| format!("the load generator's report has no {pointer}: {value}"))
 }

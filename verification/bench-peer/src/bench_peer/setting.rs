@@ -31,6 +31,9 @@ pub(super) enum Group {
     Failover,
     /// Three brokers and three replicas: producers, CPU, latency, memory, and 10,000 partitions (--partitions).
     Cluster,
+    /// 100,000 members of 10,000 groups (--groups) that send heartbeats, and a group of 10,000 members
+    /// (--group-members) that members leave.
+    Groups,
 }
 
 #[derive(clap::Args)]
@@ -77,6 +80,12 @@ pub struct Options {
     /// How long the group cluster measures latency.
     #[arg(long, default_value_t = 30)]
     pub(super) latency_seconds: u64,
+    /// Groups of 10 members in the group groups.
+    #[arg(long, default_value_t = 10_000)]
+    pub(super) groups: usize,
+    /// Members and partitions of the large consumer group in the group groups.
+    #[arg(long, default_value_t = 10_000)]
+    pub(super) group_members: usize,
     /// A setting of both brokers that overrides peers/server.properties; repeatable.
     #[arg(long = "override", value_name = "KEY=VALUE", value_parser = parse_override)]
     pub(super) overrides: Vec<(String, String)>,
@@ -131,7 +140,7 @@ impl Options {
             Group::Recovery | Group::Compaction => 0,
             Group::Rolls => 4 << 30,
             Group::Client => self.node_records() * 2 * 110,
-            Group::Failover => 1 << 30,
+            Group::Failover | Group::Groups => 1 << 30,
             Group::Cluster => self.memory_of_cluster(),
         }
     }
@@ -140,7 +149,7 @@ impl Options {
 impl Group {
     pub(super) fn needs_load_generator(&self) -> bool {
         match self {
-            Group::Node | Group::Start | Group::Recovery | Group::Rolls => true,
+            Group::Node | Group::Start | Group::Recovery | Group::Rolls | Group::Groups => true,
             Group::Compaction | Group::Client | Group::Failover | Group::Cluster => false,
         }
     }
