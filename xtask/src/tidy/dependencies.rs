@@ -51,7 +51,7 @@ const MAY_USE: &[(&str, &str)] = &[
     ("ottla-testkit", "types sync config protocol net client"),
     // raft, controller, coordinator, replica: for the bugs planted in them.
     ("ottla-simulation", "types sync config records protocol replica metadata raft controller coordinator storage broker client testkit"),
-    ("ottla-growth", "types config records protocol log replica metadata controller coordinator partition coordination broker client"),
+    ("ottla-growth", "types config records protocol log replica raft metadata controller storage coordinator partition coordination broker client"),
     ("ottla-workspace", ""),
     ("ottla-peers", "workspace"),
     // testkit: for networks and disks that fail on purpose.
