@@ -25,12 +25,14 @@ mod reconcile;
 mod record;
 mod regexes;
 mod replay;
+mod target;
 mod topic_regex;
 mod validate;
 
 pub use heartbeat::HeartbeatContext;
 pub use migration_policy::MigrationPolicy;
 pub use regexes::resolve;
+pub use target::{ComputeTarget, ComputedTarget};
 pub use topic_regex::ResolvedRegex;
 pub use validate::validate_heartbeat;
 

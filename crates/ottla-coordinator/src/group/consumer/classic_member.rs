@@ -109,9 +109,10 @@ impl GroupCoordinator {
         self.update_metadata(&mut decision, bumps_epoch);
 
         let rebalances = decision.group.target.epoch < decision.group.group_epoch;
-        if !downgrades {
-            self.update_target(&mut decision)?;
-        }
+        let large_target = match downgrades {
+            true => None,
+            false => self.update_target(&mut decision)?,
+        };
         let updated = if downgrades && rebalances {
             // The members will be assigned again in any case.
             updated
@@ -167,6 +168,7 @@ impl GroupCoordinator {
             set(sync, request.rebalance_timeout_ms),
         ];
         let deferred = Deferred::ReplyAndTimers(reply, timers);
+        self.order_target(large_target, effects);
         self.conclude(decision, deferred, effects);
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! ConsumerGroupHeartbeat: a member joins, reports changes and receives its partitions, or leaves.
 //! Source: `GroupMetadataManager.consumerGroupHeartbeat` and its callees.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use bytestring::ByteString;
@@ -20,9 +20,9 @@ use super::regexes::RegexChange;
 use crate::group::coordinator::{Deferred, Effects, Group, GroupCoordinator};
 use crate::group::member::owned;
 use crate::group::membership::{
-    change_revocation_timer, check_member_epoch, check_room, is_target_due, unknown_member,
+    change_revocation_timer, check_member_epoch, check_room, unknown_member,
 };
-use crate::group::modern::{GroupError, GroupSpec, MemberSpec};
+use crate::group::modern::GroupError;
 use crate::group::outcome::{Outcome, ReplyTo, Requester, TimerKey};
 use crate::group::recorded::{Decision, GroupRecords, RecordedMember};
 
@@ -118,7 +118,7 @@ impl GroupCoordinator {
         self.update_metadata(&mut decision, bumps_epoch);
 
         // Steps 2 and 3: the target assignment, and the reconciliation of the member.
-        self.update_target(&mut decision)?;
+        let large_target = self.update_target(&mut decision)?;
         updated = self.reconcile(
             &mut decision,
             updated,
@@ -147,6 +147,7 @@ impl GroupCoordinator {
             ..Default::default()
         };
         let reply = Deferred::Reply(to.with(response));
+        self.order_target(large_target, effects);
         self.conclude(decision, reply, effects);
         Ok(())
     }
@@ -171,43 +172,6 @@ impl GroupCoordinator {
             let group_id = decision.group_id();
             decision.write(record::subscription_metadata_tombstone(&group_id));
         }
-    }
-
-    /// Computes a new target assignment if the group epoch is newer than the current one and the
-    /// minimum interval is over.
-    pub(super) fn update_target(
-        &self,
-        decision: &mut Decision<ConsumerGroup>,
-    ) -> Result<(), GroupError> {
-        let group = &decision.group;
-        let interval_ms = self.consumer_assignment_interval_ms(&group.group_id);
-        if !is_target_due(group, interval_ms, decision.now) {
-            return Ok(());
-        }
-        let image = self.metadata.image();
-        let members: BTreeMap<ByteString, MemberSpec<'_>> = group
-            .members()
-            .map(|member| {
-                let spec = MemberSpec::new(
-                    member.instance_id.as_ref(),
-                    member.rack_id.as_ref(),
-                    member.subscription(group.matches_of(member)),
-                    group.target.of(&member.member_id),
-                    image,
-                );
-                (member.member_id.clone(), spec)
-            })
-            .collect();
-        let spec = GroupSpec {
-            members,
-            subscription_type: group.subscription_type(),
-            image,
-            assignable: None,
-        };
-        let assignor = self.config.assignor(group.preferred_server_assignor());
-        let changes = group.target.changes(assignor, &spec);
-        decision.write_target(changes.map_err(|_| ErrorCode::UnknownServerError)?);
-        Ok(())
     }
 
     /// Reconciles the member with its target.
