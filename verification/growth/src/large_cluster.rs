@@ -170,7 +170,8 @@ fn log_after(image: &MetadataImage) -> Vec<RecordBatch> {
     let mut next = image.provenance.last_contained_offset.plus(1);
     let epoch = image.provenance.last_contained_epoch;
     let (mut batches, mut bytes) = (Vec::new(), 0);
-    for topic in image.topics.iter().cycle() {
+    let topics: Vec<_> = image.topics.iter().collect();
+    for topic in topics.iter().cycle() {
         let records: Vec<MetadataRecord> = topic
             .partitions()
             .take(RECORDS_OF_BATCH as usize)

@@ -96,6 +96,10 @@ pub fn run(
         options.leaves < options.members,
         "--leaves must be less than --members"
     );
+    ensure!(
+        options.connections <= options.members,
+        "--connections must not be more than --members"
+    );
     let group_id = ByteString::from(options.group_id.clone());
     let addresses = coordinators(bootstrap, std::slice::from_ref(&group_id))?;
     let address = &addresses[0];
