@@ -11,91 +11,18 @@
 //! written, or if the group was deleted or replaced. Source:
 //! `GroupMetadataManager.maybeUpdateTargetAssignment`, KIP-1263.
 
-use std::collections::BTreeMap;
-use std::fmt;
 use std::sync::Arc;
 
 use bytestring::ByteString;
-use ottla_metadata::MetadataImage;
 use ottla_types::{ErrorCode, Timestamp};
 
 use super::group::ConsumerGroup;
+use super::target_computation::{Changes, ComputeTarget, ComputedTarget};
 use crate::group::coordinator::{Deferred, Effects, GroupCoordinator};
 use crate::group::membership::is_target_due;
-use crate::group::modern::{
-    Assignment, Assignor, AssignorError, GroupError, GroupSpec, MemberSpec,
-};
+use crate::group::modern::GroupError;
 use crate::group::outcome::{Command, Outcome};
 use crate::group::recorded::Decision;
-
-/// The members whose assignment changes.
-type Changes = Vec<(ByteString, Arc<Assignment>)>;
-
-/// A target assignment to be computed.
-#[derive(Clone)]
-pub struct ComputeTarget {
-    /// Identifies the order.
-    number: u64,
-    snapshot: ConsumerGroup,
-    image: Arc<MetadataImage>,
-    assignor: &'static dyn Assignor,
-}
-
-/// Its result, for [`GroupCoordinator::on_target_computed`].
-pub struct ComputedTarget {
-    number: u64,
-    snapshot: ConsumerGroup,
-    changes: Result<Changes, AssignorError>,
-}
-
-impl ComputeTarget {
-    /// Can take long. Needs no coordinator.
-    pub fn compute(self) -> ComputedTarget {
-        let changes = self.changes();
-        ComputedTarget {
-            number: self.number,
-            snapshot: self.snapshot,
-            changes,
-        }
-    }
-
-    fn changes(&self) -> Result<Changes, AssignorError> {
-        let (group, image) = (&self.snapshot, &self.image);
-        let members: BTreeMap<ByteString, MemberSpec<'_>> = group
-            .members()
-            .map(|member| {
-                let spec = MemberSpec::new(
-                    member.instance_id.as_ref(),
-                    member.rack_id.as_ref(),
-                    member.subscription(group.matches_of(member)),
-                    group.target.of(&member.member_id),
-                    image,
-                );
-                (member.member_id.clone(), spec)
-            })
-            .collect();
-        let spec = GroupSpec {
-            members,
-            subscription_type: group.subscription_type(),
-            image,
-            assignable: None,
-        };
-        group.target.changes(self.assignor, &spec)
-    }
-
-    /// The group and the epoch of the target.
-    #[cfg(test)]
-    pub(in crate::group) fn subject(&self) -> (&ByteString, i32) {
-        (&self.snapshot.group_id, self.snapshot.group_epoch)
-    }
-}
-
-impl fmt::Debug for ComputeTarget {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (group_id, epoch) = (&self.snapshot.group_id, self.snapshot.group_epoch);
-        write!(f, "ComputeTarget({group_id} in epoch {epoch})")
-    }
-}
 
 impl GroupCoordinator {
     /// Computes a new target assignment if the group epoch is newer than the current one and the
