@@ -80,7 +80,7 @@ fn with_node(
 ) -> Result<Measured> {
     let scratch = Scratch::new(installed.id(), DISK)?;
     let owned = |(key, value): (&str, &str)| (key.to_owned(), value.to_owned());
-    let mut overrides: Vec<_> = SETTINGS.map(owned).into();
+    let mut overrides: Vec<(String, String)> = SETTINGS.map(owned).into();
     overrides.extend(setting.options.overrides.iter().cloned());
     let mut node = installed.start(NodeOptions {
         dir: scratch.path().to_path_buf(),
