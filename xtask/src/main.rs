@@ -106,6 +106,9 @@ enum Command {
     /// Test the console page in headless Chromium.
     #[command(disable_help_flag = true)]
     ConsolePage(Handed),
+    /// Measure the console against its goals: pages, tables, live tails, searches, memory, size.
+    #[command(disable_help_flag = true)]
+    ConsoleSpeed(Handed),
     /// Do everything that the console's API offers to Ottla and Apache Kafka, and check the result
     /// with the tools.
     #[command(disable_help_flag = true)]
@@ -198,6 +201,9 @@ fn main() {
         }
         Command::ConsolePage(handed) => {
             programs::become_one(CONFORMANCE, "console-page", &handed.arguments)
+        }
+        Command::ConsoleSpeed(handed) => {
+            programs::become_one(CONFORMANCE, "console-speed", &handed.arguments)
         }
         Command::Peer(handed) => programs::become_one(CONFORMANCE, "peer", &handed.arguments),
         Command::Package(handed) => programs::become_one(PACKAGING, "package", &handed.arguments),

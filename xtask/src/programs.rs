@@ -16,9 +16,6 @@ pub const BENCH_PEER: Program = Program("ottla-bench-peer");
 pub const GROWTH: Program = Program("ottla-growth");
 pub const PACKAGING: Program = Program("ottla-packaging");
 
-/// Those that have a command each, built without optimisations.
-pub const ALL: [Program; 3] = [CONFORMANCE, BENCH_PEER, PACKAGING];
-
 impl Program {
     /// Its path in a test build.
     pub fn path(self) -> PathBuf {

@@ -4,41 +4,76 @@
 //! A suite runs as a child process whose output is kept below the target directory. When it fails,
 //! its failure lines are printed immediately and again at the end, with the complete output in
 //! between, so that both the start and the end of a long log show the reason. A suite that cannot
-//! run counts as failed; none is skipped. The binary is built once and shared by every suite that
-//! needs a running broker.
+//! run counts as failed; none is skipped. All programs that the suites start are built at once.
 //!
-//! Quick suites and the binary run first. Then two lanes run in parallel, because suites that start
-//! brokers mostly wait for them, and a third once nothing is left to compile. Suites that may run
-//! in either lane go to the one that finishes first. Suites that measure time run alone at the end.
+//! Quick suites and these programs come first. Then two lanes run in parallel, because suites that
+//! start brokers mostly wait for them. Suites that may run in either lane go to the one that
+//! finishes first, longest first. While the processors are idle, more of them run at once. Suites
+//! that measure time run alone at the end. Then a profile of the run is printed.
 
 mod changed;
+mod processors;
+mod profile;
 pub mod programs;
 
+use std::collections::VecDeque;
 use std::fmt::Write as _;
 use std::fs::File;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
-use std::sync::Mutex;
+use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 
-use crate::programs::{ALL, BENCH_PEER, CONFORMANCE, PACKAGING, Program};
+use crate::programs::{BENCH_PEER, CONFORMANCE, PACKAGING, Program};
 use ottla_workspace::process::OwnedChild;
 use ottla_workspace::report::Tally;
-use ottla_workspace::workspace;
+use ottla_workspace::workspace::{self, SUITE_FEATURES};
+use profile::Measured;
 
 /// Far longer than a suite takes on two cores; a suite that exceeds it is killed and counts as
 /// failed.
 const PATIENCE: Duration = Duration::from_secs(45 * 60);
+
+/// Additional suites that run at once while the processors are idle.
+const MORE_AT_ONCE: usize = 3;
+/// They start when at least this share of the processors' time was idle for this long.
+const IDLE_SHARE: f64 = 0.35;
+const IDLE_WINDOW: Duration = Duration::from_secs(4);
 
 /// Limits of the failure summary: lines per failure, and failures per suite.
 const LINES_OF_A_COMPLAINT: usize = 12;
 const COMPLAINTS: usize = 12;
 
 /// Features of all test builds: the planted bugs that the simulation must find, and all test
-/// programs. The same for every build, so that nothing is built twice.
-const FEATURES: &str = "ottla-simulation/planted-bugs,ottla-testkit/client-histories";
+/// programs. The same for every build, so that nothing is built twice. Suites that call cargo
+/// themselves receive them in the environment (`ottla_workspace::workspace::selection`).
+const FEATURES: &str =
+    "ottla-simulation/planted-bugs,ottla-testkit/client-histories,ottla-protocol/samples";
+
+/// What the suites start, besides the test programs. `--test server` makes cargo unify features
+/// with those of development dependencies, as the build of the test programs does.
+const PROGRAMS: [&str; 18] = [
+    "--bin",
+    "ottla",
+    "--bin",
+    "ottla-conformance",
+    "--bin",
+    "ottla-bench-peer",
+    "--bin",
+    "ottla-packaging",
+    "--bin",
+    "client_histories",
+    "--example",
+    "golden",
+    "--example",
+    "clean",
+    "--test",
+    "server",
+    "--locked",
+    "--workspace",
+];
 
 #[derive(clap::Args)]
 pub struct Options {
@@ -100,6 +135,7 @@ const fn suite(
 struct Outcome {
     tally: Tally,
     failures: Vec<Failure>,
+    measured: Vec<Measured>,
 }
 
 struct Failure {
@@ -114,6 +150,7 @@ impl Outcome {
     fn add(&mut self, other: Outcome) {
         self.tally.add(other.tally);
         self.failures.extend(other.failures);
+        self.measured.extend(other.measured);
     }
 }
 
@@ -163,36 +200,42 @@ const SUITES: &[Suite] = &[
     suite(First, "fmt", "rustfmt agrees", ALWAYS, || cargo(&["fmt", "--all", "--check"])),
     // A debug build of the same features as the unit tests, so that those reuse its artefacts. The
     // suites check behaviour, not speed; `bench-peer` has its own build.
-    suite(First, "binary", "the broker that the other suites start", ALWAYS, || cargo(&["test", "--workspace", "--no-run", "--test", "server", "--locked", "--features", FEATURES])),
-    suite(Tests, "clippy", "no warnings", ALWAYS, || cargo(&["clippy", "--workspace", "--all-targets", "--locked", "--features", FEATURES, "--", "--deny", "warnings"])),
+    suite(First, "binary", "the programs that the other suites start, the broker first of all", ALWAYS, build_of_programs),
+    suite(Tests, "test-build", "the test programs are built", ALWAYS, || cargo(&["test", "--workspace", "--no-run", "--locked", "--features", FEATURES])),
     suite(Tests, "unit", "tests beside the code, and of the broker's process", ALWAYS, || xtask(&["test-programs"])),
     suite(Brokers, "conformance", "scripts of every kind of client against Ottla and Apache Kafka", BROKER, || conformance(&["conformance"])),
-    suite(Either, "client", "the native client against Apache Kafka and Ottla", BROKER, || conformance(&["client"])),
-    suite(Either, "codegen", "the schema files are what Kafka's jars give", CODEGEN, || conformance(&["codegen", "--check"])),
-    suite(Either, "golden", "messages against Kafka's classes", CODEGEN, || conformance(&["golden"])),
-    suite(Either, "golden-records", "record batches against Kafka's classes", RECORDS, || conformance(&["golden-records"])),
+    // Longest first, so that no long one runs alone at the end.
+    suite(Either, "take-over", "one directory in the hands of Kafka and Ottla in turn", BROKER, || conformance(&["take-over"])),
+    suite(Either, "clippy", "no warnings", ALWAYS, || cargo(&["clippy", "--workspace", "--all-targets", "--locked", "--features", FEATURES, "--", "--deny", "warnings"])),
     suite(Either, "secured", "clients and tools on listeners with TLS and logins, with ACLs and quotas", BROKER, || conformance(&["conformance", "--secured"])),
-    suite(Either, "kerberos", "logins with Kerberos of both clients at both brokers, with a KDC", BROKER, || conformance(&["kerberos"])),
-    suite(Either, "report", "the report of ottla bench in a browser, light, dark and narrow", REPORT, || conformance(&["report"])),
-    suite(Either, "console", "the committed console page is up to date", CONSOLE, || xtask(&["console", "--check"])),
-    suite(Either, "console-api", "what the console's API does to Ottla and Apache Kafka", CONSOLE_API, || conformance(&["console-api"])),
-    suite(Either, "tiered", "Kafka's remote segments are shown, checked and found damaged; stores with a real S3 server", TIERED, || conformance(&["tiered"])),
-    suite(Either, "packages", "the packages are read back, installed, and started from", PACKAGES, || program(PACKAGING, &["check-packages"])),
-    suite(Either, "compare-cleaning", "compaction beside Kafka's own cleaner, and served by Kafka", CLEANING, || bench_peer(&["compare-cleaning", "--logs", "2"])),
-    suite(Brokers, "take-over", "one directory in the hands of Kafka and Ottla in turn", BROKER, || conformance(&["take-over"])),
-    suite(Either, "exactly-once", "copiers of a topic, under kill -9 of the broker and of themselves", BROKER, || conformance(&["exactly-once", "--kills", "3"])),
-    suite(Either, "client-histories", "what clients in transactions were told, under kill -9 of the broker", BROKER, || conformance(&["exactly-once", "--work", "histories", "--kills", "3"])),
-    suite(Either, "under-controllers", "a broker under Kafka's controller, through stops, kills and settings", BROKER, || conformance(&["under-controllers"])),
-    suite(Either, "mixed-cluster", "two brokers of Ottla's and one of Kafka's, stopped and killed in turn", BROKER, || conformance(&["mixed-cluster", "--troubles", "3", "--kinds", "stopped,killed"])),
-    suite(Either, "changing-quorum", "voters of both makers are added, come to harm and are removed", BROKER, || conformance(&["changing-quorum", "--troubles", "1"])),
     suite(Either, "raised-quorum", "kraft.version is raised with voters of both makers", BROKER, || conformance(&["raised-quorum", "--quorums", "ottla+kafka+kafka"])),
-    suite(Either, "cluster-admin", "Kafka's tools and ours elect leaders, uncleanly too, and print the same", BROKER, || conformance(&["cluster-admin", "--controllers", "ottla", "--only", "elections"])),
     suite(Either, "rolling-take-over", "three brokers of Kafka's handed over one by one, and back", BROKER, || conformance(&["mixed-cluster", "--brokers", "kafka,kafka,kafka", "--rolling", "ottla"])),
     suite(Either, "take-over-secured", "a directory whose clients log in over TLS, with ACLs, quotas and tokens", BROKER, || conformance(&["take-over", "--changes", "2", "--secured"])),
+    suite(Either, "under-controllers", "a broker under Kafka's controller, through stops, kills and settings", BROKER, || conformance(&["under-controllers"])),
+    suite(Either, "tiered", "Kafka's remote segments are shown, checked and found damaged; stores with a real S3 server", TIERED, || conformance(&["tiered"])),
+    suite(Either, "client", "the native client against Apache Kafka and Ottla", BROKER, || conformance(&["client"])),
+    suite(Either, "documentation", "the examples in the documentation", ALWAYS, || cargo(&["test", "--workspace", "--doc", "--no-fail-fast", "--locked", "--features", FEATURES])),
     suite(Either, "take-over-static", "the same with static voters", BROKER, || conformance(&["take-over", "--changes", "2", "--static-voters"])),
-    suite(Either, "take-over-3.9", "a directory of Kafka 3.9", BROKER, || conformance(&["take-over", "--changes", "2", "--from", "kafka39"])),
     suite(Either, "take-over-4.4", "a directory of Kafka 4.4", BROKER, || conformance(&["take-over", "--changes", "2", "--from", "kafka44"])),
+    // Against Kafka 4.4, what tells most in the least time; docs/testing.md has the others.
+    suite(Either, "conformance-4.4", "the Java client of 4.4, librdkafka and all dynamic settings, against Kafka 4.4", BROKER, || conformance(&["conformance", "--reference", "kafka44", "--client", "java", "--client", "confluent", "--client", "settings"])),
+    suite(Either, "mixed-cluster-4.4", "brokers of Ottla's and of Kafka 4.4, under its controller", BROKER, || conformance(&["mixed-cluster", "--reference", "kafka44", "--troubles", "2", "--kinds", "stopped,killed"])),
     suite(Either, "take-over-4.0", "a directory of Kafka 4.0", BROKER, || conformance(&["take-over", "--changes", "2", "--from", "kafka40"])),
+    suite(Either, "report", "the report of ottla bench in a browser, light, dark and narrow", REPORT, || conformance(&["report"])),
+    suite(Either, "cluster-admin", "Kafka's tools and ours elect leaders, uncleanly too, and print the same", BROKER, || conformance(&["cluster-admin", "--controllers", "ottla", "--only", "elections"])),
+    suite(Either, "take-over-3.9", "a directory of Kafka 3.9", BROKER, || conformance(&["take-over", "--changes", "2", "--from", "kafka39"])),
+    suite(Either, "kerberos", "logins with Kerberos of both clients at both brokers, with a KDC", BROKER, || conformance(&["kerberos"])),
+    suite(Either, "console-api", "what the console's API does to Ottla and Apache Kafka", CONSOLE_API, || conformance(&["console-api"])),
+    suite(Either, "mixed-cluster", "two brokers of Ottla's and one of Kafka's, stopped and killed in turn", BROKER, || conformance(&["mixed-cluster", "--troubles", "3", "--kinds", "stopped,killed"])),
+    suite(Either, "client-histories", "what clients in transactions were told, under kill -9 of the broker", BROKER, || conformance(&["exactly-once", "--work", "histories", "--kills", "3"])),
+    suite(Either, "compare-cleaning", "compaction beside Kafka's own cleaner, and served by Kafka", CLEANING, || bench_peer(&["compare-cleaning", "--logs", "2"])),
+    suite(Either, "golden", "messages against Kafka's classes", CODEGEN, || conformance(&["golden"])),
+    suite(Either, "exactly-once", "copiers of a topic, under kill -9 of the broker and of themselves", BROKER, || conformance(&["exactly-once", "--kills", "3"])),
+    suite(Either, "changing-quorum", "voters of both makers are added, come to harm and are removed", BROKER, || conformance(&["changing-quorum", "--troubles", "1"])),
+    suite(Either, "golden-records", "record batches against Kafka's classes", RECORDS, || conformance(&["golden-records"])),
+    suite(Either, "packages", "the packages are read back, installed, and started from", PACKAGES, || program(PACKAGING, &["check-packages"])),
+    suite(Either, "console", "the committed console page is up to date", CONSOLE, || xtask(&["console", "--check"])),
+    suite(Either, "codegen", "the schema files are what Kafka's jars give", CODEGEN, || conformance(&["codegen", "--check"])),
     suite(Last, "measures", "what is measured of a stall, and of many who connect", MEASURES, || xtask(&["test-programs", "--measuring"])),
     suite(Last, "console-page", "the console page in a browser: changes, keys, hostile contents, long lists", CONSOLE_PAGE, || conformance(&["console-page"])),
 ];
@@ -208,29 +251,32 @@ pub fn run(options: &Options) -> Result<()> {
     let chosen = choose(options)?;
     let suites_of = |lane| chosen.iter().filter(move |suite| suite.lane == lane);
     let mut total = run_all(suites_of(Lane::First))?;
-    let later = [Lane::Tests, Lane::Brokers, Lane::Either];
-    build_programs(later.into_iter().flat_map(suites_of))?;
-    let either = Mutex::new(suites_of(Lane::Either));
+    let starts_programs = chosen.iter().any(|suite| {
+        let program = (suite.command)();
+        let all = [CONFORMANCE, BENCH_PEER, PACKAGING];
+        all.iter().any(|it| program.get_program() == it.path())
+    });
+    if starts_programs {
+        // Nothing to do if the suite `binary` has run.
+        let status = build_of_programs().arg("--quiet").status();
+        let status = status.context("cannot start cargo")?;
+        ensure!(status.success(), "the programs of the suites do not build");
+    }
+    let either = &Queue::new(suites_of(Lane::Either));
     let lane = &|lane| run_all(suites_of(lane));
-    let what_is_left = &|| {
-        let next = || either.lock().expect("no lane panics with it").next();
-        run_all(std::iter::from_fn(next))
-    };
     let lanes = std::thread::scope(|scope| {
-        let tests = scope.spawn(move || {
-            let mut total = lane(Lane::Tests)?;
-            // Nothing compiles after this point, so another waiting suite can run.
-            let beside = scope.spawn(what_is_left);
-            total.add(what_is_left()?);
-            total.add(joined(beside.join())?);
-            anyhow::Ok(total)
+        let lanes = [Lane::Tests, Lane::Brokers].map(|own| {
+            scope.spawn(move || {
+                let mut total = lane(own)?;
+                total.add(run_all(std::iter::from_fn(|| either.next()))?);
+                anyhow::Ok(total)
+            })
         });
-        let brokers = scope.spawn(move || {
-            let mut total = lane(Lane::Brokers)?;
-            total.add(what_is_left()?);
-            anyhow::Ok(total)
-        });
-        [tests, brokers].map(|lane| lane.join())
+        let more: Vec<_> = (0..MORE_AT_ONCE)
+            .map(|_| scope.spawn(move || run_all(std::iter::from_fn(|| either.next_while_idle()))))
+            .collect();
+        let all = lanes.into_iter().chain(more);
+        all.map(|lane| lane.join()).collect::<Vec<_>>()
     });
     for outcome in lanes {
         total.add(joined(outcome)?);
@@ -243,6 +289,8 @@ pub fn run(options: &Options) -> Result<()> {
     for failure in &total.failures {
         print!("{}", failure.summary());
     }
+    let file = test_output()?.join("profile.md");
+    profile::report(&file, &total.measured, began.elapsed())?;
     println!("in {}", shown(began.elapsed()));
     println!("{}", total.tally);
     if total.tally.failed > 0 {
@@ -288,6 +336,44 @@ fn run_all<'a>(suites: impl Iterator<Item = &'a Suite>) -> Result<Outcome> {
     Ok(total)
 }
 
+/// Suites that any lane may run, in order.
+struct Queue<'a> {
+    suites: Mutex<VecDeque<&'a Suite>>,
+    /// Held while a lane looks whether the processors are idle, so that each look includes what the
+    /// lane before it has started.
+    looking: Mutex<()>,
+}
+
+impl<'a> Queue<'a> {
+    fn new(suites: impl Iterator<Item = &'a Suite>) -> Self {
+        Queue {
+            suites: Mutex::new(suites.collect()),
+            looking: Mutex::new(()),
+        }
+    }
+
+    fn suites(&self) -> MutexGuard<'_, VecDeque<&'a Suite>> {
+        self.suites.lock().expect("no lane panics with it")
+    }
+
+    fn next(&self) -> Option<&'a Suite> {
+        self.suites().pop_front()
+    }
+
+    /// Waits until the processors are idle. Returns `None` when all suites have been taken.
+    fn next_while_idle(&self) -> Option<&'a Suite> {
+        let _looking = self.looking.lock().expect("no lane panics with it");
+        while !self.suites().is_empty() {
+            // Without /proc/stat, the two lanes run all suites.
+            let idle = processors::idle_share(IDLE_WINDOW).unwrap_or_default();
+            if idle >= IDLE_SHARE {
+                return self.next();
+            }
+        }
+        None
+    }
+}
+
 /// The result of a lane's thread.
 fn joined(lane: std::thread::Result<Result<Outcome>>) -> Result<Outcome> {
     lane.map_err(|_| anyhow!("a lane of suites panicked"))?
@@ -301,12 +387,17 @@ fn run_suite(suite: &Suite) -> Result<Outcome> {
         .stdout(Stdio::from(output.try_clone()?))
         .stderr(Stdio::from(output))
         .env("OTTLA_BINARY", workspace::target_dir().join("debug/ottla"))
+        .env(SUITE_FEATURES, FEATURES)
         .env("CARGO_TERM_COLOR", "never");
     let began = Instant::now();
     // Cargo starts child processes, so it gets a SIGTERM before it is killed.
+    let mut processor = Duration::ZERO;
     let status = match OwnedChild::start(&mut command) {
-        Ok(mut child) => match child.wait(PATIENCE)? {
-            Some(status) => Ok(status),
+        Ok(mut child) => match child.wait_measured(PATIENCE)? {
+            Some(ended) => {
+                processor = ended.processor_time;
+                Ok(ended.status)
+            }
             None => Err(match child.stop(Duration::from_secs(10)) {
                 Ok(_) | Err(_) => format!("it was ended after {}", shown(PATIENCE)),
             }),
@@ -343,7 +434,16 @@ fn run_suite(suite: &Suite) -> Result<Outcome> {
     }
     // In one write, because another lane prints too.
     print!("{text}");
-    Ok(Outcome { tally, failures })
+    let measured = Measured {
+        suite: suite.name,
+        wall: took,
+        processor,
+    };
+    Ok(Outcome {
+        tally,
+        failures,
+        measured: vec![measured],
+    })
 }
 
 /// Whether a line is printed whatever the suite's result.
@@ -449,30 +549,12 @@ fn program(program: Program, arguments: &[&str]) -> Command {
     command
 }
 
-/// Builds the programs of these suites at once: separate builds would wait for each other's lock.
-fn build_programs<'a>(suites: impl Iterator<Item = &'a Suite>) -> Result<()> {
-    let commands: Vec<Command> = suites.map(|suite| (suite.command)()).collect();
-    let is_needed =
-        |program: &&Program| commands.iter().any(|it| it.get_program() == program.path());
-    let needed: Vec<&str> = ALL
-        .iter()
-        .filter(is_needed)
-        .flat_map(|program| ["--bin", program.0])
-        .collect();
-    if needed.is_empty() {
-        return Ok(());
-    }
-    let mut build = cargo(&[
-        "build",
-        "--quiet",
-        "--workspace",
-        "--locked",
-        "--features",
-        FEATURES,
-    ]);
-    let status = build.args(needed).status().context("cannot start cargo")?;
-    ensure!(status.success(), "the programs of the suites do not build");
-    Ok(())
+/// Builds all programs that suites start in one build: separate builds would wait for each other's
+/// lock, and compile what they share with other features again.
+fn build_of_programs() -> Command {
+    let mut build = cargo(&["build", "--features", FEATURES]);
+    build.args(PROGRAMS);
+    build
 }
 
 fn cargo(arguments: &[&str]) -> Command {
@@ -482,9 +564,14 @@ fn cargo(arguments: &[&str]) -> Command {
 }
 
 fn log_file(suite: &Suite) -> Result<PathBuf> {
+    Ok(test_output()?.join(format!("{}.log", suite.name)))
+}
+
+/// The folder of the suites' outputs and of the profile.
+fn test_output() -> Result<PathBuf> {
     let folder = workspace::target_dir().join("test-output");
     std::fs::create_dir_all(&folder)?;
-    Ok(folder.join(format!("{}.log", suite.name)))
+    Ok(folder)
 }
 
 fn shown(time: Duration) -> String {

@@ -139,8 +139,19 @@ class Script {
         return error;
     }
 
-    /** Settings of Kafka 4.4, which Ottla shows and the Kafka that it is compared with, 4.3.1, does not have. */
-    static final Set<String> SINCE_KAFKA_4_4 = Set.of(
+    /** Whether this version of Kafka has that class. */
+    static boolean isThere(String name) {
+        try {
+            Class.forName(name);
+            return true;
+        } catch (ClassNotFoundException error) {
+            return false;
+        }
+    }
+
+    /** Settings of Kafka 4.4, which Ottla shows and an older Kafka that it is compared with does not have. */
+    static final Set<String> SINCE_KAFKA_4_4 =
+        isThere("org.apache.kafka.clients.admin.UnregisterControllerResult") ? Set.of() : Set.of(
         "errors.deadletterqueue.auto.create.topics.enable", "errors.deadletterqueue.group.enable",
         "errors.deadletterqueue.topic.name.prefix", "group.streams.assignors",
         "group.streams.rack.aware.assignment.tags", "group.streams.topology.description.plugin.class",

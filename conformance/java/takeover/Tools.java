@@ -5,7 +5,6 @@ import java.io.PrintStream;
 import java.nio.charset.StandardCharsets;
 import java.util.*;
 import java.util.concurrent.*;
-import org.apache.kafka.common.utils.Exit;
 
 /** Kafka's own command line tools, run in this process, since a new one for each would take longer than the tool. */
 final class Tools {
@@ -13,8 +12,7 @@ final class Tools {
 
     Tools(String bootstrap) {
         this.bootstrap = bootstrap;
-        Exit.setExitProcedure(Tools::exited);
-        Exit.setHaltProcedure(Tools::exited);
+        ToolExit.catchWith(Tools::exited);
     }
 
     /** Runs the tool of that class and answers with what it printed; a tool that fails is an error. */
@@ -54,7 +52,7 @@ final class Tools {
         return bytes.toString(StandardCharsets.UTF_8);
     }
 
-    private static void exited(int status, String message) {
+    private static void exited(int status) {
         throw new Exited(status);
     }
 

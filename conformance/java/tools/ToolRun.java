@@ -2,7 +2,6 @@ import java.io.ByteArrayOutputStream;
 import java.io.PrintStream;
 import java.nio.charset.StandardCharsets;
 import java.util.concurrent.*;
-import org.apache.kafka.common.utils.Exit;
 
 /**
  * Runs Kafka's command line tools in this process, since a new Java process for each would take longer than the tools
@@ -14,8 +13,7 @@ final class ToolRun {
 
     /** Everything that a tool's main method prints on either stream, and its exit status if it is not 0. */
     static String of(String name, String... arguments) {
-        Exit.setExitProcedure(ToolRun::exited);
-        Exit.setHaltProcedure(ToolRun::exited);
+        ToolExit.catchWith(ToolRun::exited);
         PrintStream out = System.out;
         ByteArrayOutputStream bytes = new ByteArrayOutputStream();
         PrintStream stream = new PrintStream(bytes, true, StandardCharsets.UTF_8);
@@ -74,7 +72,7 @@ final class ToolRun {
     private static volatile Exited exit;
     private static volatile ByteArrayOutputStream caught;
 
-    private static void exited(int status, String message) {
+    private static void exited(int status) {
         if (exit == null) {
             exit = new Exited(status, caught.size());
         }

@@ -153,7 +153,8 @@ public final class ToolsScript {
     }
 
     private static void settings() {
-        String configs = "kafka.admin.ConfigCommand";
+        // The tool has moved in 4.4.
+        String configs = Script.isThere(TOOLS + "ConfigCommand") ? "ConfigCommand" : "kafka.admin.ConfigCommand";
         run("settings: alter", configs, "--alter", "--entity-type", "topics", "--entity-name", "tools-main",
             "--add-config", "segment.ms=3600000,cleanup.policy=[compact,delete]");
         settle();

@@ -1,11 +1,13 @@
 //! A load generator whose own cost is so low that a run measures the broker.
 //!
-//! It speaks the protocol over blocking sockets, one or two threads per connection: requests are prepared before the
+//! It speaks the protocol over blocking sockets, with or without TLS, one or two threads per connection: requests are prepared before the
 //! clock starts, and fetched data is received into one buffer and dropped. It works against any broker that speaks
 //! Kafka's protocol, and can measure the process of a broker on the same machine.
 
+pub mod access;
 pub mod bare_loop;
 pub mod cluster;
+pub mod connect;
 pub mod consumer_member;
 pub mod fetch;
 pub mod groups;
@@ -17,5 +19,7 @@ pub mod prepared;
 pub mod process_usage;
 pub mod produce;
 pub mod report;
+pub mod security;
+mod tls_socket;
 pub mod topic;
 pub mod wire;

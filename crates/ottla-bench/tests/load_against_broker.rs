@@ -1,9 +1,13 @@
 //! Every mode of the load generator against the real broker.
 
 use std::collections::BTreeSet;
+use std::net::TcpListener;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
+use ottla_bench::load::access::Access;
 use ottla_bench::load::cluster::{create_topic, delete_topic, find_topic};
+use ottla_bench::load::connect::{self, ConnectOptions};
 use ottla_bench::load::fetch::{self, FetchOptions};
 use ottla_bench::load::groups::Protocol;
 use ottla_bench::load::heartbeats::{self, HeartbeatsOptions};
@@ -11,9 +15,15 @@ use ottla_bench::load::large_group::{self, LargeGroupOptions};
 use ottla_bench::load::latency::{self, EndToEndOptions};
 use ottla_bench::load::prepared::BatchShape;
 use ottla_bench::load::produce::{self, ProduceOptions, RunLength};
+use ottla_bench::load::security::Security;
 use ottla_bench::workload::latencies::LatencyReport;
 use ottla_records::{Compression, CompressionType};
-use ottla_testkit::BrokerBuilder;
+use ottla_testkit::certificates::{Authority, Wanted};
+use ottla_testkit::{BrokerBuilder, BrokerProcess};
+
+fn access(broker: &BrokerProcess) -> Access {
+    Access::plain(&broker.bootstrap())
+}
 
 fn options() -> ProduceOptions {
     ProduceOptions {
@@ -34,7 +44,7 @@ fn options() -> ProduceOptions {
 fn what_is_produced_is_read_back_in_every_codec() {
     let broker = BrokerBuilder::new().start();
     for codec in CompressionType::ALL {
-        let topic = create_topic(&broker.bootstrap(), codec.name(), 4, &[]).unwrap();
+        let topic = create_topic(&access(&broker), codec.name(), 4, &[]).unwrap();
         let mut options = options();
         options.shape.compression = Compression::from(codec);
         let produced = produce::run(&topic, options).unwrap();
@@ -62,7 +72,7 @@ fn what_is_produced_is_read_back_in_every_codec() {
 #[test]
 fn a_fixed_rate_is_kept() {
     let broker = BrokerBuilder::new().start();
-    let topic = create_topic(&broker.bootstrap(), "paced", 2, &[]).unwrap();
+    let topic = create_topic(&access(&broker), "paced", 2, &[]).unwrap();
     let produced = produce::run(
         &topic,
         ProduceOptions {
@@ -91,7 +101,7 @@ fn a_fixed_rate_is_kept() {
 #[test]
 fn records_go_from_end_to_end_one_by_one() {
     let broker = BrokerBuilder::new().start();
-    let topic = create_topic(&broker.bootstrap(), "single", 1, &[]).unwrap();
+    let topic = create_topic(&access(&broker), "single", 1, &[]).unwrap();
     let options = EndToEndOptions {
         records: 50,
         record_bytes: 100,
@@ -111,7 +121,7 @@ fn records_go_from_end_to_end_one_by_one() {
 #[test]
 fn members_of_many_groups_share_connections() {
     let broker = BrokerBuilder::new().start();
-    let topic = create_topic(&broker.bootstrap(), "groups", 4, &[]).unwrap();
+    let topic = create_topic(&access(&broker), "groups", 4, &[]).unwrap();
     for protocol in [Protocol::Classic, Protocol::Consumer] {
         let options = HeartbeatsOptions {
             prefix: format!("{protocol:?}"),
@@ -124,7 +134,7 @@ fn members_of_many_groups_share_connections() {
             measured: Duration::from_secs(1),
             broker_pid: None,
         };
-        let report = heartbeats::run(&topic, &broker.bootstrap(), &options).unwrap();
+        let report = heartbeats::run(&topic, &options).unwrap();
         assert_eq!((report.heartbeats, report.refused), (60, 0), "{protocol:?}");
     }
 }
@@ -132,8 +142,8 @@ fn members_of_many_groups_share_connections() {
 #[test]
 fn members_leave_a_group_while_producers_write() {
     let broker = BrokerBuilder::new().start();
-    let topic = create_topic(&broker.bootstrap(), "read", 20, &[]).unwrap();
-    let produced = create_topic(&broker.bootstrap(), "written", 2, &[]).unwrap();
+    let topic = create_topic(&access(&broker), "read", 20, &[]).unwrap();
+    let produced = create_topic(&access(&broker), "written", 2, &[]).unwrap();
     let options = LargeGroupOptions {
         group_id: "large".to_owned(),
         members: 20,
@@ -146,7 +156,7 @@ fn members_leave_a_group_while_producers_write() {
             ..options()
         },
     };
-    let report = large_group::run(&topic, &produced, &broker.bootstrap(), &options).unwrap();
+    let report = large_group::run(&topic, &produced, &options).unwrap();
     assert_eq!(report.settled_after_ms.len(), 2);
     let count = |latency: Option<LatencyReport>| latency.map_or(0, |latency| latency.count);
     // Half a second of each, and what was due until the group had settled.
@@ -158,15 +168,16 @@ fn members_leave_a_group_while_producers_write() {
 fn errors_name_the_broker_and_the_way_out() {
     let broker = BrokerBuilder::new().start();
     let bootstrap = broker.bootstrap();
-    create_topic(&bootstrap, "four", 4, &[]).unwrap();
-    let other_count = create_topic(&bootstrap, "four", 2, &[])
+    let access = Access::plain(&bootstrap);
+    create_topic(&access, "four", 4, &[]).unwrap();
+    let other_count = create_topic(&access, "four", 2, &[])
         .unwrap_err()
         .to_string();
     assert!(other_count.contains("--partitions 4"), "{other_count}");
-    assert_eq!(find_topic(&bootstrap, "four").unwrap().partitions.len(), 4);
+    assert_eq!(find_topic(&access, "four").unwrap().partitions.len(), 4);
 
     let topic = create_topic(
-        &bootstrap,
+        &access,
         "small",
         1,
         &[("max.message.bytes".into(), "1000".into())],
@@ -179,10 +190,146 @@ fn errors_name_the_broker_and_the_way_out() {
         "{refused}"
     );
 
-    delete_topic(&bootstrap, "four").unwrap();
-    let nobody = find_topic("127.0.0.1:1", "four").unwrap_err().to_string();
+    delete_topic(&access, "four").unwrap();
+    let nobody = find_topic(&Access::plain("127.0.0.1:1"), "four")
+        .unwrap_err()
+        .to_string();
     assert!(
         nobody.contains("127.0.0.1:1") && nobody.contains("--bootstrap"),
         "{nobody}"
     );
+}
+
+/// A broker with a second listener for TLS and SCRAM, and the access of its user `alice`.
+fn secured(dir: &Path) -> (BrokerProcess, Access) {
+    let authority = Authority::new("authority");
+    authority.write(&dir.join("authority.pem"));
+    let broker = authority.issue(Wanted::default());
+    broker.write(&dir.join("broker.pem"));
+    let path = |name: &str| dir.join(name).display().to_string();
+    // All are held at once, so that they differ.
+    let sockets = [(); 3].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
+    let [plain, port, controller] = sockets
+        .each_ref()
+        .map(|socket| socket.local_addr().unwrap().port());
+    drop(sockets);
+    let clients = format!("PLAINTEXT://127.0.0.1:{plain},CLIENTS://127.0.0.1:{port}");
+    let scram = "org.apache.kafka.common.security.scram.ScramLoginModule required";
+    let broker = BrokerBuilder::new()
+        .port(plain)
+        .property(
+            "controller.quorum.bootstrap.servers",
+            &format!("127.0.0.1:{controller}"),
+        )
+        .property(
+            "listeners",
+            &format!("{clients},CONTROLLER://127.0.0.1:{controller}"),
+        )
+        .property("advertised.listeners", &clients)
+        .property(
+            "listener.security.protocol.map",
+            "PLAINTEXT:PLAINTEXT,CLIENTS:SASL_SSL,CONTROLLER:PLAINTEXT",
+        )
+        .property("ssl.keystore.type", "PEM")
+        .property("ssl.keystore.location", &path("broker.pem"))
+        .property("sasl.enabled.mechanisms", "SCRAM-SHA-256")
+        .property(
+            "listener.name.clients.scram-sha-256.sasl.jaas.config",
+            &format!("{scram};"),
+        )
+        .start();
+    broker.tool(&[
+        "configs",
+        "--bootstrap-server",
+        "{bootstrap}",
+        "--alter",
+        "--add-config",
+        "SCRAM-SHA-256=[iterations=4096,password=alice-secret]",
+        "--entity-type",
+        "users",
+        "--entity-name",
+        "alice",
+    ]);
+    let settings = [
+        ("security.protocol", "SASL_SSL".to_owned()),
+        ("ssl.truststore.type", "PEM".to_owned()),
+        ("ssl.truststore.location", path("authority.pem")),
+        ("sasl.mechanism", "SCRAM-SHA-256".to_owned()),
+        (
+            "sasl.jaas.config",
+            format!("{scram} username=\"alice\" password=\"alice-secret\";"),
+        ),
+    ];
+    let settings = settings.map(|(key, value)| (key.to_owned(), value));
+    let security = Security::load(&settings.into()).unwrap();
+    let access = Access::secured(&format!("127.0.0.1:{port}"), security);
+    // The user is in the metadata before the broker has read it.
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while let Err(error) = access.open_bootstrap() {
+        assert!(Instant::now() < deadline, "{error:#}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    (broker, access)
+}
+
+#[test]
+fn a_secured_listener_is_loaded_as_a_plain_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let (_broker, access) = secured(dir.path());
+    let topic = create_topic(&access, "secured", 2, &[]).unwrap();
+    let produced = produce::run(&topic, options()).unwrap();
+    let paced = ProduceOptions {
+        until: RunLength::Time(Duration::from_secs(1)),
+        requests_per_second: Some(100.0),
+        ..options()
+    };
+    let paced = produce::run(&topic, paced).unwrap();
+    assert_eq!(paced.latencies.report().unwrap().count, 100);
+    let fetched = fetch::run(
+        &topic,
+        FetchOptions {
+            connections: 2,
+            fetch_bytes: 256 * 1024,
+            passes: 1,
+        },
+    )
+    .unwrap();
+    assert_eq!(
+        (fetched.records, fetched.bytes),
+        (
+            produced.records + paced.records,
+            produced.bytes + paced.bytes
+        )
+    );
+}
+
+#[test]
+fn new_connections_resume_their_sessions_unless_told_otherwise() {
+    let dir = tempfile::tempdir().unwrap();
+    let (_broker, access) = secured(dir.path());
+    let options = ConnectOptions {
+        threads: 2,
+        time: Duration::from_millis(300),
+    };
+    let connected = connect::run(&access, options).unwrap();
+    // Each thread begins with a full handshake.
+    let full = connected.connections - connected.resumed;
+    assert!(
+        connected.resumed > 0 && full <= options.threads as u64,
+        "{connected:?}"
+    );
+    let security = [
+        ("security.protocol", "SSL".to_owned()),
+        ("ssl.truststore.type", "PEM".to_owned()),
+        (
+            "ssl.truststore.location",
+            dir.path().join("authority.pem").display().to_string(),
+        ),
+    ];
+    let security = security.map(|(key, value)| (key.to_owned(), value));
+    let security = Security::load(&security.into()).unwrap();
+    // ApiVersions is answered before the login.
+    let access = Access::secured(access.bootstrap(), security.without_resumption());
+    let connected = connect::run(&access, options).unwrap();
+    assert!(connected.connections > 0 && connected.resumed == 0);
 }

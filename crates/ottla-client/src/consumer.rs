@@ -27,6 +27,7 @@ mod session;
 
 use ottla_sync::atomic::{AtomicBool, Ordering};
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -450,7 +451,7 @@ impl Consumer {
                     Err(_) => return Ok(true),
                 };
                 count += batch.record_count();
-                bytes += batch.size_in_bytes();
+                bytes += batch.bytes().len();
                 batches.push(batch);
             }
             Ok(false)
@@ -468,26 +469,33 @@ impl Consumer {
             return Ok(());
         }
         let start = self.next_partition % count;
+        let Some(first) = self.positions.keys().nth(start).cloned() else {
+            return Ok(());
+        };
+        let halves = [
+            (start, (Bound::Included(&first), Bound::Unbounded)),
+            (0, (Bound::Unbounded, Bound::Excluded(&first))),
+        ];
         // The fetched records of a partition are returned before the next partition is started,
         // within the limit.
-        for index in (start..count).chain(0..start) {
-            let Some((partition, position)) = self.positions.iter_mut().nth(index) else {
-                continue;
-            };
-            if position.is_paused {
-                continue;
+        for (begin, half) in halves {
+            let half = self.positions.range_mut::<Partition, _>(half);
+            for (index, (partition, position)) in (begin..).zip(half) {
+                if position.is_paused {
+                    continue;
+                }
+                let before = position.next;
+                let wants_more = from(partition, position)?;
+                if position.next != before {
+                    let lag = position.lag(self.config.read_committed);
+                    self.sensors.on_advanced(partition, lag, position.lead());
+                }
+                if !wants_more {
+                    self.next_partition = index;
+                    return Ok(());
+                }
+                self.next_partition = index + 1;
             }
-            let before = position.next;
-            let wants_more = from(partition, position)?;
-            if position.next != before {
-                let lag = position.lag(self.config.read_committed);
-                self.sensors.on_advanced(partition, lag, position.lead());
-            }
-            if !wants_more {
-                self.next_partition = index;
-                return Ok(());
-            }
-            self.next_partition = index + 1;
         }
         Ok(())
     }

@@ -148,6 +148,8 @@ pub use consumer::{
 pub use error::ClientError;
 pub use metadata::{BrokerNode, Metadata, PartitionInfo, TopicInfo};
 pub use metrics::{Metric, Metrics};
+#[doc(hidden)]
+pub use ottla_sasl::ClientLogin;
 pub use ottla_sasl::scram::ScramKeys;
 pub use ottla_sasl::{ClientCredentials, Mechanism as SaslMechanism, ScramMechanism};
 pub use outages::Outage;
@@ -159,6 +161,8 @@ pub use producer::{
     ProducerBuilder, ProducerConfig, ProducerInterceptor, ProducerRecord, RecordMetadata,
     RecordRef, TrySendError,
 };
+#[doc(hidden)]
+pub use security::server_name;
 pub use security::{SecurityConfig, SecurityProtocol, SuppliedToken};
 pub use share_consumer::{
     AcknowledgeType, AcknowledgementListener, AcknowledgementMode, AcquireMode, ShareConsumer,

@@ -7,4 +7,5 @@ mod tls;
 
 pub use config::{SecurityConfig, SecurityProtocol};
 pub use supplied_token::SuppliedToken;
+pub use tls::server_name;
 pub(crate) use tls::wrap;

@@ -15,6 +15,8 @@ use crate::registry::RegistryConfig;
 pub struct ConsoleConfig {
     /// The cluster, and the credentials of a console without logins.
     pub client: ClientConfig,
+    /// Those with which the cluster lets people log in, if that is known.
+    pub accepted_mechanisms: Option<Vec<SaslMechanism>>,
     /// Whether people log in although the address is a loopback address.
     pub login: bool,
     /// Whether every change is refused.
@@ -36,6 +38,7 @@ impl ConsoleConfig {
     pub fn new(client: ClientConfig) -> ConsoleConfig {
         ConsoleConfig {
             client,
+            accepted_mechanisms: None,
             login: false,
             read_only: false,
             public_names: Vec::new(),
@@ -88,7 +91,7 @@ impl ConsoleConfig {
     }
 
     /// The mechanisms with which people can log in with a password; the configured one comes first.
-    /// None if the configured one is that of tokens, and a provider gives them.
+    /// None if the configured one is that of tokens, and a provider gives them, or if the cluster is known to accept none.
     pub(crate) fn mechanisms(&self) -> Vec<SaslMechanism> {
         let configured = self.client.security.sasl_mechanism;
         if self.oidc.is_some() && configured == Some(SaslMechanism::OAuthBearer) {
@@ -99,6 +102,9 @@ impl ConsoleConfig {
             SaslMechanism::Scram(ScramMechanism::Sha256),
             SaslMechanism::Plain,
         ];
+        if let Some(accepted) = &self.accepted_mechanisms {
+            all.retain(|mechanism| accepted.contains(mechanism));
+        }
         all.sort_by_key(|mechanism| Some(*mechanism) != configured);
         all
     }
@@ -180,6 +186,11 @@ mod tests {
         assert!(config.mechanisms().is_empty());
         config.oidc = None;
         assert_eq!(config.mechanisms().len(), 3);
+        config.accepted_mechanisms = Some(vec![SaslMechanism::OAuthBearer]);
+        assert!(config.mechanisms().is_empty());
+        let both = vec![SaslMechanism::OAuthBearer, SaslMechanism::Plain];
+        config.accepted_mechanisms = Some(both);
+        assert_eq!(config.mechanisms(), [SaslMechanism::Plain]);
     }
 
     #[test]

@@ -29,6 +29,8 @@ mod kept;
 mod list;
 mod view;
 
+mod details;
+
 mod rebalancing;
 mod visit;
 

@@ -9,7 +9,8 @@
 //! - The state, the nonce and the verifier follow from a secret that the browser keeps in a cookie: a code that was got in
 //!   another browser is refused, and nobody fills a table by beginning logins.
 //! - The console redirects nobody. It hands out addresses of the provider's endpoints only.
-//! - Tokens and the client's secret are in no answer, no address and no log line.
+//! - Tokens and the client's secret are in no answer, no address and no log line. The one exception is the ID token in the
+//!   address of a logout, where the protocol wants it; it logs nobody in.
 //! - What the provider answers is bounded in size and time.
 
 mod answer;
@@ -31,7 +32,7 @@ use crate::cookie::Cookie;
 pub(crate) use answer::{Tokens, shown};
 pub use config::OidcConfig;
 pub(crate) use flow::{FLOW_AGE, Flow, Flows};
-pub(crate) use provider::{Failure, Provider};
+pub(crate) use provider::{Failure, Person, Provider};
 pub(crate) use renewal::{Login, keep};
 
 /// Codes that are changed for tokens at a time.

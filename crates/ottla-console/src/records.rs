@@ -8,3 +8,4 @@ pub(crate) mod filter;
 pub(crate) mod ranges;
 pub(crate) mod scan;
 pub(crate) mod selection;
+mod text;

@@ -8,9 +8,11 @@ use std::time::Duration;
 
 use ottla_client::admin::EndpointType;
 use ottla_client::{Admin, Client, ClientConfig, ClientError};
+use ottla_sasl::Secret;
 use tokio::sync::{OwnedSemaphorePermit, watch};
 
 use crate::budget::Budget;
+use crate::details::Details;
 use crate::kept::{Kept, Place, Promise};
 use crate::problem::Problem;
 use crate::rebalancing::Rebalancing;
@@ -30,6 +32,7 @@ pub(crate) struct Visit {
     pub(crate) user: Option<String>,
     pub(crate) admin: Admin,
     pub(crate) view: Arc<View>,
+    pub(crate) details: Details,
     /// The person's share of the console's.
     pub(crate) budget: Budget,
     pub(crate) redrives: Kept<Arc<Promise>>,
@@ -37,8 +40,8 @@ pub(crate) struct Visit {
     /// Of the whole console. It is read with the console's credentials.
     pub(crate) registry: Option<Arc<Registry>>,
     pub(crate) rebalancing: Rebalancing,
-    /// Whether the person has logged in at the console's identity provider.
-    pub(crate) is_of_provider: bool,
+    /// Of a person who has logged in at the console's identity provider.
+    pub(crate) id_token: Option<Secret>,
     ended: watch::Sender<bool>,
 }
 
@@ -56,13 +59,14 @@ impl Visit {
         Visit {
             user,
             view: View::new(admin.clone(), budget.clone(), sampling),
+            details: Details::default(),
             admin,
             budget,
             registry: None,
             redrives: Kept::new(REDRIVES),
             cursors: Kept::new(CURSORS),
             rebalancing: Rebalancing::default(),
-            is_of_provider: false,
+            id_token: None,
             ended: watch::Sender::new(false),
         }
     }
@@ -72,14 +76,14 @@ impl Visit {
         self
     }
 
-    pub(crate) fn of_provider(mut self) -> Visit {
-        self.is_of_provider = true;
+    pub(crate) fn of_provider(mut self, id_token: Secret) -> Visit {
+        self.id_token = Some(id_token);
         self
     }
 
     /// A user of the cluster is not the person whom the provider gives the same name.
     pub(crate) fn is_of_same_person(&self, other: &Visit) -> bool {
-        self.user == other.user && self.is_of_provider == other.is_of_provider
+        self.user == other.user && self.id_token.is_some() == other.id_token.is_some()
     }
 
     pub(crate) fn client(&self) -> &Client {

@@ -71,8 +71,9 @@ impl NodeTls {
         for warning in context.warnings() {
             tracing::error!("{warning}");
         }
+        let context = Arc::new(context);
         self.change(|all| {
-            all.insert(listener.to_owned(), Arc::new(context));
+            all.insert(listener.to_owned(), Arc::clone(&context));
         });
         Ok(())
     }
@@ -85,10 +86,12 @@ impl NodeTls {
         self.failures.lock().remove(listener);
     }
 
-    fn change(&self, change: impl FnOnce(&mut BTreeMap<String, Arc<TlsContext>>)) {
-        let mut by_listener = (**self.by_listener.load()).clone();
-        change(&mut by_listener);
-        self.by_listener.store(Arc::new(by_listener));
+    fn change(&self, change: impl Fn(&mut BTreeMap<String, Arc<TlsContext>>)) {
+        self.by_listener.rcu(|before| {
+            let mut by_listener = BTreeMap::clone(before);
+            change(&mut by_listener);
+            by_listener
+        });
     }
 
     /// Whether [`NodeTls::add_listener`] would succeed. Blocks.

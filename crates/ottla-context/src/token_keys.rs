@@ -39,12 +39,15 @@ impl TokenKeys {
         found.map(|(_, keys)| Arc::clone(keys))
     }
 
-    /// Replaces the keys of a source.
+    /// Replaces the keys of a source. Sources are read in parallel.
     pub fn set(&self, source: &KeySource, keys: KeySet) {
-        let mut by_source = Vec::clone(&self.by_source.load());
-        by_source.retain(|(known, _)| known != source);
-        by_source.push((source.clone(), Arc::new(keys)));
-        self.by_source.store(Arc::new(by_source));
+        let keys = Arc::new(keys);
+        self.by_source.rcu(|before| {
+            let mut by_source = Vec::clone(before);
+            by_source.retain(|(known, _)| known != source);
+            by_source.push((source.clone(), Arc::clone(&keys)));
+            by_source
+        });
     }
 
     /// Records that a token names a key that the source did not have, because the source may have
@@ -84,19 +87,43 @@ impl TokenKeys {
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
+    use std::sync::Barrier;
     use std::time::Duration;
 
     use super::*;
 
-    #[test]
-    fn a_missed_key_is_asked_for_once_a_minute() {
-        let source = |url: &str| KeySource {
+    fn source(url: &str) -> KeySource {
+        KeySource {
             url: url.to_owned(),
             refresh: Duration::from_secs(3600),
             retry_backoff: Duration::ZERO,
             retry_backoff_max: Duration::ZERO,
             ssl: BTreeMap::new(),
-        };
+        }
+    }
+
+    #[test]
+    fn keys_that_are_set_at_the_same_time_are_all_kept() {
+        let (keys, begin) = (TokenKeys::default(), Barrier::new(4));
+        let sources: Vec<_> = (0..400)
+            .map(|it| source(&format!("https://{it}")))
+            .collect();
+        ottla_sync::thread::scope(|scope| {
+            for sources in sources.chunks(100) {
+                let (keys, begin) = (&keys, &begin);
+                scope.spawn(move || {
+                    begin.wait();
+                    sources
+                        .iter()
+                        .for_each(|it| keys.set(it, KeySet::default()));
+                });
+            }
+        });
+        assert!(sources.iter().all(|it| keys.of(it).is_some()));
+    }
+
+    #[test]
+    fn a_missed_key_is_asked_for_once_a_minute() {
         let (one, other) = (source("https://one"), source("https://other"));
         let keys = TokenKeys::default();
         assert!(!keys.take_missing(&one));

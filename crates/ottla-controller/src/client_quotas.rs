@@ -188,6 +188,9 @@ fn validate(limits: &[(&str, Limit)], op: &OpData) -> Result<(), ApiError> {
     let Some((_, limit)) = limits.iter().find(|(known, _)| **known == **key) else {
         return Err(invalid(format!("Invalid configuration key {key}")));
     };
+    if !op.value.is_finite() {
+        return Err(invalid(format!("Quota {key} must be a finite number")));
+    }
     if op.value <= 0.0 {
         return Err(invalid(format!("Quota {key} must be greater than 0")));
     }

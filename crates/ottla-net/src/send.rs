@@ -228,22 +228,21 @@ impl std::fmt::Display for Peer<'_> {
     }
 }
 
-/// Reads from the start of a region: inline if it is in the page cache, otherwise on a thread that
-/// may block.
+/// Reads from the start of a region: inline what is in the page cache, and if that is nothing, on a
+/// thread that may block.
 async fn read_region(region: &FileRegion, buffer: &mut [u8]) -> io::Result<usize> {
     let position = region.position;
-    let last = position + (buffer.len() as u64).saturating_sub(1);
-    let is_cached = |at| ottla_sync::fs::is_cached_at(&*region.file, at);
-    let read = if is_cached(position) && is_cached(last) {
-        region.file.read_at(buffer, position)?
-    } else {
-        let file = Arc::clone(&region.file);
-        let mut bytes = vec![0; buffer.len()];
-        let reading = move || file.read_at(&mut bytes, position).map(|read| (bytes, read));
-        let read = ottla_sync::task::spawn_blocking(reading).await;
-        let (bytes, read) = read.map_err(io::Error::other)??;
-        buffer[..read].copy_from_slice(&bytes[..read]);
-        read
+    let read = match ottla_sync::fs::read_if_cached_at(&*region.file, buffer, position)? {
+        Some(read) => read,
+        None => {
+            let file = Arc::clone(&region.file);
+            let mut bytes = vec![0; buffer.len()];
+            let reading = move || file.read_at(&mut bytes, position).map(|read| (bytes, read));
+            let read = ottla_sync::task::spawn_blocking(reading).await;
+            let (bytes, read) = read.map_err(io::Error::other)??;
+            buffer[..read].copy_from_slice(&bytes[..read]);
+            read
+        }
     };
     match read {
         0 => Err(cut_short()),
@@ -337,6 +336,19 @@ mod tests {
         assert!(calls > 3, "progress was told {calls} times");
         assert!(queue.is_empty());
         assert!(reader.join().unwrap() == expected);
+    }
+
+    #[tokio::test]
+    async fn a_region_is_read_into_memory_up_to_the_end_of_its_file() {
+        let Chunk::File(mut region) = region(b"..records", 2, 9) else {
+            unreachable!("it is a region");
+        };
+        let mut buffer = [0; 9];
+        assert_eq!(read_region(&region, &mut buffer).await.unwrap(), 7);
+        assert_eq!(&buffer[..7], b"records");
+        region.position = 9;
+        let error = read_region(&region, &mut buffer).await.unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
     }
 
     #[tokio::test]

@@ -59,3 +59,31 @@ impl ProducerIdBlocks {
         Ok(ProducerId(id))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use ottla_config::{BrokerConfig, single_node_properties};
+    use ottla_context::NodeContext;
+
+    use super::*;
+
+    /// Two producers with one ID would pass for each other: the records of one would count as
+    /// duplicates of the other's.
+    #[tokio::test]
+    async fn the_ids_of_a_used_up_block_are_not_given_again() {
+        let properties = single_node_properties("/data", "127.0.0.1:0", "127.0.0.1:0");
+        let config = BrokerConfig::from_properties(&properties).unwrap().0;
+        let node = Node::new(Arc::new(NodeContext::new(config)));
+        let blocks = ProducerIdBlocks {
+            node: Arc::new(node),
+            block: Mutex::new((5, 7)),
+        };
+        for id in 5..7 {
+            assert_eq!(blocks.next_producer_id().await, Ok(ProducerId(id)));
+        }
+        for _ in 0..2 {
+            let refused = blocks.next_producer_id().await;
+            assert_eq!(refused, Err(ErrorCode::NotController), "nobody answers");
+        }
+    }
+}

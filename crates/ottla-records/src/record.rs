@@ -174,6 +174,11 @@ impl BatchRecords {
         self.header.record_count
     }
 
+    /// The offset of the first record that the batch was written with.
+    pub fn base_offset(&self) -> Offset {
+        self.header.base_offset
+    }
+
     /// The number of bytes that have been iterated over.
     pub fn position(&self) -> usize {
         self.position

@@ -23,6 +23,7 @@ mod wire;
 mod metadata_partitions;
 mod metadata_topic;
 
+mod segment_bytes;
 mod stores;
 
 mod tier_metrics;
@@ -39,6 +40,7 @@ mod remote_logs;
 
 mod remote_state;
 
+pub use metadata_partitions::MetadataPartitions;
 pub use reading::{RemoteReadError, RemoteRecords, RemoteRequest};
 pub use remote_logs::RemoteLogs;
 pub use settings::check_settings;

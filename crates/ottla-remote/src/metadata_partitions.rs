@@ -258,11 +258,14 @@ impl MetadataPartitions {
                 AnyBatch::Current(batch) => batch.header.partition_leader_epoch,
                 AnyBatch::Legacy(_) => LeaderEpoch::UNKNOWN,
             };
+        }
+        let position = progress.position;
+        let is_read = position > read_from;
+        if is_read {
             for assigned in progress.assigned.values_mut() {
-                assigned.applied = assigned.applied.max(next);
+                assigned.applied = assigned.applied.max(position);
             }
         }
-        let is_read = progress.position > read_from;
         self.initialize(metadata_partition);
         is_read
     }

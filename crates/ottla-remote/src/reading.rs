@@ -24,6 +24,7 @@ use ottla_types::{ErrorCode, Offset, Timestamp};
 
 use crate::batches::{BatchLimits, BatchesError, find_batches};
 use crate::remote_tier::{READERS, RemoteTier, remote_partition};
+use crate::segment_bytes::fetch_from;
 use crate::tier_metrics::TierCounter;
 
 /// A batch may be this large whatever the settings are now: what a producer could send with Kafka's
@@ -314,10 +315,8 @@ impl Reader<'_> {
         let index = stores.index(&metadata, IndexType::Offset).await?;
         let index = OffsetIndex::new(segment.start_offset, &index);
         let position = index.position(offset);
-        let stream = stores
-            .store
-            .fetch_log_segment(&metadata, position, None)
-            .await?;
+        let wanted = request.max_bytes;
+        let stream = fetch_from(&stores.store, &metadata, position, wanted).await?;
         let limits = BatchLimits {
             max_bytes: request.max_bytes,
             min_one: request.min_one,

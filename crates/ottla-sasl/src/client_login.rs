@@ -112,6 +112,16 @@ impl ClientLogin {
         Some(ClientLogin { mechanism, state })
     }
 
+    /// Spares this login what an earlier one of the same user has derived from the password, as long
+    /// as the broker sends the same salt.
+    #[must_use]
+    pub fn after(mut self, earlier: &ClientLogin) -> ClientLogin {
+        if let (State::Scram(login), State::Scram(earlier)) = (&mut self.state, &earlier.state) {
+            login.reuse_salted(earlier);
+        }
+        self
+    }
+
     pub fn mechanism(&self) -> Mechanism {
         self.mechanism
     }

@@ -6,7 +6,9 @@ pub(crate) mod message;
 mod server;
 
 use std::fmt;
+use std::num::NonZeroU32;
 
+use aws_lc_rs::pbkdf2;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::{Digest, Sha256, Sha512};
 
@@ -89,24 +91,14 @@ impl ScramMechanism {
 
     /// The salted password: one block of PBKDF2.
     pub fn salted_password(self, password: &[u8], salt: &[u8], iterations: u32) -> Vec<u8> {
-        match self {
-            ScramMechanism::Sha256 => {
-                let keyed = Hmac::<Sha256>::new_from_slice(password);
-                salted(
-                    keyed.expect("HMAC takes keys of any length"),
-                    salt,
-                    iterations,
-                )
-            }
-            ScramMechanism::Sha512 => {
-                let keyed = Hmac::<Sha512>::new_from_slice(password);
-                salted(
-                    keyed.expect("HMAC takes keys of any length"),
-                    salt,
-                    iterations,
-                )
-            }
-        }
+        let algorithm = match self {
+            ScramMechanism::Sha256 => pbkdf2::PBKDF2_HMAC_SHA256,
+            ScramMechanism::Sha512 => pbkdf2::PBKDF2_HMAC_SHA512,
+        };
+        let iterations = NonZeroU32::new(iterations).unwrap_or(NonZeroU32::MIN);
+        let mut salted = vec![0; self.key_bytes()];
+        pbkdf2::derive(algorithm, iterations, salt, password, &mut salted);
+        salted
     }
 
     /// The keys derived from a salted password.
@@ -180,18 +172,6 @@ const DECOY_SALT_BYTES: usize = 25;
 fn mac(mut keyed: impl Mac, parts: &[&[u8]]) -> Vec<u8> {
     parts.iter().for_each(|part| keyed.update(part));
     keyed.finalize().into_bytes().to_vec()
-}
-
-fn salted(keyed: impl Mac + Clone, salt: &[u8], iterations: u32) -> Vec<u8> {
-    let mut block = mac(keyed.clone(), &[salt, &1u32.to_be_bytes()]);
-    let mut salted = block.clone();
-    for _ in 1..iterations {
-        block = mac(keyed.clone(), &[&block]);
-        for (byte, other) in salted.iter_mut().zip(&block) {
-            *byte ^= other;
-        }
-    }
-    salted
 }
 
 /// The exclusive or of two byte strings.

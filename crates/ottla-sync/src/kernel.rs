@@ -7,6 +7,7 @@ pub mod sockets;
 use std::fs::File;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::os::fd::AsFd;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use rustix::fs::{Access, Advice, FallocateFlags, StatVfsMountFlags};
@@ -41,6 +42,26 @@ pub fn read_cached_at(file: &File, buffer: &mut [u8], position: u64) -> io::Resu
         Ok(read) => Ok(read),
         Err(Errno::AGAIN | Errno::OPNOTSUPP | Errno::NOSYS | Errno::INTR) => {
             Err(io::ErrorKind::WouldBlock.into())
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Reads what the page cache has of a file from a position on, up to the size of `buffer`, with one
+/// call. `None` if the first byte is on disk or past the end; a read that may wait then finds out. If
+/// the file system does not support the check, reads anyway.
+pub fn read_if_cached_at(
+    file: &(impl AsFd + FileExt + ?Sized),
+    buffer: &mut [u8],
+    position: u64,
+) -> io::Result<Option<usize>> {
+    let buffers = &mut [IoSliceMut::new(buffer)];
+    match rustix::io::preadv2(file, buffers, position, ReadWriteFlags::NOWAIT) {
+        // Linux 5.9 and 5.10 sometimes return 0 before the end.
+        Ok(0) | Err(Errno::AGAIN) => Ok(None),
+        Ok(read) => Ok(Some(read)),
+        Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INTR) => {
+            file.read_at(buffer, position).map(Some)
         }
         Err(error) => Err(error.into()),
     }

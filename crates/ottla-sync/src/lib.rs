@@ -6,7 +6,6 @@
 //! caller is a simulated thread ([`simulation::run`]). For a simulated caller, the seed schedules
 //! the threads, and time, random numbers and files are simulated; for others, the real types are
 //! used. One build of a workspace therefore serves simulations and all other tests.
-//! tests notice nothing.
 
 mod kernel;
 pub mod planted;

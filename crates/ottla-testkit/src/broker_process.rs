@@ -37,6 +37,7 @@ pub struct BrokerBuilder {
     dir: Option<PathBuf>,
     port: Option<u16>,
     is_unformatted: bool,
+    release: Option<String>,
     environment: Vec<(String, String)>,
     open_files: Option<u32>,
 }
@@ -96,6 +97,12 @@ impl BrokerBuilder {
     /// Skips `storage format`, for tests of an unformatted directory.
     pub fn unformatted(mut self) -> BrokerBuilder {
         self.is_unformatted = true;
+        self
+    }
+
+    /// Formats with the feature levels of this Kafka release.
+    pub fn release(mut self, release: &str) -> BrokerBuilder {
+        self.release = Some(release.to_owned());
         self
     }
 
@@ -174,7 +181,7 @@ impl BrokerBuilder {
         let config = dir.join("server.properties");
         std::fs::write(&config, text).expect("server.properties can be written");
         if !self.is_unformatted && !Path::new(&log_dirs[0]).join("meta.properties").exists() {
-            format(&config);
+            format(&config, self.release.as_deref());
         }
         BrokerProcess {
             child: None,
@@ -188,8 +195,9 @@ impl BrokerBuilder {
 }
 
 /// Runs without the node's environment, because formatting needs no secrets of the node.
-fn format(config: &Path) {
-    let output = Command::new(ottla_binary())
+fn format(config: &Path, release: Option<&str>) {
+    let mut command = Command::new(ottla_binary());
+    command
         .args([
             "storage",
             "format",
@@ -198,7 +206,11 @@ fn format(config: &Path) {
             CLUSTER_ID,
             "--config",
         ])
-        .arg(config)
+        .arg(config);
+    if let Some(release) = release {
+        command.args(["--release-version", release]);
+    }
+    let output = command
         .output()
         .expect("the broker's binary can be started");
     assert!(

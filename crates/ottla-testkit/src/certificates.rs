@@ -83,6 +83,20 @@ impl Authority {
     }
 }
 
+/// Writes `authority.pem`, the trust store of a new authority, and `USER.pem` for each user, a key store
+/// with a certificate that the authority has signed.
+pub fn write_stores(dir: &Path, users: &[&str]) {
+    let authority = Authority::new("authority");
+    authority.write(&dir.join("authority.pem"));
+    for user in users {
+        let issued = authority.issue(Wanted {
+            common_name: user,
+            ..Wanted::default()
+        });
+        issued.write(&dir.join(user).with_extension("pem"));
+    }
+}
+
 /// Issues a self-signed certificate.
 pub fn self_signed(wanted: Wanted<'_>) -> Issued {
     let key = KeyPair::generate().expect("a key");

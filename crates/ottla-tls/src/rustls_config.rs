@@ -158,6 +158,8 @@ pub fn build(
             let mut server = builder.with_cert_resolver(Arc::clone(&keys) as _);
             // As in Java: the order of ssl.cipher.suites counts, or else the strongest first.
             server.ignore_client_order = true;
+            // As in Java. Each resumed session brings the next ticket.
+            server.send_tls13_tickets = 1;
             // Tickets are encrypted with a key of this configuration, so a new configuration does
             // not resume earlier sessions.
             if let Ok(ticketer) = rustls::crypto::aws_lc_rs::Ticketer::new() {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use ottla_testkit::certificates::{Authority, Issued, Wanted, self_signed};
 use ottla_tls::{Given, Purpose, TlsContext, TlsSettings};
 use rustls::pki_types::ServerName;
-use rustls::{ClientConnection, ServerConnection};
+use rustls::{ClientConnection, HandshakeKind, ServerConnection};
 
 fn context(
     purpose: Purpose,
@@ -46,6 +46,17 @@ fn handshake(
     client: &TlsContext,
     name: &str,
 ) -> Result<Option<String>, String> {
+    let (_, listening) = connect(server, client, name)?;
+    let shown = listening.peer_certificates().unwrap_or_default();
+    server.principal(shown).map_err(|error| error.0)
+}
+
+/// The two ends of a connection after the handshake.
+fn connect(
+    server: &TlsContext,
+    client: &TlsContext,
+    name: &str,
+) -> Result<(ClientConnection, ServerConnection), String> {
     let name = ServerName::try_from(name.to_owned()).expect("a name");
     let mut client = ClientConnection::new(client.client(), name).expect("a client");
     let config = server.server().expect("a listener");
@@ -71,8 +82,29 @@ fn handshake(
             .map_err(|error| error.to_string())?;
     }
     assert!(!client.is_handshaking() && !listening.is_handshaking());
-    let shown = listening.peer_certificates().unwrap_or_default();
-    server.principal(shown).map_err(|error| error.0)
+    Ok((client, listening))
+}
+
+#[test]
+fn each_further_connection_resumes_the_session_with_its_principal() {
+    let authority = Authority::new("authority");
+    let own = authority.issue(Wanted::default());
+    let alice = authority.issue(Wanted {
+        common_name: "alice",
+        ..Wanted::default()
+    });
+    let required = [("ssl.client.auth", "required")];
+    let trusted = authority.pem();
+    let server = context(Purpose::Listener, Some(&own), &trusted, &required);
+    let client = context(Purpose::Client, Some(&alice), &trusted, &[]);
+    let (full, resumed) = (HandshakeKind::Full, HandshakeKind::Resumed);
+    for expected in [full, resumed, resumed] {
+        let (client, listening) = connect(&server, &client, "localhost").unwrap();
+        assert_eq!(client.handshake_kind(), Some(expected));
+        let shown = listening.peer_certificates().unwrap_or_default();
+        let principal = server.principal(shown).unwrap();
+        assert_eq!(principal.as_deref(), Some("CN=alice,O=Ottla"));
+    }
 }
 
 /// The result for a client that trusts `trusted` when the server presents `own`.

@@ -313,7 +313,7 @@ pub fn serve_beside_server(
     let public_names = settings.ottla_console_public_names.clone();
     // Others reach a console with a public name through a proxy on this machine.
     let is_local = address.ip().is_loopback() && public_names.is_empty();
-    let Some((client, needs_login)) = client_of(running, is_local) else {
+    let Some(Access { client, mechanisms }) = access(running, is_local) else {
         return Ok(None);
     };
     // The console does not keep a stopped broker alive.
@@ -323,7 +323,8 @@ pub fn serve_beside_server(
         broker.map(|it| latencies_of(&it)).unwrap_or_default()
     };
     let config = ConsoleConfig {
-        login: needs_login,
+        login: mechanisms.is_some(),
+        accepted_mechanisms: mechanisms,
         public_names,
         oidc: oidc_beside_server(&settings)?,
         registry: registry_beside_server(&settings)?,
@@ -390,10 +391,16 @@ fn start_thread(listener: TcpListener, first: (TcpStream, SocketAddr), config: C
     }
 }
 
-/// How a client reaches a broker of this process, and whether people log in with a password. With
-/// an authorizer, and for other machines, listeners with logins come first, because without one
+/// How a client reaches a broker of this process.
+struct Access {
+    client: ClientConfig,
+    /// Those of the listener; `None` if nobody logs in there.
+    mechanisms: Option<Vec<SaslMechanism>>,
+}
+
+/// With an authorizer, and for other machines, listeners with logins come first, because without one
 /// everybody is anonymous.
-fn client_of(running: &RunningBroker, is_loopback: bool) -> Option<(ClientConfig, bool)> {
+fn access(running: &RunningBroker, is_loopback: bool) -> Option<Access> {
     let config = running.broker().config();
     let plain = |protocol| {
         let mut listeners = running.listeners().iter();
@@ -419,12 +426,15 @@ fn client_of(running: &RunningBroker, is_loopback: bool) -> Option<(ClientConfig
         bootstrap_servers: vec![address.to_string()],
         ..ClientConfig::default()
     };
-    if needs_login {
+    let mechanisms = needs_login.then(|| {
         client.security.protocol = SecurityProtocol::SaslPlaintext;
         // The person chooses; this is the first choice.
         client.security.sasl_mechanism = Some(SaslMechanism::Scram(ScramMechanism::Sha512));
-    }
-    Some((client, needs_login))
+        let sasl = config.sasl.listener(&listener.name);
+        let enabled = sasl.iter().flat_map(|it| &it.mechanisms);
+        enabled.map(|it| it.mechanism).collect()
+    });
+    Some(Access { client, mechanisms })
 }
 
 #[cfg(test)]

@@ -19,6 +19,7 @@ use crate::logging::start_logging;
 use crate::node_properties;
 use crate::output_lines::{print_error_line, print_line};
 use crate::stop_signals::StopSignals;
+use crate::version::PROTOCOL_VERSION;
 
 /// Data directory and listeners without a configuration file.
 const DEFAULT_DATA_DIR: &str = "./ottla-data";
@@ -351,7 +352,7 @@ fn stop_text(step: StopStep, waited: Duration) -> String {
 fn introduce(running: &RunningBroker, console: Option<SocketAddr>) {
     let config = running.broker().config();
     print_line(format_args!(
-        "Ottla {}, node {}, Apache Kafka 4.3.1 protocol",
+        "Ottla {}, node {}, Apache Kafka {PROTOCOL_VERSION} protocol",
         env!("CARGO_PKG_VERSION"),
         config.node_id
     ));

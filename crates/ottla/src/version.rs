@@ -6,8 +6,10 @@ use clap::Args;
 use ottla_metadata::MetadataVersion;
 use serde_json::json;
 
-/// The Kafka release that the tools report for `--version`.
+/// The Kafka release that the tools report for `--version`, because they have its options.
 pub const KAFKA_VERSION: &str = "4.3.1";
+/// The newest Kafka release whose protocol is spoken, with all API versions and feature levels.
+pub const PROTOCOL_VERSION: &str = "4.4.0";
 
 /// Print the version of this binary and of the protocol that it speaks.
 #[derive(Args, Debug)]
@@ -31,13 +33,14 @@ pub fn run(args: &VersionArgs) -> ExitCode {
             json!({
                 "version": version,
                 "kafka": KAFKA_VERSION,
+                "protocol": PROTOCOL_VERSION,
                 "metadata.version": metadata_version,
                 "platform": platform,
                 "build": build,
             })
         ),
         false => println!(
-            "Ottla {version} ({platform}, {build} build)\nApache Kafka {KAFKA_VERSION} protocol, metadata.version up to \
+            "Ottla {version} ({platform}, {build} build)\nApache Kafka {PROTOCOL_VERSION} protocol, metadata.version up to \
              {metadata_version}"
         ),
     }

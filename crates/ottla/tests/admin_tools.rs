@@ -101,6 +101,33 @@ fn the_cluster_shows_itself() {
     );
 }
 
+/// The feature levels of a cluster, without the epoch, which differs from run to run.
+fn levels(broker: &BrokerProcess) -> Vec<String> {
+    let described = out(broker, &["features"], &["describe"]);
+    let lines = described
+        .lines()
+        .filter_map(|line| line.split_once("Epoch:"));
+    lines.map(|(levels, _)| levels.to_owned()).collect()
+}
+
+#[test]
+fn the_levels_of_a_directory_stay_as_they_are_unless_somebody_raises_them() {
+    let releases = [("4.0", "4.0-IV3"), ("4.3", "4.3-IV0"), ("4.4", "4.4-IV2")];
+    for (release, level) in releases {
+        let mut broker = BrokerBuilder::new().release(release).start();
+        let before = levels(&broker);
+        let line = before.iter().find(|line| line.contains("metadata.version"));
+        let is_of_release = line.is_some_and(|line| line.trim_end().ends_with(level));
+        assert!(is_of_release, "{release}: {before:?}");
+        broker.stop();
+        broker.start_again();
+        assert_eq!(levels(&broker), before, "{release}, after a stop");
+        broker.kill();
+        broker.start_again();
+        assert_eq!(levels(&broker), before, "{release}, after a kill");
+    }
+}
+
 #[test]
 fn features_are_shown_and_changed() {
     let broker = BrokerBuilder::new().start();

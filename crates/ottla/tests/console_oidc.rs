@@ -223,6 +223,7 @@ fn people_act_on_the_cluster_with_their_own_tokens() {
     let left = alice.ask("DELETE /api/session", Value::Null);
     let address = left.body["address"].as_str().unwrap_or_default();
     assert!(address.starts_with(&format!("{}/logout?client_id=", provider.url())));
+    assert!(address.contains("&id_token_hint="), "{address}");
     assert_eq!(alice.ask("GET /api/topics", Value::Null).status, 401);
     wait_for_revocation(&provider);
     assert!(broker.stop().success());

@@ -4,8 +4,8 @@
 //! One broker or cluster runs at a time, and the order changes from round to round. Measures are
 //! grouped: one node on an empty directory (the default); start and recovery of one directory with
 //! thousands of partitions, handed from broker to broker; the cleaners; latency during segment
-//! rolls; three clients of one Ottla broker; three-broker clusters: throughput and failover; and
-//! very many or very large groups.
+//! rolls; three clients of one Ottla broker; TLS and logins; three-broker clusters: throughput and
+//! failover; very many or very large groups; and tiered storage.
 //! Memory that a turn will use is touched first, because the host of a virtual machine reclaims
 //! idle memory and the first touch costs more than the measured work. Each measure is reported as
 //! the median over the rounds with its range, as is the ratio of the two brokers within a round,
@@ -21,12 +21,15 @@ mod failover;
 mod goals;
 mod groups;
 mod handed_over;
+mod load;
 mod machine;
 mod node;
 mod rolls;
 mod rows;
+mod security;
 mod setting;
 mod table;
+mod tiered;
 
 use anyhow::{Result, bail};
 use clap::ValueEnum;
@@ -85,8 +88,10 @@ pub fn run(options: &Options) -> Result<()> {
             Group::Rolls => rolls::measure(&setting, &mut results)?,
             Group::Client => clients::measure(&setting, &mut results)?,
             Group::Failover => failover::measure(&setting, &mut results)?,
+            Group::Security => security::measure(&setting, &mut results)?,
             Group::Cluster => cluster::measure(&setting, &mut results)?,
             Group::Groups => groups::measure(&setting, &mut results)?,
+            Group::Tiered => tiered::measure(&setting, &mut results)?,
         }
         let table = results.markdown(&conditions(&setting)?);
         // The goals are defined relative to Kafka.
@@ -160,8 +165,10 @@ fn conditions(setting: &Setting<'_>) -> Result<Vec<String>> {
             clients::settings_in_words()
         ),
         Group::Failover => failover::settings_in_words(options.session_timeout_ms),
+        Group::Security => security::settings_in_words(options.gigabytes_or(1.0)),
         Group::Cluster => cluster::settings_in_words(options),
         Group::Groups => groups::settings_in_words(options),
+        Group::Tiered => tiered::settings_in_words(options),
     };
     let mut conditions = vec![
         format!("commit {}", commit.trim()),

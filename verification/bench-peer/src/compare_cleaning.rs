@@ -96,9 +96,11 @@ pub fn example(built: Build) -> Result<PathBuf> {
         Build::ToCompare => ("dev", "debug"),
         Build::ToMeasure => ("release", "release"),
     };
-    let mut build = workspace::cargo();
-    build.args(["build", "--quiet", "--profile", profile]);
-    process::output_of(build.args(["--package", "ottla-log", "--example", "clean"]))?;
+    if built == Build::ToMeasure || !workspace::is_suite() {
+        let mut build = workspace::cargo();
+        build.args(["build", "--quiet", "--profile", profile]);
+        process::output_of(build.args(["--package", "ottla-log", "--example", "clean"]))?;
+    }
     Ok(workspace::target_dir().join(folder).join("examples/clean"))
 }
 

@@ -22,7 +22,7 @@ use anyhow::{Context, Result, bail, ensure};
 use crate::conformance::tools::{QUORUM, TOPICS};
 use crate::mixed_cluster::clients::{Access, Clients};
 use crate::seeded::{self, Seeded};
-use ottla_peers::{Cluster, InstalledPeer, Peer, Quorum, connect, replicas};
+use ottla_peers::{Cluster, InstalledPeer, Peer, Quorum, connect, reference, replicas};
 use ottla_workspace::{process, workspace};
 
 const TOPIC: &str = "orders";
@@ -59,7 +59,7 @@ pub fn run(options: &Options) -> Result<()> {
         "--controllers needs three names or more, and --brokers one"
     );
     let seed = options.seed.unwrap_or_else(seeded::chance);
-    let target = workspace::target_dir().join("changing-quorum");
+    let target = reference::run_dir("changing-quorum");
     let dir = options.dir.clone().unwrap_or(target);
     let dir = dir.join(format!("seed-{seed}"));
     workspace::make_empty(&dir)?;

@@ -119,13 +119,11 @@ fn test(peer: &InstalledPeer, options: &Options) -> Result<Tally> {
 /// The examples that one of the tests starts.
 fn build_examples() -> Result<()> {
     let mut command = workspace::cargo();
-    command.args([
-        "build",
-        "--package",
-        "ottla-client",
-        "--locked",
-        "--examples",
-    ]);
+    command.args(["build", "--locked"]);
+    command.args(workspace::selection("ottla-client", &[]));
+    for name in ["produce", "consume_in_a_group", "read_process_write"] {
+        command.args(["--example", name]);
+    }
     if command.status()?.success() {
         Ok(())
     } else {
@@ -135,7 +133,8 @@ fn build_examples() -> Result<()> {
 
 fn cargo_test(node: &Node, targets: &[&str]) -> Command {
     let mut command = workspace::cargo();
-    command.args(["test", "--package", "ottla-client", "--locked"]);
+    command.args(["test", "--locked"]);
+    command.args(workspace::selection("ottla-client", &[]));
     // A failure in one test file must not skip the others.
     command.arg("--no-fail-fast");
     for target in targets {
@@ -211,7 +210,8 @@ fn compare(what: &str, comparison: &Comparison, written: &str) -> Result<Tally> 
     std::fs::write(&file, written).with_context(|| file.display().to_string())?;
     let mut command = workspace::cargo();
     command
-        .args(["test", "--package", "ottla-client", "--locked", "--lib"])
+        .args(["test", "--locked", "--lib"])
+        .args(workspace::selection("ottla-client", &[]))
         .args([comparison.test, "--", "--nocapture"])
         .env(comparison.variable, &file);
     told(what, command)

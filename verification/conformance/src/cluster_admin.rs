@@ -19,7 +19,7 @@ use anyhow::{Result, bail};
 
 use crate::conformance::comparison::{self, KnownDifferences};
 use desk::{Desk, LARGEST_FETCH};
-use ottla_peers::{Cluster, Peer};
+use ottla_peers::{Cluster, Peer, reference};
 use ottla_workspace::report::Tally;
 use ottla_workspace::workspace;
 
@@ -64,7 +64,7 @@ pub fn run(options: &Options) -> Result<()> {
     if options.brokers.len() != RACKS.len() {
         bail!("--brokers needs {} names", RACKS.len());
     }
-    let target = workspace::target_dir().join("cluster-admin");
+    let target = reference::run_dir("cluster-admin");
     let dir = options.dir.clone().unwrap_or(target);
     workspace::make_empty(&dir)?;
     let mut cluster = plan(options, &dir)?;

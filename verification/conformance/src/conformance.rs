@@ -4,7 +4,7 @@
 //! A client's script prints one line of JSON per step. `known-differences.toml` lists the steps
 //! that may differ, each with a reason; a listed difference that no longer occurs is an error too.
 //! Scripts that need several log directories, a receiver of client metrics, or a lower feature
-//! level run on separate pairs of nodes.
+//! level run on separate pairs of nodes, at the same time as those on plain nodes.
 //!
 //! The command also compares the advertised API tables, runs Kafka's command-line tools beside
 //! Ottla's, reads each broker's segments with both brokers' tools, and starts each broker on a
@@ -37,9 +37,8 @@ use anyhow::{Result, bail};
 use clients::{Client, Nodes, Prepared};
 use comparison::KnownDifferences;
 use ottla_peers::java;
-use ottla_peers::{InstalledPeer, Peer};
+use ottla_peers::{InstalledPeer, Peer, reference};
 use ottla_workspace::report::Tally;
-use ottla_workspace::workspace;
 use repeated::Found;
 use side::{Side, shown, start_with, stop};
 
@@ -47,18 +46,16 @@ use side::{Side, shown, start_with, stop};
 pub struct Options {
     /// Only this client: java, tools, settings, confluent, aiokafka, franz, sarama, kafkajs,
     /// log-dirs, telemetry, transactions, shares, streams-groups, or the client of a language with
-    /// the prefix `secured-`; repeatable.
+    /// the prefix `secured-`; or `pairs`: Kafka's command-line tools compared with Ottla's.
+    /// Repeatable.
     #[arg(long = "client", value_name = "NAME")]
     clients: Vec<String>,
     /// Which brokers to compare. `kafka` runs Apache Kafka twice, which shows whether the scripts are repeatable;
     /// `ottla` likewise.
     #[arg(long, value_enum, default_value_t = Brokers::Both)]
     broker: Brokers,
-    /// Only compare Kafka's command-line tools with Ottla's, without the clients' scripts.
-    #[arg(long, conflicts_with = "clients")]
-    tool_pairs_only: bool,
     /// Only the scripts and tools on listeners with TLS and logins, with an authorizer and quotas.
-    #[arg(long, conflicts_with_all = ["clients", "tool_pairs_only"])]
+    #[arg(long, conflicts_with = "clients")]
     secured: bool,
     /// Number of scripts that run in parallel: four, or eight with `--secured`, whose scripts
     /// mostly wait.
@@ -71,6 +68,16 @@ enum Brokers {
     Both,
     Kafka,
     Ottla,
+}
+
+impl Options {
+    /// Whether to compare the tools that do not depend on a client's script.
+    fn has_tools_alone(&self) -> bool {
+        match self.clients.is_empty() {
+            true => !self.secured,
+            false => self.clients.iter().any(|name| name == clients::PAIRS),
+        }
+    }
 }
 
 pub fn run(options: &Options) -> Result<()> {
@@ -88,11 +95,7 @@ pub fn run(options: &Options) -> Result<()> {
 fn run_counted(options: &Options) -> Result<Tally> {
     let began = Instant::now();
     let kafka = Peer::load("kafka")?.install()?;
-    let selected = if options.tool_pairs_only {
-        Vec::new()
-    } else {
-        clients::selected(&options.clients, options.secured)?
-    };
+    let selected = clients::selected(&options.clients, options.secured)?;
     let prepared = clients::prepare(&selected, &kafka)?;
     println!("clients are ready after {:.0?}", began.elapsed());
     let comparison = Comparison {
@@ -100,21 +103,14 @@ fn run_counted(options: &Options) -> Result<Tally> {
         options,
         known: KnownDifferences::load(options.broker == Brokers::Both)?,
     };
-    let mut tally = Tally::default();
-    for nodes in Nodes::ALL {
-        let clients = prepared.iter().filter(|it| it.client.nodes() == nodes);
-        let work = Work {
-            clients: clients.cloned().collect(),
-            has_tools_alone: nodes == Nodes::Plain
-                && comparison.is_of_two()
-                && options.clients.is_empty()
-                && !options.secured,
-        };
-        if !work.is_nothing() {
-            tally.add(comparison.of(nodes, &work)?);
-        }
-    }
-    Ok(tally)
+    // The scripts on plain nodes and the tools after them take as long as all others together.
+    let (plain, others) = Nodes::ALL.split_at(1);
+    std::thread::scope(|scope| {
+        let others = scope.spawn(|| comparison.of_each(others, &prepared));
+        let mut tally = comparison.of_each(plain, &prepared)?;
+        tally.add(others.join().expect("a comparison does not panic")?);
+        Ok(tally)
+    })
 }
 
 /// The work for one pair of nodes.
@@ -160,22 +156,39 @@ impl Comparison<'_> {
         self.options.broker == Brokers::Both
     }
 
+    /// Runs the comparison on one pair of nodes of each of these kinds after the other.
+    fn of_each(&self, kinds: &[Nodes], prepared: &[Prepared]) -> Result<Tally> {
+        let mut tally = Tally::default();
+        for &nodes in kinds {
+            let clients = prepared.iter().filter(|it| it.client.nodes() == nodes);
+            let work = Work {
+                clients: clients.cloned().collect(),
+                has_tools_alone: nodes == Nodes::Plain
+                    && self.is_of_two()
+                    && self.options.has_tools_alone(),
+            };
+            if !work.is_nothing() {
+                tally.add(self.of(nodes, &work)?);
+            }
+        }
+        Ok(tally)
+    }
+
     /// Runs the comparison on a pair of nodes of this kind, and repeats what differed.
     fn of(&self, nodes: Nodes, work: &Work) -> Result<Tally> {
         let is_checked = nodes == Nodes::Plain && self.is_of_two();
-        let out = workspace::target_dir().join("conformance");
+        let out = reference::run_dir("conformance");
         let mut sides = self.sides(nodes, &out)?;
         let mut tally = Tally::default();
         if is_checked {
             tally.add(api_table::compare(&sides[0].node, &sides[1].node)?);
         }
         let first = self.found(work, &sides, &out)?;
-        let is_whole = is_checked && !self.options.tool_pairs_only;
-        if is_whole && self.options.clients.is_empty() {
+        if is_checked && self.options.clients.is_empty() {
             tally.add(directory_in_use::check(&sides, &out)?);
         }
         stop(&mut sides)?;
-        if is_whole {
+        if is_checked && !work.clients.is_empty() {
             tally.add(segments::cross_read(&sides[0], &sides[1], &out)?);
         }
 

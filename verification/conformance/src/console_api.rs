@@ -4,12 +4,12 @@
 mod access;
 mod cluster;
 mod groups;
-mod http;
+pub mod http;
 mod measure;
 mod records;
 mod registry;
 mod schemas;
-mod stage;
+pub mod stage;
 mod topics;
 
 use std::path::PathBuf;
@@ -58,6 +58,7 @@ const STEPS: &[Step] = &[
     ("records are produced", records::produce),
     ("records are read page by page", records::read_pages),
     ("records are found", records::search),
+    ("all kinds of records are found", records::search_varied),
     ("a live tail", records::live_tail),
     ("records are exported", records::export),
     ("records are sent again", records::redrive),

@@ -7,9 +7,9 @@
 //! logged no error and violated no content security policy. Screenshots are kept below the target
 //! directory.
 
-mod page;
-mod servers;
-mod steps;
+pub mod page;
+pub mod servers;
+pub mod steps;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -24,14 +24,13 @@ pub use stage::Options;
 use stage::{PARTITIONS, Stage, Work};
 
 use crate::seeded::{self, Seeded};
+use ottla_peers::reference;
 use ottla_workspace::workspace;
 
 pub fn run(options: &Options) -> Result<()> {
     ensure!(!options.brokers.is_empty(), "--brokers needs a name");
     let seed = options.seed.unwrap_or_else(seeded::chance);
-    let dir = workspace::target_dir()
-        .join("exactly-once")
-        .join(format!("seed-{seed}"));
+    let dir = reference::run_dir("exactly-once").join(format!("seed-{seed}"));
     workspace::make_empty(&dir)?;
     println!(
         "brokers {}, {} kills, seed {seed}",

@@ -8,7 +8,7 @@
 //! 3. Both checks receive a file with one changed value and must reject it, which proves that they
 //!    can fail.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, bail, ensure};
@@ -23,6 +23,7 @@ pub fn run(_options: &Options) -> Result<()> {
     let folder = workspace::target_dir().join("golden");
     std::fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
     let java_classes = build_java()?;
+    let example = build_rust()?;
     let java = |action: &str, file: &Path| -> Command {
         let mut command = Command::new("java");
         command
@@ -31,18 +32,8 @@ pub fn run(_options: &Options) -> Result<()> {
         command
     };
     let rust = |action: &str, file: &Path| -> Command {
-        let mut command = workspace::cargo();
-        command.args([
-            "run",
-            "--quiet",
-            "--package",
-            "ottla-protocol",
-            "--features",
-            "samples",
-        ]);
-        command
-            .args(["--example", "golden", "--", action])
-            .arg(file);
+        let mut command = Command::new(&example);
+        command.arg(action).arg(file);
         command
     };
 
@@ -67,6 +58,16 @@ pub fn run(_options: &Options) -> Result<()> {
         process::output_of(&mut java("check", &from_rust))?
     );
     must_refuse(&java, &from_rust, &folder.join("from-rust-changed.txt"))
+}
+
+/// The path of the example.
+fn build_rust() -> Result<PathBuf> {
+    if !workspace::is_suite() {
+        let mut build = workspace::cargo();
+        build.args(["build", "--quiet", "--example", "golden"]);
+        process::output_of(build.args(workspace::selection("ottla-protocol", &["samples"])))?;
+    }
+    Ok(workspace::debug_program("examples/golden"))
 }
 
 /// Compiles the Java side with Maven and returns the class path.

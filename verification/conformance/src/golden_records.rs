@@ -20,6 +20,7 @@ use ottla_records::{
 use ottla_types::{ErrorCode, LeaderEpoch, Offset, ProducerEpoch, ProducerId, Sequence, Timestamp};
 
 use ottla_peers as peer;
+use ottla_peers::{Peer, reference};
 use ottla_workspace::{process, toolchain, workspace};
 
 #[derive(clap::Args)]
@@ -38,11 +39,10 @@ pub fn run(options: &Options) -> Result<()> {
     toolchain::require(&toolchain::JAVAC)?;
     let temporary = tempfile::tempdir()?;
     let dir = options.dir.as_deref().unwrap_or(temporary.path());
-    let folder = workspace::target_dir().join("conformance/records");
-    let libs = peer::resolve_with_maven(
-        &folder,
-        &["org.apache.kafka:kafka-storage:4.3.1".to_owned()],
-    )?;
+    let folder = reference::run_dir("golden-records");
+    let version = Peer::load(reference::KAFKA)?.version()?.to_owned();
+    let artefact = format!("org.apache.kafka:kafka-storage:{version}");
+    let libs = peer::resolve_with_maven(&folder, &[artefact])?;
     let class_path = peer::class_path(&libs)?;
     let java = |command: &str, file: &Path| {
         process::output_of(

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail, ensure};
 
-use ottla_peers::{InstalledPeer, Node, NodeOptions, Peer, free_port_pair};
+use ottla_peers::{InstalledPeer, Node, NodeOptions, Peer, free_port_pair, reference};
 use ottla_workspace::report::Tally;
 use ottla_workspace::{process, toolchain, workspace};
 use realm::Realm;
@@ -69,7 +69,7 @@ struct Side {
 
 pub fn run(options: &Options) -> Result<()> {
     toolchain::require(&toolchain::KERBEROS)?;
-    let dir = workspace::target_dir().join("kerberos");
+    let dir = reference::run_dir("kerberos");
     workspace::make_empty(&dir)?;
     let dir = dir.canonicalize()?;
     let realm = Realm::start(&dir.join("realm"), &PRINCIPALS)?;

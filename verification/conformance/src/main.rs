@@ -11,6 +11,7 @@ mod codegen;
 mod conformance;
 mod console_api;
 mod console_page;
+mod console_speed;
 mod exactly_once;
 mod golden;
 mod golden_records;
@@ -27,6 +28,7 @@ mod tiered;
 mod under_controllers;
 
 use clap::Parser;
+use ottla_peers::{Peer, reference};
 
 /// Comparisons of Ottla with Apache Kafka.
 #[derive(Parser)]
@@ -36,6 +38,17 @@ use clap::Parser;
     version,
     disable_version_flag = true
 )]
+struct Arguments {
+    /// The version of Apache Kafka to compare with: the name of a file in peers/. Where another
+    /// option names the peer `kafka`, it means this one. Kafka's tools and the Java clients are of
+    /// this version too.
+    #[arg(long, global = true, value_name = "PEER", default_value = reference::KAFKA)]
+    reference: String,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(clap::Subcommand)]
 enum Command {
     /// Compare record batches with Kafka's Java classes: written, read and validated on both sides.
     GoldenRecords(golden_records::Options),
@@ -81,6 +94,8 @@ enum Command {
     ConsoleApi(console_api::Options),
     /// Test the console page in headless Chromium.
     ConsolePage(console_page::Options),
+    /// Measure the console against its goals: pages, tables, live tails, searches, memory, size.
+    ConsoleSpeed(console_speed::Options),
     /// Log in with Kerberos to Ottla and Apache Kafka, with the clients of both.
     Kerberos(kerberos::Options),
     /// Have Kafka keep segments in remote storage, and let `ottla tier` show and check them.
@@ -90,30 +105,37 @@ enum Command {
 }
 
 fn main() {
-    let outcome = match Command::parse() {
-        Command::GoldenRecords(options) => golden_records::run(&options),
-        Command::Codegen(options) => codegen::run(&options),
-        Command::Golden(options) => golden::run(&options),
-        Command::Conformance(options) => conformance::run(&options),
-        Command::Client(options) => client::run(&options),
-        Command::TakeOver(options) => take_over::run(&options),
-        Command::MixedCluster(options) => mixed_cluster::run(&options),
-        Command::MixedTiered(options) => mixed_tiered::run(&options),
-        Command::RollingSecurity(options) => rolling_security::run(&options),
-        Command::ChangingQuorum(options) => changing_quorum::run(&options),
-        Command::RaisedQuorum(options) => raised_quorum::run(&options),
-        Command::ExactlyOnce(options) => exactly_once::run(&options),
-        Command::ClusterAdmin(options) => cluster_admin::run(&options),
-        Command::UnderControllers(options) => under_controllers::run(&options),
-        Command::Report(options) => report_in_browser::run(&options),
-        Command::ConsoleApi(options) => console_api::run(&options),
-        Command::ConsolePage(options) => console_page::run(&options),
-        Command::Kerberos(options) => kerberos::run(&options),
-        Command::Tiered(options) => tiered::run(&options),
-        Command::Peer(options) => peer::run(&options),
-    };
+    let arguments = Arguments::parse();
+    let chosen = Peer::choose_as_reference(&arguments.reference);
+    let outcome = chosen.and_then(|()| run(&arguments.command));
     if let Err(error) = outcome {
         eprintln!("error: {error:#}");
         std::process::exit(1);
+    }
+}
+
+fn run(command: &Command) -> anyhow::Result<()> {
+    match command {
+        Command::GoldenRecords(options) => golden_records::run(options),
+        Command::Codegen(options) => codegen::run(options),
+        Command::Golden(options) => golden::run(options),
+        Command::Conformance(options) => conformance::run(options),
+        Command::Client(options) => client::run(options),
+        Command::TakeOver(options) => take_over::run(options),
+        Command::MixedCluster(options) => mixed_cluster::run(options),
+        Command::MixedTiered(options) => mixed_tiered::run(options),
+        Command::RollingSecurity(options) => rolling_security::run(options),
+        Command::ChangingQuorum(options) => changing_quorum::run(options),
+        Command::RaisedQuorum(options) => raised_quorum::run(options),
+        Command::ExactlyOnce(options) => exactly_once::run(options),
+        Command::ClusterAdmin(options) => cluster_admin::run(options),
+        Command::UnderControllers(options) => under_controllers::run(options),
+        Command::Report(options) => report_in_browser::run(options),
+        Command::ConsoleApi(options) => console_api::run(options),
+        Command::ConsolePage(options) => console_page::run(options),
+        Command::ConsoleSpeed(options) => console_speed::run(options),
+        Command::Kerberos(options) => kerberos::run(options),
+        Command::Tiered(options) => tiered::run(options),
+        Command::Peer(options) => peer::run(options),
     }
 }

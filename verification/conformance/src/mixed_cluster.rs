@@ -28,7 +28,7 @@ use anyhow::{Context, Result, ensure};
 use crate::seeded::{self, Seeded};
 use clients::{Access, Clients};
 use links::Links;
-use ottla_peers::{Cluster, InstalledPeer, Node, Peer, fewest_in_sync, replicas};
+use ottla_peers::{Cluster, InstalledPeer, Node, Peer, fewest_in_sync, reference, replicas};
 use ottla_testkit::{may_mount, mount_small, this_program_with_mounts, unmount};
 use ottla_workspace::{process, workspace};
 use secured::{Secured, WayIn};
@@ -134,7 +134,7 @@ fn run_once(options: &Options, way_in: Option<WayIn>, seed: u64) -> Result<()> {
     let dir = options
         .dir
         .clone()
-        .unwrap_or_else(|| workspace::target_dir().join("mixed-cluster"))
+        .unwrap_or_else(|| reference::run_dir("mixed-cluster"))
         .join(format!("seed-{seed}"));
     workspace::make_empty(&dir)?;
     let what = match &options.rolling {

@@ -20,8 +20,7 @@ use crate::mixed_cluster;
 use crate::mixed_cluster::clients::{self, Access, Clients};
 use crate::mixed_cluster::history::{self, Produced};
 use crate::seeded::{self, Seeded};
-use crate::tiered;
-use ottla_peers::{Cluster, InstalledPeer, Peer};
+use ottla_peers::{Cluster, InstalledPeer, Peer, reference, tiered};
 use ottla_workspace::{process, workspace};
 
 const TOPIC: &str = "archived";
@@ -52,9 +51,7 @@ pub fn run(options: &Options) -> Result<()> {
         "--brokers needs {REPLICAS} names or more"
     );
     let seed = options.seed.unwrap_or_else(seeded::chance);
-    let dir = workspace::target_dir()
-        .join("mixed-tiered")
-        .join(format!("seed-{seed}"));
+    let dir = reference::run_dir("mixed-tiered").join(format!("seed-{seed}"));
     workspace::make_empty(&dir)?;
     let brokers = options.brokers.join(", ");
     println!("brokers {brokers}, {} kills, seed {seed}", options.kills);
@@ -113,7 +110,7 @@ impl Story {
         let controllers = ["kafka".to_owned()];
         let mut cluster = Cluster::plan(&options.brokers, &controllers, dir, &settings)?;
         for broker in &mut cluster.brokers {
-            if broker.next.name() == "kafka" {
+            if broker.next.class_path().is_some() {
                 // A class path understands `*` for all jars of a folder.
                 broker.next = broker.next.clone().with_classes(&jars.join("*"));
             }

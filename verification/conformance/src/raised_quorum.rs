@@ -18,9 +18,9 @@ use crate::changing_quorum::{Described, described, directory_id};
 use crate::conformance::comparison::{self, KnownDifferences, Line};
 use crate::conformance::printed::Compared;
 use crate::conformance::tools::{FEATURES, QUORUM, TOPICS, Tool};
-use ottla_peers::{Cluster, InstalledPeer, Peer, replicas};
+use ottla_peers::{Cluster, InstalledPeer, Peer, reference, replicas};
+use ottla_workspace::process;
 use ottla_workspace::report::Tally;
-use ottla_workspace::{process, workspace};
 
 /// More than an election, or a node restart on two busy cores, takes.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -61,7 +61,7 @@ pub fn run(options: &Options) -> Result<()> {
             "--quorums {quorum}: a quorum has one controller or three"
         );
     }
-    let target = workspace::target_dir().join("raised-quorum");
+    let target = reference::run_dir("raised-quorum");
     let dir = options.dir.clone().unwrap_or(target);
     if dir.exists() {
         std::fs::remove_dir_all(&dir)?;
@@ -125,6 +125,8 @@ struct Story {
     eyes: InstalledPeer,
     /// The peer that must lead while the level is raised.
     leader: String,
+    /// The reference supports the same levels as Ottla.
+    has_levels_of_ottla: bool,
     lines: Vec<Line>,
 }
 
@@ -154,6 +156,7 @@ impl Story {
             tools: Peer::load(hand)?.install()?,
             eyes: Peer::load("ottla")?.install()?,
             leader,
+            has_levels_of_ottla: Peer::load(reference::KAFKA)?.levels().is_some(),
             lines: Vec::new(),
         })
     }
@@ -284,7 +287,10 @@ impl Story {
         let words: Vec<&str> = arguments.split(' ').collect();
         let output = self.output(&self.tools, tool, &words)?;
         let printed = self.without_own_words(&String::from_utf8_lossy(&output.stdout))?;
-        let printed = without_levels_of_4_4(&printed);
+        let printed = match self.has_levels_of_ottla {
+            true => printed,
+            false => without_levels_of_4_4(&printed),
+        };
         self.lines.push(Line {
             step: format!("{}: {} {arguments}", self.lines.len(), tool.command),
             outcome: json!({
@@ -438,7 +444,8 @@ impl Story {
     }
 }
 
-/// Ottla supports the levels of Kafka 4.4 of these two features, and the reference those of 4.3.1.
+/// Ottla supports the levels of Kafka 4.4 of these two features, and an older reference those of
+/// 4.3.1.
 fn without_levels_of_4_4(printed: &str) -> String {
     const NEWEST: &str = "SupportedMaxVersion: ";
     let lines = printed.lines().map(|line| {

@@ -12,7 +12,7 @@ use anyhow::{Context, Result, ensure};
 use crate::mixed_cluster::clients::{Access, Clients};
 use crate::mixed_cluster::secured::{self, NODE, WORKER, WayIn};
 use crate::seeded;
-use ottla_peers::{Cluster, InstalledPeer, Member, Peer, connect, replicas};
+use ottla_peers::{Cluster, InstalledPeer, Member, Peer, connect, reference, replicas};
 use ottla_workspace::{process, workspace};
 
 const PARTITIONS: usize = 3;
@@ -47,8 +47,10 @@ pub fn run(options: &Options) -> Result<()> {
         options.brokers.len() > 2 && options.controllers.len() > 2,
         "--brokers and --controllers need three names or more: one at a time is down"
     );
-    let parent = options.dir.clone().unwrap_or_else(workspace::target_dir);
-    let dir = parent.join("rolling-security");
+    let dir = match &options.dir {
+        Some(parent) => parent.join("rolling-security"),
+        None => reference::run_dir("rolling-security"),
+    };
     workspace::make_empty(&dir)?;
     let dir = dir.canonicalize()?;
     let outcome = Story::begin(options, &dir).and_then(|mut story| {

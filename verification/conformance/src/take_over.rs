@@ -27,7 +27,9 @@ use serde_json::json;
 use crate::seeded::{self, Seeded};
 use endings::{Deck, Ending};
 use model::Findings;
-use ottla_peers::{InstalledPeer, Node, NodeOptions, Peer, Place, free_port_pair, is_orderly};
+use ottla_peers::{
+    InstalledPeer, Node, NodeOptions, Peer, Place, free_port_pair, is_orderly, reference,
+};
 use ottla_workspace::report::Tally;
 use ottla_workspace::workspace;
 use story::Story;
@@ -73,7 +75,7 @@ pub fn run(options: &Options) -> Result<()> {
     let dir = options
         .dir
         .clone()
-        .unwrap_or_else(|| workspace::target_dir().join("take-over"))
+        .unwrap_or_else(|| reference::run_dir("take-over"))
         .join(format!("seed-{seed}"));
     workspace::make_empty(&dir)?;
     let mut run = Run::begin(options, seed, &dir)?;

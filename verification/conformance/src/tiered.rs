@@ -7,24 +7,20 @@
 //! S3 server through the plugin too, compressed and encrypted. Nothing fetches the plugin: it is in no
 //! registry.
 
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::Output;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 
-use ottla_peers::{InstalledPeer, Node, NodeOptions, Peer};
-use ottla_workspace::process::{self, OwnedChild};
+use ottla_peers::tiered::{self, S3Server};
+use ottla_peers::{InstalledPeer, Node, NodeOptions, Peer, reference};
+use ottla_workspace::process;
 use ottla_workspace::report::Tally;
-use ottla_workspace::{toolchain, workspace};
+use ottla_workspace::workspace;
 
 const TOPIC: &str = "archived";
 const RECORDS: usize = 40_000;
-/// Of Kafka's release that the peer `kafka` is of.
-const TEST_JAR: &str = "org.apache.kafka:kafka-storage:4.3.1:jar:test";
-const SERVER_MODULE: &str = "github.com/versity/versitygw/cmd/versitygw@v1.8.0";
-const BUCKET: &str = "segments";
 const PATIENCE: Duration = Duration::from_secs(120);
 
 #[derive(clap::Args)]
@@ -38,7 +34,7 @@ pub struct Options {
 }
 
 pub fn run(options: &Options) -> Result<()> {
-    let dir = workspace::target_dir().join("tiered");
+    let dir = reference::run_dir("tiered");
     workspace::make_empty(&dir)?;
     let ottla = Peer::load("ottla")?.install()?;
     let mut tally = Tally::default();
@@ -70,29 +66,10 @@ pub fn run(options: &Options) -> Result<()> {
     tally.conclude(&dir, options.keep)
 }
 
-/// A folder with the jar of Kafka's `LocalTieredStorage`.
-pub fn store_jars(dir: &Path) -> Result<PathBuf> {
-    let jars = dir.join("jars");
-    std::fs::create_dir_all(&jars)?;
-    process::output_of(
-        Command::new("mvn")
-            .args(["--quiet", "--batch-mode", "dependency:copy"])
-            .arg(format!("-Dartifact={TEST_JAR}"))
-            .arg(format!("-DoutputDirectory={}", jars.display())),
-    )?;
-    Ok(jars)
-}
-
 fn local_files(dir: &Path, ottla: &InstalledPeer) -> Result<String> {
-    let jars = store_jars(dir)?;
+    let jars = tiered::store_jars(dir)?;
     let store = dir.join("store");
-    let own = vec![
-        setting(
-            "remote.log.storage.manager.class.name",
-            "org.apache.kafka.server.log.remote.storage.LocalTieredStorage",
-        ),
-        setting("rsm.config.dir", &store.display().to_string()),
-    ];
+    let own = tiered::directory_settings(&store);
     let (kafka, config) = filled(dir, &jars, own)?;
     let judged = judge(ottla, &kafka, &config, &store, "log", "at byte ")?;
     let restored = restore(ottla, &kafka, &config)?;
@@ -274,61 +251,14 @@ fn plugin_objects(
     plugin: &Path,
 ) -> Result<String> {
     std::fs::create_dir_all(dir)?;
-    let (public, private) = (dir.join("public.pem"), dir.join("private.pem"));
-    process::output_of(
-        Command::new("openssl")
-            .args([
-                "genpkey",
-                "-quiet",
-                "-algorithm",
-                "RSA",
-                "-pkeyopt",
-                "rsa_keygen_bits:2048",
-                "-out",
-            ])
-            .arg(&private),
-    )?;
-    process::output_of(
-        Command::new("openssl")
-            .args(["pkey", "-pubout", "-in"])
-            .arg(&private)
-            .arg("-out")
-            .arg(&public),
-    )?;
-    let storage = |key: &str, value: &str| setting(&format!("rsm.config.storage.{key}"), value);
-    let encryption =
-        |key: &str, value: &str| setting(&format!("rsm.config.encryption.{key}"), value);
-    let own = vec![
-        setting(
-            "remote.log.storage.manager.class.name",
-            "io.aiven.kafka.tieredstorage.RemoteStorageManager",
-        ),
+    let mut own = tiered::s3_settings(&server.endpoint());
+    own.extend(tiered::encryption_settings(dir)?);
+    own.extend([
         setting("rsm.config.chunk.size", "300000"),
         setting("rsm.config.key.prefix", "kafka/"),
         setting("rsm.config.compression.enabled", "true"),
         setting("rsm.config.custom.metadata.fields.include", "REMOTE_SIZE"),
-        storage(
-            "backend.class",
-            "io.aiven.kafka.tieredstorage.storage.s3.S3Storage",
-        ),
-        storage("s3.bucket.name", BUCKET),
-        storage("s3.region", "us-east-1"),
-        storage("s3.endpoint.url", &server.endpoint()),
-        storage("s3.path.style.access.enabled", "true"),
-        storage("aws.access.key.id", S3Server::ID),
-        storage("aws.secret.access.key", S3Server::SECRET),
-        encryption("enabled", "true"),
-        encryption("key.pair.id", "k1"),
-        encryption("key.pairs", "k1"),
-        encryption(
-            "key.pairs.k1.public.key.file",
-            &public.display().to_string(),
-        ),
-        encryption(
-            "key.pairs.k1.private.key.file",
-            &private.display().to_string(),
-        ),
-    ];
+    ]);
     let (kafka, config) = filled(dir, plugin, own)?;
     let bucket = server.bucket();
     let judged = judge(ottla, &kafka, &config, &bucket, "log", "authentication tag")?;
@@ -344,20 +274,7 @@ fn setting(key: &str, value: &str) -> (String, String) {
 /// with its settings.
 fn filled(dir: &Path, jars: &Path, own: Vec<(String, String)>) -> Result<(Kafka, PathBuf)> {
     let mut overrides = own;
-    for (key, value) in [
-        ("remote.log.storage.system.enable", "true"),
-        ("remote.log.metadata.manager.listener.name", "PLAINTEXT"),
-        (
-            "rlmm.config.remote.log.metadata.topic.replication.factor",
-            "1",
-        ),
-        ("rlmm.config.remote.log.metadata.topic.min.isr", "1"),
-        ("rlmm.config.remote.log.metadata.topic.num.partitions", "3"),
-        ("remote.log.manager.task.interval.ms", "500"),
-        ("log.retention.check.interval.ms", "500"),
-    ] {
-        overrides.push(setting(key, value));
-    }
+    overrides.extend(tiered::broker_settings());
     // A class path understands `*` for all jars of a folder.
     let installed = Peer::load("kafka")?
         .install()?
@@ -458,7 +375,7 @@ fn judge(
         "{printed}{}",
         String::from_utf8_lossy(&whole.stderr)
     );
-    let victim = first_file(store, suffix)?;
+    let victim = tiered::first_file(store, suffix)?;
     let good = std::fs::read(&victim)?;
     let mut bad = good.clone();
     let middle = bad.len() / 2;
@@ -492,100 +409,18 @@ fn judge(
     ))
 }
 
-fn first_file(folder: &Path, suffix: &str) -> Result<PathBuf> {
-    let mut folders = vec![folder.to_owned()];
-    let mut found = Vec::new();
-    while let Some(folder) = folders.pop() {
-        for entry in std::fs::read_dir(&folder)? {
-            let path = entry?.path();
-            if path.is_dir() {
-                folders.push(path);
-            } else if path
-                .extension()
-                .is_some_and(|extension| extension == suffix)
-            {
-                found.push(path);
-            }
-        }
-    }
-    found.sort();
-    match found.into_iter().next() {
-        Some(path) => Ok(path),
-        None => bail!("no .{suffix} is below {}", folder.display()),
-    }
-}
-
 fn store_tests(server: &S3Server) -> Result<String> {
     let output = process::output_of(
         workspace::cargo()
-            .args([
-                "test",
-                "--locked",
-                "-p",
-                "ottla-tiered-storage",
-                "--features",
-                "real-s3",
-                "--test",
-                "stores",
-            ])
-            .arg("real_s3")
+            .args(["test", "--locked"])
+            .args(workspace::selection("ottla-tiered-storage", &["real-s3"]))
+            .args(["--test", "stores", "real_s3"])
             .env("OTTLA_S3_ENDPOINT", server.endpoint()),
     )?;
-    let result = output.lines().find(|line| line.starts_with("test result"));
-    Ok(result.unwrap_or_default().to_owned())
-}
-
-/// versitygw with objects as files.
-struct S3Server {
-    _process: OwnedChild,
-    port: u16,
-    root: PathBuf,
-}
-
-impl S3Server {
-    const ID: &str = "test";
-    const SECRET: &str = "testsecret";
-
-    fn start(dir: &Path) -> Result<S3Server> {
-        toolchain::require(&toolchain::GO)?;
-        let programs = workspace::target_dir().join("go-programs");
-        let program = programs.join("versitygw");
-        if !program.exists() {
-            std::fs::create_dir_all(&programs)?;
-            process::output_of(
-                Command::new("go")
-                    .args(["install", SERVER_MODULE])
-                    .env("GOBIN", &programs)
-                    .current_dir(std::env::temp_dir()),
-            )?;
-        }
-        let root = dir.join("objects");
-        std::fs::create_dir_all(root.join(BUCKET))?;
-        let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
-        let log = std::fs::File::create(dir.join("server.log"))?;
-        let process = OwnedChild::start(
-            Command::new(&program)
-                .args(["--port", &format!("127.0.0.1:{port}")])
-                .args(["--access", Self::ID, "--secret", Self::SECRET, "posix"])
-                .arg(&root)
-                .stdout(Stdio::from(log.try_clone()?))
-                .stderr(Stdio::from(log)),
-        )?;
-        process::retried(Duration::from_secs(20), "versitygw listens", || {
-            Ok(std::net::TcpStream::connect(("127.0.0.1", port))?)
-        })?;
-        Ok(S3Server {
-            _process: process,
-            port,
-            root,
-        })
-    }
-
-    fn endpoint(&self) -> String {
-        format!("http://127.0.0.1:{}", self.port)
-    }
-
-    fn bucket(&self) -> PathBuf {
-        self.root.join(BUCKET)
+    // In a suite, a test program of another package has the same name and no test of the store.
+    let mut results = output.lines().filter(|it| it.starts_with("test result"));
+    match results.find(|it| !it.contains(" 0 passed")) {
+        Some(result) => Ok(result.to_owned()),
+        None => bail!("no test ran with the real server:\n{output}"),
     }
 }

@@ -11,9 +11,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 
-use ottla_peers::{InstalledPeer, Node, NodeOptions, Peer, Place, Role, Voters, free_port_pair};
+use ottla_peers::{
+    InstalledPeer, Node, NodeOptions, Peer, Place, Role, Voters, free_port_pair, reference,
+};
+use ottla_workspace::process;
 use ottla_workspace::report::Tally;
-use ottla_workspace::{process, workspace};
 
 const BROKER: i32 = 1;
 const CONTROLLER: i32 = 101;
@@ -34,7 +36,7 @@ pub struct Options {
 }
 
 pub fn run(options: &Options) -> Result<()> {
-    let dir = workspace::target_dir().join("under-controllers");
+    let dir = reference::run_dir("under-controllers");
     if dir.exists() {
         std::fs::remove_dir_all(&dir)?;
     }

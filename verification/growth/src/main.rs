@@ -6,6 +6,7 @@
 //! lies between 0 and 0.2, and so do caches that a larger state no longer fits into. `large-cluster` is
 //! no such row: it has absolute goals, and a table of its own.
 
+mod acl_decisions;
 mod assignors;
 mod broker_events;
 mod fetch_sessions;
@@ -15,6 +16,7 @@ mod led_share_partitions;
 mod local_replicas;
 mod measure;
 mod parked_acks;
+mod remote_segments;
 mod transaction_index;
 mod transaction_markers;
 mod waiting_fetches;
@@ -61,6 +63,9 @@ const ROWS: &[Row] = &[
     assignors::OTHER_TOPICS,
     transaction_markers::ROW,
     led_share_partitions::ROW,
+    acl_decisions::OF_ONE_CLIENT,
+    acl_decisions::OF_ANY_CLIENT,
+    remote_segments::ROW,
 ];
 
 fn main() -> ExitCode {

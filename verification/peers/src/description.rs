@@ -5,8 +5,10 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 
+use super::reference;
+use crate::archive;
 use ottla_workspace::{process, toolchain, workspace};
 
 /// A broker to compare with, as described by its file.
@@ -27,12 +29,21 @@ pub struct Peer {
     /// The prefix of a command that runs one of the peer's tools; the tool's name and arguments
     /// follow.
     tool: Vec<String>,
+    /// Classes of tools by the names that they have in the version of `peers/kafka.toml`.
+    #[serde(default)]
+    moved_tools: BTreeMap<String, String>,
     /// Broker settings that only this peer supports.
     #[serde(default)]
     settings: BTreeMap<String, String>,
-    /// The file's base name, also the name of the installation's folder.
+    /// The release of Kafka with whose feature levels Ottla formats a directory where this peer is
+    /// the reference; without it, Ottla's default.
+    levels: Option<String>,
+    /// The name by which it was loaded: the file's base name, or `kafka` for the reference.
     #[serde(skip)]
     id: String,
+    /// The folder of its installation: the file's base name, and an additional artefact.
+    #[serde(skip)]
+    folder: String,
     /// Replaces the binary that cargo builds.
     #[serde(skip)]
     binary: Option<PathBuf>,
@@ -51,20 +62,53 @@ pub struct InstalledPeer {
     peer: Peer,
     /// The values of the commands' placeholders, except those specific to a node.
     places: BTreeMap<&'static str, String>,
+    /// The archive with the classes of its tools.
+    archive: Option<PathBuf>,
 }
 
 impl Peer {
-    /// Reads `peers/NAME.toml`.
+    /// Reads `peers/NAME.toml`; for `kafka`, the file of the reference.
     pub fn load(id: &str) -> Result<Peer> {
+        let name = match id {
+            reference::KAFKA => reference::chosen(),
+            other => other,
+        };
         let file = workspace::root()
             .join("peers")
-            .join(id)
+            .join(name)
             .with_extension("toml");
         let text = std::fs::read_to_string(&file)
             .with_context(|| format!("no peer is described by {}", file.display()))?;
         let mut peer: Peer = toml::from_str(&text).with_context(|| file.display().to_string())?;
         peer.id = id.to_owned();
+        peer.folder = name.to_owned();
         Ok(peer)
+    }
+
+    /// Makes this peer the reference, which `kafka` means from now on. For the start of a program.
+    pub fn choose_as_reference(name: &str) -> Result<()> {
+        let peer = Peer::load(name)?;
+        ensure!(peer.is_kafka(), "{} cannot be a reference", peer.name);
+        ensure!(reference::choose(name), "the reference is chosen once");
+        Ok(())
+    }
+
+    /// Whether it is a version of Apache Kafka.
+    fn is_kafka(&self) -> bool {
+        self.cargo.is_none()
+    }
+
+    /// The release whose feature levels Ottla formats with where this peer is the reference, if it
+    /// is not Ottla's default.
+    pub fn levels(&self) -> Option<&str> {
+        self.levels.as_deref()
+    }
+
+    /// The version of its artefacts.
+    pub fn version(&self) -> Result<&str> {
+        let first = self.maven.first().and_then(|it| it.rsplit_once(':'));
+        let (_, version) = first.with_context(|| format!("{} has no artefacts", self.name))?;
+        Ok(version)
     }
 
     /// Adds another artefact with the same group and version to the class path.
@@ -76,7 +120,7 @@ impl Peer {
         {
             let coordinates = format!("{maker}:{artefact}:{version}");
             self.maven.push(coordinates);
-            self.id = format!("{}-{artefact}", self.id);
+            self.folder = format!("{}-{artefact}", self.folder);
         }
         self
     }
@@ -89,6 +133,7 @@ impl Peer {
             .with_context(|| format!("no build of Ottla is at {}", binary.display()))?;
         peer.name = "Other build".to_owned();
         peer.id = "ottla-other-build".to_owned();
+        peer.folder = peer.id.clone();
         peer.binary = Some(binary);
         Ok(peer)
     }
@@ -96,6 +141,7 @@ impl Peer {
     /// Installs the peer's files on this machine if they are missing.
     pub fn install(self) -> Result<InstalledPeer> {
         let mut places = BTreeMap::new();
+        let mut archive = None;
         places.insert(
             "peers",
             workspace::root().join("peers").display().to_string(),
@@ -110,13 +156,25 @@ impl Peer {
             }
             (None, [_, ..]) => {
                 toolchain::require(&toolchain::JAVA)?;
-                let folder = workspace::target_dir().join("peers").join(&self.id);
+                let folder = workspace::target_dir().join("peers").join(&self.folder);
                 let jars = resolve_with_maven(&folder, &self.maven)?;
                 places.insert("class_path", class_path(&jars)?);
+                if workspace::is_suite() {
+                    let fill = |word: &String| fill_in(word, &places);
+                    let tool: Vec<String> = self.tool.iter().map(fill).collect();
+                    archive = archive::of_tools(&jars, &tool)?;
+                }
             }
-            _ => bail!("peers/{}.toml must name either `maven` or `cargo`", self.id),
+            _ => bail!(
+                "peers/{}.toml must name either `maven` or `cargo`",
+                self.folder
+            ),
         }
-        Ok(InstalledPeer { peer: self, places })
+        Ok(InstalledPeer {
+            peer: self,
+            places,
+            archive,
+        })
     }
 }
 
@@ -125,9 +183,15 @@ impl InstalledPeer {
         &self.peer.name
     }
 
-    /// The base name of its description: `kafka`, `ottla`.
+    /// The name by which it was loaded: `kafka` for the reference, or the base name of its
+    /// description.
     pub fn id(&self) -> &str {
         &self.peer.id
+    }
+
+    /// The name of its installation's folder, which differs between versions.
+    pub(super) fn folder(&self) -> &str {
+        &self.peer.folder
     }
 
     /// The peer's own settings on top of `peers/server.properties`.
@@ -151,7 +215,9 @@ impl InstalledPeer {
 
     /// The command that runs one of the peer's tools. The caller adds the arguments.
     pub fn tool(&self, name: &str) -> Command {
-        let mut command = self.command(&self.peer.tool, &BTreeMap::new());
+        let moved = self.peer.moved_tools.get(name);
+        let name = moved.map_or(name, String::as_str);
+        let mut command = self.command(&self.in_suites(&self.peer.tool), &BTreeMap::new());
         command.arg(name);
         command
     }
@@ -160,16 +226,32 @@ impl InstalledPeer {
         &self,
         places: &BTreeMap<&'static str, String>,
         voters_flag: Option<&str>,
-    ) -> Command {
+    ) -> Result<Command> {
         let mut words = self.peer.format.clone();
         // This flag formats a dynamic quorum of one.
         words.retain(|word| word != "--standalone");
         words.extend(voters_flag.map(str::to_owned));
-        self.command(&words, places)
+        if !self.peer.is_kafka()
+            && let Some(levels) = Peer::load(reference::KAFKA)?.levels
+        {
+            words.extend(["--release-version".to_owned(), levels]);
+        }
+        Ok(self.command(&self.in_suites(&words), places))
     }
 
     pub(super) fn start_command(&self, places: &BTreeMap<&'static str, String>) -> Command {
-        self.command(&self.peer.start, places)
+        self.command(&self.in_suites(&self.peer.start), places)
+    }
+
+    /// The words of a command that starts a JVM. In a suite, which checks behaviour and runs for a
+    /// minute, with an archive of classes and without the compiler that pays off later.
+    fn in_suites(&self, words: &[String]) -> Vec<String> {
+        let mut words = words.to_vec();
+        if let Some(archive) = &self.archive {
+            let options = archive::options(archive);
+            words.splice(1..1, options).for_each(drop);
+        }
+        words
     }
 
     fn command(&self, words: &[String], node: &BTreeMap<&'static str, String>) -> Command {

@@ -1,9 +1,10 @@
 //! The Java programs of `conformance/java`, compiled against Kafka's jars and run with its clients.
 
-use std::path::PathBuf;
+use std::fs::File;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 
 use crate::InstalledPeer;
 use ottla_workspace::{process, toolchain, workspace};
@@ -29,32 +30,66 @@ pub fn program(kafka: &InstalledPeer, folder: &str, class: &str) -> Result<Vec<S
     ])
 }
 
-/// Compiles a folder of `conformance/java` and returns the folder with its classes.
+/// Compiles a folder of `conformance/java`, unless it was compiled from the same sources, and returns
+/// the folder with its classes.
 pub fn classes(kafka: &InstalledPeer, folder: &str) -> Result<PathBuf> {
     toolchain::require(&toolchain::JAVAC)?;
     let classes = workspace::target_dir()
         .join("conformance/java")
+        .join(kafka.folder())
         .join(folder);
+    let root = workspace::root().join("conformance/java");
+    let sources = sources_in(&root.join(folder))?;
+    let shared = SHARED.map(|shared| root.join(shared));
+    let mut made_from = class_path(kafka)?.to_owned();
+    for file in &sources {
+        made_from.push_str(&read(file)?);
+    }
+    for folder in &shared {
+        for file in sources_in(folder)? {
+            made_from.push_str(&read(&file)?);
+        }
+    }
     std::fs::create_dir_all(&classes)?;
+    // Another suite may compile the same folder at the same time, or run its classes. Closing the
+    // file releases the lock.
+    let lock = File::create(classes.with_extension("lock"))?;
+    lock.lock()?;
+    let mark = classes.with_extension("compiled-from");
+    if std::fs::read_to_string(&mark).is_ok_and(|found| found == made_from) {
+        return Ok(classes);
+    }
+    workspace::make_empty(&classes)?;
     let mut compile = Command::new("javac");
     compile
         .args(["-nowarn", "-proc:none", "-cp", class_path(kafka)?, "-d"])
         .arg(&classes);
-    let root = workspace::root().join("conformance/java");
-    let shared = SHARED.map(|shared| root.join(shared).display().to_string());
+    let shared = shared.map(|folder| folder.display().to_string());
     compile.args(["-sourcepath", &shared.join(":")]);
-    let sources = root.join(folder);
-    for entry in std::fs::read_dir(sources)? {
+    compile.args(&sources);
+    process::output_of(&mut compile)?;
+    std::fs::write(mark, made_from)?;
+    Ok(classes)
+}
+
+/// The Java files of a folder, sorted.
+fn sources_in(folder: &Path) -> Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(folder).with_context(|| folder.display().to_string())? {
         let file = entry?.path();
         if file
             .extension()
             .is_some_and(|extension| extension == "java")
         {
-            compile.arg(file);
+            files.push(file);
         }
     }
-    process::output_of(&mut compile)?;
-    Ok(classes)
+    files.sort();
+    Ok(files)
+}
+
+fn read(file: &Path) -> Result<String> {
+    std::fs::read_to_string(file).with_context(|| file.display().to_string())
 }
 
 fn class_path(kafka: &InstalledPeer) -> Result<&str> {

@@ -4,13 +4,20 @@
 //! workspace) and started any number of times. Each node has its own folder, ports and
 //! configuration, derived from `peers/server.properties`, which is the same for every peer. The
 //! product does not link any of this.
+//!
+//! The peer `kafka` is the reference, by default the version that `peers/kafka.toml` names; see
+//! [`reference`].
 
+mod archive;
 mod cluster;
 mod description;
 pub mod java;
 mod node;
 mod probe;
+pub mod reference;
 pub mod replicas;
+pub mod secured;
+pub mod tiered;
 
 pub use cluster::{Cluster, Member, Quorum};
 pub use description::{InstalledPeer, Peer, class_path, resolve_with_maven};

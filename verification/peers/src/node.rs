@@ -256,7 +256,7 @@ impl InstalledPeer {
             None => dir.join("data"),
         };
         if !first_log_dir.join("meta.properties").exists() {
-            let mut format = self.format_command(&places, place.format_flag());
+            let mut format = self.format_command(&places, place.format_flag())?;
             for feature in &features {
                 format.args(["--feature", feature]);
             }

@@ -25,6 +25,7 @@ pub struct Served {
 }
 
 const PRODUCE: i16 = 0;
+const FETCH: i16 = 1;
 const LIST_OFFSETS: i16 = 2;
 const METADATA: i16 = 3;
 const API_VERSIONS: i16 = 18;
@@ -36,6 +37,7 @@ const LATEST: i64 = -1;
 const ACKS_ALL: i16 = -1;
 /// The first byte of a TLS alert. A response begins with 0, the high byte of its size.
 const TLS_ALERT: u8 = 21;
+const FETCH_WAIT_MS: i32 = 500;
 /// Shorter than the client-side timeout.
 const PRODUCE_TIMEOUT_MS: i32 = 1500;
 
@@ -192,6 +194,34 @@ impl Asker {
         let ends = end_offsets(&mut Fields(&answer[4..]))?;
         let ends = ends.with_context(|| format!("{topic} is not served"))?;
         Ok(ends.iter().sum())
+    }
+
+    /// Fetches once from an offset of a partition, which this broker leads. Returns the number of bytes
+    /// of its records, of which the response may have none.
+    pub fn fetch(
+        &mut self,
+        topic: &str,
+        partition: i32,
+        offset: i64,
+        max_bytes: i32,
+    ) -> Result<usize> {
+        let mut request = Vec::new();
+        let consumer = (-1i32).to_be_bytes();
+        request.extend_from_slice(&consumer);
+        request.extend_from_slice(&FETCH_WAIT_MS.to_be_bytes());
+        let min_bytes = 1i32.to_be_bytes();
+        request.extend_from_slice(&min_bytes);
+        request.extend_from_slice(&max_bytes.to_be_bytes());
+        let read_uncommitted = 0u8;
+        request.push(read_uncommitted);
+        request.extend_from_slice(&1i32.to_be_bytes());
+        push_string(&mut request, topic);
+        request.extend_from_slice(&1i32.to_be_bytes());
+        request.extend_from_slice(&partition.to_be_bytes());
+        request.extend_from_slice(&offset.to_be_bytes());
+        request.extend_from_slice(&max_bytes.to_be_bytes());
+        let answer = self.ask(FETCH, 4, &request)?;
+        fetched_bytes(&mut Fields(&answer[4..]))
     }
 
     /// What the broker knows of all topics with this name prefix.
@@ -397,6 +427,25 @@ fn end_offsets(fields: &mut Fields<'_>) -> Result<Option<Vec<i64>>> {
     Ok(is_served.then_some(ends))
 }
 
+/// The size of the records in a Fetch response for one partition.
+fn fetched_bytes(fields: &mut Fields<'_>) -> Result<usize> {
+    fields.i32()?; // throttle time
+    ensure!(fields.i32()? == 1, "an answer about other topics");
+    let topic = fields.string()?;
+    ensure!(fields.i32()? == 1, "an answer about other partitions");
+    let partition = fields.i32()?;
+    let code = fields.i16()?;
+    ensure!(code == 0, "fetching {topic}-{partition}: error code {code}");
+    fields.i64()?; // high watermark
+    fields.i64()?; // last stable offset
+    for _ in 0..fields.i32()? {
+        fields.i64()?; // producer
+        fields.i64()?; // first offset of its aborted transaction
+    }
+    // Null has the length -1.
+    Ok(usize::try_from(fields.i32()?).unwrap_or(0))
+}
+
 fn parse(answer: &[u8]) -> Result<Vec<AdvertisedApi>> {
     ensure!(answer.len() >= 10, "the answer is cut short");
     let correlation_id = i32::from_be_bytes(answer[0..4].try_into()?);
@@ -493,6 +542,25 @@ mod tests {
         let codes = codes_of(&mut Fields(&answer)).unwrap();
         assert_eq!(codes, [(4, 0), (7, 6)]);
         assert!(codes_of(&mut Fields(&answer[..answer.len() - 1])).is_err());
+    }
+
+    #[test]
+    fn the_bytes_of_a_fetch_answer_are_counted() {
+        let answer = |code: i16, size: i32| {
+            let mut answer = vec![0; 4];
+            answer.extend_from_slice(&[0, 0, 0, 1, 0, 1, b't', 0, 0, 0, 1, 0, 0, 0, 3]);
+            answer.extend_from_slice(&code.to_be_bytes());
+            answer.extend_from_slice(&[0; 16]);
+            answer.extend_from_slice(&1i32.to_be_bytes());
+            answer.extend_from_slice(&[0; 16]);
+            answer.extend_from_slice(&size.to_be_bytes());
+            answer
+        };
+        for (size, expected) in [(77, 77), (0, 0), (-1, 0)] {
+            let found = fetched_bytes(&mut Fields(&answer(0, size))).unwrap();
+            assert_eq!(found, expected);
+        }
+        assert!(fetched_bytes(&mut Fields(&answer(1, 0))).is_err());
     }
 
     #[test]

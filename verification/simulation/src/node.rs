@@ -7,6 +7,7 @@ use std::sync::{Arc, Weak};
 use ottla_broker::Broker;
 use ottla_config::{BrokerConfig, Properties};
 use ottla_metadata::MetadataVersion;
+use ottla_raft::ElectionState;
 use ottla_storage::format::{FormatOptions, InitialQuorum, format};
 use ottla_sync::fs::{Disk, Faults, PowerLoss};
 use ottla_sync::simulation::{Host, HostClock, stream};
@@ -15,6 +16,7 @@ use ottla_sync::{thread, watch};
 use ottla_types::{BrokerId, LeaderEpoch};
 
 const CLUSTER_ID: &str = "AAAAAAAAAAAAAAAAAAAAAQ";
+const QUORUM_STATE: &str = "/data/__cluster_metadata-0/quorum-state";
 
 /// What may become of a node because of its disk, until it is started on one that works.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -182,9 +184,9 @@ impl Node {
         BrokerId(self.config.node_id)
     }
 
-    /// The number of its present or last process.
-    pub fn starts(&self) -> u64 {
-        self.starts
+    /// Its present or last process: its name and how often it was started.
+    pub fn process(&self) -> (String, u64) {
+        (self.name.clone(), self.starts)
     }
 
     /// The epoch of the metadata quorum that it knows, if it is a controller that has started.
@@ -198,6 +200,13 @@ impl Node {
         let broker = self.broker()?;
         let status = broker.controller()?.status();
         status.is_active.then_some(status.epoch)
+    }
+
+    /// The epoch of which its disk says that it leads it, or has led it.
+    pub fn noted_leadership(&self) -> Option<LeaderEpoch> {
+        let text = self.disk.content(QUORUM_STATE.as_ref())?;
+        let election = ElectionState::from_json(&String::from_utf8_lossy(&text)).ok()?;
+        (election.leader == Some(self.id())).then_some(election.epoch)
     }
 
     pub fn is_running(&self) -> bool {

@@ -19,12 +19,13 @@ impl QuorumLeaders {
     pub fn observe(&mut self, cluster: &Cluster) {
         for node in &cluster.nodes {
             if let Some(epoch) = node.led_epoch() {
-                self.on_leader(epoch, (node.name.clone(), node.starts()));
+                self.on_leader(epoch, node.process());
             }
         }
     }
 
-    fn on_leader(&mut self, epoch: LeaderEpoch, process: (String, u64)) {
+    /// A process leads an epoch.
+    pub fn on_leader(&mut self, epoch: LeaderEpoch, process: (String, u64)) {
         let known = self.led.entry(epoch).or_insert_with(|| process.clone());
         if *known != process && self.finding.is_none() {
             self.finding = Some(format!(

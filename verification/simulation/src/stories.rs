@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use ottla_protocol::messages::FetchRequest;
 use ottla_protocol::messages::fetch_request::{FetchPartition, FetchTopic, ReplicaState};
+use ottla_sync::fs::Faults;
 use ottla_sync::simulation::{Host, Network, Random, now, stream};
 use ottla_sync::thread::sleep;
 use ottla_sync::time::timeout;
@@ -14,6 +15,7 @@ use ottla_types::{BrokerEpoch, BrokerId, LeaderEpoch, PartitionIndex, TopicId};
 
 use crate::clients::{on, unconnected};
 use crate::cluster::Cluster;
+use crate::node::Node;
 use crate::quorum_leaders::QuorumLeaders;
 use crate::uncommitted::TOPIC;
 
@@ -23,6 +25,8 @@ const RECOVERY: Duration = Duration::from_secs(30);
 const FENCING: Duration = Duration::from_secs(15);
 /// Longer than `replica.lag.time.max.ms`.
 const LAGGING: Duration = Duration::from_secs(10);
+/// How long the calls of a slow disk take: less than an election when they follow each other.
+const SLOW_CALLS: Range<Duration> = Duration::from_millis(10)..Duration::from_millis(20);
 /// No log gets this long.
 const BEYOND_EVERY_LOG: i64 = 1 << 40;
 
@@ -34,8 +38,8 @@ pub(crate) enum Story {
     /// A voter of the quorum lacks committed records. The leader fails, and the last voter restarts,
     /// so that the one that is behind asks it for its vote first.
     VoterBehind,
-    /// The leader of the quorum fails together with another voter, and comes back while the last one
-    /// looks for a majority: that one has voted for it in this epoch.
+    /// A new leader of the quorum fails before its log has a record of its epoch. It comes back while
+    /// the voter that elected it has heard of no leader: that one votes for it again.
     QuorumLeaderRestarts,
     /// A leader does not hear from a follower, which has left the ISR. Then it gets one fetch of it,
     /// at a position that its own log does not have: that of a follower whose log diverges.
@@ -68,7 +72,7 @@ impl Story {
         let was_played = match self {
             Story::LeaderCutOff => Ok(cut_leader_off(cluster)),
             Story::VoterBehind => Ok(leave_voter_behind(cluster, &mut random)),
-            Story::QuorumLeaderRestarts => Ok(restart_leader(cluster, &mut random, leaders)),
+            Story::QuorumLeaderRestarts => Ok(restart_leader(cluster, leaders)),
             Story::FollowerDiverges => claim_position(cluster, &mut random),
         };
         Network::of_this_simulation().heal();
@@ -114,27 +118,53 @@ fn leave_voter_behind(cluster: &mut Cluster, random: &mut Random) -> bool {
     true
 }
 
-fn restart_leader(cluster: &mut Cluster, random: &mut Random, leaders: &mut QuorumLeaders) -> bool {
-    let Some((leader, mut others)) = voters(cluster) else {
+/// A voter accepts the vote of a former process of its candidate again, so that one would lead its
+/// epoch on if it tried. It can only try while its log has no record of the epoch: the others refuse
+/// a candidate whose log is of its own epoch.
+fn restart_leader(cluster: &mut Cluster, leaders: &mut QuorumLeaders) -> bool {
+    let Some((former, others)) = voters(cluster) else {
         return false;
     };
-    leaders.observe(cluster);
-    let Some(epoch) = cluster.nodes[leader].led_epoch() else {
+    let Some(epoch) = cluster.nodes[former].led_epoch() else {
         return false;
     };
-    let other = others.swap_remove(random.index(others.len()));
-    kill(cluster, other);
-    kill(cluster, leader);
-    // The last voter has given the leader up, and the others do not answer it.
-    sleep(millis(random, 2_000..2_400));
-    cluster.nodes[leader].start();
-    wait(Duration::from_secs(5), || {
-        leaders.observe(cluster);
-        let mut epochs = cluster.nodes.iter().filter_map(|node| node.quorum_epoch());
-        epochs.any(|now| now > epoch)
+    kill(cluster, former);
+    // The next leader takes some time from the note that it leads to the first record of its epoch.
+    let slow = Faults {
+        delay: Some(SLOW_CALLS),
+        ..Faults::default()
+    };
+    for index in &others {
+        cluster.nodes[*index].disk.set_faults("/data", slow.clone());
+    }
+    let mut elected = None;
+    wait_in_steps(SLOW_CALLS.start / 2, FENCING, || {
+        let noted = |index: &usize| {
+            let epoch_led = cluster.nodes[*index].noted_leadership()?;
+            (epoch_led > epoch).then_some((*index, epoch_led))
+        };
+        elected = others.iter().find_map(noted);
+        elected.is_some()
     });
-    cluster.nodes[other].start();
-    true
+    if let Some((index, epoch_led)) = elected {
+        leaders.on_leader(epoch_led, cluster.nodes[index].process());
+        kill(cluster, index);
+    }
+    for index in &others {
+        cluster.nodes[*index]
+            .disk
+            .set_faults("/data", Faults::default());
+    }
+    if let Some((index, epoch_led)) = elected {
+        cluster.nodes[index].start();
+        wait(Duration::from_secs(5), || {
+            leaders.observe(cluster);
+            let mut epochs = cluster.nodes.iter().filter_map(Node::quorum_epoch);
+            epochs.any(|now| now > epoch_led)
+        });
+    }
+    cluster.nodes[former].start();
+    elected.is_some()
 }
 
 /// A follower that its leader does not hear.
@@ -298,7 +328,12 @@ fn millis(random: &mut Random, range: Range<u64>) -> Duration {
 }
 
 /// Waits until `holds`, or for so long. Returns whether it does.
-fn wait(time: Duration, mut holds: impl FnMut() -> bool) -> bool {
+fn wait(time: Duration, holds: impl FnMut() -> bool) -> bool {
+    wait_in_steps(Duration::from_millis(50), time, holds)
+}
+
+/// As [`wait`], looking each time that `step` has passed.
+fn wait_in_steps(step: Duration, time: Duration, mut holds: impl FnMut() -> bool) -> bool {
     let deadline = now() + time;
     loop {
         if holds() {
@@ -307,6 +342,6 @@ fn wait(time: Duration, mut holds: impl FnMut() -> bool) -> bool {
         if now() > deadline {
             return false;
         }
-        sleep(Duration::from_millis(50));
+        sleep(step);
     }
 }

@@ -119,6 +119,7 @@ mod planted {
         (Planted::Shell("the controller acts before its records are committed"), 24),
         (Planted::Shell("a broker serves before it is registered"), 24),
         (Planted::Quorum(Quorum::VoteForAnyLog), 40),
+        (Planted::Quorum(Quorum::LeadOnAfterRestart), 24),
         (Planted::Replica(Replica::TrustFetchOffset), 40),
         (Planted::Replica(Replica::KeepDivergingRecords), 40),
     ];

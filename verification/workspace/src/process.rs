@@ -6,7 +6,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Output, 
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions};
 
 /// Runs a command to completion and returns its standard output. On failure the error contains all
 /// of its output.
@@ -123,7 +123,7 @@ impl OwnedChild {
     }
 
     pub fn signal(&mut self, signal: Signal) -> Result<()> {
-        let pid = rustix::process::Pid::from_child(&self.child);
+        let pid = Pid::from_child(&self.child);
         Ok(rustix::process::kill_process(pid, signal)?)
     }
 
@@ -166,6 +166,50 @@ impl OwnedChild {
     }
 }
 
+/// How a child process ended.
+#[derive(Debug, Clone, Copy)]
+pub struct Ended {
+    pub status: ExitStatus,
+    /// Processor time of the process and of all its descendants that were waited for.
+    pub processor_time: Duration,
+}
+
+impl OwnedChild {
+    /// As [`OwnedChild::wait`], with the processor time that was used.
+    pub fn wait_measured(&mut self, patience: Duration) -> Result<Option<Ended>> {
+        let deadline = Instant::now() + patience;
+        let pid = Pid::from_child(&self.child);
+        // The process must stay a zombie until its times are read.
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        loop {
+            if rustix::process::waitid(WaitId::Pid(pid), options)?.is_some() {
+                let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.id()))?;
+                let ticks = ticks_in(&stat).context("times in /proc/PID/stat")?;
+                let per_second = rustix::param::clock_ticks_per_second();
+                let processor_time = Duration::from_millis(ticks * 1000 / per_second);
+                let status = self.child.wait()?;
+                return Ok(Some(Ended {
+                    status,
+                    processor_time,
+                }));
+            }
+            if Instant::now() >= deadline {
+                return Ok(None);
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+/// The sum of `utime`, `stime`, `cutime` and `cstime` (proc(5), fields 14 to 17).
+fn ticks_in(stat: &str) -> Option<u64> {
+    // The second field is the name, which may contain spaces and parentheses.
+    let (_, fields) = stat.rsplit_once(") ")?;
+    let times = fields.split(' ').skip(11).take(4);
+    let times: Vec<u64> = times.map_while(|time| time.parse().ok()).collect();
+    (times.len() == 4).then(|| times.iter().sum())
+}
+
 impl Drop for OwnedChild {
     fn drop(&mut self) {
         let _ = self.child.kill();
@@ -204,6 +248,31 @@ mod tests {
             .unwrap_err()
             .to_string();
         assert!(error.contains("did not end"), "{error}");
+    }
+
+    #[test]
+    fn processor_time_includes_descendants_and_not_what_is_slept() {
+        let mut command = Command::new("sh");
+        command.args([
+            "-c",
+            "sh -c 'i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done'; sleep 0.2; exit 3",
+        ]);
+        let mut child = OwnedChild::start(&mut command).unwrap();
+        let began = Instant::now();
+        let ended = child
+            .wait_measured(Duration::from_secs(60))
+            .unwrap()
+            .unwrap();
+        assert_eq!(ended.status.code(), Some(3));
+        assert!(ended.processor_time > Duration::ZERO, "{ended:?}");
+        assert!(ended.processor_time < began.elapsed(), "{ended:?}");
+    }
+
+    #[test]
+    fn the_times_of_a_process_stand_after_its_name() {
+        let stat = "7 (a) b (c)) S 1 7 7 0 -1 4194560 1 2 3 4 10 20 300 4000 20 0 1 0 5 6 7";
+        assert_eq!(ticks_in(stat), Some(4330));
+        assert_eq!(ticks_in("7 (a) S 1"), None);
     }
 
     #[test]

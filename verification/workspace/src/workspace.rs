@@ -52,6 +52,44 @@ pub fn cargo() -> Command {
     command
 }
 
+/// The variable with the features of the whole workspace, set for the suites of `cargo xtask test`.
+pub const SUITE_FEATURES: &str = "OTTLA_SUITE_FEATURES";
+
+/// Whether this process is a suite of `cargo xtask test`, which has built the programs that the
+/// suites start.
+pub fn is_suite() -> bool {
+    std::env::var_os(SUITE_FEATURES).is_some()
+}
+
+/// Cargo's arguments that select a package, with these features of it. In a suite of `cargo xtask
+/// test` they select the whole workspace with its features: cargo unifies the features of what is
+/// selected, so that one package alone would have its dependencies compiled again.
+pub fn selection(package: &str, features: &[&str]) -> Vec<String> {
+    let named = features
+        .iter()
+        .map(|feature| format!("{package}/{feature}"));
+    let (mut arguments, features) = match std::env::var(SUITE_FEATURES) {
+        Ok(all) => {
+            let features: Vec<String> = std::iter::once(all).chain(named).collect();
+            (vec!["--workspace".to_owned()], features)
+        }
+        Err(_) => (
+            vec!["--package".to_owned(), package.to_owned()],
+            named.collect(),
+        ),
+    };
+    if !features.is_empty() {
+        arguments.push("--features".to_owned());
+        arguments.push(features.join(","));
+    }
+    arguments
+}
+
+/// The path of a program of a debug build: `NAME`, or `examples/NAME`.
+pub fn debug_program(name: &str) -> PathBuf {
+    target_dir().join("debug").join(name)
+}
+
 /// The path of a release binary of the workspace, built first if it is out of date. `OTTLA_BINARY`
 /// can name another build of `ottla`, as in the process tests, and `OTTLA_LOAD_BINARY` one of
 /// `ottla-load`.

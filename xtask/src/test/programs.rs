@@ -1,22 +1,22 @@
-//! The suite `unit`: runs the test programs of the workspace, several in parallel, then the
-//! documentation tests.
+//! The suite `unit`: runs the test programs of the workspace, several in parallel.
 //!
 //! `cargo test` runs one program at a time, and most of those that start brokers wait while a core
 //! is idle. The output of each program is printed as a whole when it exits, so that a failure is
 //! next to its explanation.
 
+use std::io::{Read, Seek};
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::Mutex;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-use ottla_workspace::process::{output_of, run_captured};
+use ottla_workspace::process::{OwnedChild, output_of};
 use ottla_workspace::workspace;
 
-use super::{FEATURES, shown};
+use super::{FEATURES, PATIENCE, shown};
 
 /// Programs that run in parallel. Each has as many threads as there are cores, and most of them
 /// wait.
@@ -27,6 +27,19 @@ const MEASURING: [(&str, &str); 2] = [
     ("ottla", "measured_connections"),
     ("ottla", "measured_stalls"),
 ];
+
+/// Those that take longest, in order.
+const LONGEST: [(&str, &str); 4] = [
+    ("simulation", "seeds"),
+    ("ottla-broker", "ottla_broker"),
+    ("ottla-log", "ottla_log"),
+    ("ottla", "bench_runs"),
+];
+
+/// Those whose tests mostly wait: they run with twice as many threads as there are cores, unless
+/// `RUST_TEST_THREADS` says otherwise.
+const WAITING: [(&str, &str); 1] = [("ottla-broker", "ottla_broker")];
+const TEST_THREADS: &str = "RUST_TEST_THREADS";
 
 #[derive(clap::Args)]
 pub struct Options {
@@ -55,7 +68,18 @@ struct TestProgram {
 
 impl TestProgram {
     fn measures(&self) -> bool {
-        MEASURING.contains(&(self.package.as_str(), self.target.as_str()))
+        MEASURING.contains(&self.name())
+    }
+
+    /// The folder of the package, and the target.
+    fn name(&self) -> (&str, &str) {
+        (self.package.as_str(), self.target.as_str())
+    }
+
+    /// Its place in the order: the longest first, so that none runs alone at the end.
+    fn place(&self) -> (usize, bool) {
+        let place = LONGEST.iter().position(|long| *long == self.name());
+        (place.unwrap_or(LONGEST.len()), !self.is_integration)
     }
 }
 
@@ -68,21 +92,13 @@ pub fn run(options: &Options) -> Result<()> {
     build.stderr(std::process::Stdio::inherit());
     let mut programs = test_programs(&output_of(&mut build)?)?;
     programs.retain(|program| program.measures() == options.measuring);
-    programs.sort_by_key(|program| !program.is_integration);
+    programs.sort_by_key(TestProgram::place);
     ensure!(!programs.is_empty(), "there is no test program to run");
     let failed = run_all(&programs, if options.measuring { 1 } else { AT_ONCE })?;
-    let mut succeeded = failed.is_empty();
-    for name in failed {
+    for name in &failed {
         println!("error: {name} failed");
     }
-    if !options.quick && !options.measuring {
-        let mut examples = cargo_test(options);
-        succeeded &= examples
-            .args(["--doc", "--no-fail-fast"])
-            .status()?
-            .success();
-    }
-    if !succeeded {
+    if !failed.is_empty() {
         std::process::exit(1);
     }
     Ok(())
@@ -159,22 +175,38 @@ fn run_all(programs: &[TestProgram], at_once: usize) -> Result<Vec<String>> {
 
 fn run_one(program: &TestProgram) -> Result<bool> {
     let began = Instant::now();
+    let mut output = tempfile::tempfile()?;
     let mut command = Command::new(&program.executable);
     command
         .current_dir(&program.folder)
-        .env("CARGO_MANIFEST_DIR", &program.folder);
-    let output = run_captured(&mut command)?;
-    let took: Duration = began.elapsed();
+        .env("CARGO_MANIFEST_DIR", &program.folder)
+        .stdout(output.try_clone()?)
+        .stderr(output.try_clone()?);
+    if WAITING.contains(&program.name()) && std::env::var_os(TEST_THREADS).is_none() {
+        let threads = 2 * std::thread::available_parallelism()?.get();
+        command.env(TEST_THREADS, threads.to_string());
+    }
+    let ended = OwnedChild::start(&mut command)?.wait_measured(PATIENCE)?;
+    let took = began.elapsed();
+    let (succeeded, used) = match ended {
+        Some(ended) => (
+            ended.status.success(),
+            format!("CPU {}", shown(ended.processor_time)),
+        ),
+        None => (false, "ended because it took too long".to_owned()),
+    };
+    let mut printed = Vec::new();
+    output.rewind()?;
+    output.read_to_end(&mut printed)?;
     // In one write, because other programs print too.
     print!(
-        "\n     Running {} {} ({})\n{}{}",
+        "\n     Running {} {} ({}, {used})\n{}",
         program.package,
         program.target,
         shown(took),
-        String::from_utf8_lossy(&output.stderr),
-        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&printed),
     );
-    Ok(output.status.success())
+    Ok(succeeded)
 }
 
 #[cfg(test)]
@@ -202,6 +234,26 @@ mod tests {
             .collect();
         assert_eq!(brief, [("a", "lib_of_a", false), ("a", "test_of_a", true)]);
         assert_eq!(found[0].folder, PathBuf::from("/w/crates/a"));
+    }
+
+    #[test]
+    fn the_longest_start_first_and_then_those_that_start_processes() {
+        let program = |package: &str, target: &str, is_integration| TestProgram {
+            package: package.to_owned(),
+            target: target.to_owned(),
+            executable: PathBuf::new(),
+            folder: PathBuf::new(),
+            is_integration,
+        };
+        let mut programs = [
+            program("a", "a", false),
+            program("a", "b", true),
+            program("ottla-log", "ottla_log", false),
+            program("simulation", "seeds", true),
+        ];
+        programs.sort_by_key(TestProgram::place);
+        let order: Vec<&str> = programs.iter().map(|it| it.target.as_str()).collect();
+        assert_eq!(order, ["seeds", "ottla_log", "b", "a"]);
     }
 
     #[test]

@@ -3,12 +3,14 @@
 
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::{Args, Parser, Subcommand};
+use ottla_bench::load::access::Access;
 use ottla_bench::load::bare_loop::{self, BareLoopOptions};
 use ottla_bench::load::cluster;
+use ottla_bench::load::connect::{self, ConnectOptions};
 use ottla_bench::load::fetch::{self, FetchOptions};
 use ottla_bench::load::groups::{self, GroupsOptions, Protocol};
 use ottla_bench::load::heartbeats::{self, HeartbeatsOptions};
@@ -17,9 +19,11 @@ use ottla_bench::load::latency::{self, EndToEndOptions};
 use ottla_bench::load::offsets;
 use ottla_bench::load::prepared::BatchShape;
 use ottla_bench::load::process_usage::ProcessUsage;
-use ottla_bench::load::produce::{self, ProduceOptions, Produced, RequestTiming, RunLength};
+use ottla_bench::load::produce::{self, ProduceOptions, Produced, RunLength};
 use ottla_bench::load::report::Report;
+use ottla_bench::load::security::Security;
 use ottla_bench::load::topic::Topic;
+use ottla_config::Properties;
 use ottla_records::{Compression, CompressionType};
 use serde::Serialize;
 
@@ -41,6 +45,8 @@ enum Mode {
     EndToEnd(EndToEndArgs),
     /// Produce small batches at a fixed rate and measure from the instant at which each was due.
     ProduceLatency(ProduceLatencyArgs),
+    /// Make new connections, log in if the settings say so, and close them.
+    Connect(ConnectArgs),
     /// Let the members of many groups join at once, and measure the time until all groups are
     /// stable.
     Groups(GroupsArgs),
@@ -87,6 +93,9 @@ struct Common {
     /// A broker of the cluster, as host:port.
     #[arg(long, default_value = "127.0.0.1:9092")]
     bootstrap: String,
+    /// A properties file with the settings of Kafka's clients for TLS and logins with passwords.
+    #[arg(long, value_name = "FILE")]
+    command_config: Option<PathBuf>,
     /// The topic; it is created if missing.
     #[arg(long, default_value = "ottla-load")]
     topic: String,
@@ -201,6 +210,23 @@ struct ProduceLatencyArgs {
 }
 
 #[derive(Args)]
+struct ConnectArgs {
+    #[command(flatten)]
+    common: Common,
+    /// Threads, each of which has one connection at a time.
+    #[arg(long, default_value_t = 4)]
+    threads: usize,
+    #[arg(long, default_value_t = 5.0)]
+    seconds: f64,
+    /// Duration of a warm-up, which is not measured.
+    #[arg(long, default_value_t = 3.0)]
+    warmup_seconds: f64,
+    /// Perform a full TLS handshake for each connection.
+    #[arg(long)]
+    no_resumption: bool,
+}
+
+#[derive(Args)]
 struct GroupsArgs {
     #[command(flatten)]
     common: Common,
@@ -295,6 +321,7 @@ fn run(mode: &Mode) -> Result<()> {
         Mode::Fetch(args) => (&args.common, fetch(args)?),
         Mode::EndToEnd(args) => (&args.common, end_to_end(args)?),
         Mode::ProduceLatency(args) => (&args.common, produce_latency(args)?),
+        Mode::Connect(args) => return connect(args),
         Mode::Groups(args) => return join_groups(args),
         Mode::Heartbeats(args) => return send_heartbeats(args),
         Mode::LargeGroup(args) => return leave_large_group(args),
@@ -303,9 +330,9 @@ fn run(mode: &Mode) -> Result<()> {
         Mode::BareLoop(args) => return bare_loop(args),
         Mode::BareLoopServer { dir, frame_bytes } => return bare_loop::serve(dir, *frame_bytes),
     };
-    show(common, &report)?;
+    show(common.json, &report)?;
     if common.delete_topic {
-        cluster::delete_topic(&common.bootstrap, &common.topic)?;
+        cluster::delete_topic(&common.access()?, &common.topic)?;
     }
     Ok(())
 }
@@ -324,24 +351,8 @@ fn join_groups(args: &GroupsArgs) -> Result<()> {
         protocol: args.protocol,
         broker_pid: common.broker_pid,
     };
-    let report = groups::run(&topic, &common.bootstrap, &options)?;
-    if common.json {
-        println!("{}", serde_json::to_string(&report)?);
-        return Ok(());
-    }
-    println!(
-        "{} members settled: {:.3} s  in epoch {} at most, after {} joins and {} heartbeats\n  generator: {:.2} CPU s",
-        args.members,
-        report.seconds,
-        report.last_epoch,
-        report.joins,
-        report.heartbeats,
-        report.generator_cpu_seconds
-    );
-    if let Some(seconds) = report.broker_cpu_seconds {
-        println!("  broker: {seconds:.2} CPU s");
-    }
-    Ok(())
+    let report = groups::run(&topic, &options)?;
+    show(common.json, &report)
 }
 
 fn send_heartbeats(args: &HeartbeatsArgs) -> Result<()> {
@@ -362,10 +373,7 @@ fn send_heartbeats(args: &HeartbeatsArgs) -> Result<()> {
         measured: positive_seconds(args.seconds)?,
         broker_pid: common.broker_pid,
     };
-    show(
-        common,
-        &heartbeats::run(&topic, &common.bootstrap, &options)?,
-    )
+    show(common.json, &heartbeats::run(&topic, &options)?)
 }
 
 fn leave_large_group(args: &LargeGroupArgs) -> Result<()> {
@@ -375,7 +383,7 @@ fn leave_large_group(args: &LargeGroupArgs) -> Result<()> {
         "--connections, --interval-ms and --rate must be more than 0"
     );
     let topic = create_topic(common, args.partitions)?;
-    let produced = cluster::create_topic(&common.bootstrap, &args.produced_topic, 6, &[])?;
+    let produced = cluster::create_topic(&topic.access, &args.produced_topic, 6, &[])?;
     let options = LargeGroupOptions {
         group_id: format!("{}-group", common.topic),
         members: args.members,
@@ -383,16 +391,13 @@ fn leave_large_group(args: &LargeGroupArgs) -> Result<()> {
         interval: Duration::from_millis(args.interval_ms),
         leaves: args.leaves,
         quiet: positive_seconds(args.quiet_seconds)?,
-        produce: paced_batches(10, 100, args.rate, 4, 1),
+        produce: ProduceOptions::paced(10, 100, args.rate, 4, 1),
     };
-    show(
-        common,
-        &large_group::run(&topic, &produced, &common.bootstrap, &options)?,
-    )
+    show(common.json, &large_group::run(&topic, &produced, &options)?)
 }
 
-fn show(common: &Common, report: &(impl Serialize + Display)) -> Result<()> {
-    if common.json {
+fn show(json: bool, report: &(impl Serialize + Display)) -> Result<()> {
+    if json {
         println!("{}", serde_json::to_string(report)?);
     } else {
         print!("{report}");
@@ -408,36 +413,12 @@ fn name_of(protocol: Protocol) -> &'static str {
     }
 }
 
-/// Batches of a number of records at a rate of records, without an end.
-fn paced_batches(
-    batch_records: usize,
-    record_bytes: usize,
-    records_per_second: f64,
-    connections: usize,
-    acks: i16,
-) -> ProduceOptions {
-    ProduceOptions {
-        shape: BatchShape {
-            // A record of this size has less than 16 bytes besides its value, and the batch header
-            // has 61.
-            batch_bytes: 61 + batch_records * (record_bytes + 16) - 16,
-            record_bytes,
-            compression: Compression::None,
-        },
-        connections,
-        in_flight: usize::MAX,
-        acks,
-        until: RunLength::Time(Duration::MAX),
-        requests_per_second: Some(records_per_second / batch_records as f64),
-    }
-}
-
 fn commit_offsets(args: &OffsetsArgs) -> Result<()> {
     let common = &args.common;
     let topic = create_topic(common, args.partitions)?;
     let names = offsets::names(&common.topic, args.groups);
     let began = Instant::now();
-    offsets::commit(&topic, &common.bootstrap, &names)?;
+    offsets::commit(&topic, &names)?;
     tell(common, "committed", began.elapsed());
     Ok(())
 }
@@ -445,8 +426,9 @@ fn commit_offsets(args: &OffsetsArgs) -> Result<()> {
 fn fetch_offsets(args: &OffsetsArgs) -> Result<()> {
     let common = &args.common;
     let names = offsets::names(&common.topic, args.groups);
+    let access = common.access()?;
     let began = Instant::now();
-    let count = offsets::fetch(&common.bootstrap, &names)?;
+    let count = offsets::fetch(&access, &names)?;
     let expected = args.groups as u64 * args.partitions as u64;
     ensure!(
         count == expected,
@@ -458,11 +440,43 @@ fn fetch_offsets(args: &OffsetsArgs) -> Result<()> {
 
 fn create_topic(common: &Common, partitions: i32) -> Result<Topic> {
     cluster::create_topic(
-        &common.bootstrap,
+        &common.access()?,
         &common.topic,
         partitions,
         &common.topic_configs,
     )
+}
+
+impl Common {
+    fn security(&self) -> Result<Security> {
+        let Some(file) = &self.command_config else {
+            return Ok(Security::default());
+        };
+        let shown = file.display().to_string();
+        let bytes = std::fs::read(file).with_context(|| shown.clone())?;
+        let settings = Properties::parse_bytes(&bytes, &shown)?.into_map();
+        Security::load(&settings).context(shown)
+    }
+
+    fn access(&self) -> Result<Access> {
+        Ok(Access::secured(&self.bootstrap, self.security()?))
+    }
+}
+
+fn connect(args: &ConnectArgs) -> Result<()> {
+    let common = &args.common;
+    let mut security = common.security()?;
+    if args.no_resumption {
+        security = security.without_resumption();
+    }
+    let access = Access::secured(&common.bootstrap, security);
+    let options = ConnectOptions {
+        threads: args.threads,
+        time: positive_seconds(args.seconds)?,
+    };
+    let warmup = Duration::from_secs_f64(args.warmup_seconds.max(0.0));
+    let report = connect::measure(&access, warmup, options, common.broker_pid)?;
+    show(common.json, &report)
 }
 
 fn tell(common: &Common, what: &str, elapsed: Duration) {
@@ -483,19 +497,7 @@ fn bare_loop(args: &BareLoopArgs) -> Result<()> {
         warmup_bytes: args.warmup_bytes,
     };
     let report = bare_loop::run(&args.dir, options)?;
-    if args.json {
-        println!("{}", serde_json::to_string(&report)?);
-    } else {
-        println!(
-            "bare loop: {:.2} s  {} frames  {:.1} MB/s\n  loop: {:.2} CPU s, {:.3} per GB",
-            report.seconds,
-            report.frames,
-            report.megabytes_per_second,
-            report.server.cpu_seconds,
-            report.server.cpu_seconds_per_gb
-        );
-    }
-    Ok(())
+    show(args.json, &report)
 }
 
 fn produce(args: &ProduceArgs) -> Result<Report> {
@@ -536,7 +538,7 @@ fn produce_latency(args: &ProduceLatencyArgs) -> Result<Report> {
     ensure!(args.rate > 0.0, "--rate must be more than 0");
     let options = ProduceOptions {
         until: RunLength::Time(positive_seconds(args.seconds)?),
-        ..paced_batches(
+        ..ProduceOptions::paced(
             args.batch_records,
             args.record_bytes,
             args.rate,
@@ -566,19 +568,14 @@ fn measured_produce(
     latencies: Option<&Path>,
 ) -> Result<Report> {
     ensure!(options.connections > 0, "--connections must be 1 or more");
-    let topic = cluster::create_topic(
-        &common.bootstrap,
-        &common.topic,
-        partitions,
-        &common.topic_configs,
-    )?;
+    let topic = create_topic(common, partitions)?;
     if let Some(until) = warmup {
         produce::run(&topic, ProduceOptions { until, ..options })?;
     }
     let readings = Readings::take(common)?;
     let produced = produce::run(&topic, options)?;
     if let Some(file) = latencies {
-        write_each(&produced.each, file)?;
+        produce::write_each(&produced.each, file)?;
     }
     let latency_of = match options.requests_per_second {
         Some(_) => "due instant to acknowledgement",
@@ -605,32 +602,10 @@ fn measured_produce(
     Ok(report)
 }
 
-/// Writes the requests in the order of their due times, as wall-clock times, so that other programs
-/// can relate them.
-fn write_each(each: &[RequestTiming], file: &Path) -> Result<()> {
-    let (now, since_epoch) = (
-        Instant::now(),
-        SystemTime::now().duration_since(UNIX_EPOCH)?,
-    );
-    let mut rows: Vec<(u128, u128)> = each
-        .iter()
-        .map(|request| {
-            let due = since_epoch.saturating_sub(now.saturating_duration_since(request.due));
-            (due.as_micros(), request.latency.as_micros())
-        })
-        .collect();
-    rows.sort_unstable();
-    let mut text = String::from("due_us,latency_us\n");
-    for (due, latency) in rows {
-        text.push_str(&format!("{due},{latency}\n"));
-    }
-    std::fs::write(file, text).with_context(|| file.display().to_string())
-}
-
 fn fetch(args: &FetchArgs) -> Result<Report> {
     let common = &args.common;
     ensure!(args.connections > 0, "--connections must be 1 or more");
-    let topic = cluster::find_topic(&common.bootstrap, &common.topic)
+    let topic = cluster::find_topic(&common.access()?, &common.topic)
         .context("fetch reads a topic that `ottla-load produce` has filled")?;
     let options = FetchOptions {
         connections: args.connections,
@@ -655,7 +630,7 @@ fn fetch(args: &FetchArgs) -> Result<Report> {
 
 fn end_to_end(args: &EndToEndArgs) -> Result<Report> {
     let common = &args.common;
-    let topic = cluster::create_topic(&common.bootstrap, &common.topic, 1, &common.topic_configs)?;
+    let topic = create_topic(common, 1)?;
     let options = EndToEndOptions {
         records: args.records,
         record_bytes: args.record_bytes,

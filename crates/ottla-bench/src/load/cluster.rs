@@ -10,6 +10,7 @@ use ottla_protocol::messages::delete_topics_request::{DeleteTopicState, DeleteTo
 use ottla_protocol::messages::metadata_request::{MetadataRequest, MetadataRequestTopic};
 use ottla_types::ErrorCode;
 
+use super::access::Access;
 use super::fetch::FetchRequests;
 use super::topic::{Partition, Topic};
 use super::wire::{Connection, check};
@@ -22,12 +23,13 @@ const CREATE_TIMEOUT_MS: i32 = 30_000;
 /// Creates the topic with this many partitions unless it exists, and waits until its leaders serve
 /// it.
 pub fn create_topic(
-    bootstrap: &str,
+    access: &Access,
     name: &str,
     partitions: i32,
     configs: &[(String, String)],
 ) -> Result<Topic> {
-    let mut connection = Connection::open(bootstrap)?;
+    let bootstrap = access.bootstrap();
+    let mut connection = access.open_bootstrap()?;
     let configs = configs.iter().map(|(name, value)| CreatableTopicConfig {
         name: name.clone().into(),
         value: Some(value.clone().into()),
@@ -56,7 +58,7 @@ pub fn create_topic(
             bootstrap,
         )?;
     }
-    let topic = find_topic(bootstrap, name)?;
+    let topic = find_topic(access, name)?;
     ensure!(
         topic.partitions.len() == partitions as usize,
         "topic {name} has {} partitions and not {partitions}; give another --topic or --partitions {}",
@@ -67,11 +69,11 @@ pub fn create_topic(
 }
 
 /// Looks up the topic, and waits until all its partitions have leaders that serve it.
-pub fn find_topic(bootstrap: &str, name: &str) -> Result<Topic> {
-    let mut connection = Connection::open(bootstrap)?;
+pub fn find_topic(access: &Access, name: &str) -> Result<Topic> {
+    let mut connection = access.open_bootstrap()?;
     let deadline = Instant::now() + PATIENCE;
     loop {
-        let attempt = ask_for_topic(&mut connection, name).and_then(|topic| {
+        let attempt = ask_for_topic(access, &mut connection, name).and_then(|topic| {
             probe(&topic)?;
             Ok(topic)
         });
@@ -83,7 +85,7 @@ pub fn find_topic(bootstrap: &str, name: &str) -> Result<Topic> {
     }
 }
 
-fn ask_for_topic(connection: &mut Connection, name: &str) -> Result<Topic> {
+fn ask_for_topic(access: &Access, connection: &mut Connection, name: &str) -> Result<Topic> {
     let address = connection.address().to_owned();
     let answer = connection.request(&MetadataRequest {
         topics: Some(vec![MetadataRequestTopic {
@@ -121,6 +123,7 @@ fn ask_for_topic(connection: &mut Connection, name: &str) -> Result<Topic> {
     }
     partitions.sort_by_key(|partition| partition.index);
     Ok(Topic {
+        access: access.clone(),
         name: name.to_owned(),
         id: topic.topic_id,
         partitions,
@@ -130,7 +133,7 @@ fn ask_for_topic(connection: &mut Connection, name: &str) -> Result<Topic> {
 /// Checks that the leaders answer for the partitions, because metadata may be available earlier.
 fn probe(topic: &Topic) -> Result<()> {
     for (leader, partitions) in topic.by_leader() {
-        let mut connection = Connection::open(&leader)?;
+        let mut connection = topic.access.open(&leader)?;
         let mut requests = FetchRequests::new(&connection, topic)?.max_wait(Duration::ZERO);
         for partition in partitions {
             requests.fetch(&mut connection, partition, 0)?;
@@ -140,8 +143,8 @@ fn probe(topic: &Topic) -> Result<()> {
 }
 
 /// Deletes the topic.
-pub fn delete_topic(bootstrap: &str, name: &str) -> Result<()> {
-    let mut connection = Connection::open(bootstrap)?;
+pub fn delete_topic(access: &Access, name: &str) -> Result<()> {
+    let mut connection = access.open_bootstrap()?;
     let answer = connection.request(&DeleteTopicsRequest {
         topics: vec![DeleteTopicState {
             name: Some(name.to_owned().into()),
@@ -157,6 +160,6 @@ pub fn delete_topic(bootstrap: &str, name: &str) -> Result<()> {
     check(
         result.error_code,
         format_args!("deleting topic {name}"),
-        bootstrap,
+        access.bootstrap(),
     )
 }

@@ -94,10 +94,12 @@ mod tests {
     use ottla_protocol::messages::consumer_group_heartbeat_response as response;
 
     use super::*;
+    use crate::load::access::Access;
 
     #[test]
     fn a_change_of_partitions_is_confirmed_once() {
         let topic = Topic {
+            access: Access::plain("127.0.0.1:9092"),
             name: "t".to_owned(),
             id: Uuid::from_u128(7),
             partitions: Vec::new(),

@@ -16,6 +16,9 @@ use crate::workload::latencies::Latencies;
 
 /// The first version of Fetch that identifies topics by ID (KIP-516).
 const FIRST_VERSION_WITH_TOPIC_ID: i16 = 13;
+/// So many responses without records in a row are an error. A read from remote storage that takes
+/// longer than `remote.fetch.max.wait.ms` is answered without records.
+const EMPTY_ANSWERS: usize = 60;
 /// A fetch outside any session (KIP-227).
 const NO_SESSION: i32 = -1;
 
@@ -202,7 +205,7 @@ pub fn run(topic: &Topic, options: FetchOptions) -> Result<Fetched> {
             {
                 Some(position) => position,
                 None => {
-                    let connection = Connection::open(&partition.leader)?;
+                    let connection = topic.access.open(&partition.leader)?;
                     let requests =
                         FetchRequests::new(&connection, topic)?.max_bytes(options.fetch_bytes);
                     open.push(Reader {
@@ -256,6 +259,7 @@ fn read_all(mut readers: Vec<Reader>, passes: usize) -> Result<Fetched> {
         for reader in &mut readers {
             for &partition in &reader.partitions {
                 let mut offset = 0;
+                let mut empty_answers = 0;
                 loop {
                     let sent = Instant::now();
                     let part = reader
@@ -265,8 +269,10 @@ fn read_all(mut readers: Vec<Reader>, passes: usize) -> Result<Fetched> {
                     total.requests += 1;
                     total.records += part.records;
                     total.bytes += part.bytes;
+                    let is_empty = part.next_offset <= offset && part.high_watermark > offset;
+                    empty_answers = if is_empty { empty_answers + 1 } else { 0 };
                     ensure!(
-                        part.next_offset > offset || part.high_watermark <= offset,
+                        empty_answers < EMPTY_ANSWERS,
                         "{}: no records of partition {partition} arrived from offset {offset}, although it ends at {}; \
                          give a larger --fetch-bytes",
                         reader.connection.address(),

@@ -12,6 +12,7 @@
 //! last group was stable, are reported too.
 
 use std::collections::BTreeSet;
+use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Barrier, Mutex};
 use std::time::{Duration, Instant};
@@ -28,6 +29,7 @@ use ottla_types::ErrorCode;
 use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 
+use super::access::Access;
 use super::consumer_member::ConsumerMember;
 use super::process_usage::ProcessUsage;
 use super::topic::Topic;
@@ -66,6 +68,8 @@ pub struct GroupsOptions {
 /// Time and CPU until the last group was stable.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct GroupsReport {
+    /// Over all groups.
+    pub members: usize,
     /// From the first join.
     pub seconds: f64,
     /// JoinGroup requests; 0 with the consumer protocol.
@@ -80,6 +84,25 @@ pub struct GroupsReport {
     /// tick.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub broker_cpu_seconds: Option<f64>,
+}
+
+impl fmt::Display for GroupsReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            f,
+            "{} members settled: {:.3} s  in epoch {} at most, after {} joins and {} heartbeats\n  generator: {:.2} CPU s",
+            self.members,
+            self.seconds,
+            self.last_epoch,
+            self.joins,
+            self.heartbeats,
+            self.generator_cpu_seconds
+        )?;
+        match self.broker_cpu_seconds {
+            Some(seconds) => writeln!(f, "  broker: {seconds:.2} CPU s"),
+            None => Ok(()),
+        }
+    }
 }
 
 /// Requests of all members.
@@ -143,7 +166,7 @@ impl Progress {
 
 /// Lets all members join at once, and waits until every member has an assignment of its group's
 /// final epoch and every partition has exactly one owner.
-pub fn run(topic: &Topic, bootstrap: &str, options: &GroupsOptions) -> Result<GroupsReport> {
+pub fn run(topic: &Topic, options: &GroupsOptions) -> Result<GroupsReport> {
     ensure!(
         options.members_of_each <= topic.partitions.len(),
         "a member without a partition never settles; give more --partitions"
@@ -151,7 +174,7 @@ pub fn run(topic: &Topic, bootstrap: &str, options: &GroupsOptions) -> Result<Gr
     let names: Vec<ByteString> = (0..options.groups)
         .map(|number| format!("{}-{number}", options.prefix).into())
         .collect();
-    let addresses = coordinators(bootstrap, &names)?;
+    let addresses = coordinators(&topic.access, &names)?;
     let progress: Vec<Mutex<Progress>> = names
         .iter()
         .map(|_| Mutex::new(Progress::of_members(options.members_of_each)))
@@ -160,7 +183,7 @@ pub fn run(topic: &Topic, bootstrap: &str, options: &GroupsOptions) -> Result<Gr
     let mut connections = Vec::new();
     for address in &addresses {
         for _ in 0..options.members_of_each {
-            connections.push(Connection::open(address)?);
+            connections.push(topic.access.open(address)?);
         }
     }
     let members: Vec<Member<'_>> = connections
@@ -221,6 +244,7 @@ pub fn run(topic: &Topic, bootstrap: &str, options: &GroupsOptions) -> Result<Gr
         last_epoch = last_epoch.max(progress.held[0].0);
     }
     Ok(GroupsReport {
+        members: options.groups * options.members_of_each,
         seconds: elapsed.as_secs_f64(),
         joins: requests.joins.into_inner(),
         heartbeats: requests.heartbeats.into_inner(),
@@ -291,8 +315,9 @@ fn processor_time() -> Duration {
 }
 
 /// The coordinator of each group, once available.
-pub fn coordinators(bootstrap: &str, groups: &[ByteString]) -> Result<Vec<String>> {
-    let mut connection = Connection::open(bootstrap)?;
+pub fn coordinators(access: &Access, groups: &[ByteString]) -> Result<Vec<String>> {
+    let bootstrap = access.bootstrap();
+    let mut connection = access.open_bootstrap()?;
     let deadline = Instant::now() + PATIENCE;
     loop {
         let answer = connection.request(&FindCoordinatorRequest {

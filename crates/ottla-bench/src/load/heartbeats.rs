@@ -140,22 +140,18 @@ struct Shared<'a> {
 }
 
 /// Lets the groups join, and measures their heartbeats.
-pub fn run(
-    topic: &Topic,
-    bootstrap: &str,
-    options: &HeartbeatsOptions,
-) -> Result<HeartbeatsReport> {
+pub fn run(topic: &Topic, options: &HeartbeatsOptions) -> Result<HeartbeatsReport> {
     let names: Vec<ByteString> = (0..options.groups)
         .map(|number| format!("{}-{number}", options.prefix).into())
         .collect();
-    let addresses = coordinators(bootstrap, &names)?;
+    let addresses = coordinators(&topic.access, &names)?;
     let address = &addresses[0];
     ensure!(
         addresses.iter().all(|other| other == address),
         "the groups have several coordinators; give a cluster of one broker"
     );
     let open = |count: usize| -> Result<Vec<Connection>> {
-        (0..count).map(|_| Connection::open(address)).collect()
+        (0..count).map(|_| topic.access.open(address)).collect()
     };
     let lines = open(options.connections)?;
     let pools = (0..JOINING_GROUPS)

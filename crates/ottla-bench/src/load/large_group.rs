@@ -89,7 +89,6 @@ type Members = Mutex<Vec<Option<ConsumerMember>>>;
 pub fn run(
     topic: &Topic,
     produced: &Topic,
-    bootstrap: &str,
     options: &LargeGroupOptions,
 ) -> Result<LargeGroupReport> {
     ensure!(
@@ -101,7 +100,7 @@ pub fn run(
         "--connections must not be more than --members"
     );
     let group_id = ByteString::from(options.group_id.clone());
-    let addresses = coordinators(bootstrap, std::slice::from_ref(&group_id))?;
+    let addresses = coordinators(&topic.access, std::slice::from_ref(&group_id))?;
     let address = &addresses[0];
     let mut shares: Vec<Vec<Option<ConsumerMember>>> = vec![Vec::new(); options.connections];
     for number in 0..options.members {
@@ -112,7 +111,7 @@ pub fn run(
     let shares: Vec<Members> = shares.into_iter().map(Mutex::new).collect();
     let connections = shares
         .iter()
-        .map(|_| Connection::open(address))
+        .map(|_| topic.access.open(address))
         .collect::<Result<Vec<_>>>()?;
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {

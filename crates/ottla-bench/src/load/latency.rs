@@ -52,8 +52,8 @@ pub fn run(topic: &Topic, options: EndToEndOptions) -> Result<EndToEnd> {
         .partitions
         .first()
         .context("the topic has no partitions")?;
-    let mut producer = Connection::open(&partition.leader)?;
-    let mut consumer = Connection::open(&partition.leader)?;
+    let mut producer = topic.access.open(&partition.leader)?;
+    let mut consumer = topic.access.open(&partition.leader)?;
     let version = produce_version(&producer)?;
     let now = SystemTime::now().duration_since(UNIX_EPOCH)?.as_millis() as i64;
     let shape = BatchShape {

@@ -11,9 +11,10 @@ use ottla_protocol::messages::offset_commit_request::{
 use ottla_protocol::messages::offset_fetch_request::OffsetFetchRequestGroup;
 use ottla_protocol::messages::{OffsetCommitRequest, OffsetFetchRequest};
 
+use super::access::Access;
 use super::groups::{coordinators, is_not_served_yet};
 use super::topic::Topic;
-use super::wire::{Connection, check};
+use super::wire::check;
 
 const PAUSE: Duration = Duration::from_millis(1);
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -26,7 +27,9 @@ pub fn names(prefix: &str, groups: usize) -> Vec<ByteString> {
 }
 
 /// Commits an offset of each group in each partition.
-pub fn commit(topic: &Topic, bootstrap: &str, groups: &[ByteString]) -> Result<()> {
+pub fn commit(topic: &Topic, groups: &[ByteString]) -> Result<()> {
+    let access = &topic.access;
+    let bootstrap = access.bootstrap();
     let partitions = topic
         .partitions
         .iter()
@@ -43,8 +46,8 @@ pub fn commit(topic: &Topic, bootstrap: &str, groups: &[ByteString]) -> Result<(
         partitions,
         ..Default::default()
     }];
-    coordinators(bootstrap, groups)?;
-    let mut connection = Connection::open(bootstrap)?;
+    coordinators(access, groups)?;
+    let mut connection = access.open_bootstrap()?;
     for group_id in groups {
         let request = OffsetCommitRequest {
             group_id: group_id.clone(),
@@ -72,8 +75,9 @@ pub fn commit(topic: &Topic, bootstrap: &str, groups: &[ByteString]) -> Result<(
 }
 
 /// Waits until the offsets of all groups are returned, and counts them.
-pub fn fetch(bootstrap: &str, groups: &[ByteString]) -> Result<u64> {
-    let mut connection = Connection::open(bootstrap)?;
+pub fn fetch(access: &Access, groups: &[ByteString]) -> Result<u64> {
+    let bootstrap = access.bootstrap();
+    let mut connection = access.open_bootstrap()?;
     let mut count = 0;
     for group_id in groups {
         let request = OffsetFetchRequest {

@@ -2,9 +2,13 @@
 
 use ottla_types::Uuid;
 
+use super::access::Access;
+
 /// A topic and the leaders of its partitions.
 #[derive(Clone, Debug)]
 pub struct Topic {
+    /// How its leaders are reached.
+    pub access: Access,
     pub name: String,
     pub id: Uuid,
     /// Sorted by partition number.

@@ -1,13 +1,23 @@
-//! A blocking connection to a broker: frames, and the API versions that both sides support.
+//! A blocking connection to a broker: frames, the API versions that both sides support, and the
+//! login.
 
-use std::io::{Read, Write};
+use std::collections::hash_map::RandomState;
+use std::hash::BuildHasher;
+use std::io::{self, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use bytes::Bytes;
-use ottla_protocol::messages::{ApiVersionsRequest, RequestHeader, ResponseHeader};
+use ottla_protocol::messages::{
+    ApiVersionsRequest, RequestHeader, ResponseHeader, SaslAuthenticateRequest,
+    SaslHandshakeRequest,
+};
 use ottla_protocol::{ApiKey, ApiMessage, ApiRequest, Encoder, Message, Reader};
+use rustix::net::sockopt;
+
+use super::security::{Security, User};
+use super::tls_socket::TlsSocket;
 
 const CLIENT_ID: &str = "ottla-load";
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -24,7 +34,7 @@ const MAX_FRAME: usize = 256 << 20;
 /// A connection whose broker versions are known.
 #[derive(Debug)]
 pub struct Connection {
-    stream: TcpStream,
+    stream: Stream,
     address: String,
     /// The broker's APIs: API key, lowest and highest version.
     versions: Vec<(i16, i16, i16)>,
@@ -35,10 +45,24 @@ pub struct Connection {
     buffer: Vec<u8>,
 }
 
+#[derive(Debug)]
+enum Stream {
+    Plain(TcpStream),
+    Tls(Box<TlsSocket>),
+}
+
 impl Connection {
-    /// Connects to `host:port`.
-    pub fn open(address: &str) -> Result<Connection> {
-        let stream = connect(address)?;
+    /// Connects to `host:port`, with TLS and a login if the security demands them.
+    pub fn open(address: &str, security: &Security) -> Result<Connection> {
+        let socket = connect(address)?;
+        let stream = match &security.tls {
+            None => Stream::Plain(socket),
+            Some(config) => {
+                let socket = TlsSocket::connect(socket, address, config);
+                let socket = socket.map_err(|error| lost(address, "shaking hands", error))?;
+                Stream::Tls(Box::new(socket))
+            }
+        };
         let mut connection = Connection {
             stream,
             address: address.to_owned(),
@@ -57,13 +81,64 @@ impl Connection {
             .iter()
             .map(|api| (api.api_key, api.min_version, api.max_version))
             .collect();
+        if let Some(user) = &security.user {
+            connection.log_in(user)?;
+        }
         Ok(connection)
+    }
+
+    fn log_in(&mut self, user: &User) -> Result<()> {
+        let address = self.address.clone();
+        let mechanism = user.mechanism();
+        let answer = self.request(&SaslHandshakeRequest {
+            mechanism: mechanism.name().into(),
+        })?;
+        let doing = format_args!("asking for a login with {mechanism}");
+        check(answer.error_code, doing, &address)?;
+        let [first, second] = [0, 1].map(|half: u8| RandomState::new().hash_one(half));
+        let mut login = user.login(format!("{first:016x}{second:016x}"))?;
+        let mut message = Some(login.first_message());
+        while let Some(auth_bytes) = message {
+            let answer = self.request(&SaslAuthenticateRequest {
+                auth_bytes: auth_bytes.into(),
+                ..Default::default()
+            })?;
+            let reason = answer.error_message.as_deref().unwrap_or_default();
+            let doing = format_args!("logging in with {mechanism}: {reason}");
+            check(answer.error_code, doing, &address)?;
+            message = login
+                .on_message(&answer.auth_bytes)
+                .map_err(|error| anyhow!("{address}: logging in with {mechanism}: {error}"))?;
+        }
+        user.on_logged_in(login);
+        Ok(())
+    }
+
+    /// Whether the TLS handshake resumed an earlier session.
+    pub fn is_resumed(&self) -> bool {
+        match &self.stream {
+            Stream::Plain(_) => false,
+            Stream::Tls(stream) => stream.is_resumed(),
+        }
+    }
+
+    /// Closes the connection with a reset, which leaves no port of this machine waiting.
+    pub fn reset(self) -> Result<()> {
+        let socket = match &self.stream {
+            Stream::Plain(socket) => socket,
+            Stream::Tls(stream) => stream.socket(),
+        };
+        sockopt::set_socket_linger(socket, Some(Duration::ZERO))?;
+        Ok(())
     }
 
     /// The same socket with separate correlation ID and buffer: one side to send, one to receive.
     pub fn try_clone(&self) -> Result<Connection> {
         Ok(Connection {
-            stream: self.stream.try_clone()?,
+            stream: match &self.stream {
+                Stream::Plain(stream) => Stream::Plain(stream.try_clone()?),
+                Stream::Tls(stream) => Stream::Tls(Box::new(stream.try_clone()?)),
+            },
             address: self.address.clone(),
             versions: self.versions.clone(),
             next_correlation_id: self.next_correlation_id,
@@ -163,6 +238,31 @@ impl Connection {
     }
 }
 
+impl Read for Stream {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Stream::Plain(stream) => stream.read(buffer),
+            Stream::Tls(stream) => stream.read(buffer),
+        }
+    }
+}
+
+impl Write for Stream {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Stream::Plain(stream) => stream.write(bytes),
+            Stream::Tls(stream) => stream.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match self {
+            Stream::Plain(stream) => stream.flush(),
+            Stream::Tls(stream) => stream.flush(),
+        }
+    }
+}
+
 fn connect(address: &str) -> Result<TcpStream> {
     let resolved = address
         .to_socket_addrs()
@@ -187,8 +287,8 @@ fn connect(address: &str) -> Result<TcpStream> {
     }
 }
 
-fn lost(address: &str, doing: &str, error: std::io::Error) -> anyhow::Error {
-    use std::io::ErrorKind::{TimedOut, UnexpectedEof, WouldBlock};
+fn lost(address: &str, doing: &str, error: io::Error) -> anyhow::Error {
+    use io::ErrorKind::{TimedOut, UnexpectedEof, WouldBlock};
     match error.kind() {
         UnexpectedEof => {
             anyhow!("{address}: the broker closed the connection while {doing}; see its log")

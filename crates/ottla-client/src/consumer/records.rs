@@ -67,9 +67,20 @@ impl FetchedBatch {
         usize::try_from(self.records.record_count()).unwrap_or(0)
     }
 
-    /// The decompressed size of the batch.
-    pub(super) fn size_in_bytes(&self) -> usize {
-        self.records.bytes().len()
+    /// All records of the batch as they are encoded, decompressed; also those before the position. Keys, values and headers
+    /// are parts of it, so that a search can pass over a batch as a whole.
+    pub fn bytes(&self) -> &[u8] {
+        self.records.bytes()
+    }
+
+    /// The offset of the first record that the batch was written with, which can be before the position.
+    pub fn base_offset(&self) -> i64 {
+        self.records.base_offset().0
+    }
+
+    /// Whether no record of the batch is before the position.
+    pub fn is_whole(&self) -> bool {
+        !self.is_begun
     }
 
     /// The number of records from the position on, and their size.
@@ -77,7 +88,7 @@ impl FetchedBatch {
         if !self.is_begun {
             return Extent {
                 records: self.record_count(),
-                bytes: self.records.bytes().len(),
+                bytes: self.bytes().len(),
             };
         }
         self.iter()

@@ -178,6 +178,13 @@ impl SecurityConfig {
         Ok(Some(tls))
     }
 
+    /// The configuration of rustls if connections use TLS, for a program that makes its own
+    /// connections.
+    #[doc(hidden)]
+    pub fn rustls_config(&self) -> Result<Option<Arc<rustls::ClientConfig>>, ClientError> {
+        Ok(self.tls()?.map(TlsContext::client))
+    }
+
     /// Where OAUTHBEARER tokens come from.
     fn token_source(&self) -> Result<TokenSource, ClientError> {
         let lookup = |key: &str| {

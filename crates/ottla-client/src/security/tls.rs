@@ -20,15 +20,20 @@ pub(super) fn load(ssl: &BTreeMap<String, String>) -> Result<Arc<TlsContext>, Tl
     TlsContext::load(settings).map(Arc::new)
 }
 
+/// The name that the certificate of the broker at `host:port` must have.
+pub fn server_name(address: &str) -> Result<ServerName<'static>, String> {
+    let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
+    let host = host.trim_matches(['[', ']']).to_owned();
+    ServerName::try_from(host).map_err(|error| error.to_string())
+}
+
 /// Performs the TLS handshake on a connection, and verifies the broker.
 pub(crate) async fn wrap(
     stream: TcpStream,
     address: &str,
     tls: &TlsContext,
 ) -> Result<TlsStream<TcpStream>, String> {
-    let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
-    let host = host.trim_matches(['[', ']']).to_owned();
-    let name = ServerName::try_from(host).map_err(|error| error.to_string())?;
+    let name = server_name(address)?;
     TlsConnector::from(tls.client())
         .connect(name, stream)
         .await

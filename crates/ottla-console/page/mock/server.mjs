@@ -290,7 +290,7 @@ function answer(method, [first, second, third, fourth, fifth], parameters, body,
     case "GET rebalance-plan": {
       if (parameters.get("emptied") === "1,2,3") throw new Refusal(409, "no broker that runs would be left; empty fewer brokers");
       const load = (replicas) => ({ replicas, leaders: replicas / 2, bytes: replicas * 1e9, disk_percent: replicas });
-      const changes = [0, 1, 2].map((partition) => ({ topic: "orders", partition, before: [1], replicas: [3], added: [3], removed: [1], bytes: 1e9, changes_leader: true, is_first: partition < 2 }));
+      const changes = [0, 1, 2].map((partition) => ({ topic: "orders", partition, before: [1], replicas: [3], added: [3], removed: [1], bytes: 1e9, changes_leader: true }));
       const brokers = [[1, 40, 30], [2, 30, 30], [3, 20, 30]].map(([id, before, after]) => ({ id, rack: null, before: load(before), after: load(after) }));
       return { brokers, changes, moves: 3, bytes: 3e9, seconds: 60, rate: Number(parameters.get("rate")), busiest: 1, unmet: [{ goal: "leaders", broker: 2, has: 9, lower: 10, upper: 12 }] };
     }

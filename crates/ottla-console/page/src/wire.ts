@@ -354,7 +354,7 @@ interface BrokerLoad {
 
 export interface RebalancePlan {
   brokers: { id: number; rack: Maybe<string>; before: BrokerLoad; after: BrokerLoad }[];
-  changes: { topic: string; partition: number; before: number[]; replicas: number[]; added: number[]; removed: number[]; bytes: number; changes_leader: boolean; is_first: boolean }[];
+  changes: { topic: string; partition: number; before: number[]; replicas: number[]; added: number[]; removed: number[]; bytes: number; changes_leader: boolean }[];
   moves: number;
   bytes: number;
   seconds: number;

@@ -8,6 +8,7 @@ use axum::extract::State;
 use axum::http::{HeaderMap, header};
 use axum::response::{AppendHeaders, IntoResponse, Response};
 use ottla_client::{ClientError, SuppliedToken};
+use ottla_sasl::Secret;
 use ottla_types::ErrorCode;
 use serde::Deserialize;
 
@@ -17,7 +18,7 @@ use crate::console::Console;
 use crate::cookie::is_secure;
 use crate::extract::Body;
 use crate::host::{is_loopback, without_port};
-use crate::oidc::{self, Failure, Flow, Oidc, Tokens};
+use crate::oidc::{self, Failure, Flow, Oidc, Person, Tokens};
 use crate::problem::Problem;
 use crate::visit::Visit;
 
@@ -114,8 +115,8 @@ async fn enter(
             provider.issuer()
         )));
     };
-    let user = provider.identify(id, Some(&flow.nonce)).await;
-    let user = user.map_err(problem)?;
+    let person = provider.identify(id, Some(&flow.nonce)).await;
+    let Person { user, subject } = person.map_err(problem)?;
     if user.len() > MAX_USER_BYTES || user.contains(char::is_control) {
         return Err(Problem::login_refused(format!(
             "the identity provider {} names a user with more than {MAX_USER_BYTES} bytes or control characters; \
@@ -125,14 +126,14 @@ async fn enter(
     }
     note.of_user(Some(&user));
     let token = SuppliedToken::new(tokens.access);
-    let visit = visit_of(console, &user, token.clone());
+    let visit = visit_of(console, &user, token.clone(), id.clone());
     visit.check().await.map_err(refused)?;
     let session_token = console.sessions.open(visit.clone(), Instant::now())?;
     if let Some(old) = console.cookie.token(headers) {
         console.sessions.close(old);
     }
     let login = oidc::Login {
-        user,
+        subject,
         token,
         refresh: tokens.refresh,
         lasts: tokens.lasts,
@@ -198,7 +199,7 @@ fn redirect_uri(console: &Console, headers: &HeaderMap) -> Result<String, Proble
 }
 
 /// A visit that connects to the cluster with this token.
-fn visit_of(console: &Console, user: &str, token: SuppliedToken) -> Arc<Visit> {
+fn visit_of(console: &Console, user: &str, token: SuppliedToken, id_token: Secret) -> Arc<Visit> {
     let mut config = console.config().client.clone();
     config.security.log_in_with_token(token);
     // A user of the cluster with this name is somebody else, who has a share of their own.
@@ -208,7 +209,9 @@ fn visit_of(console: &Console, user: &str, token: SuppliedToken) -> Arc<Visit> {
         console.sampling.of_user(&share),
     );
     let visit = Visit::new(Some(user.to_owned()), config, budget, sampling);
-    let visit = visit.with_registry(console.registry.clone()).of_provider();
+    let visit = visit
+        .with_registry(console.registry.clone())
+        .of_provider(id_token);
     Arc::new(visit)
 }
 

@@ -7,13 +7,12 @@
 pub(super) mod apply;
 mod image;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use axum::Json;
-use ottla_rebalance::{BrokerLoad, Change, Image, Options, PlanError, Unmet};
+use ottla_rebalance::{BrokerLoad, Image, Options, PlanError, Unmet};
 use serde::{Deserialize, Serialize};
 
-use self::apply::DEFAULT_MOVES;
 use self::image::image;
 use crate::console::Visitor;
 use crate::extract::Query;
@@ -21,8 +20,6 @@ use crate::problem::Problem;
 
 /// Bytes per second that a broker sends or receives, for the estimated time.
 const DEFAULT_RATE: u64 = 50_000_000;
-/// As many as one request may reassign.
-const MOST_STARTED: usize = 1000;
 /// Of a partition, while it is planned.
 const PARTITION_BYTES: usize = 1024;
 
@@ -38,7 +35,6 @@ pub(super) struct PlanQuery {
     #[serde(default)]
     ignores_racks: bool,
     rate: Option<u64>,
-    moves_per_broker: Option<usize>,
 }
 
 #[derive(Serialize)]
@@ -83,8 +79,6 @@ struct PartitionChange {
     /// Of one replica.
     bytes: u64,
     changes_leader: bool,
-    /// Whether it is part of what can be started now: few moves of each broker.
-    is_first: bool,
 }
 
 #[derive(Serialize)]
@@ -109,7 +103,6 @@ pub(super) async fn plan(
             "rate=0: give bytes per second, 1 or more",
         ));
     }
-    let moves_per_broker = query.moves_per_broker.unwrap_or(DEFAULT_MOVES).max(1);
     let ongoing = visitor.admin.list_partition_reassignments().await?;
     if let Some(((topic, partition), _)) = ongoing.first_key_value() {
         return Err(Problem::conflict(format!(
@@ -129,7 +122,7 @@ pub(super) async fn plan(
         let _reservation = reservation;
         let image = image(&snapshot);
         let planned = ottla_rebalance::plan(&image, &options);
-        planned.map(|plan| answer(&image, &plan, rate, moves_per_broker))
+        planned.map(|plan| answer(&image, &plan, rate))
     });
     let planned = planned.await;
     let planned = planned.map_err(|error| Problem::internal(error.to_string()))?;
@@ -187,14 +180,8 @@ fn refused(error: &PlanError) -> Problem {
     Problem::conflict(text)
 }
 
-fn answer(
-    image: &Image,
-    plan: &ottla_rebalance::Plan,
-    rate: u64,
-    moves_per_broker: usize,
-) -> PlanAnswer {
-    let first = first_round(image, &plan.changes, moves_per_broker);
-    let changes = plan.changes.iter().zip(first).map(|(change, is_first)| {
+fn answer(image: &Image, plan: &ottla_rebalance::Plan, rate: u64) -> PlanAnswer {
+    let changes = plan.changes.iter().map(|change| {
         let partition = &image.partitions[change.partition];
         PartitionChange {
             topic: partition.topic.clone(),
@@ -205,7 +192,6 @@ fn answer(
             removed: change.removed.clone(),
             bytes: partition.size_bytes,
             changes_leader: change.changes_leader,
-            is_first,
         }
     });
     let brokers = image.brokers.iter().zip(&plan.brokers);
@@ -235,31 +221,6 @@ fn load(load: &BrokerLoad) -> Load {
         bytes: load.bytes,
         disk_percent: load.disk_percent,
     }
-}
-
-/// Of each change, whether it is started first: a broker copies few partitions at a time. Changes
-/// of the order of replicas copy nothing.
-fn first_round(image: &Image, changes: &[Change], moves_per_broker: usize) -> Vec<bool> {
-    let mut busy: BTreeMap<i32, usize> = BTreeMap::new();
-    let mut started = 0;
-    let first = changes.iter().map(|change| {
-        let leader = image.partitions[change.partition].leader;
-        let copying = change.added.iter().copied();
-        let brokers: BTreeSet<i32> = match change.added.is_empty() {
-            true => BTreeSet::new(),
-            false => copying.chain(leader).collect(),
-        };
-        let is_busy = |id: &i32| busy.get(id).copied().unwrap_or(0) >= moves_per_broker;
-        if started >= MOST_STARTED || brokers.iter().any(is_busy) {
-            return false;
-        }
-        for id in brokers {
-            *busy.entry(id).or_default() += 1;
-        }
-        started += 1;
-        true
-    });
-    first.collect()
 }
 
 fn unmet(goal: &Unmet) -> UnmetGoal {
@@ -335,12 +296,10 @@ mod tests {
     fn a_plan_says_what_moves_and_what_it_costs() {
         let image = lopsided(20);
         let plan = ottla_rebalance::plan(&image, &Options::default()).unwrap();
-        let answer = answer(&image, &plan, 100, 3);
+        let answer = answer(&image, &plan, 100);
         assert!(answer.moves >= 8 && answer.moves <= 12, "{}", answer.moves);
         assert_eq!(answer.bytes, answer.moves as u64 * 1000);
         assert_eq!(answer.seconds, answer.bytes / 100);
-        let first = answer.changes.iter().filter(|it| it.is_first);
-        assert_eq!(first.count(), 3, "so many moves of a broker at a time");
         let (one, other) = (&answer.brokers[0], &answer.brokers[1]);
         assert_eq!((one.before.replicas, other.before.replicas), (20, 0));
         assert_eq!(other.after.replicas, answer.moves as u64);

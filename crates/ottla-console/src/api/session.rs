@@ -108,7 +108,7 @@ pub(super) async fn log_in(
     let Some(first) = mechanisms.first() else {
         return Err(Problem::invalid(
             "mechanism",
-            "this console takes no passwords; log in at its identity provider",
+            "the cluster takes no passwords here; log in at the identity provider of the console",
         ));
     };
     let wanted = login.mechanism.as_deref().unwrap_or(first.name());
@@ -181,8 +181,9 @@ pub(super) async fn log_out(State(console): State<Arc<Console>>, headers: Header
     if let Some(token) = console.cookie.token(&headers) {
         console.sessions.close(token);
     }
-    let leaves = match (&console.oidc, visit) {
-        (Some(oidc), Some(visit)) if visit.is_of_provider => oidc.provider.logout_address().await,
+    let id_token = visit.as_ref().and_then(|visit| visit.id_token.as_ref());
+    let leaves = match (&console.oidc, id_token) {
+        (Some(oidc), Some(id_token)) => oidc.provider.logout_address(id_token).await,
         _ => None,
     };
     let cookie = console.cookie.clear(&headers);

@@ -9,6 +9,7 @@ use ottla_client::admin::{NewTopic, OffsetSpec};
 use serde::{Deserialize, Serialize};
 
 use crate::console::Visitor;
+use crate::details::PartitionDetails;
 use crate::extract::{Body, Path, Query};
 use crate::list::{ListQuery, Page, SortKey};
 use crate::problem::Problem;
@@ -180,40 +181,26 @@ pub(super) async fn get(
     let topic = snapshot.topics.get(&name).ok_or_else(|| unknown(&name))?;
     let groups = groups_by_topic(&snapshot).remove(&*name);
     let numbers = partitions_of(topic);
-    let admin = &visitor.admin;
-    let names = [name.clone()];
-    let (described, stable, latest) = futures_util::future::join3(
-        admin.describe_topics(&names),
-        admin.list_offsets_once(&numbers, OffsetSpec::Latest, true),
-        admin.list_offsets_once(&numbers, OffsetSpec::MaxTimestamp, false),
-    )
-    .await;
-    let described = described.ok().and_then(|it| it.into_iter().next());
+    let details = visitor
+        .details
+        .of_topic(&visitor.admin, &name, &numbers)
+        .await;
+    let nothing = PartitionDetails::default();
     let partitions = topic.info.partitions.iter().enumerate();
     let partition_list = partitions.map(|(index, it)| {
-        let key = (name.clone(), it.partition);
-        let known = |listed: &BTreeMap<Partition, Result<_, ClientError>>| {
-            listed.get(&key).and_then(|it| it.as_ref().ok().copied())
-        };
-        let of_partition = described.as_ref().and_then(|described| {
-            described
-                .partitions
-                .iter()
-                .find(|other| other.partition == it.partition)
-        });
+        let details = details.get(&it.partition).unwrap_or(&nothing);
         let offsets = topic.offsets.get(index).copied().unwrap_or_default();
         PartitionRow {
             partition: it.partition,
             leader: Some(it.leader).filter(|it| *it >= 0),
             replicas: it.replicas.clone(),
             isr: it.isr.clone(),
-            elr: of_partition.and_then(|it| it.eligible_leader_replicas.clone()),
+            elr: details.elr.clone(),
             log_start_offset: offsets.start,
             log_end_offset: offsets.end,
-            last_stable_offset: known(&stable)
-                .map(|it: ottla_client::admin::ListedOffset| it.offset),
+            last_stable_offset: details.last_stable_offset,
             bytes: topic.leader_bytes.get(index).copied().flatten(),
-            latest_timestamp: known(&latest).map(|it| it.timestamp).filter(|it| *it >= 0),
+            latest_timestamp: details.latest_timestamp,
         }
     });
     Ok(Json(TopicDetail {

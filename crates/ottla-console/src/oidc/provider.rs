@@ -7,7 +7,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use ottla_oauth::{Answer, Server};
-use ottla_sasl::oauth_token::{KeySet, TokenError, ValidToken, validate_id_token};
+use ottla_sasl::oauth_token::{KeySet, TokenError, ValidToken, read_own, validate_id_token};
 use ottla_sasl::{Secret, TokenRequest, TokenRules, form_encoded, form_of, refusal_in_answer};
 use tokio::sync::{Mutex, Semaphore};
 
@@ -25,6 +25,18 @@ const FRESH: Duration = Duration::from_secs(60 * 60);
 const PAUSE: Duration = Duration::from_secs(5);
 /// Keys that do not fit a token are asked for again if they are older than this.
 const KEYS_PAUSE: Duration = Duration::from_secs(10);
+
+/// Of an ID token in an address. Servers refuse addresses of more than 8 KiB.
+const MOST_HINT_BYTES: usize = 6 << 10;
+
+/// Whom an ID token is about.
+#[derive(PartialEq, Eq, Debug)]
+pub(crate) struct Person {
+    /// What the cluster knows the person by: `user.claim`.
+    pub(crate) user: String,
+    /// Never that of another person at this provider: `sub`.
+    pub(crate) subject: String,
+}
 
 /// Why the provider is of no help. A sentence for people.
 #[derive(Clone, Debug)]
@@ -170,11 +182,17 @@ impl Provider {
     }
 
     /// Where a browser goes to log out of the provider too, if it has such a place.
-    pub(crate) async fn logout_address(&self) -> Option<String> {
+    ///
+    /// The ID token says whose session ends; without it, providers ask the person (OpenID Connect RP-Initiated Logout 1.0, 2).
+    /// One that is too long for an address is left out.
+    pub(crate) async fn logout_address(&self, id_token: &Secret) -> Option<String> {
         let metadata = self.metadata().await.ok()?;
         let endpoint = metadata.end_session_endpoint.as_deref()?;
-        let client = ("client_id", &*self.config.client_id);
-        Some(with_query(endpoint, &[client]))
+        let mut fields = vec![("client_id", &*self.config.client_id)];
+        if id_token.expose().len() <= MOST_HINT_BYTES {
+            fields.push(("id_token_hint", id_token.expose()));
+        }
+        Some(with_query(endpoint, &fields))
     }
 
     /// Refuses an answer of another provider (RFC 9207).
@@ -242,7 +260,7 @@ impl Provider {
         &self,
         id_token: &Secret,
         nonce: Option<&str>,
-    ) -> Result<String, Failure> {
+    ) -> Result<Person, Failure> {
         let url = self.metadata().await?.jwks_uri.clone();
         let keys = self.keys(&url, false).await?;
         let mut valid = self.validate(id_token, &keys, nonce);
@@ -251,7 +269,14 @@ impl Provider {
             let keys = self.keys(&url, true).await?;
             valid = self.validate(id_token, &keys, nonce);
         }
-        valid.map(|it| it.subject).map_err(|error| {
+        let person = valid.and_then(|valid| {
+            let own = read_own(id_token.expose(), "sub", "scope")?;
+            Ok(Person {
+                user: valid.subject,
+                subject: own.subject,
+            })
+        });
+        person.map_err(|error| {
             // It quotes the token.
             let error = shown(&error.to_string());
             Failure::Refused(self.says(&format!("its ID token is of no use: {error}")))

@@ -16,7 +16,8 @@ const RETRY: Duration = Duration::from_secs(10);
 
 /// What a session has of its login.
 pub(crate) struct Login {
-    pub(crate) user: String,
+    /// Whom the provider means, whatever it calls the person.
+    pub(crate) subject: String,
     /// With which the session's client logs in.
     pub(crate) token: SuppliedToken,
     pub(crate) refresh: Option<Secret>,
@@ -38,7 +39,7 @@ pub(crate) async fn keep(provider: Arc<Provider>, visit: Arc<Visit>, mut login: 
             () = tokio::time::sleep_until(next) => {}
         }
         let renewed = match &login.refresh {
-            Some(refresh) => renewed(&provider, &login.user, refresh).await,
+            Some(refresh) => renewed(&provider, &login.subject, refresh).await,
             None => Err(Failure::Refused("there is no refresh token".into())),
         };
         match renewed {
@@ -66,10 +67,11 @@ pub(crate) async fn keep(provider: Arc<Provider>, visit: Arc<Visit>, mut login: 
 }
 
 /// New tokens, of the same person.
-async fn renewed(provider: &Provider, user: &str, refresh: &Secret) -> Result<Tokens, Failure> {
+async fn renewed(provider: &Provider, subject: &str, refresh: &Secret) -> Result<Tokens, Failure> {
     let tokens = provider.refresh(refresh).await?;
+    // A name can change and go to somebody else; the subject never does (OpenID Connect Core 1.0, 12.2).
     if let Some(id) = &tokens.id
-        && provider.identify(id, None).await? != user
+        && provider.identify(id, None).await?.subject != subject
     {
         return Err(Failure::Refused(
             "the new tokens are of somebody else".into(),

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use ottla_client::{ClientConfig, SuppliedToken};
+use ottla_sasl::Secret;
 use ottla_testkit::identity_provider::{CLIENT_ID, CLIENT_SECRET, Conduct, IdentityProvider};
 use serde_json::json;
 
@@ -40,7 +41,8 @@ async fn user_of(oidc: &Oidc, provider: &IdentityProvider) -> Result<String, Fai
     let flow = oidc.flows.begin(Instant::now());
     let tokens = tokens_of(oidc, provider, &flow).await?;
     let id = tokens.id.expect("an ID token");
-    oidc.provider.identify(&id, Some(&flow.nonce)).await
+    let person = oidc.provider.identify(&id, Some(&flow.nonce)).await;
+    person.map(|it| it.user)
 }
 
 #[tokio::test]
@@ -187,7 +189,7 @@ fn session(
     let (budget, sampling) = (Budget::default(), Sampling::new(None));
     let visit = Arc::new(Visit::new(Some("alice".into()), config, budget, sampling));
     let login = Login {
-        user: "alice".into(),
+        subject: "alice".into(),
         token: SuppliedToken::new(tokens.access),
         refresh: tokens.refresh,
         lasts,
@@ -235,6 +237,67 @@ async fn a_session_ends_with_its_token_and_a_logout_revokes_it() {
     let (visit, task) = session(&oidc, tokens, SOON);
     tokio::time::timeout(PATIENCE, task).await.unwrap().unwrap();
     assert!(visit.has_ended());
+}
+
+#[tokio::test]
+async fn a_person_with_a_new_name_stays_the_same_person() {
+    let provider = IdentityProvider::start();
+    let settings = [
+        ("client.secret", CLIENT_SECRET),
+        ("user.claim", "preferred_username"),
+    ];
+    let settings = settings.map(|(key, value)| (key.to_owned(), value.to_owned()));
+    let config = OidcConfig::new(provider.url(), CLIENT_ID, &settings.into());
+    let oidc = Oidc::new(config.unwrap());
+    provider.change(|it| it.id_claims = json!({ "preferred_username": "alice" }));
+    let flow = oidc.flows.begin(Instant::now());
+    let tokens = tokens_of(&oidc, &provider, &flow).await.unwrap();
+    let id = tokens.id.clone().unwrap();
+    let person = oidc.provider.identify(&id, Some(&flow.nonce)).await;
+    let person = person.unwrap();
+    assert_eq!((&*person.user, &*person.subject), ("alice", "alice"));
+    provider.change(|it| it.id_claims = json!({ "preferred_username": "alice.smith" }));
+    let (visit, task) = session(&oidc, tokens, SOON);
+    let began = Instant::now();
+    let refreshed = || {
+        provider
+            .requests()
+            .iter()
+            .filter(|it| *it == "/token")
+            .count()
+            >= 2
+    };
+    while !refreshed() {
+        assert!(began.elapsed() < PATIENCE);
+        tokio::time::sleep(SOON / 5).await;
+    }
+    tokio::time::sleep(SOON).await;
+    assert!(!visit.has_ended());
+    visit.end();
+    tokio::time::timeout(PATIENCE, task).await.unwrap().unwrap();
+
+    // Somebody else gets the name.
+    let tokens = tokens_of(&oidc, &provider, &flow).await.unwrap();
+    provider.change(|it| {
+        it.id_claims = json!({ "sub": "mallory", "preferred_username": "alice.smith" });
+    });
+    let (visit, task) = session(&oidc, tokens, SOON);
+    tokio::time::timeout(PATIENCE, task).await.unwrap().unwrap();
+    assert!(visit.has_ended());
+}
+
+#[tokio::test]
+async fn a_logout_names_the_session_that_ends() {
+    let provider = IdentityProvider::start();
+    let oidc = oidc(&provider);
+    let address = oidc.provider.logout_address(&Secret::new("a.b.c")).await;
+    let address = address.unwrap();
+    assert!(address.contains("/logout?"), "{address}");
+    assert!(address.contains("client_id="), "{address}");
+    assert!(address.contains("id_token_hint=a.b.c"), "{address}");
+    let long = Secret::new("a".repeat(60_000));
+    let address = oidc.provider.logout_address(&long).await.unwrap();
+    assert!(!address.contains("id_token_hint"), "{address}");
 }
 
 #[tokio::test]

@@ -17,6 +17,8 @@
 //! with several others, could otherwise take years for one small record. It takes bounded memory as
 //! well: a batch of 1 MB can be one record of 64 MB, whose JSON takes gigabytes.
 
+mod needs;
+
 mod parser;
 
 mod tree;
@@ -26,6 +28,7 @@ use std::cell::{Cell, OnceCell};
 use std::cmp::Ordering;
 
 use memchr::memmem;
+pub(crate) use needs::Need;
 use ottla_records::RecordView;
 use parser::Parser;
 use serde_json::Value;
@@ -160,6 +163,13 @@ impl Expression {
 
     pub(crate) fn holds(&self, subject: &Subject<'_>) -> bool {
         self.0.holds(subject)
+    }
+
+    /// What the bytes of every record have for which it holds.
+    pub(crate) fn needs(&self) -> Vec<Need> {
+        let mut needs = Vec::new();
+        self.0.collect_needs(&mut needs);
+        needs
     }
 }
 

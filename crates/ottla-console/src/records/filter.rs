@@ -1,15 +1,16 @@
 //! Which records a search finds.
+//!
+//! Most records differ in their bytes already: a text, a key, or a name in an expression is not among them. That is found
+//! out for a whole batch of records at once ([`Filter::may_be_in`]), then for a record, and only then is JSON parsed.
 
+use memchr::memmem;
 use ottla_records::RecordView;
-use regex::bytes::{Regex, RegexBuilder};
 use serde::{Deserialize, Serialize};
 
-use super::expression::{Expression, Subject};
+use super::expression::{Expression, Need, Subject};
+use super::text::Text;
 use crate::problem::Problem;
 use crate::registry::{Decoded, DecodedRecord};
-
-/// The memory for finding a text.
-const TEXT_REGEX_BYTES: usize = 1 << 20;
 
 /// The conditions of a request; all that are given must hold.
 #[derive(Serialize, Deserialize, Default, Clone, Debug)]
@@ -24,9 +25,11 @@ pub(crate) struct FilterQuery {
 
 #[derive(Default)]
 pub(crate) struct Filter {
-    text: Option<Regex>,
-    key: Option<String>,
+    text: Option<Text>,
+    key: Option<memmem::Finder<'static>>,
     expressions: Vec<Expression>,
+    /// Of the expressions.
+    needs: Vec<Need>,
 }
 
 impl FilterQuery {
@@ -35,17 +38,16 @@ impl FilterQuery {
         let given = |text: &Option<String>| text.clone().filter(|it| !it.trim().is_empty());
         let mut filter = Filter {
             // An empty key is a key.
-            key: self.key.clone(),
+            key: self
+                .key
+                .as_ref()
+                .map(|it| memmem::Finder::new(it).into_owned()),
             ..Filter::default()
         };
         if let Some(text) = given(&self.text) {
-            let regex = RegexBuilder::new(&regex::escape(&text))
-                .case_insensitive(true)
-                .size_limit(TEXT_REGEX_BYTES)
-                .build();
-            let regex =
-                regex.map_err(|error| Problem::invalid("text", format!("text: {error}")))?;
-            filter.text = Some(regex);
+            let text = Text::new(&text);
+            let text = text.map_err(|error| Problem::invalid("text", format!("text: {error}")))?;
+            filter.text = Some(text);
         }
         if let Some(path) = given(&self.json_path) {
             let parsed = Expression::parse_path(&path);
@@ -59,6 +61,11 @@ impl FilterQuery {
                 Problem::invalid("expression", format!("expression={expression}: {error}"))
             })?);
         }
+        filter.needs = filter
+            .expressions
+            .iter()
+            .flat_map(Expression::needs)
+            .collect();
         Ok(filter)
     }
 }
@@ -73,6 +80,19 @@ pub(crate) enum Verdict {
 }
 
 impl Filter {
+    /// Whether a record within these bytes may match, if it is not decoded by a schema.
+    pub(crate) fn may_be_in(&self, records: &[u8]) -> bool {
+        let key = self.key.as_ref();
+        key.is_none_or(|key| key.find(records).is_some())
+            && self.text.as_ref().is_none_or(|it| it.may_be_in(records))
+            && self.needs.iter().all(|it| it.may_be_in(records))
+    }
+
+    /// Whether one record can take long.
+    pub(crate) fn has_expressions(&self) -> bool {
+        !self.expressions.is_empty()
+    }
+
     /// Texts are looked for in the bytes and in what was decoded from them; expressions are about
     /// what was decoded. If the schema registry does not answer, only what the bytes show is known:
     /// an expression such as `!has(value.error)` would hold for all of them, and a redrive would
@@ -100,6 +120,10 @@ impl Filter {
         if self.expressions.is_empty() {
             return Verdict::Matches;
         }
+        let is_as_written = decoded.key.is_none() && decoded.value.is_none();
+        if is_as_written && !self.needs.iter().all(|it| it.may_be_of(record)) {
+            return Verdict::Differs;
+        }
         let subject = Subject::new(topic, partition, &view).with_unread(key, value);
         let holds = self.expressions.iter().all(|it| it.holds(&subject));
         match holds {
@@ -113,7 +137,8 @@ impl Filter {
         let Some(key) = &self.key else {
             return true;
         };
-        let wanted = Some(key.as_bytes());
+        let key = key.needle();
+        let wanted = Some(key);
         record.key == wanted
             || view.key == wanted
             || (view.key != record.key && view.key.is_some_and(|json| is_text(json, key)))
@@ -123,7 +148,7 @@ impl Filter {
         let Some(text) = &self.text else {
             return true;
         };
-        let has = |bytes: Option<&[u8]>| bytes.is_some_and(|bytes| text.is_match(bytes));
+        let has = |bytes: Option<&[u8]>| bytes.is_some_and(|bytes| text.is_in(bytes));
         has(view.value)
             || has(view.key)
             || (view.value != record.value && has(record.value))
@@ -136,14 +161,16 @@ impl Filter {
 }
 
 /// Whether JSON is this text.
-fn is_text(json: &[u8], text: &str) -> bool {
-    serde_json::from_slice::<String>(json).is_ok_and(|it| it == text)
+fn is_text(json: &[u8], text: &[u8]) -> bool {
+    serde_json::from_slice::<String>(json).is_ok_and(|it| it.as_bytes() == text)
 }
 
 #[cfg(test)]
 mod tests {
     use bytes::Bytes;
-    use ottla_records::{Compression, RecordBatchBuilder, RecordHeader};
+    use ottla_records::{
+        Compression, CompressionType, RecordBatch, RecordBatchBuilder, RecordHeader,
+    };
     use ottla_types::Timestamp;
 
     use super::*;
@@ -279,6 +306,127 @@ mod tests {
         decoded.value.as_mut().unwrap().is_unread = false;
         assert_eq!(judge(expression(not_failed), &decoded), Verdict::Matches);
         assert_eq!(judge(text("Anna"), &decoded), Verdict::Differs);
+    }
+
+    const PARTS: &[Option<&[u8]>] = &[
+        None,
+        Some(b""),
+        Some(b"k1"),
+        Some(b"\"k1\""),
+        Some(b"\xff\xfe error"),
+        Some(br#"{"name": "Anna", "n": 5, "tags": ["a", "b"]}"#),
+        Some(br#"{"n\u0061me": "\u0041nna", "n": 1e2}"#),
+        Some(br#"{"name": "ANNA", "error": null}"#),
+        Some("Grüße, \u{212a}iss".as_bytes()),
+        Some(b"[1, 2, 100]"),
+    ];
+    const EXPRESSIONS: &[&str] = &[
+        "value.name == 'Anna'",
+        "'Anna' == value.name && value.n == 5",
+        "value.name != 'Anna'",
+        "!(value.name == 'Anna')",
+        "value.name == 'Anna' || key == 'k1'",
+        "value.n.contains('100')",
+        "value.name.startsWith('An')",
+        "value.contains('error')",
+        "key == 'k1'",
+        "key == null",
+        "value.error == null",
+        "$..n > 4",
+        "has(value.error)",
+        "value.name in ['Anna', 'ANNA']",
+        "size(value.tags) == 2",
+        "headers.source == 'web'",
+        "headers.source == null",
+        "headers.source.contains('we')",
+        "value.name.matches('^A')",
+        "value.n",
+        "partition == 0",
+    ];
+    const TEXTS: &[&str] = &[
+        "anna", "ERROR", "grüsse", "GRÜßE", "kiss", "100", "we", "\\u0041", "k1",
+    ];
+
+    /// Records of all parts as keys and as values, with and without headers, a few in a batch.
+    fn batches() -> Vec<RecordBatch> {
+        let header = |value: Option<&'static str>| {
+            RecordHeader::new(Bytes::from("source"), value.map(Bytes::from))
+        };
+        let headers = [vec![], vec![header(Some("web"))], vec![header(None)]];
+        let pairs = PARTS
+            .iter()
+            .flat_map(|key| PARTS.iter().map(move |it| (*key, *it)));
+        let records: Vec<_> = pairs.zip(headers.iter().cycle()).collect();
+        let mut batches = Vec::new();
+        for (records, codec) in records.chunks(3).zip(CompressionType::ALL.iter().cycle()) {
+            let mut builder = RecordBatchBuilder::new(Compression::from(*codec));
+            for ((key, value), headers) in records {
+                builder.append(Timestamp(0), *key, *value, headers);
+            }
+            batches.push(builder.build());
+        }
+        batches
+    }
+
+    /// What a filter with one condition says if every record is judged without a look at its bytes.
+    fn expected(query: &FilterQuery, record: &RecordView<'_>) -> bool {
+        if let Some(expression) = &query.expression {
+            let subject = Subject::new("t", 0, record);
+            return Expression::parse(expression).unwrap().holds(&subject);
+        }
+        if let Some(key) = &query.key {
+            return record.key == Some(key.as_bytes());
+        }
+        let text = regex::escape(query.text.as_deref().unwrap());
+        let regex = regex::bytes::Regex::new(&format!("(?i){text}")).unwrap();
+        let has = |part: Option<&[u8]>| part.is_some_and(|it| regex.is_match(it));
+        let mut headers = record.headers.iter();
+        has(record.key)
+            || has(record.value)
+            || headers.any(|(name, value)| has(Some(name)) || has(value))
+    }
+
+    #[test]
+    fn what_is_passed_over_does_not_match() {
+        let expression = |it: &&str| FilterQuery {
+            expression: Some((*it).to_owned()),
+            ..FilterQuery::default()
+        };
+        let text = |it: &&str| FilterQuery {
+            text: Some((*it).to_owned()),
+            ..FilterQuery::default()
+        };
+        let key = |it: &&str| FilterQuery {
+            key: Some((*it).to_owned()),
+            ..FilterQuery::default()
+        };
+        let expressions = EXPRESSIONS.iter().map(expression);
+        let keys = ["", "k1", "\"k1\"", "none"];
+        let queries = expressions.chain(TEXTS.iter().map(text));
+        let queries: Vec<FilterQuery> = queries.chain(keys.iter().map(key)).collect();
+        let batches = batches();
+        let (mut passed_over, mut found) = (0, 0);
+        for query in &queries {
+            let filter = query.parse().unwrap();
+            for batch in &batches {
+                let records = batch.records(1 << 20).unwrap();
+                let may_match = filter.may_be_in(records.bytes());
+                passed_over += usize::from(!may_match);
+                for record in records.iter() {
+                    let record = record.unwrap();
+                    let verdict = filter.judge("t", 0, &record, &DecodedRecord::default());
+                    let expected = expected(query, &record);
+                    assert_eq!(
+                        verdict == Verdict::Matches,
+                        expected,
+                        "{query:?}: {record:?}"
+                    );
+                    assert!(may_match || !expected, "{query:?}: {record:?}");
+                    found += usize::from(expected);
+                }
+            }
+        }
+        assert!(passed_over > batches.len() && found > batches.len());
     }
 
     #[test]

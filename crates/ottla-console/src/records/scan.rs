@@ -1,8 +1,9 @@
 //! Reads the records of a topic that a filter finds.
 //!
-//! A scan has a consumer of its own. Records are decoded, if there is a schema registry, and judged
-//! while they are borrowed from the fetched batches; only those that match are copied. The memory
-//! for what is fetched is reserved from the console's budget.
+//! A scan has a consumer of its own, which fetches ahead while records are judged. Batches whose bytes
+//! cannot have what is searched for are passed over as a whole. The records of others are decoded, if
+//! there is a schema registry, and judged while they are borrowed from the fetched batches; only those
+//! that match are copied. The memory for what is fetched is reserved from the console's budget.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -12,6 +13,7 @@ use ottla_client::{ClientError, Consumer, ConsumerConfig, FetchedBatch, OffsetRe
 use ottla_records::RecordView;
 use ottla_types::ErrorCode;
 use serde::Serialize;
+use tokio::runtime::{Handle, RuntimeFlavor};
 
 use super::events::WAITING_BYTES;
 use super::filter::{Filter, Verdict};
@@ -27,14 +29,20 @@ const FETCH_BYTES: i32 = 8 << 20;
 const BUFFERED_BYTES: usize = 32 << 20;
 /// What is taken from it at once: as much as of a response, decompressed.
 const POLLED_BYTES: usize = FETCH_BYTES as usize;
-/// The least and the most of a partition in a response. A larger batch is returned nevertheless.
-const PARTITION_BYTES: (usize, usize) = (16 << 10, 1 << 20);
+/// The least of a partition in a response, and the most for a live tail and for a search. A larger batch is returned
+/// nevertheless.
+const LEAST_BYTES: usize = 16 << 10;
+const FOLLOWED_BYTES: usize = 1 << 20;
+const SEARCHED_BYTES: usize = 4 << 20;
 /// The decompressed size of a batch that is read.
 const BATCH_BYTES: usize = 64 << 20;
-/// Records that are judged in one step, at least one batch.
-const RECORDS_PER_STEP: usize = 2000;
-/// For so long records are judged until other tasks have a turn.
+/// Records that are taken from it at once, at least one batch.
+const RECORDS_PER_STEP: usize = 50_000;
+/// For so long records are judged in one step: then other tasks have a turn, and a search that was
+/// stopped ends.
 const TURN: Duration = Duration::from_millis(10);
+/// The clock is read after so many records, unless one alone can take long.
+const RECORDS_PER_LOOK: u64 = 128;
 /// How long a step waits for records.
 const WAIT: Duration = Duration::from_millis(250);
 /// Without any record for so long, although there are some, a scan fails.
@@ -51,6 +59,8 @@ pub(crate) struct Scan {
     is_following: bool,
     /// Fetched, and not judged to their ends.
     pending: VecDeque<FetchedBatch>,
+    /// Whether the first of them is judged in part.
+    is_first_begun: bool,
     began: Instant,
     /// How long the scan has waited for records since it got the last ones.
     silence: Duration,
@@ -93,6 +103,39 @@ pub(crate) enum Next {
     Stop,
 }
 
+/// The time of a step. It begins with the first record that is judged: a step judges at least one.
+#[derive(Default)]
+struct Turn {
+    began: Option<Instant>,
+}
+
+impl Turn {
+    fn is_over(&mut self) -> bool {
+        self.began.get_or_insert_with(Instant::now).elapsed() >= TURN
+    }
+}
+
+/// How far the judging of a batch has come.
+struct Judged {
+    is_finished: bool,
+    next: Next,
+}
+
+impl Judged {
+    const ALL: Judged = Judged {
+        is_finished: true,
+        next: Next::More,
+    };
+
+    /// Some records of the batch may be left.
+    fn part(next: Next) -> Judged {
+        Judged {
+            is_finished: false,
+            next,
+        }
+    }
+}
+
 impl Scan {
     pub(crate) fn new(
         visit: &Visit,
@@ -103,7 +146,11 @@ impl Scan {
         is_following: bool,
     ) -> Result<Scan, Problem> {
         let per_partition = BUFFERED_BYTES / 2 / ranges.len().max(1);
-        let per_partition = per_partition.clamp(PARTITION_BYTES.0, PARTITION_BYTES.1);
+        let most = match is_following {
+            true => FOLLOWED_BYTES,
+            false => SEARCHED_BYTES,
+        };
+        let per_partition = per_partition.clamp(LEAST_BYTES, most);
         let registry = visit.registry.clone();
         let decoding = registry.as_ref().map_or(0, |_| DECODING_BYTES);
         let fetched = per_partition * ranges.len() + POLLED_BYTES;
@@ -143,6 +190,7 @@ impl Scan {
             ranges,
             is_following,
             pending: VecDeque::new(),
+            is_first_begun: false,
             began: Instant::now(),
             silence: Duration::ZERO,
             scanned: 0,
@@ -186,7 +234,24 @@ impl Scan {
 
     /// Judges the next records, and calls `take` for those that match, with what was decoded of
     /// them. Returns what `take` wants next. Waits a short time if there are none.
+    ///
+    /// Reading and judging take most of a processor, so they keep no thread from other tasks, where
+    /// the runtime has several. Beside a broker, the console has one thread of its own.
     pub(crate) async fn step(
+        &mut self,
+        take: impl FnMut(&FetchedBatch, &RecordView<'_>, &DecodedRecord) -> Next,
+    ) -> Result<Next, Problem> {
+        // A search that was stopped ends here.
+        tokio::task::yield_now().await;
+        let runtime = Handle::current();
+        let is_alone = runtime.runtime_flavor() == RuntimeFlavor::CurrentThread;
+        match is_alone || self.is_following {
+            true => self.step_here(take).await,
+            false => tokio::task::block_in_place(|| runtime.block_on(self.step_here(take))),
+        }
+    }
+
+    async fn step_here(
         &mut self,
         mut take: impl FnMut(&FetchedBatch, &RecordView<'_>, &DecodedRecord) -> Next,
     ) -> Result<Next, Problem> {
@@ -199,14 +264,15 @@ impl Scan {
             }
             self.pending.extend(batches);
         }
+        let mut turn = Turn::default();
         while let Some(batch) = self.pending.pop_front() {
-            match self.judge(&batch, &mut take).await? {
-                Next::More => {}
-                Next::Pause => {
-                    self.pending.push_front(batch);
-                    return Ok(Next::Pause);
-                }
-                Next::Stop => return Ok(Next::Stop),
+            let judged = self.judge(&batch, &mut turn, &mut take).await?;
+            self.is_first_begun = !judged.is_finished && judged.next != Next::Stop;
+            if self.is_first_begun {
+                self.pending.push_front(batch);
+            }
+            if !judged.is_finished || !self.pending.is_empty() && turn.is_over() {
+                return Ok(judged.next);
             }
         }
         if !self.is_following {
@@ -218,38 +284,80 @@ impl Scan {
         Ok(Next::More)
     }
 
+    /// Judges the records of a batch from the position on.
     async fn judge(
         &mut self,
         batch: &FetchedBatch,
+        turn: &mut Turn,
         take: &mut impl FnMut(&FetchedBatch, &RecordView<'_>, &DecodedRecord) -> Next,
-    ) -> Result<Next, Problem> {
+    ) -> Result<Judged, Problem> {
+        let partition = batch.partition;
+        // Before the position are records that were judged before a pause; or the log was cut or
+        // replaced, and what remains is read again from its start.
+        let position = self.positions.get(&partition).copied();
+        let start = match self.is_following && !self.is_first_begun {
+            true => i64::MIN,
+            false => position.unwrap_or(i64::MIN),
+        };
         let end = match self.is_following {
             true => i64::MAX,
-            false => self.ranges.get(&batch.partition).map_or(0, |it| it.end),
+            false => self.ranges.get(&partition).map_or(0, |it| it.end),
         };
-        let mut turn = Instant::now();
-        for record in batch.iter() {
-            // Batches can be large and expressions slow, and other tasks wait.
-            if turn.elapsed() >= TURN {
-                tokio::task::yield_now().await;
-                turn = Instant::now();
+        let range = start..end;
+        let is_within = batch.is_whole()
+            && range.contains(&batch.base_offset())
+            && range.contains(&batch.last_offset());
+        if is_within && self.registry.is_none() && !self.filter.may_be_in(batch.bytes()) {
+            self.scanned += batch.record_count() as u64;
+            self.scanned_bytes += batch.bytes().len() as u64;
+        } else {
+            let mut position = position;
+            let judged = self
+                .judge_records(batch, &range, turn, &mut position, take)
+                .await;
+            if let Some(position) = position {
+                self.positions.insert(partition, position);
             }
+            let judged = judged?;
+            if !judged.is_finished {
+                return Ok(judged);
+            }
+        }
+        let next = (batch.last_offset() + 1).min(range.end);
+        let position = self.positions.entry(partition).or_insert(next);
+        *position = next.max(*position);
+        Ok(Judged::ALL)
+    }
+
+    /// `position` becomes the offset after the last judged record.
+    async fn judge_records(
+        &mut self,
+        batch: &FetchedBatch,
+        range: &std::ops::Range<i64>,
+        turn: &mut Turn,
+        position: &mut Option<i64>,
+        take: &mut impl FnMut(&FetchedBatch, &RecordView<'_>, &DecodedRecord) -> Next,
+    ) -> Result<Judged, Problem> {
+        let is_slow = self.filter.has_expressions() || self.registry.is_some();
+        let mut judged = 0_u64;
+        for record in batch.iter() {
             let record = record.map_err(|error| {
                 let partition = format!("{}-{}", self.topic, batch.partition);
                 Problem::from(ClientError::Records { partition, error })
             })?;
-            if record.offset.0 >= end {
+            if record.offset.0 >= range.end {
                 break;
             }
-            // Judged before a pause; or the log was cut or replaced, and what remains is read again
-            // from its start.
-            let position = self.positions.get(&batch.partition);
-            if !self.is_following && position.is_some_and(|it| record.offset.0 < *it) {
+            if record.offset.0 < range.start {
                 continue;
             }
+            if (is_slow || judged.is_multiple_of(RECORDS_PER_LOOK)) && turn.is_over() {
+                return Ok(Judged::part(Next::More));
+            }
+            judged += 1;
             self.scanned += 1;
             self.scanned_bytes += record.size_in_bytes as u64;
-            self.positions.insert(batch.partition, record.offset.0 + 1);
+            *position = Some(record.offset.0 + 1);
             let decoded = match &self.registry {
                 Some(registry) => registry.decode(&self.topic, &record).await,
                 None => DecodedRecord::default(),
@@ -262,17 +370,14 @@ impl Scan {
                     self.matched += 1;
                     let next = take(batch, &record, &decoded);
                     if next != Next::More {
-                        return Ok(next);
+                        return Ok(Judged::part(next));
                     }
                 }
                 Verdict::Differs => {}
                 Verdict::GivenUp => self.unjudged += 1,
             }
         }
-        let next = (batch.last_offset() + 1).min(end);
-        let position = self.positions.entry(batch.partition).or_insert(next);
-        *position = next.max(*position);
-        Ok(Next::More)
+        Ok(Judged::ALL)
     }
 
     /// Advances positions over offsets without records, and stops fetching partitions that are read

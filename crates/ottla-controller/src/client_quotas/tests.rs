@@ -137,6 +137,18 @@ fn what_cannot_be_limited_is_said_as_kafka_says_it() {
         ),
         (
             user,
+            "request_percentage",
+            f64::NAN,
+            "Quota request_percentage must be a finite number",
+        ),
+        (
+            user,
+            "request_percentage",
+            f64::INFINITY,
+            "Quota request_percentage must be a finite number",
+        ),
+        (
+            user,
             "producer_byte_rate",
             1.5,
             "producer_byte_rate cannot be a fractional value.",

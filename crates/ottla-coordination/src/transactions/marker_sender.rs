@@ -240,3 +240,79 @@ async fn exchange(surroundings: &Surroundings, id: BrokerId, mut batches: Vec<Ba
 fn complain(id: BrokerId, error: &PeerError) {
     tracing::info!("transaction markers cannot be sent to broker {id} yet: {error}");
 }
+
+#[cfg(test)]
+mod tests {
+    use ottla_coordinator::{TransactionEnd, TransactionalProducer};
+    use ottla_types::{ProducerEpoch, ProducerId};
+
+    use super::*;
+
+    #[derive(Default)]
+    struct Told(Mutex<Vec<(TopicPartition, ErrorCode)>>);
+
+    impl MarkerAnswers for Told {
+        fn are_awaited(&self) -> bool {
+            true
+        }
+
+        fn tell(&self, _: &Markers, answers: &[(TopicPartition, ErrorCode)]) {
+            self.0.lock().extend_from_slice(answers);
+        }
+    }
+
+    fn of(index: i32) -> TopicPartition {
+        TopicPartition::new("topic", index)
+    }
+
+    /// The markers of three partitions.
+    fn batch(answers: Arc<dyn MarkerAnswers>) -> Batch {
+        let markers = Markers {
+            transactional_id: "id".into(),
+            producer: TransactionalProducer {
+                id: ProducerId(1),
+                epoch: ProducerEpoch(3),
+            },
+            end: TransactionEnd {
+                is_commit: true,
+                coordinator_epoch: 2,
+                transaction_version: 2,
+            },
+            partitions: (0..3).map(of).collect(),
+        };
+        Batch { markers, answers }
+    }
+
+    /// A transaction without an answer for a partition would stay open there, and read_committed
+    /// consumers would stop at it.
+    #[tokio::test]
+    async fn a_partition_without_a_result_is_reported_after_a_pause() {
+        let told = Arc::new(Told::default());
+        let batch = batch(Arc::<Told>::clone(&told));
+        let mut answers = vec![(of(1), ErrorCode::None)];
+        batch.add_missing(&mut answers);
+        batch.answer(answers);
+        assert_eq!(*told.0.lock(), [(of(1), ErrorCode::None)]);
+        let deadline = ottla_sync::time::now() + Duration::from_secs(10);
+        while told.0.lock().len() < 3 {
+            assert!(ottla_sync::time::now() < deadline, "nothing is reported");
+            ottla_sync::time::sleep(RETRY).await;
+        }
+        let missing = ErrorCode::NetworkException;
+        assert_eq!(told.0.lock()[1..], [(of(0), missing), (of(2), missing)]);
+    }
+
+    /// Markers for a deleted topic are written nowhere, and the transaction can end.
+    #[tokio::test]
+    async fn one_answer_for_all_partitions_is_told_for_each() {
+        let told = Arc::new(Told::default());
+        batch(Arc::<Told>::clone(&told)).answer_all(ErrorCode::None);
+        let deadline = ottla_sync::time::now() + Duration::from_secs(10);
+        while told.0.lock().is_empty() {
+            assert!(ottla_sync::time::now() < deadline, "nothing is reported");
+            ottla_sync::task::yield_now().await;
+        }
+        let all = (0..3).map(|index| (of(index), ErrorCode::None));
+        assert_eq!(*told.0.lock(), all.collect::<Vec<_>>());
+    }
+}

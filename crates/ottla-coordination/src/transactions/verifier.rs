@@ -303,3 +303,86 @@ fn request_of(
         ..Default::default()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use ottla_coordinator::TransactionalProducer;
+    use ottla_types::{ProducerEpoch, ProducerId};
+
+    use super::*;
+
+    fn transaction(added_by: AddedBy, asked_for: AskedFor) -> ProducerTransaction {
+        ProducerTransaction {
+            transactional_id: "id".into(),
+            producer: TransactionalProducer {
+                id: ProducerId(1),
+                epoch: ProducerEpoch(3),
+            },
+            added_by,
+            asked_for,
+        }
+    }
+
+    /// A producer fails for good at an error that it does not know.
+    #[test]
+    fn producers_get_errors_that_they_know() {
+        let of = |error, added_by| result_of(error, &transaction(added_by, AskedFor::Produce));
+        assert_eq!(of(ErrorCode::None, AddedBy::Broker), Ok(()));
+        for (error, added_by, expected) in [
+            (
+                ErrorCode::ProducerFenced,
+                AddedBy::Broker,
+                ErrorCode::InvalidProducerEpoch,
+            ),
+            (
+                ErrorCode::TransactionAbortable,
+                AddedBy::Client,
+                ErrorCode::InvalidTxnState,
+            ),
+            (
+                ErrorCode::TransactionAbortable,
+                AddedBy::ClientThatMayAbort,
+                ErrorCode::TransactionAbortable,
+            ),
+            (
+                ErrorCode::ConcurrentTransactions,
+                AddedBy::Client,
+                ErrorCode::NotEnoughReplicas,
+            ),
+            (
+                ErrorCode::ConcurrentTransactions,
+                AddedBy::Broker,
+                ErrorCode::ConcurrentTransactions,
+            ),
+        ] {
+            assert_eq!(of(error, added_by), Err(expected), "{error} {added_by:?}");
+        }
+    }
+
+    #[test]
+    fn an_absent_coordinator_is_an_error_that_is_retried() {
+        for error in [
+            ErrorCode::NetworkException,
+            ErrorCode::CoordinatorLoadInProgress,
+            ErrorCode::CoordinatorNotAvailable,
+            ErrorCode::NotCoordinator,
+        ] {
+            let of = |asked_for| result_of(error, &transaction(AddedBy::Broker, asked_for));
+            assert_eq!(of(AskedFor::Produce), Err(ErrorCode::NotEnoughReplicas));
+            assert_eq!(of(AskedFor::Coordinator), Err(error));
+        }
+    }
+
+    #[test]
+    fn a_request_names_each_topic_once() {
+        let partitions = [("a", 0), ("a", 1), ("b", 0)];
+        let partitions = partitions.map(|(topic, index)| TopicPartition::new(topic, index));
+        for (added_by, verify_only) in [(AddedBy::Broker, false), (AddedBy::Client, true)] {
+            let request = request_of(&transaction(added_by, AskedFor::Produce), &partitions);
+            let asked = &request.transactions[0];
+            assert_eq!(asked.verify_only, verify_only);
+            let indexes = asked.topics.iter().map(|topic| topic.partitions.clone());
+            assert_eq!(indexes.collect::<Vec<_>>(), [vec![0, 1], vec![0]]);
+        }
+    }
+}

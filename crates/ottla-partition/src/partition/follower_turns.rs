@@ -96,3 +96,60 @@ impl Drop for Turn {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use ottla_types::Offset;
+
+    use super::*;
+    use crate::partition::Waiter;
+
+    const SERVED: FollowerVerdict = FollowerVerdict::Served { is_in_sync: true };
+
+    fn fetches(verdicts: Option<Vec<FollowerVerdict>>, remaining: usize) -> Arc<FollowerFetches> {
+        Arc::new(FollowerFetches {
+            verdicts: Mutex::new(verdicts),
+            remaining: AtomicUsize::new(remaining),
+            decided: Notify::new(),
+        })
+    }
+
+    fn turn(fetches: &Arc<FollowerFetches>, index: usize) -> Turn {
+        Turn {
+            fetches: Arc::clone(fetches),
+            index,
+        }
+    }
+
+    /// Otherwise the follower would fetch the partition again only after its long poll, and writes
+    /// with `acks=all` would wait as long.
+    #[test]
+    fn a_late_turn_wakes_the_fetches_that_lack_the_partition() {
+        let (turns, followers) = (FollowerTurns::default(), Waiters::default());
+        let _registered = followers.register(Offset(5), &Waiter::default());
+        let before = turns.late();
+        turns.waiting.store(2, Ordering::Release);
+
+        let in_time = fetches(Some(vec![FollowerVerdict::Undecided(before)]), 1);
+        turn(&in_time, 0).decide(&turns, &followers, SERVED);
+        assert!(in_time.are_all_decided());
+        assert_eq!(in_time.verdicts.lock().take(), Some(vec![SERVED]));
+        assert!(!turns.has_moved_since(before) && !followers.is_empty());
+
+        turn(&fetches(None, 1), 0).decide(&turns, &followers, SERVED);
+        assert!(turns.has_moved_since(before) && followers.is_empty());
+        assert_eq!(turns.waiting.load(Ordering::Acquire), 0);
+    }
+
+    /// The fetch of a partition that is gone would wait for its verdict.
+    #[test]
+    fn a_dropped_turn_counts_as_decided() {
+        let undecided = FollowerVerdict::Undecided(FollowerTurns::default().late());
+        let all = fetches(Some(vec![undecided; 2]), 2);
+        drop(turn(&all, 0));
+        assert!(!all.are_all_decided());
+        drop(turn(&all, 1));
+        assert!(all.are_all_decided());
+        assert_eq!(all.verdicts.lock().take(), Some(vec![undecided; 2]));
+    }
+}

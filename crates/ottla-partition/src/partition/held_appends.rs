@@ -51,3 +51,37 @@ impl HeldAppends {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn appends_go_on_in_their_order_after_the_last_hold() {
+        let mut held = HeldAppends::default();
+        held.hold();
+        held.hold();
+        // Any two events that differ.
+        held.push(PartitionEvent::Flushed);
+        held.push(PartitionEvent::FlushDue);
+        held.let_go();
+        assert!(held.is_holding() && held.pop().is_none());
+        held.let_go();
+        assert!(matches!(held.pop(), Some(PartitionEvent::Flushed)));
+        assert!(matches!(held.pop(), Some(PartitionEvent::FlushDue)));
+        assert!(held.pop().is_none());
+    }
+
+    /// A hold ends when its owner drops it, also after the log was lost. That must not end a hold on
+    /// the next log.
+    #[test]
+    fn the_end_of_a_hold_on_a_lost_log_changes_nothing() {
+        let mut held = HeldAppends::default();
+        held.hold();
+        held.let_all_go();
+        assert!(!held.is_holding());
+        held.let_go();
+        held.hold();
+        assert!(held.is_holding());
+    }
+}

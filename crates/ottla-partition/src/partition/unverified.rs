@@ -78,3 +78,79 @@ impl Unverified {
         waiting.map(|it| it.append)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use ottla_records::{Compression, RecordBatchBuilder};
+    use ottla_replica::RequiredAcks;
+    use ottla_sync::oneshot;
+    use ottla_types::{LeaderEpoch, ProducerEpoch, ProducerId, Timestamp};
+
+    use super::*;
+    use crate::partition::{Ack, OfTransaction};
+
+    const PRODUCER: TransactionalProducer = TransactionalProducer {
+        id: ProducerId(7),
+        epoch: ProducerEpoch(0),
+    };
+
+    /// A batch that is told from others by the leader epoch that it expects.
+    fn append(number: i32) -> PendingAppend {
+        let mut builder = RecordBatchBuilder::new(Compression::None);
+        builder.append(Timestamp(0), None, Some(b"value"), &[]);
+        PendingAppend {
+            batch: builder.build(),
+            required_acks: RequiredAcks::Leader,
+            expected_leader_epoch: Some(LeaderEpoch(number)),
+            of_transaction: OfTransaction::Unverified,
+            deadline_ms: u64::MAX,
+            ack: Ack::Internal(oneshot::channel().0),
+        }
+    }
+
+    fn number_of(append: &PendingAppend) -> i32 {
+        append.expected_leader_epoch.map_or(-1, |epoch| epoch.0)
+    }
+
+    /// The guards and numbers of the batches that an answer is for.
+    fn answered(waiting: &mut Unverified, awaited: u64) -> Vec<(Option<u64>, i32)> {
+        let taken = waiting.take_waiting(PRODUCER, awaited).into_iter();
+        taken
+            .map(|(guard, append)| (guard, number_of(&append)))
+            .collect()
+    }
+
+    /// A batch of the next transaction that took the answer for the previous one would be written
+    /// without being part of a transaction.
+    #[test]
+    fn an_answer_is_for_the_batches_that_wait_for_it() {
+        let mut waiting = Unverified::default();
+        assert_eq!(waiting.wait(PRODUCER, Some(1), append(1)), Some(1));
+        assert_eq!(waiting.wait(PRODUCER, Some(1), append(2)), None, "asked");
+        assert_eq!(waiting.wait(PRODUCER, None, append(3)), None);
+        assert_eq!(waiting.wait(PRODUCER, Some(2), append(4)), Some(2));
+        assert_eq!(waiting.newest(PRODUCER), Some(2));
+        let of_first = [(Some(1), 1), (Some(1), 2), (None, 3)];
+        assert_eq!(answered(&mut waiting, 1), of_first);
+        assert!(answered(&mut waiting, 1).is_empty());
+        assert_eq!(answered(&mut waiting, 2), [(Some(2), 4)]);
+        assert_eq!(waiting.newest(PRODUCER), None);
+    }
+
+    /// Their producers would wait until their requests time out.
+    #[test]
+    fn all_batches_are_there_when_leadership_ends() {
+        let mut waiting = Unverified::default();
+        let other = TransactionalProducer {
+            id: ProducerId(8),
+            ..PRODUCER
+        };
+        waiting.wait(PRODUCER, Some(1), append(1));
+        waiting.wait(other, Some(1), append(2));
+        waiting.wait(PRODUCER, Some(2), append(3));
+        let mut numbers: Vec<i32> = waiting.take_all().map(|it| number_of(&it)).collect();
+        numbers.sort_unstable();
+        assert_eq!(numbers, [1, 2, 3]);
+        assert_eq!(waiting.newest(PRODUCER), None);
+    }
+}

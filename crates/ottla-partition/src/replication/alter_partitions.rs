@@ -258,3 +258,91 @@ fn results_of(response: &AlterPartitionResponse) -> Results {
     }
     results
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_host::TestHost;
+
+    /// A proposal for this partition epoch.
+    fn proposal(partition: &Arc<Partition>, epoch: i32, ready_at: Instant) -> Proposal {
+        Proposal {
+            partition: Arc::clone(partition),
+            proposal: AlterPartition {
+                leader_epoch: LeaderEpoch(1),
+                partition_epoch: PartitionEpoch(epoch),
+                new_isr: Vec::new(),
+            },
+            ready_at,
+        }
+    }
+
+    fn queue_of(proposals: Vec<Proposal>) -> Queue {
+        let mut queue = Queue {
+            is_sending: true,
+            ..Queue::default()
+        };
+        for proposal in proposals {
+            let key = proposal.partition.topic_id_partition();
+            queue.proposals.entry(key).or_default().push_back(proposal);
+        }
+        queue
+    }
+
+    /// The partition epochs of the proposals that are sent next.
+    fn sent(queue: &mut Queue, now: Instant) -> Vec<i32> {
+        match queue.next(now) {
+            Next::Send(sent) => sent.iter().map(|(_, it)| it.partition_epoch.0).collect(),
+            Next::Wait(_) | Next::Nothing => Vec::new(),
+        }
+    }
+
+    #[tokio::test]
+    async fn a_request_has_the_oldest_proposal_of_each_partition() {
+        let host = TestHost::start();
+        let partitions = host.lead_topics(2);
+        let (one, other) = (&partitions[0], &partitions[1]);
+        let now = ottla_sync::time::now();
+        let later = now + RETRY;
+        let mut queue = queue_of(vec![
+            proposal(one, 1, now),
+            proposal(one, 2, now),
+            proposal(other, 5, later),
+        ]);
+        assert_eq!(sent(&mut queue, now), [1]);
+        assert_eq!(sent(&mut queue, now), [1], "it is not answered yet");
+        let answered = queue.take(one.topic_id_partition());
+        assert_eq!(answered.map(|it| it.proposal.partition_epoch.0), Some(1));
+        assert_eq!(sent(&mut queue, later), [2, 5]);
+        assert!(queue.take(one.topic_id_partition()).is_some());
+        assert!(matches!(queue.next(now), Next::Wait(until) if until == later));
+        assert!(queue.take(other.topic_id_partition()).is_some());
+        assert!(queue.is_sending);
+        assert!(matches!(queue.next(now), Next::Nothing));
+        assert!(!queue.is_sending, "the next proposal starts a task");
+    }
+
+    /// A leader whose proposal is forgotten makes no other: its ISR stays as it is.
+    #[tokio::test]
+    async fn a_proposal_without_a_result_stays_in_the_queue() {
+        let host = TestHost::start();
+        let context = ReplicationContext::new(Arc::clone(&host.host), Arc::clone(&host.node));
+        let now = ottla_sync::time::now();
+        let proposals = host.lead_topics(2);
+        let proposals = proposals.iter().map(|it| proposal(it, 1, now)).collect();
+        let alter_partitions = AlterPartitions {
+            queue: Mutex::new(queue_of(proposals)),
+            submitted: Notify::new(),
+        };
+        let Next::Send(asked) = alter_partitions.queue.lock().next(now) else {
+            panic!("both are ready");
+        };
+        let keys: Vec<TopicIdPartition> = asked.iter().map(|(key, _)| *key).collect();
+        assert_eq!(keys.len(), 2);
+        let results = Results::from([(keys[0], Err(ErrorCode::FencedLeaderEpoch))]);
+        assert!(!alter_partitions.on_results(&context, asked, results));
+        let queue = alter_partitions.queue.lock();
+        let left: Vec<TopicIdPartition> = queue.proposals.keys().copied().collect();
+        assert_eq!(left, keys[1..]);
+    }
+}

@@ -120,3 +120,72 @@ impl Orders {
             .collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use ottla_types::{BrokerId, LeaderEpoch, Offset};
+
+    use super::*;
+    use crate::test_host::TestHost;
+
+    fn at(offset: i64) -> FetchPosition {
+        FetchPosition {
+            leader: BrokerId(2),
+            leader_epoch: LeaderEpoch(1),
+            fetch_offset: Offset(offset),
+            last_fetched_epoch: None,
+            is_in_sync: true,
+        }
+    }
+
+    /// The fetch offsets of changed orders.
+    fn offsets(changed: Vec<(TopicIdPartition, Option<Order>)>) -> Vec<Option<i64>> {
+        let orders = changed.into_iter().map(|(_, order)| order);
+        orders
+            .map(|order| order.map(|it| it.position.fetch_offset.0))
+            .collect()
+    }
+
+    /// Its records are for a position at which the log no longer ends.
+    #[tokio::test]
+    async fn the_answer_to_a_replaced_order_does_not_count() {
+        let host = TestHost::start();
+        let partition = host.lead(&[]);
+        let (orders, key) = (Orders::default(), partition.topic_id_partition());
+        orders.put(&partition, at(5));
+        orders.put(&partition, at(3));
+        assert!(orders.answer(key, &at(5)).is_none());
+        assert!(orders.is_standing(&key));
+        assert!(orders.answer(key, &at(3)).is_some());
+        assert!(orders.answer(key, &at(3)).is_none(), "it was answered");
+        assert!(orders.is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_fetcher_sees_each_change_once() {
+        let host = TestHost::start();
+        let partition = host.lead(&[]);
+        let (orders, key) = (Orders::default(), partition.topic_id_partition());
+        orders.put(&partition, at(5));
+        assert_eq!(offsets(orders.take_changed()), [Some(5)]);
+        assert!(orders.take_changed().is_empty());
+        orders.take_back(key);
+        assert_eq!(offsets(orders.take_changed()), [None]);
+        orders.put(&partition, at(7));
+        assert_eq!(offsets(orders.take_all()), [Some(7)]);
+        assert!(orders.take_changed().is_empty(), "a full request has it");
+        orders.look_again(std::iter::once(key));
+        assert_eq!(offsets(orders.take_changed()), [Some(7)]);
+    }
+
+    #[tokio::test]
+    async fn an_order_wakes_a_fetcher_that_waits_later() {
+        let host = TestHost::start();
+        let orders = Orders::default();
+        orders.put(&host.lead(&[]), at(0));
+        let waited = ottla_sync::time::timeout(Duration::from_secs(10), orders.ordered()).await;
+        assert!(waited.is_ok());
+    }
+}

@@ -2,6 +2,8 @@
 //!
 //! Kafka: `ScramSaslClient`.
 
+use std::fmt;
+
 use subtle::ConstantTimeEq;
 
 use super::message::{base64, encode_name, to_base64};
@@ -21,6 +23,22 @@ pub struct ScramClient {
     is_token: bool,
     nonce: String,
     state: State,
+    /// The last derivation from the password, also of earlier logins.
+    salted: Option<Salted>,
+}
+
+/// A salted password, and what it was derived with.
+#[derive(Clone)]
+struct Salted {
+    salt: Vec<u8>,
+    iterations: u32,
+    password: Vec<u8>,
+}
+
+impl fmt::Debug for Salted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Salted").finish_non_exhaustive()
+    }
 }
 
 #[derive(Debug)]
@@ -53,6 +71,15 @@ impl ScramClient {
             is_token,
             nonce,
             state: State::Started,
+            salted: None,
+        }
+    }
+
+    /// Takes over the salted password of an earlier login with the same mechanism and password, as
+    /// RFC 5802 permits: its derivation is by far the longest part of a login.
+    pub fn reuse_salted(&mut self, earlier: &ScramClient) {
+        if self.mechanism == earlier.mechanism && self.password == earlier.password {
+            self.salted.clone_from(&earlier.salted);
         }
     }
 
@@ -112,8 +139,7 @@ impl ScramClient {
             return Err(format!("{iterations} iterations are not believable"));
         }
         let mechanism = self.mechanism;
-        let password = self.password.expose().as_bytes();
-        let salted = mechanism.salted_password(password, &salt, iterations);
+        let salted = self.salted_password(salt, iterations);
         let keys = mechanism.keys(&salted);
         let without_proof = format!("c=biws,r={nonce}");
         let signed = format!("{client_first_bare},{server_first},{without_proof}");
@@ -123,5 +149,67 @@ impl ScramClient {
             server_signature: mechanism.mac(&keys.server_key, &[signed.as_bytes()]),
         };
         Ok(format!("{without_proof},p={}", to_base64(&proof)).into_bytes())
+    }
+
+    fn salted_password(&mut self, salt: Vec<u8>, iterations: u32) -> Vec<u8> {
+        if let Some(known) = &self.salted
+            && known.salt == salt
+            && known.iterations == iterations
+        {
+            return known.password.clone();
+        }
+        let password = self.password.expose().as_bytes();
+        let salted = self.mechanism.salted_password(password, &salt, iterations);
+        self.salted = Some(Salted {
+            salt,
+            iterations,
+            password: salted.clone(),
+        });
+        salted
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CHALLENGE: &[u8] = b"r=abcd,s=AAAA,i=4096";
+    const OTHER_SALT: &[u8] = b"r=abcd,s=BBBB,i=4096";
+
+    fn login(password: &str) -> ScramClient {
+        let password = Secret::new(password);
+        let mut login = ScramClient::new(
+            ScramMechanism::Sha256,
+            "user",
+            password,
+            false,
+            "abc".into(),
+        );
+        login.first_message();
+        login
+    }
+
+    #[test]
+    fn a_salted_password_is_reused_for_the_same_password_and_salt_only() {
+        let mut first = login("hush");
+        let proof = first.on_message(CHALLENGE).unwrap();
+        // Whatever was kept is taken, so a kept value that is wrong shows.
+        let mut wrong = first;
+        wrong.salted.as_mut().unwrap().password = vec![0; 32];
+        assert!(!format!("{wrong:?}").contains("0, 0, 0"), "{wrong:?}");
+        let after = |password, challenge| {
+            let mut next = login(password);
+            next.reuse_salted(&wrong);
+            next.on_message(challenge).unwrap()
+        };
+        assert_ne!(after("hush", CHALLENGE), proof);
+        assert_eq!(
+            after("hush", OTHER_SALT),
+            login("hush").on_message(OTHER_SALT).unwrap()
+        );
+        assert_eq!(
+            after("other", CHALLENGE),
+            login("other").on_message(CHALLENGE).unwrap()
+        );
     }
 }

@@ -47,7 +47,6 @@ impl DiskSpace {
 
     /// Sets the file system's values. Returns whether the directory has become short of space or
     /// has enough again.
-    /// enough again.
     pub(super) fn on_look(&self, usable: i64, total: i64, reserve: i64) -> Option<bool> {
         let reserve = reserve.min(total / MAX_SHARE);
         self.left.store(usable - reserve, Ordering::Relaxed);

@@ -1,5 +1,6 @@
 mod broken_cases;
 mod checkpoints;
+mod disk_trouble;
 mod late;
 mod made_anew;
 
@@ -255,11 +256,7 @@ fn the_directory_of_the_metadata_log_is_missed_even_where_others_are_left() {
     let theirs = Arc::clone(&told);
     dirs.set_failure_listener(move |failure| *theirs.lock() = failure.is_fatal.clone());
     let log = open(&dirs, 0);
-    let error = StorageError::new(
-        "write",
-        std::path::Path::new("x"),
-        std::io::ErrorKind::Other.into(),
-    );
+    let error = StorageError::new("write", Path::new("x"), std::io::ErrorKind::Other.into());
     dirs.on_partition_error(&log.reader(), &error);
     let said = told.lock().clone().unwrap();
     assert!(said.contains("the directory of the metadata log"), "{said}");

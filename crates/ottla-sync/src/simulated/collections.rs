@@ -16,7 +16,7 @@ pub struct RandomState(FixedState);
 impl Default for RandomState {
     fn default() -> RandomState {
         let seed = match world::is_simulated() {
-            true => world::world().random_u64("order of a table"),
+            true => world::with_world(|world| world.random_u64("order of a table")),
             false => rand::random(),
         };
         RandomState(FixedState::with_seed(seed))

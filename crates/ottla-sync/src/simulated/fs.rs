@@ -482,6 +482,20 @@ pub fn is_cached_at(file: &(impl AsFd + FileExt + ?Sized), position: u64) -> boo
     }
 }
 
+/// Reads what the page cache has; `None` if that is nothing.
+#[track_caller]
+pub fn read_if_cached_at(
+    file: &(impl AsFd + FileExt + ?Sized),
+    buffer: &mut [u8],
+    position: u64,
+) -> io::Result<Option<usize>> {
+    match simulated() {
+        Some(disk) if disk.is_uncached() => Ok(None),
+        Some(_) => file.read_at(buffer, position).map(Some),
+        None => kernel::read_if_cached_at(file, buffer, position),
+    }
+}
+
 /// A simulated disk reserves nothing: writes find out that it is full.
 pub fn reserve(file: &File, bytes: u64) -> io::Result<()> {
     file.of_kernel()

@@ -38,12 +38,12 @@ impl rand::TryRng for Stream {
     }
 
     fn try_next_u64(&mut self) -> Result<u64, Infallible> {
-        Ok(world::world().random_u64(self.0))
+        Ok(world::with_world(|world| world.random_u64(self.0)))
     }
 
     fn try_fill_bytes(&mut self, bytes: &mut [u8]) -> Result<(), Infallible> {
         for chunk in bytes.chunks_mut(8) {
-            let number = world::world().random_u64(self.0);
+            let number = world::with_world(|world| world.random_u64(self.0));
             chunk.copy_from_slice(&number.to_le_bytes()[..chunk.len()]);
         }
         Ok(())

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant, SystemTime};
 pub use tokio::time::MissedTickBehavior;
 
 use crate::simulation::trace::Op;
-use crate::simulation::world::{self, Timer};
+use crate::simulation::world::{self, Timer, World};
 
 /// Replaces `Instant::now`.
 #[track_caller]
@@ -17,7 +17,7 @@ pub fn now() -> Instant {
     match world::is_simulated() {
         true => {
             world::switch_point(Op::Clock);
-            world::world().monotonic()
+            world::with_world(World::monotonic)
         }
         false => Instant::now(),
     }
@@ -35,7 +35,7 @@ pub fn wall_clock() -> SystemTime {
     match world::is_simulated() {
         true => {
             world::switch_point(Op::Clock);
-            world::world().wall()
+            world::with_world(World::wall)
         }
         false => SystemTime::now(),
     }

@@ -109,14 +109,11 @@ fn work(host: u32) {
     }
 }
 
-fn poll(world: &World, host: u32, taken: Taken) {
-    let Taken {
-        slot,
-        waker,
-        mut future,
-    } = taken;
-    let mut context = Context::from_waker(&waker);
-    let polled = catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(&mut context)));
+fn poll(world: &World, host: u32, mut taken: Taken) {
+    let polled = catch_unwind(AssertUnwindSafe(|| {
+        let mut context = Context::from_waker(&taken.waker);
+        taken.future.as_mut().poll(&mut context)
+    }));
     let has_ended = match polled {
         Ok(polled) => polled.is_ready(),
         Err(payload) if world::is_kill(&*payload) => resume_unwind(payload),
@@ -127,7 +124,7 @@ fn poll(world: &World, host: u32, taken: Taken) {
     };
     let dropped = world.with(|state| {
         let executor = &mut state.hosts[host as usize].executor;
-        executor.put_back(slot, future, has_ended)
+        executor.put_back(taken, has_ended)
     });
     drop(dropped);
 }

@@ -56,9 +56,15 @@ impl World {
     pub(crate) fn random_u64(&self, consumer: &'static str) -> u64 {
         let seed = self.seed;
         self.on_host(|host, _| {
+            let mut known = host.streams.iter_mut();
+            if let Some((_, random)) = known.find(|(name, _)| *name == consumer) {
+                return random.u64();
+            }
             let (name, incarnation) = (&host.name, host.incarnation);
-            let new = || Random::named(seed, &format!("{name} {incarnation} {consumer}"));
-            host.streams.entry(consumer).or_insert_with(new).u64()
+            let mut random = Random::named(seed, &format!("{name} {incarnation} {consumer}"));
+            let number = random.u64();
+            host.streams.push((consumer, random));
+            number
         })
     }
 }

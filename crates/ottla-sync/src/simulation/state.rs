@@ -7,9 +7,10 @@ pub(crate) mod disk;
 pub(crate) mod executor;
 pub(crate) mod host;
 pub(crate) mod network;
+pub(crate) mod timers;
 pub(crate) mod wait;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::panic::Location;
 use std::task::Waker;
 
@@ -23,6 +24,7 @@ use super::policy::{Candidates, Chooser};
 use super::trace::Entry;
 use host::HostState;
 use network::NetworkState;
+use timers::Timers;
 use wait::{Timer, Token, Wait};
 
 pub(crate) struct State {
@@ -30,7 +32,7 @@ pub(crate) struct State {
     pub(super) free: Vec<u32>,
     pub(super) runnable: Vec<u32>,
     pub(super) hosts: Vec<HostState>,
-    pub(super) timers: BTreeMap<(u64, u64), Timer>,
+    pub(super) timers: Timers,
     /// Wakers of the timers that have fired.
     pub(super) due: VecDeque<Waker>,
     pub(super) sequence: u64,
@@ -100,7 +102,8 @@ impl State {
     /// Sets the next step with a slow path.
     pub(super) fn plan(&self, hot: &Hot) {
         let mut next = self.chooser.next_choice.min(self.step_limit);
-        if let Some((deadline, _)) = self.timers.keys().next() {
+        if !self.timers.is_empty() {
+            let deadline = self.timers.first();
             let steps = deadline.saturating_sub(self.time_base).div_ceil(STEP_NANOS);
             next = next.min(steps);
         }
@@ -121,8 +124,8 @@ impl State {
 
     pub(super) fn fire_timers(&mut self, hot: &Hot) {
         let now = self.now(hot);
-        while let Some(entry) = self.timers.first_entry().filter(|e| e.key().0 <= now) {
-            match entry.remove() {
+        while let Some(timer) = self.timers.pop_due(now) {
+            match timer {
                 Timer::Thread(token) => {
                     let thread = &mut self.threads[token.slot as usize];
                     if thread.epoch == token.epoch && !thread.is_woken {

@@ -6,7 +6,7 @@
 
 use std::any::Any;
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, Location, catch_unwind, resume_unwind};
 use std::rc::Rc;
 
@@ -18,6 +18,7 @@ use super::hot::{HOT, Hot, STEP_NANOS, UNDERTAKER};
 pub(crate) use super::hot::{current, is_simulated};
 use super::policy::Chooser;
 use super::state::network::NetworkState;
+use super::state::timers::{TimerKey, Timers};
 pub(crate) use super::state::wait::{Holder, Timer, Token, Wait};
 use super::state::{State, Thread};
 use super::trace::{Entry, Op};
@@ -43,6 +44,12 @@ struct Killed;
 /// The caller's world; the caller must run in a simulation.
 pub(crate) fn world() -> Rc<World> {
     WORLD.with_borrow(|world| world.clone().expect("a simulation runs"))
+}
+
+/// Calls `work` with the caller's world, without a counted reference. `work` must not wait.
+#[inline]
+pub(crate) fn with_world<R>(work: impl FnOnce(&World) -> R) -> R {
+    WORLD.with_borrow(|world| work(world.as_deref().expect("a simulation runs")))
 }
 
 /// The world of run `run`, if it is the current one.
@@ -112,44 +119,19 @@ fn record(hot: &Hot, slot: u32, op: Op, at: &'static Location<'static>) {
     state.trace.push(entry);
 }
 
-#[cold]
+/// What a look of the scheduler decides for the running thread.
+enum Decision {
+    GoOn,
+    Suspend,
+    Die,
+}
+
+#[inline(never)]
 fn look(hot: &Hot, yields: bool) {
-    let world = world();
-    let current = hot.current.get();
-    if world.state.borrow().threads[current as usize].is_dying {
-        return world.die(current);
-    }
-    // Two threads that unwind at the same time would share one panic count.
-    if hot.undivided.get() > 0 || std::thread::panicking() {
-        return;
-    }
-    let has_due_tasks = world.with(|state| {
-        state.fire_timers(hot);
-        !state.due.is_empty()
-    });
-    if has_due_tasks {
-        world.wake_due_tasks();
-    }
-    let must_suspend = {
-        let mut state = world.state.borrow_mut();
-        let state = &mut *state;
-        let step = hot.steps.get();
-        state.look_for_kills(step);
-        if step >= state.step_limit {
-            state.fail(Failure::StepLimit { steps: step });
-        }
-        if state.failure.is_some() || !state.kills.is_empty() {
-            true
-        } else {
-            let next = state.choose(step, Some(current), yields);
-            state.next = next;
-            state.plan(hot);
-            next != Some(current)
-        }
-    };
-    match must_suspend {
-        true => world.suspend(),
-        false => world.state.borrow_mut().next = None,
+    match with_world(|world| world.look(hot, yields)) {
+        Decision::GoOn => {}
+        Decision::Suspend => world().suspend(),
+        Decision::Die => world().die(hot.current.get()),
     }
 }
 
@@ -180,7 +162,7 @@ impl World {
                 free: Vec::new(),
                 runnable: Vec::new(),
                 hosts: Vec::new(),
-                timers: BTreeMap::new(),
+                timers: Timers::new(),
                 due: VecDeque::new(),
                 sequence: 0,
                 time_base: 0,
@@ -270,6 +252,41 @@ impl World {
         slot
     }
 
+    /// Lets the chooser look at the running thread. It does not suspend it.
+    fn look(&self, hot: &Hot, yields: bool) -> Decision {
+        let current = hot.current.get();
+        let mut state = self.state.borrow_mut();
+        if state.threads[current as usize].is_dying {
+            return Decision::Die;
+        }
+        // Two threads that unwind at the same time would share one panic count.
+        if hot.undivided.get() > 0 || std::thread::panicking() {
+            return Decision::GoOn;
+        }
+        state.fire_timers(hot);
+        if !state.due.is_empty() {
+            drop(state);
+            self.wake_due_tasks();
+            state = self.state.borrow_mut();
+        }
+        let step = hot.steps.get();
+        state.look_for_kills(step);
+        if step >= state.step_limit {
+            state.fail(Failure::StepLimit { steps: step });
+        }
+        if state.failure.is_some() || !state.kills.is_empty() {
+            return Decision::Suspend;
+        }
+        let next = state.choose(step, Some(current), yields);
+        state.plan(hot);
+        if next == Some(current) {
+            state.next = None;
+            return Decision::GoOn;
+        }
+        state.next = next;
+        Decision::Suspend
+    }
+
     /// Returns to the scheduler until this thread is chosen again.
     fn suspend(&self) {
         let current = current();
@@ -322,7 +339,9 @@ impl World {
     /// Runs until the first thread has ended or something has failed.
     pub(super) fn run(&self) {
         loop {
-            self.wake_due_tasks();
+            if !self.state.borrow().due.is_empty() {
+                self.wake_due_tasks();
+            }
             let kills = std::mem::take(&mut self.state.borrow_mut().kills);
             kills.into_iter().for_each(|host| self.kill(host));
             let next = {
@@ -357,17 +376,14 @@ impl World {
         HOT.with(|hot| {
             let mut state = self.state.borrow_mut();
             let now = state.now(hot);
-            match state.timers.keys().next().copied() {
-                Some((deadline, _)) => {
-                    state.time_base += deadline.saturating_sub(now);
-                    mix(hot, deadline);
-                    state.fire_timers(hot);
-                }
-                None => {
-                    let waiting = state.waiting();
-                    state.fail(Failure::Deadlock(waiting));
-                }
+            if state.timers.is_empty() {
+                let waiting = state.waiting();
+                return state.fail(Failure::Deadlock(waiting));
             }
+            let deadline = state.timers.first();
+            state.time_base += deadline.saturating_sub(now);
+            mix(hot, deadline);
+            state.fire_timers(hot);
         });
     }
 
@@ -475,7 +491,7 @@ impl World {
         self.state.borrow_mut().wake(token);
     }
 
-    pub(crate) fn add_timer(&self, deadline: u64, timer: Timer) -> (u64, u64) {
+    pub(crate) fn add_timer(&self, deadline: u64, timer: Timer) -> TimerKey {
         let mut state = self.state.borrow_mut();
         let key = (deadline, state.next_number());
         state.timers.insert(key, timer);
@@ -488,8 +504,8 @@ impl World {
         key
     }
 
-    pub(crate) fn remove_timer(&self, key: (u64, u64)) -> Option<Timer> {
-        self.state.borrow_mut().timers.remove(&key)
+    pub(crate) fn remove_timer(&self, key: TimerKey) -> Option<Timer> {
+        self.state.borrow_mut().timers.remove(key)
     }
 
     /// Kills `host` at the switch point `steps` after this one.
@@ -522,25 +538,26 @@ impl World {
 
 /// Whether the process with this host number is alive.
 pub(crate) fn is_alive(host: u32) -> bool {
-    world().with(|state| state.hosts[host as usize].is_alive)
+    with_world(|world| world.with(|state| state.hosts[host as usize].is_alive))
 }
 
 pub(crate) fn is_dying() -> bool {
-    world().is_dying()
+    with_world(World::is_dying)
 }
 
 /// A token for a wait that starts with [`block`], to be stored where its waker finds it.
 pub(crate) fn prepare_wait() -> Token {
     let slot = current();
-    let world = world();
-    let mut state = world.state.borrow_mut();
-    let epoch = state.next_number();
-    if let Some(thread) = state.threads.get_mut(slot as usize) {
-        thread.epoch = epoch;
-        thread.is_woken = false;
-        thread.is_timed_out = false;
-    }
-    Token { slot, epoch }
+    with_world(|world| {
+        let mut state = world.state.borrow_mut();
+        let epoch = state.next_number();
+        if let Some(thread) = state.threads.get_mut(slot as usize) {
+            thread.epoch = epoch;
+            thread.is_woken = false;
+            thread.is_timed_out = false;
+        }
+        Token { slot, epoch }
+    })
 }
 
 /// Makes a token that was not woken valid for its thread's wait again.
@@ -586,7 +603,7 @@ pub(crate) fn block(
         })
     };
     /// Removed also if the wait ends by a panic because the host was killed.
-    struct Timed<'w>(&'w World, Option<(u64, u64)>);
+    struct Timed<'w>(&'w World, Option<TimerKey>);
     impl Drop for Timed<'_> {
         fn drop(&mut self) {
             if let Some(key) = self.1 {
@@ -601,17 +618,19 @@ pub(crate) fn block(
 
 /// Adds a token to the waiters of an object.
 pub(crate) fn wait_for(object: u64, token: Token) {
-    let world = world();
-    let mut state = world.state.borrow_mut();
-    state.waiters.entry(object).or_default().push(token);
+    with_world(|world| {
+        let mut state = world.state.borrow_mut();
+        state.waiters.entry(object).or_default().push(token);
+    });
 }
 
 pub(crate) fn wake_all(object: u64) {
-    let world = world();
-    let mut state = world.state.borrow_mut();
-    for token in state.waiters.remove(&object).unwrap_or_default() {
-        state.wake(token);
-    }
+    with_world(|world| {
+        let mut state = world.state.borrow_mut();
+        for token in state.waiters.remove(&object).unwrap_or_default() {
+            state.wake(token);
+        }
+    });
 }
 
 /// Wakes one waiter that has not been woken yet, if there is one.

@@ -9,8 +9,12 @@
 //! consumer's fetch does not wait for longer than `remote.fetch.max.wait.ms`, and asks for the same
 //! again: it would never get a chunk that takes longer. In Kafka, reads that have begun go on.
 //!
+//! Without a cache, of a chunk that is neither compressed nor encrypted only the bytes that are asked for
+//! are fetched.
+//!
 //! Aiven's plugin: `ChunkCache`, `DefaultChunkManager`.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -107,10 +111,10 @@ impl ChunkReader {
                 async move {
                     let chunk = manifest.chunks.chunk(id).expect("within the range");
                     reader.prefetch_after(&object, &manifest, &chunk);
-                    let bytes = reader.chunk(&object, &manifest, &chunk).await?;
-                    let from = start.saturating_sub(chunk.original_position) as usize;
+                    let from = start.saturating_sub(chunk.original_position);
                     let to = chunk.original_end().min(end) - chunk.original_position;
-                    Ok((id, bytes.slice(from..to as usize)))
+                    let bytes = reader.part(&object, &manifest, &chunk, from..to).await?;
+                    Ok((id, bytes))
                 }
             })
             .buffered(CHUNKS_AT_ONCE);
@@ -129,24 +133,32 @@ impl ChunkReader {
             .boxed()
     }
 
-    async fn chunk(
+    /// Bytes of a chunk.
+    async fn part(
         &self,
         object: &Arc<str>,
         manifest: &Arc<Manifest>,
         chunk: &Chunk,
+        range: Range<u64>,
     ) -> Result<Bytes, RemoteStorageError> {
         let got = async {
-            match self.find_or_fetch(object, manifest, chunk) {
-                Ok(CachedChunk::InMemory(bytes)) => Ok(bytes),
+            // There is no place for the rest of it.
+            let is_same_size = chunk.transformed_size == chunk.original_size;
+            if self.cache.is_none() && manifest.is_plain() && is_same_size {
+                return self.fetch_part(object, chunk, range).await;
+            }
+            let bytes = match self.find_or_fetch(object, manifest, chunk) {
+                Ok(CachedChunk::InMemory(bytes)) => bytes,
                 Ok(CachedChunk::InFile(file)) => {
                     let read = task::spawn_blocking(move || file.read()).await;
-                    read.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()))
+                    read.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()))?
                 }
                 Err(fetch) => {
                     self.keep(object, chunk, &fetch);
-                    fetch.await
+                    fetch.await?
                 }
-            }
+            };
+            Ok(bytes.slice(range.start as usize..range.end as usize))
         };
         time::timeout(self.get_timeout, got)
             .await
@@ -161,6 +173,28 @@ impl ChunkReader {
                     ),
                 ))
             })
+    }
+
+    /// Bytes of a chunk that is in its object as it is in the segment.
+    async fn fetch_part(
+        &self,
+        object: &str,
+        chunk: &Chunk,
+        range: Range<u64>,
+    ) -> Result<Bytes, RemoteStorageError> {
+        let from = chunk.transformed_range().start + range.start;
+        let wanted = range.end - range.start;
+        let bytes = self.storage.get_range(object, from..from + wanted).await?;
+        if bytes.len() as u64 != wanted {
+            let (id, size) = (chunk.id, bytes.len());
+            let cause =
+                format!("chunk {id} at byte {from}: it has {size} bytes instead of {wanted}");
+            return Err(RemoteStorageError::damaged(
+                &self.storage.name(object),
+                cause,
+            ));
+        }
+        Ok(bytes)
     }
 
     fn find_or_fetch(
@@ -241,7 +275,7 @@ async fn fetch_chunk(
         .await?;
     let name = storage.name(&key.object);
     let is_disk = cache.as_ref().is_some_and(|cache| cache.is_on_disk());
-    let is_plain = !manifest.is_compressed && manifest.data_key.is_none();
+    let is_plain = manifest.is_plain();
     let finish = move || {
         let data_key = manifest.data_key.as_ref();
         let bytes = restored(bytes, &chunk, manifest.is_compressed, data_key)

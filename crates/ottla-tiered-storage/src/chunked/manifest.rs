@@ -167,6 +167,11 @@ pub enum ManifestError {
 }
 
 impl Manifest {
+    /// Whether the object has the bytes of the segment as they are.
+    pub fn is_plain(&self) -> bool {
+        !self.is_compressed && self.data_key.is_none()
+    }
+
     /// Unwraps the data key, if there is one.
     pub fn read(json: &[u8], keys: Option<&KeyRing>) -> Result<Manifest, ManifestError> {
         #[derive(Deserialize)]

@@ -1,7 +1,8 @@
 //! A store of segments in the chunked format.
 //!
 //! Owns the caches of manifests, indexes and chunks. The first byte of a segment takes two round
-//! trips: the manifest and a chunk; one if the manifest is cached.
+//! trips: the manifest and a chunk; one if the manifest is cached. The offset index, which tells where
+//! a record is, is fetched together with the manifest.
 //!
 //! Aiven's plugin: `RemoteStorageManager`, `KafkaRemoteStorageManager`.
 
@@ -10,17 +11,19 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures_util::FutureExt;
+use futures_util::future::{self, BoxFuture};
 use ottla_sync::{Mutex, fs};
 use ottla_tiered::{CustomMetadata, RemoteLogSegmentMetadata};
 
 use super::chunk_reader::{ChunkReader, Prefetch};
+use super::data_key::{IV_SIZE, TAG_SIZE};
 use super::key_ring::KeyRing;
 use super::manifest::Manifest;
 use super::object_key::{Suffix, key, key_for_reading, main_path};
 use super::rate_limit::RateLimit;
 use super::transform::restored_index;
 use super::upload::Uploader;
-use crate::cache::{BoundedCache, ChunkCache, KeptFetches, SharedFetches};
+use crate::cache::{BoundedCache, ChunkCache, KeptFetches, SharedFetch, SharedFetches};
 use crate::custom_metadata::{CustomMetadataField, CustomMetadataFields};
 use crate::error::{RemoteStorageError, RemoteStorageErrorKind};
 use crate::objects::{Environment, ObjectStorage, open_store};
@@ -131,6 +134,17 @@ impl ChunkedStorage {
         &self,
         metadata: &RemoteLogSegmentMetadata,
     ) -> Result<Arc<Manifest>, RemoteStorageError> {
+        match self.find_manifest(metadata) {
+            Ok(manifest) => Ok(manifest),
+            Err(fetch) => fetch.await,
+        }
+    }
+
+    /// The manifest from the cache, or its fetch.
+    fn find_manifest(
+        &self,
+        metadata: &RemoteLogSegmentMetadata,
+    ) -> Result<Arc<Manifest>, SharedFetch<Arc<Manifest>>> {
         let key = self.key(metadata, Suffix::Manifest);
         let found = self.manifest_fetches.find_or_start(
             &key,
@@ -157,14 +171,83 @@ impl ChunkedStorage {
                 .boxed()
             },
         );
-        match found {
-            Ok(manifest) => Ok(manifest),
-            Err(fetch) => {
-                self.kept_manifests.keep(&key, &fetch);
-                fetch.await
-            }
+        if let Err(fetch) = &found {
+            self.kept_manifests.keep(&key, fetch);
         }
+        found
     }
+
+    /// The fetch of an index for all who ask for it meanwhile.
+    fn index_fetch(
+        &self,
+        metadata: &RemoteLogSegmentMetadata,
+        key: &(String, IndexType),
+    ) -> BoxFuture<'static, Result<Bytes, RemoteStorageError>> {
+        let (storage, cache) = (self.storage.clone(), self.indexes.clone());
+        let manifest = self.find_manifest(metadata);
+        let likely_size = likely_offset_index_size(metadata);
+        let key = key.clone();
+        async move {
+            let (object, index) = &key;
+            let (manifest, front) = match manifest {
+                Ok(manifest) => (manifest, Bytes::new()),
+                // It is at the front of its object, so it does not have to wait for its place.
+                Err(manifest) if *index == IndexType::Offset => {
+                    let front = async {
+                        let front = storage.get_range(object, 0..likely_size).await;
+                        // What is wrong with the object is found below, where it is asked for again.
+                        Ok::<_, RemoteStorageError>(front.unwrap_or_default())
+                    };
+                    future::try_join(manifest, front).await?
+                }
+                Err(manifest) => (manifest.await?, Bytes::new()),
+            };
+            let place = manifest.indexes.of(*index).and_then(|place| place.range());
+            let Some(range) = place else {
+                return Err(RemoteStorageError::new(
+                    RemoteStorageErrorKind::NoIndex,
+                    format!("fetch {}", storage.name(object)),
+                    format_args!("the segment has no {}", index.name()),
+                ));
+            };
+            if range.is_empty() {
+                return Ok(Bytes::new());
+            }
+            let wanted = range.end - range.start;
+            let bytes = if range.end <= front.len() as u64 {
+                // A slice would keep the whole front in memory.
+                Bytes::copy_from_slice(&front[range.start as usize..range.end as usize])
+            } else {
+                storage.get_range(object, range.clone()).await?
+            };
+            let name = storage.name(object);
+            if bytes.len() as u64 != wanted {
+                let cause = format!(
+                    "its {} has {} bytes instead of {wanted}",
+                    index.name(),
+                    bytes.len()
+                );
+                return Err(RemoteStorageError::damaged(&name, cause));
+            }
+            let data_key = manifest.data_key.as_ref();
+            let bytes = restored_index(bytes, index.name(), range.start, data_key)
+                .map_err(|error| RemoteStorageError::damaged(&name, error))?;
+            let weight = bytes.len() as u64;
+            cache.lock().insert(key, bytes.clone(), weight);
+            Ok(bytes)
+        }
+        .boxed()
+    }
+}
+
+/// The size of an offset index in its object: eight bytes for each 4 KiB of the segment, unless
+/// `index.interval.bytes` is less than its default, and what encryption adds. A larger one is fetched
+/// once its place is known.
+fn likely_offset_index_size(metadata: &RemoteLogSegmentMetadata) -> u64 {
+    const ENTRY: u64 = 8;
+    const INTERVAL: u64 = 4096;
+    let size = u64::try_from(metadata.segment.segment_size_bytes).unwrap_or(0);
+    (size / INTERVAL + 1) * ENTRY + (IV_SIZE + TAG_SIZE) as u64
 }
 
 #[async_trait]
@@ -213,47 +296,11 @@ impl RemoteStorageManager for ChunkedStorage {
         index: IndexType,
     ) -> Result<Bytes, RemoteStorageError> {
         let object = self.key_for_reading(metadata, Suffix::Indexes)?;
-        let manifest = self.manifest(metadata).await?;
-        let place = manifest.indexes.of(index).and_then(|place| place.range());
-        let Some(range) = place else {
-            return Err(RemoteStorageError::new(
-                RemoteStorageErrorKind::NoIndex,
-                format!("fetch {}", self.storage.name(&object)),
-                format_args!("the segment has no {}", index.name()),
-            ));
-        };
-        if range.is_empty() {
-            return Ok(Bytes::new());
-        }
         let key = (object, index);
         let found = self.index_fetches.find_or_start(
             &key,
             || self.indexes.lock().get(&key),
-            || {
-                let (storage, cache) = (self.storage.clone(), self.indexes.clone());
-                let (key, manifest) = (key.clone(), manifest.clone());
-                async move {
-                    let (object, index) = &key;
-                    let bytes = storage.get_range(object, range.clone()).await?;
-                    let name = storage.name(object);
-                    let wanted = range.end - range.start;
-                    if bytes.len() as u64 != wanted {
-                        let cause = format!(
-                            "its {} has {} bytes instead of {wanted}",
-                            index.name(),
-                            bytes.len()
-                        );
-                        return Err(RemoteStorageError::damaged(&name, cause));
-                    }
-                    let data_key = manifest.data_key.as_ref();
-                    let bytes = restored_index(bytes, index.name(), range.start, data_key)
-                        .map_err(|error| RemoteStorageError::damaged(&name, error))?;
-                    let weight = bytes.len() as u64;
-                    cache.lock().insert(key, bytes.clone(), weight);
-                    Ok(bytes)
-                }
-                .boxed()
-            },
+            || self.index_fetch(metadata, &key),
         );
         match found {
             Ok(bytes) => Ok(bytes),

@@ -84,6 +84,9 @@ fn open_s3(
         .with_region(&settings.region)
         // Few objects make up a segment, and not every server deletes several at once.
         .with_disable_bulk_delete(true)
+        // TLS protects the bytes already, so their SHA-256 would be processor time for nothing.
+        // AWS's own clients do the same.
+        .with_unsigned_payload(!is_plain_http(settings.endpoint_url.as_deref()))
         .with_client_options(client)
         .with_retry(retries(settings.api_call_timeout));
     if settings.checksum_check {
@@ -199,10 +202,14 @@ fn open_azure(settings: &AzureSettings) -> Result<ObjectStorage, RemoteStorageEr
 /// HTTP is allowed where an endpoint says it.
 fn client_options(endpoint: Option<&str>) -> ClientOptions {
     ClientOptions::new()
-        .with_allow_http(endpoint.is_some_and(|endpoint| endpoint.starts_with("http://")))
+        .with_allow_http(is_plain_http(endpoint))
         .with_connect_timeout(CONNECT_TIME)
         .with_timeout_disabled()
         .with_read_timeout(SILENCE)
+}
+
+fn is_plain_http(endpoint: Option<&str>) -> bool {
+    endpoint.is_some_and(|endpoint| endpoint.starts_with("http://"))
 }
 
 /// The budget of one request: attempts and time, whichever is used up first.

@@ -50,6 +50,32 @@ async fn the_first_byte_takes_two_round_trips_and_then_one() {
 }
 
 #[tokio::test]
+async fn without_a_cache_only_the_bytes_that_are_read_of_a_plain_chunk_are_fetched() {
+    let server = FakeS3::start().await;
+    let dir = tempfile::tempdir().unwrap();
+    let segment = segment(dir.path(), 3_000_000);
+    let store = open(&s3(&server, &[]));
+    let copy = store.copy_log_segment_data(&segment.metadata, &segment.data);
+    copy.await.unwrap();
+    let read = async |start: u32, end: u32| {
+        server.requests();
+        let stream = store.fetch_log_segment(&segment.metadata, start, Some(end));
+        let bytes = read_all(stream.await.unwrap()).await.unwrap();
+        assert!(bytes == segment.log[start as usize..=end as usize]);
+        let mut requests = server.requests();
+        requests.retain(|line| line.contains(".log"));
+        requests.sort();
+        let ranges = requests.iter().map(|line| line.rsplit('=').next());
+        ranges
+            .map(|range| range.unwrap_or_default().to_owned())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(read(1_500_000, 1_500_009).await, ["1500000-1500009"]);
+    let both = ["1999990-1999999", "2000000-2000010"];
+    assert_eq!(read(1_999_990, 2_000_010).await, both);
+}
+
+#[tokio::test]
 async fn readers_at_the_same_time_share_the_fetch_of_a_chunk() {
     let server = FakeS3::start().await;
     let dir = tempfile::tempdir().unwrap();
@@ -178,14 +204,47 @@ async fn an_index_that_takes_longer_than_its_readers_wait_arrives_nevertheless()
     let store = open(&s3(&server, &[]));
     server.delay(Duration::from_millis(200));
     let limit = Duration::from_millis(50);
-    // One for the manifest, and one for the index: each arrives after its reader has gone.
-    for _ in 0..2 {
-        let index = store.fetch_index(&segment.metadata, IndexType::Offset);
-        assert!(tokio::time::timeout(limit, index).await.is_err());
-        tokio::time::sleep(Duration::from_millis(500)).await;
-    }
+    let index = store.fetch_index(&segment.metadata, IndexType::Offset);
+    assert!(tokio::time::timeout(limit, index).await.is_err());
+    tokio::time::sleep(Duration::from_millis(500)).await;
     let index = store.fetch_index(&segment.metadata, IndexType::Offset);
     let index = tokio::time::timeout(limit, index).await;
     assert_eq!(index.expect("it is in the cache").unwrap(), [7; 80][..]);
     assert_eq!(server.requests().len(), 2);
+}
+
+#[tokio::test]
+async fn an_offset_index_does_not_wait_for_the_manifest() {
+    let server = FakeS3::start().await;
+    let dir = tempfile::tempdir().unwrap();
+    let mut segment = uploaded(&server, dir.path()).await;
+    server.delay(Duration::from_millis(300));
+    let requests = |server: &FakeS3| {
+        let mut requests = server.requests();
+        requests.sort();
+        let kinds = requests
+            .iter()
+            .map(|line| line.rsplit('.').next().unwrap_or_default().to_owned());
+        kinds.collect::<Vec<_>>()
+    };
+    let store = open(&s3(&server, &[]));
+    let mut index = store.fetch_index(&segment.metadata, IndexType::Offset);
+    let soon = Duration::from_millis(150);
+    assert!(tokio::time::timeout(soon, &mut index).await.is_err());
+    // 10,000,000 bytes have 2,442 entries of eight bytes at most, if the interval is the default.
+    let both = ["indexes bytes=0-19563", "rsm-manifest"];
+    assert_eq!(requests(&server), both);
+    assert_eq!(index.await.unwrap(), [7; 80][..]);
+    assert_eq!(requests(&server), [""; 0]);
+
+    // Larger than expected: it is fetched from its place.
+    segment.metadata.segment.segment_size_bytes = 0;
+    let store = open(&s3(&server, &[]));
+    let index = store.fetch_index(&segment.metadata, IndexType::Offset);
+    assert_eq!(index.await.unwrap(), [7; 80][..]);
+    let three = ["indexes bytes=0-35", "indexes bytes=0-79", "rsm-manifest"];
+    assert_eq!(requests(&server), three);
+    let times = store.fetch_index(&segment.metadata, IndexType::Timestamp);
+    assert_eq!(times.await.unwrap(), [8; 24][..]);
+    assert_eq!(requests(&server), ["indexes bytes=80-103"]);
 }

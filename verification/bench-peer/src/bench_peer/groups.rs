@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::broker;
 use super::disk::Scratch;
-use super::rows::{load_report, number_at};
+use super::load::{Load, number_at};
 use super::setting::{Options, Setting};
 use super::table::{Results, median};
 use ottla_peers::{InstalledPeer, Node, NodeOptions};
@@ -93,10 +93,22 @@ fn with_node(
     Ok(measured)
 }
 
+/// `line` is a command of the load generator with its arguments.
+fn load(setting: &Setting<'_>, node: &Node, line: &str) -> Result<Value> {
+    let load = Load {
+        generator: setting.load_generator()?,
+        bootstrap: node.bootstrap(),
+        broker_pid: node.pid(),
+        command_config: None,
+        launcher: Vec::new(),
+    };
+    load.run(line)
+}
+
 fn heartbeats(setting: &Setting<'_>, node: &Node, protocol: &str) -> Result<Measured> {
     let groups = setting.options.groups;
     let line = format!("heartbeats --topic groups --protocol {protocol} --groups {groups}");
-    let report = load_report(setting.load_generator()?, node, &line)?;
+    let report = load(setting, node, &line)?;
     let members = groups * 10;
     let name = format!("{members} {protocol} members of {groups} groups");
     let value = |measure: &str, pointer: &str, unit: f64| -> Result<(String, f64)> {
@@ -122,7 +134,7 @@ fn heartbeats(setting: &Setting<'_>, node: &Node, protocol: &str) -> Result<Meas
 fn large_group(setting: &Setting<'_>, node: &Node) -> Result<Measured> {
     let members = setting.options.group_members;
     let line = format!("large-group --topic read --members {members} --partitions {members}");
-    let report = load_report(setting.load_generator()?, node, &line)?;
+    let report = load(setting, node, &line)?;
     let settled = report
         .pointer("/settled_after_ms")
         .and_then(Value::as_array);

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
+use super::load::{Load, number_at};
 use super::machine::ProcessReading;
 use super::{broker, disk};
 use ottla_peers::java;
@@ -331,7 +332,14 @@ impl Bench<'_> {
 
     /// `line` is a command of the load generator with its arguments.
     fn load(&self, line: &str) -> Result<Value> {
-        load_report(self.load_generator, &self.node, line)
+        let load = Load {
+            generator: self.load_generator,
+            bootstrap: self.node.bootstrap(),
+            broker_pid: self.node.pid(),
+            command_config: None,
+            launcher: Vec::new(),
+        };
+        load.run(line)
     }
 
     fn add_load(&mut self, name: &str, report: &Value) -> Result<()> {
@@ -366,24 +374,6 @@ pub fn kafka_tool(kafka: &InstalledPeer, tool: &str) -> Result<Command> {
         .args(["-Xmx512M", "-cp", class_path])
         .arg(format!("org.apache.kafka.tools.{tool}"));
     Ok(command)
-}
-
-/// Runs a command of the load generator against a broker. `line` is the command with its arguments.
-pub fn load_report(load_generator: &Path, node: &Node, line: &str) -> Result<Value> {
-    let mut words = line.split_whitespace();
-    let pid = node.pid().to_string();
-    let mut command = Command::new(load_generator);
-    command
-        .args(words.next())
-        .args(["--bootstrap", &node.bootstrap(), "--json"]);
-    command.args(["--broker-pid", &pid]).args(words);
-    let printed = process::output_of(&mut command)?;
-    serde_json::from_str(&printed).with_context(|| format!("not JSON: {printed}"))
-}
-
-pub fn number_at(value: &Value, pointer: &str) -> Result<f64> {
-    let found = value.pointer(pointer).and_then(Value::as_f64);
-    found.with_context(|| format!("the load generator's report has no {pointer}: {value}"))
 }
 
 /// The summary of a producing tool.

@@ -29,11 +29,15 @@ pub(super) enum Group {
     Client,
     /// From kill -9 of a leader to the first write with acks=all, in clusters of Kafka's, of Ottla's, and of both.
     Failover,
+    /// TLS, SCRAM and new connections, against plaintext and on one core; 4 GB of disk.
+    Security,
     /// Three brokers and three replicas: producers, CPU, latency, memory, and 10,000 partitions (--partitions).
     Cluster,
     /// 100,000 members of 10,000 groups (--groups) that send heartbeats, and a group of 10,000 members
     /// (--group-members) that members leave.
     Groups,
+    /// Remote storage in S3, Kafka's with Aiven's plugin: upload, cold reads, tail latency beside them, memory.
+    Tiered,
 }
 
 #[derive(clap::Args)]
@@ -55,7 +59,7 @@ pub struct Options {
     #[arg(long)]
     pub(super) records: Option<u64>,
     /// 10^9 bytes: of large batches for the node, by default 10; of recovery, 10; of the log to
-    /// compact, 5.
+    /// compact, 5; of the group security, 1; of the tiered topic, 2.
     #[arg(long)]
     pub(super) gigabytes: Option<f64>,
     /// Partitions of the groups start-2000 and recovery, by default 2000, and of the group cluster,
@@ -95,6 +99,10 @@ pub struct Options {
     /// Compare Ottla with another build of itself instead: the path of that build's binary.
     #[arg(long, value_name = "PATH", conflicts_with = "peer")]
     pub(super) other_build: Option<PathBuf>,
+    /// A folder with the jars of Aiven's plugin and of what it depends on, or with its source, for the
+    /// group tiered; by default its published source is fetched and compiled.
+    #[arg(long, value_name = "DIR")]
+    pub(super) plugin: Option<PathBuf>,
     /// Also write the tables to this file, as Markdown.
     #[arg(long)]
     pub(super) out: Option<PathBuf>,
@@ -141,7 +149,10 @@ impl Options {
             Group::Rolls => 4 << 30,
             Group::Client => self.node_records() * 2 * 110,
             Group::Failover | Group::Groups => 1 << 30,
+            Group::Security => 3 * gigabytes(1.0) + (2 << 30),
             Group::Cluster => self.memory_of_cluster(),
+            // The log and the store, and the broker.
+            Group::Tiered => 2 * gigabytes(2.0) + (2 << 30),
         }
     }
 }
@@ -149,7 +160,13 @@ impl Options {
 impl Group {
     pub(super) fn needs_load_generator(&self) -> bool {
         match self {
-            Group::Node | Group::Start | Group::Recovery | Group::Rolls | Group::Groups => true,
+            Group::Node
+            | Group::Start
+            | Group::Recovery
+            | Group::Rolls
+            | Group::Security
+            | Group::Groups
+            | Group::Tiered => true,
             Group::Compaction | Group::Client | Group::Failover | Group::Cluster => false,
         }
     }

@@ -17,6 +17,8 @@ pub struct Results {
     /// Measure and round to the value of each side.
     values: BTreeMap<(String, usize), Vec<Option<f64>>>,
     noise: Vec<Noise>,
+    /// Shown with the conditions.
+    notes: Vec<String>,
 }
 
 impl Results {
@@ -26,6 +28,7 @@ impl Results {
             measures: Vec::new(),
             values: BTreeMap::new(),
             noise: Vec::new(),
+            notes: Vec::new(),
         }
     }
 
@@ -49,6 +52,11 @@ impl Results {
 
     pub fn add_noise(&mut self, noise: Noise) {
         self.noise.push(noise);
+    }
+
+    /// Adds what is found out about the conditions during the measurement.
+    pub fn add_note(&mut self, note: String) {
+        self.notes.push(note);
     }
 
     /// Prints the results of one side in one round.
@@ -83,7 +91,7 @@ impl Results {
         let ours = &self.names[self.last_side()];
         let others = &self.names[..self.last_side()];
         let mut text = String::new();
-        for condition in conditions {
+        for condition in conditions.iter().chain(&self.notes) {
             text.push_str(&format!("- {condition}\n"));
         }
         let gaps: Vec<f64> = self

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use anyhow::{Context, Result};
 
-use ottla_peers::{AdvertisedApi, Node, advertised_apis};
+use ottla_peers::{AdvertisedApi, Node, Peer, advertised_apis, reference};
 use ottla_workspace::report::Tally;
 use ottla_workspace::workspace;
 
@@ -18,9 +18,11 @@ pub fn compare(kafka: &Node, ottla: &Node) -> Result<Tally> {
         &advertised_apis(kafka.port())?,
         &advertised_apis(ottla.port())?,
     );
+    let reference = Peer::load(reference::KAFKA)?;
+    let column = column_of(&documented, reference.version()?)?;
     let undocumented: Vec<String> = differences
         .values()
-        .filter(|row| !is_documented(&documented, row))
+        .filter(|row| !is_documented(&documented, column, row))
         .map(Row::text)
         .collect();
     let count = differences.len();
@@ -79,14 +81,24 @@ fn differences(kafka: &[AdvertisedApi], ottla: &[AdvertisedApi]) -> BTreeMap<i16
     rows
 }
 
-/// Whether the table has a row `| key | name | versions of Kafka 4.3.1 | of 4.4.0 | of Ottla | …`. The
-/// brokers that are compared are of one of these releases.
-fn is_documented(compatibility: &str, row: &Row) -> bool {
-    compatibility.lines().any(|line| {
-        let cells: Vec<&str> = line.split('|').map(str::trim).collect();
+/// The column of a version of Kafka in the table `| key | API | Apache Kafka 4.3.1 | 4.4.0 | Ottla | …`.
+fn column_of(compatibility: &str, version: &str) -> Result<usize> {
+    let mut headings = compatibility.lines().map(cells_of);
+    let headings = headings.find(|cells| cells.get(1) == Some(&"key"));
+    let column = headings.and_then(|cells| cells.iter().position(|it| it.ends_with(version)));
+    column.with_context(|| format!("COMPATIBILITY.md has no column for Kafka {version}"))
+}
+
+/// Whether the table has a row with these versions of Kafka in the column, and of Ottla.
+fn is_documented(compatibility: &str, column: usize, row: &Row) -> bool {
+    compatibility.lines().map(cells_of).any(|cells| {
         let is_row = cells.len() > 6 && cells[1].parse() == Ok(row.api_key);
-        is_row && cells[3..=4].contains(&&*cell(row.kafka)) && cells[5] == cell(row.ottla)
+        is_row && cells[column] == cell(row.kafka) && cells[5] == cell(row.ottla)
     })
+}
+
+fn cells_of(line: &str) -> Vec<&str> {
+    line.split('|').map(str::trim).collect()
 }
 
 fn cell(versions: Option<(i16, i16)>) -> String {
@@ -125,12 +137,12 @@ mod tests {
             kafka: Some((0, 5)),
             ottla: None,
         };
-        let table = "| 24 | AddPartitionsToTxn | 0–5 | 0–6 | – | transactions |";
-        assert!(is_documented(table, &row));
-        assert!(!is_documented(
-            "| 24 | AddPartitionsToTxn | 0–4 | 0–6 | – | transactions |",
-            &row
-        ));
-        assert!(!is_documented("", &row));
+        let table = "| key | API | Apache Kafka 4.3.1 | 4.4.0 | Ottla | remarks |\n\
+                     | 24 | AddPartitionsToTxn | 0–5 | 0–6 | – | transactions |";
+        let of = |version| column_of(table, version).unwrap();
+        assert!(is_documented(table, of("4.3.1"), &row));
+        assert!(!is_documented(table, of("4.4.0"), &row));
+        assert!(!is_documented("", of("4.3.1"), &row));
+        assert!(column_of(table, "4.5.0").is_err());
     }
 }

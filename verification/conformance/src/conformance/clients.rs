@@ -7,7 +7,7 @@ use std::process::Command;
 use anyhow::{Context, Result};
 
 use ottla_peers::java;
-use ottla_peers::{InstalledPeer, Peer};
+use ottla_peers::{InstalledPeer, Peer, reference};
 use ottla_workspace::{process, toolchain, workspace};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,6 +34,9 @@ pub enum Client {
     SecuredAiokafka,
     SecuredKafkajs,
 }
+
+/// The name, beside those of clients, of the tools that need no client's script before them.
+pub const PAIRS: &str = "pairs";
 
 /// The kind of node pair that a script needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -166,15 +169,18 @@ pub fn selected(names: &[String], are_secured: bool) -> Result<Vec<Client>> {
         let is_asked_for = |client: &Client| (client.nodes() == Nodes::Secured) == are_secured;
         return Ok(all.filter(is_asked_for).collect());
     }
-    names
-        .iter()
+    let scripts = names.iter().filter(|name| *name != PAIRS);
+    scripts
         .map(|name| {
             Client::ALL
                 .into_iter()
                 .find(|client| client.name() == name)
                 .with_context(|| {
                     let all = Client::ALL.map(Client::name);
-                    format!("no client is called `{name}`; there are {}", all.join(", "))
+                    format!(
+                        "no client is called `{name}`; there are {}, {PAIRS}",
+                        all.join(", ")
+                    )
                 })
         })
         .collect()
@@ -215,7 +221,7 @@ pub fn prepare(clients: &[Client], kafka: &InstalledPeer) -> Result<Vec<Prepared
                 }
             }
             .with_context(|| format!("cannot set up the client `{name}`"))?;
-            let dir = out_dir().join("work").join(name);
+            let dir = reference::run_dir("conformance").join("work").join(name);
             std::fs::create_dir_all(&dir)?;
             Ok(Prepared {
                 client: *client,
@@ -230,6 +236,7 @@ fn source_dir() -> PathBuf {
     workspace::root().join("conformance")
 }
 
+/// Where packages and programs are kept, for every reference.
 fn out_dir() -> PathBuf {
     workspace::target_dir().join("conformance")
 }
@@ -312,6 +319,14 @@ fn once(folder: &Path, files: &[&PathBuf], fill: impl FnOnce() -> Result<()>) ->
         wanted
             .push_str(&std::fs::read_to_string(file).with_context(|| file.display().to_string())?);
     }
+    // Another suite may fill the folder at the same time. Closing the file releases the lock.
+    let mut lock = folder.as_os_str().to_owned();
+    lock.push(".lock");
+    if let Some(parent) = folder.parent() {
+        std::fs::create_dir_all(parent)?;
+    }
+    let lock = std::fs::File::create(lock)?;
+    lock.lock()?;
     let mark = folder.join("installed-from");
     if std::fs::read_to_string(&mark).is_ok_and(|found| found == wanted) {
         return Ok(());
@@ -332,7 +347,7 @@ mod tests {
         let secured = selected(&[], true).unwrap();
         assert_eq!(plain.len() + secured.len(), Client::ALL.len());
         assert!(secured.contains(&Client::SecuredJava) && !plain.contains(&Client::SecuredJava));
-        let franz = selected(&["franz".to_owned()], false).unwrap();
+        let franz = selected(&["franz".to_owned(), "pairs".to_owned()], false).unwrap();
         assert_eq!(franz, [Client::Franz]);
         let error = selected(&["perl".to_owned()], false).unwrap_err();
         let error = error.to_string();

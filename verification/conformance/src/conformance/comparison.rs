@@ -6,6 +6,7 @@ use std::fmt;
 use anyhow::{Context, Result};
 use serde_json::Value;
 
+use ottla_peers::reference;
 use ottla_workspace::workspace;
 
 /// A step of a script.
@@ -33,6 +34,8 @@ struct KnownDifference {
     /// may.
     #[serde(default)]
     at: Vec<String>,
+    /// The reference with which it differs (`kafka` or `kafka44`); without it, each does.
+    reference: Option<String>,
     reason: String,
 }
 
@@ -68,14 +71,26 @@ impl Outcome {
 }
 
 impl KnownDifferences {
-    /// Loads the file's entries; empty if a broker is compared with itself.
+    /// Loads the file's entries for the reference; empty if a broker is compared with itself.
     pub fn load(compares_two_brokers: bool) -> Result<KnownDifferences> {
         if !compares_two_brokers {
             return Ok(KnownDifferences::default());
         }
         let file = workspace::root().join("conformance/known-differences.toml");
         let text = std::fs::read_to_string(&file).with_context(|| file.display().to_string())?;
-        toml::from_str(&text).with_context(|| file.display().to_string())
+        let all: KnownDifferences =
+            toml::from_str(&text).with_context(|| file.display().to_string())?;
+        Ok(all.with(reference::chosen()))
+    }
+
+    /// The entries for this reference.
+    fn with(mut self, reference: &str) -> KnownDifferences {
+        let applies = |known: &KnownDifference| {
+            let of = known.reference.as_deref();
+            of.is_none_or(|of| of == reference)
+        };
+        self.difference.retain(applies);
+        self
     }
 
     /// The JSON pointers at which this step of this client may differ; an empty pointer means the
@@ -337,6 +352,14 @@ mod tests {
             "{:?}",
             outcome.unknown
         );
+    }
+
+    #[test]
+    fn a_difference_from_one_reference_is_none_from_another() {
+        let entries = "[[difference]]\nclient='c'\nstep='b'\nreference='kafka44'\nreason='r'\n\
+                       [[difference]]\nclient='c'\nstep='a'\nreason='r'";
+        let left_with = |reference| known(entries).with(reference).difference.len();
+        assert_eq!((left_with("kafka44"), left_with("kafka")), (2, 1));
     }
 
     #[test]

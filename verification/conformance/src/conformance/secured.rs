@@ -9,6 +9,7 @@ use std::process::Command;
 use anyhow::{Context, Result};
 use serde_json::json;
 
+use ottla_peers::secured::{MODULES, scram_listener_entry};
 use ottla_peers::{InstalledPeer, NodeOptions, free_port_pair};
 use ottla_testkit::certificates::{Authority, Wanted};
 use ottla_testkit::tokens::TokenIssuer;
@@ -20,7 +21,6 @@ use super::side::{Logins, OVERRIDES, Side};
 /// Users of PLAIN on every listener with SASL; all but `root` are made for SCRAM too. The password is the name with
 /// `-secret` behind it.
 const USERS: [&str; 5] = ["root", "alice", "carol", "reader", "member"];
-const MODULES: &str = "org.apache.kafka.common.security";
 /// How long the failure of a login is kept from the client; the scripts see whether it was.
 const FAILURE_DELAY_MS: &str = "400";
 /// How long a session lasts on the listener `REAUTH`.
@@ -189,7 +189,7 @@ fn settings(dir: &Path, ports: &[u16]) -> Vec<(String, String)> {
         "{MODULES}.plain.PlainLoginModule required{};",
         users.concat()
     );
-    let scram = format!("{MODULES}.scram.ScramLoginModule required;");
+    let scram = scram_listener_entry();
     let oauth = format!("{MODULES}.oauthbearer.OAuthBearerLoginModule required;");
     let handler = format!("{MODULES}.oauthbearer.OAuthBearerValidatorCallbackHandler");
     let keys = keys_url(dir);

@@ -149,7 +149,27 @@ fn dumps(
     if theirs.trim().is_empty() {
         bail!("Kafka's tool printed nothing");
     }
-    Ok((theirs, ours))
+    Ok((with_state_numbers(&theirs), ours))
+}
+
+/// Kafka 4.4 prints the name of a transaction's state, 4.3.1 and Ottla its number.
+fn with_state_numbers(printed: &str) -> String {
+    const STATES: [&str; 8] = [
+        "Empty",
+        "Ongoing",
+        "PrepareCommit",
+        "PrepareAbort",
+        "CompleteCommit",
+        "CompleteAbort",
+        "Dead",
+        "PrepareEpochFence",
+    ];
+    let mut printed = printed.to_owned();
+    for (number, name) in STATES.iter().enumerate() {
+        let named = format!("\"transactionStatus\":\"{name}\"");
+        printed = printed.replace(&named, &format!("\"transactionStatus\":{number}"));
+    }
+    printed
 }
 
 /// The number of lines, if all agree and none reports corruption.
@@ -226,6 +246,14 @@ mod tests {
             assert!(why.contains("a/0.log"), "{why}");
         }
         assert!(judged(DUMP, "Dumping a/0.log").is_err());
+    }
+
+    #[test]
+    fn a_state_of_a_transaction_is_compared_by_its_number() {
+        let of_4_4 = r#"{"transactionStatus":"CompleteCommit","a":"Dead"}"#;
+        let expected = r#"{"transactionStatus":4,"a":"Dead"}"#;
+        assert_eq!(with_state_numbers(of_4_4), expected);
+        assert_eq!(with_state_numbers(expected), expected);
     }
 
     #[test]

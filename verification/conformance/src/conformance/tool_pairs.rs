@@ -15,7 +15,7 @@ use std::process::Stdio;
 use anyhow::{Context, Result};
 use serde_json::json;
 
-use super::clients::Client;
+use super::clients::{Client, PAIRS};
 use super::comparison::{self, KnownDifferences, Line};
 use super::printed::{Compared, SUBJECTS, without_stack_traces};
 use super::repeated::Found;
@@ -200,9 +200,6 @@ pub(super) const STEPS: &[Step] = &[
     step(TOPICS, "BROKER --delete --topic pairs-SUBJECT"),
 ];
 
-/// The name in `known-differences.toml` of the steps that need no client's script before them.
-const CLIENT: &str = "pairs";
-
 /// Prefix of the lines of standard error that are compared.
 const PASSED_OVER: &str = "Skip getting offsets";
 
@@ -215,7 +212,10 @@ pub(super) fn compare(
     out: &Path,
     known: &KnownDifferences,
 ) -> Result<Found> {
-    let dir = out.join("pairs");
+    let dir = out.join(match client {
+        Some(client) => format!("pairs-after-{}", client.name()),
+        None => "pairs".to_owned(),
+    });
     // The brokers are independent, so their steps run in parallel.
     let on_each = std::thread::scope(|scope| {
         let threads = sides.each_ref().map(|broker| {
@@ -232,10 +232,10 @@ pub(super) fn compare(
     }
     let (listed_as, name) = match client {
         Some(client) => (
-            format!("{CLIENT} after {}", client.name()),
+            format!("{PAIRS} after {}", client.name()),
             format!("tools after {}", client.name()),
         ),
-        None => (CLIENT.to_owned(), "tools alone".to_owned()),
+        None => (PAIRS.to_owned(), "tools alone".to_owned()),
     };
     let outcome = comparison::compare(&listed_as, &left, &right, known);
     let (alike, differing, unknown) = (outcome.alike, outcome.known, outcome.unknown.len());
@@ -394,7 +394,7 @@ mod tests {
             line(json!({"status": 0, "out": ["b"]})),
         ] {
             let known = KnownDifferences::default();
-            let outcome = comparison::compare(CLIENT, &one, &other, &known);
+            let outcome = comparison::compare(PAIRS, &one, &other, &known);
             assert_eq!(outcome.unknown.len(), 1);
         }
     }

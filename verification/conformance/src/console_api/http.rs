@@ -37,6 +37,27 @@ impl Http {
     }
 
     pub fn send(&self, method: &str, path: &str, body: Option<&Value>) -> Result<Answer> {
+        self.send_with("", method, path, body)
+    }
+
+    /// The bytes of a file as a browser gets it, compressed.
+    pub fn compressed(&self, path: &str) -> Result<u64> {
+        let mut answer = self.send_with("Accept-Encoding: gzip\r\n", "GET", path, None)?;
+        ensure!(answer.status == 200, "GET {path}: status {}", answer.status);
+        let mut bytes = Vec::new();
+        answer.read_to_end(&mut bytes)?;
+        ensure!(bytes.starts_with(b"\x1f\x8b"), "GET {path}: not compressed");
+        Ok(bytes.len() as u64)
+    }
+
+    /// `headers` are further ones, each with its line break.
+    fn send_with(
+        &self,
+        headers: &str,
+        method: &str,
+        path: &str,
+        body: Option<&Value>,
+    ) -> Result<Answer> {
         let mut stream = TcpStream::connect(&self.address)?;
         stream.set_read_timeout(Some(PATIENCE))?;
         let body = body.map(Value::to_string).unwrap_or_default();
@@ -45,7 +66,7 @@ impl Http {
         let cookie = cookie.map_or_else(String::new, |it| format!("Cookie: {it}\r\n"));
         write!(
             stream,
-            "{method} {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\nX-Ottla-Console: 1\r\n{cookie}\
+            "{method} {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\nX-Ottla-Console: 1\r\n{cookie}{headers}\
              Content-Type: application/json\r\nContent-Length: {length}\r\n\r\n{body}",
             self.address
         )?;

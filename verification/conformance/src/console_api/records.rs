@@ -152,6 +152,63 @@ pub fn search(stage: &Stage) -> Result<()> {
     Ok(())
 }
 
+/// Records of all compressions and of a transaction, of which a search must find those that one finds
+/// by reading all of them.
+pub fn search_varied(stage: &Stage) -> Result<()> {
+    const NAMES: [&str; 6] = ["Anna", "ANNA", "Berta", "Grüße", "GRÜßE", "\\u0041nna"];
+    let create = ["topics", "--create", "--topic", "varied"];
+    let of = ["--partitions", "2", "--replication-factor", "1"];
+    stage.tool(&[&create[..], &of].concat())?;
+    for codec in ["none", "gzip", "snappy", "lz4", "zstd"] {
+        let name = |number: usize| NAMES[number % NAMES.len()];
+        let line = |number| format!("{{\"n\": {number}, \"name\": \"{}\"}}\n", name(number));
+        let lines: String = (0..40).map(line).collect();
+        let produce = ["console-producer", "--topic", "varied"];
+        let produce = [&produce[..], &["--compression-codec", codec]].concat();
+        stage.tool_with_input(&produce, &lines)?;
+    }
+    let payloads = stage.dir.join("payloads");
+    std::fs::write(&payloads, "an ANNA in a transaction\nnothing\n")?;
+    let payloads = payloads.to_str().context("a folder that is no UTF-8")?;
+    let produce = ["producer-perf-test", "--topic", "varied", "--num-records"];
+    let how = ["60", "--throughput", "-1", "--transactional-id", "varied"];
+    stage.tool(&[&produce[..], &how, &["--payload-file", payloads]].concat())?;
+    let read = |filter: &str| {
+        let path = "/api/topics/varied/records?from=beginning&limit=10000";
+        let (mut found, done) = stage.http.records(&format!("{path}&{filter}"))?;
+        ensure!(done["scanned"] == 260, "{filter}: {done}");
+        found.sort_by_key(|it| (it["partition"].as_i64(), it["offset"].as_i64()));
+        anyhow::Ok(found)
+    };
+    let all = read("")?;
+    ensure!(all.len() == 260, "{} records", all.len());
+    let text_of = |it: &Value| it["value"]["text"].as_str().unwrap_or_default().to_owned();
+    let check = |filter: &str, wanted: &str, is_wanted: &dyn Fn(&str) -> bool| {
+        let expected = all.iter().filter(|it| is_wanted(&text_of(it)));
+        let expected: Vec<&Value> = expected.collect();
+        let encoded: String = wanted.bytes().map(|it| format!("%{it:02X}")).collect();
+        let found = read(&format!("{filter}={encoded}"))?;
+        ensure!(
+            found.iter().eq(expected.iter().copied()),
+            "{filter}={wanted} finds {} of {} records",
+            found.len(),
+            expected.len()
+        );
+        anyhow::Ok(())
+    };
+    for text in ["anna", "BERTA", "grüße", "\"n\": 3", "transaction", "none"] {
+        let lower = text.to_lowercase();
+        check("text", text, &|it| it.to_lowercase().contains(&lower))?;
+    }
+    // In JSON, a name can be written with escapes.
+    check("expression", "value.name == 'Anna'", &|it| {
+        let value: Value = serde_json::from_str(it).unwrap_or_default();
+        value["name"] == "Anna"
+    })?;
+    stage.tool(&["topics", "--delete", "--topic", "varied"])?;
+    Ok(())
+}
+
 pub fn live_tail(stage: &Stage) -> Result<()> {
     let path = "/api/topics/orders/records?from=end&follow=true&text=late";
     let mut tail = stage.http.send("GET", path, None)?;

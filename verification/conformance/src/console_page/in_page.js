@@ -25,20 +25,24 @@
   let took = null;
   addEventListener("click", () => (clicked = performance.now()), true);
   const watch = () => {
-    if (awaited !== null && clicked !== null && took === null && document.body.innerText.includes(awaited)) took = performance.now() - clicked;
+    if (awaited !== null && clicked !== null && took === null && awaited()) took = performance.now() - clicked;
     if (awaited !== null && took === null) requestAnimationFrame(watch);
+  };
+
+  /** The middle of an element, in view; `null` without one. */
+  const middle = (found) => {
+    if (!found || found.disabled) return null;
+    found.scrollIntoView({ block: "nearest", inline: "nearest" });
+    const { x, y, width, height } = box(found);
+    return [x + Math.min(width / 2, 60), y + height / 2];
   };
 
   window.inPage = {
     text: () => document.body.innerText,
     /** The middle of what has this name, in view. */
-    target: (name) => {
-      const found = named("button, a, summary, input[type=checkbox], label.check", name);
-      if (!found || found.disabled) return null;
-      found.scrollIntoView({ block: "nearest", inline: "nearest" });
-      const { x, y, width, height } = box(found);
-      return [x + Math.min(width / 2, 60), y + height / 2];
-    },
+    target: (name) => middle(named("button, a, summary, input[type=checkbox], label.check", name)),
+    /** The middle of an entry of the navigation. */
+    entry: (name) => middle([...document.querySelectorAll("nav[aria-label=Pages] a")].find((it) => nameOf(it.querySelector("span")) === name)),
     focus: (label) => {
       const found = field(label);
       if (!found) return false;
@@ -79,7 +83,8 @@
           if (frame === frames) {
             const gaps = times.slice(1).map((time, index) => time - times[index]);
             gaps.sort((a, b) => a - b);
-            done({ rows, frames, blanks, median_ms: gaps[Math.floor(gaps.length / 2)] });
+            const at = (share) => gaps[Math.min(gaps.length - 1, Math.floor(gaps.length * share))];
+            done({ rows, frames, blanks, median_ms: at(0.5), p95_ms: at(0.95) });
             return;
           }
           frame += 1;
@@ -89,8 +94,9 @@
         };
         requestAnimationFrame(next);
       }),
-    clock: (text) => {
-      awaited = text;
+    /** From the next click until the condition holds. */
+    clock: (condition) => {
+      awaited = condition;
       clicked = null;
       took = null;
       requestAnimationFrame(watch);

@@ -90,7 +90,11 @@ impl Page {
     }
 
     pub fn click(&mut self, name: &str) -> Result<()> {
-        let place = self.place(&format!("inPage.target({})", json!(name)), name)?;
+        self.click_found(&target(name), name)
+    }
+
+    fn click_found(&mut self, found: &str, name: &str) -> Result<()> {
+        let place = self.place(found, name)?;
         for kind in ["mousePressed", "mouseReleased"] {
             self.browser.call(
                 "Input.dispatchMouseEvent",
@@ -208,10 +212,8 @@ impl Page {
         Ok(())
     }
 
-    /// Scrolls the table of the page from its top to its end, and traces it. What the main thread
-    /// computes for a frame must fit into a frame at 60 a second. That is measured in CPU time; the
-    /// time between frames depends on the machine's other work as well, and is only printed.
-    pub fn check_scrolling(&mut self) -> Result<()> {
+    /// Scrolls the table of the page from its top to its end, and traces it.
+    pub fn scroll(&mut self) -> Result<Scrolling> {
         self.until("inPage.table() !== null", "a table")?;
         self.browser.call(
             "Tracing.start",
@@ -228,17 +230,35 @@ impl Page {
             "the trace has only {} tasks",
             tasks.len()
         );
-        let each = tasks.iter().sum::<f64>() / f64::from(FRAMES);
-        let longest = tasks.iter().copied().fold(0.0, f64::max);
-        let over = tasks.iter().filter(|task| **task > MOST_MS).count();
+        let number = |name: &str| {
+            let found = scrolled[name].as_f64();
+            found.with_context(|| format!("the page has not measured {name}"))
+        };
+        Ok(Scrolling {
+            rows: number("rows")?,
+            blanks: number("blanks")?,
+            median_ms: number("median_ms")?,
+            p95_ms: number("p95_ms")?,
+            tasks,
+        })
+    }
+
+    /// Scrolls, and fails if what the main thread computes for a frame does not fit into a frame at 60
+    /// a second. That is measured in CPU time; the time between frames depends on the machine's other
+    /// work as well, and is only printed.
+    pub fn check_scrolling(&mut self) -> Result<()> {
+        let scrolling = self.scroll()?;
+        let each = scrolling.cpu_ms();
+        let longest = scrolling.tasks.iter().copied().fold(0.0, f64::max);
+        let over = scrolling.tasks.iter().filter(|task| **task > MOST_MS);
+        let over = over.count();
         println!(
             "     {} rows scrolled in {FRAMES} frames: {each:.1} ms of CPU a frame, {over} tasks over {MOST_MS:.0} ms, the longest \
              {longest:.1} ms; a frame every {:.1} ms",
-            scrolled["rows"],
-            scrolled["median_ms"].as_f64().unwrap_or_default(),
+            scrolling.rows, scrolling.median_ms,
         );
-        let blanks = scrolled["blanks"].as_u64().context("no number of blanks")?;
-        ensure!(blanks == 0, "{blanks} frames showed no rows");
+        let blanks = scrolling.blanks;
+        ensure!(blanks == 0.0, "{blanks} frames showed no rows");
         ensure!(
             each <= MOST_MS,
             "a frame takes {each:.1} ms of CPU, more than {MOST_MS:.1} ms"
@@ -252,19 +272,37 @@ impl Page {
     }
 
     /// The time from a click until a text is there, in the page's own clock.
-    pub fn within(&mut self, most_ms: u32, target: &str, text: &str) -> Result<()> {
-        self.browser
-            .evaluate(&format!("inPage.clock({})", json!(text)))?;
-        self.click(target)?;
-        self.see(text)?;
-        let took = self.browser.evaluate("inPage.took()")?;
-        let took = took.as_f64().context("the page has not seen the text")?;
-        println!("     “{text}” {took:.0} ms after the click on “{target}”");
+    pub fn within(&mut self, most_ms: u32, name: &str, text: &str) -> Result<()> {
+        let seen = format!("inPage.text().includes({})", json!(text));
+        let took = self.time(&target(name), name, &seen)?;
+        println!("     “{text}” {took:.0} ms after the click on “{name}”");
         ensure!(
             took <= f64::from(most_ms),
             "“{text}” took {took:.0} ms, more than {most_ms} ms"
         );
         Ok(())
+    }
+
+    /// As [`Page::time`], of a click on an entry of the navigation.
+    pub fn time_entry(&mut self, name: &str, expression: &str) -> Result<f64> {
+        let entry = format!("inPage.entry({})", json!(name));
+        self.time(&entry, name, expression)
+    }
+
+    /// As [`Page::time`], of a click on the button or link of this name.
+    pub fn time_click(&mut self, name: &str, expression: &str) -> Result<f64> {
+        self.time(&target(name), name, expression)
+    }
+
+    /// The time from a click until an expression of JavaScript is true, in milliseconds of the page's
+    /// own clock. It is looked at in each frame.
+    fn time(&mut self, found: &str, name: &str, expression: &str) -> Result<f64> {
+        self.browser
+            .evaluate(&format!("inPage.clock(() => {expression})"))?;
+        self.click_found(found, name)?;
+        self.until("inPage.took() !== null", expression)?;
+        let took = self.browser.evaluate("inPage.took()")?;
+        took.as_f64().context("the page has not seen it")
     }
 
     /// Fails if the page has logged an error, thrown, or violated its policy since it was opened.
@@ -349,6 +387,30 @@ impl Page {
             text.as_str().unwrap_or_default(),
             self.complaints.join("; ")
         ))
+    }
+}
+
+/// Where a button or link of this name is, in JavaScript.
+fn target(name: &str) -> String {
+    format!("inPage.target({})", json!(name))
+}
+
+/// How a table was scrolled through in [`FRAMES`] frames.
+pub struct Scrolling {
+    pub rows: f64,
+    /// Frames that showed no rows.
+    pub blanks: f64,
+    /// Between two frames.
+    pub median_ms: f64,
+    pub p95_ms: f64,
+    /// The CPU time of each task of the main thread, in milliseconds.
+    tasks: Vec<f64>,
+}
+
+impl Scrolling {
+    /// Of the main thread, for a frame.
+    pub fn cpu_ms(&self) -> f64 {
+        self.tasks.iter().sum::<f64>() / f64::from(FRAMES)
     }
 }
 

@@ -55,12 +55,12 @@ pub(super) fn run(stage: &mut Stage, kills: usize, random: &mut Seeded) -> Resul
 /// half of the product.
 fn program() -> Result<Command> {
     const NAME: &str = "client_histories";
-    let mut build = workspace::cargo();
-    build.args(["build", "--quiet", "--locked", "--package", "ottla-testkit"]);
-    build.args(["--features", "client-histories", "--bin", NAME]);
-    let status = build.status()?;
-    ensure!(status.success(), "{NAME} cannot be built");
-    Ok(Command::new(
-        workspace::target_dir().join("debug").join(NAME),
-    ))
+    if !workspace::is_suite() {
+        let mut build = workspace::cargo();
+        build.args(["build", "--quiet", "--locked", "--bin", NAME]);
+        build.args(workspace::selection("ottla-testkit", &["client-histories"]));
+        let status = build.status()?;
+        ensure!(status.success(), "{NAME} cannot be built");
+    }
+    Ok(Command::new(workspace::debug_program(NAME)))
 }

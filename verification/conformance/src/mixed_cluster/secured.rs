@@ -4,14 +4,16 @@
 //! Each broker keeps a plain listener for the probes, whose user `User:ANONYMOUS` may describe the
 //! topic and nothing else.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
 
 use super::clients::Access;
+pub use ottla_peers::secured::stores;
+use ottla_peers::secured::{self, MODULES, trust};
 use ottla_peers::{Cluster, InstalledPeer, Peer, connect, free_port_pair, refuses_plaintext};
-use ottla_testkit::certificates::{Authority, Wanted};
+use ottla_testkit::certificates;
 use ottla_testkit::tokens::{TokenEndpoint, TokenIssuer};
 use ottla_workspace::process;
 
@@ -21,7 +23,6 @@ pub const NODE: &str = "node";
 pub const WORKER: &str = "worker";
 /// How long a token is valid: sessions end while a run is under way.
 const TOKEN_SECONDS: i64 = 60;
-const MODULES: &str = "org.apache.kafka.common.security";
 pub const AUTHORIZER: &str = "org.apache.kafka.metadata.authorizer.StandardAuthorizer";
 const TOPIC_AUTHORIZATION_FAILED: i16 = 29;
 /// A broker on a busy machine may need several seconds to refuse a connection.
@@ -77,7 +78,7 @@ pub fn secure(cluster: &mut Cluster, way_in: WayIn, topic: Topic, dir: &Path) ->
         controller.options.environment = environment(tokens.as_ref(), &dir);
         controller.options.is_port_secured = true;
         if way_in != WayIn::Certificates {
-            let credential = |user| format!("SCRAM-SHA-512=[name={user},password={user}-secret]");
+            let credential = |user| secured::scram_credential("SCRAM-SHA-512", user);
             controller.options.scram = [NODE, WORKER].map(credential).into();
         }
         closed.push(controller.port);
@@ -194,19 +195,7 @@ pub fn not_refusing(ports: impl Iterator<Item = u16>) -> Vec<String> {
 
 /// The certificates of all nodes and of the worker, signed by one authority.
 pub fn issue_certificates(dir: &Path) {
-    let authority = Authority::new("authority");
-    authority.write(&dir.join("authority.pem"));
-    for user in [NODE, WORKER] {
-        let issued = authority.issue(Wanted {
-            common_name: user,
-            ..Wanted::default()
-        });
-        issued.write(&key_store(user, dir));
-    }
-}
-
-fn key_store(user: &str, dir: &Path) -> PathBuf {
-    dir.join(user).with_extension("pem")
+    certificates::write_stores(dir, &[NODE, WORKER]);
 }
 
 /// Settings of every node, the same for brokers and controllers.
@@ -252,8 +241,7 @@ pub fn plain_entry() -> String {
 
 /// The same with SCRAM, whose users are in the metadata.
 pub fn scram_entry() -> String {
-    let login = format!("username=\"{NODE}\" password=\"{NODE}-secret\"");
-    format!("{MODULES}.scram.ScramLoginModule required {login};")
+    secured::scram_entry(NODE)
 }
 
 fn of_passwords() -> Vec<(&'static str, String)> {
@@ -286,7 +274,7 @@ fn of_passwords() -> Vec<(&'static str, String)> {
         ),
         (
             "listener.name.clients.scram-sha-512.sasl.jaas.config",
-            format!("{MODULES}.scram.ScramLoginModule required;"),
+            secured::scram_listener_entry(),
         ),
     ]
 }
@@ -378,27 +366,6 @@ fn of_tokens(url: &str, dir: &Path) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// Certificates of a node or client, and whom it trusts.
-pub fn stores(user: &str, dir: &Path) -> Vec<(&'static str, String)> {
-    let mut settings = vec![
-        ("ssl.keystore.type", "PEM".to_owned()),
-        (
-            "ssl.keystore.location",
-            key_store(user, dir).display().to_string(),
-        ),
-    ];
-    settings.extend(trust(dir));
-    settings
-}
-
-fn trust(dir: &Path) -> [(&'static str, String); 2] {
-    let authority = dir.join("authority.pem");
-    [
-        ("ssl.truststore.type", "PEM".to_owned()),
-        ("ssl.truststore.location", authority.display().to_string()),
-    ]
-}
-
 /// The properties of a client.
 pub fn login_of(user: &str, way_in: WayIn, dir: &Path) -> String {
     let mut settings = vec![("security.protocol", way_in.protocol().to_owned())];
@@ -406,18 +373,9 @@ pub fn login_of(user: &str, way_in: WayIn, dir: &Path) -> String {
         WayIn::Passwords | WayIn::Tokens => {
             settings.extend(trust(dir));
             settings.push(("sasl.mechanism", "SCRAM-SHA-512".to_owned()));
-            settings.push((
-                "sasl.jaas.config",
-                format!(
-                    "{MODULES}.scram.ScramLoginModule required username=\"{user}\" \
-                     password=\"{user}-secret\";"
-                ),
-            ));
+            settings.push(("sasl.jaas.config", secured::scram_entry(user)));
         }
         WayIn::Certificates => settings.extend(stores(user, dir)),
     }
-    let lines = settings
-        .iter()
-        .map(|(key, value)| format!("{key}={value}\n"));
-    lines.collect()
+    secured::properties(&settings)
 }

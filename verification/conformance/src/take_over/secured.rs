@@ -6,7 +6,10 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 
 use ottla_peers::free_port_pair;
-use ottla_testkit::certificates::{Authority, Wanted};
+use ottla_peers::secured::{self, MODULES};
+use ottla_testkit::certificates;
+
+const BROKER: &str = "broker";
 
 /// What makes a run a secured one.
 pub struct Secured {
@@ -18,32 +21,25 @@ pub struct Secured {
 
 /// Makes certificates and settings for a broker whose plain listener is at `port`.
 pub fn prepare(port: u16, dir: &Path) -> Result<Secured> {
-    let modules = "org.apache.kafka.common.security";
-    let secured = free_port_pair()?;
-    let authority = Authority::new("authority");
-    let shown = |path: PathBuf| path.display().to_string();
-    let trust_store = shown(authority.write(&dir.join("authority.pem")));
-    let issued = authority.issue(Wanted::default());
-    let key_store = shown(issued.write(&dir.join("broker.pem")));
-
+    let secured_port = free_port_pair()?;
+    certificates::write_stores(dir, &[BROKER]);
     let login = dir.join("login.properties");
-    std::fs::write(
-        &login,
-        format!(
-            "bootstrap.servers=127.0.0.1:{secured}\nsecurity.protocol=SASL_SSL\nsasl.mechanism=SCRAM-SHA-512\n\
-             sasl.jaas.config={modules}.scram.ScramLoginModule required username=\"worker\" \
-             password=\"worker-secret\";\n\
-             ssl.truststore.type=PEM\nssl.truststore.location={trust_store}\n"
-        ),
-    )?;
+    let mut of_clients = vec![
+        ("bootstrap.servers", format!("127.0.0.1:{secured_port}")),
+        ("security.protocol", "SASL_SSL".to_owned()),
+        ("sasl.mechanism", "SCRAM-SHA-512".to_owned()),
+        ("sasl.jaas.config", secured::scram_entry("worker")),
+    ];
+    of_clients.extend(secured::trust(dir));
+    std::fs::write(&login, secured::properties(&of_clients))?;
 
-    let clients = format!("PLAINTEXT://127.0.0.1:{port},SECURED://127.0.0.1:{secured}");
+    let clients = format!("PLAINTEXT://127.0.0.1:{port},SECURED://127.0.0.1:{secured_port}");
     let listeners = format!("{clients},CONTROLLER://127.0.0.1:{}", port + 1);
     let plain = format!(
-        "{modules}.plain.PlainLoginModule required username=\"node\" password=\"node-secret\" \
+        "{MODULES}.plain.PlainLoginModule required username=\"node\" password=\"node-secret\" \
          user_node=\"node-secret\";"
     );
-    let scram = format!("{modules}.scram.ScramLoginModule required;");
+    let scram = secured::scram_listener_entry();
     let settings = [
         ("listeners", &*listeners),
         ("advertised.listeners", &clients),
@@ -66,10 +62,6 @@ pub fn prepare(port: u16, dir: &Path) -> Result<Secured> {
             "listener.name.secured.scram-sha-512.sasl.jaas.config",
             &scram,
         ),
-        ("ssl.keystore.type", "PEM"),
-        ("ssl.keystore.location", &key_store),
-        ("ssl.truststore.type", "PEM"),
-        ("ssl.truststore.location", &trust_store),
         (
             "authorizer.class.name",
             "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
@@ -77,10 +69,10 @@ pub fn prepare(port: u16, dir: &Path) -> Result<Secured> {
         ("super.users", "User:ANONYMOUS;User:node"),
         ("delegation.token.secret.key", "a secret of all nodes"),
     ];
-    Ok(Secured {
-        settings: settings
-            .map(|(key, value)| (key.to_owned(), value.to_owned()))
-            .into(),
-        login,
-    })
+    let mut settings: Vec<(String, String)> = settings
+        .map(|(key, value)| (key.to_owned(), value.to_owned()))
+        .into();
+    let stores = secured::stores(BROKER, dir).into_iter();
+    settings.extend(stores.map(|(key, value)| (key.to_owned(), value)));
+    Ok(Secured { settings, login })
 }

@@ -119,6 +119,20 @@ fn a_batch_is_borrowed_from_where_owned_records_ended() {
 }
 
 #[test]
+fn a_batch_tells_whether_the_position_is_within_it() {
+    let mut fetch = fetch(&[batch(0, 3, None), batch(3, 2, None)], 1, &[]);
+    let begun = fetch.next_batch().unwrap().unwrap();
+    assert_eq!((begun.base_offset(), begun.is_whole()), (0, false));
+    let whole = fetch.next_batch().unwrap().unwrap();
+    assert_eq!((whole.base_offset(), whole.is_whole()), (3, true));
+    for record in whole.iter() {
+        let value = record.unwrap().value.unwrap();
+        let mut places = whole.bytes().windows(value.len());
+        assert!(places.any(|place| place == value));
+    }
+}
+
+#[test]
 fn a_broken_batch_is_an_error_and_nothing_is_skipped() {
     let mut broken = BytesMut::from(&batch(3, 2, None)[..]);
     let last = broken.len() - 1;

@@ -96,6 +96,11 @@ export function Login() {
           <TextField label="Password" type="password" value={password} onChange={setPassword} isRequired autocomplete="current-password" />
         </>
       ) : null}
+      {takesPasswords || oidc ? null : (
+        <p class="failure" role="alert">
+          Nobody can log in here: the listener takes neither SCRAM nor PLAIN, and the console has no identity provider. Set ottla.console.oidc.issuer, or add a mechanism to sasl.enabled.mechanisms.
+        </p>
+      )}
       {mechanisms.length > 1 ? <SelectField label="Mechanism" value={mechanism} options={mechanisms.map((name) => [name, name] as const)} onChange={setMechanism} /> : null}
       {problem ? (
         <p class="failure" role="alert">

@@ -14,7 +14,7 @@ use crate::problem::Problem;
 use crate::rebalancing::{RebalanceMoment, RebalanceState, Work};
 
 /// Partitions that move from or to one broker at a time.
-pub(super) const DEFAULT_MOVES: usize = 5;
+const DEFAULT_MOVES: usize = 5;
 const MOST_PARTITIONS: usize = 100_000;
 /// Of one partition.
 const MOST_REPLICAS: usize = 1000;

@@ -114,6 +114,15 @@ impl Disk {
         self.files_where(|_| true)
     }
 
+    /// The bytes of a file, if it is there.
+    pub fn content(&self, path: &Path) -> Option<Vec<u8>> {
+        let state = self.0.lock();
+        match state.tree.node(path) {
+            Ok(Node::File(number)) => Some(state.tree.files[&number].bytes.clone()),
+            _ => None,
+        }
+    }
+
     /// The files whose paths are wanted.
     pub fn files_where(&self, is_wanted: impl Fn(&Path) -> bool) -> BTreeMap<PathBuf, Vec<u8>> {
         let state = self.0.lock();

@@ -25,7 +25,7 @@ struct Task {
     /// Slots are reused; a waker of an earlier task has no effect.
     generation: u64,
     future: Option<BoxFuture>,
-    /// The task's waker, reused for every poll.
+    /// The task's waker, reused for every poll, which takes it.
     waker: Option<Waker>,
     state: TaskState,
     is_aborted: bool,
@@ -122,24 +122,21 @@ impl Executor {
         task.state = TaskState::Running;
         Some(Taken {
             slot,
-            waker: task.waker.clone().expect("a ready task has a waker"),
+            waker: task.waker.take().expect("a ready task has a waker"),
             future: task.future.take().expect("a ready task has a future"),
         })
     }
 
-    /// Takes a polled task back. Returns its future if it must be dropped.
-    pub(crate) fn put_back(
-        &mut self,
-        slot: u32,
-        future: BoxFuture,
-        has_ended: bool,
-    ) -> Option<BoxFuture> {
+    /// Takes a polled task back. Returns it if it must be dropped.
+    pub(crate) fn put_back(&mut self, taken: Taken, has_ended: bool) -> Option<Taken> {
+        let slot = taken.slot;
         let task = &mut self.tasks[slot as usize];
         if has_ended || task.is_aborted {
             self.remove(slot);
-            return Some(future);
+            return Some(taken);
         }
-        task.future = Some(future);
+        task.future = Some(taken.future);
+        task.waker = Some(taken.waker);
         if task.state == TaskState::RunningAndWoken {
             task.state = TaskState::Ready;
             self.ready.push(slot);

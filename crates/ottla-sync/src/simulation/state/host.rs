@@ -1,6 +1,5 @@
 //! A simulated host: clocks, tasks, disk, and whether it is alive.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::disk::Disk;
@@ -64,7 +63,8 @@ pub(crate) struct HostState {
     pub(crate) machine: u32,
     /// A machine without power does not close its connections.
     pub(crate) loses_power: bool,
-    pub(crate) streams: BTreeMap<&'static str, Random>,
+    /// The streams of random numbers by consumer. There are few, and the first are used most.
+    pub(crate) streams: Vec<(&'static str, Random)>,
     /// The number of this process among those of its name.
     pub(crate) incarnation: u64,
 }
@@ -79,7 +79,7 @@ impl HostState {
             disk: None,
             machine,
             loses_power: false,
-            streams: BTreeMap::new(),
+            streams: Vec::new(),
             incarnation,
         }
     }

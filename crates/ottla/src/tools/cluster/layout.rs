@@ -9,6 +9,7 @@ use std::fs::{self, File, TryLockError};
 use std::io::ErrorKind;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use ottla_config::{BrokerConfig, Properties};
 use ottla_metadata::MetadataVersion;
@@ -369,12 +370,15 @@ fn new_nodes(wanted: Wanted) -> Result<Vec<NodeLayout>, String> {
 
 /// Finds this many consecutive free ports and returns the first.
 fn free_ports(count: u16) -> Result<u16, String> {
-    // Clusters created concurrently, by processes with successive IDs, start their search at
-    // different places.
-    let places = FREE_PORTS.len() as u16 / count;
-    let start = (std::process::id() % u32::from(places)) as u16;
+    static SEARCHES: AtomicU32 = AtomicU32::new(0);
+    // Clusters created concurrently, by threads and by processes with successive IDs, start their
+    // search at different places.
+    let stride = count.max(8);
+    let places = FREE_PORTS.len() as u16 / stride;
+    let search = SEARCHES.fetch_add(1, Ordering::Relaxed);
+    let start = (std::process::id().wrapping_add(search * 97) % u32::from(places)) as u16;
     (0..places)
-        .map(|place| FREE_PORTS.start + (start + place) % places * count)
+        .map(|place| FREE_PORTS.start + (start + place) % places * stride)
         .find(|first| (*first..first + count).all(|port| TcpListener::bind((HOST, port)).is_ok()))
         .ok_or_else(|| format!("no {count} consecutive ports are free; give the first with --port"))
 }

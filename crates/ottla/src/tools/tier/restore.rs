@@ -1,7 +1,8 @@
 //! `tier restore`: a topic as it was at a time, out of remote storage, written to a new topic.
 //!
 //! Needs neither the topic nor its local data. Reads everything twice: first to find what is there,
-//! what is not, and which transactions were committed, then to write.
+//! what is not, and which transactions were committed, then to write. A restore that goes on reads
+//! only what is left the second time.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -420,9 +421,13 @@ impl Writer<'_> {
         if there == scan.records && begun.is_none_or(|begun| begun.last.is_none()) {
             return Ok(());
         }
-        let mut reader = PartitionReader::new(source);
-        let mut count = 0;
-        while let Some(taken) = reader.next().await? {
+        let (mut reader, mut count) = match scan.resume_after(there) {
+            Some((start, before)) => (PartitionReader::resume(source, start), before),
+            None => (PartitionReader::new(source), 0),
+        };
+        while count < scan.records
+            && let Some(taken) = reader.next().await?
+        {
             if taken.from >= scan.end_offset {
                 break;
             }

@@ -55,6 +55,17 @@ impl Throttle {
 pub struct Taken {
     pub batch: AnyBatch,
     pub from: i64,
+    /// The position of its segment in [`Source::segments`].
+    pub segment: usize,
+}
+
+/// Where reading can begin instead of at the first segment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SegmentStart {
+    /// The position of the segment in [`Source::segments`].
+    pub segment: usize,
+    /// All offsets before it were in earlier segments.
+    pub next_offset: i64,
 }
 
 /// What is read: a partition, its segments by their start, and its leader epochs.
@@ -66,7 +77,7 @@ pub struct Source<'a> {
     pub throttle: &'a Throttle,
 }
 
-/// Reads a partition from its first remote segment on.
+/// Reads a partition from its first remote segment on, or from a later one.
 pub struct PartitionReader<'a> {
     source: &'a Source<'a>,
     next_segment: usize,
@@ -105,6 +116,15 @@ impl<'a> PartitionReader<'a> {
             bytes: 0,
             segments_read: 0,
             missing: Vec::new(),
+        }
+    }
+
+    /// Begins at a segment that another reader of the same source has come to.
+    pub fn resume(source: &'a Source<'a>, start: SegmentStart) -> PartitionReader<'a> {
+        PartitionReader {
+            next_segment: start.segment,
+            next_offset: start.next_offset,
+            ..PartitionReader::new(source)
         }
     }
 
@@ -230,7 +250,12 @@ impl<'a> PartitionReader<'a> {
         }
         let from = std::mem::replace(&mut self.next_offset, last.saturating_add(1));
         self.covered_to = Some(self.covered_to.unwrap_or(start).max(self.next_offset));
-        Some(Taken { batch, from })
+        Some(Taken {
+            batch,
+            from,
+            // The one that is open.
+            segment: self.next_segment - 1,
+        })
     }
 }
 
@@ -376,10 +401,51 @@ mod tests {
                 offsets.extend(records.iter().map(|record| record.offset.0));
             }
             assert_eq!(offsets, expected);
+            // Those of producer 8 are known to be committed in the second segment only.
+            let in_first = expected.iter().filter(|offset| **offset < 10).count();
+            for there in 0..=expected.len() {
+                let resumed = scan.resume_after(there as u64);
+                if there <= in_first {
+                    assert_eq!(resumed.map_or(0, |(_, before)| before), 0, "{there}");
+                    continue;
+                }
+                let (start, before) = resumed.unwrap();
+                assert_eq!(before, in_first as u64);
+                let mut reader = PartitionReader::resume(&source, start);
+                let mut offsets = Vec::new();
+                while let Some(taken) = reader.next().await.unwrap() {
+                    let records = scan.restored(&taken).unwrap();
+                    offsets.extend(records.iter().map(|record| record.offset.0));
+                }
+                assert_eq!(offsets, expected[in_first..]);
+                assert_eq!(reader.segments_read, 1);
+            }
         }
         let mut reader = PartitionReader::new(&source);
         let scan = Scan::run(&mut reader, i64::MAX).await.unwrap();
         assert_eq!((scan.end_offset, scan.is_cut, scan.open), (20, false, 0));
+    }
+
+    #[tokio::test]
+    async fn a_restore_goes_on_in_a_segment_that_overlaps_the_one_before() {
+        let mut store = TestStore::new();
+        store.add(0, 9, &[(0, 0)], &[data(0, 5, 0), data(5, 5, 0)]);
+        store.add(5, 14, &[(0, 5)], &[data(5, 10, 0)]);
+        let throttle = Throttle::new(None);
+        let history = store.history();
+        let source = store.source(&history, &throttle);
+        let mut reader = PartitionReader::new(&source);
+        let scan = Scan::run(&mut reader, i64::MAX).await.unwrap();
+        assert_eq!((scan.records, scan.resume_after(0)), (15, None));
+        let (start, before) = scan.resume_after(12).unwrap();
+        assert_eq!(before, 10);
+        let taken = PartitionReader::resume(&source, start)
+            .next()
+            .await
+            .unwrap();
+        let records = scan.restored(&taken.unwrap()).unwrap();
+        let offsets = records.iter().map(|record| record.offset.0);
+        assert_eq!(offsets.collect::<Vec<_>>(), (10..15).collect::<Vec<_>>());
     }
 
     #[test]

@@ -2,7 +2,8 @@
 //! without control records and without records of transactions that were not committed by then.
 //!
 //! Markers come after the records that they decide about, so a partition is read once to find them
-//! and to count, and a second time to write.
+//! and to count, and a second time to write. How many records of each segment are restored is counted
+//! too: an interrupted restore goes on in the segment that it had come to.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +12,7 @@ use ottla_records::control::ControlRecordType;
 use ottla_records::legacy::AnyBatch;
 use ottla_records::{CompressionType, Record, RecordBatch};
 
-use super::reader::{PartitionReader, Taken};
+use super::reader::{PartitionReader, SegmentStart, Taken};
 
 /// The most that one batch may decompress to.
 const MAX_BATCH_BYTES: usize = 512 * 1024 * 1024;
@@ -46,6 +47,8 @@ pub struct Scan {
     /// in order.
     pub(super) left_out: BTreeMap<i64, Vec<(i64, i64)>>,
     pub(super) ongoing: BTreeMap<i64, Ongoing>,
+    /// The segments that were read, and how many records of each are restored.
+    pub(super) segment_records: Vec<(SegmentStart, u64)>,
 }
 
 /// A transaction without a marker so far.
@@ -53,6 +56,8 @@ pub struct Scan {
 pub(super) struct Ongoing {
     first_offset: i64,
     records: u64,
+    /// The same by position in `segment_records`.
+    by_segment: BTreeMap<usize, u64>,
 }
 
 impl Scan {
@@ -81,6 +86,14 @@ impl Scan {
 
     /// Adds one batch. False if it has a record that is newer than the time.
     fn add(&mut self, taken: &Taken) -> anyhow::Result<bool> {
+        let last_read = self.segment_records.last();
+        if last_read.is_none_or(|(start, _)| start.segment != taken.segment) {
+            let start = SegmentStart {
+                segment: taken.segment,
+                next_offset: taken.from,
+            };
+            self.segment_records.push((start, 0));
+        }
         let last = taken.batch.last_offset().0;
         let mut count = 0;
         let mut cut = None;
@@ -107,8 +120,10 @@ impl Scan {
     }
 
     fn count(&mut self, batch: &AnyBatch, count: u64) -> anyhow::Result<()> {
+        // `add` has put the segment in.
+        let segment = self.segment_records.len() - 1;
         let AnyBatch::Current(batch) = batch else {
-            self.records += count;
+            self.restore(segment, count);
             return Ok(());
         };
         let header = &batch.header;
@@ -123,7 +138,9 @@ impl Scan {
                 return Ok(());
             };
             if commits {
-                self.records += ongoing.records;
+                for (segment, count) in ongoing.by_segment {
+                    self.restore(segment, count);
+                }
             } else {
                 self.aborted += ongoing.records;
                 let last = header.last_offset().0;
@@ -136,12 +153,36 @@ impl Scan {
             let ongoing = self.ongoing.entry(producer).or_insert(Ongoing {
                 first_offset: header.base_offset.0,
                 records: 0,
+                by_segment: BTreeMap::new(),
             });
             ongoing.records += count;
+            *ongoing.by_segment.entry(segment).or_default() += count;
         } else {
-            self.records += count;
+            self.restore(segment, count);
         }
         Ok(())
+    }
+
+    /// Counts records that are restored.
+    fn restore(&mut self, segment: usize, count: u64) {
+        self.records += count;
+        self.segment_records[segment].1 += count;
+    }
+
+    /// Where a restore goes on that has written so many records: the segment with the last of them, and
+    /// the number of records before it. None if nothing was written.
+    pub fn resume_after(&self, written: u64) -> Option<(SegmentStart, u64)> {
+        let mut before = 0;
+        for (start, count) in &self.segment_records {
+            if written <= before {
+                break;
+            }
+            if written <= before + count {
+                return Some((*start, before));
+            }
+            before += count;
+        }
+        None
     }
 
     fn leave_out(&mut self, producer: i64, first: i64, last: i64) {
