@@ -9,10 +9,14 @@ use ottla_bench::load::access::Access;
 use ottla_bench::load::cluster::{create_topic, delete_topic, find_topic};
 use ottla_bench::load::connect::{self, ConnectOptions};
 use ottla_bench::load::fetch::{self, FetchOptions};
+use ottla_bench::load::groups::Protocol;
+use ottla_bench::load::heartbeats::{self, HeartbeatsOptions};
+use ottla_bench::load::large_group::{self, LargeGroupOptions};
 use ottla_bench::load::latency::{self, EndToEndOptions};
 use ottla_bench::load::prepared::BatchShape;
 use ottla_bench::load::produce::{self, ProduceOptions, RunLength};
 use ottla_bench::load::security::Security;
+use ottla_bench::workload::latencies::LatencyReport;
 use ottla_records::{Compression, CompressionType};
 use ottla_testkit::certificates::{Authority, Wanted};
 use ottla_testkit::{BrokerBuilder, BrokerProcess};
@@ -113,6 +117,52 @@ fn records_go_from_end_to_end_one_by_one() {
         );
         assert!(whole.unwrap().p50_us >= part.unwrap().p50_us);
     }
+}
+
+#[test]
+fn members_of_many_groups_share_connections() {
+    let broker = BrokerBuilder::new().start();
+    let topic = create_topic(&access(&broker), "groups", 4, &[]).unwrap();
+    for protocol in [Protocol::Classic, Protocol::Consumer] {
+        let options = HeartbeatsOptions {
+            prefix: format!("{protocol:?}"),
+            groups: 3,
+            members_of_each: 2,
+            protocol,
+            connections: 4,
+            interval: Duration::from_millis(100),
+            warmup: Duration::from_millis(200),
+            measured: Duration::from_secs(1),
+            broker_pid: None,
+        };
+        let report = heartbeats::run(&topic, &options).unwrap();
+        assert_eq!((report.heartbeats, report.refused), (60, 0), "{protocol:?}");
+    }
+}
+
+#[test]
+fn members_leave_a_group_while_producers_write() {
+    let broker = BrokerBuilder::new().start();
+    let topic = create_topic(&access(&broker), "read", 20, &[]).unwrap();
+    let produced = create_topic(&access(&broker), "written", 2, &[]).unwrap();
+    let options = LargeGroupOptions {
+        group_id: "large".to_owned(),
+        members: 20,
+        connections: 3,
+        interval: Duration::from_millis(200),
+        leaves: 2,
+        quiet: Duration::from_secs(1),
+        produce: ProduceOptions {
+            requests_per_second: Some(200.0),
+            ..options()
+        },
+    };
+    let report = large_group::run(&topic, &produced, &options).unwrap();
+    assert_eq!(report.settled_after_ms.len(), 2);
+    let count = |latency: Option<LatencyReport>| latency.map_or(0, |latency| latency.count);
+    // Half a second of each, and what was due until the group had settled.
+    assert!(count(report.quiet) >= 150, "{:?}", report.quiet);
+    assert!(count(report.meanwhile) > 0, "{:?}", report.meanwhile);
 }
 
 #[test]

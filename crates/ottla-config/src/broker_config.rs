@@ -190,6 +190,7 @@ broker_config! {
     fetch_max_bytes: i32 = "fetch.max.bytes",
     follower_replication_throttled_rate: i64 = "follower.replication.throttled.rate",
     group_consumer_assignment_interval_ms: i32 = "group.consumer.assignment.interval.ms",
+    group_consumer_assignor_offload_enable: bool = "group.consumer.assignor.offload.enable",
     group_consumer_assignors: Vec<String> = "group.consumer.assignors",
     group_consumer_heartbeat_interval_ms: i32 = "group.consumer.heartbeat.interval.ms",
     group_consumer_max_assignment_interval_ms: i32 = "group.consumer.max.assignment.interval.ms",

@@ -189,6 +189,16 @@ impl ShardedCoordinator for GroupCoordinator {
                 // Matches every topic of the cluster.
                 ottla_sync::task::spawn_blocking(move || resolve_regexes(&shard, &groups, command));
             }
+            Command::ComputeTarget(command) => {
+                // An assignor takes milliseconds for a thousand members.
+                ottla_sync::task::spawn_blocking(move || {
+                    let computed = command.compute();
+                    // A closed shard has no groups.
+                    let _ = shard.tell(&groups, |groups, now| {
+                        groups.on_target_computed(computed, now)
+                    });
+                });
+            }
             Command::InitializeShareState(command) => {
                 ottla_sync::task::spawn(async move {
                     initialize_share_state(&shard, &groups, command).await

@@ -41,7 +41,10 @@ mod streams;
 
 pub use classic_group::ClassicGroupState;
 pub use config::{BoundedSetting, GroupCoordinatorConfig};
-pub use consumer::{HeartbeatContext, MigrationPolicy, ResolvedRegex, resolve, validate_heartbeat};
+pub use consumer::{
+    ComputeTarget, ComputedTarget, HeartbeatContext, MigrationPolicy, ResolvedRegex, resolve,
+    validate_heartbeat,
+};
 pub use coordinator::GroupCoordinator;
 pub use join::JoinContext;
 pub use modern::GroupError;

@@ -5,7 +5,8 @@
 //! grouped: one node on an empty directory (the default); start and recovery of one directory with
 //! thousands of partitions, handed from broker to broker; the cleaners; latency during segment
 //! rolls; three clients of one Ottla broker; TLS and logins; three-broker clusters: throughput and
-//! failover; what grows with partitions, connections, consumers and stored data; and tiered storage.
+//! failover; what grows with partitions, connections, consumers and stored data; very many or very
+//! large groups; and tiered storage.
 //! Memory that a turn will use is touched first, because the host of a virtual machine reclaims
 //! idle memory and the first touch costs more than the measured work. Each measure is reported as
 //! the median over the rounds with its range, as is the ratio of the two brokers within a round,
@@ -19,6 +20,7 @@ mod compaction;
 mod disk;
 mod failover;
 mod goals;
+mod groups;
 mod handed_over;
 mod load;
 mod machine;
@@ -93,6 +95,7 @@ pub fn run(options: &Options) -> Result<()> {
             Group::Partitions => scale::partitions::measure(&setting, &mut results)?,
             Group::Scale => scale::clients::measure(&setting, &mut results)?,
             Group::Stored => scale::stored::measure(&setting, &mut results)?,
+            Group::Groups => groups::measure(&setting, &mut results)?,
             Group::Tiered => tiered::measure(&setting, &mut results)?,
         }
         let table = results.markdown(&conditions(&setting)?);
@@ -172,6 +175,7 @@ fn conditions(setting: &Setting<'_>) -> Result<Vec<String>> {
         Group::Partitions => scale::partitions::settings_in_words(options),
         Group::Scale => scale::clients::settings_in_words(options),
         Group::Stored => scale::stored::settings_in_words(options),
+        Group::Groups => groups::settings_in_words(options),
         Group::Tiered => tiered::settings_in_words(options),
     };
     let mut conditions = vec![

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use ottla_config::{BrokerConfig, single_node_properties};
 use ottla_controller::{ControllerContext, fence_broker};
-use ottla_metadata::{MetadataImage, Provenance};
+use ottla_metadata::{MetadataImage, MetadataLoader, Provenance};
 use ottla_protocol::metadata_records::register_broker_record::BrokerEndpoint;
 use ottla_protocol::metadata_records::{
     FeatureLevelRecord, MetadataRecord, PartitionRecord, RegisterBrokerRecord, TopicRecord,
@@ -21,44 +21,94 @@ pub const ROW: Row = Row {
     measure: fencing,
 };
 
+pub const APPLIED: Row = Row {
+    name: "broker-events-applied",
+    operation: "the application of that fencing at a broker: the image, and the changes of its replicas",
+    counted: "partitions of the cluster",
+    smallest: 10_000,
+    measure: application,
+};
+
 const PARTITIONS_OF_TOPIC: i32 = 1_000;
-const REPLICAS: i32 = 3;
+pub const REPLICAS: i32 = 3;
 const REPLICAS_OF_BROKER: i32 = 1_000;
+/// The broker that is fenced.
+pub const DEAD: BrokerId = BrokerId(1);
+/// A broker that has replicas in common with it.
+pub const NEIGHBOUR: BrokerId = BrokerId(2);
+
+/// A cluster whose brokers have as many replicas each.
+fn cluster_of(partitions: u64) -> MetadataImage {
+    let partitions = partitions as i32;
+    cluster(
+        partitions,
+        (partitions * REPLICAS / REPLICAS_OF_BROKER).max(REPLICAS),
+    )
+}
 
 fn fencing(partitions: u64) -> Duration {
-    let properties = single_node_properties("/data", "localhost:9092", "localhost:9093");
-    let config = BrokerConfig::from_properties(&properties).expect("good settings");
-    let image = cluster(partitions as i32);
+    let image = cluster_of(partitions);
     best_time(|| {
-        let context = ControllerContext {
-            image: &image,
-            config: &config.0,
-            kraft_version: 1,
-            kraft_version_upgrade: &|_| Ok(false),
-            client: Default::default(),
-            mutation_quota: None,
-            random: &mut || 0,
-        };
-        let began = Instant::now();
-        let records = fence_broker(&context, BrokerId(1));
-        let time = began.elapsed();
+        let (time, records) = fence(&image);
         assert!(records.len() as i32 >= REPLICAS_OF_BROKER);
         time
     })
 }
 
-fn apply(image: &mut MetadataImage, records: &[MetadataRecord]) {
+fn application(partitions: u64) -> Duration {
+    let image = cluster_of(partitions);
+    let (_, records) = fence(&image);
+    best_time(|| {
+        let mut loader = MetadataLoader::new(image.clone());
+        let (records, provenance) = (records.clone(), after(&image, records.len()));
+        let began = Instant::now();
+        let delta = loader.load_batch(records, provenance);
+        let delta = delta.expect("good records").expect("a change");
+        let changes = delta.local_changes(NEIGHBOUR);
+        let time = began.elapsed();
+        assert!(!changes.leaders.is_empty() && !changes.followers.is_empty());
+        time
+    })
+}
+
+/// What the controller decides when the session of a broker has expired, and how long that takes.
+pub fn fence(image: &MetadataImage) -> (Duration, Vec<MetadataRecord>) {
+    let properties = single_node_properties("/data", "localhost:9092", "localhost:9093");
+    let config = BrokerConfig::from_properties(&properties).expect("good settings");
+    let context = ControllerContext {
+        image,
+        config: &config.0,
+        kraft_version: 1,
+        kraft_version_upgrade: &|_| Ok(false),
+        client: Default::default(),
+        mutation_quota: None,
+        random: &mut || 0,
+    };
+    let began = Instant::now();
+    let records = fence_broker(&context, DEAD);
+    (began.elapsed(), records)
+}
+
+/// The provenance of an image after so many more records.
+pub fn after(image: &MetadataImage, records: usize) -> Provenance {
     let mut provenance = image.provenance;
-    provenance.last_contained_offset.0 += records.len() as i64;
-    *image = image.apply(records, provenance).expect("good records").0;
+    provenance.last_contained_offset.0 += records as i64;
+    provenance
+}
+
+fn apply(image: &mut MetadataImage, records: &[MetadataRecord]) {
+    *image = image
+        .apply(records, after(image, records.len()))
+        .expect("good records")
+        .0;
 }
 
 fn directory(broker: i32) -> Uuid {
     Uuid::from_u128(1_000 + broker as u128)
 }
 
-fn cluster(partitions: i32) -> MetadataImage {
-    let brokers = (partitions * REPLICAS / REPLICAS_OF_BROKER).max(REPLICAS);
+/// So many partitions, in topics of 1,000, with three replicas on neighbouring brokers.
+pub fn cluster(partitions: i32, brokers: i32) -> MetadataImage {
     let mut image = MetadataImage::empty();
     image.provenance = Provenance {
         last_contained_offset: Offset(-1),
@@ -75,6 +125,7 @@ fn cluster(partitions: i32) -> MetadataImage {
         MetadataRecord::RegisterBroker(RegisterBrokerRecord {
             broker_id,
             broker_epoch: 1,
+            fenced: false,
             end_points: vec![BrokerEndpoint {
                 name: "PLAINTEXT".into(),
                 host: "localhost".into(),

@@ -3,13 +3,15 @@
 //!
 //! One file per part of the broker. A row builds a state of a size and measures one operation on it.
 //! The slope is the exponent of the growth between N and 100 N: 0 is flat, 1 is linear. A logarithm
-//! lies between 0 and 0.2, and so do caches that a larger state no longer fits into.
+//! lies between 0 and 0.2, and so do caches that a larger state no longer fits into. `large-cluster` is
+//! no such row: it has absolute goals, and a table of its own.
 
 mod acl_decisions;
 mod assignors;
 mod broker_events;
 mod fetch_sessions;
 mod group_offsets;
+mod large_cluster;
 mod led_share_partitions;
 mod local_replicas;
 mod measure;
@@ -54,6 +56,7 @@ const ROWS: &[Row] = &[
     local_replicas::BY_TOPICS,
     local_replicas::BY_LEADERS,
     broker_events::ROW,
+    broker_events::APPLIED,
     group_offsets::DELETION,
     group_offsets::EXPIRATION,
     assignors::SAME_TOPICS,
@@ -71,9 +74,11 @@ fn main() -> ExitCode {
         for row in ROWS {
             println!("{:<30} {}", row.name, row.operation);
         }
+        println!("{:<30} {}", large_cluster::NAME, large_cluster::OPERATION);
         return ExitCode::SUCCESS;
     }
-    let is_known = |name: &&String| ROWS.iter().any(|row| row.name == **name);
+    let is_known =
+        |name: &&String| **name == large_cluster::NAME || ROWS.iter().any(|row| row.name == **name);
     if let Some(unknown) = options.rows.iter().find(|name| !is_known(name)) {
         eprintln!("error: there is no row {unknown}; --list shows all of them");
         return ExitCode::FAILURE;
@@ -84,11 +89,19 @@ fn main() -> ExitCode {
     if let Err(error) = setrlimit(Resource::Nofile, files) {
         eprintln!("the limit of open files stays as it is: {error}");
     }
-    println!("| operation | N counts | N | at N | at 10 N | at 100 N | slope |");
-    println!("| --- | --- | --- | --- | --- | --- | --- |");
     let is_wanted =
-        |row: &&Row| options.rows.is_empty() || options.rows.iter().any(|name| name == row.name);
-    for row in ROWS.iter().filter(is_wanted) {
+        |name: &str| options.rows.is_empty() || options.rows.iter().any(|wanted| wanted == name);
+    let rows: Vec<&Row> = ROWS.iter().filter(|row| is_wanted(row.name)).collect();
+    // First, because memory that the rows leave behind counts.
+    if is_wanted(large_cluster::NAME) {
+        large_cluster::print();
+    }
+    if rows.is_empty() {
+        return ExitCode::SUCCESS;
+    }
+    println!("\n| operation | N counts | N | at N | at 10 N | at 100 N | slope |");
+    println!("| --- | --- | --- | --- | --- | --- | --- |");
+    for row in rows {
         let times = [1, 10, 100].map(|times| (row.measure)(row.smallest * times));
         println!(
             "| {} | {} | {} | {} | {} | {} | {:.2} |",

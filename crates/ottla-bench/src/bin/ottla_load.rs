@@ -1,8 +1,9 @@
 //! `ottla-load`: the command line of the load generator. One mode per subcommand; output as a table
 //! or as JSON.
 
+use std::fmt::Display;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::{Args, Parser, Subcommand};
@@ -13,15 +14,18 @@ use ottla_bench::load::connect::{self, ConnectOptions};
 use ottla_bench::load::connections::{self, ConnectionsArgs};
 use ottla_bench::load::fetch::{self, FetchOptions};
 use ottla_bench::load::groups::{self, GroupsOptions, Protocol};
+use ottla_bench::load::heartbeats::{self, HeartbeatsOptions};
+use ottla_bench::load::large_group::{self, LargeGroupOptions};
 use ottla_bench::load::latency::{self, EndToEndOptions};
 use ottla_bench::load::offsets;
 use ottla_bench::load::partitions::{self, PartitionsArgs};
 use ottla_bench::load::prepared::BatchShape;
 use ottla_bench::load::process_usage::ProcessUsage;
-use ottla_bench::load::produce::{self, ProduceOptions, Produced, RequestTiming, RunLength};
+use ottla_bench::load::produce::{self, ProduceOptions, Produced, RunLength};
 use ottla_bench::load::report::Report;
 use ottla_bench::load::topic::Topic;
 use ottla_records::{Compression, CompressionType};
+use serde::Serialize;
 
 /// Generates load on a broker that speaks Kafka's protocol, and measures the result.
 #[derive(Parser)]
@@ -46,6 +50,11 @@ enum Mode {
     /// Let the members of many groups join at once, and measure the time until all groups are
     /// stable.
     Groups(GroupsArgs),
+    /// Let many groups join, then measure their heartbeats.
+    Heartbeats(HeartbeatsArgs),
+    /// Let one group of many members join, then let members leave while producers write to another
+    /// topic.
+    LargeGroup(LargeGroupArgs),
     /// Commit an offset in each partition of the topic for each of many groups.
     CommitOffsets(OffsetsArgs),
     /// Read these offsets, waiting for those that are still being loaded.
@@ -237,6 +246,62 @@ struct GroupsArgs {
 }
 
 #[derive(Args)]
+struct HeartbeatsArgs {
+    #[command(flatten)]
+    common: Common,
+    #[arg(long, default_value_t = 10_000)]
+    groups: usize,
+    /// Members of each group.
+    #[arg(long, default_value_t = 10)]
+    members: usize,
+    #[arg(long, default_value_t = 10)]
+    partitions: i32,
+    /// consumer or classic: Kafka's `group.protocol`.
+    #[arg(long, default_value = "consumer", value_parser = parse_protocol)]
+    protocol: Protocol,
+    /// Connections that all members share.
+    #[arg(long, default_value_t = 300)]
+    connections: usize,
+    /// Between two heartbeats of a member.
+    #[arg(long, default_value_t = 3000)]
+    interval_ms: u64,
+    /// Duration of the measurement.
+    #[arg(long, default_value_t = 30.0)]
+    seconds: f64,
+    /// Between the last join and the measurement.
+    #[arg(long, default_value_t = 6.0)]
+    warmup_seconds: f64,
+}
+
+#[derive(Args)]
+struct LargeGroupArgs {
+    #[command(flatten)]
+    common: Common,
+    #[arg(long, default_value_t = 10_000)]
+    members: usize,
+    #[arg(long, default_value_t = 10_000)]
+    partitions: i32,
+    /// Connections that the members share.
+    #[arg(long, default_value_t = 100)]
+    connections: usize,
+    /// Between two heartbeats of a member.
+    #[arg(long, default_value_t = 1000)]
+    interval_ms: u64,
+    /// Members that leave, one after the other.
+    #[arg(long, default_value_t = 5)]
+    leaves: usize,
+    /// How long the producers run before and after a member leaves.
+    #[arg(long, default_value_t = 5.0)]
+    quiet_seconds: f64,
+    /// The topic that the producers write to; it is created if missing.
+    #[arg(long, default_value = "ottla-load-produced")]
+    produced_topic: String,
+    /// Records per second of the producers, in batches of 10 records of 100 bytes.
+    #[arg(long, default_value_t = 10_000.0)]
+    rate: f64,
+}
+
+#[derive(Args)]
 struct OffsetsArgs {
     #[command(flatten)]
     common: Common,
@@ -261,6 +326,8 @@ fn run(mode: &Mode) -> Result<()> {
         Mode::ProduceLatency(args) => (&args.common, produce_latency(args)?),
         Mode::Connect(args) => return connect(args),
         Mode::Groups(args) => return join_groups(args),
+        Mode::Heartbeats(args) => return send_heartbeats(args),
+        Mode::LargeGroup(args) => return leave_large_group(args),
         Mode::CommitOffsets(args) => return commit_offsets(args),
         Mode::FetchOffsets(args) => return fetch_offsets(args),
         Mode::Partitions(args) => return partitions::run(args),
@@ -268,11 +335,7 @@ fn run(mode: &Mode) -> Result<()> {
         Mode::BareLoop(args) => return bare_loop(args),
         Mode::BareLoopServer { dir, frame_bytes } => return bare_loop::serve(dir, *frame_bytes),
     };
-    if common.json {
-        println!("{}", serde_json::to_string(&report)?);
-    } else {
-        print!("{report}");
-    }
+    show(common.json, &report)?;
     if common.delete_topic {
         cluster::delete_topic(&common.access.access()?, &common.topic)?;
     }
@@ -286,35 +349,73 @@ fn join_groups(args: &GroupsArgs) -> Result<()> {
         "--members must be a multiple of --groups"
     );
     let topic = create_topic(common, args.partitions)?;
-    let name = match args.protocol {
-        Protocol::Classic => "classic",
-        Protocol::Consumer => "consumer",
-    };
     let options = GroupsOptions {
-        prefix: format!("{}-{name}", common.topic),
+        prefix: format!("{}-{}", common.topic, name_of(args.protocol)),
         groups: args.groups,
         members_of_each: args.members / args.groups,
         protocol: args.protocol,
         broker_pid: common.broker_pid,
     };
     let report = groups::run(&topic, &options)?;
-    if common.json {
-        println!("{}", serde_json::to_string(&report)?);
-        return Ok(());
-    }
-    println!(
-        "{} members settled: {:.3} s  in epoch {} at most, after {} joins and {} heartbeats\n  generator: {:.2} CPU s",
-        args.members,
-        report.seconds,
-        report.last_epoch,
-        report.joins,
-        report.heartbeats,
-        report.generator_cpu_seconds
+    show(common.json, &report)
+}
+
+fn send_heartbeats(args: &HeartbeatsArgs) -> Result<()> {
+    let common = &args.common;
+    ensure!(
+        args.groups > 0 && args.members > 0 && args.connections > 0 && args.interval_ms > 0,
+        "--groups, --members, --connections and --interval-ms must be 1 or more"
     );
-    if let Some(seconds) = report.broker_cpu_seconds {
-        println!("  broker: {seconds:.2} CPU s");
+    let topic = create_topic(common, args.partitions)?;
+    let options = HeartbeatsOptions {
+        prefix: format!("{}-{}", common.topic, name_of(args.protocol)),
+        groups: args.groups,
+        members_of_each: args.members,
+        protocol: args.protocol,
+        connections: args.connections,
+        interval: Duration::from_millis(args.interval_ms),
+        warmup: Duration::from_secs_f64(args.warmup_seconds.max(0.0)),
+        measured: positive_seconds(args.seconds)?,
+        broker_pid: common.broker_pid,
+    };
+    show(common.json, &heartbeats::run(&topic, &options)?)
+}
+
+fn leave_large_group(args: &LargeGroupArgs) -> Result<()> {
+    let common = &args.common;
+    ensure!(
+        args.connections > 0 && args.interval_ms > 0 && args.rate > 0.0,
+        "--connections, --interval-ms and --rate must be more than 0"
+    );
+    let topic = create_topic(common, args.partitions)?;
+    let produced = cluster::create_topic(&topic.access, &args.produced_topic, 6, &[])?;
+    let options = LargeGroupOptions {
+        group_id: format!("{}-group", common.topic),
+        members: args.members,
+        connections: args.connections,
+        interval: Duration::from_millis(args.interval_ms),
+        leaves: args.leaves,
+        quiet: positive_seconds(args.quiet_seconds)?,
+        produce: ProduceOptions::paced(10, 100, args.rate, 4, 1),
+    };
+    show(common.json, &large_group::run(&topic, &produced, &options)?)
+}
+
+fn show(json: bool, report: &(impl Serialize + Display)) -> Result<()> {
+    if json {
+        println!("{}", serde_json::to_string(report)?);
+    } else {
+        print!("{report}");
     }
     Ok(())
+}
+
+/// Kafka's name.
+fn name_of(protocol: Protocol) -> &'static str {
+    match protocol {
+        Protocol::Classic => "classic",
+        Protocol::Consumer => "consumer",
+    }
 }
 
 fn commit_offsets(args: &OffsetsArgs) -> Result<()> {
@@ -364,22 +465,7 @@ fn connect(args: &ConnectArgs) -> Result<()> {
     };
     let warmup = Duration::from_secs_f64(args.warmup_seconds.max(0.0));
     let report = connect::measure(&access, warmup, options, common.broker_pid)?;
-    if common.json {
-        println!("{}", serde_json::to_string(&report)?);
-        return Ok(());
-    }
-    println!(
-        "{} connections in {:.2} s: {:.0} a second, {:.1} % of them resumed\n  generator: {:.2} CPU s",
-        report.connections,
-        report.seconds,
-        report.connections_per_second,
-        report.resumed_part * 100.0,
-        report.generator_cpu_seconds
-    );
-    if let Some(seconds) = report.broker_cpu_seconds {
-        println!("  broker: {seconds:.2} CPU s");
-    }
-    Ok(())
+    show(common.json, &report)
 }
 
 fn tell(common: &Common, what: &str, elapsed: Duration) {
@@ -400,19 +486,7 @@ fn bare_loop(args: &BareLoopArgs) -> Result<()> {
         warmup_bytes: args.warmup_bytes,
     };
     let report = bare_loop::run(&args.dir, options)?;
-    if args.json {
-        println!("{}", serde_json::to_string(&report)?);
-    } else {
-        println!(
-            "bare loop: {:.2} s  {} frames  {:.1} MB/s\n  loop: {:.2} CPU s, {:.3} per GB",
-            report.seconds,
-            report.frames,
-            report.megabytes_per_second,
-            report.server.cpu_seconds,
-            report.server.cpu_seconds_per_gb
-        );
-    }
-    Ok(())
+    show(args.json, &report)
 }
 
 fn produce(args: &ProduceArgs) -> Result<Report> {
@@ -452,18 +526,14 @@ fn produce_latency(args: &ProduceLatencyArgs) -> Result<Report> {
     ensure!(args.batch_records > 0, "--batch-records must be 1 or more");
     ensure!(args.rate > 0.0, "--rate must be more than 0");
     let options = ProduceOptions {
-        shape: BatchShape {
-            // A record of this size has less than 16 bytes besides its value, and the batch header
-            // has 61.
-            batch_bytes: 61 + args.batch_records * (args.record_bytes + 16) - 16,
-            record_bytes: args.record_bytes,
-            compression: Compression::None,
-        },
-        connections: args.connections,
-        in_flight: usize::MAX,
-        acks: args.acks,
         until: RunLength::Time(positive_seconds(args.seconds)?),
-        requests_per_second: Some(args.rate / args.batch_records as f64),
+        ..ProduceOptions::paced(
+            args.batch_records,
+            args.record_bytes,
+            args.rate,
+            args.connections,
+            args.acks,
+        )
     };
     let warmup = Some(RunLength::Time(Duration::from_secs_f64(
         args.warmup_seconds.max(0.0),
@@ -494,7 +564,7 @@ fn measured_produce(
     let readings = Readings::take(common)?;
     let produced = produce::run(&topic, options)?;
     if let Some(file) = latencies {
-        write_each(&produced.each, file)?;
+        produce::write_each(&produced.each, file)?;
     }
     let latency_of = match options.requests_per_second {
         Some(_) => "due instant to acknowledgement",
@@ -519,28 +589,6 @@ fn measured_produce(
     report.set_records(records);
     (report.latency_of, report.latency) = (latency_of, produced.latencies.report());
     Ok(report)
-}
-
-/// Writes the requests in the order of their due times, as wall-clock times, so that other programs
-/// can relate them.
-fn write_each(each: &[RequestTiming], file: &Path) -> Result<()> {
-    let (now, since_epoch) = (
-        Instant::now(),
-        SystemTime::now().duration_since(UNIX_EPOCH)?,
-    );
-    let mut rows: Vec<(u128, u128)> = each
-        .iter()
-        .map(|request| {
-            let due = since_epoch.saturating_sub(now.saturating_duration_since(request.due));
-            (due.as_micros(), request.latency.as_micros())
-        })
-        .collect();
-    rows.sort_unstable();
-    let mut text = String::from("due_us,latency_us\n");
-    for (due, latency) in rows {
-        text.push_str(&format!("{due},{latency}\n"));
-    }
-    std::fs::write(file, text).with_context(|| file.display().to_string())
 }
 
 fn fetch(args: &FetchArgs) -> Result<Report> {

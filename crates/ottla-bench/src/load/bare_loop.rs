@@ -6,6 +6,7 @@
 //! several: on virtual machines whose host reclaims memory, new pages of the page cache dominate
 //! it. The loop runs in a separate process, so that its resource usage can be read like a broker's.
 
+use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -45,6 +46,20 @@ pub struct BareLoopReport {
     pub megabytes_per_second: f64,
     /// Resource usage of the loop's process.
     pub server: UsageReport,
+}
+
+impl fmt::Display for BareLoopReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            f,
+            "bare loop: {:.2} s  {} frames  {:.1} MB/s\n  loop: {:.2} CPU s, {:.3} per GB",
+            self.seconds,
+            self.frames,
+            self.megabytes_per_second,
+            self.server.cpu_seconds,
+            self.server.cpu_seconds_per_gb
+        )
+    }
 }
 
 /// Runs the loop in a separate process, with its files in `dir`, and generates load for it.

@@ -5,6 +5,7 @@
 //! once the login has succeeded where there is one. It is then reset, so that a run does not use up
 //! the ports of this machine.
 
+use std::fmt;
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
@@ -45,6 +46,24 @@ pub struct ConnectReport {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub broker_cpu_seconds: Option<f64>,
     pub generator_cpu_seconds: f64,
+}
+
+impl fmt::Display for ConnectReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            f,
+            "{} connections in {:.2} s: {:.0} a second, {:.1} % of them resumed\n  generator: {:.2} CPU s",
+            self.connections,
+            self.seconds,
+            self.connections_per_second,
+            self.resumed_part * 100.0,
+            self.generator_cpu_seconds
+        )?;
+        match self.broker_cpu_seconds {
+            Some(seconds) => writeln!(f, "  broker: {seconds:.2} CPU s"),
+            None => Ok(()),
+        }
+    }
 }
 
 /// Connects for a time.

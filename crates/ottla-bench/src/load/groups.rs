@@ -12,6 +12,7 @@
 //! last group was stable, are reported too.
 
 use std::collections::BTreeSet;
+use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Barrier, Mutex};
 use std::time::{Duration, Instant};
@@ -19,18 +20,17 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use bytes::Bytes;
 use bytestring::ByteString;
-use ottla_protocol::messages::consumer_group_heartbeat_request::TopicPartitions;
 use ottla_protocol::messages::join_group_request::JoinGroupRequestProtocol;
 use ottla_protocol::messages::sync_group_request::SyncGroupRequestAssignment;
 use ottla_protocol::messages::{
-    ConsumerGroupHeartbeatRequest, FindCoordinatorRequest, HeartbeatRequest, JoinGroupRequest,
-    JoinGroupResponse, SyncGroupRequest,
+    FindCoordinatorRequest, HeartbeatRequest, JoinGroupRequest, JoinGroupResponse, SyncGroupRequest,
 };
-use ottla_types::{ErrorCode, Uuid};
+use ottla_types::ErrorCode;
 use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 
 use super::access::Access;
+use super::consumer_member::ConsumerMember;
 use super::process_usage::ProcessUsage;
 use super::topic::Topic;
 use super::wire::{Connection, check};
@@ -68,6 +68,8 @@ pub struct GroupsOptions {
 /// Time and CPU until the last group was stable.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct GroupsReport {
+    /// Over all groups.
+    pub members: usize,
     /// From the first join.
     pub seconds: f64,
     /// JoinGroup requests; 0 with the consumer protocol.
@@ -82,6 +84,25 @@ pub struct GroupsReport {
     /// tick.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub broker_cpu_seconds: Option<f64>,
+}
+
+impl fmt::Display for GroupsReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            f,
+            "{} members settled: {:.3} s  in epoch {} at most, after {} joins and {} heartbeats\n  generator: {:.2} CPU s",
+            self.members,
+            self.seconds,
+            self.last_epoch,
+            self.joins,
+            self.heartbeats,
+            self.generator_cpu_seconds
+        )?;
+        match self.broker_cpu_seconds {
+            Some(seconds) => writeln!(f, "  broker: {seconds:.2} CPU s"),
+            None => Ok(()),
+        }
+    }
 }
 
 /// Requests of all members.
@@ -121,6 +142,12 @@ struct Progress {
 }
 
 impl Progress {
+    fn of_members(count: usize) -> Progress {
+        Progress {
+            held: vec![(0, BTreeSet::new()); count],
+        }
+    }
+
     /// Whether all members have the same epoch and every partition has one owner.
     fn is_settled(&self, partitions: usize) -> bool {
         let epoch = self.held[0].0;
@@ -150,27 +177,31 @@ pub fn run(topic: &Topic, options: &GroupsOptions) -> Result<GroupsReport> {
     let addresses = coordinators(&topic.access, &names)?;
     let progress: Vec<Mutex<Progress>> = names
         .iter()
-        .map(|_| {
-            Mutex::new(Progress {
-                held: vec![(0, BTreeSet::new()); options.members_of_each],
-            })
-        })
+        .map(|_| Mutex::new(Progress::of_members(options.members_of_each)))
         .collect();
     let requests = Requests::default();
-    let mut members = Vec::new();
-    for (group, (name, address)) in names.iter().zip(&addresses).enumerate() {
-        for number in 0..options.members_of_each {
-            members.push(Member {
-                connection: topic.access.open(address)?,
-                group_id: name.clone(),
-                number,
+    let mut connections = Vec::new();
+    for address in &addresses {
+        for _ in 0..options.members_of_each {
+            connections.push(topic.access.open(address)?);
+        }
+    }
+    let members: Vec<Member<'_>> = connections
+        .iter_mut()
+        .enumerate()
+        .map(|(place, connection)| {
+            let group = place / options.members_of_each;
+            Member {
+                connection,
+                group_id: names[group].clone(),
+                number: place % options.members_of_each,
                 count: options.members_of_each,
                 topic,
                 progress: &progress[group],
                 requests: &requests,
-            });
-        }
-    }
+            }
+        })
+        .collect();
     let broker = || options.broker_pid.map(ProcessUsage::of).transpose();
     // Read here, so that an error occurs before threads wait for the start.
     let broker_before = broker()?;
@@ -186,23 +217,16 @@ pub fn run(topic: &Topic, options: &GroupsOptions) -> Result<GroupsReport> {
                     .spawn_scoped(scope, move || {
                         start.wait();
                         let began = Instant::now();
-                        match protocol {
-                            Protocol::Classic => member.settle_classic(),
-                            Protocol::Consumer => member.settle_consumer(),
-                        }?;
-                        // The connection is kept open until all members are done.
-                        anyhow::Ok((began, Instant::now(), member.connection))
+                        member.settle(protocol)?;
+                        anyhow::Ok((began, Instant::now()))
                     })
             })
             .collect::<std::io::Result<Vec<_>>>()?;
         let cpu_before = processor_time();
         start.wait();
         let mut times = Vec::new();
-        let mut connections = Vec::new();
         for thread in threads {
-            let (began, settled, connection) = thread.join().expect("a member does not panic")?;
-            times.push((began, settled));
-            connections.push(connection);
+            times.push(thread.join().expect("a member does not panic")?);
         }
         anyhow::Ok((settled_after(&times), processor_time() - cpu_before))
     })?;
@@ -220,6 +244,7 @@ pub fn run(topic: &Topic, options: &GroupsOptions) -> Result<GroupsReport> {
         last_epoch = last_epoch.max(progress.held[0].0);
     }
     Ok(GroupsReport {
+        members: options.groups * options.members_of_each,
         seconds: elapsed.as_secs_f64(),
         joins: requests.joins.into_inner(),
         heartbeats: requests.heartbeats.into_inner(),
@@ -227,6 +252,51 @@ pub fn run(topic: &Topic, options: &GroupsOptions) -> Result<GroupsReport> {
         generator_cpu_seconds: generator_cpu.as_secs_f64(),
         broker_cpu_seconds,
     })
+}
+
+/// Lets the members of one group join at once, each over one of the connections, and waits as [`run`]
+/// does. Returns the ID and the epoch, or generation, of each.
+pub fn join_group(
+    topic: &Topic,
+    group_id: &ByteString,
+    connections: &mut [Connection],
+    protocol: Protocol,
+) -> Result<Vec<(ByteString, i32)>> {
+    let count = connections.len();
+    let progress = Mutex::new(Progress::of_members(count));
+    let requests = Requests::default();
+    let member_ids = std::thread::scope(|scope| {
+        let threads = connections
+            .iter_mut()
+            .enumerate()
+            .map(|(number, connection)| {
+                let mut member = Member {
+                    connection,
+                    group_id: group_id.clone(),
+                    number,
+                    count,
+                    topic,
+                    progress: &progress,
+                    requests: &requests,
+                };
+                std::thread::Builder::new()
+                    .stack_size(STACK_BYTES)
+                    .spawn_scoped(scope, move || member.settle(protocol))
+            })
+            .collect::<std::io::Result<Vec<_>>>()?;
+        let joined = threads
+            .into_iter()
+            .map(|thread| thread.join().expect("a member does not panic"));
+        joined.collect::<Result<Vec<ByteString>>>()
+    })?;
+    let progress = progress.into_inner().expect("no holder panics");
+    ensure!(
+        progress.is_settled(topic.partitions.len()),
+        "the members of {group_id} do not hold one assignment together: {:?}",
+        progress.held
+    );
+    let epochs = progress.held.into_iter().map(|(epoch, _)| epoch);
+    Ok(member_ids.into_iter().zip(epochs).collect())
 }
 
 /// The time from the first join to the last stable member. Members record both themselves: when a
@@ -285,7 +355,7 @@ pub fn is_not_served_yet(error_code: i16) -> bool {
 }
 
 struct Member<'a> {
-    connection: Connection,
+    connection: &'a mut Connection,
     group_id: ByteString,
     number: usize,
     count: usize,
@@ -304,46 +374,32 @@ impl Member<'_> {
         check(error_code, doing, self.connection.address())
     }
 
+    /// Joins, and returns the member's ID when the group is stable.
+    fn settle(&mut self, protocol: Protocol) -> Result<ByteString> {
+        match protocol {
+            Protocol::Classic => self.settle_classic(),
+            Protocol::Consumer => self.settle_consumer(),
+        }
+    }
+
     // ---- the consumer protocol -------------------------------------------------------------------------------------
 
-    fn settle_consumer(&mut self) -> Result<()> {
+    fn settle_consumer(&mut self) -> Result<ByteString> {
         let member_id = ByteString::from(format!("{}-{}", self.group_id, self.number));
+        let mut member = ConsumerMember::new(self.group_id.clone(), member_id);
         let deadline = self.deadline();
-        let (mut epoch, mut held) = (0, BTreeSet::new());
-        let mut has_news = true;
         let mut patience = HeartbeatPause::default();
         loop {
-            let mut request = ConsumerGroupHeartbeatRequest {
-                group_id: self.group_id.clone(),
-                member_id: member_id.clone(),
-                member_epoch: epoch,
-                ..Default::default()
-            };
-            if epoch == 0 {
-                request.rebalance_timeout_ms = SESSION_TIMEOUT_MS;
-                request.subscribed_topic_names = Some(vec![self.topic.name.clone().into()]);
-                request.topic_partitions = Some(Vec::new());
-            } else if has_news {
-                request.topic_partitions = Some(owned(self.topic.id, &held));
-            }
             self.requests.heartbeats.fetch_add(1, Ordering::Relaxed);
-            let answer = self.connection.request(&request)?;
+            let answer = self.connection.request(&member.heartbeat(self.topic))?;
             if !is_not_served_yet(answer.error_code) {
                 self.check(answer.error_code)?;
             }
-            has_news = false;
-            if answer.error_code == 0 {
-                epoch = answer.member_epoch;
-                if let Some(assignment) = answer.assignment {
-                    let topics = assignment.topic_partitions.iter();
-                    held = topics.flat_map(|topic| topic.partitions.clone()).collect();
-                    has_news = true;
-                }
-            }
+            let has_news = member.on_response(&answer);
             let mut progress = self.progress.lock().expect("no holder panics");
-            progress.held[self.number] = (epoch, held.clone());
+            progress.held[self.number] = (member.epoch, member.held.clone());
             if !has_news && progress.is_settled(self.topic.partitions.len()) {
-                return Ok(());
+                return Ok(member.member_id);
             }
             drop(progress);
             ensure!(
@@ -361,7 +417,7 @@ impl Member<'_> {
 
     // ---- the classic protocol --------------------------------------------------------------------------------------
 
-    fn settle_classic(&mut self) -> Result<()> {
+    fn settle_classic(&mut self) -> Result<ByteString> {
         let deadline = self.deadline();
         let mut member_id = ByteString::default();
         loop {
@@ -392,7 +448,7 @@ impl Member<'_> {
             drop(progress);
             if assigned.members == self.count {
                 // No other member joins, so there is no later generation.
-                return Ok(());
+                return Ok(member_id);
             }
             self.await_rebalance(&member_id, joined.generation_id)?;
         }
@@ -498,17 +554,6 @@ impl MemberAssignment {
             partitions: numbers.collect(),
         })
     }
-}
-
-fn owned(topic_id: Uuid, held: &BTreeSet<i32>) -> Vec<TopicPartitions> {
-    if held.is_empty() {
-        return Vec::new();
-    }
-    vec![TopicPartitions {
-        topic_id,
-        partitions: held.iter().copied().collect(),
-        ..Default::default()
-    }]
 }
 
 /// The subscription of a consumer in the classic protocol: version 0 of `ConsumerProtocolSubscription`.

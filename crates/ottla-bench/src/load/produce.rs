@@ -6,12 +6,14 @@
 //! is measured on, the requests due during the stall.
 
 use std::collections::VecDeque;
+use std::path::Path;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, ensure};
 use ottla_protocol::messages::produce_response::ProduceResponse;
+use ottla_records::Compression;
 use ottla_types::Timestamp;
 
 use super::prepared::{BatchShape, PreparedProduce, prepare, produce_version};
@@ -31,6 +33,32 @@ pub struct ProduceOptions {
     pub until: RunLength,
     /// Requests per second over all connections; `None` for as fast as they are answered.
     pub requests_per_second: Option<f64>,
+}
+
+impl ProduceOptions {
+    /// Batches of a number of records at a rate of records, without an end.
+    pub fn paced(
+        batch_records: usize,
+        record_bytes: usize,
+        records_per_second: f64,
+        connections: usize,
+        acks: i16,
+    ) -> ProduceOptions {
+        ProduceOptions {
+            shape: BatchShape {
+                // A record of this size has less than 16 bytes besides its value, and the batch header
+                // has 61.
+                batch_bytes: 61 + batch_records * (record_bytes + 16) - 16,
+                record_bytes,
+                compression: Compression::None,
+            },
+            connections,
+            in_flight: usize::MAX,
+            acks,
+            until: RunLength::Time(Duration::MAX),
+            requests_per_second: Some(records_per_second / batch_records as f64),
+        }
+    }
 }
 
 /// When a run ends.
@@ -268,4 +296,26 @@ pub fn receive_acknowledgement(connection: &mut Connection, version: i16) -> Res
         }
         Ok(())
     })
+}
+
+/// Writes the requests in the order of their due times, as wall-clock times, so that other programs
+/// can relate them.
+pub fn write_each(each: &[RequestTiming], file: &Path) -> Result<()> {
+    let (now, since_epoch) = (
+        Instant::now(),
+        SystemTime::now().duration_since(UNIX_EPOCH)?,
+    );
+    let mut rows: Vec<(u128, u128)> = each
+        .iter()
+        .map(|request| {
+            let due = since_epoch.saturating_sub(now.saturating_duration_since(request.due));
+            (due.as_micros(), request.latency.as_micros())
+        })
+        .collect();
+    rows.sort_unstable();
+    let mut text = String::from("due_us,latency_us\n");
+    for (due, latency) in rows {
+        text.push_str(&format!("{due},{latency}\n"));
+    }
+    std::fs::write(file, text).with_context(|| file.display().to_string())
 }

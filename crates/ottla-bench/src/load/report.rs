@@ -76,7 +76,12 @@ impl fmt::Display for Report {
     }
 }
 
-fn show_latency(f: &mut fmt::Formatter<'_>, of: &str, latency: &LatencyReport) -> fmt::Result {
+/// Writes a line with percentiles.
+pub(super) fn show_latency(
+    f: &mut fmt::Formatter<'_>,
+    of: &str,
+    latency: &LatencyReport,
+) -> fmt::Result {
     writeln!(
         f,
         "  {of}, µs: p50 {:.0}  p90 {:.0}  p99 {:.0}  p99.9 {:.0}  p99.99 {:.0}  max {:.0}  mean {:.0}",

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use bytestring::ByteString;
 use ottla_coordinator::group::{HeartbeatContext, Refused, Requester, validate_heartbeat};
 use ottla_protocol::messages::{ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse};
 use ottla_types::{ErrorCode, Uuid};
@@ -47,9 +48,12 @@ pub(crate) async fn handle(
     let heartbeat = HeartbeatContext {
         client_id: context.client_id(),
         client_host: context.client_host().into(),
-        new_member_id: Uuid(ottla_sync::random::random("member ids"))
-            .to_string()
-            .into(),
+        new_member_id: match request.member_id.is_empty() {
+            true => Uuid(ottla_sync::random::random("member ids"))
+                .to_string()
+                .into(),
+            false => ByteString::new(),
+        },
         requester: Requester::new(context.clone()),
     };
     let heard = broker

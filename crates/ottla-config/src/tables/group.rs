@@ -8,7 +8,7 @@ use crate::config_def::*;
 configs! {
     pub(super) const ROWS;
     "consumer.assignment.interval.ms"    Int     "1000"             (at_least 0)               Medium ClusterWide SUPPORTED;
-    "consumer.assignor.offload.enable"   Boolean "true"             _                          Medium ClusterWide ASSIGNS_AT_ONCE internal;
+    "consumer.assignor.offload.enable"   Boolean "true"             _                          Medium ClusterWide SUPPORTED internal;
     "consumer.heartbeat.interval.ms"     Int     "5000"             (at_least 1)               Medium ClusterWide SUPPORTED;
     "consumer.session.timeout.ms"        Int     "45000"            (at_least 1)               Medium ClusterWide SUPPORTED;
     "errors.deadletterqueue.copy.record.enable" Boolean "false"     _                          Medium ClusterWide SUPPORTED;

@@ -8,7 +8,7 @@ use crate::config_def::*;
 configs! {
     pub(super) const ROWS;
     "group.consumer.assignment.interval.ms"     Int    "1000"                     (at_least 0)               Medium ClusterWide SUPPORTED;
-    "group.consumer.assignor.offload.enable"    Boolean "true"                    _                          Medium ClusterWide ASSIGNS_AT_ONCE internal;
+    "group.consumer.assignor.offload.enable"    Boolean "true"                    _                          Medium ClusterWide SUPPORTED internal;
     "group.consumer.assignors"                  List   "uniform,range"            (non_empty_list)           Medium ReadOnly CONSUMER_ASSIGNORS;
     "group.consumer.heartbeat.interval.ms"      Int    "5000"                     (at_least 1)               Medium ReadOnly SUPPORTED;
     "group.consumer.max.assignment.interval.ms" Int    "15000"                    (at_least 0)               Medium ReadOnly SUPPORTED;

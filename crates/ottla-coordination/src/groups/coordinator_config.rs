@@ -45,6 +45,7 @@ pub(super) fn from_broker_config(config: &BrokerConfig) -> GroupCoordinatorConfi
             min: config.group_consumer_min_assignment_interval_ms,
             max: config.group_consumer_max_assignment_interval_ms,
         },
+        group_consumer_assignor_offload_enable: config.group_consumer_assignor_offload_enable,
         group_consumer_max_size: config.group_consumer_max_size,
         group_consumer_assignors: config.group_consumer_assignors.clone(),
         group_consumer_migration_policy: MigrationPolicy::from_name(
@@ -106,6 +107,7 @@ mod tests {
             ("group.consumer.assignment.interval.ms", "27"),
             ("group.consumer.min.assignment.interval.ms", "8"),
             ("group.consumer.max.assignment.interval.ms", "39"),
+            ("group.consumer.assignor.offload.enable", "false"),
             ("group.consumer.max.size", "40"),
             ("group.consumer.assignors", "range"),
             ("group.consumer.migration.policy", "Upgrade"),
@@ -153,6 +155,7 @@ mod tests {
         assert_eq!(bounded(heartbeat), (6_004, 5_005, 15_006));
         let assignment = config.group_consumer_assignment_interval_ms;
         assert_eq!(bounded(assignment), (27, 8, 39));
+        assert!(!config.group_consumer_assignor_offload_enable);
         assert_eq!(config.group_consumer_max_size, 40);
         assert_eq!(config.group_consumer_assignors, ["range"]);
         let policy = config.group_consumer_migration_policy;

@@ -130,11 +130,27 @@ impl<C: ShardedCoordinator> Shard<C> {
         decide: impl FnOnce(&mut C, ReplyTo<T>, Timestamp) -> Outcome<C>,
     ) -> Result<T, ErrorCode> {
         let (reply, replied) = oneshot::channel();
-        let asked = self.step(host, |runtime, at| {
-            runtime.request(reply, at, |coordinator, to| decide(coordinator, to, at.now))
+        // Most heartbeats leave nothing to append and no timer to fire: they take the lock once.
+        let (asked, has_output, has_due_timer) = self.step(host, |runtime, at| {
+            let asked =
+                runtime.request(reply, at, |coordinator, to| decide(coordinator, to, at.now));
+            let has_due_timer = runtime.has_due_timer(at.now_ms);
+            (asked, runtime.has_output(), has_due_timer)
         });
         asked.map_err(|(_, error)| error)?;
-        self.run_outbox(host);
+        if has_output {
+            self.run_outbox(host);
+        }
+        if has_output || has_due_timer {
+            self.fire_due_timers(host).await;
+        }
+        let response = replied.await.map_err(|_| ErrorCode::NotCoordinator)?;
+        // A `ReplyTo<T>` accepts only a `T`.
+        Ok(T::try_from(response).unwrap_or_else(|_| unreachable!("another response was awaited")))
+    }
+
+    /// Fires the timers that a request has made due.
+    async fn fire_due_timers(self: &Arc<Self>, host: &Arc<C::Host>) {
         // A timer with no delay, such as that of a first rebalance without a delay, fires after the
         // requests that are already here: yielding gives each of their tasks a turn first.
         for _ in 0..TURNS_FOR_TIMERS {
@@ -150,9 +166,6 @@ impl<C: ShardedCoordinator> Shard<C> {
             self.step(host, |runtime, at| runtime.fire_due_timer(at));
             self.run_outbox(host);
         }
-        let response = replied.await.map_err(|_| ErrorCode::NotCoordinator)?;
-        // A `ReplyTo<T>` accepts only a `T`.
-        Ok(T::try_from(response).unwrap_or_else(|_| unreachable!("another response was awaited")))
     }
 
     /// Reads the coordinator's state.

@@ -31,6 +31,11 @@ pub struct GroupCoordinatorConfig {
     pub group_consumer_heartbeat_interval_ms: BoundedSetting,
     /// The minimum interval between two target assignments of a group.
     pub group_consumer_assignment_interval_ms: BoundedSetting,
+    /// Whether large target assignments are computed outside the coordinator.
+    pub group_consumer_assignor_offload_enable: bool,
+    /// The number of members and partitions up to which a target assignment is not large. Not a
+    /// setting in Kafka, which computes every one of them outside the coordinator.
+    pub group_consumer_inline_assignment_max: usize,
     pub group_consumer_max_size: i32,
     /// The names of the available assignors. The first is the default.
     pub group_consumer_assignors: Vec<String>,
@@ -90,6 +95,8 @@ impl Default for GroupCoordinatorConfig {
             group_consumer_session_timeout_ms: SESSION_TIMEOUT_MS,
             group_consumer_heartbeat_interval_ms: HEARTBEAT_INTERVAL_MS,
             group_consumer_assignment_interval_ms: ASSIGNMENT_INTERVAL_MS,
+            group_consumer_assignor_offload_enable: true,
+            group_consumer_inline_assignment_max: 1_000,
             group_consumer_max_size: i32::MAX,
             group_consumer_assignors: vec!["uniform".to_owned(), "range".to_owned()],
             group_consumer_migration_policy: MigrationPolicy::Bidirectional,

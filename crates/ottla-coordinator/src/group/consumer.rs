@@ -25,12 +25,15 @@ mod reconcile;
 mod record;
 mod regexes;
 mod replay;
+mod target;
+mod target_computation;
 mod topic_regex;
 mod validate;
 
 pub use heartbeat::HeartbeatContext;
 pub use migration_policy::MigrationPolicy;
 pub use regexes::resolve;
+pub use target_computation::{ComputeTarget, ComputedTarget};
 pub use topic_regex::ResolvedRegex;
 pub use validate::validate_heartbeat;
 

@@ -8,7 +8,7 @@
 //! a state that no longer exists. Source: `CoordinatorRuntime`, `GroupCoordinatorShard`,
 //! `GroupMetadataManager`.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use bytestring::ByteString;
@@ -59,6 +59,10 @@ pub struct GroupCoordinator {
     pub(super) metadata: GroupsMetadata,
     /// Groups whose regular expressions are being resolved.
     pub(super) resolving: HashSet<ByteString>,
+    /// Groups whose target assignment is being computed, with the number of the order.
+    pub(super) computing: HashMap<ByteString, u64>,
+    /// The number of the next such order.
+    pub(super) next_target: u64,
     /// By group id. A deleted group stays until its tombstone is committed.
     pub(super) groups: BTreeMap<ByteString, Timeline<Group>>,
     /// The share groups among them, and groups that were share groups.
@@ -102,6 +106,8 @@ impl GroupCoordinator {
             config,
             metadata: GroupsMetadata::default(),
             resolving: HashSet::new(),
+            computing: HashMap::new(),
+            next_target: 0,
             groups: BTreeMap::new(),
             share_group_ids: BTreeSet::new(),
             unwritten: UnwrittenStates::default(),
@@ -213,6 +219,7 @@ impl Coordinator for GroupCoordinator {
             }
         }
         self.share_group_ids.clear();
+        self.computing.clear();
         self.offsets = Offsets::default();
         self.unwritten = UnwrittenStates::default();
         self.finish(effects)
@@ -253,6 +260,8 @@ impl Coordinator for GroupCoordinator {
         while let Some((_, change)) = self.journal.pop_back_if(|(id, _)| *id >= write) {
             match change {
                 Change::Group(group_id) => {
+                    // It may be of the state that is lost.
+                    self.computing.remove(&group_id);
                     let slot = self.groups.get_mut(&group_id);
                     if let Some(mut lost) = slot.and_then(|slot| slot.revert(write)) {
                         // Parked requests are newer than the refused write.

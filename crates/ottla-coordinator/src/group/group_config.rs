@@ -26,6 +26,15 @@ impl GroupCoordinator {
         self.setting_of(group_id, "consumer.assignment.interval.ms", setting)
     }
 
+    pub(super) fn consumer_assignor_offload(&self, group_id: &ByteString) -> bool {
+        let configs = &self.metadata.image().configs;
+        let resource = ConfigResource::group(group_id.clone());
+        match configs.value(&resource, "consumer.assignor.offload.enable") {
+            Some(text) => text.trim().eq_ignore_ascii_case("true"),
+            None => self.config.group_consumer_assignor_offload_enable,
+        }
+    }
+
     pub(super) fn share_session_timeout_ms(&self, group_id: &ByteString) -> i32 {
         let setting = self.config.group_share_session_timeout_ms;
         self.setting_of(group_id, "share.session.timeout.ms", setting)

@@ -76,6 +76,9 @@ impl GroupCoordinator {
         group: Option<Group>,
     ) {
         self.note_share_group(group_id, group.as_ref());
+        if !matches!(group, Some(Group::Consumer(_))) {
+            self.computing.remove(group_id);
+        }
         let slot = self.groups.entry(group_id.clone()).or_default();
         slot.set(write, group);
         self.journal

@@ -18,6 +18,7 @@ use ottla_protocol::messages::{
 };
 use ottla_types::ErrorCode;
 
+use super::consumer::ComputeTarget;
 use super::modern::GroupError;
 use super::record::CoordinatorRecord;
 use super::refused::Refused;
@@ -231,6 +232,8 @@ pub struct InitializeShareState {
 #[derive(Clone, Debug)]
 pub enum Command {
     ResolveRegexes(ResolveRegexes),
+    /// Compute it, and call `on_target_computed`.
+    ComputeTarget(Box<ComputeTarget>),
     /// Ask the share coordinator, and call `on_share_state_initialized` or
     /// `on_share_state_not_initialized`.
     InitializeShareState(InitializeShareState),

@@ -235,11 +235,20 @@ impl<G: RecordedGroup> Decision<G> {
         &mut self,
         changes: Vec<(ByteString, Arc<<G::Member as ModernMember>::Assignment>)>,
     ) {
+        self.write_target_of(self.group.group_epoch, changes);
+    }
+
+    /// The same for an epoch that may be older.
+    pub(super) fn write_target_of(
+        &mut self,
+        epoch: i32,
+        changes: Vec<(ByteString, Arc<<G::Member as ModernMember>::Assignment>)>,
+    ) {
         let group_id = self.group_id();
         for (member_id, assignment) in changes {
             self.write(G::target_assignment(&group_id, &member_id, &assignment));
         }
-        let (epoch, now_ms) = (self.group.group_epoch, self.now.value());
+        let now_ms = self.now.value();
         self.write(G::target_metadata(&group_id, epoch, now_ms));
     }
 }

@@ -19,6 +19,7 @@ mod streams;
 mod streams_text;
 mod transactional_offsets;
 
+use std::collections::VecDeque;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
@@ -43,7 +44,10 @@ use super::coordinator::Group;
 use super::outcome::{
     Command, Outcome, ReplyId, ReplyTo, Response, TimerChange, TimerKey, WriteId,
 };
-use super::{CoordinatorRecord, GroupCoordinator, GroupCoordinatorConfig, JoinContext, Requester};
+use super::{
+    ComputeTarget, CoordinatorRecord, GroupCoordinator, GroupCoordinatorConfig, JoinContext,
+    Requester,
+};
 use crate::runtime::TimerQueue;
 use crate::runtime::{Coordinator, EncodeRecord, WriteKind};
 
@@ -56,6 +60,8 @@ pub(super) struct Script {
     next_random: u8,
     /// Whether each write is committed at once, as on a broker without followers.
     pub(super) commits_at_once: bool,
+    /// Target assignments that the shell is asked for.
+    pub(super) computing: VecDeque<Box<ComputeTarget>>,
     written: Option<WriteId>,
     /// All written records in log order.
     pub(super) log: Vec<(Bytes, Option<Bytes>)>,
@@ -136,6 +142,7 @@ impl Script {
             next_reply: 1,
             next_random: 1,
             commits_at_once: true,
+            computing: VecDeque::new(),
             written: None,
             log: Vec::new(),
         }

@@ -130,13 +130,18 @@ impl AppendQueue {
         self.waiting.clear();
     }
 
+    /// Whether writes wait and none is being appended.
+    pub(super) fn has_next_batch(&self) -> bool {
+        self.appending.is_none() && !self.waiting.is_empty()
+    }
+
     /// The next batch, if none is being appended. It counts as being appended from here on.
     pub(super) fn next_batch(
         &mut self,
         max_message_bytes: usize,
         (now_ms, commit_timeout_ms): (u64, u64),
     ) -> Option<OutboundBatch> {
-        if self.appending.is_some() || self.waiting.is_empty() {
+        if !self.has_next_batch() {
             return None;
         }
         let limit = max_message_bytes.min(SHARED_BATCH_BYTES);

@@ -107,6 +107,12 @@ impl<C: Coordinator, W> CoordinatorRuntime<C, W> {
         next.is_some_and(|deadline| deadline <= now_ms)
     }
 
+    /// Whether `take_commands` or `next_append` has something for the shell.
+    pub fn has_output(&self) -> bool {
+        let has_batch = |active: &Active<C, W>| active.queue.has_next_batch();
+        !self.commands.is_empty() || self.active().is_some_and(has_batch)
+    }
+
     /// When `fire_due_timer` or `tell_of_delay` has something to do next.
     pub fn next_deadline_ms(&self) -> Option<u64> {
         let active = self.active()?;

@@ -39,6 +39,9 @@ pub(super) enum Group {
     Scale,
     /// Produce, tail and catch-up reads, and start, with 1 %, 10 % and all of 10 GB (--gigabytes) stored.
     Stored,
+    /// 100,000 members of 10,000 groups (--groups) that send heartbeats, and a group of 10,000 members
+    /// (--group-members) that members leave.
+    Groups,
     /// Remote storage in S3, Kafka's with Aiven's plugin: upload, cold reads, tail latency beside them, memory.
     Tiered,
 }
@@ -92,6 +95,12 @@ pub struct Options {
     /// How long the group cluster measures latency.
     #[arg(long, default_value_t = 30)]
     pub(super) latency_seconds: u64,
+    /// Groups of 10 members in the group groups.
+    #[arg(long, default_value_t = 10_000)]
+    pub(super) groups: usize,
+    /// Members and partitions of the large consumer group in the group groups.
+    #[arg(long, default_value_t = 10_000)]
+    pub(super) group_members: usize,
     /// A setting of both brokers that overrides peers/server.properties; repeatable.
     #[arg(long = "override", value_name = "KEY=VALUE", value_parser = parse_override)]
     pub(super) overrides: Vec<(String, String)>,
@@ -150,7 +159,7 @@ impl Options {
             Group::Recovery | Group::Compaction => 0,
             Group::Rolls => 4 << 30,
             Group::Client => self.node_records() * 2 * 110,
-            Group::Failover => 1 << 30,
+            Group::Failover | Group::Groups => 1 << 30,
             Group::Security => 3 * gigabytes(1.0) + (2 << 30),
             Group::Cluster => self.memory_of_cluster(),
             Group::Partitions | Group::Stored => 4 << 30,
@@ -172,6 +181,7 @@ impl Group {
             | Group::Partitions
             | Group::Scale
             | Group::Stored
+            | Group::Groups
             | Group::Tiered => true,
             Group::Compaction | Group::Client | Group::Failover | Group::Cluster => false,
         }

@@ -96,7 +96,7 @@ impl GroupCoordinator {
                 true,
             )?,
         };
-        let updated = with_join(&member, request, &subscription, context);
+        let updated = Arc::new(with_join(&member, request, &subscription, context));
         let regex_change = RegexChange::of(&decision.group, &member, &updated)?;
         let has_new_names = updated.subscribed_topic_names != member.subscribed_topic_names;
         if updated != member {
@@ -109,15 +109,24 @@ impl GroupCoordinator {
         self.update_metadata(&mut decision, bumps_epoch);
 
         let rebalances = decision.group.target.epoch < decision.group.group_epoch;
-        if !downgrades {
-            self.update_target(&mut decision)?;
-        }
+        let large_target = match downgrades {
+            true => None,
+            false => self.update_target(&mut decision)?,
+        };
         let updated = if downgrades && rebalances {
             // The members will be assigned again in any case.
             updated
         } else {
-            let owned = Some(&owned_partitions[..]);
-            self.reconcile(&mut decision, updated, bumps_epoch, owned, effects)?
+            let owned = owned_partitions.iter();
+            let owned: Vec<(TopicId, &[i32])> =
+                owned.map(|(id, partitions)| (*id, &**partitions)).collect();
+            self.reconcile(
+                &mut decision,
+                updated,
+                bumps_epoch,
+                Some(&owned[..]),
+                effects,
+            )?
         };
         let response = JoinGroupResponse {
             generation_id: updated.member_epoch,
@@ -159,6 +168,7 @@ impl GroupCoordinator {
             set(sync, request.rebalance_timeout_ms),
         ];
         let deferred = Deferred::ReplyAndTimers(reply, timers);
+        self.order_target(large_target, effects);
         self.conclude(decision, deferred, effects);
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! ConsumerGroupHeartbeat: a member joins, reports changes and receives its partitions, or leaves.
 //! Source: `GroupMetadataManager.consumerGroupHeartbeat` and its callees.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use bytestring::ByteString;
@@ -20,9 +20,9 @@ use super::regexes::RegexChange;
 use crate::group::coordinator::{Deferred, Effects, Group, GroupCoordinator};
 use crate::group::member::owned;
 use crate::group::membership::{
-    change_revocation_timer, check_member_epoch, check_room, is_target_due, unknown_member,
+    change_revocation_timer, check_member_epoch, check_room, unknown_member,
 };
-use crate::group::modern::{GroupError, GroupSpec, MemberSpec};
+use crate::group::modern::GroupError;
 use crate::group::outcome::{Outcome, ReplyTo, Requester, TimerKey};
 use crate::group::recorded::{Decision, GroupRecords, RecordedMember};
 
@@ -69,20 +69,19 @@ impl GroupCoordinator {
             _ => Decision::about(self.group_to_join(&request.group_id, is_joining)?, now),
         };
         self.check_room(&decision.group, &request.member_id)?;
-        let member_id = if request.member_id.is_empty() {
-            context.new_member_id.clone()
-        } else {
-            owned(&request.member_id)
+        let member_id = match request.member_id.is_empty() {
+            true => &context.new_member_id,
+            false => &request.member_id,
         };
-        let owned_partitions: Option<Vec<(TopicId, Vec<i32>)>> =
+        let owned_partitions: Option<Vec<(TopicId, &[i32])>> =
             request.topic_partitions.as_deref().map(owned_by_topic);
         let owned_partitions = owned_partitions.as_deref();
 
-        // Step 1: changes of the member.
+        // Step 1: changes of the member. Most heartbeats change nothing and copy nothing.
         let member = match &request.instance_id {
-            None => dynamic_member(&decision.group, &member_id, is_joining)?,
+            None => dynamic_member(&decision.group, member_id, is_joining)?,
             Some(instance_id) => {
-                static_member(&mut decision, &member_id, instance_id, is_joining, false)?
+                static_member(&mut decision, member_id, instance_id, is_joining, false)?
             }
         };
         let received = request.member_epoch;
@@ -96,7 +95,10 @@ impl GroupCoordinator {
             may_be_behind,
             String::new,
         )?;
-        let mut updated = with_request(&member, request, context);
+        let mut updated = match is_as_requested(&member, request, context) {
+            true => Arc::clone(&member),
+            false => Arc::new(with_request(&member, request, context)),
+        };
         let regex_change = RegexChange::of(&decision.group, &member, &updated)?;
         let has_new_names = updated.subscribed_topic_names != member.subscribed_topic_names;
         if updated != member {
@@ -116,7 +118,7 @@ impl GroupCoordinator {
         self.update_metadata(&mut decision, bumps_epoch);
 
         // Steps 2 and 3: the target assignment, and the reconciliation of the member.
-        self.update_target(&mut decision)?;
+        let large_target = self.update_target(&mut decision)?;
         updated = self.reconcile(
             &mut decision,
             updated,
@@ -145,6 +147,7 @@ impl GroupCoordinator {
             ..Default::default()
         };
         let reply = Deferred::Reply(to.with(response));
+        self.order_target(large_target, effects);
         self.conclude(decision, reply, effects);
         Ok(())
     }
@@ -171,52 +174,15 @@ impl GroupCoordinator {
         }
     }
 
-    /// Computes a new target assignment if the group epoch is newer than the current one and the
-    /// minimum interval is over.
-    pub(super) fn update_target(
-        &self,
-        decision: &mut Decision<ConsumerGroup>,
-    ) -> Result<(), GroupError> {
-        let group = &decision.group;
-        let interval_ms = self.consumer_assignment_interval_ms(&group.group_id);
-        if !is_target_due(group, interval_ms, decision.now) {
-            return Ok(());
-        }
-        let image = self.metadata.image();
-        let members: BTreeMap<ByteString, MemberSpec<'_>> = group
-            .members()
-            .map(|member| {
-                let spec = MemberSpec::new(
-                    member.instance_id.as_ref(),
-                    member.rack_id.as_ref(),
-                    member.subscription(group.matches_of(member)),
-                    group.target.of(&member.member_id),
-                    image,
-                );
-                (member.member_id.clone(), spec)
-            })
-            .collect();
-        let spec = GroupSpec {
-            members,
-            subscription_type: group.subscription_type(),
-            image,
-            assignable: None,
-        };
-        let assignor = self.config.assignor(group.preferred_server_assignor());
-        let changes = group.target.changes(assignor, &spec);
-        decision.write_target(changes.map_err(|_| ErrorCode::UnknownServerError)?);
-        Ok(())
-    }
-
     /// Reconciles the member with its target.
     pub(super) fn reconcile(
         &self,
         decision: &mut Decision<ConsumerGroup>,
-        member: ConsumerGroupMember,
+        member: Arc<ConsumerGroupMember>,
         has_subscription_changed: bool,
-        owned: Option<&[(TopicId, Vec<i32>)]>,
+        owned: Option<&[(TopicId, &[i32])]>,
         effects: &mut Effects,
-    ) -> Result<ConsumerGroupMember, GroupError> {
+    ) -> Result<Arc<ConsumerGroupMember>, GroupError> {
         let group = &decision.group;
         if !has_subscription_changed && member.is_reconciled_to(group.target.epoch) {
             return Ok(member);
@@ -228,15 +194,15 @@ impl GroupCoordinator {
             owned,
         };
         let next = reconciliation.step(&member)?;
-        if next == member {
+        if next == *member {
             return Ok(member);
         }
         decision.write_current_assignment(&next);
         // Members of the classic protocol have timeouts of their own.
         if !next.uses_classic_protocol() {
-            change_revocation_timer(&decision.group_id(), &member, &next, effects);
+            change_revocation_timer(&decision.group_id(), &*member, &next, effects);
         }
-        Ok(next)
+        Ok(Arc::new(next))
     }
 }
 
@@ -245,10 +211,10 @@ pub(super) fn dynamic_member(
     group: &ConsumerGroup,
     member_id: &ByteString,
     creates: bool,
-) -> Result<ConsumerGroupMember, GroupError> {
+) -> Result<Arc<ConsumerGroupMember>, GroupError> {
     match group.member(member_id) {
-        Some(member) => Ok(ConsumerGroupMember::clone(member)),
-        None if creates => Ok(ConsumerGroupMember::new(member_id.clone())),
+        Some(member) => Ok(Arc::clone(member)),
+        None if creates => Ok(Arc::new(ConsumerGroupMember::new(owned(member_id)))),
         None => Err(unknown_member(member_id, &group.group_id)),
     }
 }
@@ -261,13 +227,13 @@ pub(super) fn static_member(
     instance_id: &ByteString,
     creates: bool,
     uses_classic_protocol: bool,
-) -> Result<ConsumerGroupMember, GroupError> {
+) -> Result<Arc<ConsumerGroupMember>, GroupError> {
     let group = &decision.group;
     let existing = group.static_member(instance_id).cloned();
     if !creates {
         let existing = existing.ok_or_else(|| unknown_instance(instance_id))?;
         refuse_fenced_instance(&existing, member_id, instance_id)?;
-        return Ok(ConsumerGroupMember::clone(&existing));
+        return Ok(existing);
     }
     let Some(existing) = existing else {
         return dynamic_member(group, member_id, true);
@@ -283,7 +249,7 @@ pub(super) fn static_member(
             ),
         ));
     }
-    Ok(replace_member(decision, &existing, member_id))
+    Ok(Arc::new(replace_member(decision, &existing, member_id)))
 }
 
 /// The new member takes over the state of the old one. Source: `replaceMember`.
@@ -293,7 +259,7 @@ fn replace_member(
     member_id: &ByteString,
 ) -> ConsumerGroupMember {
     let new = ConsumerGroupMember {
-        member_id: member_id.clone(),
+        member_id: owned(member_id),
         member_epoch: 0,
         previous_member_epoch: 0,
         ..ConsumerGroupMember::clone(old)
@@ -304,7 +270,9 @@ fn replace_member(
     let group_id = decision.group_id();
     let target = target.unwrap_or_default();
     decision.write(ConsumerGroup::target_assignment(
-        &group_id, member_id, &target,
+        &group_id,
+        &new.member_id,
+        &target,
     ));
     decision.write_current_assignment(&new);
     new
@@ -334,12 +302,41 @@ pub(super) fn refuse_fenced_instance(
     ))
 }
 
-fn is_subset(owned: &[(TopicId, Vec<i32>)], assigned: &PartitionsWithEpochs) -> bool {
+fn is_subset(owned: &[(TopicId, &[i32])], assigned: &PartitionsWithEpochs) -> bool {
     owned.iter().all(|(topic_id, partitions)| {
         assigned
             .get(topic_id)
             .is_some_and(|epochs| partitions.iter().all(|index| epochs.contains_key(index)))
     })
+}
+
+/// Whether the fields that the request contains are those of the member already.
+fn is_as_requested(
+    member: &ConsumerGroupMember,
+    request: &ConsumerGroupHeartbeatRequest,
+    context: &HeartbeatContext,
+) -> bool {
+    let is_same =
+        |said: &Option<ByteString>, former: &Option<ByteString>| said.is_none() || said == former;
+    let has_same_names = |names: &Vec<ByteString>| {
+        let names: BTreeSet<&ByteString> = names.iter().collect();
+        names.into_iter().eq(&member.subscribed_topic_names)
+    };
+    is_same(&request.instance_id, &member.instance_id)
+        && is_same(&request.rack_id, &member.rack_id)
+        && is_same(&request.server_assignor, &member.server_assignor)
+        && is_same(
+            &request.subscribed_topic_regex,
+            &member.subscribed_topic_regex,
+        )
+        && [-1, member.rebalance_timeout_ms].contains(&request.rebalance_timeout_ms)
+        && request
+            .subscribed_topic_names
+            .as_ref()
+            .is_none_or(has_same_names)
+        && context.client_id == member.client_id
+        && context.client_host == member.client_host
+        && !member.uses_classic_protocol()
 }
 
 /// The member, updated with the fields that the request contains.
@@ -375,10 +372,10 @@ fn with_request(
     }
 }
 
-fn owned_by_topic(topics: &[OwnedPartitions]) -> Vec<(TopicId, Vec<i32>)> {
+fn owned_by_topic(topics: &[OwnedPartitions]) -> Vec<(TopicId, &[i32])> {
     topics
         .iter()
-        .map(|topic| (topic.topic_id, topic.partitions.clone()))
+        .map(|topic| (topic.topic_id, &*topic.partitions))
         .collect()
 }
 

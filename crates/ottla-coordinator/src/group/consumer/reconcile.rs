@@ -31,7 +31,7 @@ pub(super) struct Reconciliation<'a> {
     /// subscribed to, whatever its target contains.
     pub(super) has_subscription_changed: bool,
     /// The partitions that the member reports to own, if it reports any.
-    pub(super) owned: Option<&'a [(TopicId, Vec<i32>)]>,
+    pub(super) owned: Option<&'a [(TopicId, &'a [i32])]>,
 }
 
 impl Reconciliation<'_> {

@@ -8,6 +8,7 @@ mod offsets;
 mod random;
 mod regexes;
 mod static_members;
+mod targets;
 
 use std::sync::Arc;
 
@@ -109,13 +110,28 @@ impl Script {
         let commands = std::mem::take(&mut outcome.commands);
         let mut text = self.render(outcome);
         for command in commands {
-            let Command::ResolveRegexes(command) = command else {
-                continue;
-            };
-            let regexes: Vec<&str> = command.regexes.iter().map(|regex| &**regex).collect();
-            text += &format!("resolve {}: [{}]\n", command.group_id, regexes.join(", "));
+            match command {
+                Command::ResolveRegexes(command) => {
+                    let regexes: Vec<&str> = command.regexes.iter().map(|regex| &**regex).collect();
+                    text += &format!("resolve {}: [{}]\n", command.group_id, regexes.join(", "));
+                }
+                Command::ComputeTarget(target) => {
+                    let (group_id, epoch) = target.subject();
+                    text += &format!("compute {group_id} target epoch {epoch}\n");
+                    self.computing.push_back(target);
+                }
+                Command::InitializeShareState(_) => {}
+            }
         }
         text
+    }
+
+    /// Computes the oldest of these targets in place of the shell.
+    pub(super) fn compute(&mut self) -> String {
+        let target = self.computing.pop_front().expect("a target to compute");
+        let now = self.now();
+        let outcome = self.coordinator.on_target_computed(target.compute(), now);
+        self.render(outcome)
     }
 
     /// The response to a heartbeat alone.

@@ -9,10 +9,10 @@ use ottla_protocol::messages::ConsumerGroupHeartbeatRequest;
 use ottla_protocol::messages::consumer_group_heartbeat_request::TopicPartitions;
 use ottla_types::{ErrorCode, Offset, ProducerId, Timestamp, TopicId};
 
-use crate::group::Requester;
 use crate::group::consumer::HeartbeatContext;
 use crate::group::modern::test_image::TestImage;
-use crate::group::outcome::{Outcome, ReplyId, ReplyTo, Response, TimerKey, Write};
+use crate::group::outcome::{Command, Outcome, ReplyId, ReplyTo, Response, TimerKey, Write};
+use crate::group::{ComputeTarget, Requester};
 use crate::group::{GroupCoordinator, GroupCoordinatorConfig};
 use crate::runtime::TimerQueue;
 use crate::runtime::{Coordinator, EncodeRecord};
@@ -40,6 +40,8 @@ struct World {
     next_reply: u64,
     consumers: BTreeMap<ByteString, Consumer>,
     outstanding: VecDeque<Write>,
+    /// Target assignments that the shell is asked for.
+    computing: VecDeque<Box<ComputeTarget>>,
     log: Vec<Write>,
 }
 
@@ -47,6 +49,10 @@ impl World {
     fn new(seed: u64) -> Self {
         let mut config = GroupCoordinatorConfig::default();
         config.group_consumer_assignment_interval_ms.value = 500;
+        // Half of the worlds compute their target assignments beside the coordinator.
+        if seed.is_multiple_of(2) {
+            config.group_consumer_inline_assignment_max = 0;
+        }
         let mut coordinator = GroupCoordinator::new(Arc::new(config));
         let image = TestImage::new().topic("a", 5).topic("b", 3).topic("c", 1);
         coordinator.begin(Arc::new(image.build()));
@@ -58,6 +64,7 @@ impl World {
             next_reply: 0,
             consumers: BTreeMap::new(),
             outstanding: VecDeque::new(),
+            computing: VecDeque::new(),
             log: Vec::new(),
         }
     }
@@ -76,6 +83,11 @@ impl World {
     fn take(&mut self, outcome: Outcome) {
         for change in outcome.timers {
             self.timers.apply(change, self.now_ms as u64);
+        }
+        for command in outcome.commands {
+            if let Command::ComputeTarget(target) = command {
+                self.computing.push_back(target);
+            }
         }
         for reply in outcome.replies {
             self.hear(reply.to.0, reply.response);
@@ -227,6 +239,7 @@ impl World {
             }
             3 => self.fail_last(),
             4..=8 => self.commit_first(),
+            10..=11 => self.compute_first(),
             9 => {
                 self.now_ms += self.below(4_000) as i64;
                 while let Some(key) = self.timers.pop_due(self.now_ms as u64) {
@@ -256,6 +269,14 @@ impl World {
         }
     }
 
+    fn compute_first(&mut self) {
+        if let Some(target) = self.computing.pop_front() {
+            let now = self.now();
+            let outcome = self.coordinator.on_target_computed(target.compute(), now);
+            self.take(outcome);
+        }
+    }
+
     fn fail_last(&mut self) {
         if let Some(write) = self.outstanding.pop_back() {
             let now = self.now();
@@ -279,6 +300,9 @@ impl World {
             let members: Vec<ByteString> = self.consumers.keys().cloned().collect();
             for member_id in members {
                 self.beat(&member_id, false);
+            }
+            while !self.computing.is_empty() {
+                self.compute_first();
             }
         }
         while !self.outstanding.is_empty() {
