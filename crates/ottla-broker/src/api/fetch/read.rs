@@ -173,8 +173,9 @@ enum Miss {
     Failed(StorageError),
     /// Only remote storage has the offset. The answer is complete but for the records.
     Remote(Box<PartitionData>),
-    /// The first batch does not fit. The answer is complete but for the records.
-    TooLarge(Box<PartitionData>),
+    /// The first batch does not fit. The answer is complete but for the records. With whether the
+    /// request must be answered, as with records.
+    TooLarge(Box<PartitionData>, bool),
     /// This kind of lookup cannot find the position.
     NotFound,
 }
@@ -248,7 +249,8 @@ pub(crate) fn read_all<'t>(
                         outcome.must_answer = true;
                         *answer
                     }
-                    Err(Miss::TooLarge(answer)) => {
+                    Err(Miss::TooLarge(answer, must_answer)) => {
+                        outcome.must_answer |= must_answer;
                         outcome.too_large.push((outcome.answers.len(), max_bytes));
                         *answer
                     }
@@ -375,7 +377,7 @@ fn read_one(
     }
     // The client would discard a truncated batch. An empty answer has the same effect.
     if read.first_entry_incomplete {
-        return Err(Miss::TooLarge(Box::new(answer)));
+        return Err(Miss::TooLarge(Box::new(answer), read.is_in_older_segment));
     }
     if let Some(region) = read.region {
         answer.records = Some(Records::File(FileRegion {
