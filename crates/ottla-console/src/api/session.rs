@@ -199,7 +199,7 @@ pub(super) async fn log_out(State(console): State<Arc<Console>>, headers: Header
 
 /// The address that failed logins count for: that of the browser. A proxy, which is on this machine
 /// and has a name of its own, adds it to the end of `X-Forwarded-For`.
-fn address(console: &Console, peer: Option<SocketAddr>, headers: &HeaderMap) -> IpAddr {
+pub(super) fn address(console: &Console, peer: Option<SocketAddr>, headers: &HeaderMap) -> IpAddr {
     let peer = peer.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |it| it.ip());
     let is_proxy = peer.is_loopback() && !console.config().public_names.is_empty();
     let forwarded = headers.get_all("x-forwarded-for").iter().next_back();
