@@ -108,7 +108,15 @@ pub(super) async fn log_in(
     let Some(first) = mechanisms.first() else {
         return Err(Problem::invalid(
             "mechanism",
-            "the cluster takes no passwords here; log in at the identity provider of the console",
+            match console.oidc {
+                Some(_) => {
+                    "the cluster takes no passwords here; log in at the identity provider of the console"
+                }
+                None => {
+                    "the cluster takes no passwords here, and the console has no identity provider; set \
+                     ottla.console.oidc.issuer, or add SCRAM-SHA-512 to sasl.enabled.mechanisms"
+                }
+            },
         ));
     };
     let wanted = login.mechanism.as_deref().unwrap_or(first.name());
