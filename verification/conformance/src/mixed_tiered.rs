@@ -212,7 +212,7 @@ impl Story {
     fn read_from(&mut self, kind: &str, produced: &Produced) -> Result<Vec<String>> {
         let mut stopped = Vec::new();
         for (at, broker) in self.cluster.brokers.iter_mut().enumerate() {
-            if broker.peer.name() != kind {
+            if broker.peer.id() != kind {
                 broker.take()?.stop()?;
                 stopped.push(at);
             }
