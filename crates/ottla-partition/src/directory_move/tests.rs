@@ -199,6 +199,10 @@ fn a_copy_begins_at_a_later_segment_if_the_snapshot_at_the_local_start_is_lost()
     assert_eq!(future.reader().local_log_start_offset(), bases[2]);
     assert_eq!(future.log_end_offset(), Offset(25));
     assert_eq!(future.leader_epochs(), current.leader_epochs());
+    // Only the log has them by now.
+    current.set_highest_remote_offset(Offset(5));
+    let error = copy_round(&mut future, &current.reader(), ROUND_BYTES, NOW).unwrap_err();
+    assert!(matches!(error, CopyError::NoSnapshot(_)), "{error}");
 }
 
 #[test]
