@@ -99,14 +99,13 @@ impl Readers {
 
     /// Pages whose records are below `end_offset` were dropped.
     pub fn note_dropped(&self, end_offset: Offset) {
-        self.dropped_below
-            .fetch_max(end_offset.0, Ordering::Relaxed);
+        self.dropped_below.fetch_max(end_offset.0, Ordering::AcqRel);
     }
 
     /// Records from this offset on are written anew, to pages that were not dropped.
     pub(super) fn note_truncated(&self, log_end_offset: Offset) {
         self.dropped_below
-            .fetch_min(log_end_offset.0, Ordering::Relaxed);
+            .fetch_min(log_end_offset.0, Ordering::AcqRel);
     }
 
     /// Whether pages were dropped that a read from this offset needs.
