@@ -507,9 +507,9 @@ fn known_before<'a>(
 /// Whether the controller may elect the broker for the records of its log.
 fn may_lead(registration: &PartitionRegistration, broker: BrokerId) -> bool {
     let candidates = [
-        &registration.isr,
-        &registration.elr,
-        &registration.last_known_elr,
+        &registration.isr[..],
+        registration.elr(),
+        registration.last_known_elr(),
     ];
     let has_others = registration.replicas.len() > 1;
     has_others && candidates.iter().any(|replicas| replicas.contains(&broker))
