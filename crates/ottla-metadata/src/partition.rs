@@ -184,11 +184,15 @@ impl PartitionRegistration {
     }
 
     pub fn removing_replicas(&self) -> &[BrokerId] {
-        self.rare.as_ref().map_or(&[][..], |it| &it.removing_replicas[..])
+        self.rare
+            .as_ref()
+            .map_or(&[][..], |it| &it.removing_replicas[..])
     }
 
     pub fn adding_replicas(&self) -> &[BrokerId] {
-        self.rare.as_ref().map_or(&[][..], |it| &it.adding_replicas[..])
+        self.rare
+            .as_ref()
+            .map_or(&[][..], |it| &it.adding_replicas[..])
     }
 
     /// Replicas that are eligible to become leader without being in the ISR (KIP-966).
@@ -197,7 +201,9 @@ impl PartitionRegistration {
     }
 
     pub fn last_known_elr(&self) -> &[BrokerId] {
-        self.rare.as_ref().map_or(&[][..], |it| &it.last_known_elr[..])
+        self.rare
+            .as_ref()
+            .map_or(&[][..], |it| &it.last_known_elr[..])
     }
 
     pub(crate) fn clear_elr(&mut self) {

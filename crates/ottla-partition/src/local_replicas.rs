@@ -93,7 +93,9 @@ impl LocalReplicas {
     pub fn begin_change(&self, delta: &MetadataDelta) -> Change<'_> {
         let changing = self.partitions.changing.lock();
         let changes = delta.local_changes(self.broker_id());
-        self.leaderships.lock().on_changed(&changes);
+        let mut leaderships = self.leaderships.lock();
+        leaderships.on_changed(&delta.before, &changes);
+        drop(leaderships);
         let mut map = ChangedMap::new(&self.partitions);
         let mut removed = Vec::new();
         for deleted in &changes.deleted {
@@ -211,7 +213,9 @@ impl LocalReplicas {
             let registration = topic.and_then(|topic| topic.partition(index));
             // Not here if it could not be opened. It will learn of the brokers with its role.
             let partition = map.partition_by_id(topic_id, index);
-            if let (Some(registration), Some(partition)) = (registration, partition) {
+            if let (Some(registration), Some(partition)) = (registration, partition)
+                && registration.leader == self.broker_id()
+            {
                 let brokers = replica_brokers(registration, &delta.after);
                 partition.notify(&self.host, Event::BrokersChanged(brokers));
             }
