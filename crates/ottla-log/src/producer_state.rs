@@ -29,11 +29,8 @@ pub use verifications::{TransactionStart, Verifications};
 
 pub struct ProducerState {
     producers: HashMap<ProducerId, ProducerStateEntry>,
-    /// Open transactions by their first offset.
-    ongoing: BTreeMap<Offset, ProducerId>,
-    /// Ended transactions whose marker is not below the high watermark, from their first offset to
-    /// that of the marker. Their records are not stable yet.
-    unreplicated: BTreeMap<Offset, Offset>,
+    /// `None` before the first transaction: most logs have none.
+    transactions: Option<Box<Transactions>>,
     /// Snapshot files that exist, by offset.
     snapshots: BTreeSet<Offset>,
     /// Batches below this offset have been applied.
@@ -44,6 +41,15 @@ pub struct ProducerState {
     expiration_ms: i64,
     /// Snapshots that were written without fsync.
     unforced: Vec<PendingSnapshot>,
+}
+
+#[derive(Default)]
+struct Transactions {
+    /// Open transactions by their first offset.
+    ongoing: BTreeMap<Offset, ProducerId>,
+    /// Ended transactions whose marker is not below the high watermark, from their first offset to
+    /// that of the marker. Their records are not stable yet.
+    unreplicated: BTreeMap<Offset, Offset>,
 }
 
 /// A transaction ended by a marker.
@@ -60,8 +66,7 @@ impl ProducerState {
     pub fn new(expiration_ms: i64) -> Self {
         Self {
             producers: HashMap::new(),
-            ongoing: BTreeMap::new(),
-            unreplicated: BTreeMap::new(),
+            transactions: None,
             snapshots: BTreeSet::new(),
             map_end_offset: Offset::ZERO,
             last_snapshot_offset: Offset::ZERO,
@@ -93,7 +98,8 @@ impl ProducerState {
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.producers.is_empty() && self.unreplicated.is_empty()
+        let transactions = self.transactions.as_ref();
+        self.producers.is_empty() && transactions.is_none_or(|it| it.unreplicated.is_empty())
     }
 
     /// The state of a producer, including the batches in `stage`.
@@ -120,14 +126,16 @@ impl ProducerState {
     /// The first offset of the oldest transaction that is open or whose marker is not below the
     /// high watermark.
     pub fn first_unstable_offset(&self) -> Option<Offset> {
-        let ongoing = self.ongoing.keys().next();
-        let unreplicated = self.unreplicated.keys().next();
+        let transactions = self.transactions.as_ref()?;
+        let ongoing = transactions.ongoing.keys().next();
+        let unreplicated = transactions.unreplicated.keys().next();
         ongoing.into_iter().chain(unreplicated).min().copied()
     }
 
     /// The first offset of the oldest open transaction.
     pub fn first_undecided_offset(&self) -> Option<Offset> {
-        self.ongoing.keys().next().copied()
+        let transactions = self.transactions.as_ref()?;
+        transactions.ongoing.keys().next().copied()
     }
 
     /// Applies a batch that is in the log. Returns the transaction that it ended, if any.
@@ -147,7 +155,8 @@ impl ProducerState {
             .or_insert_with(|| ProducerStateEntry::empty(producer_id));
         let Some(marker) = marker else {
             if entry.append_data(header) {
-                self.ongoing.insert(header.base_offset, producer_id);
+                let transactions = self.transactions.get_or_insert_default();
+                transactions.ongoing.insert(header.base_offset, producer_id);
             }
             return None;
         };
@@ -163,24 +172,27 @@ impl ProducerState {
     /// The last stable offset when a transaction ends: the start of the oldest open transaction of
     /// another producer, or the offset after the marker.
     pub(crate) fn last_stable_offset_after(&self, completed: &CompletedTxn) -> Offset {
-        let other = self
-            .ongoing
-            .iter()
-            .find(|(_, producer_id)| **producer_id != completed.producer_id);
+        let mut ongoing = self.transactions.iter().flat_map(|it| &it.ongoing);
+        let other = ongoing.find(|(_, producer_id)| **producer_id != completed.producer_id);
         other.map_or(completed.last_offset.plus(1), |(first, _)| *first)
     }
 
     /// Moves an ended transaction from the open ones to those waiting for the high watermark.
     pub fn complete(&mut self, completed: &CompletedTxn) {
-        self.ongoing.remove(&completed.first_offset);
-        self.unreplicated
+        let transactions = self.transactions.get_or_insert_default();
+        transactions.ongoing.remove(&completed.first_offset);
+        transactions
+            .unreplicated
             .insert(completed.first_offset, completed.last_offset);
     }
 
     /// Removes ended transactions whose markers are below `offset`.
     pub fn on_high_watermark(&mut self, offset: Offset) {
-        if !self.unreplicated.is_empty() {
-            self.unreplicated.retain(|_, marker| *marker >= offset);
+        if let Some(transactions) = &mut self.transactions
+            && !transactions.unreplicated.is_empty()
+        {
+            let unreplicated = &mut transactions.unreplicated;
+            unreplicated.retain(|_, marker| *marker >= offset);
         }
     }
 
@@ -198,7 +210,9 @@ impl ProducerState {
     /// after recovery.
     pub(crate) fn keep_what_snapshots_hold(&mut self, now: Timestamp) {
         self.remove_expired(now);
-        self.unreplicated.clear();
+        if let Some(transactions) = &mut self.transactions {
+            transactions.unreplicated.clear();
+        }
     }
 
     pub(crate) fn expiration_ms(&self) -> i64 {
@@ -217,14 +231,14 @@ impl ProducerState {
 
     fn load_entry(&mut self, entry: ProducerStateEntry) {
         if let Some(first) = entry.current_txn_first_offset {
-            self.ongoing.insert(first, entry.producer_id);
+            let transactions = self.transactions.get_or_insert_default();
+            transactions.ongoing.insert(first, entry.producer_id);
         }
         self.producers.insert(entry.producer_id, entry);
     }
 
     fn clear(&mut self) {
         self.producers.clear();
-        self.ongoing.clear();
-        self.unreplicated.clear();
+        self.transactions = None;
     }
 }

@@ -84,19 +84,25 @@ impl ProducerError {
 /// Batches that were accepted but are not in the file yet; later batches of the same write are
 /// checked against them.
 #[derive(Default, Debug)]
-pub struct ProducerStage {
+pub struct ProducerStage(Option<Box<Staged>>);
+
+/// Boxed, because most logs are idle.
+#[derive(Default, Debug)]
+struct Staged {
     entries: HashMap<ProducerId, ProducerStateEntry>,
 }
 
 impl ProducerStage {
     /// Clears the stage after its batches were written or refused.
     pub fn clear(&mut self) {
-        self.entries.clear();
+        if let Some(staged) = &mut self.0 {
+            staged.entries.clear();
+        }
     }
 
     /// Gives the memory of an empty stage back.
     pub fn free_room(&mut self) {
-        self.entries.shrink_to_fit();
+        self.0 = self.0.take().filter(|staged| !staged.entries.is_empty());
     }
 
     /// The state of a producer, including the staged batches.
@@ -105,7 +111,8 @@ impl ProducerStage {
         producers_of_log: &'a HashMap<ProducerId, ProducerStateEntry>,
         producer_id: ProducerId,
     ) -> Option<&'a ProducerStateEntry> {
-        let staged = self.entries.get(&producer_id);
+        let staged = self.0.as_ref();
+        let staged = staged.and_then(|staged| staged.entries.get(&producer_id));
         staged.or_else(|| producers_of_log.get(&producer_id))
     }
 
@@ -146,7 +153,8 @@ impl ProducerStage {
             }
             entry.append_data(header);
         }
-        self.entries.insert(producer_id, entry);
+        let staged = self.0.get_or_insert_default();
+        staged.entries.insert(producer_id, entry);
         Ok(ProducerVerdict::InSequence)
     }
 }
