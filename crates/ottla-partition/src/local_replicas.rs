@@ -44,6 +44,8 @@ pub struct LocalReplicas {
     dir_assignments: Arc<DirAssignments>,
     /// Shared by the topics without settings of their own.
     defaults: Mutex<Arc<TopicConfig>>,
+    /// Shared by the replicas.
+    replica_config: Mutex<Arc<ReplicaConfig>>,
     /// As of the last change.
     leaderships: Mutex<Leaderships>,
 }
@@ -74,18 +76,35 @@ impl LocalReplicas {
         replication: Arc<Replication>,
         dir_assignments: Arc<DirAssignments>,
     ) -> LocalReplicas {
+        let replica_config = ReplicaConfig::new(host.context.broker_id());
         LocalReplicas {
             host,
             partitions,
             replication,
             dir_assignments,
             defaults: Mutex::default(),
+            replica_config: Mutex::new(Arc::new(replica_config)),
             leaderships: Mutex::default(),
         }
     }
 
     fn broker_id(&self) -> BrokerId {
         self.host.context.broker_id()
+    }
+
+    /// The settings for a new replica.
+    fn replica_config(&self) -> Arc<ReplicaConfig> {
+        let config = self.host.context.config();
+        let now = ReplicaConfig {
+            broker_id: self.broker_id(),
+            replica_lag_time_max_ms: config.replica_lag_time_max_ms.max(0) as u64,
+            replica_fetch_backoff_ms: config.replica_fetch_backoff_ms.max(0) as u64,
+        };
+        let mut shared = self.replica_config.lock();
+        if **shared != now {
+            *shared = Arc::new(now);
+        }
+        Arc::clone(&shared)
     }
 
     /// Starts to apply a new image: deletes and opens logs, and makes replicas leaders. Not for
@@ -390,15 +409,8 @@ impl LocalReplicas {
         let log_dirs = self.host.log_dirs().ok_or("there are no log directories")?;
         let space = log_dirs.space_of(&log.reader());
         let threads = log_dirs.threads_of(&log.reader());
-        let replica_config = ReplicaConfig {
-            broker_id: self.broker_id(),
-            replica_lag_time_max_ms: self.host.context.config().replica_lag_time_max_ms.max(0)
-                as u64,
-            replica_fetch_backoff_ms: self.host.context.config().replica_fetch_backoff_ms.max(0)
-                as u64,
-        };
         let partition = Partition::new(
-            replica_config,
+            self.replica_config(),
             topic_partition,
             replica.topic_id,
             log,

@@ -226,7 +226,7 @@ impl PartitionState {
 
 impl Partition {
     pub fn new(
-        replica_config: ReplicaConfig,
+        replica_config: Arc<ReplicaConfig>,
         topic_partition: TopicPartition,
         topic_id: TopicId,
         log: Log,
