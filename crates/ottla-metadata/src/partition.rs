@@ -312,6 +312,27 @@ mod tests {
         );
     }
 
+    /// Otherwise registrations with the same replicas would not be equal.
+    #[test]
+    fn a_registration_has_rare_replicas_only_while_there_are_some() {
+        let with = |adding: Vec<i32>, elr: Vec<i32>| PartitionChangeRecord {
+            adding_replicas: Some(adding),
+            eligible_leader_replicas: Some(elr),
+            ..Default::default()
+        };
+        let changed = registration().merge(&with(vec![3], vec![2])).unwrap();
+        assert_eq!(changed.adding_replicas(), [BrokerId(3)]);
+        assert_eq!(changed.elr(), [BrokerId(2)]);
+        assert!(changed.removing_replicas().is_empty() && changed.is_reassigning());
+        let mut without_elr = changed.clone();
+        without_elr.clear_elr();
+        assert_eq!(without_elr.adding_replicas(), [BrokerId(3)]);
+        assert!(without_elr.elr().is_empty());
+        let settled = changed.merge(&with(vec![], vec![])).unwrap();
+        assert_eq!(settled.rare, None);
+        assert!(!settled.is_reassigning());
+    }
+
     #[test]
     fn directories_of_old_records_are_migrating() {
         let old = PartitionRegistration::from_record(&PartitionRecord {

@@ -112,9 +112,8 @@ impl LocalReplicas {
     pub fn begin_change(&self, delta: &MetadataDelta) -> Change<'_> {
         let changing = self.partitions.changing.lock();
         let changes = delta.local_changes(self.broker_id());
-        let mut leaderships = self.leaderships.lock();
-        leaderships.on_changed(&delta.before, &changes);
-        drop(leaderships);
+        let before = &delta.before;
+        self.leaderships.lock().on_changed(before, &changes);
         let mut map = ChangedMap::new(&self.partitions);
         let mut removed = Vec::new();
         for deleted in &changes.deleted {

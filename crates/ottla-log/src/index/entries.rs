@@ -306,6 +306,25 @@ mod tests {
 
     use super::{DiskWait, Entries, SPILL_ENTRIES};
 
+    /// An index without entries has no file to be opened.
+    #[test]
+    fn without_entries_nothing_is_opened() {
+        let entries = Entries::<4>::new(0);
+        let open = || -> std::io::Result<File> { panic!("there is nothing in the file") };
+        entries.write_tail(open).unwrap();
+        entries.try_write_tail(open).unwrap();
+        entries.truncate(0, open).unwrap();
+        assert!(entries.for_truncation(open).unwrap().is_none());
+        assert_eq!(entries.get(0, open).unwrap(), None);
+        let order = |_: &[u8; 4]| std::cmp::Ordering::Less;
+        let found = entries.floor(order, open, DiskWait::Allowed);
+        assert_eq!(found.unwrap(), None);
+        assert!(entries.block(0, open).unwrap().is_empty());
+        assert!(entries.all(open).unwrap().is_empty());
+        assert!(!entries.is_in_file() && !entries.is_unforced() && !entries.is_tail_long());
+        assert_eq!(entries.len(), 0);
+    }
+
     fn number(entry: &[u8; 4]) -> u32 {
         u32::from_be_bytes(*entry)
     }
