@@ -483,6 +483,8 @@ impl PartitionState {
         log_location: LogLocation,
     ) {
         partition.log_location.store(Arc::new(log_location));
+        // The pages of the copy are new.
+        partition.readers.note_truncated(Offset::ZERO);
         self.on_log_replaced();
         self.stage.clear();
         let up_to = self.log.log_end_offset();
@@ -600,9 +602,13 @@ async fn drop_surplus(partition: &Arc<Partition>, host: &Arc<PartitionHost>, pag
             Ok(Ok(())) => {
                 let readers = &partition.readers;
                 readers.note_dropped(end_offset);
-                // The log may have been truncated since the pages were written. The end is read
-                // after the note, so that a truncation at the same time is not missed.
-                readers.note_truncated(partition.reader().log_end_offset());
+                // The log may have been truncated or replaced since the pages were written. This is
+                // read after the note, so that a change at the same time is not missed.
+                let reader = partition.reader();
+                readers.note_truncated(match reader.is_of_same_log(&log) {
+                    true => reader.log_end_offset(),
+                    false => Offset::ZERO,
+                });
                 host.context.metrics.add(Metric::PageCacheDropped, bytes);
             }
             Ok(Err(error)) => partition.put(host, PartitionEvent::JobFailed(log, error)),

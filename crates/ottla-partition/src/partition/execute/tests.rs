@@ -321,6 +321,22 @@ async fn what_is_written_after_a_truncation_is_not_taken_for_dropped() {
     assert!(needs(0) && !needs(1));
 }
 
+#[tokio::test]
+async fn what_a_directory_move_has_copied_is_not_taken_for_dropped() {
+    let (host, partition) = with_three_records().await;
+    partition.readers.note_dropped(Offset(3));
+    let before = partition.log_location();
+    let replaced = LogLocation {
+        reader: before.reader.clone(),
+        pace: Arc::clone(&before.pace),
+        space: Arc::clone(&before.space),
+        threads: Arc::clone(&before.threads),
+    };
+    let mut state = partition.state.lock();
+    state.on_replaced(&partition, &host.host, replaced);
+    assert!(!partition.readers.needs_dropped(Offset(0)));
+}
+
 /// After an unclean election, clients lose acknowledged records.
 #[tokio::test]
 async fn a_cut_of_committed_records_is_warned_of_and_no_other() {
