@@ -108,19 +108,19 @@ impl ProducerStage {
     /// The state of a producer, including the staged batches.
     pub(super) fn known<'a>(
         &'a self,
-        producers_of_log: &'a HashMap<ProducerId, ProducerStateEntry>,
+        producers_of_log: Option<&'a HashMap<ProducerId, ProducerStateEntry>>,
         producer_id: ProducerId,
     ) -> Option<&'a ProducerStateEntry> {
         let staged = self.0.as_ref();
         let staged = staged.and_then(|staged| staged.entries.get(&producer_id));
-        staged.or_else(|| producers_of_log.get(&producer_id))
+        staged.or_else(|| producers_of_log?.get(&producer_id))
     }
 
     /// Checks a batch with an assigned offset against the log and the staged batches, and stages it
     /// if it is in sequence. Batches without a producer ID always are.
     pub(super) fn check(
         &mut self,
-        producers_of_log: &HashMap<ProducerId, ProducerStateEntry>,
+        producers_of_log: Option<&HashMap<ProducerId, ProducerStateEntry>>,
         batch: &RecordBatch,
         origin: AppendOrigin,
         transaction_version: TransactionVersion,
