@@ -311,7 +311,7 @@ impl LogDirs {
         let mut futures = self.futures.write();
         let waiting = futures
             .iter_mut()
-            .filter(|(topic_partition, _)| hosted.contains_key(*topic_partition));
+            .filter(|(topic_partition, _)| hosted.contains_key(topic_partition));
         waiting
             .filter_map(|(topic_partition, future)| {
                 let log = future.waiting.take()?;
