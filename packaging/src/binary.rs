@@ -65,17 +65,26 @@ impl Binary {
 
     /// Builds the release binary.
     pub fn build() -> Result<Binary> {
-        let status = workspace::cargo()
-            .args([
-                "build",
-                "--profile",
-                "dist",
-                "--package",
-                "ottla",
-                "--locked",
-            ])
-            .status()
-            .context("cannot start cargo")?;
+        let mut cargo = workspace::cargo();
+        cargo.args([
+            "rustc",
+            "--profile",
+            "dist",
+            "--package",
+            "ottla",
+            "--bin",
+            "ottla",
+            "--locked",
+        ]);
+        // Rust links with LLVM's linker here. It keeps functions with the same machine code once.
+        if cfg!(all(
+            target_arch = "x86_64",
+            target_os = "linux",
+            target_env = "gnu"
+        )) {
+            cargo.args(["--", "-C", "link-arg=-Wl,--icf=all"]);
+        }
+        let status = cargo.status().context("cannot start cargo")?;
         ensure!(status.success(), "the binary does not build");
         Binary::read(&workspace::target_dir().join("dist/ottla"))
     }

@@ -30,7 +30,7 @@ use crate::programs::{BENCH_PEER, CONFORMANCE, PACKAGING, Program};
 use ottla_workspace::process::OwnedChild;
 use ottla_workspace::report::Tally;
 use ottla_workspace::workspace::{self, SUITE_FEATURES};
-use profile::Measured;
+use profile::{Measured, shown};
 
 /// Far longer than a suite takes on two cores; a suite that exceeds it is killed and counts as
 /// failed.
@@ -572,14 +572,6 @@ fn test_output() -> Result<PathBuf> {
     let folder = workspace::target_dir().join("test-output");
     std::fs::create_dir_all(&folder)?;
     Ok(folder)
-}
-
-fn shown(time: Duration) -> String {
-    let seconds = time.as_secs();
-    match seconds {
-        0..60 => format!("{:.1} s", time.as_secs_f64()),
-        _ => format!("{} min {:02} s", seconds / 60, seconds % 60),
-    }
 }
 
 #[cfg(test)]

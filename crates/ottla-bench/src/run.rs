@@ -27,6 +27,7 @@ mod searching;
 mod watch;
 
 use std::path::PathBuf;
+use std::pin::Pin;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context as _, Result, bail, ensure};
@@ -69,7 +70,17 @@ const SPARE_BYTES: u64 = 512 << 20;
 const MEMORY_TO_TOUCH: u64 = 1 << 30;
 
 /// Runs the plan. The result may be partial, and is then marked.
-pub async fn run(
+///
+/// Returns a trait object, because a runtime has several functions that poll, and each would get a copy of the whole run.
+pub fn run<'a>(
+    plan: &'a RunPlan,
+    interruption: &'a Interruption,
+    progress: &'a Progress,
+) -> Pin<Box<dyn Future<Output = Result<ResultFile>> + 'a>> {
+    Box::pin(run_all(plan, interruption, progress))
+}
+
+async fn run_all(
     plan: &RunPlan,
     interruption: &Interruption,
     progress: &Progress,

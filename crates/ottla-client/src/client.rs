@@ -14,7 +14,7 @@ use ottla_protocol::messages::find_coordinator_request::FindCoordinatorRequest;
 use ottla_protocol::messages::find_coordinator_response::Coordinator;
 use ottla_protocol::messages::metadata_request::{MetadataRequest, MetadataRequestTopic};
 use ottla_protocol::{ApiKey, ApiRequest};
-use ottla_sync::Mutex;
+use ottla_sync::{BoxFuture, Mutex};
 use ottla_types::{ErrorCode, Uuid};
 
 use crate::config::ClientConfig;
@@ -195,7 +195,11 @@ impl Client {
     }
 
     /// A connection to any broker: an open one, otherwise each known address in turn.
-    pub async fn any_node(&self) -> Result<Arc<Connection>, ClientError> {
+    pub fn any_node(&self) -> BoxFuture<'_, Result<Arc<Connection>, ClientError>> {
+        Box::pin(self.any_node_unboxed())
+    }
+
+    async fn any_node_unboxed(&self) -> Result<Arc<Connection>, ClientError> {
         let mut addresses: Vec<String> = self
             .metadata()
             .brokers
@@ -277,16 +281,18 @@ impl Client {
         .await
     }
 
-    async fn ask_for_metadata(
+    fn ask_for_metadata(
         &self,
         topics: Option<Vec<MetadataRequestTopic>>,
         allow_auto_topic_creation: bool,
-    ) -> Result<Arc<Metadata>, ClientError> {
-        self.retrying("metadata", async || {
-            self.try_metadata(topics.as_deref(), allow_auto_topic_creation)
-                .await
+    ) -> BoxFuture<'_, Result<Arc<Metadata>, ClientError>> {
+        Box::pin(async move {
+            self.retrying("metadata", async || {
+                self.try_metadata(topics.as_deref(), allow_auto_topic_creation)
+                    .await
+            })
+            .await
         })
-        .await
     }
 
     async fn try_metadata(
@@ -418,7 +424,15 @@ impl Client {
     }
 
     /// The coordinator of this group or transactional id.
-    pub async fn coordinator(
+    pub fn coordinator<'a>(
+        &'a self,
+        kind: CoordinatorKind,
+        key: &'a str,
+    ) -> BoxFuture<'a, Result<BrokerNode, ClientError>> {
+        Box::pin(self.coordinator_unboxed(kind, key))
+    }
+
+    async fn coordinator_unboxed(
         &self,
         kind: CoordinatorKind,
         key: &str,

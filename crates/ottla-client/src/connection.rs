@@ -23,9 +23,9 @@ use std::io::IoSlice;
 use bytes::{Buf, Bytes};
 use ottla_protocol::messages::ApiVersionsRequest;
 use ottla_protocol::{ApiKey, ApiRequest, Message, decode_api_versions_response};
-use ottla_sync::Mutex;
 use ottla_sync::mpsc;
 use ottla_sync::task::AbortHandle;
+use ottla_sync::{BoxFuture, Mutex};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 
 use crate::config::ClientConfig;
@@ -54,7 +54,16 @@ const WRITTEN_TOGETHER: usize = 64;
 
 impl Connection {
     /// Connects and requests the API versions. The sensors record the traffic.
-    pub(crate) async fn open(
+    pub(crate) fn open<'a>(
+        address: &'a str,
+        config: &'a ClientConfig,
+        network: Arc<NetworkSensors>,
+        outages: Arc<Outages>,
+    ) -> BoxFuture<'a, Result<Connection, ClientError>> {
+        Box::pin(Connection::open_unboxed(address, config, network, outages))
+    }
+
+    async fn open_unboxed(
         address: &str,
         config: &ClientConfig,
         network: Arc<NetworkSensors>,

@@ -203,6 +203,7 @@ broker_config! {
     group_consumer_min_session_timeout_ms: i32 = "group.consumer.min.session.timeout.ms",
     group_consumer_regex_refresh_interval_ms: i32 = "group.consumer.regex.refresh.interval.ms",
     group_consumer_session_timeout_ms: i32 = "group.consumer.session.timeout.ms",
+    group_coordinator_background_threads: i32 = "group.coordinator.background.threads",
     group_coordinator_rebalance_protocols: Vec<String> = "group.coordinator.rebalance.protocols",
     group_initial_rebalance_delay_ms: i32 = "group.initial.rebalance.delay.ms",
     group_max_session_timeout_ms: i32 = "group.max.session.timeout.ms",

@@ -5,6 +5,9 @@
 //! failed from its beginning, so attempts at the same time are not free. All tables are bounded, and
 //! failures are forgotten.
 //!
+//! The codes of an identity provider count by address only, and apart: passwords that somebody guesses keep nobody out who
+//! comes from the provider.
+//!
 //! A browser in which a user has logged in keeps a secret, and has delays of its own for that user.
 //! Otherwise whoever guesses without end would keep the user out: from many addresses, or from
 //! behind the same proxy.
@@ -44,6 +47,8 @@ pub(crate) struct Attempts {
 struct Tables {
     users: HashMap<String, Failures>,
     addresses: HashMap<IpAddr, Failures>,
+    /// Those with codes, by address.
+    codes: HashMap<IpAddr, Failures>,
     /// By the secret that the browser keeps.
     browsers: HashMap<String, Browser>,
 }
@@ -100,6 +105,21 @@ impl Attempts {
         tables.users.remove(origin.user);
         take_back(&mut tables.addresses, &network(origin.address));
         tables.remember(origin.user, now)
+    }
+
+    /// Begins an attempt with a code of the identity provider, or refuses it. A code cannot be guessed, so the delay stays
+    /// short: whoever tries keeps the provider busy, and takes the places of those who log in.
+    pub(crate) fn begin_with_code(&self, address: IpAddr, now: Instant) -> Result<(), Problem> {
+        let address = network(address);
+        let mut tables = self.tables.lock();
+        refuse_before(until(&tables.codes, &address, now), now)?;
+        count(&mut tables.codes, address, MOST_OF_USER, now);
+        Ok(())
+    }
+
+    /// The provider has accepted the code, or did not say whether it is good.
+    pub(crate) fn code_not_refused(&self, address: IpAddr) {
+        take_back(&mut self.tables.lock().codes, &network(address));
     }
 
     /// The cluster did not say whether the password is right.
@@ -291,6 +311,26 @@ mod tests {
         assert_eq!(refused.status(), 429);
         assert!(refused.detail().contains("301 s"), "{}", refused.detail());
         attempts.begin(from("carol", address(201)), now).unwrap();
+    }
+
+    #[test]
+    fn codes_that_are_refused_delay_further_codes_and_no_passwords() {
+        let (attempts, mut now) = (Attempts::default(), Instant::now());
+        for _ in 0..100 {
+            attempts.begin_with_code(address(1), now).unwrap();
+            attempts.code_not_refused(address(1));
+        }
+        for _ in 0..FREE + 1 {
+            attempts.begin_with_code(address(1), now).unwrap();
+        }
+        let refused = attempts.begin_with_code(address(1), now).unwrap_err();
+        assert_eq!(refused.status(), 429);
+        attempts.begin_with_code(address(2), now).unwrap();
+        attempts.begin(from("alice", address(1)), now).unwrap();
+        for _ in 0..20 {
+            now += MOST_OF_USER;
+            attempts.begin_with_code(address(1), now).unwrap();
+        }
     }
 
     #[test]

@@ -608,9 +608,9 @@ fn kept_candidates(topic: &TopicImage) -> impl Iterator<Item = MetadataRecord> {
         let some =
             |ids: &[BrokerId]| (!ids.is_empty()).then(|| ids.iter().map(|id| id.value()).collect());
         if partition.isr.is_empty() {
-            change.isr = some(&partition.elr);
+            change.isr = some(partition.elr());
         }
-        change.last_known_elr = some(&partition.last_known_elr);
+        change.last_known_elr = some(partition.last_known_elr());
         let is_changed = change.isr.is_some() || change.last_known_elr.is_some();
         is_changed.then_some(MetadataRecord::PartitionChange(change))
     })

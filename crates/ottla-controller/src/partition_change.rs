@@ -71,9 +71,9 @@ impl<'a, 'c> PartitionChange<'a, 'c> {
             unclean_shutdown_replicas: Vec::new(),
             target_directory: None,
             target_replicas: partition.replicas.clone(),
-            target_removing: partition.removing_replicas.clone(),
-            target_adding: partition.adding_replicas.clone(),
-            target_elr: partition.elr.clone(),
+            target_removing: partition.removing_replicas().to_vec(),
+            target_adding: partition.adding_replicas().to_vec(),
+            target_elr: partition.elr().to_vec(),
             is_elr_enabled: context.image.features.is_elr_enabled(),
             min_isr: effective_min_isr(context, topic),
         }
@@ -274,7 +274,7 @@ impl<'a, 'c> PartitionChange<'a, 'c> {
         if !self.is_elr_enabled || !self.target_elr.is_empty() || !self.target_isr.is_empty() {
             return None;
         }
-        match self.partition.last_known_elr[..] {
+        match *self.partition.last_known_elr() {
             [leader] if self.stays_replica(leader) && self.is_acceptable(leader) => Some(leader),
             _ => None,
         }
@@ -285,13 +285,13 @@ impl<'a, 'c> PartitionChange<'a, 'c> {
         if was_unclean || !self.is_elr_enabled {
             self.target_elr.clear();
         }
-        if self.target_elr != self.partition.elr {
+        if self.target_elr != self.partition.elr() {
             record.eligible_leader_replicas = Some(numbers(&self.target_elr));
         }
     }
 
     fn keeps_last_known_leader(&self) -> bool {
-        let mut known = self.partition.last_known_elr.iter();
+        let mut known = self.partition.last_known_elr().iter();
         known.all(|&leader| self.stays_replica(leader))
     }
 
@@ -299,9 +299,9 @@ impl<'a, 'c> PartitionChange<'a, 'c> {
         if !self.is_elr_enabled {
             return;
         }
-        if record.leader == BrokerId::NONE.value() && self.partition.last_known_elr.is_empty() {
+        if record.leader == BrokerId::NONE.value() && self.partition.last_known_elr().is_empty() {
             record.last_known_elr = Some(vec![self.partition.leader.value()]);
-        } else if !self.partition.last_known_elr.is_empty()
+        } else if !self.partition.last_known_elr().is_empty()
             && (record.leader >= 0 || !self.keeps_last_known_leader())
         {
             record.last_known_elr = Some(Vec::new());
@@ -323,10 +323,10 @@ impl<'a, 'c> PartitionChange<'a, 'c> {
                 record.replicas = Some(numbers(&self.target_replicas));
             }
         }
-        if self.target_removing != self.partition.removing_replicas {
+        if self.target_removing != self.partition.removing_replicas() {
             record.removing_replicas = Some(numbers(&self.target_removing));
         }
-        if self.target_adding != self.partition.adding_replicas {
+        if self.target_adding != self.partition.adding_replicas() {
             record.adding_replicas = Some(numbers(&self.target_adding));
         }
     }

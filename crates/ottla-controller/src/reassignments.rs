@@ -104,7 +104,7 @@ fn reassign(
             // Replaces the reassignment that is in progress. Where the new one adds or removes
             // nothing, Kafka keeps the old lists, and then waits forever for a replica that is both
             // added and removed.
-            let is_added = |replica: &BrokerId| partition.adding_replicas.contains(replica);
+            let is_added = |replica: &BrokerId| partition.adding_replicas().contains(replica);
             let without_unneeded = |all: &[BrokerId]| -> Vec<BrokerId> {
                 let kept = all.iter().copied();
                 kept.filter(|replica| !is_added(replica) || replicas.contains(replica))
@@ -143,7 +143,7 @@ fn cancel(
     }
     let without_added = |replicas: &[BrokerId]| -> Vec<BrokerId> {
         let kept = replicas.iter().copied();
-        kept.filter(|replica| !partition.adding_replicas.contains(replica))
+        kept.filter(|replica| !partition.adding_replicas().contains(replica))
             .collect()
     };
     let replicas = without_added(&partition.replicas);
@@ -151,7 +151,7 @@ fn cancel(
     let may_be_unclean = is_unclean_election_enabled(context, topic);
     // An eligible replica (KIP-966) has all committed records, and is elected instead. Kafka 4.3
     // does not look at the ELR here.
-    let has_eligible = !without_added(&partition.elr).is_empty();
+    let has_eligible = !without_added(partition.elr()).is_empty();
     if isr.is_empty() && !has_eligible {
         let Some(&first) = replicas.first() else {
             return Err(ApiError::new(
@@ -188,8 +188,8 @@ fn validate_size(partition: &PartitionRegistration, target: usize) -> Result<(),
     let current: BTreeSet<_> = partition
         .replicas
         .iter()
-        .chain(&partition.adding_replicas)
-        .filter(|replica| !partition.removing_replicas.contains(replica))
+        .chain(partition.adding_replicas())
+        .filter(|replica| !partition.removing_replicas().contains(replica))
         .collect();
     if current.len() == target {
         Ok(())
@@ -215,7 +215,7 @@ fn difference(all: &[BrokerId], without: &[BrokerId]) -> Vec<BrokerId> {
 }
 
 fn is_in_progress(partition: &PartitionRegistration) -> bool {
-    !partition.removing_replicas.is_empty() || !partition.adding_replicas.is_empty()
+    !partition.removing_replicas().is_empty() || !partition.adding_replicas().is_empty()
 }
 
 /// The reassignments in progress, of all topics or of the requested partitions.
@@ -230,8 +230,8 @@ pub fn list_partition_reassignments(
             .map(|(index, partition)| OngoingPartitionReassignment {
                 partition_index: index.value(),
                 replicas: numbers(&partition.replicas),
-                adding_replicas: numbers(&partition.adding_replicas),
-                removing_replicas: numbers(&partition.removing_replicas),
+                adding_replicas: numbers(partition.adding_replicas()),
+                removing_replicas: numbers(partition.removing_replicas()),
                 ..Default::default()
             })
             .collect();

@@ -10,13 +10,15 @@ use std::time::Duration;
 use bytestring::ByteString;
 use ottla_config::BrokerConfig;
 use ottla_coordinator::group::{
-    Command, GroupCoordinator, GroupCoordinatorConfig, InitializeShareState, Outcome,
-    ResolveRegexes, resolve,
+    Command, ComputeTarget, GroupCoordinator, GroupCoordinatorConfig, InitializeShareState,
+    Outcome, ResolveRegexes, resolve,
 };
 use ottla_coordinator::persister::{InitializeState, SharePartitionKey};
 use ottla_metadata::feature::{Feature, GROUP_VERSION, STREAMS_VERSION};
 use ottla_metadata::{ConfigResourceType, MetadataDelta, MetadataImage};
 use ottla_records::Compression;
+use ottla_sync::Semaphore;
+use ottla_sync::task::JoinError;
 use ottla_types::{LeaderEpoch, Offset, TopicId, TopicName};
 
 use crate::runtime::{Coordinators, Shard, ShardedCoordinator, compression_of};
@@ -32,6 +34,9 @@ pub const OFFSETS_TOPIC: &str = "__consumer_offsets";
 pub struct Groups {
     /// Store the state of share groups.
     share_coordinators: Arc<ShareCoordinators>,
+    /// `group.coordinator.background.threads` permits, so that after a restart the computations of
+    /// all large groups do not take all processors and their memory at once.
+    background: Semaphore,
     coordinators: Coordinators<GroupCoordinator>,
 }
 
@@ -48,8 +53,13 @@ impl Groups {
         surroundings: Arc<Surroundings>,
         share_coordinators: Arc<ShareCoordinators>,
     ) -> Groups {
+        let threads = surroundings
+            .context
+            .config()
+            .group_coordinator_background_threads;
         Groups {
             share_coordinators,
+            background: Semaphore::new(usize::try_from(threads).unwrap_or(1)),
             coordinators: Coordinators::new(surroundings),
         }
     }
@@ -186,17 +196,28 @@ impl ShardedCoordinator for GroupCoordinator {
         let (shard, groups) = (Arc::clone(shard), Arc::clone(groups));
         match command {
             Command::ResolveRegexes(command) => {
-                // Matches every topic of the cluster.
-                ottla_sync::task::spawn_blocking(move || resolve_regexes(&shard, &groups, command));
+                ottla_sync::task::spawn(async move {
+                    let group_id = command.group_id.clone();
+                    let resolving = run_in_background(&shard, &groups, move |shard, groups| {
+                        resolve_regexes(shard, groups, command);
+                    });
+                    if resolving.await.is_err() {
+                        let _ = shard.tell(&groups, |groups, now| {
+                            groups.on_regexes_resolved(&group_id, BTreeMap::new(), now)
+                        });
+                    }
+                });
             }
             Command::ComputeTarget(command) => {
-                // An assignor takes milliseconds for a thousand members.
-                ottla_sync::task::spawn_blocking(move || {
-                    let computed = command.compute();
-                    // A closed shard has no groups.
-                    let _ = shard.tell(&groups, |groups, now| {
-                        groups.on_target_computed(computed, now)
+                ottla_sync::task::spawn(async move {
+                    let order = command.order();
+                    let computing = run_in_background(&shard, &groups, move |shard, groups| {
+                        compute_target(shard, groups, *command);
                     });
+                    if computing.await.is_err() {
+                        let _ =
+                            shard.tell(&groups, |groups, _| groups.on_target_not_computed(&order));
+                    }
                 });
             }
             Command::InitializeShareState(command) => {
@@ -208,6 +229,36 @@ impl ShardedCoordinator for GroupCoordinator {
     }
 }
 
+/// Runs work that can take long on a thread for blocking work, when one of the permits is free.
+/// Returns an error if it panicked, which is reported where it happened: without an answer the
+/// coordinator would wait for it forever.
+async fn run_in_background(
+    shard: &Arc<Shard<GroupCoordinator>>,
+    groups: &Arc<Groups>,
+    work: impl FnOnce(&Arc<Shard<GroupCoordinator>>, &Arc<Groups>) + Send + 'static,
+) -> Result<(), JoinError> {
+    let _permit = groups.background.acquire().await.expect("never closed");
+    // A closed shard has no groups.
+    if shard.is_closed() {
+        return Ok(());
+    }
+    let (shard, groups) = (Arc::clone(shard), Arc::clone(groups));
+    ottla_sync::task::spawn_blocking(move || work(&shard, &groups)).await
+}
+
+/// An assignor takes milliseconds for a thousand members.
+fn compute_target(
+    shard: &Arc<Shard<GroupCoordinator>>,
+    groups: &Arc<Groups>,
+    command: ComputeTarget,
+) {
+    let computed = command.compute();
+    let _ = shard.tell(groups, |groups, now| {
+        groups.on_target_computed(&computed, now)
+    });
+}
+
+/// Matches every topic of the cluster.
 fn resolve_regexes(
     shard: &Arc<Shard<GroupCoordinator>>,
     groups: &Arc<Groups>,

@@ -42,8 +42,8 @@ mod streams;
 pub use classic_group::ClassicGroupState;
 pub use config::{BoundedSetting, GroupCoordinatorConfig};
 pub use consumer::{
-    ComputeTarget, ComputedTarget, HeartbeatContext, MigrationPolicy, ResolvedRegex, resolve,
-    validate_heartbeat,
+    ComputeTarget, ComputedTarget, HeartbeatContext, MigrationPolicy, ResolvedRegex, TargetOrder,
+    resolve, validate_heartbeat,
 };
 pub use coordinator::GroupCoordinator;
 pub use join::JoinContext;

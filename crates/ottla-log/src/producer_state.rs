@@ -28,12 +28,8 @@ pub(crate) use snapshot::{
 pub use verifications::{TransactionStart, Verifications};
 
 pub struct ProducerState {
-    producers: HashMap<ProducerId, ProducerStateEntry>,
-    /// Open transactions by their first offset.
-    ongoing: BTreeMap<Offset, ProducerId>,
-    /// Ended transactions whose marker is not below the high watermark, from their first offset to
-    /// that of the marker. Their records are not stable yet.
-    unreplicated: BTreeMap<Offset, Offset>,
+    /// `None` before the first producer, and after all have expired: most logs are idle.
+    known: Option<Box<Known>>,
     /// Snapshot files that exist, by offset.
     snapshots: BTreeSet<Offset>,
     /// Batches below this offset have been applied.
@@ -44,6 +40,23 @@ pub struct ProducerState {
     expiration_ms: i64,
     /// Snapshots that were written without fsync.
     unforced: Vec<PendingSnapshot>,
+}
+
+/// The producers and their transactions.
+#[derive(Default)]
+struct Known {
+    producers: HashMap<ProducerId, ProducerStateEntry>,
+    /// Open transactions by their first offset.
+    ongoing: BTreeMap<Offset, ProducerId>,
+    /// Ended transactions whose marker is not below the high watermark, from their first offset to
+    /// that of the marker. Their records are not stable yet.
+    unreplicated: BTreeMap<Offset, Offset>,
+}
+
+impl Known {
+    fn is_empty(&self) -> bool {
+        self.producers.is_empty() && self.ongoing.is_empty() && self.unreplicated.is_empty()
+    }
 }
 
 /// A transaction ended by a marker.
@@ -59,9 +72,7 @@ pub struct CompletedTxn {
 impl ProducerState {
     pub fn new(expiration_ms: i64) -> Self {
         Self {
-            producers: HashMap::new(),
-            ongoing: BTreeMap::new(),
-            unreplicated: BTreeMap::new(),
+            known: None,
             snapshots: BTreeSet::new(),
             map_end_offset: Offset::ZERO,
             last_snapshot_offset: Offset::ZERO,
@@ -80,20 +91,23 @@ impl ProducerState {
     }
 
     pub fn producer(&self, producer_id: ProducerId) -> Option<&ProducerStateEntry> {
-        self.producers.get(&producer_id)
+        self.known.as_ref()?.producers.get(&producer_id)
     }
 
     /// All producers, for DescribeProducers, in no order.
     pub fn producers(&self) -> impl Iterator<Item = &ProducerStateEntry> {
-        self.producers.values()
+        let known = self.known.iter();
+        known.flat_map(|known| known.producers.values())
     }
 
     pub fn producer_count(&self) -> usize {
-        self.producers.len()
+        let known = self.known.as_ref();
+        known.map_or(0, |known| known.producers.len())
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.producers.is_empty() && self.unreplicated.is_empty()
+        let known = self.known.as_ref();
+        known.is_none_or(|it| it.producers.is_empty() && it.unreplicated.is_empty())
     }
 
     /// The state of a producer, including the batches in `stage`.
@@ -102,7 +116,8 @@ impl ProducerState {
         stage: &'a ProducerStage,
         producer_id: ProducerId,
     ) -> Option<&'a ProducerStateEntry> {
-        stage.known(&self.producers, producer_id)
+        let known = self.known.as_ref();
+        stage.known(known.map(|known| &known.producers), producer_id)
     }
 
     /// Checks a batch with an assigned offset against the log and `stage`, and adds it to the stage
@@ -114,20 +129,23 @@ impl ProducerState {
         origin: AppendOrigin,
         transaction_version: TransactionVersion,
     ) -> Result<ProducerVerdict, ProducerError> {
-        stage.check(&self.producers, batch, origin, transaction_version)
+        let known = self.known.as_ref();
+        let producers = known.map(|known| &known.producers);
+        stage.check(producers, batch, origin, transaction_version)
     }
 
     /// The first offset of the oldest transaction that is open or whose marker is not below the
     /// high watermark.
     pub fn first_unstable_offset(&self) -> Option<Offset> {
-        let ongoing = self.ongoing.keys().next();
-        let unreplicated = self.unreplicated.keys().next();
+        let known = self.known.as_ref()?;
+        let ongoing = known.ongoing.keys().next();
+        let unreplicated = known.unreplicated.keys().next();
         ongoing.into_iter().chain(unreplicated).min().copied()
     }
 
     /// The first offset of the oldest open transaction.
     pub fn first_undecided_offset(&self) -> Option<Offset> {
-        self.ongoing.keys().next().copied()
+        self.known.as_ref()?.ongoing.keys().next().copied()
     }
 
     /// Applies a batch that is in the log. Returns the transaction that it ended, if any.
@@ -141,13 +159,15 @@ impl ProducerState {
             true => Some(end_txn_marker(batch)?),
             false => None,
         };
-        let entry = self
-            .producers
+        let Known {
+            producers, ongoing, ..
+        } = &mut **self.known.get_or_insert_default();
+        let entry = producers
             .entry(producer_id)
             .or_insert_with(|| ProducerStateEntry::empty(producer_id));
         let Some(marker) = marker else {
             if entry.append_data(header) {
-                self.ongoing.insert(header.base_offset, producer_id);
+                ongoing.insert(header.base_offset, producer_id);
             }
             return None;
         };
@@ -163,42 +183,54 @@ impl ProducerState {
     /// The last stable offset when a transaction ends: the start of the oldest open transaction of
     /// another producer, or the offset after the marker.
     pub(crate) fn last_stable_offset_after(&self, completed: &CompletedTxn) -> Offset {
-        let other = self
-            .ongoing
-            .iter()
-            .find(|(_, producer_id)| **producer_id != completed.producer_id);
+        let mut ongoing = self.known.iter().flat_map(|it| &it.ongoing);
+        let other = ongoing.find(|(_, producer_id)| **producer_id != completed.producer_id);
         other.map_or(completed.last_offset.plus(1), |(first, _)| *first)
     }
 
     /// Moves an ended transaction from the open ones to those waiting for the high watermark.
     pub fn complete(&mut self, completed: &CompletedTxn) {
-        self.ongoing.remove(&completed.first_offset);
-        self.unreplicated
+        let known = self.known.get_or_insert_default();
+        known.ongoing.remove(&completed.first_offset);
+        known
+            .unreplicated
             .insert(completed.first_offset, completed.last_offset);
     }
 
     /// Removes ended transactions whose markers are below `offset`.
     pub fn on_high_watermark(&mut self, offset: Offset) {
-        if !self.unreplicated.is_empty() {
-            self.unreplicated.retain(|_, marker| *marker >= offset);
+        if let Some(known) = &mut self.known
+            && !known.unreplicated.is_empty()
+        {
+            known.unreplicated.retain(|_, marker| *marker >= offset);
         }
     }
 
     /// Removes producers that have no open transaction and have not written for
     /// `producer.id.expiration.ms`. Returns how many.
     pub fn remove_expired(&mut self, now: Timestamp) -> usize {
-        let before = self.producers.len();
+        let Some(known) = &mut self.known else {
+            return 0;
+        };
+        let before = known.producers.len();
         let expiration_ms = self.expiration_ms;
-        self.producers
+        known
+            .producers
             .retain(|_, entry| !entry.is_expired(now, expiration_ms));
-        before - self.producers.len()
+        let removed = before - known.producers.len();
+        if known.is_empty() {
+            self.known = None;
+        }
+        removed
     }
 
     /// Removes what a snapshot does not preserve, because Kafka reloads the state from a snapshot
     /// after recovery.
     pub(crate) fn keep_what_snapshots_hold(&mut self, now: Timestamp) {
         self.remove_expired(now);
-        self.unreplicated.clear();
+        if let Some(known) = &mut self.known {
+            known.unreplicated.clear();
+        }
     }
 
     pub(crate) fn expiration_ms(&self) -> i64 {
@@ -216,15 +248,14 @@ impl ProducerState {
     }
 
     fn load_entry(&mut self, entry: ProducerStateEntry) {
+        let known = self.known.get_or_insert_default();
         if let Some(first) = entry.current_txn_first_offset {
-            self.ongoing.insert(first, entry.producer_id);
+            known.ongoing.insert(first, entry.producer_id);
         }
-        self.producers.insert(entry.producer_id, entry);
+        known.producers.insert(entry.producer_id, entry);
     }
 
     fn clear(&mut self) {
-        self.producers.clear();
-        self.ongoing.clear();
-        self.unreplicated.clear();
+        self.known = None;
     }
 }

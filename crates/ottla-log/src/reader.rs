@@ -155,6 +155,9 @@ pub struct ReadResult {
     pub start: OffsetPosition,
     /// The first batch exceeds the size limit and is cut off.
     pub first_entry_incomplete: bool,
+    /// There is a region, and records below the upper bound in a later segment, which a read at this
+    /// offset never reaches.
+    pub is_in_older_segment: bool,
 }
 
 /// The size limit of a read.
@@ -383,6 +386,7 @@ impl LogReader {
                     position_in_segment: position,
                 },
                 first_entry_incomplete: false,
+                is_in_older_segment: false,
             };
             if from >= upper_bound || segment.base_offset >= upper_bound {
                 // The position only serves to estimate distances between offsets; it is not worth
@@ -416,6 +420,10 @@ impl LogReader {
                     len,
                 }),
                 first_entry_incomplete: limit < first_size,
+                is_in_older_segment: list
+                    .segments
+                    .get(index + 1)
+                    .is_some_and(|next| next.base_offset < upper_bound),
                 ..nothing(position)
             });
         }
@@ -428,6 +436,7 @@ impl LogReader {
                 position_in_segment: list.active().size(),
             },
             first_entry_incomplete: false,
+            is_in_older_segment: false,
         })
     }
 

@@ -98,7 +98,7 @@ fn listed(partition: Option<&PartitionRegistration>) -> Vec<BrokerId> {
         return Vec::new();
     };
     let mut brokers = partition.isr.clone();
-    let eligible = partition.elr.iter();
+    let eligible = partition.elr().iter();
     brokers.extend(eligible.filter(|broker| !partition.isr.contains(broker)));
     if !partition.has_leader() {
         brokers.push(BrokerId::NONE);

@@ -60,6 +60,6 @@ pub use kept_records::{
 };
 pub use loader::MetadataLoader;
 pub use metadata_version::MetadataVersion;
-pub use partition::{LeaderRecoveryState, NO_LEADER_CHANGE, PartitionRegistration};
+pub use partition::{LeaderRecoveryState, NO_LEADER_CHANGE, PartitionRegistration, RareReplicas};
 pub use replay_error::ReplayError;
 pub use topics::{TopicImage, TopicsImage};

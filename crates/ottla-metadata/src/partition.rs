@@ -49,16 +49,30 @@ pub struct PartitionRegistration {
     /// The directory of each replica, in the order of `replicas`.
     pub directories: Vec<DirectoryId>,
     pub isr: Vec<BrokerId>,
-    pub removing_replicas: Vec<BrokerId>,
-    pub adding_replicas: Vec<BrokerId>,
-    /// Replicas that are eligible to become leader without being in the ISR (KIP-966).
-    pub elr: Vec<BrokerId>,
-    pub last_known_elr: Vec<BrokerId>,
+    /// `None` if all of them are empty, as for most partitions.
+    pub rare: Option<Box<RareReplicas>>,
     /// `BrokerId::NONE` if the partition has no leader.
     pub leader: BrokerId,
     pub leader_recovery_state: LeaderRecoveryState,
     pub leader_epoch: LeaderEpoch,
     pub partition_epoch: PartitionEpoch,
+}
+
+/// The replicas of a partition that is being reassigned or has lost replicas.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct RareReplicas {
+    pub removing_replicas: Vec<BrokerId>,
+    pub adding_replicas: Vec<BrokerId>,
+    /// Replicas that are eligible to become leader without being in the ISR (KIP-966).
+    pub elr: Vec<BrokerId>,
+    pub last_known_elr: Vec<BrokerId>,
+}
+
+impl RareReplicas {
+    /// `None` if there are none.
+    fn boxed(self) -> Option<Box<RareReplicas>> {
+        (self != RareReplicas::default()).then(|| Box::new(self))
+    }
 }
 
 impl PartitionRegistration {
@@ -68,23 +82,19 @@ impl PartitionRegistration {
             partition: record.partition_id,
             what: what.to_owned(),
         };
+        let optional = |ids: &Option<Vec<i32>>| ids.as_deref().map(broker_ids).unwrap_or_default();
         let replicas = broker_ids(&record.replicas);
         Ok(PartitionRegistration {
             directories: directories_of(&record.directories, replicas.len()).map_err(invalid)?,
             replicas,
             isr: broker_ids(&record.isr),
-            removing_replicas: broker_ids(&record.removing_replicas),
-            adding_replicas: broker_ids(&record.adding_replicas),
-            elr: record
-                .eligible_leader_replicas
-                .as_deref()
-                .map(broker_ids)
-                .unwrap_or_default(),
-            last_known_elr: record
-                .last_known_elr
-                .as_deref()
-                .map(broker_ids)
-                .unwrap_or_default(),
+            rare: RareReplicas {
+                removing_replicas: broker_ids(&record.removing_replicas),
+                adding_replicas: broker_ids(&record.adding_replicas),
+                elr: optional(&record.eligible_leader_replicas),
+                last_known_elr: optional(&record.last_known_elr),
+            }
+            .boxed(),
             leader: BrokerId(record.leader),
             leader_recovery_state: LeaderRecoveryState::from_code(record.leader_recovery_state)
                 .ok_or_else(|| invalid("unknown leader recovery state"))?,
@@ -104,9 +114,9 @@ impl PartitionRegistration {
             partition: record.partition_id,
             what: what.to_owned(),
         };
-        let changed = |change: &Option<Vec<i32>>, current: &Vec<BrokerId>| match change {
+        let changed = |change: &Option<Vec<i32>>, current: &[BrokerId]| match change {
             Some(ids) => broker_ids(ids),
-            None => current.clone(),
+            None => current.to_vec(),
         };
         let replicas = changed(&record.replicas, &self.replicas);
         let directories = record.directories.as_ref().unwrap_or(&self.directories);
@@ -127,10 +137,13 @@ impl PartitionRegistration {
             directories: directories_of(directories, replicas.len()).map_err(invalid)?,
             replicas,
             isr: changed(&record.isr, &self.isr),
-            removing_replicas: changed(&record.removing_replicas, &self.removing_replicas),
-            adding_replicas: changed(&record.adding_replicas, &self.adding_replicas),
-            elr: changed(&record.eligible_leader_replicas, &self.elr),
-            last_known_elr: changed(&record.last_known_elr, &self.last_known_elr),
+            rare: RareReplicas {
+                removing_replicas: changed(&record.removing_replicas, self.removing_replicas()),
+                adding_replicas: changed(&record.adding_replicas, self.adding_replicas()),
+                elr: changed(&record.eligible_leader_replicas, self.elr()),
+                last_known_elr: changed(&record.last_known_elr, self.last_known_elr()),
+            }
+            .boxed(),
             leader,
             leader_recovery_state,
             leader_epoch,
@@ -153,8 +166,8 @@ impl PartitionRegistration {
             topic_id,
             replicas: numbers(&self.replicas),
             isr: numbers(&self.isr),
-            removing_replicas: numbers(&self.removing_replicas),
-            adding_replicas: numbers(&self.adding_replicas),
+            removing_replicas: numbers(self.removing_replicas()),
+            adding_replicas: numbers(self.adding_replicas()),
             leader: self.leader.value(),
             leader_recovery_state: self.leader_recovery_state.code(),
             leader_epoch: self.leader_epoch.value(),
@@ -164,10 +177,42 @@ impl PartitionRegistration {
             } else {
                 Vec::new()
             },
-            eligible_leader_replicas: when_enabled(&self.elr),
-            last_known_elr: when_enabled(&self.last_known_elr),
+            eligible_leader_replicas: when_enabled(self.elr()),
+            last_known_elr: when_enabled(self.last_known_elr()),
             ..Default::default()
         }
+    }
+
+    pub fn removing_replicas(&self) -> &[BrokerId] {
+        self.rare
+            .as_ref()
+            .map_or(&[][..], |it| &it.removing_replicas[..])
+    }
+
+    pub fn adding_replicas(&self) -> &[BrokerId] {
+        self.rare
+            .as_ref()
+            .map_or(&[][..], |it| &it.adding_replicas[..])
+    }
+
+    /// Replicas that are eligible to become leader without being in the ISR (KIP-966).
+    pub fn elr(&self) -> &[BrokerId] {
+        self.rare.as_ref().map_or(&[][..], |it| &it.elr[..])
+    }
+
+    pub fn last_known_elr(&self) -> &[BrokerId] {
+        self.rare
+            .as_ref()
+            .map_or(&[][..], |it| &it.last_known_elr[..])
+    }
+
+    pub(crate) fn clear_elr(&mut self) {
+        let rare = self.rare.take().map(|rare| RareReplicas {
+            elr: Vec::new(),
+            last_known_elr: Vec::new(),
+            ..*rare
+        });
+        self.rare = rare.and_then(RareReplicas::boxed);
     }
 
     pub fn has_leader(&self) -> bool {
@@ -192,7 +237,7 @@ impl PartitionRegistration {
     }
 
     pub fn is_reassigning(&self) -> bool {
-        !self.removing_replicas.is_empty() || !self.adding_replicas.is_empty()
+        !self.removing_replicas().is_empty() || !self.adding_replicas().is_empty()
     }
 }
 
@@ -265,6 +310,27 @@ mod tests {
             (elected.leader_epoch, elected.partition_epoch),
             (LeaderEpoch(5), PartitionEpoch(9))
         );
+    }
+
+    /// Otherwise registrations with the same replicas would not be equal.
+    #[test]
+    fn a_registration_has_rare_replicas_only_while_there_are_some() {
+        let with = |adding: Vec<i32>, elr: Vec<i32>| PartitionChangeRecord {
+            adding_replicas: Some(adding),
+            eligible_leader_replicas: Some(elr),
+            ..Default::default()
+        };
+        let changed = registration().merge(&with(vec![3], vec![2])).unwrap();
+        assert_eq!(changed.adding_replicas(), [BrokerId(3)]);
+        assert_eq!(changed.elr(), [BrokerId(2)]);
+        assert!(changed.removing_replicas().is_empty() && changed.is_reassigning());
+        let mut without_elr = changed.clone();
+        without_elr.clear_elr();
+        assert_eq!(without_elr.adding_replicas(), [BrokerId(3)]);
+        assert!(without_elr.elr().is_empty());
+        let settled = changed.merge(&with(vec![], vec![])).unwrap();
+        assert_eq!(settled.rare, None);
+        assert!(!settled.is_reassigning());
     }
 
     #[test]

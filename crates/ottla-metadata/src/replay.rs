@@ -237,12 +237,11 @@ impl Replay {
                 .topic(id)?
                 .partitions()
                 .filter(|(_, partition)| {
-                    !partition.elr.is_empty() || !partition.last_known_elr.is_empty()
+                    !partition.elr().is_empty() || !partition.last_known_elr().is_empty()
                 })
                 .map(|(index, partition)| {
                     let mut partition = partition.clone();
-                    partition.elr.clear();
-                    partition.last_known_elr.clear();
+                    partition.clear_elr();
                     partition.partition_epoch.0 = partition.partition_epoch.0.wrapping_add(1);
                     (index, partition)
                 })

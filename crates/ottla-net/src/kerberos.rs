@@ -32,10 +32,9 @@ pub(crate) async fn ask_kerberos(
     message: Vec<u8>,
     context: &NodeContext,
 ) -> KerberosAnswer {
-    let refused = |reason: String| {
-        let say = || tracing::warn!("a Kerberos login is refused: {}", reason.escape_debug());
+    let complain = |what: &str, reason: String| {
+        let say = || tracing::warn!("a Kerberos login is {what}: {}", reason.escape_debug());
         context.complaints.say(say);
-        KerberosAnswer::Refused
     };
     match accept(under_way.take(), service, message).await {
         Ok(Accepted::Challenge(login, challenge)) => {
@@ -52,12 +51,19 @@ pub(crate) async fn ask_kerberos(
         Ok(Accepted::Done {
             user: Err(reason),
             principal,
-        }) => refused(format!(
-            "Failed to set name for '{principal}' based on Kerberos authentication rules: {reason}; add a rule to \
-             sasl.kerberos.principal.to.local.rules"
-        )),
+        }) => {
+            let reason = format!(
+                "Failed to set name for '{principal}' based on Kerberos authentication rules: {reason}; add a rule \
+                 to sasl.kerberos.principal.to.local.rules"
+            );
+            complain("accepted, but its connection is closed", reason);
+            KerberosAnswer::Nameless
+        }
         Err(error) if error.is_passing() => KerberosAnswer::TryAgain(error.to_string()),
-        Err(error) => refused(error.to_string()),
+        Err(error) => {
+            complain("refused", error.to_string());
+            KerberosAnswer::Refused
+        }
     }
 }
 

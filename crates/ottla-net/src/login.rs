@@ -318,5 +318,6 @@ fn encode(reply: &Reply, header: Option<&(ApiKey, RequestHeader)>) -> Result<Enc
             encode_response(api_key, version, correlation_id, response)
         }
         Reply::Token(token) => encode_token(token),
+        Reply::Nothing => Ok(Encoded::default()),
     }
 }

@@ -37,7 +37,7 @@ use ottla_sync::Mutex;
 use ottla_sync::collections::HashMap;
 use ottla_sync::net::TcpStream;
 use ottla_sync::task::AbortHandle;
-use ottla_sync::{SetOnce, mpsc, oneshot};
+use ottla_sync::{BoxFuture, SetOnce, mpsc, oneshot};
 use ottla_types::ErrorCode;
 use tokio::io::AsyncWriteExt;
 
@@ -157,7 +157,17 @@ struct Waiting {
 
 impl PeerConnection {
     /// Connects, negotiates API versions, and logs in.
-    pub async fn open(
+    ///
+    /// Boxed, so that this crate alone generates the code ([`BoxFuture`]).
+    pub fn open<'a>(
+        host: &'a str,
+        port: u16,
+        settings: &'a PeerSettings,
+    ) -> BoxFuture<'a, Result<PeerConnection, PeerError>> {
+        Box::pin(PeerConnection::open_unboxed(host, port, settings))
+    }
+
+    async fn open_unboxed(
         host: &str,
         port: u16,
         settings: &PeerSettings,
@@ -394,58 +404,81 @@ impl PeerConnection {
     }
 
     /// `is_login`: the exchange is a part of opening or of a login, and does not wait for one.
-    async fn exchange<R: ApiRequest>(&self, request: &R, version: i16, is_login: bool) -> Answer {
+    ///
+    /// Only the encoding is generated for each type of request.
+    fn exchange<R: ApiRequest>(
+        &self,
+        request: &R,
+        version: i16,
+        is_login: bool,
+    ) -> BoxFuture<'_, Answer> {
         let mut encoder = Encoder::new();
         let encoded = request.encode(&mut encoder, version);
-        encoded.map_err(|reason| PeerFailure::Unsendable {
-            api: R::API_KEY,
-            reason,
-        })?;
-        let (answer, answered) = oneshot::channel();
-        let outgoing = Outgoing {
-            api: R::API_KEY,
-            version,
-            body: encoder.finish().chunks,
-            answer,
-        };
-        let exchanged = async {
-            let sent = match (&self.settings.security.sasl, is_login) {
-                (Some(sasl), false) => {
-                    let handed_over = async {
-                        let mut next_login = self.next_login.lock().await;
-                        if next_login.is_some_and(|at| ottla_sync::time::now() >= at) {
-                            // Boxed, because a login consists of exchanges.
-                            *next_login = Box::pin(self.log_in(sasl)).await?;
-                        }
-                        Ok::<_, PeerFailure>(self.outgoing.send(outgoing).await)
-                    };
-                    // The token for a login can take long.
-                    ottla_sync::select! {
-                        biased;
-                        sent = handed_over => sent?,
-                        _ = self.in_flight.ended.wait() => return Err(self.in_flight.why_closed()),
-                    }
-                }
-                _ => self.outgoing.send(outgoing).await,
+        let encoded = encoded.map(|()| encoder.finish().chunks);
+        self.exchange_encoded(R::API_KEY, version, encoded, is_login)
+    }
+
+    fn exchange_encoded(
+        &self,
+        api: ApiKey,
+        version: i16,
+        encoded: Result<Vec<Chunk>, EncodeError>,
+        is_login: bool,
+    ) -> BoxFuture<'_, Answer> {
+        Box::pin(async move {
+            let body = encoded.map_err(|reason| PeerFailure::Unsendable { api, reason })?;
+            let (answer, answered) = oneshot::channel();
+            let outgoing = Outgoing {
+                api,
+                version,
+                body,
+                answer,
             };
-            if sent.is_err() {
-                return Err(self.in_flight.why_closed());
+            let after = self.settings.request_timeout;
+            let exchanged = self.answer_to(outgoing, answered, is_login);
+            match ottla_sync::time::timeout(after, exchanged).await {
+                Ok(answer) => answer,
+                Err(_) => {
+                    // Responses arrive in order, so later requests would wait for this one too.
+                    let failure = PeerFailure::TimedOut { api, after };
+                    self.in_flight.close(failure.clone());
+                    self.task.abort();
+                    Err(failure)
+                }
             }
-            let dropped = |_| Err(self.in_flight.why_closed());
-            answered.await.unwrap_or_else(dropped)
+        })
+    }
+
+    async fn answer_to(
+        &self,
+        outgoing: Outgoing,
+        answered: oneshot::Receiver<Answer>,
+        is_login: bool,
+    ) -> Answer {
+        let sent = match (&self.settings.security.sasl, is_login) {
+            (Some(sasl), false) => {
+                let handed_over = async {
+                    let mut next_login = self.next_login.lock().await;
+                    if next_login.is_some_and(|at| ottla_sync::time::now() >= at) {
+                        // Boxed, because few exchanges need it, and all would have room for it.
+                        *next_login = Box::pin(self.log_in(sasl)).await?;
+                    }
+                    Ok::<_, PeerFailure>(self.outgoing.send(outgoing).await)
+                };
+                // The token for a login can take long.
+                ottla_sync::select! {
+                    biased;
+                    sent = handed_over => sent?,
+                    _ = self.in_flight.ended.wait() => return Err(self.in_flight.why_closed()),
+                }
+            }
+            _ => self.outgoing.send(outgoing).await,
         };
-        let after = self.settings.request_timeout;
-        match ottla_sync::time::timeout(after, exchanged).await {
-            Ok(answer) => answer,
-            Err(_) => {
-                // Responses arrive in order, so later requests would wait for this one too.
-                let api = R::API_KEY;
-                let failure = PeerFailure::TimedOut { api, after };
-                self.in_flight.close(failure.clone());
-                self.task.abort();
-                Err(failure)
-            }
+        if sent.is_err() {
+            return Err(self.in_flight.why_closed());
         }
+        let dropped = |_| Err(self.in_flight.why_closed());
+        answered.await.unwrap_or_else(dropped)
     }
 
     fn error(&self, failure: PeerFailure) -> PeerError {

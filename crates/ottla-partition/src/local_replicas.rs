@@ -44,6 +44,8 @@ pub struct LocalReplicas {
     dir_assignments: Arc<DirAssignments>,
     /// Shared by the topics without settings of their own.
     defaults: Mutex<Arc<TopicConfig>>,
+    /// Shared by the replicas.
+    replica_config: Mutex<Arc<ReplicaConfig>>,
     /// As of the last change.
     leaderships: Mutex<Leaderships>,
 }
@@ -74,12 +76,14 @@ impl LocalReplicas {
         replication: Arc<Replication>,
         dir_assignments: Arc<DirAssignments>,
     ) -> LocalReplicas {
+        let replica_config = ReplicaConfig::new(host.context.broker_id());
         LocalReplicas {
             host,
             partitions,
             replication,
             dir_assignments,
             defaults: Mutex::default(),
+            replica_config: Mutex::new(Arc::new(replica_config)),
             leaderships: Mutex::default(),
         }
     }
@@ -88,12 +92,28 @@ impl LocalReplicas {
         self.host.context.broker_id()
     }
 
+    /// The settings for a new replica.
+    fn replica_config(&self) -> Arc<ReplicaConfig> {
+        let config = self.host.context.config();
+        let now = ReplicaConfig {
+            broker_id: self.broker_id(),
+            replica_lag_time_max_ms: config.replica_lag_time_max_ms.max(0) as u64,
+            replica_fetch_backoff_ms: config.replica_fetch_backoff_ms.max(0) as u64,
+        };
+        let mut shared = self.replica_config.lock();
+        if **shared != now {
+            *shared = Arc::new(now);
+        }
+        Arc::clone(&shared)
+    }
+
     /// Starts to apply a new image: deletes and opens logs, and makes replicas leaders. Not for
     /// threads that serve connections. The image must be published before [`Change::finish`].
     pub fn begin_change(&self, delta: &MetadataDelta) -> Change<'_> {
         let changing = self.partitions.changing.lock();
         let changes = delta.local_changes(self.broker_id());
-        self.leaderships.lock().on_changed(&changes);
+        let before = &delta.before;
+        self.leaderships.lock().on_changed(before, &changes);
         let mut map = ChangedMap::new(&self.partitions);
         let mut removed = Vec::new();
         for deleted in &changes.deleted {
@@ -211,7 +231,9 @@ impl LocalReplicas {
             let registration = topic.and_then(|topic| topic.partition(index));
             // Not here if it could not be opened. It will learn of the brokers with its role.
             let partition = map.partition_by_id(topic_id, index);
-            if let (Some(registration), Some(partition)) = (registration, partition) {
+            if let (Some(registration), Some(partition)) = (registration, partition)
+                && registration.leader == self.broker_id()
+            {
                 let brokers = replica_brokers(registration, &delta.after);
                 partition.notify(&self.host, Event::BrokersChanged(brokers));
             }
@@ -386,15 +408,8 @@ impl LocalReplicas {
         let log_dirs = self.host.log_dirs().ok_or("there are no log directories")?;
         let space = log_dirs.space_of(&log.reader());
         let threads = log_dirs.threads_of(&log.reader());
-        let replica_config = ReplicaConfig {
-            broker_id: self.broker_id(),
-            replica_lag_time_max_ms: self.host.context.config().replica_lag_time_max_ms.max(0)
-                as u64,
-            replica_fetch_backoff_ms: self.host.context.config().replica_fetch_backoff_ms.max(0)
-                as u64,
-        };
         let partition = Partition::new(
-            replica_config,
+            self.replica_config(),
             topic_partition,
             replica.topic_id,
             log,
@@ -507,9 +522,9 @@ fn known_before<'a>(
 /// Whether the controller may elect the broker for the records of its log.
 fn may_lead(registration: &PartitionRegistration, broker: BrokerId) -> bool {
     let candidates = [
-        &registration.isr,
-        &registration.elr,
-        &registration.last_known_elr,
+        &registration.isr[..],
+        registration.elr(),
+        registration.last_known_elr(),
     ];
     let has_others = registration.replicas.len() > 1;
     has_others && candidates.iter().any(|replicas| replicas.contains(&broker))

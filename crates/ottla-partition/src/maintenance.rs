@@ -308,7 +308,7 @@ async fn flush(log_dirs: Arc<LogDirs>, host: Arc<PartitionHost>, partition: Arc<
     let Some(Some(job)) = partition.with_log(&host, Log::flush_job).await else {
         return;
     };
-    let threads = log_dirs.threads_of(&reader).jobs;
+    let threads = log_dirs.threads_of(&reader).jobs.clone();
     match threads.run(move || job.run()).await {
         Ok(Ok(_)) => partition.on_flushed(&host),
         Ok(Err(error)) => log_dirs.on_partition_error(&reader, &error),

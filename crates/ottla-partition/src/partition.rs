@@ -193,7 +193,7 @@ struct Replicating {
     /// The fetcher that has this follower's position.
     fetcher: Option<Arc<dyn LeaderFetcher>>,
     /// The last proposal that the controller refused.
-    refused: Option<AlterPartition>,
+    refused: Option<Box<AlterPartition>>,
     /// Fetched from remote storage, for the truncation that comes next.
     remote_state: Option<Box<RemoteState>>,
     /// The last proposal adds a replica to the ISR.
@@ -226,13 +226,13 @@ impl PartitionState {
 
 impl Partition {
     pub fn new(
-        replica_config: ReplicaConfig,
+        replica_config: Arc<ReplicaConfig>,
         topic_partition: TopicPartition,
         topic_id: TopicId,
         log: Log,
         pace: Arc<AppendPace>,
         space: Arc<DiskSpace>,
-        threads: DirThreads,
+        threads: Arc<DirThreads>,
         topic_metrics: Arc<TopicMetrics>,
         settings: Arc<PartitionSettings>,
     ) -> Arc<Self> {

@@ -40,7 +40,6 @@ fn lives(setup: Setup) -> Tally {
         .expect("formats");
     formatting.kill();
     let lives = 4;
-    let mut has_lost_power = false;
     for life in 0..=lives {
         let is_last = life == lives;
         let faults = match random.below(3) {
@@ -67,7 +66,6 @@ fn lives(setup: Setup) -> Tally {
             lasts: Duration::from_millis(50 + random.below(250)),
             closes: random.one_in(3) || is_last,
             is_last,
-            has_lost_power: std::mem::take(&mut has_lost_power),
         };
         let main = host.spawn("main", move || run.live());
         let controller = {
@@ -90,7 +88,7 @@ fn lives(setup: Setup) -> Tally {
         controller.join().expect("the controller ends");
         // Fsynced data that a failed call has lost may be anything.
         let is_unknown = is_faulty && !matches!(ended, Ok(Stop::Closed));
-        has_lost_power = !is_last && setup.has_losses && (is_unknown || random.one_in(2));
+        let has_lost_power = !is_last && setup.has_losses && (is_unknown || random.one_in(2));
         cluster.with(|state| {
             let tally = &mut state.tally;
             match ended {
@@ -100,6 +98,7 @@ fn lives(setup: Setup) -> Tally {
             }
             tally.losses += u64::from(has_lost_power);
             tell!("{ended:?}, loss of power: {has_lost_power}");
+            state.has_lost_power |= has_lost_power;
             if !is_last {
                 state.on_broker_down();
             }

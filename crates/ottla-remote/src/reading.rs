@@ -130,6 +130,12 @@ impl RemoteTier {
                 self.metrics
                     .add(&name.topic, TierCounter::FetchBytes, bytes);
             }
+            // The log has it. A consumer starts elsewhere, and a share group stands still there.
+            Err(error @ RemoteReadError::OffsetOutOfRange(offset))
+                if partition.reader().is_only_remote(*offset) =>
+            {
+                self.metrics.on_failed_read(name, *offset, error);
+            }
             Err(
                 error @ (RemoteReadError::OffsetOutOfRange(_)
                 | RemoteReadError::NotReady

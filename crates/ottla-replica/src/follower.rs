@@ -29,6 +29,8 @@
 //!
 //! Kafka: `AbstractFetcherThread`, `ReplicaFetcherThread.processPartitionData`, `PartitionFetchState`.
 
+use std::sync::Arc;
+
 use ottla_records::legacy::AnyBatch;
 use ottla_types::{BrokerId, ErrorCode, LeaderEpoch, Offset, PartitionEpoch};
 
@@ -47,7 +49,7 @@ const MAX_DOUBLINGS: u32 = 16;
 
 #[derive(Debug)]
 pub(crate) struct Follower {
-    config: ReplicaConfig,
+    config: Arc<ReplicaConfig>,
     settings: ReplicaSettings,
     leader: BrokerId,
     leader_epoch: LeaderEpoch,
@@ -98,7 +100,7 @@ struct LeaderProgress {
 
 impl Follower {
     pub(crate) fn new<Ack>(
-        config: ReplicaConfig,
+        config: Arc<ReplicaConfig>,
         settings: ReplicaSettings,
         leader: BrokerId,
         leader_epoch: LeaderEpoch,

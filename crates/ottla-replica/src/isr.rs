@@ -54,7 +54,8 @@ pub struct AlteredPartition {
 pub(crate) struct Isr {
     committed: Vec<BrokerId>,
     partition_epoch: PartitionEpoch,
-    pending: Option<Pending>,
+    /// Boxed, because it is rare and most partitions are idle.
+    pending: Option<Box<Pending>>,
 }
 
 #[derive(Debug)]
@@ -185,10 +186,10 @@ impl Isr {
             partition_epoch: self.partition_epoch,
             new_isr: members.collect(),
         };
-        self.pending = Some(Pending {
+        self.pending = Some(Box::new(Pending {
             proposal: proposal.clone(),
             added,
-        });
+        }));
         proposal
     }
 

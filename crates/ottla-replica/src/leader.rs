@@ -16,6 +16,8 @@
 //! Kafka: `Partition.appendRecordsToLeader`, `updateFollowerFetchState`, `maybeExpandIsr`,
 //! `maybeShrinkIsr`, `maybeIncrementLeaderHW`, `checkEnoughReplicasReachOffset`.
 
+use std::sync::Arc;
+
 use ottla_types::{BrokerEpoch, BrokerId, ErrorCode, LeaderEpoch, Offset, PartitionEpoch};
 
 use crate::isr::{Isr, Settled};
@@ -37,7 +39,7 @@ mod tests;
 /// The state of a leader.
 #[derive(Debug)]
 pub(crate) struct Leader<Ack> {
-    config: ReplicaConfig,
+    config: Arc<ReplicaConfig>,
     settings: ReplicaSettings,
     leader_epoch: LeaderEpoch,
     /// Start offset of this leader epoch: a replica with less may lack committed records.
@@ -65,7 +67,7 @@ pub(crate) struct Leader<Ack> {
 
 impl<Ack> Leader<Ack> {
     pub(crate) fn elected(
-        config: ReplicaConfig,
+        config: Arc<ReplicaConfig>,
         leadership: Leadership,
         log: &LogState,
         now_ms: u64,

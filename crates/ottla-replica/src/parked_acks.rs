@@ -8,8 +8,12 @@ use ottla_types::{ErrorCode, Offset};
 
 use crate::{AckOutcome, Effect, RequiredAcks};
 
+/// Takes no memory before the first append: most leaders are idle.
 #[derive(Debug)]
-pub(crate) struct ParkedAcks<Ack> {
+pub(crate) struct ParkedAcks<Ack>(Option<Box<Queues<Ack>>>);
+
+#[derive(Debug)]
+struct Queues<Ack> {
     /// Appends being written, by offset.
     writing: VecDeque<Parked<Ack>>,
     /// Acknowledgements waiting for `settled_end`.
@@ -54,33 +58,27 @@ pub(crate) struct Parked<Ack> {
 
 impl<Ack> ParkedAcks<Ack> {
     pub(crate) fn new() -> Self {
-        ParkedAcks {
-            writing: VecDeque::new(),
-            awaiting_settled: Queue::new(),
-            awaiting_high_watermark: Queue::new(),
-        }
+        ParkedAcks(None)
+    }
+
+    fn queues(&mut self) -> &mut Queues<Ack> {
+        self.0.get_or_insert_with(|| Box::new(Queues::new()))
     }
 
     /// Adds an append that is being written, after all others.
     pub(crate) fn push_writing(&mut self, parked: Parked<Ack>) {
-        push(&mut self.writing, parked);
+        push(&mut self.queues().writing, parked);
     }
 
     /// Parks an acknowledgement after all with the same or an earlier end.
     pub(crate) fn park(&mut self, parked: Parked<Ack>) {
-        let queue = match parked.required_acks {
-            RequiredAcks::None | RequiredAcks::Leader | RequiredAcks::LeaderWithMinIsr => {
-                &mut self.awaiting_settled
-            }
-            RequiredAcks::All => &mut self.awaiting_high_watermark,
-        };
-        queue.insert(parked);
+        self.queues().park(parked);
     }
 
     /// Parks the appends that are in the file.
     pub(crate) fn on_written(&mut self, log_end_offset: Offset) {
-        while let Some(written) = self.writing.pop_front_if(|w| w.until <= log_end_offset) {
-            self.park(written);
+        if let Some(queues) = &mut self.0 {
+            queues.on_written(log_end_offset);
         }
     }
 
@@ -91,6 +89,71 @@ impl<Ack> ParkedAcks<Ack> {
         log_end_offset: Offset,
         effects: &mut Vec<Effect<Ack>>,
     ) {
+        if let Some(queues) = &mut self.0 {
+            queues.on_write_refused(log_end_offset, effects);
+        }
+    }
+
+    /// Releases the acknowledgements whose end was reached. Those that waited for the high
+    /// watermark fail if the ISR is below `min.insync.replicas` by now
+    /// (`Partition.checkEnoughReplicasReachOffset`).
+    pub(crate) fn release_due(
+        &mut self,
+        settled_end: Offset,
+        high_watermark: Offset,
+        is_under_min_isr: bool,
+        effects: &mut Vec<Effect<Ack>>,
+    ) {
+        if let Some(queues) = &mut self.0 {
+            queues.release_due(settled_end, high_watermark, is_under_min_isr, effects);
+        }
+    }
+
+    /// Releases the acknowledgements whose deadline has passed.
+    pub(crate) fn expire(&mut self, now_ms: u64, effects: &mut Vec<Effect<Ack>>) {
+        if let Some(queues) = &mut self.0 {
+            queues.expire(now_ms, effects);
+        }
+    }
+
+    pub(crate) fn next_deadline_ms(&self) -> Option<u64> {
+        self.0.as_ref()?.next_deadline_ms()
+    }
+
+    /// Releases all acknowledgements.
+    pub(crate) fn release_all(self, outcome: AckOutcome, effects: &mut Vec<Effect<Ack>>) {
+        if let Some(queues) = self.0 {
+            queues.release_all(outcome, effects);
+        }
+    }
+}
+
+impl<Ack> Queues<Ack> {
+    fn new() -> Self {
+        Queues {
+            writing: VecDeque::new(),
+            awaiting_settled: Queue::new(),
+            awaiting_high_watermark: Queue::new(),
+        }
+    }
+
+    fn park(&mut self, parked: Parked<Ack>) {
+        let queue = match parked.required_acks {
+            RequiredAcks::None | RequiredAcks::Leader | RequiredAcks::LeaderWithMinIsr => {
+                &mut self.awaiting_settled
+            }
+            RequiredAcks::All => &mut self.awaiting_high_watermark,
+        };
+        queue.insert(parked);
+    }
+
+    fn on_written(&mut self, log_end_offset: Offset) {
+        while let Some(written) = self.writing.pop_front_if(|w| w.until <= log_end_offset) {
+            self.park(written);
+        }
+    }
+
+    fn on_write_refused(&mut self, log_end_offset: Offset, effects: &mut Vec<Effect<Ack>>) {
         for refused in self.writing.drain(..) {
             effects.push(Effect::ReleaseAck {
                 ack: refused.ack,
@@ -112,10 +175,7 @@ impl<Ack> ParkedAcks<Ack> {
         }
     }
 
-    /// Releases the acknowledgements whose end was reached. Those that waited for the high
-    /// watermark fail if the ISR is below `min.insync.replicas` by now
-    /// (`Partition.checkEnoughReplicasReachOffset`).
-    pub(crate) fn release_due(
+    fn release_due(
         &mut self,
         settled_end: Offset,
         high_watermark: Offset,
@@ -142,8 +202,7 @@ impl<Ack> ParkedAcks<Ack> {
         }
     }
 
-    /// Releases the acknowledgements whose deadline has passed.
-    pub(crate) fn expire(&mut self, now_ms: u64, effects: &mut Vec<Effect<Ack>>) {
+    fn expire(&mut self, now_ms: u64, effects: &mut Vec<Effect<Ack>>) {
         for queue in [
             &mut self.awaiting_settled,
             &mut self.awaiting_high_watermark,
@@ -157,14 +216,13 @@ impl<Ack> ParkedAcks<Ack> {
         }
     }
 
-    pub(crate) fn next_deadline_ms(&self) -> Option<u64> {
+    fn next_deadline_ms(&self) -> Option<u64> {
         let settled = self.awaiting_settled.next_deadline_ms();
         let high_watermark = self.awaiting_high_watermark.next_deadline_ms();
         settled.into_iter().chain(high_watermark).min()
     }
 
-    /// Releases all acknowledgements.
-    pub(crate) fn release_all(self, outcome: AckOutcome, effects: &mut Vec<Effect<Ack>>) {
+    fn release_all(self, outcome: AckOutcome, effects: &mut Vec<Effect<Ack>>) {
         let parked = self.awaiting_high_watermark.acks.into_iter();
         let parked = parked.chain(self.awaiting_settled.acks).chain(self.writing);
         for parked in parked {

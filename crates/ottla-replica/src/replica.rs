@@ -1,5 +1,7 @@
 //! One replica: its role, and the step from an event to effects.
 
+use std::sync::Arc;
+
 use ottla_types::{BrokerId, ErrorCode, LeaderEpoch, Offset, PartitionEpoch};
 
 use crate::follower::Follower;
@@ -14,7 +16,8 @@ use crate::{
 /// One replica of a partition on one broker.
 #[derive(Debug)]
 pub struct Replica<Ack> {
-    config: ReplicaConfig,
+    /// Shared by the replicas of a broker.
+    config: Arc<ReplicaConfig>,
     role: Role<Ack>,
     log: LogState,
 }
@@ -35,14 +38,14 @@ impl<Ack> Replica<Ack> {
     /// and is on disk below `recovery_point`. The high watermark is that of the checkpoint, limited
     /// to the log end offset.
     pub fn new(
-        config: ReplicaConfig,
+        config: impl Into<Arc<ReplicaConfig>>,
         log_end_offset: Offset,
         high_watermark: Offset,
         recovery_point: Offset,
         latest_epoch: Option<LeaderEpoch>,
     ) -> Self {
         Replica {
-            config,
+            config: config.into(),
             role: Role::Offline,
             log: LogState {
                 log_end_offset,
@@ -332,7 +335,7 @@ impl<Ack> Replica<Ack> {
                     effects.push(Effect::StopFetching);
                 }
                 self.role = Role::Leader(Box::new(Leader::elected(
-                    self.config,
+                    Arc::clone(&self.config),
                     leadership,
                     &self.log,
                     now_ms,
@@ -367,7 +370,7 @@ impl<Ack> Replica<Ack> {
             leader.release_all(AckOutcome::NotLeader, effects);
         }
         self.role = Role::Follower(Box::new(Follower::new(
-            self.config,
+            Arc::clone(&self.config),
             settings,
             leader,
             leader_epoch,

@@ -86,7 +86,9 @@ pub enum KerberosAnswer {
     Done {
         user: String,
     },
-    /// The ticket, or its principal, is not accepted. The client is told no more than that.
+    /// The ticket is good, and the rules make no user of its principal.
+    Nameless,
+    /// The ticket is not accepted. The client is told no more than that.
     Refused,
     /// The same login may succeed in a moment. The connection is closed for this reason, so that the
     /// client tries again.
@@ -109,6 +111,8 @@ pub enum Reply {
     Authenticate(SaslAuthenticateResponse),
     /// Without a header, after SaslHandshake version 0.
     Token(Vec<u8>),
+    /// Not even an empty message.
+    Nothing,
 }
 
 /// An authenticated session.
@@ -168,6 +172,8 @@ enum State {
     /// The handshake of a re-authentication named another mechanism. The next message fails with
     /// this error.
     BadMechanism(String),
+    /// The login has succeeded, and the client has no user name. Its next message closes the connection.
+    Nameless,
     Done,
 }
 
@@ -323,6 +329,7 @@ impl SaslAuthenticator {
                     message,
                 };
             }
+            State::Nameless => return nameless(),
             State::Initial | State::HandshakeOrVersions | State::Handshake | State::Done => {
                 return Outcome::Closed(during_handshake(ApiKey::SaslAuthenticate));
             }
@@ -353,6 +360,14 @@ impl SaslAuthenticator {
             KerberosAnswer::Done { user } => {
                 Ok(Progress::Done(Vec::new(), Principal::user(&user), None))
             }
+            // As in Kafka, which looks for the name when it renews a session, and otherwise for the first request: the
+            // client connects again, and may find other rules.
+            KerberosAnswer::Nameless if self.is_again() => return nameless(),
+            KerberosAnswer::Nameless => {
+                let reply = self.last_reply(&enabled, Vec::new(), lifetime_ms(&enabled, None, now));
+                self.state = State::Nameless;
+                return Outcome::Continue(reply);
+            }
             KerberosAnswer::Refused => Err(Failure::Invalid),
             KerberosAnswer::TryAgain(reason) => return Outcome::Closed(reason),
         };
@@ -380,7 +395,7 @@ impl SaslAuthenticator {
                     expires_at_ms: lifetime_ms.map(|lifetime| now.now_ms.saturating_add(lifetime)),
                     may_reauthenticate: self.may_reauthenticate,
                 };
-                let reply = self.reply(message, lifetime_ms.unwrap_or(0));
+                let reply = self.last_reply(&enabled, message, lifetime_ms);
                 Outcome::Authenticated(reply, session)
             }
             Err(Failure::Told(message)) => Outcome::Failed {
@@ -415,6 +430,7 @@ impl SaslAuthenticator {
                  does not support KIP-43 or it is not a kafka client."
                     .to_owned(),
             ),
+            State::Nameless => nameless(),
             State::HandshakeOrVersions | State::Handshake | State::Done => {
                 Outcome::Closed(during_handshake(api_key))
             }
@@ -486,6 +502,20 @@ impl SaslAuthenticator {
         })
     }
 
+    /// The last message of a successful login. Without headers, a login with Kerberos ends with that of the client
+    /// (RFC 4752), which would take another for the response to its first request.
+    fn last_reply(
+        &self,
+        enabled: &EnabledMechanism,
+        message: Vec<u8>,
+        session_lifetime_ms: Option<u64>,
+    ) -> Reply {
+        match enabled.mechanism {
+            Mechanism::Gssapi if !self.has_headers => Reply::Nothing,
+            _ => self.reply(message, session_lifetime_ms.unwrap_or(0)),
+        }
+    }
+
     /// The response to a client whose login has failed. There is none without headers.
     fn refusal(&self, message: &str) -> Option<Reply> {
         self.has_headers.then(|| {
@@ -496,6 +526,10 @@ impl SaslAuthenticator {
             })
         })
     }
+}
+
+fn nameless() -> Outcome {
+    Outcome::Closed("no rule maps its Kerberos principal to a user".to_owned())
 }
 
 fn during_handshake(api_key: ApiKey) -> String {

@@ -22,6 +22,7 @@ mod dir_threads;
 mod disk_space;
 mod failure;
 mod future_logs;
+mod hosted_logs;
 mod known_logs;
 mod load;
 mod lock;
@@ -47,7 +48,8 @@ use ottla_sync::{Mutex, RwLock};
 use ottla_types::{BrokerEpoch, DirectoryId, Offset, Timestamp, TopicId, TopicPartition};
 
 use dir_locks::LockedDir;
-use known_logs::{FailedLog, Future, Hosted, LoadedLog};
+use hosted_logs::{Hosted, HostedLogs};
+use known_logs::{FailedLog, Future, LoadedLog};
 use lock::DirLock;
 use log_dir::FailureListener;
 
@@ -70,7 +72,7 @@ pub struct LogDirs {
     /// In the order of `log.dirs`, including failed ones.
     dirs: Vec<Arc<LogDir>>,
     /// The logs in use.
-    hosted: RwLock<BTreeMap<TopicPartition, Hosted>>,
+    hosted: RwLock<HostedLogs>,
     /// Logs loaded at start that no partition has claimed yet.
     loaded: Mutex<BTreeMap<TopicPartition, LoadedLog>>,
     /// Logs that could not be loaded although their directories are online.
@@ -290,7 +292,7 @@ impl LogDirs {
             reader: log.reader(),
             dir,
         };
-        self.hosted.write().insert(topic_partition.clone(), hosted);
+        self.hosted.write().insert(hosted);
         Ok(log)
     }
 

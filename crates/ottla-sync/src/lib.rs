@@ -7,6 +7,8 @@
 //! the threads, and time, random numbers and files are simulated; for others, the real types are
 //! used. One build of a workspace therefore serves simulations and all other tests.
 
+use std::pin::Pin;
+
 mod kernel;
 pub mod planted;
 #[cfg(not(feature = "simulation"))]
@@ -23,6 +25,10 @@ pub use simulated::*;
 
 /// Whether this build can simulate. Released binaries must not.
 pub const IS_SIMULATION_BUILD: bool = cfg!(feature = "simulation");
+
+/// A future whose type is hidden from the code that awaits it, so that its code is generated once, by the crate that
+/// makes it. The code of an async function is generated in each codegen unit of each crate that awaits it.
+pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 #[doc(hidden)]
 pub use tokio;

@@ -42,8 +42,21 @@ pub mod thread {
 
 pub mod task {
     pub use tokio::runtime::{EnterGuard, Handle, TryCurrentError};
-    pub use tokio::spawn;
     pub use tokio::task::{AbortHandle, JoinError, JoinHandle, JoinSet, spawn_blocking, yield_now};
+
+    use crate::BoxFuture;
+
+    /// As `tokio::spawn`. The future is boxed, so that the runtime's code is generated for each type of result, not for each
+    /// task.
+    #[track_caller]
+    pub fn spawn<F>(future: F) -> JoinHandle<F::Output>
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
+        let future: BoxFuture<'static, F::Output> = Box::pin(future);
+        tokio::spawn(future)
+    }
 
     /// The number of worker threads of the caller's runtime and their total busy time.
     pub fn worker_busy_time() -> Option<(usize, std::time::Duration)> {

@@ -132,6 +132,11 @@ impl IdentityProvider {
         self.state.lock().requests.clone()
     }
 
+    /// The number of refresh tokens that are good.
+    pub fn refresh_tokens(&self) -> usize {
+        self.state.lock().refresh_tokens.len()
+    }
+
     /// Somebody logs in, in a browser that was sent to this address.
     pub fn log_in(&self, address: &str, user: &str) -> Return {
         let (endpoint, query) = address.split_once('?').expect("a query");

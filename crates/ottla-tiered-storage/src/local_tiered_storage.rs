@@ -57,13 +57,16 @@ impl LocalTieredStorage {
         Ok(LocalTieredStorage::at(root, settings))
     }
 
-    /// Opens the store if its directory is there, and makes none.
+    /// Opens the store of others to read: makes no directory, and deletes nothing when it is closed.
     pub fn open_existing(
         settings: &LocalSettings,
     ) -> Result<LocalTieredStorage, RemoteStorageError> {
         let root = settings.dir.join(ROOT);
         fs::read_dir(&root).map_err(|error| failed(&root, "read", &error))?;
-        Ok(LocalTieredStorage::at(root, settings))
+        Ok(LocalTieredStorage {
+            is_emptied_on_close: false,
+            ..LocalTieredStorage::at(root, settings)
+        })
     }
 
     fn at(root: PathBuf, settings: &LocalSettings) -> LocalTieredStorage {

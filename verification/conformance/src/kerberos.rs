@@ -2,10 +2,12 @@
 //!
 //! Apache Kafka's client (in its tools) and Ottla's log in to Apache Kafka and to Ottla, with
 //! keytabs and with tickets of `kinit`. What each user sees tells who the broker takes it for. Logins
-//! that must fail do so, and tokens that are none get the same answer from both brokers.
+//! that must fail do so, and tokens that are none get the same answer from both brokers. Then brokers and controllers of
+//! both log in to each other.
 
 mod raw;
 mod realm;
+mod replication;
 
 use std::path::{Path, PathBuf};
 
@@ -17,14 +19,16 @@ use ottla_workspace::{process, toolchain, workspace};
 use realm::Realm;
 
 const MODULE: &str = "com.sun.security.auth.module.Krb5LoginModule";
+const AUTHORIZER: &str = "org.apache.kafka.metadata.authorizer.StandardAuthorizer";
 /// The only topic. Nobody but super users sees it.
 const TOPIC: &str = "seen";
 /// The principals, and their keytabs.
-const PRINCIPALS: [(&str, &str); 4] = [
+const PRINCIPALS: [(&str, &str); 5] = [
     ("kafka/localhost", "broker"),
     ("kafka/elsewhere", "elsewhere"),
     ("alice", "alice"),
     ("bob", "bob"),
+    ("carol", "carol"),
 ];
 /// Tokens that are none: nothing, the beginning of one, and one of another mechanism.
 const TOKENS: [&[u8]; 3] = [
@@ -110,6 +114,10 @@ pub fn run(options: &Options) -> Result<()> {
         refuse_without_key(&sides[1].peer, &realm, &dir),
     );
     drop(sides);
+    check(
+        "brokers and controllers of both that log in to each other",
+        replication::replicate(&realm, &dir),
+    );
     drop(realm);
     tally.conclude(&dir, options.keep)
 }
@@ -147,6 +155,12 @@ fn cases(realm: &Realm) -> Result<Vec<Case>> {
             ),
             of_kafka,
             Told::Topic,
+        ),
+        case(
+            "a principal without a name",
+            with_key("carol", "carol"),
+            of_kafka,
+            Told::Refused,
         ),
         case(
             "a service that does not exist",
@@ -218,12 +232,10 @@ fn settings(realm: &Realm, host: &str, ports: [u16; 2]) -> Vec<(String, String)>
         ("sasl.kerberos.service.name", "kafka".to_owned()),
         (
             "sasl.kerberos.principal.to.local.rules",
-            "RULE:[1:$1](alice)s/$/-short/,DEFAULT".to_owned(),
+            // What the second one makes of carol is no name.
+            "RULE:[1:$1](alice)s/$/-short/,RULE:[1:$1](carol)s/$/@nowhere/,DEFAULT".to_owned(),
         ),
-        (
-            "authorizer.class.name",
-            "org.apache.kafka.metadata.authorizer.StandardAuthorizer".to_owned(),
-        ),
+        ("authorizer.class.name", AUTHORIZER.to_owned()),
         ("super.users", "User:ANONYMOUS;User:alice-short".to_owned()),
     ];
     let owned = |(key, value): (&str, String)| (key.to_owned(), value);

@@ -103,6 +103,11 @@ impl Story {
             ),
             ("rlmm.config.remote.log.metadata.topic.min.isr", "1"),
             ("rlmm.config.remote.log.metadata.topic.num.partitions", "3"),
+            // The topic needs all brokers, which start one after the other. A broker gives up otherwise.
+            (
+                "rlmm.config.remote.log.metadata.initialization.retry.max.timeout.ms",
+                "600000",
+            ),
             ("remote.log.manager.task.interval.ms", "500"),
             ("log.retention.check.interval.ms", "500"),
         ];
@@ -212,7 +217,7 @@ impl Story {
     fn read_from(&mut self, kind: &str, produced: &Produced) -> Result<Vec<String>> {
         let mut stopped = Vec::new();
         for (at, broker) in self.cluster.brokers.iter_mut().enumerate() {
-            if broker.peer.name() != kind {
+            if broker.peer.id() != kind {
                 broker.take()?.stop()?;
                 stopped.push(at);
             }

@@ -45,6 +45,7 @@ const PLUGIN_DEPENDENCIES: [&str; 9] = [
 
 /// A folder with the jar of Kafka's `LocalTieredStorage`.
 pub fn store_jars(dir: &Path) -> Result<PathBuf> {
+    toolchain::require(&toolchain::MAVEN)?;
     let jars = dir.join("jars");
     std::fs::create_dir_all(&jars)?;
     process::output_of(

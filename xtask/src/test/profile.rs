@@ -8,8 +8,6 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use super::shown;
-
 /// The suites that compile. All others count as working, although some of them compile a little:
 /// Java programs, the examples of the documentation.
 pub const COMPILING: [&str; 3] = ["binary", "test-build", "clippy"];
@@ -81,6 +79,15 @@ fn share(part: Duration, whole: Duration) -> f64 {
         return 0.0;
     }
     part.as_secs_f64() / whole.as_secs_f64()
+}
+
+/// With tenths of a second below a minute.
+pub(super) fn shown(time: Duration) -> String {
+    let seconds = time.as_secs();
+    match seconds {
+        0..60 => format!("{:.1} s", time.as_secs_f64()),
+        _ => format!("{} min {:02} s", seconds / 60, seconds % 60),
+    }
 }
 
 #[cfg(test)]

@@ -148,7 +148,8 @@ impl Progress {
         }
     }
 
-    /// Whether all members have the same epoch and every partition has one owner.
+    /// Whether all members have partitions and the same epoch, and every partition has one owner. A
+    /// member has none until there is an assignment with it, which the coordinator may delay.
     fn is_settled(&self, partitions: usize) -> bool {
         let epoch = self.held[0].0;
         let all: BTreeSet<i32> = self
@@ -158,7 +159,10 @@ impl Progress {
             .collect();
         let held: usize = self.held.iter().map(|(_, held)| held.len()).sum();
         epoch > 0
-            && self.held.iter().all(|(other, _)| *other == epoch)
+            && self
+                .held
+                .iter()
+                .all(|(other, held)| *other == epoch && !held.is_empty())
             && held == partitions
             && all.len() == partitions
     }
@@ -585,6 +589,7 @@ mod tests {
         assert!(!held(&[(2, &[0]), (2, &[0])]).is_settled(2));
         assert!(!held(&[(2, &[0]), (2, &[])]).is_settled(2));
         assert!(!held(&[(0, &[0]), (0, &[1])]).is_settled(2));
+        assert!(!held(&[(2, &[0, 1]), (2, &[])]).is_settled(2));
     }
 
     #[test]

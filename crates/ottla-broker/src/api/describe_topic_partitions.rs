@@ -155,8 +155,8 @@ fn described(
         replica_nodes: numbers(&partition.replicas),
         isr_nodes: numbers(&partition.isr),
         offline_replicas: offline_replicas(image, partition, listener),
-        eligible_leader_replicas: Some(numbers(&partition.elr)),
-        last_known_elr: Some(numbers(&partition.last_known_elr)),
+        eligible_leader_replicas: Some(numbers(partition.elr())),
+        last_known_elr: Some(numbers(partition.last_known_elr())),
         ..Default::default()
     }
 }

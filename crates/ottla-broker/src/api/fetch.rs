@@ -4,7 +4,8 @@
 //! A request that finds less than `min_bytes` is parked. It registers with each of its partitions
 //! at the end offset that it could read up to, checks once more, and is woken when one of them can
 //! be read further, or when `max_wait_ms` has passed. It reads again when the partitions that have
-//! woken it have enough. A consumer is woken by an advance of the high
+//! woken it have enough. A request for records in an older segment is not parked, because a read does
+//! not go past the end of a segment. A consumer is woken by an advance of the high
 //! watermark, a follower by each append.
 //!
 //! Kafka: `KafkaApis.handleFetchRequest`, `ReplicaManager.fetchMessages`, `DelayedFetch`.

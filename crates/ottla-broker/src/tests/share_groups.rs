@@ -413,7 +413,11 @@ async fn members_that_share_a_connection_leave_their_records_together() {
         released.extend(acquired(&rest));
     }
     released.sort_unstable();
-    assert_eq!(released, [(0, 0, 2), (1, 1, 2)]);
+    // Both in one range if they were released together.
+    assert!(
+        released == [(0, 1, 2)] || released == [(0, 0, 2), (1, 1, 2)],
+        "{released:?}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

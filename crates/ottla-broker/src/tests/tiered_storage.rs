@@ -1,6 +1,6 @@
 //! Topics whose closed segments are in remote storage: one broker, and a directory as the store.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,8 @@ use ottla_protocol::messages::list_offsets_request::{ListOffsetsPartition, ListO
 use ottla_protocol::messages::{CreateTopicsRequest, DeleteTopicsRequest, ListOffsetsRequest};
 use ottla_protocol::metadata_records::{ConfigRecord, MetadataRecord};
 use ottla_records::{Compression, RecordBatch, RecordBatchBuilder};
-use ottla_types::{Offset, Timestamp, TopicPartition};
+use ottla_remote::TierCounter;
+use ottla_types::{ErrorCode, Offset, Timestamp, TopicPartition};
 
 use super::produce_and_fetch::{fetch_from, produce_to};
 use super::quorum_of_three::Quorum;
@@ -373,6 +374,41 @@ async fn a_share_group_acquires_what_is_only_remote() {
         last.verify_crc().expect("the checksum");
         assert_eq!(last.header.next_offset(), Offset(next));
     }
+}
+
+/// The broker cannot know whether the object comes back.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_share_group_stands_still_at_a_lost_object_until_it_is_back() {
+    let store = tempfile::tempdir().expect("a directory");
+    let (broker, mut client) = for_share_groups(store.path()).await;
+    let entries = |folder: &Path| {
+        let entries = std::fs::read_dir(folder).expect("a folder");
+        entries.map(|entry| entry.expect("an entry").path())
+    };
+    let mut partitions = entries(&store.path().join("kafka-tiered-storage"));
+    let partition = partitions.next().expect("the partition");
+    let is_first = |path: &PathBuf| {
+        let name = path.file_name().expect("a file").to_string_lossy();
+        name.starts_with("00000000000000000000-") && name.ends_with(".log")
+    };
+    let object = entries(&partition).find(is_first);
+    let object = object.expect("the first segment");
+    let aside = store.path().join("aside");
+    std::fs::rename(&object, &aside).expect("it is there");
+    let failed = || {
+        let remote_logs = broker.broker().remote_logs().expect("it is tiered");
+        remote_logs.numbers().0.counts[TierCounter::FetchErrors as usize]
+    };
+    let before = failed();
+    let request = share_groups::fetching("m1", 0, &[]);
+    let fetched = share_groups::fetch(&mut client, &request).await;
+    assert_eq!(fetched.error_code, ErrorCode::KafkaStorageError.code());
+    assert!(fetched.acquired_records.is_empty());
+    assert!(failed() > before);
+    std::fs::rename(&aside, &object).expect("it is back");
+    let request = share_groups::fetching("m1", 1, &[]);
+    let fetched = share_groups::fetch(&mut client, &request).await;
+    assert_eq!(share_groups::acquired(&fetched)[0].0, 0);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -11,6 +11,7 @@ use ottla_protocol::messages::{
     ConsumerProtocolAssignment, DeleteGroupsRequest, DeleteGroupsResponse, DescribeGroupsRequest,
 };
 use ottla_protocol::{ApiKey, Message, Reader};
+use ottla_sync::BoxFuture;
 use ottla_types::ErrorCode;
 
 use super::{Admin, text};
@@ -106,7 +107,14 @@ impl Admin {
     }
 
     /// Describes a consumer group, of the consumer protocol or the classic one.
-    pub async fn describe_consumer_group(
+    pub fn describe_consumer_group<'a>(
+        &'a self,
+        group: &'a str,
+    ) -> BoxFuture<'a, Result<DescribedConsumerGroup, ClientError>> {
+        Box::pin(self.describe_consumer_group_unboxed(group))
+    }
+
+    async fn describe_consumer_group_unboxed(
         &self,
         group: &str,
     ) -> Result<DescribedConsumerGroup, ClientError> {

@@ -13,6 +13,7 @@ use ottla_protocol::messages::offset_delete_request::{
 use ottla_protocol::messages::offset_fetch_request::{
     OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopic, OffsetFetchRequestTopics,
 };
+use ottla_sync::BoxFuture;
 use ottla_types::{ErrorCode, Uuid};
 
 use super::topics::{forget_stale_leader, leader_connection};
@@ -130,7 +131,16 @@ impl Admin {
 
     /// Offsets of several partitions: one request per leader, in parallel. Partitions that cannot be
     /// looked up at the moment are then requested one by one, with retries.
-    pub async fn list_offsets(
+    pub fn list_offsets<'a>(
+        &'a self,
+        partitions: &'a [Partition],
+        spec: OffsetSpec,
+        read_committed: bool,
+    ) -> BoxFuture<'a, BTreeMap<Partition, Result<ListedOffset, ClientError>>> {
+        Box::pin(self.list_offsets_unboxed(partitions, spec, read_committed))
+    }
+
+    async fn list_offsets_unboxed(
         &self,
         partitions: &[Partition],
         spec: OffsetSpec,

@@ -17,6 +17,7 @@ use ottla_protocol::messages::delete_topics_request::{DeleteTopicState, DeleteTo
 use ottla_protocol::messages::describe_topic_partitions_request::{
     Cursor, DescribeTopicPartitionsRequest, TopicRequest,
 };
+use ottla_sync::BoxFuture;
 use ottla_types::{ErrorCode, Uuid};
 
 use super::{Admin, text};
@@ -158,7 +159,14 @@ impl Admin {
 
     /// Describes topics by name, in the order of their names. A topic that does not exist is an
     /// error.
-    pub async fn describe_topics(
+    pub fn describe_topics<'a>(
+        &'a self,
+        names: &'a [String],
+    ) -> BoxFuture<'a, Result<Vec<TopicDescription>, ClientError>> {
+        Box::pin(self.describe_topics_unboxed(names))
+    }
+
+    async fn describe_topics_unboxed(
         &self,
         names: &[String],
     ) -> Result<Vec<TopicDescription>, ClientError> {

@@ -189,7 +189,7 @@ impl Wire {
     ) -> Result<R::Response, ClientError> {
         let (reply, response) = oneshot::channel();
         let reply = Reply::new(move |answer| drop(reply.send(answer)));
-        match self.framed(request, version, true, reply) {
+        match outgoing(R::API_KEY, self.frame(request, version), true, reply) {
             Ok(outgoing) => tell(self.hand_over(outgoing)),
             Err(unsent) => tell(Some(unsent)),
         }
@@ -228,7 +228,12 @@ impl Wire {
         is_answered: bool,
         reply: Reply,
     ) {
-        match self.framed(request, version, is_answered, reply) {
+        let frame = self.frame(request, version);
+        self.enqueue_frame(R::API_KEY, frame, is_answered, reply);
+    }
+
+    fn enqueue_frame(&self, api: ApiKey, frame: Framed, is_answered: bool, reply: Reply) {
+        match outgoing(api, frame, is_answered, reply) {
             Ok(outgoing) => tell(self.queue(outgoing)),
             Err(unsent) => tell(Some(unsent)),
         }
@@ -255,31 +260,6 @@ impl Wire {
         let refused = self.outgoing.send(outgoing).err()?;
         let error = self.pending.closed().unwrap_or(ClientError::ClientClosed);
         Some((refused.0.reply, error))
-    }
-
-    fn framed<R: ApiRequest>(
-        &self,
-        request: &R,
-        version: i16,
-        is_answered: bool,
-        reply: Reply,
-    ) -> Result<Outgoing, (Reply, ClientError)> {
-        let framed = match self.pending.closed() {
-            Some(error) => Err(error),
-            None => self.frame(request, version),
-        };
-        match framed {
-            Ok((chunks, correlation_id)) => Ok(Outgoing {
-                chunks,
-                correlation_id,
-                reply,
-                is_answered,
-                // As in Kafka, the latency of a broker includes only requests with records, and
-                // not a delayed JoinGroup.
-                has_counted_latency: matches!(R::API_KEY, ApiKey::Produce | ApiKey::Fetch),
-            }),
-            Err(error) => Err((reply, error)),
-        }
     }
 
     /// Sets when the session has to be renewed. `None`: it lasts as long as the connection.
@@ -314,34 +294,67 @@ impl Wire {
         }
     }
 
-    fn frame<R: ApiRequest>(
-        &self,
-        request: &R,
-        version: i16,
-    ) -> Result<(Vec<Bytes>, i32), ClientError> {
+    /// Encodes a request with its header. Only the call of the encoder is generated for each type of request.
+    fn frame<R: ApiRequest>(&self, request: &R, version: i16) -> Framed {
+        let (mut encoder, correlation_id) = self.begin_frame(R::API_KEY, version)?;
+        request.encode(&mut encoder, version)?;
+        Ok((chunks_of(encoder)?, correlation_id))
+    }
+
+    fn begin_frame(&self, api: ApiKey, version: i16) -> Result<(Encoder, i32), ClientError> {
+        if let Some(error) = self.pending.closed() {
+            return Err(error);
+        }
         let correlation_id = self.correlation_id.fetch_add(1, Ordering::Relaxed) & i32::MAX;
         let header = RequestHeader {
-            request_api_key: R::API_KEY.code(),
+            request_api_key: api.code(),
             request_api_version: version,
             correlation_id,
             client_id: Some(self.client_id.clone().into()),
             ..Default::default()
         };
         let mut encoder = Encoder::new();
-        header.encode(&mut encoder, R::API_KEY.request_header_version(version))?;
-        request.encode(&mut encoder, version)?;
-        let encoded = encoder.finish();
-        let length = i32::try_from(encoded.len())
-            .map_err(|_| ClientError::Unsendable("it is larger than 2 GiB".into()))?;
-        let mut chunks = Vec::with_capacity(1 + encoded.chunks.len());
-        chunks.push(Bytes::copy_from_slice(&length.to_be_bytes()));
-        for chunk in encoded.chunks {
-            match chunk {
-                Chunk::Bytes(bytes) => chunks.push(bytes),
-                Chunk::File(_) => return Err(EncodeError::FileRegion.into()),
-            }
+        header.encode(&mut encoder, api.request_header_version(version))?;
+        Ok((encoder, correlation_id))
+    }
+}
+
+/// The chunks of a frame and its correlation ID, or why there are none.
+type Framed = Result<(Vec<Bytes>, i32), ClientError>;
+
+/// The chunks of a frame, after its length.
+fn chunks_of(encoder: Encoder) -> Result<Vec<Bytes>, ClientError> {
+    let encoded = encoder.finish();
+    let length = i32::try_from(encoded.len())
+        .map_err(|_| ClientError::Unsendable("it is larger than 2 GiB".into()))?;
+    let mut chunks = Vec::with_capacity(1 + encoded.chunks.len());
+    chunks.push(Bytes::copy_from_slice(&length.to_be_bytes()));
+    for chunk in encoded.chunks {
+        match chunk {
+            Chunk::Bytes(bytes) => chunks.push(bytes),
+            Chunk::File(_) => return Err(EncodeError::FileRegion.into()),
         }
-        Ok((chunks, correlation_id))
+    }
+    Ok(chunks)
+}
+
+fn outgoing(
+    api: ApiKey,
+    frame: Framed,
+    is_answered: bool,
+    reply: Reply,
+) -> Result<Outgoing, (Reply, ClientError)> {
+    match frame {
+        Ok((chunks, correlation_id)) => Ok(Outgoing {
+            chunks,
+            correlation_id,
+            reply,
+            is_answered,
+            // As in Kafka, the latency of a broker includes only requests with records, and
+            // not a delayed JoinGroup.
+            has_counted_latency: matches!(api, ApiKey::Produce | ApiKey::Fetch),
+        }),
+        Err(error) => Err((reply, error)),
     }
 }
 

@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use ottla_sync::BoxFuture;
 use ottla_types::ErrorCode;
 
 use super::metrics::ConsumerSensors;
@@ -44,19 +45,24 @@ impl Committer {
 }
 
 impl CommitTarget {
-    async fn commit(&self, offsets: &BTreeMap<Partition, CommitOffset>) -> Result<(), ClientError> {
-        match self {
-            CommitTarget::Classic(committer) => committer.commit(offsets).await,
-            CommitTarget::Modern(committer) => committer.commit(offsets).await,
-            CommitTarget::Standalone { admin, group } => {
-                let plain = offsets
-                    .iter()
-                    .map(|(partition, offset)| (partition.clone(), offset.offset))
-                    .collect();
-                let results = admin.alter_offsets(group, &plain).await?;
-                results.into_values().collect()
+    fn commit<'a>(
+        &'a self,
+        offsets: &'a BTreeMap<Partition, CommitOffset>,
+    ) -> BoxFuture<'a, Result<(), ClientError>> {
+        Box::pin(async move {
+            match self {
+                CommitTarget::Classic(committer) => committer.commit(offsets).await,
+                CommitTarget::Modern(committer) => committer.commit(offsets).await,
+                CommitTarget::Standalone { admin, group } => {
+                    let plain = offsets
+                        .iter()
+                        .map(|(partition, offset)| (partition.clone(), offset.offset))
+                        .collect();
+                    let results = admin.alter_offsets(group, &plain).await?;
+                    results.into_values().collect()
+                }
             }
-        }
+        })
     }
 }
 

@@ -22,7 +22,7 @@ configs! {
     "group.consumer.regex.refresh.interval.ms"  Int    "600000"                   (at_least 10000)           Medium ReadOnly SUPPORTED internal;
     "group.consumer.session.timeout.ms"         Int    "45000"                    (at_least 1)               Medium ReadOnly SUPPORTED;
     "group.coordinator.append.linger.ms"        Int    "-1"                       (at_least -1)              Medium ReadOnly COORDINATOR_BUFFERS;
-    "group.coordinator.background.threads"      Int    "2"                        (at_least 1)               High   ReadOnly THREADS;
+    "group.coordinator.background.threads"      Int    "2"                        (at_least 1)               High   ReadOnly SUPPORTED;
     "group.coordinator.cached.buffer.max.bytes" Int    "1048588"                  (at_least 524288)          Medium ClusterWide COORDINATOR_BUFFERS;
     "group.coordinator.rebalance.protocols"     List   "classic,consumer,streams" (non_empty_list_of "consumer", "classic", "share", "streams") Medium ReadOnly SUPPORTED;
     "group.coordinator.threads"                 Int    "4"                        (at_least 1)               High   ReadOnly THREADS;

@@ -12,7 +12,7 @@ use ottla_sasl::Secret;
 use ottla_types::ErrorCode;
 use serde::Deserialize;
 
-use super::session::{Leave, MAX_USER_BYTES, session};
+use super::session::{Leave, MAX_USER_BYTES, address, session};
 use crate::audit::AuditNote;
 use crate::console::Console;
 use crate::cookie::is_secure;
@@ -85,10 +85,15 @@ pub(super) async fn finish(
     let _place = oidc.logins.try_acquire().map_err(|_| {
         Problem::too_many("too many people log in at this moment; try again in a second")
     })?;
-    let tokens = provider
+    let address = address(&console, note.peer(), &headers);
+    console.attempts.begin_with_code(address, Instant::now())?;
+    let exchanged = provider
         .exchange(&metadata, code, &flow, &redirect_uri)
-        .await
-        .map_err(problem)?;
+        .await;
+    if !matches!(exchanged, Err(Failure::Refused(_))) {
+        console.attempts.code_not_refused(address);
+    }
+    let tokens = exchanged.map_err(problem)?;
     let refresh = tokens.refresh.clone();
     let entered = enter(&console, oidc, &note, &headers, &flow, tokens).await;
     if let (Err(_), Some(refresh)) = (&entered, refresh) {

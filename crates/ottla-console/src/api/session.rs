@@ -108,7 +108,15 @@ pub(super) async fn log_in(
     let Some(first) = mechanisms.first() else {
         return Err(Problem::invalid(
             "mechanism",
-            "the cluster takes no passwords here; log in at the identity provider of the console",
+            match console.oidc {
+                Some(_) => {
+                    "the cluster takes no passwords here; log in at the identity provider of the console"
+                }
+                None => {
+                    "the cluster takes no passwords here, and the console has no identity provider; set \
+                     ottla.console.oidc.issuer, or add SCRAM-SHA-512 to sasl.enabled.mechanisms"
+                }
+            },
         ));
     };
     let wanted = login.mechanism.as_deref().unwrap_or(first.name());
@@ -199,7 +207,7 @@ pub(super) async fn log_out(State(console): State<Arc<Console>>, headers: Header
 
 /// The address that failed logins count for: that of the browser. A proxy, which is on this machine
 /// and has a name of its own, adds it to the end of `X-Forwarded-For`.
-fn address(console: &Console, peer: Option<SocketAddr>, headers: &HeaderMap) -> IpAddr {
+pub(super) fn address(console: &Console, peer: Option<SocketAddr>, headers: &HeaderMap) -> IpAddr {
     let peer = peer.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |it| it.ip());
     let is_proxy = peer.is_loopback() && !console.config().public_names.is_empty();
     let forwarded = headers.get_all("x-forwarded-for").iter().next_back();

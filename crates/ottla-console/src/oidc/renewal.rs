@@ -7,7 +7,6 @@ use ottla_client::SuppliedToken;
 use ottla_sasl::Secret;
 use tokio::time::Instant;
 
-use super::answer::Tokens;
 use super::provider::{Failure, Provider};
 use crate::visit::Visit;
 
@@ -38,17 +37,10 @@ pub(crate) async fn keep(provider: Arc<Provider>, visit: Arc<Visit>, mut login: 
             () = visit.ended() => break,
             () = tokio::time::sleep_until(next) => {}
         }
-        let renewed = match &login.refresh {
-            Some(refresh) => renewed(&provider, &login.subject, refresh).await,
-            None => Err(Failure::Refused("there is no refresh token".into())),
-        };
-        match renewed {
-            Ok(tokens) => {
-                expires = Instant::now() + tokens.lasts;
-                due = Instant::now() + tokens.lasts * 4 / 5;
-                login.token.replace(tokens.access);
-                // Otherwise the old one stays good (RFC 6749, 6).
-                login.refresh = tokens.refresh.or(login.refresh);
+        match renew(&provider, &mut login).await {
+            Ok(()) => {
+                expires = Instant::now() + login.lasts;
+                due = Instant::now() + login.lasts * 4 / 5;
             }
             Err(Failure::Unusable(reason)) if Instant::now() + RETRY < expires => {
                 tracing::debug!("a token is not replaced yet: {reason}");
@@ -66,16 +58,26 @@ pub(crate) async fn keep(provider: Arc<Provider>, visit: Arc<Visit>, mut login: 
     }
 }
 
-/// New tokens, of the same person.
-async fn renewed(provider: &Provider, subject: &str, refresh: &Secret) -> Result<Tokens, Failure> {
+/// Replaces the tokens by new ones, of the same person.
+async fn renew(provider: &Provider, login: &mut Login) -> Result<(), Failure> {
+    let Some(refresh) = &login.refresh else {
+        return Err(Failure::Refused("there is no refresh token".into()));
+    };
     let tokens = provider.refresh(refresh).await?;
+    // Whatever becomes of the others: a refresh token may be good once. Without a new one, the old one stays good
+    // (RFC 6749, 6).
+    if tokens.refresh.is_some() {
+        login.refresh = tokens.refresh;
+    }
     // A name can change and go to somebody else; the subject never does (OpenID Connect Core 1.0, 12.2).
     if let Some(id) = &tokens.id
-        && provider.identify(id, None).await?.subject != subject
+        && provider.identify(id, None).await?.subject != login.subject
     {
         return Err(Failure::Refused(
             "the new tokens are of somebody else".into(),
         ));
     }
-    Ok(tokens)
+    login.lasts = tokens.lasts;
+    login.token.replace(tokens.access);
+    Ok(())
 }

@@ -310,6 +310,8 @@ async fn tokens_of_somebody_else_end_the_session() {
     let (visit, task) = session(&oidc, tokens, SOON);
     tokio::time::timeout(PATIENCE, task).await.unwrap().unwrap();
     assert!(visit.has_ended());
+    // Nor is theirs good for anybody.
+    assert_eq!(provider.refresh_tokens(), 0);
 }
 
 #[tokio::test]

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use ottla_client::{ClientConfig, SecurityProtocol};
+use ottla_testkit::identity_provider::{CLIENT_ID, CLIENT_SECRET, IdentityProvider, fields_of};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::*;
@@ -554,6 +555,41 @@ async fn a_login_at_a_provider_begins_on_the_page_and_under_a_public_name() {
         "{}",
         refused.text()
     );
+}
+
+#[tokio::test]
+async fn codes_that_the_provider_refuses_have_to_wait() {
+    let provider = IdentityProvider::start();
+    let console = serve_with(|config| {
+        config.public_names = vec!["localhost".into()];
+        config.client.security.protocol = SecurityProtocol::SaslPlaintext;
+        let secret = ("client.secret".to_owned(), CLIENT_SECRET.to_owned());
+        let provider = OidcConfig::new(provider.url(), CLIENT_ID, &BTreeMap::from([secret]));
+        config.oidc = Some(provider.unwrap());
+    })
+    .await;
+    let own = format!("Host: localhost:{}", console.address.port());
+    let begun = console.ask("POST /api/session/oidc", &[OWN, &own]).await;
+    assert_eq!(begun.status, 200, "{}", begun.text());
+    let cookie = begun.headers["set-cookie"].split(';').next().unwrap();
+    let cookie = format!("Cookie: {cookie}");
+    let leave: serde_json::Value = serde_json::from_slice(&begun.body).unwrap();
+    let (_, query) = leave["address"].as_str().unwrap().split_once('?').unwrap();
+    let fields = fields_of(query);
+    let body = serde_json::json!({ "state": fields["state"], "code": "guessed" }).to_string();
+    let code = "POST /api/session/oidc/code";
+    let mut refused = 0;
+    loop {
+        let answer = console.ask_with(code, &[OWN, &own, &cookie], &body).await;
+        if answer.status == 429 {
+            break;
+        }
+        assert_eq!(answer.status, 401, "{}", answer.text());
+        refused += 1;
+        // Some more on a machine that needs a second for one.
+        assert!(refused < 12);
+    }
+    assert!(refused >= 5, "{refused}");
 }
 
 /// With a script in place of `ottla`, whose benchmark runs until it is stopped.

@@ -513,7 +513,8 @@ fn a_changed_minimum_isr_keeps_who_may_lead_a_partition_without_isr() {
         let found = [0, 1, 2].map(|index| {
             let topics = &cluster.image.topics;
             let partition = topics.partition("orders", PartitionIndex(index)).unwrap();
-            [&partition.isr, &partition.elr, &partition.last_known_elr]
+            let (elr, last_known) = (partition.elr(), partition.last_known_elr());
+            [&partition.isr[..], elr, last_known]
                 .map(|ids| ids.iter().map(|id| id.value()).collect::<Vec<_>>())
         });
         assert_eq!(found[0], [vec![1], vec![], vec![]]);

@@ -69,8 +69,8 @@ fn replicas_of(cluster: &Cluster) -> [Vec<i32>; 3] {
         .unwrap();
     [
         numbers(&partition.replicas),
-        numbers(&partition.adding_replicas),
-        numbers(&partition.removing_replicas),
+        numbers(partition.adding_replicas()),
+        numbers(partition.removing_replicas()),
     ]
 }
 
@@ -137,7 +137,7 @@ fn a_cancelled_move_elects_an_eligible_replica() {
         let partition = topics.partition("t", PartitionIndex(0)).unwrap();
         assert_eq!(partition.leader, BrokerId(2));
         assert_eq!(partition.isr, [BrokerId(2)]);
-        assert_eq!(partition.elr, []);
+        assert_eq!(partition.elr(), []);
     }
 }
 

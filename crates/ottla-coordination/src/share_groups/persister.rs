@@ -102,17 +102,19 @@ async fn persevere<Q: StateQuestion>(
     question: Q,
 ) -> Result<Q::Answer, StateFailure> {
     let mut pause = FIRST_PAUSE;
-    for _ in 1..ATTEMPTS {
+    let mut attempts = 1;
+    loop {
         match ask_once(coordinators, &question).await {
             Err(failure)
-                if may_ask_again(failure.code)
+                if attempts < ATTEMPTS
+                    && may_ask_again(failure.code)
                     && !coordinators.surroundings.context.is_stopping() => {}
             asked => return asked,
         }
         ottla_sync::time::sleep(pause).await;
         pause *= 2;
+        attempts += 1;
     }
-    ask_once(coordinators, &question).await
 }
 
 async fn ask_once<Q: StateQuestion>(

@@ -34,7 +34,7 @@ pub struct GroupCoordinatorConfig {
     /// Whether large target assignments are computed outside the coordinator.
     pub group_consumer_assignor_offload_enable: bool,
     /// The number of members and partitions up to which a target assignment is not large. Not a
-    /// setting in Kafka, which computes every one of them outside the coordinator.
+    /// setting in Kafka: 4.3 computes every target inside the coordinator, KIP-1263 every one outside.
     pub group_consumer_inline_assignment_max: usize,
     pub group_consumer_max_size: i32,
     /// The names of the available assignors. The first is the default.

@@ -33,7 +33,7 @@ mod validate;
 pub use heartbeat::HeartbeatContext;
 pub use migration_policy::MigrationPolicy;
 pub use regexes::resolve;
-pub use target_computation::{ComputeTarget, ComputedTarget};
+pub use target_computation::{ComputeTarget, ComputedTarget, TargetOrder};
 pub use topic_regex::ResolvedRegex;
 pub use validate::validate_heartbeat;
 

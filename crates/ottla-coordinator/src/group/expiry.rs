@@ -23,9 +23,10 @@ const MAX_TOMBSTONES_PER_WRITE: usize = 1000;
 /// The number of groups and offsets that one step of the expiration looks at.
 const EXPIRATION_STEP: usize = 5_000;
 
-/// Between the steps of a tick, for the requests that wait. A timer that is due at once would be
-/// fired by them.
-const PAUSE_AFTER_STEP_MS: i64 = 1;
+/// Between the steps of a tick, for the requests that wait. Counts from the beginning of a step, and
+/// a request fires the timers that it finds due: with a pause that is not much longer than a step, one
+/// request would go through many steps before it is answered.
+const PAUSE_AFTER_STEP_MS: i64 = 20;
 
 impl GroupCoordinator {
     pub(super) fn schedule_expiration(&self, effects: &mut Effects) {

@@ -232,7 +232,7 @@ pub struct InitializeShareState {
 #[derive(Clone, Debug)]
 pub enum Command {
     ResolveRegexes(ResolveRegexes),
-    /// Compute it, and call `on_target_computed`.
+    /// Compute it, and call `on_target_computed`, or `on_target_not_computed` if that fails.
     ComputeTarget(Box<ComputeTarget>),
     /// Ask the share coordinator, and call `on_share_state_initialized` or
     /// `on_share_state_not_initialized`.

@@ -8,7 +8,7 @@
 use std::cmp::Ordering;
 use std::io;
 use std::os::unix::fs::FileExt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use ottla_sync::Mutex;
 
@@ -25,6 +25,11 @@ const SPILL_ENTRIES: usize = 512;
 const BLOCK_ENTRIES: u32 = 256;
 
 pub(crate) struct Entries<const SIZE: usize> {
+    /// Allocated by the first entry: most logs are idle, and their last segments have none.
+    stored: OnceLock<Box<Stored<SIZE>>>,
+}
+
+struct Stored<const SIZE: usize> {
     state: Mutex<State<SIZE>>,
     writing: Mutex<()>,
 }
@@ -50,45 +55,16 @@ impl<F: Fn() -> io::Result<ottla_sync::fs::File>> OpenFile for F {
     }
 }
 
-impl<const SIZE: usize> Entries<SIZE> {
-    /// The entries of a file that holds `in_file` entries.
-    pub(crate) fn new(in_file: u32) -> Self {
-        Self {
+impl<const SIZE: usize> Stored<SIZE> {
+    fn boxed(in_file: u32) -> Box<Self> {
+        Box::new(Self {
             state: Mutex::new(State {
                 in_file,
                 tail: Vec::new(),
                 is_unforced: false,
             }),
             writing: Mutex::new(()),
-        }
-    }
-
-    pub(crate) fn len(&self) -> u32 {
-        let state = self.state.lock();
-        state.in_file + state.tail.len() as u32
-    }
-
-    pub(crate) fn push(&self, entry: [u8; SIZE]) {
-        self.state.lock().tail.push(entry);
-    }
-
-    /// Whether the tail is long enough for [`Entries::write_tail`].
-    pub(crate) fn is_tail_long(&self) -> bool {
-        self.state.lock().tail.len() >= 2 * SPILL_ENTRIES
-    }
-
-    /// Writes the in-memory entries to the file, unless another thread is doing so.
-    pub(crate) fn try_write_tail(&self, open: impl OpenFile) -> io::Result<()> {
-        match self.writing.try_lock() {
-            Some(_guard) => self.write_tail_locked(open),
-            None => Ok(()),
-        }
-    }
-
-    /// Writes the in-memory entries to the file.
-    pub(crate) fn write_tail(&self, open: impl OpenFile) -> io::Result<()> {
-        let _guard = self.writing.lock();
-        self.write_tail_locked(open)
+        })
     }
 
     fn write_tail_locked(&self, open: impl OpenFile) -> io::Result<()> {
@@ -110,26 +86,83 @@ impl<const SIZE: usize> Entries<SIZE> {
         state.is_unforced = true;
         Ok(())
     }
+}
 
-    /// Fsyncs the file. Entries in memory are not part of it.
+impl<const SIZE: usize> Entries<SIZE> {
+    /// The entries of a file that holds `in_file` entries.
+    pub(crate) fn new(in_file: u32) -> Self {
+        let stored = match in_file {
+            0 => OnceLock::new(),
+            _ => OnceLock::from(Stored::boxed(in_file)),
+        };
+        Self { stored }
+    }
+
+    pub(crate) fn len(&self) -> u32 {
+        let Some(stored) = self.stored.get() else {
+            return 0;
+        };
+        let state = stored.state.lock();
+        state.in_file + state.tail.len() as u32
+    }
+
+    pub(crate) fn push(&self, entry: [u8; SIZE]) {
+        let stored = self.stored.get_or_init(|| Stored::boxed(0));
+        stored.state.lock().tail.push(entry);
+    }
+
+    /// Whether the tail is long enough for [`Entries::write_tail`].
+    pub(crate) fn is_tail_long(&self) -> bool {
+        let stored = self.stored.get();
+        stored.is_some_and(|stored| stored.state.lock().tail.len() >= 2 * SPILL_ENTRIES)
+    }
+
+    /// Writes the in-memory entries to the file, unless another thread is doing so.
+    pub(crate) fn try_write_tail(&self, open: impl OpenFile) -> io::Result<()> {
+        let Some(stored) = self.stored.get() else {
+            return Ok(());
+        };
+        match stored.writing.try_lock() {
+            Some(_guard) => stored.write_tail_locked(open),
+            None => Ok(()),
+        }
+    }
+
+    /// Writes the in-memory entries to the file.
+    pub(crate) fn write_tail(&self, open: impl OpenFile) -> io::Result<()> {
+        let Some(stored) = self.stored.get() else {
+            return Ok(());
+        };
+        let _guard = stored.writing.lock();
+        stored.write_tail_locked(open)
+    }
+
+    /// Fsyncs the file, also one without entries. Entries in memory are not part of it.
     pub(crate) fn sync(&self, file: &LogFile) -> io::Result<()> {
+        let Some(stored) = self.stored.get() else {
+            return disk::sync_data(file);
+        };
         // Cleared first: a concurrent write may not be covered by this fsync.
-        self.state.lock().is_unforced = false;
+        stored.state.lock().is_unforced = false;
         let synced = disk::sync_data(file);
         if synced.is_err() {
-            self.state.lock().is_unforced = true;
+            stored.state.lock().is_unforced = true;
         }
         synced
     }
 
     /// Whether the file has entries, and therefore exists.
     pub(crate) fn is_in_file(&self) -> bool {
-        self.state.lock().in_file > 0
+        let stored = self.stored.get();
+        stored.is_some_and(|stored| stored.state.lock().in_file > 0)
     }
 
     /// Whether entries or truncations are not on disk yet.
     pub(crate) fn is_unforced(&self) -> bool {
-        let state = self.state.lock();
+        let Some(stored) = self.stored.get() else {
+            return false;
+        };
+        let state = stored.state.lock();
         state.is_unforced || !state.tail.is_empty()
     }
 
@@ -144,9 +177,12 @@ impl<const SIZE: usize> Entries<SIZE> {
     /// Removes the entries from number `keep` on. A concurrent search that counted on them finds
     /// the file too short.
     pub(crate) fn truncate(&self, keep: u32, open: impl OpenFile) -> io::Result<()> {
-        let _guard = self.writing.lock();
+        let Some(stored) = self.stored.get() else {
+            return Ok(());
+        };
+        let _guard = stored.writing.lock();
         {
-            let mut state = self.state.lock();
+            let mut state = stored.state.lock();
             if keep >= state.in_file {
                 let kept = keep - state.in_file;
                 state.tail.truncate(kept as usize);
@@ -157,14 +193,17 @@ impl<const SIZE: usize> Entries<SIZE> {
         }
         let file = open.open(DiskWait::Allowed)?;
         disk::set_len(&file, u64::from(keep) * SIZE as u64)?;
-        self.state.lock().is_unforced = true;
+        stored.state.lock().is_unforced = true;
         Ok(())
     }
 
     /// Entry `n`, or `None` if there are fewer.
     pub(crate) fn get(&self, n: u32, open: impl OpenFile) -> io::Result<Option<[u8; SIZE]>> {
+        let Some(stored) = self.stored.get() else {
+            return Ok(None);
+        };
         {
-            let state = self.state.lock();
+            let state = stored.state.lock();
             if n >= state.in_file {
                 return Ok(state.tail.get((n - state.in_file) as usize).copied());
             }
@@ -183,8 +222,11 @@ impl<const SIZE: usize> Entries<SIZE> {
         open: impl OpenFile,
         wait: DiskWait,
     ) -> io::Result<Option<(u32, [u8; SIZE])>> {
+        let Some(stored) = self.stored.get() else {
+            return Ok(None);
+        };
         let in_file = {
-            let state = self.state.lock();
+            let state = stored.state.lock();
             let after = state
                 .tail
                 .partition_point(|entry| order(entry) != Ordering::Greater);
@@ -219,8 +261,11 @@ impl<const SIZE: usize> Entries<SIZE> {
 
     /// Some of the entries from number `first` on; none only if there are no more.
     pub(crate) fn block(&self, first: u32, open: impl OpenFile) -> io::Result<Vec<[u8; SIZE]>> {
+        let Some(stored) = self.stored.get() else {
+            return Ok(Vec::new());
+        };
         let in_file = {
-            let state = self.state.lock();
+            let state = stored.state.lock();
             if first >= state.in_file {
                 let after = state.tail.iter().skip((first - state.in_file) as usize);
                 return Ok(after.take(BLOCK_ENTRIES as usize).copied().collect());
@@ -237,8 +282,11 @@ impl<const SIZE: usize> Entries<SIZE> {
 
     /// All entries, for indexes that are read sequentially.
     pub(crate) fn all(&self, open: impl OpenFile) -> io::Result<Vec<[u8; SIZE]>> {
+        let Some(stored) = self.stored.get() else {
+            return Ok(Vec::new());
+        };
         let (in_file, tail) = {
-            let state = self.state.lock();
+            let state = stored.state.lock();
             (state.in_file, state.tail.clone())
         };
         if in_file == 0 {
@@ -257,6 +305,25 @@ mod tests {
     use ottla_sync::fs::File;
 
     use super::{DiskWait, Entries, SPILL_ENTRIES};
+
+    /// An index without entries has no file to be opened.
+    #[test]
+    fn without_entries_nothing_is_opened() {
+        let entries = Entries::<4>::new(0);
+        let open = || -> std::io::Result<File> { panic!("there is nothing in the file") };
+        entries.write_tail(open).unwrap();
+        entries.try_write_tail(open).unwrap();
+        entries.truncate(0, open).unwrap();
+        assert!(entries.for_truncation(open).unwrap().is_none());
+        assert_eq!(entries.get(0, open).unwrap(), None);
+        let order = |_: &[u8; 4]| std::cmp::Ordering::Less;
+        let found = entries.floor(order, open, DiskWait::Allowed);
+        assert_eq!(found.unwrap(), None);
+        assert!(entries.block(0, open).unwrap().is_empty());
+        assert!(entries.all(open).unwrap().is_empty());
+        assert!(!entries.is_in_file() && !entries.is_unforced() && !entries.is_tail_long());
+        assert_eq!(entries.len(), 0);
+    }
 
     fn number(entry: &[u8; 4]) -> u32 {
         u32::from_be_bytes(*entry)

@@ -28,7 +28,7 @@ fn whole_pages(size: u64) -> u64 {
 impl Log {
     /// Whether [`Log::take_jobs`] would return a job. Cheap: called after every append.
     pub fn has_jobs(&self) -> bool {
-        !self.jobs.deletions.is_empty()
+        self.jobs.has_deletions()
             || self.jobs.flush_below.is_some()
             || self.is_writeback_due()
             || self.is_spare_due()
@@ -37,7 +37,7 @@ impl Log {
     /// Work for a maintenance thread.
     pub fn take_jobs(&mut self) -> Vec<Job> {
         let mut jobs: Vec<Job> = Vec::new();
-        jobs.extend(self.jobs.deletions.drain(..).map(Job::Delete));
+        jobs.extend(self.jobs.take_deletions().into_iter().map(Job::Delete));
         if let Some(up_to) = self.jobs.flush_below.take() {
             jobs.extend(self.flush_job_up_to(up_to).map(Job::Flush));
         }
@@ -193,8 +193,8 @@ impl Log {
             flush,
             cut: is_reserved
                 .then(|| (Arc::clone(&self.active.segment), self.active.segment.size())),
-            retired: std::mem::take(&mut self.jobs.retired),
-            swaps: std::mem::take(&mut self.jobs.swaps),
+            retired: self.jobs.take_retired(),
+            swaps: self.jobs.take_swaps(),
         }
     }
 

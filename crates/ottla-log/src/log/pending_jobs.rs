@@ -16,11 +16,8 @@ pub(super) struct PendingJobs {
     pub(super) epochs_version: u64,
     /// Producer snapshots taken and not known to be written.
     pub(super) snapshots: Vec<Arc<PendingSnapshot>>,
-    pub(super) deletions: Vec<DeleteJob>,
-    /// Segments that are no longer listed and whose files may not be renamed yet.
-    pub(super) retired: Vec<Arc<Segment>>,
-    /// Cleaned segments whose swap is not finished.
-    pub(super) swaps: Vec<Arc<Swap>>,
+    /// `None` before the first of them: most logs are idle.
+    pub(super) rare: Option<Box<RareJobs>>,
     /// Sealed segments below this offset must be flushed.
     pub(super) flush_below: Option<Offset>,
     /// Version of the directory: counts file creations and renames; see
@@ -29,6 +26,42 @@ pub(super) struct PendingJobs {
     pub(super) spare: Spare,
     /// Position in the active segment up to which writeback has been started.
     pub(super) written_back: u64,
+}
+
+/// Jobs of a log from which segments are removed.
+#[derive(Default)]
+pub(super) struct RareJobs {
+    pub(super) deletions: Vec<DeleteJob>,
+    /// Segments that are no longer listed and whose files may not be renamed yet.
+    pub(super) retired: Vec<Arc<Segment>>,
+    /// Cleaned segments whose swap is not finished.
+    pub(super) swaps: Vec<Arc<Swap>>,
+}
+
+impl PendingJobs {
+    pub(super) fn rare(&mut self) -> &mut RareJobs {
+        self.rare.get_or_insert_default()
+    }
+
+    pub(super) fn has_deletions(&self) -> bool {
+        let rare = self.rare.as_ref();
+        rare.is_some_and(|rare| !rare.deletions.is_empty())
+    }
+
+    pub(super) fn take_deletions(&mut self) -> Vec<DeleteJob> {
+        let rare = self.rare.as_mut();
+        rare.map_or_else(Vec::new, |rare| std::mem::take(&mut rare.deletions))
+    }
+
+    pub(super) fn take_retired(&mut self) -> Vec<Arc<Segment>> {
+        let rare = self.rare.as_mut();
+        rare.map_or_else(Vec::new, |rare| std::mem::take(&mut rare.retired))
+    }
+
+    pub(super) fn take_swaps(&mut self) -> Vec<Arc<Swap>> {
+        let rare = self.rare.as_mut();
+        rare.map_or_else(Vec::new, |rare| std::mem::take(&mut rare.swaps))
+    }
 }
 
 #[derive(Default)]

@@ -36,14 +36,14 @@ impl Log {
         old: Vec<Arc<Segment>>,
         truncations: u64,
     ) -> Option<Arc<Swap>> {
-        self.jobs.swaps.retain(|swap| !swap.is_over());
+        self.jobs.rare().swaps.retain(|swap| !swap.is_over());
         let is_planted = ottla_sync::planted::has("a cleaning goes on over a truncation");
         if *self.shared.truncations.lock() != truncations && !is_planted {
             return None;
         }
         find_sealed(&self.segments(), &old)?;
         let swap = Arc::new(Swap::new(self.shared.clone(), new, old));
-        self.jobs.swaps.push(swap.clone());
+        self.jobs.rare().swaps.push(swap.clone());
         Some(swap)
     }
 
@@ -68,10 +68,13 @@ impl Log {
 
     /// Ends all swaps, so that file names match the list of segments. Blocks.
     pub(super) fn settle_swaps(&mut self) -> Result<(), StorageError> {
-        for swap in &self.jobs.swaps {
+        let Some(rare) = &mut self.jobs.rare else {
+            return Ok(());
+        };
+        for swap in &rare.swaps {
             swap.settle()?;
         }
-        self.jobs.swaps.clear();
+        rare.swaps.clear();
         Ok(())
     }
 }

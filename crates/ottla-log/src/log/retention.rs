@@ -154,9 +154,10 @@ impl Log {
             self.forget_snapshot_at(segment.base_offset);
         }
         self.jobs.dir_version += 1;
-        self.jobs.retired.retain(|old| Arc::strong_count(old) > 1);
-        self.jobs.retired.extend(segments.iter().cloned());
-        self.jobs.deletions.push(DeleteJob {
+        let rare = self.jobs.rare();
+        rare.retired.retain(|old| Arc::strong_count(old) > 1);
+        rare.retired.extend(segments.iter().cloned());
+        rare.deletions.push(DeleteJob {
             segments,
             delay_ms: self.config.file_delete_delay_ms,
         });

@@ -58,25 +58,39 @@ pub struct RemoteState {
 }
 
 impl LogReader {
-    /// What another log needs to begin where the local segments of this one do. `None` if the producer
-    /// snapshot there is not on disk, or not all of it: it is being written, or its segment has just been
-    /// deleted. Blocks.
+    /// What another log needs to begin where the local segments of this one do. It begins at a later
+    /// segment if the producer snapshot of an earlier one is not there, and remote storage has the
+    /// records before it: nobody writes a snapshot again that a crash has cut. `None` if no snapshot
+    /// will do: it is being written, or its segment has just been deleted. Blocks.
     pub fn state_before_local_segments(&self) -> Result<Option<RemoteState>, StorageError> {
         let log_start_offset = self.log_start_offset();
-        let next_offset = self.local_log_start_offset();
-        let mut leader_epochs = LeaderEpochs::clone(&self.leader_epochs());
-        leader_epochs.truncate_from_end(next_offset);
-        let snapshot = file_name(next_offset, PRODUCER_SNAPSHOT_SUFFIX);
-        let snapshot = self.dir().join(snapshot);
-        match ottla_sync::fs::read(&snapshot) {
-            // A log would begin without its producers, and so without its open transactions.
-            Ok(bytes) if !is_whole_snapshot(&bytes) => Ok(None),
-            Ok(bytes) => Ok(Some(RemoteState {
+        let highest_remote_offset = self.highest_remote_offset();
+        for (index, next_offset) in self.segment_base_offsets().into_iter().enumerate() {
+            if index > 0 && next_offset.plus(-1) > highest_remote_offset {
+                break;
+            }
+            let Some(snapshot) = self.whole_snapshot(next_offset)? else {
+                continue;
+            };
+            let mut leader_epochs = LeaderEpochs::clone(&self.leader_epochs());
+            leader_epochs.truncate_from_end(next_offset);
+            return Ok(Some(RemoteState {
                 next_offset,
                 log_start_offset,
                 leader_epochs,
-                producer_snapshot: Some(bytes),
-            })),
+                producer_snapshot: Some(snapshot),
+            }));
+        }
+        Ok(None)
+    }
+
+    /// The producer snapshot at an offset, if all of it is on disk. Without its producers, a log would
+    /// begin without its open transactions.
+    fn whole_snapshot(&self, offset: Offset) -> Result<Option<Vec<u8>>, StorageError> {
+        let snapshot = file_name(offset, PRODUCER_SNAPSHOT_SUFFIX);
+        let snapshot = self.dir().join(snapshot);
+        match ottla_sync::fs::read(&snapshot) {
+            Ok(bytes) => Ok(Some(bytes).filter(|bytes| is_whole_snapshot(bytes))),
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
             Err(error) => Err(StorageError::new("read", &snapshot, error)),
         }

@@ -317,7 +317,7 @@ impl Log {
         removed: &[Arc<Segment>],
         resources: Resources,
     ) -> Result<SpareSegment, StorageError> {
-        let retired = std::mem::take(&mut self.jobs.retired);
+        let retired = self.jobs.take_retired();
         // Pending jobs must not rename new files with the same names.
         for segment in removed.iter().rev().chain(&retired) {
             segment

@@ -84,36 +84,43 @@ impl ProducerError {
 /// Batches that were accepted but are not in the file yet; later batches of the same write are
 /// checked against them.
 #[derive(Default, Debug)]
-pub struct ProducerStage {
+pub struct ProducerStage(Option<Box<Staged>>);
+
+/// Boxed, because most logs are idle.
+#[derive(Default, Debug)]
+struct Staged {
     entries: HashMap<ProducerId, ProducerStateEntry>,
 }
 
 impl ProducerStage {
     /// Clears the stage after its batches were written or refused.
     pub fn clear(&mut self) {
-        self.entries.clear();
+        if let Some(staged) = &mut self.0 {
+            staged.entries.clear();
+        }
     }
 
     /// Gives the memory of an empty stage back.
     pub fn free_room(&mut self) {
-        self.entries.shrink_to_fit();
+        self.0 = self.0.take().filter(|staged| !staged.entries.is_empty());
     }
 
     /// The state of a producer, including the staged batches.
     pub(super) fn known<'a>(
         &'a self,
-        producers_of_log: &'a HashMap<ProducerId, ProducerStateEntry>,
+        producers_of_log: Option<&'a HashMap<ProducerId, ProducerStateEntry>>,
         producer_id: ProducerId,
     ) -> Option<&'a ProducerStateEntry> {
-        let staged = self.entries.get(&producer_id);
-        staged.or_else(|| producers_of_log.get(&producer_id))
+        let staged = self.0.as_ref();
+        let staged = staged.and_then(|staged| staged.entries.get(&producer_id));
+        staged.or_else(|| producers_of_log?.get(&producer_id))
     }
 
     /// Checks a batch with an assigned offset against the log and the staged batches, and stages it
     /// if it is in sequence. Batches without a producer ID always are.
     pub(super) fn check(
         &mut self,
-        producers_of_log: &HashMap<ProducerId, ProducerStateEntry>,
+        producers_of_log: Option<&HashMap<ProducerId, ProducerStateEntry>>,
         batch: &RecordBatch,
         origin: AppendOrigin,
         transaction_version: TransactionVersion,
@@ -146,7 +153,8 @@ impl ProducerStage {
             }
             entry.append_data(header);
         }
-        self.entries.insert(producer_id, entry);
+        let staged = self.0.get_or_insert_default();
+        staged.entries.insert(producer_id, entry);
         Ok(ProducerVerdict::InSequence)
     }
 }

@@ -32,7 +32,7 @@ impl ProducerState {
         if self.map_end_offset <= self.last_snapshot_offset {
             return None;
         }
-        let mut entries: Vec<&ProducerStateEntry> = self.producers.values().collect();
+        let mut entries: Vec<&ProducerStateEntry> = self.producers().collect();
         entries.sort_by_key(|entry| entry.producer_id);
         let bytes = encode(entries.into_iter());
         let offset = self.map_end_offset;

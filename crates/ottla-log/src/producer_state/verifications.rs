@@ -8,7 +8,7 @@
 //! Kafka: `VerificationStateEntry`, `VerificationGuard`, in `ProducerStateManager`;
 //! `UnifiedLog.maybeStartTransactionVerification`, `UnifiedLog.batchMissingRequiredVerification`.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 use ottla_records::BatchHeader;
 use ottla_types::{ErrorCode, ProducerEpoch, ProducerId, Sequence};
@@ -32,7 +32,7 @@ pub struct TransactionStart {
 /// The pending verifications, by producer.
 #[derive(Default, Debug)]
 pub struct Verifications {
-    by_producer: HashMap<ProducerId, Verification>,
+    by_producer: BTreeMap<ProducerId, Verification>,
     last_guard: u64,
 }
 

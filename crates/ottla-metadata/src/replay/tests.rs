@@ -403,7 +403,7 @@ fn clear_elr_clears_one_topic_or_all() {
             .topics
             .iter()
             .flat_map(|topic| topic.partitions())
-            .map(|(_, partition)| partition.elr.len())
+            .map(|(_, partition)| partition.elr().len())
             .sum()
     };
     assert_eq!(elr_count(&image), 2);

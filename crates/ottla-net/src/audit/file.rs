@@ -85,6 +85,8 @@ pub(super) fn check(path: &str) -> Result<(), String> {
     let file = Path::new(path);
     let checked = match fs::metadata(file) {
         Ok(found) if found.is_dir() => Err(io::Error::from(ErrorKind::IsADirectory)),
+        // To open a pipe is to wait for its reader.
+        Ok(found) if !found.is_file() => Ok(()),
         Ok(_) => OpenOptions::new().append(true).open(file).map(drop),
         Err(error) if error.kind() == ErrorKind::NotFound => {
             let parent = file.parent().filter(|it| !it.as_os_str().is_empty());

@@ -363,19 +363,27 @@ fn envelope<R: ApiRequest>(
     context: &RequestContext,
     request: &R,
 ) -> Result<EnvelopeRequest, EncodeError> {
+    let body = request.encode_to_bytes(context.api_version)?;
+    envelope_of(context, R::API_KEY, &body)
+}
+
+fn envelope_of(
+    context: &RequestContext,
+    api: ApiKey,
+    body: &[u8],
+) -> Result<EnvelopeRequest, EncodeError> {
     let version = context.api_version;
     let header = RequestHeader {
-        request_api_key: R::API_KEY.code(),
+        request_api_key: api.code(),
         request_api_version: version,
         correlation_id: context.correlation_id,
         client_id: context.client_id.clone(),
         ..Default::default()
     };
-    let header = header.encode_to_bytes(R::API_KEY.request_header_version(version))?;
-    let body = request.encode_to_bytes(version)?;
+    let header = header.encode_to_bytes(api.request_header_version(version))?;
     let mut data = BytesMut::with_capacity(header.len() + body.len());
     data.extend_from_slice(&header);
-    data.extend_from_slice(&body);
+    data.extend_from_slice(body);
     let address: Vec<u8> = match context.identity.address().to_canonical() {
         IpAddr::V4(ip) => ip.octets().to_vec(),
         IpAddr::V6(ip) => ip.octets().to_vec(),

@@ -132,12 +132,16 @@ fn cut_to(future: &mut Log, current: &LogReader, now: Timestamp) -> Result<(), C
     let local_start = current.local_log_start_offset();
     // What the log has before the first segment of the copy would not be copied, and its producers at the
     // end would not be known.
-    let is_cut_whole = end < future.reader().local_log_start_offset();
+    let copy_start = future.reader().local_log_start_offset();
+    let is_cut_whole = end < copy_start;
     if current.is_only_remote(local_start.plus(-1)) {
         let is_behind = future.log_end_offset() < local_start;
         // What is before its first segment would be lost with the log.
         let starts_late = future.log_start_offset() > start;
-        if is_behind || starts_late || is_cut_whole {
+        // It began at a later segment, and remote storage has lost records before that since then.
+        let has_gap =
+            copy_start > local_start && copy_start.plus(-1) > current.highest_remote_offset();
+        if is_behind || starts_late || has_gap || is_cut_whole {
             let state = current.state_before_local_segments();
             let state = state.map_err(ReadError::Storage)?;
             let state = state.ok_or(CopyError::NoSnapshot(local_start))?;

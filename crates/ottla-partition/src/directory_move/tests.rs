@@ -175,6 +175,36 @@ fn a_tiered_log_is_copied_from_its_first_local_segment_on() {
     assert_eq!(starts(&future), (Offset(5), bases[3]));
 }
 
+/// A crash has cut it, and nobody writes it again.
+#[test]
+fn a_copy_begins_at_a_later_segment_if_the_snapshot_at_the_local_start_is_lost() {
+    let dirs = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+    let [mut current, mut future] = [0, 1].map(|it: usize| open_as(dirs[it].path(), true));
+    append_to(&mut current, 0, 25);
+    flush(&mut current).unwrap();
+    let bases = current.reader().segment_base_offsets();
+    current.delete_local_segments(1, NOW).unwrap();
+    let snapshot = format!("{:020}.snapshot", bases[1].0);
+    std::fs::write(dirs[0].path().join(snapshot), "").unwrap();
+    // Not all records before the next segment are in remote storage.
+    current.set_highest_remote_offset(bases[2].plus(-2));
+    let error = copy_round(&mut future, &current.reader(), ROUND_BYTES, NOW).unwrap_err();
+    assert!(
+        matches!(error, CopyError::NoSnapshot(at) if at == bases[1]),
+        "{error}"
+    );
+    current.set_highest_remote_offset(bases[2].plus(-1));
+    while !round(&mut future, &current).is_at_end {}
+    assert_eq!(future.log_start_offset(), Offset(0));
+    assert_eq!(future.reader().local_log_start_offset(), bases[2]);
+    assert_eq!(future.log_end_offset(), Offset(25));
+    assert_eq!(future.leader_epochs(), current.leader_epochs());
+    // Only the log has them by now.
+    current.set_highest_remote_offset(Offset(5));
+    let error = copy_round(&mut future, &current.reader(), ROUND_BYTES, NOW).unwrap_err();
+    assert!(matches!(error, CopyError::NoSnapshot(_)), "{error}");
+}
+
 #[test]
 fn a_tiered_log_that_was_truncated_before_its_local_segments_is_copied() {
     let dirs = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];

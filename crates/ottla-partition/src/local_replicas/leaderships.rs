@@ -2,15 +2,17 @@
 //! a broker's registration is passed on by looking at these partitions only instead of all
 //! partitions of this broker.
 //!
-//! Contains what the metadata says, whether or not the log could be opened. Changed and read under
-//! the lock of metadata changes.
+//! Contains what the metadata says, whether or not the log could be opened. Does not contain the
+//! replicas of each partition, which are in the metadata: after a start that repeats the metadata,
+//! it may list partitions for brokers that no longer have them. Changed and read under the lock of
+//! metadata changes.
 //!
 //! Kafka's leaders look a follower's broker up when they need it (`Partition.isBrokerIsrEligible`).
 //! The model is the controller's `BrokersToIsrs`.
 
 use std::collections::BTreeSet;
 
-use ottla_metadata::LocalReplicaChanges;
+use ottla_metadata::{LocalReplica, LocalReplicaChanges, MetadataImage};
 use ottla_sync::collections::HashMap;
 use ottla_types::{BrokerId, PartitionIndex, TopicId};
 
@@ -19,20 +21,28 @@ pub(super) type Led = (TopicId, PartitionIndex);
 
 #[derive(Debug, Default)]
 pub(super) struct Leaderships {
-    /// The brokers with a replica of each, the leader among them.
-    replicas: HashMap<Led, Vec<BrokerId>>,
-    /// Has no brokers without partitions.
+    /// The partitions by each broker with a replica, the leader among them. Has no brokers without
+    /// partitions.
     by_broker: HashMap<BrokerId, BTreeSet<Led>>,
 }
 
 impl Leaderships {
-    pub(super) fn on_changed(&mut self, changes: &LocalReplicaChanges) {
-        for replica in changes.deleted.iter().chain(&changes.followers) {
-            self.remove((replica.topic_id, replica.partition));
+    /// `before` is the image before the changes.
+    pub(super) fn on_changed(&mut self, before: &MetadataImage, changes: &LocalReplicaChanges) {
+        for replica in &changes.deleted {
+            self.remove(led(replica), &replica.registration.replicas);
+        }
+        for replica in changes.followers.iter().chain(&changes.leaders) {
+            let topic = before.topics.by_id(replica.topic_id);
+            if let Some(known) = topic.and_then(|topic| topic.partition(replica.partition)) {
+                self.remove(led(replica), &known.replicas);
+            }
         }
         for replica in &changes.leaders {
-            let led = (replica.topic_id, replica.partition);
-            self.set(led, &replica.registration.replicas);
+            for &broker in &replica.registration.replicas {
+                let of_broker = self.by_broker.entry(broker).or_default();
+                of_broker.insert(led(replica));
+            }
         }
     }
 
@@ -45,34 +55,27 @@ impl Leaderships {
         of_brokers.flatten().copied().collect()
     }
 
-    fn set(&mut self, led: Led, replicas: &[BrokerId]) {
-        if self.replicas.get(&led).is_some_and(|it| it == replicas) {
-            return;
-        }
-        self.remove(led);
-        for &broker in replicas {
-            self.by_broker.entry(broker).or_default().insert(led);
-        }
-        self.replicas.insert(led, replicas.to_vec());
-    }
-
-    fn remove(&mut self, led: Led) {
-        for broker in self.replicas.remove(&led).unwrap_or_default() {
-            let Some(of_broker) = self.by_broker.get_mut(&broker) else {
+    fn remove(&mut self, led: Led, replicas: &[BrokerId]) {
+        for broker in replicas {
+            let Some(of_broker) = self.by_broker.get_mut(broker) else {
                 continue;
             };
             of_broker.remove(&led);
             if of_broker.is_empty() {
-                self.by_broker.remove(&broker);
+                self.by_broker.remove(broker);
             }
         }
     }
 }
 
+fn led(replica: &LocalReplica) -> Led {
+    (replica.topic_id, replica.partition)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ottla_metadata::{MetadataImage, Provenance};
+    use ottla_metadata::Provenance;
     use ottla_protocol::metadata_records::{
         MetadataRecord, PartitionChangeRecord, PartitionRecord, RemoveTopicRecord, TopicRecord,
     };
@@ -111,7 +114,8 @@ mod tests {
         fn apply(&mut self, records: &[MetadataRecord]) {
             let applied = self.image.apply(records, Provenance::EMPTY);
             let (image, delta) = applied.expect("good records");
-            self.leaderships.on_changed(&delta.local_changes(THIS));
+            let changes = delta.local_changes(THIS);
+            self.leaderships.on_changed(&delta.before, &changes);
             self.image = image;
         }
 
@@ -166,6 +170,5 @@ mod tests {
         })]);
         assert_eq!(followed.on(&[1, 2, 3, 4]), Vec::<i32>::new());
         assert!(followed.leaderships.by_broker.is_empty());
-        assert!(followed.leaderships.replicas.is_empty());
     }
 }

@@ -5,6 +5,7 @@
 
 use std::cell::RefCell;
 use std::sync::Arc;
+use std::thread::LocalKey;
 use std::time::Duration;
 
 use ottla_log::{
@@ -40,6 +41,16 @@ thread_local! {
     /// thread and not a partition: nearly all partitions are idle.
     static EFFECTS: RefCell<Vec<Effect<Ack>>> = const { RefCell::new(Vec::new()) };
     static BATCHES: RefCell<Vec<RecordBatch>> = const { RefCell::new(Vec::new()) };
+}
+
+/// A thread keeps no longer lists, so that the memory of a burst is given back.
+const MOST_KEPT: usize = 1024;
+
+/// Keeps an empty list for the next use on this thread.
+fn keep<T>(list: &'static LocalKey<RefCell<Vec<T>>>, empty: Vec<T>) {
+    if (1..=MOST_KEPT).contains(&empty.capacity()) {
+        list.set(empty);
+    }
 }
 
 impl PartitionState {
@@ -255,7 +266,7 @@ impl PartitionState {
         let mut effects = EFFECTS.take();
         self.replica.step(event, &mut effects);
         self.execute_all(partition, host, &mut effects);
-        EFFECTS.set(effects);
+        keep(&EFFECTS, effects);
     }
 
     /// A step that is caused by an effect follows after all of them: its own effects are newer.
@@ -340,7 +351,7 @@ impl PartitionState {
         let bytes = bytes.sum::<usize>() as u64;
         if self.has_no_topic_id() || !partition.log_location.load().space.take(bytes) {
             batches.clear();
-            BATCHES.set(batches);
+            keep(&BATCHES, batches);
             self.stage.clear();
             let log_end_offset = self.log.log_end_offset();
             return self.step(partition, host, Event::WriteRefused { log_end_offset });
@@ -370,7 +381,7 @@ impl PartitionState {
             tracing::debug!(partition = %partition.topic_partition, ?took, "an append had to wait");
         }
         batches.clear();
-        BATCHES.set(batches);
+        keep(&BATCHES, batches);
         self.stage.clear();
         let log_end_offset = self.log.log_end_offset();
         // Followers fetch the new records while the acknowledgements are processed.
@@ -472,6 +483,8 @@ impl PartitionState {
         log_location: LogLocation,
     ) {
         partition.log_location.store(Arc::new(log_location));
+        // The pages of the copy are new.
+        partition.readers.note_truncated(Offset::ZERO);
         self.on_log_replaced();
         self.stage.clear();
         let up_to = self.log.log_end_offset();
@@ -587,7 +600,15 @@ async fn drop_surplus(partition: &Arc<Partition>, host: &Arc<PartitionHost>, pag
         let dropped = threads.run(move || dropping.page_cache.drop_pages(pages));
         match dropped.await {
             Ok(Ok(())) => {
-                partition.readers.note_dropped(end_offset);
+                let readers = &partition.readers;
+                readers.note_dropped(end_offset);
+                // The log may have been truncated or replaced since the pages were written. This is
+                // read after the note, so that a change at the same time is not missed.
+                let reader = partition.reader();
+                readers.note_truncated(match reader.is_of_same_log(&log) {
+                    true => reader.log_end_offset(),
+                    false => Offset::ZERO,
+                });
                 host.context.metrics.add(Metric::PageCacheDropped, bytes);
             }
             Ok(Err(error)) => partition.put(host, PartitionEvent::JobFailed(log, error)),

@@ -13,8 +13,14 @@ use std::collections::VecDeque;
 use super::event::PartitionEvent;
 
 /// The held appends. Only the holder of the run token touches them.
+///
+/// `None` while there are neither holds nor appends: a new log holds its first appends, and few hold
+/// any later.
 #[derive(Default)]
-pub(super) struct HeldAppends {
+pub(super) struct HeldAppends(Option<Box<Held>>);
+
+#[derive(Default)]
+struct Held {
     /// Number of active holds.
     holds: usize,
     appends: VecDeque<PartitionEvent>,
@@ -22,40 +28,39 @@ pub(super) struct HeldAppends {
 
 impl HeldAppends {
     pub(super) fn is_holding(&self) -> bool {
-        self.holds > 0
+        self.0.as_ref().is_some_and(|held| held.holds > 0)
     }
 
     pub(super) fn hold(&mut self) {
-        self.holds += 1;
+        self.0.get_or_insert_default().holds += 1;
     }
 
     pub(super) fn let_go(&mut self) {
         // All holds are gone if the log was lost.
-        self.holds = self.holds.saturating_sub(1);
+        if let Some(held) = &mut self.0 {
+            held.holds = held.holds.saturating_sub(1);
+        }
     }
 
     /// Ends all holds, because the log was lost.
     pub(super) fn let_all_go(&mut self) {
-        self.holds = 0;
+        if let Some(held) = &mut self.0 {
+            held.holds = 0;
+        }
     }
 
     pub(super) fn push(&mut self, append: PartitionEvent) {
-        self.appends.push_back(append);
+        self.0.get_or_insert_default().appends.push_back(append);
     }
 
     /// The next append, unless a hold is active.
     pub(super) fn pop(&mut self) -> Option<PartitionEvent> {
-        match self.is_holding() {
-            true => None,
-            false => {
-                let next = self.appends.pop_front();
-                // A new log holds its first appends, and few hold any later.
-                if next.is_some() && self.appends.is_empty() {
-                    self.appends = VecDeque::new();
-                }
-                next
-            }
+        let held = self.0.as_mut().filter(|held| held.holds == 0)?;
+        let next = held.appends.pop_front();
+        if held.appends.is_empty() {
+            self.0 = None;
         }
+        next
     }
 }
 

@@ -15,7 +15,7 @@ use crate::test_host::TestHost;
 /// Each has a file open until it has been idle for a while.
 const PARTITIONS: i32 = 400;
 /// With its registration in the metadata and its places in the maps of the broker.
-const MOST_BYTES: i64 = 5_000;
+const MOST_BYTES: i64 = 3_000;
 
 fn one_topic() -> Vec<MetadataRecord> {
     let topic_id = Uuid::from_u128(99);

@@ -13,7 +13,7 @@ pub struct LogLocation {
     pub reader: LogReader,
     pub pace: Arc<AppendPace>,
     pub space: Arc<DiskSpace>,
-    pub threads: DirThreads,
+    pub threads: Arc<DirThreads>,
 }
 
 /// A guard for reading the log. The log stays readable while it is held, even if it is replaced.

@@ -22,10 +22,16 @@ const REACH_MS: u64 = 300_000;
 
 #[derive(Debug, Default)]
 pub struct Readers {
-    seen: Mutex<Vec<Reader>>,
-    reach: Mutex<Reach>,
+    /// `None` before the first read: most partitions are idle.
+    reads: Mutex<Option<Box<Reads>>>,
     /// Pages with records below this offset were dropped from the page cache.
     dropped_below: AtomicI64,
+}
+
+#[derive(Debug, Default)]
+struct Reads {
+    seen: Vec<Reader>,
+    reach: Reach,
 }
 
 /// The largest distance from the log end at which the partition was read, in records.
@@ -55,12 +61,13 @@ impl Readers {
         behind: i64,
         now_ms: u64,
     ) {
+        let is_known = |known: &&mut Reader| std::ptr::eq(known.connection.as_ptr(), &**connection);
+        let mut reads = self.reads.lock();
+        let Reads { seen, reach } = &mut **reads.get_or_insert_default();
         // Most reads are at the log end.
         if behind > 0 {
-            self.reach.lock().note(behind, now_ms);
+            reach.note(behind, now_ms);
         }
-        let is_known = |known: &&mut Reader| std::ptr::eq(known.connection.as_ptr(), &**connection);
-        let mut seen = self.seen.lock();
         if let Some(known) = seen.iter_mut().find(is_known) {
             known.next_offset = next_offset;
             known.seen_ms = now_ms;
@@ -72,7 +79,7 @@ impl Readers {
             seen_ms: now_ms,
         };
         if seen.len() == MAX_READERS {
-            forget_gone(&mut seen, now_ms);
+            forget_gone(seen, now_ms);
         }
         if seen.len() < MAX_READERS {
             seen.push(reader);
@@ -85,28 +92,31 @@ impl Readers {
 
     /// The position of the reader that is furthest behind; `None` without recent readers.
     pub fn slowest(&self, now_ms: u64) -> Option<Offset> {
-        let mut seen = self.seen.lock();
-        forget_gone(&mut seen, now_ms);
+        let mut reads = self.reads.lock();
+        let seen = &mut reads.as_mut()?.seen;
+        forget_gone(seen, now_ms);
         seen.iter().map(|reader| reader.next_offset).min()
     }
 
     /// The largest distance from the log end at which the partition was read lately, in records.
     pub(super) fn reach(&self, now_ms: u64) -> i64 {
-        let mut reach = self.reach.lock();
+        let mut reads = self.reads.lock();
+        let Some(Reads { reach, .. }) = reads.as_deref_mut() else {
+            return 0;
+        };
         reach.note(0, now_ms);
         reach.current.max(reach.previous)
     }
 
     /// Pages whose records are below `end_offset` were dropped.
     pub fn note_dropped(&self, end_offset: Offset) {
-        self.dropped_below
-            .fetch_max(end_offset.0, Ordering::Relaxed);
+        self.dropped_below.fetch_max(end_offset.0, Ordering::AcqRel);
     }
 
     /// Records from this offset on are written anew, to pages that were not dropped.
     pub(super) fn note_truncated(&self, log_end_offset: Offset) {
         self.dropped_below
-            .fetch_min(log_end_offset.0, Ordering::Relaxed);
+            .fetch_min(log_end_offset.0, Ordering::AcqRel);
     }
 
     /// Whether pages were dropped that a read from this offset needs.
@@ -215,7 +225,8 @@ mod tests {
         readers.note(&all[MAX_READERS], Offset(5), 0, 0);
         readers.note(&all[MAX_READERS + 1], Offset(9_000), 0, 0);
         assert_eq!(readers.slowest(0), Some(Offset(5)));
-        let seen = readers.seen.lock();
+        let reads = readers.reads.lock();
+        let seen = &reads.as_ref().expect("there were reads").seen;
         assert_eq!(seen.len(), MAX_READERS);
         let fastest = Offset(1_000 + MAX_READERS as i64 - 1);
         assert!(seen.iter().all(|reader| reader.next_offset < fastest));

@@ -11,9 +11,13 @@ use ottla_sync::collections::HashMap;
 
 use super::append::PendingAppend;
 
+/// `None` while no batch waits: most partitions are idle.
 #[derive(Default)]
-pub(super) struct Unverified {
-    waiting: HashMap<TransactionalProducer, Vec<DeferredAppend>>,
+pub(super) struct Unverified(Option<Box<Waiting>>);
+
+#[derive(Default)]
+struct Waiting {
+    by_producer: HashMap<TransactionalProducer, Vec<DeferredAppend>>,
 }
 
 struct DeferredAppend {
@@ -28,7 +32,7 @@ struct DeferredAppend {
 impl Unverified {
     /// The guard for which the newest waiting batch of the producer waits.
     pub(super) fn newest(&self, producer: TransactionalProducer) -> Option<u64> {
-        let waiting = self.waiting.get(&producer)?;
+        let waiting = self.0.as_ref()?.by_producer.get(&producer)?;
         waiting.last().map(|last| last.awaited)
     }
 
@@ -42,7 +46,9 @@ impl Unverified {
     ) -> Option<u64> {
         let newest = self.newest(producer);
         let awaited = guard.or(newest).expect("others wait");
-        self.waiting
+        let waiting = self.0.get_or_insert_default();
+        waiting
+            .by_producer
             .entry(producer)
             .or_default()
             .push(DeferredAppend {
@@ -59,7 +65,10 @@ impl Unverified {
         producer: TransactionalProducer,
         awaited: u64,
     ) -> Vec<(Option<u64>, PendingAppend)> {
-        let Some(waiting) = self.waiting.get_mut(&producer) else {
+        let Some(all) = &mut self.0 else {
+            return Vec::new();
+        };
+        let Some(waiting) = all.by_producer.get_mut(&producer) else {
             return Vec::new();
         };
         let answered = waiting.extract_if(.., |it| {
@@ -68,14 +77,17 @@ impl Unverified {
         });
         let answered = answered.map(|it| (it.guard, it.append)).collect();
         if waiting.is_empty() {
-            self.waiting.remove(&producer);
+            all.by_producer.remove(&producer);
+        }
+        if all.by_producer.is_empty() {
+            self.0 = None;
         }
         answered
     }
 
     pub(super) fn take_all(&mut self) -> impl Iterator<Item = PendingAppend> {
-        let waiting = self.waiting.drain().flat_map(|(_, waiting)| waiting);
-        waiting.map(|it| it.append)
+        let all = self.0.take().into_iter().flat_map(|all| all.by_producer);
+        all.flat_map(|(_, waiting)| waiting).map(|it| it.append)
     }
 }
 

@@ -56,13 +56,15 @@ type Key = (Offset, u64);
 pub struct Waiters {
     /// The lowest offset in `waiting`; `i64::MAX` if it is empty.
     lowest: AtomicI64,
-    waiting: Mutex<Waiting>,
+    /// `None` before the first waiter: most partitions have none.
+    waiting: Mutex<Option<Box<Waiting>>>,
 }
 
 #[derive(Debug, Default)]
 struct Waiting {
     /// The waiters, and their places of this partition.
     by_offset: BTreeMap<Key, (Waiter, usize)>,
+    /// No number is used twice: a registration that is over must not remove another.
     next_number: u64,
 }
 
@@ -85,6 +87,7 @@ impl Waiters {
     /// As [`Waiters::register`], for a waiter that has to know which partition has woken it.
     pub fn register_place(&self, offset: Offset, waiter: &Waiter, place: usize) -> Registration {
         let mut waiting = self.waiting.lock();
+        let waiting = waiting.get_or_insert_default();
         let key = (offset, waiting.next_number);
         waiting.next_number += 1;
         waiting.by_offset.insert(key, (waiter.clone(), place));
@@ -95,9 +98,10 @@ impl Waiters {
     }
 
     pub fn take_out(&self, Registration(key): Registration) {
-        let mut waiting = self.waiting.lock();
-        if waiting.by_offset.remove(&key).is_some() {
-            self.set_lowest(&waiting);
+        if let Some(waiting) = self.waiting.lock().as_mut()
+            && waiting.by_offset.remove(&key).is_some()
+        {
+            self.set_lowest(waiting);
         }
     }
 
@@ -118,18 +122,22 @@ impl Waiters {
     /// `is_due` holds for all offsets below one for which it holds.
     fn wake_if(&self, is_due: impl Fn(Offset) -> bool) {
         let mut waiting = self.waiting.lock();
+        let Some(waiting) = waiting.as_mut() else {
+            return;
+        };
         while let Some(first) = waiting.by_offset.first_entry()
             && is_due(first.key().0)
         {
             let (waiter, place) = first.remove();
             waiter.wake(place);
         }
-        self.set_lowest(&waiting);
+        self.set_lowest(waiting);
     }
 
     /// Whether there are no waiters.
     pub fn is_empty(&self) -> bool {
-        self.waiting.lock().by_offset.is_empty()
+        let waiting = self.waiting.lock();
+        waiting.as_ref().is_none_or(|it| it.by_offset.is_empty())
     }
 
     fn set_lowest(&self, waiting: &Waiting) {

@@ -43,7 +43,6 @@ pub(super) struct Life {
     pub(super) closes: bool,
     /// In the last life everything must complete.
     pub(super) is_last: bool,
-    pub(super) has_lost_power: bool,
 }
 
 fn broker_config() -> BrokerConfig {
@@ -185,7 +184,7 @@ impl Life {
         if !log_dirs.is_online(&partition.reader()) {
             return Stop::Failed;
         }
-        let checked = checks::on_start(&cluster, &partition, recovery_point, self.has_lost_power);
+        let checked = checks::on_start(&cluster, &partition, recovery_point);
         let Some(truncations) = checked else {
             return Stop::Failed;
         };

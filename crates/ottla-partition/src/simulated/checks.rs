@@ -60,7 +60,6 @@ pub(super) fn on_start(
     cluster: &Cluster,
     partition: &Arc<Partition>,
     recovery_point: i64,
-    has_lost_power: bool,
 ) -> Option<u64> {
     let reader = partition.reader();
     let (end, bases) = (reader.log_end_offset(), reader.segment_base_offsets());
@@ -71,6 +70,7 @@ pub(super) fn on_start(
     );
     cluster.with(|state| {
         state.kept = (values(&found), end.0);
+        let has_lost_power = std::mem::take(&mut state.has_lost_power);
         // The last records that a truncation keeps may have been cleaned away; they are fetched
         // again.
         if state.setup.is_compacted {

@@ -77,6 +77,8 @@ pub(super) struct State {
     /// Offset ranges that a power loss removed from the broker's log at the end of a segment, above
     /// the recovery point.
     pub(super) holes: Vec<(i64, i64)>,
+    /// Since the last start whose log was checked.
+    pub(super) has_lost_power: bool,
     /// The broker's records when the log was last opened or truncated, and the log end offset then.
     pub(super) kept: (Values, i64),
     values: u64,
@@ -114,6 +116,7 @@ impl Cluster {
             fetched: 0,
             committed: 0,
             holes: Vec::new(),
+            has_lost_power: false,
             kept: Default::default(),
             values: 0,
             tally: Tally::default(),

@@ -473,6 +473,9 @@ fn a_ticket_is_checked_by_the_library() {
             other => panic!("{other:?}"),
         }
         let outcome = ask(&mut authenticator, version, done());
+        // Without headers, the client waits for nothing more.
+        let is_silent = matches!(outcome, Outcome::Authenticated(Reply::Nothing, _));
+        assert_eq!(is_silent, handshake == 0, "{outcome:?}");
         let session = session(&outcome);
         assert_eq!(session.principal.as_str(), "User:alice");
         // Nothing but connections.max.reauth.ms limits it.
@@ -498,6 +501,49 @@ fn a_ticket_that_is_refused_says_nothing_and_a_passing_failure_only_closes() {
     let passing = KerberosAnswer::TryAgain("a replay".to_owned());
     let outcome = ask(&mut kerberos(1, None), Some(2), passing);
     assert_eq!(outcome, Outcome::Closed("a replay".to_owned()));
+}
+
+#[test]
+fn a_principal_without_a_user_is_logged_in_and_may_ask_nothing() {
+    let closed = |outcome: Outcome| match outcome {
+        Outcome::Closed(reason) => assert!(reason.contains("Kerberos principal"), "{reason}"),
+        other => panic!("{other:?}"),
+    };
+    let begun = |handshake, version| {
+        let mut authenticator = kerberos(handshake, None);
+        let outcome = ask(&mut authenticator, version, KerberosAnswer::Nameless);
+        (authenticator, outcome)
+    };
+    let (mut authenticator, outcome) = begun(1, Some(2));
+    let Outcome::Continue(Reply::Authenticate(response)) = outcome else {
+        panic!("{outcome:?}");
+    };
+    assert_eq!(response.error_code, ErrorCode::None.code());
+    assert!(!authenticator.expects_token() && !authenticator.may_ask_versions());
+    closed(authenticator.on_other(ApiKey::Metadata));
+    closed(begun(1, Some(2)).0.on_handshake(1, "GSSAPI"));
+    closed(begun(1, Some(2)).0.on_token(Some(2), b"", &Cluster, NOW));
+    closed(
+        begun(1, Some(2))
+            .0
+            .on_unsupported_version(ApiKey::Fetch, 99),
+    );
+    let (mut authenticator, outcome) = begun(0, None);
+    assert_eq!(outcome, Outcome::Continue(Reply::Nothing));
+    assert!(!authenticator.expects_token());
+    closed(authenticator.on_other(ApiKey::Metadata));
+
+    // A session that is renewed ends at once.
+    let listener = Arc::clone(&kerberos(1, None).listener);
+    let previous = Session {
+        principal: Principal::user("alice"),
+        mechanism: Mechanism::Gssapi,
+        expires_at_ms: None,
+        may_reauthenticate: true,
+    };
+    let mut authenticator = SaslAuthenticator::again(listener, previous);
+    authenticator.on_handshake(1, "GSSAPI");
+    closed(ask(&mut authenticator, Some(2), KerberosAnswer::Nameless));
 }
 
 proptest::proptest! {

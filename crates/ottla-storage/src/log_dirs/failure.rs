@@ -56,9 +56,9 @@ impl LogDirs {
     }
 
     /// The thread limits of a log's directory.
-    pub fn threads_of(&self, log: &LogReader) -> DirThreads {
+    pub fn threads_of(&self, log: &LogReader) -> Arc<DirThreads> {
         let dir = self.dir_of(log);
-        dir.map(|dir| dir.threads.clone()).unwrap_or_default()
+        dir.map(|dir| Arc::clone(&dir.threads)).unwrap_or_default()
     }
 
     /// Handles a failed operation on a log: its directory goes offline unless the error is

@@ -20,7 +20,8 @@ use ottla_log::file_names::{DELETE_DIR_SUFFIX, FUTURE_DIR_SUFFIX};
 use ottla_log::{Handles, Log, LogError, LogReader, OpenParams, StorageError};
 use ottla_types::{DirectoryId, ErrorCode, Offset, TopicId, TopicPartition};
 
-use super::known_logs::{Future, Hosted, LoadedLog};
+use super::hosted_logs::Hosted;
+use super::known_logs::{Future, LoadedLog};
 use super::load::{LoadSettings, read_checkpoint};
 use super::log_dir::LogDir;
 use super::{LogDirs, OpenLogError, OpenSettings, dir_names, remove_dir};
@@ -210,10 +211,7 @@ impl LogDirs {
             reader: future.clone(),
             dir: Arc::clone(&dir),
         };
-        let replaced = match self.hosted.write().get_mut(topic_partition) {
-            Some(current) => Some(std::mem::replace(current, promoted)),
-            None => None,
-        };
+        let replaced = self.hosted.write().exchange(promoted);
         match replaced {
             Some(Hosted { reader, dir: from }) => {
                 self.move_clean_offset(topic_partition, &from, &dir);

@@ -1,4 +1,5 @@
-//! The state kept per log, one struct for each of its states.
+//! The state kept per log, one struct for each of its states; that of the logs in use is in
+//! `hosted_logs`.
 
 use std::sync::Arc;
 
@@ -6,18 +7,6 @@ use ottla_log::{Log, LogReader};
 use ottla_types::{Offset, TopicId};
 
 use super::log_dir::LogDir;
-
-/// In use by a partition, which owns the log.
-pub(super) struct Hosted {
-    pub(super) reader: LogReader,
-    pub(super) dir: Arc<LogDir>,
-}
-
-impl std::fmt::Debug for Hosted {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Hosted({})", self.reader.topic_partition())
-    }
-}
 
 /// Loaded at start and not claimed by a partition yet.
 pub(super) struct LoadedLog {

@@ -41,7 +41,7 @@ pub struct LogDir {
     /// The space left for appends.
     pub(super) space: Arc<DiskSpace>,
     /// The thread limits for blocking work on its logs.
-    pub threads: DirThreads,
+    pub threads: Arc<DirThreads>,
     /// Deletes directories of deleted partitions and writes small files.
     pub(super) files: Worker,
     pub(super) written: Written,
@@ -90,7 +90,7 @@ impl LogDir {
             is_loaded: AtomicBool::new(false),
             reloads_paused_until: Mutex::default(),
             space: Arc::default(),
-            threads: DirThreads::default(),
+            threads: Arc::default(),
             files: Worker::start("log-files"),
             written: Written::default(),
         }

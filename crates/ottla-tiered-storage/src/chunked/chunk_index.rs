@@ -67,6 +67,8 @@ pub enum ChunkIndexError {
     Negative { field: &'static str, value: i32 },
     #[error("chunkIndex has {found} chunks, and {expected} make up the segment")]
     Count { found: usize, expected: usize },
+    #[error("chunkIndex has {0} chunks, more than {max}", max = chunk_sizes::MAX_CHUNKS)]
+    TooMany(usize),
     #[error(transparent)]
     Sizes(#[from] chunk_sizes::ChunkSizesError),
 }
@@ -78,7 +80,7 @@ impl ChunkIndex {
         original_file_size: u64,
         transformed_sizes: &[u32],
     ) -> Result<ChunkIndex, ChunkIndexError> {
-        let expected = original_file_size.div_ceil(original_chunk_size.into()) as usize;
+        let expected = chunk_count(original_file_size, original_chunk_size)?;
         if transformed_sizes.len() != expected {
             let found = transformed_sizes.len();
             return Err(ChunkIndexError::Count { found, expected });
@@ -126,8 +128,7 @@ impl ChunkIndex {
             } => {
                 let size = natural("transformedChunkSize", *transformed_chunk_size)?;
                 let last = natural("finalTransformedChunkSize", *final_transformed_chunk_size)?;
-                let count = file_size.div_ceil(chunk_size.into()) as usize;
-                let mut sizes = vec![size; count];
+                let mut sizes = vec![size; chunk_count(file_size, chunk_size)?];
                 if let Some(end) = sizes.last_mut() {
                     *end = last;
                 }
@@ -202,6 +203,15 @@ impl ChunkIndex {
     }
 }
 
+/// A few bytes of a manifest must not become gigabytes of memory.
+fn chunk_count(file_size: u64, chunk_size: u32) -> Result<usize, ChunkIndexError> {
+    let count = file_size.div_ceil(chunk_size.into()) as usize;
+    match count <= chunk_sizes::MAX_CHUNKS {
+        true => Ok(count),
+        false => Err(ChunkIndexError::TooMany(count)),
+    }
+}
+
 fn natural(field: &'static str, value: i32) -> Result<u32, ChunkIndexError> {
     u32::try_from(value).map_err(|_| ChunkIndexError::Negative { field, value })
 }
@@ -265,5 +275,13 @@ mod tests {
             };
             assert!(ChunkIndex::from_form(&form).is_err());
         }
+        let form = ChunkIndexForm::Fixed {
+            original_chunk_size: 1,
+            original_file_size: i32::MAX,
+            transformed_chunk_size: 1,
+            final_transformed_chunk_size: 1,
+        };
+        let refused = ChunkIndex::from_form(&form);
+        assert_eq!(refused, Err(ChunkIndexError::TooMany(i32::MAX as usize)));
     }
 }

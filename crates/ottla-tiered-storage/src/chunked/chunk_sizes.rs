@@ -11,7 +11,7 @@ use base64::prelude::BASE64_STANDARD;
 use bytes::{Buf, BufMut};
 
 /// More chunks than a segment of 2 GiB has with chunks of 1 KiB.
-const MAX_CHUNKS: usize = 1 << 21;
+pub const MAX_CHUNKS: usize = 1 << 21;
 /// What the plugin decompresses at most.
 const MAX_DECOMPRESSED: usize = 10 * 1024 * 1024;
 

@@ -27,6 +27,10 @@ pub enum FaultKind {
     Cut,
     /// The connection ends without an answer.
     Close,
+    /// The range of the request is ignored.
+    Whole,
+    /// The range ends one byte too early.
+    Shorter,
 }
 
 #[derive(Default)]
@@ -141,6 +145,12 @@ impl FakeS3 {
                 Some(FaultKind::Slow(time)) => {
                     tokio::time::sleep(time).await;
                     self.answer(&method, &path, &range, body)
+                }
+                Some(FaultKind::Whole) => self.answer(&method, &path, "", body),
+                Some(FaultKind::Shorter) => {
+                    let (from, to) = range.rsplit_once('-').unwrap();
+                    let to = to.parse::<usize>().unwrap() - 1;
+                    self.answer(&method, &path, &format!("{from}-{to}"), body)
                 }
                 Some(FaultKind::Cut) | None => self.answer(&method, &path, &range, body),
             };

@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 use ottla_tiered_storage::{RemoteStorageError, RemoteStorageErrorKind, read_all};
 
 use crate::fake_s3::{FakeS3, FaultKind};
+use crate::reading::MEMORY;
 use crate::segments::{SEGMENT_ID, Segment, TOPIC_ID, open, segment, settings};
 
 pub fn s3(server: &FakeS3, more: &[(&str, &str)]) -> BTreeMap<String, String> {
@@ -123,6 +124,24 @@ async fn a_store_that_goes_on_failing_gives_an_error_that_names_the_object() {
     assert!(began.elapsed() < Duration::from_secs(20));
     assert_eq!(error.kind, RemoteStorageErrorKind::Unavailable);
     assert!(error.what.ends_with(&format!("{key}.log")), "{error}");
+}
+
+/// Its bytes would be taken for those of another place in the segment.
+#[tokio::test]
+async fn a_server_that_sends_another_range_gives_an_error() {
+    let server = FakeS3::start().await;
+    let dir = tempfile::tempdir().unwrap();
+    let segment = segment(dir.path(), 3_000_000);
+    upload(&server, &segment).await.unwrap();
+    for more in [MEMORY, &[]] {
+        for kind in [FaultKind::Whole, FaultKind::Shorter] {
+            server.fail(".log bytes=1000000-", 1, kind);
+            let error = read(&server, &segment, more).await.unwrap_err();
+            assert_eq!(error.kind, RemoteStorageErrorKind::Unavailable, "{error}");
+            assert!(error.what.ends_with(".log"), "{error}");
+        }
+    }
+    read(&server, &segment, &[]).await.unwrap();
 }
 
 #[tokio::test]

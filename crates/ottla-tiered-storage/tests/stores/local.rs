@@ -195,6 +195,21 @@ fn a_reader_makes_no_directory_and_names_the_setting() {
     assert!(ottla_tiered_storage::open_to_read(&settings, &|_| None).is_ok());
 }
 
+#[tokio::test]
+async fn a_reader_deletes_nothing_when_it_closes() {
+    let dir = tempfile::tempdir().unwrap();
+    let segment = segment(dir.path(), 3_000);
+    let root = dir.path().join("store");
+    let mut settings = settings_of(&root);
+    settings.insert("rsm.config.delete.on.close".to_owned(), "true".to_owned());
+    let store = open(&settings);
+    let copy = store.copy_log_segment_data(&segment.metadata, &segment.data);
+    assert_eq!(copy.await, Ok(None));
+    let reader = ottla_tiered_storage::open_to_read(&settings, &|_| None).unwrap();
+    reader.close().await.unwrap();
+    assert_eq!(files_below(&root).len(), 5);
+}
+
 #[test]
 fn a_directory_that_cannot_be_made_is_named_with_its_setting() {
     let dir = tempfile::tempdir().unwrap();

@@ -7,7 +7,7 @@ use crate::fake_s3::{FakeS3, FaultKind};
 use crate::faults::s3;
 use crate::segments::{Segment, open, segment};
 
-const MEMORY: &[(&str, &str)] = &[
+pub const MEMORY: &[(&str, &str)] = &[
     (
         "rsm.config.fetch.chunk.cache.class",
         "io.aiven.kafka.tieredstorage.fetch.cache.MemoryChunkCache",

@@ -1,6 +1,6 @@
 //! Runs a tool and reports its errors.
 
-use std::future::Future;
+use std::pin::{Pin, pin};
 use std::process::ExitCode;
 
 use ottla_client::ClientError;
@@ -15,18 +15,21 @@ pub(super) struct UsageError(pub(super) String);
 /// Runs a tool that talks to a cluster.
 pub(super) fn block_on<F: Future<Output = ExitCode>>(tool: F) -> ExitCode {
     let mut runtime = tokio::runtime::Builder::new_current_thread();
+    let tool = pin!(tool);
     run_on(runtime.enable_all().build(), tool)
 }
 
 /// Runs a tool that processes a lot of data; responses are received on another thread meanwhile.
 pub(super) fn block_on_while_receiving<F: Future<Output = ExitCode>>(tool: F) -> ExitCode {
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    let tool = pin!(tool);
     run_on(runtime.worker_threads(1).enable_all().build(), tool)
 }
 
-fn run_on<F: Future<Output = ExitCode>>(
+/// Takes a trait object, because each kind of runtime would get a copy of each tool.
+fn run_on(
     runtime: std::io::Result<tokio::runtime::Runtime>,
-    tool: F,
+    tool: Pin<&mut dyn Future<Output = ExitCode>>,
 ) -> ExitCode {
     match runtime {
         Ok(runtime) => runtime.block_on(tool),

@@ -61,8 +61,8 @@ impl Wanted {
         partition.follower_turns.has_moved_since(before)
     }
 
-    /// How many bytes a read of this partition alone would find by now; `None` if it would find
-    /// something else than records, or only a read that may wait for the disk can tell.
+    /// How many bytes a read of this partition alone would find by now; `None` if it would have to be
+    /// answered at once, or only a read that may wait for the disk can tell.
     pub(crate) fn readable_bytes(&self, limits: ReadLimits) -> Option<u64> {
         let partition = self.target.as_ref().ok()?;
         let requested = &self.requested;
@@ -80,7 +80,8 @@ impl Wanted {
         );
         let max_bytes = requested.partition_max_bytes.max(0) as u64;
         let read = reader.read_cached(from, max_bytes.min(limits.max_bytes), upper_bound, true);
-        read.ok().map(|read| read.len())
+        let read = read.ok().filter(|read| !read.is_in_older_segment);
+        read.map(|read| read.len())
     }
 
     /// Whether another read would return the same answer. Compares a few published numbers and does
@@ -115,7 +116,7 @@ pub(crate) struct ReadOutcome {
     /// The memory of the records from remote storage, until the response leaves.
     pub(crate) remote_memory: Vec<OwnedSemaphorePermit>,
     /// A partition has an error, a diverging epoch or a preferred read replica, which the client
-    /// must learn at once.
+    /// must learn at once, or it has records in later segments, for which the client must fetch again.
     pub(crate) must_answer: bool,
     /// Logs that could not be read, with the errors of their directories.
     pub(crate) failed: Vec<(LogReader, StorageError)>,
@@ -172,8 +173,9 @@ enum Miss {
     Failed(StorageError),
     /// Only remote storage has the offset. The answer is complete but for the records.
     Remote(Box<PartitionData>),
-    /// The first batch does not fit. The answer is complete but for the records.
-    TooLarge(Box<PartitionData>),
+    /// The first batch does not fit. The answer is complete but for the records. With whether the
+    /// request must be answered, as with records.
+    TooLarge(Box<PartitionData>, bool),
     /// This kind of lookup cannot find the position.
     NotFound,
 }
@@ -223,7 +225,10 @@ pub(crate) fn read_all<'t>(
                 let read = read_one(partition, requested, limits, size, lookup);
                 watched.end_part(&partition.topic_partition);
                 match read {
-                    Ok(answer) => answer,
+                    Ok((answer, must_answer)) => {
+                        outcome.must_answer |= must_answer;
+                        answer
+                    }
                     Err(Miss::Refused(code)) => error_answer(requested.partition, code),
                     Err(Miss::Failed(error)) => {
                         let code = ErrorCode::KafkaStorageError;
@@ -244,7 +249,8 @@ pub(crate) fn read_all<'t>(
                         outcome.must_answer = true;
                         *answer
                     }
-                    Err(Miss::TooLarge(answer)) => {
+                    Err(Miss::TooLarge(answer, must_answer)) => {
+                        outcome.must_answer |= must_answer;
                         outcome.too_large.push((outcome.answers.len(), max_bytes));
                         *answer
                     }
@@ -296,14 +302,16 @@ fn check_readable(
     }
 }
 
-/// Without a size, reads no records and does not access the disk.
+/// Returns also whether the request must be answered although there are too few records: a read does
+/// not go past the end of a segment, so waiting for more would be in vain. Without a size, reads no
+/// records and does not access the disk.
 fn read_one(
     partition: &Partition,
     requested: &FetchPartition,
     limits: ReadLimits,
     size: Option<ReadSize>,
     lookup: Lookup<'_>,
-) -> Result<PartitionData, Miss> {
+) -> Result<(PartitionData, bool), Miss> {
     let isolation = limits.isolation;
     check_readable(partition, requested, limits)?;
     if let Lookup::In(directory) = lookup
@@ -325,11 +333,11 @@ fn read_one(
         ..Default::default()
     };
     let Some(size) = size else {
-        return Ok(answer);
+        return Ok((answer, false));
     };
     if let Some(diverging) = diverging_epoch(&reader, requested)? {
         answer.diverging_epoch = diverging;
-        return Ok(answer);
+        return Ok((answer, false));
     }
     let upper_bound = isolation.upper_bound(&reader);
     let (max_bytes, min_one_message) = (size.max_bytes, size.min_one_message);
@@ -350,7 +358,7 @@ fn read_one(
         // The regions of this answer keep their file handles until they are sent. The next fetch
         // continues here, as if the answer had reached its maximum size.
         Err(ReadError::Storage(error)) if error.is_lack_of_resources() && !min_one_message => {
-            return Ok(answer);
+            return Ok((answer, false));
         }
         read => read.map_err(|error| on_read_error(partition, error))?,
     };
@@ -369,7 +377,7 @@ fn read_one(
     }
     // The client would discard a truncated batch. An empty answer has the same effect.
     if read.first_entry_incomplete {
-        return Err(Miss::TooLarge(Box::new(answer)));
+        return Err(Miss::TooLarge(Box::new(answer), read.is_in_older_segment));
     }
     if let Some(region) = read.region {
         answer.records = Some(Records::File(FileRegion {
@@ -378,7 +386,7 @@ fn read_one(
             len: region.len,
         }));
     }
-    Ok(answer)
+    Ok((answer, read.is_in_older_segment))
 }
 
 fn on_read_error(partition: &Partition, error: ReadError) -> Miss {
@@ -569,5 +577,30 @@ mod tests {
         let answered = outcome.answers.iter().map(|answer| answer.partition_index);
         assert_eq!(answered.collect::<Vec<_>>(), order);
         assert!(!outcome.must_answer);
+    }
+
+    /// Otherwise a consumer would wait at the end of each segment.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_fetch_in_an_older_segment_is_answered_with_what_is_there() {
+        let node = Node::start(&[]).await;
+        let mut client = node.connect().await;
+        create(&mut client, 1).await;
+        // Each fills most of a segment.
+        let value = "a".repeat(600_000);
+        for _ in 0..2 {
+            assert_eq!(produce(&mut client, 0, &value).await, ErrorCode::None);
+        }
+        let directory = node.partition(0).log_location().threads.reads.clone();
+        for (fetch_offset, is_in_older) in [(0, true), (1, false)] {
+            let mut wanted = wanted(&node, 0);
+            wanted.requested.fetch_offset = fetch_offset;
+            let has_to_wait = wanted.readable_bytes(LIMITS).is_some();
+            let mut outcome = ReadOutcome::new(1);
+            let lookup = Lookup::In(&directory);
+            assert!(read_all(&[wanted], LIMITS, lookup, &mut outcome).is_none());
+            assert!(outcome.bytes > 0);
+            assert_eq!(outcome.must_answer, is_in_older);
+            assert_eq!(has_to_wait, !is_in_older);
+        }
     }
 }

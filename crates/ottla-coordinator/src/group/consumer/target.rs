@@ -9,7 +9,8 @@
 //! then, because a group that changes all the time would otherwise get no target. The next heartbeat
 //! orders the target of the newer epoch. A result is dropped if the state of its snapshot was not
 //! written, or if the group was deleted or replaced. Source:
-//! `GroupMetadataManager.maybeUpdateTargetAssignment`, KIP-1263.
+//! `GroupMetadataManager.maybeUpdateTargetAssignment`; for large ones KIP-1263, which Kafka 4.3 does
+//! not have.
 
 use std::sync::Arc;
 
@@ -17,7 +18,7 @@ use bytestring::ByteString;
 use ottla_types::{ErrorCode, Timestamp};
 
 use super::group::ConsumerGroup;
-use super::target_computation::{Changes, ComputeTarget, ComputedTarget};
+use super::target_computation::{Changes, ComputeTarget, ComputedTarget, TargetOrder};
 use crate::group::coordinator::{Deferred, Effects, GroupCoordinator};
 use crate::group::membership::is_target_due;
 use crate::group::modern::GroupError;
@@ -27,14 +28,16 @@ use crate::group::recorded::Decision;
 impl GroupCoordinator {
     /// Computes a new target assignment if the group epoch is newer than the current one and the
     /// minimum interval is over. Returns a large one, which is to be ordered with
-    /// [`Self::order_target`] when the decision is final.
+    /// [`Self::order_target`] when the decision is final. Does nothing while one is being computed.
     pub(super) fn update_target(
         &self,
         decision: &mut Decision<ConsumerGroup>,
     ) -> Result<Option<ComputeTarget>, GroupError> {
         let group = &decision.group;
         let interval_ms = self.consumer_assignment_interval_ms(&group.group_id);
-        if !is_target_due(group, interval_ms, decision.now) {
+        if !is_target_due(group, interval_ms, decision.now)
+            || self.computing.contains_key(&group.group_id)
+        {
             return Ok(None);
         }
         let target = ComputeTarget {
@@ -61,41 +64,37 @@ impl GroupCoordinator {
         group.num_members() + partitions > self.config.group_consumer_inline_assignment_max
     }
 
-    /// Lets the shell compute a target assignment, unless it is computing one of this group.
+    /// Lets the shell compute a target assignment.
     pub(super) fn order_target(&mut self, target: Option<ComputeTarget>, effects: &mut Effects) {
         let Some(target) = target else {
             return;
         };
-        let group_id = &target.snapshot.group_id;
-        if self.computing.contains_key(group_id) {
-            return;
-        }
-        self.computing.insert(group_id.clone(), target.number);
+        let TargetOrder { group_id, number } = target.order();
+        self.computing.insert(group_id, number);
         self.next_target += 1;
         effects.command(Command::ComputeTarget(Box::new(target)));
     }
 
     /// Handles the result of a [`ComputeTarget`].
-    pub fn on_target_computed(&mut self, computed: ComputedTarget, now: Timestamp) -> Outcome {
+    pub fn on_target_computed(&mut self, computed: &ComputedTarget, now: Timestamp) -> Outcome {
         let mut effects = self.effects();
         let ComputedTarget {
-            number,
+            order,
             snapshot,
             changes,
         } = computed;
-        if self.computing.get(&snapshot.group_id) != Some(&number) {
+        if !self.end_order(order) {
             return self.finish(effects);
         }
-        self.computing.remove(&snapshot.group_id);
         // If the assignor has failed, the next heartbeat tries again.
-        let group = self.consumer_group(&snapshot.group_id).cloned();
+        let group = self.consumer_group(&order.group_id).cloned();
         if let (Some(group), Ok(changes)) = (group, changes)
             && group.target.epoch < snapshot.group_epoch
         {
             let mut decision = Decision::about(group, now);
-            let changes = changes.into_iter().filter_map(|(member_id, assignment)| {
-                let member_id = successor(&snapshot, &decision.group, member_id)?;
-                Some((member_id, assignment))
+            let changes = changes.iter().filter_map(|(member_id, assignment)| {
+                let member_id = successor(snapshot, &decision.group, member_id)?;
+                Some((member_id.clone(), Arc::clone(assignment)))
             });
             let changes: Changes = changes.collect();
             decision.write_target_of(snapshot.group_epoch, changes);
@@ -103,18 +102,35 @@ impl GroupCoordinator {
         }
         self.finish(effects)
     }
+
+    /// The shell could not compute a target assignment. The next heartbeat orders another.
+    pub fn on_target_not_computed(&mut self, order: &TargetOrder) -> Outcome {
+        self.end_order(order);
+        Outcome::default()
+    }
+
+    /// The shell has finished an order. Returns whether its result is still wanted.
+    fn end_order(&mut self, order: &TargetOrder) -> bool {
+        let is_wanted = self.computing.get(&order.group_id) == Some(&order.number);
+        if is_wanted {
+            self.computing.remove(&order.group_id);
+        }
+        is_wanted
+    }
 }
 
 /// The member that has the place of a member of the snapshot: itself, the static member that has
-/// replaced it, or none.
-fn successor(
-    snapshot: &ConsumerGroup,
-    group: &ConsumerGroup,
-    member_id: ByteString,
-) -> Option<ByteString> {
-    if group.has_member(&member_id) {
+/// replaced it, or none. A member that was in the snapshot itself has a place of its own.
+fn successor<'a>(
+    snapshot: &'a ConsumerGroup,
+    group: &'a ConsumerGroup,
+    member_id: &'a ByteString,
+) -> Option<&'a ByteString> {
+    if group.has_member(member_id) {
         return Some(member_id);
     }
-    let instance_id = snapshot.member(&member_id)?.instance_id.as_ref()?;
-    group.static_member_id(instance_id).cloned()
+    let instance_id = snapshot.member(member_id)?.instance_id.as_ref()?;
+    group
+        .static_member_id(instance_id)
+        .filter(|it| !snapshot.has_member(it))
 }

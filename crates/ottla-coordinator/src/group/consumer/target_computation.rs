@@ -13,29 +13,43 @@ use crate::group::modern::{Assignment, Assignor, AssignorError, GroupSpec, Membe
 /// The members whose assignment changes.
 pub(super) type Changes = Vec<(ByteString, Arc<Assignment>)>;
 
+/// Identifies an order, as long as the coordinator is loaded.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct TargetOrder {
+    pub(super) group_id: ByteString,
+    pub(super) number: u64,
+}
+
 /// A target assignment to be computed.
 #[derive(Clone)]
 pub struct ComputeTarget {
-    /// Identifies the order.
     pub(super) number: u64,
     pub(super) snapshot: ConsumerGroup,
     pub(super) image: Arc<MetadataImage>,
     pub(super) assignor: &'static dyn Assignor,
 }
 
-/// Its result, for `GroupCoordinator::on_target_computed`.
+/// Its result, for `GroupCoordinator::on_target_computed`. To be dropped without a lock: the last
+/// reference to a large group may be in it.
 pub struct ComputedTarget {
-    pub(super) number: u64,
+    pub(super) order: TargetOrder,
     pub(super) snapshot: ConsumerGroup,
     pub(super) changes: Result<Changes, AssignorError>,
 }
 
 impl ComputeTarget {
+    pub fn order(&self) -> TargetOrder {
+        TargetOrder {
+            group_id: self.snapshot.group_id.clone(),
+            number: self.number,
+        }
+    }
+
     /// Can take long. Needs no coordinator.
     pub fn compute(self) -> ComputedTarget {
         let changes = self.changes();
         ComputedTarget {
-            number: self.number,
+            order: self.order(),
             snapshot: self.snapshot,
             changes,
         }

@@ -130,7 +130,7 @@ impl Script {
     pub(super) fn compute(&mut self) -> String {
         let target = self.computing.pop_front().expect("a target to compute");
         let now = self.now();
-        let outcome = self.coordinator.on_target_computed(target.compute(), now);
+        let outcome = self.coordinator.on_target_computed(&target.compute(), now);
         self.render(outcome)
     }
 

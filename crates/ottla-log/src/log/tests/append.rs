@@ -150,6 +150,28 @@ fn segments_roll_by_size() {
 }
 
 #[test]
+fn a_read_says_whether_more_is_in_a_later_segment() {
+    let size = batch(0, 10).size_in_bytes() as i32;
+    let mut test = TestLog::with_config(|config| config.segment_bytes = 2 * size + 5);
+    for _ in 0..3 {
+        test.append(10);
+    }
+    assert_eq!(test.bases(), [0, 20]);
+    let reader = test.reader();
+    for (from, max_bytes, upper_bound, expected) in [
+        (0, 1 << 20, 30, true),
+        (10, 1, 30, true),
+        (10, 1 << 20, 20, false),
+        (20, 1 << 20, 30, false),
+        (20, 1 << 20, 20, false),
+    ] {
+        let read = reader.read(Offset(from), max_bytes, Offset(upper_bound), true);
+        let is_in_older_segment = read.unwrap().is_in_older_segment;
+        assert_eq!(is_in_older_segment, expected, "{from} to {upper_bound}");
+    }
+}
+
+#[test]
 fn segments_roll_by_the_age_of_their_records() {
     let mut test = TestLog::with_config(|config| config.segment_ms = 1000);
     test.append_batch(batch_at(0, 1, 5000));

@@ -170,7 +170,7 @@ impl PartitionState {
         proposal: AlterPartition,
     ) {
         self.replicating.proposes_more = proposal.new_isr.len() > self.replica.isr().len();
-        let is_again = self.replicating.refused.take().as_ref() == Some(&proposal);
+        let is_again = self.replicating.refused.take().as_deref() == Some(&proposal);
         if let Some(replication) = host.replication() {
             replication.propose(partition, proposal, is_again);
         }
@@ -186,7 +186,7 @@ impl PartitionState {
             Ok(_) if self.replicating.proposes_more => Metric::IsrExpands,
             Ok(_) => Metric::IsrShrinks,
             Err(_) => {
-                self.replicating.refused = Some(proposal.clone());
+                self.replicating.refused = Some(Box::new(proposal.clone()));
                 Metric::FailedIsrUpdates
             }
         };

@@ -295,6 +295,16 @@ async fn a_panic_while_a_partition_is_stepped_ends_the_process() {
     assert_eq!(status.signal(), Some(ABORTED), "{status}");
 }
 
+#[test]
+fn a_thread_keeps_no_long_list() {
+    keep(&BATCHES, Vec::with_capacity(MOST_KEPT));
+    // Neither that of a burst nor one that has no room takes its place.
+    keep(&BATCHES, Vec::with_capacity(2 * MOST_KEPT));
+    keep(&BATCHES, Vec::new());
+    assert_eq!(BATCHES.take().capacity(), MOST_KEPT);
+    assert_eq!(BATCHES.take().capacity(), 0);
+}
+
 /// Otherwise each read of the new records would count as one of pages that were dropped.
 #[tokio::test]
 async fn what_is_written_after_a_truncation_is_not_taken_for_dropped() {
@@ -309,6 +319,22 @@ async fn what_is_written_after_a_truncation_is_not_taken_for_dropped() {
     cut(&host, &partition, 1);
     let needs = |offset| partition.readers.needs_dropped(Offset(offset));
     assert!(needs(0) && !needs(1));
+}
+
+#[tokio::test]
+async fn what_a_directory_move_has_copied_is_not_taken_for_dropped() {
+    let (host, partition) = with_three_records().await;
+    partition.readers.note_dropped(Offset(3));
+    let before = partition.log_location();
+    let replaced = LogLocation {
+        reader: before.reader.clone(),
+        pace: Arc::clone(&before.pace),
+        space: Arc::clone(&before.space),
+        threads: Arc::clone(&before.threads),
+    };
+    let mut state = partition.state.lock();
+    state.on_replaced(&partition, &host.host, replaced);
+    assert!(!partition.readers.needs_dropped(Offset(0)));
 }
 
 /// After an unclean election, clients lose acknowledged records.

@@ -328,6 +328,14 @@ async fn write(
     throttle: &Throttle,
     parallel: usize,
 ) -> anyhow::Result<()> {
+    let is_planned = |index: i32| plans.iter().any(|it| it.partition.partition.0 == index);
+    let mut others = begun.iter().filter(|(_, begun)| begun.count > 0);
+    if let Some((index, _)) = others.find(|(index, _)| !is_planned(**index)) {
+        bail!(
+            "topic {topic} exists, and its partition {index} has records that are not in remote \
+             storage; give another name with --as, or delete it"
+        );
+    }
     let total: u64 = plans.iter().map(|plan| plan.scan.records).sum();
     let before: u64 = begun.values().map(|begun| begun.count).sum();
     // The codec of the source; where there are several, of its first batch.
@@ -431,6 +439,12 @@ impl Writer<'_> {
             if taken.from >= scan.end_offset {
                 break;
             }
+            // Later records would be written where those of the segment belong.
+            ensure!(
+                scan.has_missed(&reader.missing),
+                "partition {index}: a segment disappeared from remote storage during the restore; \
+                 run the command again"
+            );
             for record in scan.restored(&taken)? {
                 count += 1;
                 if count <= there {

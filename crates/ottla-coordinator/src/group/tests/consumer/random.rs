@@ -272,7 +272,7 @@ impl World {
     fn compute_first(&mut self) {
         if let Some(target) = self.computing.pop_front() {
             let now = self.now();
-            let outcome = self.coordinator.on_target_computed(target.compute(), now);
+            let outcome = self.coordinator.on_target_computed(&target.compute(), now);
             self.take(outcome);
         }
     }

@@ -110,3 +110,30 @@ fn a_static_member_gets_the_target_of_the_member_that_it_replaces() {
     assert!(text.contains("g/m9 target a:0,1,2,3"), "{text}");
     assert!(!text.contains("g/m1 target"), "{text}");
 }
+
+#[test]
+fn a_member_keeps_its_own_target_when_it_takes_an_instance_id_over() {
+    let mut script = script();
+    script.send(joining("m1", &["a"]).instance("i"));
+    script.compute();
+    script.send(joining("m2", &["a"]));
+    script.send(alive("m1", -1).instance("i"));
+    script.send(joining("m2", &["a"]).instance("i"));
+    let text = script.compute();
+    assert_eq!(text.matches("g/m2 target").count(), 1, "{text}");
+    assert!(text.contains("g/m2 target a:2,3"), "{text}");
+}
+
+#[test]
+fn a_computation_that_failed_is_ordered_again() {
+    let mut script = script();
+    script.send(joining("m1", &["a"]));
+    let former = script.computing.pop_front().expect("it is ordered").order();
+    let orders = |script: &mut Script| script.send(alive("m1", 1)).contains("compute g");
+    assert!(!orders(&mut script), "nobody has said that it failed");
+    script.coordinator.on_target_not_computed(&former);
+    assert!(orders(&mut script));
+    script.coordinator.on_target_not_computed(&former);
+    assert!(!orders(&mut script), "that was the former order");
+    assert!(script.compute().contains("g/m1 target a:0,1,2,3"));
+}

@@ -344,6 +344,27 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_segment_that_goes_between_the_two_reads_is_noticed() {
+        let mut store = TestStore::new();
+        for start in [0, 10, 20, 30] {
+            store.add(start, start + 9, &[(0, start)], &[data(start, 10, 0)]);
+        }
+        store.remove(1);
+        let scan = {
+            let throttle = Throttle::new(None);
+            let history = store.history();
+            let source = store.source(&history, &throttle);
+            let mut reader = PartitionReader::new(&source);
+            Scan::run(&mut reader, i64::MAX).await.unwrap()
+        };
+        let missing = read(&store).await.1;
+        assert!(scan.has_missed(&missing), "{missing:?}");
+        store.remove(2);
+        let missing = read(&store).await.1;
+        assert!(!scan.has_missed(&missing), "{missing:?}");
+    }
+
+    #[tokio::test]
     async fn a_changed_byte_is_an_error_that_names_the_segment() {
         let mut store = TestStore::new();
         store.add(0, 9, &[(0, 0)], &[data(0, 5, 0), data(5, 5, 0)]);

@@ -185,6 +185,13 @@ impl Scan {
         None
     }
 
+    /// Whether these offsets were missing too when the partition was read first. A reader that began
+    /// later does not know the first of them.
+    pub fn has_missed(&self, missing: &[(i64, i64)]) -> bool {
+        let is_known = |last: i64| self.missing.iter().any(|(_, it)| *it == last);
+        missing.iter().all(|(_, last)| is_known(*last))
+    }
+
     fn leave_out(&mut self, producer: i64, first: i64, last: i64) {
         let ranges = self.left_out.entry(producer).or_default();
         ranges.push((first, last));
