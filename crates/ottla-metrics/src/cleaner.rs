@@ -39,11 +39,11 @@ impl CleanerGauge {
         match self {
             CleanerGauge::MaxDirtyPercent => (
                 "kafka_log_logcleanermanager_max_dirty_percent",
-                "How much of the dirtiest log is dirty",
+                "Dirty part of the dirtiest log, in percent",
             ),
             CleanerGauge::CleanerRecopyPercent => (
                 "kafka_log_logcleaner_cleaner_recopy_percent",
-                "Bytes written by the last cleanings, to bytes read",
+                "Bytes written by the last cleanings, in percent of the bytes read",
             ),
             CleanerGauge::MaxCleanTimeSecs => (
                 "kafka_log_logcleaner_max_clean_time_secs",
@@ -51,7 +51,7 @@ impl CleanerGauge {
             ),
             CleanerGauge::MaxBufferUtilizationPercent => (
                 "kafka_log_logcleaner_max_buffer_utilization_percent",
-                "How full the memory for keys was in the last cleanings",
+                "Largest used part of the memory for keys in the last cleanings, in percent",
             ),
             CleanerGauge::MaxCompactionDelaySecs => (
                 "kafka_log_logcleaner_max_compaction_delay_secs",

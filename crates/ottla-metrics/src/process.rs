@@ -44,12 +44,12 @@ pub fn collect(families: &mut Vec<Family>) {
         ),
         (
             "kafka_server_kafkaserver_linux_disk_read_bytes",
-            "Bytes that were read from a disk for this process",
+            "Bytes read from disks by this process",
             disk(|io| io.read_bytes),
         ),
         (
             "kafka_server_kafkaserver_linux_disk_write_bytes",
-            "Bytes that were written to a disk for this process",
+            "Bytes written to disks by this process",
             disk(|io| io.write_bytes),
         ),
     ];

@@ -56,7 +56,7 @@ pub(crate) async fn ask_kerberos(
                 "Failed to set name for '{principal}' based on Kerberos authentication rules: {reason}; add a rule \
                  to sasl.kerberos.principal.to.local.rules"
             );
-            complain("of no use, and its connection is closed", reason);
+            complain("accepted, but its connection is closed", reason);
             KerberosAnswer::Nameless
         }
         Err(error) if error.is_passing() => KerberosAnswer::TryAgain(error.to_string()),

@@ -529,7 +529,7 @@ impl SaslAuthenticator {
 }
 
 fn nameless() -> Outcome {
-    Outcome::Closed("no rule makes a user of its Kerberos principal".to_owned())
+    Outcome::Closed("no rule maps its Kerberos principal to a user".to_owned())
 }
 
 fn during_handshake(api_key: ApiKey) -> String {

@@ -41,7 +41,7 @@ const NICENESS: i32 = 5;
 /// After an error of the listener, which is mostly a lack of file handles.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Serve a web page that shows and changes a cluster, of Ottla or of Apache Kafka.
+/// Serve a web page to inspect and administer a cluster, of Ottla or of Apache Kafka.
 #[derive(Args, Debug)]
 pub struct ConsoleArgs {
     /// Brokers to connect to first: host:port, separated by commas.
@@ -50,20 +50,19 @@ pub struct ConsoleArgs {
     /// Properties file with settings of the client.
     #[arg(long, value_name = "FILE")]
     command_config: Option<String>,
-    /// Address of the page. On another address than a loopback address, people must log in.
+    /// Address of the page. Users must log in unless it is a loopback address.
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:9080")]
     listen: String,
     /// Refuse every change.
     #[arg(long)]
     read_only: bool,
-    /// Have people log in as SASL users of the cluster on a loopback address too.
+    /// Require users to log in as SASL users of the cluster on a loopback address too.
     #[arg(long)]
     login: bool,
-    /// Name of a reverse proxy under which browsers reach the page; repeatable. People must log in.
+    /// Name of a reverse proxy under which browsers reach the page; repeatable. Users must log in.
     #[arg(long, value_name = "NAME")]
     public_name: Vec<String>,
-    /// Identity provider (OpenID Connect) where people log in. The cluster needs OAUTHBEARER, and the console a
-    /// --public-name.
+    /// Identity provider (OpenID Connect) for logins. The cluster needs OAUTHBEARER, and the console a --public-name.
     #[arg(long, value_name = "URL", requires = "oidc_client_id")]
     oidc_issuer: Option<String>,
     /// Client ID of the console at the identity provider.
@@ -79,7 +78,7 @@ pub struct ConsoleArgs {
     /// Properties file for the schema registry: basic.auth.user.info, bearer.auth.token, ssl.*
     #[arg(long, value_name = "FILE", requires = "schema_registry")]
     schema_registry_config: Option<String>,
-    /// Show the results of `ottla bench` in this directory, and let people run it if they do not log in.
+    /// Show the results of `ottla bench` in this directory, and run benchmarks unless users log in.
     #[arg(long, value_name = "DIR")]
     bench_dir: Option<PathBuf>,
 }

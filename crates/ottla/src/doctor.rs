@@ -28,8 +28,8 @@ const UNREADABLE: u8 = 2;
 /// Of the lines below the first of a check.
 const INDENT: &str = "           ";
 
-/// Check this machine, a node's disks and ports, or a running cluster, and say how to fix what is
-/// wrong.
+/// Check this machine, a node's disks and ports, or a running cluster, and show how to fix each
+/// problem.
 #[derive(Args, Debug)]
 pub struct DoctorArgs {
     /// Configuration file of the node whose disks, ports and names are checked.

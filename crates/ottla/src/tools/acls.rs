@@ -28,7 +28,7 @@ use rules::{
     shown_target,
 };
 
-/// Add, remove and list ACLs, or explain what they decide.
+/// Add, remove and list ACLs, or explain their decisions.
 ///
 /// Give one of --add, --remove and --list.
 #[derive(Args, Debug)]
@@ -79,30 +79,29 @@ pub struct AclsArgs {
     /// List only the ACLs of this principal. Repeatable.
     #[arg(long, value_name = "PRINCIPAL", requires = "list")]
     principal: Vec<String>,
-    /// What a producer needs: Write, Describe and Create on the topic.
+    /// The permissions of a producer: Write, Describe and Create on the topic.
     #[arg(long, requires = "topic")]
     producer: bool,
-    /// What a consumer needs: Read and Describe on the topic, Read on the group.
+    /// The permissions of a consumer: Read and Describe on the topic, Read on the group.
     #[arg(long, requires = "topic", requires = "group")]
     consumer: bool,
-    /// With --producer, what an idempotent one needs on the cluster.
+    /// With --producer: also the permission of an idempotent producer on the cluster.
     #[arg(long, requires = "producer")]
     idempotent: bool,
     /// Remove without asking for confirmation.
     #[arg(long)]
     force: bool,
-    /// With --add or --remove: change nothing, and print which rules would change and whose
-    /// permissions.
+    /// With --add or --remove: change nothing, and print the rules and permissions that would change.
     #[arg(long, conflicts_with_all = ["list", "force"])]
     dry_run: bool,
 }
 
 #[derive(Subcommand, Debug)]
 enum AclsCommand {
-    /// Say whether an operation is allowed, which rule decides, and which others match.
+    /// Show whether an operation is allowed, the rule that decides, and other matching rules.
     ///
-    /// Exit status: 0 if everything asked for is allowed, 1 if anything is denied, 2 if that cannot
-    /// be found out.
+    /// Exit status: 0 if every given operation is allowed, 1 if any is denied, 2 if the command
+    /// fails.
     Explain(Box<ExplainArgs>),
 }
 

@@ -29,7 +29,7 @@ mod verify;
 
 use remote_log::RemoteLog;
 
-/// Show, check and restore what a cluster keeps in remote storage (KIP-405).
+/// Show, verify and restore the remote segments of a cluster (KIP-405).
 #[derive(Args, Debug)]
 pub struct TierArgs {
     #[command(subcommand)]
@@ -38,17 +38,17 @@ pub struct TierArgs {
 
 #[derive(Subcommand, Debug)]
 enum Action {
-    /// Show per partition what is local and what is remote, how much, how old, and what is stuck.
+    /// Show the local and remote segments of each partition, and stuck uploads and deletions.
     Describe(DescribeArgs),
-    /// Check each remote segment: its objects, sizes, checksums, indexes, and the lineage of all.
+    /// Verify each remote segment: its objects, sizes, checksums, indexes and leader epochs.
     ///
-    /// Reads every segment as a whole unless --shallow is given. Fails if something is wrong.
+    /// Reads every segment completely unless --shallow is given. Fails if there is a problem.
     Verify(VerifyArgs),
-    /// Write a topic as it was at a time to a new topic, out of remote storage.
+    /// Restore a topic from remote storage, as it was at a given time, to a new topic.
     ///
-    /// Reads all segments up to that time, says what is there and what is not, creates the new topic
-    /// and writes the records with their keys, headers and timestamps. The same command continues a
-    /// restore that was interrupted.
+    /// Reads all segments up to that time, reports missing records, creates the new topic and writes
+    /// the records with their keys, headers and timestamps. Run the same command again to continue
+    /// an interrupted restore.
     Restore(Box<restore::RestoreArgs>),
 }
 
@@ -58,10 +58,10 @@ struct DescribeArgs {
     brokers: Brokers,
     #[command(flatten)]
     selection: Selection,
-    /// A broker's server.properties, to say where its segments are.
+    /// A broker's server.properties, to show the location of the store.
     #[arg(long, value_name = "FILE")]
     config: Option<String>,
-    /// Report uploads and deletions that have not ended for this long.
+    /// Report uploads and deletions that have taken longer than this.
     #[arg(long, value_name = "MS", default_value_t = 300_000)]
     stuck_after_ms: u64,
     /// Print JSON.
@@ -78,7 +78,7 @@ struct VerifyArgs {
     /// A broker's server.properties, whose rsm.config.* settings open the store.
     #[arg(long, value_name = "FILE")]
     config: String,
-    /// Look at descriptions and sizes, and read no segment.
+    /// Check only manifests and sizes, without reading segments.
     #[arg(long)]
     shallow: bool,
     /// Segments that are read at once.

@@ -16,14 +16,16 @@ pub(super) fn collect(broker: &Arc<Broker>, families: &mut Vec<Family>) {
         )
         .value(f64::from(broker.state() as u8)),
     );
-    families.push(Family::gauge("ottla_info", "What runs here").sample(
-        [
-            ("version", env!("CARGO_PKG_VERSION").to_owned()),
-            ("cluster_id", broker.cluster_id().to_string()),
-            ("node_id", broker.broker_id().0.to_string()),
-        ],
-        1.0,
-    ));
+    families.push(
+        Family::gauge("ottla_info", "Version and identity of this node").sample(
+            [
+                ("version", env!("CARGO_PKG_VERSION").to_owned()),
+                ("cluster_id", broker.cluster_id().to_string()),
+                ("node_id", broker.broker_id().0.to_string()),
+            ],
+            1.0,
+        ),
+    );
     partitions(broker, families);
     controller(broker, families);
     raft(broker, families);
@@ -36,14 +38,17 @@ fn partitions(broker: &Arc<Broker>, families: &mut Vec<Family>) {
     let (mut led, mut hosted, mut offline, mut under_replicated) = (0, 0, 0, 0);
     let (mut under_min_isr, mut at_min_isr, mut reassigning) = (0, 0, 0);
     let gauge = |name: &str, help| Family::gauge(format!("kafka_cluster_partition_{name}"), help);
-    let mut replicas_count = gauge("replicascount", "Replicas that the partition should have");
+    let mut replicas_count = gauge("replicascount", "Replicas in the partition's assignment");
     let mut in_sync = gauge("insyncreplicascount", "Replicas that are in sync");
     let mut is_under_replicated = gauge("underreplicated", "Whether a replica is not in sync");
     let mut is_under_min_isr = gauge(
         "underminisr",
-        "Whether fewer are in sync than min.insync.replicas",
+        "Whether fewer than min.insync.replicas are in sync",
     );
-    let mut is_at_min_isr = gauge("atminisr", "Whether just as many are in sync as must be");
+    let mut is_at_min_isr = gauge(
+        "atminisr",
+        "Whether exactly min.insync.replicas are in sync",
+    );
     let mut stable_lag = gauge(
         "laststableoffsetlag",
         "Records above the last stable offset",
@@ -115,7 +120,7 @@ fn partitions(broker: &Arc<Broker>, families: &mut Vec<Family>) {
         ),
         (
             "atminisrpartitioncount",
-            "Led partitions with just as many replicas in sync as min.insync.replicas",
+            "Led partitions with exactly min.insync.replicas replicas in sync",
             at_min_isr,
         ),
         (
@@ -211,7 +216,7 @@ fn raft(broker: &Broker, families: &mut Vec<Family>) {
         families.push(
             Family::gauge(
                 format!("kafka_server_raft_metrics_{name}"),
-                "What this node is in the metadata quorum",
+                "Role of this node in the metadata quorum",
             )
             .sample([("state", state.to_owned())], 1.0),
         );
@@ -229,12 +234,12 @@ fn raft(broker: &Broker, families: &mut Vec<Family>) {
         ),
         (
             "high_watermark",
-            "The committed end of the metadata log",
+            "High watermark of the metadata log",
             status.high_watermark.0,
         ),
         (
             "log_end_offset",
-            "The end of the metadata log",
+            "Log end offset of the metadata log",
             status.log_end_offset.0,
         ),
         (

@@ -42,7 +42,7 @@ pub(super) fn collect(broker: &Arc<Broker>, families: &mut Vec<Family>) {
     );
     let mut cordoned = Family::gauge(
         "kafka_log_logmanager_logdirectorycordoned",
-        "Whether no new replica is put into the directory (cordoned.log.dirs)",
+        "Whether the directory is cordoned: it gets no new replicas (cordoned.log.dirs)",
     );
     let mut uncleanable = Family::gauge(
         "kafka_log_logcleanermanager_uncleanable_partitions_count",
@@ -100,7 +100,7 @@ pub(super) fn collect(broker: &Arc<Broker>, families: &mut Vec<Family>) {
         (
             Metric::StalledAppends,
             "ottla_log_stalled_appends",
-            "Appends that the kernel made wait",
+            "Appends that the kernel blocked",
         ),
         (
             Metric::ColdReads,
@@ -120,7 +120,7 @@ pub(super) fn collect(broker: &Arc<Broker>, families: &mut Vec<Family>) {
         (
             Metric::PageCacheReread,
             "ottla_page_cache_reread_bytes",
-            "Bytes that were fetched from where such pages had been dropped",
+            "Fetched bytes whose pages had been dropped",
         ),
     ];
     families.extend(counters.map(|(metric, name, help)| {
@@ -134,11 +134,11 @@ fn page_cache(broker: &Broker) -> [Family; 3] {
     let state = broker.host.page_cache.state(max_bytes);
     let held = Family::gauge(
         "ottla_page_cache_held_bytes",
-        "Bytes of appended pages that were not dropped from the page cache, as far as they are counted",
+        "Counted bytes of appended pages that were not dropped from the page cache",
     );
     let limit = Family::gauge(
         "ottla_page_cache_limit_bytes",
-        "Appended pages beyond these bytes are dropped from the page cache; -1 if none are",
+        "Bound on the bytes of appended pages in the page cache; -1 without a bound",
     );
     let limit_bytes = state.limit_bytes.map_or(-1.0, |bytes| bytes as f64);
     let mut phase = Family::gauge(
@@ -188,7 +188,7 @@ fn handles(broker: &Broker) -> Vec<Family> {
         ),
         (
             "ottla_log_handles_closed_for_others",
-            "File handles that were closed because others were needed",
+            "File handles closed because other logs needed them",
             stats.closed_for_others,
         ),
         (
@@ -198,7 +198,7 @@ fn handles(broker: &Broker) -> Vec<Family> {
         ),
         (
             "ottla_log_handles_closed_idle",
-            "File handles that were closed because they were not used",
+            "File handles closed because they were idle",
             stats.closed_idle,
         ),
         (
@@ -249,7 +249,7 @@ fn recovery(broker: &Broker) -> [Family; 2] {
     );
     let mut segments = Family::gauge(
         "kafka_log_logmanager_remainingsegmentstorecover",
-        "Segments of the log under way that are still to be recovered",
+        "Segments still to be recovered of the log that is being recovered",
     );
     for dir in broker.loading.load().iter() {
         let path = dir.path.display().to_string();

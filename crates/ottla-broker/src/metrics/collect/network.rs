@@ -40,7 +40,7 @@ pub(super) fn collect(broker: &Broker, families: &mut Vec<Family>) {
         (
             Metric::ConnectionsClosed,
             "kafka_server_socket_server_metrics_connection_close",
-            "Connections that have ended",
+            "Connections closed",
         ),
         (
             Metric::ConnectionsIdle,
@@ -80,12 +80,12 @@ pub(super) fn collect(broker: &Broker, families: &mut Vec<Family>) {
         (
             Metric::BytesReceived,
             "kafka_server_socket_server_metrics_incoming_byte",
-            "Bytes that came in",
+            "Bytes received",
         ),
         (
             Metric::BytesSent,
             "kafka_server_socket_server_metrics_outgoing_byte",
-            "Bytes that went out",
+            "Bytes sent",
         ),
         (
             Metric::ConnectionsRefused,
@@ -95,12 +95,12 @@ pub(super) fn collect(broker: &Broker, families: &mut Vec<Family>) {
         (
             Metric::AcceptsPaused,
             "ottla_accepts_paused",
-            "Times that a listener has stopped accepting for lack of room or of a file handle",
+            "Times that a listener paused because a connection limit was reached or no file handle was free",
         ),
         (
             Metric::ConnectionsDelayed,
             "ottla_connections_delayed",
-            "Connections that had to wait over max.connection.creation.rate",
+            "Connections delayed because of max.connection.creation.rate",
         ),
         (
             Metric::ConnectionsClosedForMemory,

@@ -17,13 +17,13 @@ pub(super) fn collect(broker: &Broker, families: &mut Vec<Family>) {
             "produce",
             &quotas.produce,
             "byte_rate",
-            "Bytes of Produce requests a second",
+            "Bytes of Produce requests per second",
         ),
         (
             "fetch",
             &quotas.fetch,
             "byte_rate",
-            "Bytes of fetched records a second",
+            "Bytes of fetched records per second",
         ),
         (
             "request",
@@ -48,7 +48,7 @@ pub(super) fn collect(broker: &Broker, families: &mut Vec<Family>) {
     let mut rates = family(
         "controllermutation",
         "mutation_rate",
-        "Partitions created and deleted a second",
+        "Partitions created and deleted per second",
     );
     let mutations = &*quotas.mutations;
     mutations.for_each(now_ms, |usage, limit| {
@@ -97,7 +97,7 @@ fn throttle_times<U: Default>(
     let mut times = family(
         kind,
         "throttle_time",
-        "How long the client was throttled of late, on average, in milliseconds",
+        "Average recent throttle time of the client, in milliseconds",
     );
     quota.for_each(now_ms, |usage, _| {
         look(usage);

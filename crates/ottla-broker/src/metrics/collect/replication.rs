@@ -11,17 +11,17 @@ pub(super) fn collect(broker: &Arc<Broker>, families: &mut Vec<Family>) {
     let counters = [
         (
             "kafka_server_replicamanager_isrexpands",
-            "Replicas of led partitions that came in sync",
+            "Replicas that joined the ISR of led partitions",
             Metric::IsrExpands,
         ),
         (
             "kafka_server_replicamanager_isrshrinks",
-            "Replicas of led partitions that fell out of sync",
+            "Replicas that left the ISR of led partitions",
             Metric::IsrShrinks,
         ),
         (
             "kafka_server_replicamanager_failedisrupdates",
-            "Changes of the in-sync replicas that the controller did not make",
+            "ISR changes that failed",
             Metric::FailedIsrUpdates,
         ),
         (

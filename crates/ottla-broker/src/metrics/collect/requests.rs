@@ -14,7 +14,7 @@ pub(super) fn collect(broker: &Broker, families: &mut Vec<Family>) {
     );
     let mut errors = Family::counter(
         "kafka_network_requestmetrics_errors",
-        "Error codes in answers, of each partition, topic or group, by API and error; NONE is success",
+        "Error codes in responses, per partition, topic or group, by API and error; NONE is success",
     );
     for (api_key, api) in broker.context.metrics.requests().apis() {
         for name in names(api_key) {

@@ -17,7 +17,7 @@ pub(super) fn collect(broker: &Broker, families: &mut Vec<Family>) {
     );
     let mut failed = counter(
         "failedproducerequests",
-        "Batches that were given up, so that their records are in no dead-letter queue",
+        "Batches that could not be written, so their records are in no dead-letter queue",
     );
     for (group, counts) in broker.share_groups.partitions.dead_letters().counts() {
         let label = || [("group", group.to_string())];

@@ -67,14 +67,14 @@ pub(super) fn collect(broker: &Broker, families: &mut Vec<Family>) {
     families.push(
         Family::gauge(
             "org_apache_kafka_storage_internals_log_remotestoragethreadpool_remotelogreadertaskqueuesize",
-            "Reads from remote storage that wait for their turn",
+            "Queued reads from remote storage",
         )
         .value(remote_logs.waiting_reads() as f64),
     );
     families.push(
         Family::counter(
             "kafka_server_delayedremotefetchmetrics_expires",
-            "Fetches that did not wait any longer for remote storage (remote.fetch.max.wait.ms)",
+            "Fetches that timed out while they waited for remote storage (remote.fetch.max.wait.ms)",
         )
         .value(remote_logs.expired_fetches() as f64),
     );

@@ -18,10 +18,10 @@ const STANDARD: &str = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 /// Settings given on the command line, for nodes that hide theirs.
 #[derive(Args, Debug, Default)]
 pub(super) struct GivenSettings {
-    /// The nodes' super.users, if they do not tell it (Apache Kafka does not).
+    /// The nodes' super.users, if they hide the value (as Apache Kafka does).
     #[arg(long, value_name = "PRINCIPALS")]
     super_users: Option<String>,
-    /// Decide as with allow.everyone.if.no.acl.found=true, if the nodes do not tell it.
+    /// Decide as with allow.everyone.if.no.acl.found=true, if the nodes hide the value.
     #[arg(long)]
     allow_everyone_if_no_acl_found: bool,
 }

@@ -49,32 +49,32 @@ pub struct RestoreArgs {
     /// The topic to restore; it may be deleted.
     #[arg(long)]
     topic: String,
-    /// Its ID, if topics of this name were deleted and created again.
+    /// ID of the topic, if topics of this name were deleted and created again.
     #[arg(long, value_name = "ID")]
     topic_id: Option<String>,
-    /// Restore what was written up to the first record that is newer than this:
+    /// Restore each partition up to its first record that is newer than this:
     /// YYYY-MM-DDThh:mm:ss.sss, optionally with Z or +hh:mm, or milliseconds since 1970.
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     to_time: i64,
-    /// The new topic; the name of the old one with -restored, unless given.
+    /// The new topic; by default the old name with the suffix -restored.
     #[arg(long = "as", value_name = "NEW-TOPIC")]
     new_topic: Option<String>,
     /// Partitions of the new topic, if the old one is deleted and had more than remote storage has.
     #[arg(long)]
     partitions: Option<i32>,
-    /// Replicas of each partition; those of the old topic unless given.
+    /// Replicas of each partition; by default those of the old topic.
     #[arg(long, value_name = "REPLICAS")]
     replication_factor: Option<i16>,
-    /// A setting of the new topic, key=value, instead of the old topic's.
+    /// A setting of the new topic, which overrides that of the old topic.
     #[arg(long, value_name = "KEY=VALUE")]
     topic_config: Vec<String>,
-    /// Restore what is there, although records are missing.
+    /// Restore the available records even if others are missing.
     #[arg(long)]
     accept_missing: bool,
-    /// Say what would be restored, and write nothing.
+    /// Print what would be restored, and write nothing.
     #[arg(long)]
     dry_run: bool,
-    /// Read no more bytes per second from the store than this, at least 1024.
+    /// Maximum bytes per second that are read from the store, at least 1024.
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u64).range(1024..))]
     throttle: Option<u64>,
     /// Partitions that are restored at once.
@@ -332,8 +332,8 @@ async fn write(
     let mut others = begun.iter().filter(|(_, begun)| begun.count > 0);
     if let Some((index, _)) = others.find(|(index, _)| !is_planned(**index)) {
         bail!(
-            "topic {topic} exists, and partition {index} of it has records, which remote storage does \
-             not have; give another name with --as, or delete it"
+            "topic {topic} exists, and its partition {index} has records that are not in remote \
+             storage; give another name with --as, or delete it"
         );
     }
     let total: u64 = plans.iter().map(|plan| plan.scan.records).sum();
@@ -442,7 +442,7 @@ impl Writer<'_> {
             // Later records would be written where those of the segment belong.
             ensure!(
                 scan.has_missed(&reader.missing),
-                "partition {index}: a segment has gone from remote storage since it was read first; \
+                "partition {index}: a segment disappeared from remote storage during the restore; \
                  run the command again"
             );
             for record in scan.restored(&taken)? {
