@@ -163,7 +163,7 @@ fn parse_brokers(list: &str) -> anyhow::Result<Vec<i32>> {
     for id in list.split(',') {
         match id.trim().parse() {
             Ok(id) => brokers.push(id),
-            Err(_) => bail!("--broker-list: {id:?} is not a broker ID; write 0,1,2"),
+            Err(_) => bail!("--broker-list: {id:?} is not a broker ID; give IDs such as 0,1,2"),
         }
     }
     let twice = duplicates(&brokers);
