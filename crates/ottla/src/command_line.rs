@@ -142,12 +142,12 @@ pub fn definition() -> clap::Command {
 /// the number, and not about an unexpected argument `-1`.
 fn with_negative_numbers(command: clap::Command) -> clap::Command {
     command
-        .mut_args(|arg| {
-            match arg.get_action().takes_values() && !arg.is_positional() {
+        .mut_args(
+            |arg| match arg.get_action().takes_values() && !arg.is_positional() {
                 true => arg.allow_negative_numbers(true),
                 false => arg,
-            }
-        })
+            },
+        )
         .mut_subcommands(with_negative_numbers)
 }
 
