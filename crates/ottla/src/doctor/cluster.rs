@@ -190,8 +190,8 @@ fn partitions(topics: &[TopicDescription]) -> Vec<Check> {
     }
     if count > 0 && moved.len() as f64 / count as f64 > MUCH_IMBALANCE {
         checks.push(Check::warning(
-            "leaders",
-            format!("{} are not the preferred ones", some_of(&moved)),
+            "led by another than the preferred replica",
+            some_of(&moved),
             "ottla leader-election --election-type preferred --all-topic-partitions --bootstrap-server …",
         ));
     }
@@ -425,7 +425,7 @@ mod tests {
             [
                 "without a leader: t-0",
                 "under-replicated: t-1",
-                "leaders: t-2 are not the preferred ones"
+                "led by another than the preferred replica: t-2"
             ]
         );
     }
