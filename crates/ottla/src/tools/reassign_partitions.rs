@@ -189,8 +189,8 @@ async fn describe(admin: &Admin, names: &[String]) -> Result<Vec<TopicDescriptio
     Ok(described)
 }
 
-/// Whether the topic does not exist. The client returns the first of these codes for it, without
-/// retrying.
+/// Whether the topic does not exist. Brokers return the first of these codes for a name that no topic
+/// can have.
 pub(super) fn is_unknown(error: &ClientError) -> bool {
     matches!(
         error.code(),
