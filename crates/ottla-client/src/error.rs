@@ -145,13 +145,18 @@ impl ClientError {
         }
     }
 
-    /// The message of Kafka's exception, without the context of the error.
+    /// The message of Kafka's exception, without the context of the error. A message of this client
+    /// that begins with `it` is about the context, and names it.
     pub fn broker_message(&self) -> String {
         match self {
             ClientError::Broker {
+                what,
                 message: Some(message),
                 ..
-            } if !message.is_empty() => message.clone(),
+            } if !message.is_empty() => match message.strip_prefix("it ") {
+                Some(rest) => format!("{what} {rest}"),
+                None => message.clone(),
+            },
             ClientError::Broker { code, .. } => code.message().to_owned(),
             ClientError::GaveUp { last, .. } if last.code().is_some() => last.broker_message(),
             other => other.to_string(),

@@ -197,7 +197,7 @@ async fn deleted_records_are_gone_and_errors_say_what_is_wrong() {
         .unwrap_err();
     assert_eq!(
         missing.to_string(),
-        "topic nowhere: it does not exist (INVALID_TOPIC_EXCEPTION)"
+        "topic nowhere: it does not exist (UNKNOWN_TOPIC_OR_PARTITION)"
     );
     let large = ProducerRecord {
         value: Some(Bytes::from(vec![0; 2 << 20])),

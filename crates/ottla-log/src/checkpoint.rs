@@ -100,7 +100,8 @@ pub(crate) fn read<T>(
         text: text.chars().take(200).collect(),
         reason,
     };
-    let text = std::str::from_utf8(&bytes).map_err(|_| malformed(1, "", "not UTF-8"))?;
+    let text = std::str::from_utf8(&bytes)
+        .map_err(|_| malformed(1, &String::from_utf8_lossy(&bytes), "not UTF-8"))?;
     let mut lines = text.lines();
     let Some(version) = lines.next() else {
         return Ok(Vec::new());

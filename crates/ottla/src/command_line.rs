@@ -129,13 +129,26 @@ const WIDTH: usize = 80;
 
 /// The definition of the command line, for parsing, help, completions and manual pages.
 pub fn definition() -> clap::Command {
-    let command = Cli::command();
+    let command = with_negative_numbers(Cli::command());
     let list = command_list(&command, command.get_styles());
     let template = format!(
         "{{about-with-newline}}\n{{usage-heading}} {{usage}}\n\n{list}Options:\n{{options}}\n\nEach command shows its \
          options with --help; Kafka's tools have those of Kafka.\n"
     );
     command.help_template(template).max_term_width(WIDTH)
+}
+
+/// Lets every option take a negative number, as those of Kafka's tools do. The message is then about
+/// the number, and not about an unexpected argument `-1`.
+fn with_negative_numbers(command: clap::Command) -> clap::Command {
+    command
+        .mut_args(
+            |arg| match arg.get_action().takes_values() && !arg.is_positional() {
+                true => arg.allow_negative_numbers(true),
+                false => arg,
+            },
+        )
+        .mut_subcommands(with_negative_numbers)
 }
 
 /// Parses a command line.
@@ -345,6 +358,18 @@ mod tests {
             assert_eq!(ours, says);
         }
         assert_eq!(plain_range("something else"), None);
+    }
+
+    #[test]
+    fn a_negative_number_is_a_value_and_no_unexpected_argument() {
+        let accepted = "topics --bootstrap-server b:1 --create --topic t --partitions -1";
+        let accepted = format!("ottla {accepted} --replication-factor -4");
+        let given: Vec<String> = accepted.split(' ').map(str::to_owned).collect();
+        assert!(parse(&given).is_ok());
+        let given = ["ottla", "cluster", "start", "--brokers", "-1"].map(str::to_owned);
+        let error = parse(&given).expect_err("out of range");
+        let (_, ours) = plain_reason(&error).expect("a reason");
+        assert_eq!(ours, "give 1 to 50");
     }
 
     #[test]

@@ -16,6 +16,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
+use ottla_config::BrokerConfig;
+use ottla_storage::preflight::Unformatted;
 use serde_json::{Value, json};
 
 use crate::counted::counted;
@@ -79,9 +81,16 @@ fn look(args: &DoctorArgs) -> Result<Vec<Section>, String> {
     // As the server does, so that what it would have is looked at.
     server::raise_open_files_limit();
     let properties = server::read_properties(args.properties.as_deref(), &args.overrides)?;
+    let preflight = server::examine(&properties, Unformatted::Formatted);
+    // Without valid settings nothing can be checked; all that is wrong with them is told at once.
+    if BrokerConfig::examine(&properties).config.is_none()
+        && let Some(refusals) = server::refusals(&preflight)
+    {
+        return Err(refusals);
+    }
     Ok(vec![
         ("This machine", machine::look(&properties)?),
-        ("This node", node::look(&properties)?),
+        ("This node", node::look(&properties, &preflight)?),
     ])
 }
 

@@ -155,12 +155,13 @@ fn look_first(properties: &Properties, unformatted: Unformatted) -> Result<(), S
     for warning in preflight.findings.iter().filter(of(Severity::Warns)) {
         print_error_line(format_args!("ottla: {warning}"));
     }
-    let refusals: Vec<String> = preflight.refusals().map(Finding::to_string).collect();
-    match refusals.is_empty() {
-        true => Ok(()),
-        // Each is a line of its own, as if it were the only one.
-        false => Err(refusals.join("\nottla: ")),
-    }
+    refusals(&preflight).map_or(Ok(()), Err)
+}
+
+/// The refusals, each on a line of its own, as if it were the only one; `None` without any.
+pub fn refusals(preflight: &Preflight) -> Option<String> {
+    let sentences: Vec<String> = preflight.refusals().map(Finding::to_string).collect();
+    (!sentences.is_empty()).then(|| sentences.join("\nottla: "))
 }
 
 /// The properties file with the overrides applied; without a file, the properties of a single-node

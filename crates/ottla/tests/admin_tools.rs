@@ -227,6 +227,20 @@ fn records_are_deleted_and_leaders_elected() {
     let broken = on(&broker, &["delete-records"], &["--offset-json-file", &path]);
     assert_eq!(broken.status, 1);
     assert!(broken.err.contains("not a valid JSON") && broken.err.contains(&path));
+
+    let config = folder.path().join("client.properties");
+    std::fs::write(&config, "default.api.timeout.ms=1500\n").expect("the file");
+    let config = config.display().to_string();
+    let of_no_topic = r#"{"partitions":[{"topic":"nowhere","partition":0,"offset":1}]}"#;
+    std::fs::write(&file, of_no_topic).expect("the file");
+    let flags = ["--offset-json-file", &path, "--command-config", &config];
+    let unknown = on(&broker, &["delete-records"], &flags);
+    assert_eq!(
+        unknown.err,
+        "WARN topic nowhere does not exist; waiting for it for up to 1500 ms\n"
+    );
+    let why = "UnknownTopicOrPartitionException: topic nowhere does not exist";
+    assert!(unknown.out.contains(why), "{}", unknown.out);
 }
 
 #[test]

@@ -171,7 +171,7 @@ fn a_cluster_starts_loses_a_node_stops_and_goes_on() {
     };
     kill_process(process("2"), Signal::KILL).expect("it runs");
     kill_process(process("3"), Signal::KILL).expect("it runs");
-    cluster.until("The other 1 keep running");
+    cluster.until("The other one keeps running");
     kill_process(process("1"), Signal::TERM).expect("it runs");
     let output = dir.join("node-1/output.log");
     let began = Instant::now();

@@ -129,6 +129,30 @@ fn a_key_of_kerberos_that_is_missing_is_found() {
 }
 
 #[test]
+fn the_doctor_names_all_that_the_start_would_refuse() {
+    let node = Node::new("");
+    let file = node.file();
+    let file = file.to_str().expect("a path");
+    let voters = "controller.quorum.voters=2@127.0.0.1:28391";
+    let overrides = ["--override", "node.id=2", "--override", voters];
+    let foreign = run(&[&["doctor", file][..], &overrides].concat());
+    assert_eq!(foreign.status.code(), Some(1), "{foreign:?}");
+    // Lines are wrapped.
+    let said = text(&foreign.stdout);
+    let said = said.split_whitespace().collect::<Vec<_>>().join(" ");
+    let sentence = "the directory belongs to node 1, but node.id is 2";
+    assert!(said.contains(sentence), "{said}");
+
+    node.write("log.dirs=/nowhere\n");
+    let unusable = run(&["doctor", file]);
+    assert_eq!(unusable.status.code(), Some(2), "{unusable:?}");
+    let said = text(&unusable.stderr);
+    for setting in ["controller.listener.names", "node.id", "process.roles"] {
+        assert!(said.contains(&format!("{setting} is missing")), "{said}");
+    }
+}
+
+#[test]
 fn the_server_refuses_with_the_sentence_of_preflight_and_touches_nothing() {
     let node = Node::new("authorizer.class.name=org.example.Authorizer\n");
     let before = node.content();

@@ -382,7 +382,7 @@ fn retriable(what: &str, code: i16) -> Result<(), ClientError> {
 fn unknown(name: &str) -> ClientError {
     ClientError::broker(
         format!("topic {name}"),
-        ErrorCode::InvalidTopicException.code(),
+        ErrorCode::UnknownTopicOrPartition.code(),
         Some("it does not exist"),
     )
 }

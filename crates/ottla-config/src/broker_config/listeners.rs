@@ -235,10 +235,13 @@ fn parse_list(
     let mut listeners: Vec<Listener> = Vec::new();
     for item in items {
         let Some((name, host, port)) = parse_listener(item) else {
-            return Err(values.conflict(
-                key,
-                &format!("{key}: {item} is not a listener; give NAME://host:port"),
-            ));
+            let port = item.rsplit(':').next().unwrap_or_default();
+            let is_number = !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit());
+            let problem = match is_number && port.parse::<u16>().is_err() {
+                true => format!("{key}: {item}: {port} is not a port; give 0 to 65535"),
+                false => format!("{key}: {item} is not a listener; give NAME://host:port"),
+            };
+            return Err(values.conflict(key, &problem));
         };
         let Some(&protocol) = protocols.get(&name) else {
             return Err(values.conflict(

@@ -276,6 +276,11 @@ fn listeners_are_checked() {
          port; give each its own, unless one is an IPv4 address and the other an IPv6 address",
     );
     refused(
+        "listeners=PLAINTEXT://h:99999,CONTROLLER://:9093",
+        "server.properties line 11: listeners: PLAINTEXT://h:99999: 99999 is not a port; give 0 to \
+         65535",
+    );
+    refused(
         "listeners=PLAINTEXT:9092,CONTROLLER://:9093",
         "server.properties line 11: listeners: PLAINTEXT:9092 is not a listener; give \
          NAME://host:port",

@@ -65,8 +65,17 @@ pub(super) fn warning(key: &str) -> Option<String> {
     }
     Some(match nearest(key) {
         Some(name) => format!("{key} is not a setting and is ignored; did you mean {name}?"),
-        None => format!("{key} is not a setting and is ignored"),
+        None => format!("{} is not a setting and is ignored", printable(key)),
     })
+}
+
+/// A line of a file that has no settings may hold control characters, on which a terminal would act.
+fn printable(key: &str) -> String {
+    let shown = key.chars().map(|it| match it.is_control() {
+        true => char::REPLACEMENT_CHARACTER,
+        false => it,
+    });
+    shown.collect()
 }
 
 /// Those of the metadata manager of tiered storage; the store refuses unknown settings of its own.
@@ -114,6 +123,14 @@ mod tests {
         assert_eq!(nearest("num_partitions"), Some("num.partitions"));
         assert_eq!(nearest("advertised.listener"), Some("advertised.listeners"));
         assert_eq!(nearest("my.own.key"), None);
+    }
+
+    #[test]
+    fn control_characters_are_not_shown() {
+        assert_eq!(
+            warning("a\u{1b}[2Jb").as_deref(),
+            Some("a\u{fffd}[2Jb is not a setting and is ignored")
+        );
     }
 
     #[test]

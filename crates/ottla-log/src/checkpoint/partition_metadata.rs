@@ -29,7 +29,8 @@ impl PartitionMetadata {
             text: text.chars().take(200).collect(),
             reason,
         };
-        let text = std::str::from_utf8(&bytes).map_err(|_| malformed(1, "", "not UTF-8"))?;
+        let text = std::str::from_utf8(&bytes)
+            .map_err(|_| malformed(1, &String::from_utf8_lossy(&bytes), "not UTF-8"))?;
         let mut lines = text.lines();
         let version = lines.next().unwrap_or_default();
         // Kafka accepts newer versions: they may only add lines.

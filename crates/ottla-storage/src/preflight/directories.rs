@@ -116,7 +116,7 @@ fn usable(dir: &Path, look: &mut Look) {
     }
     if nearest != dir && space.total_bytes == 0 {
         let what = format!(
-            "cannot be created: {} is not on a disk (as /proc and /sys are not)",
+            "cannot be created: {} is a file system of the kernel, and not a disk",
             nearest.display()
         );
         return look.refuse("directories", &place, what, "give a directory on a disk");

@@ -2,11 +2,13 @@
 //! replicas, uneven load, disks that fill up, and a lagging quorum.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
-use ottla_client::Admin;
+use futures_util::future::{join, join_all};
 use ottla_client::admin::{
     EndpointType, PartitionDescription, QuorumDescription, TopicDescription,
 };
+use ottla_client::{Admin, ClientError};
 use ottla_protocol::messages::describe_cluster_response::DescribeClusterBroker;
 use ottla_protocol::messages::describe_log_dirs_response::DescribeLogDirsResult;
 use ottla_protocol::messages::describe_quorum_response::ReplicaState;
@@ -36,6 +38,9 @@ const SILENT_MS: i64 = 5_000;
 /// A voter that fetches and has not reached the log end for this long is reported.
 const BEHIND_MS: i64 = 30_000;
 
+/// How long an answer is waited for.
+const PATIENCE: Duration = Duration::from_secs(10);
+
 /// Stands in commands for the flags with which the cluster was found.
 const THIS_CLUSTER: &str = "--bootstrap-server …";
 
@@ -45,7 +50,8 @@ pub(super) fn look(servers: &str, command_config: Option<&str>) -> Result<Vec<Se
         .build();
     let runtime = runtime.map_err(|error| format!("cannot start the runtime: {error}"))?;
     let looked = runtime.block_on(async {
-        let admin = tools::connect_admin(servers, command_config, "ottla-doctor").await?;
+        let limit = Some(PATIENCE);
+        let admin = tools::connect_admin(servers, command_config, "ottla-doctor", limit).await?;
         ask(&admin).await
     });
     let mut sections = looked.map_err(|error: anyhow::Error| format!("{error:#}"))?;
@@ -69,18 +75,14 @@ async fn ask(admin: &Admin) -> anyhow::Result<Vec<Section>> {
     let cluster = admin.describe_cluster(EndpointType::Broker, true).await?;
     let names = admin.list_topics(true).await?;
     let topics = admin.describe_topics(&names).await?;
-    let mut disks = Vec::new();
-    for broker in cluster.brokers.iter().filter(|it| !it.is_fenced) {
-        match admin.describe_log_dirs(broker.broker_id).await {
-            Ok(dirs) => disks.extend(dirs.iter().map(|dir| disk(broker.broker_id, dir))),
-            Err(error) => disks.push(Check::warning(
-                format!("disks of broker {}", broker.broker_id),
-                format!("unknown: {error}"),
-                "check the broker's log",
-            )),
-        }
-    }
-    let quorum = match admin.describe_quorum().await {
+    let running = cluster.brokers.iter().filter(|it| !it.is_fenced);
+    let asked = running.map(|broker| async move {
+        let dirs = admin.describe_log_dirs(broker.broker_id).await;
+        disks(broker.broker_id, dirs)
+    });
+    // All at the same time: each that does not answer is waited for.
+    let (disks, quorum) = join(join_all(asked), admin.describe_quorum()).await;
+    let quorum = match quorum {
         Ok(quorum) => quorum_checks(&quorum),
         Err(error) => vec![Check::problem(
             "metadata quorum",
@@ -93,9 +95,29 @@ async fn ask(admin: &Admin) -> anyhow::Result<Vec<Section>> {
     Ok(vec![
         ("Brokers", brokers),
         ("Partitions", partitions(&topics)),
-        ("Disks", disks),
+        ("Disks", disks.concat()),
         ("Controllers", quorum),
     ])
+}
+
+fn disks(broker: i32, answer: Result<Vec<DescribeLogDirsResult>, ClientError>) -> Vec<Check> {
+    let error = match answer {
+        Ok(dirs) => return dirs.iter().map(|dir| disk(broker, dir)).collect(),
+        Err(error) => error,
+    };
+    vec![match error.code() {
+        Some(_) => Check::warning(
+            format!("disks of broker {broker}"),
+            format!("unknown: {error}"),
+            "check the broker's log",
+        ),
+        // The controller notices it after broker.session.timeout.ms, if there is a controller.
+        None => Check::problem(
+            format!("broker {broker}"),
+            format!("is registered as running, but does not answer: {error}"),
+            format!("start broker {broker}; if it runs, check its log"),
+        ),
+    }]
 }
 
 fn brokers(brokers: &[DescribeClusterBroker]) -> Vec<Check> {
@@ -168,8 +190,8 @@ fn partitions(topics: &[TopicDescription]) -> Vec<Check> {
     }
     if count > 0 && moved.len() as f64 / count as f64 > MUCH_IMBALANCE {
         checks.push(Check::warning(
-            "leaders",
-            format!("{} are not the preferred ones", some_of(&moved)),
+            "led by another than the preferred replica",
+            some_of(&moved),
             "ottla leader-election --election-type preferred --all-topic-partitions --bootstrap-server …",
         ));
     }
@@ -369,6 +391,22 @@ mod tests {
     }
 
     #[test]
+    fn a_broker_that_does_not_answer_is_a_problem() {
+        let refused = ClientError::Connect {
+            address: "h:9092".to_owned(),
+            reason: "Connection refused".to_owned(),
+        };
+        let [check] = &disks(2, Err(refused))[..] else {
+            panic!("one check");
+        };
+        assert_eq!(check.level, Level::Problem);
+        assert!(check.what.contains("does not answer"), "{}", check.what);
+        let code = ErrorCode::ClusterAuthorizationFailed.code();
+        let denied = ClientError::broker("broker 2", code, None::<&str>);
+        assert_eq!(disks(2, Err(denied))[0].level, Level::Warning);
+    }
+
+    #[test]
     fn partitions_that_lack_something_are_named() {
         let sound = topic(&[(Some(1), &[1, 2], &[1, 2])]);
         assert_eq!(partitions(&[sound])[0].level, Level::Good);
@@ -387,7 +425,7 @@ mod tests {
             [
                 "without a leader: t-0",
                 "under-replicated: t-1",
-                "leaders: t-2 are not the preferred ones"
+                "led by another than the preferred replica: t-2"
             ]
         );
     }

@@ -6,11 +6,12 @@ use std::net::{TcpListener, ToSocketAddrs};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use ottla_broker::StartProblem;
 use ottla_config::{BrokerConfig, Listener, Properties, RemoteLogMetadataConfig, settings_below};
+use ottla_storage::log_dirs::Holder;
+use ottla_storage::preflight::{Finding, Preflight};
 use rustix::fs::{StatVfs, statfs, statvfs};
 
-use super::check::{Check, bytes_text};
+use super::check::{Check, Level, bytes_text};
 
 const LITTLE_SPACE: u64 = 1_000_000_000;
 /// Fraction of free space, and of free inodes.
@@ -43,7 +44,7 @@ const UNSUITABLE: &[(u64, &str)] = &[
 const PROBES: usize = 9;
 const SLOW_SYNC: Duration = Duration::from_millis(20);
 
-pub(super) fn look(properties: &Properties) -> Result<Vec<Check>, String> {
+pub(super) fn look(properties: &Properties, preflight: &Preflight) -> Result<Vec<Check>, String> {
     let (config, _) =
         BrokerConfig::from_properties(properties).map_err(|error| error.to_string())?;
     let mut dirs: Vec<&str> = config.log_dirs.iter().map(String::as_str).collect();
@@ -58,18 +59,39 @@ pub(super) fn look(properties: &Properties) -> Result<Vec<Check>, String> {
     checks.extend(config.listeners.iter().map(|it| port(it, is_running)));
     let advertised = config.advertised_listeners.iter();
     checks.extend(advertised.filter_map(name));
-    checks.extend(ottla_broker::start_problems(&config).into_iter().map(start));
+    let refusals: Vec<&Finding> = preflight
+        .refusals()
+        .filter(|finding| !is_told(finding, &checks))
+        .collect();
+    checks.extend(refusals.into_iter().map(start));
     checks.extend(metadata_topic(&config));
     Ok(checks)
 }
 
+/// Whether a refusal is that the node runs, or is about a disk with which something is wrong.
+fn is_told(finding: &Finding, checks: &[Check]) -> bool {
+    let disk = disk_subject(Path::new(&finding.place));
+    let is_of_disk = |check: &Check| check.level == Level::Problem && check.subject == disk;
+    finding.change.as_deref() == Some(Holder::WAY_OUT) || checks.iter().any(is_of_disk)
+}
+
 /// What the start would refuse.
-fn start(problem: StartProblem) -> Check {
-    let change = match problem.change.is_empty() {
-        true => format!("correct {}", problem.setting),
-        false => problem.change,
+fn start(refusal: &Finding) -> Check {
+    let Finding {
+        place,
+        what,
+        change,
+        ..
+    } = refusal;
+    let what = match place.is_empty() {
+        true => what.clone(),
+        false => format!("{place}: {what}"),
     };
-    Check::problem("start", problem.what, change)
+    let remedy = change.clone();
+    Check {
+        remedy,
+        ..Check::problem("start", what, "")
+    }
 }
 
 /// The replicas of `__remote_log_metadata`, which a broker that is alone cannot have. The file does not
@@ -112,8 +134,12 @@ fn dirs_in_use(config: &BrokerConfig) -> bool {
     })
 }
 
+fn disk_subject(dir: &Path) -> String {
+    format!("disk of {}", dir.display())
+}
+
 fn disk(dir: &Path) -> Vec<Check> {
-    let subject = format!("disk of {}", dir.display());
+    let subject = disk_subject(dir);
     let nearest = dir.ancestors().find(|dir| dir.exists()).unwrap_or(dir);
     let mut checks = Vec::new();
     match statvfs(nearest) {
@@ -268,7 +294,8 @@ fn name(listener: &Listener) -> Option<Check> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::check::Level;
+    use ottla_storage::preflight::Severity;
+
     use super::*;
 
     fn listener(host: &str, port: u16) -> Listener {
@@ -345,14 +372,43 @@ mod tests {
 
     #[test]
     fn what_the_start_refuses_is_a_problem() {
-        let problem = StartProblem {
-            setting: "rsm.config.dir".to_owned(),
+        let refusal = |place: &str, change: &str| Finding {
+            severity: Severity::Refuses,
+            subject: "start",
+            place: place.to_owned(),
             what: "rsm.config.dir: is missing".to_owned(),
-            change: String::new(),
+            change: Some(change.to_owned()),
+            accept: None,
         };
-        let check = start(problem);
+        let check = start(&refusal("s.properties line 3", "give a directory"));
         assert_eq!(check.level, Level::Problem);
-        assert_eq!(check.remedy.as_deref(), Some("correct rsm.config.dir"));
+        assert_eq!(
+            check.what,
+            "s.properties line 3: rsm.config.dir: is missing"
+        );
+        assert_eq!(check.remedy.as_deref(), Some("give a directory"));
+    }
+
+    #[test]
+    fn a_refusal_that_another_check_tells_is_not_repeated() {
+        let refusal = |place: &str, change: &str| Finding {
+            severity: Severity::Refuses,
+            subject: "directories",
+            place: place.to_owned(),
+            what: "cannot be read and written".to_owned(),
+            change: Some(change.to_owned()),
+            accept: None,
+        };
+        let checks = [Check::problem(
+            disk_subject(Path::new("/d")),
+            "cannot be written",
+            "mount it",
+        )];
+        assert!(is_told(&refusal("/d", "mount it"), &checks));
+        assert!(!is_told(&refusal("/e", "mount it"), &checks));
+        assert!(!is_told(&refusal("", "give the directory"), &checks));
+        // A node that runs may be looked at.
+        assert!(is_told(&refusal("/e", Holder::WAY_OUT), &checks));
     }
 
     #[test]

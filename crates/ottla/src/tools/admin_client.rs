@@ -111,7 +111,7 @@ pub(super) async fn connect_to_either(
 
 /// Connects with the settings of a properties file; the servers of the command line take
 /// precedence.
-pub async fn connect(
+pub(super) async fn connect(
     bootstrap_servers: &str,
     command_config: Option<&str>,
     client_id: &str,
@@ -120,7 +120,7 @@ pub async fn connect(
 }
 
 /// Like [`connect`], with a timeout for each operation.
-pub(super) async fn connect_within(
+pub async fn connect_within(
     bootstrap_servers: &str,
     command_config: Option<&str>,
     client_id: &str,

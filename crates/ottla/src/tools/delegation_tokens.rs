@@ -51,28 +51,13 @@ pub struct DelegationTokensArgs {
     #[arg(long, value_name = "PRINCIPAL")]
     renewer_principal: Vec<String>,
     /// Maximum lifetime of the token, renewals included; -1 for the maximum that the broker allows.
-    #[arg(
-        long,
-        value_name = "MS",
-        requires = "create",
-        allow_negative_numbers = true
-    )]
+    #[arg(long, value_name = "MS", requires = "create")]
     max_life_time_period: Option<i64>,
     /// How long the token stays valid after the renewal; -1 for as long as the broker allows.
-    #[arg(
-        long,
-        value_name = "MS",
-        requires = "renew",
-        allow_negative_numbers = true
-    )]
+    #[arg(long, value_name = "MS", requires = "renew")]
     renew_time_period: Option<i64>,
     /// How long the token stays valid; -1 to end it immediately.
-    #[arg(
-        long,
-        value_name = "MS",
-        requires = "expire",
-        allow_negative_numbers = true
-    )]
+    #[arg(long, value_name = "MS", requires = "expire")]
     expiry_time_period: Option<i64>,
     /// The HMAC of the token, in base64.
     #[arg(long)]

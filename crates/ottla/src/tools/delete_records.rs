@@ -1,6 +1,6 @@
 //! `delete-records`: Kafka's `kafka-delete-records.sh`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::process::ExitCode;
 
 use anyhow::bail;
@@ -55,6 +55,18 @@ async fn delete(args: &DeleteRecordsArgs) -> anyhow::Result<()> {
         "ottla-delete-records",
     )
     .await?;
+    let topics: BTreeSet<String> = offsets.keys().map(|(topic, _)| topic.clone()).collect();
+    let topics: Vec<String> = topics.into_iter().collect();
+    let client = admin.client();
+    let metadata = client.refresh_metadata(Some(&topics), false).await?;
+    for topic in topics
+        .iter()
+        .filter(|it| !metadata.topics.contains_key(*it))
+    {
+        // As Kafka's tool, it tries again until the timeout.
+        let patience = client.config().default_api_timeout.as_millis();
+        eprintln!("WARN topic {topic} does not exist; waiting for it for up to {patience} ms");
+    }
     println!("Executing records delete operation");
     let results = admin.delete_records(&offsets).await?;
     println!("Records delete operation completed:");

@@ -33,7 +33,7 @@ enum FeatureCommand {
     /// Show the features and their levels.
     Describe {
         /// The node to query; by default any.
-        #[arg(long, value_name = "ID", allow_negative_numbers = true)]
+        #[arg(long, value_name = "ID")]
         node_id: Option<i32>,
     },
     /// Raise levels of features.

@@ -79,6 +79,16 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_message_of_the_client_names_what_it_is_about() {
+        let code = ErrorCode::UnknownTopicOrPartition.code();
+        let error = ClientError::broker("topic t", code, Some("it does not exist"));
+        assert_eq!(
+            shown(&error),
+            format!("{PACKAGE}.UnknownTopicOrPartitionException: topic t does not exist")
+        );
+    }
+
+    #[test]
     fn names_are_javas() {
         let class = |code: ErrorCode| {
             class_name(&ClientError::broker("x", code.code(), None::<&str>))

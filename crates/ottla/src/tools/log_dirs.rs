@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::process::ExitCode;
 
-use anyhow::{Context, bail};
+use anyhow::{anyhow, bail};
 use clap::Args;
 use ottla_client::ClientError;
 use ottla_protocol::messages::describe_log_dirs_response::DescribeLogDirsResult;
@@ -52,8 +52,10 @@ async fn describe(args: &LogDirsArgs) -> anyhow::Result<()> {
     let wanted = parts(&args.broker_list)
         .iter()
         .map(|id| {
-            id.parse::<i32>()
-                .with_context(|| format!("--broker-list: {id} is not a broker ID; write 0,1,2"))
+            // The cause, as Rust says it, adds nothing.
+            id.parse::<i32>().map_err(|_| {
+                anyhow!("--broker-list: {id} is not a broker ID; give IDs such as 0,1,2")
+            })
         })
         .collect::<anyhow::Result<BTreeSet<i32>>>()?;
     let admin = args.brokers.connect("log-dirs-tool", None).await?;

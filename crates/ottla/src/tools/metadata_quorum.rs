@@ -51,7 +51,7 @@ enum QuorumCommand {
     /// Remove a controller from the quorum.
     RemoveController {
         /// The id of the controller.
-        #[arg(long, short = 'i', value_name = "ID", allow_negative_numbers = true)]
+        #[arg(long, short = 'i', value_name = "ID")]
         controller_id: i32,
         /// The id of the controller's metadata directory.
         #[arg(long, short = 'd', value_name = "ID", allow_hyphen_values = true)]

@@ -44,10 +44,9 @@ impl Chosen {
                 }
                 Err(error) => {
                     let error = match error.code() {
-                        // The client's error code for a topic that does not exist.
-                        Some(ErrorCode::InvalidTopicException) => {
-                            let code = ErrorCode::UnknownTopicOrPartition.code();
-                            ClientError::broker(topic, code, None::<&str>)
+                        // With Kafka's message.
+                        Some(code @ ErrorCode::UnknownTopicOrPartition) => {
+                            ClientError::broker(topic, code.code(), None::<&str>)
                         }
                         _ => error,
                     };

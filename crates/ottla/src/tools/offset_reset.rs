@@ -4,13 +4,13 @@
 
 use std::collections::BTreeMap;
 
-use anyhow::{Context, bail};
+use anyhow::bail;
 use clap::Args;
 use ottla_client::Admin;
 use ottla_client::admin::{CommittedOffset, OffsetSpec};
 use ottla_types::ErrorCode;
 
-use super::UsageError;
+use super::{UsageError, read_text};
 
 pub(super) type Partition = (String, i32);
 
@@ -255,8 +255,7 @@ async fn from_file(
     group: &str,
     is_single: bool,
 ) -> anyhow::Result<BTreeMap<Partition, i64>> {
-    let text = std::fs::read_to_string(path)
-        .with_context(|| format!("{path} cannot be read; check the path"))?;
+    let text = read_text(path)?;
     let mut wanted = BTreeMap::new();
     for (index, line) in text
         .lines()

@@ -163,7 +163,7 @@ fn parse_brokers(list: &str) -> anyhow::Result<Vec<i32>> {
     for id in list.split(',') {
         match id.trim().parse() {
             Ok(id) => brokers.push(id),
-            Err(_) => bail!("--broker-list: {id:?} is not a broker ID; write 0,1,2"),
+            Err(_) => bail!("--broker-list: {id:?} is not a broker ID; give IDs such as 0,1,2"),
         }
     }
     let twice = duplicates(&brokers);
@@ -189,8 +189,8 @@ async fn describe(admin: &Admin, names: &[String]) -> Result<Vec<TopicDescriptio
     Ok(described)
 }
 
-/// Whether the topic does not exist. The client returns the first of these codes for it, without
-/// retrying.
+/// Whether the topic does not exist. Brokers return the first of these codes for a name that no topic
+/// can have.
 pub(super) fn is_unknown(error: &ClientError) -> bool {
     matches!(
         error.code(),

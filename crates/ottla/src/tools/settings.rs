@@ -12,9 +12,17 @@ pub fn load_properties(path: &str) -> anyhow::Result<BTreeMap<String, String>> {
 
 /// Like [`load_properties`], with the lines of the settings.
 pub fn read_properties(path: &str) -> anyhow::Result<Properties> {
-    let bytes = std::fs::read(path)
-        .map_err(|error| anyhow::anyhow!("{path} cannot be read: {error}; check the path"))?;
+    let bytes = std::fs::read(path).map_err(|error| unreadable(path, &error))?;
     Ok(Properties::parse_bytes(&bytes, path)?)
+}
+
+/// Reads a text file given on the command line.
+pub(super) fn read_text(path: &str) -> anyhow::Result<String> {
+    std::fs::read_to_string(path).map_err(|error| unreadable(path, &error))
+}
+
+fn unreadable(path: &str, error: &std::io::Error) -> anyhow::Error {
+    anyhow::anyhow!("{path} cannot be read: {error}; check the path")
 }
 
 /// Like [`load_properties`]; empty without a file.

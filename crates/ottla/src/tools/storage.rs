@@ -8,11 +8,12 @@ use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use clap::{Args, Subcommand};
-use ottla_config::{BrokerConfig, Properties};
+use ottla_config::BrokerConfig;
 use ottla_metadata::{FEATURES, Feature, MetadataVersion};
 use ottla_storage::format::{FormatOptions, InitialController, InitialQuorum, format};
 use ottla_types::{BrokerId, Uuid};
 
+use super::read_properties;
 use crate::node_properties;
 
 /// Format the directories of a node, or show their state.
@@ -120,9 +121,7 @@ pub(super) fn random_uuid() -> Uuid {
 }
 
 fn load_config(args: &ConfigArgs) -> anyhow::Result<BrokerConfig> {
-    let bytes = std::fs::read(&args.config)
-        .with_context(|| format!("{} cannot be read; check the path", args.config))?;
-    let mut properties = Properties::parse_bytes(&bytes, &args.config)?;
+    let mut properties = read_properties(&args.config)?;
     node_properties::complete_without_logins(&mut properties).map_err(anyhow::Error::msg)?;
     let (config, warnings) = BrokerConfig::from_properties(&properties)?;
     for warning in warnings {

@@ -4,6 +4,8 @@
 use anyhow::{Context, bail};
 use serde_json::Value;
 
+use super::read_text;
+
 /// An entry, with an additional field that depends on the tool.
 pub(super) struct Entry {
     pub(super) topic: String,
@@ -26,9 +28,7 @@ impl Entry {
 
 /// Parses the entries of a file.
 pub(super) fn read(path: &str) -> anyhow::Result<Vec<Entry>> {
-    let text = std::fs::read_to_string(path)
-        .with_context(|| format!("{path} cannot be read; check the path"))?;
-    parse(path, &text)
+    parse(path, &read_text(path)?)
 }
 
 fn parse(path: &str, text: &str) -> anyhow::Result<Vec<Entry>> {

@@ -33,7 +33,7 @@ enum Command {
     List {
         /// Only transactions that have run longer than this many milliseconds; all if it is
         /// negative.
-        #[arg(long, allow_negative_numbers = true)]
+        #[arg(long)]
         duration_filter: Option<i64>,
         /// Only transactional ids that this regular expression matches.
         #[arg(long)]
@@ -80,7 +80,7 @@ struct AbortArgs {
     producer_id: Option<i64>,
     #[arg(long)]
     producer_epoch: Option<i16>,
-    #[arg(long, allow_negative_numbers = true)]
+    #[arg(long)]
     coordinator_epoch: Option<i32>,
 }
 

@@ -347,14 +347,19 @@ impl Cluster<'_> {
                 .find(|it| it.id == self.nodes[index].id);
             let file = layout.map(|it: &NodeLayout| self.layout.properties_file(it));
             let file = file.unwrap_or_default();
-            match others {
-                0 => eprintln!("{reason}."),
-                _ => eprintln!(
-                    "{reason}.\nThe other {others} keep running. To restart it: ottla server {}{}",
-                    file.display(),
-                    options_of(overrides)
-                ),
-            }
+            let left = match others {
+                0 => {
+                    eprintln!("{reason}.");
+                    continue;
+                }
+                1 => "The other one keeps running".to_owned(),
+                _ => format!("The other {others} keep running"),
+            };
+            eprintln!(
+                "{reason}.\n{left}. To restart it: ottla server {}{}",
+                file.display(),
+                options_of(overrides)
+            );
         }
     }
 

@@ -251,6 +251,10 @@ fn credential(mechanism: ScramMechanism, value: &str) -> anyhow::Result<NewScram
             (DEFAULT_ITERATIONS, password)
         }
     };
+    // Java's HMAC takes no empty key, so Kafka's tool cannot set such a password either.
+    if password.is_empty() {
+        bail!("The password of {name} is empty; write {name}=[password=…]");
+    }
     if iterations < ScramMechanism::MIN_ITERATIONS {
         bail!(
             "Iterations {iterations} is less than the minimum {} required for {name}",
@@ -384,6 +388,16 @@ mod tests {
                 &alice[..],
                 &[("SCRAM-SHA-512", Some("x"))][..],
                 "Invalid credential",
+            ),
+            (
+                &alice[..],
+                &[("SCRAM-SHA-512", Some("password="))][..],
+                "is empty",
+            ),
+            (
+                &alice[..],
+                &[("SCRAM-SHA-512", Some("iterations=8192,password="))][..],
+                "is empty",
             ),
         ] {
             let error = change(subjects, settings).err().expect(says).to_string();

@@ -3,8 +3,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use anyhow::{Context, bail};
+use anyhow::bail;
 use serde_json::{Value, json};
+
+use crate::tools::read_text;
 
 /// A partition by topic name and number.
 pub(in crate::tools) type Partition = (String, i32);
@@ -71,16 +73,12 @@ impl Assignment {
 
 /// Reads `{"version":1,"partitions":[{"topic":"t","partition":0,"replicas":[1],"log_dirs":["any"]}]}`.
 pub(in crate::tools) fn read_assignment(path: &str) -> anyhow::Result<Assignment> {
-    parse_assignment(&read(path)?)
+    parse_assignment(&read_text(path)?)
 }
 
 /// Reads `{"version":1,"topics":[{"topic":"t"}]}`.
 pub(super) fn read_topics(path: &str) -> anyhow::Result<Vec<String>> {
-    parse_topics(&read(path)?)
-}
-
-fn read(path: &str) -> anyhow::Result<String> {
-    std::fs::read_to_string(path).with_context(|| format!("{path} cannot be read; check the path"))
+    parse_topics(&read_text(path)?)
 }
 
 fn parse(text: &str) -> anyhow::Result<Value> {

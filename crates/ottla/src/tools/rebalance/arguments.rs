@@ -57,10 +57,10 @@ pub(super) struct PlanArgs {
     #[arg(long, value_name = "REGEX")]
     pub(super) exclude_topics: Option<String>,
     /// How full a log directory may become, in percent of its file system.
-    #[arg(long, value_name = "PERCENT", default_value_t = 80, allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(1..=100))]
+    #[arg(long, value_name = "PERCENT", default_value_t = 80, value_parser = clap::value_parser!(u32).range(1..=100))]
     pub(super) max_disk_used: u32,
     /// How far a broker may be from the average, in percent. Smaller values move more.
-    #[arg(long, value_name = "PERCENT", default_value_t = 10, allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(0..=100))]
+    #[arg(long, value_name = "PERCENT", default_value_t = 10, value_parser = clap::value_parser!(u32).range(0..=100))]
     pub(super) tolerance: u32,
     /// Do not spread replicas over racks.
     #[arg(long)]

@@ -27,7 +27,10 @@ pub fn topic_id(log: &RemoteLog, name: &str, given: Option<&str>) -> anyhow::Res
     }
     let known: Vec<String> = newest
         .iter()
-        .map(|(id, newest)| format!("{id} (newest record {})", time(*newest)))
+        .map(|(id, newest)| {
+            let newest = newest.map_or_else(|| "none".to_owned(), time);
+            format!("{id} (newest record: {newest})")
+        })
         .collect();
     let known = known.join(", ");
     if let Some(given) = given {
@@ -82,7 +85,7 @@ pub fn summary(partition: i32, scan: &Scan) -> String {
         return format!("partition {partition}: no records");
     };
     let mut line = format!(
-        "partition {partition}: {}, {}, offsets {first} to {}, {}, {}",
+        "partition {partition}: {}, {}, offsets {first} to {}, {}{}",
         counted(scan.segments, "segment"),
         sizes::bytes(scan.bytes),
         scan.end_offset - 1,
@@ -103,7 +106,7 @@ pub fn total(scans: &[&Scan]) -> String {
     let times = scans.iter().filter_map(|scan| scan.times);
     let times = times.reduce(|(a, b), (c, d)| (a.min(c), b.max(d)));
     format!(
-        "Total: {}, {}, {}, {}",
+        "Total: {}, {}, {}{}",
         counted(scans.iter().map(|scan| scan.segments).sum(), "segment"),
         sizes::bytes(scans.iter().map(|scan| scan.bytes).sum()),
         counted(
@@ -129,26 +132,28 @@ pub fn missing(partition: i32, scan: &Scan, log_end: Option<i64>) -> Vec<String>
     let end = scan.end_offset;
     if !scan.is_cut && log_end != Some(end) {
         lines.push(format!(
-            "partition {partition}: remote storage ends at offset {end}, and its newest record is of \
-             {}; what was written from there on until --to-time was not copied to it, or was deleted",
-            time(scan.times.map(|(_, newest)| newest))
+            "partition {partition}: remote storage ends at offset {end}{}; what was written from there on \
+             until --to-time was not copied to it, or was deleted",
+            scan.times.map_or_else(String::new, |(_, newest)| {
+                format!(", and its newest record is of {}", time(newest))
+            })
         ));
     }
     lines
 }
 
+/// The end of a line: the oldest and the newest time, if there is a record.
 fn span(times: Option<(i64, i64)>) -> String {
     match times {
-        Some((oldest, newest)) => format!("{} to {}", time(Some(oldest)), time(Some(newest))),
-        None => "no time".to_owned(),
+        Some((oldest, newest)) => format!(", {} to {}", time(oldest), time(newest)),
+        None => String::new(),
     }
 }
 
-fn time(ms: Option<i64>) -> String {
-    let moment = ms.and_then(|ms| jiff::Timestamp::from_millisecond(ms).ok());
-    match moment {
-        Some(moment) => moment.strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
-        None => "no time".to_owned(),
+fn time(ms: i64) -> String {
+    match jiff::Timestamp::from_millisecond(ms) {
+        Ok(moment) => moment.strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
+        Err(_) => "no time".to_owned(),
     }
 }
 
@@ -232,6 +237,7 @@ mod tests {
             records: 1,
             first_offset: Some(0),
             end_offset: 1,
+            times: Some((0, 1000)),
             ..Scan::default()
         };
         let line = summary(0, &scan);
@@ -240,6 +246,8 @@ mod tests {
         let line = total(&[&scan, &scan]);
         assert!(line.starts_with("Total: 2 segments, "), "{line}");
         assert!(line.contains(", 2 records, "), "{line}");
+        let line = total(&[&Scan::default()]);
+        assert!(line.ends_with(", 0 records"), "{line}");
     }
 
     #[test]

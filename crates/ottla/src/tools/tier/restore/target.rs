@@ -125,8 +125,7 @@ pub async fn begun(
     for (key, needed) in NEEDED {
         ensure!(
             own.get(key).is_some_and(|value| value == needed),
-            "topic {topic} exists, and it is not one that a restore has begun, which has {key}={needed}; \
-             {way_out}"
+            "topic {topic} exists, and no restore created it: its {key} is not {needed}; {way_out}"
         );
     }
     let metadata = admin.client().refresh_metadata(None, false).await?;
