@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn names_and_addresses_however_written_are_those_of_connections() {
+    fn names_and_addresses_in_any_notation_match_connections() {
         let limits = AddressLimits::default();
         let all = "localhost:3,10.0.0.1:4,2001:db8:0:0::1:5,[::2]:6";
         limits.resolve(&config(all)).unwrap();

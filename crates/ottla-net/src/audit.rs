@@ -241,7 +241,7 @@ mod tests {
     };
 
     #[test]
-    fn a_line_is_kafkas() {
+    fn a_line_has_the_format_of_kafka() {
         assert_eq!(
             line(CLIENT, ACTION, ApiKey::Fetch, &Rule::DefaultDeny),
             "Principal = User:ANONYMOUS is Denied operation = READ from host = 127.0.0.1 on resource \
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_cannot_write_lines_of_its_own() {
+    fn a_client_cannot_inject_lines() {
         let forging = Client {
             principal: "User:a\nPrincipal = User:b",
             ..CLIENT
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_that_is_denied_in_a_loop_hides_no_other() {
+    fn a_client_denied_in_a_loop_does_not_hide_others() {
         let mut denials = Denials::default();
         let mut written = |second, client| {
             let counted = (0..500).filter(|_| denials.count(second, client).0);
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn many_clients_are_bounded_together() {
+    fn many_clients_share_one_limit() {
         let mut denials = Denials::default();
         let hosts: Vec<String> = (0..5000).map(|host| host.to_string()).collect();
         let mut count = |second| {
