@@ -323,7 +323,7 @@ async fn attempt<R: ApiRequest>(
             match error.failure {
                 PeerFailure::Unreachable(_)
                 | PeerFailure::Closed(_)
-                | PeerFailure::NotLetIn { .. }
+                | PeerFailure::LoginRejected { .. }
                 | PeerFailure::TimedOut { .. } => Attempt::Failed(reason),
                 PeerFailure::Unsupported { .. } => {
                     tracing::error!("{reason}");

@@ -344,7 +344,7 @@ pub(super) fn of_other_cluster(id: BrokerId, cluster_id: &str) -> String {
     )
 }
 
-/// The error message for a refused registration, with what to do about it.
+/// The error message for a refused registration, with advice for the operator.
 fn reason_of(
     failure: LifecycleFailure,
     config: &BrokerConfig,
