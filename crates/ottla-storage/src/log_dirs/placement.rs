@@ -105,7 +105,7 @@ impl LogDirs {
     }
 
     /// Refuses to create the log of a replica that may be elected, if the directory that held it is
-    /// gone. Kafka creates an empty log, and the others delete what they have once it leads.
+    /// gone. Kafka creates an empty log, and the other replicas delete their records once it leads.
     fn refuse_without_directory(&self, directory: Option<DirectoryId>) -> Result<(), OpenLogError> {
         match directory.filter(|id| !RESERVED.contains(id)) {
             Some(id) if self.dirs.iter().all(|dir| dir.directory_id != id) => {

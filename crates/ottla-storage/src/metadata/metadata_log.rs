@@ -101,8 +101,8 @@ impl MetadataLog {
         };
         fs::create_dir_all(&dir).map_err(|error| fail(format!("cannot create it: {error}")))?;
         let mut snapshots = find_snapshots(&dir).map_err(|error| fail(error.to_string()))?;
-        // Recovery cuts the log at the first invalid byte, and no other node may have what would be
-        // cut off.
+        // Recovery cuts the log at the first invalid byte, and possibly no other node has the
+        // records after it.
         whole_segments(&dir, forced_offset(&dir)).map_err(|error| fail(error.to_string()))?;
         let params = OpenParams {
             dir: dir.clone(),
@@ -212,7 +212,7 @@ impl MetadataLog {
         }
     }
 
-    /// Whole batches from the one that holds `from`; at least one.
+    /// Whole batches, starting with the batch that holds `from`; at least one.
     fn read_batches(&self, from: Offset) -> Result<Vec<MetadataBatch>, String> {
         let read = self
             .log
@@ -529,7 +529,7 @@ impl LoadedMetadata {
         Ok(())
     }
 
-    /// Applies the whole log, for a caller who knows that it is committed.
+    /// Applies the whole log. The caller must know that it is committed.
     pub fn apply_tail(&mut self) -> Result<(), String> {
         while let Some(batch) = self.tail.pop_front() {
             batch.load_into(&mut self.loader)?;
