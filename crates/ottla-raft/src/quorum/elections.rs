@@ -252,7 +252,7 @@ impl Quorum {
     ) -> Option<bool> {
         let leader = self.with_known_endpoints(leader);
         if leader.epoch > LAST_EPOCH {
-            self.report(from, "names an epoch that nobody can lead");
+            self.report(from, "names an epoch without a successor");
             return Some(false);
         }
         if leader.epoch < self.epoch || error == ErrorCode::UnknownLeaderEpoch {
