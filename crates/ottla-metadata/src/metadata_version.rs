@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn metadata_changes_between_levels() {
+    fn metadata_changes_are_known_between_levels() {
         let version = |level| MetadataVersion::from_feature_level(level).unwrap();
         assert!(!MetadataVersion::is_metadata_changed_between(
             version(24),
