@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn share_coordinators_are_asked_once_for_what_there_is() {
+    async fn each_share_coordinator_gets_one_request() {
         let broker = TestBroker::start().await;
         broker.create_topic("t", 2, &[]).await;
         let image = Arc::clone(&broker.broker().metadata());

@@ -190,7 +190,7 @@ pub(crate) async fn handle(
     }
 }
 
-/// Tells the page cache what is about to be read.
+/// Reports the next reads to the page cache.
 pub(crate) fn note_reader(
     partition: &Partition,
     connection: &Arc<Connection>,

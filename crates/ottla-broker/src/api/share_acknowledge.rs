@@ -373,7 +373,7 @@ mod tests {
     use ottla_testkit::peer::client_context;
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn what_nobody_here_can_take_is_answered_without_a_task() {
+    async fn acknowledgements_without_a_local_leader_need_no_task() {
         let broker = TestBroker::start().await;
         broker.create_topic("t", 3, &[]).await;
         let topic_id = broker.broker().metadata().topics.by_name("t").unwrap().id;
@@ -395,7 +395,7 @@ mod tests {
         let acknowledging = acknowledge(broker.broker(), &context, &key, asked, true, false);
         let ended = acknowledging.into_iter().map(|it| match it.progress {
             Progress::Ended(ended) => (it.partition.partition.0, ended.err().map(|it| it.code)),
-            Progress::Task(_) => panic!("nobody can take it"),
+            Progress::Task(_) => panic!("no member can take it"),
         });
         assert_eq!(
             Vec::from_iter(ended),

@@ -326,7 +326,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_became_of_acknowledgements_goes_with_the_records() {
+    fn results_of_acknowledgements_are_sent_with_the_records() {
         let partition = |index| TopicIdPartition {
             topic_id: ottla_types::Uuid::from_u128(7),
             partition: PartitionIndex(index),
@@ -340,10 +340,10 @@ mod tests {
         let mut answers =
             Vec::from([0, 1].map(|index| (partition(index), empty_answer(partition(index)))));
         add_acknowledged(&mut answers, acknowledged.into());
-        let told = answers
+        let codes = answers
             .iter()
             .map(|(_, answer)| (answer.partition_index, answer.acknowledge_error_code));
         let invalid = ErrorCode::InvalidRequest.code();
-        assert_eq!(Vec::from_iter(told), [(0, 0), (1, invalid), (2, invalid)]);
+        assert_eq!(Vec::from_iter(codes), [(0, 0), (1, invalid), (2, invalid)]);
     }
 }

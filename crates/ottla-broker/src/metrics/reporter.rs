@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn csv_grows_by_a_line_each_time() {
+    fn each_report_adds_a_line_of_csv() {
         let dir = tempfile::tempdir().expect("a directory");
         let dir = dir.path().join("made");
         append_csv(&dir, ALL, 5, &families()).expect("written");
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn json_has_a_line_each_time() {
+    fn each_report_adds_a_line_of_json() {
         let dir = tempfile::tempdir().expect("a directory");
         append_json(dir.path(), ALL, 5, &families()).expect("written");
         append_json(dir.path(), ALL, 6, &families()).expect("written");
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_than_so_many_files_are_kept_and_each_begins_with_the_heading() {
+    fn the_number_of_files_is_bounded_and_each_has_a_heading() {
         let dir = tempfile::tempdir().expect("a directory");
         let kept = Kept {
             // Two lines fit. A file is rotated when it has reached the size, not before.
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn what_clients_pushed_is_in_one_file_whatever_they_call_it() {
+    fn metrics_of_clients_go_into_one_file() {
         let dir = tempfile::tempdir().expect("a directory");
         let long = format!("client_{}", "x".repeat(300));
         let families = [&long, "client_b"].map(|name| {
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn a_smaller_number_of_files_deletes_what_is_too_much() {
+    fn a_lower_file_limit_deletes_surplus_files() {
         let dir = tempfile::tempdir().expect("a directory");
         let each_its_own = |files| Kept {
             file_max_bytes: 1,

@@ -43,7 +43,7 @@ async fn forwarded<R: ApiRequest>(
 }
 
 #[tokio::test]
-async fn a_token_lives_from_its_creation_to_its_end() {
+async fn a_token_is_valid_from_its_creation_to_its_expiry() {
     let settings = [
         ("delegation.token.secret.key", "secret"),
         ("delegation.token.expiry.check.interval.ms", "100"),
@@ -105,7 +105,7 @@ async fn a_token_lives_from_its_creation_to_its_end() {
 }
 
 #[tokio::test]
-async fn whoever_is_not_authenticated_gets_no_token() {
+async fn unauthenticated_clients_get_no_token() {
     let settings = [("delegation.token.secret.key", "secret")];
     let broker = TestBroker::start_with(&settings).await;
     let mut client = broker.connect().await;

@@ -39,7 +39,7 @@ async fn changed_settings_do_not_bring_a_lost_partition_back() {
 }
 
 #[tokio::test]
-async fn a_partition_that_could_not_be_opened_is_opened_later() {
+async fn a_partition_that_failed_to_open_is_opened_later() {
     let dirs = [tempfile::tempdir(), tempfile::tempdir()].map(|dir| dir.expect("a directory"));
     let paths = dirs.each_ref().map(|dir| dir.path().display().to_string());
     let broker = TestBroker::start_with(&[("log.dirs", &paths.join(","))]).await;

@@ -38,8 +38,8 @@ fn cached_bytes(partition_dir: &Path) -> usize {
         .sum()
 }
 
-/// Asks `mincore`. A read with `RWF_NOWAIT` would change what it looks at: where a page is missing,
-/// it starts read-ahead, so that one look at every page brings the whole file back into the cache.
+/// Asks `mincore`. A read with `RWF_NOWAIT` would change the result: for a missing page it starts
+/// read-ahead, so that a probe of every page brings the whole file back into the cache.
 fn cached_pages(file: &File) -> usize {
     let len = file.metadata().expect("its size").len() as usize;
     if len == 0 {
@@ -121,8 +121,8 @@ async fn cached_of_written(
     }
 }
 
-/// Otherwise it would drop what their members are about to read, and not notice that they read it
-/// from disk.
+/// Otherwise it would drop pages that their members are about to read, and not notice that they
+/// read them from disk.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_page_cache_knows_the_reads_of_share_groups() {
     let (broker, mut client) = share_groups::broker(&[]).await;

@@ -51,7 +51,7 @@ struct Wished {
     led: Result<Arc<LedPartition>, ErrorCode>,
 }
 
-/// What a fetch returns.
+/// The result of a fetch.
 #[derive(Default)]
 pub(super) struct Fetched {
     pub(super) answers: Vec<(TopicIdPartition, PartitionData)>,
@@ -259,7 +259,7 @@ impl Fetching<'_> {
         read_targets(self.broker, &Arc::new(targets.collect()), limits).await
     }
 
-    /// The records that the member acquires from what was read.
+    /// The records that the member acquires from the batches read.
     fn acquire(
         &self,
         partition: TopicIdPartition,

@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_has_owed_a_request_for_longest_gives_way() {
+    async fn the_oldest_incomplete_request_is_evicted() {
         let places = Arc::new(Places::new(3, Duration::from_millis(10)));
         let asking = places.take().await;
         asking.on_request();
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn everybody_has_the_least_time() {
+    async fn a_connection_is_kept_for_the_minimum_time() {
         let places = Arc::new(Places::new(1, SOON * 2));
         let held = hold(places.take().await);
         assert!(is_let_in(&places).await.is_none());

@@ -16,14 +16,16 @@ pub(super) fn collect(broker: &Arc<Broker>, families: &mut Vec<Family>) {
         )
         .value(f64::from(broker.state() as u8)),
     );
-    families.push(Family::gauge("ottla_info", "What runs here").sample(
-        [
-            ("version", env!("CARGO_PKG_VERSION").to_owned()),
-            ("cluster_id", broker.cluster_id().to_string()),
-            ("node_id", broker.broker_id().0.to_string()),
-        ],
-        1.0,
-    ));
+    families.push(
+        Family::gauge("ottla_info", "The version and the identity of this node").sample(
+            [
+                ("version", env!("CARGO_PKG_VERSION").to_owned()),
+                ("cluster_id", broker.cluster_id().to_string()),
+                ("node_id", broker.broker_id().0.to_string()),
+            ],
+            1.0,
+        ),
+    );
     partitions(broker, families);
     controller(broker, families);
     raft(broker, families);
@@ -94,7 +96,7 @@ fn partitions(broker: &Arc<Broker>, families: &mut Vec<Family>) {
     let counts = [
         (
             "partitioncount",
-            "Partitions of which this broker has a replica",
+            "Partitions with a replica on this broker",
             hosted,
         ),
         ("leadercount", "Partitions that this broker leads", led),
@@ -211,7 +213,7 @@ fn raft(broker: &Broker, families: &mut Vec<Family>) {
         families.push(
             Family::gauge(
                 format!("kafka_server_raft_metrics_{name}"),
-                "What this node is in the metadata quorum",
+                "The role of this node in the metadata quorum",
             )
             .sample([("state", state.to_owned())], 1.0),
         );

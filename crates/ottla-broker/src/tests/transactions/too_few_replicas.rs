@@ -32,7 +32,7 @@ fn written(broker: &TestBroker) -> i64 {
 /// transactional ID would be pending until the replicas return, and all clients would get
 /// `CONCURRENT_TRANSACTIONS`.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_step_is_refused_at_once() {
+async fn a_step_below_min_isr_is_refused_at_once() {
     let (broker, mut client) = broker(&[("transaction.state.log.min.isr", "2")]).await;
     let producer = init(&mut client, 60_000).await;
     place_log_on(&broker, &[1, 2]).await;
