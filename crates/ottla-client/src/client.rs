@@ -244,8 +244,7 @@ impl Client {
             .await
     }
 
-    /// Requests metadata of the topics with these ids. Those that do not exist are missing in the
-    /// result.
+    /// Requests metadata of the topics with these IDs. The result omits topics that do not exist.
     pub(crate) async fn refresh_topic_ids(
         &self,
         ids: &[Uuid],

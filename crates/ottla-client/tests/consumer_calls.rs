@@ -76,7 +76,7 @@ fn offset(offset: i64) -> CommitOffset {
 }
 
 #[tokio::test]
-async fn commits_that_nobody_waits_for_are_told_of_in_order() {
+async fn results_of_async_commits_are_reported_in_order() {
     let cluster = Cluster::start().await;
     let topic = cluster.topic("t", 2).await;
     let group = cluster.name("g");
@@ -144,7 +144,7 @@ async fn commits_that_nobody_waits_for_are_told_of_in_order() {
 }
 
 #[tokio::test]
-async fn a_pattern_finds_topics_that_come_and_go() {
+async fn a_pattern_follows_created_and_deleted_topics() {
     let cluster = Cluster::start().await;
     let first = cluster.topic("pattern-a", 2).await;
     let other = cluster.topic("other-a", 1).await;
@@ -207,7 +207,7 @@ async fn poll_and_wake(consumer: &mut Consumer, after: Duration) -> (Duration, C
 }
 
 #[tokio::test]
-async fn a_consumer_that_waits_is_woken() {
+async fn a_waiting_consumer_is_woken() {
     const SOON: Duration = Duration::from_secs(15);
     let cluster = Cluster::start().await;
     let topic = cluster.topic("t", 1).await;
@@ -270,7 +270,7 @@ async fn a_consumer_that_waits_for_other_members_is_woken() {
 }
 
 #[tokio::test]
-async fn a_record_is_not_held_back_by_partitions_that_have_none() {
+async fn empty_partitions_do_not_delay_records_of_others() {
     let cluster = Cluster::start().await;
     let topic = cluster.topic("t", 6).await;
     let own = ConsumerConfig {

@@ -74,7 +74,7 @@ async fn fill(cluster: &Cluster, topic: &str, partitions: i32, count: i32) {
 }
 
 #[tokio::test]
-async fn a_broker_without_such_groups_is_named_with_what_to_set() {
+async fn the_error_for_a_broker_without_the_protocol_names_the_setting() {
     let cluster = Cluster::start().await;
     if are_served(&cluster).await {
         return;
@@ -97,7 +97,7 @@ async fn a_broker_without_such_groups_is_named_with_what_to_set() {
 }
 
 #[tokio::test]
-async fn members_share_what_the_coordinator_gives_them() {
+async fn members_get_assignments_from_the_coordinator() {
     let cluster = Cluster::start().await;
     if !are_served(&cluster).await {
         return;
@@ -171,7 +171,7 @@ async fn the_coordinator_finds_topics_by_an_expression() {
 }
 
 #[tokio::test]
-async fn an_assignor_is_the_coordinators_and_must_be_known_to_it() {
+async fn the_coordinator_must_know_the_server_assignor() {
     let cluster = Cluster::start().await;
     if !are_served(&cluster).await {
         return;
@@ -205,7 +205,7 @@ async fn an_assignor_is_the_coordinators_and_must_be_known_to_it() {
 /// A static member that leaves temporarily gets its partitions back, and no other member gets them
 /// meanwhile.
 #[tokio::test]
-async fn a_static_member_takes_its_place_again() {
+async fn a_static_member_gets_its_assignment_back() {
     let cluster = Cluster::start().await;
     if !are_served(&cluster).await {
         return;
@@ -265,7 +265,7 @@ impl RebalanceListener for Told {
 /// A member that does not poll in time is removed, loses its partitions, and rejoins with the next
 /// poll.
 #[tokio::test]
-async fn a_member_that_does_not_poll_loses_its_place_and_gets_it_again() {
+async fn a_member_that_does_not_poll_leaves_and_joins_again() {
     let cluster = Cluster::start().await;
     if !are_served(&cluster).await {
         return;

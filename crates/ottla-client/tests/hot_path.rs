@@ -14,11 +14,12 @@ struct Counting;
 
 static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
 
-// SAFETY: everything is the system's allocator's, which keeps what is asked of one; counting touches no memory of it.
+// SAFETY: all calls go to the system allocator, which fulfils the contract; the counter does not
+// touch its memory.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.fetch_add(1, Relaxed);
-        // SAFETY: the caller keeps what is asked of it.
+        // SAFETY: the caller fulfils the contract of `GlobalAlloc`.
         unsafe { System.alloc(layout) }
     }
 

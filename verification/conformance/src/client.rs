@@ -194,7 +194,7 @@ struct Comparison {
 }
 
 const ASSIGNORS: Comparison = Comparison {
-    test: "groups_are_assigned_as_kafka_assigns_them",
+    test: "assignments_are_equal_to_assignments_of_kafka",
     variable: "OTTLA_ASSIGNMENTS",
     file: "assignments.txt",
 };

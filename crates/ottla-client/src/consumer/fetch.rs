@@ -1,5 +1,5 @@
-//! Fetching: one request per leader, for the partitions without buffered records, and for those
-//! that are known to have records after the buffered ones (see `position`).
+//! Fetching: one request per leader, for partitions without buffered records, and for partitions
+//! with known records after the buffered ones (see `position`).
 //!
 //! A node with buffered records is asked for more only if more records are known to exist, so that
 //! it answers at once. A response that the node delays for `fetch.max.wait.ms` would prevent a
@@ -128,8 +128,9 @@ impl Consumer {
             if !of_node.is_worth_asking() {
                 continue;
             }
-            // Without a session, the first partition of a request is served first: one that is
-            // prefetched repeatedly would take all space from one that has run dry.
+            // Without a session, the first partition of a request is served first: a partition that
+            // is prefetched repeatedly would take all space from a partition without buffered
+            // records.
             if !self
                 .sessions
                 .get(&leader)
@@ -142,7 +143,7 @@ impl Consumer {
         Ok(())
     }
 
-    /// Metadata with these topics. Those that do not exist are missing in it.
+    /// Metadata with these topics, without topics that do not exist.
     async fn known_topics(&self, names: &[String]) -> Result<Arc<Metadata>, ClientError> {
         match self.client.topics(names).await {
             Err(error)

@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn a_level_belongs_to_its_codec() {
+    fn a_compression_level_applies_to_its_codec() {
         let zstd = applied(&[
             ("compression.type", "zstd"),
             ("compression.zstd.level", "7"),
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn idempotence_is_the_default_where_it_can_be() {
+    fn idempotence_is_enabled_unless_other_settings_conflict() {
         let timeout = Duration::from_secs(30);
         assert!(applied(&[]).unwrap().is_idempotent());
         for setting in [("acks", "1"), ("retries", "0")] {

@@ -93,8 +93,8 @@ impl<'a> Value<'a> {
         Err(self.refused(format_args!("{}: {why}", listed.join(" or "))))
     }
 
-    /// The serializers and deserializers that do not change bytes, which is what this client always
-    /// does.
+    /// Accepts only serializers and deserializers that do not change bytes, because this client
+    /// handles bytes only.
     pub(crate) fn java_serde(self, kind: &str) -> Result<(), ClientError> {
         let known = ["ByteArray", "ByteBuffer", "Bytes", "String", "Void"]
             .map(|name| format!("org.apache.kafka.common.serialization.{name}{kind}"));

@@ -88,7 +88,7 @@ struct LocalAssignment {
     partitions: Partitions,
 }
 
-/// A target to reconcile with. Passed back when that is done.
+/// A target to reconcile with. Passed back when the reconciliation is done.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(in crate::consumer) struct Reconciliation {
     pub(in crate::consumer) partitions: Partitions,
