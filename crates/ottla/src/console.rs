@@ -394,7 +394,7 @@ fn start_thread(listener: TcpListener, first: (TcpStream, SocketAddr), config: C
 /// How a client reaches a broker of this process.
 struct Access {
     client: ClientConfig,
-    /// Those of the listener; `None` if nobody logs in there.
+    /// The mechanisms of the listener; `None` without SASL.
     mechanisms: Option<Vec<SaslMechanism>>,
 }
 
@@ -442,7 +442,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_identity_provider_has_an_issuer_and_a_client() {
+    fn an_identity_provider_needs_an_issuer_and_a_client() {
         let of = |issuer, id, file| oidc(("--issuer", issuer), ("--id", id), ("--file", file));
         let issuer = Some("https://id.example");
         assert!(of(None, None, None).unwrap().is_none());
@@ -478,7 +478,7 @@ mod tests {
     }
 
     #[test]
-    fn a_schema_registry_has_a_url_and_perhaps_a_file() {
+    fn a_schema_registry_needs_a_url_and_optionally_a_file() {
         let of = |url, file| registry(("--url", url), ("--file", file));
         assert!(of(None, None).unwrap().is_none());
         assert!(of(Some("http://127.0.0.1:8081"), None).unwrap().is_some());
@@ -502,7 +502,7 @@ mod tests {
     }
 
     #[test]
-    fn results_of_measurements_are_in_a_directory() {
+    fn the_results_directory_is_an_argument() {
         use clap::Parser as _;
         #[derive(clap::Parser)]
         struct Line {

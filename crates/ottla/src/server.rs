@@ -300,8 +300,8 @@ async fn start(
     }
 }
 
-/// Stops cleanly. On another signal it no longer waits for other nodes: when a whole cluster stops, the last node
-/// has no one to hand its partitions to.
+/// Stops cleanly. On another signal it no longer waits for other nodes: when a whole cluster stops,
+/// the last node cannot hand over its partitions.
 async fn stop(running: RunningBroker, signals: &mut StopSignals) -> Result<(), String> {
     print_line("Stopping.");
     let broker = Arc::clone(running.broker());
@@ -323,7 +323,8 @@ async fn stop(running: RunningBroker, signals: &mut StopSignals) -> Result<(), S
     }
 }
 
-/// Says what a stop waits for, once it takes noticeably long and then every ten seconds; never returns.
+/// Reports the pending step of a slow stop, first after a few seconds and then every ten seconds.
+/// Never returns.
 async fn report_stop(broker: &Broker) {
     let began = Instant::now();
     let mut pause = NOTICED_STOP;
@@ -386,7 +387,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_refusal_is_a_line_and_names_its_place() {
+    fn each_refusal_is_one_line_with_its_place() {
         let text = "node.id=-7\nprocess.roles=broker\nnum.partitions=x\n";
         let properties = Properties::parse(text, "server.properties").unwrap();
         let refused = look_first(&properties, Unformatted::Refused).unwrap_err();
@@ -404,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_start_opens_is_examined_with_its_line() {
+    fn files_opened_by_the_start_are_checked_with_their_line() {
         let dir = tempfile::tempdir().unwrap();
         let data = dir.path().join("data");
         let mut properties =
@@ -429,7 +430,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stop_says_what_it_waits_for() {
+    fn a_slow_stop_reports_its_pending_step() {
         let waited = Duration::from_millis(12_345);
         assert_eq!(
             stop_text(StopStep::Quorum, waited),

@@ -170,7 +170,7 @@ fn invalid_names_are_refused() {
             "Creation of internal topic __cluster_metadata is prohibited.".to_owned()
         )
     );
-    // Two new invalid_names_are_refused that collide: the first one succeeds.
+    // Two new names that collide: the first one succeeds.
     let results = create(&mut cluster, vec![topic("x.y"), topic("x_y")])
         .response
         .topics;

@@ -79,10 +79,10 @@ pub struct AclsArgs {
     /// List only the ACLs of this principal. Repeatable.
     #[arg(long, value_name = "PRINCIPAL", requires = "list")]
     principal: Vec<String>,
-    /// What a producer needs: Write, Describe and Create on the topic.
+    /// Permissions of a producer: Write, Describe and Create on the topic.
     #[arg(long, requires = "topic")]
     producer: bool,
-    /// What a consumer needs: Read and Describe on the topic, Read on the group.
+    /// Permissions of a consumer: Read and Describe on the topic, Read on the group.
     #[arg(long, requires = "topic", requires = "group")]
     consumer: bool,
     /// With --producer, what an idempotent one needs on the cluster.
@@ -121,7 +121,8 @@ pub fn run(args: AclsArgs) -> ExitCode {
     })
 }
 
-/// As Java shows what has ended a future: a cluster's error with its class.
+/// Formats an error as Java shows the cause of a failed future: an error of the cluster has its
+/// class.
 fn exception_of(error: &anyhow::Error) -> String {
     match error.downcast_ref::<ClientError>() {
         Some(cluster) if cluster.code().is_some() => java_exceptions::shown(cluster),
@@ -435,7 +436,7 @@ mod tests {
     }
 
     #[test]
-    fn a_consumer_and_producer_gets_what_kafka_gives() {
+    fn consumers_and_producers_get_the_acls_of_kafka() {
         let changes = changed(
             "--add --allow-principal User:a --producer --consumer --idempotent --topic t --group g",
         );
@@ -457,7 +458,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_refused_in_kafkas_words() {
+    fn invalid_arguments_are_refused_with_the_messages_of_kafka() {
         for (line, error) in [
             (
                 "--add --allow-principal User:a",

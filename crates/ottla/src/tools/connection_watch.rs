@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn a_broker_that_left_and_one_that_never_answered_are_told_apart() {
+    fn removed_and_unreachable_brokers_have_different_messages() {
         let began = Instant::now();
         let mut report = Report::new("C");
         report.observe(began, &out(began, true), 0, |_| true);

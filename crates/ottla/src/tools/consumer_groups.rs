@@ -238,7 +238,7 @@ mod tests {
     use ottla_types::ErrorCode;
 
     #[test]
-    fn errors_have_javas_names() {
+    fn errors_have_the_names_of_java() {
         let name = |code: ErrorCode| {
             java_exceptions::class_name(&ClientError::broker("it", code.code(), None::<&str>))
         };
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn choices_are_checked() {
+    fn conflicting_options_are_refused() {
         let valid = ["Stable", "PreparingRebalance"];
         let choices = |text| choices(text, ("state", "states"), &valid);
         let chosen = choices(Some("stable, preparing_rebalance")).unwrap();

@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_javas() {
+    fn names_are_java_classes() {
         let class = |code: ErrorCode| {
             class_name(&ClientError::broker("x", code.code(), None::<&str>))
                 .rsplit('.')

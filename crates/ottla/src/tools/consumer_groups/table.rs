@@ -109,7 +109,7 @@ mod tests {
     use super::Table;
 
     #[test]
-    fn columns_grow_where_they_may() {
+    fn flexible_columns_grow() {
         let mut table = Table::new();
         table.growing("GROUP", 6, |row: &[&str; 3]| row[0].to_owned());
         table.fixed("N", 3, |row| row[1].to_owned());

@@ -15,7 +15,8 @@ use ottla_records::Record;
 /// How long to wait for the last record of a partition.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What old records need while they are written, and afterwards until consumers have read them.
+/// Settings that keep old records from expiring, while they are written and until consumers have
+/// read them.
 const NEEDED: [(&str, &str); 6] = [
     ("cleanup.policy", "delete"),
     ("message.timestamp.after.max.ms", "9223372036854775807"),
@@ -33,7 +34,7 @@ const NOT_COPIED: [&str; 4] = [
     "remote.log.delete.on.disable",
 ];
 
-/// The settings of the new topic, from those of the source and those of the command line.
+/// The settings of the new topic, from the settings of the source and the command line.
 pub fn configs(
     source: &BTreeMap<String, String>,
     given: &BTreeMap<String, String>,
@@ -106,15 +107,15 @@ pub async fn create(admin: &Admin, topic: NewTopic, validate_only: bool) -> anyh
     Ok(())
 }
 
-/// What an interrupted restore has written, by partition.
+/// The progress of an interrupted restore in a partition.
 pub struct Begun {
-    /// Records.
+    /// The number of written records.
     pub count: u64,
-    /// The last of them.
+    /// The last written record.
     pub last: Option<ConsumerRecord>,
 }
 
-/// Looks at a topic that exists already. Refuses one that no restore can have made.
+/// Inspects a topic that exists already. Refuses a topic that no restore can have created.
 pub async fn begun(
     admin: &Admin,
     topic: &str,
@@ -125,7 +126,7 @@ pub async fn begun(
     for (key, needed) in NEEDED {
         ensure!(
             own.get(key).is_some_and(|value| value == needed),
-            "topic {topic} exists, and it is not one that a restore has begun, which has {key}={needed}; \
+            "topic {topic} exists, and was not created by a restore, which sets {key}={needed}; \
              {way_out}"
         );
     }
@@ -221,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn the_new_topic_has_the_settings_of_the_source_but_expires_nothing() {
+    fn the_new_topic_has_the_settings_of_the_source_without_expiry() {
         let source = map(&[
             ("retention.ms", "1000"),
             ("segment.bytes", "1048576"),
