@@ -588,7 +588,7 @@ mod tests {
     }
 
     #[test]
-    fn the_time_counts_from_the_first_join_whoever_settles_last() {
+    fn the_time_starts_at_the_first_join() {
         let at = |start: Instant, ms| start + Duration::from_millis(ms);
         let start = Instant::now();
         let times = [(5, 9), (2, 7), (4, 30), (20, 28)];
@@ -597,7 +597,7 @@ mod tests {
     }
 
     #[test]
-    fn a_member_is_eager_whenever_it_has_been_told_something_new() {
+    fn a_member_sends_a_heartbeat_at_once_after_a_change() {
         let mut patience = HeartbeatPause::default();
         let mut pauses = || patience.next_pause().as_millis();
         let all: Vec<u128> = std::iter::repeat_with(&mut pauses).take(7).collect();
@@ -607,7 +607,7 @@ mod tests {
     }
 
     #[test]
-    fn an_assignment_reads_as_it_was_written() {
+    fn an_assignment_round_trips() {
         let assigned = MemberAssignment {
             members: 3,
             partitions: BTreeSet::from([1, 4, 7]),

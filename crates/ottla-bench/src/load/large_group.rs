@@ -1,5 +1,5 @@
-//! One group of many members (KIP-848) that members leave: the time until the others are settled,
-//! and what producers notice meanwhile.
+//! One group of many members (KIP-848) that members leave: the time until the remaining members
+//! have settled, and the latency of producers in this time.
 //!
 //! Each member sends a heartbeat per interval, and another at once when its partitions have changed,
 //! as clients do. Members share connections. The group is settled when all members have one epoch,
@@ -142,7 +142,7 @@ pub fn run(
         };
         let measured = measure(&progress, produced, &leavers, options);
         is_over.store(true, Ordering::Relaxed);
-        // A member that was refused is the cause of what follows.
+        // Report a refused member first, because it causes the later failures.
         for thread in threads {
             thread.join().expect("a driver does not panic")?;
         }
@@ -200,7 +200,7 @@ fn measure(
     })
 }
 
-/// What the members have reached.
+/// The progress of the members.
 struct Progress<'a> {
     shares: &'a [Members],
     partitions: usize,
@@ -322,7 +322,7 @@ impl Driver<'_> {
             "a member leaves",
             self.connection.address(),
         )?;
-        // Who asked has failed otherwise.
+        // The receiver is gone only if the requester failed.
         let _ = tell.send(left);
         Ok(())
     }

@@ -17,11 +17,11 @@ pub struct Line {
     pub verdict: Verdict,
 }
 
-/// The figures of two results, and what only one of them has.
+/// The figures of two results, and the figures that only one of them has.
 #[derive(Clone, PartialEq, Default, Debug)]
 pub struct ResultComparison {
     pub lines: Vec<Line>,
-    /// Sentences about what cannot be compared, or only with caution.
+    /// Sentences about figures that cannot be compared, or only with caution.
     pub notes: Vec<String>,
 }
 

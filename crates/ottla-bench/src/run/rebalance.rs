@@ -1,6 +1,6 @@
 //! Causes rebalances during a round, to measure their cost: some time after the warm-up one more
-//! consumer joins each group, and after the same time again it leaves. Its records count like those
-//! of the others.
+//! consumer joins each group, and after the same time again it leaves. Its records count like the
+//! records of the other members.
 
 use std::time::Duration;
 
