@@ -41,7 +41,7 @@ async fn fill(cluster: &Cluster, topic: &str, partitions: i32, count: i32) {
     producer.flush().await;
 }
 
-type Told = Vec<(
+type Calls = Vec<(
     String,
     BTreeMap<(String, i32), CommitOffset>,
     Option<ErrorCode>,
@@ -49,16 +49,16 @@ type Told = Vec<(
 
 /// The results that callbacks received, in order.
 #[derive(Clone, Default)]
-struct Listening(Arc<Mutex<Told>>);
+struct Listening(Arc<Mutex<Calls>>);
 
 impl Listening {
     fn callback(&self, name: &str) -> CommitCallback {
-        let (told, name) = (self.0.clone(), name.to_owned());
+        let (calls, name) = (self.0.clone(), name.to_owned());
         Box::new(move |offsets, result| {
             let code = result
                 .err()
                 .map(|error| error.code().expect("a broker's error"));
-            told.lock().unwrap().push((name, offsets.clone(), code));
+            calls.lock().unwrap().push((name, offsets.clone(), code));
         })
     }
 
@@ -114,13 +114,13 @@ async fn results_of_async_commits_are_reported_in_order() {
         assert!(none.expect("polled").is_empty());
     }
     {
-        let told = listening.0.lock().unwrap();
-        let names: Vec<&str> = told.iter().map(|(name, ..)| name.as_str()).collect();
+        let calls = listening.0.lock().unwrap();
+        let names: Vec<&str> = calls.iter().map(|(name, ..)| name.as_str()).collect();
         assert_eq!(names, ["positions", "3", "5"]);
-        assert!(told.iter().all(|(_, _, code)| code.is_none()), "{told:?}");
-        let positions: Vec<i64> = told[0].1.values().map(|it| it.offset).collect();
+        assert!(calls.iter().all(|(_, _, code)| code.is_none()), "{calls:?}");
+        let positions: Vec<i64> = calls[0].1.values().map(|it| it.offset).collect();
         assert_eq!(positions, [10, 10]);
-        assert_eq!(told[2].1, all_of(5));
+        assert_eq!(calls[2].1, all_of(5));
     }
     // The last one wins.
     assert_eq!(cluster.committed(&group).await, [5, 5]);

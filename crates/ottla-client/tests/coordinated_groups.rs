@@ -246,9 +246,9 @@ async fn a_static_member_gets_its_assignment_back() {
 
 /// The calls of a listener.
 #[derive(Clone, Default)]
-struct Told(Arc<Mutex<Vec<String>>>);
+struct Callbacks(Arc<Mutex<Vec<String>>>);
 
-impl RebalanceListener for Told {
+impl RebalanceListener for Callbacks {
     fn on_partitions_assigned(&mut self, partitions: &[(String, i32)]) {
         self.0.lock().push(format!("assigned {}", partitions.len()));
     }
@@ -271,7 +271,7 @@ async fn a_member_that_does_not_poll_leaves_and_joins_again() {
         return;
     }
     let topic = cluster.topic("t", 2).await;
-    let told = Told::default();
+    let calls = Callbacks::default();
     let mut consumer = member(
         &cluster,
         ConsumerConfig {
@@ -280,7 +280,7 @@ async fn a_member_that_does_not_poll_leaves_and_joins_again() {
         },
     );
     consumer
-        .subscribe_with_listener(std::slice::from_ref(&topic), Box::new(told.clone()))
+        .subscribe_with_listener(std::slice::from_ref(&topic), Box::new(calls.clone()))
         .expect("a group");
     settle(&mut [&mut consumer], &[2]).await;
     tokio::time::sleep(Duration::from_millis(2500)).await;
@@ -291,7 +291,7 @@ async fn a_member_that_does_not_poll_leaves_and_joins_again() {
     settle(&mut [&mut consumer], &[2]).await;
     consumer.close().await.expect("left");
     // An empty first assignment, before the coordinator knows the topic, is valid.
-    let mut told = told.0.lock().clone();
-    told.retain(|told| told != "assigned 0");
-    assert_eq!(told, ["assigned 2", "lost 2", "assigned 2", "revoked 2"]);
+    let mut calls = calls.0.lock().clone();
+    calls.retain(|calls| calls != "assigned 0");
+    assert_eq!(calls, ["assigned 2", "lost 2", "assigned 2", "revoked 2"]);
 }
