@@ -1,4 +1,4 @@
-//! `cargo xtask growth`: what single operations cost when there are N, 10 N and 100 N of what they
+//! `cargo xtask growth`: the cost of single operations at N, 10 N and 100 N of quantities that they
 //! must not depend on, as a table for `docs/benchmarks.md`.
 //!
 //! One file per part of the broker. A row builds a state of a size and measures one operation on it.
@@ -28,7 +28,7 @@ use rustix::process::{Resource, getrlimit, setrlimit};
 
 use measure::{Row, slope, written};
 
-/// What single operations cost at N, 10 N and 100 N.
+/// The cost of single operations at N, 10 N and 100 N.
 #[derive(Parser)]
 #[command(
     name = "cargo xtask growth",
@@ -92,7 +92,7 @@ fn main() -> ExitCode {
     let is_wanted =
         |name: &str| options.rows.is_empty() || options.rows.iter().any(|wanted| wanted == name);
     let rows: Vec<&Row> = ROWS.iter().filter(|row| is_wanted(row.name)).collect();
-    // First, because memory that the rows leave behind counts.
+    // First, because memory that other rows leave allocated counts.
     if is_wanted(large_cluster::NAME) {
         large_cluster::print();
     }

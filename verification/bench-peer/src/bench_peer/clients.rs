@@ -5,9 +5,9 @@
 //! has no such tool and is driven by `conformance/rdkafka` through its batch interface. Its
 //! settings follow the others' where it has equivalents; they are not tuned for its best speed.
 //! Values are read from a file or generated beforehand, because Kafka's tool would otherwise
-//! generate each letter while its clock runs. Rates are those that the tools print: for a producer
-//! from the first record to the last acknowledgement, for a consumer from the assignment of its
-//! partitions, with or without a group, to the last record. CPU time is that of whole processes,
+//! generate each letter while its clock runs. Rates are the rates that the tools print: for a
+//! producer from the first record to the last acknowledgement, for a consumer from the assignment
+//! of its partitions, with or without a group, to the last record. CPU time covers whole processes,
 //! including JVM start-up.
 
 use std::path::{Path, PathBuf};
@@ -118,7 +118,7 @@ pub fn measure(setting: &Setting<'_>, results: &mut Results) -> Result<()> {
     broker::stop(&mut broker)
 }
 
-/// What a client used for all records.
+/// Time and CPU time of a client for all records.
 struct Took {
     records_per_second: f64,
     client_cpu_seconds: f64,
@@ -272,7 +272,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_rate_is_found_in_what_the_program_prints() {
+    fn the_rate_is_parsed_from_the_output() {
         let printed = r#"{"records":5,"seconds":2.0,"records_per_second":2.5}"#;
         assert_eq!(rate_in_json(printed).unwrap(), 2.5);
         assert!(rate_in_json("{}").is_err() && rate_in_json("no").is_err());

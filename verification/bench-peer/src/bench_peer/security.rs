@@ -1,4 +1,4 @@
-//! What TLS and logins cost: one node with a listener for each protocol, with the same P-256
+//! The cost of TLS and logins: one node with a listener for each protocol, with the same P-256
 //! certificate, cipher suite and users for every broker.
 //!
 //! A turn has two parts. In the first the broker has the whole machine, as in the group `node`. In the
