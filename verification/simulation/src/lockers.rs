@@ -44,7 +44,8 @@ const HEARTBEAT: Duration = Duration::from_millis(500);
 const FINAL_EPOCH: i32 = -1;
 /// How long the locks are checked.
 const LOOKING: Duration = Duration::from_secs(6);
-/// How long those of the second group are checked: about as long as it takes to acquire each record.
+/// The time for which records of the second group are checked: about the time to acquire each
+/// record.
 const LATE_LOOKING: Range<u64> = 400..2_400;
 /// How long the members may take to settle the remaining records.
 const PATIENCE: Duration = Duration::from_secs(60);

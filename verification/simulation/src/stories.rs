@@ -32,11 +32,11 @@ const BEYOND_EVERY_LOG: i64 = 1 << 40;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Story {
-    /// A leader that only clients reach writes what they send, until another leader is elected. It
-    /// comes back with records that the others do not have.
+    /// A leader that only clients can reach appends their records, until another leader is elected.
+    /// It returns with records that the other replicas do not have.
     LeaderCutOff,
-    /// A voter of the quorum lacks committed records. The leader fails, and the last voter restarts,
-    /// so that the one that is behind asks it for its vote first.
+    /// A voter of the quorum lacks committed records. The leader fails, and the third voter
+    /// restarts, so that the lagging voter requests its vote first.
     VoterBehind,
     /// A new leader of the quorum fails before its log has a record of its epoch. It comes back while
     /// the voter that elected it has heard of no leader: that one votes for it again.
