@@ -155,7 +155,7 @@ impl Browser {
         Ok(answer["result"]["value"].take())
     }
 
-    /// Keeps a picture of what the window shows.
+    /// Saves a screenshot of the window.
     pub fn screenshot(&mut self, file: &Path) -> Result<()> {
         let taken = self.call("Page.captureScreenshot", json!({"format": "png"}))?;
         let data = taken["data"].as_str().context("Chromium sent no picture")?;

@@ -5,7 +5,7 @@
 //!
 //! On Kafka the command also tests listeners with TLS and SASL, repeats the transaction tests at
 //! older levels of `transaction.version`, compares the client's assignors with Kafka's on random
-//! groups, and compares the names and defaults of its settings with those of Kafka's clients.
+//! groups, and compares the names and defaults of its settings with Kafka's clients.
 
 mod listeners;
 
@@ -161,7 +161,7 @@ fn lower_transaction_version(kafka: &InstalledPeer, node: &Node, version: &str) 
     Ok(())
 }
 
-/// Compares the assignments of the client's assignors with those of Kafka's.
+/// Compares the assignments of the client's assignors with Kafka's.
 fn compare_assignors(kafka: &InstalledPeer) -> Result<Tally> {
     const SEED: &str = "1";
     const GROUPS: &str = "3000";

@@ -174,7 +174,7 @@ impl Comparison<'_> {
         Ok(tally)
     }
 
-    /// Runs the comparison on a pair of nodes of this kind, and repeats what differed.
+    /// Runs the comparison on a pair of nodes of this kind, and repeats the steps that differed.
     fn of(&self, nodes: Nodes, work: &Work) -> Result<Tally> {
         let is_checked = nodes == Nodes::Plain && self.is_of_two();
         let out = reference::run_dir("conformance");
@@ -195,7 +195,7 @@ impl Comparison<'_> {
         let again = work.again(&first);
         let mut second = Vec::new();
         if !again.is_nothing() {
-            println!("what differed is compared once more, on brokers just started");
+            println!("steps that differed are compared once more, on new brokers");
             let out = out.join("again");
             let mut sides = self.sides(nodes, &out)?;
             second = self.found(&again, &sides, &out)?;

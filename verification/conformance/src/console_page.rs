@@ -1,11 +1,11 @@
 //! `cargo xtask console-page`: works with the page of the console in headless Chromium, as the
 //! transcripts `crates/ottla-console/page/tests/*.steps` say.
 //!
-//! A transcript is a text file of steps, one a line: what is opened, clicked and typed, and what
-//! must then be on the page ([`steps::Step`]). It begins with the server that it needs: the mock in
-//! `page/mock`, or a broker of Ottla's with its console. After every transcript the page must have
-//! logged no error and violated no content security policy. Screenshots are kept below the target
-//! directory.
+//! A transcript is a text file of steps, one per line: pages to open, clicks, input, and the
+//! expected contents of the page ([`steps::Step`]). It begins with the server that it needs: the
+//! mock in `page/mock`, or a broker of Ottla's with its console. After every transcript the page
+//! must have logged no error and violated no content security policy. Screenshots are kept below
+//! the target directory.
 
 pub mod page;
 pub mod servers;

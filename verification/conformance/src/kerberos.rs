@@ -1,8 +1,8 @@
 //! `cargo xtask kerberos`: logins with SASL GSSAPI, with a KDC of MIT Kerberos on loopback.
 //!
 //! Apache Kafka's client (in its tools) and Ottla's log in to Apache Kafka and to Ottla, with
-//! keytabs and with tickets of `kinit`. What each user sees tells who the broker takes it for. Logins
-//! that must fail do so, and tokens that are none get the same answer from both brokers.
+//! keytabs and with tickets of `kinit`. The topics visible to a client show its principal at the
+//! broker. Invalid logins must fail, and invalid tokens must get the same answer from both brokers.
 
 mod raw;
 mod realm;
@@ -17,7 +17,7 @@ use ottla_workspace::{process, toolchain, workspace};
 use realm::Realm;
 
 const MODULE: &str = "com.sun.security.auth.module.Krb5LoginModule";
-/// The only topic. Nobody but super users sees it.
+/// The only topic. Only super users see it.
 const TOPIC: &str = "seen";
 /// The principals, and their keytabs.
 const PRINCIPALS: [(&str, &str); 4] = [
@@ -42,22 +42,22 @@ pub struct Options {
     keep: bool,
 }
 
-/// What a client is told.
+/// The result of a client's request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Told {
-    /// The names of topics that it may see.
+enum Seen {
+    /// The list of topics contains [`TOPIC`].
     Topic,
     NoTopic,
     Refused,
 }
 
-/// A client's login, and what must come of it.
+/// A client's login, and its expected result.
 struct Case {
     name: &'static str,
     /// The options of the JAAS entry.
     options: String,
     service: &'static str,
-    expected: Told,
+    expected: Seen,
 }
 
 /// A started broker, and its listener for Kerberos.
@@ -136,9 +136,9 @@ fn cases(realm: &Realm) -> Result<Vec<Case>> {
             "alice's key",
             with_key("alice", "alice"),
             of_kafka,
-            Told::Topic,
+            Seen::Topic,
         ),
-        case("bob's key", with_key("bob", "bob"), of_kafka, Told::NoTopic),
+        case("bob's key", with_key("bob", "bob"), of_kafka, Seen::NoTopic),
         case(
             "alice's tickets",
             format!(
@@ -146,25 +146,25 @@ fn cases(realm: &Realm) -> Result<Vec<Case>> {
                 tickets.display()
             ),
             of_kafka,
-            Told::Topic,
+            Seen::Topic,
         ),
         case(
             "a service that does not exist",
             with_key("alice", "alice"),
             "other",
-            Told::Refused,
+            Seen::Refused,
         ),
         case(
             "another's keytab",
             with_key("alice", "bob"),
             of_kafka,
-            Told::Refused,
+            Seen::Refused,
         ),
         case(
             "a keytab that is not there",
             with_key("alice", "nobody"),
             of_kafka,
-            Told::Refused,
+            Seen::Refused,
         ),
     ])
 }
@@ -175,8 +175,8 @@ impl Case {
         let path = dir.join(format!("{}.properties", self.name.replace(' ', "-")));
         // Kafka's client tries for a minute to get a ticket for a service that does not exist.
         let patience = match self.expected {
-            Told::Refused => "request.timeout.ms=4000\ndefault.api.timeout.ms=4000\n",
-            Told::Topic | Told::NoTopic => "",
+            Seen::Refused => "request.timeout.ms=4000\ndefault.api.timeout.ms=4000\n",
+            Seen::Topic | Seen::NoTopic => "",
         };
         let text = format!(
             "{patience}security.protocol=SASL_PLAINTEXT\nsasl.mechanism=GSSAPI\nsasl.kerberos.service.name={}\n\
@@ -256,7 +256,7 @@ impl Side {
 }
 
 /// Lists topics with the client of one side at the broker of another.
-fn log_in(client: &Side, broker: &Side, realm: &Realm, login: &Path, expected: Told) -> Result<()> {
+fn log_in(client: &Side, broker: &Side, realm: &Realm, login: &Path, expected: Seen) -> Result<()> {
     let name = match client.peer.id() {
         "kafka" => "org.apache.kafka.tools.TopicCommand",
         _ => "topics",
@@ -272,14 +272,14 @@ fn log_in(client: &Side, broker: &Side, realm: &Realm, login: &Path, expected: T
         String::from_utf8_lossy(&output.stderr),
     );
     let sees_topic = printed.lines().any(|line| line.trim() == TOPIC);
-    let told = match (output.status.success(), sees_topic) {
-        (false, _) => Told::Refused,
-        (true, true) => Told::Topic,
-        (true, false) => Told::NoTopic,
+    let seen = match (output.status.success(), sees_topic) {
+        (false, _) => Seen::Refused,
+        (true, true) => Seen::Topic,
+        (true, false) => Seen::NoTopic,
     };
     ensure!(
-        told == expected,
-        "{told:?} and not {expected:?}:\n{printed}{complained}\nthe broker:\n{}",
+        seen == expected,
+        "{seen:?} and not {expected:?}:\n{printed}{complained}\nthe broker:\n{}",
         broker.node.output_tail()
     );
     Ok(())

@@ -302,7 +302,7 @@ impl Node {
     }
 
     /// Waits until at least this many partitions have leaders that answer. Returns the time since
-    /// process start, and what is served then.
+    /// process start, and the served partitions and topics.
     pub fn wait_until_served(&mut self, partitions: usize) -> Result<(Duration, Served)> {
         let mut last = None;
         while self.began.elapsed() < START_PATIENCE {

@@ -130,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_ending_comes_before_any_comes_again() {
+    fn every_ending_occurs_before_one_repeats() {
         let mut random = Seeded::new(3);
         let mut deck = Deck::new();
         let drawn: Vec<&str> = (0..Ending::ALL.len())
