@@ -1,11 +1,11 @@
 //! The audit log: authorisation decisions in the format of Kafka's logger
 //! `kafka.authorizer.logger`, and for a denial also the command that would allow the request.
 //!
-//! A client that is denied in a loop must neither fill the disk nor hide the denials of others.
-//! Therefore the number of lines per second is limited, for each principal and address and in
-//! total. The next denial after that second reports how many were left out. `ottla.audit.file`
-//! receives the same decisions as JSON, and allowed requests if configured. Text that a client
-//! chose is always written on one line.
+//! A client that is denied in a loop must neither fill the disk nor hide the denials of other
+//! clients. Therefore the number of lines per second is limited, for each principal and address and
+//! in total. The next denial after that second reports the number of omitted denials.
+//! `ottla.audit.file` receives the same decisions as JSON, and allowed requests if configured. Text
+//! that a client chose is always written on one line.
 
 mod file;
 
@@ -27,8 +27,8 @@ const LOGGER: &str = "kafka.authorizer.logger";
 const DENIALS_OF_ONE: u64 = 10;
 /// The maximum number of denials per second in total.
 const DENIALS_OF_ALL: u64 = 200;
-/// The maximum number of principals and addresses that are distinguished within a second. Others
-/// share one count.
+/// The maximum number of principals and addresses that are distinguished within a second. Further
+/// principals and addresses share one count.
 const CLIENTS: usize = 1000;
 
 /// Checks that decisions can be written to `ottla.audit.file`, if there are any. Changes nothing. The

@@ -1,7 +1,7 @@
 //! Shared connections to the other brokers of the cluster: one per broker, opened when it is first
 //! needed, and reopened after it has ended.
 //!
-//! Replication has connections of its own, because its responses take long.
+//! Replication has separate connections, because its responses take long.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -46,7 +46,7 @@ const YIELD_BYTES: usize = 1024 * 1024;
 /// A frame reserves memory from the shared budget if more than this is missing, or if it arrived
 /// whole and has at least this size.
 const BUDGETED_BYTES: usize = 16 * 1024;
-/// With this many requests in flight, every request reserves memory, whatever its size.
+/// With this many requests in flight, every request reserves memory, regardless of its size.
 const UNBUDGETED_IN_FLIGHT: usize = 8;
 /// If other requests wait for memory, a peer is disconnected when it has sent nothing for this time
 /// in the middle of a request, or has read less than [`LEAST_TAKEN_BYTES`] of its responses.

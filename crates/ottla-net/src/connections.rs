@@ -265,7 +265,7 @@ pub enum Refusal {
     TooManyOfAddress { ip: IpAddr, limit: usize },
 }
 
-/// Removes the connection from the registry when its task ends, for whatever reason.
+/// Removes the connection from the registry when its task ends, for any reason.
 #[derive(Debug)]
 pub struct Registered {
     connections: Arc<Connections>,
@@ -359,7 +359,7 @@ impl Connections {
         closing
     }
 
-    /// Completes when no connection to controller listeners, or to the others, is open.
+    /// Completes when no connection to controller listeners, or to broker listeners, is open.
     pub async fn none_left(&self, to_controller: bool) {
         loop {
             let closing = self.closing();

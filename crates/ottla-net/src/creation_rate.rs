@@ -18,8 +18,8 @@ use ottla_sync::{ArcSwap, Mutex};
 
 /// The maximum number of addresses that are counted. The address that was idle longest is dropped.
 const MAX_ADDRESSES: usize = 10_000;
-/// The maximum number of connections that are kept open only to be closed later. Others are closed
-/// at once.
+/// The maximum number of connections that are kept open only to be closed later. Further
+/// connections are closed at once.
 const MAX_HELD: usize = 1_000;
 
 /// Counts a connection, and returns how long it must wait to stay within `per_second`.

@@ -59,7 +59,7 @@ const WRITTEN_TOGETHER: usize = 64;
 pub struct PeerSettings {
     /// The client ID that the peer logs; Kafka uses the node ID.
     pub client_id: ByteString,
-    /// The connection is given up if a request has no response after this time.
+    /// The connection is closed if a request has no response after this time.
     pub request_timeout: Duration,
     pub security: PeerSecurity,
     /// The maximum duration of name resolution, connecting and TLS handshake together.

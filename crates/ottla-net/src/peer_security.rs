@@ -9,7 +9,7 @@ use ottla_oauth::LoginTokens;
 use ottla_sasl::{ClientCredentials, PeerCredentials, SaslPeer};
 use ottla_tls::TlsContext;
 
-/// For a listener of others. The default is for one without TLS and SASL.
+/// The settings for a listener of another node. The default is for a listener without TLS and SASL.
 #[derive(Clone, Default, Debug)]
 pub struct PeerSecurity {
     /// The key and the trusted certificates of this node, if the listener of the peer uses TLS.
