@@ -41,7 +41,7 @@ pub struct DirAssignments {
     node: Arc<Node>,
     queue: Mutex<Queue>,
     queued: Notify,
-    /// Notified when an assignment must be sent without waiting for others.
+    /// Notified when an assignment must be sent without waiting for further assignments.
     hurried: Notify,
 }
 
@@ -98,8 +98,8 @@ impl DirAssignments {
         self.queued.notify_one();
     }
 
-    /// Sends the queued assignments without waiting for others. Used when appends are held until
-    /// the controller answers.
+    /// Sends the queued assignments without waiting for further ones. Used when appends are held
+    /// until the controller answers.
     pub fn hurry(&self) {
         self.hurried.notify_one();
     }

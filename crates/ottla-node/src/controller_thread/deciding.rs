@@ -54,8 +54,8 @@ impl Controller {
         Ok(())
     }
 
-    /// Called when this node is no longer leader. Goes back to the committed records; the others
-    /// may still become committed.
+    /// Called when this node is no longer leader. Returns to the committed records; the uncommitted
+    /// records may still become committed.
     pub(super) fn end_deciding(&mut self) -> Result<(), MetadataLogError> {
         self.refuse_pending(ErrorCode::NotController);
         self.leader_balance.end();

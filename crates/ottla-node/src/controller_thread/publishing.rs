@@ -1,4 +1,4 @@
-//! Publishes committed metadata on a thread of its own.
+//! Publishes committed metadata on a separate thread.
 //!
 //! Opening and deleting the logs of thousands of partitions takes seconds, and a hung disk can take
 //! any time. Neither may keep the quorum thread from answering votes and fetches, or from deciding

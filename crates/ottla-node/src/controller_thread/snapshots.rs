@@ -1,4 +1,4 @@
-//! Writes snapshots of the committed metadata on a thread of its own: writing and flushing a file
+//! Writes snapshots of the committed metadata on a separate thread: writing and flushing a file
 //! with the whole metadata takes time, in which the quorum must be answered. The completion is an
 //! event for the quorum thread, which then deletes the files that the snapshot replaces.
 //!

@@ -18,7 +18,7 @@ use super::*;
 use crate::quorum::work::Decided;
 use ottla_storage::format::{format_standalone, read_identity};
 
-/// A controller with a directory of its own, and the answers that it has given.
+/// A controller with its own directory, and its answers.
 struct Story {
     controller: Controller,
     answers: Arc<Mutex<Vec<(&'static str, Result<(), ErrorCode>)>>>,

@@ -340,8 +340,8 @@ fn the_documented_table_is_up_to_date() {
     ottla_testkit::assert_documented("metadata", &table);
 }
 
-/// Whatever byte of the metadata log is damaged, a start either has all topics, or truncates the
-/// last batch of the log, or names the file that prevents it.
+/// For each damaged byte of the metadata log, a start either has all topics, or truncates the last
+/// batch of the log, or names the damaged file.
 #[test]
 fn no_byte_of_the_metadata_log_loses_a_topic_silently() {
     let (data, log) = killed();
