@@ -1,5 +1,5 @@
-//! The checkpoint files of the directories, written per directory, so that a hanging one does not
-//! block others.
+//! The checkpoint files of the directories, written per directory, so that a hanging directory does
+//! not block the others.
 //!
 //! Kafka: `LogManager.checkpointLogRecoveryOffsets`, `ReplicaManager.checkpointHighWatermarks`.
 

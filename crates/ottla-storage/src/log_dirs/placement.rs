@@ -1,8 +1,9 @@
 //! The placement of new logs.
 //!
-//! The directory assigned by the metadata, if it is online; otherwise the one with the fewest logs
-//! that is not cordoned (KIP-1066). A log that may exist in an offline directory is never created
-//! elsewhere: an empty leader would make the other replicas truncate their records.
+//! The directory assigned by the metadata, if it is online; otherwise, of the directories that are
+//! not cordoned (KIP-1066), the directory with the fewest logs. A log that may exist in an offline
+//! directory is never created elsewhere: an empty leader would make the other replicas truncate
+//! their records.
 //!
 //! Kafka: `LogManager.getOrCreateLog`, `LogManager.nextLogDirs`.
 

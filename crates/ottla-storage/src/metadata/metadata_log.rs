@@ -1,7 +1,7 @@
 //! `__cluster_metadata-0`: the metadata log with its snapshots and `quorum-state`.
 //!
-//! Owned by the controller thread. The log is opened as after a crash, whatever the stop was: it is
-//! scanned completely, as in Kafka. Replication from and to other nodes is in `replicated`.
+//! Owned by the controller thread. The log is always opened as after a crash: it is scanned
+//! completely, as in Kafka. Replication from and to other nodes is in `replicated`.
 //!
 //! Kafka: `KafkaRaftLog`, `FileQuorumStateStore`, `KRaftControlRecordStateMachine`.
 
@@ -325,7 +325,7 @@ impl MetadataLog {
         self.lower_forced_mark(end)?;
         match self.log.truncate_to(end, now) {
             Ok(_) => Ok(()),
-            // The log is unchanged, whatever was missing.
+            // A failed truncation leaves the log unchanged.
             Err(error) => Err(self.log_error(&error)),
         }
     }
@@ -419,8 +419,8 @@ impl MetadataLog {
         }
     }
 
-    /// Adds a snapshot of committed records that is on disk. If the log has passed it meanwhile,
-    /// because a snapshot of the leader replaced the log, it is deleted.
+    /// Adds a snapshot of committed records that is on disk. If the log now starts after it,
+    /// because a snapshot of the leader replaced the log, the snapshot is deleted.
     pub fn add_snapshot(&mut self, stored: StoredSnapshot) -> Result<(), MetadataLogError> {
         let id = stored.id;
         if id.end_offset < self.log.log_start_offset() {

@@ -44,7 +44,7 @@ pub(super) fn segments(dir: &Path) -> io::Result<Vec<SegmentFile>> {
         let Some(base_offset) = offset_from_file_name(log_name) else {
             continue;
         };
-        // A file deleted meanwhile is skipped.
+        // A file that was deleted during the scan is skipped.
         let Ok(metadata) = entry.metadata() else {
             continue;
         };
@@ -124,7 +124,7 @@ fn fill(file: &mut File, buffer: &mut BytesMut, unread: &mut u64, bytes: usize) 
     buffer.resize(before + wanted as usize, 0);
     let read = read_up_to(file, &mut buffer[before..])?;
     buffer.truncate(before + read);
-    // A file that was truncated meanwhile has ended.
+    // A file that was truncated during the scan has ended.
     *unread = if read as u64 == wanted {
         *unread - wanted
     } else {

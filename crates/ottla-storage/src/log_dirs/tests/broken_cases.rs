@@ -445,7 +445,8 @@ fn decision(name: &str, dir: &Path) -> Decision {
     }
 }
 
-/// Whatever the small files of a log directory hold, a start takes the decision of the tables.
+/// For any contents of the small files of a log directory, a start takes the decision of the
+/// tables.
 #[test]
 fn no_byte_of_a_small_file_loses_records_silently() {
     let names = [

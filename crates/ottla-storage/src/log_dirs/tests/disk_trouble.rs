@@ -7,7 +7,7 @@ use ottla_sync::simulation::{self, Config, Host};
 
 use super::*;
 
-/// Its pages may be lost, whatever the error says of the cause.
+/// Its pages may be lost, whatever the error code.
 #[test]
 fn a_failed_writeback_takes_the_directory_of_its_file_offline() {
     let test = Dirs::new(3);
