@@ -44,7 +44,8 @@ pub enum Response {
 pub struct CurrentLeader {
     pub leader: Option<BrokerId>,
     pub epoch: LeaderEpoch,
-    /// All known endpoints. A response contains the one of the listener that was asked.
+    /// All known endpoints. A response contains the endpoint of the listener that received the
+    /// request.
     pub endpoints: Vec<VoterEndpoint>,
 }
 

@@ -379,8 +379,7 @@ impl Quorum {
         &self.control
     }
 
-    /// The high watermark, exclusive. A leader knows it once a record of its own epoch is
-    /// committed.
+    /// The high watermark, exclusive. A leader knows it once a record of its epoch is committed.
     pub fn high_watermark(&self) -> Option<Offset> {
         match &self.state {
             EpochState::Leader(leader) => leader.high_watermark,

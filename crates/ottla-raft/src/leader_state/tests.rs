@@ -47,7 +47,7 @@ fn a_new_voter_does_not_lower_the_high_watermark() {
     assert_eq!(leader.high_watermark, Some(Offset(20)));
     assert!(!fetch(&mut leader, 2, 12, 0));
     assert!(fetch(&mut leader, 2, 21, 0));
-    // It is removed, and the leader too: only the others count then.
+    // It is removed, and the leader too: only the other voters count then.
     leader.set_voters(&voters(&[2]));
     assert!(fetch(&mut leader, 2, 24, 0));
     assert_eq!(leader.high_watermark, Some(Offset(24)));

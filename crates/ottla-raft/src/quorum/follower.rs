@@ -180,7 +180,7 @@ impl Quorum {
         if response.error == ErrorCode::SnapshotNotFound
             || (response.error == ErrorCode::None && response.snapshot.is_none())
         {
-            // The leader has deleted it meanwhile. The next Fetch names another.
+            // The leader has deleted the snapshot. The next Fetch names another.
             state.fetching_snapshot = None;
             self.on_successful_fetch();
             return true;

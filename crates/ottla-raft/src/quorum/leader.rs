@@ -36,7 +36,7 @@ impl Quorum {
         if is_final {
             return self.respond(request_id, Response::Fetch(response));
         }
-        // A replica that sends a new Fetch has given up its previous one.
+        // A replica that sends a new Fetch has abandoned its previous one.
         let is_replica = request.replica.id.value() >= 0;
         let position = self
             .delayed_fetches

@@ -126,7 +126,7 @@ impl Quorum {
     fn send_begin_quorum_epoch_requests(&mut self) -> u64 {
         let now_ms = self.now_ms;
         if self.voters().is_only_voter(self.local.key) {
-            // A single voter need not wake for others.
+            // A single voter has no timers for other voters.
             return FOREVER;
         }
         let Some(leader) = self.leader_state() else {

@@ -76,7 +76,7 @@ fn led_by(leader: Option<i32>, epoch: i32) -> CurrentLeader {
     }
 }
 
-/// A node, with its last requests to others.
+/// A node, with its last requests to other nodes.
 struct Story {
     quorum: Quorum,
     now_ms: u64,
