@@ -2,9 +2,9 @@
 //! returns effects.
 //!
 //! The state machine registers the broker, sends heartbeats, asks to be unfenced, and performs the
-//! controlled shutdown. One request is in flight at a time; anything that becomes due meanwhile is
-//! sent after its response. The state machine holds the broker epoch and the deadlines. It uses no
-//! clock and no socket: the caller executes the effects and reports the results as events.
+//! controlled shutdown. One request is in flight at a time; requests that become due before its
+//! response are sent after it. The state machine holds the broker epoch and the deadlines. It uses
+//! no clock and no socket: the caller executes the effects and reports the results as events.
 //!
 //! In Kafka: `BrokerLifecycleManager`, with these differences:
 //! - A registration that no retry can save (another cluster, unknown features) fails the start at
