@@ -302,7 +302,7 @@ fn accept_all(
 /// The broker listeners of the file.
 struct FileListeners {
     bound: Vec<BoundListener>,
-    /// Why others are not, by name.
+    /// The reasons why listeners are not open, by name.
     not_bound: NotOpened,
 }
 

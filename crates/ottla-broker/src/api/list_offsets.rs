@@ -229,7 +229,7 @@ fn at(reader: &LogReader, offset: Offset) -> TimestampLookup {
     }
 }
 
-/// How far the log is in remote storage: -1 if nothing is there, or if that is not known yet.
+/// The last offset of the log in remote storage: -1 if there is none, or if it is not known yet.
 fn tiered_offset(reader: &LogReader, asked: i64) -> TimestampLookup {
     let unknown = TimestampLookup {
         offset: Offset::UNKNOWN,

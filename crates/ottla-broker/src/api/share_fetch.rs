@@ -226,7 +226,7 @@ fn batches_of_fetch(request: &ShareFetchRequest) -> Vec<super::share_acknowledge
     partitions.collect()
 }
 
-/// Reads the partitions that the member may read, and returns errors for the others.
+/// Reads the partitions that the member may read, and returns errors for the other partitions.
 async fn fetch_named(
     broker: &Arc<Broker>,
     context: &RequestContext,

@@ -4,8 +4,8 @@
 //! request for longest loses its slot to a new one ([`Places`]).
 //!
 //! Invariant: a connection keeps its slot for a bounded time without a complete request being
-//! answered, whatever number of bytes it sends or receives. The head of a request must arrive
-//! within one limit; after that, another limit counts from the last byte read.
+//! answered, however many bytes it sends or receives. The head of a request must arrive within one
+//! limit; after that, another limit counts from the last byte read.
 
 mod places;
 

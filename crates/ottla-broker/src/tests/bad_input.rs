@@ -15,7 +15,7 @@ use super::produce_and_fetch::{api_versions, batch, fetch_from, produce_to};
 use crate::Endpoint;
 use ottla_metrics::Metric;
 
-/// Checks that the broker still serves others.
+/// Checks that the broker still serves other clients.
 async fn serves(broker: &TestBroker) {
     let response = broker.connect().await.ask(3, &api_versions()).await;
     assert_eq!(response.error_code, 0);

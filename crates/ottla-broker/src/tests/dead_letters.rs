@@ -253,7 +253,7 @@ async fn originals_are_copied_from_remote_storage() {
         assert!(Instant::now() < deadline, "the segments stay");
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
-    // All are given up as they are acquired, which takes several reads of remote storage.
+    // All records are archived when they are acquired, which takes several reads of remote storage.
     let (mut epoch, mut next) = (0, 0);
     while next < 30 {
         assert!(Instant::now() < deadline, "stuck at offset {next}");

@@ -1,6 +1,6 @@
-//! Delegation tokens: rejected for unauthenticated clients, and decided by the controller for
-//! others. The requests of these tests are sent in envelopes, with the principals that a broker has
-//! authenticated.
+//! Delegation tokens: rejected for unauthenticated clients, and decided by the controller for other
+//! clients. The requests of these tests are sent in envelopes, with the principals that a broker
+//! has authenticated.
 
 use bytes::{Bytes, BytesMut};
 use ottla_protocol::messages::*;

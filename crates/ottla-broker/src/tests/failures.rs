@@ -48,7 +48,8 @@ async fn a_partition_that_failed_to_open_is_opened_later() {
         std::fs::write(format!("{path}/orders-0"), "in the way").expect("a file");
     }
     let mut client = broker.connect().await;
-    // Through the controller, because an image that it publishes meanwhile must not lose the topic.
+    // Through the controller, because an image that it publishes during the test must still have
+    // the topic.
     let creation = CreateTopicsRequest {
         topics: vec![CreatableTopic {
             name: "orders".into(),

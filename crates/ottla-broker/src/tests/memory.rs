@@ -77,8 +77,8 @@ async fn clients_that_do_not_read_are_closed_when_others_need_memory() {
     assert!(closed > 0);
 }
 
-/// A JoinGroup waits for the other members, for minutes if they do not come. While it held the memory
-/// of its decoded form, its connection was closed when others needed that.
+/// A JoinGroup waits for the other members, for minutes if they do not come. If it held the memory
+/// of its decoded form, its connection would be closed when other requests need memory.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_waiting_member_does_not_hold_the_memory_of_its_request() {
     let broker = coordinating_broker(&[("group.initial.rebalance.delay.ms", "60000")]).await;

@@ -568,8 +568,8 @@ async fn a_recompressed_batch_counts_for_the_limit_of_the_inbox() {
     assert_eq!(others.reader().log_end_offset().0, 1);
 }
 
-/// Responses may wait for others that are about to be ready, but not for the rest of a request,
-/// because its client may wait for the response first.
+/// Responses may wait for other responses that are about to be ready, but not for the rest of a
+/// request, because its client may wait for the response first.
 #[tokio::test]
 async fn a_response_does_not_wait_for_the_rest_of_the_next_request() {
     let broker = TestBroker::start().await;

@@ -172,7 +172,7 @@ impl Quorum {
                         assert_eq!(response.entries[0].error_code, 0);
                         return;
                     }
-                    // Leadership was lost meanwhile.
+                    // Leadership was lost in the meantime.
                     Err(ErrorCode::NotController) => {}
                     Err(error) => panic!("{error}"),
                 }

@@ -1,5 +1,5 @@
 //! Quotas from the client's point of view: it gets its response at once, with a throttle time, and
-//! is not read meanwhile.
+//! its connection is not read for that time.
 
 use std::time::{Duration, Instant};
 

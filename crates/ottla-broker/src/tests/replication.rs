@@ -58,7 +58,7 @@ impl Member {
         let mut properties = Properties::new("the test");
         let (id, dir) = (self.id.to_string(), self.data.path().display().to_string());
         for (key, value) in [
-            // Each knows the others only from the tests, and receives no heartbeats.
+            // Each broker knows the other brokers only from the tests, and receives no heartbeats.
             ("broker.session.timeout.ms", "3600000"),
             ("process.roles", "broker,controller"),
             ("node.id", &*id),
@@ -157,8 +157,8 @@ impl Cluster {
         }
     }
 
-    /// Writes to each broker that the others are registered and alive, and the newest registration
-    /// of each partition.
+    /// Writes to each broker the registrations of the other brokers, unfenced, and the newest
+    /// registration of each partition.
     async fn sync(&self) {
         let newest = [TOPIC, OFFSETS_TOPIC].map(|topic| {
             let known = self.running().filter_map(|it| registration_of(it, topic));

@@ -105,8 +105,8 @@ async fn cached_of_written(
         for _ in 0..BATCHES {
             let request = produce_to("orders", 0, 1, batch(&[&value]));
             client.ask(9, &request).await;
-            // A page that was not written to disk yet is not dropped, and no disk is quick enough
-            // for a test that runs beside others.
+            // A page that was not written to disk yet is not dropped, and no disk is fast enough
+            // for a test that runs in parallel with other tests.
             if is_dropped {
                 segments(&dir).for_each(|file| file.sync_data().expect("a disk"));
             }

@@ -209,8 +209,8 @@ pub(crate) fn read_all<'t>(
                 .saturating_sub(outcome.bytes + remote_bytes),
         };
         let max_bytes = rest.min(requested.partition_max_bytes.max(0) as u64);
-        // While nothing was read, one batch is returned whatever its size, because otherwise a
-        // consumer could not get past it.
+        // If nothing was read so far, one batch of any size is returned. Otherwise a consumer could
+        // never read past it.
         let min_one_message = outcome.bytes + remote_bytes == 0 && !wanted.is_held_back;
         let size = ReadSize {
             max_bytes,
@@ -230,7 +230,8 @@ pub(crate) fn read_all<'t>(
                         outcome.failed.push((partition.reader().clone(), error));
                         error_answer(requested.partition, code)
                     }
-                    // Others have used up the response. Reading the segment would give nothing.
+                    // Other partitions have used up the response. A read of the segment would
+                    // return nothing.
                     Err(Miss::Remote(answer)) if max_bytes == 0 && !min_one_message => *answer,
                     Err(Miss::Remote(answer)) => {
                         let request = RemoteRequest {
@@ -280,7 +281,7 @@ pub(crate) fn error_answer(partition: i32, code: ErrorCode) -> PartitionData {
 #[derive(Clone, Copy)]
 struct ReadSize {
     max_bytes: u64,
-    /// Returns the first batch whatever its size.
+    /// Returns the first batch, of any size.
     min_one_message: bool,
 }
 

@@ -1,9 +1,10 @@
 //! Reads partitions for a member, and waits if there is too little.
 //!
 //! A share partition is read for one member at a time, because the records that it acquires
-//! determine where the next read starts. Other members wait for this to end, for records, or for
-//! records that others release. Records that only remote storage has are read there, as for a Fetch.
-//! Kafka: `DelayedShareFetch`, `ShareFetchUtils.processFetchResponse`, `PartitionMaxBytesStrategy`.
+//! determine where the next read starts. Other members wait for this to end, for new records, or
+//! for records that another member releases. Records that only remote storage has are read there,
+//! as for a Fetch. Kafka: `DelayedShareFetch`, `ShareFetchUtils.processFetchResponse`,
+//! `PartitionMaxBytesStrategy`.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -3,8 +3,8 @@
 //! A connection owes a request from the time it is accepted until the head of a request has
 //! arrived, and again after the response was sent. If no slot is free, the connection that has owed
 //! a request for longest loses its slot to a new one, once it has had the minimum time. So neither
-//! incomplete requests nor silent connections keep others out for longer than that, and no response
-//! is cut off.
+//! incomplete requests nor silent connections block new connections for longer than that, and no
+//! response is cut off.
 //!
 //! Invariant: at most `limit` slots are taken. A slot that was given away stays taken until its
 //! connection is dropped.

@@ -3,8 +3,8 @@
 
 use super::*;
 
-/// Each partition of the log is led here, and has these replicas. The others are on brokers that do
-/// not run.
+/// Each partition of the log is led here, and has these replicas. The other replicas are on brokers
+/// that do not run.
 async fn place_log_on(broker: &TestBroker, replicas: &[i32]) {
     let image = broker.broker().metadata().clone();
     let topic = image.topics.by_name(LOG).expect("made");
