@@ -177,7 +177,7 @@ impl<M: GroupMember> Heartbeats<M> {
         told.map_or(Ok(()), Err)
     }
 
-    /// Leaves the group, so that the others do not wait for the member to expire.
+    /// Leaves the group, so that the other members do not wait for its session timeout.
     pub(crate) async fn leave(self) {
         self.task.abort();
         let request = self.session.member().leave();

@@ -203,7 +203,7 @@ async fn the_coordinator_must_know_the_server_assignor() {
 }
 
 /// A static member that leaves temporarily gets its partitions back, and no other member gets them
-/// meanwhile.
+/// before that.
 #[tokio::test]
 async fn a_static_member_gets_its_assignment_back() {
     let cluster = Cluster::start().await;

@@ -73,7 +73,7 @@ fn only_batches_are_allocated() {
         let mut producer =
             OfflineProducer::new(config, "topic", 6).expect("settings that go together");
         let mut sent = |what: &str, send: &dyn Fn(&OfflineProducer, usize)| {
-            // Whatever grows on first use has grown by the second round.
+            // Buffers that grow on first use have grown before the second round.
             for is_counted in [false, true] {
                 let count = allocating(|index| send(&producer, index));
                 assert!(producer.deliver_all() > RECORDS);

@@ -53,7 +53,7 @@ impl Shared {
         }
     }
 
-    /// A member with connections of its own.
+    /// A member with its own connections.
     fn member(&self, config: ShareConsumerConfig) -> ShareConsumer {
         let client = Client::unconnected(self.cluster.admin.client().config().clone());
         let mut consumer = ShareConsumer::new(client, config).expect("a consumer");
@@ -222,7 +222,7 @@ async fn a_strict_record_limit_is_never_exceeded() {
     });
     let first = next(&mut consumer).await.expect("records");
     assert_eq!(offsets(&first), [0, 1, 2, 3, 4]);
-    // The rest of the batch goes to others.
+    // The rest of the batch goes to other members.
     let mut other = shared.member(shared.config());
     assert_eq!(
         offsets(&next(&mut other).await.expect("records")),
@@ -249,7 +249,7 @@ async fn acknowledgements_do_not_wait_for_the_next_records() {
         offsets(&next(&mut consumer).await.expect("records")),
         [2, 3]
     );
-    // The poll has accepted the first two, although it already had the others.
+    // The poll has accepted the first two, although it already had all of them.
     shared.await_lag(2).await;
     consumer.close().await.expect("closed");
 }

@@ -25,7 +25,7 @@ pub enum Assignor {
     /// Keeps the existing assignment as far as it is balanced.
     Sticky,
     /// As `Sticky`, but partitions that move are revoked first and assigned in a second rebalance,
-    /// while the members continue to read the others.
+    /// while the members continue to read their other partitions.
     CooperativeSticky,
 }
 

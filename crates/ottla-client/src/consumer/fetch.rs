@@ -3,7 +3,7 @@
 //!
 //! A node with buffered records is asked for more only if more records are known to exist, so that
 //! it answers at once. A response that the node delays for `fetch.max.wait.ms` would prevent a
-//! fetch of the partitions that run dry meanwhile (Kafka's
+//! fetch of partitions whose buffers become empty during the delay (Kafka's
 //! `org.apache.kafka.clients.consumer.internals.AbstractFetch` does not fetch from such a node at
 //! all).
 
@@ -281,7 +281,7 @@ impl Consumer {
         let mut out_of_range = Vec::new();
         let tally = RequestTally::new(self.sensors.clone());
         for (partition, data) in answer.partitions {
-            // It counts as answered, whatever the result.
+            // It counts as answered, with any result.
             tally.on_drained(&self.shared_name(&partition.0), Extent::default());
             let Some(&(offset, generation)) = fetched.asked.get(&partition) else {
                 continue;

@@ -323,7 +323,7 @@ impl Consumer {
         let Some(joining) = &mut self.joining else {
             return Ok(true);
         };
-        // Meanwhile the partitions that are kept are read.
+        // Until then, the kept partitions are read.
         let left = match self.positions.is_empty() {
             true => deadline.saturating_duration_since(ottla_sync::time::now()),
             false => Duration::ZERO,

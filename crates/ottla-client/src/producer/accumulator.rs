@@ -163,7 +163,7 @@ impl Accumulator {
             let queue = &topic.partitions[choice.partition()];
             let mut state = queue.state.lock();
             if topic.sticky.choice() != choice {
-                // Another thread has filled the batch meanwhile.
+                // Another thread has filled the batch in the meantime.
                 continue;
             }
             let (appended, bytes) =

@@ -369,7 +369,7 @@ mod tests {
             "{}",
             full.size()
         );
-        // A record larger than a batch gets a batch of its own.
+        // A record larger than a batch gets its own batch.
         assert!(
             batch(Compression::None)
                 .try_append(&record, 5, 10, None)

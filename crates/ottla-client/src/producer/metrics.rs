@@ -33,8 +33,8 @@ struct State {
     queue_time: Sensor,
     request_latency: Sensor,
     records_per_request: Sensor,
-    /// The largest record of each batch. As in Kafka, the upper bound of its size as a batch of its
-    /// own.
+    /// The largest record of each batch. As in Kafka, the upper bound of its size in a separate
+    /// batch.
     record_size: Sensor,
     throttle_time: Sensor,
     retries: Sensor,

@@ -78,7 +78,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// Only these values; `why` says why there are no others.
+    /// Only these values; `why` is the reason why other values are not supported.
     pub(crate) fn only(self, values: &[&str], why: &str) -> Result<(), ClientError> {
         if values
             .iter()

@@ -2,7 +2,7 @@
 //!
 //! A session starts with epoch 0, which is raised by one with each request on the same connection;
 //! -1 closes it. After any failure a new session is started, and the locks of the old one are lost:
-//! the broker delivers these records to others. In Kafka:
+//! the broker delivers these records to other members. In Kafka:
 //! `org.apache.kafka.clients.consumer.internals.ShareSessionHandler`.
 
 use std::collections::BTreeSet;

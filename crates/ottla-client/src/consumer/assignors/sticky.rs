@@ -53,7 +53,7 @@ fn kept(
     kept
 }
 
-/// The owner of each partition. If several members claim a partition, the one with the newest
+/// The owner of each partition. If several members claim a partition, the member with the newest
 /// generation owns it; if two have the same generation, neither does.
 pub(super) fn owners(members: &[Subscriber]) -> BTreeMap<&Partition, Option<&Subscriber>> {
     let mut claims: BTreeMap<&Partition, Vec<&Subscriber>> = BTreeMap::new();
@@ -258,7 +258,8 @@ mod tests {
         ];
         let assigned = assign(&members, &counts(&[("t", 6)]));
         assert_eq!(shown(&assigned), ["A: t0 t1", "B: t3 t4", "C: t2 t5"]);
-        // One member has left: its partitions go to the others, and nothing else moves.
+        // One member has left: its partitions go to the remaining members, and no other partition
+        // moves.
         let assigned = assign(&members[..2], &counts(&[("t", 8)]));
         assert_eq!(shown(&assigned), ["A: t0 t1 t2 t6", "B: t3 t4 t5 t7"]);
     }

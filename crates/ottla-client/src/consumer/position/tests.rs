@@ -129,8 +129,8 @@ fn no_record_after_an_unreadable_one_is_returned() {
     assert!(!position.is_asked_by(1, asked), "an answer still under way");
 }
 
-/// The broker would delay the response, and other partitions that run dry meanwhile would wait for
-/// it.
+/// The broker would delay the response, and other partitions whose buffers become empty would wait
+/// for it.
 #[test]
 fn less_than_fetch_min_bytes_is_not_prefetched() {
     let mut position = at(0, 8);

@@ -135,7 +135,7 @@ async fn a_batch_that_expires_in_flight_fails_its_transaction() {
         story.sender.give_up(too_late);
         assert!(matches!(story.phase(), Phase::Abortable(_)));
     };
-    // In this order: the commit waits for its records when they are given up.
+    // In this order: the commit waits for its records when they expire.
     let (committed, ()) = tokio::join!(biased; producer.commit_transaction(), give_up);
     let error = committed
         .expect_err("its record has not arrived")
