@@ -460,7 +460,7 @@ impl Running<'_> {
         }
     }
 
-    /// Runs a round on a new topic, which is deleted afterwards whatever the outcome.
+    /// Runs a round on a new topic, which is deleted afterwards in any case.
     async fn run_on_new_topic(
         &self,
         scenario: &Scenario,

@@ -31,7 +31,7 @@ pub struct Search {
     attempts: Vec<(Attempt, bool)>,
 }
 
-/// A search ends after this many attempts, whatever it has found.
+/// A search ends after this many attempts.
 const MOST_ATTEMPTS: usize = 200;
 
 impl Search {

@@ -7,9 +7,9 @@
 //! The measurement should reflect the coordinator's work, not the clients' intervals. A member
 //! whose state changed heartbeats at once, then after pauses that start at [`FIRST_PAUSE`] and
 //! double up to [`LONGEST_PAUSE`], so it learns of a change after at most twice the time that the
-//! change took. Without pauses, finished members would take CPU from the others, and from a broker
-//! on the same machine. The number of requests, and the CPU time of generator and broker until the
-//! last group was stable, are reported too.
+//! change took. Without pauses, finished members would take CPU time from other members, and from a
+//! broker on the same machine. The number of requests, and the CPU time of generator and broker
+//! until the last group was stable, are reported too.
 
 use std::collections::BTreeSet;
 use std::fmt;

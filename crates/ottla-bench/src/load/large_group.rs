@@ -54,7 +54,7 @@ pub struct LargeGroupReport {
     pub connections: usize,
     /// From the first join until the group was settled.
     pub joined_after_seconds: f64,
-    /// For each member that left: the milliseconds until the others were settled.
+    /// For each member that left: the milliseconds until the remaining members had settled.
     pub settled_after_ms: Vec<f64>,
     /// Of requests that were due before a member left.
     pub quiet: Option<LatencyReport>,
@@ -130,7 +130,7 @@ pub fn run(
             };
             threads.push(scope.spawn(move || {
                 let outcome = driver.run();
-                // Whether it has failed or not, the others end as well.
+                // End the other threads, also after a failure.
                 is_over.store(true, Ordering::Relaxed);
                 outcome
             }));

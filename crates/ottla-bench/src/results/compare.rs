@@ -25,8 +25,8 @@ pub struct ResultComparison {
     pub notes: Vec<String>,
 }
 
-/// Compares the figures that both have. If both measured a single target, these are compared
-/// whatever their names.
+/// Compares the figures that both have. If both measured a single target, the targets are compared
+/// even if their names differ.
 pub fn compare(first: &ResultFile, second: &ResultFile) -> ResultComparison {
     let noise = first.machine.noise.max(second.machine.noise);
     let mut compared = ResultComparison::default();

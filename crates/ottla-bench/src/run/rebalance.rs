@@ -55,7 +55,7 @@ pub struct ExtraConsumer {
 }
 
 impl ExtraConsumer {
-    /// Waits for its time, consumes with the others, and leaves.
+    /// Waits for its time, consumes with the other members, and leaves.
     pub fn run(
         self,
         watch: &Watch,
