@@ -1,8 +1,8 @@
 //! `ottla console`: serves the console of any cluster; and the console that `ottla server` serves
 //! beside its broker.
 //!
-//! Beside a broker, the console has a thread of its own with a lower priority, which starts when
-//! the page is opened for the first time. Until then there is nothing but its listener.
+//! Beside a broker, the console has its own thread with a lower priority, which starts when the
+//! page is opened for the first time. Until then there is nothing but its listener.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -311,7 +311,7 @@ pub fn serve_beside_server(
     let address = address_of(&listener)?;
     let settings = running.broker().config();
     let public_names = settings.ottla_console_public_names.clone();
-    // Others reach a console with a public name through a proxy on this machine.
+    // Other clients reach a console with a public name through a proxy on this machine.
     let is_local = address.ip().is_loopback() && public_names.is_empty();
     let Some(Access { client, mechanisms }) = access(running, is_local) else {
         return Ok(None);

@@ -155,7 +155,7 @@ fn prepare(args: &ContainerRunArgs) -> Result<PathBuf, String> {
 fn environment(
     variables: impl Iterator<Item = (OsString, OsString)>,
 ) -> Result<BTreeMap<String, String>, String> {
-    // Others may contain any bytes, for example a path.
+    // Other variables may contain any bytes, for example a path.
     let is_read = |name: &OsString| {
         let name = name.as_encoded_bytes();
         name.starts_with(PREFIX.as_bytes()) || name == CLUSTER_ID_VARIABLE.as_bytes()

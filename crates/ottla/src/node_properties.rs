@@ -47,7 +47,7 @@ fn jaas_file(properties: &Properties, options: &str) -> Option<(String, String)>
     let option = options
         .split_whitespace()
         .find_map(|option| option.strip_prefix(JAVA_OPTION))?;
-    // A second equals sign means that the file replaces others; there are none here.
+    // A second equals sign means that the file replaces other JAAS files; there are none here.
     let path = option.trim_start_matches('=').trim_matches('"');
     let path = path.strip_prefix("file:").unwrap_or(path);
     let named_by = format!("KAFKA_OPTS: {}", JAVA_OPTION.trim_end_matches('='));

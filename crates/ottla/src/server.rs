@@ -27,8 +27,8 @@ const DEFAULT_LISTENER: &str = "127.0.0.1:9092";
 const DEFAULT_CONTROLLER: &str = "127.0.0.1:9093";
 /// Blocking threads for work that does not wait for a log directory. Each directory adds its own,
 /// for flushes, writeback and reads that miss the page cache, so a hanging directory cannot take
-/// threads from the others. More threads would not help, and each holds about 0.7 MB until ten
-/// seconds after its last task.
+/// threads from other directories. More threads would not help, and each holds about 0.7 MB until
+/// ten seconds after its last task.
 const OTHER_BLOCKING_THREADS: usize = 8;
 /// A slow stop reports what it waits for after this time, and again after each of the following
 /// pauses.
@@ -158,7 +158,7 @@ fn look_first(properties: &Properties, unformatted: Unformatted) -> Result<(), S
     let refusals: Vec<String> = preflight.refusals().map(Finding::to_string).collect();
     match refusals.is_empty() {
         true => Ok(()),
-        // Each is a line of its own, as if it were the only one.
+        // Each refusal is one line.
         false => Err(refusals.join("\nottla: ")),
     }
 }

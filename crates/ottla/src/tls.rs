@@ -21,7 +21,7 @@ use settings::{ClientSettings, Store};
 
 use crate::paragraphs::wrap;
 
-/// Not the one of the plaintext listener in examples, and not the controller's beside it.
+/// Differs from the ports of the plaintext and the controller listener in examples.
 const PORT: u16 = 9094;
 /// Names of a broker on this machine.
 pub const LOCAL_NAMES: [&str; 3] = ["localhost", "127.0.0.1", "::1"];

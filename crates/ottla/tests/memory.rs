@@ -220,7 +220,7 @@ impl Hollow {
     }
 }
 
-/// Sends it on a connection of its own; whether anything is answered before the connection ends.
+/// Sends it on its own connection. Returns whether a response arrives before the connection ends.
 fn send_hollow(broker: &BrokerProcess, frame: &[u8]) -> bool {
     let mut stream = TcpStream::connect(broker.bootstrap()).expect("it is let in");
     let timeout = Some(Duration::from_secs(30));

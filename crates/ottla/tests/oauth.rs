@@ -159,7 +159,7 @@ async fn a_client_renews_its_session_with_tokens_of_an_endpoint() {
     assert!(count("reauthentication-latency-max") > 0.0);
     assert_eq!(count("failed-reauthentication-total"), 0.0);
     assert_eq!(count("connection-close-total"), closed);
-    // One for each session at most, whatever the number of connections.
+    // At most one for each session, for any number of connections.
     let granted = endpoint.granted();
     assert!((3..12).contains(&granted), "{granted} tokens");
     producer.close().await;

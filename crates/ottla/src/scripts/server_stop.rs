@@ -106,7 +106,7 @@ fn send(process: i32, signal: i32) -> std::io::Result<()> {
     }
 }
 
-/// The running servers; processes that exit meanwhile are skipped.
+/// The running servers; processes that exit during the search are skipped.
 fn running_servers() -> Vec<Server> {
     let Ok(processes) = std::fs::read_dir("/proc") else {
         return Vec::new();

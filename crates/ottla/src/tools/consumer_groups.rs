@@ -204,7 +204,7 @@ async fn delete(args: &ConsumerGroupsArgs, admin: &Admin) -> anyhow::Result<()> 
     Ok(())
 }
 
-/// Prints which groups were deleted, and why the others were not.
+/// Prints which groups were deleted, and why the other groups were not.
 pub(super) fn report_deletion(kind: &str, deleted: &[String], failed: &[(String, String)]) {
     let quoted: Vec<String> = deleted.iter().map(|group| format!("'{group}'")).collect();
     let quoted = quoted.join(", ");

@@ -1,5 +1,5 @@
 //! `ottla cluster start`: a development cluster on this machine in one command. Each node is a
-//! separate process with its own files, so that one can be killed to observe the others.
+//! separate process with its own files, so that a node can be killed while the other nodes run.
 //!
 //! It runs until Ctrl-C, and then stops every node cleanly; a start on the same directory reuses
 //! the data. `layout` determines the nodes, `node_process` runs one.
@@ -167,7 +167,7 @@ fn options_of(overrides: &[String]) -> String {
 /// The progress of the start.
 #[derive(Default)]
 struct Readiness {
-    /// Brokers that accept clients and know all others.
+    /// Brokers that accept clients and know all other brokers.
     brokers: usize,
     /// The number of partitions without a leader, if a broker has answered.
     leaderless: Option<usize>,

@@ -40,7 +40,7 @@ impl<'a, R> Table<'a, R> {
         });
     }
 
-    /// Adds a column with this width, whatever its values need.
+    /// Adds a column with this fixed width.
     pub(in crate::tools) fn fixed<T: ToString>(
         &mut self,
         title: &'static str,
@@ -51,7 +51,7 @@ impl<'a, R> Table<'a, R> {
         self.columns.last_mut().expect("just added").grows = false;
     }
 
-    /// Pads the last column like the others.
+    /// Pads the last column like the other columns.
     pub(in crate::tools) fn pad_last(&mut self) {
         self.pads_last = true;
     }

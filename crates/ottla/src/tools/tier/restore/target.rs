@@ -1,7 +1,7 @@
 //! The topic that a restore writes to: new, or begun by the same restore before.
 //!
-//! How far a restore has come is the end offset of each partition: it writes without transactions,
-//! in order, from offset 0. The last record that is there must be the one of the source.
+//! The end offset of each partition is the progress of a restore, because it writes without
+//! transactions, in order, from offset 0. The last written record must be the record of the source.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -59,8 +59,8 @@ pub fn configs(
     Ok(configs)
 }
 
-/// The flags of `ottla configs --alter` that give the new topic the settings of the source, where a
-/// restore needed others.
+/// The flags of `ottla configs --alter` that give the new topic the source's values of the settings
+/// that the restore had to override.
 pub fn flags_to_end_with(source: &BTreeMap<String, String>) -> String {
     let keys = NEEDED.map(|(key, _)| key);
     let add: Vec<String> = keys
