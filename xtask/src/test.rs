@@ -8,8 +8,8 @@
 //!
 //! Quick suites and these programs come first. Then two lanes run in parallel, because suites that
 //! start brokers mostly wait for them. Suites that may run in either lane go to the one that
-//! finishes first, longest first. While the processors are idle, more of them run at once. Suites
-//! that measure time run alone at the end. Then a profile of the run is printed.
+//! finishes first, longest first. While the processors are idle, more suites run in parallel.
+//! Suites that measure time run alone at the end. Then a profile of the run is printed.
 
 mod changed;
 mod processors;
@@ -92,7 +92,7 @@ pub struct Options {
 /// The lane in which a suite runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Lane {
-    /// Before all others.
+    /// Before all other suites.
     First,
     /// Compiles and computes.
     Tests,
@@ -100,7 +100,7 @@ enum Lane {
     Brokers,
     /// Whichever lane finishes first.
     Either,
-    /// After all others, sequentially: measures time.
+    /// After all other suites, sequentially: measures time.
     Last,
 }
 
@@ -446,7 +446,7 @@ fn run_suite(suite: &Suite) -> Result<Outcome> {
     })
 }
 
-/// Whether a line is printed whatever the suite's result.
+/// Whether a line is printed for passed and failed suites.
 fn is_remark(line: &str) -> bool {
     line.starts_with("once ")
 }
@@ -489,8 +489,8 @@ fn complaints(printed: &str) -> Vec<&str> {
     lines[lines.len().saturating_sub(LINES_OF_A_COMPLAINT)..].to_vec()
 }
 
-/// A suite that ends with an error has at least one failure, whatever it counted; one without a
-/// count counts as one check.
+/// A suite that ends with an error has at least one failure, even if it counted none. A suite
+/// without a count counts as one check.
 fn judged(is_ok: bool, counted: Option<Tally>) -> Tally {
     let mut tally = counted.unwrap_or(Tally::of(is_ok));
     if !is_ok && tally.failed == 0 {

@@ -135,7 +135,7 @@ fn cargo_test(node: &Node, targets: &[&str]) -> Command {
     let mut command = workspace::cargo();
     command.args(["test", "--locked"]);
     command.args(workspace::selection("ottla-client", &[]));
-    // A failure in one test file must not skip the others.
+    // A failure in one test file must not skip other files.
     command.arg("--no-fail-fast");
     for target in targets {
         command.args(["--test", target]);

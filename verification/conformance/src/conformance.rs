@@ -103,7 +103,8 @@ fn run_counted(options: &Options) -> Result<Tally> {
         options,
         known: KnownDifferences::load(options.broker == Brokers::Both)?,
     };
-    // The scripts on plain nodes and the tools after them take as long as all others together.
+    // The scripts on plain nodes and the tools after them take as long as all other scripts
+    // together.
     let (plain, others) = Nodes::ALL.split_at(1);
     std::thread::scope(|scope| {
         let others = scope.spawn(|| comparison.of_each(others, &prepared));

@@ -92,7 +92,7 @@ fn transcripts(folder: &Path, names: &[String]) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// Runs the steps of one transcript, against a server and in a browser of its own.
+/// Runs the steps of one transcript, with its own server and browser.
 fn play(transcript: &Transcript, kind: Kind, name: &str, axe: &str, shots: &Path) -> Result<()> {
     let server = Server::start(&transcript.server, kind)?;
     let mut page = Page::open(axe)?;

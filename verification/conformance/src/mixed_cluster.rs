@@ -64,7 +64,7 @@ pub struct Options {
     #[arg(long, conflicts_with = "combined")]
     namespaces: bool,
     /// Instead of faults: stop each broker in turn and replace it by a broker of this kind on its
-    /// directory, and then back again. No partition may have fewer replicas in sync meanwhile than
+    /// directory, and then back again. At no time may a partition have fewer replicas in sync than
     /// during a rolling restart.
     #[arg(long, value_name = "PEER")]
     rolling: Option<String>,

@@ -22,7 +22,8 @@ const BEFORE: &str = "before";
 /// Written through the secured listener, from when it is there.
 const AFTER: &str = "after";
 const PATIENCE: Duration = Duration::from_secs(120);
-/// A restart of a leader takes longer on a busy machine, and clients find the next one meanwhile.
+/// A restart of a leader takes longer on a busy machine, and in that time clients find the next
+/// leader.
 const LONGEST_GAP: Duration = Duration::from_secs(15);
 /// Records that a controller may lack when the next one is restarted.
 const MOST_LAG: u64 = 2;
@@ -340,7 +341,7 @@ struct Voter {
 }
 
 impl Voter {
-    /// `None` for lines about others than voters.
+    /// `None` for lines about other nodes than voters.
     fn parse(line: &str) -> Option<Voter> {
         let fields: Vec<&str> = line.split_whitespace().collect();
         let [

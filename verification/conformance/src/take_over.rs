@@ -400,7 +400,7 @@ fn settings(log_dirs: &str) -> Vec<(String, String)> {
     .to_vec()
 }
 
-/// Compares the current state with the one at the end of the previous turn.
+/// Compares the current state with the state at the end of the previous turn.
 fn compare_pictures(
     before: &BTreeMap<String, String>,
     now: &BTreeMap<String, String>,

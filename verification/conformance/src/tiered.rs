@@ -119,7 +119,7 @@ fn restore(ottla: &InstalledPeer, kafka: &Kafka, config: &Path) -> Result<String
 }
 
 /// Kafka and Ottla take the directory and the store over from each other. Each reads every record
-/// once, and copies segments of its own.
+/// once, and copies its own segments.
 fn change_hands(ottla: &InstalledPeer, mut kafka: Kafka, config: &Path) -> Result<String> {
     let mut records = RECORDS;
     let mut turns = Vec::new();

@@ -73,7 +73,7 @@ pub enum Voters {
     Dynamic {
         /// The value of `controller.quorum.bootstrap.servers`.
         bootstrap: String,
-        /// Whether this node's empty directory is formatted as that of the only voter; others are
+        /// Whether this node's empty directory is formatted for the only voter. Other voters are
         /// added later.
         is_first: bool,
     },

@@ -27,7 +27,7 @@ pub(crate) struct FaultInjector {
     network: Network,
     /// Nodes that are down, and when they are started.
     down: Vec<(usize, Duration)>,
-    /// When links are mended.
+    /// The time at which links are restored.
     cut_until: Option<Duration>,
     /// Nodes whose disks are full or fail, and until when.
     without_disk: Vec<(usize, Duration)>,
@@ -228,7 +228,8 @@ impl FaultInjector {
         }
     }
 
-    /// Cuts a node off from all others, from all nodes but not from the clients, or from one node in one direction or both.
+    /// Cuts a node off from all other nodes and clients, from all nodes but not from the clients,
+    /// or from one node in one direction or both.
     fn cut(&mut self, cluster: &Cluster, index: usize, other: usize) {
         let until = now() + self.millis(100..6_000);
         self.cut_until = Some(self.cut_until.map_or(until, |before| before.max(until)));

@@ -1,7 +1,7 @@
 //! A share group (KIP-932) whose members send the protocol requests themselves, so that the test
 //! knows which member holds the lock of a record, and since when. The members run after the faults
 //! and after the producers, so that locks end only as the protocol defines. Halfway, a broker is
-//! shut down, and others load the persisted state of its share partitions.
+//! shut down, and other brokers load the persisted state of its share partitions.
 //!
 //! At that time, each record has a persisted state in this group. A second group begins only a
 //! moment before, so that records without one lie between those with one.

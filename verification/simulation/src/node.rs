@@ -175,7 +175,7 @@ impl Node {
         self.was_troubled.get() && self.broker().is_none()
     }
 
-    /// Whether it keeps the metadata log as a voter: the others learn it when they can.
+    /// Whether it keeps the metadata log as a voter: the other nodes learn it when they can.
     pub fn holds_metadata_vote(&self) -> bool {
         self.config.process_roles.controller
     }

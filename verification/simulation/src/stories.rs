@@ -118,9 +118,9 @@ fn leave_voter_behind(cluster: &mut Cluster, random: &mut Random) -> bool {
     true
 }
 
-/// A voter accepts the vote of a former process of its candidate again, so that one would lead its
-/// epoch on if it tried. It can only try while its log has no record of the epoch: the others refuse
-/// a candidate whose log is of its own epoch.
+/// A voter accepts the vote of a former process of its candidate again, so that the candidate would
+/// lead its epoch again if it tried. It can only try while its log has no record of the epoch: the
+/// other voters refuse a candidate whose log already has its epoch.
 fn restart_leader(cluster: &mut Cluster, leaders: &mut QuorumLeaders) -> bool {
     let Some((former, others)) = voters(cluster) else {
         return false;

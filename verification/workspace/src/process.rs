@@ -40,7 +40,7 @@ pub fn retried<T>(
     }
 }
 
-/// Runs a command to completion with empty standard input, whatever its exit status.
+/// Runs a command to completion with empty standard input, and accepts any exit status.
 pub fn run_captured(command: &mut Command) -> Result<Output> {
     command.stdin(Stdio::null());
     command

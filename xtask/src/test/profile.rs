@@ -10,8 +10,8 @@ use anyhow::Result;
 
 use super::shown;
 
-/// The suites that compile. All others count as working, although some of them compile a little:
-/// Java programs, the examples of the documentation.
+/// The suites that compile. All other suites count as working, although some of them compile a
+/// little: Java programs, the examples of the documentation.
 pub const COMPILING: [&str; 3] = ["binary", "test-build", "clippy"];
 
 /// The time and processor use of a suite.

@@ -316,7 +316,7 @@ impl<'a> Turn<'a> {
         ))
     }
 
-    /// Each reads a partition of its own, again and again.
+    /// Each reads its own partition repeatedly.
     fn cold_readers(&self) -> Result<OwnedChild> {
         let load = Load::on(self.setting.load_generator()?, &self.node);
         let mut command = load.command(&format!(
@@ -390,7 +390,7 @@ impl<'a> Turn<'a> {
             // The names are base offsets.
             files.pop();
             for file in files {
-                // Retention may delete it meanwhile.
+                // Retention may delete it at any time.
                 if let Ok(file) = std::fs::metadata(file) {
                     closed.count += 1;
                     closed.bytes += file.len();

@@ -162,7 +162,8 @@ impl Prepared {
     }
 }
 
-/// The clients with these names, or, if there are none, all clients of secured nodes or all others.
+/// The clients with these names, or, if there are none, all clients of secured nodes or all other
+/// clients.
 pub fn selected(names: &[String], are_secured: bool) -> Result<Vec<Client>> {
     if names.is_empty() {
         let all = Client::ALL.into_iter();

@@ -142,7 +142,8 @@ fn keys_url(dir: &Path) -> String {
     format!("file://{}", dir.join("keys.json").display())
 }
 
-/// `keys.json` has the key of the issuer whose tokens count. Each token is in a file of its own; all are alice's.
+/// `keys.json` has the key of the trusted issuer. Each token is in its own file; all tokens are
+/// alice's.
 fn issue_tokens(dir: &Path) -> Result<()> {
     let issuer = TokenIssuer::new("key");
     issuer.write_keys(&dir.join("keys.json"));

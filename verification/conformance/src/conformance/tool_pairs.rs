@@ -350,8 +350,7 @@ fn run(
     }))
 }
 
-/// Masks the broker's port where it is a number of its own, not digits of another number such as a
-/// rate.
+/// Masks the broker's port if it is a whole number, not digits of another number such as a rate.
 fn without_port(printed: &str, port: u16) -> String {
     let port = port.to_string();
     let mut parts = printed.split(&port);

@@ -46,8 +46,7 @@ const PAGES: &[(&str, &str)] = &[
     ),
 ];
 
-/// Clicks on each page of the navigation, each round in a page that was loaded anew and remembers
-/// nothing.
+/// Clicks on each page of the navigation, each round in a newly loaded page without cached data.
 pub fn pages(options: &Options) -> Result<Vec<Line>> {
     toolchain::require(&toolchain::CHROMIUM)?;
     let stand = Stand::start()?;

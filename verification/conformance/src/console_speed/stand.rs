@@ -30,7 +30,7 @@ pub struct Broker {
     pub dir: tempfile::TempDir,
 }
 
-/// A broker with a console in a process of its own.
+/// A broker with a console in a separate process.
 pub struct Stand {
     pub http: Http,
     pub console: OwnedChild,

@@ -47,8 +47,8 @@ impl Access {
         }
     }
 
-    /// The same, with the address of one broker at a time. Each broker may know an older state of
-    /// the cluster than others.
+    /// The same, with the address of one broker at a time. A broker may have older metadata than
+    /// other brokers.
     pub fn each_broker(&self) -> impl Iterator<Item = Access> {
         self.bootstrap.split(',').map(|address| Access {
             bootstrap: address.to_owned(),

@@ -234,7 +234,8 @@ fn of_nodes(
     settings
 }
 
-/// The JAAS entry of a listener with PLAIN: nodes log in there, to others' listeners as well.
+/// The JAAS entry of a listener with PLAIN: nodes log in there, and to the listeners of other
+/// nodes.
 pub fn plain_entry() -> String {
     let login = format!("username=\"{NODE}\" password=\"{NODE}-secret\"");
     format!("{MODULES}.plain.PlainLoginModule required {login} user_{NODE}=\"{NODE}-secret\";")

@@ -115,7 +115,7 @@ fn files(log_dirs: &[PathBuf], fits: fn(&str) -> bool) -> BTreeSet<PathBuf> {
     found
 }
 
-/// The entries of a folder; empty if the folder is removed meanwhile.
+/// The entries of a folder; empty if the folder is removed during the read.
 fn entries(folder: &Path) -> Vec<PathBuf> {
     let Ok(entries) = std::fs::read_dir(folder) else {
         return Vec::new();

@@ -582,7 +582,8 @@ impl Story {
         Ok(())
     }
 
-    /// Determines the outcome of the interrupted changes: acknowledged ones must hold, others may.
+    /// Determines the outcome of the interrupted changes: acknowledged changes must hold, other
+    /// changes may.
     pub fn settle_churn(&mut self, workload: &mut Workload, findings: &mut Findings) -> Result<()> {
         if self.churned.is_empty() {
             return Ok(());

@@ -48,7 +48,7 @@ pub fn measure(setting: &Setting<'_>, results: &mut Results) -> Result<()> {
     let disk = disk as u64 + MANY_PARTITIONS as u64 * PARTITION_BYTES;
     setting.alternate(results, |side, round, results| {
         let scratch = Scratch::new(&format!("scale-{round}-{side}"), disk)?;
-        // Each part stands alone: a peer may fail in one of them.
+        // The parts are independent, because a peer may fail in one of them.
         let parts: [Part; 3] = [connections, consumers, round_robin];
         for part in parts {
             let mut add = |measure: &str, value| {

@@ -133,7 +133,7 @@ fn measured(mut turn: Turn<'_>, partitions: usize, add: &mut dyn FnMut(&str, f64
         add("memory of each, idle, bytes", each(&idle));
     }
     add("open files, idle", open_files(&turn)?);
-    // A broker that refuses some is measured with the others.
+    // A broker that refuses some is measured with the accepted ones.
     let (wanted, partitions) = (partitions as f64, count as usize);
 
     let written = report(add, "written", &step(&turn, "write", partitions)?)?;

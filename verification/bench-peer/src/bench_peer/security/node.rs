@@ -153,7 +153,7 @@ impl Started<'_> {
     }
 }
 
-/// One core for the broker, and the others for the load generator, as the words of `taskset`.
+/// One core for the broker, and the other cores for the load generator, as arguments of `taskset`.
 pub struct Cores {
     of_broker: Vec<String>,
     of_load: Vec<String>,
