@@ -127,7 +127,7 @@ pub(super) fn check_member(
 }
 
 /// The acknowledgements of one partition in a request.
-pub(super) struct Asked {
+pub(super) struct PartitionAcknowledgements {
     partition: TopicIdPartition,
     /// `None` if they are invalid.
     batches: Option<Vec<AcknowledgementBatch>>,
@@ -139,7 +139,7 @@ pub(super) fn batches_of<'a>(
     topic_id: TopicId,
     partition: i32,
     batches: impl Iterator<Item = (i64, i64, &'a [i8])>,
-) -> Asked {
+) -> PartitionAcknowledgements {
     let mut before = -1;
     let mut has_renewal = false;
     let batches = batches.map(|(first, last, types)| {
@@ -162,7 +162,7 @@ pub(super) fn batches_of<'a>(
         })
     });
     let batches = batches.collect();
-    Asked {
+    PartitionAcknowledgements {
         partition: TopicIdPartition {
             topic_id,
             partition: PartitionIndex(partition),
@@ -213,7 +213,7 @@ pub(super) fn acknowledge(
     broker: &Arc<Broker>,
     context: &RequestContext,
     key: &ShareSessionKey,
-    asked: Vec<Asked>,
+    asked: Vec<PartitionAcknowledgements>,
     supports_renewal: bool,
     renews: bool,
 ) -> Vec<Acknowledging> {
@@ -251,8 +251,8 @@ pub(super) fn acknowledge(
 }
 
 /// In the order in which the partitions are first named.
-fn last_of_each(asked: Vec<Asked>) -> Vec<Asked> {
-    let mut last: Vec<Asked> = Vec::with_capacity(asked.len());
+fn last_of_each(asked: Vec<PartitionAcknowledgements>) -> Vec<PartitionAcknowledgements> {
+    let mut last: Vec<PartitionAcknowledgements> = Vec::with_capacity(asked.len());
     let mut index_of: HashMap<TopicIdPartition, usize> = HashMap::default();
     for asked in asked {
         let index = *index_of.entry(asked.partition).or_insert(last.len());

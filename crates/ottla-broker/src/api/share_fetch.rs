@@ -209,7 +209,9 @@ fn partitions_of(request: &ShareFetchRequest) -> (Vec<TopicIdPartition>, Vec<Top
     (named.collect(), forgotten.collect())
 }
 
-fn batches_of_fetch(request: &ShareFetchRequest) -> Vec<super::share_acknowledge::Asked> {
+fn batches_of_fetch(
+    request: &ShareFetchRequest,
+) -> Vec<super::share_acknowledge::PartitionAcknowledgements> {
     let partitions = request.topics.iter().flat_map(|topic| {
         topic.partitions.iter().map(|partition| {
             let batches = partition.acknowledgement_batches.iter();

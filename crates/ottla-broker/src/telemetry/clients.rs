@@ -34,12 +34,12 @@ struct Client {
     push_interval_ms: u64,
     is_terminating: bool,
     last_error: Option<ErrorCode>,
-    kept: Option<Kept>,
+    kept: Option<ClientPush>,
 }
 
 /// The last push of a client.
 #[derive(Debug)]
-struct Kept {
+struct ClientPush {
     /// The place among all pushes.
     number: u64,
     bytes: usize,
@@ -47,14 +47,14 @@ struct Kept {
     metrics: Vec<ClientMetric>,
 }
 
-impl Kept {
-    fn new(number: u64, client_id: &str, mut metrics: Vec<ClientMetric>) -> Kept {
+impl ClientPush {
+    fn new(number: u64, client_id: &str, mut metrics: Vec<ClientMetric>) -> ClientPush {
         metrics.shrink_to_fit();
         // The client ID and the name of the metric are exported with each value.
         let values = metrics
             .iter()
             .map(|metric| client_id.len() + metric.bytes());
-        Kept {
+        ClientPush {
             number,
             bytes: client_id.len() + values.sum::<usize>(),
             client_id: client_id.into(),
@@ -152,7 +152,7 @@ impl Clients {
         let replaced = client.kept.take();
         self.on_dropped(replaced);
         self.pushes += 1;
-        let kept = Kept::new(self.pushes, client_id, metrics);
+        let kept = ClientPush::new(self.pushes, client_id, metrics);
         if kept.metrics.len() > MAX_VALUES || kept.bytes > self.max_bytes {
             return;
         }
@@ -186,7 +186,7 @@ impl Clients {
         }
     }
 
-    fn on_dropped(&mut self, kept: Option<Kept>) {
+    fn on_dropped(&mut self, kept: Option<ClientPush>) {
         if let Some(kept) = kept {
             self.by_push.remove(&kept.number);
             self.values -= kept.metrics.len();
@@ -365,7 +365,7 @@ mod tests {
     #[test]
     fn the_oldest_pushes_are_evicted_at_the_byte_limit() {
         let request = request();
-        let push_bytes = Kept::new(0, "c", metrics(10)).bytes;
+        let push_bytes = ClientPush::new(0, "c", metrics(10)).bytes;
         let mut clients = Clients::new(3 * push_bytes);
         let ids = [1, 2, 3, 4].map(|number| Uuid([number; 16]));
         let push = |clients: &mut Clients, id: Uuid, client_id: &str, count| {

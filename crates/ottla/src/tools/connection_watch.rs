@@ -158,10 +158,10 @@ fn node_name(client: &Client, address: &str) -> String {
 struct Report {
     who: String,
     /// By address.
-    said: BTreeMap<String, Said>,
+    said: BTreeMap<String, ReportedOutage>,
 }
 
-struct Said {
+struct ReportedOutage {
     name: String,
     since: Instant,
     was_connected: bool,
@@ -219,7 +219,7 @@ impl Report {
                          Node may not be available. ({reason})"
                     ),
                 });
-                let said = Said {
+                let said = ReportedOutage {
                     name: name.clone(),
                     since: outage.since,
                     was_connected: outage.was_connected,

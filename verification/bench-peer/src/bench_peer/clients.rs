@@ -119,7 +119,7 @@ pub fn measure(setting: &Setting<'_>, results: &mut Results) -> Result<()> {
 }
 
 /// Time and CPU time of a client for all records.
-struct Took {
+struct ClientUsage {
     records_per_second: f64,
     client_cpu_seconds: f64,
     broker_cpu_seconds: f64,
@@ -138,7 +138,7 @@ struct Bench<'a> {
 }
 
 impl Bench<'_> {
-    fn produce(&self, client: Client, topic: &str) -> Result<Took> {
+    fn produce(&self, client: Client, topic: &str) -> Result<ClientUsage> {
         let bootstrap = format!("bootstrap.servers={}", self.bootstrap);
         let mut command = match client {
             Client::Java => rows::kafka_tool(self.setting.kafka, "ProducerPerformance")?,
@@ -164,7 +164,7 @@ impl Bench<'_> {
         })
     }
 
-    fn consume(&self, client: Client) -> Result<Took> {
+    fn consume(&self, client: Client) -> Result<ClientUsage> {
         let mut command = match client {
             Client::Java => rows::kafka_tool(self.setting.kafka, "ConsumerPerformance")?,
             Client::Librdkafka => self.subcommand(&self.rdkafka, "consume"),
@@ -192,11 +192,15 @@ impl Bench<'_> {
         })
     }
 
-    fn measured(&self, mut command: Command, rate: impl Fn(&str) -> Result<f64>) -> Result<Took> {
+    fn measured(
+        &self,
+        mut command: Command,
+        rate: impl Fn(&str) -> Result<f64>,
+    ) -> Result<ClientUsage> {
         let broker = ProcessReading::of(self.broker)?;
         let ended = machine::cpu_seconds_of_ended_children()?;
         let printed = process::output_of(&mut command)?;
-        Ok(Took {
+        Ok(ClientUsage {
             records_per_second: rate(&printed)?,
             client_cpu_seconds: machine::cpu_seconds_of_ended_children()? - ended,
             broker_cpu_seconds: ProcessReading::of(self.broker)?.since(&broker).cpu_seconds,

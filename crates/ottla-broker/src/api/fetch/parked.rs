@@ -19,13 +19,13 @@ pub(super) struct Parked<'a> {
     limits: ReadLimits,
     targets: &'a [Wanted],
     /// One per target.
-    places: Vec<Place>,
+    places: Vec<ParkedPartition>,
     /// The sum over all places.
     bytes: u64,
 }
 
 #[derive(Default)]
-struct Place {
+struct ParkedPartition {
     /// `None` if the request does not wait for it, or was woken by it.
     registered: Option<Registration>,
     /// The bytes that the partition had for the request at the last check.
@@ -39,7 +39,7 @@ impl<'a> Parked<'a> {
             waiter: Waiter::default(),
             limits,
             targets,
-            places: targets.iter().map(|_| Place::default()).collect(),
+            places: targets.iter().map(|_| ParkedPartition::default()).collect(),
             bytes: 0,
         };
         for place in 0..targets.len() {

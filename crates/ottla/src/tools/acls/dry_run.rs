@@ -140,7 +140,7 @@ impl Names {
 
 /// Clients whose decisions change in the same way.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
-struct Who {
+struct AffectedClient {
     /// `None`: every principal that no rule about the resource names.
     principal: Option<String>,
     /// In words.
@@ -150,7 +150,7 @@ struct Who {
     lost: Vec<Operation>,
 }
 
-impl Who {
+impl AffectedClient {
     fn in_words(&self, names: &[Names]) -> String {
         let operations = |verb: &str, operations: &[Operation]| {
             let titles: Vec<String> = operations.iter().map(|it| it.title()).collect();
@@ -177,8 +177,8 @@ impl Who {
 }
 
 /// The decisions that differ, by client.
-fn differences(rules: &Rules) -> BTreeMap<Who, Vec<Names>> {
-    let mut found: BTreeMap<Who, Vec<Names>> = BTreeMap::new();
+fn differences(rules: &Rules) -> BTreeMap<AffectedClient, Vec<Names>> {
+    let mut found: BTreeMap<AffectedClient, Vec<Names>> = BTreeMap::new();
     for (resource_type, names) in concerned(rules) {
         let example = names.example();
         let about = AclFilter {
@@ -220,7 +220,7 @@ fn differences(rules: &Rules) -> BTreeMap<Who, Vec<Names>> {
                 if gained.is_empty() && lost.is_empty() {
                     continue;
                 }
-                let who = Who {
+                let who = AffectedClient {
                     principal: principal.map(str::to_owned),
                     address,
                     resource_type,

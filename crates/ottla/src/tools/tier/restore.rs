@@ -37,7 +37,7 @@ mod test_store;
 
 use reader::{PartitionReader, Source, Throttle};
 use scan::Scan;
-use target::Begun;
+use target::RestoreProgress;
 
 #[derive(Args, Debug)]
 pub struct RestoreArgs {
@@ -324,7 +324,7 @@ async fn write(
     store: &dyn RemoteStorageManager,
     plans: &[PartitionPlan],
     topic: &str,
-    begun: &BTreeMap<i32, Begun>,
+    begun: &BTreeMap<i32, RestoreProgress>,
     throttle: &Throttle,
     parallel: usize,
 ) -> anyhow::Result<()> {
@@ -406,7 +406,7 @@ impl Writer<'_> {
         &self,
         source: &Source<'_>,
         scan: &Scan,
-        begun: Option<&Begun>,
+        begun: Option<&RestoreProgress>,
     ) -> anyhow::Result<()> {
         let index = source.partition.partition.0;
         let differs = || {

@@ -52,7 +52,7 @@ impl Throttle {
 }
 
 /// A batch whose records before `from` were in an earlier batch.
-pub struct Taken {
+pub struct TakenBatch {
     pub batch: AnyBatch,
     pub from: i64,
     /// The position of its segment in [`Source::segments`].
@@ -129,7 +129,7 @@ impl<'a> PartitionReader<'a> {
     }
 
     /// The next batch; `None` after the last batch in the store.
-    pub async fn next(&mut self) -> anyhow::Result<Option<Taken>> {
+    pub async fn next(&mut self) -> anyhow::Result<Option<TakenBatch>> {
         loop {
             let Some(open) = &mut self.open else {
                 if self.open_next().await? {
@@ -230,7 +230,7 @@ impl<'a> PartitionReader<'a> {
     }
 
     /// The batch of the open segment, if it belongs to the log and is not a repetition.
-    fn take(&mut self, batch: AnyBatch) -> Option<Taken> {
+    fn take(&mut self, batch: AnyBatch) -> Option<TakenBatch> {
         let open = self.open.as_mut()?;
         if let AnyBatch::Current(current) = &batch {
             let of_log = self.source.history.epoch_for(current.header.base_offset);
@@ -250,7 +250,7 @@ impl<'a> PartitionReader<'a> {
         }
         let from = std::mem::replace(&mut self.next_offset, last.saturating_add(1));
         self.covered_to = Some(self.covered_to.unwrap_or(start).max(self.next_offset));
-        Some(Taken {
+        Some(TakenBatch {
             batch,
             from,
             // The open segment.

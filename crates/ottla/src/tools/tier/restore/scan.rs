@@ -13,7 +13,7 @@ use ottla_records::control::ControlRecordType;
 use ottla_records::legacy::AnyBatch;
 use ottla_records::{CompressionType, Record, RecordBatch};
 
-use super::reader::{PartitionReader, SegmentStart, Taken};
+use super::reader::{PartitionReader, SegmentStart, TakenBatch};
 
 /// The most that one batch may decompress to.
 const MAX_BATCH_BYTES: usize = 512 * 1024 * 1024;
@@ -86,7 +86,7 @@ impl Scan {
     }
 
     /// Adds one batch. False if it has a record that is newer than the time.
-    fn add(&mut self, taken: &Taken) -> anyhow::Result<bool> {
+    fn add(&mut self, taken: &TakenBatch) -> anyhow::Result<bool> {
         let last_read = self.segment_records.last();
         if last_read.is_none_or(|(start, _)| start.segment != taken.segment) {
             let start = SegmentStart {
@@ -200,7 +200,7 @@ impl Scan {
     }
 
     /// The records of a batch that are restored, when the partition is read again.
-    pub fn restored(&self, taken: &Taken) -> anyhow::Result<Vec<Record>> {
+    pub fn restored(&self, taken: &TakenBatch) -> anyhow::Result<Vec<Record>> {
         if let AnyBatch::Current(batch) = &taken.batch {
             let header = &batch.header;
             let is_left_out = header.is_transactional()

@@ -108,7 +108,7 @@ pub async fn create(admin: &Admin, topic: NewTopic, validate_only: bool) -> anyh
 }
 
 /// The progress of an interrupted restore in a partition.
-pub struct Begun {
+pub struct RestoreProgress {
     /// The number of written records.
     pub count: u64,
     /// The last written record.
@@ -120,7 +120,7 @@ pub async fn begun(
     admin: &Admin,
     topic: &str,
     partitions: i32,
-) -> anyhow::Result<BTreeMap<i32, Begun>> {
+) -> anyhow::Result<BTreeMap<i32, RestoreProgress>> {
     let way_out = "give another name with --as, or delete it";
     let own = own_configs(admin, topic).await?;
     for (key, needed) in NEEDED {
@@ -150,7 +150,7 @@ pub async fn begun(
         );
         let count = offset(admin, topic, *index, OffsetSpec::Latest).await?;
         let count = u64::try_from(count).unwrap_or(0);
-        found.insert(*index, Begun { count, last: None });
+        found.insert(*index, RestoreProgress { count, last: None });
     }
     read_last_records(admin, topic, &mut found).await?;
     Ok(found)
@@ -170,7 +170,7 @@ pub async fn offset(
 async fn read_last_records(
     admin: &Admin,
     topic: &str,
-    found: &mut BTreeMap<i32, Begun>,
+    found: &mut BTreeMap<i32, RestoreProgress>,
 ) -> anyhow::Result<()> {
     let config = ConsumerConfig {
         auto_commit: false,
