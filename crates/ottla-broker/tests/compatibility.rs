@@ -17,7 +17,7 @@ fn the_page_contains_the_table_of_apis() {
     let end = page.find(END).expect("the mark at the end of the table");
     assert!(
         page[begin..end].trim() == ottla_broker::api_table_markdown().trim(),
-        "the table of APIs in COMPATIBILITY.md is not what the broker serves; replace it by what \
-         `cargo run -p ottla-broker --example api_table` prints"
+        "the table of APIs in COMPATIBILITY.md is outdated; replace it with the output of \
+         `cargo run -p ottla-broker --example api_table`"
     );
 }

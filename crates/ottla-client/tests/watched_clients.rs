@@ -202,7 +202,7 @@ async fn a_transaction_has_the_metrics_of_kafka() {
     assert!(flushed.is_some_and(|it| it > 0.0), "{flushed:?}");
 }
 
-/// Records what it sees under its name.
+/// Notes the calls that it receives, with its name.
 struct Noting {
     name: &'static str,
     notes: Arc<Mutex<Vec<String>>>,

@@ -15,7 +15,7 @@ use crate::Node;
 #[derive(Clone, Debug)]
 pub(crate) struct RequestManager {
     connections: BTreeMap<BrokerId, Connection>,
-    /// With IDs from -2 downwards: the node behind the address is unknown until it responds.
+    /// With IDs from -2 downwards: the node at the address is unknown until it responds.
     bootstrap_servers: Vec<Node>,
     retry_backoff_ms: u64,
     request_timeout_ms: u64,

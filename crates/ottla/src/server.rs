@@ -30,7 +30,7 @@ const DEFAULT_CONTROLLER: &str = "127.0.0.1:9093";
 /// threads from other directories. More threads would not help, and each holds about 0.7 MB until
 /// ten seconds after its last task.
 const OTHER_BLOCKING_THREADS: usize = 8;
-/// A slow stop reports what it waits for after this time, and again after each of the following
+/// A slow stop reports its pending step after this time, and again after each of the following
 /// pauses.
 const NOTICED_STOP: Duration = Duration::from_secs(2);
 const STOP_REPORTS: Duration = Duration::from_secs(10);

@@ -73,7 +73,7 @@ pub fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// What the page reports about itself.
+/// The page's report about itself.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Found {
     plots: u32,

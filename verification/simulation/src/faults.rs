@@ -2,7 +2,7 @@
 //! connections break, disks are slow, full or fail, handles run out, and nodes are stopped and
 //! started in order.
 //!
-//! Kafka promises to keep what `acks=all` acknowledged while only processes die, however many. A
+//! Kafka keeps records acknowledged with `acks=all` while only processes die, in any number. A
 //! machine that loses its power may lose records that were not flushed. So power fails only while
 //! every replica is in sync, and nothing else fails until all replicas are in sync again.
 

@@ -1,6 +1,6 @@
 //! A topic that permits unclean leader elections and is written with `acks=1`. Acknowledged records
-//! may be lost there. What must still hold: only records that were sent are read, a reader
-//! continues after a truncation, and the replicas converge (`checks.rs`).
+//! may be lost there. The invariants: only records that were sent are read, a reader continues
+//! after a truncation, and the replicas converge (`checks.rs`).
 
 use std::cell::Cell;
 use std::collections::BTreeSet;

@@ -4,7 +4,7 @@ use super::*;
 
 const OTHER_TOPIC_ID: TopicId = TopicId::from_u128(78);
 
-/// Leaves a cleanly stopped log of three records, of which the first two were deleted.
+/// Leaves a cleanly stopped log of three records; the first two were deleted.
 fn leave_a_log_that_starts_late(test: &Dirs) {
     let dirs = test.load().unwrap();
     let mut log = open(&dirs, 0);
