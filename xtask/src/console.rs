@@ -17,7 +17,7 @@ use ottla_workspace::{process, toolchain, workspace};
 
 #[derive(clap::Args)]
 pub struct Options {
-    /// Only compare the committed files with what the sources give.
+    /// Only compare the committed files with a new build.
     #[arg(long)]
     check: bool,
 }
@@ -58,7 +58,7 @@ pub fn run(options: &Options) -> Result<()> {
     println!("{tally}");
     ensure!(
         tally.failed == 0,
-        "the committed page is not what its sources give, or is too large; run `cargo xtask console` and commit {ASSETS}"
+        "the committed page differs from its sources, or is too large; run `cargo xtask console` and commit {ASSETS}"
     );
     Ok(())
 }
@@ -101,7 +101,7 @@ fn differences(
         match committed.get(name) {
             None => complaints.push(format!("{name} is not committed")),
             Some(other) if other != bytes => {
-                complaints.push(format!("{name} differs from what is built"));
+                complaints.push(format!("{name} differs from the build"));
             }
             Some(_) => {}
         }
@@ -138,7 +138,7 @@ mod tests {
         assert_eq!(
             differences(&built, &committed),
             [
-                "b.js differs from what is built",
+                "b.js differs from the build",
                 "c.js is not committed",
                 "d.js is committed but not built"
             ]

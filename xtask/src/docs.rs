@@ -154,8 +154,8 @@ fn follow(site: &Path) -> Result<usize> {
                 folders.push(path);
                 continue;
             }
-            // The print page repeats the links of all others, and the 404 page may be shown at any
-            // address.
+            // The print page repeats the links of all other pages, and the 404 page may be shown at
+            // any address.
             let name = path
                 .file_name()
                 .unwrap_or_default()

@@ -38,8 +38,8 @@ enum Command {
     /// Regenerate the schema files of ottla-protocol from Kafka's jars.
     #[command(disable_help_flag = true)]
     Codegen(Handed),
-    /// Compare the bytes of every message and version with those of Kafka's own classes, in both
-    /// directions.
+    /// Compare the bytes of every message and version with the bytes of Kafka's own classes, in
+    /// both directions.
     #[command(disable_help_flag = true)]
     Golden(Handed),
     /// Run real clients' scripts against Ottla and Apache Kafka and report every difference.
@@ -60,8 +60,8 @@ enum Command {
     /// clients and replicas.
     #[command(disable_help_flag = true)]
     MixedCluster(Handed),
-    /// Kill brokers of both kinds that keep segments of one topic in one store, and compare what is
-    /// read from it.
+    /// Kill brokers of both kinds that keep segments of one topic in one store, and compare the
+    /// records read from it.
     #[command(disable_help_flag = true)]
     MixedTiered(Handed),
     /// Log in with Kerberos to Ottla and Apache Kafka, with the clients of both.
@@ -95,7 +95,8 @@ enum Command {
     /// Measure Ottla and a peer on this machine, interleaved, under the same clients.
     #[command(disable_help_flag = true)]
     BenchPeer(Handed),
-    /// Measure what single operations cost at N, 10 N and 100 N of what they must not depend on.
+    /// Measure the cost of single operations at N, 10 N and 100 N of quantities that they must not
+    /// depend on.
     #[command(disable_help_flag = true)]
     Growth(Handed),
     /// Run `ottla bench` at small scale, open its report in headless Chromium, and check its plots.
@@ -131,7 +132,7 @@ enum Command {
     /// Check crate dependencies, file lengths, names and licences, which neither the compiler nor
     /// clippy checks.
     Tidy(tidy::Options),
-    /// Show which programs of other languages the suites need, and install those that are missing.
+    /// Show which programs of other languages the suites need, and install missing ones.
     Toolchains(toolchains::Options),
 }
 

@@ -1,5 +1,5 @@
 //! `cargo xtask sim`: runs seeds of simulated clusters (`ottla-simulation`), one with its output or
-//! new ones for a while on all cores, with an account of what has run.
+//! new ones for a while on all cores, and records the seeds that have run.
 //!
 //! The simulation is a separate program: linking it would make every command wait for half of the
 //! product to be built.
@@ -22,7 +22,7 @@ pub struct Options {
     /// The first of these seeds; by default new seeds.
     #[arg(long, value_name = "N")]
     from: Option<u64>,
-    /// The number of threads, each of which runs seeds; by default one per core.
+    /// The number of threads that run seeds; by default one per core.
     #[arg(long, value_name = "N")]
     jobs: Option<usize>,
     /// Add each seed to the account in this file. Seeds that have passed according to it are left out.

@@ -8,8 +8,8 @@
 //!
 //! Quick suites and these programs come first. Then two lanes run in parallel, because suites that
 //! start brokers mostly wait for them. Suites that may run in either lane go to the one that
-//! finishes first, longest first. While the processors are idle, more of them run at once. Suites
-//! that measure time run alone at the end. Then a profile of the run is printed.
+//! finishes first, longest first. While the processors are idle, more suites run in parallel.
+//! Suites that measure time run alone at the end. Then a profile of the run is printed.
 
 mod changed;
 mod processors;
@@ -52,8 +52,8 @@ const COMPLAINTS: usize = 12;
 const FEATURES: &str =
     "ottla-simulation/planted-bugs,ottla-testkit/client-histories,ottla-protocol/samples";
 
-/// What the suites start, besides the test programs. `--test server` makes cargo unify features
-/// with those of development dependencies, as the build of the test programs does.
+/// The programs that the suites start, besides the test programs. `--test server` makes cargo unify
+/// features with those of development dependencies, as the build of the test programs does.
 const PROGRAMS: [&str; 18] = [
     "--bin",
     "ottla",
@@ -92,7 +92,7 @@ pub struct Options {
 /// The lane in which a suite runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Lane {
-    /// Before all others.
+    /// Before all other suites.
     First,
     /// Compiles and computes.
     Tests,
@@ -100,7 +100,7 @@ enum Lane {
     Brokers,
     /// Whichever lane finishes first.
     Either,
-    /// After all others, sequentially: measures time.
+    /// After all other suites, sequentially: measures time.
     Last,
 }
 
@@ -217,7 +217,7 @@ const SUITES: &[Suite] = &[
     suite(Either, "documentation", "the examples in the documentation", ALWAYS, || cargo(&["test", "--workspace", "--doc", "--no-fail-fast", "--locked", "--features", FEATURES])),
     suite(Either, "take-over-static", "the same with static voters", BROKER, || conformance(&["take-over", "--changes", "2", "--static-voters"])),
     suite(Either, "take-over-4.4", "a directory of Kafka 4.4", BROKER, || conformance(&["take-over", "--changes", "2", "--from", "kafka44"])),
-    // Against Kafka 4.4, what tells most in the least time; docs/testing.md has the others.
+    // A short selection against Kafka 4.4; docs/testing.md has the other suites.
     suite(Either, "conformance-4.4", "the Java client of 4.4, librdkafka and all dynamic settings, against Kafka 4.4", BROKER, || conformance(&["conformance", "--reference", "kafka44", "--client", "java", "--client", "confluent", "--client", "settings"])),
     suite(Either, "mixed-cluster-4.4", "brokers of Ottla's and of Kafka 4.4, under its controller", BROKER, || conformance(&["mixed-cluster", "--reference", "kafka44", "--troubles", "2", "--kinds", "stopped,killed"])),
     suite(Either, "take-over-4.0", "a directory of Kafka 4.0", BROKER, || conformance(&["take-over", "--changes", "2", "--from", "kafka40"])),
@@ -225,9 +225,9 @@ const SUITES: &[Suite] = &[
     suite(Either, "cluster-admin", "Kafka's tools and ours elect leaders, uncleanly too, and print the same", BROKER, || conformance(&["cluster-admin", "--controllers", "ottla", "--only", "elections"])),
     suite(Either, "take-over-3.9", "a directory of Kafka 3.9", BROKER, || conformance(&["take-over", "--changes", "2", "--from", "kafka39"])),
     suite(Either, "kerberos", "logins with Kerberos of both clients at both brokers, with a KDC", BROKER, || conformance(&["kerberos"])),
-    suite(Either, "console-api", "what the console's API does to Ottla and Apache Kafka", CONSOLE_API, || conformance(&["console-api"])),
+    suite(Either, "console-api", "the console's API against Ottla and Apache Kafka", CONSOLE_API, || conformance(&["console-api"])),
     suite(Either, "mixed-cluster", "two brokers of Ottla's and one of Kafka's, stopped and killed in turn", BROKER, || conformance(&["mixed-cluster", "--troubles", "3", "--kinds", "stopped,killed"])),
-    suite(Either, "client-histories", "what clients in transactions were told, under kill -9 of the broker", BROKER, || conformance(&["exactly-once", "--work", "histories", "--kills", "3"])),
+    suite(Either, "client-histories", "histories of transactional clients, under kill -9 of the broker", BROKER, || conformance(&["exactly-once", "--work", "histories", "--kills", "3"])),
     suite(Either, "compare-cleaning", "compaction beside Kafka's own cleaner, and served by Kafka", CLEANING, || bench_peer(&["compare-cleaning", "--logs", "2"])),
     suite(Either, "golden", "messages against Kafka's classes", CODEGEN, || conformance(&["golden"])),
     suite(Either, "exactly-once", "copiers of a topic, under kill -9 of the broker and of themselves", BROKER, || conformance(&["exactly-once", "--kills", "3"])),
@@ -235,8 +235,8 @@ const SUITES: &[Suite] = &[
     suite(Either, "golden-records", "record batches against Kafka's classes", RECORDS, || conformance(&["golden-records"])),
     suite(Either, "packages", "the packages are read back, installed, and started from", PACKAGES, || program(PACKAGING, &["check-packages"])),
     suite(Either, "console", "the committed console page is up to date", CONSOLE, || xtask(&["console", "--check"])),
-    suite(Either, "codegen", "the schema files are what Kafka's jars give", CODEGEN, || conformance(&["codegen", "--check"])),
-    suite(Last, "measures", "what is measured of a stall, and of many who connect", MEASURES, || xtask(&["test-programs", "--measuring"])),
+    suite(Either, "codegen", "the schema files agree with Kafka's jars", CODEGEN, || conformance(&["codegen", "--check"])),
+    suite(Last, "measures", "measurements of a stall, and of many connecting clients", MEASURES, || xtask(&["test-programs", "--measuring"])),
     suite(Last, "console-page", "the console page in a browser: changes, keys, hostile contents, long lists", CONSOLE_PAGE, || conformance(&["console-page"])),
 ];
 
@@ -299,7 +299,7 @@ pub fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// The suites of this run; prints those that the change cannot affect.
+/// The suites of this run. Prints the suites that the change cannot affect.
 fn choose(options: &Options) -> Result<Vec<Suite>> {
     if options.quick {
         let quick = SUITES.iter().filter(|suite| QUICK.contains(&suite.name));
@@ -339,8 +339,8 @@ fn run_all<'a>(suites: impl Iterator<Item = &'a Suite>) -> Result<Outcome> {
 /// Suites that any lane may run, in order.
 struct Queue<'a> {
     suites: Mutex<VecDeque<&'a Suite>>,
-    /// Held while a lane looks whether the processors are idle, so that each look includes what the
-    /// lane before it has started.
+    /// Held while a lane checks whether the processors are idle, so that each check includes the
+    /// suites that other lanes have just started.
     looking: Mutex<()>,
 }
 
@@ -446,7 +446,7 @@ fn run_suite(suite: &Suite) -> Result<Outcome> {
     })
 }
 
-/// Whether a line is printed whatever the suite's result.
+/// Whether a line is printed for passed and failed suites.
 fn is_remark(line: &str) -> bool {
     line.starts_with("once ")
 }
@@ -458,7 +458,7 @@ fn is_complaint(line: &str) -> bool {
         || (line.starts_with("test ") && line.ends_with("FAILED"))
 }
 
-/// The lines that start a passage, each with those that belong to it: up to an empty line, or a
+/// The passages of the output: each starts with a matching line and ends before an empty line or a
 /// line with another verdict.
 fn passages(printed: &str, begins: fn(&str) -> bool) -> Vec<&str> {
     let is_of_another = |line: &str| {
@@ -489,8 +489,8 @@ fn complaints(printed: &str) -> Vec<&str> {
     lines[lines.len().saturating_sub(LINES_OF_A_COMPLAINT)..].to_vec()
 }
 
-/// A suite that ends with an error has at least one failure, whatever it counted; one without a
-/// count counts as one check.
+/// A suite that ends with an error has at least one failure, even if it counted none. A suite
+/// without a count counts as one check.
 fn judged(is_ok: bool, counted: Option<Tally>) -> Tally {
     let mut tally = counted.unwrap_or(Tally::of(is_ok));
     if !is_ok && tally.failed == 0 {
@@ -550,7 +550,7 @@ fn program(program: Program, arguments: &[&str]) -> Command {
 }
 
 /// Builds all programs that suites start in one build: separate builds would wait for each other's
-/// lock, and compile what they share with other features again.
+/// lock, and compile shared dependencies again with other features.
 fn build_of_programs() -> Command {
     let mut build = cargo(&["build", "--features", FEATURES]);
     build.args(PROGRAMS);
@@ -600,7 +600,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_counts_even_when_no_test_failed_and_so_does_an_empty_run() {
+    fn errors_and_empty_runs_count_as_failures() {
         let fine = Some(Tally {
             passed: 4,
             failed: 0,
@@ -625,7 +625,7 @@ mod tests {
     }
 
     #[test]
-    fn what_failed_is_shown_with_what_belongs_to_it_and_nothing_else() {
+    fn only_failures_and_their_details_are_shown() {
         let printed = "ok   kafkajs: 59 steps alike\nFAIL java: 1 unknown\n    - 3\n    + 4\nok   settings: 2 alike\n\
                        test a ... ok\ntest b ... FAILED\n\nthread 'b' panicked at src/b.rs:1:\nleft: 1\n\
                        note: run with a backtrace\n7 passed, 2 failed\n";
@@ -644,7 +644,7 @@ mod tests {
     }
 
     #[test]
-    fn suites_have_names_of_their_own() {
+    fn suite_names_are_unique() {
         for (index, suite) in SUITES.iter().enumerate() {
             assert!(
                 SUITES[index + 1..]

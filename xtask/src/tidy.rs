@@ -93,8 +93,8 @@ pub fn repository_files() -> Result<Vec<SourceFile>> {
     )?;
     let mut files = Vec::new();
     for path in list.lines() {
-        // A file that is deleted but not yet committed is still listed; one that is not UTF-8 is
-        // not source.
+        // Git still lists a file whose deletion is not committed. A file that is not UTF-8 is not
+        // source.
         if let Ok(text) = std::fs::read_to_string(root.join(path)) {
             files.push(SourceFile {
                 path: path.to_owned(),

@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_says_what_was_found_what_is_needed_and_what_for() {
+    fn a_line_has_found_and_required_version_and_purpose() {
         assert_eq!(
             line(&toolchain::JAVA, &State::Missing),
             "FAIL java     missing    needed 17.0.0   Apache Kafka, its clients and tools"

@@ -36,7 +36,7 @@
 
   const verdicts = {
     better: "better", worse: "worse", different: "different",
-    "no-difference-beyond-noise": "no difference beyond noise", "too-few-rounds": "too few rounds to tell",
+    "no-difference-beyond-noise": "no difference beyond noise", "too-few-rounds": "too few rounds to decide",
   };
 
   // ---- the whole page ----

@@ -203,7 +203,7 @@ fn run_scenarios(args: &RunArgs) -> Result<ExitCode> {
     let html = json.with_extension("html");
     std::fs::write(&html, report::html(std::slice::from_ref(&result))?)
         .with_context(|| format!("{} cannot be written", html.display()))?;
-    // After the result is kept: nobody may be left to read this.
+    // After the result is stored, because the reader of the output may have exited.
     print!("{}", table::overview(&result));
     println!("{}\n{}", json.display(), html.display());
     if let Some(dir) = &args.openmessaging_out {
@@ -405,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_does_not_exist_suggests_others() {
+    fn an_unknown_name_suggests_others() {
         let error = found("linkedin").unwrap_err().to_string();
         assert!(error.contains("did you mean linkedin-2014/"), "{error}");
         let error = found("linkdin-2014").unwrap_err().to_string();
@@ -417,7 +417,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mistyped_scale_is_told_its_name() {
+    fn the_name_of_a_mistyped_scale_is_suggested() {
         let scenarios = scenarios(&["linkedin-2014/single-producer".to_owned()]).unwrap();
         let meant = meant_scale("smal", &scenarios[0]);
         assert_eq!(meant, "; did you mean --scale small?");
@@ -425,7 +425,7 @@ mod tests {
     }
 
     #[test]
-    fn files_are_named_after_what_was_run() {
+    fn files_are_named_after_their_scenario() {
         let stem = |names: &[&str]| file_stem(names, "2026-11-21T20:45:04Z");
         assert_eq!(
             stem(&[

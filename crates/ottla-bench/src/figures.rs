@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn values_have_as_many_digits_as_they_deserve() {
+    fn values_are_rounded_by_magnitude() {
         let all = [821_557.4, 193.04, 40.21, 0.123, 0.0123, 0.0].map(shown);
         assert_eq!(all, ["821,557", "193", "40.2", "0.12", "0.012", "0"]);
     }

@@ -1,8 +1,9 @@
 //! Workloads, load generators, histograms and reports.
 //!
-//! `workload` defines what is sent and when, without knowing a broker; `drive` sends it to a cluster with the native
-//! client. `load` is the low-cost generator of `ottla-load`. The rest is `ottla bench`: `scenario` defines what is
-//! measured, `figures` the results, and `openmessaging` reads and writes the files of another benchmark.
+//! `workload` defines the records and their schedule, without knowing a broker; `drive` sends them
+//! to a cluster with the native client. `load` is the low-cost generator of `ottla-load`. The rest
+//! is `ottla bench`: `scenario` defines a measurement, `figures` the results, and `openmessaging`
+//! reads and writes the files of another benchmark.
 
 pub mod command;
 pub mod drive;

@@ -226,7 +226,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_machine_is_measured_and_leaves_nothing_behind() {
+    fn a_machine_is_measured_without_leftover_files() {
         let dir = tempfile::tempdir().unwrap();
         let machine = Machine::measure(dir.path()).unwrap();
         assert!(machine.loopback_mb_per_second > 1.0 && machine.disk_mb_per_second > 0.1);
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_memory_is_touched_than_wanted() {
+    fn touched_memory_is_bounded() {
         assert_eq!(touch_memory(100 << 20), 64 << 20);
     }
 }

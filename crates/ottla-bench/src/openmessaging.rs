@@ -3,8 +3,8 @@
 //! used.
 //!
 //! A workload is converted to the text of a scenario, which is shown, changed, recorded and
-//! repeated like a hand-written one. What a scenario cannot express is rejected, or noted in its
-//! question.
+//! repeated like a hand-written one. Settings that a scenario cannot express are rejected, or noted
+//! in its question.
 
 mod files;
 mod result;

@@ -57,7 +57,7 @@ pub struct RunPlan {
     pub changes: Changes,
     /// The directory of local brokers' files.
     pub dir: Option<PathBuf>,
-    /// An existing topic, or one that is created and deleted; by default a new topic per round.
+    /// An existing topic, or a topic that is created and deleted; by default a new topic per round.
     pub topic: Option<String>,
     /// The command line, recorded in the result.
     pub command: String,
@@ -356,7 +356,8 @@ impl Running<'_> {
             self.progress.say(&format!("starting {}", spec.name()));
             let target = RunningTarget::start(spec, &needs).await?;
             if target.local.is_none() {
-                // Checked before the first scenario, not when one that needs more replicas starts.
+                // Checked before the first scenario, not at the start of a later scenario that
+                // needs more replicas.
                 target.cluster.check_replicas(self.most_replicas)?;
             }
             let name = spec.name();
@@ -470,7 +471,7 @@ impl Running<'_> {
         }
     }
 
-    /// Runs a round on a new topic, which is deleted afterwards whatever the outcome.
+    /// Runs a round on a new topic, which is deleted afterwards in any case.
     async fn run_on_new_topic(
         &self,
         scenario: &Scenario,

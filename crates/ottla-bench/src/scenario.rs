@@ -1,4 +1,4 @@
-//! A scenario: what to measure, how, and the published figures.
+//! A scenario: the measurement, its parameters, and the published figures.
 //!
 //! A scenario is a TOML file. Sweeps, scales and the command line set values at paths of the file,
 //! so everything in it can be changed; the changed file is parsed again and yields one point of the

@@ -31,7 +31,7 @@ pub struct Search {
     attempts: Vec<(Attempt, bool)>,
 }
 
-/// A search ends after this many attempts, whatever it has found.
+/// A search ends after this many attempts.
 const MOST_ATTEMPTS: usize = 200;
 
 impl Search {
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn the_rate_rises_until_it_is_not_held_and_the_gap_is_narrowed() {
+    fn the_rate_is_raised_until_it_fails_and_then_bisected() {
         let found = search(Search::new(5000.0, 5000.0, None), 107_805.0);
         let best = found.best().unwrap().offered;
         // 99 % of the offered rate counts as held.
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_of_the_latency_is_kept() {
+    fn a_latency_limit_is_kept() {
         let found = search(Search::new(5000.0, 5000.0, Some(10.0)), 100_000.0);
         // 1 / (1 - load) is 10 at nine tenths of the capacity.
         let best = found.best().unwrap();

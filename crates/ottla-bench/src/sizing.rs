@@ -5,7 +5,7 @@ use std::fmt;
 
 use crate::scenario::quantities::{shown_bytes, shown_count};
 
-/// What services write.
+/// The write load of services.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Demand {
     pub services: f64,
@@ -123,10 +123,11 @@ pub fn fleet_of(brokers: u64, hourly_price: f64) -> Fleet {
 mod tests {
     use super::*;
 
-    /// 2 GB a day over 16 hours were published as 36 KB/s and 72 records of 512 bytes; for 100 services 200 GB a day and
-    /// 7,200 records a second (of which 72.8 were rounded down before).
+    /// 2 GB a day over 16 hours were published as 36 KB/s and 72 records of 512 bytes; for 100
+    /// services 200 GB a day and 7,200 records a second (the 72.8 of one service were rounded down
+    /// before).
     #[test]
-    fn the_published_sizing() {
+    fn the_published_sizing_is_reproduced() {
         let demand = Demand {
             services: 100.0,
             daily_bytes: 2.0 * 1_073_741_824.0,
@@ -164,14 +165,14 @@ mod tests {
 
     /// Five brokers against three at 0.904 an hour: 39,595.20 and 23,757.12 a year.
     #[test]
-    fn the_published_cost() {
+    fn the_published_cost_is_reproduced() {
         let cents = |fleet: Fleet| (fleet.yearly_cost * 100.0).round();
         assert_eq!(cents(fleet_of(5, 0.904)), 3_959_520.0);
         assert_eq!(cents(fleet_of(3, 0.904)), 2_375_712.0);
     }
 
     #[test]
-    fn brokers_follow_from_what_was_measured() {
+    fn the_number_of_brokers_follows_from_the_measurement() {
         let found = fleet(170_000.0, 104_000.0, 3, 0.0, 1.0).unwrap();
         assert_eq!(found.brokers, 5);
         assert_eq!(

@@ -55,7 +55,7 @@ pub enum Verdict {
     /// A difference in a figure without a better direction.
     Different,
     NoDifferenceBeyondNoise,
-    /// A single round cannot tell a difference from noise.
+    /// A single round cannot distinguish a difference from noise.
     TooFewRounds,
 }
 
@@ -66,7 +66,7 @@ impl Verdict {
             Verdict::Worse => "worse",
             Verdict::Different => "different",
             Verdict::NoDifferenceBeyondNoise => "no difference beyond noise",
-            Verdict::TooFewRounds => "too few rounds to tell",
+            Verdict::TooFewRounds => "too few rounds to decide",
         }
     }
 }
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn pairs_that_move_together_differ_although_the_rounds_are_noisy() {
+    fn paired_rounds_show_a_difference_despite_noise() {
         // The level differs from round to round; the second is always a tenth above the first.
         let pairs = [(100.0, 110.0), (300.0, 331.0), (50.0, 54.8), (200.0, 221.0)];
         let ratio = Ratio::paired(&pairs).unwrap();
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn the_interval_is_students() {
+    fn the_interval_uses_the_t_distribution() {
         // Logarithms 0.1, 0.2, 0.3: mean 0.2, deviation 0.1, margin 4.303 * 0.1 / sqrt(3).
         let pairs = [0.1f64, 0.2, 0.3].map(|log| (1.0, log.exp()));
         let ratio = Ratio::paired(&pairs).unwrap();
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn two_steady_runs_that_differ_are_told_apart() {
+    fn two_steady_runs_with_different_means_differ() {
         let ratio = Ratio::unpaired(&[100.0, 101.0, 99.0], &[80.0, 81.0, 79.0]).unwrap();
         assert_eq!(ratio.verdict(Better::Higher, 0.02), Verdict::Worse);
     }

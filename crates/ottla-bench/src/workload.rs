@@ -1,5 +1,4 @@
-//! What a run sends, when, and how long it took: the parts of a measurement that do not involve a
-//! broker.
+//! The parts of a measurement that do not involve a broker: records, their schedule, and latencies.
 //!
 //! Everything expensive is done before the clock starts: payloads are prepared, histograms
 //! allocated. The per-record code does not allocate and reads the clock only when necessary;

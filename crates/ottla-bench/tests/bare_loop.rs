@@ -1,4 +1,4 @@
-//! The bare loop answers every frame, reports its usage, and leaves no files behind.
+//! The bare loop answers every frame, reports its usage, and leaves no files.
 
 use std::process::Command;
 

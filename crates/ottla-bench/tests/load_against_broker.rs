@@ -41,7 +41,7 @@ fn options() -> ProduceOptions {
 }
 
 #[test]
-fn what_is_produced_is_read_back_in_every_codec() {
+fn produced_records_are_read_back_with_every_codec() {
     let broker = BrokerBuilder::new().start();
     for codec in CompressionType::ALL {
         let topic = create_topic(&access(&broker), codec.name(), 4, &[]).unwrap();
@@ -100,7 +100,7 @@ fn a_fixed_rate_is_kept() {
 }
 
 #[test]
-fn records_go_from_end_to_end_one_by_one() {
+fn records_are_measured_end_to_end_one_by_one() {
     let broker = BrokerBuilder::new().start();
     let topic = create_topic(&access(&broker), "single", 1, &[]).unwrap();
     let options = EndToEndOptions {
@@ -160,7 +160,7 @@ fn members_leave_a_group_while_producers_write() {
     let report = large_group::run(&topic, &produced, &options).unwrap();
     assert_eq!(report.settled_after_ms.len(), 2);
     let count = |latency: Option<LatencyReport>| latency.map_or(0, |latency| latency.count);
-    // Half a second of each, and what was due until the group had settled.
+    // Half a second of each, and the requests that were due until the group had settled.
     assert!(count(report.quiet) >= 150, "{:?}", report.quiet);
     assert!(count(report.meanwhile) > 0, "{:?}", report.meanwhile);
 }
@@ -274,7 +274,7 @@ fn secured(dir: &Path) -> (BrokerProcess, Access) {
 }
 
 #[test]
-fn a_secured_listener_is_loaded_as_a_plain_one() {
+fn load_runs_against_a_secured_listener() {
     let dir = tempfile::tempdir().unwrap();
     let (_broker, access) = secured(dir.path());
     let topic = create_topic(&access, "secured", 2, &[]).unwrap();
@@ -306,7 +306,7 @@ fn a_secured_listener_is_loaded_as_a_plain_one() {
 }
 
 #[test]
-fn new_connections_resume_their_sessions_unless_told_otherwise() {
+fn new_connections_resume_tls_sessions_by_default() {
     let dir = tempfile::tempdir().unwrap();
     let (_broker, access) = secured(dir.path());
     let options = ConnectOptions {

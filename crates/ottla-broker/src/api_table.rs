@@ -8,7 +8,8 @@ use crate::dispatch::served_versions;
 use crate::endpoint::Endpoint;
 use crate::telemetry::is_telemetry_api;
 
-/// What Apache Kafka 4.3.1 serves where it is not what 4.4.0 serves: key and newest version, if any.
+/// Differences of Apache Kafka 4.3.1 from 4.4.0: API key and newest version; `None` if 4.3.1 does
+/// not have the API.
 const NEWEST_OF_4_3: &[(ApiKey, Option<i16>)] = &[
     (ApiKey::ApiVersions, Some(4)),
     (ApiKey::TxnOffsetCommit, Some(5)),

@@ -230,7 +230,7 @@ impl Broker {
         self.context.now_ms()
     }
 
-    /// The wall clock. Use it for what is stored.
+    /// The wall clock. Use it for stored timestamps.
     pub fn timestamp(&self) -> Timestamp {
         self.context.timestamp()
     }
@@ -244,7 +244,7 @@ impl Broker {
         self.context.stopping().await;
     }
 
-    /// What the stop waits for; `None` before it.
+    /// The current step of the stop; `None` before the stop.
     pub fn stop_step(&self) -> Option<StopStep> {
         self.context.stop_step()
     }

@@ -65,8 +65,9 @@ pub(crate) async fn follow(broker: Arc<Broker>, mut not_opened: NotOpened) {
     }
 }
 
-/// Closes listeners that the settings no longer have, and opens new ones. Returns why some could
-/// not be opened. Logs a reason unless it is the one of the attempt before.
+/// Closes listeners that the settings no longer have, and opens new ones. Returns the listeners
+/// that could not be opened, with the reasons. Logs a reason only if it differs from the previous
+/// attempt.
 pub(crate) async fn apply(broker: &Arc<Broker>, before: &NotOpened) -> NotOpened {
     // One state of the settings. A later one is a change, which is followed next.
     let config = Arc::clone(&broker.config());

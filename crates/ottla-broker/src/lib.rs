@@ -2,8 +2,8 @@
 //!
 //! This crate connects the other crates and starts and stops them in order (`start.rs`). Sockets
 //! belong to ottla-net, files to ottla-log and ottla-storage, and partitions to ottla-partition.
-//! The pure crates decide what a request means wherever state is involved; the code here decodes
-//! requests, passes them to the owner of the state, and encodes the responses.
+//! The pure crates make all decisions that involve state; the code here decodes requests, passes
+//! them to the owner of the state, and encodes the responses.
 //!
 //! The path of a request: `ottla-net/src/connection.rs` reads it, `dispatch.rs` finds its handler
 //! in the table of served APIs, and `api/<name>.rs` handles it. Produce has a separate path from

@@ -21,7 +21,7 @@ pub(crate) struct OpenListeners {
 #[derive(Debug)]
 struct OpenListener {
     info: Arc<ListenerInfo>,
-    /// What it was opened for, of the file or of a dynamic setting.
+    /// The configuration with which it was opened, from the file or from a dynamic setting.
     configured: Listener,
     /// Accepts connections, and owns the socket.
     accepting: JoinHandle<()>,
@@ -56,8 +56,8 @@ impl OpenListeners {
         self.by_name.lock().keys().cloned().collect()
     }
 
-    /// The names of those that are not what the settings have. One that was removed and added again
-    /// with another address or protocol before the change was seen is among them.
+    /// The names of open listeners that differ from the settings. This includes a listener that was
+    /// removed and added again with another address or protocol before this broker saw the change.
     pub(crate) fn outdated(&self, configured: &[Listener]) -> Vec<String> {
         let by_name = self.by_name.lock();
         let outdated = by_name.iter().filter(|(name, open)| {

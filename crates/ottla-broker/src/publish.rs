@@ -132,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_broker_without_directories_registers_again_when_the_level_knows_them() {
+    fn a_broker_registers_its_directories_when_the_level_supports_them() {
         let mut loader = MetadataLoader::default();
         let mut is_outdated = |record: MetadataRecord| {
             let delta = loader.load_batch(vec![record], Provenance::EMPTY).unwrap();

@@ -143,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_key_of_the_metadata_is_a_limit_of_its_kind() {
+    fn each_quota_key_sets_its_limit() {
         let record = |entity: &[(&str, Option<&str>)], key: &str, value| {
             MetadataRecord::ClientQuota(ClientQuotaRecord {
                 entity: entity

@@ -203,7 +203,7 @@ mod tests {
     use crate::served_apis;
 
     #[test]
-    fn every_api_has_its_row_at_each_listener_that_serves_it() {
+    fn every_api_has_a_row_for_each_listener_type() {
         for endpoint in [Endpoint::Broker, Endpoint::Controller] {
             let served: BTreeSet<ApiKey> = served_apis(endpoint)
                 .into_iter()
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn a_right_is_one_that_the_resource_has() {
+    fn each_right_is_an_operation_of_its_resource() {
         for (api, _, rights) in TABLE {
             for right in *rights {
                 let operations = right.resource_type.operations();

@@ -180,7 +180,7 @@ impl Broker {
             let bound = bound.expect("it was bound for a listener of the file");
             follow_listeners::open(&broker, listening, bound.clone());
         }
-        // Those of the dynamic settings.
+        // The listeners of the dynamic settings.
         let not_opened = follow_listeners::apply(&broker, &NotOpened::new()).await;
         let following = follow_listeners::follow(Arc::clone(&broker), not_opened);
         tasks.push(ottla_sync::task::spawn(following));
@@ -302,7 +302,7 @@ fn accept_all(
 /// The broker listeners of the file.
 struct FileListeners {
     bound: Vec<BoundListener>,
-    /// Why others are not, by name.
+    /// The reasons why listeners are not open, by name.
     not_bound: NotOpened,
 }
 
@@ -391,8 +391,8 @@ fn load_and_serve(
         }
         refuse_tiered_topics(broker, &config, &image)?;
         load_logs(broker, &config, &image, log_dirs)?;
-        // Clients and other brokers connect as soon as the broker is unfenced. Those of the file
-        // that a dynamic setting has removed or moved stay closed.
+        // Clients and other brokers connect as soon as the broker is unfenced. Listeners of the
+        // file that a dynamic setting has removed or moved stay closed.
         let kept = of_broker
             .bound
             .into_iter()
@@ -470,8 +470,9 @@ impl RunningBroker {
         &self.broker
     }
 
-    /// The listeners of the properties file, including controller listeners, but without those that
-    /// dynamic settings had removed before the start. Dynamic settings add and remove others.
+    /// The listeners of the properties file, including controller listeners, without the listeners
+    /// that dynamic settings had removed before the start. Dynamic settings add and remove
+    /// listeners later.
     pub fn listeners(&self) -> &[Arc<ListenerInfo>] {
         &self.listeners
     }
@@ -569,7 +570,7 @@ impl RunningBroker {
         }
     }
 
-    /// Closes all logs, several at a time. Returns those that could not be closed.
+    /// Closes all logs, several at a time. Returns the partitions whose logs could not be closed.
     async fn close_logs(&self) -> Vec<TopicPartition> {
         let partitions: Vec<_> = self
             .broker
@@ -612,7 +613,7 @@ impl RunningBroker {
     }
 }
 
-/// Aborts tasks and returns when they have ended. The sockets of those that accept connections are
+/// Aborts tasks and returns when they have ended. If they accept connections, their sockets are
 /// then closed.
 async fn end(tasks: &mut [JoinHandle<()>]) {
     for task in tasks {

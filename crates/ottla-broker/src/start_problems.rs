@@ -1,5 +1,5 @@
-//! What the start of a broker refuses besides unusable settings and directories: files and stores that
-//! the settings name.
+//! Checks before a start: files and stores that the settings name. Settings and directories are
+//! checked elsewhere.
 //!
 //! `ottla preflight` and `ottla doctor` show it without a start. Changes nothing.
 
@@ -16,7 +16,7 @@ pub struct StartProblem {
     /// The setting that is to blame.
     pub setting: String,
     pub what: String,
-    /// The way out; empty if `what` says it.
+    /// The way out; empty if `what` contains it.
     pub change: String,
 }
 
@@ -97,12 +97,12 @@ mod tests {
         remote.log.storage.manager.class.name=org.apache.kafka.server.log.remote.storage.LocalTieredStorage\n";
 
     #[test]
-    fn a_node_without_files_and_stores_has_none() {
+    fn a_node_without_files_and_stores_has_no_problems() {
         assert!(problems(PLAINTEXT).is_empty());
     }
 
     #[test]
-    fn settings_of_the_store_are_checked_where_it_is_used() {
+    fn store_settings_are_checked_if_the_store_is_used() {
         let missing = problems(&format!("{PLAINTEXT}{TIERED}"));
         assert_eq!(missing.len(), 1, "{missing:?}");
         assert_eq!(missing[0].setting, "rsm.config.dir");
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_keytab_is_a_problem_of_its_listener() {
+    fn a_missing_keytab_is_reported_for_its_listener() {
         let login = "listener.name.a.gssapi.sasl.jaas.config";
         let found = problems(&format!(
             "listeners=A://localhost:1,I://localhost:3,C://localhost:4\n\

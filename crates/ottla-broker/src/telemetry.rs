@@ -1,8 +1,8 @@
-//! Client telemetry (KIP-714): the metrics that clients should push, and those that they have
+//! Client telemetry (KIP-714): the metrics that clients should push, and the metrics that they have
 //! pushed.
 //!
 //! The subscriptions are the `client-metrics` resources of the cluster's configuration. [`clients`]
-//! decides which client may send requests when; [`otlp`] decodes what it pushed. The values are
+//! decides when a client may send requests; [`otlp`] decodes the pushed metrics. The values are
 //! exported with the broker's own metrics until the client has been silent for three of its
 //! intervals. As in Kafka, the two APIs are offered only if something consumes the metrics: here,
 //! if the HTTP listener or the metrics reporter is configured.
@@ -66,7 +66,7 @@ impl Telemetry {
         }
     }
 
-    /// Whether an API is offered to clients. Those of telemetry are offered only if something
+    /// Whether an API is offered to clients. The telemetry APIs are offered only if something
     /// consumes the metrics.
     pub(crate) fn offers(&self, api_key: ApiKey) -> bool {
         self.is_offered || !is_telemetry_api(api_key)

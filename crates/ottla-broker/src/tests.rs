@@ -60,7 +60,7 @@ use ottla_types::{TopicPartition, Uuid};
 use crate::{Broker, Endpoint, Partition, RunningBroker};
 use client::Client;
 
-/// A broker on a port of its own, with its data in a temporary directory.
+/// A broker on a free port, with its data in a temporary directory.
 pub(crate) struct TestBroker {
     running: RunningBroker,
     config: BrokerConfig,

@@ -54,7 +54,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
             }
         }
     }
-    // Commits what was returned, so that the others do not wait for this member to expire.
+    // Commits the returned records and leaves, so that the other members do not wait for this
+    // member to expire.
     consumer.close().await?;
     Ok(())
 }

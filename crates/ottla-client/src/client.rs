@@ -57,7 +57,7 @@ struct Inner {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) struct Owner(usize);
 
-/// One caller at a time opens the connection to an address; the others wait for the lock.
+/// One caller at a time opens the connection to an address; other callers wait for the lock.
 type Slot = Arc<ottla_sync::async_lock::Mutex<Option<Arc<Connection>>>>;
 
 impl Client {
@@ -248,8 +248,7 @@ impl Client {
             .await
     }
 
-    /// Requests metadata of the topics with these ids. Those that do not exist are missing in the
-    /// result.
+    /// Requests metadata of the topics with these IDs. The result omits topics that do not exist.
     pub(crate) async fn refresh_topic_ids(
         &self,
         ids: &[Uuid],

@@ -43,7 +43,7 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn the_time_is_that_of_the_system() {
+    fn the_clock_follows_the_system_time() {
         for _ in 0..50 {
             let before = ask();
             let now = now_ms();

@@ -107,8 +107,8 @@ impl ClientConfig {
         Ok(())
     }
 
-    /// Applies the settings of Kafka's clients in a properties file. Returns those that this client
-    /// does not know.
+    /// Applies the settings of Kafka's clients in a properties file. Returns the settings that this
+    /// client does not know.
     pub fn apply(
         &mut self,
         settings: &BTreeMap<String, String>,

@@ -2,8 +2,8 @@
 //!
 //! Requests are written in the order in which they are sent, and many can be in flight; responses
 //! arrive in the same order. A writer task and a reader task own the two halves of the socket, so
-//! that a cancelled caller cannot leave half a frame behind. The first failure closes the
-//! connection for everybody, because responses would no longer match requests.
+//! that a cancelled caller cannot leave half a frame in the stream. The first failure closes the
+//! connection for all callers, because responses would no longer match requests.
 //!
 //! The write queue is bounded by the callers: each waits for its response, or limits its requests,
 //! as the producer does.
@@ -426,7 +426,7 @@ async fn write_chunks(socket: &mut WriteHalf, chunks: &mut VecDeque<Bytes>) -> s
     socket.flush().await
 }
 
-/// What protects a connection.
+/// The protection of a connection.
 #[derive(Clone, Copy)]
 struct ClientSecurity {
     has_tls: bool,

@@ -414,7 +414,7 @@ impl Consumer {
         positions.any(|position| position.holds_some() && !position.is_paused)
     }
 
-    /// Takes up to `limit` records from those that were fetched.
+    /// Takes up to `limit` of the fetched records.
     fn take_records(&mut self, limit: usize) -> Result<Vec<ConsumerRecord>, ClientError> {
         let mut records = Vec::new();
         self.take(|partition, position| {
@@ -438,7 +438,7 @@ impl Consumer {
     }
 
     fn take_batches(&mut self, limit: usize) -> Result<Vec<FetchedBatch>, ClientError> {
-        // What a response of a few KiB holds can be many GiB when it is decompressed.
+        // A response of a few KiB can decompress to many GiB.
         let most = usize::try_from(self.config.fetch_max_bytes).unwrap_or(0);
         let mut batches: Vec<FetchedBatch> = Vec::new();
         let (mut count, mut bytes) = (0, 0);

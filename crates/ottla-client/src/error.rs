@@ -1,6 +1,6 @@
 //! The errors of a client.
 //!
-//! Every message names the address or the resource concerned and, if it is known, what to do.
+//! Every message names the address or the resource concerned and, if it is known, the way out.
 
 use std::time::Duration;
 

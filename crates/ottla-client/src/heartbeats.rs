@@ -61,13 +61,14 @@ pub(crate) trait GroupMember: Send + 'static {
     fn refused(group: &str, refusal: &Refusal) -> ClientError;
 }
 
-/// What the heartbeat task must do after a response.
+/// The next action of the heartbeat task after a response.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Advice {
     Nothing,
     /// Look up the coordinator, which has changed.
     FindCoordinator,
-    /// Report an error to the owner: a permanent one, or one that the owner may have to fix.
+    /// Report an error to the owner. The error is permanent, or the owner may have to fix its
+    /// cause.
     Tell(Refusal),
 }
 
@@ -176,7 +177,7 @@ impl<M: GroupMember> Heartbeats<M> {
         told.map_or(Ok(()), Err)
     }
 
-    /// Leaves the group, so that the others do not wait for the member to expire.
+    /// Leaves the group, so that the other members do not wait for its session timeout.
     pub(crate) async fn leave(self) {
         self.task.abort();
         let request = self.session.member().leave();

@@ -88,8 +88,8 @@ impl Metadata {
             .map(|topic| topic.name.as_str())
     }
 
-    /// This snapshot updated with a response: brokers are replaced; topics are those of the
-    /// response and, unless it contains all of them, the previously known ones.
+    /// This snapshot updated with a response: brokers are replaced; the topics of the response are
+    /// added, or replace all known topics if the response contains all topics of the cluster.
     pub(crate) fn merged(&self, response: &MetadataResponse, has_all_topics: bool) -> Metadata {
         let brokers = response
             .brokers

@@ -5,7 +5,7 @@
 //! cover the last `metrics.num.samples` windows of `metrics.sample.window.ms`, totals the lifetime
 //! of the client (`org.apache.kafka.common.metrics`). A metric without a value is NaN, as in Kafka.
 //!
-//! Metrics of Java's internals are omitted, such as those of selectors and the I/O thread.
+//! Metrics of Java's internals, such as selectors and the I/O thread, are omitted.
 
 mod network;
 mod sensor;
@@ -179,7 +179,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_figure_is_found_by_its_name_and_what_it_is_of() {
+    fn a_metric_is_found_by_name_and_tags() {
         let mut sheet = Sheet::new("a");
         sheet.begin("producer-metrics", &[]);
         sheet.put("record-send-total", 3.0);

@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn a_broker_is_out_from_its_last_connection_to_the_next() {
+    fn an_outage_lasts_from_the_last_connection_to_the_next() {
         let outages = Outages::default();
         outages.on_opened("a:1");
         outages.on_opened("a:1");
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_client_closes_is_no_outage() {
+    fn a_connection_closed_by_the_client_is_no_outage() {
         let outages = Outages::default();
         outages.on_opened("a:1");
         outages.on_closed("a:1", &ClientError::ClientClosed);

@@ -37,7 +37,7 @@ pub fn partition_for_key(key: &[u8], partitions: usize) -> usize {
 mod tests {
     use super::*;
 
-    /// The expected values are those of Kafka's own test.
+    /// The expected values come from Kafka's own test.
     #[test]
     fn hashes_are_those_of_the_java_client() {
         for (text, hash) in [

@@ -1,8 +1,8 @@
 //! Settings as text, with the names of Kafka's clients.
 //!
 //! A key that the client does not have, or a value that it does not accept, is an error that names
-//! the key, the value and what is accepted: a misspelt setting that is silently ignored costs days.
-//! Kafka's clients warn about unknown keys and continue.
+//! the key, the value and the accepted values: a misspelt setting that is silently ignored costs
+//! days. Kafka's clients warn about unknown keys and continue.
 
 use std::collections::BTreeMap;
 
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_key_is_named() {
+    fn the_error_names_an_unknown_key() {
         let given = settings(&[("bootstrap.servers", "a:1"), ("linger.sm", "5")]);
         let refused = producer(&given).unwrap_err().to_string();
         assert!(
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_clients_of_all_kinds_share_has_no_unknown_keys() {
+    fn keys_of_other_client_types_are_known() {
         let given = settings(&[("linger.ms", "5"), ("group.id", "g"), ("akcs", "1")]);
         let unknown = ClientConfig::default().apply(&given).unwrap();
         let unknown = [unknown];
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_values_are_named_with_what_is_accepted() {
+    fn errors_name_invalid_and_accepted_values() {
         for (key, value, message) in [
             (
                 "linger.ms",

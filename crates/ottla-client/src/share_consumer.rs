@@ -3,7 +3,7 @@
 //!
 //! As in the [`Consumer`](crate::Consumer), `poll` does everything except heartbeats, and there is
 //! one owner. A poll does not prefetch: acquired records are locked for this member, and
-//! unavailable to others.
+//! unavailable to other members.
 //!
 //! The modules `member`, `session`, `acquired` and `acknowledgements` are pure; the others are the
 //! shell around them. In Kafka: `org.apache.kafka.clients.consumer.internals.ShareConsumerImpl` and
@@ -250,7 +250,7 @@ impl ShareConsumer {
         }
     }
 
-    /// While records are being renewed, no others are returned.
+    /// While records are being renewed, no other records are returned.
     fn hand_out(&mut self) -> Vec<ShareRecord> {
         let mut records = std::mem::take(&mut self.renewed);
         if records.is_empty() && !self.is_renewing() {
@@ -351,7 +351,7 @@ impl ShareConsumer {
 
     /// Sends the acknowledgements, releases acquired records that are not acknowledged, and leaves
     /// the group, within 30 seconds or `request.timeout.ms`. Does not accept anything implicitly:
-    /// the records of the last poll are delivered to others unless they were committed.
+    /// the records of the last poll are delivered to other members unless they were committed.
     pub async fn close(mut self) -> Result<(), ClientError> {
         let limit = CLOSE_TIMEOUT.min(self.client.config().request_timeout);
         if ottla_sync::time::timeout(limit, self.leave())

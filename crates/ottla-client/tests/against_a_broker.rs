@@ -85,7 +85,7 @@ async fn records_of_a_key_stay_in_order() {
 }
 
 #[tokio::test]
-async fn members_share_a_topic_and_hand_it_over() {
+async fn members_share_a_topic_and_hand_over_partitions() {
     let cluster = Cluster::start().await;
     let topic = cluster.topic("t", 4).await;
     let group = cluster.name("g");
@@ -161,7 +161,7 @@ async fn members_share_a_topic_and_hand_it_over() {
 }
 
 #[tokio::test]
-async fn deleted_records_are_gone_and_errors_say_what_is_wrong() {
+async fn deleted_records_are_gone_and_errors_name_the_cause() {
     let cluster = Cluster::start().await;
     let topic = cluster.topic("t", 1).await;
     let producer = cluster.producer(ProducerConfig::default());
@@ -211,7 +211,7 @@ async fn deleted_records_are_gone_and_errors_say_what_is_wrong() {
 }
 
 #[tokio::test]
-async fn a_broker_that_is_not_there_is_named() {
+async fn the_error_names_an_unreachable_broker() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("an address").to_string();
     drop(listener);
@@ -251,7 +251,7 @@ impl DeliveryListener for Counting {
 /// With every codec, several threads and a listener, every record must be written exactly once,
 /// read both borrowed and owned.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_record_is_written_once_whatever_the_codec() {
+async fn every_record_is_written_once_with_every_codec() {
     let cluster = Cluster::start().await;
     for codec in ["none", "gzip", "snappy", "lz4", "zstd"] {
         let topic = cluster.topic(codec, 2).await;
@@ -344,7 +344,7 @@ async fn a_batch_that_is_too_large_is_split() {
 }
 
 #[tokio::test]
-async fn a_topic_that_comes_later_is_noticed() {
+async fn a_topic_created_later_is_found() {
     let cluster = Cluster::start().await;
     let (topic, group) = (cluster.name("late"), cluster.name("g"));
     let mut consumer = cluster.consumer(Some(&group));
@@ -404,7 +404,7 @@ async fn cooperating_members_keep_their_partitions() {
         right.expect("polled");
         assert!(
             first.assignment().len() >= 2,
-            "what is kept is never given up"
+            "kept partitions are never revoked"
         );
     }
     assert_eq!(first.assignment().len(), 2);
@@ -413,7 +413,7 @@ async fn cooperating_members_keep_their_partitions() {
 }
 
 #[tokio::test]
-async fn a_paused_partition_is_left_alone_and_times_find_offsets() {
+async fn paused_partitions_are_not_fetched_and_timestamps_find_offsets() {
     let cluster = Cluster::start().await;
     let topic = cluster.topic("t", 2).await;
     let producer = cluster.producer(ProducerConfig::default());
@@ -463,7 +463,7 @@ fn transactional(cluster: &Cluster, id: &str) -> Producer {
 /// Consume, process, produce: aborted records are not visible, and offsets are committed with the
 /// records.
 #[tokio::test]
-async fn transactions_are_seen_as_a_whole_or_not_at_all() {
+async fn transactions_are_atomic() {
     let cluster = Cluster::start().await;
     if let Ok(version) = std::env::var("OTTLA_CLIENT_TRANSACTION_VERSION") {
         // The test environment says that the broker was set to `transaction.version` 0 or 1.
@@ -602,5 +602,8 @@ async fn transactions_are_seen_as_a_whole_or_not_at_all() {
         _ => lost,
     };
     assert_eq!(fenced.code(), Some(ErrorCode::ProducerFenced));
-    assert!(producer.begin_transaction().is_err(), "of no more use");
+    assert!(
+        producer.begin_transaction().is_err(),
+        "the producer is closed"
+    );
 }

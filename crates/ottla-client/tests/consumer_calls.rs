@@ -41,7 +41,7 @@ async fn fill(cluster: &Cluster, topic: &str, partitions: i32, count: i32) {
     producer.flush().await;
 }
 
-type Told = Vec<(
+type Calls = Vec<(
     String,
     BTreeMap<(String, i32), CommitOffset>,
     Option<ErrorCode>,
@@ -49,16 +49,16 @@ type Told = Vec<(
 
 /// The results that callbacks received, in order.
 #[derive(Clone, Default)]
-struct Listening(Arc<Mutex<Told>>);
+struct Listening(Arc<Mutex<Calls>>);
 
 impl Listening {
     fn callback(&self, name: &str) -> CommitCallback {
-        let (told, name) = (self.0.clone(), name.to_owned());
+        let (calls, name) = (self.0.clone(), name.to_owned());
         Box::new(move |offsets, result| {
             let code = result
                 .err()
                 .map(|error| error.code().expect("a broker's error"));
-            told.lock().unwrap().push((name, offsets.clone(), code));
+            calls.lock().unwrap().push((name, offsets.clone(), code));
         })
     }
 
@@ -76,7 +76,7 @@ fn offset(offset: i64) -> CommitOffset {
 }
 
 #[tokio::test]
-async fn commits_that_nobody_waits_for_are_told_of_in_order() {
+async fn results_of_async_commits_are_reported_in_order() {
     let cluster = Cluster::start().await;
     let topic = cluster.topic("t", 2).await;
     let group = cluster.name("g");
@@ -114,13 +114,13 @@ async fn commits_that_nobody_waits_for_are_told_of_in_order() {
         assert!(none.expect("polled").is_empty());
     }
     {
-        let told = listening.0.lock().unwrap();
-        let names: Vec<&str> = told.iter().map(|(name, ..)| name.as_str()).collect();
+        let calls = listening.0.lock().unwrap();
+        let names: Vec<&str> = calls.iter().map(|(name, ..)| name.as_str()).collect();
         assert_eq!(names, ["positions", "3", "5"]);
-        assert!(told.iter().all(|(_, _, code)| code.is_none()), "{told:?}");
-        let positions: Vec<i64> = told[0].1.values().map(|it| it.offset).collect();
+        assert!(calls.iter().all(|(_, _, code)| code.is_none()), "{calls:?}");
+        let positions: Vec<i64> = calls[0].1.values().map(|it| it.offset).collect();
         assert_eq!(positions, [10, 10]);
-        assert_eq!(told[2].1, all_of(5));
+        assert_eq!(calls[2].1, all_of(5));
     }
     // The last one wins.
     assert_eq!(cluster.committed(&group).await, [5, 5]);
@@ -144,7 +144,7 @@ async fn commits_that_nobody_waits_for_are_told_of_in_order() {
 }
 
 #[tokio::test]
-async fn a_pattern_finds_topics_that_come_and_go() {
+async fn a_pattern_follows_created_and_deleted_topics() {
     let cluster = Cluster::start().await;
     let first = cluster.topic("pattern-a", 2).await;
     let other = cluster.topic("other-a", 1).await;
@@ -207,7 +207,7 @@ async fn poll_and_wake(consumer: &mut Consumer, after: Duration) -> (Duration, C
 }
 
 #[tokio::test]
-async fn a_consumer_that_waits_is_woken() {
+async fn a_waiting_consumer_is_woken() {
     const SOON: Duration = Duration::from_secs(15);
     let cluster = Cluster::start().await;
     let topic = cluster.topic("t", 1).await;
@@ -270,7 +270,7 @@ async fn a_consumer_that_waits_for_other_members_is_woken() {
 }
 
 #[tokio::test]
-async fn a_record_is_not_held_back_by_partitions_that_have_none() {
+async fn empty_partitions_do_not_delay_records_of_others() {
     let cluster = Cluster::start().await;
     let topic = cluster.topic("t", 6).await;
     let own = ConsumerConfig {

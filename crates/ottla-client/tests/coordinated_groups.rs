@@ -74,7 +74,7 @@ async fn fill(cluster: &Cluster, topic: &str, partitions: i32, count: i32) {
 }
 
 #[tokio::test]
-async fn a_broker_without_such_groups_is_named_with_what_to_set() {
+async fn the_error_for_a_broker_without_the_protocol_names_the_setting() {
     let cluster = Cluster::start().await;
     if are_served(&cluster).await {
         return;
@@ -97,7 +97,7 @@ async fn a_broker_without_such_groups_is_named_with_what_to_set() {
 }
 
 #[tokio::test]
-async fn members_share_what_the_coordinator_gives_them() {
+async fn members_get_assignments_from_the_coordinator() {
     let cluster = Cluster::start().await;
     if !are_served(&cluster).await {
         return;
@@ -171,7 +171,7 @@ async fn the_coordinator_finds_topics_by_an_expression() {
 }
 
 #[tokio::test]
-async fn an_assignor_is_the_coordinators_and_must_be_known_to_it() {
+async fn the_coordinator_must_know_the_server_assignor() {
     let cluster = Cluster::start().await;
     if !are_served(&cluster).await {
         return;
@@ -203,9 +203,9 @@ async fn an_assignor_is_the_coordinators_and_must_be_known_to_it() {
 }
 
 /// A static member that leaves temporarily gets its partitions back, and no other member gets them
-/// meanwhile.
+/// before that.
 #[tokio::test]
-async fn a_static_member_takes_its_place_again() {
+async fn a_static_member_gets_its_assignment_back() {
     let cluster = Cluster::start().await;
     if !are_served(&cluster).await {
         return;
@@ -246,9 +246,9 @@ async fn a_static_member_takes_its_place_again() {
 
 /// The calls of a listener.
 #[derive(Clone, Default)]
-struct Told(Arc<Mutex<Vec<String>>>);
+struct Callbacks(Arc<Mutex<Vec<String>>>);
 
-impl RebalanceListener for Told {
+impl RebalanceListener for Callbacks {
     fn on_partitions_assigned(&mut self, partitions: &[(String, i32)]) {
         self.0.lock().push(format!("assigned {}", partitions.len()));
     }
@@ -265,13 +265,13 @@ impl RebalanceListener for Told {
 /// A member that does not poll in time is removed, loses its partitions, and rejoins with the next
 /// poll.
 #[tokio::test]
-async fn a_member_that_does_not_poll_loses_its_place_and_gets_it_again() {
+async fn a_member_that_does_not_poll_leaves_and_joins_again() {
     let cluster = Cluster::start().await;
     if !are_served(&cluster).await {
         return;
     }
     let topic = cluster.topic("t", 2).await;
-    let told = Told::default();
+    let calls = Callbacks::default();
     let mut consumer = member(
         &cluster,
         ConsumerConfig {
@@ -280,7 +280,7 @@ async fn a_member_that_does_not_poll_loses_its_place_and_gets_it_again() {
         },
     );
     consumer
-        .subscribe_with_listener(std::slice::from_ref(&topic), Box::new(told.clone()))
+        .subscribe_with_listener(std::slice::from_ref(&topic), Box::new(calls.clone()))
         .expect("a group");
     settle(&mut [&mut consumer], &[2]).await;
     tokio::time::sleep(Duration::from_millis(2500)).await;
@@ -291,7 +291,7 @@ async fn a_member_that_does_not_poll_loses_its_place_and_gets_it_again() {
     settle(&mut [&mut consumer], &[2]).await;
     consumer.close().await.expect("left");
     // An empty first assignment, before the coordinator knows the topic, is valid.
-    let mut told = told.0.lock().clone();
-    told.retain(|told| told != "assigned 0");
-    assert_eq!(told, ["assigned 2", "lost 2", "assigned 2", "revoked 2"]);
+    let mut calls = calls.0.lock().clone();
+    calls.retain(|calls| calls != "assigned 0");
+    assert_eq!(calls, ["assigned 2", "lost 2", "assigned 2", "revoked 2"]);
 }

@@ -59,7 +59,7 @@ async fn interrupt(mut child: Child) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_example_does_what_it_says() {
+async fn every_example_runs_as_documented() {
     let cluster = Cluster::start().await;
     let bootstrap = cluster.admin.client().config().bootstrap_servers.join(",");
     let source = cluster.topic("lines", 3).await;
@@ -108,7 +108,7 @@ async fn every_example_does_what_it_says() {
     let mut heard = 0;
     while heard < RECORDS {
         let line = tokio::time::timeout(PATIENCE, lines.next_line()).await;
-        let line = line.expect("it goes on").expect("text").expect("a line");
+        let line = line.expect("more output").expect("text").expect("a line");
         heard += usize::from(line.contains(": LINE "));
     }
     interrupt(consuming).await;

@@ -14,11 +14,12 @@ struct Counting;
 
 static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
 
-// SAFETY: everything is the system's allocator's, which keeps what is asked of one; counting touches no memory of it.
+// SAFETY: all calls go to the system allocator, which fulfils the contract; the counter does not
+// touch its memory.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.fetch_add(1, Relaxed);
-        // SAFETY: the caller keeps what is asked of it.
+        // SAFETY: the caller fulfils the contract of `GlobalAlloc`.
         unsafe { System.alloc(layout) }
     }
 
@@ -72,7 +73,7 @@ fn only_batches_are_allocated() {
         let mut producer =
             OfflineProducer::new(config, "topic", 6).expect("settings that go together");
         let mut sent = |what: &str, send: &dyn Fn(&OfflineProducer, usize)| {
-            // Whatever grows on first use has grown by the second round.
+            // Buffers that grow on first use have grown before the second round.
             for is_counted in [false, true] {
                 let count = allocating(|index| send(&producer, index));
                 assert!(producer.deliver_all() > RECORDS);

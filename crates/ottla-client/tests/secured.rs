@@ -118,7 +118,7 @@ async fn every_mechanism_logs_in_over_both_protocols() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_broker_has_to_be_trusted() {
+async fn an_untrusted_broker_is_refused() {
     let (Some(ssl), Some(truststore)) = (listener("SSL"), listener("TRUSTSTORE")) else {
         let given = [("security.protocol", "SSL"), ("ssl.truststore.type", "BKS")];
         let given = settings("a:1", &given);
@@ -141,7 +141,7 @@ async fn a_broker_has_to_be_trusted() {
     brief.insert("default.api.timeout.ms".into(), "1000".into());
     let refused = produce(&brief)
         .await
-        .expect_err("nobody vouches for it")
+        .expect_err("its certificate is not trusted")
         .to_string();
     assert!(
         refused.contains("TLS:") || refused.contains("ssl.truststore"),

@@ -53,7 +53,7 @@ impl Shared {
         }
     }
 
-    /// A member with connections of its own.
+    /// A member with its own connections.
     fn member(&self, config: ShareConsumerConfig) -> ShareConsumer {
         let client = Client::unconnected(self.cluster.admin.client().config().clone());
         let mut consumer = ShareConsumer::new(client, config).expect("a consumer");
@@ -115,7 +115,7 @@ async fn committed(consumer: &mut ShareConsumer) -> Vec<Result<(), ClientError>>
 }
 
 #[tokio::test]
-async fn what_is_committed_is_done_and_what_is_not_goes_to_others() {
+async fn committed_records_are_done_and_others_are_redelivered() {
     let shared = Shared::start().await;
     let mut consumer = shared.member(shared.config());
     shared.write(3).await;
@@ -142,7 +142,7 @@ async fn what_is_committed_is_done_and_what_is_not_goes_to_others() {
 }
 
 #[tokio::test]
-async fn each_record_becomes_what_is_said_of_it() {
+async fn each_record_gets_the_state_of_its_acknowledgement() {
     let shared = Shared::start().await;
     let mut consumer = shared.member(ShareConsumerConfig {
         acknowledgement_mode: EXPLICIT,
@@ -195,7 +195,7 @@ async fn each_record_becomes_what_is_said_of_it() {
 }
 
 #[tokio::test]
-async fn a_poll_gives_whole_batches_until_they_are_enough() {
+async fn a_poll_returns_whole_batches_up_to_max_poll_records() {
     let shared = Shared::start().await;
     for _ in 0..3 {
         shared.write(4).await;
@@ -212,7 +212,7 @@ async fn a_poll_gives_whole_batches_until_they_are_enough() {
 }
 
 #[tokio::test]
-async fn no_more_is_acquired_than_the_limit_of_records_allows() {
+async fn a_strict_record_limit_is_never_exceeded() {
     let shared = Shared::start().await;
     shared.write(8).await;
     let mut consumer = shared.member(ShareConsumerConfig {
@@ -222,7 +222,7 @@ async fn no_more_is_acquired_than_the_limit_of_records_allows() {
     });
     let first = next(&mut consumer).await.expect("records");
     assert_eq!(offsets(&first), [0, 1, 2, 3, 4]);
-    // The rest of the batch goes to others.
+    // The rest of the batch goes to other members.
     let mut other = shared.member(shared.config());
     assert_eq!(
         offsets(&next(&mut other).await.expect("records")),
@@ -233,7 +233,7 @@ async fn no_more_is_acquired_than_the_limit_of_records_allows() {
 }
 
 #[tokio::test]
-async fn what_is_said_does_not_wait_for_what_is_handed_out_next() {
+async fn acknowledgements_do_not_wait_for_the_next_records() {
     let shared = Shared::start().await;
     shared.write(2).await;
     shared.write(2).await;
@@ -249,13 +249,13 @@ async fn what_is_said_does_not_wait_for_what_is_handed_out_next() {
         offsets(&next(&mut consumer).await.expect("records")),
         [2, 3]
     );
-    // The poll has accepted the first two, although it already had the others.
+    // The poll has accepted the first two, although it already had all of them.
     shared.await_lag(2).await;
     consumer.close().await.expect("closed");
 }
 
 #[tokio::test]
-async fn a_member_that_closes_while_it_joins_is_in_the_group_no_more() {
+async fn a_member_that_closes_while_joining_leaves_the_group() {
     let shared = Shared::start().await;
     // The coordinator exists, and knows the group.
     let mut first = shared.member(shared.config());
@@ -280,7 +280,7 @@ async fn a_member_that_closes_while_it_joins_is_in_the_group_no_more() {
 }
 
 #[tokio::test]
-async fn what_was_locked_in_a_session_that_is_over_is_said_to_be_lost() {
+async fn acknowledgements_of_an_ended_session_fail() {
     let mut shared = Shared::start().await;
     if shared.cluster.broker.is_none() {
         return;
@@ -325,7 +325,7 @@ async fn what_was_locked_in_a_session_that_is_over_is_said_to_be_lost() {
 }
 
 #[tokio::test]
-async fn a_batch_that_cannot_be_read_is_rejected_and_told() {
+async fn an_unreadable_batch_is_rejected_and_reported() {
     let mut shared = Shared::start().await;
     if shared.cluster.broker.is_none() {
         return;
@@ -365,7 +365,7 @@ async fn a_batch_that_cannot_be_read_is_rejected_and_told() {
 }
 
 #[tokio::test]
-async fn a_topic_that_is_another_by_now_is_read_and_acknowledged() {
+async fn a_recreated_topic_is_read_and_acknowledged() {
     let shared = Shared::start().await;
     shared.write(2).await;
     let mut consumer = shared.member(ShareConsumerConfig {
@@ -409,7 +409,7 @@ async fn a_topic_that_is_another_by_now_is_read_and_acknowledged() {
 }
 
 #[tokio::test]
-async fn what_waits_is_woken_and_what_is_not_subscribed_does_not_wait() {
+async fn a_waiting_poll_is_woken_and_an_unsubscribed_one_fails() {
     let shared = Shared::start().await;
     let mut consumer = shared.member(shared.config());
     let waker = consumer.waker();

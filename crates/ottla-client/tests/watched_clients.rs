@@ -38,7 +38,7 @@ fn sent_once(metrics: &Metrics, of: &[(&str, &str)]) -> f64 {
 }
 
 #[tokio::test]
-async fn producers_and_consumers_measure_themselves_under_kafkas_names() {
+async fn producers_and_consumers_have_the_metrics_of_kafka() {
     let cluster = Cluster::start().await;
     let (topic, group) = (cluster.topic("measured", 2).await, cluster.name("g"));
     let producer = cluster.producer(ProducerConfig::default());
@@ -143,7 +143,7 @@ async fn producers_and_consumers_measure_themselves_under_kafkas_names() {
 /// As in `KafkaProducerMetrics` and `SenderMetricsRegistry`: the time of a call counts only if it
 /// succeeds, and records of an aborted transaction are not errors.
 #[tokio::test]
-async fn a_transaction_measures_what_kafkas_does() {
+async fn a_transaction_has_the_metrics_of_kafka() {
     let cluster = Cluster::start().await;
     let client = cluster.admin.client();
     if !client.serves(ApiKey::EndTxn).await.expect("an answer") {
@@ -190,7 +190,7 @@ async fn a_transaction_measures_what_kafkas_does() {
     }
     assert!(
         producer.init_transactions().await.is_err(),
-        "only once, and what fails takes no time"
+        "only once, and a failed call has no duration"
     );
     let again = producer.metrics();
     assert_eq!(
@@ -202,7 +202,7 @@ async fn a_transaction_measures_what_kafkas_does() {
     assert!(flushed.is_some_and(|it| it > 0.0), "{flushed:?}");
 }
 
-/// Records what it sees under its name.
+/// Notes the calls that it receives, with its name.
 struct Noting {
     name: &'static str,
     notes: Arc<Mutex<Vec<String>>>,
@@ -257,7 +257,7 @@ impl ConsumerInterceptor for Noting {
 }
 
 #[tokio::test]
-async fn interceptors_see_records_and_commits_one_after_the_other() {
+async fn interceptors_see_records_and_commits_in_order() {
     let cluster = Cluster::start().await;
     let (topic, group) = (cluster.topic("seen", 1).await, cluster.name("g"));
     let notes = Arc::new(Mutex::new(Vec::new()));

@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_there_is_not_created_again() {
+    fn an_existing_acl_is_not_created_again() {
         let mut cluster = Cluster::single_node();
         let twice = vec![creation("User:a", "foo"), creation("User:a", "foo")];
         let ok = || vec!["0 ".to_owned(); 2];
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn an_acl_that_makes_no_sense_is_refused() {
+    fn an_invalid_acl_is_refused() {
         let mut cluster = Cluster::single_node();
         let changed = |change: &dyn Fn(&mut AclCreation)| {
             let mut creation = creation("User:a", "foo");
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn hosts_may_be_ranges_at_a_level_that_knows_them() {
+    fn host_ranges_need_a_feature_level() {
         let from = |host: &str| AclCreation {
             host: host.to_owned().into(),
             ..creation("User:a", "foo")
@@ -364,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn an_acl_that_is_there_twice_is_deleted_twice() {
+    fn both_copies_of_a_duplicate_acl_are_deleted() {
         let mut cluster = Cluster::single_node();
         let acl = acl(&creation("User:a", "foo"));
         let record = |id| MetadataRecord::AccessControlEntry(acl.to_record(Uuid::from_u128(id)));
@@ -395,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn a_filter_deletes_what_it_matches() {
+    fn a_filter_deletes_matching_acls() {
         let mut cluster = Cluster::single_node();
         let creations = vec![
             creation("User:a", "foo"),

@@ -407,7 +407,8 @@ fn new_value(
     Ok(Some(ByteString::from(changed)))
 }
 
-/// The value of a list after an `APPEND` operation. What is in the list already is not added again.
+/// The value of a list after an `APPEND` operation. Elements that the list already contains are not
+/// added again.
 pub fn append_to_list(list: &str, operand: &str) -> String {
     let mut parts = parts_of(list);
     for part in operand.split(',') {
@@ -552,9 +553,9 @@ fn validate_change(
 }
 
 /// All records of a request. With eligible leader replicas, a change of `min.insync.replicas` also
-/// clears the ELRs that depend on it. Partitions without an ISR keep those who may lead them:
-/// nothing is committed there, so who was eligible still has all records. Kafka 4.3 forgets them,
-/// and only an unclean election brings such a partition back.
+/// clears the ELRs that depend on it. Partitions without an ISR keep their ELR: nothing is
+/// committed without an ISR, so the eligible replicas still have all records. Kafka 4.3 clears it,
+/// and such a partition then needs an unclean election.
 fn finished_records(
     context: &ControllerContext<'_>,
     configs: Vec<ConfigRecord>,

@@ -37,7 +37,7 @@ pub fn assign_replicas_to_dirs(
         Err(error) => return refused(error.code),
     };
     let mut records = Vec::new();
-    // The directory has failed meanwhile. The broker must not lead partitions in it.
+    // The directory has failed in the meantime. The broker must not lead partitions in it.
     let mut offline = BTreeSet::new();
     let mut response = AssignReplicasToDirsResponse::default();
     for directory in &request.directories {
@@ -86,7 +86,8 @@ pub fn assign_replicas_to_dirs(
     Decision::new(records, response)
 }
 
-/// The record that assigns the replica to the directory; `None` if it is there already.
+/// The record that assigns the replica to the directory; `None` if the replica already has this
+/// directory.
 fn assign(
     context: &ControllerContext<'_>,
     broker: BrokerId,

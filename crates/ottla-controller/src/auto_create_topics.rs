@@ -143,7 +143,7 @@ mod tests {
     use crate::test_support::Cluster;
 
     #[test]
-    fn a_clients_topic_leaves_the_numbers_to_the_controller() {
+    fn the_controller_chooses_the_numbers_of_a_client_topic() {
         let cluster = Cluster::single_node();
         let topic = creatable_topic(&cluster.config, &"orders".into());
         assert_eq!((topic.num_partitions, topic.replication_factor), (-1, -1));

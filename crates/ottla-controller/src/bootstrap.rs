@@ -30,8 +30,8 @@ pub struct BootstrapOptions {
 
 impl BootstrapOptions {
     /// The levels of all features by name, including `metadata.version` and `kraft.version`. A
-    /// feature that was not requested gets Kafka's default, limited to what this broker supports.
-    /// The error is a message for the operator.
+    /// feature that was not requested gets Kafka's default, limited to the levels that this broker
+    /// supports. The error is a message for the operator.
     pub fn effective_levels(&self) -> Result<BTreeMap<String, i16>, String> {
         let mut levels = BTreeMap::new();
         for (name, level) in &self.feature_levels {
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fresh_directory_gets_the_newest_of_all_features_that_are_served() {
+    fn a_fresh_directory_gets_the_newest_supported_levels() {
         let levels = options(&[], true).effective_levels().unwrap();
         assert_eq!(levels["metadata.version"], 30);
         assert_eq!(levels["kraft.version"], 1);
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_asked_for_is_written() {
+    fn requested_levels_are_written() {
         let levels = options(&[("group.version", 1)], true)
             .effective_levels()
             .unwrap();
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_asked_for() {
+    fn invalid_requested_levels_are_refused() {
         let error = |levels: &[(&str, i16)], dynamic| {
             options(levels, dynamic).effective_levels().unwrap_err()
         };

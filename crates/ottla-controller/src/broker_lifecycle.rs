@@ -2,9 +2,9 @@
 //! returns effects.
 //!
 //! The state machine registers the broker, sends heartbeats, asks to be unfenced, and performs the
-//! controlled shutdown. One request is in flight at a time; anything that becomes due meanwhile is
-//! sent after its response. The state machine holds the broker epoch and the deadlines. It uses no
-//! clock and no socket: the caller executes the effects and reports the results as events.
+//! controlled shutdown. One request is in flight at a time; requests that become due before its
+//! response are sent after it. The state machine holds the broker epoch and the deadlines. It uses
+//! no clock and no socket: the caller executes the effects and reports the results as events.
 //!
 //! In Kafka: `BrokerLifecycleManager`, with these differences:
 //! - A registration that no retry can save (another cluster, unknown features) fails the start at
@@ -90,7 +90,7 @@ pub struct BrokerLifecycle {
 
 #[derive(Clone, Copy, Debug)]
 struct FailedDirectory {
-    /// When the controller must have been told.
+    /// The controller must know of the failure by this time.
     deadline_ms: u64,
     is_told: bool,
 }
@@ -141,7 +141,7 @@ pub enum LifecycleEffect {
     Fail(LifecycleFailure),
 }
 
-/// A heartbeat without what the caller adds: the sender and the metadata offset.
+/// A heartbeat without the fields that the caller sets: the sender and the metadata offset.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Heartbeat {
     pub want_fence: bool,
@@ -369,7 +369,7 @@ impl BrokerLifecycle {
         }
     }
 
-    /// Sends what is due, and fails if a deadline has passed.
+    /// Sends due requests, and fails if a deadline has passed.
     fn do_what_is_due(&mut self, now_ms: u64, effects: &mut Vec<LifecycleEffect>) {
         if self.stage == Stage::ShuttingDown {
             return;

@@ -232,7 +232,7 @@ mod tests {
     use crate::test_support::Cluster;
 
     #[test]
-    fn a_process_that_is_gone_is_silent_until_it_is_heard_again() {
+    fn a_lost_broker_has_no_session_until_its_next_heartbeat() {
         let (sessions, image) = (
             BrokerSessions::new(9000, None),
             Cluster::with_brokers(&[1, 2]).image,
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn the_time_in_which_nobody_could_be_heard_counts_against_nobody() {
+    fn a_held_up_controller_extends_valid_sessions() {
         let sessions = BrokerSessions::new(80, None);
         sessions.touch(BrokerId(1), Offset(7), 0);
         assert!(!sessions.is_valid(BrokerId(1), 90));
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn a_session_lasts_from_one_heartbeat_to_the_next() {
+    fn a_heartbeat_starts_a_new_session_timeout() {
         let sessions = BrokerSessions::new(40, None);
         assert!(!sessions.is_valid(BrokerId(1), 0));
         sessions.touch(BrokerId(1), Offset(7), 0);

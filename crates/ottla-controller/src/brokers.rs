@@ -1,7 +1,7 @@
 //! Brokers and controllers: registration, heartbeats, fencing and controlled shutdown.
 //!
-//! The time of the last heartbeat is not metadata. The caller tracks it; this module decides what
-//! follows from a heartbeat or from its absence (`fence_broker`).
+//! The time of the last heartbeat is not metadata. The caller tracks it; this module decides about
+//! a heartbeat, or about its absence (`fence_broker`).
 //!
 //! In Kafka: `ClusterControlManager`, `BrokerHeartbeatManager.calculateNextBrokerState`,
 //! `ReplicationControlManager.handleBroker*`.

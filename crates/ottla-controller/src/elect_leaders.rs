@@ -50,7 +50,7 @@ pub fn elect_leaders(
         });
     };
     match &request.topic_partitions {
-        // All partitions. Those that need no election are not in the response.
+        // All partitions. The response omits partitions that need no election.
         None => {
             for topic in context.image.topics.iter() {
                 let mut partitions = Vec::new();

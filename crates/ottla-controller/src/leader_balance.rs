@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn leaders_move_back_at_the_next_check() {
+    fn leaders_return_to_the_preferred_replica_at_the_next_check() {
         let mut cluster = led_by_another(2, &[1, 2]);
         let mut balance = LeaderBalance::new(true, 300);
         assert_eq!(balance.wake_at_ms(), None, "the controller is not active");
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_preferred_replica_that_cannot_lead_is_left_alone() {
+    fn a_preferred_replica_that_cannot_lead_is_not_elected() {
         let mut balance = LeaderBalance::new(true, 1);
         balance.begin(0);
         let mut out_of_sync = led_by_another(1, &[2]);
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn many_elections_come_in_batches() {
+    fn elections_are_batched() {
         let mut cluster = led_by_another(2_500, &[1, 2]);
         let mut balance = LeaderBalance::new(true, 1);
         balance.begin(0);
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn leaders_stay_where_the_setting_is_off() {
+    fn leaders_stay_if_the_setting_is_off() {
         let mut cluster = led_by_another(1, &[1, 2]);
         let mut balance = LeaderBalance::new(false, 300);
         balance.begin(0);

@@ -198,7 +198,8 @@ impl<'a, 'c> PartitionChange<'a, 'c> {
             self.target_isr = vec![leader];
             self.target_elr.retain(|&replica| replica != leader);
             if self.target_isr.len() >= self.min_isr {
-                // The leader can commit records alone from here on, which the others do not have.
+                // From here on, the leader can commit records alone, and the other replicas do not
+                // have them.
                 self.target_elr.clear();
             }
         }

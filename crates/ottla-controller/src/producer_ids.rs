@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_follow_each_other() {
+    fn blocks_are_consecutive() {
         let mut cluster = Cluster::single_node();
         for start in [0, 1000, 2000] {
             let decision = allocate_producer_ids(&cluster.context(), &request());
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn an_older_broker_and_an_exhausted_range_get_nothing() {
+    fn stale_brokers_and_exhausted_ranges_get_no_block() {
         let mut cluster = Cluster::single_node();
         let stale = AllocateProducerIdsRequest {
             broker_epoch: SINGLE_NODE_EPOCH - 1,

@@ -219,14 +219,14 @@ mod tests {
     use crate::test_support::Cluster;
 
     #[test]
-    fn one_broker_gets_everything() {
+    fn a_single_broker_gets_all_replicas() {
         let mut cluster = Cluster::single_node();
         let placed = place_replicas(&mut cluster.context(), 3, 1).unwrap();
         assert_eq!(placed, vec![vec![BrokerId(1)]; 3]);
     }
 
     #[test]
-    fn replicas_differ_and_leaders_spread() {
+    fn replicas_are_distinct_and_leaders_balanced() {
         let mut cluster = Cluster::with_brokers(&[1, 2, 3]);
         let placed = place_replicas(&mut cluster.context(), 30, 2).unwrap();
         let mut leaders = [0; 4];
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn fenced_brokers_follow_but_do_not_lead() {
+    fn fenced_brokers_are_placed_as_followers_only() {
         let mut cluster = Cluster::with_brokers(&[1, 2]).fence(2);
         for replicas in place_replicas(&mut cluster.context(), 8, 2).unwrap() {
             assert_eq!(replicas, [BrokerId(1), BrokerId(2)]);
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_placed() {
+    fn impossible_placements_are_refused() {
         let error = |cluster: &mut Cluster, factor| {
             place_replicas(&mut cluster.context(), 1, factor).unwrap_err()
         };

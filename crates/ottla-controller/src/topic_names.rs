@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_that_are_refused() {
+    fn invalid_names_are_refused() {
         let error = |name: &str| validate_topic_name(name).unwrap_err();
         assert_eq!(
             error(""),

@@ -1,6 +1,7 @@
-//! What changed from one image to the next.
+//! The difference between two images.
 //!
-//! A delta lists what changed and holds both images, so that code acting on it can compare them.
+//! A delta lists the changed objects and holds both images, so that code acting on it can compare
+//! them.
 //!
 //! In Kafka: `MetadataDelta`, `TopicsDelta`, `LocalReplicaChanges`.
 
@@ -16,7 +17,7 @@ use crate::{ConfigResource, MetadataImage, PartitionRegistration, TopicImage};
 pub struct TopicsDelta {
     /// Topics that were not in the image before.
     pub created: BTreeSet<TopicId>,
-    /// Partitions that were created or changed, those of created topics included.
+    /// Partitions that were created or changed, including the partitions of created topics.
     pub changed: BTreeMap<TopicId, BTreeSet<PartitionIndex>>,
     /// Topics that are gone, as they were before.
     pub deleted: BTreeMap<TopicId, Arc<TopicImage>>,
@@ -125,8 +126,8 @@ impl MetadataDelta {
     }
 
     /// Merges this change and the next one into a single change. States between the two are
-    /// skipped, as with a snapshot. The cost depends on what changed, not on the size of the
-    /// cluster.
+    /// skipped, as with a snapshot. The cost depends on the number of changes, not on the size of
+    /// the cluster.
     pub fn then(self, next: MetadataDelta) -> MetadataDelta {
         assert_eq!(
             self.after.provenance.last_contained_offset,
@@ -137,7 +138,7 @@ impl MetadataDelta {
         let mut topics = TopicsDelta::default();
         let gone = self.topics.deleted.keys().chain(next.topics.deleted.keys());
         for id in gone {
-            // The topic as it was before both changes, because that is what this broker still has.
+            // The topic before both changes, because this broker still has that state.
             if let Some(topic) = before.topics.by_id(*id) {
                 topics.deleted.insert(*id, Arc::clone(topic));
             }
@@ -185,7 +186,7 @@ impl MetadataDelta {
                 || self.delegation_tokens)
     }
 
-    /// What `broker` must do with its replicas.
+    /// The replicas that `broker` must open, change or delete.
     pub fn local_changes(&self, broker: BrokerId) -> LocalReplicaChanges {
         let mut changes = LocalReplicaChanges::default();
         for topic in self.topics.deleted.values() {

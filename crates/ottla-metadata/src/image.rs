@@ -1,7 +1,8 @@
 //! The state of the cluster that the metadata log describes up to one offset.
 //!
-//! An image never changes. Applying records (`replay`) gives the next image, which shares everything that did not
-//! change, and a delta that names what did. Cloning an image costs a few reference counts.
+//! An image never changes. Applying records (`replay`) gives the next image, which shares all
+//! unchanged parts, and a delta that lists the changes. Cloning an image costs a few reference
+//! counts.
 //!
 //! In Kafka: `org.apache.kafka.image.MetadataImage`.
 

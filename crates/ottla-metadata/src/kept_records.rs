@@ -35,7 +35,7 @@ impl ClientQuotasImage {
         self.quotas.values()
     }
 
-    /// All quotas with their entities. Those of one entity are adjacent.
+    /// All quotas with their entities. Quotas of one entity are adjacent.
     pub fn by_entity(&self) -> impl Iterator<Item = (&QuotaEntity, &ClientQuotaRecord)> {
         self.quotas
             .iter()

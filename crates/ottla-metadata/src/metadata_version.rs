@@ -1,7 +1,7 @@
 //! `metadata.version`: the feature level that defines which records the metadata log may contain.
 //!
-//! A record is written in the version that the finalized level allows, so that every Kafka of that level
-//! can read the log: `record_version` is the one place that knows which version that is.
+//! A record is written in the version that the finalized level allows, so that every Kafka of that
+//! level can read the log: only `record_version` chooses this version.
 //!
 //! In Kafka: `org.apache.kafka.server.common.MetadataVersion`.
 
@@ -50,7 +50,7 @@ impl MetadataVersion {
     pub const MINIMUM: MetadataVersion = MetadataVersion(7);
     /// The newest level of Kafka 4.4.0 that is not marked unstable: the highest that is supported.
     pub const LATEST_PRODUCTION: MetadataVersion = MetadataVersion(33);
-    /// The level of a fresh directory for which none was requested. It stays at the one of Kafka
+    /// The level of a fresh directory for which none was requested. It stays at the level of Kafka
     /// 4.3, so that brokers of 4.3 can still join or take over.
     pub const DEFAULT: MetadataVersion = MetadataVersion(30);
 
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn metadata_changes_between_levels() {
+    fn metadata_changes_are_known_between_levels() {
         let version = |level| MetadataVersion::from_feature_level(level).unwrap();
         assert!(!MetadataVersion::is_metadata_changed_between(
             version(24),

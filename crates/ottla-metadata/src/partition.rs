@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_raises_the_epochs_that_it_touches() {
+    fn a_change_raises_its_epochs() {
         let shrunk = registration()
             .merge(&PartitionChangeRecord {
                 isr: Some(vec![1]),
@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn a_registration_comes_back_from_its_record() {
+    fn a_registration_round_trips_through_its_record() {
         let registration = registration();
         let record = registration.to_record(
             Uuid::from_u128(9),

@@ -1,6 +1,6 @@
 //! Applies records to an image. The result is the next image and the delta between the two.
 //!
-//! In Kafka: `MetadataDelta.replay` and those of its parts.
+//! Kafka: `MetadataDelta.replay` and the `replay` methods of its parts.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,9 +1,8 @@
 //! `max.connections.per.ip.overrides`: addresses with a connection limit of their own.
 //!
-//! A host name in the setting stands for the address that it resolves to when the setting is read,
-//! as in Kafka: at start, where a name without an address is an error, and when the setting
-//! changes, where the previous value then stays in effect. Names are resolved on a thread that may
-//! block, never when a connection is accepted.
+//! A host name in the setting is resolved when the setting is read, as in Kafka. At start, a name
+//! without an address is an error. When the setting changes, the previous value then stays in
+//! effect. Names are resolved on a thread that may block, never when a connection is accepted.
 //!
 //! Kafka: `ConnectionQuotas.maxConnectionsPerIpOverrides`.
 
@@ -25,7 +24,7 @@ pub struct AddressLimits {
 }
 
 impl AddressLimits {
-    /// The connection limit of an address, if it has one of its own.
+    /// The connection limit of an address, if the setting has an entry for it.
     pub fn of(&self, address: IpAddr) -> Option<i32> {
         self.by_address.load().get(&address.to_canonical()).copied()
     }
@@ -111,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn names_and_addresses_however_written_are_those_of_connections() {
+    fn names_and_addresses_in_any_notation_match_connections() {
         let limits = AddressLimits::default();
         let all = "localhost:3,10.0.0.1:4,2001:db8:0:0::1:5,[::2]:6";
         limits.resolve(&config(all)).unwrap();

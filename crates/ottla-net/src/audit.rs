@@ -1,11 +1,11 @@
 //! The audit log: authorisation decisions in the format of Kafka's logger
 //! `kafka.authorizer.logger`, and for a denial also the command that would allow the request.
 //!
-//! A client that is denied in a loop must neither fill the disk nor hide the denials of others.
-//! Therefore the number of lines per second is limited, for each principal and address and in
-//! total. The next denial after that second reports how many were left out. `ottla.audit.file`
-//! receives the same decisions as JSON, and allowed requests if configured. Text that a client
-//! chose is always written on one line.
+//! A client that is denied in a loop must neither fill the disk nor hide the denials of other
+//! clients. Therefore the number of lines per second is limited, for each principal and address and
+//! in total. The next denial after that second reports the number of omitted denials.
+//! `ottla.audit.file` receives the same decisions as JSON, and allowed requests if configured. Text
+//! that a client chose is always written on one line.
 
 mod file;
 
@@ -27,8 +27,8 @@ const LOGGER: &str = "kafka.authorizer.logger";
 const DENIALS_OF_ONE: u64 = 10;
 /// The maximum number of denials per second in total.
 const DENIALS_OF_ALL: u64 = 200;
-/// The maximum number of principals and addresses that are distinguished within a second. Others
-/// share one count.
+/// The maximum number of principals and addresses that are distinguished within a second. Further
+/// principals and addresses share one count.
 const CLIENTS: usize = 1000;
 
 /// Checks that decisions can be written to `ottla.audit.file`, if there are any. Changes nothing. The
@@ -241,7 +241,7 @@ mod tests {
     };
 
     #[test]
-    fn a_line_is_kafkas() {
+    fn a_line_has_the_format_of_kafka() {
         assert_eq!(
             line(CLIENT, ACTION, ApiKey::Fetch, &Rule::DefaultDeny),
             "Principal = User:ANONYMOUS is Denied operation = READ from host = 127.0.0.1 on resource \
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_cannot_write_lines_of_its_own() {
+    fn a_client_cannot_inject_lines() {
         let forging = Client {
             principal: "User:a\nPrincipal = User:b",
             ..CLIENT
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_that_is_denied_in_a_loop_hides_no_other() {
+    fn a_client_denied_in_a_loop_does_not_hide_others() {
         let mut denials = Denials::default();
         let mut written = |second, client| {
             let counted = (0..500).filter(|_| denials.count(second, client).0);
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn many_clients_are_bounded_together() {
+    fn many_clients_share_one_limit() {
         let mut denials = Denials::default();
         let hosts: Vec<String> = (0..5000).map(|host| host.to_string()).collect();
         let mut count = |second| {

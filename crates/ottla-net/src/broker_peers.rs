@@ -1,7 +1,7 @@
 //! Shared connections to the other brokers of the cluster: one per broker, opened when it is first
 //! needed, and reopened after it has ended.
 //!
-//! Replication has connections of its own, because its responses take long.
+//! Replication has separate connections, because its responses take long.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,11 +15,11 @@ use ottla_context::NodeContext;
 use crate::peer_connection::{PeerConnection, PeerError, PeerFailure, PeerSettings};
 use crate::peer_security::PeerSecurity;
 
-type Place = Arc<ottla_sync::async_lock::Mutex<Option<Arc<PeerConnection>>>>;
+type ConnectionSlot = Arc<ottla_sync::async_lock::Mutex<Option<Arc<PeerConnection>>>>;
 
 #[derive(Debug, Default)]
 pub struct BrokerPeers {
-    places: Mutex<HashMap<BrokerId, Place>>,
+    slots: Mutex<HashMap<BrokerId, ConnectionSlot>>,
 }
 
 impl BrokerPeers {
@@ -31,7 +31,7 @@ impl BrokerPeers {
         id: BrokerId,
         request_timeout: Duration,
     ) -> Result<Arc<PeerConnection>, PeerError> {
-        let place = Arc::clone(self.places.lock().entry(id).or_default());
+        let place = Arc::clone(self.slots.lock().entry(id).or_default());
         let mut place = place.lock().await;
         if let Some(open) = place.as_ref().filter(|open| !open.is_closed()) {
             return Ok(Arc::clone(open));

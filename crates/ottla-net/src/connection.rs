@@ -43,13 +43,13 @@ const MAX_IN_FLIGHT: usize = 64;
 const MAX_IN_FLIGHT_BYTES: usize = 16 * 1024 * 1024;
 /// After this many bytes, the task yields to other connections.
 const YIELD_BYTES: usize = 1024 * 1024;
-/// A frame of which more than this is missing reserves memory from the shared budget, and so does a
-/// frame of this size that arrived whole.
+/// A frame reserves memory from the shared budget if more than this is missing, or if it arrived
+/// whole and has at least this size.
 const BUDGETED_BYTES: usize = 16 * 1024;
-/// With this many requests in flight, every request reserves memory, whatever its size.
+/// With this many requests in flight, every request reserves memory, regardless of its size.
 const UNBUDGETED_IN_FLIGHT: usize = 8;
-/// If others wait for memory, a peer is disconnected that has sent a part of a request and then
-/// nothing for this time, and one that has read less than [`LEAST_TAKEN_BYTES`] of its responses.
+/// If other requests wait for memory, a peer is disconnected when it has sent nothing for this time
+/// in the middle of a request, or has read less than [`LEAST_TAKEN_BYTES`] of its responses.
 const STALLED_AFTER: Duration = Duration::from_secs(10);
 /// The minimum that a peer must read within [`STALLED_AFTER`].
 const LEAST_TAKEN_BYTES: u64 = 64 * 1024;
@@ -367,7 +367,7 @@ impl<S: Service> Session<S> {
 
     /// Reserves memory for the next bytes of a large frame. Waits for data before it waits for
     /// memory, so that a peer that sends nothing reserves nothing. Returns false if the connection
-    /// was woken meanwhile.
+    /// was woken during the wait.
     async fn take_memory(&mut self, front: &Front) -> Result<bool, ConnectionError> {
         let Front::Partial { missing } = *front else {
             return Ok(true);
@@ -486,7 +486,7 @@ impl<S: Service> Session<S> {
     }
 
     /// Reserves memory for a request that arrived whole, before it is processed. Requests in flight
-    /// continue meanwhile, because others may wait for the memory that they hold.
+    /// continue, because other requests may wait for the memory that they hold.
     async fn cover_whole(&mut self, bytes: usize) -> Result<(), ConnectionError> {
         let mut covered = Covered::default();
         if !self.network.request_memory.try_cover(&mut covered, bytes) {
@@ -590,7 +590,7 @@ impl<S: Service> Session<S> {
     }
 
     /// Sets the allowance for decoding a request, and reserves it if necessary. Requests in flight
-    /// continue meanwhile.
+    /// continue.
     async fn allow(
         &mut self,
         context: &mut RequestContext,
@@ -764,8 +764,8 @@ fn has_large_answer(api_key: ApiKey) -> bool {
     )
 }
 
-/// Completes when a request should give up its memory: it has been processed for a while, and
-/// others wait for memory. A client can make a request wait for days (a long poll), and may have
+/// Completes when a request should give up its memory: it has been processed for a while, and other
+/// requests wait for memory. A client can make a request wait for days (a long poll), and may have
 /// sent more than needed.
 async fn held_for_long(
     frame: Option<&RequestMemory>,
@@ -785,8 +785,7 @@ async fn held_for_long(
 }
 
 /// Completes when a request should give up its memory: nothing of it has arrived for a while, and
-/// more than `itself` requests wait for memory. `itself` is 1 if this request is one of those that
-/// wait.
+/// more than `itself` requests wait for memory. `itself` is 1 if this request is itself waiting.
 async fn stalled(budget: &RequestMemory, has_memory: bool, itself: usize) {
     if !has_memory {
         return pending().await;

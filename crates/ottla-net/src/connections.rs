@@ -265,7 +265,7 @@ pub enum Refusal {
     TooManyOfAddress { ip: IpAddr, limit: usize },
 }
 
-/// Removes the connection from the registry when its task ends, for whatever reason.
+/// Removes the connection from the registry when its task ends, for any reason.
 #[derive(Debug)]
 pub struct Registered {
     connections: Arc<Connections>,
@@ -324,8 +324,8 @@ impl Connections {
         if is_full && !limits.is_protected {
             return Err(Refusal::NoRoom);
         }
-        // No entry is created for a rejected address, because that would use memory for each one
-        // that tries.
+        // No entry is created for a rejected address. Otherwise each address that tries would use
+        // memory.
         let of_ip = open.per_ip.get(&(is_controller, ip)).copied();
         if of_ip.unwrap_or(0) >= limits.per_ip {
             let limit = limits.per_ip;
@@ -359,7 +359,7 @@ impl Connections {
         closing
     }
 
-    /// Completes when no connection to controller listeners, or to the others, is open.
+    /// Completes when no connection to controller listeners, or to broker listeners, is open.
     pub async fn none_left(&self, to_controller: bool) {
         loop {
             let closing = self.closing();
@@ -473,7 +473,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_gets_no_more_than_its_share() {
+    fn connections_per_address_are_limited() {
         let connections = Arc::new(Connections::default());
         let limits = Limits {
             per_ip: 2,
@@ -495,7 +495,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_that_may_not_connect_leaves_nothing_behind() {
+    fn a_rejected_address_leaves_no_entry() {
         let connections = Arc::new(Connections::default());
         let limits = Limits {
             per_ip: 0,
@@ -509,7 +509,7 @@ mod tests {
     }
 
     #[test]
-    fn a_listener_and_all_together_have_limits() {
+    fn connections_are_limited_per_listener_and_in_total() {
         let connections = Arc::new(Connections::default());
         let limits = Limits {
             in_all: 3,
@@ -527,7 +527,7 @@ mod tests {
     }
 
     #[test]
-    fn the_brokers_listener_makes_room_for_itself() {
+    fn the_inter_broker_listener_closes_idle_connections_of_other_listeners() {
         let connections = Arc::new(Connections::default());
         let limits = Limits {
             in_all: 2,

@@ -3,7 +3,7 @@
 //!
 //! Above the rate of the broker or listener, the listener admits the next connection later, by at
 //! most one window. A connection above the quota of its address is accepted but not served, and
-//! closed after that time, so that others do not have to wait for it.
+//! closed after that time, so that other addresses do not wait for it.
 //!
 //! Kafka: `ConnectionQuotas.recordConnectionAndGetThrottleTimeMs`, `recordIpConnectionMaybeThrottle`.
 
@@ -16,10 +16,10 @@ use ottla_security::quota::{Applied, Ledger, Rate, Windows};
 use ottla_sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use ottla_sync::{ArcSwap, Mutex};
 
-/// The maximum number of addresses that are counted. The one that was idle longest is dropped.
+/// The maximum number of addresses that are counted. The address that was idle longest is dropped.
 const MAX_ADDRESSES: usize = 10_000;
-/// The maximum number of connections that are kept open only to be closed later. Others are closed
-/// at once.
+/// The maximum number of connections that are kept open only to be closed later. Further
+/// connections are closed at once.
 const MAX_HELD: usize = 1_000;
 
 /// Counts a connection, and returns how long it must wait to stay within `per_second`.
@@ -125,7 +125,7 @@ mod tests {
     };
 
     #[test]
-    fn a_burst_passes_and_what_follows_waits() {
+    fn connections_after_the_burst_wait() {
         let mut rate = Rate::default();
         // Ten windows of 2 per second allow 20 connections.
         for _ in 0..20 {
@@ -145,13 +145,13 @@ mod tests {
     }
 
     #[test]
-    fn none_a_second_is_the_longest_wait_for_each() {
+    fn a_rate_of_zero_makes_each_connection_wait_for_a_whole_window() {
         let mut rate = Rate::default();
         assert_eq!(delay(&mut rate, WINDOWS, 0, 0), Duration::from_secs(1));
     }
 
     #[test]
-    fn an_address_over_its_quota_keeps_nobody_else_out() {
+    fn an_address_over_its_quota_does_not_delay_other_addresses() {
         let properties = single_node_properties("./data", "127.0.0.1:0", "127.0.0.1:0");
         let quotas = AddressQuotas::new(&BrokerConfig::from_properties(&properties).unwrap().0);
         let [greedy, modest]: [IpAddr; 2] =
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn only_so_many_are_held() {
+    fn the_number_of_held_connections_is_bounded() {
         let properties = single_node_properties("./data", "127.0.0.1:0", "127.0.0.1:0");
         let quotas = AddressQuotas::new(&BrokerConfig::from_properties(&properties).unwrap().0);
         let held: Vec<_> = std::iter::from_fn(|| quotas.hold()).collect();

@@ -24,8 +24,9 @@ const BUDGETED_BYTES: usize = 16 * 1024;
 const LEAST_OF_PRODUCE: usize = 64 * 1024;
 
 /// The budget, in two halves, so that a small request never waits for a large one. Otherwise there
-/// could be a cycle: an acknowledgement waits for a follower's Fetch, the Fetch for a request that
-/// needs the whole budget, and that request for the one that waits for the acknowledgement.
+/// could be a cycle: an acknowledgement waits for a follower's Fetch, the Fetch waits for a request
+/// that needs the whole budget, and that request waits for the memory of the unacknowledged
+/// Produce.
 #[derive(Debug)]
 pub struct DecodedMemory {
     small: RequestMemory,
@@ -132,7 +133,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_small_request_does_not_wait_for_one_that_waits_for_the_whole_budget() {
+    async fn a_small_request_does_not_wait_for_a_large_one() {
         const KIB: usize = 1024;
         let memory = DecodedMemory::new(1024 * KIB);
         let allowance = |bytes| Allowance::of(ApiKey::Fetch, bytes, false, memory.most_bytes());
@@ -153,7 +154,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_released_is_there_for_others_before_the_answer() {
+    async fn released_memory_is_available_before_the_response() {
         let memory = DecodedMemory::new(1 << 20);
         let all = memory.available_bytes();
         let part = DecodedPart::take(&memory.small, 64 * 1024).await;
@@ -165,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_may_take_a_multiple_of_its_bytes_and_no_more_than_there_is() {
+    fn an_allowance_is_a_multiple_of_the_size_and_at_most_the_budget() {
         const MIB: usize = 1 << 20;
         let of = |bytes| Allowance::of(ApiKey::Metadata, bytes, false, 8 * MIB);
         let allowance = |bytes, is_budgeted| Allowance { bytes, is_budgeted };

@@ -48,7 +48,7 @@ pub enum FrameError {
 pub enum Front {
     /// Fewer than four bytes.
     Nothing,
-    /// The length and an incomplete body, of which this many bytes are missing.
+    /// The length and an incomplete body; this many bytes are missing.
     Partial { missing: usize },
     /// A complete frame of this many bytes.
     Complete { length: usize },
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn impossible_lengths_are_refused_before_the_body() {
+    fn invalid_lengths_are_refused_before_the_body_arrives() {
         assert_eq!(
             reader(&[0xff, 0xff, 0xff, 0xff]).next_frame(),
             Err(FrameError::NegativeLength(-1))
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_large_frame_is_read_to_its_end_and_the_next_length() {
+    async fn a_large_frame_is_read_together_with_the_next_length() {
         let listener = ottla_sync::net::TcpListener::bind("127.0.0.1:0")
             .await
             .unwrap();

@@ -1,5 +1,5 @@
 //! TLS handshakes and SASL logins in progress. They are limited in time, and in number by closing
-//! the oldest, so that peers that connect and send nothing cannot keep others out.
+//! the oldest, so that peers that connect and send nothing cannot block other clients.
 //!
 //! Kafka leaves a handshake that stalls to `connections.max.idle.ms`.
 

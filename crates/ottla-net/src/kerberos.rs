@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_listener_without_its_key_is_named() {
+    fn the_error_names_the_listener_whose_key_is_missing() {
         let text = "process.roles=broker,controller\nnode.id=1\ncontroller.listener.names=C\n\
                     listeners=A://localhost:1,I://localhost:3,C://localhost:4\n\
                     inter.broker.listener.name=I\n\
@@ -87,7 +87,7 @@ mod tests {
         let (config, _) = BrokerConfig::from_properties(&properties).unwrap();
         assert_eq!(check_kerberos(&config, |listener| listener == "I"), Ok(()));
         let error = check_kerberos(&config, |_| true).unwrap_err();
-        // Where there is no library, that is what is missing.
+        // Without the library, the error names the library.
         let says = ["/nowhere/kafka.keytab", "libgssapi-krb5-2"];
         assert!(
             error.starts_with("listener A with SASL GSSAPI: "),

@@ -184,8 +184,8 @@ fn is_of_one_connection(error: &io::Error) -> bool {
     )
 }
 
-/// Admits a connection when the limits permit it. The listener accepts no other connection
-/// meanwhile.
+/// Admits a connection when the limits permit it. The listener accepts no other connection until
+/// then.
 async fn let_in<S: Service>(
     network: &Arc<Network>,
     service: &Arc<S>,
@@ -342,7 +342,7 @@ mod tests {
         assert_ne!(address.port(), 0);
         let refused = TcpStream::connect(address).unwrap_err();
         assert_eq!(refused.kind(), io::ErrorKind::ConnectionRefused);
-        // Another node cannot take it meanwhile.
+        // Another node cannot bind it in the meantime.
         let taken = open(&config, address).unwrap_err();
         assert_eq!(taken.kind(), io::ErrorKind::AddrInUse);
         let listening = bound.listen().unwrap();
@@ -367,7 +367,7 @@ mod tests {
 
     /// Linux admits one connection more than the backlog; after that, connections get no answer.
     #[tokio::test]
-    async fn as_many_connections_wait_to_be_accepted_as_the_setting_says() {
+    async fn the_backlog_is_that_of_the_setting() {
         for backlog in [1, 4] {
             let setting = ("socket.listen.backlog.size", backlog.to_string());
             let config = config(&[(setting.0, &setting.1)]);
@@ -383,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn a_buffer_of_kafkas_default_is_the_kernels() {
+    fn a_buffer_size_of_minus_one_keeps_the_default_of_the_kernel() {
         assert_eq!(fixed_receive_buffer(102_400), None);
         assert_eq!(fixed_receive_buffer(-1), None);
         assert_eq!(fixed_receive_buffer(0), None);

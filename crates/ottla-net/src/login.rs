@@ -83,8 +83,8 @@ impl Login {
         if !connection.listener.protocol.uses_sasl() {
             return None;
         }
-        // The configuration was checked: a SASL listener has mechanisms. Without any, nobody could
-        // log in.
+        // The configuration was checked: a SASL listener has mechanisms. Without a mechanism, no
+        // client could log in.
         let listener = config.sasl.listener(&connection.listener.name).cloned();
         let listener = listener.unwrap_or_default();
         Some(Login {

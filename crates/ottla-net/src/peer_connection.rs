@@ -7,8 +7,8 @@
 //! callers, because responses would no longer match requests. A caller that needs another
 //! connection opens one.
 //!
-//! The number of requests in flight is bounded by the callers, each of which waits for its
-//! response. The records of a response are slices of its frame.
+//! Callers bound the number of requests in flight, because each waits for its response. The records
+//! of a response are slices of its frame.
 //!
 //! This file does not decide which node to connect to, or when to retry: the code in `ottla-node`,
 //! the quorum and the fetchers does. Kafka: `NetworkClient`, as used by
@@ -59,7 +59,7 @@ const WRITTEN_TOGETHER: usize = 64;
 pub struct PeerSettings {
     /// The client ID that the peer logs; Kafka uses the node ID.
     pub client_id: ByteString,
-    /// The connection is given up if a request has no response after this time.
+    /// The connection is closed if a request has no response after this time.
     pub request_timeout: Duration,
     pub security: PeerSecurity,
     /// The maximum duration of name resolution, connecting and TLS handshake together.
@@ -100,8 +100,8 @@ pub enum PeerFailure {
     #[error("{0}")]
     Unreadable(String),
     /// The peer rejects the login of this node.
-    #[error("cannot log in{who}: {reason}")]
-    NotLetIn { who: String, reason: String },
+    #[error("cannot log in{login}: {reason}")]
+    LoginRejected { login: String, reason: String },
     /// The request cannot be expressed in the version that both nodes support.
     #[error("{} cannot be sent: {reason}", api.name())]
     Unsendable { api: ApiKey, reason: EncodeError },
@@ -231,13 +231,13 @@ impl PeerConnection {
     /// Logs in. Returns when the next login is due.
     async fn log_in(&self, sasl: &SaslPeer) -> Result<Option<Instant>, PeerFailure> {
         let name = sasl.credentials.username();
-        let who = name.map(|name| format!(" as {name}")).unwrap_or_default();
-        let not_let_in = |reason: String| PeerFailure::NotLetIn {
-            who: format!("{who} with {}", sasl.mechanism),
+        let user = name.map(|name| format!(" as {name}")).unwrap_or_default();
+        let rejected = |reason: String| PeerFailure::LoginRejected {
+            login: format!("{user} with {}", sasl.mechanism),
             reason,
         };
         let credentials = self.settings.security.credentials(sasl).await;
-        let credentials = credentials.map_err(not_let_in)?;
+        let credentials = credentials.map_err(rejected)?;
         let mut under_way = LoginUnderWay {
             connection: self,
             has_ended: false,
@@ -254,10 +254,10 @@ impl PeerConnection {
                 }
                 code => code.to_string(),
             };
-            return Err(not_let_in(reason));
+            return Err(rejected(reason));
         }
         let begun = Login::begin(sasl.mechanism, &credentials, self.host(), nonce()).await;
-        let (mut login, first) = begun.map_err(|error| not_let_in(error.to_string()))?;
+        let (mut login, first) = begun.map_err(|error| rejected(error.to_string()))?;
         let mut message = Some(first);
         let mut lifetime_ms = 0;
         while let Some(auth_bytes) = message {
@@ -269,12 +269,12 @@ impl PeerConnection {
             let code = ErrorCode::from_code(answer.error_code);
             if code != ErrorCode::None {
                 let reason = answer.error_message.map(|message| message.to_string());
-                return Err(not_let_in(reason.unwrap_or_else(|| code.to_string())));
+                return Err(rejected(reason.unwrap_or_else(|| code.to_string())));
             }
             lifetime_ms = u64::try_from(answer.session_lifetime_ms).unwrap_or(0);
             let next = login.on_message(&answer.auth_bytes).await;
             message =
-                next.map_err(|reason| not_let_in(format!("its answer cannot be used: {reason}")))?;
+                next.map_err(|reason| rejected(format!("its answer cannot be used: {reason}")))?;
         }
         under_way.has_ended = true;
         // Well before the session ends, as Kafka's clients do.

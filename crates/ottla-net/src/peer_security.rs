@@ -1,4 +1,4 @@
-//! What a connection to another node needs where that node's listener uses TLS or SASL.
+//! TLS and SASL settings of connections to other nodes.
 
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -9,12 +9,12 @@ use ottla_oauth::LoginTokens;
 use ottla_sasl::{ClientCredentials, PeerCredentials, SaslPeer};
 use ottla_tls::TlsContext;
 
-/// For a listener of others. The default is for one without TLS and SASL.
+/// The settings for a listener of another node. The default is for a listener without TLS and SASL.
 #[derive(Clone, Default, Debug)]
 pub struct PeerSecurity {
-    /// What this node shows and trusts, where the listener of the peer uses TLS.
+    /// The key and the trusted certificates of this node, if the listener of the peer uses TLS.
     pub tls: Option<Arc<TlsContext>>,
-    /// Who this node is there, where the listener of the peer uses SASL.
+    /// The credentials of this node, if the listener of the peer uses SASL.
     pub sasl: Option<Arc<SaslPeer>>,
     /// The OAuth tokens that this node has.
     pub tokens: Arc<LoginTokens>,

@@ -1,5 +1,5 @@
-//! A memory budget. One instance limits requests that are not yet read completely, over all
-//! connections; others limit decoded requests and batches that are being recompressed.
+//! A memory budget. One instance limits the requests of all connections that are not yet read
+//! completely; other instances limit decoded requests and batches that are being recompressed.
 //!
 //! Kafka has `queued.max.request.bytes`, which is unlimited by default. Here the default is a share
 //! of the memory available to the process, so that many clients with large requests cannot exhaust
@@ -9,7 +9,7 @@
 //! peers that announce much and send nothing reserve nothing. Pieces alone could lead to a deadlock
 //! of requests that each hold a part and wait for the rest. Therefore one request at a time may
 //! exceed the budget until it is complete, and a peer that holds memory but sends nothing is
-//! disconnected if others wait ([`RequestMemory::is_scarce`]).
+//! disconnected if other requests wait ([`RequestMemory::is_scarce`]).
 
 use ottla_sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn one_request_goes_beyond_a_bound_that_others_use_up() {
+    async fn one_request_may_exceed_an_exhausted_budget() {
         let memory = RequestMemory::new(10 * 1024);
         let mut first = Covered::default();
         assert!(memory.try_cover(&mut first, 8 * 1024));
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn of_what_was_taken_at_once_the_surplus_is_given_back() {
+    async fn surplus_memory_is_given_back() {
         let memory = RequestMemory::new(10 * 1024);
         let mut taken = memory.take(100 * 1024).await;
         assert_eq!(memory.available_bytes(), 0);
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_piece_larger_than_the_bound_takes_all_of_it() {
+    async fn a_request_larger_than_the_budget_takes_all_of_it() {
         let memory = RequestMemory::new(10 * 1024);
         let mut covered = Covered::default();
         assert!(memory.try_cover(&mut covered, 1024 * 1024));

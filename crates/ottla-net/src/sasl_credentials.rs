@@ -21,8 +21,8 @@ use ottla_sasl::{
 use ottla_security::{Moment, OAuthIdentity, SaslCredentials, TokenCredential, token_login};
 use ottla_types::Timestamp;
 
-/// The credentials of the image, or, before there is an image, those that the node was formatted
-/// with.
+/// The credentials of the image. Before there is an image, the credentials with which the node was
+/// formatted.
 pub(crate) struct ClusterCredentials<'a> {
     pub image: Arc<MetadataImage>,
     pub bootstrap: &'a ScramImage,
@@ -152,7 +152,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_user_can_compute_a_decoy_alone() {
+    fn a_decoy_depends_on_the_credentials_of_all_users() {
         let mechanism = ScramMechanism::Sha256;
         let with = |users: &[(&str, &str)]| {
             let mut scram = ScramImage::default();
@@ -182,7 +182,8 @@ mod tests {
         ] {
             assert!(both.salt != other.salt);
         }
-        // Another user changes nothing, or existing users could be told by what stays the same.
+        // A new user does not change the decoys. Otherwise a client could recognize existing users
+        // by the values that stay the same.
         assert!(both == with(&[("alice", "a"), ("bob", "b"), ("carol", "c")]));
     }
 }

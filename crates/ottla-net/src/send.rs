@@ -3,11 +3,11 @@
 //!
 //! Consecutive buffers are sent with one vectored write. A file region is sent with `sendfile`, and
 //! the bytes before it with `MSG_MORE`, so that length and header of a response do not travel in a
-//! separate packet. If the file ends within a region (it was truncated meanwhile), the connection
-//! must be closed, because the peer expects the announced length. With TLS, small buffers and the
-//! contents of file regions are collected into pieces of a bounded size, which are encrypted and
-//! sent one by one. A region that is not in the page cache is read on a thread that may block.
-//! Kafka: `ByteBufferSend`, `FileRecords.writeTo`.
+//! separate packet. If the file ends within a region (it was truncated in the meantime), the
+//! connection must be closed, because the peer expects the announced length. With TLS, small
+//! buffers and the contents of file regions are collected into pieces of a bounded size, which are
+//! encrypted and sent one by one. A region that is not in the page cache is read on a thread that
+//! may block. Kafka: `ByteBufferSend`, `FileRecords.writeTo`.
 
 use std::collections::VecDeque;
 use std::io;
@@ -47,8 +47,8 @@ impl SendQueue {
         self.chunks.is_empty()
     }
 
-    /// Sends everything and returns the number of bytes. Waits while the peer does not read;
-    /// meanwhile the bytes in memory count as `unsent`. Calls `on_progress` after each partial
+    /// Sends everything and returns the number of bytes. Waits while the peer does not read; during
+    /// the wait, the bytes in memory count as `unsent`. Calls `on_progress` after each partial
     /// send.
     pub async fn send_all(
         &mut self,
@@ -228,8 +228,8 @@ impl std::fmt::Display for Peer<'_> {
     }
 }
 
-/// Reads from the start of a region: inline what is in the page cache, and if that is nothing, on a
-/// thread that may block.
+/// Reads from the start of a region. Bytes in the page cache are read inline; if there are none, a
+/// thread that may block reads.
 async fn read_region(region: &FileRegion, buffer: &mut [u8]) -> io::Result<usize> {
     let position = region.position;
     let read = match ottla_sync::fs::read_if_cached_at(&*region.file, buffer, position)? {
@@ -333,7 +333,7 @@ mod tests {
             .await
             .unwrap();
         assert_eq!(sent, length as u64);
-        assert!(calls > 3, "progress was told {calls} times");
+        assert!(calls > 3, "progress was reported {calls} times");
         assert!(queue.is_empty());
         assert!(reader.join().unwrap() == expected);
     }

@@ -41,8 +41,8 @@ pub fn load_token_keys(context: &NodeContext) -> Result<(), String> {
 }
 
 /// Reads the sources again until the node stops: a file every second, and a URL every
-/// `sasl.oauthbearer.jwks.endpoint.refresh.ms`, or when a token names an unknown key.
-/// Each source has its own task, so that one that does not answer does not delay the others.
+/// `sasl.oauthbearer.jwks.endpoint.refresh.ms`, or when a token names an unknown key. Each source
+/// has its own task, so that a source that does not answer does not delay the others.
 pub async fn keep_token_keys(context: Arc<NodeContext>) {
     let mut readers: Vec<(KeySource, AbortHandle)> = Vec::new();
     let following = async {
@@ -195,7 +195,7 @@ mod tests {
         Arc::new(NodeContext::new(config))
     }
 
-    /// The keys of this issuer, so many times; then connections are taken and not answered.
+    /// Serves the keys of this issuer `times` times, then accepts connections without answering.
     fn serving(issuer: &TokenIssuer, times: usize, after: Duration) -> String {
         let dir = tempfile::tempdir().unwrap();
         let keys = issuer.write_keys(&dir.path().join("keys.json"));
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_silent_source_holds_up_no_other() {
+    async fn a_silent_source_does_not_delay_others() {
         let dir = tempfile::tempdir().unwrap();
         let (issuer, next) = (TokenIssuer::new("one"), TokenIssuer::new("two"));
         let file = issuer.write_keys(&dir.path().join("keys.json"));
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_named() {
+    fn the_error_names_the_source_that_cannot_be_read() {
         let context = context("file:///nowhere/keys.json", "file:///nowhere/keys.json");
         let gone = load_token_keys(&context).unwrap_err();
         let expected =

@@ -134,7 +134,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn at_the_bound_others_wait_until_answers_were_sent_or_given_up() {
+    async fn at_the_limit_requests_wait_until_responses_are_sent_or_dropped() {
         let answers = Arc::new(UnsentAnswers::new(100));
         let (first, second) = (Unsent::of(&answers), Unsent::of(&answers));
         first.set(90);

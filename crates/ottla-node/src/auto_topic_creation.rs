@@ -68,7 +68,7 @@ impl AutoTopicCreation {
         }
     }
 
-    /// Marks those of the topics that are not being created yet.
+    /// Marks the topics that are not being created yet.
     fn begin(&self, mut names: Vec<ByteString>) -> UnderWay {
         let mut in_flight = self.in_flight.lock();
         names.retain(|name| in_flight.insert(name.clone()));
@@ -205,7 +205,7 @@ impl AutoTopicCreation {
         });
     }
 
-    /// Those of the topics whose creation has failed recently, each with the error message.
+    /// The topics whose creation has failed recently, each with the error message.
     pub fn failed_creations(&self, names: &[ByteString]) -> Vec<(ByteString, ByteString)> {
         let now_ms = self.node.context.now_ms();
         let failures = self.failures.lock();
@@ -239,7 +239,7 @@ fn failures_of(response: CreateTopicsResponse) -> Vec<(ByteString, ByteString)> 
         .collect()
 }
 
-/// What an operator can do when an internal topic cannot be created.
+/// Advice for the operator when an internal topic cannot be created.
 fn way_out(topic: &str, error: ErrorCode) -> String {
     let setting = match topic {
         "__consumer_offsets" => "offsets.topic.replication.factor",
@@ -262,15 +262,15 @@ mod tests {
 
     use super::*;
 
-    fn nobodys() -> AutoTopicCreation {
+    fn without_controller() -> AutoTopicCreation {
         let properties = single_node_properties("data", "127.0.0.1:0", "127.0.0.1:0");
         let (config, _) = BrokerConfig::from_properties(&properties).expect("good settings");
         AutoTopicCreation::new(Arc::new(Node::new(Arc::new(NodeContext::new(config)))))
     }
 
     #[tokio::test]
-    async fn a_creation_that_panics_is_under_way_no_more() {
-        let creation = nobodys();
+    async fn a_creation_that_panics_is_not_left_under_way() {
+        let creation = without_controller();
         let both = || vec!["t".into(), "u".into()];
         let under_way = creation.begin(vec!["t".into()]);
         assert_eq!(creation.begin(both()).names, ["u"]);
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn the_setting_is_named_that_asks_for_too_many_replicas() {
+    fn the_error_names_the_setting_with_too_many_replicas() {
         let of = |topic| way_out(topic, ErrorCode::InvalidReplicationFactor);
         assert!(of("__consumer_offsets").contains("offsets.topic.replication.factor"));
         assert_eq!(of("orders"), "");

@@ -12,7 +12,7 @@
 //! election when it does not answer. Committed metadata is published on a second thread
 //! (`publishing`), and snapshots are written on a third (`snapshots`).
 //!
-//! If the disk is full, a leader takes back what it decided and has not written, refuses those
+//! If the disk is full, a leader takes back the decisions that it has not written, refuses their
 //! requests, and continues; appends from the leader wait for space (`disk_space`). Any other error
 //! of the log ends the thread and with it the node, and all pending requests are refused.
 //!
@@ -238,8 +238,7 @@ impl Controller {
         &self.cluster_id
     }
 
-    /// The image of everything decided so far, or, on a node that is not the leader, of what is
-    /// committed.
+    /// The image of all decided records on the leader, and of all committed records on other nodes.
     pub fn image(&self) -> &MetadataImage {
         match &self.deciding {
             Some(deciding) => deciding.loader.image(),
@@ -260,8 +259,8 @@ impl Controller {
         self.snapshot_writer = SnapshotWriter::new(Arc::downgrade(work));
     }
 
-    /// Runs until it is told to stop. `on_failure` is called with the reason when the log cannot be
-    /// used any more; the node must stop then. The requester of the stop is answered after
+    /// Runs until a stop is requested. `on_failure` is called with the reason when the log cannot
+    /// be used any more; the node must stop then. The requester of the stop is answered after
     /// `publish`, which holds the locks of the directories, has been dropped. Blocks: this is the
     /// body of the thread.
     pub fn run(

@@ -1,8 +1,8 @@
 //! Reports the log directories of this broker's replicas to the controller (KIP-858).
 //!
-//! The controller needs them to elect new leaders when a directory fails. Whoever opens or moves a
-//! log queues an assignment here. One task sends the assignments in batches, one request at a time,
-//! and retries failed ones with a backoff. If a replica is assigned several times, the last
+//! The controller needs them to elect new leaders when a directory fails. Code that opens or moves
+//! a log queues an assignment here. One task sends the assignments in batches, one request at a
+//! time, and retries failed ones with a backoff. If a replica is assigned several times, the last
 //! assignment counts.
 //!
 //! Kafka: `AssignmentsManager`.
@@ -41,7 +41,7 @@ pub struct DirAssignments {
     node: Arc<Node>,
     queue: Mutex<Queue>,
     queued: Notify,
-    /// Notified when an assignment must be sent without waiting for others.
+    /// Notified when an assignment must be sent without waiting for further assignments.
     hurried: Notify,
 }
 
@@ -58,8 +58,8 @@ struct Queue {
     in_flight: BTreeMap<Replica, Assignment>,
     /// Consecutive requests that failed as a whole.
     failures: u32,
-    /// Consecutive requests of which the controller refused all that it answered, since an assignment
-    /// was queued last.
+    /// Consecutive requests whose answered assignments were all refused, since an assignment was
+    /// last queued.
     refusals: u32,
 }
 
@@ -98,8 +98,8 @@ impl DirAssignments {
         self.queued.notify_one();
     }
 
-    /// Sends the queued assignments without waiting for others. Used when appends are held until
-    /// the controller answers.
+    /// Sends the queued assignments without waiting for further ones. Used when appends are held
+    /// until the controller answers.
     pub fn hurry(&self) {
         self.hurried.notify_one();
     }
@@ -156,7 +156,7 @@ impl DirAssignments {
 }
 
 impl Queue {
-    /// Returns whether the refusal of others would delay the assignment.
+    /// Returns whether refusals of other assignments would delay this one.
     fn add(&mut self, replica: Replica, assignment: Assignment) -> bool {
         self.ready.insert(replica, assignment);
         std::mem::take(&mut self.refusals) > 0 && self.failures == 0
@@ -194,7 +194,7 @@ impl Queue {
     }
 
     /// Handles the response. Returns the callbacks of the accepted assignments. A refused
-    /// assignment is retried, unless it was replaced meanwhile.
+    /// assignment is retried, unless it was replaced in the meantime.
     fn on_response(
         &mut self,
         response: Result<AssignReplicasToDirsResponse, ErrorCode>,

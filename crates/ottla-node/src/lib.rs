@@ -4,8 +4,8 @@
 //! From the bottom up: `quorum` holds the interfaces of the thread of the metadata quorum (requests
 //! to it and requests that it sends), `controller_thread` is that thread, `open` and
 //! `quorum_handle` start it and communicate with it. `controller` decides controller requests or
-//! forwards them. `membership` keeps the node registered. [`Node`] is what the rest of the process
-//! uses. The other modules are requests that a broker sends to the controller on its own.
+//! forwards them. `membership` keeps the node registered. The rest of the process uses [`Node`].
+//! The other modules send requests to the controller that the broker itself starts.
 //!
 //! The decisions themselves are made in `ottla-raft` and `ottla-controller`.
 //!

@@ -4,9 +4,9 @@
 //!
 //! A closed connection alone proves little, because a living broker opens another one. So the
 //! controller tries to connect to the registered listeners of the broker. If all of them refuse the
-//! connection, the process is gone: the kernel refuses when nobody listens, and continues to accept
-//! for a process that merely hangs. The kernel closes the files of a process that ends one after
-//! the other, and with the files of thousands of partitions among them the connection can close
+//! connection, the process is gone: the kernel refuses when no process listens, and continues to
+//! accept for a process that merely hangs. When a process ends, the kernel closes its files one
+//! after the other. With the files of thousands of partitions among them, the connection can close
 //! long before the listeners. So while a listener accepts, the attempt is repeated for a while.
 //! With any other result, including silence, the broker keeps its session. A wrong conclusion costs
 //! the broker its leaderships until its next heartbeat and loses no data: it is fenced as it would
@@ -26,8 +26,8 @@ use ottla_types::{BrokerEpoch, BrokerId};
 
 use crate::node::Node;
 
-/// The connect timeout. A machine on which nobody listens refuses at once, so silence is not waited
-/// for any longer.
+/// The connect timeout. A machine without a listening process refuses at once, so a longer wait
+/// would prove nothing.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// The pauses before the attempts.
 const PAUSES: [Duration; 6] = [
@@ -44,7 +44,7 @@ const PAUSES: [Duration; 6] = [
 enum Attempt {
     Refused,
     Accepted,
-    /// The name does not resolve, nobody answers, or the attempt itself failed.
+    /// The name does not resolve, the peer does not answer, or the attempt itself failed.
     Unclear,
 }
 
@@ -73,7 +73,7 @@ pub async fn on_connection_closed(node: Arc<Node>, id: BrokerId, epoch: BrokerEp
         facts.sessions.on_process_gone(context.image, id, epoch);
         Decision::unchanged(())
     });
-    // This node may have lost the leadership meanwhile.
+    // This node may have lost the leadership in the meantime.
     let _ = noted.await;
 }
 

@@ -1,5 +1,5 @@
-//! Opens what the quorum thread starts with: the metadata log, the voters in it and in the
-//! configuration, and the bootstrap servers.
+//! Opens the metadata log for the quorum thread, and finds its voters and bootstrap servers in the
+//! log and the configuration.
 
 use std::io;
 use std::path::Path;
@@ -71,8 +71,8 @@ pub fn open(config: &BrokerConfig, identity: &NodeIdentity) -> Result<Controller
     }
 }
 
-/// The SCRAM credentials with which controllers authenticate to each other before there is a
-/// leader, from which they would learn what is committed.
+/// The SCRAM credentials with which controllers authenticate to each other while there is no
+/// leader. Without a leader they do not know which records are committed.
 fn scram_on_disk(loaded: &LoadedMetadata, bootstrap: &[MetadataRecord]) -> ScramImage {
     let mut scram = loaded.loader.image().kept.scram.clone();
     let in_log = loaded.tail.iter().flat_map(MetadataBatch::records);
@@ -125,7 +125,7 @@ fn bootstrap_of(
             .iter()
             .any(|batch| batch.sets_metadata_version());
     match config.process_roles.controller && !is_in_log {
-        // Those of Kafka 4.4 win over a file beside them, as there.
+        // As in Kafka, the records of Kafka 4.4 take precedence over a file beside them.
         true if !loaded.bootstrap_records.is_empty() => Ok(loaded.bootstrap_records.clone()),
         true => read_bootstrap(Path::new(&config.metadata_log_dir)),
         false => Ok(Vec::new()),

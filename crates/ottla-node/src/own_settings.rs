@@ -156,9 +156,9 @@ async fn check_listeners(node: &Node, settings: BTreeMap<String, String>) -> Res
     checked.unwrap_or_else(|error| Err(format!("the listeners could not be checked: {error}")))
 }
 
-/// Loads the stores of the listeners that only `next` has, and binds them for a moment. Checks the keys of
-/// those that have Kerberos now, or for another service than before: a setting without the prefix of a
-/// listener changes existing ones.
+/// Loads the stores of the listeners that only `next` has, and binds these listeners for a moment.
+/// Checks the Kerberos keys of listeners that did not have Kerberos before, or had it for another
+/// service: a setting without a listener's prefix also changes existing listeners.
 fn check_new_listeners(config: &BrokerConfig, next: &BrokerConfig) -> Result<(), String> {
     let known = config.sasl.kerberos_services();
     let services = next.sasl.kerberos_services();

@@ -37,7 +37,7 @@ impl ProducerIdBlocks {
 
     /// A producer id that is unique in the cluster.
     pub async fn next_producer_id(&self) -> Result<ProducerId, ErrorCode> {
-        // The first caller that finds the block used up requests the next one, and the others wait
+        // The first caller that finds the block used up requests the next one. Other callers wait
         // for the lock.
         let mut block = self.block.lock().await;
         if block.0 >= block.1 {
@@ -70,7 +70,7 @@ mod tests {
     /// Two producers with one ID would pass for each other: the records of one would count as
     /// duplicates of the other's.
     #[tokio::test]
-    async fn the_ids_of_a_used_up_block_are_not_given_again() {
+    async fn the_ids_of_a_used_block_are_not_assigned_again() {
         let properties = single_node_properties("/data", "127.0.0.1:0", "127.0.0.1:0");
         let config = BrokerConfig::from_properties(&properties).unwrap().0;
         let node = Node::new(Arc::new(NodeContext::new(config)));
@@ -83,7 +83,11 @@ mod tests {
         }
         for _ in 0..2 {
             let refused = blocks.next_producer_id().await;
-            assert_eq!(refused, Err(ErrorCode::NotController), "nobody answers");
+            assert_eq!(
+                refused,
+                Err(ErrorCode::NotController),
+                "no controller answers"
+            );
         }
     }
 }

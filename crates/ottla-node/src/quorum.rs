@@ -1,5 +1,5 @@
-//! The interfaces of the metadata quorum: the requests that it sends (`outgoing`, `network`), what
-//! it serves to other nodes (`served`), the work that the rest of the node gives to its thread
+//! The interfaces of the metadata quorum: the requests that it sends (`outgoing`, `network`), its
+//! responses to other nodes (`served`), the work that the rest of the node gives to its thread
 //! (`work`), and its status (`status`).
 //!
 //! The state machine is `ottla-raft`. `controller_thread` is the thread that drives it.

@@ -200,11 +200,11 @@ impl fmt::Debug for QuorumHandle {
 #[cfg(test)]
 impl QuorumHandle {
     /// The handle of a node without a quorum.
-    pub fn of_nobody() -> QuorumHandle {
+    pub fn without_quorum() -> QuorumHandle {
         let (work, _) = thread_channel::channel();
         QuorumHandle {
             work: Arc::new(work),
-            status: Arc::new(ArcSwap::from_pointee(QuorumStatus::of_nobody())),
+            status: Arc::new(ArcSwap::from_pointee(QuorumStatus::without_quorum())),
             cluster_id: ByteString::new(),
             published: watch::channel(Offset::ZERO).1,
             stop_requested: Arc::default(),

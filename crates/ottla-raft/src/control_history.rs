@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_truncated_never_was() {
+    fn a_truncation_removes_control_records() {
         let mut history = ControlRecordHistory::new(voters(&[9]));
         assert_eq!(history.last_voters(), &voters(&[9]));
         assert_eq!(history.last_voters_offset(), None);

@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_quorum_state_is_refused() {
+    fn an_invalid_quorum_state_is_refused() {
         let error = |text: &str| ElectionState::from_json(text).unwrap_err();
         assert!(matches!(error(""), ElectionStateError::NotJson(_)));
         assert!(matches!(error("[]"), ElectionStateError::NotJson(_)));

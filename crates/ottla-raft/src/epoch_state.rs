@@ -1,4 +1,4 @@
-//! The roles of a node within an epoch, except the leader's, which has a file of its own.
+//! The roles of a node within an epoch, except the leader's, which has its own file.
 //!
 //! A role is a value with only its own data: the leader, the votes, the timeouts. `Quorum` switches
 //! between them.
@@ -32,7 +32,7 @@ pub enum Role {
     Prospective,
     /// Asks for votes.
     Candidate,
-    /// Leads the epoch; active once a record of its own is committed.
+    /// Leads the epoch; active once a record of its epoch is committed.
     Leader { is_active: bool },
     /// Fetches from the leader, as a voter or as an observer.
     Follower,

@@ -175,7 +175,8 @@ pub struct QuorumOptions {
     /// This node: replica key, endpoints of its controller listeners, supported versions. A broker
     /// has no such endpoints.
     pub local: Voter,
-    /// Whether this node is a controller: it flushes what it fetches and may become a voter.
+    /// Whether this node is a controller. A controller flushes fetched records and may become a
+    /// voter.
     pub can_become_voter: bool,
     /// The listener name that the nodes of the quorum use among themselves.
     pub listener_name: bytestring::ByteString,

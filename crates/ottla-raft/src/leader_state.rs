@@ -1,5 +1,5 @@
-//! The leader's state of the other replicas, and what follows from it: the high watermark, whether
-//! a majority still fetches, and the pending change of voters.
+//! The leader's view of the other replicas, and the state derived from it: the high watermark,
+//! whether a majority still fetches, and the pending change of voters.
 //!
 //! Invariants:
 //! 1. An offset is committed when a majority of the voters has everything before it on disk,
@@ -128,7 +128,7 @@ impl ReplicaState {
             .last_fetch_leader_end_offset
             .is_some_and(|end| end > Offset::ZERO && offset >= end)
         {
-            // It now has what the leader had at its previous fetch.
+            // The replica now has all records that the leader had at the replica's previous fetch.
             self.last_caught_up_ms = self.last_caught_up_ms.max(self.last_fetch_ms);
         }
         self.last_fetch_leader_end_offset = Some(leader_end_offset);
@@ -216,7 +216,7 @@ impl LeaderState {
                 self.observers.remove(&key);
             }
             if self.observers.len() >= MAX_OBSERVERS {
-                // All are recent: the one that has not fetched for longest is forgotten.
+                // All observers are recent: forget the observer whose last fetch is oldest.
                 let oldest = self
                     .observers
                     .values()

@@ -146,7 +146,7 @@ impl LogState {
             },
         };
         match self.earliest_snapshot() {
-            // The log has no record of the epoch: the snapshot at its start tells the previous
+            // The log has no record of the epoch: the snapshot at its start gives the previous
             // epoch.
             Some(snapshot) if found.offset == snapshot.end_offset && found.epoch == epoch => {
                 LogEnd {

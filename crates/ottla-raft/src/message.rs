@@ -44,7 +44,8 @@ pub enum Response {
 pub struct CurrentLeader {
     pub leader: Option<BrokerId>,
     pub epoch: LeaderEpoch,
-    /// All known endpoints. A response contains the one of the listener that was asked.
+    /// All known endpoints. A response contains the endpoint of the listener that received the
+    /// request.
     pub endpoints: Vec<VoterEndpoint>,
 }
 
@@ -157,8 +158,8 @@ pub struct FetchSnapshotResponse {
     pub current_leader: CurrentLeader,
     /// `None` if the leader no longer has it.
     pub snapshot: Option<SnapshotId>,
-    /// The size of the whole snapshot. In a response to send it is filled in by the reader of the
-    /// file, who also refuses a position after the end with `POSITION_OUT_OF_RANGE`.
+    /// The size of the whole snapshot. In a response, the reader of the file sets it, and refuses a
+    /// position after the end with `POSITION_OUT_OF_RANGE`.
     pub size_bytes: i64,
     pub position: i64,
     /// The number of bytes from `position` on. In a response to send it is the maximum for the

@@ -19,7 +19,8 @@ pub enum Bug {
     CommitEarlierEpochs,
     /// A restarted leader stands for election in its old epoch.
     LeadOnAfterRestart,
-    /// A follower with a diverging log is not told to truncate it.
+    /// The leader does not report a diverging log to the follower, so the follower does not
+    /// truncate it.
     NoTruncation,
     /// A voter set stays in force after it was truncated.
     VotersSurviveTruncation,

@@ -1,15 +1,15 @@
 //! The state machine of one node of the quorum.
 //!
 //! Owns the election state, the role, the voter set, the high watermark, and a mirror of the log.
-//! `step` is the only entry: it handles the event, and then does what time and role require, as
-//! Kafka's loop does before it waits for the next message.
+//! `step` is the only entry: it handles the event, then takes the actions that are due for the
+//! role, as Kafka's loop does before it waits for the next message.
 //!
 //! Invariants:
 //! 1. No vote, candidacy or leadership is acted on before it is in `quorum-state`: the effect that
 //!    writes it precedes the effect that sends anything.
-//! 2. The leader's high watermark never exceeds what a majority has flushed, and does not advance
-//!    before that includes a record of the leader's own epoch, so that it covers what earlier
-//!    leaders committed.
+//! 2. The leader's high watermark never exceeds the offset that a majority has flushed, and does
+//!    not advance before that offset includes a record of the leader's own epoch. It then covers
+//!    all records that earlier leaders committed.
 //! 3. A voter's Fetch vouches for everything before its offset: fetched records are flushed before
 //!    it is sent.
 //! 4. A peer's message can be refused, and is then reported; it never undoes a commit and never
@@ -260,7 +260,7 @@ impl Quorum {
             .on_response_result(from, correlation_id, false, self.now_ms);
     }
 
-    // What the files below share.
+    // Shared by the files below.
 
     fn respond(&mut self, request_id: RequestId, response: Response) {
         self.effects.push(Effect::Respond {
@@ -379,8 +379,7 @@ impl Quorum {
         &self.control
     }
 
-    /// The high watermark, exclusive. A leader knows it once a record of its own epoch is
-    /// committed.
+    /// The high watermark, exclusive. A leader knows it once a record of its epoch is committed.
     pub fn high_watermark(&self) -> Option<Offset> {
         match &self.state {
             EpochState::Leader(leader) => leader.high_watermark,

@@ -15,7 +15,7 @@ use crate::Node;
 #[derive(Clone, Debug)]
 pub(crate) struct RequestManager {
     connections: BTreeMap<BrokerId, Connection>,
-    /// With IDs from -2 downwards: the node behind the address is unknown until it responds.
+    /// With IDs from -2 downwards: the node at the address is unknown until it responds.
     bootstrap_servers: Vec<Node>,
     retry_backoff_ms: u64,
     request_timeout_ms: u64,
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn a_response_counts_once_and_only_while_it_is_awaited() {
+    fn only_the_awaited_response_is_accepted_and_only_once() {
         let mut manager = manager();
         let first = manager.on_request_sent(BOOTSTRAP, 0);
         assert!(manager.is_response_expected(BOOTSTRAP, first));
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_backs_off_and_another_server_is_asked() {
+    fn after_a_failure_another_server_is_tried() {
         let mut manager = manager();
         let sent = manager.on_request_sent(BOOTSTRAP, 100);
         assert_eq!(manager.find_ready_bootstrap_server(1, 100), None);

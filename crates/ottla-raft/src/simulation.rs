@@ -4,7 +4,7 @@
 //! between any two effects and lose unflushed records, and voters change. Then healing, after which
 //! everything must agree. `checkers` checks the invariants.
 //!
-//! A failing seed is printed with its last events; `docs/testing.md` tells how to repeat it.
+//! A failing seed is printed with its last events; `docs/testing.md` describes how to replay it.
 
 mod checkers;
 mod disk;

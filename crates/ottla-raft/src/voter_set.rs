@@ -248,7 +248,7 @@ impl VoterSet {
         self.voters.keys().copied().collect()
     }
 
-    /// The endpoints of a voter; empty for others.
+    /// The endpoints of a voter; empty for other nodes.
     pub fn endpoints(&self, id: BrokerId) -> &[VoterEndpoint] {
         self.voter(id).map_or(&[], |voter| &voter.endpoints)
     }

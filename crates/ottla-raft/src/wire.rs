@@ -5,9 +5,9 @@
 //! here, and a message about anything else is refused. Record batches and snapshot bytes are passed
 //! beside the messages: the caller decodes received ones and supplies those to send.
 //!
-//! Each file holds one API, or the three that change voters; `envelope` has what they share. The
-//! version of an API is chosen by the caller, which passes only whether it can carry the leader's
-//! endpoint.
+//! Each file holds one API, or the three APIs that change voters; `envelope` holds the shared
+//! parts. The version of an API is chosen by the caller, which passes only whether it can carry the
+//! leader's endpoint.
 //!
 //! Kafka: `RaftUtil`, `KafkaRaftClient.build*Request`, and the first lines of
 //! `KafkaRaftClient.handle*Request` and `KafkaRaftClient.handle*Response`.

@@ -82,7 +82,7 @@ pub struct FormatReport {
     pub bootstrap_records: usize,
 }
 
-/// Stands in commands for the file with the settings, where its name is not known.
+/// Placeholder for the properties file in suggested commands, if its name is unknown.
 pub const THIS_FILE: &str = "<this server.properties>";
 
 /// The message for a node without any formatted directory.

@@ -264,7 +264,7 @@ impl LogDirs {
     }
 
     /// Opens the log of a partition: the loaded log, or a new one in the directory assigned by the
-    /// metadata or else in the one with the fewest logs. Blocks.
+    /// metadata or else in the directory with the fewest logs. Blocks.
     pub fn open_log(
         &self,
         topic_partition: &TopicPartition,
@@ -309,7 +309,7 @@ impl LogDirs {
             let Err(error) = (PartitionMetadata { topic_id }).write(&dir) else {
                 return true;
             };
-            // It has been renamed meanwhile.
+            // It has been renamed since.
             if error.error.kind() != std::io::ErrorKind::NotFound || log.dir() == dir {
                 break error;
             }

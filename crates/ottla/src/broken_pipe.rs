@@ -20,7 +20,8 @@ pub fn end_with_it() {
     }));
 }
 
-/// Whether `println!` or `eprintln!` panics with this message because nobody reads.
+/// Whether `println!` or `eprintln!` panics with this message because the reader of the output has
+/// exited.
 fn is_closed_output(message: &str) -> bool {
     message.starts_with("failed printing to std") && message.contains("Broken pipe")
 }
@@ -30,7 +31,7 @@ mod tests {
     use super::is_closed_output;
 
     #[test]
-    fn only_a_closed_output_is_silent() {
+    fn only_a_closed_output_is_ignored() {
         let closed = "failed printing to stdout: Broken pipe (os error 32)";
         assert!(is_closed_output(closed));
         let full = "failed printing to stdout: No space left on device (os error 28)";

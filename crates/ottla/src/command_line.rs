@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn the_list_fits_a_narrow_terminal_and_says_what_each_command_is() {
+    fn the_list_fits_a_narrow_terminal_and_describes_each_command() {
         let command = Cli::command();
         let list = command_list(&command, &Styles::plain());
         for line in list.lines() {
@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_out_of_its_range_says_the_range_in_words() {
+    fn the_error_for_an_invalid_number_states_the_range() {
         for (arguments, says) in [
             (
                 &[
@@ -383,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn the_definition_is_sound() {
+    fn the_definition_is_valid() {
         definition().debug_assert();
     }
 }

@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn files_directories_and_the_environment_give_values() {
+    fn files_directories_and_the_environment_provide_values() {
         let dir = tempfile::tempdir().unwrap();
         let at = dir.path().display();
         std::fs::write(dir.path().join("secrets"), "user=alice\npassword=hu=sh\n").unwrap();
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn only_kafkas_own_providers_are_known() {
+    fn only_the_providers_of_kafka_are_supported() {
         let error = resolved("config.providers=v\nconfig.providers.v.class=com.example.Vault\n");
         assert!(error.unwrap_err().contains("a Java class"));
         let error = resolved("config.providers=v\n").unwrap_err();

@@ -1,8 +1,8 @@
 //! `ottla console`: serves the console of any cluster; and the console that `ottla server` serves
 //! beside its broker.
 //!
-//! Beside a broker, the console has a thread of its own with a lower priority, which starts when
-//! the page is opened for the first time. Until then there is nothing but its listener.
+//! Beside a broker, the console has its own thread with a lower priority, which starts when the
+//! page is opened for the first time. Until then there is nothing but its listener.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -310,7 +310,7 @@ pub fn serve_beside_server(
     let address = address_of(&listener)?;
     let settings = running.broker().config();
     let public_names = settings.ottla_console_public_names.clone();
-    // Others reach a console with a public name through a proxy on this machine.
+    // Other clients reach a console with a public name through a proxy on this machine.
     let is_local = address.ip().is_loopback() && public_names.is_empty();
     let Some(Access { client, mechanisms }) = access(running, is_local) else {
         return Ok(None);
@@ -393,7 +393,7 @@ fn start_thread(listener: TcpListener, first: (TcpStream, SocketAddr), config: C
 /// How a client reaches a broker of this process.
 struct Access {
     client: ClientConfig,
-    /// Those of the listener; `None` if nobody logs in there.
+    /// The mechanisms of the listener; `None` without SASL.
     mechanisms: Option<Vec<SaslMechanism>>,
 }
 
@@ -441,7 +441,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_identity_provider_has_an_issuer_and_a_client() {
+    fn an_identity_provider_needs_an_issuer_and_a_client() {
         let of = |issuer, id, file| oidc(("--issuer", issuer), ("--id", id), ("--file", file));
         let issuer = Some("https://id.example");
         assert!(of(None, None, None).unwrap().is_none());
@@ -477,7 +477,7 @@ mod tests {
     }
 
     #[test]
-    fn a_schema_registry_has_a_url_and_perhaps_a_file() {
+    fn a_schema_registry_needs_a_url_and_optionally_a_file() {
         let of = |url, file| registry(("--url", url), ("--file", file));
         assert!(of(None, None).unwrap().is_none());
         assert!(of(Some("http://127.0.0.1:8081"), None).unwrap().is_some());
@@ -501,7 +501,7 @@ mod tests {
     }
 
     #[test]
-    fn results_of_measurements_are_in_a_directory() {
+    fn the_results_directory_is_an_argument() {
         use clap::Parser as _;
         #[derive(clap::Parser)]
         struct Line {

@@ -155,7 +155,7 @@ fn prepare(args: &ContainerRunArgs) -> Result<PathBuf, String> {
 fn environment(
     variables: impl Iterator<Item = (OsString, OsString)>,
 ) -> Result<BTreeMap<String, String>, String> {
-    // Others may contain any bytes, for example a path.
+    // Other variables may contain any bytes, for example a path.
     let is_read = |name: &OsString| {
         let name = name.as_encoded_bytes();
         name.starts_with(PREFIX.as_bytes()) || name == CLUSTER_ID_VARIABLE.as_bytes()
@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn a_variable_that_is_not_text_is_named_and_others_are_not_read() {
+    fn the_error_names_a_variable_that_is_not_text() {
         let owned = |bytes: &[u8]| OsString::from_vec(bytes.to_vec());
         let read = |name: &[u8], value: &[u8]| {
             let given = [
@@ -362,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn the_file_in_force_is_found_by_the_arguments() {
+    fn the_properties_file_is_found_by_the_arguments() {
         let of = |words: &[&str]| {
             let words: Vec<String> = words.iter().map(|it| (*it).to_owned()).collect();
             final_config(&words).display().to_string()
@@ -377,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn the_file_is_overridden_and_the_defaults_are_for_nothing_given() {
+    fn variables_override_the_file_and_defaults_fill_in() {
         let secrets = Path::new("/nowhere");
         let found = settings(None, &of(&[("HOME", "/")]), secrets).unwrap();
         assert_eq!(found["advertised.listeners"], "PLAINTEXT://localhost:9092");
@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn listeners_follow_from_what_is_advertised() {
+    fn listeners_are_derived_from_advertised_listeners() {
         let environment = of(&[(
             "KAFKA_ADVERTISED_LISTENERS",
             "PLAINTEXT://broker:9092, EXTERNAL://h:1",
@@ -401,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn secrets_are_files_and_what_is_in_them() {
+    fn secrets_are_files_with_contents() {
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("k.pem"), "").unwrap();
         std::fs::write(dir.path().join("word"), "secret\n").unwrap();
@@ -421,7 +421,7 @@ mod tests {
     }
 
     #[test]
-    fn a_controller_of_its_own_needs_no_voters() {
+    fn a_standalone_controller_needs_no_voters() {
         let quorum = |settings: &[(&str, &str)]| first_quorum(&of(settings), true);
         assert!(matches!(quorum(&[]), Ok(InitialQuorum::Standalone)));
         let voters = [("controller.quorum.voters", "1@h:1")];
@@ -431,7 +431,7 @@ mod tests {
         let is_standalone =
             |servers: &&str| matches!(bootstrap(servers), Ok(InitialQuorum::Standalone));
         assert!(itself.iter().filter(|it| is_standalone(it)).count() >= 2);
-        // 192.0.2.0/24 is nobody's: RFC 5737.
+        // 192.0.2.0/24 is reserved for documentation: RFC 5737.
         for others in ["a:1,b:1", "192.0.2.1:9093", "localhost:9093,192.0.2.1:9093"] {
             let refused = bootstrap(others).unwrap_err();
             assert!(
@@ -446,7 +446,7 @@ mod tests {
     }
 
     #[test]
-    fn values_come_back_as_they_were() {
+    fn values_round_trip() {
         let given = of(&[("a", " b\\c"), ("d", "e\nf")]);
         let read = Properties::parse(&text_of(&given), "s.properties").unwrap();
         assert_eq!(read.into_map(), given);

@@ -78,7 +78,7 @@ fn look(args: &DoctorArgs) -> Result<Vec<Section>, String> {
     if let Some(servers) = &args.bootstrap_server {
         return cluster::look(servers, args.command_config.as_deref());
     }
-    // As the server does, so that what it would have is looked at.
+    // Raise the limit as the server does, so that the checks see the server's limit.
     server::raise_open_files_limit();
     let properties = server::read_properties(args.properties.as_deref(), &args.overrides)?;
     let preflight = server::examine(&properties, Unformatted::Formatted);
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn a_person_reads_what_is_wrong_and_the_command_that_fixes_it() {
+    fn the_text_has_problems_and_remedies() {
         assert_eq!(
             to_text(&sections(), false),
             "This machine\n  ok       memory: 2.0 GB available\n  warning  swap: is on\n           -> swapoff -a\n  \
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn a_script_reads_the_same() {
+    fn the_json_has_the_same_findings() {
         let value = to_json(&sections());
         assert_eq!(value["worst"], "problem");
         assert_eq!(value["checks"][1]["remedy"], "swapoff -a");

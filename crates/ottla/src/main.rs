@@ -114,7 +114,7 @@ fn run(command: Command, command_line: &[String]) -> ExitCode {
         | Command::Completions(_)
         | Command::ManPages(_)
         | Command::Version(_) => broken_pipe::end_with_it(),
-        // A benchmark has brokers to stop, and the console goes on.
+        // A benchmark must stop its brokers, and the console keeps running.
         Command::Bench(_) | Command::Console(_) => {}
     }
     match command {
@@ -143,7 +143,7 @@ mod tests {
     use super::arguments;
 
     #[test]
-    fn an_argument_that_is_not_text_is_named() {
+    fn the_error_names_an_argument_that_is_not_text() {
         let given = |words: [&[u8]; 3]| words.map(|word| OsString::from_vec(word.to_vec()));
         let good = given([b"ottla", b"server", "caf\u{e9}.properties".as_bytes()]);
         let read = arguments(good.into_iter());

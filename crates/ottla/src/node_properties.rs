@@ -47,7 +47,7 @@ fn jaas_file(properties: &Properties, options: &str) -> Option<(String, String)>
     let option = options
         .split_whitespace()
         .find_map(|option| option.strip_prefix(JAVA_OPTION))?;
-    // A second equals sign means that the file replaces others; there are none here.
+    // A second equals sign means that the file replaces other JAAS files; there are none here.
     let path = option.trim_start_matches('=').trim_matches('"');
     let path = path.strip_prefix("file:").unwrap_or(path);
     let named_by = format!("KAFKA_OPTS: {}", JAVA_OPTION.trim_end_matches('='));
@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_setting_goes_before_kafkas_options() {
+    fn the_setting_takes_precedence_over_the_options_of_kafka() {
         let options = "-Xmx1g -Djava.security.auth.login.config=/etc/jaas.conf -Dx=y";
         let path = |properties: &Properties, options| jaas_file(properties, options).map(|it| it.0);
         let mut properties = Properties::new("test");
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn the_place_of_a_message_is_the_line_of_its_setting() {
+    fn a_message_has_the_line_of_its_setting() {
         let properties = Properties::parse("a=1\nb.c=2\n", "x.properties").unwrap();
         let place = |message| place_of(&properties, message);
         assert_eq!(place("b.c: is missing"), "x.properties line 2");
@@ -85,14 +85,14 @@ mod tests {
     }
 
     #[test]
-    fn programs_that_log_nobody_in_do_not_look_for_the_file() {
+    fn programs_without_logins_do_not_read_the_jaas_file() {
         let mut properties = Properties::new("test");
         properties.set("ottla.jaas.file", "/nowhere/jaas.conf");
         assert_eq!(complete_without_logins(&mut properties), Ok(()));
     }
 
     #[test]
-    fn a_file_that_is_not_there_is_named() {
+    fn the_error_names_a_missing_file() {
         let mut properties = Properties::new("test");
         properties.set("ottla.jaas.file", "/nowhere/jaas.conf");
         let error = complete(&mut properties).unwrap_err();

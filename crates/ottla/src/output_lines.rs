@@ -1,7 +1,7 @@
 //! Lines on standard output and standard error of a process that continues without a reader.
 //!
-//! `println!` and `eprintln!` panic if the write fails, for example because the reader of a pipe has
-//! exited. A server goes on: here a line that cannot be written is dropped.
+//! `println!` and `eprintln!` panic if the write fails, for example because the reader of a pipe
+//! has exited. A server must keep running: here a line that cannot be written is dropped.
 
 use std::fmt::Display;
 use std::io::Write;

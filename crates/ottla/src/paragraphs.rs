@@ -42,7 +42,7 @@ mod tests {
     use super::{WIDTH, wrap};
 
     #[test]
-    fn further_lines_have_an_indent_of_their_own() {
+    fn further_lines_have_their_own_indent() {
         let mut text = String::new();
         wrap(&mut text, "  - ", "    ", "word ".repeat(40).trim());
         let lines: Vec<&str> = text.lines().collect();

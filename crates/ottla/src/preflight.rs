@@ -122,7 +122,7 @@ fn to_text(preflight: &Preflight, with_colours: bool) -> String {
         let _ = writeln!(text, "{}", style(colour, title));
         let mut place = "";
         for finding in findings {
-            // What concerns all directories has no place of its own.
+            // Findings about all directories have no place.
             let heading: &str = match finding.place.is_empty() {
                 true => finding.subject,
                 false => &finding.place,
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn a_person_reads_what_is_in_the_way_first_and_the_answer_last() {
+    fn the_text_starts_with_refusals_and_ends_with_the_result() {
         let long = "word ".repeat(30);
         let text = to_text(
             &preflight(vec![
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn a_finding_without_a_place_is_below_its_subject() {
+    fn a_finding_without_a_place_is_listed_under_its_subject() {
         let findings = vec![
             finding(Severity::Refuses, "a.properties line 3", "is so", None),
             finding(Severity::Refuses, "", "not formatted", None),
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn a_script_reads_everything() {
+    fn the_json_has_all_findings() {
         let value = to_json(&preflight(vec![finding(
             Severity::Warns,
             "here",

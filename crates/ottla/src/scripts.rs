@@ -18,7 +18,7 @@ pub use table::{Outcome, SCRIPTS, Script, markdown};
 pub enum Called {
     /// One of the binary's own command lines.
     As(Vec<String>),
-    /// A script that is not supported; the sentence says why, and what to use instead.
+    /// A script that is not supported. The sentence gives the reason and the replacement.
     NotServed(String),
 }
 
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_with_a_scripts_name_runs_the_tool() {
+    fn a_link_with_the_name_of_a_script_runs_the_tool() {
         assert_eq!(
             run(&["/opt/bin/kafka-topics.sh", "--list"]),
             line(&["/opt/bin/kafka-topics.sh", "topics", "--list"])
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn scripts_that_are_not_served_say_so() {
+    fn unsupported_scripts_print_an_error() {
         for (name, reason) in [
             ("connect-distributed.sh", "Connect"),
             ("kafka-unknown", "not a script of Apache Kafka"),

@@ -27,10 +27,10 @@ const DEFAULT_LISTENER: &str = "127.0.0.1:9092";
 const DEFAULT_CONTROLLER: &str = "127.0.0.1:9093";
 /// Blocking threads for work that does not wait for a log directory. Each directory adds its own,
 /// for flushes, writeback and reads that miss the page cache, so a hanging directory cannot take
-/// threads from the others. More threads would not help, and each holds about 0.7 MB until ten
-/// seconds after its last task.
+/// threads from other directories. More threads would not help, and each holds about 0.7 MB until
+/// ten seconds after its last task.
 const OTHER_BLOCKING_THREADS: usize = 8;
-/// A slow stop reports what it waits for after this time, and again after each of the following
+/// A slow stop reports its pending step after this time, and again after each of the following
 /// pauses.
 const NOTICED_STOP: Duration = Duration::from_secs(2);
 const STOP_REPORTS: Duration = Duration::from_secs(10);
@@ -301,8 +301,8 @@ async fn start(
     }
 }
 
-/// Stops cleanly. On another signal it no longer waits for other nodes: when a whole cluster stops, the last node
-/// has no one to hand its partitions to.
+/// Stops cleanly. On another signal it no longer waits for other nodes: when a whole cluster stops,
+/// the last node cannot hand over its partitions.
 async fn stop(running: RunningBroker, signals: &mut StopSignals) -> Result<(), String> {
     print_line("Stopping.");
     let broker = Arc::clone(running.broker());
@@ -324,7 +324,8 @@ async fn stop(running: RunningBroker, signals: &mut StopSignals) -> Result<(), S
     }
 }
 
-/// Says what a stop waits for, once it takes noticeably long and then every ten seconds; never returns.
+/// Reports the pending step of a slow stop, first after a few seconds and then every ten seconds.
+/// Never returns.
 async fn report_stop(broker: &Broker) {
     let began = Instant::now();
     let mut pause = NOTICED_STOP;
@@ -387,7 +388,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_refusal_is_a_line_and_names_its_place() {
+    fn each_refusal_is_one_line_with_its_place() {
         let text = "node.id=-7\nprocess.roles=broker\nnum.partitions=x\n";
         let properties = Properties::parse(text, "server.properties").unwrap();
         let refused = look_first(&properties, Unformatted::Refused).unwrap_err();
@@ -405,7 +406,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_start_opens_is_examined_with_its_line() {
+    fn files_opened_by_the_start_are_checked_with_their_line() {
         let dir = tempfile::tempdir().unwrap();
         let data = dir.path().join("data");
         let mut properties =
@@ -430,7 +431,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stop_says_what_it_waits_for() {
+    fn a_slow_stop_reports_its_pending_step() {
         let waited = Duration::from_millis(12_345);
         assert_eq!(
             stop_text(StopStep::Quorum, waited),

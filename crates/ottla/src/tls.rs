@@ -21,7 +21,7 @@ use settings::{ClientSettings, Store};
 
 use crate::paragraphs::wrap;
 
-/// Not the one of the plaintext listener in examples, and not the controller's beside it.
+/// Differs from the ports of the plaintext and the controller listener in examples.
 const PORT: u16 = 9094;
 /// Names of a broker on this machine.
 pub const LOCAL_NAMES: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn every_broker_has_a_store_of_its_own_and_keys_are_for_their_owner_alone() {
+    fn every_broker_has_its_own_store_and_keys_are_private() {
         for (store, key_store) in [
             (StoreFormat::Pem, "broker-2.pem"),
             (StoreFormat::Pkcs12, "broker-2.p12"),
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn what_exists_is_not_overwritten() {
+    fn existing_files_are_not_overwritten() {
         let dir = tempfile::tempdir().unwrap();
         let args = args(dir.path(), &[], StoreFormat::Pem);
         std::fs::write(dir.path().join("broker-1.pem"), "precious").unwrap();

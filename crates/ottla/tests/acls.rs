@@ -43,7 +43,7 @@ fn with_status(status: i32, broker: &BrokerProcess, line: &str) -> String {
 }
 
 #[test]
-fn a_denial_is_explained_and_mended_by_the_printed_command() {
+fn the_printed_command_fixes_an_explained_denial() {
     let broker = broker().start();
     let read = "explain --principal User:alice --operation Read --topic orders";
     let denied = with_status(1, &broker, read);
@@ -85,7 +85,7 @@ fn a_denial_is_explained_and_mended_by_the_printed_command() {
          or --resource-pattern-type prefixed"
     );
 
-    // The broker tells its super users; several resources are one question.
+    // The broker reports its super users. One request explains several resources.
     let root = with_status(
         0,
         &broker,
@@ -100,7 +100,7 @@ fn a_denial_is_explained_and_mended_by_the_printed_command() {
 }
 
 #[test]
-fn what_cannot_be_found_out_is_neither_allowed_nor_denied() {
+fn an_unknown_decision_is_neither_allowed_nor_denied() {
     let broker = broker().start();
     for (line, says) in [
         ("explain --principal alice --topic t", "principalType"),
@@ -133,7 +133,7 @@ fn what_cannot_be_found_out_is_neither_allowed_nor_denied() {
 }
 
 #[test]
-fn a_dry_run_changes_nothing_and_says_what_would_change() {
+fn a_dry_run_reports_changes_without_making_them() {
     let broker = broker().start();
     let add = "--add --allow-principal User:alice --operation Read --topic orders";
     assert_eq!(

@@ -37,7 +37,7 @@ fn on(broker: &BrokerProcess, before: &[&str], after: &[&str]) -> Ran {
 }
 
 #[test]
-fn the_cluster_shows_itself() {
+fn the_cluster_is_described() {
     let broker = BrokerBuilder::new().start();
     let id = out(&broker, &["cluster", "cluster-id"], &[]);
     assert!(
@@ -111,7 +111,7 @@ fn levels(broker: &BrokerProcess) -> Vec<String> {
 }
 
 #[test]
-fn the_levels_of_a_directory_stay_as_they_are_unless_somebody_raises_them() {
+fn feature_levels_change_only_on_request() {
     let releases = [("4.0", "4.0-IV3"), ("4.3", "4.3-IV0"), ("4.4", "4.4-IV2")];
     for (release, level) in releases {
         let mut broker = BrokerBuilder::new().release(release).start();
@@ -129,7 +129,7 @@ fn the_levels_of_a_directory_stay_as_they_are_unless_somebody_raises_them() {
 }
 
 #[test]
-fn features_are_shown_and_changed() {
+fn features_are_described_and_changed() {
     let broker = BrokerBuilder::new().start();
     let described = out(&broker, &["features"], &["describe"]);
     let line = described
@@ -244,7 +244,7 @@ fn records_are_deleted_and_leaders_elected() {
 }
 
 #[test]
-fn metrics_subscriptions_live_and_die() {
+fn metrics_subscriptions_are_created_and_deleted() {
     let broker = BrokerBuilder::new().start();
     let subscriptions = |arguments: &[&str]| out(&broker, &["client-metrics"], arguments);
     let altered = subscriptions(&[
@@ -283,7 +283,7 @@ fn metrics_subscriptions_live_and_die() {
 }
 
 #[test]
-fn quotas_and_credentials_are_kept() {
+fn quotas_and_credentials_are_stored() {
     let broker = BrokerBuilder::new().start();
     let configs = |arguments: &[&str]| out(&broker, &["configs"], arguments);
     let rates = "producer_byte_rate=10485760,consumer_byte_rate=2048";
@@ -520,7 +520,7 @@ fn replicas_move_between_directories_and_throttles_are_lifted() {
 }
 
 #[test]
-fn what_a_broker_refuses_without_a_word_is_told_in_kafkas_words() {
+fn errors_without_a_message_get_the_message_of_kafka() {
     let broker = BrokerBuilder::new()
         .property("delete.topic.enable", "false")
         .start();
@@ -546,7 +546,7 @@ fn what_a_broker_refuses_without_a_word_is_told_in_kafkas_words() {
 }
 
 #[test]
-fn wrong_arguments_say_what_to_write() {
+fn errors_for_wrong_arguments_suggest_valid_ones() {
     let old = run(&["topics", "--zookeeper", "localhost:2181", "--list"]);
     assert_eq!(old.status, 1);
     assert!(old.err.contains("write --bootstrap-server"), "{}", old.err);

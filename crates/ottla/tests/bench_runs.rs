@@ -103,7 +103,7 @@ figures = { "produce.records_per_second" = 1000 }
 "#;
 
 #[test]
-fn a_broker_is_started_measured_and_gone() {
+fn a_broker_is_started_measured_and_stopped() {
     let dir = tempfile::tempdir().expect("a directory");
     let file = dir.path().join("both.toml");
     std::fs::write(&file, FILE).expect("written");
@@ -147,7 +147,7 @@ fn a_broker_is_started_measured_and_gone() {
 
 /// Brokers are restarted for each value of a swept broker setting.
 #[test]
-fn settings_of_brokers_can_be_swept() {
+fn broker_settings_can_be_swept() {
     let dir = tempfile::tempdir().expect("a directory");
     let file = dir.path().join("segments.toml");
     let text = "title = 'Segments'\n[records]\nsize = 1000\ncount = 5_000\n[measure]\nrepetitions = 1\n\
@@ -229,7 +229,7 @@ fn messages_of_a_new_topic_do_not_wait_for_its_replicas() {
 
 /// A leader is killed during a round. No acknowledged record is lost, and the broker is restarted.
 #[test]
-fn what_is_lost_when_a_leader_dies_is_counted() {
+fn records_lost_when_a_leader_dies_are_counted() {
     let ran = Ran::bench(&[
         "run",
         "linkedin-2014/leader-dies",
@@ -354,7 +354,7 @@ fn compare_with_a_slower_one(ran: &Ran, result: &ResultFile) {
 }
 
 #[test]
-fn a_cluster_that_runs_is_measured_and_keeps_none_of_the_topics() {
+fn a_running_cluster_is_measured_and_topics_are_deleted() {
     let broker = BrokerBuilder::new().start();
     let bootstrap = broker.bootstrap();
     let ran = Ran::bench(&[
@@ -400,7 +400,7 @@ fn a_cluster_that_runs_is_measured_and_keeps_none_of_the_topics() {
 }
 
 #[test]
-fn an_interrupted_run_keeps_what_it_has_and_says_so() {
+fn an_interrupted_run_keeps_and_marks_its_results() {
     let dir = tempfile::tempdir().expect("a directory");
     let arguments = [
         "run",
@@ -441,9 +441,9 @@ fn an_interrupted_run_keeps_what_it_has_and_says_so() {
 }
 
 #[test]
-fn what_is_wrong_is_one_sentence_and_leaves_nothing() {
+fn errors_are_one_sentence_and_leave_no_files() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
-    let nobody = listener.local_addr().expect("an address").to_string();
+    let unused = listener.local_addr().expect("an address").to_string();
     drop(listener);
     let broker = BrokerBuilder::new().start();
     let alone = broker.bootstrap();
@@ -490,7 +490,7 @@ fn what_is_wrong_is_one_sentence_and_leaves_nothing() {
                 small[2],
                 small[3],
                 "--bootstrap-server",
-                &nobody,
+                &unused,
             ],
             "cannot be measured",
         ),
@@ -534,7 +534,7 @@ fn what_is_wrong_is_one_sentence_and_leaves_nothing() {
                 small[2],
                 small[3],
                 "--bootstrap-server",
-                &nobody,
+                &unused,
                 "--command-config",
                 "nowhere.properties",
             ],
@@ -558,7 +558,7 @@ fn what_is_wrong_is_one_sentence_and_leaves_nothing() {
 }
 
 #[test]
-fn a_topic_with_other_settings_is_left_alone() {
+fn a_topic_with_other_settings_is_not_used() {
     let broker = BrokerBuilder::new().start();
     let bootstrap = broker.bootstrap();
     let topics = |arguments: &[&str]| {

@@ -1,5 +1,5 @@
-//! The console clients at a terminal: a broker that fails and returns, one that does not, a closed
-//! output pipe, a missing topic.
+//! The console clients at a terminal: a broker that fails and returns, an unreachable broker, a
+//! closed output pipe, a missing topic.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
@@ -149,7 +149,7 @@ fn produce(broker: &BrokerProcess, lines: &str) {
 }
 
 #[test]
-fn a_broker_that_dies_and_returns_is_a_line_each_and_nothing_is_lost() {
+fn a_broker_restart_is_two_lines_and_loses_no_records() {
     let mut broker = broker();
     let servers = broker.bootstrap();
     let mut producer = Running::start(&servers, &["console-producer", "--topic", "orders"]);
@@ -189,7 +189,7 @@ fn a_broker_that_dies_and_returns_is_a_line_each_and_nothing_is_lost() {
 }
 
 #[test]
-fn records_that_stay_unsent_are_counted_and_the_exit_status_says_so() {
+fn unsent_records_are_counted_and_set_the_exit_status() {
     let mut broker = broker();
     let servers = broker.bootstrap();
     let arguments = [
@@ -248,7 +248,7 @@ fn records_that_stay_unsent_are_counted_and_the_exit_status_says_so() {
 }
 
 #[test]
-fn a_consumer_ends_when_nobody_reads_it_any_more() {
+fn a_consumer_ends_when_its_output_is_closed() {
     let broker = broker();
     produce(&broker, "one\ntwo\nthree\n");
     let mut child = Command::new(ottla_binary())
@@ -282,7 +282,7 @@ fn a_consumer_ends_when_nobody_reads_it_any_more() {
 }
 
 #[test]
-fn a_topic_that_is_not_there_is_one_warning_and_a_timeout_is_no_error() {
+fn a_missing_topic_is_one_warning_and_a_timeout_is_no_error() {
     let broker = broker();
     let servers = broker.bootstrap();
     let read = [
@@ -319,7 +319,7 @@ fn a_topic_that_is_not_there_is_one_warning_and_a_timeout_is_no_error() {
 }
 
 #[test]
-fn a_timeout_ends_also_a_consumer_that_no_broker_answers() {
+fn a_timeout_ends_a_consumer_without_a_broker() {
     for tool in ["console-consumer", "console-share-consumer"] {
         let read = [tool, "--topic", "orders", "--timeout-ms", "1000"];
         let began = Instant::now();
@@ -332,7 +332,7 @@ fn a_timeout_ends_also_a_consumer_that_no_broker_answers() {
 }
 
 #[test]
-fn a_mistyped_setting_is_told_and_a_shared_file_is_not() {
+fn mistyped_settings_are_reported_but_not_those_of_shared_files() {
     let broker = broker();
     let servers = broker.bootstrap();
     let arguments = [
@@ -355,8 +355,8 @@ fn a_mistyped_setting_is_told_and_a_shared_file_is_not() {
 }
 
 #[test]
-fn an_address_that_does_not_answer_is_told_with_the_setting_that_bounds_it() {
-    // The kernel accepts connections, and nobody answers on them.
+fn the_error_for_a_silent_address_names_the_timeout_setting() {
+    // The kernel accepts connections, but no process answers on them.
     let silent = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = silent.local_addr().expect("an address").to_string();
     let folder = tempfile::tempdir().expect("a folder");

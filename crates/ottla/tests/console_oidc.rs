@@ -1,4 +1,5 @@
-//! The console with an identity provider: people log in there, and the cluster's ACLs decide what they see and do.
+//! The console with an identity provider: users log in at the provider, and the cluster's ACLs
+//! decide about their permissions.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -176,7 +177,7 @@ fn wait_for_revocation(provider: &IdentityProvider) {
 }
 
 #[test]
-fn people_act_on_the_cluster_with_their_own_tokens() {
+fn users_act_on_the_cluster_with_their_own_tokens() {
     let dir = tempfile::tempdir().expect("a folder");
     let provider = IdentityProvider::start();
     let mut broker = broker(&provider, dir.path()).start();
@@ -190,7 +191,7 @@ fn people_act_on_the_cluster_with_their_own_tokens() {
             .url()
             .ends_with(session["oidc"].as_str().expect("a host"))
     );
-    // Where the provider does not send browsers, nobody begins.
+    // A login does not start at an address that is not a redirect URI of the provider.
     let elsewhere = console.address.to_string();
     let refused = admin.ask_under(&elsewhere, "POST /api/session/oidc", Value::Null);
     assert!(
@@ -219,7 +220,8 @@ fn people_act_on_the_cluster_with_their_own_tokens() {
     let denied = alice.ask("POST /api/topics", json!({ "name": "hers" }));
     assert_eq!(denied.status, 403, "{}", denied.text);
 
-    // The page leaves for the provider, which forgets what it gave; the session is over here.
+    // The page redirects to the provider, which revokes its tokens. The session of the console has
+    // ended.
     let left = alice.ask("DELETE /api/session", Value::Null);
     let address = left.body["address"].as_str().unwrap_or_default();
     assert!(address.starts_with(&format!("{}/logout?client_id=", provider.url())));
@@ -230,7 +232,7 @@ fn people_act_on_the_cluster_with_their_own_tokens() {
 }
 
 #[test]
-fn nobody_logs_a_browser_in_as_somebody_else() {
+fn a_browser_cannot_be_logged_in_as_another_user() {
     let dir = tempfile::tempdir().expect("a folder");
     let provider = IdentityProvider::start();
     let mut broker = broker(&provider, dir.path()).start();
@@ -255,7 +257,7 @@ fn nobody_logs_a_browser_in_as_somebody_else() {
     // A code is good once, also in the right browser.
     assert_eq!(victim.hand_in(&own).status, 401);
 
-    // What a provider says is shown only for a login of this browser.
+    // An error of the provider is shown only for a login of this browser.
     let mut other = Browser::new(&console);
     let back = other.visit_provider(&provider, "alice");
     let said = "access_denied\u{1b}[2J";
@@ -284,7 +286,7 @@ fn nobody_logs_a_browser_in_as_somebody_else() {
         "{}",
         refused.text
     );
-    // Nobody keeps what the provider gave for it.
+    // The tokens that the provider issued for it are revoked.
     wait_for_revocation(&provider);
     assert!(broker.stop().success());
 }

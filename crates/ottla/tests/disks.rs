@@ -94,8 +94,8 @@ fn create(broker: &BrokerProcess, topic: &str, partitions: &str) {
 }
 
 #[test]
-fn a_full_disk_refuses_appends_and_nothing_else() {
-    run("a_full_disk_refuses_appends_and_nothing_else", async {
+fn a_full_disk_refuses_only_appends() {
+    run("a_full_disk_refuses_only_appends", async {
         let dir = tempfile::tempdir().expect("a directory");
         mount_small(&dir.path().join("data"), 24);
         let mut broker = BrokerBuilder::new()
@@ -117,8 +117,8 @@ fn a_full_disk_refuses_appends_and_nothing_else() {
         let all: Vec<usize> = (0..acknowledged).collect();
         assert_eq!(consume(&broker, 0, acknowledged).await, all);
 
-        // Commits of offsets are rejected, not lost, once what is left is too little for them as well; and administrative
-        // requests still work.
+        // Offset commits are rejected, not lost, once the free space is too small for them too.
+        // Administrative requests still work.
         let admin = Admin::new(client(&broker).await);
         let offsets = BTreeMap::from([((TOPIC.to_owned(), 0), 7)]);
         let deadline = Instant::now() + PATIENCE;
@@ -172,9 +172,8 @@ fn partition_in(dir: &Path) -> i32 {
 }
 
 #[test]
-fn a_disk_that_goes_away_takes_its_partitions_along_and_the_last_one_the_process() {
-    const NAME: &str =
-        "a_disk_that_goes_away_takes_its_partitions_along_and_the_last_one_the_process";
+fn a_lost_disk_takes_its_partitions_offline_and_the_last_one_stops_the_node() {
+    const NAME: &str = "a_lost_disk_takes_its_partitions_offline_and_the_last_one_stops_the_node";
     run(NAME, async {
         let dir = tempfile::tempdir().expect("a directory");
         let [first, second] = ["first", "second"].map(|name| dir.path().join(name));
@@ -243,8 +242,8 @@ fn a_disk_that_goes_away_takes_its_partitions_along_and_the_last_one_the_process
 }
 
 #[test]
-fn a_file_that_cannot_be_written_is_found_before_anything_is_touched() {
-    const TEST: &str = "a_file_that_cannot_be_written_is_found_before_anything_is_touched";
+fn an_unwritable_file_is_found_before_any_change() {
+    const TEST: &str = "an_unwritable_file_is_found_before_any_change";
     with_mounts(TEST, || {
         let mut broker = BrokerBuilder::new().start();
         create(&broker, TOPIC, "2");

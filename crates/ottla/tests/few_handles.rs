@@ -139,7 +139,7 @@ fn partitions_may_outnumber_the_file_handles() {
 }
 
 #[test]
-fn connections_over_the_handles_wait_and_those_that_are_there_are_served() {
+fn connections_without_a_handle_wait_and_open_ones_are_served() {
     let mut broker = BrokerBuilder::new()
         .open_files(OPEN_FILES)
         .property("offsets.topic.num.partitions", "1")

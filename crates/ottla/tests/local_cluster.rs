@@ -67,7 +67,7 @@ fn refused(arguments: &[&str], input: &str) -> String {
 }
 
 #[test]
-fn a_cluster_starts_loses_a_node_stops_and_goes_on() {
+fn a_cluster_starts_loses_a_node_stops_and_restarts() {
     let folder = tempfile::tempdir().expect("a folder");
     let dir = folder.path().join("cluster");
     let mut cluster = RunningTool::start_cluster(&dir, &["--brokers", "3", "--port", "0"]);
@@ -140,9 +140,9 @@ fn a_cluster_starts_loses_a_node_stops_and_goes_on() {
     assert_eq!(of_leader[1..3], ["broker,", "controller"], "{of_leader:?}");
     let process: i32 = of_leader[5].parse().expect("a process id");
     kill_process(Pid::from_raw(process).expect("an id"), Signal::KILL).expect("it runs");
-    let told = cluster.until("The other 2 keep running");
+    let summary = cluster.until("The other 2 keep running");
     let expected = format!("node {leader} exited (signal: 9 (SIGKILL)");
-    assert!(told.contains(&expected), "{told}");
+    assert!(summary.contains(&expected), "{summary}");
     tool(&produce, "three\n");
     assert_eq!(consume("3"), ["one", "three", "two"]);
 
@@ -164,7 +164,7 @@ fn a_cluster_starts_loses_a_node_stops_and_goes_on() {
     assert_eq!(bootstrap(&printed), servers);
     assert_eq!(consume("3"), ["one", "three", "two"]);
 
-    // A node that stops without a quorum waits, and reports what it waits for.
+    // A node that stops without a quorum waits, and reports the pending step.
     let process = |node: &str| {
         let process: i32 = row(&printed, node)[5].parse().expect("a process id");
         Pid::from_raw(process).expect("an id")
@@ -216,7 +216,7 @@ fn run_printed(printed: &str, name: &str) -> String {
 }
 
 #[test]
-fn a_secure_cluster_serves_those_who_log_in_and_may() {
+fn a_secure_cluster_serves_authorized_users() {
     let folder = tempfile::tempdir().expect("a folder");
     let dir = folder.path().join("cluster");
     let mut cluster = RunningTool::start_cluster(&dir, &["--secure", "--port", "0"]);

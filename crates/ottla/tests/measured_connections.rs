@@ -1,4 +1,4 @@
-//! What a client that is connected notices of others that connect until no more are let in.
+//! The latency of a connected client while other clients connect up to the connection limit.
 //!
 //! Measured on the real binary, when nothing else runs; both times alternate within one run.
 
@@ -12,7 +12,7 @@ use ottla_testkit::{BrokerBuilder, BrokerProcess};
 const OPEN_FILES: u32 = 512;
 const RECORDS: usize = 400;
 const ROUNDS: usize = 3;
-/// What else the machine does adds to both, and not evenly: one run of several has to be right.
+/// Other load on the machine adds to both measurements, unevenly: one run of several must pass.
 const ATTEMPTS: usize = 4;
 /// Below this a difference is the machine's.
 const LEAST: Duration = Duration::from_millis(2);
@@ -89,7 +89,7 @@ async fn measure(broker: &BrokerProcess) -> (Duration, Duration) {
 }
 
 #[test]
-fn connecting_until_refused_does_not_slow_those_who_are_there() {
+fn connecting_until_refused_does_not_slow_connected_clients() {
     let broker = BrokerBuilder::new()
         .open_files(OPEN_FILES)
         .property("offsets.topic.num.partitions", "1")

@@ -5,7 +5,7 @@
 //!
 //! A client without room for the records due during the stall has a backlog afterwards, and sends
 //! it at its maximum rate while further records become due. With a maximum of m records per second
-//! and r due per second, a record due after u seconds is behind r·u others and is acknowledged
+//! and r due per second, a record due after u seconds follows r·u other records and is acknowledged
 //! r·u/m after the end of the stall. It takes S - u·(1 - r/m), so the share q of all records has a
 //! latency above S - q·T·(1 - r/m). m is measured in a run without a target rate.
 
@@ -165,9 +165,10 @@ fn measure(properties: &[&str], room: Room) -> (Vec<Row>, Vec<Row>) {
 }
 
 #[test]
-fn a_stall_is_measured_as_it_was() {
+fn a_stall_is_measured_accurately() {
     let (from_due, from_sent) = measure(&[], Room::ForAll);
-    // The client has room for what is due during the stall, so every record is sent when it is due.
+    // The client has room for the records that are due during the stall, so every record is sent
+    // when it is due.
     assert!(
         deviation(&from_sent, 0.0) <= 2.0 * TOLERANCE,
         "{from_sent:?}"
@@ -178,7 +179,7 @@ fn a_stall_is_measured_as_it_was() {
 /// The client allows few records in flight. Latencies from send show the stall only for those few
 /// records; latencies from due show it for all records that it delayed.
 #[test]
-fn a_client_that_has_to_wait_hides_nothing() {
+fn a_client_that_must_wait_does_not_hide_latency() {
     let (_, from_sent) = measure(&["batch.size=4096", "buffer.memory=16384"], Room::ForFew);
     let in_stall = from_sent
         .iter()
@@ -191,7 +192,7 @@ fn a_client_that_has_to_wait_hides_nothing() {
 
 /// The same for `ottla bench`, in its result: acknowledgements, and records at a consumer.
 #[test]
-fn a_stall_is_in_the_results_of_bench_as_it_was() {
+fn bench_results_contain_the_stall() {
     let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let mut proxy = StallingProxy::bind();
     let broker = broker_behind(&mut proxy);

@@ -1,5 +1,5 @@
-//! The performance tools against a running broker, each as a process: what was sent is consumed,
-//! with every flag. `cargo xtask conformance` compares their output with Kafka's tools.
+//! The performance tools against a running broker, each as a process: all sent records are
+//! consumed, with every flag. `cargo xtask conformance` compares their output with Kafka's tools.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::{Command, Output};
@@ -56,7 +56,7 @@ fn records_of(broker: &BrokerProcess, topic: &str, count: usize) -> Vec<(String,
 }
 
 #[test]
-fn everything_sent_is_consumed() {
+fn all_sent_records_are_consumed() {
     let broker = broker();
     let sent = succeeded(&run(
         &broker,
@@ -88,7 +88,7 @@ fn everything_sent_is_consumed() {
 }
 
 #[test]
-fn threads_share_the_records_and_their_keys() {
+fn threads_divide_the_records_and_their_keys() {
     let broker = broker();
     let sent = succeeded(&run(
         &broker,
@@ -138,7 +138,7 @@ fn one_seed_sends_the_same_records_again() {
 }
 
 #[test]
-fn records_that_cannot_be_sent_are_counted_and_not_said_to_be_sent() {
+fn unsent_records_are_counted_but_not_as_sent() {
     let broker = broker();
     let sent = run(
         &broker,

@@ -79,7 +79,7 @@ fn answers(broker: &BrokerProcess) -> bool {
 }
 
 #[test]
-fn half_received_requests_count_and_their_memory_comes_back() {
+fn incomplete_requests_count_and_release_their_memory() {
     let bound = 128 * MIB;
     let broker = BrokerBuilder::new()
         .property("queued.max.request.bytes", &bound.to_string())
@@ -94,7 +94,7 @@ fn half_received_requests_count_and_their_memory_comes_back() {
         held / MIB,
         bound / MIB
     );
-    assert!(answers(&broker), "those within the bound go on");
+    assert!(answers(&broker), "requests within the limit continue");
     drop(open);
     shrinks_to(&broker, 2 * idle);
 }
@@ -102,7 +102,7 @@ fn half_received_requests_count_and_their_memory_comes_back() {
 /// The default limit is an eighth of the machine's memory. Requests below it are read, and their
 /// memory is released as well.
 #[test]
-fn the_memory_of_a_burst_below_the_bound_comes_back() {
+fn the_memory_of_a_burst_below_the_limit_is_released() {
     let broker = BrokerBuilder::new().start();
     let idle = idle_bytes(&broker);
     let open = half_frames(&broker, 100, 2 * MIB as usize, Duration::from_secs(2));
@@ -123,7 +123,7 @@ fn the_memory_of_a_burst_below_the_bound_comes_back() {
 /// The name of a client's software is remembered with its connection, and must not keep the request
 /// that it came in.
 #[test]
-fn a_remembered_name_keeps_no_request() {
+fn a_stored_name_does_not_hold_its_request() {
     const PADDING: usize = 8 << 20;
     let broker = BrokerBuilder::new().start();
     let idle = idle_bytes(&broker);
@@ -157,7 +157,7 @@ struct Hollow {
     api: ApiKey,
     /// One without compact types, so that zeros are empty strings and arrays.
     version: u16,
-    /// What comes before the array.
+    /// The bytes before the array.
     front: &'static [u8],
     /// The least bytes that an element has.
     element: usize,
@@ -220,7 +220,7 @@ impl Hollow {
     }
 }
 
-/// Sends it on a connection of its own; whether anything is answered before the connection ends.
+/// Sends it on its own connection. Returns whether a response arrives before the connection ends.
 fn send_hollow(broker: &BrokerProcess, frame: &[u8]) -> bool {
     let mut stream = TcpStream::connect(broker.bootstrap()).expect("it is let in");
     let timeout = Some(Duration::from_secs(30));
@@ -249,9 +249,9 @@ fn peak_bytes(broker: &BrokerProcess) -> u64 {
         * 1024
 }
 
-/// What a request makes of its frame is bounded by the frame and by the memory that there is, for each kind of request.
+/// For each kind of request, the decoded size is bounded by the frame and by the available memory.
 #[test]
-fn a_request_of_empty_elements_takes_no_multiple_of_its_frame() {
+fn a_request_of_empty_elements_takes_no_more_than_its_frame() {
     const FRAME: usize = 24 << 20;
     let broker = BrokerBuilder::new()
         .property("ottla.memory.max.bytes", &(256 * MIB).to_string())

@@ -1,4 +1,5 @@
-//! Clients that log in with OAuth tokens: who is believed, who is not, and what happens when the issuer changes its key.
+//! Clients that log in with OAuth tokens: accepted and rejected tokens, and a key change of the
+//! issuer.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -13,7 +14,7 @@ use serde_json::{Value, json};
 const HANDLER: &str = "OAuthBearerValidatorCallbackHandler";
 const ISSUER: &str = "https://issuer";
 
-/// What the broker expects, with changes.
+/// The claims that the broker expects, with changes.
 fn claims(changes: Value) -> Value {
     let mut claims = json!({ "aud": "kafka", "iss": ISSUER });
     for (name, value) in changes.as_object().into_iter().flatten() {
@@ -54,7 +55,7 @@ fn printed(output: &Output) -> String {
 }
 
 #[test]
-fn tokens_are_believed_by_their_signature_and_their_claims() {
+fn tokens_are_accepted_by_signature_and_claims() {
     let dir = tempfile::tempdir().expect("a folder");
     let issuer = TokenIssuer::new("first");
     let keys = issuer.write_keys(&dir.path().join("keys.json"));
@@ -158,7 +159,7 @@ async fn a_client_renews_its_session_with_tokens_of_an_endpoint() {
     assert!(count("reauthentication-latency-max") > 0.0);
     assert_eq!(count("failed-reauthentication-total"), 0.0);
     assert_eq!(count("connection-close-total"), closed);
-    // One for each session at most, whatever the number of connections.
+    // At most one for each session, for any number of connections.
     let granted = endpoint.granted();
     assert!((3..12).contains(&granted), "{granted} tokens");
     producer.close().await;
@@ -181,7 +182,7 @@ async fn a_client_renews_its_session_with_tokens_of_an_endpoint() {
 }
 
 #[test]
-fn keys_that_cannot_be_read_end_the_start() {
+fn unreadable_keys_refuse_the_start() {
     let refusal = broker_with_tokens(Path::new("/nowhere/keys.json"), HANDLER, ISSUER);
     let output = refusal.start_refused().output;
     let expected = "sasl.oauthbearer.jwks.endpoint.url=file:///nowhere/keys.json: cannot be read";

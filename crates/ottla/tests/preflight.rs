@@ -81,7 +81,7 @@ fn text(bytes: &[u8]) -> String {
 }
 
 #[test]
-fn the_status_says_whether_a_take_over_is_possible_and_nothing_is_touched() {
+fn the_exit_status_is_the_result_and_no_file_changes() {
     let node = Node::new("");
     let before = node.content();
     let possible = node.preflight(&[]);
@@ -104,7 +104,7 @@ fn the_status_says_whether_a_take_over_is_possible_and_nothing_is_touched() {
 }
 
 #[test]
-fn a_key_of_kerberos_that_is_missing_is_found() {
+fn a_missing_kerberos_key_is_found() {
     let settings = "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,\
                     EXTRA:SASL_PLAINTEXT\n\
                     listeners=PLAINTEXT://127.0.0.1:28390,CONTROLLER://127.0.0.1:28391,\

@@ -147,7 +147,7 @@ impl Cluster {
     }
 }
 
-/// Waits for something; returns what it says otherwise.
+/// Waits until the condition holds. Panics with its message at the timeout.
 #[track_caller]
 fn wait_for(what: &str, mut is_there: impl FnMut() -> bool) {
     let began = Instant::now();
@@ -183,7 +183,7 @@ fn a_skewed_cluster_is_balanced_and_a_broker_emptied() {
     cluster.tool(&["console-producer"], &keyed, &records);
     assert_eq!(cluster.records(), RECORDS);
 
-    // The plan says what it costs, and changes nothing.
+    // The plan states its cost, and changes nothing.
     let file = path("balance.json");
     // All brokers share the disk of this machine, which may be nearly full.
     let full = ["--max-disk-used", "100"];
@@ -312,7 +312,7 @@ fn a_skewed_cluster_is_balanced_and_a_broker_emptied() {
     wait_for("a move", || cluster.reassignments().contains("adding: "));
     let other = cluster.refused(&["rebalance", "plan"], &["--sample", "0"]);
     assert!(other.contains("being reassigned"), "{other}");
-    // Ctrl-C says what goes on.
+    // After Ctrl-C, the command reports the moves that continue.
     assert!(!apply.interrupt().success(), "{}", apply.printed());
     let printed = apply.printed();
     assert!(
@@ -417,7 +417,7 @@ impl Console {
         serde_json::from_str(body).expect("JSON")
     }
 
-    /// Carries out what the console plans now, with this throttle.
+    /// Applies the current plan of the console, with this throttle.
     fn rebalance(&self, throttle: &Value) -> Value {
         // As for the tool: all brokers share a disk that may be nearly full.
         let plan = self.ask("GET /api/rebalance-plan?max_disk_percent=100", &Value::Null);
@@ -470,7 +470,7 @@ fn by_console(cluster: &Cluster) {
 }
 
 #[test]
-fn mistakes_are_named() {
+fn errors_name_the_mistake() {
     let nowhere = ["--bootstrap-server", "127.0.0.1:1"];
     let refused = |tool: &[&str], rest: &[&str]| {
         let (is_success, out, err) = attempt(&[tool, &nowhere, rest].concat(), "");

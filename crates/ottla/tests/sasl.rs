@@ -171,7 +171,7 @@ fn users_log_in_with_plain_and_scram() {
 }
 
 #[test]
-fn an_entry_that_cannot_be_read_is_shown_with_a_caret() {
+fn a_caret_marks_the_error_in_a_jaas_entry() {
     let refusal = BrokerBuilder::new()
         .unformatted()
         .property(
@@ -200,7 +200,7 @@ fn an_entry_that_cannot_be_read_is_shown_with_a_caret() {
 }
 
 #[test]
-fn a_token_is_made_with_the_tool_and_logs_in_until_it_is_expired() {
+fn a_token_created_with_the_tool_is_valid_until_it_expires() {
     let dir = tempfile::tempdir().expect("a folder");
     let jaas = format!(
         "{MODULES}.plain.PlainLoginModule required username=\"node\" password=\"n\" user_node=\"n\" \

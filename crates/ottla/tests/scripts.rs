@@ -63,7 +63,7 @@ fn links_act_as_scripts() {
 }
 
 #[test]
-fn scripts_that_are_not_served_say_why() {
+fn unsupported_scripts_print_the_reason() {
     let folder = tempfile::tempdir().expect("a folder");
     for (name, reason) in [
         ("connect-standalone.sh", "Kafka Connect is a Java framework"),
@@ -145,8 +145,8 @@ fn a_server_is_started_and_stopped_by_scripts() {
         said()
     );
 
-    let nobody = script("kafka-server-stop.sh", &["--node-id=999999999"]);
-    assert_eq!(nobody.status.code(), Some(1));
+    let no_process = script("kafka-server-stop.sh", &["--node-id=999999999"]);
+    assert_eq!(no_process.status.code(), Some(1));
     let stopped = script("kafka-server-stop.sh", &["--node-id", &id]);
     assert!(stopped.status.success(), "{}", text(&stopped.stderr));
     wait_until("the server has stopped", || said().contains("Stopped."));
@@ -194,7 +194,7 @@ fn container(folder: &Path, id: &str, port: u16) -> Child {
 }
 
 #[test]
-fn a_container_starts_with_the_environment_of_kafkas_image_and_again_on_its_data() {
+fn a_container_starts_with_the_environment_of_the_kafka_image() {
     let folder = tempfile::tempdir().expect("a folder");
     let free = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = free.local_addr().expect("an address").port();

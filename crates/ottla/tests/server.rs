@@ -95,7 +95,7 @@ async fn consume(broker: &BrokerProcess, at_least: usize) -> BTreeMap<i64, Strin
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn kill_9_keeps_what_was_acknowledged() {
+async fn kill_9_keeps_acknowledged_records() {
     let mut broker = BrokerBuilder::new().start();
     let count = Arc::<AtomicUsize>::default();
     let producing = produce(client(&broker).await, usize::MAX, Arc::clone(&count));
@@ -128,7 +128,7 @@ async fn kill_9_keeps_what_was_acknowledged() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_clean_stop_leaves_its_marker_and_everything_else() {
+async fn a_clean_stop_leaves_its_marker_and_all_records() {
     let mut broker = BrokerBuilder::new().property("flush.messages", "1").start();
     let acknowledged = produce(client(&broker).await, RECORDS, Arc::default()).await;
     assert_eq!(acknowledged.len(), RECORDS);
@@ -141,7 +141,7 @@ async fn a_clean_stop_leaves_its_marker_and_everything_else() {
 }
 
 #[test]
-fn a_terminal_that_closes_stops_it_in_order() {
+fn a_closed_terminal_stops_it_cleanly() {
     let mut broker = BrokerBuilder::new().start();
     broker.signal(rustix::process::Signal::HUP);
     if is_hangup_ignored() {
@@ -166,7 +166,7 @@ fn is_hangup_ignored() -> bool {
 }
 
 #[test]
-fn a_reader_of_its_output_that_goes_away_does_not_end_it() {
+fn a_closed_output_does_not_stop_it() {
     let dir = tempfile::tempdir().unwrap();
     let mut broker = Command::new(ottla_binary())
         .current_dir(dir.path())
@@ -193,7 +193,7 @@ fn a_reader_of_its_output_that_goes_away_does_not_end_it() {
 }
 
 #[test]
-fn a_stop_asked_for_while_it_starts_is_an_orderly_one() {
+fn a_stop_during_the_start_is_clean() {
     let mut broker = BrokerBuilder::new().start();
     broker.tool(&[
         "topics",
@@ -217,7 +217,7 @@ fn a_stop_asked_for_while_it_starts_is_an_orderly_one() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_broker_whose_last_log_directory_fails_ends_and_says_so() {
+async fn a_broker_whose_last_log_directory_fails_exits_with_an_error() {
     let mut broker = BrokerBuilder::new().start();
     let client = client(&broker).await;
     let data = broker.data_dir();
@@ -238,7 +238,7 @@ async fn a_broker_whose_last_log_directory_fails_ends_and_says_so() {
 }
 
 #[test]
-fn an_address_in_use_is_named_with_a_way_out() {
+fn the_error_names_an_address_in_use_and_the_way_out() {
     let running = BrokerBuilder::new().start();
     let port = running.port();
     let refused = BrokerBuilder::new().port(port).start_refused();
@@ -253,7 +253,7 @@ fn an_address_in_use_is_named_with_a_way_out() {
 }
 
 #[test]
-fn another_port_needs_only_the_override_that_the_refusal_names() {
+fn the_refusal_names_the_override_for_another_port() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = taken.local_addr().unwrap().port();
     let dir = tempfile::tempdir().unwrap();
@@ -271,7 +271,7 @@ fn another_port_needs_only_the_override_that_the_refusal_names() {
 }
 
 #[test]
-fn a_bad_setting_is_named_with_file_and_line() {
+fn the_error_for_a_bad_setting_has_file_and_line() {
     let refused = BrokerBuilder::new()
         .unformatted()
         .property("log.retention.hours", "abc")
@@ -281,7 +281,7 @@ fn a_bad_setting_is_named_with_file_and_line() {
     for part in ["server.properties", "log.retention.hours", "abc"] {
         assert!(lines[0].contains(part), "{part}: {lines:?}");
     }
-    // What else would be refused is said as well.
+    // Further refusals are reported too.
     assert_eq!(lines.len(), 2, "{lines:?}");
     assert!(lines[1].contains("is not formatted"), "{lines:?}");
 }

@@ -29,7 +29,7 @@ fn broker(store: &str) -> BrokerProcess {
         .start()
 }
 
-/// Whether the tool succeeded, and what it printed.
+/// Whether the tool succeeded, and its output.
 fn run(broker: &BrokerProcess, arguments: &[&str], input: &str) -> (bool, String) {
     let mut child = Command::new(ottla_binary())
         .args(arguments)
@@ -66,7 +66,7 @@ fn produce(broker: &BrokerProcess, what: &str) -> Vec<String> {
     values
 }
 
-/// Waits until what remote storage has of the topic is like this.
+/// Waits until the description of the topic's remote storage satisfies the condition.
 fn wait_for(broker: &BrokerProcess, is_so: impl Fn(&serde_json::Value) -> bool) {
     let began = Instant::now();
     loop {
@@ -84,7 +84,7 @@ fn wait_for(broker: &BrokerProcess, is_so: impl Fn(&serde_json::Value) -> bool) 
 }
 
 #[test]
-fn a_deleted_topic_is_restored_as_it_was_before_it_was_spoilt() {
+fn a_deleted_topic_is_restored_to_a_time_before_the_damage() {
     let store = tempfile::tempdir().expect("a folder");
     let broker = broker(store.path().to_str().expect("a path of characters"));
     succeed(

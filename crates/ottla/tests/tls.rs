@@ -1,5 +1,5 @@
-//! TLS listeners as clients see them: who can connect, as which principal, and the replacement of a
-//! certificate in use.
+//! TLS listeners as clients see them: accepted and rejected clients, their principals, and the
+//! replacement of a certificate in use.
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -159,7 +159,7 @@ async fn refusal(settings: &BTreeMap<String, String>) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn records_go_through_tls_both_ways_and_strangers_do_not_get_in() {
+async fn records_are_sent_over_tls_and_untrusted_clients_are_refused() {
     let secured = Secured::with(&[]);
     produce_and_consume(&secured.client())
         .await
@@ -179,7 +179,7 @@ async fn records_go_through_tls_both_ways_and_strangers_do_not_get_in() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_client_is_who_its_certificate_says_and_needs_a_good_one() {
+async fn a_client_needs_a_valid_certificate_which_gives_its_principal() {
     let secured = Secured::with(&[
         ("listener.name.ssl.ssl.client.auth", "required"),
         (
@@ -271,7 +271,7 @@ async fn a_certificate_is_replaced_while_it_is_in_use() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn handshakes_that_stall_keep_nobody_out_and_are_cut_off() {
+async fn stalled_handshakes_are_closed_and_do_not_block_clients() {
     let secured = Secured::with(&[]);
     let connect_to = || TcpStream::connect(("127.0.0.1", secured.port)).expect("connected");
     let mut stalled: Vec<TcpStream> = (0..300).map(|_| connect_to()).collect();
@@ -287,7 +287,7 @@ async fn handshakes_that_stall_keep_nobody_out_and_are_cut_off() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_certificate_that_lies_in_the_trust_store_and_an_authoritys_own_do() {
+async fn pinned_certificates_and_ca_certificates_are_accepted() {
     let itself = self_signed(Wanted {
         is_authority: true,
         ..Wanted::default()
@@ -301,7 +301,7 @@ async fn a_certificate_that_lies_in_the_trust_store_and_an_authoritys_own_do() {
 }
 
 #[test]
-fn a_key_store_that_cannot_be_used_ends_the_start_with_a_sentence() {
+fn an_unusable_key_store_refuses_the_start_with_a_message() {
     let authority = Authority::new("authority");
     let dir = tempfile::tempdir().expect("a folder");
     let issued = authority.issue(Wanted::default());
@@ -438,7 +438,7 @@ fn cluster_of_three(authority: &Authority) -> Cluster {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn three_nodes_talk_over_tls_alone_and_go_on_without_one_of_them() {
+async fn three_nodes_communicate_over_tls_and_survive_the_loss_of_one() {
     let authority = Authority::new("authority");
     let mut cluster = cluster_of_three(&authority);
     let settings = |node: &BrokerProcess| {
@@ -481,7 +481,7 @@ fn settings_of(path: &Path) -> BTreeMap<String, String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_one_command_makes_secures_a_broker_and_its_clients() {
+async fn the_files_of_one_command_secure_a_broker_and_its_clients() {
     for store in ["pem", "pkcs12"] {
         let dir = tempfile::tempdir().expect("a folder");
         let dir = dir.path().join("tls");

@@ -83,7 +83,7 @@ fn create(broker: &BrokerProcess, topic: &str, partitions: &str) {
 }
 
 #[test]
-fn topics_live_and_die() {
+fn topics_are_created_changed_and_deleted() {
     let broker = broker();
     create(&broker, "orders", "2");
     let again = run_on(&broker, &["topics", "--create", "--topic", "orders"], "");
@@ -166,7 +166,7 @@ fn topics_live_and_die() {
 }
 
 #[test]
-fn records_go_in_and_come_out() {
+fn records_are_produced_and_consumed() {
     let broker = broker();
     create(&broker, "t", "1");
     for codec in ["none", "gzip", "snappy", "lz4", "zstd"] {
@@ -248,7 +248,7 @@ fn records_go_in_and_come_out() {
 }
 
 #[test]
-fn reading_makes_a_topic_and_leaves_no_member_behind() {
+fn a_consumer_creates_its_topic_and_leaves_its_group() {
     let broker = BrokerBuilder::new()
         .property("group.initial.rebalance.delay.ms", "20000")
         .property("offsets.topic.num.partitions", "1")
@@ -272,7 +272,7 @@ fn reading_makes_a_topic_and_leaves_no_member_behind() {
 }
 
 #[test]
-fn committed_offsets_are_shown_by_their_formatter() {
+fn committed_offsets_are_printed_by_their_formatter() {
     let broker = broker();
     create(&broker, "t", "1");
     run_on(&broker, &["console-producer", "--topic", "t"], "a\nb\n").lines();
@@ -310,7 +310,7 @@ fn committed_offsets_are_shown_by_their_formatter() {
 }
 
 #[test]
-fn groups_are_followed_and_moved() {
+fn groups_are_described_and_reset() {
     let broker = broker();
     create(&broker, "t", "2");
     let lines: String = (0..100).map(|number| format!("{number}\n")).collect();
@@ -388,7 +388,7 @@ fn groups_are_followed_and_moved() {
     assert!(of_nothing.contains(row), "{of_nothing}");
     let unknown = run_on(
         &broker,
-        &["consumer-groups", "--describe", "--group", "nobody"],
+        &["consumer-groups", "--describe", "--group", "unknown"],
         "",
     );
     assert!(
@@ -428,7 +428,7 @@ fn total_lag(broker: &BrokerProcess) -> i64 {
 }
 
 #[test]
-fn settings_are_shown_and_changed() {
+fn settings_are_described_and_changed() {
     let broker = broker();
     create(&broker, "t", "1");
     let change = [
@@ -493,7 +493,7 @@ fn settings_are_shown_and_changed() {
 }
 
 #[test]
-fn files_of_a_broker_can_be_read() {
+fn files_of_a_broker_can_be_dumped() {
     let folder = tempfile::tempdir().expect("a folder");
     let mut broker = BrokerBuilder::new().dir(folder.path()).start();
     create(&broker, "t", "1");
@@ -625,7 +625,7 @@ fn a_directory_is_formatted_with_credentials() {
 }
 
 #[test]
-fn storage_answers_without_a_broker() {
+fn storage_works_without_a_broker() {
     let mapping = run(&["storage", "version-mapping", "--release-version", "4.0"]);
     assert_eq!(
         mapping.lines()[..2],
@@ -649,7 +649,7 @@ fn storage_answers_without_a_broker() {
 }
 
 #[test]
-fn a_tool_whose_output_is_cut_off_ends_quietly() {
+fn a_tool_whose_output_is_closed_ends_quietly() {
     // Prints far more than a pipe holds, so that it is still printing when the reader exits.
     let folder = tempfile::tempdir().expect("a folder");
     let index = folder.path().join("00000000000000000000.txnindex");
@@ -667,7 +667,7 @@ fn a_tool_whose_output_is_cut_off_ends_quietly() {
 }
 
 #[test]
-fn an_address_without_a_broker_is_told_at_once() {
+fn an_address_without_a_broker_is_reported_at_once() {
     // A port that was free a moment ago.
     let socket = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = socket.local_addr().expect("an address").to_string();
@@ -721,7 +721,7 @@ fn closed_pipe() -> std::io::PipeWriter {
 }
 
 #[test]
-fn a_tool_ends_silently_if_nobody_reads_its_output() {
+fn a_tool_ends_silently_if_its_output_is_not_read() {
     for arguments in [
         &["version"][..],
         &["topics", "--version"],
@@ -733,14 +733,14 @@ fn a_tool_ends_silently_if_nobody_reads_its_output() {
             .stderr(Stdio::piped())
             .output()
             .expect("the binary starts");
-        // What a shell says of a process that SIGPIPE has ended.
+        // The exit status that a shell reports for a process that SIGPIPE has ended.
         assert_eq!(output.status.code(), Some(141), "{arguments:?}");
         assert_eq!(String::from_utf8_lossy(&output.stderr), "");
     }
 }
 
 #[test]
-fn a_broker_that_closes_a_connection_does_not_end_a_tool_by_a_signal() {
+fn a_closed_connection_does_not_kill_a_tool_with_a_signal() {
     let silent = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = silent.local_addr().expect("an address").to_string();
     let mut child = Command::new(ottla_binary())

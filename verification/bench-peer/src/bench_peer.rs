@@ -5,13 +5,13 @@
 //! grouped: one node on an empty directory (the default); start and recovery of one directory with
 //! thousands of partitions, handed from broker to broker; the cleaners; latency during segment
 //! rolls; three clients of one Ottla broker; TLS and logins; three-broker clusters: throughput and
-//! failover; what grows with partitions, connections, consumers and stored data; very many or very
-//! large groups; and tiered storage.
-//! Memory that a turn will use is touched first, because the host of a virtual machine reclaims
-//! idle memory and the first touch costs more than the measured work. Each measure is reported as
-//! the median over the rounds with its range, as is the ratio of the two brokers within a round,
-//! together with the machine's noise and the goals. A failing broker or client ends the command
-//! with an error, except a peer in the groups of `security`, `scale` and `tiered`, which is noted.
+//! failover; costs that grow with partitions, connections, consumers and stored data; very many or
+//! very large groups; and tiered storage. Memory that a turn will use is touched first, because the
+//! host of a virtual machine reclaims idle memory and the first touch costs more than the measured
+//! work. Each measure is reported as the median over the rounds with its range, as is the ratio of
+//! the two brokers within a round, together with the machine's noise and the goals. A failing
+//! broker or client ends the command with an error, except a peer in the groups of `security`,
+//! `scale` and `tiered`, which is noted.
 
 mod broker;
 mod clients;

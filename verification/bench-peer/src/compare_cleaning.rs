@@ -248,8 +248,8 @@ pub fn clean(
     process::output_of(&mut run)
 }
 
-/// The output of Kafka's tool for all segments, without what may differ: positions, sizes and
-/// checksums of batches where the codec implementations differ.
+/// The output of Kafka's tool for all segments, without fields that may differ: positions, sizes
+/// and checksums of batches, because the codec implementations differ.
 fn dump(peer: &InstalledPeer, dir: &Path) -> Result<Vec<String>> {
     let of_kind = |suffix: &str| -> Result<String> {
         let mut files = Vec::new();
@@ -283,7 +283,7 @@ fn dump(peer: &InstalledPeer, dir: &Path) -> Result<Vec<String>> {
     Ok(lines.map(comparable).collect())
 }
 
-/// A line without what may differ.
+/// A line without fields that may differ.
 fn comparable(line: &str) -> String {
     let mut kept = Vec::new();
     let mut words = line.split(' ');
@@ -310,7 +310,7 @@ mod tests {
     use super::{comparable, record_offset};
 
     #[test]
-    fn only_what_a_consumer_sees_counts_as_a_record() {
+    fn only_records_visible_to_consumers_count() {
         assert_eq!(
             record_offset("| offset: 7 CreateTime: 5 keySize: 3"),
             Some(7)
@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_differ_is_left_out_of_a_line() {
+    fn fields_that_may_differ_are_removed_from_a_line() {
         let line = "baseOffset: 3 lastOffset: 4 position: 77 CreateTime: 5 size: 90 magic: 2 crc: 12 isvalid: true";
         let kept = "baseOffset: 3 lastOffset: 4 CreateTime: 5 magic: 2 isvalid: true";
         assert_eq!(comparable(line), kept);

@@ -1,7 +1,7 @@
 //! Headless Chromium, controlled over pipes with its DevTools protocol.
 //!
 //! Messages are JSON, each terminated by a zero byte. Responses carry the number of their call; all
-//! others are events.
+//! other messages are events.
 
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Write};
@@ -155,7 +155,7 @@ impl Browser {
         Ok(answer["result"]["value"].take())
     }
 
-    /// Keeps a picture of what the window shows.
+    /// Saves a screenshot of the window.
     pub fn screenshot(&mut self, file: &Path) -> Result<()> {
         let taken = self.call("Page.captureScreenshot", json!({"format": "png"}))?;
         let data = taken["data"].as_str().context("Chromium sent no picture")?;
@@ -193,8 +193,8 @@ impl Browser {
         }
     }
 
-    /// Events with one of these names that have arrived so far; others that have arrived are
-    /// discarded.
+    /// The events with one of these names that have arrived so far. Other events that have arrived
+    /// are discarded.
     pub fn arrived(&mut self, methods: &[&str]) -> Vec<Value> {
         self.events.extend(self.messages.try_iter());
         let all = self.events.drain(..);

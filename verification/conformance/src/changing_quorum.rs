@@ -376,7 +376,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn leader_voters_and_lag_are_read() {
+    fn leader_voters_and_lag_are_parsed() {
         let printed = "ClusterId:              abc\nLeaderId:               102\nLeaderEpoch:            3\n\
             CurrentVoters:          [{\"id\": 103, \"endpoints\": []}, {\"id\": 101, \"endpoints\": []}]\n\
             CurrentObservers:       [{\"id\": 1}]\n";

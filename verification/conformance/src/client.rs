@@ -5,7 +5,7 @@
 //!
 //! On Kafka the command also tests listeners with TLS and SASL, repeats the transaction tests at
 //! older levels of `transaction.version`, compares the client's assignors with Kafka's on random
-//! groups, and compares the names and defaults of its settings with those of Kafka's clients.
+//! groups, and compares the names and defaults of its settings with Kafka's clients.
 
 mod listeners;
 
@@ -135,7 +135,7 @@ fn cargo_test(node: &Node, targets: &[&str]) -> Command {
     let mut command = workspace::cargo();
     command.args(["test", "--locked"]);
     command.args(workspace::selection("ottla-client", &[]));
-    // A failure in one test file must not skip the others.
+    // A failure in one test file must not skip other files.
     command.arg("--no-fail-fast");
     for target in targets {
         command.args(["--test", target]);
@@ -161,7 +161,7 @@ fn lower_transaction_version(kafka: &InstalledPeer, node: &Node, version: &str) 
     Ok(())
 }
 
-/// Compares the assignments of the client's assignors with those of Kafka's.
+/// Compares the assignments of the client's assignors with Kafka's.
 fn compare_assignors(kafka: &InstalledPeer) -> Result<Tally> {
     const SEED: &str = "1";
     const GROUPS: &str = "3000";
@@ -194,7 +194,7 @@ struct Comparison {
 }
 
 const ASSIGNORS: Comparison = Comparison {
-    test: "groups_are_assigned_as_kafka_assigns_them",
+    test: "assignments_are_equal_to_assignments_of_kafka",
     variable: "OTTLA_ASSIGNMENTS",
     file: "assignments.txt",
 };

@@ -4,8 +4,8 @@
 //!
 //! Replicas are moved with and without throttle, reassignments are cancelled, leaders are elected,
 //! partitions lose all their in-sync replicas, and a broker is removed from the cluster and
-//! returns. The two differ only in topic names, so that each tool's commands find what its earlier
-//! commands created.
+//! returns. The two differ only in topic names, so that each tool's commands find the topics of its
+//! earlier commands.
 
 mod desk;
 mod elections;

@@ -27,7 +27,7 @@ const ARTEFACTS: [&str; 7] = [
 
 #[derive(clap::Args)]
 pub struct Options {
-    /// Write nothing; fail if the committed files are not what would be written.
+    /// Write nothing; fail if the committed files differ from the generated ones.
     #[arg(long)]
     check: bool,
 }
@@ -53,13 +53,13 @@ pub fn run(options: &Options) -> Result<()> {
             println!("{}", path.display());
         } else if std::fs::read_to_string(&path).ok().as_ref() != Some(text) {
             bail!(
-                "{} is not what Kafka's jars give; run `cargo xtask codegen`",
+                "{} differs from Kafka's jars; run `cargo xtask codegen`",
                 path.display()
             );
         }
     }
     if options.check {
-        println!("{} schema files are what Kafka's jars give", schemas.len());
+        println!("{} schema files agree with Kafka's jars", schemas.len());
     }
     Ok(())
 }

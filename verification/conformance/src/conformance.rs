@@ -103,7 +103,8 @@ fn run_counted(options: &Options) -> Result<Tally> {
         options,
         known: KnownDifferences::load(options.broker == Brokers::Both)?,
     };
-    // The scripts on plain nodes and the tools after them take as long as all others together.
+    // The scripts on plain nodes and the tools after them take as long as all other scripts
+    // together.
     let (plain, others) = Nodes::ALL.split_at(1);
     std::thread::scope(|scope| {
         let others = scope.spawn(|| comparison.of_each(others, &prepared));
@@ -174,7 +175,7 @@ impl Comparison<'_> {
         Ok(tally)
     }
 
-    /// Runs the comparison on a pair of nodes of this kind, and repeats what differed.
+    /// Runs the comparison on a pair of nodes of this kind, and repeats the steps that differed.
     fn of(&self, nodes: Nodes, work: &Work) -> Result<Tally> {
         let is_checked = nodes == Nodes::Plain && self.is_of_two();
         let out = reference::run_dir("conformance");
@@ -195,7 +196,7 @@ impl Comparison<'_> {
         let again = work.again(&first);
         let mut second = Vec::new();
         if !again.is_nothing() {
-            println!("what differed is compared once more, on brokers just started");
+            println!("steps that differed are compared once more, on new brokers");
             let out = out.join("again");
             let mut sides = self.sides(nodes, &out)?;
             second = self.found(&again, &sides, &out)?;

@@ -29,7 +29,7 @@ pub struct Options {
     /// Only against this broker: the name of a file in peers/, without `.toml`.
     #[arg(long)]
     broker: Option<String>,
-    /// Only steps with this in their names. Later steps need what earlier ones have made.
+    /// Only steps with this in their names. Later steps need the objects of earlier steps.
     #[arg(long)]
     until: Option<String>,
 }
@@ -49,7 +49,7 @@ const SETTINGS: [(&str, &str); 7] = [
 
 type Step = (&'static str, fn(&Stage) -> Result<()>);
 
-/// In this order, because later steps use what earlier ones have made.
+/// In this order, because later steps use the objects of earlier steps.
 const STEPS: &[Step] = &[
     ("the overview", cluster::overview),
     ("a topic is created", topics::create_topic),
@@ -92,10 +92,7 @@ pub fn run(options: &Options) -> Result<()> {
         tally.add(against(broker, &binary, options)?);
     }
     println!("{tally}");
-    ensure!(
-        tally.failed == 0,
-        "the console differs from what the tools say"
-    );
+    ensure!(tally.failed == 0, "the console differs from the tools");
     Ok(())
 }
 

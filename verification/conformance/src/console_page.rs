@@ -1,11 +1,11 @@
 //! `cargo xtask console-page`: works with the page of the console in headless Chromium, as the
 //! transcripts `crates/ottla-console/page/tests/*.steps` say.
 //!
-//! A transcript is a text file of steps, one a line: what is opened, clicked and typed, and what
-//! must then be on the page ([`steps::Step`]). It begins with the server that it needs: the mock in
-//! `page/mock`, or a broker of Ottla's with its console. After every transcript the page must have
-//! logged no error and violated no content security policy. Screenshots are kept below the target
-//! directory.
+//! A transcript is a text file of steps, one per line: pages to open, clicks, input, and the
+//! expected contents of the page ([`steps::Step`]). It begins with the server that it needs: the
+//! mock in `page/mock`, or a broker of Ottla's with its console. After every transcript the page
+//! must have logged no error and violated no content security policy. Screenshots are kept below
+//! the target directory.
 
 pub mod page;
 pub mod servers;
@@ -92,7 +92,7 @@ fn transcripts(folder: &Path, names: &[String]) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// Runs the steps of one transcript, against a server and in a browser of its own.
+/// Runs the steps of one transcript, with its own server and browser.
 fn play(transcript: &Transcript, kind: Kind, name: &str, axe: &str, shots: &Path) -> Result<()> {
     let server = Server::start(&transcript.server, kind)?;
     let mut page = Page::open(axe)?;

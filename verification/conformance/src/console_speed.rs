@@ -1,9 +1,9 @@
 //! `cargo xtask console-speed`: measures the console against its goals, and prints a table of both.
 //!
-//! Everything runs on two processors of the machine: the broker, the console, the browser and what
-//! produces the load. Each figure is a median, with its spread; what is compared is measured in turns
-//! (A B A B). A figure that other work of the machine disturbs is worse than the console is, and never
-//! better.
+//! Everything runs on two processors of the machine: the broker, the console, the browser and the
+//! load generator. Each figure is a median, with its spread; compared variants are measured in
+//! turns (A B A B). Other load on the machine can only make a figure worse than the console's real
+//! performance, never better.
 
 mod options;
 mod table;

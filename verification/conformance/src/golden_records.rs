@@ -2,8 +2,8 @@
 //! directions.
 //!
 //! Three rounds with `conformance/java/records`: Ottla reads every message format, codec and level
-//! that Kafka writes, with the same meaning; Kafka reads what Ottla writes; and valid and invalid
-//! batches get the same verdict as from Kafka's `LogValidator`.
+//! that Kafka writes, with the same meaning; Kafka reads the batches that Ottla writes; and valid
+//! and invalid batches get the same verdict as from Kafka's `LogValidator`.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -224,7 +224,7 @@ fn write_batches() -> String {
     let mut out = String::new();
     let mut line = |name: String, batch: RecordBatch| {
         let bytes = batch.to_bytes();
-        let text = text_of(&bytes).expect("what was built here can be read here");
+        let text = text_of(&bytes).expect("a batch built here is readable");
         writeln!(out, "{name} {} {text}", to_hex(&bytes)).expect("a string takes all");
     };
     for compression in compressions() {

@@ -46,22 +46,22 @@ pub struct Options {
     keep: bool,
 }
 
-/// What a client is told.
+/// The result of a client's request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Told {
-    /// The names of topics that it may see.
+enum Seen {
+    /// The list of topics contains [`TOPIC`].
     Topic,
     NoTopic,
     Refused,
 }
 
-/// A client's login, and what must come of it.
+/// A client's login, and its expected result.
 struct Case {
     name: &'static str,
     /// The options of the JAAS entry.
     options: String,
     service: &'static str,
-    expected: Told,
+    expected: Seen,
 }
 
 /// A started broker, and its listener for Kerberos.
@@ -144,9 +144,9 @@ fn cases(realm: &Realm) -> Result<Vec<Case>> {
             "alice's key",
             with_key("alice", "alice"),
             of_kafka,
-            Told::Topic,
+            Seen::Topic,
         ),
-        case("bob's key", with_key("bob", "bob"), of_kafka, Told::NoTopic),
+        case("bob's key", with_key("bob", "bob"), of_kafka, Seen::NoTopic),
         case(
             "alice's tickets",
             format!(
@@ -154,7 +154,7 @@ fn cases(realm: &Realm) -> Result<Vec<Case>> {
                 tickets.display()
             ),
             of_kafka,
-            Told::Topic,
+            Seen::Topic,
         ),
         case(
             "a principal without a name",
@@ -166,19 +166,19 @@ fn cases(realm: &Realm) -> Result<Vec<Case>> {
             "a service that does not exist",
             with_key("alice", "alice"),
             "other",
-            Told::Refused,
+            Seen::Refused,
         ),
         case(
             "another's keytab",
             with_key("alice", "bob"),
             of_kafka,
-            Told::Refused,
+            Seen::Refused,
         ),
         case(
             "a keytab that is not there",
             with_key("alice", "nobody"),
             of_kafka,
-            Told::Refused,
+            Seen::Refused,
         ),
     ])
 }
@@ -189,8 +189,8 @@ impl Case {
         let path = dir.join(format!("{}.properties", self.name.replace(' ', "-")));
         // Kafka's client tries for a minute to get a ticket for a service that does not exist.
         let patience = match self.expected {
-            Told::Refused => "request.timeout.ms=4000\ndefault.api.timeout.ms=4000\n",
-            Told::Topic | Told::NoTopic => "",
+            Seen::Refused => "request.timeout.ms=4000\ndefault.api.timeout.ms=4000\n",
+            Seen::Topic | Seen::NoTopic => "",
         };
         let text = format!(
             "{patience}security.protocol=SASL_PLAINTEXT\nsasl.mechanism=GSSAPI\nsasl.kerberos.service.name={}\n\
@@ -268,7 +268,7 @@ impl Side {
 }
 
 /// Lists topics with the client of one side at the broker of another.
-fn log_in(client: &Side, broker: &Side, realm: &Realm, login: &Path, expected: Told) -> Result<()> {
+fn log_in(client: &Side, broker: &Side, realm: &Realm, login: &Path, expected: Seen) -> Result<()> {
     let name = match client.peer.id() {
         "kafka" => "org.apache.kafka.tools.TopicCommand",
         _ => "topics",
@@ -284,14 +284,14 @@ fn log_in(client: &Side, broker: &Side, realm: &Realm, login: &Path, expected: T
         String::from_utf8_lossy(&output.stderr),
     );
     let sees_topic = printed.lines().any(|line| line.trim() == TOPIC);
-    let told = match (output.status.success(), sees_topic) {
-        (false, _) => Told::Refused,
-        (true, true) => Told::Topic,
-        (true, false) => Told::NoTopic,
+    let seen = match (output.status.success(), sees_topic) {
+        (false, _) => Seen::Refused,
+        (true, true) => Seen::Topic,
+        (true, false) => Seen::NoTopic,
     };
     ensure!(
-        told == expected,
-        "{told:?} and not {expected:?}:\n{printed}{complained}\nthe broker:\n{}",
+        seen == expected,
+        "{seen:?} and not {expected:?}:\n{printed}{complained}\nthe broker:\n{}",
         broker.node.output_tail()
     );
     Ok(())

@@ -54,8 +54,8 @@ enum Command {
     GoldenRecords(golden_records::Options),
     /// Regenerate the schema files of ottla-protocol from Kafka's jars.
     Codegen(codegen::Options),
-    /// Compare the bytes of every message and version with those of Kafka's own classes, in both
-    /// directions.
+    /// Compare the bytes of every message and version with the bytes of Kafka's own classes, in
+    /// both directions.
     Golden(golden::Options),
     /// Run real clients' scripts against Ottla and Apache Kafka and report every difference.
     Conformance(conformance::Options),
@@ -67,8 +67,8 @@ enum Command {
     /// Stop and kill brokers of both kinds in one cluster under load, and compare the data of
     /// clients and replicas.
     MixedCluster(mixed_cluster::Options),
-    /// Kill brokers of both kinds that keep segments of one topic in one store, and compare what is
-    /// read from it.
+    /// Kill brokers of both kinds that keep segments of one topic in one store, and compare the
+    /// records read from it.
     MixedTiered(mixed_tiered::Options),
     /// Go from PLAINTEXT to SASL_SSL and ACLs without a stop, following the runbook, with nodes of
     /// both kinds under load.

@@ -6,7 +6,7 @@
 //!
 //! At the end no acknowledged record may be lost, no record duplicated, no offset skipped and no
 //! order changed, and the logs of all replicas must be byte-identical. With `--secured`, nodes and
-//! clients log in over TLS, and brokers must still refuse what they refused before. The seed
+//! clients log in over TLS, and brokers must still refuse unauthorized requests. The seed
 //! determines which broker fails how and when. The time until all replicas are in sync again is
 //! printed. The folder of a failed run is kept.
 
@@ -64,12 +64,12 @@ pub struct Options {
     #[arg(long, conflicts_with = "combined")]
     namespaces: bool,
     /// Instead of faults: stop each broker in turn and replace it by a broker of this kind on its
-    /// directory, and then back again. No partition may have fewer replicas in sync meanwhile than
+    /// directory, and then back again. At no time may a partition have fewer replicas in sync than
     /// during a rolling restart.
     #[arg(long, value_name = "PEER")]
     rolling: Option<String>,
-    /// Secure the cluster: nodes and clients log in over TLS, and ACLs decide what clients may do.
-    /// With several values, one run for each.
+    /// Secure the cluster: nodes and clients log in over TLS, and ACLs restrict clients. With
+    /// several values, one run for each.
     #[arg(long, value_enum, value_delimiter = ',', conflicts_with_all = ["combined", "namespaces"])]
     secured: Vec<WayIn>,
     /// Seed of the random choices; a new one for each run by default.
@@ -409,7 +409,7 @@ impl Story {
     }
 }
 
-/// Polls the ISR size from all brokers except the one that is down, which starts with its old
+/// Polls the ISR size from all brokers except the stopped broker, which starts with its old
 /// metadata.
 struct InSyncWatch {
     /// The port of the broker that is down; 0 for none.

@@ -3,11 +3,11 @@
 //! writes and `VerifiableConsumer` reads. Brokers are killed one after the other, so that leaders
 //! change between both while they copy segments.
 //!
-//! No acknowledged record may be lost, none duplicated, and no offset skipped: read with all brokers,
-//! and then with those of each kind alone, when most offsets are only in the store. All segments must
-//! be whole. Then everything expires, and no object may be left: also not of uploads that a kill cut
-//! off, or that two leaders made. The seed determines which broker is killed and when. The folder of a
-//! failed run is kept.
+//! No acknowledged record may be lost, none duplicated, and no offset skipped: read with all
+//! brokers, and then with the brokers of each kind alone, when most offsets are only in the store.
+//! All segments must be complete. Then all records expire, and no object may remain, including
+//! objects of uploads that a kill interrupted or that two leaders made. The seed determines which
+//! broker is killed and when. The folder of a failed run is kept.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

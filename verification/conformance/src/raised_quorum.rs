@@ -2,11 +2,11 @@
 //! with configured voters (`controller.quorum.voters`): of Kafka's controllers, of Ottla's, and of
 //! both under a leader of either.
 //!
-//! The same commands run in each quorum, with Kafka's tools or Ottla's, and must print what they
-//! print in a Kafka quorum of the same size: the changes refused before, the upgrade with and
-//! without `--dry-run`, the downgrades, which are always refused, and the removal and re-adding of
-//! a voter. Each controller is restarted meanwhile and must know its level, and the metadata logs
-//! must be byte-identical over their common range.
+//! The same commands run in each quorum, with Kafka's tools or Ottla's, and must print the same as
+//! in a Kafka quorum of the same size: the changes refused before, the upgrade with and without
+//! `--dry-run`, the downgrades, which are always refused, and the removal and re-adding of a voter.
+//! Each controller is restarted during the run and must know its level, and the metadata logs must
+//! be byte-identical over their common range.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -33,7 +33,7 @@ const NOT_YET: &str =
     "Cluster doesn't support removing voter because the kraft.version feature is 0";
 /// The name of this comparison in messages.
 const CLIENT: &str = "raised-quorum";
-/// The quorums with which those of the same size are compared.
+/// The reference quorums. Other quorums are compared with the reference of the same size.
 const REFERENCES: [&str; 2] = ["kafka", "kafka+kafka+kafka"];
 
 #[derive(clap::Args)]
@@ -146,8 +146,7 @@ impl Story {
             ("controller.quorum.fetch.timeout.ms", "15000".to_owned()),
         ];
         let leader = controllers[0].clone();
-        // Brokers of the leading peer, because a broker reports and forwards what its controllers
-        // do.
+        // Brokers of the leading peer, because a broker's output depends on its controllers.
         let broker = [leader.clone()];
         let mut cluster = Cluster::plan(&broker, &controllers, dir, &settings)?;
         cluster.start()?;
@@ -444,8 +443,8 @@ impl Story {
     }
 }
 
-/// Ottla supports the levels of Kafka 4.4 of these two features, and an older reference those of
-/// 4.3.1.
+/// Ottla supports the levels of Kafka 4.4 of these two features; an older reference supports the
+/// levels of 4.3.1.
 fn without_levels_of_4_4(printed: &str) -> String {
     const NEWEST: &str = "SupportedMaxVersion: ";
     let lines = printed.lines().map(|line| {
@@ -463,7 +462,7 @@ fn without_levels_of_4_4(printed: &str) -> String {
 #[cfg(test)]
 mod tests {
     #[test]
-    fn only_the_newest_levels_that_kafka_4_4_raises_are_left_out() {
+    fn only_levels_raised_by_kafka_4_4_are_removed() {
         let of = |feature: &str, newest: &str| {
             format!(
                 "Feature: {feature}\tSupportedMinVersion: 0\tSupportedMaxVersion: {newest}\t\

@@ -1,5 +1,5 @@
 //! `cargo xtask report`: runs a small `ottla bench`, opens the report in headless Chromium, and
-//! counts what it has drawn.
+//! counts the drawn elements.
 //!
 //! If its URL ends in `#check`, the page watches its canvases while it draws each series, checks
 //! whether plots overlap, and writes the results into an attribute. The report is
@@ -73,7 +73,7 @@ pub fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// What the page reports about itself.
+/// The page's report about itself.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Found {
     plots: u32,
@@ -158,7 +158,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_page_found_is_read() {
+    fn the_result_of_the_page_is_parsed() {
         let page = "<body data-checked=\"plots=3 series=5 drawn=4 svg=3 apart=2\">";
         let expected = Found {
             plots: 3,

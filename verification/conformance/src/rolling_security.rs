@@ -1,8 +1,9 @@
 //! `cargo xtask rolling-security`: follows `docs/rolling-security.md`. A cluster of brokers and controllers of both makers
 //! goes from PLAINTEXT to SASL_SSL with ACLs, by restarts of one node after the other, while producers and consumers run.
 //!
-//! Nothing that was acknowledged may be lost, duplicated or out of order, and the longest time without an acknowledgement
-//! is bounded. At the end nobody gets in without a login, and nobody may do what was not granted.
+//! No acknowledged record may be lost, duplicated or out of order, and the longest time without an
+//! acknowledgement is bounded. At the end, every connection needs a login, and every operation
+//! needs a granted permission.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -21,7 +22,8 @@ const BEFORE: &str = "before";
 /// Written through the secured listener, from when it is there.
 const AFTER: &str = "after";
 const PATIENCE: Duration = Duration::from_secs(120);
-/// A restart of a leader takes longer on a busy machine, and clients find the next one meanwhile.
+/// A restart of a leader takes longer on a busy machine, and in that time clients find the next
+/// leader.
 const LONGEST_GAP: Duration = Duration::from_secs(15);
 /// Records that a controller may lack when the next one is restarted.
 const MOST_LAG: u64 = 2;
@@ -72,7 +74,7 @@ enum Stage {
     Moved,
     /// Step 5: the plain listeners are gone; ACLs count where there are some.
     Closed,
-    /// Step 7: whoever was granted nothing may do nothing.
+    /// Step 7: operations without a granted permission are denied.
     Guarded,
 }
 
@@ -129,8 +131,8 @@ impl Story {
         let plain = self.plain();
         let mut before = self.start_clients(&plain, BEFORE)?;
 
-        // Step 1: users, while there is nobody to ask for a password yet. Every broker knows them and
-        // the rights of step 6 before a client depends on it: each is restarted in between, and a
+        // Step 1: users, while no listener requires a password yet. Every broker knows them and the
+        // rights of step 6 before a client depends on it: each is restarted in between, and a
         // broker accepts connections when it has caught up with the metadata.
         for user in [NODE, WORKER] {
             let mut add = plain.tool(&self.kafka, "kafka.admin.ConfigCommand");
@@ -187,7 +189,7 @@ impl Story {
         Clients::start(&self.kafka, access, topic, &dir)
     }
 
-    /// Stops clients, and returns what is wrong with what they saw.
+    /// Stops clients, and returns the violations in their results.
     fn finish(&self, clients: Clients, access: &Access, topic: &str) -> Result<Vec<String>> {
         let gap = clients.longest_gap()?;
         let (_, mut wrong) = clients.finish(&self.kafka, access, topic)?;
@@ -224,8 +226,9 @@ impl Story {
         Ok(())
     }
 
-    /// Waits until no voter lags behind the leader. The leader knows of a voter what its last fetch
-    /// told, so the voter that was just restarted must have fetched since, or lead.
+    /// Waits until no voter lags behind the leader. The leader knows the position of a voter from
+    /// its last fetch, so the voter that was just restarted must have fetched since, or be the
+    /// leader.
     fn wait_until_caught_up(&self, restarted: i32, access: &Access) -> Result<()> {
         let voters = self.cluster.controllers.len();
         let since = SystemTime::now().duration_since(UNIX_EPOCH)?.as_millis() as i64;
@@ -246,8 +249,8 @@ impl Story {
         })
     }
 
-    /// Waits until no partition lacks a replica. Every broker is asked, because the one that was just
-    /// restarted, or another, may still know the state before.
+    /// Waits until no partition lacks a replica. Queries every broker, because a broker, such as
+    /// the one just restarted, may still have older metadata.
     fn wait_until_in_sync(&self, access: &Access) -> Result<()> {
         let replicas = self.cluster.brokers.len();
         for access in access.each_broker() {
@@ -273,8 +276,8 @@ impl Story {
         Ok(())
     }
 
-    /// Ports that let somebody in who does not use TLS: plain listeners that are still there, and
-    /// secured ones that do not refuse.
+    /// Ports that accept clients without TLS: plain listeners that are still open, and secured
+    /// listeners that do not refuse.
     fn open_ports(&self) -> Vec<String> {
         let members = || self.cluster.controllers.iter().chain(&self.cluster.brokers);
         let plain = members().filter(|member| connect(member.port).is_ok());
@@ -338,7 +341,7 @@ struct Voter {
 }
 
 impl Voter {
-    /// `None` for lines about others than voters.
+    /// `None` for lines about other nodes than voters.
     fn parse(line: &str) -> Option<Voter> {
         let fields: Vec<&str> = line.split_whitespace().collect();
         let [
@@ -381,7 +384,7 @@ fn restart(stage: Stage, member: &mut Member, settings: &[(&str, String)]) -> Re
         .with_context(|| format!("{name} at {stage:?}"))
 }
 
-/// The listeners of a node at `port` and the next, those that it has at a stage.
+/// The listeners of a node at a stage, on `port` and the next port.
 fn listeners(stage: Stage, plain: &str, secured: &str, port: u16) -> Vec<(&'static str, String)> {
     let plain = format!("{plain}://127.0.0.1:{port}");
     let secured = format!("{secured}://127.0.0.1:{}", port + 1);
@@ -395,7 +398,7 @@ fn listeners(stage: Stage, plain: &str, secured: &str, port: u16) -> Vec<(&'stat
     ]
 }
 
-/// What brokers and controllers have in common.
+/// The settings that brokers and controllers share.
 fn of_every_node(stage: Stage, voters: &[(i32, u16)], dir: &Path) -> Vec<(&'static str, String)> {
     let further = u16::from(stage >= Stage::Moved);
     let voters = voters
@@ -464,7 +467,7 @@ fn of_controller(
     ));
     let names = match stage {
         Stage::Both => "CONTROLLER,CONTROLLER_SECURED",
-        // The first is the one that this node uses.
+        // This node uses the first name.
         Stage::Moved => "CONTROLLER_SECURED,CONTROLLER",
         Stage::Closed | Stage::Guarded => "CONTROLLER_SECURED",
     };
@@ -496,7 +499,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_voters_are_read_and_observers_and_titles_left_out() {
+    fn voters_are_parsed_without_observers_and_titles() {
         let printed = "NodeId\tDirectoryId\tLogEndOffset\tLag\tLastFetchTimestamp\tLastCaughtUpTimestamp\tStatus\n\
                        101\tAAAAAAAAAAAAAAAAAAAAAA\t90\t0\t1790000000500\t1790000000500\tLeader\n\
                        102\tAAAAAAAAAAAAAAAAAAAAAA\t88\t2\t1790000000400\t1790000000300\tFollower\n\

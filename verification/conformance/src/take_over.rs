@@ -2,11 +2,11 @@
 //! `server.properties`, while clients stay connected throughout. After every change all contents of
 //! the directory are compared with a model.
 //!
-//! A turn: start, let the writers complete what the previous stop interrupted, compare everything,
-//! make administrative changes (some with Kafka's own tools), take a snapshot of the state, and
-//! end: stopped or killed, idle or under load, at a random moment or at a specific one. The seed
-//! determines everything except timing. A run that finds a difference prints the seed and the step,
-//! and keeps the directory.
+//! A turn: start, let the writers complete requests that the previous stop interrupted, compare
+//! everything, make administrative changes (some with Kafka's own tools), take a snapshot of the
+//! state, and end: stopped or killed, idle or under load, at a random moment or at a specific one.
+//! The seed determines everything except timing. A run that finds a difference prints the seed and
+//! the step, and keeps the directory.
 
 mod endings;
 mod model;
@@ -184,7 +184,7 @@ impl Run {
         table::heading();
         let began = Instant::now();
         let (mut records, mut facts) = (0, 0);
-        // The last turn only checks what the stop of the one before left.
+        // The last turn only checks the state after the previous stop.
         for number in 0..=changes + 1 {
             let began = Instant::now();
             let side = number % 2;
@@ -204,7 +204,10 @@ impl Run {
                 self.tally.passed -= 1;
                 self.tally.failed += 1;
                 outcome.with_context(|| format!("turn {number}, {}", turn.side))?;
-                bail!("turn {number}, {}: not what was there", turn.side);
+                bail!(
+                    "turn {number}, {}: the state differs from the expected one",
+                    turn.side
+                );
             }
         }
         println!(
@@ -307,8 +310,8 @@ impl Run {
         turn.operations = self.story.operate(&mut self.workload, &mut self.random)?;
         self.workload.perform("resume", json!({}))?;
         std::thread::sleep(Duration::from_millis(300 + self.random.below(700)));
-        // If the controller was told a replica's new directory and the copy has not yet replaced
-        // its log, Kafka loses what it acknowledged in between if Kafka is also the next to start.
+        // If the controller knows a replica's new directory and the copy has not yet replaced its
+        // log, Kafka loses records acknowledged in between if Kafka is also the next to start.
         let is_kafka_s = self.sides.iter().all(|side| side.id() != "ottla");
         let loses = ending == Ending::KillAtMove && is_kafka_s;
         if ending.is_idle() || loses {
@@ -397,7 +400,7 @@ fn settings(log_dirs: &str) -> Vec<(String, String)> {
     .to_vec()
 }
 
-/// Compares the current state with the one at the end of the previous turn.
+/// Compares the current state with the state at the end of the previous turn.
 fn compare_pictures(
     before: &BTreeMap<String, String>,
     now: &BTreeMap<String, String>,

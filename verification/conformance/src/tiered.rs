@@ -25,7 +25,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 
 #[derive(clap::Args)]
 pub struct Options {
-    /// A folder with the jars of Aiven's plugin and of what it depends on.
+    /// A folder with the jars of Aiven's plugin and its dependencies.
     #[arg(long, value_name = "DIR")]
     plugin: Option<PathBuf>,
     /// Keep the folder of a run that found nothing too.
@@ -119,7 +119,7 @@ fn restore(ottla: &InstalledPeer, kafka: &Kafka, config: &Path) -> Result<String
 }
 
 /// Kafka and Ottla take the directory and the store over from each other. Each reads every record
-/// once, and copies segments of its own.
+/// once, and copies its own segments.
 fn change_hands(ottla: &InstalledPeer, mut kafka: Kafka, config: &Path) -> Result<String> {
     let mut records = RECORDS;
     let mut turns = Vec::new();
@@ -134,7 +134,7 @@ fn change_hands(ottla: &InstalledPeer, mut kafka: Kafka, config: &Path) -> Resul
         produce(&kafka, RECORDS)?;
         records += RECORDS;
         let began = Instant::now();
-        // Four segments of 1 MiB more, of which the last is active.
+        // Four more segments of 1 MiB; the last is active.
         while segments(ottla, &kafka, config)? < segments_before + 3 {
             ensure!(
                 began.elapsed() < PATIENCE,
@@ -352,7 +352,7 @@ fn judge(
             .with_context(|| String::from_utf8_lossy(&described.stderr).into_owned())?;
         let one = &json["partitions"][0];
         let segments = one["segments"].as_u64().unwrap_or(0);
-        // Four segments of 1 MiB and a part of a fifth, of which the last is never copied.
+        // Four segments of 1 MiB and a part of a fifth; the last is never copied.
         if segments >= 3 && one["copying"] == 0 {
             ensure!(one["topic"] == TOPIC, "{json}");
             ensure!(one["remoteStartOffset"] == 0, "{json}");

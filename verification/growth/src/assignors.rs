@@ -76,7 +76,7 @@ fn one_partition(
     })
 }
 
-/// The topics with so many partitions each.
+/// The topics, with `partitions` partitions each.
 fn image(partitions: i32) -> MetadataImage {
     let mut records = Vec::new();
     for (number, &name) in TOPICS.iter().enumerate() {

@@ -71,7 +71,7 @@ fn application(partitions: u64) -> Duration {
     })
 }
 
-/// What the controller decides when the session of a broker has expired, and how long that takes.
+/// The decision of the controller when the session of a broker has expired, and its duration.
 pub fn fence(image: &MetadataImage) -> (Duration, Vec<MetadataRecord>) {
     let properties = single_node_properties("/data", "localhost:9092", "localhost:9093");
     let config = BrokerConfig::from_properties(&properties).expect("good settings");
@@ -89,7 +89,7 @@ pub fn fence(image: &MetadataImage) -> (Duration, Vec<MetadataRecord>) {
     (began.elapsed(), records)
 }
 
-/// The provenance of an image after so many more records.
+/// The provenance of an image after `records` more records.
 pub fn after(image: &MetadataImage, records: usize) -> Provenance {
     let mut provenance = image.provenance;
     provenance.last_contained_offset.0 += records as i64;
@@ -107,7 +107,8 @@ fn directory(broker: i32) -> Uuid {
     Uuid::from_u128(1_000 + broker as u128)
 }
 
-/// So many partitions, in topics of 1,000, with three replicas on neighbouring brokers.
+/// A cluster with `partitions` partitions, in topics of 1,000, with three replicas on neighbouring
+/// brokers.
 pub fn cluster(partitions: i32, brokers: i32) -> MetadataImage {
     let mut image = MetadataImage::empty();
     image.provenance = Provenance {

@@ -1,10 +1,10 @@
 //! A controller of 1,000 brokers and 1,000,000 partitions, without the brokers: one of them dies, and a
 //! new controller takes over.
 //!
-//! The goals are absolute, so this is a table of its own. What runs is what a controller and a broker
-//! run: the decision, the batch for the metadata log, the image, the changes of a broker's replicas,
-//! and the reading of a snapshot and of the log after it. The file is in the page cache. Not
-//! measured are the append to the log, its replication, and the network.
+//! The goals are absolute, so this is a separate table. The code is the code of a controller and a
+//! broker: the decision, the batch for the metadata log, the image, the changes of a broker's
+//! replicas, and the reading of a snapshot and of the log after it. The file is in the page cache.
+//! Not measured are the append to the log, its replication, and the network.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -116,8 +116,9 @@ fn verdict(is_met: bool) -> &'static str {
     }
 }
 
-/// A broker dies. The times of the decision; of the decision, its batch and its application; and of
-/// what two other brokers find out that they must do. And the number of changed partitions.
+/// A broker dies. Returns the times of the decision, of the decision with its batch and its
+/// application, and of the local changes of two other brokers, and the number of changed
+/// partitions.
 fn death(image: &MetadataImage) -> ([Duration; 4], usize) {
     let mut loader = MetadataLoader::new(image.clone());
     let (decided, records) = fence(image);

@@ -30,7 +30,7 @@ pub const BY_LEADERS: Row = Row {
 const CHANGES: u32 = 20;
 const TOPIC_ID: TopicId = TopicId::from_u128(7);
 
-/// Calls `measure` with a broker that leads so many partitions.
+/// Calls `measure` with a broker that leads `count` partitions.
 fn with_partitions(count: u64, measure: impl FnOnce(&TestHost) -> Duration) -> Duration {
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     let _entered = runtime.enter();

@@ -1,10 +1,10 @@
-//! `cargo xtask growth`: what single operations cost when there are N, 10 N and 100 N of what they
+//! `cargo xtask growth`: the cost of single operations at N, 10 N and 100 N of quantities that they
 //! must not depend on, as a table for `docs/benchmarks.md`.
 //!
-//! One file per part of the broker. A row builds a state of a size and measures one operation on it.
-//! The slope is the exponent of the growth between N and 100 N: 0 is flat, 1 is linear. A logarithm
-//! lies between 0 and 0.2, and so do caches that a larger state no longer fits into. `large-cluster` is
-//! no such row: it has absolute goals, and a table of its own.
+//! One file per part of the broker. A row builds a state of a size and measures one operation on
+//! it. The slope is the exponent of the growth between N and 100 N: 0 is flat, 1 is linear. A
+//! logarithm lies between 0 and 0.2, and so do caches that a larger state no longer fits into.
+//! `large-cluster` is different: it has absolute goals, and a separate table.
 
 mod acl_decisions;
 mod assignors;
@@ -28,7 +28,7 @@ use rustix::process::{Resource, getrlimit, setrlimit};
 
 use measure::{Row, slope, written};
 
-/// What single operations cost at N, 10 N and 100 N.
+/// The cost of single operations at N, 10 N and 100 N.
 #[derive(Parser)]
 #[command(
     name = "cargo xtask growth",
@@ -92,7 +92,7 @@ fn main() -> ExitCode {
     let is_wanted =
         |name: &str| options.rows.is_empty() || options.rows.iter().any(|wanted| wanted == name);
     let rows: Vec<&Row> = ROWS.iter().filter(|row| is_wanted(row.name)).collect();
-    // First, because memory that the rows leave behind counts.
+    // First, because memory that other rows leave allocated counts.
     if is_wanted(large_cluster::NAME) {
         large_cluster::print();
     }

@@ -7,9 +7,9 @@ const RUNS: usize = 5;
 /// A row of the table.
 pub struct Row {
     pub name: &'static str,
-    /// What is measured once.
+    /// The measured operation.
     pub operation: &'static str,
-    /// What there are N of.
+    /// The quantity that is N, 10 N and 100 N.
     pub counted: &'static str,
     pub smallest: u64,
     /// The time of one operation at a size.

@@ -53,7 +53,7 @@ fn read(count: u64) -> Duration {
         cache.expect("everything has been read").len() as u64
     });
     assert_eq!(caches.sum::<u64>(), count);
-    // The rows are times, and small states do not show in what the process holds.
+    // The rows are times, and small states do not show in the memory of the process.
     if count >= 1_000_000 {
         let grown = resident_bytes().saturating_sub(before);
         eprintln!(
@@ -103,7 +103,7 @@ fn records_of(segments: std::ops::Range<u64>) -> Bytes {
         };
         let state = RemoteLogSegmentState::CopySegmentFinished;
         let mut update = segment.to_state(state, NOW, BrokerId(1));
-        // What Aiven's plugin gives for the size.
+        // The size of the metadata of Aiven's plugin.
         update.custom_metadata = Some(CustomMetadata(Bytes::from_static(&[7; 8])));
         let started = RemoteLogMetadata::Segment(RemoteLogSegmentMetadata {
             partition: partition.clone(),

@@ -1,7 +1,7 @@
 //! An archive of the classes of Kafka's tools (JEP 350), so that the several hundred JVMs that suites
 //! start for tools and brokers load them without parsing and verifying them again.
 //!
-//! Programs that measure do not use it: nobody has it who runs Kafka's scripts.
+//! Measuring programs do not use it, because Kafka's scripts do not have it.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -24,9 +24,9 @@ pub fn of_tools(libs: &Path, tool: &[String]) -> Result<Option<PathBuf>> {
     Ok(archive.exists().then_some(archive))
 }
 
-/// The options of a JVM that uses the archive. One that does not fit is ignored; without a log, the
-/// JVM's warning about that does not get into the output of the tool. The last option keeps the
-/// second compiler out, whose work pays off only later.
+/// The options of a JVM that uses the archive. The JVM ignores an archive that does not fit;
+/// without a log, its warning is not in the output of the tool. The last option disables the second
+/// compiler, which pays off only in longer runs.
 pub fn options(archive: &Path) -> [String; 3] {
     let file = format!("-XX:SharedArchiveFile={}", archive.display());
     [
@@ -36,7 +36,8 @@ pub fn options(archive: &Path) -> [String; 3] {
     ]
 }
 
-/// Archives what a tool has loaded that found no broker: the admin client and all messages.
+/// Archives the classes that a tool without a reachable broker has loaded: the admin client and all
+/// messages.
 fn make(archive: &Path, tool: &[String]) -> Result<()> {
     let [java, options @ ..] = tool else {
         return Ok(());

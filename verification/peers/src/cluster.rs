@@ -14,7 +14,7 @@ use super::{
 
 /// Brokers are numbered from 1, controllers from this ID.
 const FIRST_CONTROLLER: i32 = 101;
-/// The lines of each node in a report of what went wrong, and the length at which they are cut.
+/// The number of lines of each node in a report of a failure, and the length at which they are cut.
 const COMPLAINTS: usize = 8;
 const COMPLAINT_CHARS: usize = 400;
 /// More than a broker started on two busy cores takes until its replicas are in sync.
@@ -59,8 +59,8 @@ impl Member {
         format!("{role} {} ({})", self.node_id, self.peer.name())
     }
 
-    /// The last warnings, errors and refusals in the node's outputs, those of earlier runs included,
-    /// each after the name of its file.
+    /// The last warnings, errors and refusals in the node's outputs, including earlier runs, each
+    /// after the name of its file.
     fn complaints(&self) -> Result<Vec<String>> {
         let mut outputs = Vec::new();
         for entry in std::fs::read_dir(&self.options.dir)? {
@@ -318,7 +318,7 @@ impl Cluster {
         bail!("the replicas of {topic} are not in sync after {SYNC_PATIENCE:?}");
     }
 
-    /// What every node has complained of last, for the report of a failed run.
+    /// The last complaints of every node, for the report of a failed run.
     pub fn complaints(&self) -> String {
         let mut report = String::new();
         for member in self.controllers.iter().chain(&self.brokers) {
@@ -369,7 +369,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn complaints_of_both_makers_are_found_and_other_lines_left_out() {
+    fn only_complaints_of_both_brokers_are_found() {
         let complaints = [
             "[2026-11-26 04:22:16,000] WARN [SocketServer] Failed authentication (x.Selector)",
             "[2026-11-26 04:22:16,000] INFO Principal = User:w is Denied operation = READ (kafka.authorizer.logger)",

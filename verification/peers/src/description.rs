@@ -355,8 +355,8 @@ mod tests {
 
     #[test]
     fn an_unknown_peer_is_refused_by_the_name_of_its_file() {
-        let error = Peer::load("nobody").unwrap_err().to_string();
-        assert!(error.contains("nobody.toml"), "{error}");
+        let error = Peer::load("unknown").unwrap_err().to_string();
+        assert!(error.contains("unknown.toml"), "{error}");
     }
 
     #[test]

@@ -73,7 +73,7 @@ pub enum Voters {
     Dynamic {
         /// The value of `controller.quorum.bootstrap.servers`.
         bootstrap: String,
-        /// Whether this node's empty directory is formatted as that of the only voter; others are
+        /// Whether this node's empty directory is formatted for the only voter. Other voters are
         /// added later.
         is_first: bool,
     },
@@ -302,7 +302,7 @@ impl Node {
     }
 
     /// Waits until at least this many partitions have leaders that answer. Returns the time since
-    /// process start, and what is served then.
+    /// process start, and the served partitions and topics.
     pub fn wait_until_served(&mut self, partitions: usize) -> Result<(Duration, Served)> {
         let mut last = None;
         while self.began.elapsed() < START_PATIENCE {

@@ -16,7 +16,7 @@ pub struct AdvertisedApi {
     pub max_version: i16,
 }
 
-/// What a broker serves while each of its partitions has a leader that answers.
+/// The topics and partitions that a broker serves while each partition has a leader that answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Served {
     pub partitions: usize,
@@ -62,7 +62,7 @@ pub fn refuses_plaintext(port: u16) -> bool {
     match asker.0.read(&mut first) {
         Ok(0) => true,
         Ok(_) => first == [TLS_ALERT],
-        // Nobody has accepted the connection yet, or the process ended before it did.
+        // The process has not accepted the connection yet, or ended before that.
         Err(_) => false,
     }
 }
@@ -196,8 +196,8 @@ impl Asker {
         Ok(ends.iter().sum())
     }
 
-    /// Fetches once from an offset of a partition, which this broker leads. Returns the number of bytes
-    /// of its records, of which the response may have none.
+    /// Fetches once from an offset of a partition, which this broker leads. Returns the number of
+    /// bytes of its records, which may be zero.
     pub fn fetch(
         &mut self,
         topic: &str,
@@ -224,7 +224,7 @@ impl Asker {
         fetched_bytes(&mut Fields(&answer[4..]))
     }
 
-    /// What the broker knows of all topics with this name prefix.
+    /// The broker's metadata of all topics with this name prefix.
     pub fn known(&mut self, prefix: &str) -> Result<Known> {
         let every_topic = (-1i32).to_be_bytes();
         let answer = self.ask(METADATA, 1, &every_topic)?;
@@ -501,7 +501,7 @@ mod tests {
             server.join().unwrap();
             refuses
         };
-        assert!(!served_by(None), "it is bound, and nobody accepts");
+        assert!(!served_by(None), "it is bound, but not accepting");
         assert!(served_by(Some(&[TLS_ALERT, 3, 3, 0, 2, 2, 10])));
         assert!(served_by(Some(&[])));
         assert!(!served_by(Some(&[0, 0, 0, 4, 0, 0, 0, 7])));

@@ -24,7 +24,7 @@ pub fn chosen() -> &'static str {
     CHOSEN.get().map_or(KAFKA, String::as_str)
 }
 
-/// A folder below the target directory for the runs of a command, of its own for each reference,
+/// A folder below the target directory for the runs of a command, separate for each reference,
 /// because suites with different references run at the same time.
 pub fn run_dir(command: &str) -> PathBuf {
     let folder = match chosen() {

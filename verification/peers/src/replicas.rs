@@ -84,7 +84,7 @@ fn first_batch(log: &[u8]) -> Option<(u64, usize)> {
 
 fn compare_logs(replicas: &[(String, Vec<u8>)], partition: &str) -> (u64, Vec<String>) {
     let Some(((of_first, expected), others)) = replicas.split_first() else {
-        return (0, vec![format!("{partition}: nobody has a replica")]);
+        return (0, vec![format!("{partition}: no broker has a replica")]);
     };
     let mut wrong = Vec::new();
     for (name, log) in others {
@@ -126,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn logs_are_compared_whatever_their_segments() {
+    fn logs_are_compared_independent_of_their_segments() {
         let dir = tempfile::tempdir().unwrap();
         let write = |broker: &str, segment: &str, bytes: &[u8]| {
             let partition = dir.path().join(broker).join("t-0");
@@ -152,11 +152,11 @@ mod tests {
         assert_eq!(of(&["a", "b"]), (8, Vec::new()));
         assert!(of(&["a", "c"]).1[0].ends_with("part at byte 2"));
         assert!(of(&["a", "d"]).1[0].ends_with("part at byte 6"));
-        assert!(of(&[]).1[0].ends_with("nobody has a replica"));
+        assert!(of(&[]).1[0].ends_with("no broker has a replica"));
     }
 
     #[test]
-    fn only_what_all_logs_have_is_compared() {
+    fn only_common_offsets_are_compared() {
         let batch = |base_offset: u64, content: &[u8]| {
             let mut batch = base_offset.to_be_bytes().to_vec();
             batch.extend((content.len() as u32).to_be_bytes());

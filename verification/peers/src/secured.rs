@@ -1,7 +1,7 @@
 //! Settings of secured nodes and of their clients, with Kafka's names, the same for every peer.
 //!
-//! All of them have one folder with PEM files: `authority.pem` is the trust store, and `USER.pem` the
-//! key store of a user. The password of a user is the name with `-secret` behind it.
+//! All of them have one folder with PEM files: `authority.pem` is the trust store, and `USER.pem`
+//! the key store of a user. The password of a user is the name with the suffix `-secret`.
 
 use std::path::{Path, PathBuf};
 

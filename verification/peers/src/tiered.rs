@@ -1,5 +1,5 @@
-//! What tiered storage needs beside a broker: an S3 server, the jars of Kafka's own store, and Aiven's
-//! plugin with its settings.
+//! The requirements of tiered storage besides a broker: an S3 server, the jars of Kafka's own
+//! store, and Aiven's plugin with its settings.
 
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
@@ -30,7 +30,7 @@ const PLUGIN_MODULES: [&str; 5] = [
     "storage/filesystem",
     "storage/s3",
 ];
-/// What those modules need in that release, beside Kafka.
+/// The dependencies of these modules in that release, besides Kafka.
 const PLUGIN_DEPENDENCIES: [&str; 9] = [
     "org.bouncycastle:bcprov-jdk18on:1.80",
     "com.fasterxml.jackson.core:jackson-databind:2.19.0",
@@ -57,7 +57,7 @@ pub fn store_jars(dir: &Path) -> Result<PathBuf> {
     Ok(jars)
 }
 
-/// What a class path needs for Aiven's plugin, from a folder with its jars, from a folder with its
+/// The class path entries for Aiven's plugin, from a folder with its jars, from a folder with its
 /// source, or from its published source.
 pub fn plugin_classes(given: Option<&Path>, kafka: &InstalledPeer) -> Result<Vec<PathBuf>> {
     let is_source = |dir: &Path| dir.join("core/src/main/java").is_dir();
@@ -129,7 +129,7 @@ pub fn files_below(folder: &Path, extension: &str) -> Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// Settings of a single broker with tiered storage, without those of its store.
+/// Settings of a single broker with tiered storage, without the settings of its store.
 pub fn broker_settings() -> Vec<(String, String)> {
     [
         ("remote.log.storage.system.enable", "true"),
@@ -185,7 +185,7 @@ pub fn s3_settings(endpoint: &str) -> Vec<(String, String)> {
     settings
 }
 
-/// Settings that encrypt what the plugin uploads, with a new key pair in `dir`.
+/// Settings that encrypt the plugin's uploads, with a new key pair in `dir`.
 pub fn encryption_settings(dir: &Path) -> Result<Vec<(String, String)>> {
     let (public, private) = (dir.join("public.pem"), dir.join("private.pem"));
     process::output_of(

@@ -1,6 +1,6 @@
-//! Administrators who change settings during the faults, each at one broker, and each time those of a
-//! new group. The controller answers when the change is committed, so each one that was answered is
-//! there in the end.
+//! Administrators that change settings during the faults, each at one broker, and each time the
+//! settings of a new group. The controller answers when the change is committed, so each
+//! acknowledged change exists in the end.
 
 use std::cell::Cell;
 use std::rc::Rc;

@@ -23,7 +23,7 @@ pub struct Campaign {
     pub simulated: Option<Duration>,
 }
 
-/// What has run.
+/// The results of a campaign.
 #[derive(Debug, Default)]
 pub struct Ran {
     pub seeds: u64,
@@ -34,7 +34,7 @@ pub struct Ran {
     pub elapsed: Duration,
 }
 
-/// What the threads share.
+/// State shared by the threads.
 struct Shared<'l> {
     ran: Ran,
     ledger: Option<&'l mut Ledger>,
@@ -43,7 +43,7 @@ struct Shared<'l> {
 }
 
 impl Campaign {
-    /// Runs seeds with `run`. Those that have passed according to the ledger are left out.
+    /// Runs seeds with `run`, without seeds that have passed according to the ledger.
     pub fn run(
         &self,
         ledger: Option<&mut Ledger>,
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn a_campaign_goes_on_where_the_last_one_ended() {
+    fn a_campaign_continues_after_the_last_one() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("ledger");
         let ran = Mutex::new(BTreeSet::new());

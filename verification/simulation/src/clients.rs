@@ -1,4 +1,4 @@
-//! Threads of client processes, and what they do first.
+//! Threads of client processes, and their start-up.
 
 use std::time::Duration;
 

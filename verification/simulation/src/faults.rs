@@ -1,9 +1,10 @@
-//! What goes wrong, drawn from the seed: processes are killed, machines lose their power, links are cut, connections break,
-//! disks are slow, full or fail, handles run out, and nodes are stopped and started in order.
+//! Faults, drawn from the seed: processes are killed, machines lose their power, links are cut,
+//! connections break, disks are slow, full or fail, handles run out, and nodes are stopped and
+//! started in order.
 //!
-//! Kafka promises to keep what `acks=all` acknowledged while only processes die, however many. A machine that loses
-//! its power may lose records that were not forced, so the power goes only where every replica is in sync, and nothing
-//! else fails until that is so again.
+//! Kafka keeps records acknowledged with `acks=all` while only processes die, in any number. A
+//! machine that loses its power may lose records that were not flushed. So power fails only while
+//! every replica is in sync, and nothing else fails until all replicas are in sync again.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -26,7 +27,7 @@ pub(crate) struct FaultInjector {
     network: Network,
     /// Nodes that are down, and when they are started.
     down: Vec<(usize, Duration)>,
-    /// When links are mended.
+    /// The time at which links are restored.
     cut_until: Option<Duration>,
     /// Nodes whose disks are full or fail, and until when.
     without_disk: Vec<(usize, Duration)>,
@@ -60,7 +61,7 @@ impl FaultInjector {
         }
     }
 
-    /// Mends everything and starts what is down.
+    /// Ends all faults and starts stopped nodes.
     pub fn heal(&mut self, cluster: &mut Cluster) {
         self.mend_links();
         self.without_disk.clear();
@@ -96,7 +97,7 @@ impl FaultInjector {
                 self.down.push((index, now()));
             }
         }
-        // Those that met a troubled disk at the start, and ended after it was mended.
+        // Nodes that started on a faulty disk, and ended after it was repaired.
         for index in 0..cluster.nodes.len() {
             if self.without_disk.iter().all(|(node, _)| *node != index) {
                 start_again(&mut cluster.nodes[index]);
@@ -174,7 +175,7 @@ impl FaultInjector {
                     outcome.losses_of_power += 1;
                 }
             }
-            // A node that cannot register yet keeps trying after it is told to stop.
+            // A node that cannot register yet keeps trying after a stop request.
             40..50 if has_started && has_disk && self.cut_until.is_none() => {
                 tracing::info!(node = name, "is stopped in order");
                 cluster.nodes[index].stop();
@@ -227,7 +228,8 @@ impl FaultInjector {
         }
     }
 
-    /// Cuts a node off from all others, from all nodes but not from the clients, or from one node in one direction or both.
+    /// Cuts a node off from all other nodes and clients, from all nodes but not from the clients,
+    /// or from one node in one direction or both.
     fn cut(&mut self, cluster: &Cluster, index: usize, other: usize) {
         let until = now() + self.millis(100..6_000);
         self.cut_until = Some(self.cut_until.map_or(until, |before| before.max(until)));

@@ -1,10 +1,10 @@
 //! Requests of former leaders that arrive late. A leader asks the controller for a smaller ISR, the
-//! network delays its request, and by the time that it arrives another replica leads the partition,
-//! or the same one in a later epoch. The controller must refuse it, because the ISR that it took
-//! might not contain what the present leader has committed.
+//! network delays its request, and when it arrives, another replica leads the partition, or the
+//! same replica in a later epoch. The controller must refuse it, because replicas in the requested
+//! ISR might lack records that the current leader has committed.
 //!
 //! A client sends the requests in the name of brokers that still have the registration with which
-//! they led; those of former processes would be refused for their broker epoch.
+//! they led; requests of former processes would be refused for their broker epoch.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -29,7 +29,7 @@ use crate::cluster::Cluster;
 /// Only the newest terms of each partition are remembered.
 const REMEMBERED: usize = 4;
 
-/// The time of a leader, by what the metadata said of it.
+/// The term of a leader, as seen in the metadata.
 #[derive(Clone)]
 struct Term {
     leader: BrokerId,
@@ -89,7 +89,7 @@ impl FormerLeaders {
         }
     }
 
-    /// Remembers who leads, and has a request of an ended term arrive.
+    /// Stores the current leaders, and sends a delayed request of an ended term.
     pub fn observe(&mut self, cluster: &Cluster) {
         let Some(image) = cluster.newest_metadata() else {
             return;

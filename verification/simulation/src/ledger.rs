@@ -1,4 +1,4 @@
-//! The account of what has run: which seeds of which source tree, and how much time they simulated.
+//! The ledger of past runs: the seeds of each source tree, and the time that they simulated.
 //!
 //! A text file with one line per seed, appended when the seed has ended, so that little is lost when
 //! the program is killed. Its columns are separated by tabs: the tree, the seed, the simulated
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn several_runs_and_trees_share_an_account() {
+    fn several_runs_and_trees_share_a_ledger() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("ledger");
         let mut ledger = Ledger::open(&path, "one").unwrap();

@@ -1,7 +1,7 @@
 //! A share group (KIP-932) whose members send the protocol requests themselves, so that the test
 //! knows which member holds the lock of a record, and since when. The members run after the faults
 //! and after the producers, so that locks end only as the protocol defines. Halfway, a broker is
-//! shut down, and others load the persisted state of its share partitions.
+//! shut down, and other brokers load the persisted state of its share partitions.
 //!
 //! At that time, each record has a persisted state in this group. A second group begins only a
 //! moment before, so that records without one lie between those with one.
@@ -44,7 +44,8 @@ const HEARTBEAT: Duration = Duration::from_millis(500);
 const FINAL_EPOCH: i32 = -1;
 /// How long the locks are checked.
 const LOOKING: Duration = Duration::from_secs(6);
-/// How long those of the second group are checked: about as long as it takes to acquire each record.
+/// The time for which records of the second group are checked: about the time to acquire each
+/// record.
 const LATE_LOOKING: Range<u64> = 400..2_400;
 /// How long the members may take to settle the remaining records.
 const PATIENCE: Duration = Duration::from_secs(60);

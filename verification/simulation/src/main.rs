@@ -24,7 +24,7 @@ struct Options {
     /// The first of these seeds; by default new seeds.
     #[arg(long, value_name = "N")]
     from: Option<u64>,
-    /// The number of threads, each of which runs seeds; by default one per core.
+    /// The number of threads that run seeds; by default one per core.
     #[arg(long, value_name = "N")]
     jobs: Option<NonZero<usize>>,
     /// Add each seed to the account in this file. Seeds that have passed according to it are left out.
@@ -88,7 +88,7 @@ fn run_campaign(options: &Options) -> Result<Ran> {
         println!("{ledger}");
     }
     for (seed, finding) in &ran.found {
-        println!("seed {seed} finds something; cargo xtask sim --seed {seed} tells how: {finding}");
+        println!("seed {seed} has a finding; cargo xtask sim --seed {seed} replays it: {finding}");
     }
     Ok(ran)
 }

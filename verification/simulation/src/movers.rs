@@ -175,7 +175,7 @@ async fn move_records(
             .await?;
         if random.one_in(8) {
             producer.abort_transaction().await?;
-            bail!("aborts, and goes on where the group is");
+            bail!("aborts, and continues at the offsets of the group");
         }
         producer.commit_transaction().await?;
     }

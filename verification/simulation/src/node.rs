@@ -18,7 +18,7 @@ use ottla_types::{BrokerId, LeaderEpoch};
 const CLUSTER_ID: &str = "AAAAAAAAAAAAAAAAAAAAAQ";
 const QUORUM_STATE: &str = "/data/__cluster_metadata-0/quorum-state";
 
-/// What may become of a node because of its disk, until it is started on one that works.
+/// The effects of its disk on a node, until the node is started on a working disk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum DiskTrouble {
     None,
@@ -36,7 +36,7 @@ pub(crate) struct Node {
     /// Read once, because a run starts its nodes many times.
     config: BrokerConfig,
     clock: HostClock,
-    /// What is wrong with its disk.
+    /// The faults of its disk.
     trouble: Rc<Cell<DiskTrouble>>,
     /// Whether anything was wrong with it since the last start began.
     was_troubled: Rc<Cell<bool>>,
@@ -99,7 +99,7 @@ impl Node {
         host.kill();
     }
 
-    /// Starts the node like the server: until it is told to stop, or fails.
+    /// Runs the node like the server, until a stop request or a failure.
     pub fn start(&mut self) {
         self.starts += 1;
         let config = self.config.clone();
@@ -175,7 +175,7 @@ impl Node {
         self.was_troubled.get() && self.broker().is_none()
     }
 
-    /// Whether it keeps the metadata log as a voter: the others learn it when they can.
+    /// Whether it keeps the metadata log as a voter: the other nodes learn it when they can.
     pub fn holds_metadata_vote(&self) -> bool {
         self.config.process_roles.controller
     }
@@ -202,7 +202,7 @@ impl Node {
         status.is_active.then_some(status.epoch)
     }
 
-    /// The epoch of which its disk says that it leads it, or has led it.
+    /// The epoch that the node leads or has led, according to its disk.
     pub fn noted_leadership(&self) -> Option<LeaderEpoch> {
         let text = self.disk.content(QUORUM_STATE.as_ref())?;
         let election = ElectionState::from_json(&String::from_utf8_lossy(&text)).ok()?;
@@ -213,7 +213,7 @@ impl Node {
         self.running.is_some()
     }
 
-    /// What it is, if it runs and has started.
+    /// The broker, if the node is running and has started.
     pub fn broker(&self) -> Option<Arc<Broker>> {
         self.running.as_ref()?.broker.borrow().upgrade()
     }
@@ -225,7 +225,8 @@ impl Node {
         }
     }
 
-    /// Takes the power from its machine: connections stay half open, and what was not forced may be lost.
+    /// Cuts the power of its machine: connections stay half open, and data that was not flushed may
+    /// be lost.
     pub fn lose_power(&mut self, kind: PowerLoss) {
         if let Some(running) = self.running.take() {
             running.host.lose_power();

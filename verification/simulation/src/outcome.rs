@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-/// What a run has found, and counts of what happened in it. Without the counts, a run in which
-/// nothing happens would look like a success.
+/// The finding of a run, and counts of its events. Without the counts, a run in which nothing
+/// happens would look like a success.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Outcome {
-    /// What is wrong; `None` if nothing is.
+    /// The violation; `None` if there is none.
     pub finding: Option<String>,
     pub simulated: Duration,
     pub switch_points: u64,
@@ -37,10 +37,11 @@ pub struct Outcome {
     pub refused_commits: u64,
     /// The number of records that were settled while locks were checked.
     pub locked: u64,
-    /// Records that were acknowledged where unclean elections are permitted, and those of them that are lost.
+    /// Acknowledged records in topics that permit unclean elections, and how many of them were
+    /// lost.
     pub acknowledged_uncleanly: u64,
     pub lost_uncleanly: u64,
-    /// Delayed requests of former leaders, all of which were refused.
+    /// Delayed requests of former leaders. All were refused.
     pub late_requests: u64,
     /// Changes of settings that were answered during the faults.
     pub changes: u64,

@@ -41,13 +41,13 @@ pub(crate) struct Owners {
     members: Vec<ottla_sync::thread::JoinHandle<()>>,
 }
 
-/// Counts of what the members have done.
+/// Counts of the members' actions.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Ownership {
     /// How often a member was assigned a partition.
     pub given: u64,
     pub commits: u64,
-    /// Commits of former members, all of which were refused.
+    /// Commits of former members. All were refused.
     pub refused_commits: u64,
 }
 
@@ -136,12 +136,11 @@ struct Displaced {
 
 #[derive(Default)]
 struct Known {
-    /// For each partition, the members that were told that they own it and have not reported giving
-    /// it up, with their epochs.
+    /// For each partition, the members that received it and have not reported its revocation, with
+    /// their epochs.
     holders: BTreeMap<i32, BTreeMap<MemberId, i32>>,
     displaced: BTreeMap<MemberId, Vec<Displaced>>,
-    /// For each partition, the last offset whose commit was acknowledged, and those whose commit
-    /// has an unknown outcome.
+    /// For each partition, the last acknowledged commit, and later commits with an unknown outcome.
     committed: BTreeMap<i32, i64>,
     uncertain: BTreeMap<i32, BTreeSet<i64>>,
     /// Committed offsets only increase.
@@ -194,7 +193,7 @@ impl Known {
         self.displaced.get(member).map_or(0, Vec::len)
     }
 
-    /// A coordinator accepts a member of which `before` partitions had been reassigned when it sent
+    /// A coordinator accepts a member. `before` of its partitions had been reassigned when it sent
     /// the request.
     fn on_taken_for_member(&mut self, member: &str, epoch: i32, before: usize, coordinator: i32) {
         for holders in self.holders.values_mut() {
@@ -208,7 +207,7 @@ impl Known {
             .filter(|it| it.coordinator == coordinator);
         if let Some(Displaced { partition, by, .. }) = same.next() {
             let sentence = format!(
-                "partition owners: {member} has partition {partition} and goes on after {by} was given it"
+                "partition owners: {member} keeps partition {partition} after it was assigned to {by}"
             );
             self.finding.get_or_insert(sentence);
         }
@@ -329,7 +328,7 @@ impl Member {
         if let Some(assignment) = response.assignment {
             let topics = assignment.topic_partitions.iter();
             self.target = topics.flat_map(|topic| topic.partitions.clone()).collect();
-            tracing::info!(member = self.id, epoch = self.epoch, target = ?self.target, "is told");
+            tracing::info!(member = self.id, epoch = self.epoch, target = ?self.target, "got a response");
             for partition in self.target.difference(&self.owned) {
                 known.on_given(*partition, &self.id, self.epoch, coordinator.id);
             }

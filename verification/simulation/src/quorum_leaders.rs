@@ -1,5 +1,5 @@
-//! Who has led each epoch of the metadata quorum. An epoch has one leader, and a leader that restarts
-//! does not lead its epoch again: it may have lost records that it showed to others.
+//! The leader of each epoch of the metadata quorum. An epoch has one leader, and a leader that
+//! restarts does not lead its epoch again: it may have lost records that other nodes have read.
 
 use std::collections::BTreeMap;
 
@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_epoch_has_one_process_that_leads_it() {
+    fn an_epoch_has_one_leader_process() {
         let mut leaders = QuorumLeaders::default();
         let mut observe = |epoch: i32, name: &str, process: u64| {
             leaders.on_leader(LeaderEpoch(epoch), (name.to_owned(), process));

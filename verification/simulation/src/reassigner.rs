@@ -1,4 +1,4 @@
-//! An administrator who reassigns partitions during the faults, and restores all replicas in the
+//! An administrator that reassigns partitions during the faults, and restores all replicas in the
 //! end.
 
 use std::cell::Cell;

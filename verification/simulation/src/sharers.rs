@@ -28,7 +28,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 /// A partition and an offset in it.
 pub(crate) type RecordPosition = (i32, i64);
 
-/// What the members have received.
+/// The records that the members have received.
 #[derive(Default)]
 struct Known {
     deliveries: BTreeMap<RecordPosition, i16>,

@@ -32,11 +32,11 @@ const BEYOND_EVERY_LOG: i64 = 1 << 40;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Story {
-    /// A leader that only clients reach writes what they send, until another leader is elected. It
-    /// comes back with records that the others do not have.
+    /// A leader that only clients can reach appends their records, until another leader is elected.
+    /// It returns with records that the other replicas do not have.
     LeaderCutOff,
-    /// A voter of the quorum lacks committed records. The leader fails, and the last voter restarts,
-    /// so that the one that is behind asks it for its vote first.
+    /// A voter of the quorum lacks committed records. The leader fails, and the third voter
+    /// restarts, so that the lagging voter requests its vote first.
     VoterBehind,
     /// A new leader of the quorum fails before its log has a record of its epoch. It comes back while
     /// the voter that elected it has heard of no leader: that one votes for it again.
@@ -118,9 +118,9 @@ fn leave_voter_behind(cluster: &mut Cluster, random: &mut Random) -> bool {
     true
 }
 
-/// A voter accepts the vote of a former process of its candidate again, so that one would lead its
-/// epoch on if it tried. It can only try while its log has no record of the epoch: the others refuse
-/// a candidate whose log is of its own epoch.
+/// A voter accepts the vote of a former process of its candidate again, so that the candidate would
+/// lead its epoch again if it tried. It can only try while its log has no record of the epoch: the
+/// other voters refuse a candidate whose log already has its epoch.
 fn restart_leader(cluster: &mut Cluster, leaders: &mut QuorumLeaders) -> bool {
     let Some((former, others)) = voters(cluster) else {
         return false;

@@ -1,6 +1,6 @@
 //! A topic that permits unclean leader elections and is written with `acks=1`. Acknowledged records
-//! may be lost there. What must still hold: only records that were sent are read, a reader
-//! continues after a truncation, and the replicas converge (`checks.rs`).
+//! may be lost there. The invariants: only records that were sent are read, a reader continues
+//! after a truncation, and the replicas converge (`checks.rs`).
 
 use std::cell::Cell;
 use std::collections::BTreeSet;
@@ -66,7 +66,7 @@ impl UncleanTopic {
                         Ok(()) => {}
                         Err(Trouble::Wrong(sentence)) => return Err(sentence),
                         Err(Trouble::Client(error)) => {
-                            tracing::debug!("reading what was written uncleanly: {error}");
+                            tracing::debug!("reading the unclean topic: {error}");
                             sleep(Duration::from_millis(200)).await;
                         }
                     }
@@ -111,9 +111,9 @@ impl UncleanTopic {
 }
 
 enum Trouble {
-    /// What no fault excuses.
+    /// A violation that no fault excuses.
     Wrong(String),
-    /// What a fault may cause.
+    /// An error that a fault may cause.
     Client(anyhow::Error),
 }
 
@@ -188,7 +188,7 @@ async fn consumer(scene: &Scene) -> Result<Consumer> {
     Ok(consumer)
 }
 
-/// Reads on, and checks that what is read was sent: values up to `last`, which grows while this waits.
+/// Polls, and checks that each record was sent: values up to `last`, which grows while this waits.
 async fn poll(consumer: &mut Consumer, last: &Cell<u64>) -> Result<Vec<u64>, Trouble> {
     let mut values = Vec::new();
     for record in consumer.poll(Duration::from_millis(300)).await? {

@@ -1,10 +1,10 @@
-//! A consumer that reads with `read_uncommitted`, during the faults: the topics of the histories, and
-//! one that a producer writes with `acks=all` outside transactions. A leader that the other nodes do
-//! not reach still writes such records, because it need not ask a coordinator about them.
+//! A consumer that reads with `read_uncommitted`, during the faults: the topics of the histories,
+//! and a topic that a producer writes with `acks=all` outside transactions. A leader that the other
+//! nodes do not reach still writes such records, because it need not ask a coordinator about them.
 //!
-//! The consumer gets records of open and aborted transactions, but only up to the high watermark: what
-//! it has read, no change of the leader takes away. So in the end each record is where it was read,
-//! and what was acknowledged is there.
+//! The consumer gets records of open and aborted transactions, but only up to the high watermark:
+//! no change of leader removes a record that it has read. So in the end each record is at the
+//! offset where it was read, and all acknowledged records exist.
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -28,7 +28,7 @@ use crate::clients::{create_topic, on};
 pub(crate) const TOPIC: &str = "plain";
 const PARTITIONS: i32 = 3;
 
-/// Short, so that what a leader has just written is asked for before the followers have it.
+/// Short, so that a record is requested before the followers have it.
 const MAX_WAIT: Duration = Duration::from_millis(60);
 /// How long the last reading may take, without faults.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -133,7 +133,7 @@ struct Read {
     finding: Option<String>,
 }
 
-/// Goes on where `read` is, until something fails or is found.
+/// Continues at the position of `read`, until a failure or a finding.
 async fn read_on(scene: &Scene, is_over: &Cell<bool>, read: &mut Read) -> Result<()> {
     let mut consumer = consumer(scene).await?;
     for (partition, offset) in &read.next {

@@ -226,7 +226,7 @@ fn play(outcome: &mut Outcome) -> Result<(), String> {
     checks.finding().map_or(Ok(()), Err)
 }
 
-/// What the reader has received from a topic.
+/// The records that the reader has received from a topic.
 fn read_of<'a>(topic: &'a str, read: &'a [Operation]) -> impl Iterator<Item = (i32, Seen)> + 'a {
     let steps = read.iter().flat_map(|operation| &operation.steps);
     let records = steps.flat_map(|step| match step {

@@ -1,5 +1,5 @@
-//! Seeds of simulated clusters: a fixed set, new ones for a configurable time, one that is run
-//! twice, and those that detect the planted bugs.
+//! Seeds of simulated clusters: a fixed set, new seeds for a configurable time, one seed run twice,
+//! and seeds that detect the planted bugs.
 //!
 //! The first of the new seeds is printed, and so is the command that repeats a seed that finds
 //! something. `OTTLA_SIM_SECONDS=600 cargo test -p ottla-simulation new_seeds -- --nocapture` runs
@@ -61,13 +61,13 @@ fn run(seed: u64, total: &mut Outcome) {
     let outcome = ottla_simulation::run(seed);
     assert_eq!(
         outcome.finding, None,
-        "seed {seed}; `cargo xtask sim --seed {seed}` repeats it and tells how"
+        "seed {seed}; `cargo xtask sim --seed {seed}` replays it"
     );
     total.add(&outcome);
 }
 
 #[test]
-fn a_seed_is_one_run() {
+fn the_same_seed_is_the_same_run() {
     let seed = number("OTTLA_SIM_FROM").unwrap_or(7);
     let (one, other) = (ottla_simulation::hash(seed), ottla_simulation::hash(seed));
     assert_eq!(one, other, "two runs of seed {seed} differ");
@@ -125,7 +125,7 @@ mod planted {
     ];
 
     /// The number of seeds from `from` until one finds something with the bug but not without it,
-    /// and what that seed finds.
+    /// and the finding of that seed.
     fn find(bug: Planted, within: u64, from: u64) -> Option<(u64, String)> {
         (0..within).find_map(|before| {
             plant(Some(bug));
@@ -138,7 +138,7 @@ mod planted {
     }
 
     #[test]
-    fn bugs_are_found() {
+    fn planted_bugs_are_found() {
         let only = std::env::var("OTTLA_SIM_BUG").unwrap_or_default();
         let from = number("OTTLA_SIM_FROM").unwrap_or_default();
         let is_meant = |(bug, _): &&(Planted, u64)| format!("{bug:?}").contains(&only);
@@ -148,7 +148,7 @@ mod planted {
             while let Some((bug, within)) = cases.get(next.fetch_add(1, Ordering::Relaxed)) {
                 match find(*bug, *within, from) {
                     Some((seeds, finding)) => println!("{bug:?}: {seeds} seeds: {finding}"),
-                    None => missed.lock().expect("nobody panics").push(*bug),
+                    None => missed.lock().expect("no thread panics").push(*bug),
                 }
             }
         };
@@ -157,6 +157,6 @@ mod planted {
             scope.spawn(look);
             scope.spawn(look);
         });
-        assert_eq!(missed.into_inner().expect("nobody panics"), []);
+        assert_eq!(missed.into_inner().expect("no thread panics"), []);
     }
 }

@@ -40,7 +40,7 @@ pub fn retried<T>(
     }
 }
 
-/// Runs a command to completion with empty standard input, whatever its exit status.
+/// Runs a command to completion with empty standard input, and accepts any exit status.
 pub fn run_captured(command: &mut Command) -> Result<Output> {
     command.stdin(Stdio::null());
     command
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn processor_time_includes_descendants_and_not_what_is_slept() {
+    fn processor_time_includes_descendants_but_no_sleep() {
         let mut command = Command::new("sh");
         command.args([
             "-c",
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn the_times_of_a_process_stand_after_its_name() {
+    fn the_times_of_a_process_are_parsed_after_its_name() {
         let stat = "7 (a) b (c)) S 1 7 7 0 -1 4194560 1 2 3 4 10 20 300 4000 20 0 1 0 5 6 7";
         assert_eq!(ticks_in(stat), Some(4330));
         assert_eq!(ticks_in("7 (a) S 1"), None);

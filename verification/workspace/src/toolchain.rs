@@ -25,7 +25,7 @@ pub struct Toolchain {
     /// The minimum version.
     pub needed: Version,
     packages: &'static [&'static str],
-    /// What needs it.
+    /// The programs that need it.
     pub purpose: &'static str,
 }
 
@@ -59,7 +59,7 @@ pub const GO: Toolchain = Toolchain {
     packages: &["golang-go"],
     purpose: "franz-go and sarama, in the version of conformance/go/go.mod",
 };
-// Required by what builds the page of the console.
+// Required by the build of the console's page.
 pub const NODE: Toolchain = Toolchain {
     program: "node",
     probe: &["--version"],
@@ -72,7 +72,7 @@ pub const NPM: Toolchain = Toolchain {
     probe: &["--version"],
     needed: Version([7, 0, 0]),
     packages: &["nodejs", "npm"],
-    purpose: "brings kafkajs and what builds the page of the console",
+    purpose: "provides kafkajs and the build tools of the console's page",
 };
 // Debian packages the venv modules separately.
 pub const PYTHON: Toolchain = Toolchain {
@@ -255,12 +255,12 @@ mod tests {
     };
 
     #[test]
-    fn a_program_that_is_there_is_not_installed_again() {
+    fn an_installed_program_is_not_installed_again() {
         assert_eq!(require(&SHELL).unwrap(), Version([5, 1, 0]));
     }
 
     #[test]
-    fn what_is_there_is_judged_by_what_it_says() {
+    fn installed_versions_are_read_from_the_programs() {
         let newer = Toolchain {
             needed: Version([5, 2, 0]),
             ..SHELL

@@ -62,8 +62,8 @@ pub fn is_suite() -> bool {
 }
 
 /// Cargo's arguments that select a package, with these features of it. In a suite of `cargo xtask
-/// test` they select the whole workspace with its features: cargo unifies the features of what is
-/// selected, so that one package alone would have its dependencies compiled again.
+/// test` they select the whole workspace with its features: cargo unifies the features of the
+/// selected packages, so a package alone would compile its dependencies again.
 pub fn selection(package: &str, features: &[&str]) -> Vec<String> {
     let named = features
         .iter()

@@ -1,5 +1,5 @@
-//! What a change affects: the folders of changed files, and the packages that contain or depend on
-//! them.
+//! The parts that a change affects: the folders of changed files, and the packages that contain or
+//! depend on them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -29,7 +29,7 @@ impl Reached {
     }
 }
 
-/// What the changes since a commit affect, uncommitted files included.
+/// The parts that the changes since a commit affect, including uncommitted files.
 pub fn reached_since(base: &str) -> Result<Reached> {
     let mut files = Vec::new();
     for arguments in [
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_reaches_all_that_is_built_from_it_and_nothing_beside() {
+    fn a_change_affects_only_its_dependents() {
         let found = reached(vec!["crates/records/src/lib.rs".to_owned()], &tree());
         assert!(found.includes_any(&["server"]));
         assert!(found.includes_any(&["bench", "log"]));
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn what_every_build_reads_reaches_everything() {
+    fn files_of_every_build_affect_everything() {
         let found = reached(vec!["Cargo.lock".to_owned()], &tree());
         assert!(found.includes_any(&["bench"]));
     }

@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_idle_share_is_that_of_the_time_between_two_looks() {
+    fn the_idle_share_covers_the_time_between_two_samples() {
         let before = ticks_in("cpu  10 0 10 70 10 0 0 0 5 0\ncpu0 1 1 1 1\n").expect("a line");
         assert_eq!(before, Ticks { idle: 80, all: 100 });
         let after = Ticks {

@@ -1,4 +1,4 @@
-//! The profile of a run: what each suite took, and what the processors were used for.
+//! The profile of a run: time and processor use of each suite and in total.
 //!
 //! The table is printed at the end of a run and kept in `target/test-output/profile.md`.
 
@@ -12,7 +12,7 @@ use anyhow::Result;
 /// Java programs, the examples of the documentation.
 pub const COMPILING: [&str; 3] = ["binary", "test-build", "clippy"];
 
-/// What a suite took.
+/// The time and processor use of a suite.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Measured {
     pub suite: &'static str,

@@ -1,6 +1,6 @@
 //! The suite `unit`: runs the test programs of the workspace, several in parallel.
 //!
-//! `cargo test` runs one program at a time, and most of those that start brokers wait while a core
+//! `cargo test` runs one program at a time, and most programs that start brokers wait while a core
 //! is idle. The output of each program is printed as a whole when it exits, so that a failure is
 //! next to its explanation.
 
@@ -28,7 +28,7 @@ const MEASURING: [(&str, &str); 2] = [
     ("ottla", "measured_stalls"),
 ];
 
-/// Those that take longest, in order.
+/// The programs that take longest, in order.
 const LONGEST: [(&str, &str); 4] = [
     ("simulation", "seeds"),
     ("ottla-broker", "ottla_broker"),
@@ -36,7 +36,7 @@ const LONGEST: [(&str, &str); 4] = [
     ("ottla", "bench_runs"),
 ];
 
-/// Those whose tests mostly wait: they run with twice as many threads as there are cores, unless
+/// Programs whose tests mostly wait: they run with twice as many threads as there are cores, unless
 /// `RUST_TEST_THREADS` says otherwise.
 const WAITING: [(&str, &str); 1] = [("ottla-broker", "ottla_broker")];
 const TEST_THREADS: &str = "RUST_TEST_THREADS";
@@ -148,7 +148,8 @@ fn test_programs(messages: &str) -> Result<Vec<TestProgram>> {
     Ok(programs)
 }
 
-/// Runs the programs in order, `at_once` in parallel, and returns the names of those that failed.
+/// Runs the programs in order, `at_once` in parallel, and returns the names of the programs that
+/// failed.
 fn run_all(programs: &[TestProgram], at_once: usize) -> Result<Vec<String>> {
     let next = Mutex::new(programs.iter());
     let failed = Mutex::new(Vec::new());
@@ -214,7 +215,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn test_programs_are_told_from_other_artifacts() {
+    fn test_programs_are_distinguished_from_other_artifacts() {
         let artifact = |kind: &str, test: bool, executable: &str| {
             format!(
                 r#"{{"reason":"compiler-artifact","manifest_path":"/w/crates/a/Cargo.toml","profile":{{"test":{test}}},"target":{{"kind":["{kind}"],"name":"{kind}_of_a"}},"executable":{executable}}}"#
@@ -237,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_start_first_and_then_those_that_start_processes() {
+    fn the_longest_start_first_then_programs_that_start_processes() {
         let program = |package: &str, target: &str, is_integration| TestProgram {
             package: package.to_owned(),
             target: target.to_owned(),
@@ -257,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_that_is_no_json_is_an_error() {
+    fn an_invalid_json_message_is_an_error() {
         assert!(test_programs("Compiling a").is_err());
     }
 }

@@ -88,19 +88,19 @@ mod tests {
     }
 
     #[test]
-    fn names_that_exist_are_accepted_with_any_beginning_of_their_path_left_out() {
+    fn existing_names_are_accepted_with_any_path_suffix() {
         let page = "1. `x/src/net/connection.rs:read_frame` and net/connection.rs:C::read_frame.";
         assert_eq!(check(&files(page)), []);
     }
 
     #[test]
-    fn files_and_functions_that_are_not_there_are_found() {
+    fn missing_files_and_functions_are_found() {
         assert_eq!(check(&files("`net/connection.rs:read`")).len(), 1);
         assert_eq!(check(&files("`net/dispatch.rs:read_frame`")).len(), 1);
     }
 
     #[test]
-    fn a_page_without_stops_and_no_page_are_found() {
+    fn a_page_without_stops_and_a_missing_page_are_found() {
         assert_eq!(check(&files("words")).len(), 1);
         assert_eq!(check(&[]).len(), 2);
     }

@@ -1,7 +1,7 @@
-//! No dependency cycle between the modules of a crate: what two modules need is placed below both,
-//! or passed in.
+//! No dependency cycle between the modules of a crate: code that two modules need is placed below
+//! both, or passed in.
 //!
-//! An edge goes from a file to the file that defines what it names. Edges come from the code's
+//! An edge goes from a file to the file that defines a name used in it. Edges come from the code's
 //! imports and paths; a re-export counts as its target. `mod child;` and `pub use child::…` alone
 //! are not edges, because a facade does not use its children. Tests are excluded.
 
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn a_circle_of_two_files_is_found_with_what_ties_it() {
+    fn a_cycle_of_two_files_is_found_with_its_imports() {
         let found = complaints(&[
             ("src/lib.rs", "mod a; mod b;"),
             ("src/a.rs", "use crate::b::Later; pub struct Sooner(Later);"),
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_are_found_wherever_they_stand() {
+    fn paths_are_found_at_every_position() {
         for text in [
             "use crate::b::B;",
             "use super::b::{self, B};",
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_of_the_crate_or_only_of_its_tests_draws_no_arrow() {
+    fn external_names_and_tests_are_no_edges() {
         for text in [
             "use std::b::B; use ::b::B;",
             "#[cfg(test)] use crate::b::B;",

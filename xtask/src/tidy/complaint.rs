@@ -1,6 +1,6 @@
 //! The result of a check.
 
-/// A violation: where it is, and what to do about it.
+/// A violation: its place, and the way to fix it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Complaint {
     pub place: String,

@@ -94,7 +94,7 @@ fn complaints(used: &BTreeMap<String, Vec<String>>) -> Vec<Complaint> {
         let Some((_, allowed)) = MAY_USE.iter().find(|(name, _)| name == package) else {
             complaints.push(Complaint::new(
                 package,
-                "is not in the table of crates; give it a row that says what it may use",
+                "is not in the table of crates; add a row with the crates that it may use",
             ));
             continue;
         };

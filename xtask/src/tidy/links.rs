@@ -27,7 +27,7 @@ pub struct Link {
     pub heading: Option<String>,
 }
 
-/// `exists` tells whether a path, relative to the repository root, is a file or folder.
+/// `exists` returns whether a path, relative to the repository root, is a file or folder.
 pub fn check(files: &[SourceFile], exists: impl Fn(&str) -> bool) -> Vec<Complaint> {
     let pages: Vec<&SourceFile> = files.iter().filter(|it| it.path.ends_with(".md")).collect();
     let headings: HashMap<&str, Vec<String>> = pages
@@ -202,7 +202,7 @@ pub mod tests {
     }
 
     #[test]
-    fn links_that_lead_nowhere_are_named_with_their_line() {
+    fn broken_links_are_reported_with_their_line() {
         assert_eq!(
             complaints("x\n\n[x](none.md)"),
             ["docs/a.md:3: there is no docs/none.md"]
@@ -218,7 +218,7 @@ pub mod tests {
     }
 
     #[test]
-    fn a_page_that_the_table_of_contents_leaves_out_is_named() {
+    fn a_page_missing_in_the_table_of_contents_is_reported() {
         let files = [
             page("docs/a.md", ""),
             page(SUMMARY, ""),

@@ -2,7 +2,7 @@
 //! and they contain no unsafe code.
 //!
 //! Clippy finds forbidden names, from the list in `crates/pure.clippy.toml`. This check ensures
-//! that the list applies to them, and finds what clippy has no lint for: a runtime.
+//! that the list applies to all pure crates, and finds runtimes, for which clippy has no lint.
 
 use std::collections::BTreeSet;
 
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_crate_that_is_not_held_to_the_bans_is_found() {
+    fn a_pure_crate_without_the_bans_is_found() {
         assert_eq!(places(&pure()), Vec::<String>::new());
         for (name, text) in [
             ("clippy.toml", "none"),

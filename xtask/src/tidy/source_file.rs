@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_files_tests_are_told_from_the_rest() {
+    fn the_tests_of_a_file_are_separated_from_its_code() {
         let text = "fn a() {}\n#[cfg(test)]\nmod tests {}\n";
         assert_eq!(without_tests(text).count(), 1);
         assert!(is_test_file("crates/x/src/a/tests.rs") && is_test_file("crates/x/tests/a.rs"));

@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_say_nothing_are_found_as_files_and_as_folders() {
+    fn meaningless_file_and_folder_names_are_found() {
         for path in [
             "crates/x/src/utils.rs",
             "crates/x/src/common/a.rs",
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_of_a_machine_are_found() {
+    fn machine_specific_paths_are_found() {
         let path = format!("/{}/kim/ottla", "home");
         assert_eq!(
             machine_paths(&[file("README.md", &format!("see {path}"))]).len(),
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn an_api_version_outside_its_homes_is_found() {
+    fn an_api_version_outside_its_crates_is_found() {
         for text in ["if api_version >= 12 {", "context.api_version() == 3"] {
             assert_eq!(
                 api_versions(&[file("crates/ottla-log/src/a.rs", text)]).len(),

@@ -57,7 +57,7 @@ enum Mode {
     LargeGroup(LargeGroupArgs),
     /// Commit an offset in each partition of the topic for each of many groups.
     CommitOffsets(OffsetsArgs),
-    /// Read these offsets, waiting for those that are still being loaded.
+    /// Read these offsets, and wait for offsets that are still being loaded.
     FetchOffsets(OffsetsArgs),
     /// Create very many partitions, write a record to each, or read each.
     Partitions(PartitionsArgs),
@@ -216,7 +216,7 @@ struct ProduceLatencyArgs {
 struct ConnectArgs {
     #[command(flatten)]
     common: Common,
-    /// Threads, each of which has one connection at a time.
+    /// Threads. Each has one connection at a time.
     #[arg(long, default_value_t = 4)]
     threads: usize,
     #[arg(long, default_value_t = 5.0)]

@@ -191,7 +191,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_are_numbers_truths_lists_or_texts() {
+    fn values_are_numbers_booleans_lists_or_strings() {
         assert_eq!(toml_value("5"), Value::Integer(5));
         assert_eq!(toml_value("true"), Value::Boolean(true));
         assert_eq!(toml_value("[1, 2]"), Value::Array(vec![1.into(), 2.into()]));

@@ -162,7 +162,7 @@ mod tests {
 
     /// The published comparison: five brokers at 0.904 an hour against three.
     #[test]
-    fn what_a_load_costs_is_as_published() {
+    fn the_cost_of_a_load_is_as_published() {
         let args = arguments(&["--load", "155000", "--hourly-price", "0.904"]);
         let carried = |target: &str, records_per_second| MeasuredCapacity {
             target: target.to_owned(),

@@ -1,8 +1,9 @@
 //! One thread that sends records, each at its due time or as fast as the client accepts them.
 //!
 //! This is the only loop that produces through the native client. `producer-perf-test` and the
-//! rounds of `ottla bench` differ in when they end and what they count, which is their [`Course`].
-//! A record is prepared before it is due, so that only the client's work remains at its due time.
+//! rounds of `ottla bench` differ in their end and in the counted records, which a [`Course`]
+//! defines. A record is prepared before it is due, so that only the client's work remains at its
+//! due time.
 
 use std::time::Duration;
 
@@ -15,8 +16,8 @@ use crate::workload::stamp::stamp;
 use crate::workload::tag::tag;
 use crate::workload::values::Values;
 
-/// What one thread sends. The producer's listener identifies the outcome of each record by its tag
-/// ([`crate::workload::tag`]).
+/// The generator of one thread. The producer's listener identifies the outcome of each record by
+/// its tag ([`crate::workload::tag`]).
 pub struct Generator<'a> {
     pub producer: &'a Producer,
     /// The client's runtime, on which this thread waits for asynchronous calls.
@@ -35,7 +36,7 @@ pub struct Generator<'a> {
     pub is_stamped: bool,
 }
 
-/// Decides when a run ends and what it counts. It is called for every record, and therefore
+/// Decides when a run ends and which records count. It is called for every record, and therefore
 /// inlined.
 pub trait Course {
     /// Whether to send the record with this number.

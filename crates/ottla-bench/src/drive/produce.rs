@@ -11,7 +11,7 @@ use crate::workload::keys::{KeyDistribution, Keys};
 use crate::workload::pacing::{Moment, Pacer, RunClock, Schedule};
 use crate::workload::values::ValueSource;
 
-/// What is sent.
+/// The records to send.
 #[derive(Clone, Debug)]
 pub struct ProduceLoad {
     pub topic: String,

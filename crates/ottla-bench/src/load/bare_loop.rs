@@ -166,7 +166,7 @@ struct LogFile {
 }
 
 /// The loop: prints its port and serves until it is killed. Its files are unlinked at once, so that
-/// nothing is left behind.
+/// no file remains.
 pub fn serve(dir: &Path, frame_bytes: usize) -> Result<()> {
     let mut files = Vec::new();
     for index in 0..FILES {

@@ -26,7 +26,7 @@ pub struct ConnectOptions {
 #[derive(Clone, Debug, Default)]
 pub struct Connected {
     pub connections: u64,
-    /// Those whose TLS handshake resumed an earlier session.
+    /// Connections whose TLS handshake resumed an earlier session.
     pub resumed: u64,
     /// From before the connection to the last answer.
     pub latencies: Latencies,

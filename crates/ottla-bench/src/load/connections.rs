@@ -1,5 +1,5 @@
-//! Very many connections of one client: what each takes of the broker's memory, and the broker's
-//! CPU for a request when all of them are used in turn.
+//! Very many connections of one client: the broker's memory per connection, and its CPU time per
+//! request when all connections are used in turn.
 
 use std::time::{Duration, Instant};
 
@@ -79,7 +79,8 @@ fn measure(args: &ConnectionsArgs) -> Result<ConnectionsReport> {
         "--connections, --in-flight and --requests must be 1 or more"
     );
     let access = args.access.access()?;
-    // One is there before, so that what the first connection takes is not counted.
+    // One connection is opened before, so that one-time costs of the first connection are not
+    // counted.
     let mut connections = vec![access.open_bootstrap()?];
     std::thread::sleep(REST);
     let before = ProcessUsage::of(args.broker_pid)?;

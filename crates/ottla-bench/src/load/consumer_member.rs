@@ -62,8 +62,7 @@ impl ConsumerMember {
         }
     }
 
-    /// Takes over what a response says, unless it is an error. Returns whether the partitions have
-    /// changed.
+    /// Applies a response, unless it is an error. Returns whether the partitions have changed.
     pub fn on_response(&mut self, response: &ConsumerGroupHeartbeatResponse) -> bool {
         if response.error_code != 0 {
             return false;

@@ -16,13 +16,13 @@ use crate::workload::latencies::Latencies;
 
 /// The first version of Fetch that identifies topics by ID (KIP-516).
 pub(super) const FIRST_VERSION_WITH_TOPIC_ID: i16 = 13;
-/// So many responses without records in a row are an error. A read from remote storage that takes
-/// longer than `remote.fetch.max.wait.ms` is answered without records.
+/// This many consecutive responses without records are an error. A read from remote storage that
+/// takes longer than `remote.fetch.max.wait.ms` is answered without records.
 const EMPTY_ANSWERS: usize = 60;
 /// A fetch outside any session (KIP-227).
 pub(super) const NO_SESSION: i32 = -1;
 
-/// What to read, and how.
+/// The parameters of a read.
 #[derive(Clone, Copy, Debug)]
 pub struct FetchOptions {
     pub connections: usize,
@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn batches_are_counted_up_to_one_that_is_cut_off() {
+    fn batches_are_counted_up_to_a_truncated_one() {
         let (first, second) = (batch(10, 3), batch(13, 2));
         let mut records = [first.clone(), second.clone()].concat();
         let all = step_over_batches(&part(records.clone()), 10).unwrap();
@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn a_broker_that_answers_the_same_again_ends_the_run() {
+    fn a_repeated_response_ends_the_run() {
         assert!(step_over_batches(&part(batch(10, 3).to_vec()), 13).is_err());
         assert!(step_over_batches(&part([batch(10, 3), batch(10, 3)].concat()), 10).is_err());
     }

@@ -7,9 +7,9 @@
 //! The measurement should reflect the coordinator's work, not the clients' intervals. A member
 //! whose state changed heartbeats at once, then after pauses that start at [`FIRST_PAUSE`] and
 //! double up to [`LONGEST_PAUSE`], so it learns of a change after at most twice the time that the
-//! change took. Without pauses, finished members would take CPU from the others, and from a broker
-//! on the same machine. The number of requests, and the CPU time of generator and broker until the
-//! last group was stable, are reported too.
+//! change took. Without pauses, finished members would take CPU time from other members, and from a
+//! broker on the same machine. The number of requests, and the CPU time of generator and broker
+//! until the last group was stable, are reported too.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -593,7 +593,7 @@ mod tests {
     }
 
     #[test]
-    fn the_time_counts_from_the_first_join_whoever_settles_last() {
+    fn the_time_starts_at_the_first_join() {
         let at = |start: Instant, ms| start + Duration::from_millis(ms);
         let start = Instant::now();
         let times = [(5, 9), (2, 7), (4, 30), (20, 28)];
@@ -602,7 +602,7 @@ mod tests {
     }
 
     #[test]
-    fn a_member_is_eager_whenever_it_has_been_told_something_new() {
+    fn a_member_sends_a_heartbeat_at_once_after_a_change() {
         let mut patience = HeartbeatPause::default();
         let mut pauses = || patience.next_pause().as_millis();
         let all: Vec<u128> = std::iter::repeat_with(&mut pauses).take(7).collect();
@@ -612,7 +612,7 @@ mod tests {
     }
 
     #[test]
-    fn an_assignment_reads_as_it_was_written() {
+    fn an_assignment_round_trips() {
         let assigned = MemberAssignment {
             members: 3,
             partitions: BTreeSet::from([1, 4, 7]),

@@ -1,10 +1,10 @@
 //! Many groups that have nothing to do but to send heartbeats: CPU time of the broker, and latency.
 //!
-//! The groups join first, a few at a time. From then on each member sends a heartbeat per interval, at
-//! instants that are spread evenly over the interval. The members share connections; a connection has
-//! one request in flight. The generator is an open loop: a heartbeat has a due time that does not
-//! depend on earlier responses, and its latency counts from there. A member that is refused is
-//! counted and goes on sending.
+//! The groups join first, a few at a time. From then on each member sends a heartbeat per interval,
+//! at instants that are spread evenly over the interval. The members share connections; a
+//! connection has one request in flight. The generator is an open loop: a heartbeat has a due time
+//! that does not depend on earlier responses, and its latency counts from there. A refused member
+//! is counted and continues to send.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -106,7 +106,7 @@ impl fmt::Display for HeartbeatsReport {
     }
 }
 
-/// When heartbeats are measured: those that are due from `begin` until before `end`.
+/// The measured heartbeats: due at or after `begin` and before `end`.
 #[derive(Clone, Copy, Debug)]
 struct Window {
     begin: Instant,
@@ -128,7 +128,7 @@ struct Measured {
     refused: u64,
 }
 
-/// What all threads share.
+/// State shared by all threads.
 struct Shared<'a> {
     options: &'a HeartbeatsOptions,
     /// The version of the heartbeat requests.
@@ -373,7 +373,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_member_that_comes_late_keeps_its_place_in_the_interval() {
+    fn a_late_member_keeps_its_phase_in_the_interval() {
         let first = Instant::now();
         let ms = Duration::from_millis;
         for (now, expected) in [(0, 0), (1, 300), (300, 300), (301, 600), (2_950, 3_000)] {

@@ -1,5 +1,5 @@
-//! One group of many members (KIP-848) that members leave: the time until the others are settled,
-//! and what producers notice meanwhile.
+//! One group of many members (KIP-848) that members leave: the time until the remaining members
+//! have settled, and the latency of producers in this time.
 //!
 //! Each member sends a heartbeat per interval, and another at once when its partitions have changed,
 //! as clients do. Members share connections. The group is settled when all members have one epoch,
@@ -54,7 +54,7 @@ pub struct LargeGroupReport {
     pub connections: usize,
     /// From the first join until the group was settled.
     pub joined_after_seconds: f64,
-    /// For each member that left: the milliseconds until the others were settled.
+    /// For each member that left: the milliseconds until the remaining members had settled.
     pub settled_after_ms: Vec<f64>,
     /// Of requests that were due before a member left.
     pub quiet: Option<LatencyReport>,
@@ -130,7 +130,7 @@ pub fn run(
             };
             threads.push(scope.spawn(move || {
                 let outcome = driver.run();
-                // Whether it has failed or not, the others end as well.
+                // End the other threads, also after a failure.
                 is_over.store(true, Ordering::Relaxed);
                 outcome
             }));
@@ -142,7 +142,7 @@ pub fn run(
         };
         let measured = measure(&progress, produced, &leavers, options);
         is_over.store(true, Ordering::Relaxed);
-        // A member that was refused is the cause of what follows.
+        // Report a refused member first, because it causes the later failures.
         for thread in threads {
             thread.join().expect("a driver does not panic")?;
         }
@@ -200,7 +200,7 @@ fn measure(
     })
 }
 
-/// What the members have reached.
+/// The progress of the members.
 struct Progress<'a> {
     shares: &'a [Members],
     partitions: usize,
@@ -322,7 +322,7 @@ impl Driver<'_> {
             "a member leaves",
             self.connection.address(),
         )?;
-        // Who asked has failed otherwise.
+        // The receiver is gone only if the requester failed.
         let _ = tell.send(left);
         Ok(())
     }

@@ -117,7 +117,7 @@ mod tests {
     use super::ProcessUsage;
 
     #[test]
-    fn work_shows_up() {
+    fn cpu_time_is_measured() {
         let before = ProcessUsage::of_this_process().unwrap();
         let start = Instant::now();
         while start.elapsed() < Duration::from_millis(200) {

@@ -136,8 +136,8 @@ pub fn run(topic: &Topic, options: ProduceOptions) -> Result<Produced> {
                 })
             })
             .collect();
-        // Taken before the barrier: this thread may be the last to wake after it, when others have
-        // already started.
+        // Taken before the barrier: this thread may be the last to wake after it, when other
+        // threads have already started.
         let start = Instant::now();
         start_line.wait();
         let mut total = Produced::default();

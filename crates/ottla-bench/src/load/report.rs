@@ -25,7 +25,7 @@ pub struct Report {
     pub records_per_second: f64,
     /// 10^6 bytes of batches per second.
     pub megabytes_per_second: f64,
-    /// What the latencies measure.
+    /// The operation whose latency is measured.
     pub latency_of: &'static str,
     pub latency: Option<LatencyReport>,
     /// A second distribution, if the mode has one.

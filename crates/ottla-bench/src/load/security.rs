@@ -1,5 +1,5 @@
-//! The security settings of the generator's connections, loaded once: those of Kafka's clients, as the
-//! native client reads them.
+//! The security settings of the generator's connections, loaded once. They are the settings of
+//! Kafka's clients, as the native client reads them.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,14 +9,14 @@ use ottla_client::{ClientCredentials, ClientLogin, SaslMechanism, properties};
 use rustls::ClientConfig;
 use rustls::client::Resumption;
 
-/// What a connection needs before it can send requests. The default is a plain connection.
+/// The TLS and login settings of a connection. The default is a plain connection.
 #[derive(Debug, Default)]
 pub struct Security {
     pub(super) tls: Option<Arc<ClientConfig>>,
     pub(super) user: Option<User>,
 }
 
-/// A user who logs in with a password.
+/// A user with a password.
 #[derive(Debug)]
 pub(super) struct User {
     mechanism: SaslMechanism,
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_of_clients_are_read() {
+    fn client_settings_are_read() {
         let plain = load(&[]).unwrap();
         assert!(plain.tls.is_none() && plain.user.is_none());
         let entry = "org.apache.kafka.common.security.plain.PlainLoginModule required \

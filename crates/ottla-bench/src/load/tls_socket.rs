@@ -1,4 +1,4 @@
-//! A blocking socket with TLS. Two threads can share it: one that sends and one that receives.
+//! A blocking socket with TLS. Two threads can share it: a sender and a receiver.
 //!
 //! No thread holds the session while it waits for the network.
 

@@ -7,7 +7,7 @@ use anyhow::{Context, Result, bail, ensure};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-/// What to send and read. Names and defaults are the benchmark's.
+/// The workload. Names and defaults are the benchmark's.
 #[derive(Clone, PartialEq, Debug, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Workload {

@@ -126,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_of_files_hold_no_folders() {
+    fn file_names_contain_no_folders() {
         let result = TestResult {
             workload: "a/b [1]".into(),
             driver: "h:9092,i:9092".into(),

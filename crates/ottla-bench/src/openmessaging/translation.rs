@@ -245,7 +245,7 @@ consumerConfig: |\n    auto.offset.reset=earliest\n";
     }
 
     #[test]
-    fn what_cannot_be_run_is_refused_by_its_name() {
+    fn the_error_names_an_unsupported_setting() {
         let refused = |text: &str| read(text, Workload::read).unwrap_err().to_string();
         let backlog = WORKLOAD.replace("SizeGB: 0", "SizeGB: 5");
         assert!(refused(&backlog).contains("consumerBacklogSizeGB = 5"));
@@ -259,7 +259,7 @@ consumerConfig: |\n    auto.offset.reset=earliest\n";
     }
 
     #[test]
-    fn without_a_rate_and_consumers_it_goes_as_fast_as_it_can() {
+    fn without_a_rate_and_consumers_the_load_is_unlimited() {
         let text =
             "name: max\nmessageSize: 8\nproducersPerTopic: 1\ntestDurationMinutes: 1\nfuture: 5\n";
         let workload = read(text, Workload::read).unwrap();

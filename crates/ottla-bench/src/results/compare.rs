@@ -17,16 +17,16 @@ pub struct Line {
     pub verdict: Verdict,
 }
 
-/// The figures of two results, and what only one of them has.
+/// The figures of two results, and the figures that only one of them has.
 #[derive(Clone, PartialEq, Default, Debug)]
 pub struct ResultComparison {
     pub lines: Vec<Line>,
-    /// Sentences about what cannot be compared, or only with caution.
+    /// Sentences about figures that cannot be compared, or only with caution.
     pub notes: Vec<String>,
 }
 
-/// Compares the figures that both have. If both measured a single target, these are compared
-/// whatever their names.
+/// Compares the figures that both have. If both measured a single target, the targets are compared
+/// even if their names differ.
 pub fn compare(first: &ResultFile, second: &ResultFile) -> ResultComparison {
     let noise = first.machine.noise.max(second.machine.noise);
     let mut compared = ResultComparison::default();

@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn quantiles_of_a_curve_are_those_of_its_records() {
+    fn quantiles_of_a_curve_match_its_records() {
         let mut latencies = Latencies::default();
         for microseconds in 1..=100_000 {
             latencies.record_ns(microseconds * 1000);

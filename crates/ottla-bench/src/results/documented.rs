@@ -148,7 +148,7 @@ fn fields(value: &Value, into: &mut BTreeSet<String>) {
 }
 
 #[test]
-fn every_field_and_figure_stands_on_the_page() {
+fn the_page_documents_every_field_and_figure() {
     let mut wanted = BTreeSet::new();
     let json = serde_json::to_value(whole()).expect("JSON");
     fields(&json, &mut wanted);

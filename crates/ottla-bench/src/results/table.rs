@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn a_headline_is_the_first_figure_that_was_published() {
+    fn the_headline_is_the_first_published_figure() {
         let row = headline(&scenario("a/b", 3000.0, 1500.0)).unwrap();
         let expected = ["a/b: produced, rec/s", "3,000 ±10 %", "1,500", "x2.00"];
         assert_eq!(row, expected);
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn notes_stand_beside_figures_only_to_tell_them_apart() {
+    fn notes_are_shown_only_to_distinguish_figures() {
         let mut scenario = scenario("a/b", 3000.0, 1500.0);
         // Only one of the two has published figures for another point.
         let mut other = scenario.points[0].clone();

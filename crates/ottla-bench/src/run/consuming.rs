@@ -91,7 +91,7 @@ pub fn consume(
             if records == 0 {
                 if last.elapsed() > PATIENCE && until.is_known() {
                     bail!(
-                        "{} of {} records were read, and no more arrive",
+                        "{} of {} records were read, and no further records arrive",
                         all(),
                         until.target()
                     );
@@ -118,7 +118,7 @@ mod tests {
 
     /// A consumer that waits for missing records must notice the end even if no record arrives.
     #[test]
-    fn the_end_is_known_when_nobody_writes_any_more() {
+    fn the_end_is_known_when_all_producers_have_stopped() {
         let until = |records| StopCondition {
             records,
             written: std::sync::OnceLock::new(),

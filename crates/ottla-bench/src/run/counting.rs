@@ -50,8 +50,8 @@ impl FinishedRound<'_> {
             .unwrap_or(0);
         let window = self.load.window;
         let is_open = !matches!(self.load.load, Load::Closed);
-        // A closed load always has records in flight, so its rate is what arrives between two
-        // instants. A load with a defined end is over when its last record has arrived.
+        // A closed load always has records in flight, so its rate counts the records that arrive
+        // between two instants. A load with a defined end is over when its last record has arrived.
         let ran_out_of_time = window.end != u64::MAX && self.ended >= window.end;
         let (records, nanoseconds) = if ran_out_of_time && !is_open {
             let (records, _) = sum_of(self.producers.iter().map(|it| it.watch.in_window()));
@@ -94,7 +94,7 @@ impl FinishedRound<'_> {
         }
         if given_up > 0 {
             self.outcome.notes.push(
-                "the producers fell so far behind the rate that the round was ended; records that were due and never \
+                "the producers fell too far behind the rate, so the round was ended; records that were due and never \
                  sent are missing in the latencies, which were higher"
                     .to_owned(),
             );

@@ -1,8 +1,8 @@
 //! Kills a leader during a round, to measure the loss of records.
 //!
-//! Of the brokers started for the run, the one that leads most partitions of the topic is killed,
-//! but never the first, which is also the controller. It is restarted after the round, so that the
-//! next one finds the whole cluster.
+//! Kills the broker of the run that leads most partitions of the topic, but never the first broker,
+//! which is also the controller. The broker is restarted after the round, so that the next round
+//! starts with the whole cluster.
 
 use anyhow::{Context as _, Result};
 

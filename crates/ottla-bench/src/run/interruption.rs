@@ -35,7 +35,7 @@ impl Interruption {
                 // The program that has started this one may have ended, and with it the reader.
                 let _ = writeln!(
                     std::io::stderr(),
-                    "\nstopping the run and saving what was measured (Ctrl-C again to kill it)"
+                    "\nstopping the run and saving its results (Ctrl-C again to kill it)"
                 );
             }
         });

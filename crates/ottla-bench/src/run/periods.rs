@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn a_period_is_ten_seconds_and_a_short_rest_is_left_out() {
+    fn a_period_is_ten_seconds_and_a_short_remainder_is_omitted() {
         let periods = intervals(&[4.0, 6.0, 5.0, 5.0, 1.0]);
         assert_eq!(periods.len(), 2);
         assert_eq!((periods[1].second, periods[1].backlog), (20.0, 7));
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn a_round_that_is_shorter_is_one_period() {
+    fn a_shorter_round_is_one_period() {
         let periods = intervals(&[1.0, 1.0]);
         assert_eq!(periods.len(), 1);
         assert_eq!(periods[0].consumed_per_second, 50.0);

@@ -166,7 +166,7 @@ struct OfRound<'a> {
     load: &'a RoundLoad,
     watch: &'a ProducerWatch,
     interruption: &'a Interruption,
-    /// Remaining records; those of the warm-up do not count.
+    /// Remaining records, without the warm-up.
     left: u64,
     last_due: u64,
 }

@@ -76,7 +76,7 @@ impl Progress {
     /// Prints a text above the line, on standard output.
     pub fn print(&self, text: &str) {
         if !self.is_quiet {
-            // A run goes on, or cleans up, also if nobody reads what it says.
+            // A run continues, or cleans up, even if its output is closed.
             let _ = self.bar.suspend(|| writeln!(std::io::stdout(), "{text}"));
         }
     }
@@ -87,7 +87,7 @@ impl Progress {
 
     fn draw(&self, line: String) {
         if let Some(printed) = &self.printed {
-            let mut last = printed.lock().expect("nobody panics holding it");
+            let mut last = printed.lock().expect("no thread panics with the lock");
             if is_due(*last, Instant::now()) {
                 *last = Some(Instant::now());
                 let _ = writeln!(std::io::stderr(), "{MARK}{line}");
@@ -97,17 +97,20 @@ impl Progress {
     }
 
     pub(super) fn expect_rounds(&self, all: u32) {
-        let mut rounds = self.rounds.lock().expect("nobody panics holding it");
+        let mut rounds = self.rounds.lock().expect("no thread panics with the lock");
         rounds.all = all;
         rounds.began = Some(Instant::now());
     }
 
     pub(super) fn round_done(&self) {
-        self.rounds.lock().expect("nobody panics holding it").done += 1;
+        self.rounds
+            .lock()
+            .expect("no thread panics with the lock")
+            .done += 1;
     }
 
     pub(super) fn show(&self, title: &str, moment: Moment) {
-        let rounds = self.rounds.lock().expect("nobody panics holding it");
+        let rounds = self.rounds.lock().expect("no thread panics with the lock");
         self.draw(line(title, moment, rounds.left()));
     }
 
@@ -148,7 +151,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_says_the_rate_the_p99_and_the_time_left() {
+    fn a_line_has_rate_p99_and_remaining_time() {
         let moment = Moment {
             records_per_second: 248_060.4,
             p99_ms: Some(3.44),

@@ -1,6 +1,6 @@
 //! Causes rebalances during a round, to measure their cost: some time after the warm-up one more
-//! consumer joins each group, and after the same time again it leaves. Its records count like those
-//! of the others.
+//! consumer joins each group, and after the same time again it leaves. Its records count like the
+//! records of the other members.
 
 use std::time::Duration;
 
@@ -55,7 +55,7 @@ pub struct ExtraConsumer {
 }
 
 impl ExtraConsumer {
-    /// Waits for its time, consumes with the others, and leaves.
+    /// Waits for its time, consumes with the other members, and leaves.
     pub fn run(
         self,
         watch: &Watch,

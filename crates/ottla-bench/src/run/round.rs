@@ -117,7 +117,11 @@ impl Clients {
         if per_group + u32::from(joins) > spec.topic.partitions {
             bail!(
                 "{per_group} consumers{} cannot share {} partitions; give fewer consumers or more partitions",
-                if joins { " and one that joins" } else { "" },
+                if joins {
+                    " and one that joins later"
+                } else {
+                    ""
+                },
                 spec.topic.partitions
             );
         }

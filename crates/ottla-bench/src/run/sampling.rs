@@ -396,7 +396,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_kernels_counts_are_read() {
+    fn kernel_counters_are_read() {
         let counts = disk_counts("1 2 3 4 5 6 70 8 9 100 11 12 13 14 15 16 17\n").unwrap();
         assert_eq!(
             (counts.written, counts.busy_ms, counts.flushes),
@@ -407,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_segment_is_a_roll_and_the_first_is_none() {
+    fn every_segment_but_the_first_is_a_roll() {
         let dir = tempfile::tempdir().unwrap();
         let mut segments = Segments {
             data_dirs: vec![dir.path().to_owned()],

@@ -1,7 +1,7 @@
 //! Counters of a round's clients, updated while they run.
 //!
-//! The measured window starts when the warm-up ends. Rates count what was acknowledged or consumed
-//! within it; latencies cover the records that were due within it.
+//! The measured window starts when the warm-up ends. Rates count the records that were acknowledged
+//! or consumed within it; latencies cover the records that were due within it.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -96,7 +96,10 @@ impl Watch {
 
     /// Adds latencies, in nanoseconds, of records that were completed together.
     pub fn record(&self, ages: impl Iterator<Item = Age>) {
-        let mut distributions = self.distributions.lock().expect("nobody panics holding it");
+        let mut distributions = self
+            .distributions
+            .lock()
+            .expect("no thread panics with the lock");
         for age in ages {
             distributions.interval.record_ns(age.since_due_ns);
             if age.is_measured {
@@ -161,19 +164,28 @@ impl Watch {
 
     /// Adds the distributions of latencies from due and from send.
     pub fn add_to(&self, from_due: &mut Latencies, from_send: &mut Latencies) {
-        let distributions = self.distributions.lock().expect("nobody panics holding it");
+        let distributions = self
+            .distributions
+            .lock()
+            .expect("no thread panics with the lock");
         from_due.add(&distributions.from_due);
         from_send.add(&distributions.from_send);
     }
 
     pub fn add_send_delay_to(&self, send_delay: &mut Latencies) {
-        let distributions = self.distributions.lock().expect("nobody panics holding it");
+        let distributions = self
+            .distributions
+            .lock()
+            .expect("no thread panics with the lock");
         send_delay.add(&distributions.send_delay);
     }
 
     /// Adds the latencies since the last call: from due to completed, and from due to sent.
     pub fn take_interval(&self, from_due: &mut Latencies, send_delay: &mut Latencies) {
-        let mut distributions = self.distributions.lock().expect("nobody panics holding it");
+        let mut distributions = self
+            .distributions
+            .lock()
+            .expect("no thread panics with the lock");
         from_due.add(&distributions.interval);
         distributions.interval.clear();
         if self.has_schedule {
@@ -211,7 +223,11 @@ impl ProducerWatch {
 
     /// Adds the acknowledged records of each partition.
     pub fn add_acknowledged_to(&self, all: &mut BTreeMap<i32, u64>) {
-        for (partition, records) in &*self.acknowledged.lock().expect("nobody panics holding it") {
+        for (partition, records) in &*self
+            .acknowledged
+            .lock()
+            .expect("no thread panics with the lock")
+        {
             *all.entry(*partition).or_default() += records;
         }
     }
@@ -224,7 +240,10 @@ impl DeliveryListener for ProducerWatch {
             self.watch.fail(count, error);
             return;
         }
-        let mut acknowledged = self.acknowledged.lock().expect("nobody panics holding it");
+        let mut acknowledged = self
+            .acknowledged
+            .lock()
+            .expect("no thread panics with the lock");
         *acknowledged.entry(delivered.partition).or_default() += count;
         drop(acknowledged);
         let now = self.watch.clock().now();

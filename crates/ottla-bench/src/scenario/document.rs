@@ -18,7 +18,7 @@ pub struct ScenarioError {
     pub file: String,
     pub key: String,
     pub value: String,
-    /// The error, and what would be accepted.
+    /// The error, and the accepted values.
     pub sentence: String,
 }
 
@@ -291,7 +291,7 @@ impl<'a> Section<'a> {
         self.table
     }
 
-    /// Rejects unknown keys: those that were never read.
+    /// Rejects unknown keys, which are the keys that were never read.
     pub fn finish(self) -> Result<(), ScenarioError> {
         let read = self.read.borrow();
         match self.table.keys().find(|key| !read.contains(&key.as_str())) {
@@ -370,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_end_in_a_setting_with_points() {
+    fn paths_may_end_in_a_setting_with_dots() {
         let mut document = document("[producers]\ncount = 1\n");
         document
             .set("producers.settings.batch.size", Value::Integer(5))

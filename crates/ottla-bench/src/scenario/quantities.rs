@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_of_records_are_one_or_a_range() {
+    fn record_sizes_are_a_number_or_a_range() {
         let range = SizeRange::parse("0-1800").unwrap();
         assert_eq!((range.mean(), range.to_string()), (900.0, "0-1800".into()));
         assert_eq!(SizeRange::parse("100").unwrap().to_string(), "100");
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_shown_for_people() {
+    fn numbers_are_formatted_for_people() {
         assert_eq!(shown_count(2_024_032.4), "2,024,032");
         assert_eq!(shown_count(-999.0), "-999");
         assert_eq!(shown_bytes(0.0), "0 bytes");

@@ -164,7 +164,7 @@ pub fn product(sweeps: &[Sweep]) -> Vec<At> {
     all
 }
 
-/// Whether a set of sweep values, some of which may be missing, matches a point.
+/// Whether a possibly incomplete set of sweep values matches a point.
 pub fn agrees(open: &At, point: &At) -> bool {
     open.iter()
         .all(|(path, value)| point.get(path) == Some(value))
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn values_paths_and_ranges_multiply() {
+    fn sweeps_are_the_product_of_values_paths_and_ranges() {
         let all = sweeps(
             "[[sweep]]\nkeys = ['a', 'b']\nvalues = [[1, 1], [2, 5]]\n\
              [[sweep]]\nkey = 'c'\nfrom = 1\nto = 100\nsteps = 3\nspacing = 'logarithmic'",
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said() {
+    fn invalid_sweeps_are_refused_with_a_reason() {
         for (text, sentence) in [
             ("[[sweep]]\nvalues = [1]", "`key` or `keys`"),
             ("[[sweep]]\nkey = 'a'\nvalues = []", "at least one value"),
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thinned_sweep_keeps_its_ends() {
+    fn a_reduced_sweep_keeps_its_ends() {
         let mut all = sweeps("[[sweep]]\nkey = 'a'\nfrom = 1\nto = 200\nsteps = 200").unwrap();
         Sweep::replace(&mut all, "a", &Value::Integer(3)).unwrap();
         let values: Vec<i64> = all[0]

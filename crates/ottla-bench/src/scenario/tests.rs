@@ -47,7 +47,7 @@ fn every_shipped_file_is_in_the_list() {
 /// Counts the published figures: seven throughput rows, latency, losses, the ladders, the matrix
 /// and the searches.
 #[test]
-fn what_was_published_is_there() {
+fn published_figures_are_in_the_scenarios() {
     let count = |group: &str| -> usize {
         let all = shipped::find(group).into_iter();
         all.map(|(name, text)| {
@@ -89,7 +89,7 @@ fn a_group_is_found_by_its_name() {
 }
 
 #[test]
-fn changes_apply_and_are_told() {
+fn changes_apply_and_are_reported() {
     let text = format!(
         "{SMALLEST}[topic]\nreplicas = 3\n[[sweep]]\nkey = 'records.size'\nvalues = [1, 2]\n\
          [[published]]\nat = {{ 'records.size' = 2 }}\nnote = 'two'\n\
@@ -119,7 +119,7 @@ fn changes_apply_and_are_told() {
 }
 
 #[test]
-fn what_is_set_of_values_that_move_together_keeps_what_was_published() {
+fn setting_one_of_coupled_values_keeps_published_figures() {
     let text = format!(
         "{SMALLEST}[[sweep]]\nkeys = ['topic.replicas', 'topic.partitions']\n\
          values = [[1, 1], [2, 5]]\n\
@@ -147,7 +147,7 @@ fn what_is_set_of_values_that_move_together_keeps_what_was_published() {
 }
 
 #[test]
-fn what_is_wrong_is_named() {
+fn errors_name_the_mistake() {
     for (text, expected) in [
         ("title = 1", "x.toml: title = 1: not accepted; give a text"),
         ("titel = 'x'", "x.toml: title: is missing; give a text"),
@@ -232,7 +232,7 @@ fn a_rate_in_bytes_is_divided_by_the_size() {
 }
 
 #[test]
-fn the_room_that_a_run_needs_is_known_before() {
+fn the_required_disk_space_is_known_before_a_run() {
     let text = format!("{SMALLEST}[topic]\nreplicas = 3\n");
     let points = parse(&text).unwrap().points(&Changes::default()).unwrap();
     assert_eq!(points[0].spec.expected_bytes(1e9), 10 * 110 * 3);
@@ -241,7 +241,7 @@ fn the_room_that_a_run_needs_is_known_before() {
 /// The table of `docs/bench.md` maps published rows and plots to scenarios. It must name every
 /// scenario, every published figure and every plot, and no others.
 #[test]
-fn the_table_of_what_is_covered_is_true_and_whole() {
+fn the_table_of_coverage_is_correct_and_complete() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/bench.md");
     let page = std::fs::read_to_string(path).unwrap();
     let (_, table) = page

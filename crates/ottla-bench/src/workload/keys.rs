@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_go_round_or_are_drawn() {
+    fn keys_are_cyclic_or_random() {
         assert_eq!(texts(KeyDistribution::None, 2), ["null", "null"]);
         assert_eq!(
             texts(KeyDistribution::Range(3), 5),
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn every_number_is_written() {
+    fn all_numbers_are_formatted() {
         for number in [0, 9, 10, 12_345, u64::MAX] {
             assert_eq!(Digits::default().of(number), number.to_string().as_bytes());
         }

@@ -27,8 +27,8 @@ impl Latencies {
         self.0.saturating_record(nanoseconds);
     }
 
-    /// Adds several records with the same latency, such as those of a batch that were sent with one
-    /// clock reading.
+    /// Adds several records with the same latency, such as records of a batch that were sent with
+    /// one clock reading.
     #[inline]
     pub fn record_many_ns(&mut self, nanoseconds: u64, count: u64) {
         self.0.saturating_record_n(nanoseconds, count);
@@ -103,7 +103,7 @@ mod tests {
     use super::Latencies;
 
     #[test]
-    fn an_interval_knows_nothing_of_the_one_before() {
+    fn an_interval_starts_empty() {
         let mut interval = Latencies::default();
         interval.record(Duration::from_millis(500));
         interval.clear();
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn quantiles_are_of_what_was_recorded() {
+    fn quantiles_match_recorded_values() {
         let mut all = Latencies::default();
         assert!(all.report().is_none());
         for microseconds in 1..=1000 {
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_off_the_scale_is_counted_at_its_end() {
+    fn values_above_the_range_count_as_its_maximum() {
         let mut latencies = Latencies::default();
         latencies.record(Duration::from_secs(100_000));
         assert_eq!(latencies.report().unwrap().count, 1);

@@ -107,8 +107,8 @@ pub struct Moment {
     pub sent: u64,
 }
 
-/// Without a rate the clock is read once per this many records, which together take far less time
-/// than what is measured.
+/// Without a rate the clock is read once per this many records. They take far less time than the
+/// measured latencies.
 const RECORDS_PER_READING: u32 = 16;
 
 /// Delays each record of one thread until it is due.
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn far_turns_do_not_drift() {
+    fn late_due_times_do_not_drift() {
         let schedule = Schedule::new(3_000_000.0, 1, 0);
         let day = 86_400_u64;
         assert_eq!(schedule.due(day * 3_000_000), day * 1_000_000_000);
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_is_not_sent_before_it_is_due_and_late_ones_go_at_once() {
+    fn records_wait_until_due_and_late_records_are_sent_at_once() {
         let clock = RunClock::start();
         let mut pacer = Pacer::new(clock, Some(Schedule::new(1000.0, 1, 0)));
         for turn in 0..20 {
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_rate_the_clock_is_read_now_and_then() {
+    fn without_a_rate_the_clock_is_read_periodically() {
         let mut pacer = Pacer::new(RunClock::start(), None);
         let moments: Vec<Moment> = (0..=RECORDS_PER_READING)
             .map(|_| pacer.wait_for_turn())

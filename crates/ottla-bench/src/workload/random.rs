@@ -54,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_below_a_bound_are_even() {
+    fn bounded_numbers_are_uniform() {
         let mut random = Random::new(1);
         let mut counts = [0_u32; 26];
         for _ in 0..260_000 {

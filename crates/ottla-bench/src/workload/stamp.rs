@@ -33,7 +33,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_stamp_is_read_as_it_was_written() {
+    fn a_stamp_round_trips() {
         let mut value = vec![b'x'; 20];
         let moment = Moment { due: 5, sent: 9 };
         stamp(&mut value, moment, true);

@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_tag_says_both_latencies_however_long_the_run() {
+    fn a_tag_gives_both_latencies_in_runs_of_any_length() {
         const MINUTE: u64 = 60_000_000_000;
         for start in [0, 5_000, 17 * MINUTE, 100_000 * MINUTE] {
             for (late, under_way) in [(0, 0), (0, 1_000_000), (3 * MINUTE, 2 * MINUTE)] {
@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_later_than_a_tag_can_say_is_as_late_as_it_can() {
+    fn too_large_latencies_are_clamped() {
         let moment = Moment {
             due: 0,
             sent: u64::MAX / 2,

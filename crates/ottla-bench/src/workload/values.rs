@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_are_read() {
+    fn sizes_are_parsed() {
         assert_eq!(ValueSizes::parse("100"), Some(ValueSizes::fixed(100)));
         let range = ValueSizes::parse("0-1800").unwrap();
         assert_eq!((range.least, range.most, range.average()), (0, 1800, 900.0));
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pool_serves_more_than_it_holds_and_values_larger_than_usual() {
+    fn a_pool_is_reused_and_provides_large_values() {
         for size in [0, 1, 100, 20 << 20] {
             let mut values = random(Content::Letters, ValueSizes::fixed(size));
             for record in 0..20 {
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_below_their_bound_wherever_a_value_begins() {
+    fn numbers_are_below_their_bound_at_every_position() {
         let sizes = ValueSizes { least: 9, most: 30 };
         let mut values = random(Content::Numbers { bound: 300 }, sizes);
         for record in 0..1000 {
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn listed_values_are_all_used_and_counted_ones_count() {
+    fn listed_values_are_all_used_and_counters_increase() {
         let source = ValueSource::listed(vec![b"a".to_vec(), b"bc".to_vec()]);
         let mut values = source.values(0, 0);
         let seen: BTreeSet<Vec<u8>> = (0..50).map(|record| values.next(record).to_vec()).collect();
@@ -250,10 +250,10 @@ mod tests {
         assert_eq!(counted.next(1234), b"1234");
     }
 
-    /// No codec compresses below the stated floor, and a good one comes close to what is possible
-    /// byte by byte: the pool repeats nothing within a batch.
+    /// No codec compresses below the stated ratio, and a good codec comes close to the entropy of
+    /// the bytes: the pool repeats nothing within a batch.
     #[test]
-    fn compressibility_is_what_is_stated() {
+    fn compressibility_is_as_stated() {
         for (content, factor) in [
             (Content::Letters, 1.15),
             (Content::Numbers { bound: 50 }, 2.0),

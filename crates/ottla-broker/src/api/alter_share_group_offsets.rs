@@ -186,7 +186,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_topic_is_answered_once() {
+    fn a_duplicate_topic_gets_one_response() {
         let mut topics = Topics::default();
         for (name, index) in [("a", 0), ("b", 1), ("a", 2)] {
             let failure = ErrorCode::UnknownTopicOrPartition.into();

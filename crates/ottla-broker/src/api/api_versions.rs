@@ -98,7 +98,7 @@ fn failed(error: ErrorCode) -> ApiVersionsResponse {
     }
 }
 
-/// The versions of an API that can be answered. For a forwarded API, those that the active
+/// The versions of an API that can be answered. For a forwarded API, the versions that the active
 /// controller supports too. `None` if there are none. Kafka:
 /// `ApiVersionsResponse.intersectForwardableApis`.
 fn at_leader(
@@ -155,7 +155,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_handed_on_is_advertised_in_the_versions_of_both() {
+    fn forwarded_apis_are_advertised_in_common_versions() {
         assert_eq!(in_both(&(2..=7), &(0..=5)), Some(2..=5));
         assert_eq!(in_both(&(2..=7), &(3..=9)), Some(3..=7));
         assert_eq!(in_both(&(2..=7), &(0..=1)), None);
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn software_names_are_judged_as_kafka_judges_them() {
+    fn software_names_are_validated_as_in_kafka() {
         for good in ["a", "apache-kafka-java", "4.3.1", "librdkafka", "x--y..z"] {
             assert!(is_software_name(good), "{good}");
         }

@@ -1,5 +1,5 @@
 //! ConsumerGroupHeartbeat: a member of a group with the consumer protocol (KIP-848) reports that it
-//! is alive and what has changed, and receives its assignment.
+//! is alive, sends its changes, and receives its assignment.
 
 use std::sync::Arc;
 

@@ -1,8 +1,9 @@
-//! Requests that this node only passes to the controller. Nodes of the cluster send some to the
+//! Requests that this node only passes to the controller. Other nodes of the cluster send to the
 //! active controller: AllocateProducerIds (KIP-730), AlterPartition (KIP-497), AssignReplicasToDirs
 //! (KIP-858), BrokerRegistration (KIP-631) and ControllerRegistration (KIP-919). A broker forwards
-//! those of clients to it: ElectLeaders (KIP-460), ExpireDelegationToken and RenewDelegationToken
-//! (KIP-48), UnregisterBroker (KIP-631), UnregisterController and UpdateFeatures (KIP-584).
+//! these requests of clients: ElectLeaders (KIP-460), ExpireDelegationToken and
+//! RenewDelegationToken (KIP-48), UnregisterBroker (KIP-631), UnregisterController and
+//! UpdateFeatures (KIP-584).
 //!
 //! Kafka: `ControllerApis`.
 

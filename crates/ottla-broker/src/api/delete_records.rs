@@ -1,5 +1,6 @@
 //! DeleteRecords: advances the start offset of logs. The leader deletes at once; its followers
-//! learn of it with their next fetch, and the response waits for those that are alive.
+//! learn the new start offset with their next fetch, and the response waits for the followers that
+//! are alive.
 //!
 //! Kafka does the same in `KafkaApis.handleDeleteRecordsRequest`, `Partition.deleteRecordsOnLeader` and
 //! `DelayedDeleteRecords`.

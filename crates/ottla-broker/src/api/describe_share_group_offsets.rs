@@ -35,7 +35,7 @@ type Partition = DescribeShareGroupOffsetsResponsePartition;
 const GROUPS_AT_ONCE: usize = 16;
 
 /// An existing topic, and the requested partitions, which may not exist.
-struct Asked {
+struct RequestedTopic {
     id: TopicId,
     name: ByteString,
     partition_count: usize,
@@ -43,7 +43,7 @@ struct Asked {
     partitions: BTreeSet<i32>,
 }
 
-impl Asked {
+impl RequestedTopic {
     fn exists(&self, partition: i32) -> bool {
         usize::try_from(partition).is_ok_and(|index| index < self.partition_count)
     }
@@ -140,14 +140,14 @@ fn answer(group_id: ByteString, topics: Vec<Topic>) -> Group {
 }
 
 /// The partitions that the group's coordinator has initialised.
-fn all_partitions(broker: &Broker, group_id: &str) -> Result<Vec<Asked>, ErrorCode> {
+fn all_partitions(broker: &Broker, group_id: &str) -> Result<Vec<RequestedTopic>, ErrorCode> {
     let shard = broker.groups.coordinator_of(group_id)?;
     let initialized = shard.read(|groups| groups.initialized_share_partitions(group_id))?;
     let image = broker.metadata();
     let topics = initialized.into_iter();
     let asked = topics.filter_map(|(id, partitions)| {
         let registered = image.topics.by_id(id)?;
-        Some(Asked {
+        Some(RequestedTopic {
             id,
             name: registered.name.clone(),
             partition_count: registered.partition_count(),
@@ -162,8 +162,8 @@ fn all_partitions(broker: &Broker, group_id: &str) -> Result<Vec<Asked>, ErrorCo
 fn those_that_exist(
     image: &TopicsImage,
     topics: Vec<DescribeShareGroupOffsetsRequestTopic>,
-) -> Result<(Vec<Asked>, Vec<Topic>), ErrorCode> {
-    let (mut asked, mut unknown) = (Vec::<Asked>::new(), Vec::new());
+) -> Result<(Vec<RequestedTopic>, Vec<Topic>), ErrorCode> {
+    let (mut asked, mut unknown) = (Vec::<RequestedTopic>::new(), Vec::new());
     let mut index_of: HashMap<TopicId, usize> = HashMap::new();
     for topic in topics {
         match image.by_name(&topic.topic_name) {
@@ -172,7 +172,7 @@ fn those_that_exist(
                     return Err(ErrorCode::UnknownServerError);
                 }
                 let index = *index_of.entry(registered.id).or_insert_with(|| {
-                    asked.push(Asked {
+                    asked.push(RequestedTopic {
                         id: registered.id,
                         name: topic.topic_name,
                         partition_count: registered.partition_count(),
@@ -220,7 +220,7 @@ fn nothing_of(partition_index: i32) -> Partition {
 async fn describe(
     broker: &Arc<Broker>,
     group_id: &ByteString,
-    topics: Vec<Asked>,
+    topics: Vec<RequestedTopic>,
 ) -> Result<Vec<Topic>, ErrorCode> {
     if topics.is_empty() {
         return Ok(Vec::new());
@@ -235,7 +235,7 @@ async fn describe(
         Persister::read_state_summary(&coordinators, key).await
     });
     let mut summaries = summaries.await.into_iter();
-    let topics: Vec<(Asked, Vec<StateSummary>)> = topics
+    let topics: Vec<(RequestedTopic, Vec<StateSummary>)> = topics
         .into_iter()
         .map(|topic| {
             let partitions = topic.partitions.iter();
@@ -271,7 +271,7 @@ async fn describe(
 }
 
 /// The partitions to ask the share coordinators about.
-fn keys_of(group_id: &ByteString, topics: &[Asked]) -> Vec<SharePartitionKey> {
+fn keys_of(group_id: &ByteString, topics: &[RequestedTopic]) -> Vec<SharePartitionKey> {
     let keys = topics.iter().flat_map(|topic| {
         let partitions = topic.partitions.iter().filter(|it| topic.exists(**it));
         partitions.map(|partition| SharePartitionKey {
@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn share_coordinators_are_asked_once_for_what_there_is() {
+    async fn each_share_coordinator_gets_one_request() {
         let broker = TestBroker::start().await;
         broker.create_topic("t", 2, &[]).await;
         let image = Arc::clone(&broker.broker().metadata());

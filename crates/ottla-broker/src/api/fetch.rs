@@ -191,7 +191,7 @@ pub(crate) async fn handle(
     }
 }
 
-/// Tells the page cache what is about to be read.
+/// Reports the next reads to the page cache.
 pub(crate) fn note_reader(
     partition: &Partition,
     connection: &Arc<Connection>,
@@ -330,7 +330,7 @@ async fn read_or_wait(
         parked.on_read(&outcome);
         loop {
             if parked.is_over(is_over.as_mut()).await {
-                // A follower also receives a high watermark that has advanced meanwhile.
+                // A follower also receives a high watermark that has advanced since.
                 return match outcome.is_current(&targets, limits) {
                     true => outcome,
                     false => read_targets(broker, &targets, limits).await,
@@ -345,7 +345,7 @@ async fn read_or_wait(
 }
 
 /// Reads on this thread if no disk is involved, otherwise on a thread of the partition's directory,
-/// so that a directory that hangs does not take threads from the others.
+/// so that a hanging directory does not take threads from other directories.
 pub(crate) async fn read_targets(
     broker: &Arc<Broker>,
     targets: &Arc<Vec<Wanted>>,

@@ -42,7 +42,7 @@ pub(crate) async fn handle(
         .groups
         .request(&broker.groups, &group_id, |coordinator, to, now| {
             let outcome = coordinator.handle_join(to, request, join, now);
-            // Until the others join, which may take minutes.
+            // Until the other members join, which may take minutes.
             context.release_decoded();
             outcome
         });

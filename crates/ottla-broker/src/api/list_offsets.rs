@@ -161,7 +161,7 @@ async fn find(
         true => partition.check_leader(asked.current_leader_epoch)?,
         false => partition.check_replica(asked.current_leader_epoch)?,
     }
-    // A new leader does not know yet what its predecessor had committed, so its end offset is
+    // A new leader does not know its predecessor's high watermark yet, so its end offset is
     // unknown.
     let is_behind = visibility != Visibility::LogEndOffset && partition.is_high_watermark_behind();
     let last_fetchable = last_fetchable_offset(&partition.reader(), visibility);
@@ -229,7 +229,7 @@ fn at(reader: &LogReader, offset: Offset) -> TimestampLookup {
     }
 }
 
-/// How far the log is in remote storage: -1 if nothing is there, or if that is not known yet.
+/// The last offset of the log in remote storage: -1 if there is none, or if it is not known yet.
 fn tiered_offset(reader: &LogReader, asked: i64) -> TimestampLookup {
     let unknown = TimestampLookup {
         offset: Offset::UNKNOWN,
@@ -326,7 +326,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn special_times_came_with_versions() {
+    fn special_timestamps_need_their_versions() {
         let first_version = |timestamp| (1..=11).find(|&version| is_supported(timestamp, version));
         assert_eq!(first_version(1_700_000_000_000), Some(1));
         assert_eq!(first_version(LATEST), Some(1));

@@ -144,7 +144,8 @@ fn all_failed(topics: &[OffsetCommitRequestTopic], error: ErrorCode) -> OffsetCo
     }
 }
 
-/// Merges the partitions of each topic, those rejected here before those of the coordinator.
+/// Merges the partitions of each topic: first the partitions rejected here, then the partitions of
+/// the coordinator's response.
 fn merged(
     mut topics: Vec<OffsetCommitResponseTopic>,
     response: OffsetCommitResponse,

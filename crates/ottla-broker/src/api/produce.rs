@@ -54,7 +54,7 @@ const ADMIN_CLIENT_ID: &str = "__admin_client";
 /// After this time, a request decompresses no more batches on the thread of its connection, because
 /// it may name any number of partitions. Enough for ten batches at the limits of
 /// [`inline_rules`](ottla_partition::partition::PartitionSettings::inline_rules) with the slowest
-/// codec, or a few dozen with the others.
+/// codec, or a few dozen with the other codecs.
 const INLINE_TIME: Duration = Duration::from_millis(10);
 
 thread_local! {
@@ -426,7 +426,8 @@ impl PendingProduce {
     }
 
     /// The error of a request with transactional records that cannot be written: it has no
-    /// transactional ID, or one that the client may not use, or records of two producers.
+    /// transactional ID, its transactional ID is not authorized, or it has records of two
+    /// producers.
     fn refuse_as_a_whole(&self, request: &ProduceRequest) -> Option<ErrorCode> {
         let topics = request.topic_data.iter();
         let transactional = topics
@@ -626,7 +627,8 @@ impl AwaitsAppends for PendingProduce {
                     response.log_append_time_ms = -1;
                     response.log_start_offset = -1;
                 }
-                // The start offset tells the producer whether its records were deleted meanwhile.
+                // From the start offset, the producer learns whether its records were deleted in
+                // the meantime.
                 AckOutcome::RefusedForProducer(_) => response.log_append_time_ms = -1,
             }
             response.error_code = code.code();

@@ -12,7 +12,7 @@ use ottla_net::RequestContext;
 
 use crate::Broker;
 
-/// Answers a request of which version 0 cannot carry the endpoints of the leader.
+/// Answers a request whose version 0 cannot carry the endpoints of the leader.
 pub(crate) async fn answer<R: QuorumApi>(
     broker: &Broker,
     context: &RequestContext,

@@ -127,7 +127,7 @@ pub(super) fn check_member(
 }
 
 /// The acknowledgements of one partition in a request.
-pub(super) struct Asked {
+pub(super) struct PartitionAcknowledgements {
     partition: TopicIdPartition,
     /// `None` if they are invalid.
     batches: Option<Vec<AcknowledgementBatch>>,
@@ -139,7 +139,7 @@ pub(super) fn batches_of<'a>(
     topic_id: TopicId,
     partition: i32,
     batches: impl Iterator<Item = (i64, i64, &'a [i8])>,
-) -> Asked {
+) -> PartitionAcknowledgements {
     let mut before = -1;
     let mut has_renewal = false;
     let batches = batches.map(|(first, last, types)| {
@@ -162,7 +162,7 @@ pub(super) fn batches_of<'a>(
         })
     });
     let batches = batches.collect();
-    Asked {
+    PartitionAcknowledgements {
         partition: TopicIdPartition {
             topic_id,
             partition: PartitionIndex(partition),
@@ -213,7 +213,7 @@ pub(super) fn acknowledge(
     broker: &Arc<Broker>,
     context: &RequestContext,
     key: &ShareSessionKey,
-    asked: Vec<Asked>,
+    asked: Vec<PartitionAcknowledgements>,
     supports_renewal: bool,
     renews: bool,
 ) -> Vec<Acknowledging> {
@@ -251,8 +251,8 @@ pub(super) fn acknowledge(
 }
 
 /// In the order in which the partitions are first named.
-fn last_of_each(asked: Vec<Asked>) -> Vec<Asked> {
-    let mut last: Vec<Asked> = Vec::with_capacity(asked.len());
+fn last_of_each(asked: Vec<PartitionAcknowledgements>) -> Vec<PartitionAcknowledgements> {
+    let mut last: Vec<PartitionAcknowledgements> = Vec::with_capacity(asked.len());
     let mut index_of: HashMap<TopicIdPartition, usize> = HashMap::default();
     for asked in asked {
         let index = *index_of.entry(asked.partition).or_insert(last.len());
@@ -373,7 +373,7 @@ mod tests {
     use ottla_testkit::peer::client_context;
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn what_nobody_here_can_take_is_answered_without_a_task() {
+    async fn acknowledgements_without_a_local_leader_need_no_task() {
         let broker = TestBroker::start().await;
         broker.create_topic("t", 3, &[]).await;
         let topic_id = broker.broker().metadata().topics.by_name("t").unwrap().id;
@@ -395,7 +395,7 @@ mod tests {
         let acknowledging = acknowledge(broker.broker(), &context, &key, asked, true, false);
         let ended = acknowledging.into_iter().map(|it| match it.progress {
             Progress::Ended(ended) => (it.partition.partition.0, ended.err().map(|it| it.code)),
-            Progress::Task(_) => panic!("nobody can take it"),
+            Progress::Task(_) => panic!("no member can take it"),
         });
         assert_eq!(
             Vec::from_iter(ended),

@@ -209,7 +209,9 @@ fn partitions_of(request: &ShareFetchRequest) -> (Vec<TopicIdPartition>, Vec<Top
     (named.collect(), forgotten.collect())
 }
 
-fn batches_of_fetch(request: &ShareFetchRequest) -> Vec<super::share_acknowledge::Asked> {
+fn batches_of_fetch(
+    request: &ShareFetchRequest,
+) -> Vec<super::share_acknowledge::PartitionAcknowledgements> {
     let partitions = request.topics.iter().flat_map(|topic| {
         topic.partitions.iter().map(|partition| {
             let batches = partition.acknowledgement_batches.iter();
@@ -226,7 +228,7 @@ fn batches_of_fetch(request: &ShareFetchRequest) -> Vec<super::share_acknowledge
     partitions.collect()
 }
 
-/// Reads the partitions that the member may read, and returns errors for the others.
+/// Reads the partitions that the member may read, and returns errors for the other partitions.
 async fn fetch_named(
     broker: &Arc<Broker>,
     context: &RequestContext,
@@ -326,7 +328,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_became_of_acknowledgements_goes_with_the_records() {
+    fn results_of_acknowledgements_are_sent_with_the_records() {
         let partition = |index| TopicIdPartition {
             topic_id: ottla_types::Uuid::from_u128(7),
             partition: PartitionIndex(index),
@@ -340,10 +342,10 @@ mod tests {
         let mut answers =
             Vec::from([0, 1].map(|index| (partition(index), empty_answer(partition(index)))));
         add_acknowledged(&mut answers, acknowledged.into());
-        let told = answers
+        let codes = answers
             .iter()
             .map(|(_, answer)| (answer.partition_index, answer.acknowledge_error_code));
         let invalid = ErrorCode::InvalidRequest.code();
-        assert_eq!(Vec::from_iter(told), [(0, 0), (1, invalid), (2, invalid)]);
+        assert_eq!(Vec::from_iter(codes), [(0, 0), (1, invalid), (2, invalid)]);
     }
 }

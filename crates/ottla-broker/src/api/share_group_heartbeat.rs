@@ -1,5 +1,5 @@
-//! ShareGroupHeartbeat: a member of a share group (KIP-932) reports that it is alive and what has
-//! changed, and receives its assignment.
+//! ShareGroupHeartbeat: a member of a share group (KIP-932) reports that it is alive, sends its
+//! changes, and receives its assignment.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! StreamsGroupHeartbeat: a member of a streams group (KIP-1071) reports that it is alive and what
-//! has changed, and receives its tasks. Missing internal topics of the application are created.
+//! StreamsGroupHeartbeat: a member of a streams group (KIP-1071) reports that it is alive, sends
+//! its changes, and receives its tasks. Missing internal topics of the application are created.
 //!
 //! Kafka: `KafkaApis.handleStreamsGroupHeartbeat`.
 
@@ -24,12 +24,13 @@ use super::consumer_group_heartbeat::JOINS;
 use crate::{Broker, is_internal_topic};
 
 /// The maximum number of failed topic creations in a response.
-const MAX_FAILURES_TOLD: usize = 3;
+const MAX_FAILURES_LISTED: usize = 3;
 /// After a failure, the creation of a topic is not retried for this number of heartbeats.
 const HEARTBEATS_WITHOUT_CREATION: u64 = 2;
-/// Clients of Kafka 4.4 tell the offsets of their tasks, from this version on.
+/// From this version on, clients of Kafka 4.4 send the offsets of their tasks.
 const VERSION_WITH_OFFSETS: i16 = 1;
-/// How often a client tells them: Kafka's default, because nobody uses them here.
+/// The interval at which clients send them: Kafka's default, because Ottla does not use the
+/// offsets.
 const TASK_OFFSET_INTERVAL_MS: i32 = 60_000;
 
 pub(crate) async fn handle(
@@ -88,8 +89,8 @@ pub(crate) async fn handle(
     }
 }
 
-/// Drops what Kafka 4.4 decides about warm-up tasks with, which are not assigned here: the offsets
-/// of the tasks, and the warm-up tasks that a member still has from a coordinator of Kafka.
+/// Drops the fields that Kafka 4.4 needs for warm-up tasks, because Ottla does not assign them: the
+/// offsets of the tasks, and the warm-up tasks that a member still has from a coordinator of Kafka.
 fn forget_warmup(request: &mut StreamsGroupHeartbeatRequest) {
     request.task_offsets = None;
     request.task_end_offsets = None;
@@ -194,15 +195,15 @@ fn create_topics(
 
 /// `failures` are topics and the reason of each failure.
 fn creation_failed(failures: &[(ByteString, ByteString)]) -> String {
-    let told = failures.iter().take(MAX_FAILURES_TOLD);
-    let told: Vec<String> = told
+    let listed = failures.iter().take(MAX_FAILURES_LISTED);
+    let listed: Vec<String> = listed
         .map(|(topic, reason)| format!("{topic} ({reason})"))
         .collect();
-    let more = match failures.len() - told.len() {
+    let more = match failures.len() - listed.len() {
         0 => String::new(),
         more => format!(" and {more} more"),
     };
-    format!("Creation failed: {}{more}.", told.join(", "))
+    format!("Creation failed: {}{more}.", listed.join(", "))
 }
 
 /// Appends to the message about missing topics.
@@ -219,7 +220,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_member_is_told_of_three_failures_by_name() {
+    fn the_status_names_at_most_three_failures() {
         let failures = |count: usize| -> Vec<(ByteString, ByteString)> {
             let names = (0..count).map(|index| format!("t{index}"));
             names.map(|name| (name.into(), "no".into())).collect()

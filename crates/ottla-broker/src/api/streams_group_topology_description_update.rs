@@ -34,7 +34,7 @@ pub(crate) async fn handle(
     }
 }
 
-/// An error without a message of its own carries that of its code.
+/// An error without its own message carries the message of its code.
 fn refused(
     error: ErrorCode,
     message: Option<&'static str>,

@@ -4,8 +4,8 @@
 //! request for longest loses its slot to a new one ([`Places`]).
 //!
 //! Invariant: a connection keeps its slot for a bounded time without a complete request being
-//! answered, whatever number of bytes it sends or receives. The head of a request must arrive
-//! within one limit; after that, another limit counts from the last byte read.
+//! answered, however many bytes it sends or receives. The head of a request must arrive within one
+//! limit; after that, another limit counts from the last byte read.
 
 mod places;
 
@@ -31,8 +31,8 @@ use tokio::time::{Instant, Sleep};
 
 use places::{Place, Places};
 
-/// The maximum number of connections. A further one replaces one that owes a request, or waits in
-/// the kernel's backlog.
+/// The maximum number of connections. A further connection replaces a connection whose request is
+/// incomplete, or waits in the kernel's backlog.
 const MAX_CONNECTIONS: usize = 64;
 /// The maximum time for the head of a request. Also the maximum idle time between two requests;
 /// clients that poll less often reconnect.
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_connection_over_the_bound_waits_and_an_idle_one_ends() {
+    async fn a_connection_over_the_limit_waits_and_an_idle_one_is_closed() {
         let (mut listener, address) = listen(Limits {
             connections: 1,
             head: HEAD,
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn half_requests_do_not_keep_others_out() {
+    async fn incomplete_requests_do_not_block_other_clients() {
         let (listener, address) = listen(Limits {
             connections: 2,
             head: Duration::from_secs(60),
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_answer_taken_a_byte_at_a_time_ends() {
+    async fn a_response_read_byte_by_byte_times_out() {
         let (mut listener, address) = listen(Limits {
             connections: 1,
             head: HEAD,

@@ -4,7 +4,7 @@
 //! (`kafka.server:type=BrokerTopicMetrics,name=BytesInPerSec,topic=x` is
 //! `kafka_server_brokertopicmetrics_bytesin_total{topic="x"}`). Metrics that only Ottla has start
 //! with `ottla_`. Metrics of parts that Ottla does not have (a Java virtual machine, a request
-//! queue, a Produce purgatory) are omitted, so that nobody takes a constant for a measurement.
+//! queue, a Produce purgatory) are omitted. A constant could be mistaken for a measurement.
 
 mod broker_topics;
 mod client_telemetry;

@@ -29,7 +29,7 @@ const CLIENT_METRICS_FILE: &str = "client_metrics.csv";
 
 /// The retention of each file.
 #[derive(Debug, Clone, Copy)]
-struct Kept {
+struct FileRetention {
     /// A file of at least this size is rotated before the next write. A line is never split.
     file_max_bytes: u64,
     /// The number of files, including the current one; at least 1.
@@ -44,7 +44,7 @@ pub(crate) async fn report_to_files(broker: Arc<Broker>) {
     };
     let is_json = config.ottla_metrics_reporter_format == "json";
     let interval_ms = u64::try_from(config.ottla_metrics_reporter_interval_ms).unwrap_or(1);
-    let kept = Kept {
+    let kept = FileRetention {
         file_max_bytes: u64::try_from(config.ottla_metrics_reporter_file_max_bytes).unwrap_or(1),
         files: u32::try_from(config.ottla_metrics_reporter_files).unwrap_or(1),
     };
@@ -84,7 +84,12 @@ pub(crate) async fn report_to_files(broker: Arc<Broker>) {
 
 /// Writes one file for each metric, with a line for each value, and one file for all metrics that
 /// clients pushed.
-fn append_csv(dir: &Path, kept: Kept, timestamp_ms: i64, families: &[Family]) -> io::Result<()> {
+fn append_csv(
+    dir: &Path,
+    kept: FileRetention,
+    timestamp_ms: i64,
+    families: &[Family],
+) -> io::Result<()> {
     ottla_sync::fs::create_dir_all(dir)?;
     let families = families.iter().filter(|family| !family.samples.is_empty());
     let (pushed, own): (Vec<&Family>, Vec<&Family>) =
@@ -117,7 +122,7 @@ fn quoted(sample: &Sample) -> String {
 }
 
 /// Uses a single write, so that a concurrent reader sees complete lines.
-fn append_lines(path: &Path, kept: Kept, heading: &str, lines: &str) -> io::Result<()> {
+fn append_lines(path: &Path, kept: FileRetention, heading: &str, lines: &str) -> io::Result<()> {
     let mut file = append_to(path, kept)?;
     match file.metadata()?.len() {
         0 => file.write_all(format!("{heading}\n{lines}").as_bytes()),
@@ -126,7 +131,12 @@ fn append_lines(path: &Path, kept: Kept, heading: &str, lines: &str) -> io::Resu
 }
 
 /// Appends one line with all metrics to one file.
-fn append_json(dir: &Path, kept: Kept, timestamp_ms: i64, families: &[Family]) -> io::Result<()> {
+fn append_json(
+    dir: &Path,
+    kept: FileRetention,
+    timestamp_ms: i64,
+    families: &[Family],
+) -> io::Result<()> {
     ottla_sync::fs::create_dir_all(dir)?;
     let metrics: Map<String, Value> = families
         .iter()
@@ -148,7 +158,7 @@ fn append_json(dir: &Path, kept: Kept, timestamp_ms: i64, families: &[Family]) -
 }
 
 /// Opens the current file, after rotating it if it is full.
-fn append_to(path: &Path, kept: Kept) -> io::Result<File> {
+fn append_to(path: &Path, kept: FileRetention) -> io::Result<File> {
     let file = OpenOptions::new().create(true).append(true).open(path)?;
     let length = file.metadata()?.len();
     if length == 0 || length < kept.file_max_bytes {
@@ -160,7 +170,7 @@ fn append_to(path: &Path, kept: Kept) -> io::Result<File> {
 
 /// Renames each file to the name of the next older one. The oldest is replaced, or deleted if only
 /// one is kept. A gap in the sequence is moved along.
-fn set_aside(path: &Path, kept: Kept) -> io::Result<()> {
+fn set_aside(path: &Path, kept: FileRetention) -> io::Result<()> {
     let older = |number: u32| -> PathBuf {
         let mut name = path.as_os_str().to_owned();
         if number > 0 {
@@ -208,7 +218,7 @@ fn absent_is_fine(outcome: io::Result<()>) -> io::Result<()> {
 mod tests {
     use super::*;
 
-    const ALL: Kept = Kept {
+    const ALL: FileRetention = FileRetention {
         file_max_bytes: 1 << 20,
         files: 3,
     };
@@ -223,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn csv_grows_by_a_line_each_time() {
+    fn each_report_adds_a_line_of_csv() {
         let dir = tempfile::tempdir().expect("a directory");
         let dir = dir.path().join("made");
         append_csv(&dir, ALL, 5, &families()).expect("written");
@@ -237,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn json_has_a_line_each_time() {
+    fn each_report_adds_a_line_of_json() {
         let dir = tempfile::tempdir().expect("a directory");
         append_json(dir.path(), ALL, 5, &families()).expect("written");
         append_json(dir.path(), ALL, 6, &families()).expect("written");
@@ -264,9 +274,9 @@ mod tests {
     }
 
     #[test]
-    fn no_more_than_so_many_files_are_kept_and_each_begins_with_the_heading() {
+    fn the_number_of_files_is_bounded_and_each_has_a_heading() {
         let dir = tempfile::tempdir().expect("a directory");
-        let kept = Kept {
+        let kept = FileRetention {
             // Two lines fit. A file is rotated when it has reached the size, not before.
             file_max_bytes: 90,
             files: 3,
@@ -290,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn what_clients_pushed_is_in_one_file_whatever_they_call_it() {
+    fn metrics_of_clients_go_into_one_file() {
         let dir = tempfile::tempdir().expect("a directory");
         let long = format!("client_{}", "x".repeat(300));
         let families = [&long, "client_b"].map(|name| {
@@ -308,9 +318,9 @@ mod tests {
     }
 
     #[test]
-    fn a_smaller_number_of_files_deletes_what_is_too_much() {
+    fn a_lower_file_limit_deletes_surplus_files() {
         let dir = tempfile::tempdir().expect("a directory");
-        let each_its_own = |files| Kept {
+        let each_its_own = |files| FileRetention {
             file_max_bytes: 1,
             files,
         };

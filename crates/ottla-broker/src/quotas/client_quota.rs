@@ -9,7 +9,7 @@ use ottla_sync::{ArcSwap, Mutex};
 
 /// The number of locks that clients are distributed over.
 const SHARDS: usize = 16;
-/// The maximum number of clients per shard. The one that was idle longest is dropped.
+/// The maximum number of clients per shard. The client that was idle longest is dropped.
 const CLIENTS_PER_SHARD: usize = 1_000;
 
 /// `U` is the type of the usage.
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_quota_nothing_is_locked_and_nothing_kept() {
+    fn without_a_quota_no_lock_is_taken_and_no_state_kept() {
         let quota = ClientQuota::<Rate>::new(Windows::new(11, 1));
         let context = client_context(ApiKey::Produce, 9);
         // A thread that tried to take one of these locks would block forever.
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_used_is_kept_as_long_as_there_is_a_quota() {
+    fn usage_is_kept_as_long_as_there_is_a_quota() {
         let quota = ClientQuota::<Rate>::new(Windows::new(11, 1));
         let mut limits = ClientLimits::default();
         limits.set(None, Some(QuotaPart::Default), 100.0);

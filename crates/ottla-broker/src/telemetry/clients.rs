@@ -9,7 +9,7 @@ use ottla_types::{ErrorCode, Uuid};
 use super::otlp::ClientMetric;
 use super::subscription::Request;
 
-/// The maximum number of clients, as in Kafka. The one that was silent longest is dropped.
+/// The maximum number of clients, as in Kafka. The client that was silent longest is dropped.
 const MAX_CLIENTS: usize = 16_384;
 /// The maximum number of values of all clients. Where it or the bound in bytes is reached, the
 /// oldest pushes are dropped.
@@ -34,12 +34,12 @@ struct Client {
     push_interval_ms: u64,
     is_terminating: bool,
     last_error: Option<ErrorCode>,
-    kept: Option<Kept>,
+    kept: Option<ClientPush>,
 }
 
 /// The last push of a client.
 #[derive(Debug)]
-struct Kept {
+struct ClientPush {
     /// The place among all pushes.
     number: u64,
     bytes: usize,
@@ -47,14 +47,14 @@ struct Kept {
     metrics: Vec<ClientMetric>,
 }
 
-impl Kept {
-    fn new(number: u64, client_id: &str, mut metrics: Vec<ClientMetric>) -> Kept {
+impl ClientPush {
+    fn new(number: u64, client_id: &str, mut metrics: Vec<ClientMetric>) -> ClientPush {
         metrics.shrink_to_fit();
         // The client ID and the name of the metric are exported with each value.
         let values = metrics
             .iter()
             .map(|metric| client_id.len() + metric.bytes());
-        Kept {
+        ClientPush {
             number,
             bytes: client_id.len() + values.sum::<usize>(),
             client_id: client_id.into(),
@@ -136,8 +136,8 @@ impl Clients {
         }
     }
 
-    /// Replaces the last push of a client. The oldest pushes of others make room for it; one that
-    /// is larger than the bounds is not kept.
+    /// Replaces the last push of a client. The oldest pushes of other clients are dropped to make
+    /// room. A push above the size limit is not kept.
     pub(super) fn on_metrics(
         &mut self,
         id: Uuid,
@@ -152,7 +152,7 @@ impl Clients {
         let replaced = client.kept.take();
         self.on_dropped(replaced);
         self.pushes += 1;
-        let kept = Kept::new(self.pushes, client_id, metrics);
+        let kept = ClientPush::new(self.pushes, client_id, metrics);
         if kept.metrics.len() > MAX_VALUES || kept.bytes > self.max_bytes {
             return;
         }
@@ -186,7 +186,7 @@ impl Clients {
         }
     }
 
-    fn on_dropped(&mut self, kept: Option<Kept>) {
+    fn on_dropped(&mut self, kept: Option<ClientPush>) {
         if let Some(kept) = kept {
             self.by_push.remove(&kept.number);
             self.values -= kept.metrics.len();
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_asks_and_pushes_once_an_interval() {
+    fn a_client_may_ask_and_push_once_per_interval() {
         let mut clients = Clients::new(AMPLE);
         let (request, throttled) = (request(), Err(ErrorCode::ThrottlingQuotaExceeded));
         assert_eq!(clients.on_get(ID, &request, 0), Ok(()));
@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn the_silent_are_forgotten_and_what_is_kept_is_bounded() {
+    fn silent_clients_expire_and_their_number_is_bounded() {
         let mut clients = Clients::new(AMPLE);
         let request = request();
         for number in 0..=MAX_CLIENTS {
@@ -349,7 +349,7 @@ mod tests {
         assert_sums(&clients);
     }
 
-    /// The sums are those of what is kept.
+    /// Checks that the sums match the kept pushes.
     fn assert_sums(clients: &Clients) {
         let (mut pushes, mut values, mut bytes) = (0, 0, 0);
         for kept in clients.by_id.values().filter_map(|it| it.kept.as_ref()) {
@@ -363,9 +363,9 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_pushes_make_room_in_bytes() {
+    fn the_oldest_pushes_are_evicted_at_the_byte_limit() {
         let request = request();
-        let push_bytes = Kept::new(0, "c", metrics(10)).bytes;
+        let push_bytes = ClientPush::new(0, "c", metrics(10)).bytes;
         let mut clients = Clients::new(3 * push_bytes);
         let ids = [1, 2, 3, 4].map(|number| Uuid([number; 16]));
         let push = |clients: &mut Clients, id: Uuid, client_id: &str, count| {

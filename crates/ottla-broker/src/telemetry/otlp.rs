@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_name_of_many_values_is_held_once() {
+    fn a_long_name_with_many_values_is_stored_once() {
         let point = NumberDataPoint {
             as_double: Some(1.0),
             as_int: None,
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn other_bytes_are_refused_or_empty() {
+    fn invalid_bytes_are_refused_or_empty() {
         assert_eq!(read(Bytes::from_static(b"\xff\xff\xff")), None);
         assert_eq!(read(Bytes::new()), Some(Vec::new()));
         for length in 0..200u8 {

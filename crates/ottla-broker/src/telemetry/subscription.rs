@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fits_a_client_adds_up() {
+    fn matching_subscriptions_are_merged() {
         let subscriptions = [
             subscription("b., a.", "60000", ""),
             subscription("a.,c.", "1000", "client_id=orders-[0-9]"),
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn all_metrics_stand_alone_and_none_is_an_empty_list() {
+    fn all_metrics_are_one_entry_and_none_is_an_empty_list() {
         let all = Request::of(
             &[subscription("a.", "", ""), subscription("*", "", "")],
             &client(),

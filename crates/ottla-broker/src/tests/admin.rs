@@ -72,7 +72,7 @@ async fn metadata(client: &mut Client, names: &[&'static str]) -> MetadataRespon
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_was_answered_is_there_after_a_crash_and_after_a_stop() {
+async fn acknowledged_changes_survive_a_crash_and_a_stop() {
     let data = tempfile::tempdir().unwrap();
     let (running, mut client) = start(data.path(), &[]).await;
     let created = create(
@@ -92,7 +92,7 @@ async fn what_was_answered_is_there_after_a_crash_and_after_a_stop() {
     let first_epoch = running.broker().broker_epoch();
     assert!(first_epoch > BrokerEpoch::UNKNOWN);
 
-    // A crash: nothing is closed. The copy contains what another process would find on disk.
+    // A crash: nothing is closed. The copy has the state that another process would find on disk.
     let copy = tempfile::tempdir().unwrap();
     copy_dir(data.path(), copy.path());
     let (after_crash, mut client) = start(copy.path(), &[]).await;
@@ -133,7 +133,7 @@ fn copy_dir(from: &Path, to: &Path) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_start_reads_the_snapshot_and_the_log_behind_it() {
+async fn a_start_reads_the_snapshot_and_the_log_after_it() {
     let data = tempfile::tempdir().unwrap();
     let settings = [("metadata.log.max.record.bytes.between.snapshots", "2000")];
     let (running, mut client) = start(data.path(), &settings).await;
@@ -150,7 +150,7 @@ async fn a_start_reads_the_snapshot_and_the_log_behind_it() {
             name.to_str().unwrap().ends_with(".checkpoint")
         })
         .count();
-    assert!(snapshots > 1, "more than the one that formatting wrote");
+    assert!(snapshots > 1, "more snapshots than formatting wrote");
     let (again, _) = start(data.path(), &settings).await;
     let loaded = again.broker().metadata().clone();
     let names = |image: &ottla_metadata::MetadataImage| -> Vec<(String, usize)> {
@@ -166,7 +166,7 @@ async fn a_start_reads_the_snapshot_and_the_log_behind_it() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn requests_that_wait_together_are_all_answered() {
+async fn concurrent_requests_are_all_answered() {
     let broker = TestBroker::start().await;
     let mut tasks = Vec::new();
     for index in 0..20 {
@@ -290,7 +290,7 @@ async fn a_topic_that_a_client_asks_for_is_created() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn deleted_topics_are_gone_and_can_come_back() {
+async fn deleted_topics_can_be_created_again() {
     let broker = TestBroker::start().await;
     let mut client = broker.connect().await;
     let first = create(&mut client, vec![topic("orders", 1)]).await.topics[0].topic_id;
@@ -314,7 +314,7 @@ async fn deleted_topics_are_gone_and_can_come_back() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn producer_ids_are_given_out_once() {
+async fn producer_ids_are_unique() {
     let broker = TestBroker::start().await;
     let mut ids = std::collections::BTreeSet::new();
     for version in [0, 3, 5] {
@@ -386,7 +386,7 @@ async fn partitions_are_described_page_by_page() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_directory_that_is_not_formatted_is_refused_with_the_command_that_formats_it() {
+async fn the_refusal_of_an_unformatted_directory_has_the_format_command() {
     let data = tempfile::tempdir().unwrap();
     let error = Broker::start(config(data.path(), &[])).await.unwrap_err();
     assert!(
@@ -397,7 +397,7 @@ async fn a_directory_that_is_not_formatted_is_refused_with_the_command_that_form
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_cluster_and_its_quorum() {
+async fn the_cluster_and_its_quorum_are_described() {
     let broker = TestBroker::start().await;
     let mut client = broker.connect().await;
     let cluster = client.ask(2, &DescribeClusterRequest::default()).await;

@@ -1,5 +1,5 @@
-//! A node with the authorizer: who may do what, from which address, and with whose permissions a
-//! forwarded request runs.
+//! A node with the authorizer: permissions by principal and address, and the permissions of
+//! forwarded requests.
 //!
 //! Without TLS and SASL every client is `User:ANONYMOUS`, so the clients differ by their address.
 
@@ -111,7 +111,7 @@ fn latest<R: ApiRequest>() -> i16 {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn topics_are_seen_by_those_who_may() {
+async fn topics_are_visible_to_authorized_clients() {
     let broker = broker().await;
     let mut user = broker.connect_from(USER, Endpoint::Broker).await;
     let all = MetadataRequest {
@@ -159,7 +159,7 @@ async fn topics_are_seen_by_those_who_may() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn topics_are_created_and_deleted_by_those_who_may() {
+async fn topics_are_created_and_deleted_by_authorized_clients() {
     let broker = broker().await;
     let mut user = broker.connect_from(USER, Endpoint::Broker).await;
     let mut admin = broker.connect_from(ADMIN, Endpoint::Broker).await;
@@ -207,7 +207,7 @@ async fn topics_are_created_and_deleted_by_those_who_may() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn settings_are_shown_to_those_who_may() {
+async fn settings_are_visible_to_authorized_clients() {
     let broker = broker().await;
     let mut user = broker.connect_from(USER, Endpoint::Broker).await;
     for (kind, name, denied, message) in [
@@ -247,7 +247,7 @@ async fn settings_are_shown_to_those_who_may() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn acls_are_managed_by_those_who_may_and_hold_at_once() {
+async fn acls_are_managed_by_authorized_clients_and_apply_at_once() {
     let broker = broker().await;
     let mut user = broker.connect_from(USER, Endpoint::Broker).await;
     let mut admin = broker.connect_from(ADMIN, Endpoint::Broker).await;
@@ -310,7 +310,7 @@ async fn acls_are_managed_by_those_who_may_and_hold_at_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_acl_that_is_deleted_after_a_restart_allows_nothing_more() {
+async fn an_acl_deleted_after_a_restart_has_no_effect() {
     let broker = broker().await.restart().await;
     let mut user = broker.connect_from(USER, Endpoint::Broker).await;
     let mut admin = broker.connect_from(ADMIN, Endpoint::Broker).await;
@@ -344,7 +344,7 @@ async fn an_acl_that_is_deleted_after_a_restart_allows_nothing_more() {
 
 /// All requests that need a right over the cluster as a whole.
 #[tokio::test(flavor = "multi_thread")]
-async fn the_cluster_is_for_those_who_may() {
+async fn cluster_operations_need_authorization() {
     let broker = broker().await;
     macro_rules! denied {
         ($endpoint:ident: $($request:ident),*) => { $(
@@ -463,7 +463,7 @@ fn envelope<R: ApiRequest>(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_forwarded_request_has_the_rights_of_its_client() {
+async fn a_forwarded_request_has_the_permissions_of_its_client() {
     let broker = broker().await;
     let mut node = broker.connect_from(ADMIN, Endpoint::Controller).await;
     let principal = |text: &str| Principal::parse(text).unwrap().to_bytes().unwrap();

@@ -15,14 +15,14 @@ use super::produce_and_fetch::{api_versions, batch, fetch_from, produce_to};
 use crate::Endpoint;
 use ottla_metrics::Metric;
 
-/// Checks that the broker still serves others.
+/// Checks that the broker still serves other clients.
 async fn serves(broker: &TestBroker) {
     let response = broker.connect().await.ask(3, &api_versions()).await;
     assert_eq!(response.error_code, 0);
 }
 
 #[tokio::test]
-async fn what_is_no_request_ends_the_connection_and_is_counted() {
+async fn malformed_requests_close_the_connection_and_are_counted() {
     let broker = TestBroker::start().await;
     let good = frame(3, &api_versions(), 1);
     let mut too_short = good[4..].to_vec();
@@ -60,7 +60,7 @@ async fn what_is_no_request_ends_the_connection_and_is_counted() {
 /// librdkafka sends a Metadata request for all topics with three bytes too many, and Kafka ignores
 /// them.
 #[tokio::test]
-async fn bytes_behind_a_request_are_not_looked_at() {
+async fn bytes_after_a_request_are_ignored() {
     let broker = TestBroker::start().await;
     let good = frame(3, &api_versions(), 1);
     let mut longer = ((good.len() - 4 + 3) as u32).to_be_bytes().to_vec();
@@ -74,7 +74,7 @@ async fn bytes_behind_a_request_are_not_looked_at() {
 }
 
 #[tokio::test]
-async fn an_api_or_version_that_is_not_served_ends_the_connection() {
+async fn an_unsupported_api_or_version_closes_the_connection() {
     let broker = TestBroker::start().await;
     let mut fetch_of_the_past = frame(4, &fetch_from("orders", 0, 0), 1).to_vec();
     fetch_of_the_past[7] = 3;
@@ -90,7 +90,7 @@ async fn an_api_or_version_that_is_not_served_ends_the_connection() {
 }
 
 #[tokio::test]
-async fn a_client_of_the_future_is_told_which_versions_there_are() {
+async fn a_newer_client_receives_the_supported_versions() {
     let broker = TestBroker::start().await;
     let mut client = broker.connect().await;
     let mut bytes = frame(4, &api_versions(), 1).to_vec();
@@ -121,7 +121,7 @@ async fn a_bad_software_name_is_an_invalid_request() {
 }
 
 #[tokio::test]
-async fn a_request_of_the_largest_size_is_read_and_no_larger_one() {
+async fn requests_above_the_size_limit_are_refused() {
     let broker = TestBroker::start_with(&[("socket.request.max.bytes", "1000")]).await;
     broker.create_topic("orders", 1, &[]).await;
     let overhead = frame(9, &produce_to("orders", 0, 1, batch(&[""])), 1).len() - 4;
@@ -135,7 +135,7 @@ async fn a_request_of_the_largest_size_is_read_and_no_larger_one() {
 }
 
 #[tokio::test]
-async fn an_address_gets_no_more_connections_than_allowed() {
+async fn connections_per_address_are_limited() {
     let broker = TestBroker::start_with(&[("max.connections.per.ip", "2")]).await;
     let mut first = broker.connect().await;
     first.ask(3, &api_versions()).await;
@@ -159,7 +159,7 @@ async fn an_address_gets_no_more_connections_than_allowed() {
 }
 
 #[tokio::test]
-async fn beyond_max_connections_those_who_come_wait() {
+async fn connections_beyond_max_connections_wait() {
     let broker = TestBroker::start_with(&[("max.connections", "1")]).await;
     let mut first = broker.connect().await;
     first.ask(3, &api_versions()).await;
@@ -172,7 +172,7 @@ async fn beyond_max_connections_those_who_come_wait() {
 }
 
 #[tokio::test]
-async fn a_listener_may_have_a_limit_of_its_own() {
+async fn a_listener_may_have_its_own_limit() {
     let broker = TestBroker::start_with(&[("listener.name.plaintext.max.connections", "1")]).await;
     let mut first = broker.connect().await;
     first.ask(3, &api_versions()).await;
@@ -188,7 +188,7 @@ async fn a_listener_may_have_a_limit_of_its_own() {
 }
 
 #[tokio::test]
-async fn connections_that_come_too_fast_are_let_in_later() {
+async fn connections_above_the_creation_rate_are_accepted_later() {
     let broker = TestBroker::start_with(&[("max.connection.creation.rate", "1")]).await;
     // A rate of 1 permits ten in ten seconds; the eleventh connection waits for a second.
     let started = Instant::now();
@@ -229,7 +229,7 @@ async fn idle_connections_are_closed() {
 }
 
 #[tokio::test]
-async fn a_reader_that_does_not_read_is_closed_when_it_has_been_idle() {
+async fn an_idle_client_that_does_not_read_is_closed() {
     let broker = TestBroker::start_with(&[("connections.max.idle.ms", "300")]).await;
     broker.create_topic("orders", 1, &[]).await;
     let mut client = broker.connect().await;
@@ -237,7 +237,7 @@ async fn a_reader_that_does_not_read_is_closed_when_it_has_been_idle() {
     client
         .ask(9, &produce_to("orders", 0, 1, batch(&[&large])))
         .await;
-    // More responses than fit into the socket buffers, none of which is read.
+    // More responses than fit into the socket buffers; the client reads none.
     for _ in 0..50 {
         client.send(12, &fetch_from("orders", 0, 0)).await;
     }
@@ -248,7 +248,7 @@ async fn a_reader_that_does_not_read_is_closed_when_it_has_been_idle() {
 }
 
 #[tokio::test]
-async fn large_requests_wait_for_memory_that_others_hold() {
+async fn large_requests_wait_for_memory_of_other_requests() {
     let broker = TestBroker::start_with(&[
         ("queued.max.request.bytes", "200000"),
         ("socket.request.max.bytes", "200000"),
@@ -279,7 +279,7 @@ async fn large_requests_wait_for_memory_that_others_hold() {
 }
 
 #[tokio::test]
-async fn a_stop_answers_what_waits() {
+async fn a_stop_answers_parked_requests() {
     let broker = TestBroker::start().await;
     broker.create_topic("orders", 1, &[]).await;
     let mut client = broker.connect().await;
@@ -294,7 +294,7 @@ async fn a_stop_answers_what_waits() {
 }
 
 #[tokio::test]
-async fn a_request_that_comes_slowly_is_not_idle() {
+async fn a_slow_request_is_not_idle() {
     let broker = TestBroker::start_with(&[("connections.max.idle.ms", "400")]).await;
     let mut client = broker.connect().await;
     let request = super::client::frame(3, &ApiVersionsRequest::default(), 1);
@@ -338,7 +338,7 @@ async fn produces_much(broker: &TestBroker) -> bool {
 }
 
 #[tokio::test]
-async fn peers_that_announce_much_and_send_nothing_take_nothing_from_others() {
+async fn announced_but_unsent_requests_take_no_memory() {
     let broker = with_little_memory().await;
     let mut silent = Vec::new();
     for _ in 0..20 {
@@ -356,7 +356,7 @@ async fn peers_that_announce_much_and_send_nothing_take_nothing_from_others() {
 }
 
 #[tokio::test]
-async fn peers_that_stop_in_the_middle_make_room_where_others_wait() {
+async fn stalled_requests_are_closed_when_other_requests_need_memory() {
     let broker = with_little_memory().await;
     let mut stopped = Vec::new();
     // Two hold the budget, and the third exceeds it.
@@ -380,7 +380,7 @@ async fn peers_that_stop_in_the_middle_make_room_where_others_wait() {
 /// Requests that each hold a part of the memory, and together need more than there is: they wait
 /// for each other.
 #[tokio::test]
-async fn requests_that_wait_for_each_others_memory_give_it_up() {
+async fn requests_that_wait_for_each_other_release_their_memory() {
     let broker = with_little_memory().await;
     let mut waiting = Vec::new();
     for _ in 0..5 {
@@ -401,7 +401,7 @@ fn large_long_poll() -> FetchRequest {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn long_polls_that_hold_memory_are_closed_where_others_wait_for_it() {
+async fn long_polls_are_closed_when_other_requests_need_their_memory() {
     let broker = with_little_memory().await;
     let mut waiting = Vec::new();
     // The third exceeds the budget.
@@ -455,7 +455,7 @@ async fn a_connection_has_one_long_poll() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn of_a_partition_that_is_named_twice_the_last_counts() {
+async fn the_last_entry_of_a_duplicate_partition_counts() {
     let broker = TestBroker::start().await;
     broker.create_topic("orders", 2, &[]).await;
     let mut client = broker.connect().await;

@@ -124,7 +124,7 @@ async fn create(client: &mut Client, name: &'static str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_node_alone_gets_others_beside_it_and_gives_them_the_lead() {
+async fn a_single_node_grows_to_several_voters_and_hands_over_leadership() {
     let data = tempfile::tempdir().expect("a directory");
     let held = [0; 3].map(|_| TcpListener::bind("127.0.0.1:0").expect("a port"));
     let ports = held.map(|held| held.local_addr().expect("is bound").port());

@@ -135,7 +135,7 @@ async fn a_compacted_topic_is_cleaned_while_it_is_used() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_cannot_be_cleaned_is_given_up_and_the_rest_goes_on() {
+async fn an_uncleanable_partition_does_not_stop_the_cleaner() {
     let broker = TestBroker::start_with(&[("log.cleaner.backoff.ms", "20")]).await;
     // Not compacted yet, so that it can be damaged first.
     broker
@@ -254,7 +254,7 @@ async fn committed(client: &mut Client) -> Vec<(i32, i64)> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_coordinator_loads_its_groups_from_a_log_that_was_compacted() {
+async fn a_coordinator_loads_groups_from_a_compacted_log() {
     let settings = [
         ("log.cleaner.backoff.ms", "20"),
         ("log.cleaner.min.cleanable.ratio", "0.01"),

@@ -42,7 +42,7 @@ fn partitions_of(response: &ConsumerGroupHeartbeatResponse) -> Option<Vec<i32>> 
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn members_share_a_topic_and_are_shown() {
+async fn members_share_a_topic_and_are_described() {
     let broker = coordinating_broker(&[AT_ONCE]).await;
     let mut client = broker.connect().await;
     let first = client.ask(1, &joining("m1")).await;
@@ -52,8 +52,8 @@ async fn members_share_a_topic_and_are_shown() {
 
     let second = client.ask(1, &joining("m2")).await;
     assert_eq!(partitions_of(&second), Some(Vec::new()));
-    let told = client.ask(1, &alive("m1", first.member_epoch)).await;
-    assert_eq!(partitions_of(&told), Some(vec![0]));
+    let reply = client.ask(1, &alive("m1", first.member_epoch)).await;
+    assert_eq!(partitions_of(&reply), Some(vec![0]));
     let given_up = ConsumerGroupHeartbeatRequest {
         topic_partitions: Some(vec![TopicPartitions {
             topic_id: topic_id("t"),
@@ -66,8 +66,8 @@ async fn members_share_a_topic_and_are_shown() {
         client.ask(1, &given_up).await.member_epoch,
         second.member_epoch
     );
-    let told = client.ask(1, &alive("m2", second.member_epoch)).await;
-    assert_eq!(partitions_of(&told), Some(vec![1]));
+    let reply = client.ask(1, &alive("m2", second.member_epoch)).await;
+    assert_eq!(partitions_of(&reply), Some(vec![1]));
 
     let describe = ConsumerGroupDescribeRequest {
         group_ids: vec!["g".into(), "unknown".into()],
@@ -135,10 +135,10 @@ async fn a_regular_expression_is_resolved_and_follows_new_topics() {
 async fn await_partitions(client: &mut Client, epoch: &mut i32, count: usize) {
     let deadline = Instant::now() + Duration::from_secs(10);
     loop {
-        let told = client.ask(1, &alive("m1", *epoch)).await;
-        assert_eq!(error(told.error_code), ErrorCode::None);
-        *epoch = told.member_epoch;
-        if partitions_of(&told).is_some_and(|it| it.len() == count) {
+        let reply = client.ask(1, &alive("m1", *epoch)).await;
+        assert_eq!(error(reply.error_code), ErrorCode::None);
+        *epoch = reply.member_epoch;
+        if partitions_of(&reply).is_some_and(|it| it.len() == count) {
             return;
         }
         assert!(Instant::now() < deadline, "the expression is resolved");
@@ -156,15 +156,15 @@ async fn the_protocol_can_be_switched_off() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn how_often_groups_are_assigned_can_be_changed_at_once() {
+async fn the_assignment_interval_is_a_dynamic_setting() {
     let (key, _) = AT_ONCE;
     let broker = coordinating_broker(&[(key, "15000")]).await;
     let mut client = broker.connect().await;
     let first = client.ask(1, &joining("m1")).await;
     assert_eq!(partitions_of(&first), Some(vec![0, 1]));
     client.ask(1, &joining("m2")).await;
-    let told = client.ask(1, &alive("m1", first.member_epoch)).await;
-    assert_eq!(partitions_of(&told), None);
+    let reply = client.ask(1, &alive("m1", first.member_epoch)).await;
+    assert_eq!(partitions_of(&reply), None);
     broker
         .write(vec![MetadataRecord::Config(ConfigRecord {
             resource_type: 4,
@@ -174,6 +174,6 @@ async fn how_often_groups_are_assigned_can_be_changed_at_once() {
             ..Default::default()
         })])
         .await;
-    let told = client.ask(1, &alive("m1", told.member_epoch)).await;
-    assert_eq!(partitions_of(&told), Some(vec![0]));
+    let reply = client.ask(1, &alive("m1", reply.member_epoch)).await;
+    assert_eq!(partitions_of(&reply), Some(vec![0]));
 }

@@ -15,7 +15,7 @@ async fn controller_of(broker: &TestBroker) -> Client {
 }
 
 #[tokio::test]
-async fn it_advertises_what_a_controller_serves() {
+async fn it_advertises_the_apis_of_a_controller() {
     let broker = TestBroker::start().await;
     let response = controller_of(&broker).await.ask(4, &api_versions()).await;
     let advertised: Vec<i16> = response.api_keys.iter().map(|api| api.api_key).collect();
@@ -37,7 +37,7 @@ async fn it_advertises_what_a_controller_serves() {
 }
 
 #[tokio::test]
-async fn it_names_the_controllers_and_only_these() {
+async fn it_describes_only_controllers() {
     let broker = TestBroker::start().await;
     let mut client = controller_of(&broker).await;
     let request = |endpoint_type| DescribeClusterRequest {
@@ -63,7 +63,7 @@ async fn it_names_the_controllers_and_only_these() {
 }
 
 #[tokio::test]
-async fn topics_are_created_there_and_records_are_not_taken() {
+async fn it_creates_topics_and_refuses_records() {
     let broker = TestBroker::start().await;
     let mut client = controller_of(&broker).await;
     let creation = CreateTopicsRequest {
@@ -84,7 +84,7 @@ async fn topics_are_created_there_and_records_are_not_taken() {
 }
 
 #[tokio::test]
-async fn members_of_another_quorum_are_told_so() {
+async fn voters_of_another_quorum_are_refused() {
     let broker = TestBroker::start().await;
     let mut client = controller_of(&broker).await;
     let expected = ErrorCode::InconsistentClusterId.code();
@@ -111,7 +111,7 @@ async fn members_of_another_quorum_are_told_so() {
 
 /// Kafka's `metadata-quorum add-controller` and `remove-controller` name no cluster.
 #[tokio::test]
-async fn changes_of_voters_that_name_no_cluster_are_meant_for_this_one() {
+async fn voter_changes_without_a_cluster_id_are_accepted() {
     let broker = TestBroker::start().await;
     let mut client = controller_of(&broker).await;
     // An invalid voter is detected only after the cluster ID was checked.
@@ -136,7 +136,7 @@ async fn changes_of_voters_that_name_no_cluster_are_meant_for_this_one() {
 }
 
 #[tokio::test]
-async fn what_is_no_request_about_the_metadata_log_is_refused() {
+async fn requests_for_other_partitions_are_refused() {
     let broker = TestBroker::start().await;
     let mut client = controller_of(&broker).await;
     let expected = ErrorCode::InvalidRequest.code();

@@ -168,7 +168,7 @@ async fn produce_with_keys(client: &mut Client, keys: &[Option<&str>]) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_record_that_the_queue_refuses_takes_no_others_with_it() {
+async fn a_record_that_the_queue_refuses_does_not_affect_others() {
     let (broker, mut client) = broker(&[]).await;
     // A compacted topic takes no record without a key.
     let of_queue = [
@@ -195,7 +195,7 @@ async fn a_record_that_the_queue_refuses_takes_no_others_with_it() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn originals_are_copied_also_if_the_log_has_dropped_the_first_ones() {
+async fn originals_are_copied_although_the_first_were_deleted() {
     let (broker, mut client) = broker(&[]).await;
     let enabled = [("errors.deadletterqueue.group.enable", "true")];
     broker.create_topic("dlq.t", 1, &enabled).await;
@@ -231,7 +231,7 @@ async fn originals_are_copied_also_if_the_log_has_dropped_the_first_ones() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn originals_are_copied_also_from_remote_storage() {
+async fn originals_are_copied_from_remote_storage() {
     let store = tempfile::tempdir().expect("a directory");
     let tiered = tiered_storage::settings(store.path());
     let (broker, mut client) = broker_with(&tiered, &tiered_storage::SETTINGS).await;
@@ -253,7 +253,7 @@ async fn originals_are_copied_also_from_remote_storage() {
         assert!(Instant::now() < deadline, "the segments stay");
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
-    // All are given up as they are acquired, which takes several reads of remote storage.
+    // All records are archived when they are acquired, which takes several reads of remote storage.
     let (mut epoch, mut next) = (0, 0);
     while next < 30 {
         assert!(Instant::now() < deadline, "stuck at offset {next}");
@@ -273,7 +273,7 @@ async fn originals_are_copied_also_from_remote_storage() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_queue_is_created_if_it_may_be() {
+async fn a_queue_is_created_if_permitted() {
     let may_create = ("errors.deadletterqueue.auto.create.topics.enable", "true");
     let (broker, mut client) = broker(&[may_create]).await;
     configure(&broker, &[("errors.deadletterqueue.topic.name", "dlq.new")]).await;
@@ -288,7 +288,7 @@ async fn a_queue_is_created_if_it_may_be() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_queue_has_no_effect_below_the_level_for_it_and_that_is_known() {
+async fn below_its_feature_level_a_queue_has_no_effect_and_this_is_reported() {
     let (broker, _client) = broker(&[]).await;
     let settings = || GroupSettings::of(&broker.broker().context, "g");
     assert!(!settings().ignores_dead_letter_queue, "there is none");
@@ -306,7 +306,7 @@ async fn a_queue_has_no_effect_below_the_level_for_it_and_that_is_known() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_record_is_archived_also_if_there_is_no_queue() {
+async fn a_record_is_archived_although_the_queue_is_missing() {
     let (broker, mut client) = broker(&[]).await;
     configure(&broker, &[("errors.deadletterqueue.topic.name", "dlq.no")]).await;
     produce(&mut client, &["a"]).await;

@@ -1,6 +1,6 @@
-//! Delegation tokens: rejected for unauthenticated clients, and decided by the controller for
-//! others. The requests of these tests are sent in envelopes, with the principals that a broker has
-//! authenticated.
+//! Delegation tokens: rejected for unauthenticated clients, and decided by the controller for other
+//! clients. The requests of these tests are sent in envelopes, with the principals that a broker
+//! has authenticated.
 
 use bytes::{Bytes, BytesMut};
 use ottla_protocol::messages::*;
@@ -43,7 +43,7 @@ async fn forwarded<R: ApiRequest>(
 }
 
 #[tokio::test]
-async fn a_token_lives_from_its_creation_to_its_end() {
+async fn a_token_is_valid_from_its_creation_to_its_expiry() {
     let settings = [
         ("delegation.token.secret.key", "secret"),
         ("delegation.token.expiry.check.interval.ms", "100"),
@@ -105,7 +105,7 @@ async fn a_token_lives_from_its_creation_to_its_end() {
 }
 
 #[tokio::test]
-async fn whoever_is_not_authenticated_gets_no_token() {
+async fn unauthenticated_clients_get_no_token() {
     let settings = [("delegation.token.secret.key", "secret")];
     let broker = TestBroker::start_with(&settings).await;
     let mut client = broker.connect().await;

@@ -222,11 +222,11 @@ async fn consume(client: &mut Client, index: i32, count: usize) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_controller_learns_where_replicas_lie() {
+async fn the_controller_learns_the_directories_of_replicas() {
     let node = Node::start(&[]).await;
     create(&mut node.connect().await, 4).await;
     for index in 0..4 {
-        until("the controller is told", || {
+        until("the controller is notified", || {
             let (dir, assigned) = node.directory(index);
             assigned == dir.map(|dir| node.id_of(&dir))
         })
@@ -235,7 +235,7 @@ async fn the_controller_learns_where_replicas_lie() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_replica_is_moved_while_it_is_written_and_read() {
+async fn a_replica_is_moved_under_load() {
     let node = Node::start(&[]).await;
     let mut client = node.connect().await;
     create(&mut client, 1).await;
@@ -291,7 +291,7 @@ async fn a_replica_is_moved_while_it_is_written_and_read() {
 const STANDSTILL: (&str, &str) = ("replica.alter.log.dirs.io.max.bytes.per.second", "1");
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_move_is_described_given_up_and_deleted_with_its_topic() {
+async fn a_move_is_described_cancelled_and_deleted_with_its_topic() {
     let mut node = Node::start(&[STANDSTILL]).await;
     let mut client = node.connect().await;
     create(&mut client, 2).await;
@@ -351,7 +351,7 @@ async fn a_move_is_described_given_up_and_deleted_with_its_topic() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_move_goes_on_after_a_restart() {
+async fn a_move_continues_after_a_restart() {
     let mut node = Node::start(&[STANDSTILL]).await;
     let mut client = node.connect().await;
     create(&mut client, 1).await;
@@ -381,7 +381,7 @@ async fn a_move_goes_on_after_a_restart() {
 /// The controller is informed before the copy replaces the log, and records are appended in
 /// between.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_move_that_the_controller_was_told_of_loses_nothing_at_a_restart() {
+async fn a_restart_after_the_assignment_loses_no_records() {
     let mut node = Node::start(&[STANDSTILL]).await;
     let mut client = node.connect().await;
     create(&mut client, 1).await;
@@ -394,7 +394,7 @@ async fn a_move_that_the_controller_was_told_of_loses_nothing_at_a_restart() {
     let assignments = &node.broker().dir_assignments;
     let index = partition.topic_partition.partition;
     assignments.assign(partition.topic_id, index, node.id_of(&to), None);
-    until("the controller is told", || {
+    until("the controller is notified", || {
         node.directory(0) == (Some(from.clone()), Some(node.id_of(&to)))
     })
     .await;
@@ -412,7 +412,7 @@ async fn a_move_that_the_controller_was_told_of_loses_nothing_at_a_restart() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_cannot_be_copied_ends_the_move_and_stays_where_it_is() {
+async fn a_failed_copy_cancels_the_move() {
     use std::os::unix::fs::FileExt;
 
     let node = Node::start(&[]).await;
@@ -436,7 +436,7 @@ async fn what_cannot_be_copied_ends_the_move_and_stays_where_it_is() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn where_a_replica_cannot_go_and_where_it_is_to_go_once_it_exists() {
+async fn invalid_targets_are_refused_and_future_replicas_accepted() {
     let node = Node::start(&[]).await;
     let mut client = node.connect().await;
     let [first, second] = node.dirs();
@@ -471,7 +471,7 @@ async fn where_a_replica_cannot_go_and_where_it_is_to_go_once_it_exists() {
     };
     let answer = client.ask(1, &cordon).await;
     assert_eq!(answer.responses[0].error_code, 0);
-    until("the controller knows what is cordoned", || {
+    until("the controller knows the cordoned directories", || {
         let image = node.broker().metadata();
         let broker = image.cluster.broker(BrokerId(1)).unwrap();
         broker.cordoned_directories.as_deref() == Some(&[node.id_of(&first)][..])
@@ -487,13 +487,13 @@ async fn where_a_replica_cannot_go_and_where_it_is_to_go_once_it_exists() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn leaders_leave_a_directory_that_fails_and_others_stay() {
+async fn only_leaders_in_a_failed_directory_move() {
     let node = Node::start(&[]).await;
     let mut client = node.connect().await;
     create(&mut client, 2).await;
     for index in 0..2 {
         assert_eq!(produce(&mut client, index, "one").await, ErrorCode::None);
-        until("the controller is told", || {
+        until("the controller is notified", || {
             let (dir, assigned) = node.directory(index);
             assigned == dir.map(|dir| node.id_of(&dir))
         })
@@ -508,7 +508,7 @@ async fn leaders_leave_a_directory_that_fails_and_others_stay() {
         let topic = image.topics.by_name(TOPIC).unwrap();
         topic.partition(index.into()).unwrap().leader
     };
-    until("nobody leads what was in it", || {
+    until("its partitions have no leader", || {
         leader(0) == BrokerId::NONE
     })
     .await;
@@ -538,7 +538,7 @@ async fn leaders_leave_a_directory_that_fails_and_others_stay() {
 
 /// A consumer that finds a broken disk first is not refused for ever: another replica leads.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_directory_that_cannot_be_read_goes_offline() {
+async fn an_unreadable_directory_goes_offline() {
     let mut node = Node::start(&[]).await;
     let mut client = node.connect().await;
     create(&mut client, 2).await;
@@ -569,7 +569,7 @@ async fn a_directory_that_cannot_be_read_goes_offline() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_failed_directory_of_which_the_controller_does_not_learn_ends_the_broker_in_time() {
+async fn an_unacknowledged_directory_failure_stops_the_broker_in_time() {
     for (timeout_ms, ends) in [("100", true), ("3600000", false)] {
         let node = Node::start(&[("log.dir.failure.timeout.ms", timeout_ms)]).await;
         create(&mut node.connect().await, 2).await;

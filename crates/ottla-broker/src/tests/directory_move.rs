@@ -143,7 +143,7 @@ fn appended(offset: i64) -> AckOutcome {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nothing_is_appended_from_telling_the_controller_until_the_copy_is_the_log() {
+async fn appends_are_held_from_the_assignment_until_the_copy_is_the_log() {
     let mut moving = Moving::begin().await;
     let mut held: Vec<_> = (0..3).map(|_| moving.append()).collect();
     tokio::time::sleep(Duration::from_millis(200)).await;
@@ -159,7 +159,7 @@ async fn nothing_is_appended_from_telling_the_controller_until_the_copy_is_the_l
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn appends_go_on_in_the_old_directory_where_the_controller_does_not_answer() {
+async fn without_an_answer_appends_continue_in_the_old_directory() {
     let mut moving = Moving::begin().await;
     let held = moving.append();
     assert_eq!(held.await, Ok(appended(3)));
@@ -182,7 +182,7 @@ async fn appends_go_on_in_the_old_directory_where_the_controller_does_not_answer
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_more_replicas_are_copied_at_once_than_num_replica_alter_log_dirs_threads() {
+async fn num_replica_alter_log_dirs_threads_limits_concurrent_copies() {
     for (threads, is_moved) in [("1", false), ("2", true)] {
         let moving = Moving::set_up(&[("num.replica.alter.log.dirs.threads", threads)]).await;
         let moves = &moving.broker.broker().directory_moves;

@@ -61,7 +61,7 @@ fn framed(key: ApiKey, version: i16, body: &[u8]) -> Bytes {
     frame.freeze()
 }
 
-/// What happened to the connection after a request.
+/// The state of the connection after a request.
 #[derive(PartialEq, Eq, Debug)]
 enum Outcome {
     Answered,
@@ -70,7 +70,7 @@ enum Outcome {
     Closed,
 }
 
-/// Sends one request on a connection of its own, followed by one that is always answered.
+/// Sends one request on its own connection, followed by a request that is always answered.
 async fn outcome_of(
     broker: &TestBroker,
     endpoint: Endpoint,
@@ -92,7 +92,7 @@ async fn outcome_of(
             assert_eq!(
                 outcome,
                 Outcome::Unanswered,
-                "closed behind an answer: {what}"
+                "closed after an answer: {what}"
             );
             return Outcome::Closed;
         };
@@ -107,7 +107,7 @@ async fn outcome_of(
         let body = received.slice(received.len() - reader.remaining()..);
         let response = (api.response.read)(body, version);
         let response = response.unwrap_or_else(|error| panic!("{error} in the answer to {what}"));
-        assert_eq!(response.remaining, 0, "behind the answer to {what}");
+        assert_eq!(response.remaining, 0, "bytes after the answer to {what}");
         outcome = Outcome::Answered;
     }
 }
@@ -161,7 +161,7 @@ async fn defaults_are_answered_in_every_version() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_a_client_might_send_is_answered_in_every_version() {
+async fn plausible_requests_are_answered_in_every_version() {
     let styles: Vec<_> = (0..8).map(|seed| (Style::Plausible, 100 * seed)).collect();
     is_answered_in(&styles, Endpoint::Broker).await;
     is_answered_in(&styles[..3], Endpoint::Controller).await;
@@ -169,7 +169,7 @@ async fn what_a_client_might_send_is_answered_in_every_version() {
 
 /// A request truncated at any position is either complete without the rest, or ends the connection.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_cut_off_ends_the_connection() {
+async fn truncated_requests_close_the_connection() {
     let broker = broker_of_every_api(&[]).await;
     let mut closed = 0;
     for (api, versions) in advertised(Endpoint::Broker) {
@@ -197,7 +197,7 @@ async fn what_is_cut_off_ends_the_connection() {
 /// Extreme numbers, long strings that name nothing, nulls, and tagged fields that are not in the
 /// schema.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_no_client_would_send_is_answered_in_every_version() {
+async fn absurd_requests_are_answered_in_every_version() {
     let styles: Vec<_> = (0..3)
         .flat_map(|seed| [(Style::Mixed, 10 * seed), (Style::Extreme, 10 * seed)])
         .collect();
@@ -234,7 +234,7 @@ async fn what_no_client_would_send_is_answered_in_every_version() {
 /// Requests that name thousands of things, or one thing thousands of times, take linear time. They
 /// are answered, or rejected if their structs are much larger than their bytes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn much_that_is_named_at_once_is_answered_in_time() {
+async fn requests_with_many_elements_are_answered_in_time() {
     const COUNT: usize = 20_000;
     let broker = broker_of_every_api(&[("group.initial.rebalance.delay.ms", "0")]).await;
     let mut asked = 0;

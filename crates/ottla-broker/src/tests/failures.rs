@@ -39,7 +39,7 @@ async fn changed_settings_do_not_bring_a_lost_partition_back() {
 }
 
 #[tokio::test]
-async fn a_partition_that_could_not_be_opened_is_opened_later() {
+async fn a_partition_that_failed_to_open_is_opened_later() {
     let dirs = [tempfile::tempdir(), tempfile::tempdir()].map(|dir| dir.expect("a directory"));
     let paths = dirs.each_ref().map(|dir| dir.path().display().to_string());
     let broker = TestBroker::start_with(&[("log.dirs", &paths.join(","))]).await;
@@ -48,7 +48,8 @@ async fn a_partition_that_could_not_be_opened_is_opened_later() {
         std::fs::write(format!("{path}/orders-0"), "in the way").expect("a file");
     }
     let mut client = broker.connect().await;
-    // Through the controller, because an image that it publishes meanwhile must not lose the topic.
+    // Through the controller, because an image that it publishes during the test must still have
+    // the topic.
     let creation = CreateTopicsRequest {
         topics: vec![CreatableTopic {
             name: "orders".into(),

@@ -178,7 +178,7 @@ async fn fetched(client: &mut Client) -> Vec<(i32, ErrorCode, i64)> {
 /// members, and members that join at the same time are in one generation. Kafka: in
 /// `CoordinatorTimerImpl.schedule`, an expired timer is queued after the pending events.
 #[tokio::test]
-async fn a_first_rebalance_without_a_delay_waits_for_those_who_are_here() {
+async fn a_first_rebalance_without_a_delay_waits_for_known_members() {
     let broker = coordinating_broker(&[]).await;
     let broker = broker.broker();
     let coordinator = broker.groups.coordinator_of("g").expect("it is here");
@@ -219,7 +219,7 @@ async fn a_first_rebalance_without_a_delay_waits_for_those_who_are_here() {
         });
     }
     sizes.sort_unstable();
-    assert_eq!(sizes, [0, 0, 3], "the leader is told of all");
+    assert_eq!(sizes, [0, 0, 3], "the leader receives all members");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -301,7 +301,7 @@ async fn a_consumer_joins_commits_leaves_and_its_group_is_deleted() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_second_member_calls_the_first_back() {
+async fn a_second_member_makes_the_first_rejoin() {
     let broker = coordinating_broker(&[]).await;
     let (mut first, mut second) = (broker.connect().await, broker.connect().await);
     let joined = join_alone(&mut first).await;
@@ -337,7 +337,7 @@ async fn a_second_member_calls_the_first_back() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_coordinator_that_takes_over_goes_on_where_the_group_was() {
+async fn a_new_coordinator_continues_with_the_state_of_the_group() {
     let broker = coordinating_broker(&[]).await;
     let mut client = broker.connect().await;
     let joined = join_alone(&mut client).await;
@@ -374,7 +374,7 @@ async fn a_coordinator_that_takes_over_goes_on_where_the_group_was() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn members_that_wait_are_sent_elsewhere_when_the_broker_stops() {
+async fn a_stop_answers_waiting_members_with_not_coordinator() {
     let broker = coordinating_broker(&[("group.initial.rebalance.delay.ms", "60000")]).await;
     let mut client = broker.connect().await;
     let required = client.ask(9, &joining(&ByteString::new())).await;
@@ -395,7 +395,7 @@ async fn members_that_wait_are_sent_elsewhere_when_the_broker_stops() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_does_not_fit_into_a_record_is_refused() {
+async fn values_too_large_for_a_record_are_refused() {
     let broker = coordinating_broker(&[]).await;
     let mut client = broker.connect().await;
     let joined = join_alone(&mut client).await;
@@ -414,7 +414,7 @@ async fn what_does_not_fit_into_a_record_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn commits_for_what_does_not_exist_are_refused_one_by_one() {
+async fn commits_for_unknown_partitions_are_refused_individually() {
     let broker = coordinating_broker(&[]).await;
     let mut client = broker.connect().await;
     let nobody = JoinGroupResponse::default();
@@ -454,7 +454,7 @@ async fn commits_for_what_does_not_exist_are_refused_one_by_one() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_version_is_answered_in_its_own_shape() {
+async fn every_version_is_answered_in_its_own_format() {
     let broker = coordinating_broker(&[]).await;
     let mut client = broker.connect().await;
     let nobody = JoinGroupResponse::default();
@@ -620,7 +620,7 @@ async fn every_version_is_answered_in_its_own_shape() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn groups_whose_partition_is_not_here_are_sent_elsewhere() {
+async fn groups_of_other_coordinators_are_refused() {
     let broker = TestBroker::start().await;
     let mut client = broker.connect().await;
     let joined = client.ask(9, &joining(&ByteString::new())).await;
@@ -641,7 +641,7 @@ async fn groups_whose_partition_is_not_here_are_sent_elsewhere() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_offsets_topic_is_created_when_a_group_is_looked_for() {
+async fn the_offsets_topic_is_created_by_find_coordinator() {
     let broker = TestBroker::start_with(&[
         ("offsets.topic.replication.factor", "1"),
         ("offsets.topic.num.partitions", "3"),
@@ -701,7 +701,7 @@ async fn the_offsets_topic_is_created_when_a_group_is_looked_for() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn coordinators_that_are_not_served_are_refused() {
+async fn unknown_coordinator_types_are_refused() {
     let broker = TestBroker::start().await;
     let mut client = broker.connect().await;
     let share = FindCoordinatorRequest {
@@ -728,10 +728,10 @@ async fn coordinators_that_are_not_served_are_refused() {
     }
 }
 
-/// Each commit waits for its fsync, most of which take longer than the client waits (except on a
-/// file system in memory). The client then learns that the outcome is unknown.
+/// Each commit waits for its fsync. Most fsyncs take longer than the client waits, except on a file
+/// system in memory. The client then learns that the outcome is unknown.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_commit_that_takes_long_to_force_to_disk_is_not_taken_back() {
+async fn a_commit_with_a_slow_fsync_is_not_rolled_back() {
     let settings = [
         ("offsets.commit.timeout.ms", "1"),
         ("log.flush.interval.messages", "1"),

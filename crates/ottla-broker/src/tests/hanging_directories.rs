@@ -60,7 +60,7 @@ fn hang(node: &Node, index: i32) -> std::sync::mpsc::Sender<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_directory_that_hangs_keeps_no_flush_of_another_waiting() {
+async fn a_hanging_directory_does_not_delay_flushes_of_another() {
     let (node, mut client) = start(&[("log.flush.interval.messages", "1")]).await;
     let hung = hang(&node, 0);
     let mut of_hung = node.connect().await;
@@ -74,7 +74,7 @@ async fn a_directory_that_hangs_keeps_no_flush_of_another_waiting() {
 
 /// Kafka moves a log aside that has records and no topic ID.
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_is_acknowledged_before_the_id_of_the_topic_is_on_disk() {
+async fn no_record_is_acknowledged_before_the_topic_id_is_on_disk() {
     let (node, mut client) = start(&[]).await;
     let hung = hang(&node, 0);
     create_topic(&mut client, "late", 2).await;
@@ -100,7 +100,7 @@ async fn nothing_is_acknowledged_before_the_id_of_the_topic_is_on_disk() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn flush_ms_holds_for_a_directory_while_another_hangs() {
+async fn flush_ms_is_kept_while_another_directory_hangs() {
     let (node, mut client) = start(&[
         ("log.initial.task.delay.ms", "0"),
         ("log.flush.scheduler.interval.ms", "10"),
@@ -194,7 +194,7 @@ fn make_slow(node: &Node, index: i32) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn retention_and_appends_of_a_directory_go_on_while_the_run_of_another_hangs() {
+async fn retention_and_appends_continue_while_another_directory_hangs() {
     let (node, mut client) = start(&[
         ("log.initial.task.delay.ms", "0"),
         ("log.retention.check.interval.ms", "10"),
@@ -246,7 +246,7 @@ async fn offset_at(client: &mut Client, index: i32, timestamp: i64) -> i64 {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn searches_by_time_in_a_directory_that_hangs_keep_no_others_waiting() {
+async fn searches_by_time_do_not_wait_for_a_hanging_directory() {
     let (node, mut client) = start(&[]).await;
     for index in 0..2 {
         assert_eq!(produce(&mut client, index, "a").await, ErrorCode::None);
@@ -277,7 +277,7 @@ async fn hang_opening(node: &Node) -> std::sync::mpsc::Sender<()> {
 
 /// In Kafka, the thread of `MetadataLoader` follows the metadata, separate from that of the quorum.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_node_that_cannot_open_its_logs_goes_on_in_the_quorum() {
+async fn a_node_that_cannot_open_its_logs_stays_in_the_quorum() {
     let (node, mut client) = start(&[]).await;
     let hung = hang_opening(&node).await;
     let mut of_hung = node.connect().await;
@@ -299,7 +299,7 @@ async fn a_node_that_cannot_open_its_logs_goes_on_in_the_quorum() {
     assert!(!creating.is_finished(), "the topic is not here yet");
     drop(hung);
     creating.await.unwrap();
-    // A client that was told of the topic's creation finds the topic.
+    // A client that received the response to CreateTopics finds the topic.
     let produced = produce_into(&mut client, "late", 0, "a").await;
     assert_eq!(produced, ErrorCode::None);
 }

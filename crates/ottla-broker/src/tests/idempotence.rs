@@ -42,7 +42,7 @@ async fn produce(
 }
 
 #[tokio::test]
-async fn duplicates_gaps_and_old_epochs_are_answered_as_kafka_answers_them() {
+async fn duplicates_gaps_and_old_epochs_are_answered_as_in_kafka() {
     let broker = TestBroker::start().await;
     broker.create_topic("orders", 1, &[]).await;
     let mut client = broker.connect().await;
@@ -90,7 +90,7 @@ async fn duplicates_gaps_and_old_epochs_are_answered_as_kafka_answers_them() {
 }
 
 #[tokio::test]
-async fn producers_of_what_is_not_there_are_not_described() {
+async fn producers_of_unknown_partitions_are_not_described() {
     let broker = TestBroker::start().await;
     broker.create_topic("orders", 1, &[]).await;
     let mut client = broker.connect().await;
@@ -144,7 +144,7 @@ async fn a_producer_may_have_five_requests_in_flight() {
 }
 
 #[tokio::test]
-async fn records_are_deleted_up_to_the_high_watermark_and_no_further() {
+async fn records_are_deleted_up_to_the_high_watermark_at_most() {
     let broker = TestBroker::start().await;
     broker.create_topic("orders", 1, &[]).await;
     broker

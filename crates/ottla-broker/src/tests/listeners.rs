@@ -187,7 +187,7 @@ async fn a_listener_with_tls_is_added_with_its_stores() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_port_that_cannot_be_bound_is_named_and_nothing_changes() {
+async fn a_port_that_cannot_be_bound_is_reported_without_changes() {
     let broker = start().await;
     let occupied = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = occupied.local_addr().unwrap().port();
@@ -228,7 +228,7 @@ async fn start_with_extra() -> TestBroker {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_listener_of_the_file_that_a_setting_has_removed_does_not_count_as_listening() {
+async fn a_removed_listener_of_the_file_does_not_count_as_open() {
     let broker = start_with_extra().await;
     let names = |broker: &TestBroker| {
         let listeners = broker.running.listeners().iter();
@@ -244,7 +244,7 @@ async fn a_listener_of_the_file_that_a_setting_has_removed_does_not_count_as_lis
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_listener_of_the_file_that_a_setting_has_removed_needs_no_port() {
+async fn a_removed_listener_of_the_file_needs_no_port() {
     let free = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = free.local_addr().unwrap().port();
     drop(free);
@@ -294,7 +294,7 @@ async fn an_added_listener_is_listed_after_a_restart() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_listener_that_is_removed_and_added_at_once_moves_to_its_new_address() {
+async fn a_listener_removed_and_added_at_once_moves_to_its_new_address() {
     let broker = start().await;
     let listeners = with_extra(0);
     let map = map("PLAINTEXT");

@@ -110,7 +110,7 @@ async fn until(controller: &TestBroker, fenced: bool) {
 
 /// Like a process that has thousands of files to close.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_process_that_takes_its_time_to_end_is_looked_for_again() {
+async fn a_process_that_ends_slowly_is_probed_again() {
     let controller = TestBroker::start_with(&SESSION).await;
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let port = listener.local_addr().expect("is bound").port();
@@ -124,7 +124,7 @@ async fn a_process_that_takes_its_time_to_end_is_looked_for_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_broker_whose_process_ends_is_fenced_before_its_session_does() {
+async fn a_broker_whose_process_ends_is_fenced_before_its_session_expires() {
     let controller = TestBroker::start_with(&SESSION).await;
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let port = listener.local_addr().expect("is bound").port();

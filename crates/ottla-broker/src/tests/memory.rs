@@ -18,7 +18,7 @@ use super::groups::{coordinating_broker, error, joining};
 /// The smallest budgets: 4 MiB each.
 const LITTLE: (&str, &str) = ("ottla.memory.max.bytes", "1048576");
 
-/// Requests so many unknown topics that the response is large, and does not read it.
+/// Requests many unknown topics, so that the response is large, and does not read it.
 async fn does_not_read(broker: &TestBroker) -> Client {
     let name = "x".repeat(200);
     let topic = |number| MetadataRequestTopic {
@@ -40,7 +40,7 @@ fn unsent_bytes(broker: &TestBroker) -> usize {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn clients_that_do_not_read_are_closed_where_others_wait_for_the_memory() {
+async fn clients_that_do_not_read_are_closed_when_others_need_memory() {
     let broker = TestBroker::start_with(&[LITTLE]).await;
     let bound = broker.broker().context.budgets().unsent_answer_bytes;
     assert_eq!(bound, 4 * 1024 * 1024);
@@ -77,10 +77,10 @@ async fn clients_that_do_not_read_are_closed_where_others_wait_for_the_memory() 
     assert!(closed > 0);
 }
 
-/// A JoinGroup waits for the other members, for minutes if they do not come. While it held the memory
-/// of its decoded form, its connection was closed when others needed that.
+/// A JoinGroup waits for the other members, for minutes if they do not come. If it held the memory
+/// of its decoded form, its connection would be closed when other requests need memory.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_member_that_waits_for_its_group_holds_no_memory_of_a_large_request() {
+async fn a_waiting_member_does_not_hold_the_memory_of_its_request() {
     let broker = coordinating_broker(&[("group.initial.rebalance.delay.ms", "60000")]).await;
     let available = || broker.broker().network.decoded_memory.available_bytes();
     let all = available();
@@ -117,7 +117,7 @@ async fn fill_heap(broker: &TestBroker) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_full_heap_refuses_what_would_stay_and_what_is_there_goes_on() {
+async fn a_full_heap_refuses_new_state_and_keeps_existing_state() {
     let broker = coordinating_broker(&[("group.consumer.assignment.interval.ms", "0")]).await;
     let mut client = broker.connect().await;
     let consumer = |member_id: &str, member_epoch| ConsumerGroupHeartbeatRequest {
@@ -171,7 +171,7 @@ async fn a_full_heap_refuses_what_would_stay_and_what_is_there_goes_on() {
 }
 
 #[tokio::test]
-async fn members_of_the_other_protocols_are_refused_as_well() {
+async fn members_of_the_other_protocols_are_refused_too() {
     let broker = TestBroker::start().await;
     fill_heap(&broker).await;
     let refused = |error_code| error(error_code) == ErrorCode::CoordinatorLoadInProgress;

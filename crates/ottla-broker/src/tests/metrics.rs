@@ -40,7 +40,7 @@ pub(super) fn value(text: &str, metric: &str) -> f64 {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_clients_do_is_counted_under_the_names_of_kafka() {
+async fn client_activity_is_counted_under_the_names_of_kafka() {
     let broker = TestBroker::start_with(&[HTTP]).await;
     broker.create_topic("orders", 2, &[]).await;
     let mut client = broker.connect().await;
@@ -169,7 +169,7 @@ async fn what_clients_do_is_counted_under_the_names_of_kafka() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_dashboards_ask_for_is_given_with_kafkas_types_and_labels() {
+async fn dashboards_find_the_types_and_labels_of_kafka() {
     let broker = TestBroker::start_with(&[HTTP]).await;
     broker.create_topic("orders", 1, &[]).await;
     let mut client = broker.connect().await;
@@ -220,7 +220,7 @@ fn label_keys(labels: &str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_producer_that_waits_for_no_answer_has_its_errors_counted() {
+async fn errors_of_acks_0_producers_are_counted() {
     let broker = TestBroker::start_with(&[HTTP]).await;
     let mut client = broker.connect().await;
     let request = produce_to("nowhere", 0, 0, batch(&["a"]));
@@ -278,7 +278,7 @@ const ONE_GAUGE: &[u8] = &[
 ];
 
 #[tokio::test(flavor = "multi_thread")]
-async fn clients_push_what_they_are_asked_for() {
+async fn clients_push_the_subscribed_metrics() {
     let broker = TestBroker::start_with(&[HTTP]).await;
     broker
         .write(vec![MetadataRecord::Config(ConfigRecord {
@@ -319,7 +319,7 @@ async fn clients_push_what_they_are_asked_for() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nobody_is_asked_where_nobody_takes_the_metrics() {
+async fn without_a_consumer_no_client_is_asked_for_metrics() {
     let advertises = async |settings: &[(&str, &str)]| {
         let broker = TestBroker::start_with(settings).await;
         let mut client = broker.connect().await;
@@ -337,7 +337,7 @@ async fn nobody_is_asked_where_nobody_takes_the_metrics() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_reporter_writes_again_and_again() {
+async fn the_reporter_writes_periodically() {
     let dir = tempfile::tempdir().expect("a directory");
     let path = dir.path().to_str().expect("a path of characters");
     let broker = TestBroker::start_with(&[

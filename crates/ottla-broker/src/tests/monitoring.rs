@@ -1,4 +1,4 @@
-//! What ships for monitoring agrees with the metrics of a running node: the reference page, the
+//! The monitoring files agree with the metrics of a running node: the reference page, the
 //! dashboard, the alerts and the page for operators. The alerts agree with their how-to page.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,7 +15,7 @@ use super::metrics::HTTP;
 use super::produce_and_fetch::{batch, fetch_from, produce_to};
 use super::tiered_storage;
 
-/// What PromQL itself, Prometheus and Grafana name.
+/// Names that PromQL itself, Prometheus and Grafana define.
 const PROMQL: &[&str] = &[
     "by",
     "count",

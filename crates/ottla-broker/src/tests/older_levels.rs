@@ -325,12 +325,12 @@ async fn records_are_of_level(release: &str, partition: i16, expected_levels: &[
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_directory_at_3_9_gets_records_that_3_9_reads() {
+async fn a_directory_at_3_9_gets_records_readable_by_3_9() {
     records_are_of_level("3.9-IV0", 1, &[("metadata.version", 21)]).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_directory_at_4_0_gets_records_that_4_0_reads() {
+async fn a_directory_at_4_0_gets_records_readable_by_4_0() {
     records_are_of_level(
         "4.0-IV3",
         2,

@@ -103,7 +103,7 @@ async fn produce(
 }
 
 #[tokio::test]
-async fn what_is_produced_is_fetched_in_every_version() {
+async fn produced_records_are_fetched_in_every_version() {
     let broker = TestBroker::start().await;
     broker.create_topic("orders", 2, &[]).await;
     let mut client = broker.connect().await;
@@ -200,7 +200,7 @@ async fn many_connections_get_offsets_without_gaps() {
 }
 
 #[tokio::test]
-async fn a_fetch_waits_until_something_comes() {
+async fn a_fetch_waits_for_records() {
     let broker = TestBroker::start().await;
     broker.create_topic("orders", 1, &[]).await;
     let mut consumer = broker.connect().await;
@@ -226,7 +226,7 @@ async fn a_fetch_waits_until_something_comes() {
 }
 
 #[tokio::test]
-async fn a_fetch_waits_for_as_many_bytes_as_it_asks_for() {
+async fn a_fetch_waits_for_min_bytes() {
     let broker = TestBroker::start().await;
     broker.create_topic("orders", 1, &[]).await;
     let mut consumer = broker.connect().await;
@@ -243,7 +243,7 @@ async fn a_fetch_waits_for_as_many_bytes_as_it_asks_for() {
 }
 
 #[tokio::test]
-async fn limits_cut_a_fetch_but_never_the_first_batch() {
+async fn size_limits_do_not_apply_to_the_first_batch() {
     let broker = TestBroker::start().await;
     broker.create_topic("orders", 1, &[]).await;
     let mut client = broker.connect().await;
@@ -266,7 +266,7 @@ async fn limits_cut_a_fetch_but_never_the_first_batch() {
 }
 
 #[tokio::test]
-async fn partitions_that_cannot_be_read_say_why() {
+async fn unreadable_partitions_have_an_error_code() {
     let broker = TestBroker::start().await;
     broker.create_topic("orders", 1, &[]).await;
     let mut client = broker.connect().await;
@@ -359,7 +359,7 @@ async fn a_batch_larger_than_a_segment_is_refused_alone() {
 }
 
 #[tokio::test]
-async fn acks_0_answers_nothing_and_closes_on_an_error() {
+async fn acks_0_has_no_response_and_closes_on_an_error() {
     let broker = TestBroker::start().await;
     broker.create_topic("orders", 1, &[]).await;
     let mut client = broker.connect().await;
@@ -376,7 +376,7 @@ async fn acks_0_answers_nothing_and_closes_on_an_error() {
 }
 
 #[tokio::test]
-async fn records_are_compressed_anew_in_their_turn() {
+async fn records_are_recompressed_in_order() {
     let broker = TestBroker::start().await;
     broker
         .create_topic("orders", 1, &[("compression.type", "gzip")])
@@ -439,7 +439,7 @@ async fn offsets_are_listed_by_time() {
 }
 
 #[tokio::test]
-async fn only_those_who_read_what_is_committed_are_told_of_aborted_transactions() {
+async fn only_read_committed_fetches_list_aborted_transactions() {
     let broker = TestBroker::start().await;
     broker.create_topic("orders", 1, &[]).await;
     let mut client = broker.connect().await;
@@ -454,7 +454,7 @@ async fn only_those_who_read_what_is_committed_are_told_of_aborted_transactions(
 }
 
 #[tokio::test]
-async fn an_isolation_level_that_does_not_exist_is_refused_as_kafka_refuses_it() {
+async fn an_unknown_isolation_level_is_refused_as_in_kafka() {
     let broker = TestBroker::start().await;
     broker.create_topic("orders", 1, &[]).await;
     let mut client = broker.connect().await;
@@ -509,7 +509,7 @@ fn zeros(compression: Compression, bytes: usize) -> Bytes {
 }
 
 #[tokio::test]
-async fn records_may_decompress_to_what_a_request_may_hold_and_no_more() {
+async fn the_decompressed_size_of_records_is_limited() {
     let limit = [("socket.request.max.bytes", "4000000")];
     let broker = TestBroker::start_with(&limit).await;
     broker.create_topic("kept", 1, &[]).await;
@@ -540,7 +540,7 @@ async fn records_may_decompress_to_what_a_request_may_hold_and_no_more() {
 }
 
 #[tokio::test]
-async fn a_batch_that_is_compressed_anew_counts_for_the_bound_of_the_inbox() {
+async fn a_recompressed_batch_counts_for_the_limit_of_the_inbox() {
     let broker = TestBroker::start().await;
     broker
         .create_topic("orders", 1, &[("compression.type", "gzip")])
@@ -568,10 +568,10 @@ async fn a_batch_that_is_compressed_anew_counts_for_the_bound_of_the_inbox() {
     assert_eq!(others.reader().log_end_offset().0, 1);
 }
 
-/// Responses may wait for others that are about to be ready, but not for the rest of a request,
-/// because its client may wait for the response first.
+/// Responses may wait for other responses that are about to be ready, but not for the rest of a
+/// request, because its client may wait for the response first.
 #[tokio::test]
-async fn an_answer_does_not_wait_for_the_rest_of_the_next_request() {
+async fn a_response_does_not_wait_for_the_rest_of_the_next_request() {
     let broker = TestBroker::start().await;
     broker.create_topic("orders", 1, &[]).await;
     let large = "x".repeat(200_000);
@@ -606,7 +606,7 @@ async fn an_answer_does_not_wait_for_the_rest_of_the_next_request() {
 
 /// Like `nc -N` and scripts: the client shuts down its side and waits for the responses.
 #[tokio::test]
-async fn who_has_said_everything_is_answered() {
+async fn a_client_that_closed_its_sending_side_is_answered() {
     let broker = TestBroker::start().await;
     broker.create_topic("orders", 1, &[]).await;
     let mut client = broker.connect().await;
@@ -626,7 +626,7 @@ async fn who_has_said_everything_is_answered() {
 
 /// Earlier requests are not affected by malformed bytes after them.
 #[tokio::test]
-async fn what_was_asked_before_something_unreadable_is_answered() {
+async fn requests_before_a_malformed_one_are_answered() {
     let broker = TestBroker::start().await;
     broker.create_topic("orders", 1, &[]).await;
     let mut client = broker.connect().await;

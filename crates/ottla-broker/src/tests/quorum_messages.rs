@@ -37,7 +37,7 @@ fn fetched(bytes: Bytes) -> WireResponse {
 }
 
 #[test]
-fn bytes_that_are_no_batches_are_refused_and_a_batch_cut_off_is_left_out() {
+fn invalid_bytes_are_refused_and_a_truncated_batch_is_omitted() {
     use ottla_protocol::metadata_records::{MetadataRecord, NoOpRecord};
     use ottla_storage::metadata::record_batches::records_batch;
     let batch = |offset| {
@@ -79,7 +79,7 @@ fn bytes_that_are_no_batches_are_refused_and_a_batch_cut_off_is_left_out() {
 /// It is neither skipped nor fetched again, because this node does not know the state of its
 /// cluster.
 #[test]
-fn a_record_of_a_newer_release_is_named() {
+fn the_error_names_a_record_of_a_newer_release() {
     let newer = b"\x01\x63\x02";
     let mut batch = ottla_records::RecordBatchBuilder::new(ottla_records::Compression::None)
         .base_offset(Offset(42))

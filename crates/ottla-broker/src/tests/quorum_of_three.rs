@@ -172,7 +172,7 @@ impl Quorum {
                         assert_eq!(response.entries[0].error_code, 0);
                         return;
                     }
-                    // Leadership was lost meanwhile.
+                    // Leadership was lost in the meantime.
                     Err(ErrorCode::NotController) => {}
                     Err(error) => panic!("{error}"),
                 }
@@ -204,7 +204,7 @@ impl Quorum {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_majority_decides_and_another_leads_when_the_leader_stops() {
+async fn a_majority_elects_another_leader_when_the_leader_stops() {
     let mut quorum = Quorum::start().await;
     quorum.write("alice").await;
     quorum.all_know(1).await;
@@ -251,11 +251,11 @@ pub(super) async fn until(what: &str, is_so: impl Fn() -> bool) {
         }
     };
     let waited = tokio::time::timeout(PATIENCE, waited).await;
-    waited.unwrap_or_else(|_| panic!("it takes too long until {what}"));
+    waited.unwrap_or_else(|_| panic!("timed out waiting until {what}"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nodes_that_are_brokers_too_give_lead_and_leaders_away_and_come_back() {
+async fn combined_nodes_hand_over_leaderships_and_return() {
     let mut quorum = Quorum::start_as("broker,controller", "PLAINTEXT://127.0.0.1:0,", &[]).await;
     quorum.write("alice").await;
     quorum.all_know(1).await;
@@ -334,7 +334,7 @@ async fn nodes_that_are_brokers_too_give_lead_and_leaders_away_and_come_back() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_of_three_decides_nothing() {
+async fn one_of_three_voters_cannot_commit() {
     let mut quorum = Quorum::start().await;
     quorum.write("alice").await;
     let active = quorum.active().await;

@@ -1,5 +1,5 @@
 //! Quotas from the client's point of view: it gets its response at once, with a throttle time, and
-//! is not read meanwhile.
+//! its connection is not read for that time.
 
 use std::time::{Duration, Instant};
 
@@ -60,7 +60,7 @@ fn kilobytes(count: usize) -> bytes::Bytes {
 }
 
 #[tokio::test]
-async fn a_producer_over_its_quota_is_told_and_not_read() {
+async fn a_producer_over_its_quota_is_throttled_and_muted() {
     let broker = TestBroker::start_with(&[HTTP, WINDOWS[0]]).await;
     broker.create_topic("orders", 1, &[]).await;
     let http = broker.running.http_addr().expect("it listens");
@@ -97,7 +97,7 @@ async fn a_producer_over_its_quota_is_told_and_not_read() {
 }
 
 #[tokio::test]
-async fn what_is_sent_without_waiting_for_answers_is_slowed_down_too() {
+async fn pipelined_requests_are_throttled_too() {
     let broker = TestBroker::start_with(&[WINDOWS[0]]).await;
     broker.create_topic("orders", 1, &[]).await;
     let mut client = broker.connect().await;
@@ -126,7 +126,7 @@ async fn what_is_sent_without_waiting_for_answers_is_slowed_down_too() {
 }
 
 #[tokio::test]
-async fn a_consumer_over_its_quota_gets_nothing_until_it_has_paused() {
+async fn a_consumer_over_its_quota_gets_no_records_until_the_throttle_ends() {
     let broker = TestBroker::start_with(&[WINDOWS[0]]).await;
     broker.create_topic("orders", 1, &[]).await;
     let mut client = broker.connect().await;
@@ -142,7 +142,7 @@ async fn a_consumer_over_its_quota_gets_nothing_until_it_has_paused() {
         25_000.0,
     )
     .await;
-    // No more than the quota permits at once.
+    // At most the burst that the quota permits.
     let first = client.ask(11, &fetch_from("orders", 0, 0)).await;
     assert_eq!(first.throttle_time_ms, 0);
     assert_eq!(records_of(&first), 20_000 / 10_000);
@@ -166,7 +166,7 @@ async fn a_consumer_over_its_quota_gets_nothing_until_it_has_paused() {
         let answer = client.ask(11, &next).await;
         assert_eq!((answer.error_code, answer.session_id), (0, full.session_id));
         if answer.throttle_time_ms > 0 {
-            assert!(answer.responses.is_empty(), "what was counted is not sent");
+            assert!(answer.responses.is_empty(), "counted records are not sent");
             break;
         }
         epoch += 1;
@@ -197,7 +197,7 @@ fn records_of(answer: &FetchResponse) -> u64 {
 }
 
 #[tokio::test]
-async fn the_time_of_requests_is_a_quota_of_its_own() {
+async fn request_time_has_its_own_quota() {
     let broker = TestBroker::start_with(&[WINDOWS[0]]).await;
     let mut client = broker.connect().await;
     set(&mut client, BY_CLIENT_ID, "request_percentage", 0.0001).await;
@@ -224,7 +224,7 @@ fn creating(name: &str, partitions: i32) -> CreateTopicsRequest {
 }
 
 #[tokio::test]
-async fn changes_of_topics_are_refused_until_there_are_tokens_again() {
+async fn topic_changes_are_refused_until_tokens_are_available() {
     let broker = TestBroker::start_with(&[WINDOWS[1]]).await;
     let mut client = broker.connect().await;
     set(&mut client, BY_CLIENT_ID, "controller_mutation_rate", 5.0).await;
@@ -291,7 +291,7 @@ async fn changes_of_topics_are_refused_until_there_are_tokens_again() {
 }
 
 #[tokio::test]
-async fn an_address_that_connects_too_often_is_turned_away_for_a_while() {
+async fn an_address_above_its_connection_rate_is_rejected() {
     let broker = TestBroker::start_with(&[WINDOWS[0]]).await;
     let mut client = broker.connect().await;
     set(

@@ -46,7 +46,7 @@ fn component(
 }
 
 #[tokio::test]
-async fn quotas_are_given_back_by_who_they_are_for() {
+async fn quotas_are_described_by_entity() {
     let broker = TestBroker::start().await;
     let mut client = broker.connect().await;
     let request = AlterClientQuotasRequest {
@@ -83,7 +83,7 @@ async fn quotas_are_given_back_by_who_they_are_for() {
 }
 
 #[tokio::test]
-async fn a_filter_that_makes_no_sense_is_refused() {
+async fn an_invalid_filter_is_refused() {
     let broker = TestBroker::start().await;
     let mut client = broker.connect().await;
     let invalid = ErrorCode::InvalidRequest;

@@ -105,7 +105,7 @@ fn has_snapshot_of_two(dir: &Path) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn configured_voters_become_data_and_stay_it() {
+async fn configured_voters_are_written_to_the_log_permanently() {
     // A snapshot after each change, so that there are some before and after.
     let snapshots = ("metadata.log.max.record.bytes.between.snapshots", "1");
     let mut quorum = Quorum::start_as("controller", "", &[snapshots]).await;

@@ -1,4 +1,4 @@
-//! What a client learns from ApiVersions 5 that expects another node or cluster (KIP-1242).
+//! The response to ApiVersions 5 for a client that expects another node or cluster (KIP-1242).
 
 use ottla_protocol::messages::ApiVersionsRequest;
 use ottla_types::ErrorCode;

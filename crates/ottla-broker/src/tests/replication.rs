@@ -1,6 +1,6 @@
-//! Brokers that replicate from each other over sockets. Each has a controller of its own, to which
-//! the tests write what a common controller would have decided. The AlterPartition of a leader goes
-//! to its own controller, and the tests copy the result to the others.
+//! Brokers that replicate from each other over sockets. Each has its own controller, to which the
+//! tests write the decisions of a common controller. The AlterPartition of a leader goes to its own
+//! controller, and the tests copy the result to the others.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -58,7 +58,7 @@ impl Member {
         let mut properties = Properties::new("the test");
         let (id, dir) = (self.id.to_string(), self.data.path().display().to_string());
         for (key, value) in [
-            // Each knows the others only from the tests, and receives no heartbeats.
+            // Each broker knows the other brokers only from the tests, and receives no heartbeats.
             ("broker.session.timeout.ms", "3600000"),
             ("process.roles", "broker,controller"),
             ("node.id", &*id),
@@ -157,8 +157,8 @@ impl Cluster {
         }
     }
 
-    /// Writes to each broker that the others are registered and alive, and the newest registration
-    /// of each partition.
+    /// Writes to each broker the registrations of the other brokers, unfenced, and the newest
+    /// registration of each partition.
     async fn sync(&self) {
         let newest = [TOPIC, OFFSETS_TOPIC].map(|topic| {
             let known = self.running().filter_map(|it| registration_of(it, topic));
@@ -249,7 +249,7 @@ impl Cluster {
         self.write(records).await;
     }
 
-    /// Tells one broker that another one is fenced.
+    /// Fences broker `other` in the metadata of broker `at`.
     async fn fence(&self, at: i32, other: i32) {
         let fenced = BrokerRegistrationChangeRecord {
             broker_id: other,
@@ -449,7 +449,7 @@ async fn the_first_write_of_a_partition_does_not_wait_for_the_fetch_under_way() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_replica_that_is_gone_leaves_the_isr_and_comes_back() {
+async fn a_lost_replica_leaves_the_isr_and_returns() {
     let mut cluster = Cluster::start(2, &[]).await;
     cluster
         .create_topic(&[1, 2], &[("min.insync.replicas", "2")])
@@ -503,7 +503,7 @@ async fn a_replica_that_is_gone_leaves_the_isr_and_comes_back() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_the_new_leader_does_not_have_is_cut_off() {
+async fn records_that_the_new_leader_lacks_are_truncated() {
     let cluster = Cluster::start(2, &[]).await;
     cluster.create_topic(&[1, 2], &[]).await;
     for value in ["a", "b"] {
@@ -548,7 +548,7 @@ async fn what_the_new_leader_does_not_have_is_cut_off() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_append_whose_leader_is_deposed_is_refused_and_waiting_readers_are_told() {
+async fn a_deposed_leader_refuses_its_parked_appends_and_fetches() {
     let cluster = Cluster::start(2, &[]).await;
     cluster
         .create_topic(&[1, 2], &[("min.insync.replicas", "2")])
@@ -574,7 +574,7 @@ async fn an_append_whose_leader_is_deposed_is_refused_and_waiting_readers_are_to
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_replica_that_begins_before_the_leaders_log_starts_where_that_does() {
+async fn a_replica_below_the_start_of_the_leader_log_restarts_there() {
     let cluster = Cluster::start(2, &[]).await;
     cluster.create_topic(&[1], &[]).await;
     for value in ["a", "b", "c", "d"] {
@@ -660,7 +660,7 @@ fn broker_epoch(cluster: &Cluster, at: i32, of: i32) -> i64 {
 /// previous one, after eleven seconds. However busy the machine is, not all of them have arrived
 /// after one second.
 #[tokio::test(flavor = "multi_thread")]
-async fn throttled_replicas_catch_up_at_their_rate() {
+async fn throttled_replicas_catch_up_at_the_configured_rate() {
     const LEADER: &str = "leader.replication.throttled";
     const FOLLOWER: &str = "follower.replication.throttled";
     const BATCHES: i64 = 8;

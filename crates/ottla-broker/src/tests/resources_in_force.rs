@@ -38,8 +38,8 @@ fn cached_bytes(partition_dir: &Path) -> usize {
         .sum()
 }
 
-/// Asks `mincore`. A read with `RWF_NOWAIT` would change what it looks at: where a page is missing,
-/// it starts read-ahead, so that one look at every page brings the whole file back into the cache.
+/// Asks `mincore`. A read with `RWF_NOWAIT` would change the result: for a missing page it starts
+/// read-ahead, so that a probe of every page brings the whole file back into the cache.
 fn cached_pages(file: &File) -> usize {
     let len = file.metadata().expect("its size").len() as usize;
     if len == 0 {
@@ -105,8 +105,8 @@ async fn cached_of_written(
         for _ in 0..BATCHES {
             let request = produce_to("orders", 0, 1, batch(&[&value]));
             client.ask(9, &request).await;
-            // A page that was not written to disk yet is not dropped, and no disk is quick enough
-            // for a test that runs beside others.
+            // A page that was not written to disk yet is not dropped, and no disk is fast enough
+            // for a test that runs in parallel with other tests.
             if is_dropped {
                 segments(&dir).for_each(|file| file.sync_data().expect("a disk"));
             }
@@ -121,8 +121,8 @@ async fn cached_of_written(
     }
 }
 
-/// Otherwise it would drop what their members are about to read, and not notice that they read it
-/// from disk.
+/// Otherwise it would drop pages that their members are about to read, and not notice that they
+/// read them from disk.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_page_cache_knows_the_reads_of_share_groups() {
     let (broker, mut client) = share_groups::broker(&[]).await;

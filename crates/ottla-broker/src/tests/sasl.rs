@@ -154,7 +154,7 @@ fn refused(outcome: Result<PeerConnection, PeerError>) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn clients_are_let_in_with_each_mechanism_as_whom_they_are() {
+async fn each_mechanism_authenticates_the_client_as_its_user() {
     let broker = start(&[]).await;
     let at = address(&broker);
     let admin = log_in(at, Mechanism::Plain, "admin", "a")
@@ -183,7 +183,7 @@ async fn clients_are_let_in_with_each_mechanism_as_whom_they_are() {
         );
     }
     let wrong = refused(log_in(at, SHA_256, "alice", "t").await);
-    assert_eq!(wrong, unknown, "it tells whether there is such a user");
+    assert_eq!(wrong, unknown, "the error reveals whether the user exists");
     let wrong = refused(log_in(at, Mechanism::Plain, "admin", "b").await);
     assert!(
         wrong.contains("Authentication failed: Invalid username or password"),
@@ -221,7 +221,7 @@ async fn clients_are_let_in_with_each_mechanism_as_whom_they_are() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_delegation_token_logs_its_owner_in_until_it_is_expired() {
+async fn a_delegation_token_authenticates_its_owner_until_it_expires() {
     let broker = start(&[("delegation.token.secret.key", "secret")]).await;
     let at = address(&broker);
     let admin = log_in(at, Mechanism::Plain, "admin", "a")
@@ -254,7 +254,7 @@ async fn a_delegation_token_logs_its_owner_in_until_it_is_expired() {
         assert_eq!(ErrorCode::from_code(refused.error_code), not_allowed);
         let wrong = refused_text(with_token(mechanism, &created.token_id, "wrong").await);
         let unknown = refused_text(with_token(mechanism, "unknown", &hmac).await);
-        assert_eq!(wrong, unknown, "it tells whether there is such a token");
+        assert_eq!(wrong, unknown, "the error reveals whether the token exists");
         assert!(wrong.contains("due to invalid credentials"), "{wrong}");
     }
     // The HMAC is not a valid password of a user.
@@ -296,7 +296,7 @@ fn refused_text(outcome: Result<PeerConnection, PeerError>) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_does_not_log_in_is_not_served() {
+async fn unauthenticated_clients_are_not_served() {
     let broker = start(&[("connection.failed.authentication.delay.ms", "400")]).await;
     let at = address(&broker);
     let versions = ApiVersionsRequest {
@@ -414,7 +414,7 @@ async fn tokens_without_headers_are_answered_without_headers() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn sessions_end_and_begin_anew_on_their_connection() {
+async fn sessions_are_reauthenticated_on_their_connection() {
     let broker = start(&[("connections.max.reauth.ms", "2500")]).await;
     let at = address(&broker);
     let node = log_in(at, Mechanism::Plain, "node", "n")
@@ -460,7 +460,7 @@ async fn sessions_end_and_begin_anew_on_their_connection() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn logins_that_stall_keep_nobody_out() {
+async fn stalled_logins_do_not_block_other_clients() {
     let broker = start(&[]).await;
     let at = address(&broker);
     let mut stalled = Vec::new();
@@ -483,7 +483,7 @@ async fn logins_that_stall_keep_nobody_out() {
 /// Combined nodes that log in to each other with SCRAM on both listeners, with ACLs. Each was
 /// formatted with the credential, because there is no leader before they have logged in.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_cluster_forms_and_serves_with_scram_everywhere() {
+async fn a_cluster_works_with_scram_on_all_listeners() {
     let credential = ScramMechanism::Sha512.credential("n", b"a salt".to_vec(), 8192);
     let record = MetadataRecord::UserScramCredential(UserScramCredentialRecord {
         name: "node".into(),

@@ -192,7 +192,7 @@ async fn is_let_in(running: &RunningBroker) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn limits_of_connections_change_while_the_broker_runs_and_hold_after_a_start() {
+async fn connection_limits_change_at_runtime_and_survive_a_restart() {
     let data = tempfile::tempdir().unwrap();
     let (running, mut client) = start(data.path()).await;
     for (key, closed, open) in [
@@ -237,7 +237,7 @@ async fn limits_of_connections_change_while_the_broker_runs_and_hold_after_a_sta
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_change_that_kafka_would_refuse_is_not_stored() {
+async fn changes_that_kafka_refuses_are_not_stored() {
     let data = tempfile::tempdir().unwrap();
     let (running, mut client) = start(data.path()).await;
     let defaults_before = running.broker().config().dynamic_default_settings().len();

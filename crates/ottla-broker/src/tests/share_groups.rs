@@ -312,7 +312,7 @@ async fn records_are_acquired_and_acknowledged() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_fetch_may_acknowledge_and_what_it_says_comes_first() {
+async fn acknowledgements_of_a_fetch_are_applied_first() {
     let (_broker, mut client) = broker(&[]).await;
     produce(&mut client, &["a", "b"]).await;
     assert_eq!(
@@ -337,7 +337,7 @@ async fn a_fetch_may_acknowledge_and_what_it_says_comes_first() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn locks_run_out_and_are_renewed() {
+async fn acquisition_locks_expire_and_are_renewed() {
     let (broker, mut client) = broker(&[
         ("group.share.min.record.lock.duration.ms", "6000"),
         ("group.share.record.lock.duration.ms", "6000"),
@@ -368,7 +368,7 @@ async fn locks_run_out_and_are_renewed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_goes_away_leaves_its_records_to_the_others() {
+async fn records_of_a_member_that_leaves_are_released() {
     let (broker, mut client) = broker(&[]).await;
     produce(&mut client, &["a"]).await;
     let mut gone = broker.connect().await;
@@ -395,7 +395,7 @@ async fn who_goes_away_leaves_its_records_to_the_others() {
 
 /// Well before the locks of their records time out.
 #[tokio::test(flavor = "multi_thread")]
-async fn members_that_share_a_connection_leave_their_records_together() {
+async fn a_closed_connection_releases_the_records_of_all_its_members() {
     let (broker, mut client) = broker(&[]).await;
     produce(&mut client, &["a"]).await;
     produce(&mut client, &["b"]).await;
@@ -421,7 +421,7 @@ async fn members_that_share_a_connection_leave_their_records_together() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn bad_requests_are_answered() {
+async fn invalid_requests_are_answered() {
     let (_broker, mut client) = broker(&[]).await;
     let mut error_of = async |request: ShareFetchRequest| {
         let response = client.ask(2, &request).await;
@@ -472,7 +472,7 @@ async fn a_cluster_without_share_groups_refuses_their_requests() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_member_is_told_its_partitions_once_their_state_is_initialized() {
+async fn a_member_is_assigned_partitions_once_their_state_is_initialized() {
     let settings = [
         ("offsets.topic.replication.factor", "1"),
         ("group.share.assignment.interval.ms", "0"),
@@ -596,7 +596,7 @@ async fn described_offsets(client: &mut Client) -> Vec<(i64, i64)> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn offsets_are_set_shown_and_forgotten() {
+async fn offsets_are_altered_described_and_deleted() {
     let (broker, mut client) = broker(&[("offsets.topic.replication.factor", "1")]).await;
     let offsets_topic = [("cleanup.policy", "compact")];
     broker
@@ -682,7 +682,7 @@ async fn offsets_are_set_shown_and_forgotten() {
     set_offset(&mut client, "set", 1).await;
     assert_eq!(described_offsets(&mut client).await, [(1, 2)]);
     let delete = DeleteGroupsRequest {
-        groups_names: vec!["set".into(), "nobody".into()],
+        groups_names: vec!["set".into(), "unknown".into()],
         ..Default::default()
     };
     let deleted = client.ask(2, &delete).await.results;
@@ -691,7 +691,7 @@ async fn offsets_are_set_shown_and_forgotten() {
         result.map(|it| code(it.error_code))
     };
     assert_eq!(error_of("set"), Some(ErrorCode::None));
-    assert_eq!(error_of("nobody"), Some(ErrorCode::GroupIdNotFound));
+    assert_eq!(error_of("unknown"), Some(ErrorCode::GroupIdNotFound));
     // The share coordinator has deleted it too.
     let summary = read_share_group_state_summary_request::ReadStateSummaryData {
         topic_id: topic_id("t"),
@@ -709,7 +709,7 @@ async fn offsets_are_set_shown_and_forgotten() {
 
 /// An absent coordinator is searched for during six seconds.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn groups_are_described_and_deleted_side_by_side() {
+async fn groups_are_described_and_deleted_concurrently() {
     let (broker, mut client) = broker(&[("offsets.topic.replication.factor", "1")]).await;
     let offsets_topic = [("cleanup.policy", "compact")];
     broker
@@ -774,7 +774,7 @@ async fn groups_are_described_and_deleted_side_by_side() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_group_that_comes_back_starts_at_the_offset_that_was_set_meanwhile() {
+async fn a_returning_group_starts_at_the_altered_offset() {
     let (_broker, mut client) = broker(&[]).await;
     produce(&mut client, &["a", "b", "c"]).await;
     let first = fetch(&mut client, &fetching("m1", 0, &[])).await;

@@ -11,7 +11,7 @@ use ottla_types::Uuid;
 use super::TestBroker;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_request_asks_for_a_bounded_number_of_partitions_at_one_time() {
+async fn the_partitions_per_request_are_bounded() {
     let broker = TestBroker::start().await;
     let context = client_context(ApiKey::ReadShareGroupState, 0);
     let (running, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));

@@ -9,7 +9,7 @@ use super::TestBroker;
 const LONG: Duration = Duration::from_millis(120);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn work_that_keeps_the_run_token_for_long_is_named() {
+async fn long_work_under_the_run_token_is_reported_by_name() {
     let broker = TestBroker::start_with(&[("ottla.trace.stalls.ms", "100")]).await;
     broker.create_topic("stalled", 1, &[]).await;
     let partition = broker.partition("stalled", 0);

@@ -80,13 +80,13 @@ async fn heartbeat_until(
 ) -> StreamsGroupHeartbeatResponse {
     let deadline = Instant::now() + Duration::from_secs(10);
     loop {
-        let told = client.ask(0, &alive("m1", *epoch)).await;
-        assert_eq!(error(told.error_code), ErrorCode::None);
-        *epoch = told.member_epoch;
-        if is_wished(&told) {
-            return told;
+        let reply = client.ask(0, &alive("m1", *epoch)).await;
+        assert_eq!(error(reply.error_code), ErrorCode::None);
+        *epoch = reply.member_epoch;
+        if is_wished(&reply) {
+            return reply;
         }
-        assert!(Instant::now() < deadline, "the last answer was {told:?}");
+        assert!(Instant::now() < deadline, "the last answer was {reply:?}");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
@@ -98,7 +98,7 @@ async fn broker() -> (TestBroker, Client) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn clients_of_kafka_4_4_tell_offsets_and_warm_up_tasks() {
+async fn clients_of_kafka_4_4_send_offsets_and_warm_up_tasks() {
     let (_broker, mut client) = broker().await;
     let mut join = joining("m1", "t");
     join.task_offsets = Some(Vec::new());
@@ -129,7 +129,7 @@ async fn clients_of_kafka_4_4_tell_offsets_and_warm_up_tasks() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_member_is_given_its_topics_and_its_tasks_and_is_shown() {
+async fn a_member_gets_topics_and_tasks_and_is_described() {
     let (broker, mut client) = broker().await;
     let first = client.ask(0, &joining("m1", "t")).await;
     assert_eq!(error(first.error_code), ErrorCode::None);
@@ -137,12 +137,12 @@ async fn a_member_is_given_its_topics_and_its_tasks_and_is_shown() {
     assert_eq!(status(&first), [(3, &*missing)]);
     assert_eq!(active_tasks(&first), Some(Vec::new()));
     let mut epoch = first.member_epoch;
-    let told = heartbeat_until(&mut client, &mut epoch, |told| {
-        active_tasks(told).is_some_and(|tasks| !tasks.is_empty())
+    let reply = heartbeat_until(&mut client, &mut epoch, |reply| {
+        active_tasks(reply).is_some_and(|tasks| !tasks.is_empty())
     });
-    let told = told.await;
-    assert_eq!(active_tasks(&told), Some(vec![0, 1]));
-    assert_eq!(status(&told), []);
+    let reply = reply.await;
+    assert_eq!(active_tasks(&reply), Some(vec![0, 1]));
+    assert_eq!(status(&reply), []);
     let image = broker.broker().metadata().clone();
     let made = image.topics.by_name(CHANGELOG).expect("it was made");
     assert_eq!(made.partition_count(), 2);
@@ -167,7 +167,7 @@ async fn a_member_is_given_its_topics_and_its_tasks_and_is_shown() {
     with_topology.include_topology_description = true;
     let described = client.ask(1, &with_topology).await.groups;
     let assignor = described[0].assignor_name.as_deref();
-    // Nobody has described the topology, and what is not there has no status.
+    // No member has sent a topology, and a group that does not exist has no status.
     assert_eq!(
         (assignor, described[0].topology_description_status),
         (Some("sticky"), 1)
@@ -205,28 +205,28 @@ async fn a_member_is_given_its_topics_and_its_tasks_and_is_shown() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_member_is_told_why_its_topics_cannot_be_made() {
+async fn a_member_learns_why_its_topics_cannot_be_created() {
     let (_broker, mut client) = broker().await;
     let mut join = joining("m1", "t");
     let topology = join.topology.as_mut().expect("it has one");
     topology.subtopologies[0].state_changelog_topics[0].replication_factor = 9;
     let mut epoch = client.ask(0, &join).await.member_epoch;
-    let told = heartbeat_until(&mut client, &mut epoch, |told| {
-        status(told)
+    let reply = heartbeat_until(&mut client, &mut epoch, |reply| {
+        status(reply)
             .first()
             .is_some_and(|(_, detail)| detail.contains("Creation failed"))
     });
-    let told = told.await;
+    let reply = reply.await;
     let expected = format!(
         "Internal topics are missing: {CHANGELOG}; Creation failed: {CHANGELOG} (Unable to replicate \
          the partition 9 time(s): The target replication factor of 9 cannot be reached because only \
          1 broker(s) are registered or some brokers have all their log directories cordoned.)."
     );
-    assert_eq!(status(&told), [(3, &*expected)]);
+    assert_eq!(status(&reply), [(3, &*expected)]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn applications_are_not_made_of_topics_that_are_no_names_or_the_brokers_own() {
+async fn invalid_and_internal_topic_names_are_refused() {
     let (_broker, mut client) = broker().await;
     for (source, message) in [
         (

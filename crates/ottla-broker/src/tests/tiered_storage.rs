@@ -167,7 +167,7 @@ fn stored_files(store: &Path) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn segments_are_copied_deleted_here_and_read_from_there() {
+async fn segments_are_copied_deleted_locally_and_read_remotely() {
     let store = tempfile::tempdir().expect("a directory");
     let broker = broker(store.path()).await;
     broker.create_topic("tiered", 1, &SETTINGS).await;
@@ -271,7 +271,7 @@ async fn retention_moves_the_start_of_the_log_and_empties_the_store() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_store_that_fails_delays_deletion_and_nothing_else() {
+async fn a_failing_store_delays_only_deletion() {
     let store = tempfile::tempdir().expect("a directory");
     let broker = broker(store.path()).await;
     broker.create_topic("tiered", 1, &SETTINGS).await;
@@ -326,7 +326,7 @@ async fn a_replica_moves_to_another_directory_without_its_remote_segments() {
     wait_until("the replica is moved", || directory() == to).await;
     assert_eq!(list(&mut client, -2).await.0, 0);
     assert_eq!(read_all(&mut client, 0, 200).await, expected(0, 200));
-    // Copying and local retention go on.
+    // Copying and local retention continue.
     produce(&mut client, 200, 10).await;
     wait_for_local_start(&broker, 250).await;
     assert_eq!(read_all(&mut client, 0, 300).await, expected(0, 300));
@@ -348,7 +348,7 @@ async fn for_share_groups(store: &Path) -> (TestBroker, Client) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_share_group_acquires_what_is_only_remote() {
+async fn a_share_group_acquires_remote_records() {
     let store = tempfile::tempdir().expect("a directory");
     let (_broker, mut client) = for_share_groups(store.path()).await;
     let began = Instant::now();
@@ -412,7 +412,7 @@ async fn a_share_group_stands_still_at_a_lost_object_until_it_is_back() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_share_group_starts_by_time_at_what_is_only_remote() {
+async fn a_share_group_starts_by_time_at_a_remote_record() {
     let store = tempfile::tempdir().expect("a directory");
     let (broker, mut client) = for_share_groups(store.path()).await;
     let (key, group) = ("share.auto.offset.reset", ConfigResource::group("g"));
@@ -461,7 +461,7 @@ async fn leader(quorum: &Quorum) -> usize {
         }) {
             return index;
         }
-        assert!(began.elapsed() < PATIENCE, "nobody leads");
+        assert!(began.elapsed() < PATIENCE, "the partition has no leader");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }
@@ -475,7 +475,7 @@ async fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_follower_that_was_away_goes_on_after_what_is_remote_and_may_lead() {
+async fn a_returning_follower_continues_after_the_tiered_offsets_and_may_lead() {
     let store = tempfile::tempdir().expect("a directory");
     let listener = "PLAINTEXT://127.0.0.1:0,";
     let mut settings = settings(store.path());

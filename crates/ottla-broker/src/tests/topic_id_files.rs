@@ -17,7 +17,7 @@ fn has_id(partition_dir: &Path) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_first_record_comes_after_it_and_the_others_do_not_wait() {
+async fn only_the_first_record_waits_for_the_topic_id_file() {
     let broker = TestBroker::start().await;
     broker.create_topic(TOPIC, 40, &[]).await;
     let dir = |index| broker.partition(TOPIC, index).reader().dir();
@@ -42,7 +42,7 @@ async fn the_first_record_comes_after_it_and_the_others_do_not_wait() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn all_have_it_when_the_broker_has_stopped() {
+async fn all_partitions_have_the_file_after_a_stop() {
     let broker = TestBroker::start().await;
     broker.create_topic(TOPIC, 40, &[]).await;
     let dirs: Vec<_> = (0..40)

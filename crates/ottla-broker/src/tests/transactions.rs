@@ -1,5 +1,5 @@
 //! Transactions over the wire: started, committed, aborted, fenced and timed out, in both versions
-//! of the protocol, and what consumers read meanwhile.
+//! of the protocol, and the records that consumers read in between.
 
 mod loading;
 mod markers;
@@ -356,7 +356,7 @@ async fn committed_offset_until(client: &mut Client, expected: i64) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_transaction_over_partitions_and_offsets_is_committed_as_one() {
+async fn a_transaction_over_partitions_and_offsets_is_atomic() {
     let (_broker, mut client) = broker(&[]).await;
     let producer = init(&mut client, 60_000).await;
     assert_eq!(producer.epoch, 0);
@@ -519,7 +519,7 @@ async fn batches_that_wait_for_the_coordinator_keep_their_order() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn batches_for_which_there_are_too_few_replicas_may_come_again() {
+async fn batches_refused_for_too_few_replicas_may_be_sent_again() {
     let (broker, mut client) = broker(&[]).await;
     broker
         .create_topic("few", 1, &[("min.insync.replicas", "2")])
@@ -552,7 +552,7 @@ async fn batches_for_which_there_are_too_few_replicas_may_come_again() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_second_instance_ends_what_the_first_has_begun() {
+async fn a_second_instance_aborts_the_transaction_of_the_first() {
     let (_broker, mut client) = broker(&[]).await;
     let first = init(&mut client, 60_000).await;
     produce(&mut client, first, 0, 0, "a", 12).await;
@@ -576,7 +576,7 @@ async fn a_second_instance_ends_what_the_first_has_begun() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_transaction_that_takes_too_long_is_aborted() {
+async fn a_transaction_is_aborted_at_its_timeout() {
     let settings = [(
         "transaction.abort.timed.out.transaction.cleanup.interval.ms",
         "20",
@@ -609,7 +609,7 @@ async fn elect_other_coordinators(broker: &TestBroker) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_coordinator_goes_on_with_what_it_finds_in_its_log() {
+async fn a_coordinator_completes_transactions_from_its_log() {
     let (broker, mut client) = broker(&[]).await;
     let producer = init(&mut client, 60_000).await;
     produce(&mut client, producer, 0, 0, "a", 12).await;
@@ -633,7 +633,7 @@ async fn a_coordinator_goes_on_with_what_it_finds_in_its_log() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn ids_are_listed_and_forgotten() {
+async fn transactional_ids_are_listed_and_expire() {
     let settings = [
         ("transactional.id.expiration.ms", "300"),
         (
@@ -671,7 +671,7 @@ async fn ids_are_listed_and_forgotten() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn brokers_ask_for_many_transactions_at_once() {
+async fn brokers_verify_many_transactions_in_one_request() {
     let (_broker, mut client) = broker(&[]).await;
     let producer = init(&mut client, 60_000).await;
     let transaction = |id: &'static str, verify_only| AddPartitionsToTxnTransaction {
@@ -711,27 +711,27 @@ async fn brokers_ask_for_many_transactions_at_once() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn offsets_are_not_committed_before_there_are_coordinators() {
+async fn offsets_are_not_committed_without_coordinators() {
     let broker = TestBroker::start().await;
     broker.create_topic("t", 2, &[]).await;
     let mut client = broker.connect().await;
-    let nobody = Producer { id: 5, epoch: 0 };
+    let no_producer = Producer { id: 5, epoch: 0 };
     for version in [4, 5] {
-        let error = commit_offsets(&mut client, nobody, 5, version).await;
+        let error = commit_offsets(&mut client, no_producer, 5, version).await;
         assert_eq!(error, ErrorCode::CoordinatorNotAvailable);
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn requests_of_nobody_are_refused() {
+async fn requests_without_a_producer_are_refused() {
     let (_broker, mut client) = broker(&[]).await;
     let known = init(&mut client, 60_000).await;
-    let nobody = Producer {
+    let no_producer = Producer {
         id: 999_999,
         epoch: 0,
     };
     for version in [OLD_PRODUCE, 12] {
-        let error = produce(&mut client, nobody, 0, 0, "a", version).await;
+        let error = produce(&mut client, no_producer, 0, 0, "a", version).await;
         assert_eq!(error, ErrorCode::InvalidProducerIdMapping);
     }
     let mut without_id = producing(known, 0, 0, "a", 12);
@@ -786,7 +786,7 @@ async fn requests_of_nobody_are_refused() {
         assert_eq!(error, expected);
     }
     assert_eq!(
-        commit_offsets(&mut client, nobody, 5, 5).await,
+        commit_offsets(&mut client, no_producer, 5, 5).await,
         ErrorCode::InvalidProducerIdMapping
     );
 }

@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn waiting_is_no_work() {
+    async fn waiting_does_not_count() {
         let work = async {
             std::thread::sleep(Duration::from_millis(20));
             tokio::time::sleep(Duration::from_millis(200)).await;
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_cluster_needs_counts_to_nobody() {
+    fn cluster_requests_count_for_no_client() {
         for (api_key, endpoint, expected) in [
             (ApiKey::Metadata, Endpoint::Broker, CountsTo::Client),
             (ApiKey::Fetch, Endpoint::Broker, CountsTo::ItsHandler),

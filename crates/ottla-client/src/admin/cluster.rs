@@ -188,8 +188,8 @@ impl Admin {
             .await
     }
 
-    /// Changes feature levels, all or none (KIP-1022). Older clusters return a result per feature,
-    /// of which the first error is returned.
+    /// Changes feature levels, all or none (KIP-1022). Older clusters return a result per feature;
+    /// this returns the first error.
     pub async fn update_features(
         &self,
         levels: &[(String, i16)],

@@ -60,8 +60,8 @@ impl ConfigOperation {
 pub type DescribedConfigs = Vec<DescribeConfigsResourceResult>;
 
 impl Admin {
-    /// The settings of one resource. Those of a broker are requested from that broker, because only
-    /// that broker knows its properties file.
+    /// The settings of one resource. Settings of a broker are requested from that broker, because
+    /// only that broker knows its properties file.
     pub async fn describe_configs(
         &self,
         kind: ConfigResourceType,

@@ -18,7 +18,7 @@ const FOLLOWER_REPLICAS: &str = "follower.replication.throttled.replicas";
 
 impl Admin {
     /// Limits replication between brokers to this many bytes per second, for the moves in progress
-    /// and those that are proposed. `current` are the replicas that they are copied from.
+    /// and the proposed moves. `current` holds the source replicas.
     pub async fn limit_replication(
         &self,
         ongoing: &BTreeMap<Partition, OngoingPartitionReassignment>,
@@ -181,7 +181,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sources_are_held_back_as_leaders_and_new_replicas_as_followers() {
+    fn sources_are_throttled_as_leaders_and_new_replicas_as_followers() {
         let key = |partition| ("t".to_owned(), partition);
         let current = BTreeMap::from([(key(0), vec![1, 2]), (key(1), vec![2])]);
         let proposed = BTreeMap::from([(key(0), vec![2, 3]), (key(1), vec![2])]);

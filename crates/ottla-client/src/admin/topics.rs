@@ -352,8 +352,8 @@ pub(crate) async fn leader_connection(
             None::<&str>,
         )),
     };
-    // Another broker may lead by now. Without a refresh, a client that was told the address of a
-    // broker that has just died would retry that address forever.
+    // Another broker may lead by now. Without a refresh, a client that has the address of a broker
+    // that has just died would retry that address forever.
     forget_stale_leader(client, topic, &connected).await;
     connected
 }

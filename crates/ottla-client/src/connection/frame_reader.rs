@@ -2,8 +2,8 @@
 //!
 //! Responses to Produce have a hundred bytes and arrive many at a time; responses to Fetch have
 //! megabytes. Data is read into a small buffer, from which small frames are copied, several per
-//! read. The rest of a large frame is read directly into memory of its own, of which the consumer's
-//! records are slices.
+//! read. The rest of a large frame is read directly into its own buffer; the consumer's records are
+//! slices of it.
 
 use bytes::{Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt};
@@ -144,7 +144,7 @@ mod tests {
 
     /// Frames of all kinds of sizes, independently of how the bytes arrive.
     #[tokio::test]
-    async fn frames_come_out_as_they_went_in() {
+    async fn frames_round_trip() {
         let sizes = [
             4, 5, 100, 8187, 8188, 8189, 8192, 4, 30_000, 7, 9_000_000, 60,
         ];
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_no_frame_is_refused() {
+    async fn invalid_frames_are_refused() {
         for (bytes, complaint) in [
             (&[0, 0, 0, 3, 1, 2, 3][..], "a frame of 3 bytes"),
             (&[0xff, 0, 0, 0], "not a Kafka response"),

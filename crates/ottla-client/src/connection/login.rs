@@ -90,8 +90,8 @@ pub(super) async fn log_in(
     Ok(ottla_sync::time::now().checked_add(lasts))
 }
 
-/// A step of the login failed on this side. What passes by itself counts as a lost connection, after which
-/// the client connects again (`SaslClientAuthenticator.createSaslToken`).
+/// A step of the login failed on this side. A transient failure counts as a lost connection, so
+/// that the client connects again (`SaslClientAuthenticator.createSaslToken`).
 fn failed(
     address: &str,
     error: GssError,
@@ -139,7 +139,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_kerberos_error_that_passes_is_tried_again() {
+    async fn a_transient_kerberos_error_is_retried() {
         let tried = |error: GssError| failed("here:9092", error, ClientError::Config);
         let error = tried(GssError::passing("Request is a replay"));
         assert!(error.is_retriable(), "{error}");

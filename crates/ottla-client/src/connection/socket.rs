@@ -29,7 +29,7 @@ mod tests {
 
     /// Linux allocates twice the requested size, because half of it is for its own bookkeeping.
     #[tokio::test]
-    async fn buffers_are_as_large_as_they_are_asked_to_be() {
+    async fn buffers_have_the_configured_sizes() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap().to_string();
         let mut config = ClientConfig::default();

@@ -13,7 +13,7 @@ use crate::properties;
 /// How long a session lasts, in ms.
 const LIFETIME_MS: i64 = 200;
 
-/// What arrived after the first ApiVersions.
+/// The requests that arrived after the first ApiVersions.
 type Log = Arc<Mutex<Vec<ApiKey>>>;
 
 async fn next_request(socket: &mut TcpStream) -> Option<(ApiKey, i16, i32)> {
@@ -125,7 +125,7 @@ async fn connect(logins: usize) -> (Arc<Connection>, Log) {
 
 /// Four tasks send all the time, through several sessions.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_session_is_renewed_before_it_expires_and_no_request_gets_into_the_login() {
+async fn a_session_is_renewed_before_it_expires_without_other_requests() {
     let (connection, log) = connect(usize::MAX).await;
     let began = std::time::Instant::now();
     let senders: Vec<_> = (0..4)
@@ -156,7 +156,7 @@ async fn a_session_is_renewed_before_it_expires_and_no_request_gets_into_the_log
 }
 
 #[tokio::test]
-async fn a_refused_renewal_fails_what_waited_for_it_and_closes_the_connection() {
+async fn a_refused_renewal_fails_held_requests_and_closes_the_connection() {
     let (connection, log) = connect(1).await;
     let request = ListGroupsRequest::default();
     connection.send(&request).await.expect("the first session");
@@ -194,7 +194,7 @@ async fn answered_with(bytes: &'static [u8]) -> ClientError {
 }
 
 #[tokio::test]
-async fn a_port_that_speaks_tls_is_named_with_the_setting_for_it() {
+async fn the_error_for_a_tls_port_names_the_setting() {
     // A fatal alert: unexpected message.
     let alert = answered_with(&[0x15, 3, 3, 0, 2, 2, 10]).await;
     assert!(alert.to_string().contains("speaks TLS"), "{alert}");
@@ -209,7 +209,7 @@ async fn a_port_that_speaks_tls_is_named_with_the_setting_for_it() {
 }
 
 #[tokio::test]
-async fn a_listener_that_wants_a_login_is_named_with_the_settings_for_it() {
+async fn the_error_for_a_sasl_listener_names_the_settings() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
     tokio::spawn(async move {

@@ -273,7 +273,7 @@ impl Wire {
         self.renewal_due.notified().await;
     }
 
-    /// Queues what was held back.
+    /// Queues the requests that were held back.
     pub fn resume(&self, renewal_at: Option<Instant>) {
         let unsent: Vec<Unsent> = {
             let mut session = self.session.lock();
@@ -284,10 +284,11 @@ impl Wire {
         unsent.into_iter().for_each(tell);
     }
 
-    /// Fails what was held back, and closes the connection.
+    /// Fails the requests that were held back, and closes the connection.
     pub fn give_up(&self, error: ClientError) {
         self.pending.close(error.clone());
-        // A request that was framed before the close must not wait for another login: nobody does one.
+        // A request that was framed before the close must not wait for another login, because there
+        // will be none.
         let ended = std::mem::take(&mut *self.session.lock());
         for outgoing in ended.held.unwrap_or_default() {
             outgoing.reply.tell(Err(error.clone()));

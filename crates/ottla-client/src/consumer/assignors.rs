@@ -1,7 +1,7 @@
 //! Assignment of partitions by a member of the group (`group.protocol=classic`).
 //!
-//! Pure functions from members and partition counts to an assignment. They are equal to those of
-//! Kafka's Java client, so that members with either client can share a group.
+//! Pure functions from members and partition counts to an assignment. The assignments are equal to
+//! the assignments of Kafka's Java client, so that members with either client can share a group.
 
 #[cfg(test)]
 mod comparison;
@@ -25,7 +25,7 @@ pub enum Assignor {
     /// Keeps the existing assignment as far as it is balanced.
     Sticky,
     /// As `Sticky`, but partitions that move are revoked first and assigned in a second rebalance,
-    /// while the members continue to read the others.
+    /// while the members continue to read their other partitions.
     CooperativeSticky,
 }
 

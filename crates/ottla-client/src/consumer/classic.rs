@@ -398,8 +398,8 @@ impl Membership {
         }
     }
 
-    /// Leaves the group, so that the others do not wait for the member to expire. A static member
-    /// does not leave.
+    /// Leaves the group, so that the other members do not wait for its session timeout. A static
+    /// member does not leave.
     pub(super) async fn leave(mut self) {
         self.stop_heartbeats();
         if self.generation >= 0 {
@@ -565,7 +565,7 @@ pub(super) struct MemberHandle {
 }
 
 impl MemberHandle {
-    /// Leaves the group while the member is joining. Uses a connection of its own, because the
+    /// Leaves the group while the member is joining. Uses a separate connection, because the
     /// pending JoinGroup blocks the member's.
     pub(super) async fn give_up_while_joining(self) {
         let owner = self.client.new_owner();

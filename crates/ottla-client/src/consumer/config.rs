@@ -19,7 +19,7 @@ pub enum OffsetReset {
     None,
 }
 
-/// Who assigns the partitions of a group: `group.protocol`.
+/// The protocol that assigns the partitions of a group: `group.protocol`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum GroupProtocol {
     /// One of the members.
@@ -242,7 +242,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn durations_are_read_as_java_reads_them() {
+    fn durations_are_parsed_as_in_java() {
         for (text, seconds) in [
             ("pt2h", Some(7200.0)),
             ("p1dt1h1m1.5s", Some(90_061.5)),

@@ -1,9 +1,9 @@
-//! Fetching: one request per leader, for the partitions without buffered records, and for those
-//! that are known to have records after the buffered ones (see `position`).
+//! Fetching: one request per leader, for partitions without buffered records, and for partitions
+//! with known records after the buffered ones (see `position`).
 //!
 //! A node with buffered records is asked for more only if more records are known to exist, so that
 //! it answers at once. A response that the node delays for `fetch.max.wait.ms` would prevent a
-//! fetch of the partitions that run dry meanwhile (Kafka's
+//! fetch of partitions whose buffers become empty during the delay (Kafka's
 //! `org.apache.kafka.clients.consumer.internals.AbstractFetch` does not fetch from such a node at
 //! all).
 
@@ -128,8 +128,9 @@ impl Consumer {
             if !of_node.is_worth_asking() {
                 continue;
             }
-            // Without a session, the first partition of a request is served first: one that is
-            // prefetched repeatedly would take all space from one that has run dry.
+            // Without a session, the first partition of a request is served first: a partition that
+            // is prefetched repeatedly would take all space from a partition without buffered
+            // records.
             if !self
                 .sessions
                 .get(&leader)
@@ -142,7 +143,7 @@ impl Consumer {
         Ok(())
     }
 
-    /// Metadata with these topics. Those that do not exist are missing in it.
+    /// Metadata with these topics, without topics that do not exist.
     async fn known_topics(&self, names: &[String]) -> Result<Arc<Metadata>, ClientError> {
         match self.client.topics(names).await {
             Err(error)
@@ -280,7 +281,7 @@ impl Consumer {
         let mut out_of_range = Vec::new();
         let tally = RequestTally::new(self.sensors.clone());
         for (partition, data) in answer.partitions {
-            // It counts as answered, whatever the result.
+            // It counts as answered, with any result.
             tally.on_drained(&self.shared_name(&partition.0), Extent::default());
             let Some(&(offset, generation)) = fetched.asked.get(&partition) else {
                 continue;

@@ -58,7 +58,7 @@ impl ModernMembership {
 pub(super) struct Committer(Arc<GroupSession<Member>>);
 
 impl Committer {
-    /// Commits, and retries once if the coordinator has assigned another epoch meanwhile.
+    /// Commits, and retries once if the coordinator has assigned another epoch in the meantime.
     pub(super) async fn commit(
         &self,
         offsets: &BTreeMap<Partition, CommitOffset>,

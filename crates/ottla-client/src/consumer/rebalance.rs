@@ -145,7 +145,7 @@ impl Consumer {
         }
     }
 
-    /// Tells the listener that all partitions are revoked, if this consumer is in a group.
+    /// Notifies the listener that all partitions are revoked, if this consumer is in a group.
     fn tell_revoked(&mut self) {
         let held = self.assignment();
         let is_member = self.membership.is_some() || self.modern.is_some();
@@ -168,7 +168,7 @@ impl Consumer {
             .on_listener_called(call, ottla_sync::time::elapsed(began));
     }
 
-    /// Does what the group requires. Returns false while it waits for other members.
+    /// Does the pending work of the membership. Returns false while it waits for other members.
     pub(super) async fn keep_membership(&mut self, deadline: Instant) -> Result<bool, ClientError> {
         self.match_topics().await?;
         if self.modern.is_some() {
@@ -230,7 +230,7 @@ impl Consumer {
         }
     }
 
-    /// Revokes what is not in the target, takes what is new, and reports the result.
+    /// Revokes partitions that are not in the target, adds new ones, and reports the result.
     async fn reconcile(&mut self, target: &Reconciliation) -> Result<(), ClientError> {
         let began = ottla_sync::time::now();
         let metadata = self.metadata_of(&target.partitions).await;
@@ -323,7 +323,7 @@ impl Consumer {
         let Some(joining) = &mut self.joining else {
             return Ok(true);
         };
-        // Meanwhile the partitions that are kept are read.
+        // Until then, the kept partitions are read.
         let left = match self.positions.is_empty() {
             true => deadline.saturating_duration_since(ottla_sync::time::now()),
             false => Duration::ZERO,

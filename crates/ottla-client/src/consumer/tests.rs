@@ -7,7 +7,7 @@ use super::metrics::RequestTally;
 use super::*;
 use crate::config::ClientConfig;
 
-/// A consumer that has fetched so many compressed batches of one record of zeros.
+/// A consumer that has fetched `batches` compressed batches, each with one record of zeros.
 fn consumer(batches: i64, record_bytes: usize, config: ConsumerConfig) -> Consumer {
     let client = Client::unconnected(ClientConfig::new("127.0.0.1:1").expect("an address"));
     let mut consumer = Consumer::new(client, config);
@@ -35,7 +35,7 @@ fn consumer(batches: i64, record_bytes: usize, config: ConsumerConfig) -> Consum
 }
 
 #[tokio::test]
-async fn a_poll_decompresses_no_more_than_a_response_may_have() {
+async fn a_poll_decompresses_at_most_fetch_max_bytes() {
     let config = ConsumerConfig {
         fetch_max_bytes: 250_000,
         ..ConsumerConfig::default()
@@ -53,7 +53,7 @@ async fn a_poll_decompresses_no_more_than_a_response_may_have() {
 }
 
 #[tokio::test]
-async fn a_batch_that_is_too_large_when_decompressed_is_not_read() {
+async fn a_batch_with_a_too_large_decompressed_size_is_not_read() {
     let config = ConsumerConfig {
         max_batch_bytes: 50_000,
         ..ConsumerConfig::default()

@@ -184,7 +184,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_latency_of_a_node_is_that_of_what_carries_records() {
+    fn the_latency_of_a_node_covers_produce_and_fetch_only() {
         let sensors = NetworkSensors::new(Windows {
             count: 2,
             length_ms: 30_000,

@@ -170,15 +170,15 @@ mod tests {
     }
 
     #[test]
-    fn nothing_recorded_is_no_number_and_no_rate() {
+    fn an_empty_sensor_has_no_average_and_rate_zero() {
         let measured = Sensor::default().measure(at(5));
         assert!(measured.avg.is_nan() && measured.max.is_nan() && measured.last.is_nan());
         assert_eq!((measured.rate, measured.total), (0.0, 0.0));
     }
 
-    /// The expected values are those of Kafka's `Avg`, `Max` and `Rate` for the same events.
+    /// The expected values come from Kafka's `Avg`, `Max` and `Rate` for the same events.
     #[test]
-    fn windows_go_by() {
+    fn old_windows_expire() {
         let mut sensor = Sensor::default();
         sensor.record(10.0, at(0));
         sensor.record(20.0, at(1_000));
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn one_window_more_than_asked_for_is_kept_at_most() {
+    fn at_most_one_extra_window_is_kept() {
         let mut sensor = Sensor::default();
         for second in 0..1_000 {
             sensor.record(f64::from(second), at(u64::from(second as u32) * 1_000));

@@ -2,7 +2,7 @@
 //! (`org.apache.kafka.clients.producer.internals.RecordAccumulator`).
 //!
 //! Senders append on their own threads: they look up the topic without a lock, and hold the lock of
-//! one partition while they encode a record. One task takes batches out, and puts back those that
+//! one partition while they encode a record. One task takes batches out, and puts back batches that
 //! must be retried. Nothing here uses connections; time is an argument.
 
 use ottla_sync::atomic::{AtomicUsize, Ordering};
@@ -27,7 +27,7 @@ use crate::partitioner::partition_for_key;
 /// How the result of a record is reported. A type per kind, so that unused kinds cost nothing on
 /// the path of every record.
 pub(super) trait Interest: Sized {
-    /// What `send` returns.
+    /// The result of `send`.
     type Answer;
 
     /// The record has this index in the batch.
@@ -94,7 +94,7 @@ pub(super) enum Refused<I> {
     },
 }
 
-/// What the sender can do next.
+/// The next actions of the sender.
 #[derive(Default)]
 pub(super) struct Ready {
     /// Leaders with something to send, and all their partitions with batches.
@@ -163,7 +163,7 @@ impl Accumulator {
             let queue = &topic.partitions[choice.partition()];
             let mut state = queue.state.lock();
             if topic.sticky.choice() != choice {
-                // Another thread has filled the batch meanwhile.
+                // Another thread has filled the batch in the meantime.
                 continue;
             }
             let (appended, bytes) =

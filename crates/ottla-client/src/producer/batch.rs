@@ -53,7 +53,7 @@ pub(super) struct ProducerBatch {
     largest_record: usize,
 }
 
-/// What is needed to report the result of a batch.
+/// The data needed to report the result of a batch.
 pub(super) struct BatchReport {
     pub(super) completion: Arc<Completion>,
     pub(super) record_count: u32,
@@ -288,7 +288,7 @@ impl ProducerBatch {
         }
     }
 
-    /// Takes what is needed to report the result; `None` the second time.
+    /// Takes the data needed to report the result; `None` the second time.
     pub(super) fn take_report(&mut self) -> Option<BatchReport> {
         if std::mem::replace(&mut self.is_told, true) {
             return None;
@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn records_fill_a_batch_to_the_byte() {
+    fn records_fill_a_batch_completely() {
         let mut full = batch(Compression::None);
         let value = [7; 100];
         let record = RecordRef::new("t", &value);
@@ -369,7 +369,7 @@ mod tests {
             "{}",
             full.size()
         );
-        // A record larger than a batch gets a batch of its own.
+        // A record larger than a batch gets its own batch.
         assert!(
             batch(Compression::None)
                 .try_append(&record, 5, 10, None)
@@ -432,7 +432,7 @@ mod tests {
     }
 
     #[test]
-    fn the_rate_of_compression_is_of_the_records() {
+    fn the_compression_rate_is_that_of_the_records() {
         for compression in [Compression::None, Compression::Snappy] {
             let mut whole = batch(compression);
             for _ in 0..20 {
@@ -449,7 +449,7 @@ mod tests {
     }
 
     #[test]
-    fn compression_is_learned_as_kafka_learns_it() {
+    fn the_compression_rate_is_estimated_as_in_kafka() {
         assert_eq!(next_ratio(1.0, 0.2), 0.995);
         assert_eq!(next_ratio(0.5, 0.52), 0.55);
         assert_eq!(next_ratio(0.5, 0.9), 0.9);

@@ -23,8 +23,9 @@ pub(super) struct BriefLock<T> {
     value: UnsafeCell<T>,
 }
 
-// SAFETY: the value is reached through a guard only, and `is_held` lets one guard exist at a time; taking it
-// acquires what giving it up released. So the value goes from thread to thread, which it may, being `Send`.
+// SAFETY: the value is reachable only through a guard, and `is_held` allows one guard at a time.
+// Lock acquires what unlock releases, so all accesses are ordered. The value thus moves between
+// threads, which `Send` permits.
 unsafe impl<T: Send> Sync for BriefLock<T> {}
 
 /// Holds the lock until it is dropped.
@@ -105,7 +106,7 @@ mod tests {
 
     /// Each thread increments both numbers. Without mutual exclusion they would differ.
     #[test]
-    fn one_at_a_time_holds_it() {
+    fn the_lock_is_exclusive() {
         let lock = BriefLock::<(u64, u64)>::default();
         ottla_sync::thread::scope(|scope| {
             for _ in 0..4 {

@@ -126,7 +126,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn memory_is_bounded_and_buffers_come_back() {
+    async fn memory_is_bounded_and_buffers_are_reused() {
         let pool = BufferPool::new(250, 100);
         let first = pool.try_grant(100).unwrap();
         let second = pool.try_grant(100).unwrap();

@@ -15,7 +15,7 @@ pub struct ProducerConfig {
     pub acks: i16,
     /// `compression.type` with the level of the codec.
     pub compression: Compression,
-    /// The size at which a batch is sent. 0 gives each record a batch of its own.
+    /// The size at which a batch is sent. 0 gives each record its own batch.
     pub batch_size: usize,
     /// How long a batch that is not full waits for more records.
     pub linger: Duration,
@@ -163,8 +163,8 @@ impl ProducerConfig {
     /// Refuses contradictory settings.
     pub fn validate(&self, request_timeout: Duration) -> Result<(), ClientError> {
         let refuse = |text: String| Err(ClientError::Config(text));
-        // As in Kafka, checked even if `acks` or `retries` turn the default off: ordering is given up
-        // only if idempotence is disabled explicitly.
+        // As in Kafka, checked even if `acks` or `retries` turn the default off: the order of
+        // records is not guaranteed only if idempotence is disabled explicitly.
         let in_flight = self.max_in_flight_requests_per_connection;
         if self.enable_idempotence != Some(false) && in_flight > MAX_IN_FLIGHT_WITH_IDEMPOTENCE {
             return refuse(format!(
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn a_level_belongs_to_its_codec() {
+    fn a_compression_level_applies_to_its_codec() {
         let zstd = applied(&[
             ("compression.type", "zstd"),
             ("compression.zstd.level", "7"),
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn idempotence_is_the_default_where_it_can_be() {
+    fn idempotence_is_enabled_unless_other_settings_conflict() {
         let timeout = Duration::from_secs(30);
         assert!(applied(&[]).unwrap().is_idempotent());
         for setting in [("acks", "1"), ("retries", "0")] {

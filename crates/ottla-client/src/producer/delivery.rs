@@ -94,7 +94,8 @@ impl Completion {
         self.partition as usize % KEPT
     }
 
-    /// A reference to this completion: the one that this thread has kept, or a new one.
+    /// A reference to this completion. Reuses the reference that this thread has kept, if there is
+    /// one.
     #[inline]
     fn reference(self: &Arc<Self>) -> Arc<Completion> {
         match SPARE.try_with(|spare| spare[self.place()].take()) {
@@ -240,7 +241,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn records_of_a_split_batch_find_their_part() {
+    async fn records_of_a_split_batch_get_the_result_of_their_part() {
         let whole = Completion::new(3);
         let (first, second) = (Completion::new(3), Completion::new(3));
         let delivery = |index| Delivery::new(&whole, index, 7);
@@ -267,7 +268,7 @@ mod tests {
     /// A kept reference must not be used for another batch, and must not keep its completion alive
     /// forever.
     #[tokio::test]
-    async fn a_thread_that_drops_deliveries_keeps_one_reference_of_a_partition() {
+    async fn dropped_deliveries_leave_one_cached_reference_per_partition() {
         let [first, second, elsewhere] = [3, 3, 4].map(Completion::new);
         for _ in 0..10 {
             drop(Delivery::new(&first, 0, 0));

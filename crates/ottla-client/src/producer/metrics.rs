@@ -33,8 +33,8 @@ struct State {
     queue_time: Sensor,
     request_latency: Sensor,
     records_per_request: Sensor,
-    /// The largest record of each batch. As in Kafka, the upper bound of its size as a batch of its
-    /// own.
+    /// The largest record of each batch. As in Kafka, the upper bound of its size in a separate
+    /// batch.
     record_size: Sensor,
     throttle_time: Sensor,
     retries: Sensor,
@@ -191,7 +191,7 @@ impl ProducerSensors {
         *self.state.lock().spent.entry(call).or_default() += spent;
     }
 
-    /// All metrics, including those of the client's connections and the buffer pool.
+    /// All metrics, including the client's connections and the buffer pool.
     pub(super) fn read(&self, client: &Client, pool: &BufferPool) -> Metrics {
         let mut sheet = Sheet::new(&client.config().client_id);
         client.write_metrics(&mut sheet, GROUP, NODE_GROUP);

@@ -27,8 +27,8 @@ pub(super) struct BatchRules {
 
 #[derive(Default)]
 pub(super) struct QueueState {
-    /// Batches that are being retried, in the order in which they were first sent, then the unsent
-    /// ones, of which the last takes records.
+    /// Batches that are being retried, in the order in which they were first sent, then unsent
+    /// batches. Records are appended to the last batch.
     pub(super) batches: VecDeque<ProducerBatch>,
     pub(super) sequences: Sequences,
     /// The number of batches that are in flight and therefore not in the queue.

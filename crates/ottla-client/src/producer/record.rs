@@ -111,9 +111,9 @@ pub struct RecordMetadata {
 mod tests {
     use super::*;
 
-    /// The expected values are those of Kafka's `estimateBatchSizeUpperBound` for the same records.
+    /// The expected values come from Kafka's `estimateBatchSizeUpperBound` for the same records.
     #[test]
-    fn a_record_is_taken_to_be_as_large_as_kafka_takes_it() {
+    fn the_size_of_a_record_is_estimated_as_in_kafka() {
         let of = |key: Option<&[u8]>, value: &[u8], headers: &[RecordHeader]| {
             let record = RecordRef {
                 key,

@@ -382,7 +382,7 @@ impl Shared {
     }
 }
 
-/// What a record must wait for.
+/// The reason why a record must wait.
 enum Waits<I> {
     ForMemory {
         bytes: usize,

@@ -47,7 +47,7 @@ struct Unfinished {
     record_count: i32,
 }
 
-/// What a broker's error means for the sequences.
+/// The consequence of a broker's error for the sequences.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Refusal {
     /// Earlier batches must be written first: the batch is retried.
@@ -155,7 +155,7 @@ impl Sequences {
         self.is_broken |= self.remove(ticket).is_some();
     }
 
-    /// What a broker's error for a batch's sequence means. A transaction cannot continue in another
+    /// Interprets a broker's error for a batch's sequence. A transaction cannot continue in another
     /// epoch.
     pub(super) fn judge(&self, ticket: Ticket, code: ErrorCode, is_transactional: bool) -> Refusal {
         let Some(position) = self.position(ticket) else {
@@ -187,7 +187,7 @@ impl Sequences {
         self.is_broken
     }
 
-    /// Assigns new sequences from 0 to the uncompleted batches, none of which may be in flight.
+    /// Assigns new sequences from 0 to the uncompleted batches. No batch may be in flight.
     pub(super) fn begin_anew(&mut self, identity: Identity) -> Vec<(Ticket, Sequence)> {
         let unfinished = std::mem::take(&mut self.unfinished);
         self.restart(identity);
@@ -223,7 +223,7 @@ mod tests {
     };
 
     #[test]
-    fn several_batches_leave_and_repeat_in_order() {
+    fn batches_are_sent_and_retried_in_order() {
         let mut sequences = Sequences::default();
         // The broker must know the producer first.
         let (ticket, _) = sequences.start(FIRST, 1);
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_sequence_stops_the_partition_until_it_begins_anew() {
+    fn a_missing_sequence_blocks_the_partition_until_a_restart() {
         let mut sequences = Sequences::default();
         let (first, _) = sequences.start(FIRST, 2);
         let (second, _) = sequences.start(FIRST, 3);
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn another_identity_waits_for_what_has_left() {
+    fn a_new_producer_id_waits_for_batches_in_flight() {
         let mut sequences = Sequences::default();
         let (ticket, _) = sequences.start(FIRST, 2);
         assert!(!sequences.may_start(SECOND));
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn the_parts_of_a_batch_take_its_place() {
+    fn the_parts_of_a_split_batch_keep_its_sequences() {
         let mut sequences = Sequences::default();
         let (whole, _) = sequences.start(FIRST, 10);
         let (behind, _) = sequences.start(FIRST, 1);
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_that_others_went_past_needs_a_new_epoch() {
+    fn a_batch_overtaken_by_later_ones_needs_a_new_epoch() {
         let mut sequences = Sequences::default();
         let (first, _) = sequences.start(FIRST, 2);
         let (second, _) = sequences.start(FIRST, 3);
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_go_round() {
+    fn sequence_numbers_wrap_around() {
         let mut sequences = Sequences::default();
         sequences.start(FIRST, i32::MAX);
         assert_eq!(sequences.start(FIRST, 3).1, Sequence(i32::MAX));

@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn it_moves_after_a_batch_and_not_before() {
+    fn it_switches_the_partition_only_after_a_batch() {
         let sticky = Sticky::new(4, 1);
         let mut produced = Produced::default();
         let mut produce = |bytes, may_move| {

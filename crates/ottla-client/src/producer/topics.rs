@@ -180,7 +180,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn topics_stay_where_they_are_and_only_grow() {
+    fn topics_keep_their_index() {
         let table = TopicTable::default();
         assert!(table.get("t0").is_none());
         for number in 0..1000 {

@@ -1,6 +1,6 @@
 //! Transactions: records of several partitions, and the offsets of the records that they were made
 //! from, become visible together or not at all (KIP-98). With `transaction.version` 2, partitions
-//! and offsets need not be added explicitly, and every transaction has a producer epoch of its own
+//! and offsets need not be added explicitly, and every transaction has its own producer epoch
 //! (KIP-890).
 //!
 //! [`TransactionState`] is pure; the calls around it talk to the transaction coordinator. Kafka:

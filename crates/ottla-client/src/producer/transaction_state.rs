@@ -1,5 +1,5 @@
-//! The state of a transactional producer: what it can do, and the partitions of its transaction.
-//! Pure.
+//! The state of a transactional producer: the permitted operations, and the partitions of its
+//! transaction. Pure.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn partitions_are_added_before_they_are_written_to() {
+    fn partitions_are_added_before_they_are_written() {
         let mut state = begun(false);
         assert!(!state.may_leave("t", 1));
         let partitions = state.take_pending(ottla_sync::time::now()).unwrap();
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_come_in_order() {
+    fn calls_out_of_order_are_errors() {
         let mut state = TransactionState::default();
         assert!(state.begin(true).is_err() && state.check_may_send().is_err());
         let mut state = begun(true);

@@ -1,4 +1,4 @@
-//! Compares the settings with those of Kafka's clients: every key is known, and has Kafka's
+//! Compares the settings with the settings of Kafka's clients: every key is known, and has Kafka's
 //! default.
 //!
 //! The file is written by `conformance/java/clientsettings`. `cargo xtask client` regenerates it
@@ -18,7 +18,7 @@ const OTHERS: &[(&str, &str)] = &[
     ),
     (
         "enable.idempotence",
-        "what is asked for and what is only the default are told apart, as in Kafka",
+        "explicit and default values are distinguished, as in Kafka",
     ),
     (
         "ssl.keystore.type",

@@ -78,7 +78,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// Only these values; `why` says why there are no others.
+    /// Only these values; `why` is the reason why other values are not supported.
     pub(crate) fn only(self, values: &[&str], why: &str) -> Result<(), ClientError> {
         if values
             .iter()
@@ -93,8 +93,8 @@ impl<'a> Value<'a> {
         Err(self.refused(format_args!("{}: {why}", listed.join(" or "))))
     }
 
-    /// The serializers and deserializers that do not change bytes, which is what this client always
-    /// does.
+    /// Accepts only serializers and deserializers that do not change bytes, because this client
+    /// handles bytes only.
     pub(crate) fn java_serde(self, kind: &str) -> Result<(), ClientError> {
         let known = ["ByteArray", "ByteBuffer", "Bytes", "String", "Void"]
             .map(|name| format!("org.apache.kafka.common.serialization.{name}{kind}"));

@@ -195,7 +195,7 @@ impl SecurityConfig {
         source.map_err(|(_, message)| ClientError::Config(message))
     }
 
-    /// Who logs in with GSSAPI.
+    /// The credentials of a GSSAPI login.
     fn kerberos_login(&self) -> Result<ClientCredentials, ClientError> {
         let key = "sasl.jaas.config";
         let refused = |reason: String| ClientError::Config(format!("{key}: {reason}"));
@@ -287,7 +287,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_entry_that_is_wrong_is_shown_without_its_password() {
+    fn the_error_for_a_jaas_entry_hides_its_password() {
         let mut config = SecurityConfig::default();
         let mut apply = |jaas: &str| {
             let applied = config.apply("sasl.jaas.config", Value::new("sasl.jaas.config", jaas));
@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn kerberos_is_the_default_and_needs_a_service_and_an_entry() {
+    fn gssapi_is_the_default_and_needs_a_service_name_and_jaas_entry() {
         let mut config = SecurityConfig::default();
         let mut apply = |key: &str, value: &str| {
             assert!(config.apply(key, Value::new(key, value)).unwrap());
@@ -381,7 +381,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_token_that_the_program_replaces_is_that_of_the_next_login() {
+    async fn a_replaced_token_is_used_by_the_next_login() {
         let mut config = with_tokens(&[]);
         assert!(config.validate().is_err());
         let token = SuppliedToken::new(Secret::new("hush-1"));
@@ -401,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_of_tokens_are_checked_before_the_first_login() {
+    fn token_settings_are_checked_before_the_first_login() {
         let url = (
             "sasl.oauthbearer.token.endpoint.url",
             "https://issuer/token",

@@ -1,12 +1,13 @@
-//! An OAUTHBEARER token that the program itself gets and replaces, as for a person who has logged in to it.
+//! An OAUTHBEARER token that the embedding program gets and replaces, for example for a logged-in
+//! user.
 
 use std::sync::Arc;
 
 use ottla_sasl::Secret;
 use ottla_sync::Mutex;
 
-/// A token in use. All clones are the same one. Connections that are open log in with a new token when the broker asks for
-/// it (KIP-368); those that are opened later, at once.
+/// A token in use. All clones share it. Open connections log in with a new token when the broker
+/// requests it (KIP-368); later connections use it at once.
 #[derive(Clone, Debug)]
 pub struct SuppliedToken(Arc<Mutex<Secret>>);
 

@@ -51,8 +51,8 @@ impl HeldRecords {
             .insert(record.record.offset, (record.clone(), None));
     }
 
-    /// Acknowledges offsets that are not returned: those without a record, and those that cannot be
-    /// read.
+    /// Acknowledges offsets that are not returned: offsets without a record, and unreadable
+    /// records.
     pub(super) fn say(&mut self, batches: impl IntoIterator<Item = Batch>) {
         self.others.extend(batches);
     }
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn neighbours_of_one_kind_are_said_together() {
+    fn adjacent_acknowledgements_of_one_type_are_merged() {
         let mut in_hand = holding(&[3, 4, 5, 8]);
         in_hand.say([gap(6)]);
         assert!(in_hand.acknowledge(4, AcknowledgeType::Release));
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_in_hand_can_be_acknowledged() {
+    fn only_acquired_records_can_be_acknowledged() {
         let mut in_hand = holding(&[3]);
         in_hand.say([gap(4)]);
         assert!(!in_hand.acknowledge(2, AcknowledgeType::Accept));
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_renewed_comes_again() {
+    fn renewed_records_are_returned_again() {
         let mut in_hand = holding(&[3, 4]);
         assert!(in_hand.acknowledge(4, AcknowledgeType::Renew));
         assert!(in_hand.has_renewals());

@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn a_piece_is_a_batch_of_which_only_what_is_acquired_counts() {
+    fn only_acquired_records_of_a_batch_are_returned() {
         let mut acquired = acquired(&[batch(0, 4), batch(6, 2)], &[(1, 2, 1), (3, 7, 2)]);
         let first = acquired.next_piece();
         assert_eq!(offsets(&first), [(1, 1), (2, 1), (3, 2)]);
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_record_is_a_gap_however_long_it_is() {
+    fn offsets_without_records_are_a_gap_of_any_length() {
         let mut acquired = acquired(&[batch(5, 1)], &[(5, 1 << 60, 1)]);
         assert_eq!(offsets(&acquired.next_piece()), [(5, 1)]);
         let rest = acquired.next_piece();
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_that_cannot_be_read_is_rejected_and_what_is_behind_it_is_not() {
+    fn an_unreadable_batch_is_rejected_alone() {
         let mut acquired = acquired(
             &[batch(0, 2), damaged(&batch(2, 2)), batch(4, 1)],
             &[(0, 4, 1)],
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn a_codec_that_nobody_knows_is_rejected() {
+    fn an_unknown_codec_is_rejected() {
         let mut bytes = BytesMut::from(&batch(0, 2)[..]);
         // The low bits of the attributes, in the byte before the last offset delta.
         bytes[22] |= 7;
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_that_claims_offsets_of_the_next_one_does_not_take_them_along() {
+    fn a_batch_cannot_claim_offsets_of_the_next_batch() {
         let mut bytes = BytesMut::from(&batch(0, 2)[..]);
         // The last offset delta, which the checksum covers.
         bytes[23..27].copy_from_slice(&1_000_i32.to_be_bytes());
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn behind_something_that_is_no_batch_all_is_rejected() {
+    fn all_offsets_after_invalid_bytes_are_rejected() {
         let garbage = Bytes::from_static(&[0xff; 80]);
         let mut acquired = acquired(&[batch(0, 1), garbage], &[(0, 9, 1)]);
         assert_eq!(offsets(&acquired.next_piece()), [(0, 1)]);
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn ranges_that_are_none_are_refused() {
+    fn invalid_ranges_are_refused() {
         for wrong in [
             [(0, 4, 1), (4, 5, 1)],
             [(3, 2, 1), (4, 5, 1)],

@@ -1,4 +1,5 @@
-//! The settings of a share consumer: those of Kafka's `ConsumerConfig` that apply to share groups.
+//! The settings of a share consumer: the settings of Kafka's `ConsumerConfig` that apply to share
+//! groups.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -75,7 +76,7 @@ impl Default for ShareConsumerConfig {
 
 impl ShareConsumerConfig {
     /// Applies the settings of a share consumer. Returns the keys of other settings, which
-    /// [`crate::properties::share_consumer`] refuses. Those of ordinary consumers are always
+    /// [`crate::properties::share_consumer`] refuses. Settings of ordinary consumers are always
     /// refused.
     pub fn apply(
         &mut self,
@@ -138,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn modes_are_read_in_any_case_and_others_are_refused() {
+    fn modes_are_case_insensitive_and_validated() {
         let config = applied(&[
             ("share.acquire.mode", "Record_Limit"),
             ("share.acknowledgement.mode", "EXPLICIT"),
@@ -150,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn what_another_consumer_has_is_refused() {
+    fn settings_of_ordinary_consumers_are_refused() {
         let error = applied(&[
             ("isolation.level", "read_committed"),
             ("auto.offset.reset", "earliest"),

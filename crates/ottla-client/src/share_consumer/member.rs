@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn it_joins_with_the_first_poll_and_says_things_once() {
+    fn it_joins_with_the_first_poll_and_sends_changes_once() {
         let mut silent = member();
         assert_eq!(silent.next_heartbeat(0), None);
         silent.on_polled(0);
@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_is_fenced_joins_again_with_nothing() {
+    fn a_fenced_member_joins_again_without_partitions() {
         for code in [ErrorCode::FencedMemberEpoch, ErrorCode::UnknownMemberId] {
             let mut member = joined();
             member.next_heartbeat(5_000).expect("it is alive");
@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fails_is_tried_again_at_growing_distances() {
+    fn failed_heartbeats_are_retried_with_backoff() {
         let mut member = joined();
         member.next_heartbeat(5_000).expect("it is alive");
         member.on_failed(5_000);
@@ -357,12 +357,12 @@ mod tests {
     }
 
     #[test]
-    fn one_that_is_refused_says_no_more() {
+    fn a_refused_member_sends_no_more_heartbeats() {
         let mut member = joined();
         member.next_heartbeat(5_000).expect("it is alive");
-        let told = member.on_answered(5_000, &refusal(ErrorCode::GroupAuthorizationFailed));
+        let advice = member.on_answered(5_000, &refusal(ErrorCode::GroupAuthorizationFailed));
         assert_eq!(
-            told,
+            advice,
             Advice::Tell(Refusal {
                 code: ErrorCode::GroupAuthorizationFailed,
                 message: "why".into(),
@@ -372,20 +372,20 @@ mod tests {
     }
 
     #[test]
-    fn one_that_may_not_see_its_topics_says_so_and_asks_again() {
+    fn an_unauthorized_member_reports_the_error_and_retries() {
         let mut member = joined();
         member.next_heartbeat(5_000).expect("it is alive");
-        let told = member.on_answered(5_000, &refusal(ErrorCode::TopicAuthorizationFailed));
-        assert!(matches!(told, Advice::Tell(_)), "{told:?}");
+        let advice = member.on_answered(5_000, &refusal(ErrorCode::TopicAuthorizationFailed));
+        assert!(matches!(advice, Advice::Tell(_)), "{advice:?}");
         assert!(!member.is_refused());
         let again = member.next_heartbeat(5_100).expect("it asks again");
         assert_eq!(again.member_epoch, 3);
     }
 
     #[test]
-    fn one_that_leaves_while_it_joins_says_that_it_leaves() {
+    fn a_member_that_leaves_while_joining_sends_a_leave_request() {
         let mut silent = member();
-        assert_eq!(silent.leave(), None, "nobody knows of it");
+        assert_eq!(silent.leave(), None, "the coordinator does not know it");
 
         let mut joining = member();
         joining.on_polled(0);
@@ -401,9 +401,11 @@ mod tests {
     }
 
     #[test]
-    fn one_whose_owner_is_away_leaves_until_it_is_back() {
+    fn a_member_leaves_at_max_poll_interval_and_joins_again() {
         let mut member = joined();
-        let leave = member.next_heartbeat(10_000).expect("nobody polled");
+        let leave = member
+            .next_heartbeat(10_000)
+            .expect("no poll before the deadline");
         assert_eq!(leave.member_epoch, -1);
         assert!(member.assignment().is_empty());
         assert_eq!(

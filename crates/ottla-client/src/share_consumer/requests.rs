@@ -103,7 +103,7 @@ impl ShareConsumer {
     }
 
     /// The metadata of these topics. Refreshes it in the background if names or leaders are missing
-    /// or stale, and uses the known ones meanwhile.
+    /// or stale, and returns the known metadata until then.
     fn metadata_of(&mut self, ids: impl Iterator<Item = Uuid>) -> Arc<Metadata> {
         let metadata = self.client.metadata();
         let ids: Vec<Uuid> = ids.collect();

@@ -2,7 +2,7 @@
 //!
 //! A session starts with epoch 0, which is raised by one with each request on the same connection;
 //! -1 closes it. After any failure a new session is started, and the locks of the old one are lost:
-//! the broker delivers these records to others. In Kafka:
+//! the broker delivers these records to other members. In Kafka:
 //! `org.apache.kafka.clients.consumer.internals.ShareSessionHandler`.
 
 use std::collections::BTreeSet;
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn only_changes_are_said() {
+    fn requests_contain_only_changes() {
         let mut session = ShareSession::default();
         assert!(!session.is_open());
         let first = session.next_fetch(&partitions(&[0, 1]));
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_failed_begins_anew() {
+    fn a_failed_session_starts_again() {
         let mut session = ShareSession::default();
         session.next_fetch(&partitions(&[0]));
         session.on_answered();
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn epochs_never_come_back_to_the_beginning() {
+    fn epochs_wrap_to_one() {
         let mut session = ShareSession {
             epoch: i32::MAX,
             ..ShareSession::default()

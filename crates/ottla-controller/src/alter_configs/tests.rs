@@ -80,7 +80,7 @@ fn one_resource(
 
 /// The requests come from the broker itself, through its listener or through a remote controller.
 #[test]
-fn a_controller_takes_the_settings_of_every_broker_that_it_knows() {
+fn a_controller_accepts_settings_of_every_registered_broker() {
     let mut cluster = Cluster::with_brokers(&[1, 2]);
     let rate = "leader.replication.throttled.rate";
     let mut change = |broker| {
@@ -123,7 +123,7 @@ fn error(resource_type: i8, name: &'static str, changes: &[Change]) -> (ErrorCod
 }
 
 #[test]
-fn set_delete_append_subtract() {
+fn the_operations_set_delete_append_and_subtract() {
     assert_eq!(
         records(
             TOPIC,
@@ -179,7 +179,7 @@ fn set_delete_append_subtract() {
 }
 
 #[test]
-fn what_does_not_change_is_not_written_but_for_brokers() {
+fn unchanged_values_are_written_for_brokers_only() {
     assert_eq!(
         records(TOPIC, "orders", &[("retention.ms", SET, Some("1000"))]),
         []
@@ -195,7 +195,7 @@ fn what_does_not_change_is_not_written_but_for_brokers() {
 }
 
 #[test]
-fn every_kind_of_resource() {
+fn every_resource_type_is_supported() {
     assert_eq!(
         records(BROKER, "", &[("log.retention.ms", SET, Some("9"))]),
         [record(BROKER, "", "log.retention.ms", Some("9"))]
@@ -220,7 +220,7 @@ fn every_kind_of_resource() {
 }
 
 #[test]
-fn values_that_are_refused() {
+fn invalid_values_are_refused() {
     for (resource, name, changes, code, message) in [
         (
             TOPIC,
@@ -377,7 +377,7 @@ fn values_that_are_refused() {
 }
 
 #[test]
-fn a_resource_given_twice_fails_and_the_others_do_not() {
+fn a_duplicate_resource_fails_alone() {
     let resource = |name: &'static str, value: &'static str| IncrementalResource {
         resource_type: GROUP,
         resource_name: name.into(),
@@ -452,7 +452,7 @@ fn altering_replaces_all_settings() {
 }
 
 #[test]
-fn with_elr_the_minimum_isr_is_the_clusters() {
+fn with_elr_the_cluster_has_a_minimum_isr() {
     let mut cluster = cluster().with_feature("eligible.leader.replicas.version", 1);
     let mut decide = |resource, name, change| incremental(&mut cluster, resource, name, &[change]);
     let clear = |topic: &'static str| {
@@ -483,9 +483,9 @@ fn with_elr_the_minimum_isr_is_the_clusters() {
     );
 }
 
-/// While nobody is in sync, nothing is committed: who was eligible to lead stays so.
+/// With an empty ISR nothing is committed, so eligible leaders stay eligible.
 #[test]
-fn a_changed_minimum_isr_keeps_who_may_lead_a_partition_without_isr() {
+fn a_changed_minimum_isr_keeps_the_elr_of_a_partition_without_isr() {
     let mut cluster = cluster().with_feature("eligible.leader.replicas.version", 1);
     let topic_id = Uuid::from_u128(1001);
     let partition = |index, isr: &[i32], elr: &[i32], last_known: &[i32]| {

@@ -98,7 +98,7 @@ fn the_isr_grows() {
 }
 
 #[test]
-fn what_is_refused() {
+fn invalid_changes_are_refused() {
     let base = || requested(&[(1, -1)]);
     let with_epochs = |leader_epoch, partition_epoch| RequestedPartition {
         leader_epoch,
@@ -149,7 +149,7 @@ fn what_is_refused() {
 }
 
 #[test]
-fn a_stale_broker_gets_one_answer_for_all() {
+fn a_stale_broker_gets_one_error_for_the_request() {
     let request = AlterPartitionRequest {
         broker_id: 1,
         broker_epoch: 5,

@@ -88,7 +88,7 @@ fn errors(response: &AssignReplicasToDirsResponse) -> Vec<(i32, ErrorCode)> {
 }
 
 #[test]
-fn a_replica_gets_its_directory_and_nothing_else_changes() {
+fn an_assignment_changes_only_the_directory() {
     let mut cluster = cluster();
     let request = assign_to(SECOND, TOPIC, &[0, 1]);
     let decision = assign_replicas_to_dirs(&cluster.context(), &request);
@@ -113,7 +113,7 @@ fn a_replica_gets_its_directory_and_nothing_else_changes() {
 }
 
 #[test]
-fn a_replica_in_a_directory_that_has_failed_leads_no_more() {
+fn a_replica_in_a_failed_directory_loses_the_leadership() {
     let mut cluster = cluster();
     let lost = Uuid::from_u128(4001);
     let decision = assign_replicas_to_dirs(&cluster.context(), &assign_to(lost, TOPIC, &[0, 1]));
@@ -134,7 +134,7 @@ fn a_replica_in_a_directory_that_has_failed_leads_no_more() {
 }
 
 #[test]
-fn what_is_not_known_is_refused_one_by_one() {
+fn unknown_replicas_are_refused_individually() {
     let mut cluster = cluster();
     let mut of_second = assign_to(SECOND, TOPIC, &[0, 1, 7]);
     of_second.broker_id = 2;

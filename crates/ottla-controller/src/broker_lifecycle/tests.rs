@@ -119,7 +119,7 @@ fn a_broker_registers_catches_up_and_is_unfenced() {
 }
 
 #[test]
-fn one_answer_may_say_that_a_broker_has_caught_up_and_is_unfenced() {
+fn one_response_may_report_caught_up_and_unfenced() {
     let mut broker = begun();
     broker.step(5, LifecycleEvent::ReadyToUnfence);
     broker.step(10, registered(5));
@@ -132,7 +132,7 @@ fn one_answer_may_say_that_a_broker_has_caught_up_and_is_unfenced() {
 }
 
 #[test]
-fn what_is_due_while_a_request_is_under_way_follows_its_answer_at_once() {
+fn a_due_request_is_sent_when_the_current_one_is_answered() {
     let mut broker = running();
     broker.step(3_000, LifecycleEvent::TimePassed);
     assert_eq!(broker.step(3_001, directories(&[], &[7])), []);
@@ -150,7 +150,7 @@ fn what_is_due_while_a_request_is_under_way_follows_its_answer_at_once() {
 }
 
 #[test]
-fn an_id_in_use_is_tried_until_the_time_is_up() {
+fn a_duplicate_id_is_retried_until_the_timeout() {
     let mut broker = begun();
     let in_use = ErrorCode::DuplicateBrokerRegistration;
     for attempt in 0..29 {
@@ -167,7 +167,7 @@ fn an_id_in_use_is_tried_until_the_time_is_up() {
 }
 
 #[test]
-fn a_controller_that_never_answers_is_waited_for_as_long() {
+fn an_unanswered_registration_fails_at_the_timeout() {
     let mut broker = begun();
     let effects = broker.step(60_000, LifecycleEvent::TimePassed);
     let failure = LifecycleFailure::NotRegistered(None);
@@ -175,7 +175,7 @@ fn a_controller_that_never_answers_is_waited_for_as_long() {
 }
 
 #[test]
-fn what_cannot_be_saved_ends_the_start_at_once() {
+fn permanent_errors_end_the_start_at_once() {
     for code in [
         ErrorCode::InconsistentClusterId,
         ErrorCode::UnsupportedVersion,
@@ -198,7 +198,7 @@ fn what_cannot_be_saved_ends_the_start_at_once() {
 }
 
 #[test]
-fn a_broker_that_the_controller_does_not_know_registers_again() {
+fn an_unregistered_broker_registers_again() {
     for code in [
         ErrorCode::StaleBrokerEpoch,
         ErrorCode::BrokerIdNotRegistered,
@@ -223,7 +223,7 @@ fn a_broker_that_the_controller_does_not_know_registers_again() {
 }
 
 #[test]
-fn an_outdated_registration_is_sent_again_at_once() {
+fn an_outdated_registration_is_repeated_at_once() {
     let mut broker = running();
     let effects = broker.step(1_100, LifecycleEvent::RegistrationOutdated);
     assert_eq!(effects, [LifecycleEffect::SendRegistration]);
@@ -233,7 +233,7 @@ fn an_outdated_registration_is_sent_again_at_once() {
 }
 
 #[test]
-fn a_failed_directory_is_told_until_the_controller_knows() {
+fn a_failed_directory_is_reported_until_acknowledged() {
     let mut broker = running();
     let telling = Heartbeat {
         failed_directories: vec![Uuid::from_u128(7)],
@@ -248,7 +248,7 @@ fn a_failed_directory_is_told_until_the_controller_knows() {
 }
 
 #[test]
-fn a_failed_directory_of_which_the_controller_does_not_learn_ends_the_broker() {
+fn an_unacknowledged_directory_failure_stops_the_broker() {
     let mut broker = running();
     broker.step(1_100, directories(&[7], &[]));
     let failed = LifecycleEvent::HeartbeatAnswered(Err(ErrorCode::RequestTimedOut));
@@ -262,7 +262,7 @@ fn a_failed_directory_of_which_the_controller_does_not_learn_ends_the_broker() {
 }
 
 #[test]
-fn a_broker_stops_when_the_controller_lets_it() {
+fn a_broker_stops_when_the_controller_permits_it() {
     let mut broker = running();
     let asking = Heartbeat {
         want_shut_down: true,
@@ -290,7 +290,7 @@ fn a_broker_stops_when_the_controller_lets_it() {
 }
 
 #[test]
-fn a_broker_that_leads_nothing_stops_at_once() {
+fn a_broker_without_leaderships_stops_at_once() {
     let mut broker = begun();
     assert_eq!(
         broker.step(10, LifecycleEvent::ShutdownRequested),
@@ -303,7 +303,7 @@ fn a_broker_that_leads_nothing_stops_at_once() {
 }
 
 #[test]
-fn a_broker_that_no_controller_answers_stops_after_a_session() {
+fn a_broker_without_a_controller_stops_after_a_session() {
     let unanswered = || LifecycleEvent::HeartbeatAnswered(Err(ErrorCode::RequestTimedOut));
     let mut broker = running();
     broker.step(2_000, LifecycleEvent::ShutdownRequested);

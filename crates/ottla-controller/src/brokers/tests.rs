@@ -108,7 +108,7 @@ fn a_new_broker_starts_fenced_with_the_offset_as_its_epoch() {
 }
 
 #[test]
-fn the_next_incarnation_leads_nothing_until_it_is_unfenced() {
+fn a_new_incarnation_is_fenced_and_leads_nothing() {
     let mut cluster = with_partition(Cluster::single_node());
     let decision = register(&mut cluster, &registration(1, 51));
     assert_eq!(decision.records[0], leader_becomes(-1));
@@ -151,7 +151,7 @@ fn the_same_incarnation_keeps_its_epoch() {
 }
 
 #[test]
-fn registrations_that_are_refused() {
+fn invalid_registrations_are_refused() {
     let base = || registration(2, 50);
     let with_dirs = |log_dirs| BrokerRegistrationRequest { log_dirs, ..base() };
     assert_eq!(
@@ -197,7 +197,7 @@ fn registrations_that_are_refused() {
 
 /// Source: `ClusterControlManager.processRegistrationFeature`, and `QuorumController.registerBroker` for `kraft.version`.
 #[test]
-fn a_broker_has_to_support_every_level_in_force() {
+fn a_broker_must_support_every_finalized_level() {
     let with = |name: &'static str, range: Option<(i16, i16)>| {
         let mut request = registration(2, 50);
         request.features.retain(|feature| &*feature.name != name);
@@ -248,7 +248,7 @@ fn beat(
 }
 
 #[test]
-fn a_broker_is_unfenced_once_it_has_seen_its_registration() {
+fn a_broker_is_unfenced_once_it_replayed_its_registration() {
     let mut cluster = with_partition(Cluster::single_node());
     cluster.apply(&[leader_becomes(-1)]);
     let mut cluster = cluster.fence(1);
@@ -299,7 +299,7 @@ fn a_controlled_shutdown_moves_leaders_first() {
 }
 
 #[test]
-fn directories_in_heartbeats() {
+fn heartbeats_report_failed_directories() {
     let mut cluster = with_partition(Cluster::single_node());
     let offline = beat(
         &mut cluster,
@@ -335,7 +335,7 @@ fn directories_in_heartbeats() {
 }
 
 #[test]
-fn stale_epochs_and_missing_brokers() {
+fn stale_epochs_and_unknown_brokers_are_refused() {
     let mut cluster = Cluster::single_node();
     let stale = heartbeat(
         &cluster.context(),
@@ -364,7 +364,7 @@ fn stale_epochs_and_missing_brokers() {
 }
 
 #[test]
-fn a_controller_that_is_gone_is_unregistered() {
+fn a_controller_can_be_unregistered() {
     let mut cluster = Cluster::single_node().with_feature("metadata.version", 32);
     let unregister = |cluster: &mut Cluster, controller_id| {
         let request = UnregisterControllerRequest {
@@ -428,7 +428,7 @@ fn fencing_and_unregistering_move_leaders() {
 
 /// A broker that is restarted after a controlled shutdown can register at once.
 #[test]
-fn the_session_of_a_broker_ends_when_it_may_shut_down() {
+fn the_session_ends_with_the_permission_to_shut_down() {
     let mut cluster = with_partition(Cluster::single_node());
     let sessions = BrokerSessions::new(9000, None);
     let beat = |cluster: &mut Cluster, want_shut_down| {

@@ -88,7 +88,7 @@ fn validating_changes_nothing() {
 }
 
 #[test]
-fn what_cannot_be_limited_is_said_as_kafka_says_it() {
+fn invalid_quotas_get_the_error_messages_of_kafka() {
     let mut cluster = Cluster::single_node();
     let user = &[("user", Some("u"))][..];
     let ip = &[("ip", Some("10.0.0.1"))][..];
@@ -172,7 +172,7 @@ fn what_cannot_be_limited_is_said_as_kafka_says_it() {
 }
 
 #[test]
-fn an_entity_twice_is_done_once_and_refused() {
+fn a_duplicate_entity_is_applied_once_and_refused() {
     let mut cluster = Cluster::single_node();
     let twice = request(vec![
         entry(&[("user", Some("u"))], &[("request_percentage", 1.0)]),

@@ -64,7 +64,7 @@ fn decide(
 }
 
 #[test]
-fn new_partitions_follow_those_there_are() {
+fn new_partitions_get_the_next_indexes() {
     let decision = decide(vec![grow("orders", 4, Some(&[&[2], &[1]]))], false);
     assert_eq!(decision.records, [partition(2, 2), partition(3, 1)]);
     assert_eq!(decision.response.results[0].error_code, 0);
@@ -75,7 +75,7 @@ fn new_partitions_follow_those_there_are() {
 }
 
 #[test]
-fn what_is_refused() {
+fn invalid_requests_are_refused() {
     let error = |topic| {
         let decision = decide(vec![topic], false);
         assert_eq!(decision.records, []);
@@ -130,7 +130,7 @@ fn what_is_refused() {
 }
 
 #[test]
-fn a_topic_given_twice_grows_not_at_all() {
+fn a_duplicate_topic_is_not_changed() {
     let decision = decide(
         vec![grow("orders", 3, None), grow("orders", 4, None)],
         false,

@@ -58,7 +58,7 @@ fn error_of(cluster: &mut Cluster, topic: CreatableTopic) -> (ErrorCode, String)
 }
 
 #[test]
-fn a_topic_is_a_record_its_settings_and_its_partitions() {
+fn a_topic_is_written_with_its_settings_and_partitions() {
     let mut cluster = Cluster::single_node();
     let decision = create(
         &mut cluster,
@@ -126,7 +126,7 @@ fn defaults_come_from_the_configuration() {
 }
 
 #[test]
-fn validating_only_writes_nothing_and_answers_the_same() {
+fn validate_only_writes_no_records_and_has_the_same_response() {
     let mut cluster = Cluster::single_node();
     let decision = create_topics(
         &mut cluster.context(),
@@ -141,7 +141,7 @@ fn validating_only_writes_nothing_and_answers_the_same() {
 }
 
 #[test]
-fn names() {
+fn invalid_names_are_refused() {
     let mut cluster = Cluster::single_node();
     let records = create(&mut cluster, vec![topic("a.b"), topic("plain")]).records;
     cluster.apply(&records);
@@ -182,7 +182,7 @@ fn names() {
 }
 
 #[test]
-fn a_name_given_twice_is_created_not_at_all() {
+fn a_duplicate_name_is_not_created() {
     let mut cluster = Cluster::single_node();
     let decision = create(
         &mut cluster,
@@ -205,7 +205,7 @@ fn a_name_given_twice_is_created_not_at_all() {
 }
 
 #[test]
-fn numbers_that_are_refused() {
+fn invalid_numbers_are_refused() {
     let mut cluster = Cluster::single_node();
     let with = |num_partitions, replication_factor| CreatableTopic {
         num_partitions,
@@ -246,7 +246,7 @@ fn numbers_that_are_refused() {
 }
 
 #[test]
-fn settings_that_are_refused() {
+fn invalid_settings_are_refused() {
     let mut cluster = Cluster::single_node();
     let with = |name, value| CreatableTopic {
         configs: vec![config(name, value)],

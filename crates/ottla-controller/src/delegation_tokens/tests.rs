@@ -79,7 +79,7 @@ fn tokens(cluster: &Cluster) -> usize {
 }
 
 #[test]
-fn a_token_is_its_owners_and_not_in_the_log_with_its_hmac() {
+fn a_token_belongs_to_its_owner_and_its_hmac_is_not_logged() {
     let mut cluster = cluster();
     let created = create(&mut cluster);
     assert_eq!(
@@ -111,7 +111,7 @@ fn a_token_is_its_owners_and_not_in_the_log_with_its_hmac() {
 }
 
 #[test]
-fn a_token_is_refused_where_it_cannot_be_served() {
+fn a_token_is_refused_if_tokens_are_unsupported() {
     let request = CreateDelegationTokenRequest {
         renewers: vec![renewer("Group", "g")],
         ..Default::default()
@@ -182,7 +182,7 @@ fn owner_and_renewers_renew_until_the_latest_time() {
 }
 
 #[test]
-fn a_token_is_ended_at_once_or_later() {
+fn a_token_expires_at_once_or_later() {
     let mut cluster = cluster();
     let hmac = create(&mut cluster).hmac;
     let mismatch = (ErrorCode::DelegationTokenOwnerMismatch, 0);
@@ -207,7 +207,7 @@ fn a_token_is_ended_at_once_or_later() {
 }
 
 #[test]
-fn what_is_over_is_removed_a_thousand_at_once() {
+fn expired_tokens_are_removed_in_batches_of_a_thousand() {
     let mut cluster = cluster();
     for _ in 0..1_100 {
         create(&mut cluster);

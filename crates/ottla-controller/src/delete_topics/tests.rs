@@ -77,7 +77,7 @@ fn removed(topic_id: Uuid) -> MetadataRecord {
 }
 
 #[test]
-fn by_name_and_by_id() {
+fn topics_are_deleted_by_name_and_by_id() {
     let decision = delete(&["a"], vec![by_id(B)]);
     assert_eq!(decision.records, [removed(A), removed(B)]);
     assert_eq!(
@@ -91,7 +91,7 @@ fn by_name_and_by_id() {
 }
 
 #[test]
-fn what_does_not_exist() {
+fn unknown_topics_are_refused() {
     let unknown = Uuid::from_u128(9999);
     let decision = delete(&["nothing"], vec![by_id(unknown)]);
     assert_eq!(decision.records, []);
@@ -115,7 +115,7 @@ fn what_does_not_exist() {
 }
 
 #[test]
-fn what_is_named_wrongly_is_not_deleted() {
+fn invalid_references_are_not_deleted() {
     let message = |decision: Decision<DeleteTopicsResponse>| {
         assert_eq!(decision.records, []);
         let outcomes = outcomes(&decision);

@@ -67,7 +67,7 @@ fn elected(partition_id: i32, leader: i32) -> MetadataRecord {
 }
 
 #[test]
-fn the_preferred_leader_comes_back() {
+fn the_preferred_leader_is_elected() {
     let (records, results) = elect_named(&mut cluster(), 0, "orders", &[0, 1, 7]);
     assert_eq!(records, [elected(1, 1)]);
     assert_eq!(
@@ -144,7 +144,7 @@ fn all_partitions_names_only_those_that_change() {
 }
 
 #[test]
-fn unclean_elections_by_configuration() {
+fn unclean_elections_obey_the_configuration() {
     let mut cluster = cluster().fence(2);
     assert_eq!(elect_unclean_leaders(&cluster.context()), []);
     cluster.apply(&[MetadataRecord::Config(ConfigRecord {

@@ -48,7 +48,7 @@ fn feature(name: &'static str, feature_level: i16) -> MetadataRecord {
 }
 
 #[test]
-fn metadata_version_goes_up_and_without_loss_down() {
+fn metadata_version_is_raised_and_lowered_without_loss() {
     let mut cluster = Cluster::single_node().with_feature("metadata.version", 25);
     let decision = decide(&mut cluster, vec![update("metadata.version", 30, 1)]);
     assert_eq!(decision.records, [feature("metadata.version", 30)]);
@@ -84,7 +84,7 @@ fn metadata_version_goes_up_and_without_loss_down() {
 }
 
 #[test]
-fn a_level_is_kept_raised_and_lowered() {
+fn a_level_is_raised_and_lowered() {
     let elr = "eligible.leader.replicas.version";
     let mut cluster = Cluster::single_node().with_feature(elr, 1);
     let mut decided =
@@ -94,7 +94,7 @@ fn a_level_is_kept_raised_and_lowered() {
 }
 
 #[test]
-fn what_is_not_known_is_not_raised() {
+fn unknown_features_are_refused() {
     let mut cluster = Cluster::single_node();
     assert_eq!(
         error(&mut cluster, update("no.such.version", 1, 1)),
@@ -103,7 +103,7 @@ fn what_is_not_known_is_not_raised() {
 }
 
 #[test]
-fn what_is_offered_is_accepted_and_what_is_not_is_refused() {
+fn supported_levels_are_accepted_and_others_refused() {
     let offered = local_supported_features();
     assert_eq!(offered.len(), FEATURES.len() + 1);
     for known in FEATURES {
@@ -123,7 +123,7 @@ fn what_is_offered_is_accepted_and_what_is_not_is_refused() {
 }
 
 #[test]
-fn one_failure_fails_all() {
+fn one_failure_fails_the_request() {
     let mut cluster = Cluster::single_node().with_feature("metadata.version", 25);
     let decision = decide(
         &mut cluster,
@@ -137,7 +137,7 @@ fn one_failure_fails_all() {
 }
 
 #[test]
-fn validating_only_names_each_feature_and_writes_nothing() {
+fn validate_only_lists_each_feature_and_writes_nothing() {
     let mut cluster = Cluster::single_node().with_feature("metadata.version", 25);
     let request = UpdateFeaturesRequest {
         feature_updates: vec![update("metadata.version", 30, 1)],
@@ -152,7 +152,7 @@ fn validating_only_names_each_feature_and_writes_nothing() {
 }
 
 #[test]
-fn kraft_version_is_raised_by_the_quorum_and_stands_in_no_record() {
+fn kraft_version_is_raised_by_the_quorum_without_a_record() {
     let mut cluster = Cluster::single_node()
         .with_static_quorum(Ok(true))
         .with_feature("metadata.version", 25);
@@ -186,7 +186,7 @@ fn kraft_version_is_raised_by_the_quorum_and_stands_in_no_record() {
 }
 
 #[test]
-fn kraft_version_is_not_raised_where_the_quorum_refuses() {
+fn kraft_version_is_not_raised_if_the_quorum_refuses() {
     let reason = "Invalid upgrade of kraft.version to KRAFT_VERSION_1 because not all of the voters support it";
     let mut cluster = Cluster::single_node().with_static_quorum(Err(reason));
     assert_eq!(error(&mut cluster, update("kraft.version", 1, 1)), reason);
@@ -201,7 +201,7 @@ fn kraft_version_is_not_raised_where_the_quorum_refuses() {
 }
 
 #[test]
-fn kraft_version_has_no_way_back() {
+fn kraft_version_cannot_be_lowered() {
     let mut cluster = Cluster::single_node();
     for (level, upgrade_type) in [(1, 1), (1, 2), (1, 3)] {
         let decision = decide(
@@ -226,7 +226,7 @@ fn kraft_version_has_no_way_back() {
 }
 
 #[test]
-fn a_configured_voter_that_has_not_registered_may_not_support_a_level() {
+fn unregistered_voters_are_assumed_not_to_support_a_level() {
     let voters = "1@localhost:9093,2@localhost:9094";
     let mut cluster = Cluster::single_node().with_setting("controller.quorum.voters", voters);
     let group_version = || update("group.version", 1, 1);

@@ -78,7 +78,7 @@ fn a_leader_that_leaves_is_replaced_from_the_isr() {
 }
 
 #[test]
-fn the_last_in_sync_replica_stays_in_the_isr_and_leads_again() {
+fn the_last_in_sync_replica_keeps_its_isr_and_leads_again() {
     let mut cluster = cluster(&[1], 1);
     let left = updates(&mut cluster, BrokerEvent::Leaves(BrokerId(1)));
     assert_eq!(
@@ -166,9 +166,9 @@ fn with_elr_a_replica_below_the_minimum_stays_eligible() {
 }
 
 /// An eligible replica that becomes leader of a topic with `min.insync.replicas=1` commits alone:
-/// the others do not have what it commits.
+/// the other replicas do not have its committed records.
 #[test]
-fn a_leader_that_may_commit_alone_leaves_nobody_eligible() {
+fn a_leader_that_may_commit_alone_empties_the_elr() {
     let mut cluster = cluster(&[1, 2], 1)
         .with_feature("eligible.leader.replicas.version", 1)
         .with_setting("min.insync.replicas", "1");

@@ -75,7 +75,7 @@ fn replicas_of(cluster: &Cluster) -> [Vec<i32>; 3] {
 }
 
 #[test]
-fn a_move_is_under_way_until_it_is_cancelled() {
+fn a_reassignment_is_listed_until_it_is_cancelled() {
     let mut cluster = cluster_of(&[1, 2, 3], &[1, 2]);
     let moved = alter_partition_reassignments(&cluster.context(), &request("t", 0, Some(&[3, 1])));
     assert_eq!(outcome(&moved), (ErrorCode::None, None));
@@ -116,7 +116,7 @@ fn a_move_is_under_way_until_it_is_cancelled() {
 /// Only an added replica is in sync, and a former one is eligible (KIP-966): the former one is
 /// elected, whether or not unclean elections are permitted.
 #[test]
-fn a_cancelled_move_elects_an_eligible_replica() {
+fn a_cancelled_reassignment_elects_an_eligible_replica() {
     for unclean in ["false", "true"] {
         let mut cluster = cluster_in_sync(&[1, 2, 3], &[1, 2, 3], &[3])
             .with_feature("eligible.leader.replicas.version", 1)
@@ -142,7 +142,7 @@ fn a_cancelled_move_elects_an_eligible_replica() {
 }
 
 #[test]
-fn another_order_is_done_at_once() {
+fn a_new_order_of_replicas_applies_at_once() {
     let mut cluster = cluster_of(&[1, 2], &[1, 2]);
     let turned = alter_partition_reassignments(&cluster.context(), &request("t", 0, Some(&[2, 1])));
     cluster.apply(&turned.records);
@@ -150,7 +150,7 @@ fn another_order_is_done_at_once() {
 }
 
 #[test]
-fn what_a_single_node_answers() {
+fn the_responses_of_a_single_node() {
     let mut cluster = cluster_of(&[1], &[1]);
     for (name, index, replicas, error, message) in [
         (
@@ -194,7 +194,7 @@ fn what_a_single_node_answers() {
 }
 
 #[test]
-fn the_number_of_replicas_stays_where_that_is_asked_for() {
+fn a_fixed_replication_factor_is_enforced() {
     let mut cluster = cluster_of(&[1, 2], &[1]);
     let mut grown = request("t", 0, Some(&[1, 2]));
     grown.allow_replication_factor_change = false;
@@ -211,7 +211,7 @@ fn the_number_of_replicas_stays_where_that_is_asked_for() {
 /// A reassignment that replaces another one. In Kafka a replica can then be both added and removed,
 /// and neither reassignment completes.
 #[test]
-fn a_move_is_replaced_by_the_next() {
+fn a_reassignment_is_replaced_by_the_next() {
     let all = [1, 2, 3, 4];
     let mut in_part = cluster_in_sync(&all, &[1, 2, 3], &[1, 3]);
     let mut whole = cluster_of(&all, &[1, 2]);
@@ -228,8 +228,8 @@ fn a_move_is_replaced_by_the_next() {
         moves(&mut in_part, &[1, 2, 3]),
         [vec![1, 2, 3], vec![], vec![]]
     );
-    // A replica that was being added and is no longer a target is removed at once. One that still
-    // is continues to be added.
+    // A replica that was being added and is no longer a target is removed at once. A replica that
+    // is still a target continues to be added.
     assert_eq!(
         moves(&mut whole, &[1, 2, 3]),
         [vec![1, 2, 3], vec![3], vec![]]

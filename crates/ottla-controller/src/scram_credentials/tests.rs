@@ -48,7 +48,7 @@ fn outcomes(decision: &Decision<AlterUserScramCredentialsResponse>) -> Vec<(&str
 }
 
 #[test]
-fn a_credential_is_made_and_deleted() {
+fn a_credential_is_created_and_deleted() {
     let mut cluster = Cluster::single_node();
     let made = decide(
         &mut cluster,
@@ -80,7 +80,7 @@ fn a_credential_is_made_and_deleted() {
 }
 
 #[test]
-fn what_is_refused_and_why() {
+fn invalid_changes_are_refused_with_a_reason() {
     let mut cluster = Cluster::single_node();
     let decision = decide(
         &mut cluster,

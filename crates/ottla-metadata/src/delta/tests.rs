@@ -92,7 +92,7 @@ fn last_two(batches: Vec<Vec<MetadataRecord>>) -> MetadataDelta {
 }
 
 #[test]
-fn what_either_changed_has_changed() {
+fn a_merged_delta_contains_the_changes_of_both() {
     let both = last_two(vec![
         vec![topic("a", 1), partition(1, 0, &[1]), partition(1, 1, &[1])],
         vec![moved(1, 0, &[2, 1]), setting("a")],
@@ -129,7 +129,7 @@ fn a_replica_that_was_moved_away_before_its_topic_was_deleted_is_deleted_here() 
 }
 
 #[test]
-fn a_topic_that_came_and_went_stands_nowhere() {
+fn a_topic_created_and_deleted_is_not_in_the_delta() {
     let both = last_two(vec![
         vec![topic("z", 9)],
         vec![topic("a", 1), partition(1, 0, &[1])],
@@ -142,7 +142,7 @@ fn a_topic_that_came_and_went_stands_nowhere() {
 
 #[test]
 #[should_panic(expected = "a change follows another where that one ends")]
-fn a_change_in_between_must_not_be_left_out() {
+fn only_consecutive_deltas_can_be_merged() {
     let mut changes = changes(vec![
         vec![topic("a", 1)],
         vec![topic("b", 2)],

@@ -43,7 +43,7 @@ fn names(loader: &MetadataLoader) -> Vec<&str> {
 }
 
 #[test]
-fn a_transaction_shows_when_it_ends() {
+fn a_transaction_is_visible_when_it_ends() {
     let mut loader = MetadataLoader::default();
     let delta = loader
         .load_batch(vec![topic("a", 1), begin(), topic("b", 2)], at(2))
@@ -80,7 +80,7 @@ fn an_aborted_transaction_leaves_nothing() {
 }
 
 #[test]
-fn markers_out_of_place_are_refused() {
+fn misplaced_markers_are_refused() {
     let load = |records| {
         MetadataLoader::default()
             .load_batch(records, at(1))

@@ -110,7 +110,7 @@ fn base() -> MetadataImage {
 }
 
 #[test]
-fn lookups() {
+fn topics_and_brokers_can_be_looked_up() {
     let image = base();
     assert_eq!(image.provenance, at(5));
     assert_eq!(image.metadata_version(), MetadataVersion::DEFAULT);
@@ -138,7 +138,7 @@ fn lookups() {
 }
 
 #[test]
-fn an_image_does_not_change_when_the_next_is_made() {
+fn an_image_is_immutable() {
     let before = base();
     let copy = before.clone();
     let (after, delta) = apply(
@@ -197,7 +197,7 @@ fn an_image_does_not_change_when_the_next_is_made() {
 }
 
 #[test]
-fn local_changes_of_a_broker() {
+fn the_delta_lists_the_local_changes_of_a_broker() {
     let before = base();
     let (_, created) = MetadataImage::empty()
         .apply(&base().to_records(), at(9))
@@ -245,7 +245,7 @@ fn local_changes_of_a_broker() {
 }
 
 #[test]
-fn a_deleted_topic_takes_its_settings_along() {
+fn a_deleted_topic_loses_its_settings() {
     let remove = MetadataRecord::RemoveTopic(RemoveTopicRecord {
         topic_id: TOPIC,
         ..Default::default()
@@ -285,7 +285,7 @@ fn a_deleted_topic_takes_its_settings_along() {
 }
 
 #[test]
-fn a_snapshot_gives_the_image_back_and_keeps_kafkas_order() {
+fn a_snapshot_round_trips_in_the_order_of_kafka() {
     let records = vec![
         features(),
         MetadataRecord::FeatureLevel(FeatureLevelRecord {
@@ -302,7 +302,7 @@ fn a_snapshot_gives_the_image_back_and_keeps_kafkas_order() {
         topic("orders", TOPIC),
         partition(TOPIC, 0, &[1]),
         partition(TOPIC, 1, &[2, 1]),
-        topic_config("a.setting.nobody.knows", Some("x")),
+        topic_config("an.unknown.setting", Some("x")),
         topic_config("retention.ms", Some("1000")),
         config(
             ConfigResourceType::Broker,
@@ -349,7 +349,7 @@ fn a_snapshot_gives_the_image_back_and_keeps_kafkas_order() {
 }
 
 #[test]
-fn older_levels_leave_out_what_they_cannot_say() {
+fn older_levels_omit_unsupported_fields() {
     let mut records = base().to_records();
     records[0] = MetadataRecord::FeatureLevel(FeatureLevelRecord {
         name: "metadata.version".into(),
@@ -418,7 +418,7 @@ fn clear_elr_clears_one_topic_or_all() {
 }
 
 #[test]
-fn records_that_fit_nothing_are_errors() {
+fn records_without_their_object_are_errors() {
     let error = |record: MetadataRecord| base().apply(&[record], at(10)).unwrap_err();
     let unknown = Uuid::from_u128(99);
     assert_eq!(

@@ -52,7 +52,7 @@ impl AuditQueue {
     }
 }
 
-/// When the log was last told.
+/// The time of the last warning in the log.
 #[derive(Clone, Copy, Debug)]
 struct Reports {
     /// Of the number of lost lines.
@@ -141,7 +141,7 @@ pub(super) async fn write(queue: Arc<AuditQueue>, context: Arc<NodeContext>, pat
             () = context.stopping() => true,
         };
         let writing = (Arc::clone(&queue), path.clone());
-        // The write may block on the disk. Lines that arrive meanwhile are written together.
+        // The write may block on the disk. Lines that arrive during the write are written together.
         let written = ottla_sync::task::spawn_blocking(move || {
             let (queue, path) = writing;
             write_lines(&queue, &path, &mut reports, is_last);
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn a_renamed_file_is_made_anew() {
+    fn a_renamed_file_is_created_again() {
         let directory = tempfile::tempdir().unwrap();
         let (path, old) = (directory.path().join("audit"), directory.path().join("old"));
         let queue = AuditQueue::default();
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_lost_is_counted_and_said() {
+    fn lost_lines_are_counted_and_reported() {
         let directory = tempfile::tempdir().unwrap();
         let queue = AuditQueue::default();
         for _ in 0..MAX_LINES + 3 {
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_cannot_be_written_is_named_and_none_is_made() {
+    fn the_error_names_a_file_that_cannot_be_written() {
         let directory = tempfile::tempdir().unwrap();
         let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
         assert_eq!(check(&path("audit")), Ok(()));

@@ -1,4 +1,4 @@
-//! Tests against a peer that answers as each test tells it.
+//! Tests against a peer that each test scripts.
 
 use ottla_protocol::messages::{
     BrokerHeartbeatRequest, BrokerHeartbeatResponse, SaslHandshakeResponse, VoteRequest,
@@ -43,7 +43,7 @@ fn answer(asked: &ReceivedRequest) -> Bytes {
 }
 
 #[tokio::test]
-async fn each_of_many_requests_gets_its_own_answer() {
+async fn concurrent_requests_get_their_own_responses() {
     let react = |asked: ReceivedRequest| {
         assert_eq!(asked.header.client_id.as_deref(), Some("7"));
         Some(vec![answer(&asked)])
@@ -64,7 +64,7 @@ async fn each_of_many_requests_gets_its_own_answer() {
 }
 
 #[tokio::test]
-async fn an_older_peer_is_asked_again_in_a_version_that_it_knows() {
+async fn an_older_peer_is_asked_again_in_a_supported_version() {
     const OLD: &[(ApiKey, i16)] = &[(ApiKey::ApiVersions, 2), (ApiKey::BrokerHeartbeat, 1)];
     let port = peer(OLD, |asked: ReceivedRequest| Some(vec![answer(&asked)])).await;
     let connection = connect(port).await;
@@ -72,7 +72,7 @@ async fn an_older_peer_is_asked_again_in_a_version_that_it_knows() {
 }
 
 #[tokio::test]
-async fn what_the_peer_does_not_serve_is_said_without_asking() {
+async fn an_unsupported_api_fails_without_a_request() {
     let connection = connect(peer(SERVED, |_| None).await).await;
     let error = connection.send(&VoteRequest::default()).await.unwrap_err();
     let PeerFailure::Unsupported { api, served, .. } = &error.failure else {
@@ -83,7 +83,7 @@ async fn what_the_peer_does_not_serve_is_said_without_asking() {
 }
 
 #[tokio::test]
-async fn answers_that_do_not_match_end_the_connection() {
+async fn a_mismatched_response_closes_the_connection() {
     let mut kept = None;
     let the_wrong_way_round = move |asked: ReceivedRequest| match kept.take() {
         None => {
@@ -105,7 +105,7 @@ async fn answers_that_do_not_match_end_the_connection() {
 }
 
 #[tokio::test]
-async fn a_peer_that_goes_away_tells_everybody() {
+async fn all_requests_fail_when_the_peer_closes_the_connection() {
     let connection = connect(peer(SERVED, |_| None).await).await;
     let error = connection.send(&heartbeat(1)).await.unwrap_err();
     assert!(matches!(error.failure, PeerFailure::Closed(_)), "{error}");
@@ -114,7 +114,7 @@ async fn a_peer_that_goes_away_tells_everybody() {
 }
 
 #[tokio::test]
-async fn a_request_that_waits_for_a_login_is_told_of_the_end() {
+async fn a_request_that_waits_for_a_login_fails_when_the_connection_closes() {
     // A token endpoint that takes connections, and does not answer.
     let endpoint = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/at", endpoint.local_addr().unwrap());
@@ -148,7 +148,7 @@ async fn a_request_that_waits_for_a_login_is_told_of_the_end() {
 
 /// The peer would take the next request for a message of the login.
 #[tokio::test]
-async fn a_login_whose_caller_is_gone_ends_the_connection() {
+async fn a_login_whose_caller_is_dropped_closes_the_connection() {
     const WITH_LOGINS: &[(ApiKey, i16)] = &[
         (ApiKey::BrokerHeartbeat, 1),
         (ApiKey::SaslHandshake, 1),
@@ -185,7 +185,7 @@ async fn a_login_whose_caller_is_gone_ends_the_connection() {
 }
 
 #[tokio::test]
-async fn a_silent_peer_is_given_up() {
+async fn a_request_to_a_silent_peer_times_out() {
     let port = peer(SERVED, |_| Some(Vec::new())).await;
     let settings = PeerSettings {
         request_timeout: Duration::from_millis(500),
@@ -200,7 +200,7 @@ async fn a_silent_peer_is_given_up() {
 }
 
 #[tokio::test]
-async fn an_answer_above_the_limit_is_not_read() {
+async fn a_response_above_the_size_limit_is_not_read() {
     let too_much = |_| Some(vec![Bytes::from_static(&[0x7f, 0xff, 0xff, 0xff])]);
     let connection = connect(peer(SERVED, too_much).await).await;
     let error = connection.send(&heartbeat(1)).await.unwrap_err();
@@ -211,7 +211,7 @@ async fn an_answer_above_the_limit_is_not_read() {
 }
 
 #[tokio::test]
-async fn an_address_where_nobody_listens_is_named() {
+async fn the_error_names_an_address_that_refuses_connections() {
     let free = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = free.local_addr().unwrap().port();
     drop(free);

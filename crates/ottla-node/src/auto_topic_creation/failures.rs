@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_failure_is_forgotten_in_time() {
+    fn a_failure_expires() {
         let mut failures = Failures::default();
         failures.put([("t".into(), "no".into())], 10, 20);
         assert_eq!(failures.of("t", 19).map(|it| &**it), Some("no"));
@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_to_be_tried_again_make_room() {
+    fn the_failures_that_expire_first_are_evicted() {
         let mut failures = Failures::default();
         for index in 0..5 {
             failures.put([(format!("t{index}").into(), "no".into())], 0, 100 + index);

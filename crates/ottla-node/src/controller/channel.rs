@@ -2,8 +2,8 @@
 //!
 //! Requests go to the leader of the metadata quorum. A request is retried until its timeout when
 //! there is no leader, when the connection breaks, when the node answers that it is not the leader,
-//! and when another node becomes leader before the answer. Each purpose has a connection of its own
-//! with one request in flight: a controller answers the requests of a connection one by one, and a
+//! and when another node becomes leader before the answer. Each purpose has its own connection with
+//! one request in flight: a controller answers the requests of a connection one by one, and a
 //! heartbeat must not wait for the creation of a thousand topics.
 //!
 //! Requests of clients are wrapped in an Envelope (KIP-590) with the principal and the address of
@@ -323,7 +323,7 @@ async fn attempt<R: ApiRequest>(
             match error.failure {
                 PeerFailure::Unreachable(_)
                 | PeerFailure::Closed(_)
-                | PeerFailure::NotLetIn { .. }
+                | PeerFailure::LoginRejected { .. }
                 | PeerFailure::TimedOut { .. } => Attempt::Failed(reason),
                 PeerFailure::Unsupported { .. } => {
                     tracing::error!("{reason}");

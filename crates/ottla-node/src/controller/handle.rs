@@ -93,8 +93,8 @@ impl ControllerHandle {
         Ok(response)
     }
 
-    /// Sends a request to the active controller, which may become this node or another one
-    /// meanwhile. `context` is that of the client, if a client made the request.
+    /// Sends a request to the active controller, which may change to this or another node before
+    /// the answer. `context` is the client's context, if a client made the request.
     async fn find_leader<R: ControllerRequest>(
         &self,
         request: Arc<R>,

@@ -17,7 +17,7 @@ use ottla_protocol::messages::{
 };
 use ottla_types::{Offset, Timestamp};
 
-/// What a decision needs besides the image and the configuration.
+/// The inputs of a decision besides the image and the configuration.
 #[derive(Clone, Copy, Debug)]
 pub struct Facts<'a> {
     pub cluster_id: &'a str,

@@ -54,8 +54,8 @@ impl Controller {
         Ok(())
     }
 
-    /// Called when this node is no longer leader. Goes back to the committed records; the others
-    /// may still become committed.
+    /// Called when this node is no longer leader. Returns to the committed records; the uncommitted
+    /// records may still become committed.
     pub(super) fn end_deciding(&mut self) -> Result<(), MetadataLogError> {
         self.refuse_pending(ErrorCode::NotController);
         self.leader_balance.end();
@@ -210,8 +210,9 @@ impl Controller {
             .loader
             .load_batch(records, provenance)
             .map_err(|error| {
-                self.log
-                    .error(format!("what was decided does not fit: {error}"))
+                self.log.error(format!(
+                    "decided records do not apply to the metadata image: {error}"
+                ))
             })?;
         if let Some(delta) = delta {
             let has_new_settings = changes_broker_settings(&delta);
@@ -262,8 +263,8 @@ impl Controller {
         Ok(())
     }
 
-    /// Flushes the log, publishes what is committed and answers the requests, until nothing further
-    /// follows.
+    /// Flushes the log, publishes committed records and answers their requests, until no work is
+    /// left.
     pub(super) fn settle(&mut self) -> Result<(), MetadataLogError> {
         let mut has_flushed = false;
         loop {
@@ -321,8 +322,8 @@ impl Controller {
             .is_some_and(|it| it.is_unflushed && !it.has_unflushed_control)
     }
 
-    /// Answers and publishes what is committed, in the order of the decisions. Requesters that need
-    /// it published on this node wait for that outside this thread.
+    /// Answers requests and publishes committed records, in the order of the decisions. Requesters
+    /// that need it published on this node wait for that outside this thread.
     fn release(&mut self) {
         let Some(high_watermark) = self.quorum.high_watermark() else {
             return;
@@ -360,7 +361,7 @@ impl Controller {
         }
     }
 
-    /// Goes back to what is on disk, and refuses the decisions since then. None of them was
+    /// Returns to the state on disk, and refuses the decisions since then. None of them was
     /// answered.
     fn roll_back(&mut self) -> Result<(), MetadataLogError> {
         let Some((loader, end)) = self.deciding.as_ref().map(|it| it.flushed.clone()) else {

@@ -19,7 +19,7 @@ const RETRY: Duration = Duration::from_secs(1);
 const LOOK_FOR_STOP: Duration = Duration::from_millis(50);
 
 impl Controller {
-    /// The flag that is set before the thread is told to stop.
+    /// The flag that is set before the thread receives the stop request.
     pub fn stop_requested(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.stop_requested)
     }

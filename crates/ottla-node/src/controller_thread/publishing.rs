@@ -1,4 +1,4 @@
-//! Publishes committed metadata on a thread of its own.
+//! Publishes committed metadata on a separate thread.
 //!
 //! Opening and deleting the logs of thousands of partitions takes seconds, and a hung disk can take
 //! any time. Neither may keep the quorum thread from answering votes and fetches, or from deciding
@@ -90,7 +90,7 @@ impl Publisher {
         self.thread.as_ref().is_some_and(JoinHandle::is_finished)
     }
 
-    /// Publishes what is queued and ends the thread. The state that `publish` holds has been
+    /// Publishes the queued images and ends the thread. The state that `publish` holds has been
     /// dropped when this returns.
     pub fn stop(self) {
         self.shared.inbox.lock().is_closed = true;

@@ -1,6 +1,6 @@
-//! Writes snapshots of the committed metadata on a thread of its own: writing and flushing a file
-//! with the whole metadata takes time, and the quorum must be answered meanwhile. The completion is
-//! an event for the quorum thread, which then deletes what the snapshot replaces.
+//! Writes snapshots of the committed metadata on a separate thread: writing and flushing a file
+//! with the whole metadata takes time, in which the quorum must be answered. The completion is an
+//! event for the quorum thread, which then deletes the files that the snapshot replaces.
 //!
 //! Only one snapshot is written at a time. If one fails, the only consequence is a longer log.
 //!
@@ -75,7 +75,7 @@ impl Controller {
         });
     }
 
-    /// Handles the completion of a snapshot: on success, deletes what it replaces.
+    /// Handles the completion of a snapshot: on success, deletes the files that it replaces.
     pub(super) fn on_snapshot_written(
         &mut self,
         written: SnapshotWritten,

@@ -18,7 +18,7 @@ use super::*;
 use crate::quorum::work::Decided;
 use ottla_storage::format::{format_standalone, read_identity};
 
-/// A controller with a directory of its own, and the answers that it has given.
+/// A controller with its own directory, and its answers.
 struct Story {
     controller: Controller,
     answers: Arc<Mutex<Vec<(&'static str, Result<(), ErrorCode>)>>>,
@@ -77,7 +77,7 @@ impl Story {
         let mut next = self.create(names[0]);
         loop {
             let served = self.controller.serve(next, &receiver, &mut None);
-            served.expect("the controller goes on");
+            served.expect("the controller continues");
             if !self.controller.snapshot_writer.is_writing() {
                 break;
             }
@@ -141,7 +141,7 @@ fn topics(image: &ottla_metadata::MetadataImage) -> Vec<String> {
 const REFUSED: Result<(), ErrorCode> = Err(ErrorCode::KafkaStorageError);
 
 #[test]
-fn a_full_disk_refuses_the_request_that_met_it_and_no_other() {
+fn a_full_disk_refuses_only_the_current_request() {
     let mut story = Story::begin();
     story.controller.log.faults.0 = Some(ErrorKind::StorageFull);
     assert_eq!(story.serve(&["a", "b"]), [("a", REFUSED), ("b", Ok(()))]);
@@ -152,7 +152,7 @@ fn a_full_disk_refuses_the_request_that_met_it_and_no_other() {
 }
 
 #[test]
-fn what_a_full_disk_kept_from_being_committed_is_taken_back() {
+fn a_full_disk_rolls_back_uncommitted_decisions() {
     let mut story = Story::begin();
     assert_eq!(story.serve(&["c"]), [("c", Ok(()))]);
     let end = story.controller.log.log_end_offset();
@@ -166,7 +166,7 @@ fn what_a_full_disk_kept_from_being_committed_is_taken_back() {
 }
 
 #[test]
-fn another_error_stops_the_node() {
+fn a_disk_error_other_than_full_stops_the_node() {
     for (append, flush) in [
         (Some(ErrorKind::Other), None),
         (None, Some(ErrorKind::Other)),
@@ -193,7 +193,10 @@ fn another_error_stops_the_node() {
             stopped: stop,
         };
         sender.send(stop).expect("is received");
-        let failure = serving.join().expect("joins").expect("the node is told");
+        let failure = serving
+            .join()
+            .expect("joins")
+            .expect("the node is notified");
         assert!(failure.contains("metadata log"), "{failure}");
         assert_eq!(*answers.lock(), [("a", REFUSED)]);
         assert_eq!(stopped.try_recv(), Ok(()));
@@ -211,7 +214,7 @@ impl Drop for LetGo {
 }
 
 #[test]
-fn whoever_waits_for_the_end_may_take_the_directories() {
+fn the_directories_are_free_when_the_stop_completes() {
     for fault in [None, Some(ErrorKind::Other)] {
         let mut story = Story::begin();
         story.controller.log.faults = (fault, None);
@@ -231,7 +234,7 @@ fn whoever_waits_for_the_end_may_take_the_directories() {
             stopped: stop,
         };
         sender.send(stop).expect("is received");
-        stopped.blocking_recv().expect("is told");
+        stopped.blocking_recv().expect("is notified");
         assert!(is_let_go.load(Ordering::Acquire), "{fault:?}");
         serving.join().expect("joins");
     }
@@ -298,7 +301,7 @@ fn stop(sender: &thread_channel::Sender<Work>) -> oneshot::Receiver<()> {
 }
 
 #[test]
-fn the_quorum_is_answered_while_metadata_is_put_in_force() {
+fn the_quorum_is_answered_while_metadata_is_published() {
     let mut story = Story::begin();
     let (sender, receiver) = channel_to(&mut story.controller);
     let (first, second) = (story.create("a"), story.create("b"));
@@ -323,7 +326,7 @@ fn the_quorum_is_answered_while_metadata_is_put_in_force() {
     assert!(published.lock().is_empty());
     let stopped = stop(&sender);
     drop(hanging);
-    stopped.blocking_recv().expect("is told");
+    stopped.blocking_recv().expect("is notified");
     serving.join().expect("joins");
     // The last change is published although the thread ends.
     assert_eq!(published.lock().last().expect("some"), &["a", "b"]);
@@ -362,12 +365,12 @@ fn the_quorum_is_answered_while_a_snapshot_is_written() {
         assert!(ottla_sync::time::now() < deadline, "a snapshot is written");
         ottla_sync::thread::sleep(Duration::from_millis(1));
     }
-    stop(&sender).blocking_recv().expect("is told");
+    stop(&sender).blocking_recv().expect("is notified");
     serving.join().expect("joins");
 }
 
 #[test]
-fn what_a_snapshot_replaces_is_unlinked_while_the_node_runs() {
+fn files_replaced_by_a_snapshot_are_deleted_at_runtime() {
     let mut story = Story::begin_with(&[
         ("internal.metadata.log.segment.bytes", "512"),
         ("metadata.log.max.record.bytes.between.snapshots", "1"),
@@ -389,7 +392,7 @@ fn what_a_snapshot_replaces_is_unlinked_while_the_node_runs() {
 }
 
 #[test]
-fn the_metadata_log_is_kept_for_as_long_and_as_large_as_the_settings_say() {
+fn the_metadata_log_obeys_its_retention_settings() {
     for (setting, value, is_deleted) in [
         ("metadata.max.retention.bytes", "1024", true),
         ("metadata.max.retention.bytes", "104857600", false),

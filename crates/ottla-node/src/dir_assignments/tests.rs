@@ -90,7 +90,7 @@ fn answer(request: &AssignReplicasToDirsRequest, code: ErrorCode) -> AssignRepli
 }
 
 #[test]
-fn what_is_queued_is_sent_by_directory_and_what_is_gone_is_not() {
+fn requests_list_replicas_by_directory_without_deleted_ones() {
     let mut queue = queue(&[
         (TOPIC, 0, FIRST),
         (TOPIC, 1, SECOND),
@@ -100,9 +100,9 @@ fn what_is_queued_is_sent_by_directory_and_what_is_gone_is_not() {
     ]);
     let request = queue.take(BrokerId(1), &image(3)).unwrap();
     assert_eq!(named(&request), [(FIRST, vec![0, 2]), (SECOND, vec![1])]);
-    assert_eq!(queue.delay(), None, "the rest has become pointless");
-    let told = Arc::new(AtomicUsize::new(0));
-    let count = Arc::clone(&told);
+    assert_eq!(queue.delay(), None, "the other assignments are obsolete");
+    let notified = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&notified);
     let of_first = queue.in_flight.get_mut(&(TOPIC, PartitionIndex(0)));
     of_first.unwrap().on_assigned = Some(Box::new(move || {
         count.fetch_add(1, Ordering::Relaxed);
@@ -110,14 +110,14 @@ fn what_is_queued_is_sent_by_directory_and_what_is_gone_is_not() {
     for on_assigned in queue.on_response(Ok(answer(&request, ErrorCode::None))) {
         on_assigned();
     }
-    assert_eq!(told.load(Ordering::Relaxed), 1);
+    assert_eq!(notified.load(Ordering::Relaxed), 1);
     assert_eq!(queue.delay(), None);
     let of_another = super::tests::queue(&[(TOPIC, 0, FIRST)]).take(BrokerId(2), &image(1));
     assert_eq!(of_another, None, "it has no such replica");
 }
 
 #[test]
-fn a_refusal_is_tried_again_unless_replaced() {
+fn a_refused_assignment_is_retried_unless_replaced() {
     let mut queue = queue(&[(TOPIC, 0, FIRST), (TOPIC, 1, FIRST)]);
     let request = queue.take(BrokerId(1), &image(2)).unwrap();
     let replacing = Assignment {
@@ -131,7 +131,7 @@ fn a_refusal_is_tried_again_unless_replaced() {
 }
 
 #[test]
-fn requests_that_fail_as_a_whole_wait_longer_each_time() {
+fn failed_requests_are_retried_with_backoff() {
     let mut queue = queue(&[(TOPIC, 0, FIRST)]);
     let mut delays = Vec::new();
     for _ in 0..9 {
@@ -150,7 +150,7 @@ fn requests_that_fail_as_a_whole_wait_longer_each_time() {
 
 /// A refusal may be for good. It must not delay other replicas.
 #[test]
-fn what_is_refused_waits_longer_each_time() {
+fn refused_assignments_are_retried_with_backoff() {
     let mut queue = queue(&[(TOPIC, 0, FIRST)]);
     let mut delays = Vec::new();
     for _ in 0..8 {
@@ -171,7 +171,7 @@ fn what_is_refused_waits_longer_each_time() {
 }
 
 #[test]
-fn a_request_has_a_bound_and_the_next_follows_at_once() {
+fn a_full_request_is_followed_by_the_next_at_once() {
     let count = MAX_ASSIGNMENTS_PER_REQUEST as i32 + 5;
     let all: Vec<_> = (0..count).map(|index| (TOPIC, index, FIRST)).collect();
     let mut queue = queue(&all);

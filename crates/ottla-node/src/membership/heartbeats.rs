@@ -187,7 +187,7 @@ impl Member {
             let broker_epoch = lifecycle.broker_epoch();
             self.broker_epoch
                 .store(broker_epoch.value(), Ordering::Release);
-            // A new registration starts fenced, whatever the heartbeats before it said.
+            // A new registration starts fenced, regardless of earlier heartbeats.
             if before.1 == broker_epoch {
                 self.tell_of_fence(before.0, lifecycle.is_fenced());
             }
@@ -344,7 +344,7 @@ pub(super) fn of_other_cluster(id: BrokerId, cluster_id: &str) -> String {
     )
 }
 
-/// The error message for a refused registration, with what to do about it.
+/// The error message for a refused registration, with advice for the operator.
 fn reason_of(
     failure: LifecycleFailure,
     config: &BrokerConfig,

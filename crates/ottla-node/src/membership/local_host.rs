@@ -70,13 +70,13 @@ mod tests {
     }
 
     #[test]
-    fn the_name_of_the_hosts_address_is_told() {
+    fn the_name_of_the_host_address_is_returned() {
         let full = |_: &IpAddr| Some("broker7.example.org".to_owned());
         assert_eq!(canonical("broker7", addresses, full), "broker7.example.org");
     }
 
     #[test]
-    fn what_has_no_name_of_its_own_is_told_as_an_address() {
+    fn an_address_without_a_name_is_returned_as_it_is() {
         assert_eq!(canonical("broker7", addresses, |_| None), V4);
         let stranger = |_: &IpAddr| Some("elsewhere.example.org".to_owned());
         assert_eq!(canonical("broker7", addresses, stranger), V4);

@@ -85,9 +85,9 @@ pub fn broker_registration(
     }
 }
 
-/// Registers this node as a controller. Completes `asked_once` after the first answer, whatever it
-/// is: clusters with an older `metadata.version` do not support registrations of controllers, and
-/// work without them.
+/// Registers this node as a controller. Completes `asked_once` after the first answer, even if it
+/// is an error: clusters with an older `metadata.version` do not support registrations of
+/// controllers, and work without them.
 pub async fn register_controller(
     context: &Arc<NodeContext>,
     controller: &ControllerHandle,

@@ -100,7 +100,7 @@ async fn alter(resources: Vec<AlterConfigsResource>) -> (Vec<ErrorCode>, Vec<Byt
 }
 
 #[tokio::test]
-async fn what_this_broker_cannot_take_is_refused_here_and_the_rest_goes_on() {
+async fn invalid_changes_are_refused_and_the_rest_is_forwarded() {
     let (codes, seen) = alter(vec![
         change(BROKER, "4", "log.cleaner.threads", "none"),
         change(TOPIC, "orders", "retention.ms", "1000"),
@@ -115,7 +115,7 @@ async fn what_this_broker_cannot_take_is_refused_here_and_the_rest_goes_on() {
 }
 
 #[tokio::test]
-async fn a_request_of_which_nothing_is_left_is_answered_here() {
+async fn a_request_without_valid_changes_is_not_forwarded() {
     let (codes, seen) = alter(vec![change(BROKER, "4", "log.cleaner.threads", "none")]).await;
     assert_eq!(codes, [ErrorCode::InvalidRequest]);
     assert!(seen.is_empty());
@@ -171,13 +171,13 @@ fn an_existing_listener_whose_new_key_is_missing_is_refused() {
     let error = check_new_listeners(&plain, &kerberos).unwrap_err();
     let expected = "listener EXTRA with SASL GSSAPI: ";
     assert!(error.starts_with(expected), "{error}");
-    // What was there before is not checked again.
+    // Unchanged listeners are not checked again.
     assert_eq!(check_new_listeners(&kerberos, &kerberos), Ok(()));
     assert_eq!(check_new_listeners(&kerberos, &plain), Ok(()));
 }
 
 #[test]
-fn operations_on_lists_count_for_the_check() {
+fn the_check_includes_list_operations() {
     let changed = |settings: &mut BTreeMap<String, String>, operation, value: &'static str| {
         let change = AlterableConfig {
             name: ByteString::from_static("listeners"),

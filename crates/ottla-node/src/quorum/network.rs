@@ -196,7 +196,7 @@ impl From<&PeerError> for Failure {
             PeerFailure::Unsupported { .. } => ErrorCode::UnsupportedVersion,
             PeerFailure::Unreachable(_)
             | PeerFailure::Closed(_)
-            | PeerFailure::NotLetIn { .. }
+            | PeerFailure::LoginRejected { .. }
             | PeerFailure::TimedOut { .. }
             | PeerFailure::Unreadable(_)
             | PeerFailure::Unsendable { .. } => ErrorCode::BrokerNotAvailable,

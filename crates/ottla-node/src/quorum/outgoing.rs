@@ -82,7 +82,7 @@ fn log_batch(batch: &MetadataBatch) -> LogBatch {
     }
 }
 
-/// The control record for the quorum, if the value is one that it uses.
+/// The control record, if the quorum uses values of this type.
 pub fn control_record(value: &ControlValue) -> Option<ControlRecord> {
     match value {
         ControlValue::LeaderChange(record) => Some(ControlRecord::LeaderChange(record.clone())),

@@ -1,4 +1,4 @@
-//! What the quorum thread serves: batches of the log and parts of snapshots as regions of their
+//! Responses of the quorum thread: batches of the log and parts of snapshots as regions of their
 //! files, and the description of the quorum by its leader.
 
 use ottla_protocol::Records;
@@ -10,7 +10,7 @@ use ottla_types::{BrokerId, LeaderEpoch, Offset};
 pub enum ServedData {
     #[default]
     None,
-    /// Complete batches, of which the last can be cut off, or a part of a snapshot.
+    /// Complete batches (the last may be cut off), or a part of a snapshot.
     Records(Records),
 }
 

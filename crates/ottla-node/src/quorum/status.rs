@@ -53,7 +53,7 @@ impl QuorumStatus {
 
 #[cfg(test)]
 impl QuorumStatus {
-    pub fn of_nobody() -> QuorumStatus {
+    pub fn without_quorum() -> QuorumStatus {
         QuorumStatus {
             state_name: "unattached",
             leader: None,

@@ -18,7 +18,7 @@ pub enum Work {
     Decide(Decide),
     /// The outcome of a request of the quorum.
     Answered(Answered),
-    /// A request of another node of the quorum, or one that changes or describes the voters.
+    /// A request of another node of the quorum, or a request that changes or describes the voters.
     PeerRequest {
         request: Request,
         respond: oneshot::Sender<(Response, ServedData)>,

@@ -26,7 +26,7 @@ fn fetch(leader: &mut LeaderState, id: i32, offset: i64, now_ms: u64) -> bool {
 }
 
 #[test]
-fn a_majority_and_a_record_of_the_epoch_commit() {
+fn a_commit_needs_a_majority_and_a_record_of_the_epoch() {
     let mut leader = leader(&[1, 2, 3]);
     assert!(!leader.on_local_flush(Offset(20), 0), "one of three");
     assert!(!fetch(&mut leader, 2, 10, 0), "nothing of this epoch");
@@ -39,7 +39,7 @@ fn a_majority_and_a_record_of_the_epoch_commit() {
 }
 
 #[test]
-fn a_voter_more_does_not_move_the_high_watermark_back() {
+fn a_new_voter_does_not_lower_the_high_watermark() {
     let mut leader = leader(&[1]);
     assert!(leader.on_local_flush(Offset(20), 0));
     leader.set_voters(&voters(&[1, 2]));
@@ -47,14 +47,14 @@ fn a_voter_more_does_not_move_the_high_watermark_back() {
     assert_eq!(leader.high_watermark, Some(Offset(20)));
     assert!(!fetch(&mut leader, 2, 12, 0));
     assert!(fetch(&mut leader, 2, 21, 0));
-    // It is removed, and the leader too: only the others count then.
+    // It is removed, and the leader too: only the other voters count then.
     leader.set_voters(&voters(&[2]));
     assert!(fetch(&mut leader, 2, 24, 0));
     assert_eq!(leader.high_watermark, Some(Offset(24)));
 }
 
 #[test]
-fn another_disk_is_another_replica() {
+fn another_directory_id_is_another_replica() {
     let mut leader = leader(&[1, 2]);
     leader.on_local_flush(Offset(20), 0);
     let new_disk = ReplicaKey::new(BrokerId(2), Uuid::from_u128(99));
@@ -63,7 +63,7 @@ fn another_disk_is_another_replica() {
 }
 
 #[test]
-fn the_leader_stays_while_a_majority_fetches() {
+fn the_leader_keeps_its_role_while_a_majority_fetches() {
     let mut leader = leader(&[1, 2, 3, 4]);
     assert_eq!(leader.check_quorum_deadline_ms(), 3000);
     fetch(&mut leader, 2, 10, 500);
@@ -81,7 +81,7 @@ fn the_leader_stays_while_a_majority_fetches() {
 }
 
 #[test]
-fn those_with_most_of_the_log_succeed_first() {
+fn preferred_successors_are_sorted_by_log_end() {
     let mut leader = leader(&[1, 2, 3, 4]);
     fetch(&mut leader, 3, 12, 0);
     fetch(&mut leader, 4, 15, 0);
@@ -92,7 +92,7 @@ fn those_with_most_of_the_log_succeed_first() {
 }
 
 #[test]
-fn an_observer_is_caught_up_that_was_at_the_end_and_still_fetches() {
+fn an_observer_is_caught_up_if_it_fetches_at_the_log_end() {
     let mut leader = leader(&[1]);
     fetch(&mut leader, 7, 12, 1000);
     assert!(!leader.is_caught_up(voter(7).key, 1000));
@@ -103,7 +103,7 @@ fn an_observer_is_caught_up_that_was_at_the_end_and_still_fetches() {
 }
 
 #[test]
-fn observers_are_forgotten_and_never_too_many() {
+fn observers_expire_and_their_number_is_bounded() {
     let mut leader = leader(&[1]);
     for id in 0..MAX_OBSERVERS as i32 + 5 {
         fetch(&mut leader, 10 + id, 10, id as u64);

@@ -33,7 +33,7 @@ fn end(offset: i64, epoch: i32) -> LogEnd {
 }
 
 #[test]
-fn a_replica_goes_on_truncates_or_takes_a_snapshot() {
+fn a_replica_appends_truncates_or_fetches_a_snapshot() {
     let whole = log(0, 100, &[(1, 0), (3, 20), (5, 60)], &[]);
     let cut = log(50, 100, &[(3, 50), (5, 60)], &[(50, 3), (80, 5)]);
     let empty = log(80, 80, &[], &[(80, 5)]);
@@ -63,7 +63,7 @@ fn a_replica_goes_on_truncates_or_takes_a_snapshot() {
 }
 
 #[test]
-fn a_diverging_log_is_cut_where_both_agree() {
+fn a_diverging_log_is_truncated_to_the_common_prefix() {
     let local = log(0, 100, &[(1, 0), (3, 20), (5, 60)], &[]);
     for (offset, epoch, expected) in [
         (40, 3, 40),
@@ -83,7 +83,7 @@ fn a_diverging_log_is_cut_where_both_agree() {
 }
 
 #[test]
-fn cutting_takes_epochs_along() {
+fn a_truncation_removes_epochs() {
     let mut local = log(0, 100, &[(1, 0), (3, 20), (5, 60)], &[]);
     local.truncate_to(Offset(60));
     assert_eq!(local.end(), end(60, 3));

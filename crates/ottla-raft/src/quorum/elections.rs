@@ -116,7 +116,7 @@ impl Quorum {
     }
 
     /// The first successor starts at once, each further one later, and voters not listed last, so
-    /// that the one with the longest log is likely to win.
+    /// that the voter with the longest log is likely to win.
     fn end_epoch_election_backoff_ms(&self, successors: &[ReplicaKey]) -> u64 {
         let max_ms = self.config.election_backoff_max_ms;
         let local = self.local.key;
@@ -252,7 +252,7 @@ impl Quorum {
     ) -> Option<bool> {
         let leader = self.with_known_endpoints(leader);
         if leader.epoch > LAST_EPOCH {
-            self.report(from, "names an epoch that nobody can lead");
+            self.report(from, "names an epoch without a successor");
             return Some(false);
         }
         if leader.epoch < self.epoch || error == ErrorCode::UnknownLeaderEpoch {

@@ -1,5 +1,5 @@
-//! The follower's side of replication: appends the leader's records, truncates what the leader does
-//! not have, downloads its snapshot if needed, and takes over its high watermark.
+//! The follower's side of replication: appends the leader's records, truncates records that the
+//! leader does not have, downloads its snapshot if needed, and takes over its high watermark.
 //!
 //! Kafka: `KafkaRaftClient.handleFetchResponse`, `handleFetchSnapshotResponse`, `appendAsFollower`.
 
@@ -71,7 +71,7 @@ impl Quorum {
                 .is_some_and(|committed| end_offset < committed)
             || end_offset < self.log.start_offset()
         {
-            self.report(from, "asks to cut off what is committed");
+            self.report(from, "requests a truncation of committed records");
             return false;
         }
         if end_offset < self.log.end_offset() {
@@ -180,7 +180,7 @@ impl Quorum {
         if response.error == ErrorCode::SnapshotNotFound
             || (response.error == ErrorCode::None && response.snapshot.is_none())
         {
-            // The leader has deleted it meanwhile. The next Fetch names another.
+            // The leader has deleted the snapshot. The next Fetch names another.
             state.fetching_snapshot = None;
             self.on_successful_fetch();
             return true;

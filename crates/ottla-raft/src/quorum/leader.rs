@@ -36,7 +36,7 @@ impl Quorum {
         if is_final {
             return self.respond(request_id, Response::Fetch(response));
         }
-        // A replica that sends a new Fetch has given up its previous one.
+        // A replica that sends a new Fetch has abandoned its previous one.
         let is_replica = request.replica.id.value() >= 0;
         let position = self
             .delayed_fetches
@@ -54,7 +54,7 @@ impl Quorum {
         });
     }
 
-    /// Answers a Fetch with what is available and records the replica's position.
+    /// Answers a Fetch with the available records and notes the replica's position.
     fn try_complete_fetch(&mut self, request: &FetchRequest) -> FetchResponse {
         if let Err(error) = self.validate_leader_only_request(request.current_leader_epoch) {
             return self.fetch_error(error);
@@ -150,8 +150,8 @@ impl Quorum {
                 .partition(|delayed| delayed.deadline_ms <= now_ms);
         self.delayed_fetches = waiting;
         for delayed in due {
-            // Nothing has changed since it started to wait, and it tells nothing new about its
-            // replica.
+            // Nothing has changed since the fetch started to wait, and its position is already
+            // noted.
             let response = self.empty_fetch_response();
             self.respond(delayed.request_id, Response::Fetch(response));
         }
@@ -236,7 +236,7 @@ impl Quorum {
         for record in records {
             self.control
                 .add(offset, record)
-                .expect("the leader's own records say what it knows");
+                .expect("the leader writes only control records that it supports");
             offset = offset.plus(1);
         }
         let voters = self.voters().clone();

@@ -126,7 +126,7 @@ impl Quorum {
     fn send_begin_quorum_epoch_requests(&mut self) -> u64 {
         let now_ms = self.now_ms;
         if self.voters().is_only_voter(self.local.key) {
-            // A single voter need not wake for others.
+            // A single voter has no timers for other voters.
             return FOREVER;
         }
         let Some(leader) = self.leader_state() else {
@@ -219,8 +219,9 @@ impl Quorum {
         let fetch_deadline_ms = state.fetch_deadline_ms;
         let has_updated_leader = state.has_updated_leader;
         let wait_ms = if state.update_voter_set_deadline_ms <= self.now_ms {
-            // With static voters, only this tells the leader of directories and endpoints, which an
-            // upgrade of kraft.version needs. Every new leader must be told again.
+            // With static voters, the leader learns directories and endpoints only from this
+            // request, and needs them to upgrade kraft.version. Each new leader needs the request
+            // again.
             let is_update_due = if self.kraft_version().is_reconfig_supported() {
                 self.voters().needs_update(&self.local)
             } else {

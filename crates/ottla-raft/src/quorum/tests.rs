@@ -36,7 +36,7 @@ fn voters(ids: &[i32]) -> VoterSet {
     VoterSet::new(ids.iter().map(|&id| voter(id))).expect("voters")
 }
 
-/// A log of ten records of epoch 3, the first of which is the voter set.
+/// A log of ten records of epoch 3. The first is the voter set.
 fn options(id: i32, voter_ids: &[i32]) -> QuorumOptions {
     let mut control_records = ControlRecordHistory::new(VoterSet::empty());
     control_records.set_kraft_version(Offset(0), KRaftVersion::V1);
@@ -76,7 +76,7 @@ fn led_by(leader: Option<i32>, epoch: i32) -> CurrentLeader {
     }
 }
 
-/// A node, with its last requests to others.
+/// A node, with its last requests to other nodes.
 struct Story {
     quorum: Quorum,
     now_ms: u64,

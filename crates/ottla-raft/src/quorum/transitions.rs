@@ -20,7 +20,7 @@ use crate::{
 };
 
 impl Quorum {
-    /// Starts in the role in which the node stopped, or in one that is safe after it.
+    /// Starts in the role in which the node stopped, or in a role that is safe after it.
     pub(super) fn start(&mut self) {
         let found = self.persisted.take();
         let election = found.unwrap_or_else(ElectionState::initial);
@@ -145,7 +145,7 @@ impl Quorum {
         }
     }
 
-    /// Replaces the state and closes what only a leader has.
+    /// Replaces the state and ends all work of a leader.
     fn enter(&mut self, epoch: LeaderEpoch, state: EpochState) {
         let before_epoch = std::mem::replace(&mut self.epoch, epoch);
         let before = std::mem::replace(&mut self.state, state);

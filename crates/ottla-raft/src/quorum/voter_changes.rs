@@ -161,7 +161,7 @@ impl Quorum {
         true
     }
 
-    /// Handles the failure of a request to `from` if it was the one to a new voter.
+    /// Handles the failure of a request to `from` if it was the request to a new voter.
     pub(super) fn api_versions_failure(
         &mut self,
         from: BrokerId,

@@ -5,8 +5,8 @@
 //!    up to there.
 //! 3. Commits are never undone: one value per committed offset, and no node truncates it.
 //! 4. Leader completeness: a new leader has every committed record.
-//! 5. The high watermark of an epoch's leader never decreases; what it commits is on the disks of a
-//!    majority and ends with a record of its own epoch.
+//! 5. The high watermark of an epoch's leader never decreases; its committed records are on the
+//!    disks of a majority and end with a record of its own epoch.
 //! 6. After healing, all nodes agree (`world::heal`).
 
 use std::collections::BTreeMap;
@@ -165,7 +165,7 @@ impl Checkers {
                         && first != second
                     {
                         return Err(format!(
-                            "{} and {} differ at offset {offset}, and agree behind it",
+                            "{} and {} differ at offset {offset}, and agree after it",
                             one.id, other.id
                         ));
                     }

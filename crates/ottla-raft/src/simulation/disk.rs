@@ -102,7 +102,7 @@ impl Disk {
             end -= 1;
         }
         self.truncate(end.max(self.start_offset));
-        // The opener of the log fsyncs what it found.
+        // Opening a log fsyncs its contents.
         self.flush();
         self.partial = None;
     }

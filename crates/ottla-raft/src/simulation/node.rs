@@ -232,7 +232,7 @@ impl SimNode {
         quorum.step(moment, event)
     }
 
-    /// Executes one effect. Returns what the world must check.
+    /// Executes one effect. Returns the observations for the checkers.
     pub fn carry_out(&mut self, effect: Effect) -> Vec<Seen> {
         let seen = match effect {
             Effect::PersistElectionState(election) => {

@@ -13,7 +13,7 @@ fn seeds() -> std::ops::Range<u64> {
 }
 
 #[test]
-fn a_quorum_keeps_its_promises_under_faults_and_agrees_after_them() {
+fn a_quorum_keeps_its_invariants_under_faults_and_converges() {
     let mut total = Outcome::default();
     let (mut raised, mut raised_in_trouble) = (0, 0);
     for seed in seeds() {

@@ -130,7 +130,7 @@ impl World {
         }
     }
 
-    /// Partitions some nodes, preferably a leader, from the others.
+    /// Partitions some nodes, preferably a leader, from the other nodes.
     fn isolate(&mut self, ids: &[i32]) {
         let leaders = self.leaders();
         let mut group: Vec<i32> = ids.iter().copied().filter(|_| self.below(3) == 0).collect();

@@ -1,4 +1,4 @@
-//! Nodes, network, clients and the clock; the seed decides what happens.
+//! Nodes, network, clients and the clock. The seed decides the order of events and the faults.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};

@@ -1,5 +1,5 @@
-//! What the messages of all APIs share: cluster and partition, the encoding of the leader and of
-//! voter endpoints, and the reasons for refusing a message.
+//! Shared parts of the messages of all APIs: cluster and partition, the encoding of the leader and
+//! of voter endpoints, and the reasons for refusing a message.
 
 use bytestring::ByteString;
 use ottla_protocol::Records;

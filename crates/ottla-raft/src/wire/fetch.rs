@@ -56,7 +56,7 @@ impl QuorumApi for FetchRequest {
 
     fn read(self, cluster_id: &ByteString) -> Result<Request, FetchResponse> {
         check_cluster_id(self.cluster_id.as_ref(), cluster_id).map_err(Self::refuse)?;
-        // Newer versions have it in a field of its own.
+        // Newer versions have a separate field for it.
         let replica_id = self.replica_id.max(self.replica_state.replica_id);
         let partition = only(self.topics)
             .filter(|topic| topic.topic_id == Uuid::METADATA_TOPIC)

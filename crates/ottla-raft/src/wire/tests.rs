@@ -1,4 +1,5 @@
-//! The messages of the quorum in both directions: what one side builds, the other reads.
+//! The messages of the quorum in both directions: one side builds a message, the other side reads
+//! it.
 
 use ottla_protocol::{Encoder, Message, Records};
 use ottla_types::{BrokerId, ErrorCode, LeaderEpoch, Offset, Uuid};
@@ -88,7 +89,7 @@ fn read(response: WireResponse) -> Result<Response, Unusable> {
 }
 
 #[test]
-fn a_request_arrives_as_it_was_meant() {
+fn requests_round_trip() {
     let log_end = LogEnd {
         offset: Offset(42),
         epoch: LeaderEpoch(4),
@@ -155,7 +156,7 @@ fn a_request_arrives_as_it_was_meant() {
 }
 
 #[test]
-fn a_voter_of_version_0_is_known_by_its_id() {
+fn version_0_identifies_a_voter_by_its_id() {
     let request = Request::EndQuorumEpoch(crate::EndQuorumEpochRequest {
         leader: BrokerId(1),
         epoch: LeaderEpoch(5),
@@ -179,7 +180,7 @@ fn a_voter_of_version_0_is_known_by_its_id() {
 }
 
 #[test]
-fn an_answer_arrives_as_it_was_meant() {
+fn responses_round_trip() {
     let (error, current_leader) = (ErrorCode::FencedLeaderEpoch, leader());
     let epoch = crate::QuorumEpochResponse {
         error,
@@ -233,7 +234,7 @@ fn an_answer_arrives_as_it_was_meant() {
 
 /// Kafka's tools print the message.
 #[test]
-fn a_refused_change_of_the_voters_says_why_in_words() {
+fn a_refused_voter_change_has_an_error_message() {
     let without_words = AddRaftVoterRequest::refuse(ErrorCode::NotController);
     assert_eq!(
         without_words.error_message.as_deref(),
@@ -265,7 +266,7 @@ fn fetch_response(data: FetchData) -> crate::FetchResponse {
 }
 
 #[test]
-fn a_fetch_is_answered_with_nothing_a_divergence_or_a_snapshot() {
+fn fetch_responses_carry_divergence_or_snapshot() {
     for data in [
         FetchData::Empty,
         FetchData::Diverging(LogEnd {
@@ -286,7 +287,7 @@ fn a_fetch_is_answered_with_nothing_a_divergence_or_a_snapshot() {
 }
 
 #[test]
-fn batches_and_parts_of_snapshots_are_handed_on() {
+fn batches_and_snapshot_parts_are_passed_through() {
     let with_bytes = || AnswerParts {
         listener_name: "CONTROLLER",
         has_endpoints: true,
@@ -333,7 +334,7 @@ fn batches_and_parts_of_snapshots_are_handed_on() {
 }
 
 #[test]
-fn a_leader_at_another_listener_is_named_without_an_address() {
+fn a_leader_without_the_listener_has_no_address() {
     let vote = Response::Vote(crate::VoteResponse {
         error: ErrorCode::None,
         current_leader: leader(),
@@ -348,7 +349,7 @@ fn a_leader_at_another_listener_is_named_without_an_address() {
 }
 
 #[test]
-fn an_answer_about_something_else_is_none() {
+fn a_response_about_another_partition_is_ignored() {
     let wire = VoteResponse::default();
     assert_eq!(
         read(WireResponse::Vote(wire)),

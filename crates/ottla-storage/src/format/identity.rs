@@ -79,9 +79,9 @@ pub fn read_all(
     Ok(found)
 }
 
-/// Reads the identity of a node. `None` if no directory is formatted. If only some are, the start is
-/// refused, as in Kafka: what looks like a new directory may be a disk that is not mounted.
-/// Directories from before KIP-858 get an ID.
+/// Reads the identity of a node. `None` if no directory is formatted. If only some directories are
+/// formatted, the start is refused, as in Kafka: an apparently new directory may be a disk that is
+/// not mounted. Directories from before KIP-858 get an ID.
 pub fn read_identity(config: &BrokerConfig) -> Result<Option<NodeIdentity>, FormatError> {
     let found = read_all(config)?;
     let metadata_dir = Path::new(&config.metadata_log_dir);
@@ -138,7 +138,7 @@ pub fn read_identity(config: &BrokerConfig) -> Result<Option<NodeIdentity>, Form
     }))
 }
 
-/// The message for a node of which only the metadata directory is not formatted.
+/// The message for a node whose metadata directory alone is not formatted.
 pub fn unformatted_metadata_dir(formatted: &Path, metadata_dir: &Path) -> String {
     format!(
         "{} is formatted, but the metadata directory {} is not; restore its meta.properties, or \
@@ -148,7 +148,7 @@ pub fn unformatted_metadata_dir(formatted: &Path, metadata_dir: &Path) -> String
     )
 }
 
-/// The message for a node of which a log directory is not formatted.
+/// The message for a node with a log directory that is not formatted.
 fn unformatted_log_dir(dir: &Path) -> String {
     format!(
         "{} has no meta.properties; mount its disk or restore the file, or, if the directory is new, \

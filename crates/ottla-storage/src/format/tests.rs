@@ -28,7 +28,7 @@ fn options(quorum: InitialQuorum) -> FormatOptions {
 }
 
 #[test]
-fn a_standalone_node_writes_down_that_it_votes() {
+fn a_standalone_node_stores_itself_as_a_voter() {
     let dir = tempfile::tempdir().unwrap();
     let config = config(dir.path(), &[]);
     assert_eq!(read_identity(&config), Ok(None));
@@ -63,7 +63,7 @@ fn a_standalone_node_writes_down_that_it_votes() {
 }
 
 #[test]
-fn static_voters_are_not_written_down() {
+fn static_voters_are_not_stored() {
     let dir = tempfile::tempdir().unwrap();
     let config = config(
         dir.path(),
@@ -78,7 +78,7 @@ fn static_voters_are_not_written_down() {
 }
 
 #[test]
-fn what_is_formatted_is_left_alone() {
+fn formatted_directories_are_not_changed() {
     let dir = tempfile::tempdir().unwrap();
     let (one, two) = (dir.path().join("one"), dir.path().join("two"));
     let both = format!("{},{}", one.display(), two.display());
@@ -115,7 +115,7 @@ fn what_is_formatted_is_left_alone() {
 }
 
 #[test]
-fn directories_that_do_not_belong_together_are_refused() {
+fn directories_of_different_nodes_are_refused() {
     let dir = tempfile::tempdir().unwrap();
     let (one, two) = (dir.path().join("one"), dir.path().join("two"));
     let both = format!("{},{}", one.display(), two.display());
@@ -137,7 +137,7 @@ fn directories_that_do_not_belong_together_are_refused() {
         "{error}"
     );
 
-    // Each directory must be formatted, also one that was added.
+    // Each directory must be formatted, including directories that were added.
     let three = dir.path().join("three");
     let with = |first: &Path, second: &Path| {
         let dirs = format!("{},{}", first.display(), second.display());
@@ -176,7 +176,7 @@ fn tree(dir: &Path) -> Vec<(PathBuf, Vec<u8>)> {
 }
 
 #[test]
-fn only_an_empty_directory_is_formatted_unasked() {
+fn only_empty_directories_are_formatted_automatically() {
     let in_use: [(&str, fn(&Path)); 3] = [
         ("__cluster_metadata-0", |dir| {
             std::fs::write(
@@ -207,7 +207,7 @@ fn only_an_empty_directory_is_formatted_unasked() {
 }
 
 #[test]
-fn a_formatting_that_was_interrupted_is_done_again() {
+fn an_interrupted_formatting_is_repeated() {
     let dir = tempfile::tempdir().unwrap();
     let config = config(dir.path(), &[]);
     format_standalone(&config).unwrap();
@@ -220,7 +220,7 @@ fn a_formatting_that_was_interrupted_is_done_again() {
 
 /// As Kafka 4.4 leaves it, which writes the snapshot before `meta.properties`.
 #[test]
-fn the_snapshot_of_an_interrupted_formatting_does_not_get_into_the_next() {
+fn a_formatting_discards_the_snapshot_of_an_interrupted_one() {
     let voters = [("controller.quorum.voters", "1@localhost:9093")];
     let first = "00000000000000000000-0000000000.checkpoint";
     for (has_log, stays) in [(false, false), (true, true)] {
@@ -245,7 +245,7 @@ fn the_snapshot_of_an_interrupted_formatting_does_not_get_into_the_next() {
 }
 
 #[test]
-fn the_way_to_format_fits_the_quorum() {
+fn the_suggested_format_command_fits_the_quorum() {
     let dir = tempfile::tempdir().unwrap();
     let dynamic = not_formatted(&config(dir.path(), &[]));
     assert!(dynamic.contains("--standalone"), "{dynamic}");

@@ -1,5 +1,5 @@
-//! The checkpoint files of the directories, written per directory, so that a hanging one does not
-//! block others.
+//! The checkpoint files of the directories, written per directory, so that a hanging directory does
+//! not block the others.
 //!
 //! Kafka: `LogManager.checkpointLogRecoveryOffsets`, `ReplicaManager.checkpointHighWatermarks`.
 
@@ -56,8 +56,8 @@ impl LogDirs {
             .collect()
     }
 
-    /// Writes the log start offset of each log that does not start at its first segment, and of
-    /// tiered logs, whose first segment does not tell where they start.
+    /// Writes the log start offset of each log that does not start at its first segment, and of all
+    /// tiered logs, because their first local segment does not give the log start offset.
     pub fn checkpoint_log_start_offsets(&self, dir: &Arc<LogDir>) {
         let value = |reader: &LogReader| {
             let start = reader.log_start_offset();
@@ -216,8 +216,8 @@ impl LogDirs {
         }
     }
 
-    /// Whether a checkpoint would have the same contents again. Takes no memory, because on most
-    /// nodes nearly all logs are idle; `false` where it cannot tell without.
+    /// Whether a checkpoint would have the same contents again. Allocates no memory, because on
+    /// most nodes nearly all logs are idle. `false` if a comparison would need memory.
     fn is_unchanged(
         &self,
         dir: &Arc<LogDir>,

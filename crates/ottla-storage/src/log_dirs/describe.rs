@@ -29,7 +29,7 @@ pub struct PartitionSize {
     pub topic_partition: TopicPartition,
     /// Size of all segments' `.log` files.
     pub size_bytes: i64,
-    /// The lag of the log end offset behind the high watermark; for a copy, its lag behind the log
+    /// The lag of the log end offset behind the high watermark. For a copy, the lag behind the log
     /// that it will replace.
     pub offset_lag: i64,
     /// A copy that will replace the log in another directory.

@@ -72,7 +72,7 @@ mod tests {
     use super::{DirKind, suffixed};
 
     #[test]
-    fn names_tell_the_kind() {
+    fn the_suffix_gives_the_kind() {
         let partition =
             |topic, partition| Some(DirKind::Partition(TopicPartition::new(topic, partition)));
         let id = "0123456789abcdef0123456789abcdef";
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn suffixed_names_are_known_again_and_not_too_long() {
+    fn suffixed_names_are_parsed_and_bounded_in_length() {
         let short = TopicPartition::new("orders", 3);
         let name = suffixed(&short, 0xab, "-delete");
         assert_eq!(name, "orders-3.000000000000000000000000000000ab-delete");

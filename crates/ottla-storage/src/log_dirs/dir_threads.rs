@@ -86,8 +86,8 @@ impl ThreadLimit {
     }
 }
 
-/// The permit is released by the thread, not by the waiting caller, because the thread is what is
-/// limited.
+/// The thread releases the permit, not the waiting caller, because the permits limit the number of
+/// threads.
 fn in_place<R>(place: OwnedSemaphorePermit, work: impl FnOnce() -> R) -> impl FnOnce() -> R {
     move || {
         let _place = place;
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_that_hangs_leaves_threads_to_the_others() {
+    fn a_hanging_directory_does_not_use_up_the_threads() {
         let runtime = runtime(2);
         let (hung, well) = (DirThreads::default(), DirThreads::default());
         let (release, released) = mpsc::channel::<()>();

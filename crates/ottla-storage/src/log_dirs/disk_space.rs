@@ -62,7 +62,7 @@ mod tests {
     const MIB: i64 = 1 << 20;
 
     #[test]
-    fn appends_end_where_the_reserve_begins_and_go_on_when_there_is_space() {
+    fn appends_stop_at_the_reserve_and_resume_when_space_is_freed() {
         let space = DiskSpace::default();
         assert!(space.take(u64::MAX), "nothing is known yet");
         assert_eq!(space.on_look(10 * MIB, 1000 * MIB, 9 * MIB), None);
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn a_small_file_system_keeps_most_for_records() {
+    fn the_reserve_is_small_on_a_small_file_system() {
         let space = DiskSpace::default();
         space.on_look(16 * MIB, 16 * MIB, 32 * MIB);
         assert!(space.take(14 * MIB as u64));

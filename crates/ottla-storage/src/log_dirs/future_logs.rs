@@ -180,8 +180,8 @@ impl LogDirs {
     /// nothing.
     pub fn promote(&self, future: &LogReader, is_written_down: bool) -> Result<(), PromoteError> {
         let topic_partition = future.topic_partition();
-        // Held, so that the copy cannot be cancelled meanwhile. The register itself is not locked,
-        // because threads that must not wait for the disk use it.
+        // Held, so that the copy cannot be cancelled at the same time. The register itself is not
+        // locked, because threads that must not wait for the disk use it.
         let _ending = self.moves_end.lock();
         let Some(dir) = self.dir_of_future(future) else {
             return Err(PromoteError::GivenUp);
@@ -265,7 +265,8 @@ impl LogDirs {
     ///
     /// Between the report to the controller and the renames, records may have been acknowledged
     /// that only the log has. Then the log stays in use and the move continues. Kafka 4.3 promotes
-    /// the copy whatever it holds, and loses them (`LogManager.recoverAbandonedFutureLogs`).
+    /// the copy regardless of its contents, and loses these records
+    /// (`LogManager.recoverAbandonedFutureLogs`).
     pub(super) fn recover_promoted(
         &self,
         topic_partition: &TopicPartition,

@@ -1,7 +1,7 @@
 //! Loading the logs of all directories at start, several at a time.
 //!
-//! A directory whose files cannot be read goes offline; the others go on. An unrecognisable
-//! directory name refuses the start, as in Kafka: `log.dirs` may be wrong.
+//! A directory whose files cannot be read goes offline; the other directories stay online. An
+//! unrecognisable directory name refuses the start, as in Kafka: `log.dirs` may be wrong.
 //!
 //! Kafka: `LogManager.loadLogs`.
 
@@ -237,7 +237,8 @@ impl LogDirs {
         settings: &OpenSettings,
     ) -> Result<LoadedLog, LogError> {
         let path = failed.dir.path.join(topic_partition.dir_name());
-        // Opening would create it, and the other replicas would delete what they have.
+        // Without this check, the open would create an empty log, and the other replicas would
+        // delete their records.
         ottla_sync::fs::metadata(&path).map_err(|error| StorageError::new("find", &path, error))?;
         let metadata = PartitionMetadata::read(&path)?;
         let offset = |known: Option<Offset>| known.unwrap_or_default().max(Offset::ZERO);

@@ -82,7 +82,7 @@ pub fn holder_of(dir: &Path) -> io::Result<Option<Holder>> {
         Err(error) => return Err(error),
     };
     let holder = fs::lock_holder(&file)?;
-    // This process is not to be found among those that have it open.
+    // Close the file, so that this process is not found among those that have it open.
     drop(file);
     Ok(holder.map(|holder| Holder {
         process_id: holder.process_id.or_else(|| process_with(&path)),
@@ -96,7 +96,7 @@ fn process_with(file: &Path) -> Option<i32> {
     for process in fs::read_dir("/proc").ok()?.flatten() {
         let name = process.file_name();
         let id = name.to_str().and_then(|name| name.parse().ok());
-        // Those of other users cannot be listed.
+        // The open files of other users' processes cannot be listed.
         let (Some(id), Ok(open)) = (id, fs::read_dir(process.path().join("fd"))) else {
             continue;
         };
@@ -115,7 +115,7 @@ mod tests {
     use super::{DirLock, LOCK_FILE, holder_of};
 
     #[test]
-    fn a_lock_is_asked_for_without_taking_it() {
+    fn a_lock_is_queried_without_taking_it() {
         let dir = tempfile::tempdir().unwrap();
         assert_eq!(holder_of(dir.path()).unwrap(), None);
         assert!(!dir.path().join(LOCK_FILE).exists(), "nothing was made");
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_is_locked_once() {
+    fn a_directory_cannot_be_locked_twice() {
         let dir = tempfile::tempdir().unwrap();
         let first = DirLock::take(dir.path()).unwrap();
         assert!(first.is_some());

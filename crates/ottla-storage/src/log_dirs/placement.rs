@@ -1,8 +1,9 @@
 //! The placement of new logs.
 //!
-//! The directory assigned by the metadata, if it is online; otherwise the one with the fewest logs
-//! that is not cordoned (KIP-1066). A log that may exist in an offline directory is never created
-//! elsewhere: an empty leader would make the other replicas truncate their records.
+//! The directory assigned by the metadata, if it is online; otherwise, of the directories that are
+//! not cordoned (KIP-1066), the directory with the fewest logs. A log that may exist in an offline
+//! directory is never created elsewhere: an empty leader would make the other replicas truncate
+//! their records.
 //!
 //! Kafka: `LogManager.getOrCreateLog`, `LogManager.nextLogDirs`.
 
@@ -105,7 +106,7 @@ impl LogDirs {
     }
 
     /// Refuses to create the log of a replica that may be elected, if the directory that held it is
-    /// gone. Kafka creates an empty log, and the others delete what they have once it leads.
+    /// gone. Kafka creates an empty log, and the other replicas delete their records once it leads.
     fn refuse_without_directory(&self, directory: Option<DirectoryId>) -> Result<(), OpenLogError> {
         match directory.filter(|id| !RESERVED.contains(id)) {
             Some(id) if self.dirs.iter().all(|dir| dir.directory_id != id) => {

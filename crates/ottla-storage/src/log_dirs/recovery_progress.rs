@@ -121,7 +121,7 @@ impl ProgressLogger {
     }
 }
 
-/// The bytes in the segments from the one that holds the recovery point on. Read errors are
+/// The size of the segment that holds the recovery point and of all later segments. Read errors are
 /// reported by the recovery itself.
 pub(super) fn bytes_to_recover(partition_dir: &Path, recovery_point: Offset) -> u64 {
     let Ok(entries) = ottla_sync::fs::read_dir(partition_dir) else {
@@ -151,7 +151,7 @@ mod tests {
     use super::{DirProgress, bytes_to_recover};
 
     #[test]
-    fn what_is_behind_the_recovery_point_counts() {
+    fn bytes_after_the_recovery_point_count() {
         let dir = tempfile::tempdir().unwrap();
         for (base, bytes) in [(0, 10), (100, 20), (200, 40)] {
             let path = dir.path().join(format!("{base:020}.log"));
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_are_told_once_they_are_known() {
+    fn bytes_are_reported_once_they_are_known() {
         let progress = DirProgress::new("data".into(), true, 3, 2);
         progress.on_log();
         assert_eq!(progress.remaining_logs(), 2);

@@ -128,7 +128,7 @@ fn names(path: &PathBuf) -> Vec<String> {
 }
 
 #[test]
-fn a_directory_is_used_by_one_broker() {
+fn a_directory_of_another_broker_is_refused() {
     let dirs = Dirs::new(1);
     let first = dirs.open().unwrap();
     let refused = dirs.open().unwrap_err();
@@ -148,7 +148,7 @@ fn a_directory_named_twice_is_refused() {
 }
 
 #[test]
-fn a_clean_stop_is_marked_and_trusted_once() {
+fn a_clean_stop_is_valid_for_one_start() {
     let test = Dirs::new(1);
     let dirs = test.load().unwrap();
     assert_eq!(dirs.previous_broker_epoch(), BrokerEpoch::UNKNOWN);
@@ -203,7 +203,7 @@ fn a_log_that_could_not_be_closed_keeps_its_directory_unclean() {
 }
 
 #[test]
-fn new_logs_go_where_there_are_fewest() {
+fn new_logs_are_created_in_the_directory_with_the_fewest() {
     let test = Dirs::new(3);
     let dirs = test.load().unwrap();
     let ids = dirs.online_directory_ids();
@@ -249,7 +249,7 @@ fn cordoned_directories_get_no_new_logs() {
 }
 
 #[test]
-fn the_directory_of_the_metadata_log_is_missed_even_where_others_are_left() {
+fn the_directory_of_the_metadata_log_is_required() {
     let test = Dirs::new(2);
     let dirs = test.load().unwrap();
     let told = Arc::new(Mutex::new(None));
@@ -263,7 +263,7 @@ fn the_directory_of_the_metadata_log_is_missed_even_where_others_are_left() {
 }
 
 #[test]
-fn a_log_gets_its_topic_id_and_loses_its_place_to_another_topic() {
+fn a_log_of_another_topic_id_is_replaced() {
     let test = Dirs::new(1);
     let dirs = test.load().unwrap();
     let log = dirs.open_log(&partition(0), TOPIC_ID, None, settings());
@@ -294,7 +294,7 @@ fn a_log_gets_its_topic_id_and_loses_its_place_to_another_topic() {
 }
 
 #[test]
-fn what_no_partition_claims_is_set_aside() {
+fn unclaimed_logs_are_set_aside() {
     let test = Dirs::new(1);
     let dirs = test.load().unwrap();
     let logs = [open(&dirs, 0), open(&dirs, 1)];
@@ -340,7 +340,7 @@ fn a_deleted_log_frees_its_name_at_once() {
 }
 
 #[test]
-fn what_is_no_partition_refuses_the_start() {
+fn an_unknown_directory_name_refuses_the_start() {
     let test = Dirs::new(1);
     fs::create_dir(test.path().join("holiday pictures")).unwrap();
     let refused = test.load().unwrap_err();
@@ -363,7 +363,7 @@ fn a_partition_in_two_directories_refuses_the_start() {
 }
 
 #[test]
-fn a_log_whose_place_a_moved_one_has_taken_is_set_aside() {
+fn a_log_replaced_by_a_moved_copy_is_set_aside() {
     for assigned_to in 0..2 {
         let test = Dirs::new(2);
         let kept = tempfile::tempdir().unwrap();
@@ -430,7 +430,7 @@ fn log_dir_of(test: &Dirs, name: &str) -> PathBuf {
 }
 
 #[test]
-fn a_directory_that_fails_is_told_once_with_the_first_reason() {
+fn a_failed_directory_is_reported_once_with_the_first_reason() {
     let test = Dirs::new(2);
     let dirs = test.load().unwrap();
     let told = Arc::new(Mutex::new(Vec::new()));
@@ -466,7 +466,7 @@ fn a_directory_that_fails_is_told_once_with_the_first_reason() {
 }
 
 #[test]
-fn a_missing_file_of_a_deleted_log_says_nothing_about_its_directory() {
+fn a_missing_file_of_a_deleted_log_is_no_directory_failure() {
     let test = Dirs::new(1);
     let dirs = test.load().unwrap();
     let told = Arc::new(Mutex::new(0));
@@ -504,7 +504,7 @@ fn a_log_that_cannot_be_read_takes_only_its_directory_offline() {
     let online: Vec<bool> = dirs.describe().iter().map(|dir| dir.is_online).collect();
     assert_eq!(online, [false, true]);
     assert_eq!(open(&dirs, 1).log_end_offset(), Offset(0));
-    // An existing log is not created elsewhere, nor is one that may exist.
+    // A log that exists, or may exist, in a failed directory is not created elsewhere.
     for (n, id) in [
         (0, None),
         (2, None),
@@ -562,7 +562,7 @@ fn directories_are_described() {
 }
 
 #[test]
-fn a_start_that_is_refused_or_broken_off_leaves_a_clean_stop_clean() {
+fn a_refused_or_aborted_start_keeps_the_clean_stop() {
     let test = Dirs::new(2);
     {
         let dirs = test.load().unwrap();
@@ -595,8 +595,7 @@ fn a_start_that_is_refused_or_broken_off_leaves_a_clean_stop_clean() {
 }
 
 #[test]
-fn a_copy_whose_directory_is_already_assigned_takes_the_place_of_its_log_only_if_it_lacks_nothing()
-{
+fn a_copy_in_the_assigned_directory_replaces_its_log_only_if_complete() {
     for lacks_a_record in [false, true] {
         let test = Dirs::new(2);
         let dirs = test.load().unwrap();
@@ -628,7 +627,7 @@ fn a_copy_whose_directory_is_already_assigned_takes_the_place_of_its_log_only_if
         let expected = if lacks_a_record { from } else { to };
         assert_eq!(dirs.directory_of(&partition(0)), Some(expected));
         let going_on = dirs.take_waiting_futures().len();
-        assert_eq!(going_on, usize::from(lacks_a_record), "the move goes on");
+        assert_eq!(going_on, usize::from(lacks_a_record), "the move continues");
     }
 }
 
@@ -709,7 +708,7 @@ impl Moved {
 }
 
 #[test]
-fn a_kill_between_the_steps_of_an_exchange_leaves_what_a_start_goes_on_with() {
+fn a_start_completes_an_exchange_that_a_kill_interrupted() {
     // The controller has committed the new directory.
     let moved = moved();
     let to = moved.to.clone();
@@ -733,7 +732,7 @@ fn a_kill_between_the_steps_of_an_exchange_leaves_what_a_start_goes_on_with() {
 }
 
 #[test]
-fn the_log_gives_its_name_up_before_the_copy_takes_it() {
+fn the_log_is_renamed_before_its_copy() {
     let moved = moved();
     // The log cannot be renamed, and the copy is not.
     fs::rename(moved.from.join("topic-0"), moved.from.join("away-0")).unwrap();
@@ -748,7 +747,7 @@ fn the_log_gives_its_name_up_before_the_copy_takes_it() {
 }
 
 #[test]
-fn a_log_keeps_its_name_where_its_copy_cannot_take_it() {
+fn a_log_keeps_its_name_if_the_rename_of_its_copy_fails() {
     for is_written_down in [false, true] {
         let moved = moved();
         fs::create_dir_all(moved.to.join("topic-0/in the way")).unwrap();
@@ -770,7 +769,7 @@ fn a_log_keeps_its_name_where_its_copy_cannot_take_it() {
 }
 
 #[test]
-fn up_to_where_a_log_is_clean_goes_with_it_into_another_directory() {
+fn the_cleaner_checkpoint_moves_with_the_log() {
     let test = Dirs::new(2);
     let dirs = test.load().unwrap();
     let mut log = open(&dirs, 0);

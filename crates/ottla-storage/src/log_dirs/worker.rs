@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stop_runs_what_is_due_and_drops_the_rest() {
+    fn a_stop_runs_due_tasks_and_drops_the_rest() {
         let worker = Worker::start("test");
         let (sender, receiver) = mpsc::channel();
         for (delay_s, name) in [(3600, "never"), (0, "now")] {

@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_mark_is_what_was_last_raised_or_lowered() {
+    fn the_mark_is_the_last_value_set() {
         let dir = tempfile::tempdir().unwrap();
         assert_eq!(forced_offset(dir.path()), Offset(i64::MAX));
         let mut mark = ForcedMark::open(dir.path()).unwrap();

@@ -1,7 +1,7 @@
 //! `__cluster_metadata-0`: the metadata log with its snapshots and `quorum-state`.
 //!
-//! Owned by the controller thread. The log is opened as after a crash, whatever the stop was: it is
-//! scanned completely, as in Kafka. Replication from and to other nodes is in `replicated`.
+//! Owned by the controller thread. The log is always opened as after a crash: it is scanned
+//! completely, as in Kafka. Replication from and to other nodes is in `replicated`.
 //!
 //! Kafka: `KafkaRaftLog`, `FileQuorumStateStore`, `KRaftControlRecordStateMachine`.
 
@@ -101,8 +101,8 @@ impl MetadataLog {
         };
         fs::create_dir_all(&dir).map_err(|error| fail(format!("cannot create it: {error}")))?;
         let mut snapshots = find_snapshots(&dir).map_err(|error| fail(error.to_string()))?;
-        // Recovery cuts the log at the first invalid byte, and no other node may have what would be
-        // cut off.
+        // Recovery cuts the log at the first invalid byte, and possibly no other node has the
+        // records after it.
         whole_segments(&dir, forced_offset(&dir)).map_err(|error| fail(error.to_string()))?;
         let params = OpenParams {
             dir: dir.clone(),
@@ -212,7 +212,7 @@ impl MetadataLog {
         }
     }
 
-    /// Whole batches from the one that holds `from`; at least one.
+    /// Whole batches, starting with the batch that holds `from`; at least one.
     fn read_batches(&self, from: Offset) -> Result<Vec<MetadataBatch>, String> {
         let read = self
             .log
@@ -325,7 +325,7 @@ impl MetadataLog {
         self.lower_forced_mark(end)?;
         match self.log.truncate_to(end, now) {
             Ok(_) => Ok(()),
-            // The log is unchanged, whatever was missing.
+            // A failed truncation leaves the log unchanged.
             Err(error) => Err(self.log_error(&error)),
         }
     }
@@ -419,8 +419,8 @@ impl MetadataLog {
         }
     }
 
-    /// Adds a snapshot of committed records that is on disk. If the log has passed it meanwhile,
-    /// because a snapshot of the leader replaced the log, it is deleted.
+    /// Adds a snapshot of committed records that is on disk. If the log now starts after it,
+    /// because a snapshot of the leader replaced the log, the snapshot is deleted.
     pub fn add_snapshot(&mut self, stored: StoredSnapshot) -> Result<(), MetadataLogError> {
         let id = stored.id;
         if id.end_offset < self.log.log_start_offset() {
@@ -529,7 +529,7 @@ impl LoadedMetadata {
         Ok(())
     }
 
-    /// Applies the whole log, for a caller who knows that it is committed.
+    /// Applies the whole log. The caller must know that it is committed.
     pub fn apply_tail(&mut self) -> Result<(), String> {
         while let Some(batch) = self.tail.pop_front() {
             batch.load_into(&mut self.loader)?;

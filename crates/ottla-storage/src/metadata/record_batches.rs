@@ -248,7 +248,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn batches_come_back() {
+    fn batches_round_trip() {
         let records = vec![
             MetadataRecord::FeatureLevel(FeatureLevelRecord {
                 name: "metadata.version".into(),
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bent_batch_is_an_error() {
+    fn a_damaged_batch_is_an_error() {
         let noop = [MetadataRecord::NoOp(NoOpRecord::default())];
         let batch = records_batch(
             Offset(0),

@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn snapshots_come_back() {
+    fn snapshots_round_trip() {
         let dir = tempfile::tempdir().unwrap();
         let id = SnapshotId {
             end_offset: Offset(42),
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn a_snapshot_cut_short_is_refused() {
+    fn a_truncated_snapshot_is_refused() {
         let dir = tempfile::tempdir().unwrap();
         snapshot()
             .write_bootstrap(dir.path(), Timestamp(1000))

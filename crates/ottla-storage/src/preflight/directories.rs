@@ -100,7 +100,8 @@ fn usable(dir: &Path, look: &mut Look) {
     }
     if let Err(error) = fs::check_dir_access(nearest) {
         let what = format!("cannot be read and written: {error}");
-        let change = "run as the user that Kafka ran as, or give the directory to the one that Ottla runs as";
+        let change =
+            "run as the user that Kafka ran as, or change its owner to the user that Ottla runs as";
         return look.refuse("directories", &place, what, change);
     }
     let Ok(space) = fs::space(nearest) else {
@@ -212,8 +213,7 @@ fn list(dir: &Path, look: &mut Look) -> Option<Listed> {
             "the user that runs this cannot write to {}",
             some_of(&closed)
         );
-        let change =
-            "run as the user that Kafka ran as, or give them to the one that Ottla runs as";
+        let change = "run as the user that Kafka ran as, or change their owner to the user that Ottla runs as";
         look.refuse("directories", &place, what, change);
     }
     for name in [

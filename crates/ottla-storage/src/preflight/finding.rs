@@ -54,7 +54,7 @@ pub struct Finding {
     /// The line of a file, a directory, or a position in the metadata log.
     pub place: String,
     pub what: String,
-    /// What to change, if anything can be changed.
+    /// The change that resolves the finding, if there is one.
     pub change: Option<String>,
     /// The setting that accepts it.
     pub accept: Option<Unserved>,

@@ -44,7 +44,7 @@ pub(super) fn segments(dir: &Path) -> io::Result<Vec<SegmentFile>> {
         let Some(base_offset) = offset_from_file_name(log_name) else {
             continue;
         };
-        // A file deleted meanwhile is skipped.
+        // A file that was deleted during the scan is skipped.
         let Ok(metadata) = entry.metadata() else {
             continue;
         };
@@ -124,7 +124,7 @@ fn fill(file: &mut File, buffer: &mut BytesMut, unread: &mut u64, bytes: usize) 
     buffer.resize(before + wanted as usize, 0);
     let read = read_up_to(file, &mut buffer[before..])?;
     buffer.truncate(before + read);
-    // A file that was truncated meanwhile has ended.
+    // A file that was truncated during the scan has ended.
     *unread = if read as u64 == wanted {
         *unread - wanted
     } else {
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn every_whole_batch_is_found_whatever_its_size_and_a_torn_end_is_left_alone() {
+    fn all_complete_batches_are_found_up_to_a_torn_end() {
         let dir = tempfile::tempdir().unwrap();
         let mut bytes = Vec::new();
         for (offset, size) in [
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_are_no_batches_are_left_alone() {
+    fn bytes_that_are_no_batches_are_skipped() {
         let dir = tempfile::tempdir().unwrap();
         for bytes in [vec![], vec![0; 500_000], vec![255; 500_000], vec![1; 7]] {
             std::fs::write(dir.path().join("00000000000000000000.log"), &bytes).unwrap();

@@ -319,10 +319,10 @@ fn security(config: &BrokerConfig, image: &MetadataImage, place: &str, look: &mu
     let tokens = image.kept.delegation_tokens.iter().count();
     if tokens > 0 && config.delegation_token_secret_key().is_none() {
         let what = format!(
-            "{} stored, and nobody can log in with them without delegation.token.secret.key, as with Apache Kafka",
+            "{} stored, but clients cannot log in with them without delegation.token.secret.key, as with Apache Kafka",
             count(tokens, "delegation token is", "delegation tokens are")
         );
-        let change = "set delegation.token.secret.key to what the other nodes have";
+        let change = "set delegation.token.secret.key to the value of the other nodes";
         look.note("delegation tokens", place, what, change);
     }
 }
@@ -418,7 +418,7 @@ fn tiered_topics(config: &BrokerConfig, image: &MetadataImage, look: &mut Look) 
     );
 }
 
-/// The settings of the topics that differ from what is served.
+/// Reports topic settings that have no effect or another effect than in Kafka.
 fn topic_settings(image: &MetadataImage, look: &mut Look) {
     let kind = ConfigResourceType::Topic;
     let change =

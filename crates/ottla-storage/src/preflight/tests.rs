@@ -146,7 +146,7 @@ fn topic(name: &'static str, replicas: Vec<i32>) -> [MetadataRecord; 2] {
 }
 
 #[test]
-fn a_node_that_kafka_left_with_its_defaults_can_be_taken_over() {
+fn a_kafka_node_with_default_settings_can_be_taken_over() {
     let levels = [
         level("group.version", 1),
         level("transaction.version", 2),
@@ -166,7 +166,7 @@ fn a_node_that_kafka_left_with_its_defaults_can_be_taken_over() {
 }
 
 #[test]
-fn nothing_is_touched() {
+fn the_preflight_changes_no_file() {
     let node = Node::new();
     node.look();
     let listing = || {
@@ -193,7 +193,7 @@ fn nothing_is_touched() {
 }
 
 #[test]
-fn every_problem_of_the_file_stands_in_the_way() {
+fn every_invalid_setting_is_a_refusal() {
     let node = Node::new()
         .setting("authorizer.class.name", "org.example.Authorizer")
         .setting("metric.reporters", "org.example.Reporter")
@@ -216,7 +216,7 @@ fn a_controller_alone_may_share_its_quorum() {
 }
 
 #[test]
-fn levels_that_are_not_known_stand_in_the_way() {
+fn unknown_feature_levels_are_a_refusal() {
     let mut old = Node::new();
     old.records = vec![level("metadata.version", 6)];
     old.refuses(
@@ -234,7 +234,7 @@ fn levels_that_are_not_known_stand_in_the_way() {
 }
 
 #[test]
-fn a_metadata_log_that_cannot_be_read_stands_in_the_way() {
+fn an_unreadable_metadata_log_is_a_refusal() {
     let node = Node::new();
     node.look();
     let log = node
@@ -266,7 +266,7 @@ fn a_metadata_log_that_cannot_be_read_stands_in_the_way() {
 }
 
 #[test]
-fn acls_without_an_authorizer_are_pointed_out() {
+fn acls_without_an_authorizer_are_a_note() {
     let acl = MetadataRecord::AccessControlEntry(AccessControlEntryRecord {
         id: Uuid::from_u128(9),
         ..Default::default()
@@ -277,12 +277,12 @@ fn acls_without_an_authorizer_are_pointed_out() {
 }
 
 #[test]
-fn delegation_tokens_that_nobody_can_use_are_pointed_out() {
+fn unusable_delegation_tokens_are_a_note() {
     let token = MetadataRecord::DelegationToken(DelegationTokenRecord {
         token_id: "token".into(),
         ..Default::default()
     });
-    let sentence = "1 delegation token is stored, and nobody can log in";
+    let sentence = "1 delegation token is stored, but clients cannot log in";
     let node = Node::new().records([token]);
     node.finds(Severity::Notes, sentence);
     let served = node.setting("delegation.token.secret.key", "key").look();
@@ -295,7 +295,7 @@ fn delegation_tokens_that_nobody_can_use_are_pointed_out() {
 }
 
 #[test]
-fn dynamic_settings_of_the_broker_are_looked_at() {
+fn dynamic_broker_settings_are_checked() {
     let broker = |resource, key, value| Node::new().records([config_of(4, resource, key, value)]);
     broker(
         "1",
@@ -328,7 +328,7 @@ fn dynamic_settings_of_the_broker_are_looked_at() {
 }
 
 #[test]
-fn topics_that_need_more_than_this_node_stand_in_the_way() {
+fn tiered_topics_without_tiered_storage_are_a_refusal() {
     let shared = Node::new().records(topic("orders", vec![1, 2])).look();
     assert!(shared.is_possible(), "{:#?}", shared.findings);
     Node::new()
@@ -358,7 +358,7 @@ fn other_brokers_are_named() {
 }
 
 #[test]
-fn more_voters_than_the_node_itself_do_not_stand_in_the_way() {
+fn several_voters_are_no_refusal() {
     let voters = "1@localhost:9093,2@localhost:9094,3@localhost:9095";
     let node = Node::new().setting("controller.quorum.voters", voters);
     // Without the snapshot with the voters, the quorum is the configured one.
@@ -369,7 +369,7 @@ fn more_voters_than_the_node_itself_do_not_stand_in_the_way() {
 }
 
 #[test]
-fn transactional_ids_do_not_stand_in_the_way() {
+fn transactional_ids_are_no_refusal() {
     let key = TransactionRecordKey::TransactionLog(TransactionLogKey {
         transactional_id: "payments".into(),
     });
@@ -383,7 +383,7 @@ fn transactional_ids_do_not_stand_in_the_way() {
 }
 
 #[test]
-fn directories_of_others_are_refused() {
+fn directories_of_other_nodes_are_refused() {
     Node::new()
         .setting("node.id", "2")
         .refuses("the directory belongs to node 1, but node.id is 2");
@@ -405,7 +405,7 @@ fn directories_of_others_are_refused() {
 }
 
 #[test]
-fn a_directory_that_holds_nothing_is_told_how_to_format_it() {
+fn an_empty_directory_gets_the_format_command() {
     let dir = tempfile::tempdir().unwrap();
     let data = dir.path().join("not").join("there");
     let properties = single_node_properties(
@@ -423,7 +423,7 @@ fn a_directory_that_holds_nothing_is_told_how_to_format_it() {
 }
 
 #[test]
-fn a_directory_in_use_is_told_by_whom() {
+fn the_refusal_of_a_directory_in_use_names_the_process() {
     let node = Node::new();
     let lock = crate::log_dirs::DirLocks::take(
         &BrokerConfig::from_properties(&node.properties).unwrap().0,
@@ -437,7 +437,7 @@ fn a_directory_in_use_is_told_by_whom() {
 }
 
 #[test]
-fn an_unclean_stop_is_a_note_with_what_recovery_reads() {
+fn an_unclean_stop_is_a_note_with_the_bytes_to_recover() {
     let node = Node::new();
     let log = node.path().join("orders-0");
     fs::create_dir(&log).unwrap();

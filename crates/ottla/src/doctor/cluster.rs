@@ -32,8 +32,8 @@ const NEAR_FULL: f64 = 0.85;
 const FULL: f64 = 0.95;
 /// Lag of a voter, in records of the metadata log.
 const MUCH_LAG: i64 = 10_000;
-/// A running voter fetches at least every half second. One that has not fetched for this long is
-/// reported.
+/// A running voter fetches at least every half second. A voter that has not fetched for this long
+/// is reported.
 const SILENT_MS: i64 = 5_000;
 /// A voter that fetches and has not reached the log end for this long is reported.
 const BEHIND_MS: i64 = 30_000;
@@ -285,7 +285,7 @@ fn quorum_checks(quorum: &QuorumDescription) -> Vec<Check> {
         checks.push(Check::warning(
             "voters",
             format!(
-                "{} survive no more failures than {}",
+                "{} tolerate no more failures than {}",
                 counted(voters.len(), "voter"),
                 voters.len() - 1
             ),
@@ -301,8 +301,9 @@ fn quorum_checks(quorum: &QuorumDescription) -> Vec<Check> {
     checks
 }
 
-/// What is wrong with a voter that does not lead. Its times are compared with the leader's, because
-/// both are of the leader's clock. Before KIP-836 they are not reported, and -1.
+/// Checks a voter that is not the leader. Its timestamps are compared with the leader's timestamps,
+/// because both come from the leader's clock. Leaders before KIP-836 do not report them; they are
+/// then -1.
 fn voter_check(leader: &ReplicaState, voter: &ReplicaState) -> Option<Check> {
     let subject = format!("controller {}", voter.replica_id);
     let since = |now: i64, then: i64| (now >= 0 && then >= 0).then_some(now - then);
@@ -431,7 +432,7 @@ mod tests {
     }
 
     #[test]
-    fn a_broker_that_is_away_and_one_with_too_much_are_told() {
+    fn missing_and_overloaded_brokers_are_reported() {
         assert_eq!(brokers(&[broker(1, false)])[0].level, Level::Good);
         assert_eq!(
             brokers(&[broker(1, false), broker(2, true)])[0].subject,
@@ -469,7 +470,7 @@ mod tests {
     }
 
     #[test]
-    fn a_voter_that_is_dead_or_behind_is_named() {
+    fn dead_and_lagging_voters_are_reported() {
         let well = (2, 499, 99_600, 99_600);
         assert_eq!(
             findings(&[well, (3, 500, 95_000, 95_000)]),
@@ -515,7 +516,7 @@ mod tests {
     }
 
     #[test]
-    fn a_disk_is_judged_by_what_is_used() {
+    fn a_disk_is_checked_by_its_usage() {
         let dir = |error_code, usable_bytes| DescribeLogDirsResult {
             error_code,
             log_dir: "/d".into(),

@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_little_is_told_with_a_command() {
+    fn insufficient_limits_are_reported_with_a_command() {
         assert_eq!(open_files(1024, None).level, Level::Problem);
         assert_eq!(open_files(65_536, None).level, Level::Warning);
         assert_eq!(open_files(1_048_576, None).level, Level::Good);
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn this_machine_can_be_looked_at() {
+    fn the_checks_run_on_this_machine() {
         let subjects: Vec<String> = look(&properties())
             .unwrap()
             .into_iter()

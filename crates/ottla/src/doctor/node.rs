@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn file_systems_of_networks_and_of_memory_are_unsuitable() {
+    fn network_and_memory_file_systems_are_unsuitable() {
         // The magic numbers of linux/magic.h: CIFS, SMB2, ext4.
         assert!(unsuitable(0xff53_4d42).is_some_and(|why| why.starts_with("CIFS")));
         assert!(unsuitable(0xfe53_4d42).is_some_and(|why| why.starts_with("SMB")));
@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn a_disk_that_fills_is_told_before_it_is_full() {
+    fn a_filling_disk_is_reported_before_it_is_full() {
         let level = |free, share, inodes| space_check("disk", free, share, inodes).level;
         assert_eq!(level(50_000_000_000, 0.5, 0.9), Level::Good);
         assert_eq!(level(50_000_000_000, 0.08, 0.9), Level::Warning);
@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn a_broker_that_is_alone_has_no_three_replicas_of_the_metadata_topic() {
+    fn a_single_broker_cannot_have_three_replicas_of_the_metadata_topic() {
         let checked = |more: &[(&str, &str)]| {
             let mut properties = crate::server::properties_without_a_file();
             let class = "org.apache.kafka.server.log.remote.storage.LocalTieredStorage";
@@ -412,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_nobody_finds_is_a_problem() {
+    fn an_unresolvable_name_is_a_problem() {
         assert_eq!(name(&listener("127.0.0.1", 1)).unwrap().level, Level::Good);
         let unknown = name(&listener("no-such-host.invalid", 1)).unwrap();
         assert_eq!(unknown.level, Level::Problem);

@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_set_is_named() {
+    fn set_variables_are_named() {
         let set = |name: &str| match name {
             "KAFKA_HEAP_OPTS" => Some("-Xmx1G".to_owned()),
             "KAFKA_OPTS" => Some(" ".to_owned()),

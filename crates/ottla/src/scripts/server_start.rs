@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn options_of_the_script_go_before_the_file() {
+    fn options_of_the_script_take_precedence_over_the_file() {
         let line = with_two_hyphens(words(&[
             "k.sh",
             "server-start",
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn output_goes_where_kafkas_goes() {
+    fn output_goes_to_the_log_file_of_kafka() {
         assert_eq!(
             output_directory(None, "/opt/kafka/bin/kafka-server-start.sh"),
             Path::new("/opt/kafka/bin/../logs")

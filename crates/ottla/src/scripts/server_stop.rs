@@ -106,7 +106,7 @@ fn send(process: i32, signal: i32) -> std::io::Result<()> {
     }
 }
 
-/// The running servers; processes that exit meanwhile are skipped.
+/// The running servers; processes that exit during the search are skipped.
 fn running_servers() -> Vec<Server> {
     let Ok(processes) = std::fs::read_dir("/proc") else {
         return Vec::new();
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn servers_are_known_by_their_command_lines() {
+    fn servers_are_recognized_by_their_command_lines() {
         for (line, file) in [
             (
                 &["/usr/bin/ottla", "server", "s.properties"][..],
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn servers_are_chosen_by_their_settings() {
+    fn servers_are_selected_by_their_settings() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(
             folder.path().join("s.properties"),

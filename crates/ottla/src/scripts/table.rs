@@ -105,15 +105,15 @@ mod tests {
     const END: &str = "<!-- end of scripts -->";
 
     #[test]
-    fn the_page_holds_the_table_of_scripts() {
+    fn the_page_contains_the_table_of_scripts() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../COMPATIBILITY.md");
         let page = std::fs::read_to_string(path).expect("COMPATIBILITY.md");
         let begin = page.find(BEGIN).expect("the mark at the beginning") + BEGIN.len();
         let end = page.find(END).expect("the mark at the end");
         assert!(
             page[begin..end].trim() == markdown().trim(),
-            "the table of scripts in COMPATIBILITY.md is not what is served; replace it by what \
-             `cargo run -p ottla -- install-scripts --table` prints"
+            "the table of scripts in COMPATIBILITY.md is outdated; replace it with the output of \
+             `cargo run -p ottla -- install-scripts --table`"
         );
     }
 

@@ -33,7 +33,7 @@ pub struct Issued {
 impl Authority {
     /// Creates an authority whose certificates are valid for this many days.
     pub fn new(days: u16) -> Result<Authority, String> {
-        // A day earlier, because clients' clocks may be behind.
+        // A day earlier, because clients' clocks may be slow.
         let today = Timestamp::now().to_zoned_datetime(TimeZone::UTC).date();
         let from = today.saturating_sub(Span::new().days(1));
         let name = format!("Ottla CA {:08x}", rand::random::<u32>());
@@ -59,8 +59,8 @@ impl Authority {
         self.issuer.key().serialize_pem()
     }
 
-    /// Issues a certificate for a broker with these names and addresses, of which there must be at
-    /// least one. It is also a client certificate, because brokers connect to each other.
+    /// Issues a certificate for a broker with these names and addresses. At least one is required.
+    /// It is also a client certificate, because brokers connect to each other.
     pub fn issue(&self, names: &[String]) -> Result<Issued, String> {
         let common_name = names
             .iter()
@@ -138,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_of_hosts_are_told_from_others() {
+    fn host_names_are_validated() {
         for name in [
             "a",
             "kafka-1.example.com",
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn a_certificate_has_its_names_and_its_days() {
+    fn a_certificate_has_its_names_and_validity() {
         let authority = Authority::new(30).unwrap();
         let names = ["a.example.com".to_owned(), "10.0.0.1".to_owned()];
         let issued = authority.issue(&names).unwrap();
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_is_too_long_for_a_subject_is_only_among_the_names() {
+    fn a_name_too_long_for_the_subject_is_only_an_alternative_name() {
         let long = format!("{}.example.com", "a".repeat(60));
         let issued = Authority::new(30)
             .unwrap()

@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_that_cannot_be_written_leaves_none() {
+    fn a_failed_write_leaves_no_file() {
         let dir = tempfile::tempdir().expect("a directory");
         let occupied = dir.path().join("file");
         std::fs::write(&occupied, b"").expect("a file");

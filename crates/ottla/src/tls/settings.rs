@@ -1,5 +1,5 @@
-//! The settings for the certificates: a listener's lines of `server.properties`, and those of
-//! clients in Java, of librdkafka, and in Go.
+//! The settings for the certificates: a listener's lines of `server.properties`, and the settings
+//! of clients in Java, of librdkafka, and in Go.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn what_java_would_read_otherwise_is_escaped() {
+    fn special_characters_are_escaped_for_java() {
         for value in ["/a b/c", " leading", "C:\\x", "/päth/\u{1f511}", "a=b:c#d!"] {
             let text = line("key", value);
             assert!(text.is_ascii());
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn the_native_client_takes_the_settings_of_java() {
+    fn the_native_client_accepts_the_settings_of_java() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("ca.crt");
         let authority = crate::tls::authority::Authority::new(1).unwrap();
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn other_clients_have_their_own_words() {
+    fn other_clients_have_their_own_settings() {
         let pem = store("/tls/ca.crt", None);
         let with_login = client(&pem, Some(("alice", "hush")));
         assert_eq!(

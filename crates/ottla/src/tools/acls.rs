@@ -120,7 +120,8 @@ pub fn run(args: AclsArgs) -> ExitCode {
     })
 }
 
-/// As Java shows what has ended a future: a cluster's error with its class.
+/// Formats an error as Java shows the cause of a failed future: an error of the cluster has its
+/// class.
 fn exception_of(error: &anyhow::Error) -> String {
     match error.downcast_ref::<ClientError>() {
         Some(cluster) if cluster.code().is_some() => java_exceptions::shown(cluster),
@@ -434,7 +435,7 @@ mod tests {
     }
 
     #[test]
-    fn a_consumer_and_producer_gets_what_kafka_gives() {
+    fn consumers_and_producers_get_the_acls_of_kafka() {
         let changes = changed(
             "--add --allow-principal User:a --producer --consumer --idempotent --topic t --group g",
         );
@@ -456,7 +457,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_refused_in_kafkas_words() {
+    fn invalid_arguments_are_refused_with_the_messages_of_kafka() {
         for (line, error) in [
             (
                 "--add --allow-principal User:a",

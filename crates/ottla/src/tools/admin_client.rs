@@ -179,7 +179,7 @@ pub fn config_without_credentials(
     }
     config.set_bootstrap_servers(bootstrap_servers)?;
     if !sets_connection_timeout {
-        // An unreachable server must leave time for the others.
+        // An unreachable server must leave time for the other servers.
         let each = patience / config.bootstrap_servers.len() as u32;
         let limit = config.socket_connection_setup_timeout;
         config.socket_connection_setup_timeout = limit.min(each.max(LEAST_PER_SERVER));

@@ -52,7 +52,7 @@ fn node(broker: &BrokerNode) -> String {
     )
 }
 
-/// Every API that a broker can have, supported or not, and those that only the broker knows.
+/// Every API that a broker can have, supported or not, and APIs that only the broker knows.
 fn table(response: &ApiVersionsResponse) -> String {
     let mut lines: BTreeMap<i16, String> = ApiKey::ALL
         .iter()

@@ -510,7 +510,7 @@ mod tests {
     }
 
     #[test]
-    fn names_stand_in_the_order_of_the_types() {
+    fn entities_are_listed_in_the_order_of_their_types() {
         use clap::Parser;
         #[derive(Parser)]
         struct Line {
@@ -568,7 +568,7 @@ mod tests {
     }
 
     #[test]
-    fn names_lose_their_last_letter() {
+    fn entity_types_are_singular() {
         assert_eq!(EntityType::Topics.singular(), "topic");
         assert_eq!(EntityType::ClientMetrics.singular(), "client-metric");
         assert_eq!(EntityType::Users.singular(), "user");

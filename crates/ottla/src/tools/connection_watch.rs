@@ -158,10 +158,10 @@ fn node_name(client: &Client, address: &str) -> String {
 struct Report {
     who: String,
     /// By address.
-    said: BTreeMap<String, Said>,
+    said: BTreeMap<String, ReportedOutage>,
 }
 
-struct Said {
+struct ReportedOutage {
     name: String,
     since: Instant,
     was_connected: bool,
@@ -219,7 +219,7 @@ impl Report {
                          Node may not be available. ({reason})"
                     ),
                 });
-                let said = Said {
+                let said = ReportedOutage {
                     name: name.clone(),
                     since: outage.since,
                     was_connected: outage.was_connected,
@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn a_broker_that_left_and_one_that_never_answered_are_told_apart() {
+    fn removed_and_unreachable_brokers_have_different_messages() {
         let began = Instant::now();
         let mut report = Report::new("C");
         report.observe(began, &out(began, true), 0, |_| true);

@@ -91,7 +91,7 @@ async fn consume(args: &ConsoleShareConsumerArgs) -> anyhow::Result<()> {
     let mut consumer = ShareConsumer::new(client, config)?;
     consumer.subscribe(std::slice::from_ref(&args.topic));
     let (count, result) = print_records(args, &mut consumer, &mut formatter).await?;
-    // Closing acknowledges what was printed and releases the rest.
+    // Closing acknowledges the printed records and releases the others.
     if let Err(error) = consumer.close().await {
         eprintln!("could not leave the share group cleanly: {error}");
     }
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn the_group_is_said_once_or_the_same_each_time() {
+    fn conflicting_groups_are_refused() {
         let group = |line: &str| {
             let args = args(&format!("--bootstrap-server h:1 --topic t {line}"));
             settings(&args).map(|(_, config)| config.group_id)

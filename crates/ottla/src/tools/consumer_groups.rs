@@ -204,7 +204,7 @@ async fn delete(args: &ConsumerGroupsArgs, admin: &Admin) -> anyhow::Result<()> 
     Ok(())
 }
 
-/// Prints which groups were deleted, and why the others were not.
+/// Prints which groups were deleted, and why the other groups were not.
 pub(super) fn report_deletion(kind: &str, deleted: &[String], failed: &[(String, String)]) {
     let quoted: Vec<String> = deleted.iter().map(|group| format!("'{group}'")).collect();
     let quoted = quoted.join(", ");
@@ -238,7 +238,7 @@ mod tests {
     use ottla_types::ErrorCode;
 
     #[test]
-    fn errors_have_javas_names() {
+    fn errors_have_the_names_of_java() {
         let name = |code: ErrorCode| {
             java_exceptions::class_name(&ClientError::broker("it", code.code(), None::<&str>))
         };
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn choices_are_checked() {
+    fn conflicting_options_are_refused() {
         let valid = ["Stable", "PreparingRebalance"];
         let choices = |text| choices(text, ("state", "states"), &valid);
         let chosen = choices(Some("stable, preparing_rebalance")).unwrap();

@@ -67,7 +67,8 @@ pub fn run(args: ConsumerPerfTestArgs) -> ExitCode {
     block_on_while_receiving(async { report_plainly(measure(&args).await) })
 }
 
-/// Checks what Kafka's tool rejects before it prints anything, with its messages.
+/// Rejects the arguments that Kafka's tool rejects before it prints anything, with the same
+/// messages.
 fn check(args: &ConsumerPerfTestArgs) -> Result<(), String> {
     if args.measuring.bootstrap_server.is_none() {
         return Err("Missing required argument \"[bootstrap-server]\"".into());
@@ -245,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said_in_the_words_of_kafkas_tool() {
+    fn invalid_arguments_have_the_messages_of_kafka() {
         for (line, text) in [
             (
                 "--topic t",
@@ -278,7 +279,7 @@ mod tests {
 
     /// The published command of 2014, without ZooKeeper.
     #[test]
-    fn flags_go_before_properties() {
+    fn flags_take_precedence_over_properties() {
         let line = "--bootstrap-server h:1 --messages 50000000 --topic test --threads 1 --fetch-size 7 \
              --command-property max.partition.fetch.bytes=9 --command-property client.id=me --timeout 5";
         check(&args(line)).unwrap();

@@ -434,7 +434,7 @@ mod tests {
     }
 
     #[test]
-    fn every_form_of_the_command_line_says_the_same() {
+    fn all_forms_of_the_command_line_are_equivalent() {
         let with_flags = planned(
             "--bootstrap-server h:1 --topic t --num-records 5000 --producer-acks 1 --record-size 21 --num-headers",
         )
@@ -450,7 +450,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said_in_the_words_of_kafkas_tool() {
+    fn invalid_arguments_have_the_messages_of_kafka() {
         const REST: &str = "--bootstrap-server h:1 --topic t --record-size 5";
         for (line, text) in [
             (
@@ -489,7 +489,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_that_is_not_the_one_that_was_sent_is_found() {
+    fn a_received_record_must_match_the_sent_one() {
         let sent = Sent {
             key: Bytes::from_static(b"k"),
             value: Bytes::from_static(b"v"),

@@ -186,7 +186,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rules() {
+    fn topic_and_partition_rules_are_parsed() {
         let allows = |rule: &str, topic: &str, partition| {
             Rule::parse(rule).unwrap().allows(topic, partition)
         };
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn times() {
+    fn timestamps_are_parsed() {
         assert_eq!(parse_spec("-2").unwrap(), OffsetSpec::Earliest);
         assert_eq!(
             parse_spec("max-timestamp").unwrap(),

@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn filters_are_kafkas() {
+    fn filters_match_kafka() {
         let group = |id: &str, kind: &str, protocol: &str| GroupListing {
             group_id: id.into(),
             group_type: kind.into(),

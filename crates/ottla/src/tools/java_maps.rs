@@ -34,7 +34,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_order_is_javas() {
+    fn entries_are_in_the_order_of_java() {
         assert_eq!(hash_code("min.insync.replicas"), 268_940_301);
         assert_eq!(
             [12, 13, 24, 25, 48, 49].map(buckets),

@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_java_s() {
+    fn numbers_are_formatted_as_in_java() {
         for (value, text) in [
             (0.0, "0.0"),
             (-0.5, "-0.5"),
@@ -83,7 +83,7 @@ mod tests {
 
     /// As printed by `String.format` of Java 17.
     #[test]
-    fn decimals_are_rounded_as_java_does() {
+    fn decimals_are_rounded_as_in_java() {
         for (value, decimals, text) in [
             (0.0, 2, "0.00"),
             (0.125, 2, "0.13"),

@@ -66,7 +66,7 @@ mod tests {
 
     /// The results of Java 17.
     #[test]
-    fn what_is_malformed_is_replaced_as_in_java() {
+    fn malformed_text_is_replaced_as_in_java() {
         for (bytes, text) in [
             (&b"plain"[..], "plain"),
             (b"\xc3\xa4\xe2\x82\xac\xf0\x9f\x98\x80", "ä€😀"),

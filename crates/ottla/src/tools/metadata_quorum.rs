@@ -44,7 +44,7 @@ enum QuorumCommand {
     },
     /// Add a controller to the quorum.
     AddController {
-        /// Show what would be done, without doing it.
+        /// Show the change without making it.
         #[arg(long)]
         dry_run: bool,
     },
@@ -56,7 +56,7 @@ enum QuorumCommand {
         /// The id of the controller's metadata directory.
         #[arg(long, short = 'd', value_name = "ID", allow_hyphen_values = true)]
         controller_directory_id: String,
-        /// Show what would be done, without doing it.
+        /// Show the change without making it.
         #[arg(long)]
         dry_run: bool,
     },
@@ -379,7 +379,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_new_controller_is_what_its_files_say() {
+    fn a_new_controller_is_read_from_its_files() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().display().to_string();
         std::fs::write(

@@ -45,8 +45,8 @@ pub(super) struct ResetScenario {
 }
 
 impl ResetScenario {
-    /// The new offsets of a group's partitions. `is_single` tells whether the given file, if any,
-    /// omits the group column; `committed` returns the group's committed offsets.
+    /// The new offsets of a group's partitions. `is_single`: the given file, if any, has no group
+    /// column; `committed` returns the group's committed offsets.
     pub(super) async fn new_offsets(
         &self,
         admin: &Admin,
@@ -417,7 +417,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times() {
+    fn timestamps_are_parsed() {
         assert_eq!(parse_datetime("1970-01-01T00:00:00.000").unwrap(), 0);
         assert_eq!(
             parse_datetime("2024-02-29T12:34:56.789Z").unwrap(),
@@ -433,7 +433,7 @@ mod tests {
     }
 
     #[test]
-    fn durations() {
+    fn durations_are_parsed() {
         assert_eq!(parse_duration("P1DT2H3M4.5S").unwrap(), 93_784_500);
         assert_eq!(parse_duration("PT1H").unwrap(), 3_600_000);
         for bad in ["", "P", "1H", "PT1X"] {
@@ -442,7 +442,7 @@ mod tests {
     }
 
     #[test]
-    fn partitions() {
+    fn partitions_are_parsed() {
         assert_eq!(
             parse_partitions("t:0,2").unwrap(),
             [("t".to_owned(), 0), ("t".to_owned(), 2)]

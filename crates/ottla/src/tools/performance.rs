@@ -130,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_second_file_stands_beside_the_first() {
+    fn a_second_file_is_written_beside_the_first() {
         for (path, second) in [
             ("a/run.hgrm", "a/run.sent.hgrm"),
             ("run", "run.sent"),

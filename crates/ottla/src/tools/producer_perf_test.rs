@@ -128,7 +128,7 @@ fn prepare(plan: &Plan) -> Result<ValueSource, Trouble> {
     })
 }
 
-/// Prints what Kafka's tool does not.
+/// Prints the results that Kafka's tool does not have.
 fn say_more(args: &ProducerPerfTestArgs, plan: &Plan, stats: &Stats) -> Result<(), Trouble> {
     stats.show_failures();
     stats.with_latencies(|from_due, from_sent| -> Result<(), Trouble> {

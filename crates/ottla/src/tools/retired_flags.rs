@@ -59,7 +59,7 @@ mod tests {
     use super::advice;
 
     #[test]
-    fn old_flags_are_answered() {
+    fn retired_flags_have_an_error_message() {
         let say = |tool: &str, argument: &str| advice(tool, &[argument.to_owned()]);
         assert!(
             say("topics", "--zookeeper=localhost:2181")

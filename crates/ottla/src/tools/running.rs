@@ -19,7 +19,7 @@ pub(super) fn block_on<F: Future<Output = ExitCode>>(tool: F) -> ExitCode {
     run_on(runtime.enable_all().build(), tool)
 }
 
-/// Runs a tool that processes a lot of data; responses are received on another thread meanwhile.
+/// Runs a tool that processes a lot of data; responses are received on another thread.
 pub(super) fn block_on_while_receiving<F: Future<Output = ExitCode>>(tool: F) -> ExitCode {
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     let tool = pin!(tool);

@@ -41,8 +41,8 @@ pub(super) fn key_values(arguments: &[String]) -> BTreeMap<String, String> {
     arguments.iter().map(split).collect()
 }
 
-/// Warns of unknown settings and continues, as Kafka's clients do. `unknown` lists what the parts
-/// of the client did not know.
+/// Warns of unknown settings and continues, as Kafka's clients do. `unknown` lists the settings
+/// that no part of the client knows.
 pub(super) fn warn_of_unknown(settings: &BTreeMap<String, String>, unknown: &[Vec<String>]) {
     for key in properties::unknown_keys(settings, unknown) {
         eprintln!("WARN {}", unknown_key(key));
@@ -61,7 +61,7 @@ mod tests {
     use super::unknown_key;
 
     #[test]
-    fn a_mistyped_setting_is_told_its_name() {
+    fn the_name_of_a_mistyped_setting_is_suggested() {
         assert_eq!(
             unknown_key("akcs"),
             "akcs is not a setting and is ignored; did you mean acks?"

@@ -35,7 +35,7 @@ pub struct ShareConsumerPerfTestArgs {
     /// How many members consume.
     #[arg(long, value_name = "NUMBER", default_value = "1")]
     threads: String,
-    /// Print what each member has consumed.
+    /// Print the result of each member.
     #[arg(long)]
     show_consumer_stats: bool,
     #[command(flatten)]
@@ -54,7 +54,8 @@ pub fn run(args: ShareConsumerPerfTestArgs) -> ExitCode {
     block_on_while_receiving(async { report_plainly(measure(&args).await) })
 }
 
-/// Checks what Kafka's tool rejects before it prints anything, with its messages.
+/// Rejects the arguments that Kafka's tool rejects before it prints anything, with the same
+/// messages.
 fn check(args: &ShareConsumerPerfTestArgs) -> Result<(), String> {
     for (name, value) in [
         ("topic", &args.topic),
@@ -244,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said_in_the_words_of_kafkas_tool() {
+    fn invalid_arguments_have_the_messages_of_kafka() {
         for (line, text) in [
             (
                 "--bootstrap-server h:1",
@@ -264,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn flags_go_before_properties_and_members_have_names() {
+    fn flags_take_precedence_and_members_have_names() {
         let line = "--bootstrap-server h:1 --num-records 5 --topic t --fetch-size 7 --command-property \
                     fetch.max.bytes=9 --command-property client.id=me";
         let settings = settings(&args(line)).unwrap();

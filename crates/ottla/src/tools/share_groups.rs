@@ -93,7 +93,7 @@ async fn list(args: &ShareGroupsArgs, admin: &Admin) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Invalid groups are reported before the request; the others are deleted.
+/// Invalid groups are reported before the request; the other groups are deleted.
 async fn delete(args: &ShareGroupsArgs, admin: &Admin) -> anyhow::Result<()> {
     let listed = share_groups(admin, &[]).await?;
     let mut failed: Vec<(String, String)> = Vec::new();

@@ -129,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn patterns_are_javas() {
+    fn patterns_match_java() {
         let zone = TimeZone::fixed(Offset::from_seconds(-5400).unwrap());
         let day = date(2026, 11, 2);
         let time = day
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_pattern_is_refused_in_javas_words() {
+    fn invalid_patterns_have_the_messages_of_java() {
         for (pattern, text) in [
             ("yyyy b", "Illegal pattern character 'b'"),
             ("'open", "Unterminated quote"),

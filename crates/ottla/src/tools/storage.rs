@@ -384,7 +384,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn controllers_and_features_are_read() {
+    fn controllers_and_features_are_parsed() {
         let controller = parse_controller("3@host:9093:JEXY6aqzQY-32P5TStzaFg").unwrap();
         assert_eq!((controller.id.value(), controller.port), (3, 9093));
         assert!(parse_controller("3@host:9093").is_err());

@@ -1,4 +1,4 @@
-//! `tier`: what a cluster keeps in remote storage (KIP-405), and whether it is whole.
+//! `tier`: describes, verifies and restores the remote storage of a cluster (KIP-405).
 //!
 //! Works with any Kafka cluster: the metadata comes from `__remote_log_metadata` through the client,
 //! the store is opened with the settings of a broker's file. Nothing is written to either; `restore`

@@ -46,7 +46,7 @@ mod tests {
     }
 
     #[test]
-    fn internal_topics_can_be_left_out() {
+    fn internal_topics_can_be_excluded() {
         assert!(TopicFilter::all().is_allowed("__consumer_offsets", false));
         assert!(!TopicFilter::all().is_allowed("__consumer_offsets", true));
     }

@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn files_are_read_or_say_what_is_wrong() {
+    fn files_are_parsed_or_refused_with_a_reason() {
         let good = r#"{"partitions":[{"topic":"t","partition":1,"offset":5}],"version":1}"#;
         let entries = parse("f", good).unwrap();
         assert_eq!((entries[0].topic.as_str(), entries[0].partition), ("t", 1));

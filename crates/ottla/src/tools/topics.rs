@@ -438,7 +438,7 @@ mod tests {
     use super::parse_assignment;
 
     #[test]
-    fn assignments() {
+    fn assignments_are_parsed() {
         assert_eq!(
             parse_assignment("1:2, 2:3").unwrap(),
             [vec![1, 2], vec![2, 3]]

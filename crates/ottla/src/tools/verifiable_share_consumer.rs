@@ -307,7 +307,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn events_have_the_shape_of_kafkas() {
+    fn events_have_the_format_of_kafka() {
         let event = OffsetsAcknowledged {
             count: 2,
             partitions: vec![Offsets::new("t", 1, BTreeSet::from([4, 5]))],

@@ -5,9 +5,9 @@
 //! has no such tool and is driven by `conformance/rdkafka` through its batch interface. Its
 //! settings follow the others' where it has equivalents; they are not tuned for its best speed.
 //! Values are read from a file or generated beforehand, because Kafka's tool would otherwise
-//! generate each letter while its clock runs. Rates are those that the tools print: for a producer
-//! from the first record to the last acknowledgement, for a consumer from the assignment of its
-//! partitions, with or without a group, to the last record. CPU time is that of whole processes,
+//! generate each letter while its clock runs. Rates are the rates that the tools print: for a
+//! producer from the first record to the last acknowledgement, for a consumer from the assignment
+//! of its partitions, with or without a group, to the last record. CPU time covers whole processes,
 //! including JVM start-up.
 
 use std::path::{Path, PathBuf};
@@ -118,8 +118,8 @@ pub fn measure(setting: &Setting<'_>, results: &mut Results) -> Result<()> {
     broker::stop(&mut broker)
 }
 
-/// What a client used for all records.
-struct Took {
+/// Time and CPU time of a client for all records.
+struct ClientUsage {
     records_per_second: f64,
     client_cpu_seconds: f64,
     broker_cpu_seconds: f64,
@@ -138,7 +138,7 @@ struct Bench<'a> {
 }
 
 impl Bench<'_> {
-    fn produce(&self, client: Client, topic: &str) -> Result<Took> {
+    fn produce(&self, client: Client, topic: &str) -> Result<ClientUsage> {
         let bootstrap = format!("bootstrap.servers={}", self.bootstrap);
         let mut command = match client {
             Client::Java => rows::kafka_tool(self.setting.kafka, "ProducerPerformance")?,
@@ -164,7 +164,7 @@ impl Bench<'_> {
         })
     }
 
-    fn consume(&self, client: Client) -> Result<Took> {
+    fn consume(&self, client: Client) -> Result<ClientUsage> {
         let mut command = match client {
             Client::Java => rows::kafka_tool(self.setting.kafka, "ConsumerPerformance")?,
             Client::Librdkafka => self.subcommand(&self.rdkafka, "consume"),
@@ -192,11 +192,15 @@ impl Bench<'_> {
         })
     }
 
-    fn measured(&self, mut command: Command, rate: impl Fn(&str) -> Result<f64>) -> Result<Took> {
+    fn measured(
+        &self,
+        mut command: Command,
+        rate: impl Fn(&str) -> Result<f64>,
+    ) -> Result<ClientUsage> {
         let broker = ProcessReading::of(self.broker)?;
         let ended = machine::cpu_seconds_of_ended_children()?;
         let printed = process::output_of(&mut command)?;
-        Ok(Took {
+        Ok(ClientUsage {
             records_per_second: rate(&printed)?,
             client_cpu_seconds: machine::cpu_seconds_of_ended_children()? - ended,
             broker_cpu_seconds: ProcessReading::of(self.broker)?.since(&broker).cpu_seconds,
@@ -272,7 +276,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_rate_is_found_in_what_the_program_prints() {
+    fn the_rate_is_parsed_from_the_output() {
         let printed = r#"{"records":5,"seconds":2.0,"records_per_second":2.5}"#;
         assert_eq!(rate_in_json(printed).unwrap(), 2.5);
         assert!(rate_in_json("{}").is_err() && rate_in_json("no").is_err());

@@ -26,7 +26,7 @@ pub fn measure(setting: &Setting<'_>, results: &mut Results) -> Result<()> {
         let scratch = Scratch::new(&format!("cluster-{round}-{side}"), disk_of(options))?;
         let mut bench = Bench::start(setting, side, scratch)?;
         for part in options.parts() {
-            // Flushes what the last part wrote. Otherwise a broker that writes more in less time
+            // Flushes the writes of the last part. Otherwise a broker that writes more in less time
             // would pay for it in the next part.
             rustix::fs::sync();
             match part {

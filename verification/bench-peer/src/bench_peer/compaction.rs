@@ -1,4 +1,4 @@
-//! Compaction: Kafka's cleaner and Ottla's on the same log of 1 KB records of which 10 % are live.
+//! Compaction: Kafka's cleaner and Ottla's on the same log of 1 KB records; 10 % of them are live.
 //!
 //! Both run as processes on one partition's directory, without a broker. In a broker, the start of
 //! a cleaning cannot be controlled, the cleaner sleeps between scans, and it shares the process
@@ -61,7 +61,7 @@ pub fn measure(setting: &Setting<'_>, results: &mut Results) -> Result<()> {
     })
 }
 
-/// A tool's JVM flags favour fast compilation over fast code, unlike those of a broker.
+/// A tool's JVM flags favour fast compilation over fast code, unlike a broker's flags.
 fn with_flags_of_a_broker(tool: Vec<String>) -> Vec<String> {
     let mut command = Vec::new();
     for word in tool {
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_is_there_once_but_for_its_end() {
+    fn segments_are_linked_and_the_active_one_is_copied() {
         use std::os::unix::fs::MetadataExt;
         let dir = tempfile::tempdir().unwrap();
         let (from, to) = (dir.path().join("a"), dir.path().join("b"));

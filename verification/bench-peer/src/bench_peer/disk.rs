@@ -108,7 +108,7 @@ mod tests {
     use super::is_of_topic;
 
     #[test]
-    fn a_topics_folders_are_told_from_those_of_others() {
+    fn folders_of_a_topic_are_distinguished_from_other_topics() {
         for folder in ["large-0", "large-12.0af-delete", "large-3-delete"] {
             assert!(is_of_topic(folder, "large"), "{folder}");
         }

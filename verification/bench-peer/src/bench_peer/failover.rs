@@ -51,7 +51,7 @@ pub fn settings_in_words(session_ms: u64) -> String {
     format!(
         "{BROKERS} brokers and one controller, a topic of {PARTITIONS} partitions and {BROKERS} replicas with \
          min.insync.replicas=2, broker.session.timeout.ms={session_ms}, broker.heartbeat.interval.ms={HEARTBEAT_MS}; \
-         each broker killed once a turn, of which the median counts"
+         each broker is killed once per turn, and the median counts"
     )
 }
 

@@ -28,7 +28,7 @@ const FIFTH: f64 = 0.2;
 const QUARTER: f64 = 0.25;
 const THIRD: f64 = 1.0 / 3.0;
 const HALF: f64 = 0.5;
-/// Windows with a roll differ from those without by no more than windows differ anyway.
+/// Windows with a roll differ from windows without one by no more than windows differ anyway.
 const NOT_VISIBLE: f64 = 1.5;
 
 /// A hundred times as much costs no more than runs differ anyway.
@@ -177,7 +177,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_goal_is_judged_by_the_median_and_each_round_is_told() {
+    fn a_goal_is_judged_by_the_median_and_lists_each_round() {
         let mut results = Results::new(&["Kafka", "Ottla"]);
         for (round, (theirs, ours)) in [(10.0, 1.0), (10.0, 3.0), (10.0, 4.0)]
             .into_iter()

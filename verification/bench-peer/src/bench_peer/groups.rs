@@ -72,7 +72,7 @@ fn add(
     }
 }
 
-/// Each measure has a broker of its own, so that none inherits what another has left.
+/// Each measure has its own broker, so that no measure inherits state of another.
 fn with_node(
     setting: &Setting<'_>,
     installed: &InstalledPeer,

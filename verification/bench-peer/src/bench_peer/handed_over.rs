@@ -237,7 +237,7 @@ mod tests {
     use super::Crashed;
 
     #[test]
-    fn what_recovery_left_is_gone_and_the_checkpoints_are_back() {
+    fn files_of_recovery_are_removed_and_checkpoints_restored() {
         let dir = tempfile::tempdir().unwrap();
         let data = dir.path().to_path_buf();
         let partition = data.join("t-0");

@@ -56,7 +56,7 @@ impl<'a> Load<'a> {
     }
 }
 
-/// What the load generator printed.
+/// Parses the output of the load generator.
 pub fn report(printed: &str) -> Result<Value> {
     serde_json::from_str(printed).with_context(|| format!("not JSON: {printed}"))
 }

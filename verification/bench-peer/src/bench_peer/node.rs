@@ -52,7 +52,7 @@ pub fn measure(setting: &Setting<'_>, results: &mut Results) -> Result<()> {
             );
         }
         if rows.contains(&Row::Groups) {
-            // Configured delays are not what is measured.
+            // Configured delays are not measured.
             overrides.extend(AT_ONCE.map(|(key, value)| (key.to_owned(), value.to_owned())));
         }
         let start_again = || start(broker, scratch.path(), &overrides);
@@ -97,7 +97,8 @@ fn start_times(broker: &InstalledPeer, overrides: &[(String, String)]) -> Result
     (0..STARTS).map(one).collect()
 }
 
-/// The maximum disk usage of these rows, in bytes; each row deletes what the next does not read.
+/// The maximum disk usage of these rows, in bytes; each row deletes data that the next does not
+/// read.
 fn disk_of(rows: &[Row], records: u64, gigabytes: f64) -> u64 {
     let of_row = |row: &Row| match row {
         Row::Producer | Row::Consumer => records * 110,
@@ -113,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_largest_row_decides_what_disk_is_needed() {
+    fn the_largest_row_gives_the_required_disk_space() {
         assert_eq!(disk_of(&Row::ALL, 10_000_000, 10.0), 10_800_000_000);
         assert!(disk_of(&[Row::Startup], 10_000_000, 10.0) < 1 << 30);
     }

@@ -4,8 +4,8 @@
 //!
 //! Requests are grouped into 100 ms windows by their due time. The windows are written to a file,
 //! one per line, and latencies in windows with a roll are compared with the others. A roll that
-//! stalls its partition shows in the window in which it began. A window that follows it counts
-//! among the others; this hides nothing, because the whole distribution is reported too.
+//! stalls its partition shows in the window in which it began. A window that follows it counts as a
+//! window without a roll; this hides nothing, because the whole distribution is reported too.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

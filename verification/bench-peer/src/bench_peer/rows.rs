@@ -31,7 +31,7 @@ pub enum Row {
     LargeBatches,
     /// The native load generator, batches of 8 KiB.
     SmallBatches,
-    /// Reading back what the large batches wrote.
+    /// Reading the records of the large batches.
     Fetch,
     /// One record at a time, from send to fetched.
     EndToEnd,
@@ -314,7 +314,8 @@ impl Bench<'_> {
         Ok(())
     }
 
-    // ---- what the rows are made of ---------------------------------------------------------------------------------
+    // ---- parts of the rows
+    // ---------------------------------------------------------------------------------
 
     fn topic_command(&self, action: &str, topic: &str, more: &[&str]) -> Result<()> {
         let bootstrap = self.node.bootstrap();
@@ -446,7 +447,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn kafkas_summaries_are_read() {
+    fn summaries_of_kafka_are_parsed() {
         let printed = "499,000 records sent\n10000000 records sent, 812345.6 records/sec (77.47 MB/sec), 12.31 ms avg \
                        latency, 345.00 ms max latency, 1 ms 50th, 5 ms 95th, 20 ms 99th, 50 ms 99.9th.\n";
         let found = producer_summary(printed).unwrap();

@@ -1,7 +1,7 @@
-//! What grows with partitions, connections, consumers and stored data, on one node.
+//! Costs that grow with partitions, connections, consumers and stored data, on one node.
 //!
-//! The goals are Ottla's own figures. A peer is measured as far as it survives, in bounded time:
-//! where it fails, the report says how, and the run goes on.
+//! The goals are Ottla's own figures. A peer is measured as far as it survives, in bounded time: if
+//! it fails, the report describes the failure, and the run continues.
 
 pub mod clients;
 pub mod partitions;

@@ -1,10 +1,11 @@
-//! What TLS and logins cost: one node with a listener for each protocol, with the same P-256
+//! The cost of TLS and logins: one node with a listener for each protocol, with the same P-256
 //! certificate, cipher suite and users for every broker.
 //!
-//! A turn has two parts. In the first the broker has the whole machine, as in the group `node`. In the
-//! second it is started again on the same directory, held to one core by `taskset`; the load generator
-//! has the others, so that it neither takes from the broker nor limits it as long as the broker's core
-//! is busy, which is shown. Plaintext and TLS alternate, and each round begins with the other one.
+//! A turn has two parts. In the first the broker has the whole machine, as in the group `node`. In
+//! the second it is started again on the same directory, held to one core by `taskset`; the load
+//! generator has the other cores, so that it neither takes from the broker nor limits it as long as
+//! the broker's core is busy, which is shown. Plaintext and TLS alternate, and each round begins
+//! with the other one.
 //!
 //! New connections count once ApiVersions is answered over them, and logins once the broker has proved
 //! that it knows the credential. The generator verifies the broker's certificate, but derives the salted

@@ -48,10 +48,10 @@ pub(super) enum Group {
 
 #[derive(clap::Args)]
 pub struct Options {
-    /// What to measure; repeatable, or separated by commas.
+    /// The measurements to run; repeatable, or separated by commas.
     #[arg(long, value_enum, value_delimiter = ',', default_value = "node")]
     pub(super) only: Vec<Group>,
-    /// Print what can be measured, and measure nothing.
+    /// List the measurements, and run none.
     #[arg(long)]
     pub(super) list: bool,
     /// Number of rounds.
@@ -110,7 +110,7 @@ pub struct Options {
     /// Compare Ottla with another build of itself instead: the path of that build's binary.
     #[arg(long, value_name = "PATH", conflicts_with = "peer")]
     pub(super) other_build: Option<PathBuf>,
-    /// A folder with the jars of Aiven's plugin and of what it depends on, or with its source, for the
+    /// A folder with the jars of Aiven's plugin and its dependencies, or with its source, for the
     /// group tiered; by default its published source is fetched and compiled.
     #[arg(long, value_name = "DIR")]
     pub(super) plugin: Option<PathBuf>,
@@ -223,8 +223,8 @@ impl Setting<'_> {
         Ok(())
     }
 
-    /// Keeps the outcome of a turn. The peer's failure is noted, and the run goes on; Ottla's ends
-    /// it.
+    /// Keeps the outcome of a turn. A failure of the peer is noted, and the run continues. A
+    /// failure of Ottla ends it.
     pub(super) fn or_noted(
         &self,
         side: usize,
@@ -248,7 +248,7 @@ impl Setting<'_> {
 
     pub(super) fn load_generator(&self) -> Result<&Path> {
         self.load_generator
-            .context("the group is not among those that need the load generator")
+            .context("the group does not need the load generator")
     }
 
     pub(super) fn name(&self) -> String {
@@ -265,7 +265,7 @@ pub const BROKERS: usize = 3;
 /// Bytes of a record on disk, per replica.
 pub(super) const STORED_BYTES: u64 = 110;
 
-/// What is measured of a cluster, in this order.
+/// The measurements of a cluster, in this order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Part {
     /// Kafka's producer tool and three of Ottla's: rates, CPU time and memory of the brokers.

@@ -54,8 +54,7 @@ impl Results {
         self.noise.push(noise);
     }
 
-    /// Adds to the conditions what is found out about them during the measurement, and what could
-    /// not be measured.
+    /// Adds facts about the conditions that the measurement reveals, and measures that failed.
     pub fn add_note(&mut self, note: String) {
         println!("    {note}");
         self.notes.push(note);
@@ -208,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn a_side_that_was_not_measured_is_no_zero() {
+    fn an_unmeasured_side_is_not_zero() {
         let mut results = Results::new(&["a", "b"]);
         results.add(0, 0, "x".to_owned(), 5.0);
         assert!(results.markdown(&[]).contains("| x | 5.00 | – | – |"));

@@ -7,13 +7,14 @@
 //!    are in the store counts.
 //! 2. Their local files are deleted, and the broker is started again. One consumer reads the topic.
 //! 3. Tail producers and consumers are measured without and with ten readers of the topic.
-//! 4. The broker is started again with a proxy before the store that delays each response. One fetch
-//!    in each partition, in a segment of which nothing has been read, gives the first byte.
+//! 4. The broker is started again with a proxy before the store that delays each response. One
+//!    fetch in each partition, in a segment that no fetch has read before, gives the time to the
+//!    first byte.
 //! 5. A second topic is filled and copied, compressed and encrypted.
 //!
 //! Without the plugin, both brokers keep the segments in a directory, through Kafka's
-//! `LocalTieredStorage`; then there is neither a round trip nor encryption to measure. What a peer
-//! cannot do is said and left out; what Ottla cannot do is an error.
+//! `LocalTieredStorage`; then there is neither a round trip nor encryption to measure. A measure
+//! that a peer cannot do is reported and omitted; for Ottla it is an error.
 
 mod proxy;
 mod store;
@@ -201,7 +202,7 @@ impl<'a> Turn<'a> {
             "produce --topic {topic} --partitions {PARTITIONS} --bytes {bytes} \
              --topic-config segment.bytes={SEGMENT_BYTES}"
         ))?;
-        // What the load left to write is not part of the copy.
+        // Pending writes of the load are not part of the copy.
         rustix::fs::sync();
         let closed = self.closed_segments(topic)?;
         let before = ProcessReading::of(self.node.pid())?;
@@ -250,7 +251,7 @@ impl<'a> Turn<'a> {
         self.add_memory("after one reader")
     }
 
-    /// Compares what has grown since the rest with what is set for caches.
+    /// Compares the growth since the idle state with the configured cache sizes.
     fn add_memory(&mut self, when: &str) -> Result<()> {
         let at_rest = self.at_rest.context("nothing was read before")?;
         let now = ProcessReading::of(self.node.pid())?;
@@ -269,7 +270,7 @@ impl<'a> Turn<'a> {
         const WITHOUT: usize = 0;
         const WITH: usize = 1;
         let (mut producers, mut consumers) = ([0.0; 2], [0.0; 2]);
-        // Creates the topics, and compiles what Java has not compiled yet.
+        // Creates the topics, and lets Java compile the code paths.
         self.tail_once()?;
         for case in [WITHOUT, WITH, WITHOUT, WITH] {
             let readers = if case == WITH {
@@ -315,7 +316,7 @@ impl<'a> Turn<'a> {
         ))
     }
 
-    /// Each reads a partition of its own, again and again.
+    /// Each reads its own partition repeatedly.
     fn cold_readers(&self) -> Result<OwnedChild> {
         let load = Load::on(self.setting.load_generator()?, &self.node);
         let mut command = load.command(&format!(
@@ -377,7 +378,8 @@ impl<'a> Turn<'a> {
         self.upload(SEALED, "upload, zstd and encryption", bytes)
     }
 
-    // ---- what the steps are made of --------------------------------------------------------------------------------
+    // ---- parts of the steps
+    // --------------------------------------------------------------------------------
 
     /// The local segments of a topic but for the active one of each partition.
     fn closed_segments(&self, topic: &str) -> Result<Segments> {
@@ -388,7 +390,7 @@ impl<'a> Turn<'a> {
             // The names are base offsets.
             files.pop();
             for file in files {
-                // Retention may delete it meanwhile.
+                // Retention may delete it at any time.
                 if let Ok(file) = std::fs::metadata(file) {
                     closed.count += 1;
                     closed.bytes += file.len();

@@ -114,7 +114,7 @@ impl Desk {
         }
         let output = process::run_captured(&mut command)?;
         let printed = String::from_utf8_lossy(&output.stdout).into_owned();
-        // Brokers choose between their log directories by what these already hold.
+        // A broker chooses a log directory by the number of logs in each.
         let comparable = without_stack_traces(&printed).replace("/second\"", "/data\"");
         let mut printed_lines = compared.lines(&comparable, hand.subject());
         printed_lines.iter_mut().for_each(sort_partitions);
@@ -126,8 +126,8 @@ impl Desk {
                 "out": printed_lines,
             }),
         });
-        let told = String::from_utf8_lossy(&output.stderr);
-        let all = format!("{printed}{told}");
+        let complained = String::from_utf8_lossy(&output.stderr);
+        let all = format!("{printed}{complained}");
         writeln!(self.transcript, "{}\n{all}", process::shown(&command))?;
         Ok(all)
     }

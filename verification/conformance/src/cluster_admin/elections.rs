@@ -6,8 +6,8 @@ use super::desk::{Desk, HANDS, Hand};
 use crate::conformance::tools::{CLUSTER, ELECTION, TOPICS};
 use ottla_peers::{Partition, replicas};
 
-/// In `elect`, each broker is the preferred leader of one partition. `unclean` has two replicas,
-/// one of which has fewer records than the other.
+/// In `elect`, each broker is the preferred leader of one partition. `unclean` has two replicas;
+/// one has fewer records than the other.
 const TOPICS_MADE: [&str; 2] = [
     "BROKERS --create --topic elect-SUBJECT --replica-assignment 1:2:3,2:3:1,3:1:2 --config min.insync.replicas=2",
     "BROKERS --create --topic unclean-SUBJECT --replica-assignment 1:2",

@@ -132,7 +132,7 @@ fn move_slowly(desk: &mut Desk, hand: Hand) -> Result<()> {
     );
     ensure!(
         copied > 0,
-        "nothing is copied in {WATCHED:?}, though throttled replicas go on"
+        "nothing is copied in {WATCHED:?}, though throttled replicas continue"
     );
     ensure!(
         copied <= allowed,

@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_counts_only_with_the_versions_of_now() {
+    fn a_row_counts_only_with_its_current_versions() {
         let row = Row {
             api_key: 24,
             kafka: Some((0, 5)),

@@ -35,7 +35,7 @@ pub enum Client {
     SecuredKafkajs,
 }
 
-/// The name, beside those of clients, of the tools that need no client's script before them.
+/// The name that selects, like a client's name, the tools that need no client's script before them.
 pub const PAIRS: &str = "pairs";
 
 /// The kind of node pair that a script needs.
@@ -132,7 +132,7 @@ impl Client {
         }
     }
 
-    /// Those whose scripts run on such nodes.
+    /// The clients whose scripts run on such nodes.
     pub fn on(nodes: Nodes) -> impl Iterator<Item = Client> {
         Client::ALL
             .into_iter()
@@ -162,7 +162,8 @@ impl Prepared {
     }
 }
 
-/// The clients with these names, or, if there are none, all clients of secured nodes or all others.
+/// The clients with these names, or, if there are none, all clients of secured nodes or all other
+/// clients.
 pub fn selected(names: &[String], are_secured: bool) -> Result<Vec<Client>> {
     if names.is_empty() {
         let all = Client::ALL.into_iter();
@@ -358,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_is_filled_once_and_again_when_what_it_is_made_from_changes() {
+    fn a_folder_is_rebuilt_when_its_sources_change() {
         let dir = tempfile::tempdir().unwrap();
         let source = dir.path().join("list");
         let folder = dir.path().join("filled");

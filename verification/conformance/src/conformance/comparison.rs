@@ -47,7 +47,7 @@ pub struct Outcome {
     pub unknown: Vec<Difference>,
 }
 
-/// An unlisted difference: a step with different outcomes, or one that a run lacks.
+/// An unlisted difference: a step with different outcomes, or a step that a run lacks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Difference {
     pub step: String,
@@ -286,14 +286,14 @@ mod tests {
 {"step":"b","outcome":{"x":1,"y":{"z":"at 127.0.0.1:9092"}}}"#;
 
     #[test]
-    fn the_same_lines_are_alike_whatever_the_port() {
+    fn equal_lines_match_with_different_ports() {
         let right = parse(&LEFT.replace("9092", "9999"), &[9999]).unwrap();
         let outcome = compare("c", &lines(LEFT), &right, &KnownDifferences::default());
         assert_eq!((outcome.alike, outcome.unknown.len()), (2, 0));
     }
 
     #[test]
-    fn a_port_that_stands_alone_stays_a_number() {
+    fn a_number_without_a_host_is_not_a_port() {
         let lines = parse(
             "{\"step\":\"s\",\"outcome\":{\"port\":9092,\"at\":\"h:9092\"}}",
             &[9092],
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn a_difference_is_shown_with_its_place() {
+    fn a_difference_is_reported_with_its_position() {
         let right = lines(&LEFT.replace("127.0.0.1", "localhost"));
         let outcome = compare("c", &lines(LEFT), &right, &KnownDifferences::default());
         assert_eq!(outcome.alike, 1);
@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn a_known_difference_is_counted_and_only_at_its_place() {
+    fn a_known_difference_counts_only_at_its_step() {
         let right = lines(&LEFT.replace("\"x\":1", "\"x\":5"));
         let known = known("[[difference]]\nclient='c'\nstep='b'\nat=['/x']\nreason='r'");
         let outcome = compare("c", &lines(LEFT), &right, &known);
@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn a_known_difference_that_is_gone_is_an_error() {
+    fn a_known_difference_that_does_not_occur_is_an_error() {
         let known = known("[[difference]]\nclient='c'\nstep='a'\nreason='r'");
         let outcome = compare("c", &lines(LEFT), &lines(LEFT), &known);
         assert!(
@@ -355,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn a_difference_from_one_reference_is_none_from_another() {
+    fn a_known_difference_applies_to_its_reference_only() {
         let entries = "[[difference]]\nclient='c'\nstep='b'\nreference='kafka44'\nreason='r'\n\
                        [[difference]]\nclient='c'\nstep='a'\nreason='r'";
         let left_with = |reference| known(entries).with(reference).difference.len();

@@ -1,4 +1,4 @@
-//! Normalises the output of Kafka's tools and Ottla's: removes what differs between runs, and
+//! Normalises the output of Kafka's tools and Ottla's: removes values that differ between runs, and
 //! replaces the names of each tool's own objects with a common word.
 
 /// Suffixes of the objects that Kafka's tool and Ottla's use.
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn a_denied_request_is_left_out_and_the_missing_right_is_kept() {
+    fn the_missing_permission_of_a_denied_request_is_kept() {
         let denied = "no: Request Request(processor=6, session=a.B@1f, envelope=None) needs DESCRIBE permission.";
         let expected = "no: Request needs DESCRIBE permission.";
         assert_eq!(Compared::Lines.lines(denied, "ours"), [expected]);
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn what_varies_is_left_out_and_the_rest_is_kept() {
+    fn varying_values_are_removed_and_others_kept() {
         assert_eq!(
             normalised("Topic: pairs-ours\tTopicId: abc-1_x\tAt: h\n\nB\n", "ours"),
             ["B", "Topic: pairs-SUBJECT TopicId: VARIES At: h"]
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_of_the_own_subject_stay_and_those_of_the_other_go() {
+    fn only_rows_of_the_own_subject_are_kept() {
         let printed = "pairs-ours:0:4\npairs-theirs:0:4\npairs-oursome\n";
         assert_eq!(
             normalised(printed, "ours"),
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn tokens_become_a_word_and_names_stay() {
+    fn tokens_are_replaced_and_names_kept() {
         assert_eq!(
             without_tokens("vK3-p_QhSmaIeLgZ5ZlbDw 2VbX+/k0aWQxMjM0NTY3ODkwYWJjZA== User:alice"),
             "TOKEN TOKEN User:alice"

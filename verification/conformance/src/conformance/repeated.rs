@@ -2,7 +2,7 @@
 //!
 //! Scripts and clients have timeouts, so on a busy machine a step may differ by chance, also
 //! between two runs of Apache Kafka (`--broker kafka`). A step that differs in both runs is a
-//! difference. One that differs in only one run is reported in a line that starts with `once`,
+//! difference. A step that differs in only one run is reported in a line that starts with `once`,
 //! which the test command always repeats: it is either a time-dependent step or a race in a broker.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -34,8 +34,8 @@ impl Found {
     }
 }
 
-/// Combines both runs into a tally and report lines. `second` holds what differed in the first run,
-/// and its dependencies.
+/// Combines both runs into a tally and report lines. `second` holds the steps that differed in the
+/// first run, and their dependencies.
 pub fn judged(first: Vec<Found>, second: Vec<Found>) -> (Tally, Vec<String>) {
     let mut second: BTreeMap<String, Result<Outcome>> =
         second.into_iter().map(|it| (it.name, it.outcome)).collect();
@@ -117,7 +117,7 @@ mod tests {
     use super::super::comparison::{KnownDifferences, compare, parse};
     use super::*;
 
-    /// Four steps, of which the named ones differ.
+    /// Four steps; the steps in `differing` differ.
     fn found(differing: &[&str]) -> Found {
         let lines = |is_other: bool| {
             let line = |step: &&str| {
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_differs_in_both_runs_fails() {
+    fn only_steps_that_differ_in_both_runs_fail() {
         assert_eq!(counts(found(&[]), None), (4, 0, 0));
         assert_eq!(counts(found(&["a"]), Some(found(&["a"]))), (3, 1, 0));
         assert_eq!(counts(found(&["a"]), Some(found(&[]))), (4, 0, 1));
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn a_script_that_does_not_end_has_to_end_the_second_time() {
+    fn a_script_that_hangs_must_end_in_the_second_run() {
         assert_eq!(counts(hung(), Some(hung())), (0, 1, 0));
         assert_eq!(counts(hung(), Some(found(&[]))), (4, 0, 1));
         // The second run is the only complete one.
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_differed_is_what_is_run_again() {
+    fn only_differing_steps_run_again() {
         assert!(!found(&[]).has_differed());
         assert!(found(&["a"]).has_differed());
         assert!(hung().has_differed());

@@ -18,8 +18,8 @@ use ottla_workspace::{process, workspace};
 use super::clients::{Client, Nodes};
 use super::side::{Logins, OVERRIDES, Side};
 
-/// Users of PLAIN on every listener with SASL; all but `root` are made for SCRAM too. The password is the name with
-/// `-secret` behind it.
+/// Users of PLAIN on every listener with SASL; all but `root` are made for SCRAM too. The password
+/// is the name with the suffix `-secret`.
 const USERS: [&str; 5] = ["root", "alice", "carol", "reader", "member"];
 /// How long the failure of a login is kept from the client; the scripts see whether it was.
 const FAILURE_DELAY_MS: &str = "400";
@@ -106,8 +106,8 @@ pub(super) fn start(
     })
 }
 
-/// `authority.pem` has signed the broker's certificate and those of clients, but for that in `foreign.pem`, which
-/// `stranger.pem` has.
+/// `authority.pem` signs the broker's certificate and all certificates of clients except
+/// `foreign.pem`, which `stranger.pem` signs.
 fn issue_certificates(dir: &Path) {
     let authority = Authority::new("authority");
     let stranger = Authority::new("stranger");
@@ -142,7 +142,8 @@ fn keys_url(dir: &Path) -> String {
     format!("file://{}", dir.join("keys.json").display())
 }
 
-/// `keys.json` has the key of the issuer whose tokens count. Each token is in a file of its own; all are alice's.
+/// `keys.json` has the key of the trusted issuer. Each token is in its own file; all tokens are
+/// alice's.
 fn issue_tokens(dir: &Path) -> Result<()> {
     let issuer = TokenIssuer::new("key");
     issuer.write_keys(&dir.join("keys.json"));
@@ -261,7 +262,7 @@ fn settings(dir: &Path, ports: &[u16]) -> Vec<(String, String)> {
     settings
 }
 
-/// What the tools of users are given.
+/// Writes the files with which the tools of users log in.
 fn write_logins(dir: &Path) -> Result<()> {
     let write = |file: &str, user: &str, password: &str| {
         let trust_store = dir.join("authority.pem").display().to_string();

@@ -1,5 +1,5 @@
-//! Kafka's tools beside ours where every command logs in: ACLs, credentials, quotas, delegation tokens and topics, by a super
-//! user and by users who may do little or nothing.
+//! Compares Kafka's tools with Ottla's on a secured broker: ACLs, credentials, quotas, delegation
+//! tokens and topics, by a super user and by users with few or no permissions.
 
 use super::tool_pairs::{Step, of_tokens, step};
 use super::tools::{ACLS, CONFIGS, CONSUMER_GROUPS, TOKENS, TOPICS};

@@ -230,13 +230,13 @@ mod tests {
     const DUMP: &str = "Dumping a/0.log\nLog starting offset: 0\nbaseOffset: 0\nDumping b/0.log\nx";
 
     #[test]
-    fn the_same_dump_is_accepted_whatever_the_order_of_files() {
+    fn equal_dumps_match_in_any_order_of_files() {
         let other = "Dumping b/0.log\nx\nDumping a/0.log\nLog starting offset: 0\nbaseOffset: 0";
         assert_eq!(judged(DUMP, other), Ok(5));
     }
 
     #[test]
-    fn a_line_that_differs_is_missing_or_too_many_is_told_with_its_file() {
+    fn different_missing_and_extra_lines_are_reported_with_their_file() {
         for other in [
             DUMP.replace("baseOffset: 0", "baseOffset: 1"),
             DUMP.replace("\nbaseOffset: 0", ""),
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn damage_that_both_tools_see_is_still_damage() {
+    fn damage_that_both_tools_report_is_a_failure() {
         let dump = "Dumping a/0.index\nMismatches in :a/0.index\n  Index offset: 3, log offset: 2";
         assert!(judged(dump, dump).is_err());
     }

@@ -28,8 +28,9 @@ use super::{Side, shown};
 
 /// A command: the tool, its arguments as one string, and its standard input. `BROKER` is replaced
 /// with the bootstrap flag and address, `AS-USER` with the flags with which this user connects to a
-/// secured broker, `ADDRESS` with the address, `SUBJECT` with `theirs` or `ours`, `FILE` with a file
-/// that lists partitions of the subject's topic, and `TOPICS` with one that lists the topic.
+/// secured broker, `ADDRESS` with the address, `SUBJECT` with `theirs` or `ours`, `FILE` with a
+/// file that lists partitions of the subject's topic, and `TOPICS` with a file that lists the
+/// topic.
 pub(super) struct Step {
     tool: Tool,
     arguments: &'static str,
@@ -349,8 +350,7 @@ fn run(
     }))
 }
 
-/// Masks the broker's port where it is a number of its own, not digits of another number such as a
-/// rate.
+/// Masks the broker's port if it is a whole number, not digits of another number such as a rate.
 fn without_port(printed: &str, port: u16) -> String {
     let port = port.to_string();
     let mut parts = printed.split(&port);
@@ -370,7 +370,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_port_is_a_number_of_its_own() {
+    fn a_port_is_replaced_only_as_a_whole_number() {
         assert_eq!(
             without_port(
                 "1 at 127.0.0.1:19092, 12345.190921, 190920, 19092.5, at 19092.",
@@ -381,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn a_status_or_a_line_that_differs_is_found() {
+    fn different_statuses_and_lines_are_found() {
         let line = |outcome| {
             [Line {
                 step: "s".into(),

@@ -1,5 +1,5 @@
-//! Who may do what: a console with logins in front of a cluster with ACLs, as several people see it,
-//! and what its log says about them.
+//! Permissions: a console with logins in front of a cluster with ACLs, as several users see it, and
+//! the console's log of their actions.
 
 use std::fs::File;
 use std::path::Path;
@@ -14,7 +14,8 @@ use serde_json::json;
 use super::http::Http;
 use super::stage::{PATIENCE, start_console};
 
-/// Super user, and a user with few rights. The password is the name with `-secret` behind it.
+/// A super user, and a user with few permissions. The password is the name with the suffix
+/// `-secret`.
 const USERS: [&str; 2] = ["root", "alice"];
 /// Contents of records, which must not be in a log.
 const KEY: &str = "key-4539-1488";
@@ -25,11 +26,11 @@ struct Guarded<'a> {
     binary: &'a Path,
     /// A listener without logins, for the tools.
     bootstrap: String,
-    /// Nobody is logged in here.
+    /// A client without a login.
     http: Http,
 }
 
-/// Starts the cluster and its console, and tries what each person may do.
+/// Starts the cluster and its console, and checks the permissions of each user.
 pub fn check(peer: &InstalledPeer, binary: &Path, dir: &Path) -> Result<()> {
     let (port, sasl) = (free_port_pair()?, free_port_pair()?);
     let mut node = peer.start(NodeOptions {

@@ -58,7 +58,7 @@ fn committed(stage: &Stage) -> Result<Vec<i64>> {
     Ok(offsets.into_iter().map(|(_, offset)| offset).collect())
 }
 
-/// Previews a reset, and does what the preview has answered.
+/// Previews a reset, and executes the previewed changes.
 fn reset(stage: &Stage, path: &str, mut wanted: Value) -> Result<Value> {
     wanted["preview"] = json!(true);
     let preview = stage.post(path, &wanted)?;
@@ -85,7 +85,7 @@ pub fn reset_offsets(stage: &Stage) -> Result<()> {
         "{status} {detail}"
     );
     reset(stage, path, json!({"to": "earliest"}))?;
-    // The offsets are no longer those of the first preview.
+    // The offsets differ from the first preview.
     let stale = json!({"changes": preview["items"]});
     let (status, detail) = stage.http.refused("POST", path, Some(&stale))?;
     ensure!(

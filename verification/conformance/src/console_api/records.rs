@@ -152,8 +152,8 @@ pub fn search(stage: &Stage) -> Result<()> {
     Ok(())
 }
 
-/// Records of all compressions and of a transaction, of which a search must find those that one finds
-/// by reading all of them.
+/// Records of all compressions and of a transaction. A search must find the same records as a scan
+/// of all records.
 pub fn search_varied(stage: &Stage) -> Result<()> {
     const NAMES: [&str; 6] = ["Anna", "ANNA", "Berta", "Grüße", "GRÜßE", "\\u0041nna"];
     let create = ["topics", "--create", "--topic", "varied"];
@@ -267,7 +267,7 @@ pub fn redrive(stage: &Stage) -> Result<()> {
     ensure!(done["matched"] == 2 && done["sent"] == 0, "{done}");
     let offsets = ["get-offsets", "--topic", "again"];
     stage.tool_shows(&offsets, &["again:0:0", "again:1:0", "again:2:0"])?;
-    // What is written after the preview was not counted, and is not sent.
+    // Records written after the preview are not counted, and not sent.
     let late = json!({"records": [{"partition": 2, "key": "late", "value": "{\"amount\": 99}"}]});
     stage.post("/api/topics/orders/records", &late)?;
     redrive["preview"] = json!(false);
@@ -285,7 +285,7 @@ pub fn redrive(stage: &Stage) -> Result<()> {
         "{status} {detail}"
     );
     redrive["topic_id"] = done["topic_id"].clone();
-    // What is sent is what was counted: with other filters, nothing is.
+    // Only counted records are sent: with other filters, none are sent.
     let confirmed = redrive["matching"].take();
     redrive["matching"] = json!({"from": "beginning", "expression": "value.amount >= 0"});
     let (status, detail) = stage.http.refused("POST", path, Some(&redrive))?;

@@ -12,7 +12,7 @@ pub fn start() -> Result<String> {
     let url = format!("http://{}", listener.local_addr()?);
     std::thread::spawn(move || {
         for stream in listener.incoming().flatten() {
-            // The console says what it misses.
+            // The console reports missing data.
             let _ = answer(stream);
         }
     });

@@ -1,4 +1,4 @@
-//! What a step of the test works with: the API, and the cluster behind it.
+//! The environment of a test step: the API, and the cluster of the console.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -15,7 +15,7 @@ use super::http::Http;
 /// How long the cluster may take to show a change.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What a step works with.
+/// The environment of a step.
 pub struct Stage {
     pub http: Http,
     pub binary: PathBuf,
@@ -24,7 +24,7 @@ pub struct Stage {
 }
 
 impl Stage {
-    /// What a tool prints about the cluster. Bytes that are no UTF-8 are replaced.
+    /// The output of a tool about the cluster. Invalid UTF-8 is replaced.
     pub fn tool(&self, arguments: &[&str]) -> Result<String> {
         self.run(arguments, Stdio::null())
     }
@@ -74,7 +74,7 @@ impl Stage {
         let bootstrap = ["--bootstrap-server", &self.bootstrap];
         let mut command = Command::new(&self.binary);
         command.arg(first).stdin(input);
-        // Some of Kafka's tools have the option before their subcommand, and some behind it.
+        // Some of Kafka's tools have the option before their subcommand, and some after it.
         match *first {
             "cluster" => command.args(rest).args(bootstrap),
             _ => command.args(bootstrap).args(rest),

@@ -1,4 +1,4 @@
-//! One page in a browser: what a person does with it, and what must be true of it.
+//! One page in a browser: the actions of a user, and the conditions on its contents.
 //!
 //! Clicks and keys are the browser's own, not events of a script. Elements are found by their
 //! accessible name, so that a test fails if a name is missing.
@@ -30,7 +30,7 @@ pub struct Page {
     browser: Browser,
     _profile: tempfile::TempDir,
     axe: String,
-    /// What the page has logged or thrown, and what its policy has refused.
+    /// Messages and exceptions of the page, and violations of its content security policy.
     complaints: Vec<String>,
 }
 
@@ -107,7 +107,7 @@ impl Page {
     pub fn fill(&mut self, label: &str, text: &str) -> Result<()> {
         let focused = format!("inPage.focus({})", json!(label));
         self.until(&focused, &format!("a field “{label}”"))?;
-        // What a date's field takes is not what is typed into it.
+        // The value of a date field differs from the typed keys.
         let set = format!("inPage.set({}, {})", json!(label), json!(text));
         if self.browser.evaluate(&set)? == true {
             return Ok(());
@@ -243,9 +243,9 @@ impl Page {
         })
     }
 
-    /// Scrolls, and fails if what the main thread computes for a frame does not fit into a frame at 60
-    /// a second. That is measured in CPU time; the time between frames depends on the machine's other
-    /// work as well, and is only printed.
+    /// Scrolls, and fails if the main thread needs more CPU time for a frame than a frame has at 60
+    /// per second. The time between frames also depends on other load of the machine, and is only
+    /// printed.
     pub fn check_scrolling(&mut self) -> Result<()> {
         let scrolling = self.scroll()?;
         let each = scrolling.cpu_ms();
@@ -376,7 +376,7 @@ impl Page {
         }
     }
 
-    /// Where the page is and what it shows, for messages.
+    /// The address and the contents of the page, for messages.
     fn shown(&mut self) -> Result<String> {
         self.gather()?;
         let text = self.browser.evaluate(

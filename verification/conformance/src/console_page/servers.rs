@@ -1,4 +1,4 @@
-//! The servers behind the page in the tests: the mock, or a broker with Ottla's console.
+//! The servers of the page in the tests: the mock, or a broker with Ottla's console.
 
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
@@ -30,7 +30,7 @@ const SETTINGS: [(&str, &str); 4] = [
     ("auto.create.topics.enable", "false"),
 ];
 
-/// A server of the page, and the cluster behind it. The fields are dropped in this order.
+/// A server of the page, and its cluster. The fields are dropped in this order.
 pub struct Server {
     url: String,
     // Killed on drop.
@@ -58,7 +58,7 @@ impl Server {
         &self.url
     }
 
-    /// Runs one of Ottla's tools against the cluster, and returns what it prints.
+    /// Runs one of Ottla's tools against the cluster, and returns its output.
     pub fn tool(&self, arguments: &[String]) -> Result<String> {
         let cluster = self.cluster.as_ref().context("the mock has no cluster")?;
         let (name, rest) = arguments.split_first().context("no tool is named")?;
@@ -135,7 +135,7 @@ fn started(command: &mut Command) -> Result<(String, OwnedChild)> {
             );
         }
         if let Some(url) = address_in(&printed[before..]) {
-            // The server must not stop because nobody reads what it prints.
+            // Read the output of the server, so that a full pipe does not stop it.
             std::thread::spawn(move || std::io::copy(&mut lines, &mut std::io::sink()));
             ensure!(!url.is_empty(), "an empty address");
             return Ok((url, process));
@@ -156,7 +156,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_address_is_found_in_a_sentence() {
+    fn the_address_is_parsed_from_the_output() {
         for line in [
             "http://127.0.0.1:9711\n",
             "The console is at http://127.0.0.1:9711/ (no login).\n",

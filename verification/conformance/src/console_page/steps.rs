@@ -34,8 +34,7 @@ pub enum Step {
     Fits,
     /// `smooth`: scrolling through the whole table of the page drops no frame for the page's sake.
     Smooth,
-    /// `within 100 "name" "text"`: a click on `name` shows `text` after so many milliseconds at
-    /// most.
+    /// `within 100 "name" "text"`: a click on `name` shows `text` within this many milliseconds.
     Within(u32, String, String),
     /// `shot name`: keeps a screenshot.
     Shot(String),
@@ -43,7 +42,7 @@ pub enum Step {
     Holds(String),
     /// `tool topics --list`: runs one of Ottla's tools against the cluster.
     Tool(Vec<String>),
-    /// `printed "text"`: what the last tool has printed.
+    /// `printed "text"`: the last tool has printed `text`.
     Printed(String),
 }
 

@@ -1,4 +1,5 @@
-//! What a console in the broker's process costs the broker: the latency of producers while many tabs are open, and memory.
+//! The cost of a console in the broker's process: the latency of producers while many tabs are
+//! open, and memory.
 
 use std::net::TcpListener;
 use std::sync::Arc;
@@ -14,12 +15,12 @@ use super::stand::{Broker, status_kib};
 use super::table::{Line, Spread};
 use crate::console_api::http::Http;
 
-/// The p99 of producers may become so many times what it was.
+/// The maximum ratio of the producers' p99 with and without tabs.
 const MOST_RATIO: f64 = 1.2;
 /// Of the producer.
 const RATE: i64 = 2000;
 const SECONDS: u64 = 10;
-/// The page asks for what it shows again after this time.
+/// The interval at which the page refreshes.
 const EVERY: Duration = Duration::from_secs(5);
 /// Threads that ask for all tabs.
 const ASKING: usize = 8;
@@ -108,7 +109,7 @@ pub fn tabs(options: &Options) -> Result<Vec<Line>> {
         let tabs = Tabs::open(&address, options.tabs)?;
         let during = produce(&broker)?;
         opened = format!(
-            "{} streams open, {} refused by the console's limit, {} requests of which {} failed",
+            "{} streams open, {} refused by the console's limit, {} requests, {} failed",
             tabs.streams,
             tabs.refused,
             tabs.requests.load(Ordering::Relaxed),
@@ -148,8 +149,8 @@ fn percentile(printed: &str) -> Option<f64> {
     before.rsplit_once(' ')?.1.parse().ok()
 }
 
-/// The memory of brokers with a console that nobody has opened, and without one, in turns; then what
-/// the first visitor adds.
+/// The memory of brokers with an unused console, and without a console, in turns; then the memory
+/// that the first visit adds.
 pub fn memory(options: &Options) -> Result<Vec<Line>> {
     let (mut without, mut with, mut differences, mut opened) =
         (Vec::new(), Vec::new(), Vec::new(), Vec::new());
@@ -172,11 +173,11 @@ pub fn memory(options: &Options) -> Result<Vec<Line>> {
         Spread::of(&with)?,
         Spread::of(&differences)?,
     );
-    // It cannot be told from nothing if it is within what two equal brokers differ by.
+    // A difference within the spread of equal brokers is noise.
     let noise = (without.most - without.least).max(NOISE_KIB);
     Ok(vec![
         Line::new(
-            "memory of a console that nobody has opened",
+            "memory of an unused console",
             "nothing",
             format!(
                 "{difference} KiB more; {with} KiB with, {without} KiB without; noise {noise:.0} KiB"

@@ -1,4 +1,4 @@
-//! What is measured, and how large.
+//! The measurements and their sizes.
 
 #[derive(clap::Args)]
 pub struct Options {

@@ -13,11 +13,11 @@ use crate::console_page::servers::{Kind, Server};
 use crate::console_page::steps::Needs;
 
 const MOST_MS: f64 = 100.0;
-/// At 60 frames a second, and what the clock of a browser adds.
+/// At 60 frames a second, plus the resolution of a browser's clock.
 const FRAME_MS: f64 = 1000.0 / 60.0;
 const FRAME_LIMIT_MS: f64 = FRAME_MS + 1.0;
 
-/// The entries of the navigation, and what a page has only with its contents.
+/// The entries of the navigation, and an element that a page has only when it is loaded.
 const PAGES: &[(&str, &str)] = &[
     ("Topics", "document.body.innerText.includes('speed-000')"),
     (
@@ -46,8 +46,7 @@ const PAGES: &[(&str, &str)] = &[
     ),
 ];
 
-/// Clicks on each page of the navigation, each round in a page that was loaded anew and remembers
-/// nothing.
+/// Clicks on each page of the navigation, each round in a newly loaded page without cached data.
 pub fn pages(options: &Options) -> Result<Vec<Line>> {
     toolchain::require(&toolchain::CHROMIUM)?;
     let stand = Stand::start()?;
@@ -93,7 +92,7 @@ pub fn pages(options: &Options) -> Result<Vec<Line>> {
     Ok(lines)
 }
 
-/// A condition on the page with this title: what was clicked from stays until the new page is there.
+/// A condition on the page with this title: the previous page stays until the new page is loaded.
 fn of_page(title: &str, condition: &str) -> String {
     format!("(document.querySelector('h1')?.innerText ?? '').startsWith('{title}') && {condition}")
 }

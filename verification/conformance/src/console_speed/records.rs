@@ -49,7 +49,7 @@ pub fn tail(_options: &Options) -> Result<Vec<Line>> {
     while scanned < records {
         ensure!(
             ended.is_none_or(|it: Instant| it.elapsed() < PATIENCE),
-            "the tail has seen {scanned} of {records} records, and sees no more"
+            "the tail has seen {scanned} of {records} records, and receives no more"
         );
         let (event, data) = events.event()?.context("the tail has ended")?;
         match &*event {
@@ -81,7 +81,7 @@ pub fn tail(_options: &Options) -> Result<Vec<Line>> {
     )])
 }
 
-/// What is searched for. Nothing matches, so everything is read.
+/// The searches. Nothing matches, so all records are read.
 const SEARCHES: &[(&str, &str)] = &[
     ("a text with letters", "text=unfindable"),
     ("a number", "text=99999999999"),
@@ -173,8 +173,8 @@ fn searched(stand: &Stand, topic: &str, filter: &str, records: u64) -> Result<(f
     Ok((mb / cpu.max(0.01), mb / took))
 }
 
-/// The time from the end of the connection until the console takes no more processor time, in
-/// milliseconds. The search is one that takes long.
+/// The time from the end of the connection until the console uses no more processor time, in
+/// milliseconds, during a long search.
 fn stopped(stand: &Stand, topic: &str) -> Result<f64> {
     /// For so long nothing must happen.
     const QUIET: Duration = Duration::from_millis(300);

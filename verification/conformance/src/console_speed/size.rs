@@ -1,9 +1,10 @@
-//! What the console adds to the binary, and the size of its page.
+//! The size that the console adds to the binary, and the size of its page.
 //!
-//! A build without the console would tell it exactly, and takes too long for a measurement. Instead, the sizes of symbols are
-//! added up: those of `ottla-console`, and of the crates that only it needs, by the graph of dependencies. Generic code counts
-//! for the console if its name has one of these crates. What they share with the rest of the binary counts for the rest, and
-//! constants without a symbol are missing, besides the files of the page, which are added.
+//! A comparison with a build without the console would be exact, but takes too long. Instead, the
+//! sizes of symbols are added up: symbols of `ottla-console` and of the crates that only the
+//! console needs, by the dependency graph. Generic code counts for the console if its symbol names
+//! one of these crates. Code shared with the rest of the binary does not count, and constants
+//! without a symbol are missing, except the files of the page, which are added.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
@@ -55,7 +56,7 @@ pub fn binary(_options: &Options) -> Result<Vec<Line>> {
         .collect();
     Ok(vec![
         Line::new(
-            "what the console adds to the binary",
+            "size that the console adds to the binary",
             "≤ 1 MB",
             format!(
                 "{} of {}: symbols of {} crates that only the console needs, {}, and the page {}",
@@ -118,7 +119,7 @@ fn crates_of_console(metadata: &Value) -> Result<BTreeSet<String>> {
         .context("no graph")?;
     for node in nodes {
         let dependencies = node["deps"].as_array().into_iter().flatten();
-        // Not those of builds and tests.
+        // Without dependencies of builds and tests.
         let is_normal = |it: &&Value| {
             let mut kinds = it["dep_kinds"].as_array().into_iter().flatten();
             kinds.any(|kind| kind["kind"].is_null())
@@ -191,7 +192,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_symbol_belongs_to_the_first_crate_of_the_console_in_it() {
+    fn a_symbol_counts_for_the_first_console_crate_in_its_name() {
         let crates = BTreeSet::from(["ottla_console", "protox"].map(str::to_owned));
         let symbols = "0000000000001000 0000000000000040 t <ottla_console::view::View as core::fmt::Debug>::fmt\n\
                        0000000000001040 0000000000000008 t core::ptr::drop_in_place<alloc::vec::Vec<protox::Error>>\n\
@@ -203,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_need_too_is_not_of_the_console() {
+    fn shared_crates_do_not_count_for_the_console() {
         let node = |id: &str, deps: &[(&str, Value)]| {
             let deps = deps.iter().map(
                 |(to, kind)| json!({ "pkg": to, "name": to, "dep_kinds": [{ "kind": kind }] }),

@@ -1,5 +1,5 @@
-//! What the measurements stand on: a broker and its console, tools that produce records, and what the kernel says of a
-//! process.
+//! The environment of the measurements: a broker and its console, tools that produce records, and
+//! the kernel's figures of a process.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -30,7 +30,7 @@ pub struct Broker {
     pub dir: tempfile::TempDir,
 }
 
-/// A broker with a console in a process of its own.
+/// A broker with a console in a separate process.
 pub struct Stand {
     pub http: Http,
     pub console: OwnedChild,
@@ -102,7 +102,7 @@ impl Stand {
         format!("http://{}", self.http.address)
     }
 
-    /// Creates so many partitions, in topics `speed-000`, `speed-001` and so on.
+    /// Creates `partitions` partitions, in topics `speed-000`, `speed-001` and so on.
     pub fn create_partitions(&self, partitions: usize) -> Result<()> {
         const OF_TOPIC: usize = 100;
         for topic in 0..partitions.div_ceil(OF_TOPIC) {
@@ -162,7 +162,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_kernel_says_what_a_process_uses() {
+    fn memory_and_cpu_time_of_a_process_are_read() {
         let own = std::process::id();
         assert!(status_kib(own, "VmRSS").unwrap() > 100.0);
         assert!(status_kib(own, "VmNothing").is_err());

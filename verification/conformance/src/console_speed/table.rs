@@ -7,7 +7,7 @@ pub struct Line {
     what: String,
     goal: String,
     measured: String,
-    /// `None` for what is only shown.
+    /// `None` for a figure without a goal.
     is_met: Option<bool>,
 }
 
@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_spread_has_the_middle() {
+    fn a_spread_has_its_median() {
         let spread = Spread::of(&[3.0, 1.0, 200.0]).unwrap();
         assert_eq!(spread.to_string(), "3 (1 to 200)");
         assert!(Spread::of(&[]).is_err());

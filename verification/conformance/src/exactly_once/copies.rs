@@ -46,8 +46,10 @@ pub(super) fn run(stage: &mut Stage, kills: usize, random: &mut Seeded) -> Resul
     let mut command = Command::new(&fill[0]);
     command.args(&fill[1..]);
     let (mut filler, input, output) = OwnedChild::converse(&mut command)?;
-    let mut told = BufReader::new(output).lines();
-    let ready = told.next().context("the topics were not made")??;
+    let mut output_lines = BufReader::new(output).lines();
+    let ready = output_lines
+        .next()
+        .context("the topics were not created")??;
     ensure!(ready == "ready", "the filler said {ready}");
 
     let mut copiers = Vec::new();
@@ -80,7 +82,7 @@ pub(super) fn run(stage: &mut Stage, kills: usize, random: &mut Seeded) -> Resul
     }
     std::thread::sleep(Duration::from_secs(2));
     drop(input);
-    let counts: Vec<String> = told
+    let counts: Vec<String> = output_lines
         .map(|line| Ok(line?.split_whitespace().last().unwrap_or("0").to_owned()))
         .collect::<Result<_>>()?;
     let status = filler.wait(Duration::from_secs(60))?;
@@ -190,7 +192,8 @@ impl Checked {
         self.say_of_missing("nothing comes")
     }
 
-    /// The findings after a restart of the copiers, which could have delivered what was missing.
+    /// The findings after a restart of the copiers, because new copiers may deliver missing
+    /// records.
     fn findings_of_new_copiers(&self) -> Vec<String> {
         self.say_of_missing("lost")
     }
@@ -214,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn a_whole_copy_is_no_finding() {
+    fn a_complete_copy_is_no_finding() {
         let whole = checked(&["read 20"], 0);
         assert!(!whole.is_stuck());
         assert_eq!(whole.findings(), [""; 0]);
@@ -223,7 +226,7 @@ mod tests {
     /// The copiers are then restarted. The result is reported separately, and the need for a
     /// restart remains a finding.
     #[test]
-    fn a_copy_that_stands_still_is_a_finding() {
+    fn a_stalled_copy_is_a_finding() {
         let stuck = checked(&[MISSING, "read 15"], 1);
         assert!(stuck.is_stuck());
         let ends = "copy-1 ends with 6 at offset 9, and should with 11";
@@ -235,7 +238,7 @@ mod tests {
 
     /// Duplicates and gaps are permanent, so there is no wait for the copiers and no restart.
     #[test]
-    fn a_wrong_copy_is_not_a_copier_that_stands_still() {
+    fn a_wrong_copy_is_not_reported_as_stalled() {
         let wrong = checked(
             &[
                 "wrong: copy-0 at offset 4: 2 in place of 3",
@@ -249,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn a_check_that_fails_without_a_word_is_a_finding() {
+    fn a_check_that_fails_without_output_is_a_finding() {
         let broken = checked(&[], 1);
         assert!(!broken.is_stuck());
         assert_eq!(

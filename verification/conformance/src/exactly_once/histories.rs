@@ -25,8 +25,10 @@ pub(super) fn run(stage: &mut Stage, kills: usize, random: &mut Seeded) -> Resul
     let mut command = program()?;
     command.args(&arguments);
     let (mut clients, input, output) = OwnedChild::converse(&mut command)?;
-    let mut told = BufReader::new(output).lines();
-    let ready = told.next().context("the topics were not made")??;
+    let mut output_lines = BufReader::new(output).lines();
+    let ready = output_lines
+        .next()
+        .context("the topics were not created")??;
     ensure!(ready == "ready", "the clients said {ready}");
     stage.say("clients are started");
     std::thread::sleep(PEACE);
@@ -37,7 +39,7 @@ pub(super) fn run(stage: &mut Stage, kills: usize, random: &mut Seeded) -> Resul
     std::thread::sleep(PEACE);
     drop(input);
     let mut wrong = Vec::new();
-    for line in told {
+    for line in output_lines {
         let line = line?;
         match line.strip_prefix("wrong: ") {
             Some(finding) => wrong.push(finding.to_owned()),

@@ -56,8 +56,10 @@ pub(super) fn run(
     let mut command = Command::new(&orders[0]);
     command.args(&orders[1..]);
     let (mut source, _input, output) = OwnedChild::converse(&mut command)?;
-    let mut told = BufReader::new(output).lines();
-    let ready = told.next().context("the topics were not made")??;
+    let mut output_lines = BufReader::new(output).lines();
+    let ready = output_lines
+        .next()
+        .context("the topics were not created")??;
     ensure!(ready == "ready", "the source of orders said {ready}");
 
     let dir = stage.dir.clone();
@@ -79,7 +81,9 @@ pub(super) fn run(
             _ => stage.kill_broker(random)?,
         }
     }
-    let written = told.next().context("the orders were not all written")??;
+    let written = output_lines
+        .next()
+        .context("the orders were not all written")??;
     let written = written.trim_start_matches("written ").to_owned();
     let status = source.wait(Duration::from_secs(10))?;
     ensure!(

@@ -1,4 +1,4 @@
-//! Tokens that are none, sent as bytes: what a broker answers to them.
+//! The answers of a broker to invalid tokens, sent as bytes.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -11,8 +11,8 @@ const SASL_AUTHENTICATE: i16 = 36;
 const PATIENCE: Duration = Duration::from_secs(30);
 const MOST_BYTES: usize = 64 * 1024;
 
-/// Sends a token after a handshake for GSSAPI. `handshake` 0 sends it without a header. Returns what
-/// comes back, in words.
+/// Sends a token after a handshake for GSSAPI. `handshake` 0 sends it without a header. Returns a
+/// description of the response.
 pub fn answer_to(port: u16, handshake: i16, token: &[u8]) -> Result<String> {
     let mut stream = TcpStream::connect(("127.0.0.1", port))?;
     stream.set_read_timeout(Some(PATIENCE))?;

@@ -47,8 +47,8 @@ impl Access {
         }
     }
 
-    /// The same, with the address of one broker at a time. Each broker may know an older state of
-    /// the cluster than others.
+    /// The same, with the address of one broker at a time. A broker may have older metadata than
+    /// other brokers.
     pub fn each_broker(&self) -> impl Iterator<Item = Access> {
         self.bootstrap.split(',').map(|address| Access {
             bootstrap: address.to_owned(),
@@ -155,7 +155,7 @@ impl Clients {
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
 
-    /// The end of what a client has printed to standard error.
+    /// The end of a client's standard error.
     fn errors(&self, output: &str) -> String {
         let path = self.dir.join(format!("{output}.errors"));
         let text = std::fs::read(path).unwrap_or_default();
@@ -204,8 +204,8 @@ impl Clients {
         Ok(history::longest_gap(&self.output(PRODUCER)?))
     }
 
-    /// Stops both. Returns what was produced, and what is wrong with the log of the topic and with
-    /// what the consumer saw of it.
+    /// Stops both. Returns the produced records, and the violations in the topic's log and in the
+    /// consumer's records.
     pub fn finish(
         mut self,
         kafka: &InstalledPeer,
@@ -218,7 +218,7 @@ impl Clients {
         let log = read_all(kafka, access, topic, &produced)?;
         let seen = self.stop_consuming(&log)?;
         println!(
-            "{topic}: {acknowledged} records acknowledged, {} failed, {} in the log, {} consumed meanwhile",
+            "{topic}: {acknowledged} records acknowledged, {} failed, {} in the log, {} consumed during the run",
             produced.failed.len(),
             log.len(),
             seen.len()
@@ -247,7 +247,7 @@ impl Clients {
         );
         let began = Instant::now();
         loop {
-            // Before the output is read: what the consumer wrote until its end is then complete.
+            // Wait before the output is read, so that the output is complete.
             let ended = self.consumer.try_wait()?;
             let seen = history::consumed(&self.output(CONSUMER)?)?;
             if let Some(status) = ended {
@@ -273,12 +273,12 @@ impl Clients {
     }
 }
 
-/// Reads a topic, to which nobody writes any more, with Kafka's console consumer: from its start to
-/// its end offsets, which must be beyond what was acknowledged.
+/// Reads a topic without active producers with Kafka's console consumer: from its start to its end
+/// offsets, which must include all acknowledged records.
 ///
 /// The console consumer exits with 0 after every error, denials and failed logins included, and
 /// after a silence, which may be before its first record. So only the number of records shows that
-/// all were read, and anything less is an error with what the consumer printed.
+/// all were read. A smaller number is an error with the output of the consumer.
 pub fn read_all(
     kafka: &InstalledPeer,
     access: &Access,
@@ -318,8 +318,8 @@ pub fn read_all(
     Ok(records)
 }
 
-/// The end offset of each partition, once they include everything that was acknowledged. If they do
-/// not in time, they are returned as they are, and what is missing shows in the comparison.
+/// The end offset of each partition, once they include all acknowledged records. At the timeout
+/// they are returned as they are, and the comparison reports the missing records.
 fn end_offsets(
     kafka: &InstalledPeer,
     access: &Access,
@@ -345,8 +345,8 @@ fn end_offsets(
         }
         if began.elapsed() > CATCH_UP_PATIENCE {
             println!(
-                "after {CATCH_UP_PATIENCE:?}, the end offsets of {topic} do not include what was \
-                 acknowledged: {ends:?}; the tool ended with {} and printed: {errors}",
+                "after {CATCH_UP_PATIENCE:?}, the end offsets of {topic} do not include all \
+                 acknowledged records: {ends:?}; the tool ended with {} and printed: {errors}",
                 output.status
             );
             ensure!(is_complete, "the end offsets of {topic} are not known");

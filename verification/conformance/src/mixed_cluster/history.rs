@@ -89,7 +89,7 @@ pub fn check_log(produced: &Produced, log: &[Placed]) -> Vec<String> {
         .iter()
         .map(|record| ((record.partition, record.offset), record.value))
         .collect();
-    tell(&mut wrong, "acknowledged and not there", || {
+    tell(&mut wrong, "acknowledged and lost", || {
         produced.acknowledged.iter().filter_map(|record| {
             let found = at.get(&(record.partition, record.offset));
             (found != Some(&record.value)).then(|| format!("{record:?}, but {found:?}"))
@@ -122,8 +122,8 @@ pub fn check_log(produced: &Produced, log: &[Placed]) -> Vec<String> {
     wrong
 }
 
-/// Violations in what a group's consumer received during the run. It may see a record again after a
-/// rebalance, but must not skip an offset or see another record at it.
+/// Violations in the records that a group's consumer received during the run. It may see a record
+/// again after a rebalance, but must not skip an offset or see another record at it.
 pub fn check_consumer(seen: &[Placed], log: &[Placed]) -> Vec<String> {
     let mut wrong = Vec::new();
     let at: HashMap<(i32, i64), i64> = log
@@ -145,7 +145,7 @@ pub fn check_consumer(seen: &[Placed], log: &[Placed]) -> Vec<String> {
         }
         *end = (*end).max(record.offset + 1);
     }
-    tell(&mut wrong, "left out by the consumer", || {
+    tell(&mut wrong, "skipped by the consumer", || {
         left_out.into_iter()
     });
     wrong
@@ -203,13 +203,13 @@ mod tests {
     }
 
     #[test]
-    fn each_fault_is_found_by_its_name() {
+    fn each_violation_is_reported() {
         let log = placed(&[(0, 0, 1), (1, 0, 2), (0, 1, 3)]);
         let told = acknowledged(&[(0, 0, 1), (1, 0, 2)]);
         assert_eq!(check_log(&told, &log), Vec::<String>::new());
         let faults: [(&[(i32, i64, i64)], &str); 5] = [
-            (&[(0, 0, 1), (0, 1, 3)], "acknowledged and not there"),
-            (&[(0, 0, 1), (1, 0, 9)], "acknowledged and not there"),
+            (&[(0, 0, 1), (0, 1, 3)], "acknowledged and lost"),
+            (&[(0, 0, 1), (1, 0, 9)], "acknowledged and lost"),
             (&[(0, 0, 1), (1, 0, 2), (0, 1, 2)], "stored more than once"),
             (&[(0, 0, 1), (1, 0, 2), (0, 2, 3)], "not the next offset"),
             (&[(0, 0, 1), (1, 0, 2), (0, 1, 0)], "not in the order"),
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn a_consumer_may_see_a_record_again_and_never_leave_one_out() {
+    fn a_consumer_may_repeat_but_not_skip_records() {
         let log = placed(&[(0, 0, 1), (0, 1, 2), (0, 2, 3)]);
         let again = placed(&[(0, 0, 1), (0, 1, 2), (0, 1, 2), (0, 2, 3)]);
         assert_eq!(check_consumer(&again, &log), Vec::<String>::new());
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn the_clients_lines_are_read() {
+    fn lines_of_the_clients_are_parsed() {
         let output = concat!(
             r#"{"timestamp":1,"name":"startup_complete"}"#,
             "\n",

@@ -185,7 +185,7 @@ impl Namespace {
         if let Some(losing) = self.losing.take() {
             losing.end()?;
         }
-        // The route exists only if the broker was cut from others.
+        // The route exists only if the broker was cut off from other brokers.
         let mut remove = Command::new("nsenter");
         remove.args([&self.net_flag(), "ip", "route", "del", "blackhole", BROKERS]);
         process::run_captured(&mut remove)?;

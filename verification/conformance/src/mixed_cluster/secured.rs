@@ -1,5 +1,5 @@
-//! A cluster in which nobody is believed without proof: nodes and clients log in over TLS, with
-//! passwords or with client certificates, and an authorizer knows what they may do.
+//! A secured cluster: nodes and clients log in over TLS, with passwords or with client
+//! certificates, and an authorizer checks their permissions.
 //!
 //! Each broker keeps a plain listener for the probes, whose user `User:ANONYMOUS` may describe the
 //! topic and nothing else.
@@ -19,7 +19,7 @@ use ottla_workspace::process;
 
 /// A super user: all nodes, and the administrator.
 pub const NODE: &str = "node";
-/// The user of the clients under test, who may use the topic.
+/// The user of the clients under test, with permissions on the topic.
 pub const WORKER: &str = "worker";
 /// How long a token is valid: sessions end while a run is under way.
 const TOKEN_SECONDS: i64 = 60;
@@ -28,7 +28,7 @@ const TOPIC_AUTHORIZATION_FAILED: i16 = 29;
 /// A broker on a busy machine may need several seconds to refuse a connection.
 const REFUSAL_PATIENCE: Duration = Duration::from_secs(30);
 
-/// How nodes and clients prove who they are.
+/// How nodes and clients authenticate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum WayIn {
     /// SASL_SSL: SCRAM for brokers and clients, PLAIN for controllers.
@@ -137,8 +137,8 @@ impl Secured {
         Ok(())
     }
 
-    /// Whether every broker still refuses what it should: a write by a user without the right, and
-    /// connections that prove nothing.
+    /// Checks that every broker still refuses a write by a user without the permission, and
+    /// connections without authentication.
     pub fn check_refusals(&self, cluster: &Cluster) -> Result<Vec<String>> {
         let mut wrong = Vec::new();
         let Topic {
@@ -176,7 +176,8 @@ impl Secured {
     }
 }
 
-/// What is wrong with listeners that must refuse requests without TLS. No answer is no refusal.
+/// The listeners that do not refuse requests without TLS, with the reason. A missing answer is not
+/// a refusal.
 pub fn not_refusing(ports: impl Iterator<Item = u16>) -> Vec<String> {
     let refused = |port: u16| {
         process::retried(REFUSAL_PATIENCE, &format!("port {port}"), || {
@@ -233,7 +234,8 @@ fn of_nodes(
     settings
 }
 
-/// The JAAS entry of a listener with PLAIN: nodes log in there, to others' listeners as well.
+/// The JAAS entry of a listener with PLAIN: nodes log in there, and to the listeners of other
+/// nodes.
 pub fn plain_entry() -> String {
     let login = format!("username=\"{NODE}\" password=\"{NODE}-secret\"");
     format!("{MODULES}.plain.PlainLoginModule required {login} user_{NODE}=\"{NODE}-secret\";")
@@ -291,9 +293,9 @@ fn keys_url(dir: &Path) -> String {
     format!("file://{}", dir.join("keys.json").display())
 }
 
-/// The environment of a node, of which each maker's reads its own part. A JVM that is soon restarted
-/// compiles in the quick way only, and gets tokens and keys from the allowed URLs only. Ottla logs
-/// whom it refuses.
+/// The environment of a node. Kafka and Ottla each read their own variables. A JVM that is soon
+/// restarted compiles in the quick way only, and gets tokens and keys from the allowed URLs only.
+/// Ottla logs refused principals.
 pub fn environment(tokens: Option<&TokenEndpoint>, dir: &Path) -> Vec<(String, String)> {
     let mut of_jvm = "-XX:TieredStopAtLevel=1".to_owned();
     if let Some(tokens) = tokens {

@@ -12,7 +12,7 @@ use anyhow::{Context, Result, ensure};
 use ottla_peers::Member;
 use ottla_types::Uuid;
 
-/// What happens to a broker.
+/// A fault of a broker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Trouble {
     /// SIGTERM, then a restart.

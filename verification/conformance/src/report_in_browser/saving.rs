@@ -9,7 +9,7 @@ use serde_json::json;
 
 use crate::browser::{Browser, PATIENCE};
 
-/// Chromium asks for confirmation before a page may save more files than this, and nobody can
+/// Chromium asks for confirmation before a page may save more files than this, and no user can
 /// confirm here.
 const SAVED_PER_PAGE: u32 = 10;
 
@@ -116,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn files_are_what_their_buttons_promise() {
+    fn saved_files_have_the_type_of_their_button() {
         let svg = b"<svg xmlns=\"x\"><path d=\"M1 2\"/></svg>";
         check("SVG", "a.svg", svg).unwrap();
         assert!(check("SVG", "a.png", svg).is_err());

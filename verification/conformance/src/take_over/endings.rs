@@ -115,7 +115,7 @@ fn files(log_dirs: &[PathBuf], fits: fn(&str) -> bool) -> BTreeSet<PathBuf> {
     found
 }
 
-/// The entries of a folder; empty if the folder is removed meanwhile.
+/// The entries of a folder; empty if the folder is removed during the read.
 fn entries(folder: &Path) -> Vec<PathBuf> {
     let Ok(entries) = std::fs::read_dir(folder) else {
         return Vec::new();
@@ -130,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_ending_comes_before_any_comes_again() {
+    fn every_ending_occurs_before_one_repeats() {
         let mut random = Seeded::new(3);
         let mut deck = Deck::new();
         let drawn: Vec<&str> = (0..Ending::ALL.len())

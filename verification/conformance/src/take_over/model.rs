@@ -215,8 +215,8 @@ impl Model {
         }
     }
 
-    /// Compares the records that a reader of a topic received with the expected ones, and learns
-    /// what was still unknown.
+    /// Compares the records that a reader of a topic received with the expected ones, and resolves
+    /// unknown outcomes.
     pub fn compare_records(&mut self, name: &str, found: &Value, findings: &mut Findings) {
         let Some(topic) = self.topics.get_mut(name) else {
             return;
@@ -238,8 +238,8 @@ impl Model {
         }
     }
 
-    /// Compares what a `read_committed` reader received: no aborted records, nothing from the last
-    /// stable offset on.
+    /// Compares the records that a `read_committed` reader received: no aborted records, and none
+    /// from the last stable offset on.
     pub fn compare_committed(&mut self, name: &str, found: &Value, findings: &mut Findings) {
         let Some(topic) = self.topics.get(name) else {
             return;
@@ -363,7 +363,7 @@ fn compare_partition(
                     },
                     None => {
                         wrong.push(format!(
-                            "offset {offset} holds {digest}, which nobody wrote there"
+                            "offset {offset} holds {digest}, which no producer wrote there"
                         ));
                         continue;
                     }
@@ -392,8 +392,8 @@ fn compare_partition(
     seen.len()
 }
 
-/// Checks known records that were not found. Those that compaction may have removed are forgotten
-/// and must not reappear.
+/// Checks known records that were not found. Records that compaction may have removed are dropped
+/// from the model and must not reappear.
 fn forget_missing(
     kind: Kind,
     partition: &mut Partition,

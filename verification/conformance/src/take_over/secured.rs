@@ -1,5 +1,6 @@
-//! A broker that is secured before it is taken over: its clients and the broker itself log in over TLS, with SCRAM and PLAIN, and
-//! may do what ACLs allow. The plain listener stays, for the tools and for the beginning.
+//! A broker that is secured before it is taken over: its clients and the broker itself log in over
+//! TLS, with SCRAM and PLAIN, and have only the permissions of ACLs. The plain listener stays, for
+//! the tools and the first start.
 
 use std::path::{Path, PathBuf};
 
@@ -11,11 +12,12 @@ use ottla_testkit::certificates;
 
 const BROKER: &str = "broker";
 
-/// What makes a run a secured one.
+/// The settings and files of a secured run.
 pub struct Secured {
-    /// Of the broker.
+    /// Settings of the broker.
     pub settings: Vec<(String, String)>,
-    /// A file with what the workload's clients need; the user is made when the broker runs.
+    /// A file with the login settings of the workload's clients. The user is created when the
+    /// broker runs.
     pub login: PathBuf,
 }
 

@@ -95,10 +95,10 @@ pub struct Story {
     /// Changes requested while the broker was killed, by topic name.
     churned: Vec<Value>,
     /// Whether the cluster was created by a version without `group.version`. It keeps its creator's
-    /// feature levels, so nobody serves the consumer protocol in it.
+    /// feature levels, so no broker supports the consumer protocol in it.
     lacks_consumer_protocol: bool,
-    /// Whether it was created by a version without `share.version`, or with one that is not set by
-    /// default.
+    /// Whether it was created by a version without `share.version`, or by a version that does not
+    /// set it by default.
     lacks_share_groups: bool,
 }
 
@@ -485,9 +485,9 @@ impl Story {
         Ok(())
     }
 
-    /// Two transactional producers, each of which commits, aborts or leaves its transaction open.
-    /// The transactions include group offsets, which take effect when the transaction commits, even
-    /// if another broker then runs on the directory.
+    /// Two transactional producers. Each commits, aborts or leaves its transaction open. The
+    /// transactions include group offsets, which take effect when the transaction commits, even if
+    /// another broker then runs on the directory.
     fn transact(&mut self, workload: &mut Workload, random: &mut Seeded) -> Result<()> {
         for id in ["tx-a", "tx-b"] {
             let end = *random.pick(&["commit", "abort", "open"]);
@@ -582,7 +582,8 @@ impl Story {
         Ok(())
     }
 
-    /// Determines the outcome of the interrupted changes: acknowledged ones must hold, others may.
+    /// Determines the outcome of the interrupted changes: acknowledged changes must hold, other
+    /// changes may.
     pub fn settle_churn(&mut self, workload: &mut Workload, findings: &mut Findings) -> Result<()> {
         if self.churned.is_empty() {
             return Ok(());

@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_one_that_was_renamed_last_stays_and_what_lies_in_one_place_too() {
+    fn the_last_renamed_log_and_unique_logs_are_kept() {
         let root = tempfile::tempdir().unwrap();
         let log_dirs = ["a", "b"].map(|name| root.path().join(name)).to_vec();
         let [a, b] = [&log_dirs[0], &log_dirs[1]];

@@ -1,5 +1,5 @@
-//! The Go version required by `conformance/go/go.mod`: the one on the `PATH` if it is recent
-//! enough, otherwise one that the older Go downloads from Go's module proxy.
+//! The Go version required by `conformance/go/go.mod`: the Go on the `PATH` if it is recent enough,
+//! otherwise a release that the older Go downloads from Go's module proxy.
 //!
 //! Go 1.21 and later would download it automatically, unless Debian disables that. Go 1.19, in
 //! Debian 12, cannot even parse the file. Every version, asked for the toolchain module by name,
@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_module_says_which_go_it_wants() {
+    fn the_required_version_is_read_from_the_module() {
         let text = "module ottla/conformance\n\ngo 1.26.0\n\nrequire (\n\tgo.example/x v1.0.0\n)\n";
         assert_eq!(go_line(text), Some("1.26.0"));
         assert_eq!(go_line("module x\n"), None);

@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn versions_are_found_in_what_programs_print() {
+    fn versions_are_parsed_from_the_output_of_programs() {
         for (printed, version) in [
             ("go version go1.26.8 linux/amd64", [1, 26, 8]),
             ("go version go1.27rc1 linux/amd64", [1, 27, 0]),
@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn they_are_ordered_by_number_and_not_by_letter() {
+    fn versions_are_ordered_numerically() {
         assert!(Version([1, 9, 0]) < Version([1, 10, 0]));
         assert!(Version([18, 0, 0]) > Version([9, 99, 99]));
     }

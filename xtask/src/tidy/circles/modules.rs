@@ -39,7 +39,7 @@ enum Name {
     Import(Vec<String>),
 }
 
-/// What a path resolves to.
+/// The target to which a path resolves.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Target {
     Module(ModuleId),

@@ -19,16 +19,16 @@ pub(super) struct Parked<'a> {
     limits: ReadLimits,
     targets: &'a [Wanted],
     /// One per target.
-    places: Vec<Place>,
+    places: Vec<ParkedPartition>,
     /// The sum over all places.
     bytes: u64,
 }
 
 #[derive(Default)]
-struct Place {
+struct ParkedPartition {
     /// `None` if the request does not wait for it, or was woken by it.
     registered: Option<Registration>,
-    /// What the partition has for the request, as of the last look.
+    /// The bytes that the partition had for the request at the last check.
     bytes: u64,
 }
 
@@ -39,7 +39,7 @@ impl<'a> Parked<'a> {
             waiter: Waiter::default(),
             limits,
             targets,
-            places: targets.iter().map(|_| Place::default()).collect(),
+            places: targets.iter().map(|_| ParkedPartition::default()).collect(),
             bytes: 0,
         };
         for place in 0..targets.len() {
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_wait_that_is_over_ends_although_an_append_has_woken_it() {
+    async fn an_expired_wait_ends_although_an_append_woke_it() {
         let parked = Parked::new(&[], LIMITS);
         let waiters = Waiters::default();
         let _registered = waiters.register(Offset(0), &parked.waiter);
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn appends_of_an_open_transaction_are_no_reason_to_read_everything() {
+    async fn appends_of_an_open_transaction_do_not_cause_a_full_read() {
         let node = Node::start(&[]).await;
         let mut client = node.connect().await;
         create(&mut client, 1).await;
@@ -195,10 +195,10 @@ mod tests {
         assert!(parked.look(1));
     }
 
-    /// Kafka cuts the first batch of a partition where the response is full, and counts what is
-    /// left of it.
+    /// Kafka cuts the first batch of a partition at the size limit of the response, and counts the
+    /// part that fits.
     #[tokio::test(flavor = "multi_thread")]
-    async fn a_batch_that_does_not_fit_counts_as_far_as_it_would_have_been_sent() {
+    async fn a_batch_that_does_not_fit_counts_with_the_part_that_fits() {
         let node = Node::start(&[]).await;
         let mut client = node.connect().await;
         create(&mut client, 3).await;
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn only_the_partitions_that_move_are_looked_at() {
+    async fn only_changed_partitions_are_checked() {
         let node = Node::start(&[]).await;
         let mut client = node.connect().await;
         create(&mut client, 4).await;
@@ -274,7 +274,7 @@ mod tests {
         assert!(parked.look(3 * one));
         let mut outcome = ReadOutcome::new(4);
         assert!(read_all(&targets, LIMITS, Lookup::Cached, &mut outcome).is_none());
-        assert_eq!(outcome.bytes, parked.bytes, "what was counted can be read");
+        assert_eq!(outcome.bytes, parked.bytes, "the counted bytes can be read");
 
         // A partition that stops to be readable is a reason to read at any number of bytes.
         node.partition(0).waiters.wake_all();

@@ -111,7 +111,7 @@ pub(crate) struct ReadOutcome {
     /// The answers without records because their first batch does not fit, and the bytes of it that
     /// would. Kafka sends that many, which the client cannot use, and counts them.
     pub(crate) too_large: Vec<(usize, u64)>,
-    /// The answers whose records are only in remote storage, and what to read there.
+    /// The responses whose records are only in remote storage, and the position to read there.
     pub(crate) remote: Vec<(usize, RemoteRequest)>,
     /// The memory of the records from remote storage, until the response leaves.
     pub(crate) remote_memory: Vec<OwnedSemaphorePermit>,
@@ -135,7 +135,7 @@ impl ReadOutcome {
         }
     }
 
-    /// What counts for `min_bytes`: all that could be sent.
+    /// The bytes that count for `min_bytes`: all bytes that could be sent.
     pub(crate) fn counted_bytes(&self) -> u64 {
         let too_large = self.too_large.iter().map(|(_, bytes)| bytes);
         self.bytes + too_large.sum::<u64>()
@@ -186,8 +186,8 @@ impl From<ErrorCode> for Miss {
     }
 }
 
-/// Continues to read the partitions in order, after those that have answers. Returns the partition
-/// at which it stopped because this kind of lookup cannot find its position.
+/// Continues to read the partitions in order, after the partitions that have responses. Returns the
+/// partition at which it stopped because this kind of lookup cannot find its position.
 pub(crate) fn read_all<'t>(
     targets: &'t [Wanted],
     limits: ReadLimits,
@@ -196,7 +196,7 @@ pub(crate) fn read_all<'t>(
 ) -> Option<&'t Arc<Partition>> {
     let mut watched = stalls::watch_parts();
     let mut stopped_at = None;
-    // Kafka counts what a partition may get from remote storage as if it had got it.
+    // Kafka counts the bytes that a partition may get from remote storage as already returned.
     let planned = outcome
         .remote
         .iter()
@@ -211,8 +211,8 @@ pub(crate) fn read_all<'t>(
                 .saturating_sub(outcome.bytes + remote_bytes),
         };
         let max_bytes = rest.min(requested.partition_max_bytes.max(0) as u64);
-        // While nothing was read, one batch is returned whatever its size, because otherwise a
-        // consumer could not get past it.
+        // If nothing was read so far, one batch of any size is returned. Otherwise a consumer could
+        // never read past it.
         let min_one_message = outcome.bytes + remote_bytes == 0 && !wanted.is_held_back;
         let size = ReadSize {
             max_bytes,
@@ -235,7 +235,8 @@ pub(crate) fn read_all<'t>(
                         outcome.failed.push((partition.reader().clone(), error));
                         error_answer(requested.partition, code)
                     }
-                    // Others have used up the response. Reading the segment would give nothing.
+                    // Other partitions have used up the response. A read of the segment would
+                    // return nothing.
                     Err(Miss::Remote(answer)) if max_bytes == 0 && !min_one_message => *answer,
                     Err(Miss::Remote(answer)) => {
                         let request = RemoteRequest {
@@ -267,7 +268,7 @@ pub(crate) fn read_all<'t>(
             || answer.preferred_read_replica >= 0;
         outcome.answers.push(answer);
     }
-    watched.end("finding what to fetch");
+    watched.end("lookup of the records to fetch");
     stopped_at
 }
 
@@ -286,7 +287,7 @@ pub(crate) fn error_answer(partition: i32, code: ErrorCode) -> PartitionData {
 #[derive(Clone, Copy)]
 struct ReadSize {
     max_bytes: u64,
-    /// Returns the first batch whatever its size.
+    /// Returns the first batch, of any size.
     min_one_message: bool,
 }
 
@@ -348,7 +349,8 @@ fn read_one(
     let read = match read {
         Err(ReadError::OffsetOutOfRange { .. }) if reader.is_only_remote(fetch_offset) => {
             return Err(match isolation {
-                // The follower takes its state from remote storage and goes on after it.
+                // The follower rebuilds its state from remote storage and continues after the
+                // tiered offsets.
                 Isolation::LogEnd => Miss::Refused(ErrorCode::OffsetMovedToTieredStorage),
                 Isolation::HighWatermark | Isolation::LastStableOffset => {
                     Miss::Remote(Box::new(answer))
@@ -512,7 +514,7 @@ mod tests {
     };
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn an_answer_is_current_until_its_partition_moves() {
+    async fn a_response_is_current_until_its_partition_changes() {
         let node = Node::start(&[]).await;
         let mut client = node.connect().await;
         create(&mut client, 2).await;
@@ -549,12 +551,12 @@ mod tests {
     }
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn a_thread_of_a_directory_reads_what_lies_in_it_and_no_more() {
+    async fn a_directory_thread_reads_only_its_directory() {
         let node = Node::start(&[]).await;
         create(&mut node.connect().await, 4).await;
         let reads = |index: i32| node.partition(index).log_location().threads.reads.clone();
         let first = reads(0);
-        // Partitions of the first directory, then those of the second.
+        // Partitions of the first directory, then partitions of the second.
         let mut order = vec![0, 1, 2, 3];
         order.sort_by_key(|&index| !reads(index).is(&first));
         let in_first = order

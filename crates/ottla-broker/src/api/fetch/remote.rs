@@ -1,12 +1,12 @@
-//! Reads what only remote storage has, for the partitions of a Fetch that are to be read there.
+//! Reads from remote storage, for the partitions of a Fetch whose records are no longer local.
 //!
-//! All partitions are read at the same time. What has not come after `remote.fetch.max.wait.ms` is
-//! left out of the answer, without an error, and its read is cancelled; so are all if the client
-//! goes.
+//! All partitions are read at the same time. After `remote.fetch.max.wait.ms`, unfinished reads are
+//! cancelled, and the response has no records and no error for these partitions. If the client
+//! disconnects, all reads are cancelled.
 //!
-//! Unlike those of local records, answers with remote ones take memory. What is read at the same
-//! time has a budget (`Budgets::remote_read_bytes`), and nothing is read while clients leave too
-//! much unread.
+//! Unlike a response with local records, a response with remote records takes memory. A budget
+//! (`Budgets::remote_read_bytes`) limits concurrent reads, and no read starts while clients leave
+//! too many response bytes unread.
 //!
 //! Kafka: `ReplicaManager.processRemoteFetches`, `DelayedRemoteFetch`.
 

@@ -2,9 +2,9 @@
 //! session.
 //!
 //! The cache holds at most `max.incremental.fetch.session.cache.slots` sessions. A new session
-//! replaces one that is worth less ([`shard`]); if there is none, the client continues without a
-//! session. The same happens when the partitions of all sessions reach a bound that depends on the
-//! available memory.
+//! replaces a session of lower priority ([`shard`]); without such a session, the client continues
+//! without one. The same happens when the partitions of all sessions reach a bound that depends on
+//! the available memory.
 //!
 //! Kafka: `FetchSessionCacheShard`, `FetchManager`, `FetchContext`, which have no bound on
 //! partitions.

@@ -8,7 +8,7 @@ use ottla_records::control::ControlRecordType;
 use ottla_records::{BatchHeader, RecordBatch};
 use ottla_types::ProducerId;
 
-/// A batch, and its position in what was read.
+/// A batch, and its position in the bytes read.
 pub(super) struct LocatedBatch {
     pub(super) batch: FetchedBatch,
     position: u64,
@@ -132,7 +132,7 @@ mod tests {
         let size = batches[0].len();
         let mut whole: Vec<u8> = batches.iter().flat_map(|batch| batch.to_vec()).collect();
         let last_two = whole[size..].to_vec();
-        // What a read cuts off at its end is no batch.
+        // A batch that the end of the read cuts off is not returned.
         whole.extend_from_slice(&batch_at(6)[..size - 1]);
         let mut file = tempfile::tempfile().expect("a file");
         std::io::Write::write_all(&mut file, &[0; 7]).expect("space before the region");
@@ -152,7 +152,7 @@ mod tests {
             let sliced = slice(&records, &located, 3, 4);
             assert_eq!(sliced.len(), 2 * size as u64);
             let mut found = vec![0; 2 * size];
-            read_exact_at(&sliced, &mut found, 0).expect("what was sliced");
+            read_exact_at(&sliced, &mut found, 0).expect("the sliced bytes");
             assert_eq!(found, last_two);
         }
     }

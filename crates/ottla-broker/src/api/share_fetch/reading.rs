@@ -1,9 +1,10 @@
 //! Reads partitions for a member, and waits if there is too little.
 //!
 //! A share partition is read for one member at a time, because the records that it acquires
-//! determine where the next read starts. Other members wait for this to end, for records, or for
-//! records that others release. Records that only remote storage has are read there, as for a Fetch.
-//! Kafka: `DelayedShareFetch`, `ShareFetchUtils.processFetchResponse`, `PartitionMaxBytesStrategy`.
+//! determine where the next read starts. Other members wait for this to end, for new records, or
+//! for records that another member releases. Records that only remote storage has are read there,
+//! as for a Fetch. Kafka: `DelayedShareFetch`, `ShareFetchUtils.processFetchResponse`,
+//! `PartitionMaxBytesStrategy`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -51,7 +52,7 @@ struct Wished {
     led: Result<Arc<LedPartition>, ErrorCode>,
 }
 
-/// What a fetch returns.
+/// The result of a fetch.
 #[derive(Default)]
 pub(super) struct Fetched {
     pub(super) answers: Vec<(TopicIdPartition, PartitionData)>,
@@ -259,7 +260,7 @@ impl Fetching<'_> {
         read_targets(self.broker, &Arc::new(targets.collect()), limits).await
     }
 
-    /// The records that the member acquires from what was read.
+    /// The records that the member acquires from the batches read.
     fn acquire(
         &self,
         partition: TopicIdPartition,

@@ -3,8 +3,8 @@
 //! A connection owes a request from the time it is accepted until the head of a request has
 //! arrived, and again after the response was sent. If no slot is free, the connection that has owed
 //! a request for longest loses its slot to a new one, once it has had the minimum time. So neither
-//! incomplete requests nor silent connections keep others out for longer than that, and no response
-//! is cut off.
+//! incomplete requests nor silent connections block new connections for longer than that, and no
+//! response is cut off.
 //!
 //! Invariant: at most `limit` slots are taken. A slot that was given away stays taken until its
 //! connection is dropped.
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_has_owed_a_request_for_longest_gives_way() {
+    async fn the_oldest_incomplete_request_is_evicted() {
         let places = Arc::new(Places::new(3, Duration::from_millis(10)));
         let asking = places.take().await;
         asking.on_request();
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn everybody_has_the_least_time() {
+    async fn a_connection_is_kept_for_the_minimum_time() {
         let places = Arc::new(Places::new(1, SOON * 2));
         let held = hold(places.take().await);
         assert!(is_let_in(&places).await.is_none());

@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_made_readable_for_prometheus() {
+    fn names_are_valid_for_prometheus() {
         assert_eq!(prometheus_name("org.apache.a-b.c9"), "org_apache_a_b_c9");
         assert_eq!(prometheus_name("9\u{e4}\"x"), "___x");
     }

@@ -99,7 +99,7 @@ fn partitions(broker: &Arc<Broker>, families: &mut Vec<Family>) {
     let counts = [
         (
             "partitioncount",
-            "Partitions of which this broker has a replica",
+            "Partitions with a replica on this broker",
             hosted,
         ),
         ("leadercount", "Partitions that this broker leads", led),

@@ -128,7 +128,7 @@ pub(super) fn collect(broker: &Arc<Broker>, families: &mut Vec<Family>) {
     }));
 }
 
-/// What appends may occupy of the page cache.
+/// The limits on the page cache that appends occupy.
 fn page_cache(broker: &Broker) -> [Family; 3] {
     let max_bytes = broker.config().ottla_page_cache_max_bytes;
     let state = broker.host.page_cache.state(max_bytes);

@@ -175,7 +175,8 @@ pub(super) fn collect(broker: &Broker, families: &mut Vec<Family>) {
             [
                 "kafka_server_kafkarequesthandlerpool_requesthandleravgidle_percent",
                 "kafka_network_socketserver_networkprocessoravgidle_percent",
-                // The exporter's KRaft rules produce this name, those of Strimzi the one above.
+                // The exporter's KRaft rules produce this name; the rules of Strimzi produce the
+                // name above.
                 "kafka_network_socketserver_networkprocessoravgidlepercent",
             ]
             .map(|name| {

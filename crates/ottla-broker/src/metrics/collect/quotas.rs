@@ -135,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn users_are_written_as_in_the_names_of_mbeans() {
+    fn users_are_escaped_as_in_mbean_names() {
         assert_eq!(sanitized("CN=a b,O=*+~é"), "CN%3Da%20b%2CO%3D%2A%2B~%C3%A9");
     }
 }

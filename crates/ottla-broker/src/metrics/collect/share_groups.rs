@@ -1,5 +1,5 @@
 //! The dead letters of share groups whose partitions this broker leads:
-//! `kafka.server:type=ShareGroupMetrics`, of which only these metrics exist. Kafka:
+//! `kafka.server:type=ShareGroupMetrics`. Only these metrics of the type exist. Kafka:
 //! `ShareGroupMetrics`.
 
 use crate::Broker;

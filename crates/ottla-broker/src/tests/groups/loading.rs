@@ -12,7 +12,7 @@ const PARTITIONS: [i32; 2] = [0, 1];
 /// Kafka: `CoordinatorRuntime.contextOrThrow`, and its handling in
 /// `GroupCoordinatorService.heartbeat`.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_request_but_heartbeats_is_told_that_the_coordinator_loads() {
+async fn all_requests_but_heartbeats_get_coordinator_load_in_progress() {
     let broker = coordinating_broker(&[]).await;
     let mut client = broker.connect().await;
     let joined = join_alone(&mut client).await;
@@ -99,7 +99,7 @@ async fn every_request_but_heartbeats_is_told_that_the_coordinator_loads() {
 /// completes the response with the member ID, and `completeClassicGroupJoin` those with the
 /// generation, for which it writes nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_member_whose_group_never_came_into_the_log_is_unknown_to_the_next_coordinator() {
+async fn a_member_of_an_unwritten_group_is_unknown_to_the_next_coordinator() {
     let broker = coordinating_broker(&[]).await;
     let mut client = broker.connect().await;
     let mut appends_held = Vec::new();

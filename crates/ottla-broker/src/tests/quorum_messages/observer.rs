@@ -132,14 +132,17 @@ fn same(observed: &MetadataImage, leader: &TestBroker) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_observer_has_what_the_leader_committed_and_follows_it() {
+async fn an_observer_replicates_the_committed_log() {
     let leader = TestBroker::start().await;
     create(&leader, "before").await;
     let dir = tempfile::tempdir().expect("a directory");
     let cluster_id = leader.broker().cluster_id();
     let observer = Observer::start(dir.path(), &leader, &cluster_id);
     same(&observer.caught_up().await, &leader);
-    assert!(observer.published.lock().is_empty(), "nobody wants it yet");
+    assert!(
+        observer.published.lock().is_empty(),
+        "no broker waits for it yet"
+    );
 
     observer.handle.begin_publishing(Offset(-1)).await;
     let first = observer.published.lock()[0].clone();
@@ -170,7 +173,7 @@ async fn an_observer_has_what_the_leader_committed_and_follows_it() {
 
 /// A broker ignores all metadata before its registration.
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_is_published_before_the_record_that_was_asked_for() {
+async fn nothing_is_published_before_the_requested_offset() {
     let leader = TestBroker::start().await;
     let dir = tempfile::tempdir().expect("a directory");
     let cluster_id = leader.broker().cluster_id();
@@ -225,7 +228,7 @@ async fn an_observer_that_comes_late_begins_with_a_snapshot_and_one_that_comes_a
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_observer_of_another_cluster_is_told_so_and_takes_nothing() {
+async fn an_observer_of_another_cluster_is_refused() {
     let leader = TestBroker::start().await;
     let dir = tempfile::tempdir().expect("a directory");
     let observer = Observer::start(dir.path(), &leader, "AAAAAAAAAAAAAAAAAAAAZA");
@@ -251,7 +254,7 @@ async fn an_observer_of_another_cluster_is_told_so_and_takes_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_observer_waits_for_space_on_a_full_disk_and_can_be_stopped_meanwhile() {
+async fn an_observer_on_a_full_disk_waits_and_can_be_stopped() {
     let leader = TestBroker::start().await;
     create(&leader, "before").await;
     let cluster_id = leader.broker().cluster_id();
@@ -288,7 +291,7 @@ async fn an_observer_waits_for_space_on_a_full_disk_and_can_be_stopped_meanwhile
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_broker_of_another_cluster_says_so_at_once() {
+async fn a_broker_of_another_cluster_fails_at_once() {
     let leader = TestBroker::start().await;
     let dir = tempfile::tempdir().expect("a directory");
     let controller = leader.controller_address();

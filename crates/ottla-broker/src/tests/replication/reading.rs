@@ -12,7 +12,7 @@ async fn fetch(cluster: &Cluster, from: i32, version: i16, rack: &'static str) -
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn consumers_are_sent_to_the_replica_in_their_rack_and_read_there() {
+async fn consumers_read_from_the_replica_in_their_rack() {
     let selector = "org.apache.kafka.common.replica.RackAwareReplicaSelector";
     let settings = [
         ("replica.selector.class", selector),
@@ -39,7 +39,7 @@ async fn consumers_are_sent_to_the_replica_in_their_rack_and_read_there() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_leader_that_does_not_know_what_is_committed_does_not_say_where_that_ends() {
+async fn a_leader_without_a_high_watermark_does_not_return_an_end_offset() {
     let cluster = Cluster::start(2, &[]).await;
     cluster
         .create_topic(&[1, 2], &[("min.insync.replicas", "2")])
@@ -80,7 +80,11 @@ async fn a_leader_that_does_not_know_what_is_committed_does_not_say_where_that_e
         assert_eq!(list(5, -1).await.0, ErrorCode::OffsetNotAvailable);
         assert_eq!(list(4, -1).await.0, ErrorCode::LeaderNotAvailable);
     }
-    assert_eq!(list(5, 1).await, (ErrorCode::None, 2), "replicas are told");
+    assert_eq!(
+        list(5, 1).await,
+        (ErrorCode::None, 2),
+        "replicas get the offset"
+    );
     cluster.write_to(1, Cluster::election(2, &[2])).await;
     cluster
         .until("1 is in sync", |cluster| cluster.isr(2) == [1, 2])

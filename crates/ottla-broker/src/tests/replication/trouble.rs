@@ -58,7 +58,7 @@ async fn hang(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_partition_that_hangs_keeps_its_followers_from_nothing_else() {
+async fn a_hanging_partition_does_not_delay_other_fetches() {
     let mut cluster = Cluster::start(2, &[]).await;
     cluster.create_topic(&[1, 2], &[]).await;
     cluster.produce(1, 1, &["a"]).await;
@@ -96,13 +96,15 @@ async fn a_partition_that_hangs_keeps_its_followers_from_nothing_else() {
     }
     drop(release);
     let answer = timeout(PATIENCE, fetch).await;
-    assert!(!has_records(&answer.expect("told when it may be served")));
+    assert!(!has_records(
+        &answer.expect("answered when it may be served")
+    ));
     assert_eq!(hung.await.expect("it ends"), Some(true));
     until_served(&cluster).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_follower_counts_when_its_disk_has_what_flush_messages_asks_for() {
+async fn a_follower_counts_after_the_flush_that_flush_messages_requires() {
     let cluster = Cluster::start(2, &[]).await;
     cluster
         .create_topic(
@@ -142,7 +144,7 @@ async fn a_follower_counts_when_its_disk_has_what_flush_messages_asks_for() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn records_of_an_old_cluster_are_replicated_as_they_lie() {
+async fn records_of_an_old_cluster_are_replicated_unchanged() {
     let mut cluster = Cluster::start(2, &[]).await;
     cluster.create_topic(&[1], &[]).await;
     let segment = |cluster: &Cluster, id: i32| {
@@ -154,7 +156,7 @@ async fn records_of_an_old_cluster_are_replicated_as_they_lie() {
     let messages = [
         old_message(0, 0, 0, b"magic 0"),
         old_message(1, 0, 1, b"magic 1"),
-        old_message(1, 0, 5, b"behind what a compaction took"),
+        old_message(1, 0, 5, b"after a compacted range"),
     ];
     std::fs::write(&path, messages.concat()).expect("written");
     cluster.start_again(1).await;
@@ -185,7 +187,7 @@ async fn records_of_an_old_cluster_are_replicated_as_they_lie() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn groups_go_on_after_a_start_while_too_few_replicas_are_in_sync() {
+async fn groups_work_after_a_start_below_min_isr() {
     let settings = [("offsets.commit.timeout.ms", "300")];
     let mut cluster = Cluster::start(2, &settings).await;
     let replicas = [("min.insync.replicas", "2")];
@@ -255,5 +257,5 @@ async fn groups_go_on_after_a_start_while_too_few_replicas_are_in_sync() {
         }
     };
     let counted = tokio::time::timeout(PATIENCE, counts).await;
-    counted.expect("what was written counts when it is committed");
+    counted.expect("written records count when they are committed");
 }

@@ -28,7 +28,7 @@ fn is_anything_written(broker: &TestBroker) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_request_is_told_that_the_coordinator_loads() {
+async fn every_request_gets_coordinator_load_in_progress() {
     let (broker, mut client) = broker(&[]).await;
     add_a_replica_that_never_fetches(&broker).await;
     let request = InitProducerIdRequest {

@@ -8,7 +8,7 @@ use ottla_protocol::messages::write_txn_markers_request::{
 use super::*;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_administrator_aborts_what_hangs() {
+async fn an_administrator_aborts_a_hanging_transaction() {
     let (_broker, mut client) =
         broker(&[("transaction.partition.verification.enable", "false")]).await;
     let producer = init(&mut client, 60_000).await;

@@ -3,8 +3,8 @@
 
 use super::*;
 
-/// Each partition of the log is led here, and has these replicas. The others are on brokers that do
-/// not run.
+/// Each partition of the log is led here, and has these replicas. The other replicas are on brokers
+/// that do not run.
 async fn place_log_on(broker: &TestBroker, replicas: &[i32]) {
     let image = broker.broker().metadata().clone();
     let topic = image.topics.by_name(LOG).expect("made");
@@ -32,7 +32,7 @@ fn written(broker: &TestBroker) -> i64 {
 /// transactional ID would be pending until the replicas return, and all clients would get
 /// `CONCURRENT_TRANSACTIONS`.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_step_is_refused_at_once() {
+async fn a_step_below_min_isr_is_refused_at_once() {
     let (broker, mut client) = broker(&[("transaction.state.log.min.isr", "2")]).await;
     let producer = init(&mut client, 60_000).await;
     place_log_on(&broker, &[1, 2]).await;

@@ -70,7 +70,7 @@ fn read(text: &str) -> Group {
 }
 
 #[test]
-fn groups_are_assigned_as_kafka_assigns_them() {
+fn assignments_are_equal_to_assignments_of_kafka() {
     let text = match std::env::var("OTTLA_ASSIGNMENTS") {
         Ok(file) => std::fs::read_to_string(&file).expect("the file that was named"),
         Err(_) => include_str!("groups.txt").to_owned(),

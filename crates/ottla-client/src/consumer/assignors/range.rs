@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_members_get_one_more() {
+    fn the_first_members_get_the_remainder() {
         let members = [
             member("b", &["t"]),
             member("a", &["t"]),

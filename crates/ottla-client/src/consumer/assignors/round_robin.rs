@@ -60,7 +60,7 @@ mod tests {
 
     /// The two examples in the documentation of Kafka's class.
     #[test]
-    fn partitions_go_round() {
+    fn partitions_are_assigned_in_turn() {
         assert_eq!(
             shown(
                 &[("C0", &["t0", "t1"]), ("C1", &["t0", "t1"])],

@@ -53,7 +53,7 @@ fn kept(
     kept
 }
 
-/// The owner of each partition. If several members claim a partition, the one with the newest
+/// The owner of each partition. If several members claim a partition, the member with the newest
 /// generation owns it; if two have the same generation, neither does.
 pub(super) fn owners(members: &[Subscriber]) -> BTreeMap<&Partition, Option<&Subscriber>> {
     let mut claims: BTreeMap<&Partition, Vec<&Subscriber>> = BTreeMap::new();
@@ -76,8 +76,8 @@ pub(super) fn owners(members: &[Subscriber]) -> BTreeMap<&Partition, Option<&Sub
 }
 
 /// All members have the same subscription. If the division has a remainder, some members get one
-/// partition more: first those that have that many, then those that have their share, then those
-/// that reach it last.
+/// partition more: first members that own that many, then members that own the quotient, then the
+/// members that reach the quotient last.
 fn assign_alike(owned: &Assignment, mut partitions: BTreeSet<Partition>) -> Assignment {
     let members = owned.len();
     if members == 0 {
@@ -243,14 +243,14 @@ mod tests {
     }
 
     #[test]
-    fn a_new_group_is_even() {
+    fn a_new_group_is_balanced() {
         let members = ["A", "B", "C"].map(|id| member(id, &["t", "u"], &[]));
         let assigned = assign(&members, &counts(&[("t", 2), ("u", 2)]));
         assert_eq!(shown(&assigned), ["A: t0 u1", "B: t1", "C: u0"]);
     }
 
     #[test]
-    fn members_keep_what_they_have_up_to_their_share() {
+    fn members_keep_owned_partitions_up_to_their_share() {
         let members = [
             member("A", &["t"], &[("t", 0), ("t", 1), ("t", 2)]),
             member("B", &["t"], &[("t", 3), ("t", 4), ("t", 5)]),
@@ -258,13 +258,14 @@ mod tests {
         ];
         let assigned = assign(&members, &counts(&[("t", 6)]));
         assert_eq!(shown(&assigned), ["A: t0 t1", "B: t3 t4", "C: t2 t5"]);
-        // One member has left: its partitions go to the others, and nothing else moves.
+        // One member has left: its partitions go to the remaining members, and no other partition
+        // moves.
         let assigned = assign(&members[..2], &counts(&[("t", 8)]));
         assert_eq!(shown(&assigned), ["A: t0 t1 t2 t6", "B: t3 t4 t5 t7"]);
     }
 
     #[test]
-    fn what_moves_is_given_up_first_where_members_cooperate() {
+    fn cooperative_members_revoke_before_a_partition_moves() {
         let members = [
             member("A", &["t"], &[("t", 0), ("t", 1), ("t", 2)]),
             member("B", &["t"], &[]),
@@ -284,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn an_old_generation_has_lost_what_it_claims() {
+    fn partitions_claimed_by_an_old_generation_are_reassigned() {
         let mut members = [
             member("A", &["t"], &[("t", 0), ("t", 1)]),
             member("B", &["t"], &[("t", 0), ("t", 1)]),
@@ -297,7 +298,7 @@ mod tests {
     /// For any subscriptions and previous assignments: every partition is assigned once, to a
     /// subscriber, and no single move improves the balance.
     #[test]
-    fn different_wishes_are_met_evenly() {
+    fn different_subscriptions_are_balanced() {
         use rand::{RngExt, SeedableRng};
         let mut random = rand::rngs::StdRng::seed_from_u64(7);
         for _ in 0..300 {

@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_said_is_understood() {
+    fn user_data_round_trips() {
         let had = vec![
             ("a".to_owned(), 0),
             ("a".to_owned(), 2),
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_says_nothing() {
+    fn invalid_user_data_is_ignored() {
         for bytes in [&[0x7f, 0xff, 0xff, 0xff][..], &[0, 0, 0, 1, 0, 9, 1], &[]] {
             let data = Some(Bytes::copy_from_slice(bytes));
             assert_eq!(decode(Assignor::Sticky, &data), None);

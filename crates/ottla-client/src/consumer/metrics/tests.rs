@@ -19,7 +19,7 @@ fn part(records: usize, bytes: usize) -> Extent {
 
 /// As in `FetchMetricsAggregator`: one value per request, and one per topic in it.
 #[tokio::test]
-async fn what_a_request_brought_is_one_fetch_and_one_of_each_topic() {
+async fn a_response_counts_once_in_total_and_once_per_topic() {
     let sensors = sensors();
     let (a, b): (Arc<str>, Arc<str>) = ("a".into(), "b".into());
     let tally = RequestTally::new(sensors.clone());
@@ -46,7 +46,7 @@ async fn what_a_request_brought_is_one_fetch_and_one_of_each_topic() {
 /// A response in a session omits partitions without news. Only a response with partitions has a
 /// fetch size.
 #[tokio::test]
-async fn an_answer_without_partitions_has_no_size_and_one_without_records_has_none_in_it() {
+async fn empty_responses_do_not_count_for_sizes() {
     let sensors = sensors();
     drop(RequestTally::new(sensors.clone()));
     let measured = read(&sensors);

@@ -4,9 +4,9 @@
 //!
 //! The coordinator gives each member an epoch and a target assignment. The member reconciles with
 //! the target: it revokes partitions that are not in it, takes new ones, and reports the result in
-//! the next heartbeat. Only then can the coordinator assign the revoked ones to others. A member
-//! that the coordinator does not know, or that has a wrong epoch, loses its partitions and joins
-//! again with epoch 0.
+//! the next heartbeat. Only then can the coordinator assign the revoked partitions to other
+//! members. A member that the coordinator does not know, or that has a wrong epoch, loses its
+//! partitions and joins again with epoch 0.
 //!
 //! In Kafka: `org.apache.kafka.clients.consumer.internals.AbstractMembershipManager` and
 //! `AbstractHeartbeatRequestManager`. There is one difference: a member that rejoins after a
@@ -50,7 +50,7 @@ pub(in crate::consumer) enum State {
     /// Has reached its target as far as possible, and has not reported it yet.
     Acknowledging,
     Stable,
-    /// Removed by the coordinator. Rejoins after it has given up its partitions.
+    /// Removed by the coordinator. Rejoins after it has revoked its partitions.
     Fenced,
     /// Left because the owner did not poll. Rejoins with the next poll.
     Stale,
@@ -88,7 +88,7 @@ struct LocalAssignment {
     partitions: Partitions,
 }
 
-/// A target to reconcile with. Passed back when that is done.
+/// A target to reconcile with. Passed back when the reconciliation is done.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(in crate::consumer) struct Reconciliation {
     pub(in crate::consumer) partitions: Partitions,
@@ -313,7 +313,7 @@ impl Member {
     }
 
     /// The owner has these partitions now: all of the target, or those with known topic names.
-    /// Returns false if the member was removed meanwhile and has none.
+    /// Returns false if the member was removed in the meantime and has no partitions.
     pub(in crate::consumer) fn on_reconciled(
         &mut self,
         reconciliation: &Reconciliation,
@@ -341,7 +341,7 @@ impl Member {
         self.has_lost
     }
 
-    /// The owner has given up the lost partitions.
+    /// The owner has revoked the lost partitions.
     pub(in crate::consumer) fn on_given_up(&mut self) {
         self.has_lost = false;
         self.current = None;

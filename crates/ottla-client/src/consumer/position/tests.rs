@@ -59,11 +59,11 @@ fn fetch(position: &mut Position, count: i64) {
 }
 
 #[test]
-fn one_more_piece_is_asked_for_where_the_log_is_known_to_go_on() {
+fn records_are_prefetched_if_the_log_is_known_to_continue() {
     let mut position = at(0, 10);
     assert_eq!(wanted(&position), Some(0));
     fetch(&mut position, 4);
-    assert_eq!(wanted(&position), Some(4), "behind what is held");
+    assert_eq!(wanted(&position), Some(4), "after the buffered records");
     fetch(&mut position, 4);
     assert_eq!(wanted(&position), None, "no third piece");
     assert_eq!(position.next, Some(0));
@@ -74,14 +74,14 @@ fn one_more_piece_is_asked_for_where_the_log_is_known_to_go_on() {
     assert_eq!(wanted(&position), Some(8));
     fetch(&mut position, 2);
     assert_eq!(offsets(&mut position), [4, 5, 6, 7]);
-    assert_eq!(wanted(&position), None, "nothing is known to be behind it");
+    assert_eq!(wanted(&position), None, "no record is known after it");
     assert_eq!(offsets(&mut position), [8, 9]);
     assert!(!position.holds_some());
     assert_eq!(wanted(&position), Some(10), "new records are waited for");
 }
 
 #[test]
-fn a_log_of_which_nothing_is_known_is_not_asked_ahead() {
+fn a_log_with_an_unknown_end_is_not_prefetched() {
     let mut position = at(0, 0);
     position.high_watermark = None;
     assert_eq!(wanted(&position), Some(0));
@@ -91,13 +91,17 @@ fn a_log_of_which_nothing_is_known_is_not_asked_ahead() {
     assert_eq!(wanted(&position), Some(4));
     assert_eq!(position.wanted(true, 1), None, "no stable offset is known");
     position.on_ahead_refused();
-    assert_eq!(wanted(&position), None, "until what is held is handed out");
+    assert_eq!(
+        wanted(&position),
+        None,
+        "until the buffered records are returned"
+    );
     assert_eq!(offsets(&mut position), [0, 1, 2, 3]);
     assert_eq!(wanted(&position), Some(4));
 }
 
 #[test]
-fn what_comes_late_is_handed_out_at_once() {
+fn late_records_are_returned_at_once() {
     let mut position = at(0, 10);
     fetch(&mut position, 4);
     let asked = wanted(&position).unwrap();
@@ -108,7 +112,7 @@ fn what_comes_late_is_handed_out_at_once() {
 }
 
 #[test]
-fn behind_what_cannot_be_read_nothing_is_handed_out() {
+fn no_record_after_an_unreadable_one_is_returned() {
     let mut broken = BytesMut::from(&batch(4..8)[..]);
     let last = broken.len() - 1;
     broken[last] ^= 1;
@@ -125,10 +129,10 @@ fn behind_what_cannot_be_read_nothing_is_handed_out() {
     assert!(!position.is_asked_by(1, asked), "an answer still under way");
 }
 
-/// The broker would delay the response, and other partitions that run dry meanwhile would wait for
-/// it.
+/// The broker would delay the response, and other partitions whose buffers become empty would wait
+/// for it.
 #[test]
-fn a_piece_that_is_too_small_to_be_answered_at_once_is_not_asked_for_ahead() {
+fn less_than_fetch_min_bytes_is_not_prefetched() {
     let mut position = at(0, 8);
     let piece = batch(0..4).len() as i32;
     fetch(&mut position, 4);
@@ -139,7 +143,7 @@ fn a_piece_that_is_too_small_to_be_answered_at_once_is_not_asked_for_ahead() {
 }
 
 #[test]
-fn the_leader_is_asked_again_once_the_nearer_replica_fails() {
+fn the_leader_is_asked_again_when_the_preferred_replica_fails() {
     let mut position = at(0, 8);
     position.read_replica = Some((2, Instant::now()));
     assert!(!position.forget_replica(1));

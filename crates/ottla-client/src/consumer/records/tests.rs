@@ -52,7 +52,7 @@ fn offsets(fetch: &mut CompletedFetch) -> Vec<i64> {
 }
 
 #[test]
-fn records_before_the_position_and_half_a_batch_at_the_end_are_left_out() {
+fn records_before_the_position_and_a_truncated_batch_are_skipped() {
     let last = batch(8, 3, None);
     let cut = last.slice(..last.len() - 1);
     let mut fetch = fetch(&[batch(0, 4, None), batch(4, 4, None), cut], 5, &[]);
@@ -60,9 +60,9 @@ fn records_before_the_position_and_half_a_batch_at_the_end_are_left_out() {
     assert_eq!(fetch.next_offset(), 8);
 }
 
-/// What follows is asked for before this is read.
+/// The following records are requested before these are read.
 #[test]
-fn the_end_is_known_before_anything_is_read() {
+fn the_next_offset_is_known_before_records_are_read() {
     let last = batch(8, 3, None);
     let cut = last.slice(..last.len() - 1);
     let aborted = [batch(4, 2, Some(1)), marker(6, 1, ControlRecordType::Abort)];
@@ -88,7 +88,7 @@ fn the_end_is_known_before_anything_is_read() {
 }
 
 #[test]
-fn aborted_transactions_are_left_out_up_to_their_marker() {
+fn aborted_transactions_are_skipped_up_to_their_marker() {
     let parts = [
         batch(0, 2, Some(1)),
         batch(2, 1, Some(2)),
@@ -100,13 +100,13 @@ fn aborted_transactions_are_left_out_up_to_their_marker() {
     ];
     let mut committed = fetch(&parts, 0, &[(1, 0)]);
     assert_eq!(offsets(&mut committed), [2, 5]);
-    assert_eq!(committed.next_offset(), 8, "behind the markers");
+    assert_eq!(committed.next_offset(), 8, "after the markers");
     let mut uncommitted = fetch(&parts, 0, &[]);
     assert_eq!(offsets(&mut uncommitted), [0, 1, 2, 3, 5]);
 }
 
 #[test]
-fn a_batch_is_borrowed_from_where_owned_records_ended() {
+fn borrowed_reads_continue_after_owned_records() {
     let mut fetch = fetch(&[batch(0, 3, None), batch(3, 2, None)], 0, &[]);
     assert_eq!(fetch.next_record().unwrap().unwrap().offset, 0);
     assert_eq!(fetch.next_offset(), 1);
@@ -119,7 +119,7 @@ fn a_batch_is_borrowed_from_where_owned_records_ended() {
 }
 
 #[test]
-fn a_batch_tells_whether_the_position_is_within_it() {
+fn a_batch_knows_whether_it_contains_the_position() {
     let mut fetch = fetch(&[batch(0, 3, None), batch(3, 2, None)], 1, &[]);
     let begun = fetch.next_batch().unwrap().unwrap();
     assert_eq!((begun.base_offset(), begun.is_whole()), (0, false));
@@ -133,7 +133,7 @@ fn a_batch_tells_whether_the_position_is_within_it() {
 }
 
 #[test]
-fn a_broken_batch_is_an_error_and_nothing_is_skipped() {
+fn a_damaged_batch_is_an_error_and_is_not_skipped() {
     let mut broken = BytesMut::from(&batch(3, 2, None)[..]);
     let last = broken.len() - 1;
     broken[last] ^= 1;
@@ -145,10 +145,10 @@ fn a_broken_batch_is_an_error_and_nothing_is_skipped() {
     assert_eq!(fetch.next_offset(), 3);
 }
 
-/// `bytes-consumed-total` and similar metrics count decompressed records, and only those that were
-/// returned.
+/// `bytes-consumed-total` and similar metrics count only returned records, with their decompressed
+/// size.
 #[test]
-fn what_is_handed_out_is_counted_uncompressed_and_without_headers() {
+fn returned_records_are_counted_uncompressed_without_headers() {
     let value = [7; 1000];
     let build = |compression| {
         let mut builder = RecordBatchBuilder::new(compression);

@@ -66,7 +66,7 @@ fn accumulator_has_one(accumulator: &Accumulator) -> bool {
 }
 
 #[test]
-fn memory_runs_out_and_is_waited_for() {
+fn appends_wait_for_memory() {
     let accumulator = accumulator(rules(), 1);
     let mut taken = 0;
     let refused = loop {
@@ -87,7 +87,7 @@ fn memory_runs_out_and_is_waited_for() {
 /// Three batches are sent; the first is lost, the second is refused as out of order. They are
 /// retried in order.
 #[test]
-fn what_is_put_back_leaves_again_in_order() {
+fn retried_batches_are_sent_in_order() {
     let accumulator = accumulator(rules(), 1);
     for number in 0..3 {
         append(&accumulator, Some(0), &[number; 900]);
@@ -164,7 +164,7 @@ fn a_split_batch_keeps_its_place_and_its_records() {
 }
 
 #[test]
-fn keys_decide_unless_they_are_ignored() {
+fn keys_select_partitions_unless_ignored() {
     for ignore_keys in [false, true] {
         let accumulator = accumulator(
             BatchRules {

@@ -134,8 +134,8 @@ impl Sender {
             queue.state.lock().sequences.on_failed(ticket);
             self.wants_new_epoch = true;
         }
-        // A batch that was given up in flight has failed its transaction at that time. That
-        // transaction may be aborted by now, and the late response does not concern the next one.
+        // A batch that expired in flight has failed its transaction at that time. That transaction
+        // may be aborted by now, and the late response does not concern the next one.
         if report.is_some() {
             self.shared.on_batch_failed(&error, batch.ticket.is_some());
         }

@@ -125,7 +125,7 @@ impl Story {
 }
 
 #[tokio::test]
-async fn a_batch_that_is_given_up_on_the_wire_fails_its_transaction() {
+async fn a_batch_that_expires_in_flight_fails_its_transaction() {
     let mut story = Story::in_a_transaction().await;
     let delivery = story.send();
     let too_late = story.too_late();
@@ -135,7 +135,7 @@ async fn a_batch_that_is_given_up_on_the_wire_fails_its_transaction() {
         story.sender.give_up(too_late);
         assert!(matches!(story.phase(), Phase::Abortable(_)));
     };
-    // In this order: the commit waits for its records when they are given up.
+    // In this order: the commit waits for its records when they expire.
     let (committed, ()) = tokio::join!(biased; producer.commit_transaction(), give_up);
     let error = committed
         .expect_err("its record has not arrived")
@@ -146,7 +146,7 @@ async fn a_batch_that_is_given_up_on_the_wire_fails_its_transaction() {
 }
 
 #[tokio::test]
-async fn a_late_answer_does_not_fail_the_next_transaction() {
+async fn a_late_response_does_not_fail_the_next_transaction() {
     let mut story = Story::in_a_transaction().await;
     let delivery = story.send();
     let too_late = story.too_late();

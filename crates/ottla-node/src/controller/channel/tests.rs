@@ -20,7 +20,7 @@ fn channel(leader: &Arc<AtomicU16>) -> ControllerChannel {
     let who_leads = move || {
         let port = leader.load(Ordering::Relaxed);
         match port {
-            0 => Err("nobody leads".to_owned()),
+            0 => Err("no node leads".to_owned()),
             _ => Ok(ActiveController {
                 id: BrokerId(port.into()),
                 host: ByteString::from_static("127.0.0.1"),
@@ -77,7 +77,7 @@ async fn a_request_finds_the_leader_through_an_election_and_a_lost_connection() 
 }
 
 #[tokio::test]
-async fn a_controller_that_is_silent_is_not_waited_for_when_another_leads() {
+async fn a_request_leaves_a_silent_controller_when_another_leads() {
     let leader = Arc::<AtomicU16>::default();
     let second = peer(SERVED, |asked| allocated(&asked, 2_000)).await;
     // The first hangs with the request in flight, and another node is elected.
@@ -95,7 +95,7 @@ async fn a_controller_that_is_silent_is_not_waited_for_when_another_leads() {
 }
 
 #[tokio::test]
-async fn a_heartbeat_that_no_controller_takes_ends_with_its_interval() {
+async fn an_unanswered_heartbeat_ends_after_its_interval() {
     let channel = channel(&Arc::default());
     let begun = ottla_sync::time::now();
     let heartbeat = ottla_protocol::messages::BrokerHeartbeatRequest::default();
@@ -103,11 +103,11 @@ async fn a_heartbeat_that_no_controller_takes_ends_with_its_interval() {
     assert_eq!(answer.unwrap_err(), ErrorCode::RequestTimedOut);
     assert!(ottla_sync::time::now() - begun >= Duration::from_millis(100));
     let trouble = channel.trouble().unwrap();
-    assert_eq!(trouble, "nobody leads");
+    assert_eq!(trouble, "no node leads");
 }
 
 #[tokio::test]
-async fn a_silent_controller_is_waited_for_no_longer_than_the_request_is_retried() {
+async fn the_wait_for_a_silent_controller_ends_with_the_retries() {
     let silent = peer(SERVED, |_| Some(Vec::new())).await;
     let mut channel = channel(&Arc::new(AtomicU16::new(silent)));
     let socket_timeout = channel.forwarding.settings.request_timeout;
@@ -120,7 +120,7 @@ async fn a_silent_controller_is_waited_for_no_longer_than_the_request_is_retried
 }
 
 #[tokio::test]
-async fn what_the_controller_does_not_serve_is_not_tried_again() {
+async fn an_unsupported_request_is_not_retried() {
     let port = peer(SERVED, |_| panic!("it must not be asked")).await;
     let channel = channel(&Arc::new(AtomicU16::new(port)));
     let answer = channel.send(&UnregisterBrokerRequest::default()).await;
@@ -128,11 +128,11 @@ async fn what_the_controller_does_not_serve_is_not_tried_again() {
 }
 
 #[tokio::test]
-async fn a_clients_request_goes_in_an_envelope_with_its_name_and_address() {
+async fn an_envelope_carries_the_principal_and_address_of_the_client() {
     let react = |asked: ReceivedRequest| {
         let envelope: EnvelopeRequest = asked.request();
         assert_eq!(&envelope.client_host_address[..], [10, 0, 0, 9]);
-        // What `DefaultKafkaPrincipalBuilder.serialize` makes of `User:ANONYMOUS`.
+        // The result of `DefaultKafkaPrincipalBuilder.serialize` for `User:ANONYMOUS`.
         let principal = b"\0\0\x05User\x0aANONYMOUS\0\0";
         assert_eq!(envelope.request_principal.as_deref(), Some(&principal[..]));
         let mut reader = Reader::new(envelope.request_data);
@@ -166,8 +166,8 @@ async fn a_clients_request_goes_in_an_envelope_with_its_name_and_address() {
 }
 
 #[tokio::test]
-async fn an_envelope_that_is_refused_is_the_brokers_fault_and_not_the_clients() {
-    for (refused, told) in [
+async fn a_refused_envelope_is_not_reported_as_an_error_of_the_client() {
+    for (refused, expected) in [
         (
             ErrorCode::ClusterAuthorizationFailed,
             ErrorCode::UnknownServerError,
@@ -186,12 +186,12 @@ async fn an_envelope_that_is_refused_is_the_brokers_fault_and_not_the_clients() 
         let answer = channel
             .forward(&client_context(ApiKey::UnregisterBroker, 0), &request)
             .await;
-        assert_eq!(answer.unwrap_err(), told);
+        assert_eq!(answer.unwrap_err(), expected);
     }
 }
 
 #[tokio::test]
-async fn what_the_leader_serves_is_known_once_it_is_connected_to() {
+async fn the_apis_of_the_leader_are_known_after_connecting() {
     let port = peer(SERVED, |asked| allocated(&asked, 1_000)).await;
     let leader = Arc::new(AtomicU16::new(port));
     let channel = channel(&leader);

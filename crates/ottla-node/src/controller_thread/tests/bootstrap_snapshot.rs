@@ -48,7 +48,7 @@ fn lead(config: &BrokerConfig) -> Controller {
 }
 
 #[test]
-fn the_initial_records_are_those_of_the_first_snapshot() {
+fn the_initial_records_come_from_the_first_snapshot() {
     for quorum in [InitialQuorum::Standalone, InitialQuorum::Static] {
         let data = tempfile::tempdir().expect("a directory");
         let config = formatted_by_kafka_4_4(data.path(), quorum.clone());

@@ -47,7 +47,7 @@ impl Files {
         self.metadata("00000000000000000000.log")
     }
 
-    /// The snapshots, oldest first, without the one that formatting wrote.
+    /// The snapshots, oldest first, without the snapshot that formatting wrote.
     fn snapshots(&self) -> Vec<PathBuf> {
         let entries = fs::read_dir(self.0.join(METADATA_DIR)).unwrap();
         let mut paths: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
@@ -306,7 +306,7 @@ fn start(data: &Path, settings: &[(&str, &str)]) -> Result<Vec<String>, String> 
 }
 
 #[test]
-fn every_row_of_the_table_is_so() {
+fn every_row_of_the_table_holds() {
     for case in CASES {
         eprintln!("{}", case.found);
         let (data, _) = killed();
@@ -332,7 +332,7 @@ fn every_row_of_the_table_is_so() {
 }
 
 #[test]
-fn the_documented_table_is_this_one() {
+fn the_documented_table_is_up_to_date() {
     let mut table = String::from("| found | decision | Kafka |\n| --- | --- | --- |\n");
     for case in CASES {
         table += &format!("| {} | {} | {} |\n", case.found, case.decision, case.kafka);
@@ -340,8 +340,8 @@ fn the_documented_table_is_this_one() {
     ottla_testkit::assert_documented("metadata", &table);
 }
 
-/// Whatever byte of the metadata log is damaged, a start either has all topics, or truncates the
-/// last batch of the log, or names the file that prevents it.
+/// For each damaged byte of the metadata log, a start either has all topics, or truncates the last
+/// batch of the log, or names the damaged file.
 #[test]
 fn no_byte_of_the_metadata_log_loses_a_topic_silently() {
     let (data, log) = killed();

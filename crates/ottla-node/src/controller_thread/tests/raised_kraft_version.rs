@@ -69,7 +69,7 @@ fn serve(controller: &mut Controller, works: Vec<Work>) {
         sender.send(work).expect("is received");
     }
     let served = controller.serve(first, &receiver, &mut None);
-    served.expect("the controller goes on");
+    served.expect("the controller continues");
 }
 
 fn create(name: &'static str) -> Work {
@@ -85,7 +85,7 @@ fn create(name: &'static str) -> Work {
 }
 
 #[test]
-fn the_only_voter_raises_it_between_other_requests_and_keeps_it() {
+fn the_only_voter_raises_the_version_permanently() {
     let data = tempfile::tempdir().expect("a directory");
     let config = static_quorum(data.path());
     let answers = Answers::default();
@@ -122,7 +122,7 @@ fn the_only_voter_raises_it_between_other_requests_and_keeps_it() {
 }
 
 #[test]
-fn a_full_disk_before_it_leaves_it_where_it_is() {
+fn a_full_disk_prevents_the_upgrade() {
     let data = tempfile::tempdir().expect("a directory");
     let config = static_quorum(data.path());
     let mut controller = open(&config);

@@ -22,7 +22,7 @@ const SERVED: &[(ApiKey, i16)] = &[
 fn join(port: u16, settings: &[(&str, &str)]) -> (Heartbeats, Arc<AtomicI64>) {
     let config = broker_only_config(settings);
     let who_leads = move || match port {
-        0 => Err("nobody leads".to_owned()),
+        0 => Err("no node leads".to_owned()),
         _ => Ok(ActiveController {
             id: BrokerId(101),
             host: ByteString::from_static("127.0.0.1"),
@@ -42,7 +42,7 @@ fn join(port: u16, settings: &[(&str, &str)]) -> (Heartbeats, Arc<AtomicI64>) {
     let context = Arc::new(NodeContext::new(config));
     let epoch = Arc::<AtomicI64>::default();
     let channel = Some(Arc::new(channel));
-    let controller = ControllerHandle::new(QuorumHandle::of_nobody(), channel, BrokerId(4));
+    let controller = ControllerHandle::new(QuorumHandle::without_quorum(), channel, BrokerId(4));
     let heartbeats = Heartbeats::start(&context, controller, registration, Arc::clone(&epoch));
     (heartbeats, epoch)
 }
@@ -56,7 +56,7 @@ fn register(asked: &ReceivedRequest, answer: Result<i64, ErrorCode>) -> Bytes {
 }
 
 #[tokio::test]
-async fn a_broker_registers_is_unfenced_tells_of_its_directories_and_leaves() {
+async fn a_broker_registers_is_unfenced_reports_directories_and_leaves() {
     let seen = Arc::<Mutex<Vec<BrokerHeartbeatRequest>>>::default();
     let log = Arc::clone(&seen);
     let react = move |asked: ReceivedRequest| {
@@ -98,7 +98,7 @@ async fn a_broker_registers_is_unfenced_tells_of_its_directories_and_leaves() {
 
 /// Happens when the broker was unregistered, or when another process has registered with its id.
 #[tokio::test]
-async fn a_broker_whose_epoch_is_stale_says_so_and_is_let_in_with_a_new_one() {
+async fn a_broker_with_a_stale_epoch_registers_again() {
     let said = Said::listen();
     let seen = Arc::<Mutex<Vec<BrokerHeartbeatRequest>>>::default();
     let log = Arc::clone(&seen);
@@ -142,7 +142,7 @@ async fn a_broker_whose_epoch_is_stale_says_so_and_is_let_in_with_a_new_one() {
 }
 
 #[tokio::test]
-async fn what_keeps_a_broker_from_its_cluster_is_said_in_one_sentence() {
+async fn a_refused_registration_is_explained_in_one_sentence() {
     for (error, settings, sentence) in [
         (
             ErrorCode::InconsistentClusterId,
@@ -170,12 +170,12 @@ async fn what_keeps_a_broker_from_its_cluster_is_said_in_one_sentence() {
 }
 
 #[tokio::test]
-async fn controllers_that_cannot_be_reached_are_named_with_what_is_wrong() {
+async fn the_error_names_unreachable_controllers_and_the_cause() {
     let settings = [("initial.broker.registration.timeout.ms", "300")];
     let (heartbeats, _) = join(0, &settings);
     let refused = heartbeats.unfence().await.unwrap_err();
-    let sentence = "node 4 cannot register within initial.broker.registration.timeout.ms=300: nobody \
-                    leads; start the controllers";
+    let sentence = "node 4 cannot register within initial.broker.registration.timeout.ms=300: no \
+                    node leads; start the controllers";
     assert!(refused.starts_with(sentence), "{refused}");
     let free = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = free.local_addr().unwrap().port();

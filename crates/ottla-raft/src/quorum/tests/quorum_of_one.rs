@@ -95,12 +95,16 @@ fn a_fresh_quorum_of_one_elects_itself_and_writes_its_voters() {
     assert_eq!(story.quorum.log_end(), log_end(7, 1));
     // There are no followers to wait for.
     assert_eq!(story.after(1_000_000), []);
-    assert_eq!(story.quorum.wake_at_ms(), u64::MAX, "nobody has to be told");
+    assert_eq!(
+        story.quorum.wake_at_ms(),
+        u64::MAX,
+        "no other node must be notified"
+    );
     assert!(story.quorum.is_active_leader());
 }
 
 #[test]
-fn a_restart_raises_the_epoch_and_waits_for_a_record_of_its_own() {
+fn a_restart_raises_the_epoch_and_waits_for_its_own_record() {
     let mut control_records = ControlRecordHistory::new(VoterSet::empty());
     control_records.set_kraft_version(Offset(1), KRaftVersion::V1);
     control_records.set_voters(Offset(2), voters(&[1]));
@@ -135,7 +139,7 @@ fn a_restart_raises_the_epoch_and_waits_for_a_record_of_its_own() {
 }
 
 #[test]
-fn the_log_counts_more_than_an_older_quorum_state() {
+fn the_log_takes_precedence_over_an_older_quorum_state() {
     let story = Story::begin(QuorumOptions {
         election: Some(election(2, Some(1))),
         log: log_of(9, 6),
@@ -156,7 +160,7 @@ fn static_voters_are_not_written() {
 }
 
 #[test]
-fn a_moved_listener_is_written_again() {
+fn a_changed_listener_is_written_to_the_voter_set() {
     let mut moved = voter(1);
     moved.endpoints[0].port = 19093;
     let mut control_records = ControlRecordHistory::new(VoterSet::empty());
@@ -177,7 +181,7 @@ fn a_moved_listener_is_written_again() {
 }
 
 #[test]
-fn a_start_is_refused_with_nobody_to_ask_and_with_no_epoch_left() {
+fn a_start_without_voters_or_free_epochs_is_refused() {
     let options = QuorumOptions {
         bootstrap_servers: Vec::new(),
         ..options(1, &[1, 2])
@@ -194,7 +198,7 @@ fn a_start_is_refused_with_nobody_to_ask_and_with_no_epoch_left() {
 }
 
 #[test]
-fn a_stop_is_done_at_once() {
+fn a_stop_completes_at_once() {
     let mut story = Story::begin(alone(KRaftVersion::V1));
     story.flush();
     let effects = story.step(Event::ShutdownRequested { timeout_ms: 1000 });

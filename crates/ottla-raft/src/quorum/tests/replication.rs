@@ -8,7 +8,7 @@ fn fetch_answer(story: &Story) -> &FetchResponse {
 }
 
 #[test]
-fn a_fetch_waits_for_the_log_to_grow_and_is_answered_once() {
+fn a_parked_fetch_is_answered_once_when_the_log_grows() {
     let mut story = Story::of_three().into_active_leader();
     let end = story.quorum.log_end();
     let known = |story: &Story| story.quorum.high_watermark().expect("is active");
@@ -43,7 +43,7 @@ fn a_fetch_waits_for_the_log_to_grow_and_is_answered_once() {
 }
 
 #[test]
-fn whoever_waits_is_told_that_the_lead_is_lost() {
+fn parked_fetches_fail_when_the_leadership_is_lost() {
     let mut story = Story::of_three().into_leader();
     let end = story.quorum.log_end();
     assert_eq!(story.request(fetch(3, end, 4)), []);
@@ -53,7 +53,7 @@ fn whoever_waits_is_told_that_the_lead_is_lost() {
 }
 
 #[test]
-fn fetches_that_make_no_sense_are_refused() {
+fn invalid_fetches_are_refused() {
     let mut story = Story::of_three().into_leader();
     for (from, end, epoch, error) in [
         (3, log_end(-1, 3), 4, ErrorCode::InvalidRequest),
@@ -73,7 +73,7 @@ fn fetches_that_make_no_sense_are_refused() {
 }
 
 #[test]
-fn a_follower_appends_flushes_and_fetches_on() {
+fn a_follower_appends_flushes_and_fetches_again() {
     let mut story = Story::of_three().into_follower();
     let batches = FetchData::Batches(vec![batch(10, 12, 3), batch(13, 13, 4)]);
     let effects = story.response(2, fetched(2, 4, batches, Some(12))).to_vec();
@@ -95,7 +95,7 @@ fn a_follower_appends_flushes_and_fetches_on() {
 }
 
 #[test]
-fn what_does_not_continue_the_log_is_not_appended() {
+fn batches_that_do_not_continue_the_log_are_not_appended() {
     for batches in [
         vec![batch(9, 12, 3)],
         vec![batch(11, 12, 3)],
@@ -118,7 +118,7 @@ fn what_does_not_continue_the_log_is_not_appended() {
 }
 
 #[test]
-fn voters_count_from_the_append_and_not_after_a_truncation() {
+fn a_voter_set_applies_from_its_append_until_a_truncation() {
     let mut story = Story::of_three().into_follower();
     let mut with_voters = batch(10, 10, 4);
     let record = ControlRecord::Voters(voters(&[1, 2, 3, 5]).to_record());
@@ -142,7 +142,7 @@ fn voters_count_from_the_append_and_not_after_a_truncation() {
 }
 
 #[test]
-fn control_records_that_mean_nothing_are_not_acted_by() {
+fn invalid_control_records_are_ignored() {
     let mut story = Story::of_three().into_follower();
     let mut damaged = batch(10, 10, 4);
     let record = ControlRecord::Voters(Default::default());
@@ -155,7 +155,7 @@ fn control_records_that_mean_nothing_are_not_acted_by() {
 }
 
 #[test]
-fn a_snapshot_is_taken_in_parts() {
+fn a_snapshot_is_fetched_in_parts() {
     let id = SnapshotId {
         end_offset: Offset(50),
         epoch: LeaderEpoch(4),
@@ -213,7 +213,7 @@ fn a_snapshot_is_taken_in_parts() {
 }
 
 #[test]
-fn a_leader_offers_its_snapshot_to_one_who_has_nothing() {
+fn a_leader_offers_its_snapshot_to_an_empty_replica() {
     let mut story = Story::of_three().into_active_leader();
     let id = SnapshotId {
         end_offset: Offset(8),
@@ -253,7 +253,7 @@ fn a_leader_offers_its_snapshot_to_one_who_has_nothing() {
 }
 
 #[test]
-fn a_leader_that_nobody_follows_resigns() {
+fn a_leader_without_followers_resigns() {
     let mut story = Story::of_three().into_active_leader();
     story.after(2_999);
     assert!(story.quorum.is_active_leader());
@@ -267,7 +267,7 @@ fn a_leader_that_nobody_follows_resigns() {
 }
 
 #[test]
-fn a_node_looks_for_the_leader_at_a_bootstrap_server() {
+fn a_node_asks_a_bootstrap_server_for_the_leader() {
     let mut story = Story::begin(options(7, &[2, 3]));
     // While the response is awaited, nothing is due now or at the election timeout.
     assert_eq!(story.quorum.wake_at_ms(), story.now_ms + 2_000);
@@ -297,7 +297,7 @@ fn a_node_looks_for_the_leader_at_a_bootstrap_server() {
 }
 
 #[test]
-fn who_knows_no_leader_is_asked_again_after_the_back_off() {
+fn a_server_without_a_leader_is_asked_again_after_the_backoff() {
     let mut story = Story::begin(options(7, &[2, 3]));
     let bootstrap = Quorum::bootstrap_id(0);
     let retry_backoff_ms = QuorumConfig::default().retry_backoff_ms;

@@ -116,7 +116,7 @@ fn every_role_and_every_event() {
 }
 
 #[test]
-fn the_states_have_kafkas_names() {
+fn states_have_the_names_of_kafka() {
     for ((role, make), expected) in ROLES.iter().zip([
         "unattached",
         "unattached-voted",
@@ -147,7 +147,7 @@ fn role_name(quorum: &Quorum) -> String {
 }
 
 fn sentence(effect: &Effect) -> String {
-    let id = |id: Option<BrokerId>| id.map_or("nobody".to_owned(), |id| id.to_string());
+    let id = |id: Option<BrokerId>| id.map_or("none".to_owned(), |id| id.to_string());
     match effect {
         Effect::PersistElectionState(election) => format!(
             "persist epoch {}, led by {}, voted for {}",
@@ -166,7 +166,7 @@ fn sentence(effect: &Effect) -> String {
         Effect::Send { to, request, .. } => format!("ask {}: {}", to.id, ask(request)),
         Effect::Respond { response, .. } => format!("answer {}", answer(response)),
         Effect::ChangeLeader { leader, epoch } => {
-            format!("tell that {} leads epoch {epoch}", id(*leader))
+            format!("leader of epoch {epoch} is {}", id(*leader))
         }
         other => format!("{other:?}"),
     }

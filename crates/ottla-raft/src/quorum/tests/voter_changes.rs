@@ -41,7 +41,7 @@ fn catch_up(story: &mut Story, id: i32) {
 }
 
 #[test]
-fn a_voter_is_added_once_it_is_caught_up_and_the_change_is_committed() {
+fn a_voter_is_added_after_it_caught_up() {
     let mut story = Story::of_three().into_active_leader();
     story.request(add(5, true));
     assert_eq!(
@@ -127,7 +127,7 @@ fn voters_that_cannot_be_added_are_refused() {
 }
 
 #[test]
-fn the_one_who_asked_need_not_wait_for_the_commit() {
+fn a_request_may_be_answered_before_the_commit() {
     let mut story = Story::of_three().into_active_leader();
     catch_up(&mut story, 5);
     story.request(add(5, false));
@@ -138,7 +138,7 @@ fn the_one_who_asked_need_not_wait_for_the_commit() {
 }
 
 #[test]
-fn a_leader_that_is_removed_leads_until_that_is_committed() {
+fn a_removed_leader_leads_until_its_removal_is_committed() {
     let mut story = Story::of_three().into_active_leader();
     story.request(remove(1));
     assert_eq!(story.quorum.voters(), &voters(&[2, 3]));
@@ -156,7 +156,7 @@ fn a_leader_that_is_removed_leads_until_that_is_committed() {
 }
 
 #[test]
-fn a_voter_that_moved_is_written_and_one_that_is_none_refused() {
+fn updates_of_voters_are_written_and_of_others_refused() {
     let mut story = Story::of_three().into_active_leader();
     let update = |voter| {
         Request::UpdateVoter(UpdateVoterRequest {
@@ -183,7 +183,7 @@ fn a_voter_that_moved_is_written_and_one_that_is_none_refused() {
 }
 
 #[test]
-fn an_observer_joins_by_itself_where_it_may() {
+fn an_observer_joins_automatically_if_configured() {
     let mut options = options(7, &[2, 3]);
     options.config.auto_join = true;
     let mut story = Story::begin(options.clone()).into_follower();
@@ -214,7 +214,7 @@ fn an_observer_joins_by_itself_where_it_may() {
 }
 
 #[test]
-fn kraft_version_is_raised_when_every_voter_has_said_where_it_is() {
+fn kraft_version_is_raised_once_all_voters_sent_their_endpoints() {
     let mut options = options(1, &[1]);
     options.control_records = ControlRecordHistory::new(
         VoterSet::new([1, 2].map(|id| {

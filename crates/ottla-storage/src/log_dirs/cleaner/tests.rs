@@ -10,7 +10,7 @@ fn partition() -> TopicPartition {
 }
 
 #[test]
-fn a_paused_partition_is_taken_when_all_have_resumed_it() {
+fn a_paused_partition_is_cleaned_after_the_last_resume() {
     let cleaner = LogCleaner::default();
     cleaner.abort_and_pause(&partition());
     cleaner.abort_and_pause(&partition());
@@ -23,7 +23,7 @@ fn a_paused_partition_is_taken_when_all_have_resumed_it() {
 }
 
 #[test]
-fn who_pauses_waits_for_the_cleaning_to_end() {
+fn a_pause_waits_for_the_end_of_a_running_cleaning() {
     let cleaner = Arc::new(LogCleaner::default());
     let taken = cleaner.take(&partition()).unwrap();
     assert!(cleaner.take(&partition()).is_none());
@@ -42,7 +42,7 @@ fn who_pauses_waits_for_the_cleaning_to_end() {
 }
 
 #[test]
-fn what_is_given_up_is_not_taken_until_it_is_deleted() {
+fn an_uncleanable_partition_is_skipped_until_deleted() {
     let cleaner = LogCleaner::default();
     cleaner.mark_uncleanable(&partition());
     assert!(cleaner.is_uncleanable(&partition()));
@@ -53,7 +53,7 @@ fn what_is_given_up_is_not_taken_until_it_is_deleted() {
 }
 
 #[test]
-fn a_stop_is_told_to_all() {
+fn a_stop_reaches_all_threads() {
     let cleaner = LogCleaner::default();
     let taken = cleaner.take(&partition()).unwrap();
     cleaner.stop();

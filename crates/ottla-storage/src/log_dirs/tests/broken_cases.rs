@@ -369,7 +369,7 @@ fn start(test: &Dirs) -> Result<LogDirs, String> {
 }
 
 #[test]
-fn every_row_of_the_table_is_so() {
+fn every_row_of_the_table_holds() {
     for case in CASES {
         eprintln!("{}", case.found);
         let test = stopped();
@@ -381,7 +381,7 @@ fn every_row_of_the_table_is_so() {
 }
 
 #[test]
-fn the_documented_table_is_this_one() {
+fn the_documented_table_is_up_to_date() {
     let mut table = String::from("| found | decision | Kafka |\n| --- | --- | --- |\n");
     for case in CASES {
         table += &format!("| {} | {} | {} |\n", case.found, case.decision, case.kafka);
@@ -407,7 +407,7 @@ fn decision(name: &str, dir: &Path) -> Decision {
     let log_dir = dir.join("topic-0");
     match name {
         META_PROPERTIES => {
-            // The other directory of the node tells the cluster and the node.
+            // The other directory of the node has the cluster ID and the node ID.
             let other = MetaProperties::read(&dir.with_file_name("d1"))
                 .unwrap()
                 .unwrap();
@@ -445,7 +445,8 @@ fn decision(name: &str, dir: &Path) -> Decision {
     }
 }
 
-/// Whatever the small files of a log directory hold, a start takes the decision of the tables.
+/// For any contents of the small files of a log directory, a start takes the decision of the
+/// tables.
 #[test]
 fn no_byte_of_a_small_file_loses_records_silently() {
     let names = [

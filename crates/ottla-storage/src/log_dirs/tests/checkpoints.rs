@@ -13,7 +13,7 @@ use super::{Dirs, append, open, partition};
 
 /// The cleaner would clean the log again at once, and again, as long as no file handle is left.
 #[test]
-fn what_was_cleaned_is_known_although_the_checkpoint_could_not_be_written() {
+fn the_cleaned_offset_is_kept_if_the_checkpoint_write_fails() {
     let report = simulation::run(Config::new(1), || {
         let disk = Disk::new(1, "broker");
         let host = Host::new("broker").with_disk(&disk);
@@ -45,7 +45,7 @@ fn what_was_cleaned_is_known_although_the_checkpoint_could_not_be_written() {
 
 /// A start offset that is too high after a crash would hide records, or have them deleted.
 #[test]
-fn a_truncation_lowers_what_is_written_of_one_log_and_leaves_the_others() {
+fn a_truncation_lowers_the_checkpoint_of_its_log_only() {
     let test = Dirs::new(1);
     let dirs = test.load().unwrap();
     let logs = [0, 1].map(|n| {

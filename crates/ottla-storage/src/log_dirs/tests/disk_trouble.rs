@@ -7,7 +7,7 @@ use ottla_sync::simulation::{self, Config, Host};
 
 use super::*;
 
-/// Its pages may be lost, whatever the error says of the cause.
+/// Its pages may be lost, whatever the error code.
 #[test]
 fn a_failed_writeback_takes_the_directory_of_its_file_offline() {
     let test = Dirs::new(3);
@@ -24,7 +24,7 @@ fn a_failed_writeback_takes_the_directory_of_its_file_offline() {
 }
 
 #[test]
-fn appends_are_refused_while_the_file_system_has_only_the_reserve() {
+fn appends_are_refused_while_only_the_reserve_is_free() {
     let report = simulation::run(Config::new(1), || {
         let disk = Disk::new(1, "broker");
         let host = Host::new("broker").with_disk(&disk);
@@ -39,7 +39,7 @@ fn appends_are_refused_while_the_file_system_has_only_the_reserve() {
                 space.is_open()
             };
             assert!(look(1 << 30));
-            // Less than what is written already.
+            // Less free space than was written already.
             assert!(!look(1) && !space.take(1));
             assert!(look(1 << 30) && space.take(1));
             let failing = Faults {

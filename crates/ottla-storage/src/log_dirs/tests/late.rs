@@ -36,9 +36,9 @@ fn after_a_start_without_space(then: fn(&Disk, &Dirs, &LogDirs)) {
     report.result.unwrap();
 }
 
-/// Until the next start, the broker would lead partitions whose records nobody can read.
+/// Otherwise the broker would lead partitions with unreadable records until its next start.
 #[test]
-fn logs_that_found_no_space_at_start_are_loaded_once_there_is_some() {
+fn logs_that_a_full_disk_kept_from_loading_are_loaded_later() {
     after_a_start_without_space(|disk, test, dirs| {
         let claim = || dirs.open_log(&partition(0), TOPIC_ID, None, settings());
         let not_loaded = |claimed| matches!(claimed, Err(OpenLogError::NotLoaded { .. }));
@@ -60,9 +60,9 @@ fn logs_that_found_no_space_at_start_are_loaded_once_there_is_some() {
     });
 }
 
-/// An empty log would be elected, and the other replicas would delete what they have.
+/// An empty log would be elected, and the other replicas would delete their records.
 #[test]
-fn a_log_that_is_gone_is_not_made_anew_for_a_replica_that_may_lead() {
+fn a_missing_log_of_an_electable_replica_is_not_created_again() {
     let test = Dirs::new(2);
     let dirs = test.load().unwrap();
     let known = |may_lead| OpenSettings {
@@ -84,7 +84,7 @@ fn a_log_that_is_gone_is_not_made_anew_for_a_replica_that_may_lead() {
 }
 
 #[test]
-fn a_log_whose_directory_was_deleted_meanwhile_is_not_made_anew() {
+fn a_log_deleted_before_its_late_load_is_not_created_again() {
     after_a_start_without_space(|disk, test, dirs| {
         ottla_sync::fs::remove_dir_all(test.path().join("topic-0")).unwrap();
         disk.set_faults("/", Faults::default());

@@ -4,7 +4,7 @@ use super::*;
 
 const OTHER_TOPIC_ID: TopicId = TopicId::from_u128(78);
 
-/// Leaves a cleanly stopped log of three records, of which the first two were deleted.
+/// Leaves a cleanly stopped log of three records; the first two were deleted.
 fn leave_a_log_that_starts_late(test: &Dirs) {
     let dirs = test.load().unwrap();
     let mut log = open(&dirs, 0);
@@ -21,7 +21,7 @@ fn make_anew(dirs: &LogDirs) -> Log {
         .unwrap()
 }
 
-/// Appends one record to a new log and kills the process: what the next start finds.
+/// Appends one record to a new log and kills the process before a checkpoint.
 fn append_one_and_kill(test: &Dirs, dirs: LogDirs, mut log: Log) {
     append(&mut log);
     drop((dirs, log));
@@ -32,7 +32,7 @@ fn append_one_and_kill(test: &Dirs, dirs: LogDirs, mut log: Log) {
 }
 
 #[test]
-fn a_topic_created_anew_keeps_its_records_after_a_kill() {
+fn a_recreated_topic_keeps_its_records_after_a_kill() {
     let test = Dirs::new(1);
     leave_a_log_that_starts_late(&test);
     let dirs = test.load().unwrap();
@@ -43,7 +43,7 @@ fn a_topic_created_anew_keeps_its_records_after_a_kill() {
 }
 
 #[test]
-fn a_kill_after_the_deletion_changes_nothing_about_that() {
+fn a_kill_after_the_deletion_does_not_lose_records_either() {
     let test = Dirs::new(1);
     leave_a_log_that_starts_late(&test);
     fs::remove_dir_all(test.path().join("topic-0")).unwrap();
@@ -53,7 +53,7 @@ fn a_kill_after_the_deletion_changes_nothing_about_that() {
 }
 
 #[test]
-fn a_log_of_another_topic_is_set_aside_with_what_is_known_of_it() {
+fn a_log_of_another_topic_is_set_aside_with_its_checkpoints() {
     let test = Dirs::new(1);
     leave_a_log_that_starts_late(&test);
     let dirs = test.load().unwrap();
@@ -62,7 +62,7 @@ fn a_log_of_another_topic_is_set_aside_with_what_is_known_of_it() {
 }
 
 #[test]
-fn nor_is_it_taken_for_what_is_known_of_a_copy() {
+fn checkpoints_of_a_copy_do_not_apply_to_another_log() {
     let test = Dirs::new(2);
     leave_a_log_that_starts_late(&test);
     fs::remove_dir_all(test.path().join("topic-0")).unwrap();

@@ -1,8 +1,8 @@
-//! The settings of the nodes' authorizer, as far as the nodes tell them.
+//! The settings of the nodes' authorizer, as far as the nodes report them.
 //!
 //! Apache Kafka lists `super.users` and `allow.everyone.if.no.acl.found` only if they are set, and
 //! hides their values: its table of settings does not contain them, and it treats unknown settings
-//! as secrets. Ottla tells the values.
+//! as secrets. Ottla reports the values.
 
 use anyhow::anyhow;
 use clap::Args;
@@ -26,20 +26,20 @@ pub(super) struct GivenSettings {
     allow_everyone_if_no_acl_found: bool,
 }
 
-/// What decides besides the ACLs.
+/// The settings that affect a decision besides the ACLs.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(super) struct AuthorizerSettings {
     /// False if nodes authorize nothing, so that everything is allowed.
     pub(super) has_authorizer: bool,
     pub(super) super_users: SuperUsers,
     pub(super) allow_everyone_if_no_acl_found: bool,
-    /// What a reader must know about the origin of the above.
+    /// Notes for the user about the origin of these settings.
     pub(super) notes: Vec<String>,
 }
 
-/// What a node tells about a setting.
+/// The value of a setting as a node reports it.
 #[derive(Clone, PartialEq, Debug)]
-enum Told {
+enum Reported {
     NotSet,
     Value(String),
     Hidden,
@@ -48,9 +48,9 @@ enum Told {
 /// The three settings of a node.
 #[derive(Clone, PartialEq, Debug)]
 struct OfNode {
-    class: Told,
-    super_users: Told,
-    allow_everyone: Told,
+    class: Reported,
+    super_users: Reported,
+    allow_everyone: Reported,
 }
 
 /// Asks the nodes: every broker, or the active controller.
@@ -64,20 +64,20 @@ pub(super) async fn read(
         EndpointType::Controller => vec![cluster.controller_id],
         EndpointType::Broker => cluster.brokers.iter().map(|it| it.broker_id).collect(),
     };
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     let mut notes = Vec::new();
     for id in ids {
         let kind = ConfigResourceType::Broker;
         match admin.describe_configs(kind, &id.to_string(), false).await {
-            Ok(configs) => told.push((id, of_node(&configs))),
+            Ok(configs) => reported.push((id, of_node(&configs))),
             Err(error) => notes.push(format!(
-                "node {id} does not tell its settings: {}",
+                "node {id} does not report its settings: {}",
                 reason(&error)
             )),
         }
     }
-    told.sort_by_key(|(id, _)| *id);
-    let mut settings = combine(&told, given)?;
+    reported.sort_by_key(|(id, _)| *id);
+    let mut settings = combine(&reported, given)?;
     settings.notes.splice(0..0, notes);
     Ok(settings)
 }
@@ -90,24 +90,24 @@ fn reason(error: &ClientError) -> String {
 }
 
 fn of_node(configs: &DescribedConfigs) -> OfNode {
-    let told = |name: &str| {
+    let reported = |name: &str| {
         let found = configs.iter().find(|config| config.name == name);
         match found.map(|config| (&config.value, config.is_sensitive)) {
-            None | Some((None, false)) => Told::NotSet,
-            Some((None, true)) => Told::Hidden,
-            Some((Some(value), _)) => Told::Value(value.to_string()),
+            None | Some((None, false)) => Reported::NotSet,
+            Some((None, true)) => Reported::Hidden,
+            Some((Some(value), _)) => Reported::Value(value.to_string()),
         }
     };
     OfNode {
-        class: told(CLASS),
-        super_users: told(SUPER_USERS),
-        allow_everyone: told(ALLOW_EVERYONE),
+        class: reported(CLASS),
+        super_users: reported(SUPER_USERS),
+        allow_everyone: reported(ALLOW_EVERYONE),
     }
 }
 
 /// The settings of the first node, with a note for each that differs or is hidden.
 fn combine(
-    told: &[(i32, OfNode)],
+    reported: &[(i32, OfNode)],
     given: Option<&GivenSettings>,
 ) -> anyhow::Result<AuthorizerSettings> {
     let given_users = given.and_then(|given| given.super_users.as_ref());
@@ -118,8 +118,8 @@ fn combine(
     };
     let notes = &mut settings.notes;
     let mut super_users = String::new();
-    if let Some((first, of_first)) = told.first() {
-        for (id, of_node) in &told[1..] {
+    if let Some((first, of_first)) = reported.first() {
+        for (id, of_node) in &reported[1..] {
             for (name, one, other) in [
                 (CLASS, &of_first.class, &of_node.class),
                 (SUPER_USERS, &of_first.super_users, &of_node.super_users),
@@ -137,8 +137,8 @@ fn combine(
             }
         }
         match &of_first.class {
-            Told::Value(class) if class.is_empty() => settings.has_authorizer = false,
-            Told::Value(class) if class != STANDARD => notes.push(format!(
+            Reported::Value(class) if class.is_empty() => settings.has_authorizer = false,
+            Reported::Value(class) if class != STANDARD => notes.push(format!(
                 "node {first} authorizes with {class}, which may decide otherwise"
             )),
             _ => {}
@@ -151,8 +151,8 @@ fn combine(
             format!("node {first} sets {name} and hides the value; {advice}")
         };
         match (&of_first.super_users, given_users) {
-            (Told::Value(users), _) => super_users.clone_from(users),
-            (Told::Hidden, None) => notes.push(hidden(
+            (Reported::Value(users), _) => super_users.clone_from(users),
+            (Reported::Hidden, None) => notes.push(hidden(
                 SUPER_USERS,
                 "--super-users",
                 "nothing changes for the principals in it",
@@ -160,10 +160,10 @@ fn combine(
             _ => {}
         }
         match (&of_first.allow_everyone, is_everyone_given) {
-            (Told::Value(value), _) => {
+            (Reported::Value(value), _) => {
                 settings.allow_everyone_if_no_acl_found = value.trim().eq_ignore_ascii_case("true");
             }
-            (Told::Hidden, false) => notes.push(hidden(
+            (Reported::Hidden, false) => notes.push(hidden(
                 ALLOW_EVERYONE,
                 "--allow-everyone-if-no-acl-found if it is true",
                 "it is taken as false",
@@ -184,11 +184,11 @@ fn combine(
 mod tests {
     use super::*;
 
-    fn value(text: &str) -> Told {
-        Told::Value(text.to_owned())
+    fn value(text: &str) -> Reported {
+        Reported::Value(text.to_owned())
     }
 
-    fn node(super_users: Told, allow_everyone: Told) -> OfNode {
+    fn node(super_users: Reported, allow_everyone: Reported) -> OfNode {
         OfNode {
             class: value(STANDARD),
             super_users,
@@ -197,18 +197,18 @@ mod tests {
     }
 
     #[test]
-    fn what_nodes_tell_is_used() {
-        let told = [(1, node(value("User:admin"), value("true")))];
-        let settings = combine(&told, Some(&GivenSettings::default())).unwrap();
+    fn reported_settings_are_used() {
+        let reported = [(1, node(value("User:admin"), value("true")))];
+        let settings = combine(&reported, Some(&GivenSettings::default())).unwrap();
         assert!(settings.has_authorizer && settings.allow_everyone_if_no_acl_found);
         assert!(settings.super_users.contains("User:admin"));
         assert_eq!(settings.notes, [""; 0]);
     }
 
     #[test]
-    fn what_nodes_hide_is_asked_for() {
-        let told = [(1, node(Told::Hidden, Told::Hidden))];
-        let settings = combine(&told, Some(&GivenSettings::default())).unwrap();
+    fn hidden_settings_must_be_given() {
+        let reported = [(1, node(Reported::Hidden, Reported::Hidden))];
+        let settings = combine(&reported, Some(&GivenSettings::default())).unwrap();
         assert_eq!(
             settings.notes,
             [
@@ -217,7 +217,7 @@ mod tests {
                  --allow-everyone-if-no-acl-found if it is true",
             ]
         );
-        let settings = combine(&told, None).unwrap();
+        let settings = combine(&reported, None).unwrap();
         assert_eq!(
             settings.notes[0],
             "node 1 sets super.users and hides the value; nothing changes for the principals in it"
@@ -226,18 +226,18 @@ mod tests {
             super_users: Some("User:root".to_owned()),
             allow_everyone_if_no_acl_found: true,
         };
-        let settings = combine(&told, Some(&given)).unwrap();
+        let settings = combine(&reported, Some(&given)).unwrap();
         assert!(settings.super_users.contains("User:root"));
         assert!(settings.allow_everyone_if_no_acl_found);
         assert_eq!(settings.notes, [""; 0]);
     }
 
     #[test]
-    fn nodes_that_differ_or_authorize_otherwise_are_named() {
-        let mut other = node(Told::NotSet, Told::NotSet);
+    fn nodes_with_different_settings_are_named() {
+        let mut other = node(Reported::NotSet, Reported::NotSet);
         other.class = value("com.example.Authorizer");
-        let told = [(1, other), (2, node(Told::NotSet, Told::NotSet))];
-        let settings = combine(&told, Some(&GivenSettings::default())).unwrap();
+        let reported = [(1, other), (2, node(Reported::NotSet, Reported::NotSet))];
+        let settings = combine(&reported, Some(&GivenSettings::default())).unwrap();
         assert_eq!(
             settings.notes,
             [
@@ -245,7 +245,7 @@ mod tests {
                 "node 1 authorizes with com.example.Authorizer, which may decide otherwise",
             ]
         );
-        let mut none = node(Told::NotSet, Told::NotSet);
+        let mut none = node(Reported::NotSet, Reported::NotSet);
         none.class = value("");
         let settings = combine(&[(1, none)], None).unwrap();
         assert!(!settings.has_authorizer);

@@ -72,7 +72,7 @@ pub(super) async fn run(
     Ok(())
 }
 
-/// The ACLs that would be new, and all after that.
+/// The ACLs that would be added, and all ACLs after the change.
 fn added(before: &[Acl], changes: &BTreeMap<Target, BTreeSet<Entry>>) -> (Vec<Acl>, Vec<Acl>) {
     let wanted = changes.iter().flat_map(|(target, entries)| {
         let of_target = entries.iter().map(move |entry| acl(target, entry));
@@ -83,7 +83,7 @@ fn added(before: &[Acl], changes: &BTreeMap<Target, BTreeSet<Entry>>) -> (Vec<Ac
     (changed, after)
 }
 
-/// The ACLs that would go, and those that would stay.
+/// The ACLs that would be removed, and the ACLs that would remain.
 fn removed(before: &[Acl], changes: &BTreeMap<Target, BTreeSet<Entry>>) -> (Vec<Acl>, Vec<Acl>) {
     let filters: Vec<AclFilter> = changes
         .iter()
@@ -140,7 +140,7 @@ impl Names {
 
 /// Clients whose decisions change in the same way.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
-struct Who {
+struct AffectedClient {
     /// `None`: every principal that no rule about the resource names.
     principal: Option<String>,
     /// In words.
@@ -150,7 +150,7 @@ struct Who {
     lost: Vec<Operation>,
 }
 
-impl Who {
+impl AffectedClient {
     fn in_words(&self, names: &[Names]) -> String {
         let operations = |verb: &str, operations: &[Operation]| {
             let titles: Vec<String> = operations.iter().map(|it| it.title()).collect();
@@ -176,9 +176,9 @@ impl Who {
     }
 }
 
-/// The decisions that differ, by who meets them.
-fn differences(rules: &Rules) -> BTreeMap<Who, Vec<Names>> {
-    let mut found: BTreeMap<Who, Vec<Names>> = BTreeMap::new();
+/// The decisions that differ, by client.
+fn differences(rules: &Rules) -> BTreeMap<AffectedClient, Vec<Names>> {
+    let mut found: BTreeMap<AffectedClient, Vec<Names>> = BTreeMap::new();
     for (resource_type, names) in concerned(rules) {
         let example = names.example();
         let about = AclFilter {
@@ -220,7 +220,7 @@ fn differences(rules: &Rules) -> BTreeMap<Who, Vec<Names>> {
                 if gained.is_empty() && lost.is_empty() {
                     continue;
                 }
-                let who = Who {
+                let who = AffectedClient {
                     principal: principal.map(str::to_owned),
                     address,
                     resource_type,
@@ -268,7 +268,7 @@ fn names_of(pattern: &Pattern) -> Option<Names> {
     }
 }
 
-/// The operations that a client gains, and those that it loses.
+/// The operations that a client gains and loses.
 fn changes_of(
     rules: &Rules,
     principal: Option<&str>,
@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn a_right_that_another_rule_gives_is_no_change() {
+    fn a_permission_that_another_rule_grants_is_no_change() {
         let settings = StandardAuthorizer::default();
         assert_eq!(
             lines(
@@ -380,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn a_denial_counts_only_where_something_was_allowed() {
+    fn a_denial_counts_only_if_the_operation_was_allowed() {
         let settings = StandardAuthorizer {
             super_users: SuperUsers::parse("User:root").unwrap(),
             ..StandardAuthorizer::default()
@@ -401,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_acl_of_a_resource_ends_the_default() {
+    fn the_first_acl_of_a_resource_disables_the_default() {
         let settings = StandardAuthorizer {
             allow_everyone_if_no_acl_found: true,
             ..StandardAuthorizer::default()
@@ -422,7 +422,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_that_are_decided_alike_are_not_repeated() {
+    fn addresses_with_equal_decisions_are_merged() {
         let settings = StandardAuthorizer::default();
         assert_eq!(
             lines(

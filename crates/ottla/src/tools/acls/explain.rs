@@ -1,4 +1,5 @@
-//! `acls explain`: whether operations are allowed, by which rule, and what would allow them.
+//! `acls explain`: whether operations are allowed, by which rule, and which command would allow
+//! them.
 //!
 //! The decision is made by the brokers' own code, with the ACLs and settings that the cluster
 //! reports, so it also holds for Apache Kafka.
@@ -349,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn a_denial_names_the_rule_the_others_and_the_way_out() {
+    fn a_denial_names_the_rules_and_the_way_out() {
         use PermissionType::{Allow, Deny};
         let mut authorizer = StandardAuthorizer::default();
         authorizer.acls.insert(acl(Deny, Operation::Read, WILDCARD));
@@ -402,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn a_topic_may_be_created_by_whoever_may_create_on_the_cluster() {
+    fn create_on_the_cluster_allows_creating_topics() {
         let mut authorizer = StandardAuthorizer::default();
         let create = Action {
             operation: Operation::Create,
@@ -422,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn hosts_are_addresses_in_the_spelling_of_acls() {
+    fn hosts_are_normalized_addresses() {
         assert_eq!(host("::1").unwrap(), "0:0:0:0:0:0:0:1");
         assert!(host("localhost").is_err());
     }

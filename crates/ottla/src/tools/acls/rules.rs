@@ -151,7 +151,7 @@ pub(super) fn acl(target: &Target, entry: &Entry) -> Acl {
     }
 }
 
-/// What [`filter`] matches, as the controller decides it.
+/// The filter that matches the same ACLs as [`filter`], for the controller.
 pub(super) fn acl_filter(target: &Target, entry: Option<&Entry>) -> AclFilter {
     AclFilter {
         resource_type: target.0,

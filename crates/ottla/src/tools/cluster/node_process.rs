@@ -97,7 +97,7 @@ impl NodeProcess {
     pub fn ask_to_stop(&self) {
         let pid = self.child.id().and_then(|id| Pid::from_raw(id as i32));
         if let Some(pid) = pid {
-            // The process may have exited meanwhile.
+            // The process may have exited in the meantime.
             let _ = kill_process(pid, Signal::TERM);
         }
     }

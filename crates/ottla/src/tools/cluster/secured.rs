@@ -42,7 +42,7 @@ impl fmt::Debug for Secured {
 
 impl Secured {
     /// Opens the set-up in a cluster's directory, or creates it. `bootstrap_servers` and `nodes`
-    /// are those of the cluster.
+    /// describe the cluster.
     pub fn open(
         dir: &Path,
         bootstrap_servers: &str,
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_made_once_is_kept() {
+    fn existing_files_are_kept() {
         let folder = tempfile::tempdir().unwrap();
         let dir = folder.path();
         // Left by an interrupted start.
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn users_are_those_of_the_credentials() {
+    fn users_match_the_credentials() {
         let folder = tempfile::tempdir().unwrap();
         let secured = open(folder.path());
         let name = |record: &MetadataRecord| match record {

@@ -1,5 +1,5 @@
 //! `ottla cluster start`: a development cluster on this machine in one command. Each node is a
-//! separate process with its own files, so that one can be killed to observe the others.
+//! separate process with its own files, so that a node can be killed while the other nodes run.
 //!
 //! It runs until Ctrl-C, and then stops every node cleanly; a start on the same directory reuses
 //! the data. `layout` determines the nodes, `node_process` runs one.
@@ -108,7 +108,7 @@ fn warnings_of(layout: &Layout, overrides: &[String]) -> Vec<String> {
         let (_, warnings) = BrokerConfig::from_properties(&properties).ok()?;
         Some(warnings)
     };
-    // What is refused, the nodes say.
+    // The nodes themselves report refused settings.
     let messages = |overrides: &[String]| {
         let warnings = read(overrides).unwrap_or_default().into_iter();
         warnings.map(|warning| warning.message)
@@ -167,7 +167,7 @@ fn options_of(overrides: &[String]) -> String {
 /// The progress of the start.
 #[derive(Default)]
 struct Readiness {
-    /// Brokers that accept clients and know all others.
+    /// Brokers that accept clients and know all other brokers.
     brokers: usize,
     /// The number of partitions without a leader, if a broker has answered.
     leaderless: Option<usize>,
@@ -380,8 +380,8 @@ impl Cluster<'_> {
     }
 
     /// Stops brokers first, so that they hand over their partitions while controllers can elect
-    /// other leaders. Once the controllers have lost their majority, the remaining nodes are told
-    /// not to wait.
+    /// other leaders. Once the controllers have lost their majority, the remaining nodes get a
+    /// second signal, so that they do not wait.
     async fn stop(&mut self, signals: &mut StopSignals) {
         let running = self.nodes.iter().filter(|node| node.is_running()).count();
         if running == 0 {
@@ -405,7 +405,7 @@ impl Cluster<'_> {
         if stopped {
             println!("Stopped ({:.1} s).", began.elapsed().as_secs_f64());
         } else {
-            // Dropping the processes kills those that are left.
+            // Dropping the processes kills the remaining ones.
             eprintln!("ottla: killed; the next start recovers the logs");
         }
     }
@@ -459,9 +459,9 @@ fn how_to_connect(secured: &Secured, servers: &str) -> String {
     let (admin, user) = (secured.client_file(ADMIN), secured.client_file(USER));
     let (admin, user) = (admin.display(), user.display());
     format!(
-        "Connect as {ADMIN}, who may do everything:\n  \
+        "Connect as {ADMIN}, with all permissions:\n  \
          ottla topics --bootstrap-server {servers} --command-config {admin} --list\n\
-         {USER} ({user}) may do what ACLs allow:\n  \
+         {USER} ({user}) has the permissions that ACLs grant:\n  \
          ottla acls --bootstrap-server {servers} --command-config {admin} --add --allow-principal User:{USER} \
          --producer --consumer --topic '*' --group '*'\n\
          Beside them are the settings for librdkafka (.librdkafka.conf) and franz-go (.go).\n"
@@ -536,7 +536,7 @@ mod tests {
     use super::{Readiness, options_of, reason_text, table};
 
     #[test]
-    fn the_command_that_restarts_a_node_repeats_what_was_overridden() {
+    fn the_restart_command_of_a_node_has_its_overrides() {
         let given = [
             "num.partitions=6".to_owned(),
             "ssl.key.password=it's".to_owned(),
@@ -549,7 +549,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_node_that_could_speak_is_looked_up_in_its_output() {
+    fn only_output_of_nodes_that_ran_is_read() {
         let output = Path::new("/c/node-1/output.log");
         let text = reason_text(1, "signal: 9 (SIGKILL)", true, None, output);
         assert!(
@@ -565,7 +565,7 @@ mod tests {
     }
 
     #[test]
-    fn it_says_how_far_the_start_is() {
+    fn it_reports_the_progress_of_the_start() {
         let text = |brokers, leaderless| {
             Readiness {
                 brokers,

@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_queue_without_the_prefix_is_named() {
+    fn the_error_names_a_queue_without_the_prefix() {
         let warned = warning("jobs.dlq", "dlq.").unwrap();
         assert!(warned.contains("give dlq.jobs.dlq"), "{warned}");
         for (queue, prefix) in [("dlq.jobs", "dlq."), ("jobs", ""), ("", "dlq.")] {

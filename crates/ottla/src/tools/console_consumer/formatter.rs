@@ -67,7 +67,7 @@ impl From<io::Error> for WriteError {
     }
 }
 
-/// The properties of the formatters. Those of deserializers have the name of one before theirs.
+/// The properties of the formatters. Properties of a deserializer have its key as prefix.
 const PROPERTIES: [&str; 15] = [
     "print.timestamp",
     "print.key",
@@ -86,7 +86,7 @@ const PROPERTIES: [&str; 15] = [
     "headers.deserializer",
 ];
 
-/// What is said of properties that have no effect.
+/// The warnings about properties that have no effect.
 fn unknown(properties: &BTreeMap<String, String>) -> Vec<String> {
     let is_of_deserializer =
         |key: &str| key.contains(".deserializer.") || key.starts_with("schema.");
@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn columns_stand_in_kafkas_order() {
+    fn columns_are_in_the_order_of_kafka() {
         assert_eq!(print(&[]), "value\n");
         let all = [
             ("print.timestamp", "true"),
@@ -363,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mistyped_property_is_told_its_name() {
+    fn the_name_of_a_mistyped_property_is_suggested() {
         let given = ["print.ky", "print.key", "key.deserializer.x"];
         let given = given.map(|key| (key.to_owned(), "true".to_owned()));
         assert_eq!(
@@ -375,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_read() {
+    fn numbers_are_deserialized() {
         assert_eq!(
             Deserializer::Long.text(&42i64.to_be_bytes()).unwrap(),
             b"42"

@@ -3,8 +3,8 @@
 use ottla_client::{Client, ClientError};
 use ottla_config::nearest_name;
 
-/// Prints the warning if the topic does not exist. `may_create` tells whether the broker is asked
-/// to create it.
+/// Prints the warning if the topic does not exist. `may_create`: the client asks the broker to
+/// create it.
 pub(in crate::tools) async fn warn(
     client: &Client,
     topic: &str,

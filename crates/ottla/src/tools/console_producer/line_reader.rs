@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn headers_key_and_value() {
+    fn headers_key_and_value_are_parsed() {
         let mut reader = reader(&[("parse.key", "true"), ("parse.headers", "true")]);
         let record = reader.read("a:1,b:2\tkey\tvalue\tmore").unwrap();
         assert_eq!(
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_can_be_ignored() {
+    fn parse_errors_can_be_ignored() {
         let mut reader = reader(&[("parse.key", "true"), ("ignore.error", "true")]);
         let record = reader.read("value").unwrap();
         assert_eq!(

@@ -1,11 +1,12 @@
-//! Lists groups, and selects those that the command line names.
+//! Lists groups, and selects the groups that the command line names.
 
 use ottla_client::Admin;
 use ottla_client::admin::GroupListing;
 
 use super::arguments::ConsumerGroupsArgs;
 
-/// Groups of consumers only; others, such as those of Kafka Connect, do not belong to this tool.
+/// Groups of consumers only. This tool does not handle other groups, such as groups of Kafka
+/// Connect.
 pub(super) async fn consumer_groups(
     admin: &Admin,
     states: &[String],

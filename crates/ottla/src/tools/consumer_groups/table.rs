@@ -40,7 +40,7 @@ impl<'a, R> Table<'a, R> {
         });
     }
 
-    /// Adds a column with this width, whatever its values need.
+    /// Adds a column with this fixed width.
     pub(in crate::tools) fn fixed<T: ToString>(
         &mut self,
         title: &'static str,
@@ -51,7 +51,7 @@ impl<'a, R> Table<'a, R> {
         self.columns.last_mut().expect("just added").grows = false;
     }
 
-    /// Pads the last column like the others.
+    /// Pads the last column like the other columns.
     pub(in crate::tools) fn pad_last(&mut self) {
         self.pads_last = true;
     }
@@ -109,7 +109,7 @@ mod tests {
     use super::Table;
 
     #[test]
-    fn columns_grow_where_they_may() {
+    fn flexible_columns_grow() {
         let mut table = Table::new();
         table.growing("GROUP", 6, |row: &[&str; 3]| row[0].to_owned());
         table.fixed("N", 3, |row| row[1].to_owned());

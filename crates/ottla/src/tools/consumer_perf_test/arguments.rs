@@ -80,7 +80,8 @@ impl Wanted {
 }
 
 impl MeasuringArgs {
-    /// Checks what Kafka's tools reject before they print anything, with their messages.
+    /// Rejects the arguments that Kafka's tools reject before they print anything, with the same
+    /// messages.
     pub(in crate::tools) fn check(&self) -> Result<(), String> {
         if self.messages.is_some() == self.num_records.is_some() {
             return Err(

@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_have_the_shape_of_kafkas() {
+    fn lines_have_the_format_of_kafka() {
         let format = SimpleDateFormat::new("ss:SSS").unwrap();
         let mut progress = Progress::start_at(at(0), Duration::from_secs(1), true);
         progress.on_assignment_at(at(200), true);
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn partitions_that_are_taken_away_and_come_back_count_as_joining() {
+    fn reassigned_partitions_count_as_join_time() {
         let mut progress = Progress::start_at(at(0), Duration::from_secs(1), false);
         for (now, is_empty) in [
             (100, false),

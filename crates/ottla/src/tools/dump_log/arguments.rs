@@ -35,19 +35,19 @@ pub struct DumpLogArgs {
     /// How keys are printed: the name of one of Kafka's decoders.
     #[arg(long, value_name = "CLASS", num_args = 0..=1, default_missing_value = "StringDecoder")]
     pub(super) key_decoder_class: Option<String>,
-    /// The records are those of __consumer_offsets.
+    /// Decode the records of __consumer_offsets.
     #[arg(long)]
     pub(super) offsets_decoder: bool,
-    /// The records are those of __transaction_state.
+    /// Decode the records of __transaction_state.
     #[arg(long)]
     pub(super) transaction_log_decoder: bool,
-    /// The records are those of __cluster_metadata.
+    /// Decode the records of __cluster_metadata.
     #[arg(long)]
     pub(super) cluster_metadata_decoder: bool,
-    /// The records are those of __remote_log_metadata.
+    /// Decode the records of __remote_log_metadata.
     #[arg(long)]
     pub(super) remote_log_metadata_decoder: bool,
-    /// The records are those of __share_group_state.
+    /// Decode the records of __share_group_state.
     #[arg(long)]
     pub(super) share_group_state_decoder: bool,
 }

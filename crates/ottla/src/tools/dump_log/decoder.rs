@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn committed_offsets_are_shown_as_kafka_shows_them() {
+    fn committed_offsets_are_printed_as_in_kafka() {
         let decoder = Decoder::Coordinator {
             schemas: Schemas::parse(schema!("group_records")),
             consumer_protocol: None,
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn metadata_records_are_shown_as_kafka_shows_them() {
+    fn metadata_records_are_printed_as_in_kafka() {
         let decoder = Decoder::Metadata(Schemas::parse(schema!("metadata_records")));
         let topic = TopicRecord {
             name: "t".into(),

@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn an_offset_index_is_checked_as_by_a_starting_broker() {
+    fn an_offset_index_is_checked_as_at_a_start() {
         let of = |bytes: &[Vec<u8>]| {
             let entries = Entries {
                 bytes: bytes.concat(),
@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_index_is_checked_as_by_a_starting_broker() {
+    fn a_time_index_is_checked_as_at_a_start() {
         let of = |bytes: &[Vec<u8>]| {
             let entries = Entries {
                 bytes: bytes.concat(),

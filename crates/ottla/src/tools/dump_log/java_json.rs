@@ -33,7 +33,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_java_s() {
+    fn numbers_are_formatted_as_in_java() {
         let value = json!({"a": [1, 10_485_760.0, null], "b": "x\"y"});
         assert_eq!(to_json(&value), r#"{"a":[1,1.048576E7,null],"b":"x\"y"}"#);
     }

@@ -200,7 +200,7 @@ impl<'a> Walk<'a> {
         })
     }
 
-    /// The fields of a struct: those that its field defines inline, or those of a shared struct.
+    /// The fields of a struct: defined inline by its field, or by a shared struct.
     fn struct_fields(&self, name: &str, field: &'a Field) -> &'a [Field] {
         if !field.fields.is_empty() {
             return &field.fields;
@@ -246,7 +246,7 @@ struct Inner
 ";
 
     #[test]
-    fn values_stand_in_the_order_of_the_schema() {
+    fn values_are_in_the_order_of_the_schema() {
         let schemas = Schemas::parse(SCHEMA);
         let sample = schemas.by_name("Sample").unwrap();
         let old = [
@@ -276,7 +276,7 @@ struct Inner
     }
 
     #[test]
-    fn unknown_versions_and_short_values_are_errors() {
+    fn unknown_versions_and_truncated_values_are_errors() {
         let schemas = Schemas::parse(SCHEMA);
         let sample = schemas.by_name("Sample").unwrap();
         assert!(decode(sample, &mut Reader::new(Bytes::new()), 0).is_err());

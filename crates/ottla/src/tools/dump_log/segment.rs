@@ -318,7 +318,7 @@ mod tests {
     use super::sequence;
 
     #[test]
-    fn sequences_go_round() {
+    fn sequence_numbers_wrap_around() {
         assert_eq!(sequence(-1, 5), -1);
         assert_eq!(sequence(7, 2), 9);
         assert_eq!(sequence(i32::MAX, 1), 0);

@@ -144,7 +144,7 @@ pub(super) fn plan(args: &ProducerPerfTestArgs) -> Result<Plan, Refusal> {
     if is_transactional {
         if threads > 1 {
             return usage(
-                "--num-threads should be 1 with transactions, of which a producer has one at a time.",
+                "--num-threads should be 1 with transactions: a producer can have only one open transaction.",
             );
         }
         let given = args.transactional_id.clone();
@@ -392,7 +392,7 @@ pub struct ProducerPerfTestArgs {
     /// Bytes of each record; `0-1800` draws each record's size evenly from that range.
     #[arg(long, value_name = "BYTES", allow_hyphen_values = true)]
     pub(super) record_size: Option<String>,
-    /// A text file of which each record is a part, chosen at random.
+    /// A text file. Each record is a randomly chosen part of it.
     #[arg(long, value_name = "FILE")]
     pub(super) payload_file: Option<String>,
     /// Records are 0, 1, 2 and so on, in decimal.

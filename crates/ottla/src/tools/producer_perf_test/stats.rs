@@ -236,8 +236,7 @@ impl Stats {
         }
     }
 
-    /// Prints the latencies from due and from send; those of the steady state if there is a
-    /// warm-up.
+    /// Prints the latencies from due and from send, without the warm-up if there is one.
     pub(super) fn with_latencies<T>(&self, show: impl FnOnce(&Latencies, &Latencies) -> T) -> T {
         let counted = self.locked();
         let tally = counted.steady.as_ref().unwrap_or(&counted.whole);
@@ -283,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_have_the_shape_of_kafkas() {
+    fn lines_have_the_format_of_kafka() {
         let mut tally = Tally::new(0);
         for (milliseconds, count) in [(1, 90), (20, 10)] {
             let elapsed = Elapsed {
@@ -315,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn records_after_the_warm_up_have_a_summary_of_their_own() {
+    fn records_after_the_warm_up_have_their_own_summary() {
         let stats = stats(true);
         let start = Moment { due: 0, sent: 0 };
         for (after_warmup, count) in [(false, 3), (true, 2)] {
@@ -327,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn failed_records_are_counted_by_their_kind_and_not_as_sent() {
+    fn failed_records_are_counted_by_error_and_not_as_sent() {
         let stats = stats(false);
         let fail = |code: ErrorCode, records: usize| {
             let error = ClientError::broker("x", code.code(), Some("why"));

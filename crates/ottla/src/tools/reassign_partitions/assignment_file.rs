@@ -197,7 +197,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_printed_is_read_again() {
+    fn printed_assignments_round_trip() {
         let partitions = BTreeMap::from([(("t".to_owned(), 0), vec![1, 2])]);
         let log_dirs = BTreeMap::from([((2, ("t".to_owned(), 0)), "/b".to_owned())]);
         let text = to_json(&partitions, &log_dirs).to_string();
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn files_that_cannot_be_meant_say_what_is_wrong() {
+    fn invalid_files_are_refused_with_a_reason() {
         let one = |replicas: &str| {
             format!(r#"{{"partitions":[{{"topic":"t","partition":0,"replicas":{replicas}}}]}}"#)
         };

@@ -164,7 +164,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_state_has_its_sentence() {
+    fn every_state_has_a_description() {
         let replica = (1, ("t".to_owned(), 0));
         let say = |current: Option<&str>, future: Option<&str>| {
             let log_dirs = ReplicaLogDirs {

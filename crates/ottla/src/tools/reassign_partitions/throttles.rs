@@ -19,8 +19,8 @@ pub(super) async fn limit_log_dir_moves(
 }
 
 /// Removes the throttles from all brokers of the cluster, the brokers named here, and the topics of
-/// these partitions. The source brokers of a finished move are no longer known. Tells what it does in
-/// the words of Kafka's tool.
+/// these partitions. The source brokers of a finished move are no longer known. Prints the messages
+/// of Kafka's tool.
 pub(in crate::tools) async fn clear(
     admin: &Admin,
     nodes: EndpointType,

@@ -21,7 +21,7 @@ pub(super) async fn apply(args: &ApplyArgs) -> anyhow::Result<()> {
     announce(apply.outlook(), throttle);
     let outlook = apply.outlook();
     let mut progress = Progress::new(outlook.moves, outlook.cost.bytes());
-    // From here on, what goes on in the cluster outlives the command.
+    // From here on, the moves in the cluster continue if the command ends.
     let mut stop = StopSignals::listen().context("cannot wait for Ctrl-C")?;
     let tell = |count| progress.tell(count);
     let worked = tokio::select! {
@@ -47,7 +47,7 @@ pub(super) async fn apply(args: &ApplyArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Says what will be moved, and how long it takes at least.
+/// Prints the planned moves and their minimum duration.
 fn announce(outlook: &Outlook, throttle: Option<u64>) {
     if outlook.missing > 0 {
         println!(

@@ -135,7 +135,7 @@ mod tests {
     use super::throttle_of;
 
     #[test]
-    fn a_throttle_is_large_enough_or_absent() {
+    fn too_low_throttles_are_refused() {
         assert_eq!(throttle_of(1024).unwrap(), Some(1024));
         assert_eq!(throttle_of(-1).unwrap(), None);
         for bad in [0, 1023, -2] {

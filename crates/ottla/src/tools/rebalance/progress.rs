@@ -6,7 +6,7 @@ use ottla_rebalance_apply::Count;
 
 use super::quantities::{bytes, duration};
 
-/// Lines come no more often.
+/// The minimum time between two lines.
 const PAUSE: Duration = Duration::from_secs(2);
 
 #[derive(Debug)]
@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_time_left_follows_the_pace() {
+    fn the_remaining_time_follows_the_rate() {
         let progress = Progress::new(4, 4_000_000);
         let half_done = Count {
             moves: 1,

@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn quantities_have_few_digits() {
+    fn quantities_are_rounded() {
         for (value, text) in [
             (0, "0 bytes"),
             (999, "999 bytes"),

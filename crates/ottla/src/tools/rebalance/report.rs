@@ -16,7 +16,7 @@ use crate::tools::reassign_partitions::assignment_file::to_json;
 /// How many moves and unreached goals are listed; all are counted.
 const LISTED: usize = 10;
 
-/// What is told beside the plan.
+/// The facts that the report states besides the plan.
 pub(super) struct Surroundings<'a> {
     pub(super) throttle: Option<u64>,
     pub(super) sample_seconds: u64,
@@ -481,7 +481,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_and_time_are_stated() {
+    fn the_report_has_bytes_and_duration() {
         let (image, plan) = skewed();
         let surroundings = Surroundings {
             throttle: Some(50_000_000),
@@ -533,7 +533,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cluster_without_moves_is_told_so_unless_it_lacks_leaders() {
+    fn a_balanced_cluster_is_reported_unless_leaders_are_missing() {
         let (mut image, mut plan) = skewed();
         plan.changes.clear();
         plan.unmet.clear();
@@ -558,7 +558,7 @@ mod tests {
     }
 
     #[test]
-    fn goals_that_are_not_reached_are_named() {
+    fn unreached_goals_are_listed() {
         let (image, _) = skewed();
         for (it, text) in [
             (

@@ -1,5 +1,5 @@
-//! The image of a cluster: its brokers, disks and partitions, and what producers write, measured as
-//! the growth of the logs between two descriptions of the log directories.
+//! The image of a cluster: its brokers, disks and partitions, and the write rate of producers,
+//! measured as the growth of the logs between two descriptions of the log directories.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -76,7 +76,7 @@ impl Topics {
     }
 }
 
-/// Describes the cluster, and measures for a while what producers write.
+/// Describes the cluster, and measures the write rate of producers for a while.
 pub(super) async fn image(
     admin: &Admin,
     topics: &Topics,
@@ -102,7 +102,7 @@ pub(super) async fn image(
     let before = directories(admin, alive.iter().copied()).await?;
     if sample_seconds > 0 {
         if tells {
-            eprintln!("Measuring what producers write for {sample_seconds} s …");
+            eprintln!("Measuring the write rate of producers for {sample_seconds} s …");
         }
         tokio::time::sleep(Duration::from_secs(sample_seconds)).await;
     }
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mistyped_topic_is_named() {
+    fn the_error_names_a_mistyped_topic() {
         let check = |named: Option<&str>| {
             let topics = Topics::new(named, None).unwrap();
             let checked = topics.check(&["orders-eu".to_owned(), "payments".to_owned()]);
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn growth_is_that_of_the_replica_that_grew_most() {
+    fn the_replica_that_grew_most_gives_the_growth() {
         let at = |one: u64, two: u64| {
             BTreeMap::from([
                 (1, BTreeMap::from([(("t", 0), (one, 0))])),

@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_have_the_shape_of_kafkas() {
+    fn lines_have_the_format_of_kafka() {
         let format = SimpleDateFormat::new("ss:SSS").unwrap();
         let mut progress = MemberProgress {
             interval: Duration::from_secs(1),

@@ -39,7 +39,7 @@ pub struct ShareGroupsArgs {
     /// A topic, with --reset-offsets also some of its partitions as topic:0,1,2; can be repeated.
     #[arg(long, conflicts_with_all = ["list", "describe"])]
     pub(super) topic: Vec<String>,
-    /// All topics of which the group has offsets.
+    /// All topics for which the group has offsets.
     #[arg(long)]
     pub(super) all_topics: bool,
     /// With --describe: show offsets, as by default.

@@ -1,4 +1,4 @@
-//! Lists groups, and selects those that the command line names.
+//! Lists groups, and selects the groups that the command line names.
 
 use std::collections::BTreeSet;
 

@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn a_password_becomes_what_its_salted_password_becomes() {
+    fn a_password_and_its_salted_password_give_the_same_record() {
         let salt = [7u8; 16];
         let salted = ScramMechanism::Sha512.salted_password(b"secret", &salt, 8192);
         let salt = STANDARD.encode(salt);
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said_and_no_password_shown() {
+    fn errors_do_not_contain_passwords() {
         for (argument, says) in [
             ("SCRAM-SHA-256", "no equals sign"),
             (

@@ -202,7 +202,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tasks_are_shown_by_kind() {
+    fn tasks_are_listed_by_kind() {
         let tasks_of = |subtopology: &str, partitions: &[i32]| TaskIds {
             subtopology_id: subtopology.to_owned().into(),
             partitions: partitions.to_vec(),

@@ -8,8 +8,8 @@ use ottla_client::{Admin, ClientError};
 use super::print_error;
 use crate::tools::java_exceptions;
 
-/// The internal topics of a group. Those whose names are not those of internal topics are reported
-/// and omitted.
+/// The internal topics of a group. Topics without the name of an internal topic are reported and
+/// omitted.
 pub(super) async fn internal_topics(admin: &Admin, group: &str) -> Vec<String> {
     match admin.describe_streams_group(group).await {
         Ok(described) => named_as_such(&described),
@@ -100,7 +100,7 @@ mod tests {
     use super::is_named_internal;
 
     #[test]
-    fn internal_topics_are_told_by_their_names() {
+    fn internal_topics_are_recognized_by_name() {
         for topic in [
             "app-counts-changelog",
             "app-by-region-repartition",

@@ -1,4 +1,4 @@
-//! Lists groups, selects those that the command line names, and formats errors.
+//! Lists groups, selects the groups that the command line names, and formats errors.
 
 use ottla_client::admin::GroupListing;
 use ottla_client::{Admin, ClientError};

@@ -5,11 +5,11 @@ use ottla_records::{BatchPrefix, RecordBatch};
 use ottla_tiered::RemoteSegment;
 use ottla_types::LeaderEpoch;
 
-/// Problems of one segment that are told; the rest is counted.
+/// The maximum number of problems of one segment that are listed. Others are counted.
 const MAX_PROBLEMS: usize = 5;
 
-/// Splits the log of a segment, read piece by piece, into its batches. Holds no more than one batch
-/// and one piece.
+/// Splits the log of a segment, read piece by piece, into its batches. Holds at most one batch and
+/// one piece.
 pub struct BatchSplitter {
     segment_size: u64,
     rest: BytesMut,
@@ -70,7 +70,7 @@ pub struct BatchCheck<'a> {
     bytes: u64,
     /// The positions at which batches begin.
     starts: Vec<u64>,
-    /// Where what is looked at begins in the log.
+    /// The position of the current batch in the log.
     position: u64,
     last_offset: Option<i64>,
     last_epoch: LeaderEpoch,
@@ -82,13 +82,13 @@ pub struct BatchCheck<'a> {
     is_lost: bool,
 }
 
-/// What was found in the log of a segment.
+/// The findings about the log of a segment.
 pub struct BatchFindings {
     pub bytes: u64,
     /// The positions at which batches begin, in order.
     pub starts: Vec<u64>,
     pub problems: Vec<String>,
-    /// What is unusual, and no damage.
+    /// Unusual facts that are no damage.
     pub notes: Vec<String>,
 }
 
@@ -144,7 +144,7 @@ impl<'a> BatchCheck<'a> {
         }
     }
 
-    /// What was found, when all bytes were pushed.
+    /// The findings, after all bytes were pushed.
     pub fn finish(mut self) -> BatchFindings {
         let rest = self.batches.rest();
         if rest > 0 && !self.is_lost {
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn batches_that_fit_are_found_with_their_positions() {
+    fn valid_batches_are_found_with_their_positions() {
         let log = [batch(10, 5, 2), batch(15, 5, 4)].concat();
         let found = checked(&log, |_| {});
         assert_eq!(found.problems, Vec::<String>::new());
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_told_with_its_place() {
+    fn problems_are_reported_with_their_position() {
         let log = [batch(10, 5, 2), batch(15, 5, 4)].concat();
         let half = log.len() / 2;
         let problem = |log: &[u8], change: &dyn Fn(&mut RemoteSegment)| {

@@ -1,4 +1,5 @@
-//! What is where, how much, how old, and what is stuck and why.
+//! `tier describe`: local and remote data of each partition, its size and age, and stuck segments
+//! with the reason.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -17,7 +18,7 @@ use super::sizes;
 use crate::counted::counted;
 use crate::paragraphs::wrap;
 
-/// The first columns, which say what a row is about.
+/// The first columns, which identify a row.
 const KEY_COLUMNS: usize = 2;
 /// Between two columns.
 const GAP: &str = "  ";
@@ -29,7 +30,7 @@ pub struct DescribeOptions {
     pub location: Option<String>,
 }
 
-/// What the tool prints.
+/// The output of the tool.
 #[derive(Serialize, Debug)]
 #[serde(rename_all = "camelCase")]
 pub struct Description {
@@ -69,7 +70,7 @@ pub struct PartitionDescription {
     pub problems: Vec<Problem>,
 }
 
-/// An upload or a deletion that does not end, or a partition that nobody looks after.
+/// An upload or a deletion that does not end, or a partition without a leader.
 #[derive(Serialize, Debug)]
 #[serde(rename_all = "camelCase")]
 pub struct Problem {
@@ -77,7 +78,7 @@ pub struct Problem {
     pub text: String,
 }
 
-/// What the cluster says of a partition.
+/// The state of a partition in the cluster.
 struct Current {
     topic_id: Uuid,
     leader: Option<i32>,
@@ -227,7 +228,7 @@ fn left(segments: usize) -> String {
     format!("{} {verb} left", counted(segments, "segment"))
 }
 
-/// Who would have to go on with it.
+/// The reason why the segment is stuck, and the broker that must continue.
 fn why(
     segment: &RemoteSegment,
     verb: &str,
@@ -237,11 +238,11 @@ fn why(
 ) -> String {
     let started_by = segment.broker_id.0;
     if is_gone {
-        return "its topic is deleted; the brokers that led its partitions delete what is left"
+        return "its topic is deleted; the brokers that led its partitions delete the remaining segments"
             .to_owned();
     }
     let Some(leader) = leader else {
-        return "the partition has no leader, and only a leader goes on with it".to_owned();
+        return "the partition has no leader, and only a leader continues it".to_owned();
     };
     let is_there = brokers.contains(&started_by);
     match verb {
@@ -268,8 +269,8 @@ fn why(
     }
 }
 
-/// The description as a table, with a line for each problem below it. On a terminal with so many
-/// columns, a wider table is split, and problems are wrapped.
+/// The description as a table, with a line for each problem below it. For a `terminal` with that
+/// many columns, a wider table is split, and problems are wrapped.
 pub fn text(description: &Description, terminal: Option<usize>) -> String {
     let mut out = String::new();
     if let Some(location) = &description.location {
@@ -418,7 +419,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_stuck_is_told_with_the_one_who_would_go_on_with_it() {
+    fn stuck_segments_are_reported_with_the_responsible_broker() {
         let topic_id = Uuid::from_u128(9);
         let leader = Some(5);
         let one = described(Some(Current { topic_id, leader }));
@@ -445,7 +446,7 @@ mod tests {
     }
 
     #[test]
-    fn segments_of_a_topic_that_is_gone_are_told() {
+    fn segments_of_a_deleted_topic_are_reported() {
         let other = Current {
             topic_id: Uuid::from_u128(10),
             leader: Some(1),
@@ -462,7 +463,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_is_aligned_and_says_what_is_unknown() {
+    fn the_table_is_aligned_and_marks_unknown_values() {
         let description = Description {
             location: Some("s3://b/".to_owned()),
             partitions: vec![described(None)],

@@ -12,7 +12,7 @@ const OFFSET_ENTRY: usize = 8;
 const TIME_ENTRY: usize = 12;
 /// Version (i16), producer ID, first offset, last offset, last stable offset (i64 each).
 const TRANSACTION_ENTRY: usize = 34;
-/// Version (i16), CRC-32C (u32) of what follows.
+/// Version (i16), CRC-32C (u32) of the following bytes.
 const SNAPSHOT_HEADER: usize = 6;
 
 /// The first thing that is wrong with an index. `starts` are the positions at which the batches of
@@ -115,7 +115,8 @@ fn producer_snapshot(bytes: &Bytes) -> Option<String> {
     (computed != u64::from(crc)).then(|| "its checksum does not match its bytes".to_owned())
 }
 
-/// The epochs of the whole log up to the end of the segment must have those of the segment.
+/// The leader epochs of the log up to the end of the segment must include the epochs of the
+/// segment.
 fn leader_epochs(bytes: &Bytes, segment: &RemoteSegment) -> Option<String> {
     let of_log = match LeaderEpochs::from_checkpoint(bytes) {
         Ok(epochs) => epochs,

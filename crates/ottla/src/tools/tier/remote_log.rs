@@ -26,13 +26,13 @@ pub struct RemoteLog {
     pub keeps_deleted_of: Option<String>,
 }
 
-/// The segments of one partition, without those whose deletion has ended.
+/// The segments of one partition, without fully deleted segments.
 #[derive(Default, Debug)]
 pub struct RemotePartitionLog {
     pub segments: BTreeMap<Uuid, RemoteSegment>,
     /// Segments whose deletion has ended.
     pub deleted: usize,
-    /// Those of them whose upload had ended, if they are kept.
+    /// Deleted segments whose upload had ended, if they are kept.
     pub deleted_segments: Vec<RemoteSegment>,
     /// Segments whose deletion began before their upload had ended, and has not ended.
     pub unfinished: BTreeSet<Uuid>,
@@ -74,7 +74,7 @@ impl RemoteLog {
                 let partition = self.partitions.entry(update.partition).or_default();
                 let update = update.update;
                 let Some(segment) = partition.segments.get_mut(&update.id) else {
-                    // Of a segment that was deleted before, or of one that nobody announced.
+                    // The update of a segment that was deleted before, or that was never announced.
                     let id = update.id;
                     if update.state != RemoteLogSegmentState::DeleteSegmentFinished {
                         let error = format!("{place}: an update of segment {id}, which is unknown");
@@ -115,8 +115,8 @@ impl RemoteLog {
     }
 }
 
-/// Whether brokers follow a record that gives a segment this state. They drop one that comes too late,
-/// such as the end of an upload after its deletion began.
+/// Whether brokers follow a record that gives a segment this state. They drop a late record, such
+/// as the end of an upload after the deletion began.
 fn is_followed(known: Option<RemoteLogSegmentState>, state: RemoteLogSegmentState) -> bool {
     RemoteLogSegmentState::is_valid_transition(known, state)
 }
@@ -309,7 +309,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn records_make_up_the_segments_of_a_partition() {
+    fn segments_are_built_from_records() {
         use RemoteLogSegmentState::*;
         let mut log = RemoteLog::default();
         let (first, second) = (
@@ -357,7 +357,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_topic_that_cannot_be_read_has_one_cause() {
+    fn an_unreadable_topic_is_one_error() {
         use ErrorCode::{TopicAuthorizationFailed, UnknownTopicOrPartition};
         for (code, is_enabled, says) in [
             (TopicAuthorizationFailed, None, "this user may not read"),
@@ -374,7 +374,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_record_that_brokers_drop_changes_nothing() {
+    fn records_that_brokers_drop_are_ignored() {
         use RemoteLogSegmentState::*;
         let left_behind = segment(1, 0, 9, CopySegmentStarted);
         let mut log = RemoteLog::default();
@@ -392,7 +392,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_whole_segment_that_was_deleted_is_kept_for_its_topic() {
+    fn deleted_complete_segments_are_kept_for_their_topic() {
         use RemoteLogSegmentState::*;
         let (whole, partial) = (
             segment(1, 0, 9, CopySegmentStarted),

@@ -1,8 +1,8 @@
 //! `tier restore`: a topic as it was at a time, out of remote storage, written to a new topic.
 //!
-//! Needs neither the topic nor its local data. Reads everything twice: first to find what is there,
-//! what is not, and which transactions were committed, then to write. A restore that goes on reads
-//! only what is left the second time.
+//! Needs neither the topic nor its local data. Reads everything twice: first to find available
+//! records, missing records and committed transactions, then to write. A continued restore reads
+//! only the remaining records the second time.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -37,7 +37,7 @@ mod test_store;
 
 use reader::{PartitionReader, Source, Throttle};
 use scan::Scan;
-use target::Begun;
+use target::RestoreProgress;
 
 #[derive(Args, Debug)]
 pub struct RestoreArgs {
@@ -93,7 +93,7 @@ struct PartitionPlan {
     scan: Scan,
 }
 
-/// Says what is there, and writes it unless only that was asked for.
+/// Reports the available records, and writes them unless this is a dry run.
 pub async fn restore(
     args: &RestoreArgs,
     store: &dyn RemoteStorageManager,
@@ -108,7 +108,7 @@ pub async fn restore(
     let log = remote_log::read(admin.client(), Some(&args.topic)).await?;
     let topic_id = choice::topic_id(&log, &args.topic, args.topic_id.as_deref())?;
 
-    // What can be refused without reading the segments, which may take hours.
+    // Checks that do not read the segments, which may take hours.
     let chosen = chosen(&log, topic_id, to_time);
     let old = OldTopic::find(admin, &args.topic, topic_id).await?;
     let partitions = old.partitions.max(highest_partition(&chosen) + 1);
@@ -200,7 +200,7 @@ pub async fn restore(
     }
     ensure!(
         !is_refused,
-        "records are missing, so nothing was written; give --accept-missing to restore what is there"
+        "records are missing, so nothing was written; give --accept-missing to restore the available records"
     );
     if let Some(topic) = to_create {
         target::create(admin, topic, false).await?;
@@ -220,7 +220,7 @@ pub async fn restore(
     Ok(())
 }
 
-/// What a dry run ends with.
+/// The last line of a dry run.
 fn end_of_dry_run(is_refused: bool) -> &'static str {
     match is_refused {
         true => {
@@ -253,7 +253,7 @@ fn highest_partition(plans: &[PartitionPlan]) -> i32 {
     all.max().unwrap_or(-1)
 }
 
-/// What the cluster still knows of the topic.
+/// The state of the topic that the cluster still has.
 #[derive(Default)]
 struct OldTopic {
     /// 0 if it is deleted.
@@ -287,7 +287,7 @@ impl OldTopic {
     }
 }
 
-/// Counts what was written, and keeps the first failure.
+/// Counts written records, and keeps the first failure.
 #[derive(Default)]
 struct Deliveries {
     records: AtomicU64,
@@ -324,7 +324,7 @@ async fn write(
     store: &dyn RemoteStorageManager,
     plans: &[PartitionPlan],
     topic: &str,
-    begun: &BTreeMap<i32, Begun>,
+    begun: &BTreeMap<i32, RestoreProgress>,
     throttle: &Throttle,
     parallel: usize,
 ) -> anyhow::Result<()> {
@@ -409,12 +409,12 @@ struct Writer<'a> {
 }
 
 impl Writer<'_> {
-    /// Writes the records of a partition after those of an earlier run.
+    /// Writes the records of a partition after the records of an earlier run.
     async fn write_partition(
         &self,
         source: &Source<'_>,
         scan: &Scan,
-        begun: Option<&Begun>,
+        begun: Option<&RestoreProgress>,
     ) -> anyhow::Result<()> {
         let index = source.partition.partition.0;
         let differs = || {
@@ -500,7 +500,7 @@ mod tests {
     use super::end_of_dry_run;
 
     #[test]
-    fn a_dry_run_says_that_the_real_one_refuses() {
+    fn a_dry_run_reports_that_a_restore_would_be_refused() {
         assert!(end_of_dry_run(true).contains("--accept-missing"));
         assert_eq!(end_of_dry_run(false), "Nothing was written (--dry-run).");
     }

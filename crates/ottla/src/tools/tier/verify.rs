@@ -1,4 +1,4 @@
-//! Whether what the metadata promises is in the store.
+//! `tier verify`: compares the metadata with the objects in the store.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ pub struct VerifyOptions {
     pub parallel: usize,
 }
 
-/// What was found in one segment.
+/// The findings about one segment.
 #[derive(Default, Debug)]
 pub struct Findings {
     pub bytes: u64,
@@ -31,7 +31,7 @@ pub struct Findings {
     pub notes: Vec<String>,
 }
 
-/// Prints what is wrong as it is found, and then the sums. Whether all is well.
+/// Prints each problem as it is found, and then the totals. Returns whether there are no problems.
 pub async fn verify(
     store: Arc<dyn RemoteStorageManager>,
     log: &RemoteLog,
@@ -138,7 +138,7 @@ pub async fn check_segment(
             _ => {}
         }
     }
-    // What is missing or has the wrong size is not read as well.
+    // Objects that are missing or have the wrong size are not read.
     if !reads_segment || !found.problems.is_empty() {
         return found;
     }
@@ -210,8 +210,8 @@ fn is_absent(error: &RemoteStorageError) -> bool {
     matches!(error.kind, NotFound | NoIndex)
 }
 
-/// Whether the segments make up one log: no gap, and the epochs of each segment among those of the
-/// newest one's history.
+/// Whether the segments make up one log: no gap, and the history of the newest segment includes the
+/// epochs of each segment.
 pub fn lineage(remote: &RemotePartitionLog) -> Findings {
     let mut found = Findings::default();
     let finished = remote.in_state(RemoteLogSegmentState::CopySegmentFinished);
@@ -251,8 +251,8 @@ pub fn lineage(remote: &RemotePartitionLog) -> Findings {
     found
 }
 
-/// The history of the log, as far as segments tell it: for each epoch the first offset, where the
-/// segment of the newest epochs decides.
+/// The epoch history of the log, as far as segments record it: the first offset of each epoch. If
+/// segments disagree, the segment with the newest epochs counts.
 pub fn epochs_of_all(finished: &[&RemoteSegment]) -> Option<LeaderEpochs> {
     let mut by_epoch: Vec<&&RemoteSegment> = finished.iter().collect();
     by_epoch.sort_by_key(|segment| {
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn segments_that_follow_each_other_are_one_log() {
+    fn consecutive_segments_are_one_log() {
         let found = lineage_of(&[
             (1, 0, 9, &[(0, 0)]),
             (2, 10, 19, &[(0, 10), (2, 15)]),
@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_segment_that_is_not_there_is_one_problem() {
+    async fn a_missing_segment_is_one_problem() {
         let dir = tempfile::tempdir().unwrap();
         let store = LocalTieredStorage::open(&LocalSettings {
             dir: dir.path().to_owned(),
@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn a_segment_of_a_leader_that_was_cut_off_is_told() {
+    fn a_segment_of_a_truncated_leader_is_reported() {
         // Epoch 1 wrote 10 to 19, and epoch 2 began at 12 without them.
         let found = lineage_of(&[
             (1, 0, 9, &[(0, 0)]),

@@ -66,7 +66,7 @@ pub fn measure(bench: &mut Bench<'_>) -> Result<()> {
 fn median_of(result: &Value, figure: &str) -> Result<f64> {
     let summaries = result.pointer("/scenarios/0/points/0/runs/0/summaries");
     let median = summaries.and_then(|all| all.get(figure)?.get("median")?.as_f64());
-    median.with_context(|| format!("no {figure} in what the run has measured"))
+    median.with_context(|| format!("no {figure} in the results of the run"))
 }
 
 #[cfg(test)]

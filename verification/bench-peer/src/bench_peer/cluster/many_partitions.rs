@@ -3,7 +3,7 @@
 //! leader after a kill.
 //!
 //! A new leader counts from when it has accepted a write with `acks=all`. Time counts from when the
-//! controller fenced the broker, according to its metadata log; what precedes that is the session
+//! controller fenced the broker, according to its metadata log; the time before that is the session
 //! timeout.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,7 +20,7 @@ use ottla_workspace::process;
 
 /// Prefix of the topic names.
 const PREFIX: &str = "many-";
-/// Partitions per topic; a controller accepts only so many in one request.
+/// Partitions per topic; a controller limits the partitions of one request.
 const TOPIC_PARTITIONS: usize = 1000;
 /// Kafka needs minutes for thirty thousand replicas.
 const PATIENCE: Duration = Duration::from_secs(900);
@@ -153,9 +153,9 @@ fn fail_over(
             led.insert((number, partition.index));
         }
     }
-    // A restarted broker leads nothing, and neither does one that was fenced while all were busy.
+    // A broker that was restarted, or fenced under load, leads nothing.
     let most = leaders.into_iter().max_by_key(|(_, led)| led.len());
-    let (victim, pending) = most.context("nobody leads anything")?;
+    let (victim, pending) = most.context("no broker leads a partition")?;
     let led = pending.len();
     let is_victim = |broker: &Member| broker.node_id == victim;
     let survivors: Vec<u16> = bench

@@ -1,7 +1,7 @@
 //! Producers of 100-byte records for a topic of six partitions with three replicas: one of Kafka's
 //! Java tool, and three native ones in parallel.
 //!
-//! The settings are those of the scenarios `linkedin-2014/asynchronous-replication`,
+//! The settings come from the scenarios `linkedin-2014/asynchronous-replication`,
 //! `synchronous-replication` and `three-producers`; runs with other batch sizes isolate the
 //! difference between `acks=all` and `acks=1`. Values are read from a file, because Kafka's tool
 //! would otherwise generate each letter while its clock runs. CPU time counts until all replicas

@@ -1,4 +1,4 @@
-//! What a broker's work costs against the number of partitions that a producer writes to, of
+//! The cost of a broker's work by the number of partitions that a producer writes to, of
 //! connections, and of consumers of one partition. Each pair alternates on one broker.
 
 use anyhow::{Context, Result, ensure};
@@ -18,7 +18,8 @@ const BATCH_BYTES: usize = 16 << 10;
 const CREATION_SECONDS: u64 = 120;
 const CONNECTIONS: usize = 10_000;
 const CONSUMERS: usize = 1_000;
-/// What each of the many consumers reads; one reads it as often as there are many.
+/// The bytes that each of the many consumers reads. A single consumer reads them once per consumer
+/// of the other case.
 const READ_BYTES: u64 = 16_000_000;
 const FETCH_BYTES: usize = 64 << 10;
 const TURNS: usize = 2;
@@ -47,7 +48,7 @@ pub fn measure(setting: &Setting<'_>, results: &mut Results) -> Result<()> {
     let disk = disk as u64 + MANY_PARTITIONS as u64 * PARTITION_BYTES;
     setting.alternate(results, |side, round, results| {
         let scratch = Scratch::new(&format!("scale-{round}-{side}"), disk)?;
-        // Each part stands alone: a peer may fail in one of them.
+        // The parts are independent, because a peer may fail in one of them.
         let parts: [Part; 3] = [connections, consumers, round_robin];
         for part in parts {
             let mut add = |measure: &str, value| {

@@ -45,7 +45,7 @@ fn step_seconds(partitions: usize) -> usize {
     120 + partitions / 500
 }
 
-/// At most what the system grants.
+/// At most the limit of the system.
 fn handles(options: &Options) -> usize {
     let tenth = options.partitions_or(10_000) / 10;
     let wanted = options.handles.unwrap_or(tenth.max(LEAST_HANDLES));
@@ -133,7 +133,7 @@ fn measured(mut turn: Turn<'_>, partitions: usize, add: &mut dyn FnMut(&str, f64
         add("memory of each, idle, bytes", each(&idle));
     }
     add("open files, idle", open_files(&turn)?);
-    // A broker that refuses some is measured with the others.
+    // A broker that refuses some is measured with the accepted ones.
     let (wanted, partitions) = (partitions as f64, count as usize);
 
     let written = report(add, "written", &step(&turn, "write", partitions)?)?;
@@ -188,7 +188,8 @@ fn started_again(
     Ok(served.partitions.min(partitions) as f64)
 }
 
-/// Adds what a step of the load generator did. Returns how many partitions it was done with.
+/// Adds the results of a step of the load generator. Returns the number of partitions that it
+/// processed.
 fn report(add: &mut dyn FnMut(&str, f64), name: &str, report: &Value) -> Result<f64> {
     let done = number_at(report, "/done")?;
     let refused = report["refused"].as_object();

@@ -1,5 +1,5 @@
-//! One partition with more and more stored data: what it costs to append, to read at the end and
-//! from the start, and to start the broker.
+//! One partition with more and more stored data: the cost to append, to read at the end and from
+//! the start, and to start the broker.
 //!
 //! All data is produced. So that it fits on the disk, the middle of each sealed segment becomes a
 //! hole afterwards: the files keep their names, sizes, indexes, and both ends. Nothing reads the
@@ -27,10 +27,10 @@ const PIECE_BYTES: f64 = 2e9;
 const MEASURED_BYTES: u64 = 500_000_000;
 /// Written before, so that the least amount is not measured with a cold broker.
 const WARM_UP_BYTES: u64 = 250_000_000;
-/// What a catch-up read takes, from the start of the log.
+/// The bytes of a catch-up read, from the start of the log.
 const CATCH_UP_BYTES: u64 = 64_000_000;
 const CATCH_UP_PASSES: usize = 8;
-/// What remains of the first segment, and of both ends of the others.
+/// The bytes that remain of the first segment, and of both ends of the other segments.
 const KEPT_AT_START: u64 = 128 << 20;
 const KEPT_AT_ENDS: u64 = 1 << 20;
 /// A peer that has not written a piece by then is given up.
@@ -47,7 +47,7 @@ pub fn settings_in_words(options: &Options) -> String {
 
 pub fn measure(setting: &Setting<'_>, results: &mut Results) -> Result<()> {
     let most = setting.options.gigabytes_or(10.0) * 1e9;
-    // The pieces, an unsealed segment, and what is measured.
+    // The pieces, an unsealed segment, and the measured writes.
     let disk = most.min(3.0 * PIECE_BYTES) as u64 + 3 * (WARM_UP_BYTES + MEASURED_BYTES);
     setting.alternate(results, |side, round, results| {
         let scratch = Scratch::new(&format!("stored-{side}"), disk)?;
@@ -60,7 +60,7 @@ pub fn measure(setting: &Setting<'_>, results: &mut Results) -> Result<()> {
     })
 }
 
-/// What was measured with one amount of stored data.
+/// The results with one amount of stored data.
 struct Costs {
     produce: f64,
     tail: f64,

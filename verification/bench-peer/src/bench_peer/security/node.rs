@@ -153,14 +153,14 @@ impl Started<'_> {
     }
 }
 
-/// One core for the broker, and the others for the load generator, as the words of `taskset`.
+/// One core for the broker, and the other cores for the load generator, as arguments of `taskset`.
 pub struct Cores {
     of_broker: Vec<String>,
     of_load: Vec<String>,
 }
 
 impl Cores {
-    /// Divides those that this process may use.
+    /// Divides the cores that this process may use.
     pub fn of_this_machine() -> Result<Cores> {
         ensure!(
             process::is_on_path("taskset"),
@@ -191,7 +191,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_load_gets_the_cores_that_the_broker_has_not() {
+    fn the_load_and_the_broker_have_different_cores() {
         let cores = Cores::divide(vec![2, 3, 5]).unwrap();
         assert_eq!(cores.of_broker, ["taskset", "--cpu-list", "2"]);
         assert_eq!(cores.of_load, ["taskset", "--cpu-list", "3,5"]);

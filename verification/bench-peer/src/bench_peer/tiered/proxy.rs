@@ -19,7 +19,7 @@ struct Exchange {
 
 type Exchanges = Arc<Mutex<Vec<Exchange>>>;
 
-/// Its threads end with their connections; the one that accepts ends with the process.
+/// Its threads end with their connections; the accepting thread ends with the process.
 pub struct DelayingProxy {
     port: u16,
     exchanges: Exchanges,
@@ -49,8 +49,8 @@ impl DelayingProxy {
         self.exchanges.lock().expect("no holder panics").clear();
     }
 
-    /// The longest sequence of requests up to an instant, of which each began after the response to
-    /// the one before.
+    /// The longest sequence of requests up to an instant, each of which began after the response to
+    /// the previous one.
     pub fn round_trips(&self, until: Instant) -> usize {
         let exchanges = self.exchanges.lock().expect("no holder panics");
         let answered = exchanges.iter().filter(|it| it.answered <= until);

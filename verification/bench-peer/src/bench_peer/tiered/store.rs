@@ -10,10 +10,10 @@ use crate::bench_peer::setting::Setting;
 
 pub const CHUNK_BYTES: u64 = 4 << 20;
 pub const CHUNK_CACHE_BYTES: u64 = 128 << 20;
-/// What ten readers have ahead fits into the cache.
+/// The prefetched bytes of ten readers fit into the cache.
 pub const PREFETCH_BYTES: u64 = 8 << 20;
 
-/// The kind of store of a run, and what the peer's class path needs for it.
+/// The kind of store of a run, and the entries that the peer's class path needs for it.
 pub enum Kind {
     S3 {
         classes: Vec<PathBuf>,

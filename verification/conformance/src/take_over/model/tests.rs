@@ -28,7 +28,7 @@ fn wrong(model: &mut Model, records: &[(i64, &str)]) -> Vec<String> {
 }
 
 #[test]
-fn what_was_acknowledged_is_there_in_its_place() {
+fn acknowledged_records_are_at_their_offsets() {
     let rows = json!([row(0, "a", None, false), row(1, "b", None, false)]);
     assert!(wrong(&mut model(Kind::Plain, &rows), &[(0, "a"), (1, "b")]).is_empty());
     for bad in [
@@ -45,7 +45,7 @@ fn what_was_acknowledged_is_there_in_its_place() {
 }
 
 #[test]
-fn what_was_refused_may_be_there_once_and_then_has_to_stay() {
+fn a_failed_write_may_appear_once_and_must_then_stay() {
     let mut model = model(Kind::Plain, &json!([row(0, "a", None, false)]));
     model.refuse(&json!([["t", 0, -1, 1001, "b", null, false, ""]]));
     assert!(
@@ -68,7 +68,7 @@ fn only_a_producer_without_idempotence_may_write_twice() {
 }
 
 #[test]
-fn compaction_keeps_the_latest_of_each_key_and_brings_nothing_back() {
+fn compaction_keeps_the_latest_record_of_each_key() {
     let rows = json!([
         row(0, "a", Some("k"), false),
         row(1, "b", Some("k"), false),
@@ -87,7 +87,7 @@ fn compaction_keeps_the_latest_of_each_key_and_brings_nothing_back() {
 }
 
 #[test]
-fn committed_records_end_at_the_first_open_transaction_and_leave_out_the_aborted() {
+fn read_committed_ends_at_open_transactions_and_skips_aborted_ones() {
     let mut model = Model::default();
     let mut topic = Topic::new(Kind::Transactional, 1);
     topic.transactions = vec![
@@ -113,7 +113,7 @@ fn committed_records_end_at_the_first_open_transaction_and_leave_out_the_aborted
 }
 
 #[test]
-fn facts_are_there_or_are_not() {
+fn facts_are_compared() {
     let mut model = Model::default();
     model.facts.insert("a".to_owned(), Some("1".to_owned()));
     model.facts.insert("b".to_owned(), None);
@@ -152,7 +152,7 @@ fn a_kill_may_undo_a_deletion_of_records_and_a_clean_stop_may_not() {
 }
 
 #[test]
-fn a_kill_may_bring_back_no_more_than_the_segments_that_are_left() {
+fn a_kill_may_restore_only_records_of_remaining_segments() {
     let rows = json!([
         row(0, "a", None, false),
         row(1, "b", None, false),
@@ -177,7 +177,7 @@ fn a_kill_may_bring_back_no_more_than_the_segments_that_are_left() {
 }
 
 #[test]
-fn a_move_and_a_kill_may_bring_back_what_shares_a_batch_with_the_start() {
+fn a_move_and_a_kill_may_restore_records_of_the_first_batch() {
     let rows = json!([row(0, "a", None, false), row(1, "b", None, false)]);
     let found = found(&[(0, "a"), (1, "b")]);
     let wrong_after = |act: fn(&mut Model)| {

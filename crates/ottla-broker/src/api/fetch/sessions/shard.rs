@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn the_stale_give_way_to_any_and_the_old_to_what_is_worth_more() {
+    fn stale_sessions_are_evicted_first_then_smaller_old_ones() {
         let young = || full(&[consumer(5), consumer(1)], 1_000);
         assert_eq!(evicted(young(), consumer(9), 2_000), None);
         assert_eq!(evicted(young(), consumer(1), 121_001), Some(0));
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn followers_are_privileged() {
+    fn sessions_of_followers_are_preferred() {
         let young = || full(&[consumer(5), follower(1)], 1_000);
         assert_eq!(evicted(young(), follower(1), 2_000), Some(0));
         let only_followers = || full(&[follower(5), follower(1)], 1_000);
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn what_it_has_is_counted() {
+    fn sessions_and_partitions_are_counted() {
         let mut shard = full(&[consumer(5), consumer(1)], 0);
         assert_eq!(shard.partitions(), 6);
         shard.on_used(1, 7, 1);

@@ -55,7 +55,7 @@ fn open(sessions: &FetchSessions, partitions: &[i32], now_ms: u64) -> i32 {
 }
 
 #[test]
-fn a_session_is_told_only_what_changed() {
+fn a_session_response_contains_only_changes() {
     let sessions = FetchSessions::new(10, 1000);
     let id = open(&sessions, &[0, 1, 2], 0);
     assert_ne!(id, NO_SESSION);
@@ -67,9 +67,9 @@ fn a_session_is_told_only_what_changed() {
         answer(1, 5, "records"),
         answer(2, 3, ""),
     ]);
-    let (answered_id, told) = context.finish(&sessions, partitions, given, 1).unwrap();
+    let (answered_id, sent) = context.finish(&sessions, partitions, given, 1).unwrap();
     assert_eq!(answered_id, id);
-    assert_eq!(indexes(&told), [1, 2]);
+    assert_eq!(indexes(&sent), [1, 2]);
     // A partition that returned records moves to the end.
     let (_, partitions) = sessions
         .begin(id, 2, false, false, Vec::new(), &[], 2)
@@ -78,7 +78,7 @@ fn a_session_is_told_only_what_changed() {
 }
 
 #[test]
-fn a_partition_with_an_error_is_told_of_when_the_error_is_over() {
+fn a_partition_is_reported_when_its_error_is_over() {
     let sessions = FetchSessions::new(10, 1000);
     let id = open(&sessions, &[0], 0);
     let (context, partitions) = sessions
@@ -86,16 +86,16 @@ fn a_partition_with_an_error_is_told_of_when_the_error_is_over() {
         .unwrap();
     let mut failed = answer(0, 0, "");
     failed.error_code = ErrorCode::NotLeaderOrFollower.code();
-    let (_, told) = context
+    let (_, sent) = context
         .finish(&sessions, partitions, answers(vec![failed]), 1)
         .unwrap();
-    assert_eq!(indexes(&told), [0]);
+    assert_eq!(indexes(&sent), [0]);
     let (context, partitions) = sessions
         .begin(id, 2, false, false, Vec::new(), &[], 2)
         .unwrap();
     let given = answers(vec![answer(0, 0, "")]);
-    let (_, told) = context.finish(&sessions, partitions, given, 2).unwrap();
-    assert_eq!(indexes(&told), [0]);
+    let (_, sent) = context.finish(&sessions, partitions, given, 2).unwrap();
+    assert_eq!(indexes(&sent), [0]);
 }
 
 #[test]
@@ -119,7 +119,7 @@ fn partitions_are_added_changed_and_forgotten() {
 }
 
 #[test]
-fn sessions_are_refused_that_do_not_fit() {
+fn invalid_sessions_are_refused() {
     let sessions = FetchSessions::new(10, 1000);
     let id = open(&sessions, &[0], 0);
     let begin = |id, epoch, uses_topic_ids| {
@@ -143,7 +143,7 @@ fn sessions_are_refused_that_do_not_fit() {
 }
 
 #[test]
-fn an_answer_that_was_overtaken_is_an_error() {
+fn an_overtaken_response_is_an_error() {
     let sessions = FetchSessions::new(10, 1000);
     let id = open(&sessions, &[0], 0);
     let (slow, partitions) = sessions
@@ -160,7 +160,7 @@ fn an_answer_that_was_overtaken_is_an_error() {
 }
 
 #[test]
-fn a_full_cache_makes_room_only_for_what_is_worth_more() {
+fn a_full_cache_evicts_only_for_a_higher_priority() {
     let sessions = FetchSessions::new(1, 1000);
     let small = open(&sessions, &[0], 0);
     // Recent sessions are kept, even small ones.
@@ -177,7 +177,7 @@ fn a_full_cache_makes_room_only_for_what_is_worth_more() {
 }
 
 #[test]
-fn what_is_cached_is_counted_and_so_is_what_had_to_make_room() {
+fn sessions_partitions_and_evictions_are_counted() {
     let sessions = FetchSessions::new(1, 1000);
     let cached = |sessions, partitions, evictions| CachedSessions {
         sessions,
@@ -195,7 +195,7 @@ fn what_is_cached_is_counted_and_so_is_what_had_to_make_room() {
 }
 
 #[test]
-fn the_partitions_of_all_sessions_have_a_bound() {
+fn the_partitions_of_all_sessions_are_bounded() {
     let sessions = FetchSessions::new(100, 5);
     let first = open(&sessions, &[0, 1, 2], 0);
     assert_ne!(first, NO_SESSION);

@@ -116,7 +116,7 @@ async fn controller(log: &Log) -> u16 {
                 let Ok(Request::FetchSnapshot(request)) = read else {
                     panic!("{read:?}");
                 };
-                let (id, bytes) = log.snapshot.as_ref().expect("it was told of one");
+                let (id, bytes) = log.snapshot.as_ref().expect("it received a snapshot ID");
                 assert_eq!((request.snapshot, request.position), (*id, 0));
                 let answer = ottla_raft::FetchSnapshotResponse {
                     error: ErrorCode::None,
@@ -242,7 +242,7 @@ impl Following {
         // The thread ends by itself at about that time.
         let give_up = Instant::now() + PATIENCE;
         while !self.handle.has_ended() {
-            assert!(Instant::now() < give_up, "it goes on");
+            assert!(Instant::now() < give_up, "it did not stop");
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
         let published = self.published.lock().len();
@@ -252,7 +252,7 @@ impl Following {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_only_a_newer_release_understands_ends_the_node_and_is_not_acted_by() {
+async fn a_record_of_a_newer_release_stops_the_node() {
     for (newer, sentences) in newer() {
         let (log, dir) = (Log::default(), tempfile::tempdir().expect("a directory"));
         let following = Following::of(&log, dir.path()).await;
@@ -262,7 +262,7 @@ async fn what_only_a_newer_release_understands_ends_the_node_and_is_not_acted_by
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_snapshot_that_only_a_newer_release_understands_ends_the_node_too() {
+async fn a_snapshot_of_a_newer_release_stops_the_node() {
     for (newer, sentences) in newer() {
         let (log, dir) = (Log::default(), tempfile::tempdir().expect("a directory"));
         let following = Following::of(&log, dir.path()).await;

@@ -183,7 +183,7 @@ impl Story {
 }
 
 #[test]
-fn members_do_as_the_transcripts_say() {
+fn members_follow_the_transcripts() {
     let text = include_str!("transcripts.txt");
     let mut played = String::new();
     let member = Member::new(settings());
@@ -227,9 +227,10 @@ fn members_do_as_the_transcripts_say() {
     assert!(played == text, "the members did otherwise:\n{played}");
 }
 
-/// A coordinator that answers is retried soon, one that does not with a growing backoff.
+/// A coordinator that answers is retried soon. A coordinator that does not answer is retried with a
+/// growing backoff.
 #[test]
-fn failures_are_waited_out_longer_each_time() {
+fn failures_are_retried_with_backoff() {
     let mut member = Member::new(settings());
     member.subscribe(Subscription {
         topics: BTreeSet::from(["a".into()]),
@@ -241,7 +242,7 @@ fn failures_are_waited_out_longer_each_time() {
     for _ in 0..80 {
         assert!(member.next_heartbeat(now).is_some());
         member.on_failed(now);
-        let next = member.wakes_at().expect("it goes on");
+        let next = member.wakes_at().expect("it continues");
         pauses.push(next - now);
         now = next;
         member.on_polled(now);

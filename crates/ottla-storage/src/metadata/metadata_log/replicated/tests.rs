@@ -92,7 +92,7 @@ fn files(dir: &Path, suffix: &str) -> usize {
 }
 
 #[test]
-fn a_snapshot_takes_the_place_of_everything_before_it() {
+fn a_snapshot_replaces_the_log_before_it() {
     let dir = tempfile::tempdir().expect("a directory");
     let mut log = filled(dir.path(), 5, 1);
     for snapshot in [id(40, 3), id(60, 4)] {
@@ -115,7 +115,7 @@ fn a_snapshot_takes_the_place_of_everything_before_it() {
 }
 
 #[test]
-fn a_snapshot_that_cannot_be_read_changes_nothing() {
+fn an_unreadable_snapshot_changes_nothing() {
     let dir = tempfile::tempdir().expect("a directory");
     let mut log = filled(dir.path(), 5, 1);
     let snapshot = id(40, 3);
@@ -134,7 +134,7 @@ fn a_snapshot_that_cannot_be_read_changes_nothing() {
 }
 
 #[test]
-fn a_crash_before_the_log_was_emptied_is_made_good() {
+fn a_start_completes_a_snapshot_installation_after_a_crash() {
     // After the log end, and within the log but of a later epoch: those records were never
     // committed.
     for snapshot in [id(40, 1), id(3, 2)] {
@@ -149,7 +149,7 @@ fn a_crash_before_the_log_was_emptied_is_made_good() {
 }
 
 #[test]
-fn what_was_fetched_of_a_snapshot_before_a_crash_is_given_up() {
+fn a_partially_fetched_snapshot_is_discarded_after_a_crash() {
     let dir = tempfile::tempdir().expect("a directory");
     let mut log = filled(dir.path(), 5, 1);
     fetch(&mut log, id(40, 3), &bytes_of(id(40, 3)));

@@ -8,7 +8,7 @@ const WANTED: Wanted = Wanted {
 };
 
 #[test]
-fn up_to_three_brokers_are_the_controllers_unless_there_are_others() {
+fn up_to_three_brokers_are_controllers_by_default() {
     let nodes = new_nodes(WANTED).unwrap();
     let roles: Vec<_> = nodes.iter().map(NodeLayout::roles).collect();
     let both = "broker, controller";
@@ -44,7 +44,7 @@ fn up_to_three_brokers_are_the_controllers_unless_there_are_others() {
 }
 
 #[test]
-fn a_directory_goes_on_with_its_cluster_and_with_no_other() {
+fn a_directory_keeps_its_cluster() {
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path().join("cluster");
     let made = Layout::open(&dir, WANTED).unwrap();
@@ -89,7 +89,7 @@ fn a_directory_goes_on_with_its_cluster_and_with_no_other() {
 }
 
 #[test]
-fn a_secure_cluster_stays_one() {
+fn a_secure_cluster_stays_secure() {
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path().join("cluster");
     let secure = Wanted {
@@ -118,7 +118,7 @@ fn a_secure_cluster_stays_one() {
 }
 
 #[test]
-fn a_directory_of_something_else_is_left_alone() {
+fn a_foreign_directory_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("thesis.tex"), "").unwrap();
     let refused = Layout::open(dir.path(), WANTED).unwrap_err();
@@ -127,7 +127,7 @@ fn a_directory_of_something_else_is_left_alone() {
 }
 
 #[test]
-fn a_port_in_use_is_named() {
+fn the_error_names_a_port_in_use() {
     let folder = tempfile::tempdir().unwrap();
     let dir = folder.path().join("cluster");
     let first = free_ports(7).unwrap();

@@ -24,7 +24,7 @@ fn refused(line: &str) -> String {
 const USUAL: &str = "--topic t --num-records 5 --throughput -1 --bootstrap-server h:1";
 
 #[test]
-fn the_usual_command_line() {
+fn the_usual_command_line_is_accepted() {
     let plan = planned(&format!("{USUAL} --record-size 100"));
     assert_eq!(
         (plan.topic.as_str(), plan.records, plan.threads),
@@ -45,7 +45,7 @@ fn the_usual_command_line() {
 
 /// The published command of 2014.
 #[test]
-fn the_command_line_of_kafka_0_8() {
+fn the_command_line_of_kafka_0_8_is_accepted() {
     let plan = planned(
         "test7 50000000 100 -1 acks=1 bootstrap.servers=h:9092 buffer.memory=67108864 batch.size=8196",
     );
@@ -61,7 +61,7 @@ fn the_command_line_of_kafka_0_8() {
 }
 
 #[test]
-fn properties_go_before_the_file_and_the_servers_before_both() {
+fn properties_override_the_file_and_the_servers_override_both() {
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), "acks=all\nlinger.ms=7\nclient.id=mine\n").unwrap();
     let plan = planned(&format!(
@@ -79,7 +79,7 @@ fn properties_go_before_the_file_and_the_servers_before_both() {
 }
 
 #[test]
-fn what_is_wrong_is_said_in_the_words_of_kafkas_tool() {
+fn invalid_arguments_have_the_messages_of_kafka() {
     for (rest, text) in [
         (
             "",
@@ -149,7 +149,7 @@ fn what_is_wrong_is_said_in_the_words_of_kafkas_tool() {
         ),
         (
             "--record-size 5 --num-threads 2 --transactional-id x",
-            "--num-threads should be 1 with transactions, of which a producer has one at a time.",
+            "--num-threads should be 1 with transactions: a producer can have only one open transaction.",
         ),
         (
             "--record-size 5 --num-threads 0",
@@ -169,7 +169,7 @@ fn what_is_wrong_is_said_in_the_words_of_kafkas_tool() {
 }
 
 #[test]
-fn any_of_three_settings_asks_for_transactions() {
+fn each_of_three_settings_enables_transactions() {
     for (rest, id, milliseconds) in [
         ("--transactional-id x", "x", 3000),
         ("--transaction-duration-ms 7", "performance-producer-", 7),
@@ -195,7 +195,7 @@ fn any_of_three_settings_asks_for_transactions() {
 }
 
 #[test]
-fn what_kafka_does_not_have() {
+fn options_that_kafka_does_not_have() {
     let plan = planned(&format!(
         "{USUAL} --record-size 0-1800 --value-bound 5000 --num-threads 10 --key-distribution random \
          --record-key-range 9 --random-seed -3 --throughput 12.5"
@@ -211,7 +211,7 @@ fn what_kafka_does_not_have() {
 }
 
 #[test]
-fn a_payload_file_is_cut_as_javas_scanner_cuts() {
+fn a_payload_file_is_split_as_by_the_scanner_of_java() {
     let cut = |text: &str, delimiter: &str| {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), text).unwrap();

@@ -36,7 +36,7 @@ fn of(replicas: usize) -> Verification {
 }
 
 #[test]
-fn a_single_replica_is_followed_to_its_high_watermark() {
+fn a_single_replica_is_read_to_its_high_watermark() {
     let mut verification = of(1);
     let answers = vec![(1, replica(2, &[(0, b"a"), (1, b"b"), (2, b"c")]))];
     let outcome = verification.on_round(answers).unwrap();
@@ -48,7 +48,7 @@ fn a_single_replica_is_followed_to_its_high_watermark() {
 }
 
 #[test]
-fn a_replica_that_is_behind_holds_the_offset() {
+fn a_lagging_replica_delays_the_verified_offset() {
     let mut verification = of(2);
     let answers = vec![
         (1, replica(2, &[(0, b"a"), (1, b"b")])),
@@ -73,7 +73,7 @@ fn a_replica_that_is_behind_holds_the_offset() {
 }
 
 #[test]
-fn replicas_that_differ_are_named() {
+fn differing_replicas_are_reported() {
     let answers = vec![
         (1, replica(2, &[(0, b"a"), (1, b"b")])),
         (2, replica(2, &[(0, b"x"), (1, b"b")])),
@@ -98,7 +98,7 @@ fn replicas_that_differ_are_named() {
 }
 
 #[test]
-fn a_batch_that_is_cut_off_is_left_for_the_next_round_and_a_broken_one_is_an_error() {
+fn truncated_batches_are_read_again_and_damaged_ones_are_errors() {
     let mut verification = of(1);
     let mut answer = replica(2, &[(0, b"a"), (1, b"b")]);
     let records = &mut answer[0].records;

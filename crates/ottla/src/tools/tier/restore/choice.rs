@@ -1,4 +1,4 @@
-//! Which topic and which segments are restored, and what is told about them before.
+//! Chooses the topic and the segments to restore, and describes them before the restore.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -50,7 +50,7 @@ pub fn topic_id(log: &RemoteLog, name: &str, given: Option<&str>) -> anyhow::Res
 fn unknown(name: &str) -> String {
     format!(
         "--topic {name}: remote storage never had a segment of a topic of that name; \
-         ottla tier describe lists those that it has"
+         ottla tier describe lists its topics"
     )
 }
 
@@ -79,7 +79,7 @@ pub fn segments(
     Some((chosen, history))
 }
 
-/// A line about what is restored of a partition.
+/// A line about the restored records of a partition.
 pub fn summary(partition: i32, scan: &Scan) -> String {
     let Some(first) = scan.first_offset else {
         return format!("partition {partition}: no records");
@@ -117,8 +117,8 @@ pub fn total(scans: &[&Scan]) -> String {
     )
 }
 
-/// What the partition had at the time and remote storage does not have. `log_end` is the end offset
-/// of the topic, if it is still there.
+/// Describes the records that the partition had at the time and remote storage does not have.
+/// `log_end` is the end offset of the topic, if it is still there.
 pub fn missing(partition: i32, scan: &Scan, log_end: Option<i64>) -> Vec<String> {
     let mut lines: Vec<String> = scan
         .missing
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn segments_are_those_that_the_topic_had_at_the_time() {
+    fn the_segments_of_the_topic_at_the_time_are_chosen() {
         let log = log();
         let remote = &log.partitions[&partition("t")];
         let starts = |to_time| {
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_several_topics_had_needs_an_id() {
+    fn an_ambiguous_topic_name_needs_an_id() {
         let mut log = log();
         let first = partition("t").topic_id;
         assert_eq!(topic_id(&log, "t", None).unwrap(), first);
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_told() {
+    fn missing_records_are_reported() {
         let mut scan = Scan {
             end_offset: 30,
             times: Some((0, 1000)),
@@ -270,7 +270,7 @@ mod tests {
             ),
             "{lines:?}"
         );
-        // The topic has no more, or a newer record comes next.
+        // The topic has no further records, or the next record is newer.
         assert_eq!(missing(2, &scan, Some(30)).len(), 1);
         scan.is_cut = true;
         assert_eq!(missing(2, &scan, None).len(), 1);

@@ -1,8 +1,8 @@
 //! The batches of a partition in remote storage, each offset once and in order.
 //!
 //! Segments can overlap after a change of leader, and may hold records that an unclean election cut
-//! off. Both are told by offsets and leader epochs. A segment that the store does not have any more
-//! is passed over, and its offsets are reported unless another segment has them.
+//! off. Offsets and leader epochs reveal both. A segment that is no longer in the store is skipped,
+//! and its offsets are reported unless another segment has them.
 
 use std::time::{Duration, Instant};
 
@@ -24,7 +24,7 @@ pub struct Throttle {
 }
 
 impl Throttle {
-    /// Without a rate, nobody waits.
+    /// Without a rate there is no limit.
     pub fn new(bytes_per_second: Option<u64>) -> Throttle {
         Throttle {
             bytes_per_second,
@@ -51,8 +51,8 @@ impl Throttle {
     }
 }
 
-/// A batch of which the records before `from` were in an earlier one.
-pub struct Taken {
+/// A batch whose records before `from` were in an earlier batch.
+pub struct TakenBatch {
     pub batch: AnyBatch,
     pub from: i64,
     /// The position of its segment in [`Source::segments`].
@@ -68,7 +68,7 @@ pub struct SegmentStart {
     pub next_offset: i64,
 }
 
-/// What is read: a partition, its segments by their start, and its leader epochs.
+/// The source of a read: a partition, its segments by their start, and its leader epochs.
 pub struct Source<'a> {
     pub store: &'a dyn RemoteStorageManager,
     pub partition: &'a RemotePartition,
@@ -90,7 +90,7 @@ pub struct PartitionReader<'a> {
     expected_to: i64,
     pub bytes: u64,
     pub segments_read: usize,
-    /// First and last offset of what the store does not have any more.
+    /// First and last offset of records that are no longer in the store.
     pub missing: Vec<(i64, i64)>,
 }
 
@@ -128,8 +128,8 @@ impl<'a> PartitionReader<'a> {
         }
     }
 
-    /// The next batch; None at the end of what the store has.
-    pub async fn next(&mut self) -> anyhow::Result<Option<Taken>> {
+    /// The next batch; `None` after the last batch in the store.
+    pub async fn next(&mut self) -> anyhow::Result<Option<TakenBatch>> {
         loop {
             let Some(open) = &mut self.open else {
                 if self.open_next().await? {
@@ -230,7 +230,7 @@ impl<'a> PartitionReader<'a> {
     }
 
     /// The batch of the open segment, if it belongs to the log and is not a repetition.
-    fn take(&mut self, batch: AnyBatch) -> Option<Taken> {
+    fn take(&mut self, batch: AnyBatch) -> Option<TakenBatch> {
         let open = self.open.as_mut()?;
         if let AnyBatch::Current(current) = &batch {
             let of_log = self.source.history.epoch_for(current.header.base_offset);
@@ -250,10 +250,10 @@ impl<'a> PartitionReader<'a> {
         }
         let from = std::mem::replace(&mut self.next_offset, last.saturating_add(1));
         self.covered_to = Some(self.covered_to.unwrap_or(start).max(self.next_offset));
-        Some(Taken {
+        Some(TakenBatch {
             batch,
             from,
-            // The one that is open.
+            // The open segment.
             segment: self.next_segment - 1,
         })
     }
@@ -291,7 +291,7 @@ mod tests {
     use super::*;
     use ottla_records::control::ControlRecordType::{Abort, Commit};
 
-    /// The offsets that are returned, and what is missing.
+    /// The returned offsets, and the missing ranges.
     async fn read(store: &TestStore) -> (Vec<i64>, Vec<(i64, i64)>) {
         let throttle = Throttle::new(None);
         let history = store.history();
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn each_offset_is_read_once_where_segments_overlap() {
+    async fn each_offset_of_overlapping_segments_is_read_once() {
         let mut store = TestStore::new();
         store.add(0, 9, &[(0, 0)], &[data(0, 5, 0), data(5, 5, 0)]);
         // Epoch 1 wrote 10 to 19, and epoch 2 began at 12 without its end.
@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_the_store_does_not_have_is_reported_once() {
+    async fn missing_records_are_reported_once() {
         let mut store = TestStore::new();
         for start in [0, 10, 20, 30] {
             store.add(start, start + 9, &[(0, start)], &[data(start, 10, 0)]);
@@ -422,7 +422,7 @@ mod tests {
                 offsets.extend(records.iter().map(|record| record.offset.0));
             }
             assert_eq!(offsets, expected);
-            // Those of producer 8 are known to be committed in the second segment only.
+            // Only the second segment has the commit marker of producer 8.
             let in_first = expected.iter().filter(|offset| **offset < 10).count();
             for there in 0..=expected.len() {
                 let resumed = scan.resume_after(there as u64);
@@ -448,7 +448,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_restore_goes_on_in_a_segment_that_overlaps_the_one_before() {
+    async fn a_restore_continues_in_an_overlapping_segment() {
         let mut store = TestStore::new();
         store.add(0, 9, &[(0, 0)], &[data(0, 5, 0), data(5, 5, 0)]);
         store.add(5, 14, &[(0, 5)], &[data(5, 10, 0)]);
@@ -470,7 +470,7 @@ mod tests {
     }
 
     #[test]
-    fn a_throttle_lets_bytes_through_at_its_rate() {
+    fn a_throttle_limits_the_rate() {
         let throttle = Throttle::new(Some(1000));
         let now = Instant::now() + Duration::from_secs(1);
         assert_eq!(throttle.reserve(500, 1000, now), Duration::ZERO);

@@ -1,9 +1,10 @@
-//! What of a partition is restored: the log up to the first record that is newer than the time,
-//! without control records and without records of transactions that were not committed by then.
+//! Finds the records of a partition to restore: the log up to the first record that is newer than
+//! the time, without control records and without records of transactions that were not committed by
+//! then.
 //!
-//! Markers come after the records that they decide about, so a partition is read once to find them
-//! and to count, and a second time to write. How many records of each segment are restored is counted
-//! too: an interrupted restore goes on in the segment that it had come to.
+//! Markers follow the records of their transaction, so a partition is read once to find them and to
+//! count, and a second time to write. The restored records are also counted per segment: an
+//! interrupted restore continues in the segment that it had reached.
 
 use std::collections::BTreeMap;
 
@@ -12,12 +13,12 @@ use ottla_records::control::ControlRecordType;
 use ottla_records::legacy::AnyBatch;
 use ottla_records::{CompressionType, Record, RecordBatch};
 
-use super::reader::{PartitionReader, SegmentStart, Taken};
+use super::reader::{PartitionReader, SegmentStart, TakenBatch};
 
 /// The most that one batch may decompress to.
 const MAX_BATCH_BYTES: usize = 512 * 1024 * 1024;
 
-/// What was found in a partition.
+/// The findings about a partition.
 #[derive(Default, Debug)]
 pub struct Scan {
     /// Milliseconds since 1970.
@@ -41,7 +42,7 @@ pub struct Scan {
     pub times: Option<(i64, i64)>,
     /// Of the first batch.
     pub compression: Option<CompressionType>,
-    /// First and last offset of what the store does not have any more.
+    /// First and last offset of records that are no longer in the store.
     pub missing: Vec<(i64, i64)>,
     /// By producer ID, the offsets (inclusive) between which its transactional records are left out,
     /// in order.
@@ -73,7 +74,7 @@ impl Scan {
                 break;
             }
         }
-        // What is open at the end was not committed at the time.
+        // A transaction that is open at the end was not committed at the time.
         for (producer, ongoing) in std::mem::take(&mut scan.ongoing) {
             scan.open += ongoing.records;
             scan.leave_out(producer, ongoing.first_offset, scan.end_offset);
@@ -85,7 +86,7 @@ impl Scan {
     }
 
     /// Adds one batch. False if it has a record that is newer than the time.
-    fn add(&mut self, taken: &Taken) -> anyhow::Result<bool> {
+    fn add(&mut self, taken: &TakenBatch) -> anyhow::Result<bool> {
         let last_read = self.segment_records.last();
         if last_read.is_none_or(|(start, _)| start.segment != taken.segment) {
             let start = SegmentStart {
@@ -169,8 +170,9 @@ impl Scan {
         self.segment_records[segment].1 += count;
     }
 
-    /// Where a restore goes on that has written so many records: the segment with the last of them, and
-    /// the number of records before it. None if nothing was written.
+    /// The position at which a restore continues after `written` records: the segment with the last
+    /// written record, and the number of records before that segment. `None` if nothing was
+    /// written.
     pub fn resume_after(&self, written: u64) -> Option<(SegmentStart, u64)> {
         let mut before = 0;
         for (start, count) in &self.segment_records {
@@ -205,7 +207,7 @@ impl Scan {
     }
 
     /// The records of a batch that are restored, when the partition is read again.
-    pub fn restored(&self, taken: &Taken) -> anyhow::Result<Vec<Record>> {
+    pub fn restored(&self, taken: &TakenBatch) -> anyhow::Result<Vec<Record>> {
         if let AnyBatch::Current(batch) = &taken.batch {
             let header = &batch.header;
             let is_left_out = header.is_transactional()

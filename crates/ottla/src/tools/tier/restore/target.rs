@@ -1,7 +1,7 @@
 //! The topic that a restore writes to: new, or begun by the same restore before.
 //!
-//! How far a restore has come is the end offset of each partition: it writes without transactions,
-//! in order, from offset 0. The last record that is there must be the one of the source.
+//! The end offset of each partition is the progress of a restore, because it writes without
+//! transactions, in order, from offset 0. The last written record must be the record of the source.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -15,7 +15,8 @@ use ottla_records::Record;
 /// How long to wait for the last record of a partition.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What old records need while they are written, and afterwards until consumers have read them.
+/// Settings that keep old records from expiring, while they are written and until consumers have
+/// read them.
 const NEEDED: [(&str, &str); 6] = [
     ("cleanup.policy", "delete"),
     ("message.timestamp.after.max.ms", "9223372036854775807"),
@@ -33,7 +34,7 @@ const NOT_COPIED: [&str; 4] = [
     "remote.log.delete.on.disable",
 ];
 
-/// The settings of the new topic, from those of the source and those of the command line.
+/// The settings of the new topic, from the settings of the source and the command line.
 pub fn configs(
     source: &BTreeMap<String, String>,
     given: &BTreeMap<String, String>,
@@ -58,8 +59,8 @@ pub fn configs(
     Ok(configs)
 }
 
-/// The flags of `ottla configs --alter` that give the new topic the settings of the source, where a
-/// restore needed others.
+/// The flags of `ottla configs --alter` that give the new topic the source's values of the settings
+/// that the restore had to override.
 pub fn flags_to_end_with(source: &BTreeMap<String, String>) -> String {
     let keys = NEEDED.map(|(key, _)| key);
     let add: Vec<String> = keys
@@ -106,20 +107,20 @@ pub async fn create(admin: &Admin, topic: NewTopic, validate_only: bool) -> anyh
     Ok(())
 }
 
-/// What an interrupted restore has written, by partition.
-pub struct Begun {
-    /// Records.
+/// The progress of an interrupted restore in a partition.
+pub struct RestoreProgress {
+    /// The number of written records.
     pub count: u64,
-    /// The last of them.
+    /// The last written record.
     pub last: Option<ConsumerRecord>,
 }
 
-/// Looks at a topic that exists already. Refuses one that no restore can have made.
+/// Inspects a topic that exists already. Refuses a topic that no restore can have created.
 pub async fn begun(
     admin: &Admin,
     topic: &str,
     partitions: i32,
-) -> anyhow::Result<BTreeMap<i32, Begun>> {
+) -> anyhow::Result<BTreeMap<i32, RestoreProgress>> {
     let way_out = "give another name with --as, or delete it";
     let own = own_configs(admin, topic).await?;
     for (key, needed) in NEEDED {
@@ -148,7 +149,7 @@ pub async fn begun(
         );
         let count = offset(admin, topic, *index, OffsetSpec::Latest).await?;
         let count = u64::try_from(count).unwrap_or(0);
-        found.insert(*index, Begun { count, last: None });
+        found.insert(*index, RestoreProgress { count, last: None });
     }
     read_last_records(admin, topic, &mut found).await?;
     Ok(found)
@@ -168,7 +169,7 @@ pub async fn offset(
 async fn read_last_records(
     admin: &Admin,
     topic: &str,
-    found: &mut BTreeMap<i32, Begun>,
+    found: &mut BTreeMap<i32, RestoreProgress>,
 ) -> anyhow::Result<()> {
     let config = ConsumerConfig {
         auto_commit: false,
@@ -220,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn the_new_topic_has_the_settings_of_the_source_but_expires_nothing() {
+    fn the_new_topic_has_the_settings_of_the_source_without_expiry() {
         let source = map(&[
             ("retention.ms", "1000"),
             ("segment.bytes", "1048576"),
