@@ -16,10 +16,8 @@ use anyhow::{Result, bail, ensure};
 use ottla_peers::{InstalledPeer, Node, NodeOptions, Peer, free_port_pair, reference};
 use ottla_workspace::report::Tally;
 use ottla_workspace::{process, toolchain, workspace};
-use realm::Realm;
+use realm::{AUTHORIZER, MODULE, Realm};
 
-const MODULE: &str = "com.sun.security.auth.module.Krb5LoginModule";
-const AUTHORIZER: &str = "org.apache.kafka.metadata.authorizer.StandardAuthorizer";
 /// The only topic. Nobody but super users sees it.
 const TOPIC: &str = "seen";
 /// The principals, and their keytabs.
@@ -160,7 +158,7 @@ fn cases(realm: &Realm) -> Result<Vec<Case>> {
             "a principal without a name",
             with_key("carol", "carol"),
             of_kafka,
-            Told::Refused,
+            Seen::Refused,
         ),
         case(
             "a service that does not exist",

@@ -11,6 +11,9 @@ use anyhow::{Context, Result, ensure};
 use ottla_peers::free_port_pair;
 use ottla_workspace::process::{self, OwnedChild};
 
+pub const MODULE: &str = "com.sun.security.auth.module.Krb5LoginModule";
+pub const AUTHORIZER: &str = "org.apache.kafka.metadata.authorizer.StandardAuthorizer";
+
 pub const NAME: &str = "OTTLA.TEST";
 const PATIENCE: Duration = Duration::from_secs(20);
 

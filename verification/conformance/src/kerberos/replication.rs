@@ -8,8 +8,7 @@ use std::path::Path;
 
 use anyhow::{Result, ensure};
 
-use super::realm::{self, Realm};
-use super::{AUTHORIZER, MODULE};
+use super::realm::{self, AUTHORIZER, MODULE, Realm};
 use crate::mixed_cluster::clients::{Access, Clients};
 use ottla_peers::{Cluster, Peer, fewest_in_sync, replicas};
 use ottla_workspace::process;
