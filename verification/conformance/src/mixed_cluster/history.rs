@@ -232,7 +232,7 @@ mod tests {
         let again = placed(&[(0, 0, 1), (0, 1, 2), (0, 1, 2), (0, 2, 3)]);
         assert_eq!(check_consumer(&again, &log), Vec::<String>::new());
         let skipping = placed(&[(0, 0, 1), (0, 2, 3)]);
-        assert!(check_consumer(&skipping, &log)[0].starts_with("left out"));
+        assert!(check_consumer(&skipping, &log)[0].starts_with("skipped"));
         let of_another_log = placed(&[(0, 0, 7)]);
         assert!(check_consumer(&of_another_log, &log)[0].starts_with("consumed and not"));
     }
