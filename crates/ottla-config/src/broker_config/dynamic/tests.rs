@@ -479,6 +479,27 @@ fn what_stays_on_the_local_disk_does_not_outlive_the_log() {
             ],
             "Value must not be -1 as log.retention.bytes value is set as 1000.",
         ),
+        (
+            [
+                ("log.retention.ms", "1000"),
+                ("log.remote.copy.lag.ms", "1000"),
+            ],
+            "",
+        ),
+        (
+            [
+                ("log.local.retention.ms", "999"),
+                ("log.remote.copy.lag.ms", "1000"),
+            ],
+            "1000 for configuration log.remote.copy.lag.ms: Value must not exceed log.local.retention.ms",
+        ),
+        (
+            [
+                ("log.retention.bytes", "1000"),
+                ("log.remote.copy.lag.bytes", "1001"),
+            ],
+            "Value must not exceed log.local.retention.bytes (effective value: 1000)",
+        ),
     ] {
         let settings = settings.map(|(key, value)| (key.to_owned(), value.to_owned()));
         let said = config().check_dynamic_change(true, &BTreeMap::from(settings));
