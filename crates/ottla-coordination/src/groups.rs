@@ -252,6 +252,12 @@ fn compute_target(
     groups: &Arc<Groups>,
     command: ComputeTarget,
 ) {
+    // Each write that fails makes an order void, and the next heartbeat orders another. While the log
+    // cannot be written, these would hold up the orders of all groups.
+    let is_wanted = shard.read(|groups| groups.is_target_wanted(&command.order()));
+    if !is_wanted.unwrap_or(false) {
+        return;
+    }
     let computed = command.compute();
     let _ = shard.tell(groups, |groups, now| {
         groups.on_target_computed(&computed, now)

@@ -252,6 +252,8 @@ pub struct WritebackJob {
     pub(crate) range: Range<u64>,
     /// All records in the range are below this offset.
     pub(crate) end_offset: Offset,
+    /// The value of [`Shared::truncations`] when the job was made.
+    pub(crate) truncations: u64,
 }
 
 impl WritebackJob {
@@ -270,6 +272,7 @@ impl WritebackJob {
             segment: Arc::downgrade(&self.segment),
             range: self.range,
             end_offset: self.end_offset,
+            truncations: self.truncations,
         })
     }
 }
@@ -281,6 +284,7 @@ pub struct WrittenPages {
     pub(crate) segment: Weak<Segment>,
     range: Range<u64>,
     end_offset: Offset,
+    truncations: u64,
 }
 
 impl WrittenPages {
@@ -297,6 +301,12 @@ impl WrittenPages {
     /// A reader at this offset or later needs none of the pages.
     pub fn end_offset(&self) -> Offset {
         self.end_offset
+    }
+
+    /// The log's [`LogReader::truncations`] when it had the records of the pages. With more, it may
+    /// have others at their offsets.
+    pub fn truncations(&self) -> u64 {
+        self.truncations
     }
 
     /// Waits for the writeback of the pages and drops them from the page cache; the kernel keeps

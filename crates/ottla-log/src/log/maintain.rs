@@ -51,6 +51,7 @@ impl Log {
                 segment: Arc::clone(segment),
                 range: start..end,
                 end_offset: self.log_end_offset(),
+                truncations: *self.shared.truncations.lock(),
             }));
         }
         if self.is_spare_due() {

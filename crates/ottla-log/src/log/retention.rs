@@ -70,15 +70,20 @@ impl Log {
     /// Removes the segments that retention allows to delete; the jobs of [`Log::take_jobs`] rename
     /// and unlink their files. Returns the number of segments removed.
     pub fn delete_old_segments(&mut self, now: Timestamp) -> Result<usize, LogError> {
-        let mut deleted = self.delete_segments_while(now, |log, list, index| {
-            let next = list.segments.get(index + 1);
-            Ok(next.is_some_and(|next| next.base_offset <= log.log_start_offset()))
-        })?;
+        let mut deleted = self.delete_segments_below_start(now)?;
         if self.config.cleanup_policy.delete {
             deleted += self.delete_by_size(now)?;
             deleted += self.delete_by_time(now)?;
         }
         Ok(deleted)
+    }
+
+    /// As [`Log::delete_old_segments`], but removes only segments below the log start offset.
+    pub fn delete_segments_below_start(&mut self, now: Timestamp) -> Result<usize, LogError> {
+        self.delete_segments_while(now, |log, list, index| {
+            let next = list.segments.get(index + 1);
+            Ok(next.is_some_and(|next| next.base_offset <= log.log_start_offset()))
+        })
     }
 
     fn delete_by_size(&mut self, now: Timestamp) -> Result<usize, LogError> {

@@ -134,13 +134,13 @@ fn cut_to(future: &mut Log, current: &LogReader, now: Timestamp) -> Result<(), C
     // end would not be known.
     let copy_start = future.reader().local_log_start_offset();
     let is_cut_whole = end < copy_start;
+    // It began at a later segment, and remote storage has lost records before that since then, or the log
+    // is no longer tiered.
+    let has_gap = copy_start > local_start && copy_start.plus(-1) > current.highest_remote_offset();
     if current.is_only_remote(local_start.plus(-1)) {
         let is_behind = future.log_end_offset() < local_start;
         // What is before its first segment would be lost with the log.
         let starts_late = future.log_start_offset() > start;
-        // It began at a later segment, and remote storage has lost records before that since then.
-        let has_gap =
-            copy_start > local_start && copy_start.plus(-1) > current.highest_remote_offset();
         if is_behind || starts_late || has_gap || is_cut_whole {
             let state = current.state_before_local_segments();
             let state = state.map_err(ReadError::Storage)?;
@@ -148,7 +148,7 @@ fn cut_to(future: &mut Log, current: &LogReader, now: Timestamp) -> Result<(), C
             future.start_after_remote(&state, now)?;
             return Ok(());
         }
-    } else if future.log_end_offset() < start || is_cut_whole {
+    } else if future.log_end_offset() < start || has_gap || is_cut_whole {
         future.truncate_fully_and_start_at(start, None, now)?;
         return Ok(());
     }
@@ -220,9 +220,10 @@ fn follow(future: &mut Log, current: &LogReader, now: Timestamp) -> Result<(), L
     future.set_high_watermark(current.high_watermark());
     // An offset above the copy's high watermark is taken over in a later round.
     let moved = future.increment_log_start_offset(current.log_start_offset());
-    // The segments of a tiered log are deleted as its local retention says, after the move.
+    // The segments of a tiered log are deleted as its local retention says, after the move. Of others,
+    // nothing is deleted that the log still has.
     if moved.unwrap_or(false) && !future.config().remote_storage_enable {
-        future.delete_old_segments(now)?;
+        future.delete_segments_below_start(now)?;
     }
     Ok(())
 }

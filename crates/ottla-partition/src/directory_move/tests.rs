@@ -175,17 +175,24 @@ fn a_tiered_log_is_copied_from_its_first_local_segment_on() {
     assert_eq!(starts(&future), (Offset(5), bases[3]));
 }
 
-/// A crash has cut it, and nobody writes it again.
+/// A tiered log whose producer snapshot at the local start a crash has cut, and the starts of its
+/// segments before the first of them was deleted. Nobody writes the snapshot again.
+fn without_first_snapshot(dir: &Path) -> (Log, Vec<Offset>) {
+    let mut log = open_as(dir, true);
+    append_to(&mut log, 0, 25);
+    flush(&mut log).unwrap();
+    let bases = log.reader().segment_base_offsets();
+    log.delete_local_segments(1, NOW).unwrap();
+    let snapshot = format!("{:020}.snapshot", bases[1].0);
+    std::fs::write(dir.join(snapshot), "").unwrap();
+    (log, bases)
+}
+
 #[test]
 fn a_copy_begins_at_a_later_segment_if_the_snapshot_at_the_local_start_is_lost() {
     let dirs = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
-    let [mut current, mut future] = [0, 1].map(|it: usize| open_as(dirs[it].path(), true));
-    append_to(&mut current, 0, 25);
-    flush(&mut current).unwrap();
-    let bases = current.reader().segment_base_offsets();
-    current.delete_local_segments(1, NOW).unwrap();
-    let snapshot = format!("{:020}.snapshot", bases[1].0);
-    std::fs::write(dirs[0].path().join(snapshot), "").unwrap();
+    let (current, bases) = without_first_snapshot(dirs[0].path());
+    let mut future = open_as(dirs[1].path(), true);
     // Not all records before the next segment are in remote storage.
     current.set_highest_remote_offset(bases[2].plus(-2));
     let error = copy_round(&mut future, &current.reader(), ROUND_BYTES, NOW).unwrap_err();
@@ -203,6 +210,49 @@ fn a_copy_begins_at_a_later_segment_if_the_snapshot_at_the_local_start_is_lost()
     current.set_highest_remote_offset(Offset(5));
     let error = copy_round(&mut future, &current.reader(), ROUND_BYTES, NOW).unwrap_err();
     assert!(matches!(error, CopyError::NoSnapshot(_)), "{error}");
+}
+
+/// Otherwise the move would lose the records before the first segment of the copy.
+#[test]
+fn a_copy_that_began_late_begins_anew_if_its_log_is_no_longer_tiered() {
+    for is_tiered_again in [false, true] {
+        let dirs = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+        let (mut current, bases) = without_first_snapshot(dirs[0].path());
+        let mut future = open_as(dirs[1].path(), true);
+        current.set_highest_remote_offset(bases[2].plus(-1));
+        while !round(&mut future, &current).is_at_end {}
+        assert_eq!(future.reader().local_log_start_offset(), bases[2]);
+        let changes: &[bool] = match is_tiered_again {
+            true => &[false, true],
+            false => &[false],
+        };
+        for &remote_storage_enable in changes {
+            current.set_config(Arc::new(TopicConfig {
+                remote_storage_enable,
+                ..TopicConfig::clone(current.config())
+            }));
+        }
+        while !round(&mut future, &current).is_at_end {}
+        assert_eq!(future.log_start_offset(), bases[1]);
+        assert_eq!(future.reader().local_log_start_offset(), bases[1]);
+        assert_eq!(future.log_end_offset(), Offset(25));
+    }
+}
+
+/// Retention would delete other records of the copy, because its segments end elsewhere.
+#[test]
+fn a_copy_keeps_what_its_log_still_has() {
+    let dirs = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+    let [mut current, mut future] = [open(dirs[0].path()), open(dirs[1].path())];
+    append_to(&mut current, 0, 25);
+    while !round(&mut future, &current).is_at_end {}
+    current.set_config(Arc::new(TopicConfig {
+        retention_bytes: 1,
+        ..TopicConfig::clone(current.config())
+    }));
+    current.increment_log_start_offset(Offset(5)).unwrap();
+    assert!(round(&mut future, &current).is_at_end);
+    assert_eq!(future.log_start_offset(), Offset(5));
 }
 
 #[test]

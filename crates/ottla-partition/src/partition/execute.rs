@@ -595,20 +595,16 @@ async fn drop_surplus(partition: &Arc<Partition>, host: &Arc<PartitionHost>, pag
             continue;
         };
         let (bytes, end_offset) = (pages.bytes(), pages.end_offset());
+        let truncations = pages.truncations();
         let threads = partition.log_location.load().threads.jobs.clone();
         let dropping = Arc::clone(host);
         let dropped = threads.run(move || dropping.page_cache.drop_pages(pages));
         match dropped.await {
             Ok(Ok(())) => {
-                let readers = &partition.readers;
-                readers.note_dropped(end_offset);
-                // The log may have been truncated or replaced since the pages were written. This is
-                // read after the note, so that a change at the same time is not missed.
-                let reader = partition.reader();
-                readers.note_truncated(match reader.is_of_same_log(&log) {
-                    true => reader.log_end_offset(),
-                    false => Offset::ZERO,
-                });
+                // Otherwise the log may have other records at their offsets by now, in new pages.
+                if log.truncations() == truncations {
+                    note_dropped(&partition, &log, end_offset);
+                }
                 host.context.metrics.add(Metric::PageCacheDropped, bytes);
             }
             Ok(Err(error)) => partition.put(host, PartitionEvent::JobFailed(log, error)),
@@ -616,6 +612,19 @@ async fn drop_surplus(partition: &Arc<Partition>, host: &Arc<PartitionHost>, pag
             Err(_) => {}
         }
     }
+}
+
+/// Notes that pages of a log were dropped whose records are below `end_offset`.
+fn note_dropped(partition: &Partition, log: &LogReader, end_offset: Offset) {
+    let readers = &partition.readers;
+    readers.note_dropped(end_offset);
+    // This is read after the note, so that a truncation or a replacement of the log at the same time
+    // is not missed.
+    let reader = partition.reader();
+    readers.note_truncated(match reader.is_of_same_log(log) {
+        true => reader.log_end_offset(),
+        false => Offset::ZERO,
+    });
 }
 
 /// Answers the remaining appends when the partition is dropped.

@@ -195,6 +195,30 @@ mod tests {
         assert!(parked.look(1));
     }
 
+    /// Case F of Kafka's `DelayedFetch`. It is no reason for requests at the end of the log.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_request_is_due_when_its_segment_is_closed() {
+        let node = Node::start(&[]).await;
+        let mut client = node.connect().await;
+        create(&mut client, 1).await;
+        // Each fills most of a segment.
+        let value = "a".repeat(600_000);
+        assert_eq!(produce(&mut client, 0, &value).await, ErrorCode::None);
+        let [behind, at_end] = [0, 1].map(|fetch_offset| {
+            let mut wanted = wanted(&node, 0, false);
+            wanted.requested.fetch_offset = fetch_offset;
+            [wanted]
+        });
+        let waiting = [Parked::new(&behind, LIMITS), Parked::new(&at_end, LIMITS)];
+        assert_eq!(produce(&mut client, 0, &value).await, ErrorCode::None);
+        let mut is_due = Vec::new();
+        for mut parked in waiting {
+            parked.waiter.notified().await;
+            is_due.push(parked.look(10_000_000));
+        }
+        assert_eq!(is_due, [true, false]);
+    }
+
     /// Kafka cuts the first batch of a partition at the size limit of the response, and counts the
     /// part that fits.
     #[tokio::test(flavor = "multi_thread")]

@@ -109,9 +109,15 @@ impl GroupCoordinator {
         Outcome::default()
     }
 
+    /// Whether the result of an order will be used. Not if the state of its snapshot was not written,
+    /// or if the group was deleted or replaced.
+    pub fn is_target_wanted(&self, order: &TargetOrder) -> bool {
+        self.computing.get(&order.group_id) == Some(&order.number)
+    }
+
     /// The shell has finished an order. Returns whether its result is still wanted.
     fn end_order(&mut self, order: &TargetOrder) -> bool {
-        let is_wanted = self.computing.get(&order.group_id) == Some(&order.number);
+        let is_wanted = self.is_target_wanted(order);
         if is_wanted {
             self.computing.remove(&order.group_id);
         }

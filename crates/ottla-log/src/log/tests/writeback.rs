@@ -94,6 +94,19 @@ fn what_was_dropped_can_be_read_on_disk_or_not() {
 }
 
 #[test]
+fn pages_that_were_written_before_a_truncation_are_told_apart() {
+    let mut test = writing_back();
+    grow_to(&mut test, 3 * MIB);
+    let job = writeback_due(&mut test).unwrap();
+    let (log, now) = (test.reader(), test.now);
+    test.log().truncate_to(Offset(5), now).unwrap();
+    let before = job.run().unwrap();
+    assert!(before.truncations() < log.truncations());
+    grow_to(&mut test, 4 * MIB);
+    assert_eq!(written(&mut test).truncations(), log.truncations());
+}
+
+#[test]
 fn pages_of_a_log_that_is_gone_need_no_dropping() {
     let mut test = writing_back();
     grow_to(&mut test, 3 * MIB);

@@ -81,7 +81,10 @@ fn a_result_for_a_state_that_was_not_written_is_dropped() {
     script.compute();
     script.commits_at_once = false;
     script.send(joining("m2", &["a"]));
+    let order = script.computing.front().expect("it is ordered").order();
+    assert!(script.coordinator.is_target_wanted(&order));
     script.fail(3, ErrorCode::NotEnoughReplicas);
+    assert!(!script.coordinator.is_target_wanted(&order));
     assert_eq!(script.compute(), "");
     // A group in the same epoch as the lost one gets a target of its own.
     script.commits_at_once = true;
