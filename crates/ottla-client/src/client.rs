@@ -24,6 +24,9 @@ use crate::metadata::{BrokerNode, Metadata};
 use crate::metrics::{NetworkSensors, Sheet};
 use crate::outages::{Outage, Outages};
 
+/// How long a broker is asked whether it answers at all.
+const PROBE: Duration = Duration::from_secs(2);
+
 /// The type of a coordinator key.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[repr(i8)]
@@ -535,11 +538,70 @@ impl Client {
         let mut retry = Retry::new(&self.inner.config);
         loop {
             match attempt().await {
-                Err(error) if error.is_retriable() => retry.wait(what, error).await?,
+                Err(error) if error.is_retriable() => {
+                    if let Err(given_up) = retry.wait(what, error).await {
+                        return Err(self.explain(given_up).await);
+                    }
+                }
                 result => return result,
             }
         }
     }
+
+    /// Names the metadata quorum if it is why an operation was given up.
+    fn explain(&self, given_up: ClientError) -> BoxFuture<'_, ClientError> {
+        Box::pin(async move {
+            let (what, after, last) = match given_up {
+                ClientError::GaveUp { what, after, last } => (what, after, last),
+                other => return other,
+            };
+            let last = match *last {
+                ClientError::TimedOut {
+                    address,
+                    what,
+                    after,
+                } if is_forwarded(&what) => {
+                    // The timeout has closed the connection. A new one shows whether the broker answers.
+                    let opened = ottla_sync::time::timeout(PROBE, self.connection(&address)).await;
+                    match opened {
+                        Ok(Ok(_)) => ClientError::NoController {
+                            address,
+                            what,
+                            after,
+                        },
+                        _ => ClientError::TimedOut {
+                            address,
+                            what,
+                            after,
+                        },
+                    }
+                }
+                ClientError::Broker {
+                    what,
+                    code: code @ ErrorCode::NotController,
+                    message: None,
+                } => ClientError::Broker {
+                    what,
+                    code,
+                    message: Some(
+                        "the broker knows no active controller; check the metadata quorum".into(),
+                    ),
+                },
+                other => other,
+            };
+            ClientError::GaveUp {
+                what,
+                after,
+                last: Box::new(last),
+            }
+        })
+    }
+}
+
+/// Whether brokers pass requests with this name to the active controller.
+fn is_forwarded(name: &str) -> bool {
+    let mut forwarded = ApiKey::ALL.iter().filter(|api| api.is_forwardable());
+    forwarded.any(|api| api.name() == name)
 }
 
 /// The schedule of retries: exponential backoff with jitter, until a deadline.

@@ -158,7 +158,9 @@ impl Source {
         let is_recent =
             |(_, since): &&(TokenError, Instant)| ottla_sync::time::elapsed(*since) < PAUSE;
         let found = match &state.held {
-            Some(held) if now_ms < held.due_at_ms(refresh) => return Look::Found(held.token.clone()),
+            Some(held) if now_ms < held.due_at_ms(refresh) => {
+                return Look::Found(held.token.clone());
+            }
             Some(held) if now_ms < held.expires_at_ms => Some(held.token.clone()),
             _ => None,
         };

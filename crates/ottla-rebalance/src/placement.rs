@@ -378,4 +378,3 @@ fn by_size(size: u64, partition: usize) -> BySize {
         partition,
     )
 }
-

@@ -475,7 +475,10 @@ fn damaged_files_of_logs_are_refusals() {
     }
     let refused = refusals();
     assert_eq!(refused.len(), 6, "{refused:?}");
-    assert!(refused[5].contains(": 4 more such files are damaged"), "{refused:?}");
+    assert!(
+        refused[5].contains(": 4 more such files are damaged"),
+        "{refused:?}"
+    );
 }
 
 #[test]

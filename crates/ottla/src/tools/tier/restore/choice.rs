@@ -280,10 +280,7 @@ mod tests {
         let (one, two) = (early(61_001), early(60_005));
         let refused = check_time("t", &[&one, &two]).unwrap_err().to_string();
         assert!(refused.contains("of topic t from then"), "{refused}");
-        assert!(
-            refused.ends_with(" 1970-01-01T00:01:00.005Z"),
-            "{refused}"
-        );
+        assert!(refused.ends_with(" 1970-01-01T00:01:00.005Z"), "{refused}");
         let with_records = Scan {
             first_offset: Some(0),
             ..early(70_000)
