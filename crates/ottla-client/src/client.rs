@@ -388,7 +388,7 @@ impl Client {
     ) -> Result<R::Response, ClientError> {
         self.retrying(R::API_KEY.name(), async || {
             let result = async {
-                let coordinator = self.coordinator(kind, key).await?;
+                let coordinator = self.coordinator_for_admin(kind, key).await?;
                 let response = self
                     .connection(&coordinator.address())
                     .await?
@@ -471,17 +471,10 @@ impl Client {
         };
         let found = response.coordinators.into_iter().next();
         let found = found.unwrap_or_else(alone);
-        // Where Kafka's tools say which request was denied.
-        let denied = |what: &str, kind: &str| {
-            Some(format!(
-                "FindCoordinator request for {what} `CoordinatorKey(idValue='{key}', type={kind})` failed due to \
-                 authorization failure"
-            ))
-        };
+        // Kafka: `GroupAuthorizationException.forGroupId`.
         let message = match ErrorCode::from_code(found.error_code) {
-            ErrorCode::GroupAuthorizationFailed => denied("groupId", "GROUP"),
-            ErrorCode::TransactionalIdAuthorizationFailed => {
-                denied("transactionalId", "TRANSACTION")
+            ErrorCode::GroupAuthorizationFailed => {
+                Some(format!("Not authorized to access group: {key}"))
             }
             _ => found.error_message.map(|message| message.to_string()),
         };
@@ -497,6 +490,37 @@ impl Client {
             .lock()
             .insert(cache_key, node.clone());
         Ok(node)
+    }
+
+    /// As [`Client::coordinator`]. If the lookup is denied, the error has the message of Kafka's admin
+    /// client (`CoordinatorStrategy`), which differs from that of its consumers and producers.
+    pub(crate) async fn coordinator_for_admin(
+        &self,
+        kind: CoordinatorKind,
+        key: &str,
+    ) -> Result<BrokerNode, ClientError> {
+        let found = self.coordinator(kind, key).await;
+        found.map_err(|error| {
+            let (subject, kind) = match error.code() {
+                Some(ErrorCode::GroupAuthorizationFailed) => ("groupId", "GROUP"),
+                Some(ErrorCode::TransactionalIdAuthorizationFailed) => {
+                    ("transactionalId", "TRANSACTION")
+                }
+                _ => return error,
+            };
+            let message = format!(
+                "FindCoordinator request for {subject} `CoordinatorKey(idValue='{key}', type={kind})` failed due to \
+                 authorization failure"
+            );
+            match error {
+                ClientError::Broker { what, code, .. } => ClientError::Broker {
+                    what,
+                    code,
+                    message: Some(message),
+                },
+                other => other,
+            }
+        })
     }
 
     pub(crate) fn forget_coordinator(&self, kind: CoordinatorKind, key: &str) {

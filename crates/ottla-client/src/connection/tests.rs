@@ -8,7 +8,7 @@ use tokio::io::AsyncReadExt;
 use tokio::net::{TcpListener, TcpStream};
 
 use super::*;
-use crate::client::Client;
+use crate::client::{Client, CoordinatorKind};
 use crate::properties;
 use crate::slow_requests::SlowRequestListener;
 
@@ -200,16 +200,31 @@ async fn the_error_for_a_tls_port_names_the_setting() {
     assert!(silent.is_retriable(), "{silent}");
 }
 
-/// A node that answers ApiVersions, with these APIs, and nothing else. Returns its address.
-async fn answering_versions_only(served: &'static [(ApiKey, i16)]) -> String {
+/// A node that answers ApiVersions, with these APIs, denies groups, and answers nothing else. Returns
+/// its address.
+async fn node_serving(served: &'static [(ApiKey, i16)]) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
     tokio::spawn(async move {
         while let Ok((mut socket, _)) = listener.accept().await {
             tokio::spawn(async move {
                 while let Some(request) = next_request(&mut socket).await {
-                    if request.0 == ApiKey::ApiVersions {
-                        answer(&mut socket, request, versions(served)).await;
+                    match request.0 {
+                        ApiKey::ApiVersions => {
+                            answer(&mut socket, request, versions(served)).await;
+                        }
+                        ApiKey::FindCoordinator => {
+                            let denied = find_coordinator_response::Coordinator {
+                                error_code: ErrorCode::GroupAuthorizationFailed.code(),
+                                ..Default::default()
+                            };
+                            let response = FindCoordinatorResponse {
+                                coordinators: vec![denied],
+                                ..Default::default()
+                            };
+                            answer(&mut socket, request, response).await;
+                        }
+                        _ => {}
                     }
                 }
             });
@@ -237,7 +252,7 @@ async fn a_request_that_waits_for_the_controller_is_reported_once_and_explained(
         (ApiKey::CreateTopics, 7),
         (ApiKey::ListGroups, 4),
     ];
-    let address = answering_versions_only(served).await;
+    let address = node_serving(served).await;
     let reported = Arc::new(Mutex::new(Vec::new()));
     let to = reported.clone();
     let listener = SlowRequestListener::new(Duration::from_millis(50), move |slow| {
@@ -264,12 +279,37 @@ async fn a_request_that_waits_for_the_controller_is_reported_once_and_explained(
     assert!(error.contains("may be overloaded or stopped"), "{error}");
 }
 
+/// Kafka's consumers and its admin client have different messages.
+#[tokio::test]
+async fn a_denied_group_has_the_message_of_kafka() {
+    let served = &[
+        (ApiKey::ApiVersions, 3),
+        (ApiKey::FindCoordinator, 4),
+        (ApiKey::Heartbeat, 4),
+    ];
+    let mut config = ClientConfig::default();
+    config
+        .set_bootstrap_servers(&node_serving(served).await)
+        .unwrap();
+    let client = Client::unconnected(config);
+    let kind = CoordinatorKind::Group;
+    let error = client.coordinator(kind, "g").await.expect_err("denied");
+    assert_eq!(error.broker_message(), "Not authorized to access group: g");
+    let asked = client.send_to_coordinator(kind, "g", |_| HeartbeatRequest::default(), |_| 0);
+    let error = asked.await.expect_err("denied");
+    assert_eq!(
+        error.broker_message(),
+        "FindCoordinator request for groupId `CoordinatorKey(idValue='g', type=GROUP)` failed due to \
+         authorization failure"
+    );
+}
+
 #[tokio::test]
 async fn the_error_for_a_controller_names_the_listeners_of_brokers() {
     let served = &[(ApiKey::ApiVersions, 3), (ApiKey::BrokerRegistration, 4)];
     let mut config = ClientConfig::default();
     config
-        .set_bootstrap_servers(&answering_versions_only(served).await)
+        .set_bootstrap_servers(&node_serving(served).await)
         .unwrap();
     let connected = Client::connect(config).await;
     let error = connected.err().expect("a controller").to_string();
