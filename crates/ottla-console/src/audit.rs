@@ -82,13 +82,38 @@ pub(crate) fn record(note: &AuditNote, status: StatusCode) {
         request = %note.request,
         status = status.as_u16(),
         "{}",
-        note.what
+        message(status, &note.what)
     );
+}
+
+/// How a change ended, and what it was, if its request does not say.
+fn message(status: StatusCode, what: &str) -> String {
+    let outcome = match status {
+        _ if status.is_success() => "changed",
+        _ if status.is_client_error() => "refused",
+        _ => "failed",
+    };
+    match what.is_empty() {
+        true => outcome.to_owned(),
+        false => format!("{outcome}: {what}"),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_message_says_how_a_change_ended() {
+        for (status, what, text) in [
+            (StatusCode::NO_CONTENT, "", "changed"),
+            (StatusCode::OK, "3 records", "changed: 3 records"),
+            (StatusCode::FORBIDDEN, "", "refused"),
+            (StatusCode::BAD_GATEWAY, "to b", "failed: to b"),
+        ] {
+            assert_eq!(message(status, what), text);
+        }
+    }
 
     #[test]
     fn a_name_with_line_breaks_stays_one_line() {

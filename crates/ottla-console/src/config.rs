@@ -4,8 +4,8 @@ use std::net::{IpAddr, SocketAddr};
 
 use ottla_client::{ClientConfig, SaslMechanism, ScramMechanism};
 
+use crate::from_broker::{FromBroker, Latency};
 use crate::host::without_port;
-use crate::latencies::BrokerLatencies;
 use crate::measure::MeasureConfig;
 use crate::oidc::OidcConfig;
 use crate::registry::RegistryConfig;
@@ -15,8 +15,8 @@ use crate::registry::RegistryConfig;
 pub struct ConsoleConfig {
     /// The cluster, and the credentials of a console without logins.
     pub client: ClientConfig,
-    /// Those with which the cluster lets people log in, if that is known.
-    pub accepted_mechanisms: Option<Vec<SaslMechanism>>,
+    /// Those with which the broker lets people log in at the moment, if that is known.
+    pub accepted_mechanisms: Option<FromBroker<SaslMechanism>>,
     /// Whether people log in although the address is a loopback address.
     pub login: bool,
     /// Whether every change is refused.
@@ -29,7 +29,7 @@ pub struct ConsoleConfig {
     /// Where the schemas of records are.
     pub registry: Option<RegistryConfig>,
     /// Those of the broker beside which the console runs.
-    pub latencies: Option<BrokerLatencies>,
+    pub latencies: Option<FromBroker<Latency>>,
     /// Without it, the console shows and runs no benchmarks.
     pub measure: Option<MeasureConfig>,
 }
@@ -103,6 +103,7 @@ impl ConsoleConfig {
             SaslMechanism::Plain,
         ];
         if let Some(accepted) = &self.accepted_mechanisms {
+            let accepted = accepted.read();
             all.retain(|mechanism| accepted.contains(mechanism));
         }
         all.sort_by_key(|mechanism| Some(*mechanism) != configured);
@@ -132,8 +133,10 @@ impl ConsoleConfig {
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
+    use std::sync::Arc;
 
     use ottla_client::SecurityProtocol;
+    use parking_lot::Mutex;
 
     use super::*;
 
@@ -186,10 +189,12 @@ mod tests {
         assert!(config.mechanisms().is_empty());
         config.oidc = None;
         assert_eq!(config.mechanisms().len(), 3);
-        config.accepted_mechanisms = Some(vec![SaslMechanism::OAuthBearer]);
+        let accepted = Arc::new(Mutex::new(vec![SaslMechanism::OAuthBearer]));
+        let now = accepted.clone();
+        config.accepted_mechanisms = Some(FromBroker::new(move || now.lock().clone()));
         assert!(config.mechanisms().is_empty());
-        let both = vec![SaslMechanism::OAuthBearer, SaslMechanism::Plain];
-        config.accepted_mechanisms = Some(both);
+        // A dynamic setting of the broker.
+        accepted.lock().push(SaslMechanism::Plain);
         assert_eq!(config.mechanisms(), [SaslMechanism::Plain]);
     }
 

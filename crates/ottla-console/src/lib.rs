@@ -16,7 +16,7 @@
 
 mod assets;
 mod audit;
-mod latencies;
+mod from_broker;
 
 mod problem;
 
@@ -54,7 +54,7 @@ mod api;
 mod server;
 
 pub use config::ConsoleConfig;
-pub use latencies::{BrokerLatencies, Latency};
+pub use from_broker::{FromBroker, Latency};
 pub use measure::MeasureConfig;
 pub use oidc::OidcConfig;
 pub use registry::RegistryConfig;

@@ -41,6 +41,11 @@ impl Problem {
         problem
     }
 
+    /// The query has a parameter that the path does not have.
+    pub(crate) fn unknown_parameter(detail: impl Into<String>) -> Problem {
+        Problem::new(StatusCode::BAD_REQUEST, "Unknown parameter", detail)
+    }
+
     pub(crate) fn not_found(detail: impl Into<String>) -> Problem {
         Problem::new(StatusCode::NOT_FOUND, "Not found", detail)
     }

@@ -9,7 +9,7 @@ use std::sync::{Arc, Weak};
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use crate::latencies::BrokerLatencies;
+use crate::from_broker::{FromBroker, Latency};
 
 /// Series of all sessions together, of about 6.5 kB each.
 const SERIES: usize = 8000;
@@ -22,7 +22,7 @@ pub(crate) struct Sampling {
     share: Arc<Semaphore>,
     /// Those of users with a session.
     shares: Arc<Mutex<HashMap<String, Weak<Semaphore>>>>,
-    pub(crate) latencies: Option<BrokerLatencies>,
+    pub(crate) latencies: Option<FromBroker<Latency>>,
 }
 
 /// The room of one series, until it is dropped.
@@ -32,7 +32,7 @@ pub(crate) struct SeriesRoom {
 }
 
 impl Sampling {
-    pub(crate) fn new(latencies: Option<BrokerLatencies>) -> Sampling {
+    pub(crate) fn new(latencies: Option<FromBroker<Latency>>) -> Sampling {
         Sampling {
             room: Arc::new(Semaphore::new(SERIES)),
             share: Arc::new(Semaphore::new(SERIES)),

@@ -24,7 +24,7 @@ pub(crate) use snapshot::TopicSettings;
 pub(crate) use snapshot::{Broker, Feature, Group, Partition, Snapshot, Topic};
 
 use crate::budget::{Budget, Reservation};
-use crate::latencies::{BrokerLatencies, Latency};
+use crate::from_broker::{FromBroker, Latency};
 use crate::problem::Problem;
 use crate::sampling::Sampling;
 use history::History;
@@ -152,7 +152,7 @@ impl View {
         };
         let taken = collect::take(&self.admin, previous.as_deref(), is_outdated).await;
         let latencies = self.sampling.latencies.as_ref();
-        let latencies = latencies.map(BrokerLatencies::read).unwrap_or_default();
+        let latencies = latencies.map(FromBroker::read).unwrap_or_default();
         let mut state = self.state.lock();
         let kept = taken
             .map_err(Problem::from)

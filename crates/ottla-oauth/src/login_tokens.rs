@@ -13,7 +13,7 @@ use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use ottla_sasl::oauth_token::read_own;
 use ottla_sasl::{
-    ClientCredentials, Secret, TokenEndpoint, TokenGrant, TokenPlace, TokenSource,
+    ClientCredentials, Secret, TokenEndpoint, TokenGrant, TokenPlace, TokenRefresh, TokenSource,
     refusal_in_answer, token_in_answer,
 };
 use ottla_sync::{Mutex, oneshot};
@@ -68,8 +68,17 @@ struct State {
 #[derive(Debug)]
 struct Held {
     token: Secret,
-    due_at_ms: i64,
+    /// When it came. With `chance` and the current `sasl.login.refresh.*`, this gives when it is due.
+    since_ms: i64,
+    /// Between 0 and 1000.
+    chance: i64,
     expires_at_ms: i64,
+}
+
+impl Held {
+    fn due_at_ms(&self, refresh: &TokenRefresh) -> i64 {
+        refresh.due_ms(self.since_ms, self.expires_at_ms, self.chance)
+    }
 }
 
 impl LoginTokens {
@@ -84,7 +93,7 @@ impl LoginTokens {
         let token = match &source.place {
             TokenPlace::File(_) => held.token_of_file(now_ms()).await?,
             TokenPlace::Endpoint(..) => loop {
-                match held.look(now_ms()) {
+                match held.look(&source.refresh, now_ms()) {
                     Look::Found(token) => break token,
                     Look::Failed(error) => return Err(error),
                     // An error means that nobody asks any more.
@@ -102,9 +111,12 @@ impl LoginTokens {
         })
     }
 
+    /// One entry per place and claims. The refresh settings are those of each login, so that a change of them neither asks
+    /// for another token nor leaves the old one behind.
     fn of(&self, source: &TokenSource) -> Arc<Source> {
         let mut by_source = self.by_source.lock();
-        if let Some(known) = by_source.iter().find(|known| known.source == *source) {
+        let mut known = by_source.iter();
+        if let Some(known) = known.find(|known| has_same_tokens(&known.source, source)) {
             return Arc::clone(known);
         }
         let new = Arc::new(Source {
@@ -114,6 +126,21 @@ impl LoginTokens {
         by_source.push(Arc::clone(&new));
         new
     }
+}
+
+/// Whether a token from one source is a token from the other.
+fn has_same_tokens(one: &TokenSource, other: &TokenSource) -> bool {
+    let TokenSource {
+        place,
+        extensions,
+        sub_claim,
+        scope_claim,
+        refresh: _,
+    } = one;
+    *place == other.place
+        && *extensions == other.extensions
+        && *sub_claim == other.sub_claim
+        && *scope_claim == other.scope_claim
 }
 
 enum Look {
@@ -126,12 +153,14 @@ enum Look {
 }
 
 impl Source {
-    fn look(self: &Arc<Self>, now_ms: i64) -> Look {
+    fn look(self: &Arc<Self>, refresh: &TokenRefresh, now_ms: i64) -> Look {
         let mut state = self.state.lock();
         let is_recent =
             |(_, since): &&(TokenError, Instant)| ottla_sync::time::elapsed(*since) < PAUSE;
         let found = match &state.held {
-            Some(held) if now_ms < held.due_at_ms => return Look::Found(held.token.clone()),
+            Some(held) if now_ms < held.due_at_ms(refresh) => {
+                return Look::Found(held.token.clone());
+            }
             Some(held) if now_ms < held.expires_at_ms => Some(held.token.clone()),
             _ => None,
         };
@@ -182,7 +211,8 @@ impl Source {
             (Ok((token, expires_at_ms)), _) => {
                 state.held = Some(Held {
                     token: token.clone(),
-                    due_at_ms: i64::MIN,
+                    since_ms: now_ms,
+                    chance: 0,
                     expires_at_ms,
                 });
                 Ok(token)
@@ -204,11 +234,11 @@ impl Source {
         state.asking_since = None;
         match asked {
             Ok((token, expires_at_ms)) => {
-                let chance = ottla_sync::random::random_range("token refresh", 0..=1000);
                 state.failed = None;
                 state.held = Some(Held {
                     token,
-                    due_at_ms: self.source.refresh.due_ms(now_ms, expires_at_ms, chance),
+                    since_ms: now_ms,
+                    chance: ottla_sync::random::random_range("token refresh", 0..=1000),
                     expires_at_ms,
                 });
             }

@@ -81,6 +81,27 @@ impl Default for Options {
     }
 }
 
+impl Options {
+    /// Refuses options that do not fit these brokers: all that run or have replicas, and those that run.
+    pub fn check(&self, known: &BTreeSet<i32>, alive: &BTreeSet<i32>) -> Result<(), PlanError> {
+        let mut named = self.added.iter().chain(&self.emptied);
+        if let Some(id) = named.find(|id| !known.contains(*id)) {
+            let known: Vec<String> = known.iter().map(ToString::to_string).collect();
+            return Err(PlanError::UnknownBroker(*id, known.join(", ")));
+        }
+        if let Some(id) = self.added.intersection(&self.emptied).next() {
+            return Err(PlanError::AddedAndEmptied(*id));
+        }
+        if let Some(id) = self.added.difference(alive).next() {
+            return Err(PlanError::AddedNotRunning(*id));
+        }
+        match alive.is_subset(&self.emptied) {
+            true => Err(PlanError::NoBrokerLeft),
+            false => Ok(()),
+        }
+    }
+}
+
 /// Why there is no plan.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum PlanError {

@@ -55,7 +55,9 @@ impl<'a> Placement<'a> {
         let brokers = image.brokers.len();
         let index: BTreeMap<i32, usize> =
             (0..brokers).map(|at| (image.brokers[at].id, at)).collect();
-        check(image, options, &index)?;
+        let alive = image.brokers.iter().filter(|it| it.is_alive);
+        let known = index.keys().copied().collect();
+        options.check(&known, &alive.map(|it| it.id).collect())?;
         let mut names: BTreeMap<&str, usize> = BTreeMap::new();
         let mut racks = Vec::with_capacity(brokers);
         for (at, broker) in image.brokers.iter().enumerate() {
@@ -375,25 +377,4 @@ fn by_size(size: u64, partition: usize) -> BySize {
         (partition as u32).wrapping_mul(0x9E37_79B1),
         partition,
     )
-}
-
-fn check(image: &Image, options: &Options, index: &BTreeMap<i32, usize>) -> Result<(), PlanError> {
-    for id in options.added.iter().chain(&options.emptied) {
-        if !index.contains_key(id) {
-            let known: Vec<String> = index.keys().map(ToString::to_string).collect();
-            return Err(PlanError::UnknownBroker(*id, known.join(", ")));
-        }
-    }
-    if let Some(id) = options.added.intersection(&options.emptied).next() {
-        return Err(PlanError::AddedAndEmptied(*id));
-    }
-    let dead = |id: &&i32| !image.brokers[index[*id]].is_alive;
-    if let Some(id) = options.added.iter().find(dead) {
-        return Err(PlanError::AddedNotRunning(*id));
-    }
-    let mut brokers = image.brokers.iter();
-    match brokers.any(|it| it.is_alive && !options.emptied.contains(&it.id)) {
-        true => Ok(()),
-        false => Err(PlanError::NoBrokerLeft),
-    }
 }

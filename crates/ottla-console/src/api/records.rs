@@ -69,7 +69,8 @@ pub(super) async fn stream(
         filter,
         selection.is_committed(),
         query.follow,
-    )?;
+    )?
+    .leaving_out_large_batches();
     let owner = visit.clone();
     events(visit, |sender| async move {
         match query.follow {

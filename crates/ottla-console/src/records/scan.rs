@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ottla_client::{ClientError, Consumer, ConsumerConfig, FetchedBatch, OffsetReset};
-use ottla_records::RecordView;
+use ottla_records::{BatchError, RecordView};
 use ottla_types::ErrorCode;
 use serde::Serialize;
 use tokio::runtime::{Handle, RuntimeFlavor};
@@ -18,7 +18,7 @@ use tokio::runtime::{Handle, RuntimeFlavor};
 use super::events::WAITING_BYTES;
 use super::filter::{Filter, Verdict};
 use super::selection::Range;
-use crate::budget::Reservation;
+use crate::budget::{Budget, Reservation};
 use crate::problem::Problem;
 use crate::registry::{DECODING_BYTES, DecodedRecord, Registry};
 use crate::view::Partition;
@@ -34,8 +34,9 @@ const POLLED_BYTES: usize = FETCH_BYTES as usize;
 const LEAST_BYTES: usize = 16 << 10;
 const FOLLOWED_BYTES: usize = 1 << 20;
 const SEARCHED_BYTES: usize = 4 << 20;
-/// The decompressed size of a batch that is read.
-const BATCH_BYTES: usize = 64 << 20;
+/// The decompressed size of a batch that is read, and of one for which more memory is reserved.
+const BATCH_BYTES: usize = 4 << 20;
+const LARGE_BATCH_BYTES: usize = 64 << 20;
 /// Records that are taken from it at once, at least one batch.
 const RECORDS_PER_STEP: usize = 50_000;
 /// For so long records are judged in one step: then other tasks have a turn, and a search that was
@@ -68,6 +69,11 @@ pub(crate) struct Scan {
     scanned_bytes: u64,
     matched: u64,
     unjudged: u64,
+    budget: Budget,
+    /// For batches above [`BATCH_BYTES`], once there was one.
+    large_batches: Option<Reservation>,
+    /// Whether batches are left out that are larger, or for which there is no memory.
+    leaves_out_large: bool,
     _reservation: Reservation,
 }
 
@@ -77,7 +83,8 @@ pub(crate) struct Progress {
     pub(crate) scanned: u64,
     scanned_bytes: u64,
     pub(crate) matched: u64,
-    /// Records of which it takes too long, or too much memory, to find out whether they match.
+    /// Records of which it takes too long, or too much memory, to find out whether they match; also
+    /// those of batches that are too large.
     unjudged: u64,
     /// Matches of a live tail that were not sent.
     pub(crate) skipped: u64,
@@ -153,7 +160,7 @@ impl Scan {
         let per_partition = per_partition.clamp(LEAST_BYTES, most);
         let registry = visit.registry.clone();
         let decoding = registry.as_ref().map_or(0, |_| DECODING_BYTES);
-        let fetched = per_partition * ranges.len() + POLLED_BYTES;
+        let fetched = per_partition * ranges.len() + POLLED_BYTES + BATCH_BYTES;
         let reservation = visit.budget.reserve(fetched + WAITING_BYTES + decoding)?;
         let config = ConsumerConfig {
             auto_commit: false,
@@ -197,8 +204,18 @@ impl Scan {
             scanned_bytes: 0,
             matched: 0,
             unjudged: 0,
+            budget: visit.budget.clone(),
+            large_batches: None,
+            leaves_out_large: false,
             _reservation: reservation,
         })
+    }
+
+    /// Leaves out batches that are too large, and counts their records as not judged. Without it, they are
+    /// an error.
+    pub(crate) fn leaving_out_large_batches(mut self) -> Scan {
+        self.leaves_out_large = true;
+        self
     }
 
     /// As [`Scan::new`], of these ranges and nothing else: a log that was cut meanwhile is an error.
@@ -257,7 +274,7 @@ impl Scan {
     ) -> Result<Next, Problem> {
         if self.pending.is_empty() {
             let began = Instant::now();
-            let batches = self.consumer.poll_batches(WAIT).await?;
+            let batches = self.poll().await?;
             match batches.is_empty() {
                 true => self.silence += began.elapsed(),
                 false => self.silence = Duration::ZERO,
@@ -282,6 +299,55 @@ impl Scan {
             }
         }
         Ok(Next::More)
+    }
+
+    async fn poll(&mut self) -> Result<Vec<FetchedBatch>, Problem> {
+        match self.consumer.poll_batches(WAIT).await {
+            Err(ClientError::Records { partition, error }) => {
+                self.on_unreadable(partition, error)?;
+                Ok(Vec::new())
+            }
+            polled => polled.map_err(Problem::from),
+        }
+    }
+
+    /// A few bytes can decompress to very many. A batch that is larger than what is reserved is read if
+    /// that much can be reserved, and otherwise left out.
+    fn on_unreadable(&mut self, name: String, error: BatchError) -> Result<(), Problem> {
+        let limit = match &error {
+            BatchError::DecompressedTooLarge { limit, .. } => Some(*limit),
+            _ => None,
+        };
+        let refused = match (limit, self.large_batches.is_some()) {
+            // It was fetched before the limit was raised, and is fetched again.
+            (Some(BATCH_BYTES), true) => return Ok(()),
+            (Some(BATCH_BYTES), false) => match self.budget.reserve(LARGE_BATCH_BYTES) {
+                Ok(reservation) => {
+                    self.consumer.set_max_batch_bytes(LARGE_BATCH_BYTES);
+                    self.large_batches = Some(reservation);
+                    return Ok(());
+                }
+                Err(problem) => problem,
+            },
+            _ => Problem::from(ClientError::Records {
+                partition: name.clone(),
+                error,
+            }),
+        };
+        if limit.is_none() || !self.leaves_out_large {
+            return Err(refused);
+        }
+        let mut partitions = self.ranges.keys();
+        let partition = partitions.find(|it| format!("{}-{it}", self.topic) == name);
+        let skipped = partition.and_then(|it| {
+            let partition = (self.topic.clone(), *it);
+            self.consumer.skip_unreadable_batch(&partition)
+        });
+        let Some(offsets) = skipped else {
+            return Err(refused);
+        };
+        self.unjudged += (offsets.end - offsets.start) as u64;
+        Ok(())
     }
 
     /// Judges the records of a batch from the position on.

@@ -262,6 +262,19 @@ async fn errors_are_problems() {
             422,
             "limit: not a whole number",
         ),
+        (
+            "GET /api/topics?intrenal=true",
+            "",
+            400,
+            "intrenal: GET /api/topics has no such parameter; it has search, offset, limit, sort, order, internal",
+        ),
+        (
+            "DELETE /api/topics/orders?confirm=orders&force",
+            "",
+            400,
+            "force: DELETE /api/topics/{topic} has no such parameter; it has confirm",
+        ),
+        ("GET /api/cluster?x=1", "", 400, "it has none"),
         ("POST /api/topics", "{", 422, "EOF"),
         ("POST /api/topics", "{\"name\": 5}", 422, "invalid type"),
         (

@@ -4,7 +4,7 @@
 use serde::Serialize;
 
 use super::snapshot::{Broker, Group, Snapshot};
-use crate::latencies::Latency;
+use crate::from_broker::Latency;
 
 /// The topics and the partitions of a group with a series of their own, those with the largest lag.
 const PARTS_OF_A_GROUP: usize = 20;

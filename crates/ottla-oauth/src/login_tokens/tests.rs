@@ -138,6 +138,27 @@ async fn a_token_that_is_still_good_is_used_while_there_is_no_other() {
     assert!(error.contains("no token from"), "{error}");
 }
 
+/// A change of `sasl.login.refresh.*` applies to the token that is there.
+#[tokio::test]
+async fn the_refresh_settings_are_those_of_the_login() {
+    let issuer = TokenIssuer::new("one");
+    let (url, requests) = answering(vec![granted(&issuer, 600), granted(&issuer, 900)]);
+    let (tokens, now) = (LoginTokens::default(), now_ms());
+    let first = token_of(tokens.credentials(&at(&url), || now).await.unwrap());
+    assert!(requests.recv().is_ok());
+    // Due after five of ten minutes with the default buffer, and after eight with this one.
+    let mut changed = at(&url);
+    changed.refresh.buffer_seconds = 60;
+    changed.refresh.min_period_seconds = 0;
+    let later = now + 400_000;
+    let kept = token_of(tokens.credentials(&changed, || later).await.unwrap());
+    assert_eq!(kept, first);
+    assert!(requests.try_recv().is_err(), "no other token is asked for");
+    assert_eq!(tokens.by_source.lock().len(), 1);
+    let second = token_of(tokens.credentials(&at(&url), || later).await.unwrap());
+    assert_ne!(second, first);
+}
+
 /// An endpoint that does not answer holds up no login for which there is a token.
 #[tokio::test]
 async fn a_silent_endpoint_is_waited_for_a_second() {
