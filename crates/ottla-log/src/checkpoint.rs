@@ -11,11 +11,13 @@ use crate::disk;
 use crate::error::{CheckpointError, StorageError};
 
 mod clean_shutdown;
+mod marks;
 mod meta_properties;
 mod offset_checkpoint;
 mod partition_metadata;
 
 pub use clean_shutdown::{CLEAN_SHUTDOWN_FILE, CleanShutdown};
+pub use marks::{CheckpointMarks, CheckpointedOffset};
 pub use meta_properties::{META_PROPERTIES, MetaProperties, MetaPropertiesError};
 pub use offset_checkpoint::{
     CLEANER_OFFSET_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, OffsetCheckpoint,

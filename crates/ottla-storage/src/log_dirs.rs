@@ -146,6 +146,7 @@ impl OpenSettings {
         self,
         dir: PathBuf,
         topic_partition: &TopicPartition,
+        log_dir: &LogDir,
         handles: &Arc<Handles>,
     ) -> OpenParams {
         OpenParams {
@@ -159,6 +160,7 @@ impl OpenSettings {
             producer_id_expiration_ms: self.producer_id_expiration_ms,
             random_seed: ottla_sync::random::random("log"),
             handles: Arc::clone(handles),
+            checkpoint_marks: Arc::clone(&log_dir.checkpoint_marks),
         }
     }
 }
@@ -421,6 +423,8 @@ impl LogDirs {
             dir.files.stop();
         }
         for dir in &self.dirs {
+            // Nothing follows that would write what another round would find.
+            dir.checkpoint_marks.set_all();
             self.checkpoint_recovery_points(dir);
             self.checkpoint_high_watermarks(dir);
         }

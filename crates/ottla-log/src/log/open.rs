@@ -39,6 +39,7 @@ use super::recovery_progress::RecoveryProgress;
 use super::{ActiveSegment, Log};
 use crate::batch_scan::{BatchLocation, BatchScanner, LOOKUP_WINDOW};
 use crate::batch_tail::{BatchTail, Boundary};
+use crate::checkpoint::CheckpointMarks;
 use crate::disk;
 use crate::error::{LogError, StorageError};
 use crate::handles::Handles;
@@ -69,6 +70,8 @@ pub struct OpenParams {
     pub random_seed: u64,
     /// The budget for its file handles.
     pub handles: Arc<Handles>,
+    /// Those of the log directory.
+    pub checkpoint_marks: Arc<CheckpointMarks>,
 }
 
 /// Writeback of appended pages is started after this many bytes, unless
@@ -113,7 +116,11 @@ impl Log {
         };
         let leader_epochs = LeaderEpochs::read(&params.dir)?;
         let mut loader = Loader {
-            dir: PartitionDir::new(params.dir.clone(), Arc::clone(&params.handles)),
+            dir: PartitionDir::new(
+                params.dir.clone(),
+                Arc::clone(&params.handles),
+                Arc::clone(&params.checkpoint_marks),
+            ),
             leader_epochs: leader_epochs.clone(),
             epochs_changed: false,
             // Most logs have one.

@@ -60,6 +60,7 @@ impl Log {
                 .recovery_point
                 .fetch_max(recovery_point.0, Ordering::AcqRel);
         }
+        shared.dir.mark_all_changed();
         if self.leader_epochs.truncate_from_start(offset) {
             self.on_epochs_changed();
         }

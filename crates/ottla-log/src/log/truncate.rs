@@ -42,6 +42,7 @@ use ottla_types::{Offset, Timestamp};
 use super::pending_jobs::Spare;
 use super::{Log, recover};
 use crate::batch_scan::ScanError;
+use crate::checkpoint::CheckpointedOffset;
 use crate::disk::{self, OpenDir};
 use crate::disk_read::DiskWait;
 use crate::error::{LogError, StorageError};
@@ -84,6 +85,8 @@ impl Log {
         self.shared
             .recovery_point
             .fetch_min(lowered.0, Ordering::AcqRel);
+        let dir = &self.shared.dir;
+        dir.mark_changed(CheckpointedOffset::RecoveryPoint);
         // Remote storage has other records, if any, at the offsets that are written again.
         self.shared
             .highest_remote_offset
@@ -150,6 +153,7 @@ impl Log {
         self.shared
             .log_start_offset
             .fetch_min(target.0, Ordering::AcqRel);
+        self.shared.dir.mark_all_changed();
         let before_new = segments.last().cloned();
         segments.push(Arc::new(created));
         self.start_active(segments, target, now);
@@ -255,6 +259,7 @@ impl Log {
         self.shared
             .high_watermark
             .store(offset.0, Ordering::Release);
+        self.shared.dir.mark_all_changed();
         self.start_active(vec![Arc::new(created)], offset, now);
         self.order_deletion(removed);
         self.leader_epochs = leader_epochs;

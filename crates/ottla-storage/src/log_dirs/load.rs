@@ -246,7 +246,7 @@ impl LogDirs {
         let (mut log, _) = Log::open(OpenParams {
             recovery_point: offset(failed.recovery_point),
             log_start_offset: offset(failed.log_start_offset),
-            ..settings.without_checkpoints(path, topic_partition, &self.handles)
+            ..settings.without_checkpoints(path, topic_partition, &failed.dir, &self.handles)
         })?;
         log.set_high_watermark(offset(failed.high_watermark));
         Ok(LoadedLog {
@@ -352,6 +352,7 @@ impl DirLoad {
             producer_id_expiration_ms: settings.producer_id_expiration_ms,
             random_seed: ottla_sync::random::random("log"),
             handles: Arc::clone(&self.handles),
+            checkpoint_marks: Arc::clone(&self.dir.checkpoint_marks),
         };
         let open = || Log::open_with_progress(params.clone(), progress);
         let (mut log, report) = retry_lacking(open)?;
