@@ -215,6 +215,16 @@ impl LocalReplicas {
         }
     }
 
+    /// The partitions with followers that this broker leads according to the metadata.
+    pub fn led_with_followers(&self) -> Vec<Arc<Partition>> {
+        let led = self.leaderships.lock().with_replicas_on([&self.broker_id()]);
+        let map = self.partitions.load();
+        let partitions = led.into_iter();
+        partitions
+            .filter_map(|(topic_id, index)| map.partition_by_id(topic_id, index).cloned())
+            .collect()
+    }
+
     /// Notifies leaders of changed registrations of their followers' brokers. Leaders whose own
     /// registration changed were notified with it.
     fn tell_brokers(&self, delta: &MetadataDelta, changes: &LocalReplicaChanges) {
