@@ -217,7 +217,10 @@ impl LocalReplicas {
 
     /// The partitions with followers that this broker leads according to the metadata.
     pub fn led_with_followers(&self) -> Vec<Arc<Partition>> {
-        let led = self.leaderships.lock().with_replicas_on([&self.broker_id()]);
+        let led = self
+            .leaderships
+            .lock()
+            .with_replicas_on([&self.broker_id()]);
         let map = self.partitions.load();
         let partitions = led.into_iter();
         partitions

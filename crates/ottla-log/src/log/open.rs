@@ -32,7 +32,7 @@ use ottla_types::{Offset, Timestamp, TopicPartition};
 
 use ottla_sync::Mutex;
 
-use super::leftovers;
+use super::leftovers::{self, Found};
 use super::pending_jobs::PendingJobs;
 use super::recover::{self, SegmentScan};
 use super::recovery_progress::RecoveryProgress;
@@ -105,7 +105,7 @@ impl Log {
         params: OpenParams,
         progress: &RecoveryProgress,
     ) -> Result<(Log, RecoveryReport), LogError> {
-        let found = match leftovers::clean(&params.dir) {
+        let mut found = match leftovers::clean(&params.dir) {
             // A start opens very many directories, which are there.
             Err(error) if error.error.kind() == std::io::ErrorKind::NotFound => {
                 ottla_sync::fs::create_dir_all(&params.dir)
@@ -114,7 +114,11 @@ impl Log {
             }
             found => found?,
         };
-        let leader_epochs = LeaderEpochs::read(&params.dir)?;
+        let leader_epochs = match found.may_have_leader_epochs() {
+            true => LeaderEpochs::read(&params.dir)?,
+            false => LeaderEpochs::default(),
+        };
+        let base_offsets = std::mem::take(&mut found.base_offsets);
         let mut loader = Loader {
             dir: PartitionDir::new(
                 params.dir.clone(),
@@ -124,14 +128,14 @@ impl Log {
             leader_epochs: leader_epochs.clone(),
             epochs_changed: false,
             // Most logs have one.
-            segments: Vec::with_capacity(found.base_offsets.len().max(1)),
+            segments: Vec::with_capacity(base_offsets.len().max(1)),
             report: RecoveryReport::default(),
-            snapshots: found.snapshots,
+            found,
             clean_end: None,
             params,
             progress,
         };
-        loader.load_segments(&found.base_offsets)?;
+        loader.load_segments(&base_offsets)?;
         let recovered = match loader.params.clean_shutdown && loader.is_last_segment_whole()? {
             true => None,
             false => {
@@ -151,8 +155,8 @@ struct Loader<'a> {
     epochs_changed: bool,
     segments: Vec<Arc<Segment>>,
     report: RecoveryReport,
-    /// Producer snapshots that existed before recovery.
-    snapshots: Vec<Offset>,
+    /// The files that existed before recovery, without the segments.
+    found: Found,
     /// The log end offset of a log that needs no recovery, so that its last batch is read once.
     clean_end: Option<Offset>,
     progress: &'a RecoveryProgress,
@@ -185,8 +189,13 @@ impl Loader<'_> {
                 self.segments.push(Arc::new(segment));
                 continue;
             }
-            let sizes = recover::check_indexes(self.path(), base_offset, size)
-                .map_err(self.storage("read the indexes of"))?;
+            let sizes = recover::check_indexes(
+                self.path(),
+                base_offset,
+                size,
+                self.found.may_have_transaction_index(base_offset),
+            )
+            .map_err(self.storage("read the indexes of"))?;
             let segment = match sizes {
                 Some(sizes) => {
                     let segment = Segment::new(self.dir.clone(), base_offset, size, sizes, None);
@@ -275,7 +284,7 @@ impl Loader<'_> {
         // The file's epochs for the offsets scanned again may date from before a truncation.
         self.leader_epochs.truncate_from_end(base_offset);
         let mut producers = ProducerState::new(self.params.producer_id_expiration_ms);
-        producers.list_snapshots(self.path())?;
+        producers.set_listed_snapshots(&self.found.snapshots);
         self.rebuild_producers(&mut producers, base_offset, false)?;
         for index in first..self.segments.len() {
             let segment = &self.segments[index];
@@ -502,13 +511,16 @@ impl Loader<'_> {
         let mut producers = match recovered {
             Some(mut producers) => {
                 producers.keep_what_snapshots_hold(self.params.now);
-                producers.list_snapshots(self.path())?;
+                // Otherwise it knows those that it has written and deleted.
+                if self.report.segments_deleted > 0 {
+                    producers.list_snapshots(self.path())?;
+                }
                 producers
             }
             None => {
                 let mut producers = ProducerState::new(self.params.producer_id_expiration_ms);
                 if self.report == RecoveryReport::default() {
-                    producers.set_listed_snapshots(&self.snapshots);
+                    producers.set_listed_snapshots(&self.found.snapshots);
                 } else {
                     producers.list_snapshots(self.path())?;
                 }
@@ -520,7 +532,7 @@ impl Loader<'_> {
         if is_new {
             producers.truncate_fully_and_start_at(self.path(), end)?;
         } else {
-            let has_no_producers = self.params.clean_shutdown && self.snapshots.is_empty();
+            let has_no_producers = self.params.clean_shutdown && self.found.snapshots.is_empty();
             self.rebuild_producers(&mut producers, end, has_no_producers)?;
         }
         let log = self.build(start, end, recovery_point, producers, is_new)?;
@@ -617,10 +629,10 @@ impl Loader<'_> {
                 epochs_version: 1,
                 dir_version: 1,
                 written_back: position,
-                snapshots: snapshots.into_iter().map(Arc::new).collect(),
                 ..PendingJobs::default()
             },
         };
+        log.jobs.add_snapshots(snapshots);
         let random = log.next_random();
         log.active.roll_jitter_ms = log.config.segment_jitter(random);
         Ok(log)

@@ -166,7 +166,7 @@ impl Log {
 
     /// Forgets the snapshot of a removed segment and cancels writing it.
     pub(super) fn forget_snapshot_at(&mut self, base_offset: Offset) {
-        let of_segment = self.jobs.snapshots.iter();
+        let of_segment = self.jobs.snapshots().iter();
         for snapshot in of_segment.filter(|snapshot| snapshot.offset == base_offset) {
             snapshot.cancel_unless_writing();
         }

@@ -233,7 +233,7 @@ impl Log {
         let removed = self.segments().segments.clone();
         let spare = self.remove_segments(&removed, resources)?;
         let dir = self.dir();
-        for snapshot in self.jobs.snapshots.drain(..) {
+        for snapshot in self.jobs.take_snapshots() {
             snapshot.cancel();
         }
         let begun = self.producers.truncate_fully_and_start_at(&dir, offset);
@@ -352,7 +352,7 @@ impl Log {
         recover::producers_at(recover::ProducersAt {
             producers,
             dir: &self.dir(),
-            pending: &self.jobs.snapshots,
+            pending: self.jobs.snapshots(),
             segments,
             log_start_offset: self.log_start_offset(),
             end,
@@ -368,14 +368,13 @@ impl Log {
         end: Offset,
     ) -> Result<(), StorageError> {
         let is_behind = |offset: Offset| offset >= end;
-        for snapshot in self.jobs.snapshots.iter() {
+        for snapshot in self.jobs.snapshots() {
             if is_behind(snapshot.offset) {
                 snapshot.cancel();
             }
         }
         self.jobs
-            .snapshots
-            .retain(|snapshot| !is_behind(snapshot.offset));
+            .retain_snapshots(|snapshot| !is_behind(snapshot.offset));
         let (dir, start) = (self.dir(), self.log_start_offset());
         let adopted = producers.adopt_snapshots(&self.producers, &dir, start, end);
         adopted.map_err(|error| self.failed_write(error))?;

@@ -187,6 +187,8 @@ impl LogDirs {
         // Held during the write, so that concurrent writes are serialised.
         let mut last = written.lock();
         if self.is_settled(dir, offset) {
+            // It takes as much memory as a map of all logs. The next change reads the file.
+            *last = None;
             return false;
         }
         let value = values();

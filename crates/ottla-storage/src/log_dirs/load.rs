@@ -307,13 +307,20 @@ impl DirLoad {
         }
     }
 
-    /// Measures how much there is to recover.
+    /// Measures how much there is to recover: what was recovered, and the logs that nobody has
+    /// begun to load. After a clean stop there is nothing, and no file is looked at.
     fn measure(&self) {
-        let bytes = self.partitions.iter().map(|(partition, path)| {
+        let first = match self.clean_shutdown {
+            true => self.partitions.len(),
+            false => self.next.load(Ordering::Relaxed).min(self.partitions.len()),
+        };
+        let recovered = self.progress.recovered_bytes();
+        let bytes = self.partitions[first..].iter().map(|(partition, path)| {
             let recovery_point = self.recovery_points.offsets.get(partition);
             bytes_to_recover(path, recovery_point.copied().unwrap_or_default())
         });
-        self.progress.set_bytes_to_recover(bytes.sum());
+        let remaining: u64 = bytes.sum();
+        self.progress.set_bytes_to_recover(recovered + remaining);
     }
 
     fn failed(&self, topic_partition: &TopicPartition, error: &LogError) -> FailedLog {

@@ -60,7 +60,8 @@ pub struct DirFailure {
     pub is_fatal: Option<String>,
 }
 
-/// The last written content of the checkpoints, so that unchanged files are not written.
+/// The last written content of the checkpoints, so that unchanged files are not written; `None`
+/// before the first write, and while nothing changes.
 #[derive(Default, Debug)]
 pub(super) struct Written {
     pub(super) recovery_points: Mutex<Option<OffsetCheckpoint>>,
