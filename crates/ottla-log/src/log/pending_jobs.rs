@@ -44,8 +44,10 @@ impl PendingJobs {
     }
 
     pub(super) fn snapshots(&self) -> &[Arc<PendingSnapshot>] {
-        let rare = self.rare.as_ref();
-        rare.map_or(&[], |rare| &rare.snapshots)
+        match &self.rare {
+            Some(rare) => &rare.snapshots,
+            None => &[],
+        }
     }
 
     pub(super) fn add_snapshots(&mut self, snapshots: impl IntoIterator<Item = PendingSnapshot>) {

@@ -27,7 +27,7 @@ pub struct DirProgress {
     /// The directory was not stopped cleanly.
     pub is_recovering: bool,
     remaining_logs: AtomicUsize,
-    /// Bytes scanned by then, and to be scanned; [`UNKNOWN`] until loading has taken long enough to measure
+    /// Bytes scanned and to be scanned; [`UNKNOWN`] until loading has taken long enough to measure
     /// it.
     bytes_to_recover: AtomicU64,
     pub threads: Vec<RecoveryProgress>,
