@@ -31,6 +31,10 @@ const VERSION: &str = "0";
 /// file is not read into memory.
 const MAX_FILE_BYTES: u64 = 512 * 1024 * 1024;
 
+/// A start reads a file or two of each log, nearly all shorter than this: they take one read, and
+/// one that finds the end.
+const USUAL_FILE_BYTES: usize = 512;
+
 /// Replaces `path` by `bytes`. A crash leaves the old or the new file, whole.
 pub fn write_atomically(path: &Path, bytes: &[u8]) -> Result<(), StorageError> {
     let mut temporary = path.as_os_str().to_owned();
@@ -57,7 +61,7 @@ pub fn sync_dir(dir: &Path) -> Result<(), StorageError> {
 /// Reads a small file as a whole; `None` if it does not exist.
 pub(crate) fn read_file(path: &Path) -> Result<Option<Vec<u8>>, StorageError> {
     let read = File::open(path).and_then(|file| {
-        let mut bytes = Vec::new();
+        let mut bytes = Vec::with_capacity(USUAL_FILE_BYTES);
         file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes)?;
         Ok(bytes)
     });

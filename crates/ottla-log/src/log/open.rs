@@ -132,6 +132,7 @@ impl Log {
             report: RecoveryReport::default(),
             found,
             clean_end: None,
+            clean_first: None,
             params,
             progress,
         };
@@ -159,7 +160,19 @@ struct Loader<'a> {
     found: Found,
     /// The log end offset of a log that needs no recovery, so that its last batch is read once.
     clean_end: Option<Offset>,
+    /// The first batch of the last segment of such a log, if the search for the last one has read
+    /// it.
+    clean_first: Option<BatchLocation>,
     progress: &'a RecoveryProgress,
+}
+
+/// The end of a segment.
+#[derive(Clone, Copy, Default)]
+struct LastBatches {
+    /// The search for the last batch starts here.
+    start: u64,
+    first: Option<BatchLocation>,
+    last: Option<BatchLocation>,
 }
 
 impl Loader<'_> {
@@ -237,6 +250,8 @@ impl Loader<'_> {
         let mut leader_epochs = self.leader_epochs.clone();
         let mut scan = SegmentScan {
             segment: &segment,
+            // One of an earlier start, if the listing has it.
+            may_have_transaction_index: self.found.may_have_transaction_index(base_offset),
             config: &self.params.config,
             leader_epochs: &mut leader_epochs,
             producers: &mut producers,
@@ -259,11 +274,16 @@ impl Loader<'_> {
         let Some(last) = self.segments.last() else {
             return Ok(true);
         };
-        let (start, batch) = self.last_batch(last)?;
+        let LastBatches {
+            start,
+            first,
+            last: batch,
+        } = self.last_batches(last)?;
         let end_position = batch.map_or(start, |batch| batch.end_position());
         let end = batch.map_or(last.base_offset, |batch| batch.next_offset());
         let is_whole = end_position == last.size();
         self.clean_end = is_whole.then_some(end);
+        self.clean_first = first.filter(|first| is_whole && first.position == 0);
         Ok(is_whole)
     }
 
@@ -290,8 +310,12 @@ impl Loader<'_> {
             let segment = &self.segments[index];
             let size = segment.size();
             let scanned = self.without_indexes(segment.base_offset, size);
+            let base_offset = segment.base_offset;
             let mut scan = SegmentScan {
                 segment: &scanned,
+                // Rebuilding its indexes may have written one since the listing.
+                may_have_transaction_index: self.report.indexes_rebuilt > 0
+                    || self.found.may_have_transaction_index(base_offset),
                 config: &self.params.config,
                 leader_epochs: &mut self.leader_epochs,
                 producers: &mut producers,
@@ -413,11 +437,11 @@ impl Loader<'_> {
         Ok(())
     }
 
-    /// The last whole batch of a segment, and the position at which the index lets the search
-    /// start.
-    fn last_batch(&self, last: &Segment) -> Result<(u64, Option<BatchLocation>), LogError> {
+    /// The whole batches of a segment from the position at which the index lets the search for the
+    /// last one start.
+    fn last_batches(&self, last: &Segment) -> Result<LastBatches, LogError> {
         if last.size() == 0 {
-            return Ok((0, None));
+            return Ok(LastBatches::default());
         }
         let read = self.storage("read a segment of");
         let file = last.log_file().map_err(&read)?;
@@ -427,11 +451,15 @@ impl Loader<'_> {
             .map_err(&read)?;
         let start = indexed.map_or(0, |entry| entry.position);
         let mut scanner = BatchScanner::new(&file, start, last.size(), LOOKUP_WINDOW);
-        let mut found = None;
+        let mut found = LastBatches {
+            start,
+            ..LastBatches::default()
+        };
         while let Ok(Some(batch)) = scanner.next_batch() {
-            found = Some(batch);
+            found.first.get_or_insert(batch);
+            found.last = Some(batch);
         }
-        Ok((start, found))
+        Ok(found)
     }
 
     /// The offset after the last batch of the last segment; `None` without segments.
@@ -439,7 +467,7 @@ impl Loader<'_> {
         let Some(last) = self.segments.last() else {
             return Ok(None);
         };
-        let (_, batch) = self.last_batch(last)?;
+        let batch = self.last_batches(last)?.last;
         Ok(Some(
             batch.map_or(last.base_offset, |batch| batch.next_offset()),
         ))
@@ -574,9 +602,10 @@ impl Loader<'_> {
         let segment = self.segments.last().expect("there is a segment").clone();
         // Future entries will not be in its index files.
         segment.are_indexes_flushed.store(false, Ordering::Release);
-        let first = match segment.size() {
-            0 => None,
-            size => {
+        let first = match (segment.size(), self.clean_first) {
+            (0, _) => None,
+            (_, Some(first)) => Some(first),
+            (size, None) => {
                 let file = segment.log_file();
                 let file = file.map_err(self.storage("open a segment of"))?;
                 let mut scanner = BatchScanner::new(&file, 0, size, LOOKUP_WINDOW);

@@ -157,6 +157,7 @@ pub(super) fn are_indexes_complete(segment: &Segment, config: &TopicConfig) -> i
 pub(super) struct SegmentScan<'a> {
     /// Its indexes are empty.
     pub(super) segment: &'a Segment,
+    pub(super) may_have_transaction_index: bool,
     pub(super) config: &'a TopicConfig,
     pub(super) leader_epochs: &'a mut LeaderEpochs,
     /// The producer state at the segment's base offset.
@@ -185,6 +186,7 @@ impl SegmentScan<'_> {
         ] {
             let path = self.segment.path(kind)?;
             match kind {
+                SegmentFile::TransactionIndex if !self.may_have_transaction_index => {}
                 SegmentFile::TransactionIndex => disk::remove_file_if_there(&path)?,
                 _ => drop(disk::create(&path)?),
             }
