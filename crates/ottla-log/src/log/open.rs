@@ -250,8 +250,8 @@ impl Loader<'_> {
         let mut leader_epochs = self.leader_epochs.clone();
         let mut scan = SegmentScan {
             segment: &segment,
-            // One of an earlier start, if the listing has it.
-            may_have_transaction_index: self.found.may_have_transaction_index(base_offset),
+            // Perhaps from an earlier rebuild.
+            may_have_transaction_index: true,
             config: &self.params.config,
             leader_epochs: &mut leader_epochs,
             producers: &mut producers,

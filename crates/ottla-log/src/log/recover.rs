@@ -157,6 +157,7 @@ pub(super) fn are_indexes_complete(segment: &Segment, config: &TopicConfig) -> i
 pub(super) struct SegmentScan<'a> {
     /// Its indexes are empty.
     pub(super) segment: &'a Segment,
+    /// There may be a file of its transaction index, which is removed.
     pub(super) may_have_transaction_index: bool,
     pub(super) config: &'a TopicConfig,
     pub(super) leader_epochs: &'a mut LeaderEpochs,
