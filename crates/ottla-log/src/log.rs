@@ -62,6 +62,7 @@ pub struct Log {
     /// Random state for the roll jitter of the next segments; seeded by
     /// [`OpenParams::random_seed`].
     random: u64,
+    had_topic_id: bool,
 }
 
 /// State of the active segment that only the appender needs.
@@ -94,6 +95,11 @@ impl Log {
 
     pub fn config(&self) -> &Arc<TopicConfig> {
         &self.config
+    }
+
+    /// Whether its directory had `partition.metadata` when it was opened.
+    pub fn had_topic_id(&self) -> bool {
+        self.had_topic_id
     }
 
     /// Applies changed settings from the next operation on. A log that is no longer tiered starts

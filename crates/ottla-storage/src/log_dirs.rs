@@ -40,7 +40,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, OnceLock};
 
 use ottla_config::TopicConfig;
-use ottla_log::checkpoint::{PARTITION_METADATA, PartitionMetadata};
+use ottla_log::checkpoint::PartitionMetadata;
 use ottla_log::file_names::STRAY_DIR_SUFFIX;
 use ottla_log::{Handles, Log, LogError, LogReader, OpenParams, retry_lacking};
 use ottla_metrics::complaints::Complaints;
@@ -296,11 +296,6 @@ impl LogDirs {
         };
         self.hosted.write().insert(hosted);
         Ok(log)
-    }
-
-    /// Whether a log has no `partition.metadata`. Blocks.
-    pub fn lacks_topic_id(&self, log: &LogReader) -> bool {
-        ottla_sync::fs::metadata(log.dir().join(PARTITION_METADATA)).is_err()
     }
 
     /// Writes `partition.metadata` durably. Returns false if that must be retried: the disk is

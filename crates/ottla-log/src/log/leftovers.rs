@@ -18,6 +18,7 @@ use std::path::Path;
 use ottla_types::Offset;
 
 use crate::batch_scan::{BatchScanner, LOOKUP_WINDOW};
+use crate::checkpoint::PARTITION_METADATA;
 use crate::disk;
 use crate::error::StorageError;
 use crate::file_names::{
@@ -37,6 +38,8 @@ pub(super) struct Found {
     /// The base offsets of the segments with a transaction index.
     transaction_indexes: Vec<Offset>,
     has_leader_epochs: bool,
+    /// `partition.metadata`
+    pub(super) has_topic_id: bool,
     /// All names are known. Otherwise files count as there, and opening them tells more.
     is_complete: bool,
 }
@@ -132,11 +135,13 @@ pub(super) fn clean(dir: &Path) -> Result<Found, StorageError> {
         offsets.sort_unstable();
         offsets
     };
+    let has = |searched: &str| files.iter().any(|name| name == searched);
     Ok(Found {
         base_offsets: base_offsets.into_iter().collect(),
         snapshots: offsets_of(PRODUCER_SNAPSHOT_SUFFIX),
         transaction_indexes: offsets_of(TRANSACTION_INDEX_SUFFIX),
-        has_leader_epochs: files.iter().any(|name| name == LEADER_EPOCH_CHECKPOINT),
+        has_leader_epochs: has(LEADER_EPOCH_CHECKPOINT),
+        has_topic_id: has(PARTITION_METADATA),
         is_complete,
     })
 }

@@ -654,6 +654,7 @@ impl Loader<'_> {
             producers,
             writeback_bytes: DEFAULT_WRITEBACK_BYTES,
             random: self.params.random_seed,
+            had_topic_id: self.found.has_topic_id,
             jobs: PendingJobs {
                 epochs_version: 1,
                 dir_version: 1,
