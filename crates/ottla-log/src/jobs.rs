@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use ottla_types::Offset;
 
-use crate::checkpoint::sync_dir;
+use crate::checkpoint::{CheckpointedOffset, sync_dir};
 use crate::disk;
 use crate::disk_read::DiskWait;
 use crate::error::StorageError;
@@ -239,6 +239,7 @@ impl Shared {
         let current = self.truncations.lock();
         if *current == truncations {
             self.recovery_point.fetch_max(up_to.0, Ordering::AcqRel);
+            self.dir.mark_changed(CheckpointedOffset::RecoveryPoint);
         }
     }
 }

@@ -84,7 +84,7 @@ pub(crate) struct SegmentList {
     pub(crate) tail: Arc<BatchTail>,
     /// The indexes of the sealed segments whose transaction index may have entries, ascending.
     /// Only the active segment gets more.
-    with_aborted: Vec<usize>,
+    with_aborted: Box<[usize]>,
 }
 
 impl SegmentList {

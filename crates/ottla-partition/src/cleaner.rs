@@ -22,7 +22,7 @@ use ottla_storage::log_dirs::{LogCleaner, LogDirs, Taken};
 use crate::maintenance::delete_old_segments_of;
 use crate::partition::Partition;
 use crate::partition::host::PartitionHost;
-use crate::partitions::Partitions;
+use crate::partitions::{LocalTopic, Partitions};
 use pace::{Pace, Throttle};
 
 mod pace;
@@ -350,13 +350,20 @@ fn clean_until_stopped(cleaner: &Weak<Cleaner>, runtime: &Handle, state: &Thread
     }
 }
 
-/// The partitions whose logs are compacted.
+/// The partitions whose logs are compacted. The partitions of a topic have the same settings, and
+/// most topics are not compacted, so one of them is looked at first.
 fn compacted(partitions: &Partitions) -> Vec<Arc<Partition>> {
     let partitions = partitions.load();
     let is_compacted =
         |partition: &&Arc<Partition>| partition.reader().config().cleanup_policy.compact;
-    partitions
-        .iter()
+    let is_topic_compacted = |topic: &&Arc<LocalTopic>| {
+        // The log of a lost one does not get new settings.
+        let mut partitions = topic.partitions().filter(|it| !it.is_lost());
+        partitions.next().is_some_and(|first| is_compacted(&first))
+    };
+    let topics = partitions.topics().filter(is_topic_compacted);
+    topics
+        .flat_map(|topic| topic.partitions())
         .filter(is_compacted)
         .map(Arc::clone)
         .collect()

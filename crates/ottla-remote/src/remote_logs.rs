@@ -153,14 +153,19 @@ impl RemoteLogs {
         let mut disabled = BTreeSet::new();
         let mut here = BTreeMap::new();
         for partition in tier.partitions.load().iter() {
+            let tiering = tiering_of(&partition.reader().config());
+            let key = partition.topic_id_partition();
+            // Most topics are not tiered and never were.
+            let is_untiered = !tiering.is_enabled && !tiering.is_deleted_on_disable;
+            if is_untiered && !tasks.contains_key(&key) {
+                continue;
+            }
             let topic = image.topics.by_id(partition.topic_id);
             let index = partition.topic_partition.partition;
             let Some(registration) = topic.and_then(|topic| topic.partition(index)) else {
                 continue;
             };
             let is_leader = registration.leader == broker_id;
-            let tiering = tiering_of(&partition.reader().config());
-            let key = partition.topic_id_partition();
             let role = match tiering.role(is_leader) {
                 // A new leader, and one that was restarted, cannot know whether the former one was
                 // done before they have read the metadata.

@@ -11,7 +11,7 @@ use crate::segment::Segment;
 
 /// New segments in a directory, without marks, as if idle.
 fn segments(dir: &Path, handles: &Arc<Handles>, count: i64) -> Vec<Segment> {
-    let dir = PartitionDir::new(dir.to_owned(), Arc::clone(handles));
+    let dir = PartitionDir::new(dir.to_owned(), Arc::clone(handles), Arc::default());
     let segment = |number| Segment::create(&dir, Offset(number)).unwrap();
     (0..count).map(segment).collect()
 }

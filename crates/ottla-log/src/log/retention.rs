@@ -60,6 +60,7 @@ impl Log {
                 .recovery_point
                 .fetch_max(recovery_point.0, Ordering::AcqRel);
         }
+        shared.dir.mark_all_changed();
         if self.leader_epochs.truncate_from_start(offset) {
             self.on_epochs_changed();
         }
@@ -170,7 +171,7 @@ impl Log {
 
     /// Forgets the snapshot of a removed segment and cancels writing it.
     pub(super) fn forget_snapshot_at(&mut self, base_offset: Offset) {
-        let of_segment = self.jobs.snapshots.iter();
+        let of_segment = self.jobs.snapshots().iter();
         for snapshot in of_segment.filter(|snapshot| snapshot.offset == base_offset) {
             snapshot.cancel_unless_writing();
         }

@@ -142,7 +142,7 @@ impl Log {
     }
 
     fn is_snapshot_on_disk(&self, offset: Offset) -> bool {
-        let mut pending = self.jobs.snapshots.iter();
+        let mut pending = self.jobs.snapshots().iter();
         let is_pending = pending.any(|it| it.offset == offset && !it.is_done());
         self.producers.has_snapshot(offset) && !is_pending
     }

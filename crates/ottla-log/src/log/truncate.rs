@@ -42,6 +42,7 @@ use ottla_types::{Offset, Timestamp};
 use super::pending_jobs::Spare;
 use super::{Log, recover};
 use crate::batch_scan::ScanError;
+use crate::checkpoint::CheckpointedOffset;
 use crate::disk::{self, OpenDir};
 use crate::disk_read::DiskWait;
 use crate::error::{LogError, StorageError};
@@ -84,6 +85,8 @@ impl Log {
         self.shared
             .recovery_point
             .fetch_min(lowered.0, Ordering::AcqRel);
+        let dir = &self.shared.dir;
+        dir.mark_changed(CheckpointedOffset::RecoveryPoint);
         // Remote storage has other records, if any, at the offsets that are written again.
         self.shared
             .highest_remote_offset
@@ -150,6 +153,7 @@ impl Log {
         self.shared
             .log_start_offset
             .fetch_min(target.0, Ordering::AcqRel);
+        self.shared.dir.mark_all_changed();
         let before_new = segments.last().cloned();
         segments.push(Arc::new(created));
         self.start_active(segments, target, now);
@@ -229,7 +233,7 @@ impl Log {
         let removed = self.segments().segments.clone();
         let spare = self.remove_segments(&removed, resources)?;
         let dir = self.dir();
-        for snapshot in self.jobs.snapshots.drain(..) {
+        for snapshot in self.jobs.take_snapshots() {
             snapshot.cancel();
         }
         let begun = self.producers.truncate_fully_and_start_at(&dir, offset);
@@ -255,6 +259,7 @@ impl Log {
         self.shared
             .high_watermark
             .store(offset.0, Ordering::Release);
+        self.shared.dir.mark_all_changed();
         self.start_active(vec![Arc::new(created)], offset, now);
         self.order_deletion(removed);
         self.leader_epochs = leader_epochs;
@@ -347,7 +352,7 @@ impl Log {
         recover::producers_at(recover::ProducersAt {
             producers,
             dir: &self.dir(),
-            pending: &self.jobs.snapshots,
+            pending: self.jobs.snapshots(),
             segments,
             log_start_offset: self.log_start_offset(),
             end,
@@ -363,14 +368,13 @@ impl Log {
         end: Offset,
     ) -> Result<(), StorageError> {
         let is_behind = |offset: Offset| offset >= end;
-        for snapshot in self.jobs.snapshots.iter() {
+        for snapshot in self.jobs.snapshots() {
             if is_behind(snapshot.offset) {
                 snapshot.cancel();
             }
         }
         self.jobs
-            .snapshots
-            .retain(|snapshot| !is_behind(snapshot.offset));
+            .retain_snapshots(|snapshot| !is_behind(snapshot.offset));
         let (dir, start) = (self.dir(), self.log_start_offset());
         let adopted = producers.adopt_snapshots(&self.producers, &dir, start, end);
         adopted.map_err(|error| self.failed_write(error))?;

@@ -31,6 +31,7 @@ fn open_as(dir: &Path, remote_storage_enable: bool) -> Log {
         producer_id_expiration_ms: 86_400_000,
         random_seed: 7,
         handles: ottla_log::Handles::unlimited(),
+        checkpoint_marks: Arc::default(),
     };
     Log::open(params).unwrap().0
 }

@@ -335,7 +335,7 @@ impl PartitionState {
                 leader_epoch,
             } => self.list_leader_offsets(partition, host, leader, leader_epoch),
             Effect::AlterPartition(proposal) => self.propose(partition, host, proposal),
-            Effect::MoveLowWatermark { .. } => partition.low_watermark_moved.notify_waiters(),
+            Effect::MoveLowWatermark { .. } => partition.changes.notify_waiters(),
         }
     }
 

@@ -16,6 +16,8 @@ use crate::test_host::TestHost;
 const PARTITIONS: i32 = 400;
 /// With its registration in the metadata and its places in the maps of the broker.
 const MOST_BYTES: i64 = 3_000;
+/// The allocator's block for a partition and its two reference counts; the next one has 1,280 bytes.
+const BLOCK_BYTES: usize = 1_024;
 
 fn one_topic() -> Vec<MetadataRecord> {
     let topic_id = Uuid::from_u128(99);
@@ -66,4 +68,6 @@ async fn an_idle_partition_is_small() {
     println!("| heap of an idle partition | {each} |");
     assert!(each > 0, "nothing was counted");
     assert!(each <= MOST_BYTES, "{each} bytes");
+    let block = size_of::<Partition>() + 2 * size_of::<usize>();
+    assert!(block <= BLOCK_BYTES, "{block} bytes in one block");
 }

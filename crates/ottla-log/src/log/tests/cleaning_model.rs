@@ -111,6 +111,7 @@ fn open(
         producer_id_expiration_ms: 86_400_000,
         random_seed: 7,
         handles: crate::Handles::unlimited(),
+        checkpoint_marks: Arc::default(),
     };
     let (mut log, _) = Log::open(params).unwrap();
     let end = log.log_end_offset();

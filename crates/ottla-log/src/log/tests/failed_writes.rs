@@ -35,6 +35,7 @@ fn open_with(segment_bytes: usize, handles: Arc<crate::Handles>) -> Log {
         producer_id_expiration_ms: 86_400_000,
         random_seed: 1,
         handles,
+        checkpoint_marks: Arc::default(),
     });
     opened.unwrap().0
 }

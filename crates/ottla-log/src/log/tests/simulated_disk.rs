@@ -257,6 +257,7 @@ impl Life {
             producer_id_expiration_ms: 86_400_000,
             random_seed: self.random.u64(),
             handles: crate::Handles::new(6),
+            checkpoint_marks: Arc::default(),
         });
         let (mut log, _) = offline(opened)?;
         // A few kilobytes, so that it happens.

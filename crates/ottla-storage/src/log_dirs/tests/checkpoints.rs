@@ -2,7 +2,7 @@
 
 use ottla_log::checkpoint::{
     CLEANER_OFFSET_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, OffsetCheckpoint,
-    RECOVERY_POINT_CHECKPOINT,
+    RECOVERY_POINT_CHECKPOINT, REPLICATION_OFFSET_CHECKPOINT,
 };
 use ottla_types::Offset;
 
@@ -85,4 +85,33 @@ fn a_truncation_lowers_the_checkpoint_of_its_log_only() {
     assert_eq!(written(0), [0, 1, 1]);
     dirs.set_clean_offset(&reader, Offset(2), reader.truncations());
     assert_eq!(written(0), [0, 1, 2]);
+}
+
+/// A node has very many logs, and nearly all of them are idle.
+#[test]
+fn idle_logs_are_not_compared_with_their_checkpoint() {
+    let test = Dirs::new(1);
+    let dirs = test.load().unwrap();
+    let mut log = open(&dirs, 0);
+    let dir = dirs.online().next().unwrap();
+    let written = &dir.written.high_watermarks;
+    let compares = |_: &i32| {
+        *written.lock() = None;
+        dirs.checkpoint_high_watermarks(dir);
+        written.lock().is_some()
+    };
+    let rounds = || (0..5).take_while(compares).count();
+    assert!((1..5).contains(&rounds()));
+    assert_eq!(rounds(), 0);
+    append(&mut log);
+    log.set_high_watermark(Offset(1));
+    assert_eq!(rounds(), 2, "a mark counts for two rounds");
+    log.set_high_watermark(Offset(1));
+    assert_eq!(rounds(), 0, "it is the same");
+    let _second = open(&dirs, 1);
+    assert!((1..5).contains(&rounds()));
+    let path = dir.path.join(REPLICATION_OFFSET_CHECKPOINT);
+    let offsets = OffsetCheckpoint::read(&path).unwrap().offsets;
+    assert_eq!(offsets[&partition(0)], Offset(1));
+    assert_eq!(offsets[&partition(1)], Offset(0));
 }
