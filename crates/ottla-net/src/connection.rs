@@ -11,7 +11,7 @@
 //! Kafka: `kafka.network.Processor`, which mutes a channel while a request of it is processed.
 
 use std::collections::VecDeque;
-use std::future::{Future, pending, poll_fn};
+use std::future::{Future, poll_fn};
 use std::io;
 use std::pin::pin;
 use std::sync::Arc;
@@ -31,26 +31,30 @@ use crate::handshakes::HandshakeError;
 use crate::login::{Answered, Login, Purpose};
 use crate::network::Network;
 use crate::request_context::{RequestContext, WaitedTime};
-use crate::request_memory::{Covered, RequestMemory};
+use crate::request_memory::Covered;
 use crate::send::SendQueue;
 use crate::service::{Answer, RequestError, Service};
 use crate::stream::Stream;
 use crate::unsent_answers::Unsent;
 
+mod scarce_memory;
+#[cfg(test)]
+mod tests;
+
+use scarce_memory::{STALLED_AFTER, held_for_long, stalled};
+
 /// The maximum number of unanswered requests of a connection.
 const MAX_IN_FLIGHT: usize = 64;
 /// Above this size, a connection accepts no further request until one in flight is answered.
 const MAX_IN_FLIGHT_BYTES: usize = 16 * 1024 * 1024;
-/// After this many bytes, the task yields to other connections.
+/// After this many bytes or requests, the task yields to other connections.
 const YIELD_BYTES: usize = 1024 * 1024;
+const YIELD_REQUESTS: usize = 64;
 /// A frame reserves memory from the shared budget if more than this is missing, or if it arrived
 /// whole and has at least this size.
 const BUDGETED_BYTES: usize = 16 * 1024;
 /// With this many requests in flight, every request reserves memory, regardless of its size.
 const UNBUDGETED_IN_FLIGHT: usize = 8;
-/// If other requests wait for memory, a peer is disconnected when it has sent nothing for this time
-/// in the middle of a request, or has read less than [`LEAST_TAKEN_BYTES`] of its responses.
-const STALLED_AFTER: Duration = Duration::from_secs(10);
 /// The minimum that a peer must read within [`STALLED_AFTER`].
 const LEAST_TAKEN_BYTES: u64 = 64 * 1024;
 
@@ -115,7 +119,7 @@ pub async fn serve<S: Service>(
         queue: SendQueue::default(),
         unsent: Vec::new(),
         unsent_answers: Unsent::of(&network.unsent_answers),
-        unyielded_bytes: 0,
+        turn: Turn::default(),
         network,
         service,
         connection,
@@ -233,8 +237,20 @@ struct Session<S> {
     unsent: Vec<(ApiKey, RequestTimes)>,
     /// The memory that the queue holds of the budget for unread responses.
     unsent_answers: Unsent,
-    /// Bytes read since the task last yielded.
-    unyielded_bytes: usize,
+    turn: Turn,
+}
+
+/// What the task of a connection has done since others could last run on its thread.
+#[derive(Debug, Default)]
+struct Turn {
+    bytes_read: usize,
+    requests: usize,
+}
+
+impl Turn {
+    fn is_over(&self) -> bool {
+        self.bytes_read >= YIELD_BYTES || self.requests >= YIELD_REQUESTS
+    }
 }
 
 struct InFlight {
@@ -267,13 +283,22 @@ impl<S: Service> Session<S> {
 
     async fn take_and_answer(&mut self) -> Result<(), ConnectionError> {
         loop {
-            while self.has_room() && !self.connection.is_draining() && self.muted_for().is_zero() {
+            while self.has_room()
+                && !self.turn.is_over()
+                && !self.connection.is_draining()
+                && self.muted_for().is_zero()
+            {
                 let Some(frame) = self.frames.next_frame()? else {
                     break;
                 };
+                self.turn.requests += 1;
                 self.take_frame(frame).await?;
             }
             self.send_ready().await?;
+            if self.turn.is_over() {
+                self.turn = Turn::default();
+                ottla_sync::task::yield_now().await;
+            }
             if self.connection.is_closed() {
                 return Err(ConnectionError::Closed);
             }
@@ -307,11 +332,7 @@ impl<S: Service> Session<S> {
                         .context
                         .metrics
                         .add(Metric::BytesReceived, read as u64);
-                    self.unyielded_bytes += read;
-                    if self.unyielded_bytes >= YIELD_BYTES {
-                        self.unyielded_bytes = 0;
-                        ottla_sync::task::yield_now().await;
-                    }
+                    self.turn.bytes_read += read;
                 }
                 None => {}
             }
@@ -350,7 +371,7 @@ impl<S: Service> Session<S> {
             memory.on_read(*read);
         }
         if has_waited {
-            self.unyielded_bytes = 0;
+            self.turn = Turn::default();
         }
         read
     }
@@ -762,38 +783,4 @@ fn has_large_answer(api_key: ApiKey) -> bool {
             | ApiKey::OffsetCommit
             | ApiKey::ApiVersions
     )
-}
-
-/// Completes when a request should give up its memory: it has been processed for a while, and other
-/// requests wait for memory. A client can make a request wait for days (a long poll), and may have
-/// sent more than needed.
-async fn held_for_long(
-    frame: Option<&RequestMemory>,
-    decoded: Option<(&RequestMemory, &DecodedPart)>,
-) {
-    if frame.is_none() && decoded.is_none() {
-        return pending().await;
-    }
-    loop {
-        ottla_sync::time::sleep(STALLED_AFTER).await;
-        let decoded = decoded.filter(|(_, part)| part.is_held());
-        let mut held = frame.into_iter().chain(decoded.map(|(memory, _)| memory));
-        if held.any(RequestMemory::is_scarce) {
-            return;
-        }
-    }
-}
-
-/// Completes when a request should give up its memory: nothing of it has arrived for a while, and
-/// more than `itself` requests wait for memory. `itself` is 1 if this request is itself waiting.
-async fn stalled(budget: &RequestMemory, has_memory: bool, itself: usize) {
-    if !has_memory {
-        return pending().await;
-    }
-    loop {
-        ottla_sync::time::sleep(STALLED_AFTER).await;
-        if budget.waiting() > itself {
-            return;
-        }
-    }
 }
