@@ -327,11 +327,12 @@ impl<S: Service> Session<S> {
             match self.read_or_wake(&front).await? {
                 Some(0) => return Ok(()),
                 Some(read) => {
-                    self.connection.on_active(self.network.context.now_ms());
-                    self.network
-                        .context
-                        .metrics
-                        .add(Metric::BytesReceived, read as u64);
+                    let context = &self.network.context;
+                    // A complete request counts as activity when it is taken.
+                    if !matches!(self.frames.front(), Ok(Front::Complete { .. })) {
+                        self.connection.on_active(context.now_ms());
+                    }
+                    context.metrics.add(Metric::BytesReceived, read as u64);
                     self.turn.bytes_read += read;
                 }
                 None => {}
@@ -507,10 +508,12 @@ impl<S: Service> Session<S> {
     }
 
     /// Reserves memory for a request that arrived whole, before it is processed. Requests in flight
-    /// continue, because other requests may wait for the memory that they hold.
-    async fn cover_whole(&mut self, bytes: usize) -> Result<(), ConnectionError> {
+    /// continue, because other requests may wait for the memory that they hold. Returns whether it
+    /// had to wait.
+    async fn cover_whole(&mut self, bytes: usize) -> Result<bool, ConnectionError> {
         let mut covered = Covered::default();
-        if !self.network.request_memory.try_cover(&mut covered, bytes) {
+        let is_scarce = !self.network.request_memory.try_cover(&mut covered, bytes);
+        if is_scarce {
             let network = Arc::clone(&self.network);
             loop {
                 self.send_ready().await?;
@@ -525,24 +528,25 @@ impl<S: Service> Session<S> {
             }
         }
         self.memory = Some(covered);
-        Ok(())
+        Ok(is_scarce)
     }
 
     async fn take_request(&mut self, frame: Bytes) -> Result<(), ConnectionError> {
         let received = ottla_sync::time::now();
         let bytes = frame.len();
-        if self.memory.is_none()
+        let has_waited = self.memory.is_none()
             && (bytes >= BUDGETED_BYTES || self.in_flight.len() >= UNBUDGETED_IN_FLIGHT)
-        {
-            self.cover_whole(bytes).await?;
-        }
+            && self.cover_whole(bytes).await?;
         let is_produce = frame.starts_with(&ApiKey::Produce.code().to_be_bytes());
         let mut reader = match is_produce {
             true => Reader::new(frame),
             false => Reader::new(frame).copying(),
         };
         let (api_key, header) = decode_request_header(&mut reader)?;
-        let now_ms = self.network.context.now_ms();
+        let now_ms = match has_waited {
+            true => self.network.context.now_ms(),
+            false => self.network.context.ms_at(received),
+        };
         self.connection.on_active(now_ms);
         let api_version = header.request_api_version;
         let requests = self.network.context.metrics.requests();
@@ -588,6 +592,7 @@ impl<S: Service> Session<S> {
         };
         let now = ottla_sync::time::now();
         let handled = now.checked_sub(context.waited.total()).unwrap_or(now);
+        let mut answered = Some(now);
         if let Answer::Pending(pending) = &answer
             && let Some(room) = pending.room()
         {
@@ -596,6 +601,7 @@ impl<S: Service> Session<S> {
                 () = room => {}
                 () = self.connection.closed() => return Err(ConnectionError::Closed),
             }
+            answered = None;
         }
         self.in_flight_bytes += bytes;
         self.in_flight.push_back(InFlight {
@@ -606,8 +612,7 @@ impl<S: Service> Session<S> {
             bytes,
             _memory: self.memory.take(),
         });
-        self.queue_ready()?;
-        Ok(())
+        self.queue_ready_at(answered)
     }
 
     /// Sets the allowance for decoding a request, and reserves it if necessary. Requests in flight
@@ -690,8 +695,12 @@ impl<S: Service> Session<S> {
         }
     }
 
-    /// Moves the responses that are due to the send queue.
     fn queue_ready(&mut self) -> Result<(), ConnectionError> {
+        self.queue_ready_at(None)
+    }
+
+    /// Moves the responses that are due to the send queue. `now` is the time, if it was just read.
+    fn queue_ready_at(&mut self, mut now: Option<Instant>) -> Result<(), ConnectionError> {
         while let Some(first) = self.in_flight.front() {
             if let Answer::Pending(pending) = &first.answer
                 && !pending.is_ready()
@@ -714,7 +723,7 @@ impl<S: Service> Session<S> {
                 Answer::Pending(pending) => pending.take()?,
                 answer => answer,
             };
-            let answered = ottla_sync::time::now();
+            let answered = *now.get_or_insert_with(ottla_sync::time::now);
             let times = RequestTimes {
                 received,
                 handled,
@@ -753,14 +762,12 @@ impl<S: Service> Session<S> {
             }
             () = self.connection.closed() => return Err(ConnectionError::Closed),
         };
-        self.network.context.metrics.add(Metric::BytesSent, sent);
+        let context = &self.network.context;
+        context.metrics.add(Metric::BytesSent, sent);
         let now = ottla_sync::time::now();
+        self.connection.on_active(context.ms_at(now));
         for (api_key, times) in self.unsent.drain(..) {
-            self.network
-                .context
-                .metrics
-                .requests()
-                .on_sent(api_key, times, now);
+            context.metrics.requests().on_sent(api_key, times, now);
         }
         Ok(())
     }

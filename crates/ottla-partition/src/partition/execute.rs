@@ -376,7 +376,7 @@ impl PartitionState {
             false => "append",
         };
         watched.end(operation, &partition.topic_partition);
-        if let AppendTime::Stalled(took) = log_location.pace.end(&timed, host.context.now_ms()) {
+        if let AppendTime::Stalled(took) = log_location.pace.end(&timed, || host.context.now_ms()) {
             host.context.metrics.add(Metric::StalledAppends, 1);
             tracing::debug!(partition = %partition.topic_partition, ?took, "an append had to wait");
         }
