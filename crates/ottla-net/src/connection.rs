@@ -37,10 +37,12 @@ use crate::service::{Answer, RequestError, Service};
 use crate::stream::Stream;
 use crate::unsent_answers::Unsent;
 
+mod last_client_id;
 mod scarce_memory;
 #[cfg(test)]
 mod tests;
 
+use last_client_id::LastClientId;
 use scarce_memory::{STALLED_AFTER, held_for_long, stalled};
 
 /// The maximum number of unanswered requests of a connection.
@@ -112,6 +114,7 @@ pub async fn serve<S: Service>(
     };
     let mut session = Session {
         frames: FrameReader::new(max_frame_bytes.max(0) as usize),
+        client_id: LastClientId::default(),
         login,
         in_flight: VecDeque::new(),
         in_flight_bytes: 0,
@@ -225,6 +228,7 @@ struct Session<S> {
     connection: Arc<Connection>,
     stream: Stream,
     frames: FrameReader,
+    client_id: LastClientId,
     /// The login; `None` on a listener without SASL.
     login: Option<Login>,
     /// Unanswered requests, in order. Only Produces stay here.
@@ -537,12 +541,11 @@ impl<S: Service> Session<S> {
         let has_waited = self.memory.is_none()
             && (bytes >= BUDGETED_BYTES || self.in_flight.len() >= UNBUDGETED_IN_FLIGHT)
             && self.cover_whole(bytes).await?;
-        let is_produce = frame.starts_with(&ApiKey::Produce.code().to_be_bytes());
-        let mut reader = match is_produce {
-            true => Reader::new(frame),
-            false => Reader::new(frame).copying(),
-        };
+        let mut reader = Reader::new(frame);
         let (api_key, header) = decode_request_header(&mut reader)?;
+        if api_key != ApiKey::Produce {
+            reader = reader.copying();
+        }
         let now_ms = match has_waited {
             true => self.network.context.now_ms(),
             false => self.network.context.ms_at(received),
@@ -555,7 +558,7 @@ impl<S: Service> Session<S> {
             api_key,
             api_version,
             correlation_id: header.correlation_id,
-            client_id: header.client_id,
+            client_id: self.client_id.of_next(header.client_id),
             connection: Arc::clone(&self.connection),
             identity: self.connection.identity(),
             is_forwarded: false,
