@@ -442,10 +442,12 @@ impl PendingProduce {
         let transactional = topics
             .flat_map(|topic| &topic.partition_data)
             .filter_map(|data| match &data.records {
-                Some(Records::Bytes(bytes)) => BatchHeader::parse(bytes).ok(),
+                // Most batches are not, and their headers are read once, later.
+                Some(Records::Bytes(bytes)) => BatchHeader::peek_attributes(bytes)
+                    .filter(|attributes| attributes.is_transactional())
+                    .and_then(|_| BatchHeader::parse(bytes).ok()),
                 _ => None,
-            })
-            .filter(BatchHeader::is_transactional);
+            });
         let mut transactional = transactional.peekable();
         transactional.peek()?;
         let authorizer = &self.broker.authorizer;
