@@ -21,6 +21,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use ottla_metrics::Metric;
 use ottla_metrics::request_metrics::RequestTimes;
+use ottla_protocol::messages::RequestHeader;
 use ottla_protocol::{ApiKey, DecodeError, Reader, decode_request_header};
 use ottla_sync::net::TcpStream;
 
@@ -41,17 +42,16 @@ mod last_client_id;
 mod scarce_memory;
 #[cfg(test)]
 mod tests;
+mod turn;
 
 use last_client_id::LastClientId;
 use scarce_memory::{STALLED_AFTER, held_for_long, stalled};
+use turn::Turn;
 
 /// The maximum number of unanswered requests of a connection.
 const MAX_IN_FLIGHT: usize = 64;
 /// Above this size, a connection accepts no further request until one in flight is answered.
 const MAX_IN_FLIGHT_BYTES: usize = 16 * 1024 * 1024;
-/// After this many bytes or requests, the task yields to other connections.
-const YIELD_BYTES: usize = 1024 * 1024;
-const YIELD_REQUESTS: usize = 64;
 /// A frame reserves memory from the shared budget if more than this is missing, or if it arrived
 /// whole and has at least this size.
 const BUDGETED_BYTES: usize = 16 * 1024;
@@ -242,19 +242,6 @@ struct Session<S> {
     /// The memory that the queue holds of the budget for unread responses.
     unsent_answers: Unsent,
     turn: Turn,
-}
-
-/// What the task of a connection has done since others could last run on its thread.
-#[derive(Debug, Default)]
-struct Turn {
-    bytes_read: usize,
-    requests: usize,
-}
-
-impl Turn {
-    fn is_over(&self) -> bool {
-        self.bytes_read >= YIELD_BYTES || self.requests >= YIELD_REQUESTS
-    }
 }
 
 struct InFlight {
@@ -542,7 +529,16 @@ impl<S: Service> Session<S> {
             && (bytes >= BUDGETED_BYTES || self.in_flight.len() >= UNBUDGETED_IN_FLIGHT)
             && self.cover_whole(bytes).await?;
         let mut reader = Reader::new(frame);
-        let (api_key, header) = decode_request_header(&mut reader)?;
+        // The rest of the header is dropped here: it would keep the frame while the request waits.
+        let (
+            api_key,
+            RequestHeader {
+                request_api_version: api_version,
+                correlation_id,
+                client_id,
+                ..
+            },
+        ) = decode_request_header(&mut reader)?;
         if api_key != ApiKey::Produce {
             reader = reader.copying();
         }
@@ -551,14 +547,13 @@ impl<S: Service> Session<S> {
             false => self.network.context.ms_at(received),
         };
         self.connection.on_active(now_ms);
-        let api_version = header.request_api_version;
         let requests = self.network.context.metrics.requests();
         requests.on_received(api_key, api_version);
         let mut context = RequestContext {
             api_key,
             api_version,
-            correlation_id: header.correlation_id,
-            client_id: self.client_id.of_next(header.client_id),
+            correlation_id,
+            client_id: self.client_id.of_next(client_id),
             connection: Arc::clone(&self.connection),
             identity: self.connection.identity(),
             is_forwarded: false,

@@ -4,11 +4,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use ottla_context::NodeContext;
 use ottla_protocol::Message;
-use ottla_protocol::messages::{ProduceResponse, RequestHeader};
+use ottla_protocol::messages::ProduceResponse;
 use ottla_testkit::peer::broker_only_config;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream as ClientStream;
 
+use super::turn::YIELD_REQUESTS;
 use super::*;
 use crate::connections::{Limits, ListenerInfo};
 use crate::response::encode_response;
