@@ -132,8 +132,11 @@ impl FrameReader {
             }
             Front::Partial { .. } => small_read_bytes,
             _ if is_memory_low => READ_BYTES,
+            // A read that returns less than it has room for shows that the socket is empty. One that
+            // ends with the frame would be followed by a read that finds nothing.
             Front::Nothing | Front::Complete { .. } => {
-                small_read_bytes.max(self.last_frame_bytes.min(KEPT_BYTES))
+                let frame_bytes = self.last_frame_bytes + LENGTH_SIZE;
+                small_read_bytes.max(frame_bytes.min(KEPT_BYTES))
             }
         };
         // For the whole frame, so that received bytes are never moved. Pages that are not written
@@ -225,7 +228,7 @@ mod tests {
     #[test]
     fn reads_of_small_frames_grow_while_each_is_full() {
         const KIB: usize = 1024;
-        let frame = [&1020_u32.to_be_bytes()[..], &[7; 1020]].concat();
+        let frame = [&1020_u32.to_be_bytes()[..], &[7; 1020][..]].concat();
         let frames = frame.repeat(200);
         let mut reader = FrameReader::new(KIB);
         let kib = |sizes: &[usize]| sizes.iter().map(|size| size * KIB).collect::<Vec<_>>();
@@ -240,6 +243,16 @@ mod tests {
         reader.shrink(true);
         let sizes = read_all(&mut reader, &frames[..20 * KIB], false);
         assert_eq!(sizes, kib(&[16, 4]), "it was idle meanwhile");
+    }
+
+    #[test]
+    fn a_read_of_a_large_frame_has_room_for_the_next_length() {
+        const BODY: usize = 100_000;
+        let frame = [&(BODY as u32).to_be_bytes()[..], &[7; BODY][..]].concat();
+        let mut reader = FrameReader::new(BODY);
+        read_all(&mut reader, &frame, false);
+        let sizes = read_all(&mut reader, &frame.repeat(2), false);
+        assert_eq!(sizes, [BODY + 2 * LENGTH_SIZE, BODY]);
     }
 
     #[tokio::test]
