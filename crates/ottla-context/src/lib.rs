@@ -24,7 +24,7 @@ mod state;
 mod token_keys;
 
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ottla_config::BrokerConfig;
 use ottla_metadata::{MetadataImage, ScramImage};
@@ -171,6 +171,11 @@ impl NodeContext {
     /// Milliseconds of the node's monotonic clock. Use it for waits and deadlines.
     pub fn now_ms(&self) -> u64 {
         self.clock.now_ms()
+    }
+
+    /// As [`now_ms`](Self::now_ms), for an instant that was read before.
+    pub fn ms_at(&self, instant: Instant) -> u64 {
+        self.clock.ms_at(instant)
     }
 
     /// The wall clock. Use it for what is stored.

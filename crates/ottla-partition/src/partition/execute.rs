@@ -349,7 +349,8 @@ impl PartitionState {
         let bytes = batches.iter().map(RecordBatch::size_in_bytes);
         let bytes = bytes.chain(messages.iter().map(LegacyMessage::size_in_bytes));
         let bytes = bytes.sum::<usize>() as u64;
-        if self.has_no_topic_id() || !partition.log_location.load().space.take(bytes) {
+        let log_location = partition.log_location.load();
+        if self.has_no_topic_id() || !log_location.space.take(bytes) {
             batches.clear();
             keep(&BATCHES, batches);
             self.stage.clear();
@@ -357,7 +358,6 @@ impl PartitionState {
             return self.step(partition, host, Event::WriteRefused { log_end_offset });
         }
         let watched = stalls::watch();
-        let log_location = partition.log_location.load();
         let timed = log_location.pace.begin(|| host.context.now_ms());
         let measured = match host.page_cache.needs_costs() {
             true => self.append_meter.begin(),
@@ -376,7 +376,7 @@ impl PartitionState {
             false => "append",
         };
         watched.end(operation, &partition.topic_partition);
-        if let AppendTime::Stalled(took) = log_location.pace.end(&timed, host.context.now_ms()) {
+        if let AppendTime::Stalled(took) = log_location.pace.end(&timed, || host.context.now_ms()) {
             host.context.metrics.add(Metric::StalledAppends, 1);
             tracing::debug!(partition = %partition.topic_partition, ?took, "an append had to wait");
         }

@@ -27,6 +27,20 @@ fn fetch_response(records: Vec<Option<Records>>) -> FetchResponse {
 }
 
 #[test]
+fn a_length_is_written_when_it_is_known() {
+    for records in [Bytes::from_static(b"small"), vec![1; SPLICE_FROM].into()] {
+        let mut out = Encoder::new();
+        out.i32(0);
+        out.records(false, &Records::Bytes(records.clone()))
+            .unwrap();
+        out.overwrite_start(7);
+        let bytes = out.finish().into_bytes();
+        assert_eq!(bytes[..4], 7_i32.to_be_bytes());
+        assert_eq!(bytes[8..], records);
+    }
+}
+
+#[test]
 fn records_are_spliced_in_where_they_are() {
     let large = Bytes::from(vec![1u8; SPLICE_FROM]);
     let small = Bytes::from(vec![2u8; SPLICE_FROM - 1]);
