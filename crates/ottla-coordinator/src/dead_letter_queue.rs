@@ -50,8 +50,8 @@ pub enum QueueRefusal {
 }
 
 impl QueueTopic<'_> {
-    /// Checked before each write, because everything can change in between. What the name alone
-    /// rules out comes first: creating or enabling such a topic would not help.
+    /// Checked before each write, because everything can change in between. Refusals because of the
+    /// name come first: creating or enabling such a topic would not help.
     pub fn check(&self) -> Result<(), QueueRefusal> {
         let name = self.name.to_owned();
         if name.is_empty() {
@@ -92,7 +92,7 @@ pub struct LetterSource<'a> {
 }
 
 impl LetterSource<'_> {
-    /// The headers of the record in the queue. Those of the original are not copied.
+    /// The headers of the record in the queue. The headers of the original are not copied.
     pub fn headers(&self, offset: Offset, letters: &DeadLetters) -> [(&'static str, String); 6] {
         [
             ("__dlq.errors.topic", self.topic.to_owned()),
@@ -114,7 +114,7 @@ pub enum AfterWrite {
     Written,
     /// The leader is another broker, does not know the topic yet, or cannot write at present.
     TryAgain,
-    /// The queue refuses what is in the batch, which may be one letter of several.
+    /// The queue refuses the contents of the batch, which may be one letter of several.
     Split,
     GiveUp,
 }

@@ -165,7 +165,7 @@ impl Script {
             requires_known_member_id: joining.requires_known_member_id,
             supports_skipping_assignment: joining.supports_skipping_assignment,
             random: [self.next_random; 16],
-            requester: Requester::nobody(),
+            requester: Requester::none(),
         };
         if joining.request.member_id.is_empty() {
             self.next_random += 1;

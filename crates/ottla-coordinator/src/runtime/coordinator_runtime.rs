@@ -131,8 +131,8 @@ impl<C: Coordinator, W> CoordinatorRuntime<C, W> {
     // What happens to it
 
     /// The log has been loaded up to its end. Its uncommitted records belong to a write that is
-    /// committed when the high watermark reaches the given offset. Does nothing if the runtime was
-    /// closed meanwhile.
+    /// committed when the high watermark reaches the given offset. Does nothing if the runtime has
+    /// been closed.
     pub fn on_loaded(
         &mut self,
         coordinator: C,

@@ -101,7 +101,7 @@ impl Acquiring<'_> {
 }
 
 impl SharePartition {
-    /// Acquires records for the member, from those that were read.
+    /// Acquires records for the member, from the records that were read.
     pub fn acquire(&mut self, request: AcquireRequest<'_>) -> AcquiredRecords {
         let (Some(first), Some(last)) = (request.batches.first(), request.batches.last()) else {
             return AcquiredRecords::default();
@@ -183,7 +183,7 @@ impl SharePartition {
         }
         match acquiring.acquired.batches.last() {
             Some(last) => self.close_gap_before(last.last_offset.0 + 1),
-            // All records are known, and those that the read did not return are not in the log.
+            // All records are known, and the log has none that the read did not return.
             None => self.close_gap_before(acquiring.last_offset + 1),
         }
     }

@@ -253,7 +253,7 @@ impl World {
             requires_known_member_id: self.below(3) > 0,
             supports_skipping_assignment: self.below(2) == 0,
             random: [0; 16].map(|_: u8| self.below(256) as u8),
-            requester: Requester::nobody(),
+            requester: Requester::none(),
         };
         let to = self.ask();
         let now = Timestamp(self.now_ms);

@@ -164,7 +164,7 @@ fn a_new_leader_copies_what_may_not_have_been_copied() {
 }
 
 #[test]
-fn records_that_the_log_drops_meanwhile_are_archived_all_the_same() {
+fn records_that_the_log_drops_during_the_copy_are_archived() {
     let mut story = story(5);
     story.acquire("a", &[(0, 9)]);
     story.settle("a", 0, 9, Reject);

@@ -322,7 +322,7 @@ fn what_is_read_back_is_what_was_committed() {
                     state,
                     TransactionState::PrepareCommit | TransactionState::PrepareAbort
                 );
-                assert!(!is_ending, "seed {seed}: what is decided is carried out");
+                assert!(!is_ending, "seed {seed}: a decided end completes");
                 assert_eq!(partitions.is_empty(), state != TransactionState::Ongoing);
             }
         }

@@ -21,7 +21,7 @@ const TOPICS: [&str; 3] = ["a", "b", "c"];
 
 type Partitions = BTreeSet<(TopicId, i32)>;
 
-/// A correct consumer: it gives up partitions at once when told to, and stops when it is fenced.
+/// A correct consumer: it revokes partitions at once when required, and stops when it is fenced.
 #[derive(Clone, Default)]
 struct Consumer {
     epoch: i32,
@@ -125,7 +125,7 @@ impl World {
         consumer.epoch = response.member_epoch;
         let member_id = member_id.clone();
         if let Some(assignment) = response.assignment {
-            let told: Partitions = assignment
+            let assigned: Partitions = assignment
                 .topic_partitions
                 .iter()
                 .flat_map(|topic| {
@@ -144,14 +144,14 @@ impl World {
                     // It was removed, and will learn of it.
                     continue;
                 }
-                let shared: Vec<_> = told.intersection(&other.owned).collect();
+                let shared: Vec<_> = assigned.intersection(&other.owned).collect();
                 assert!(
                     *other_id == member_id || shared.is_empty(),
                     "{member_id} and {other_id} both have {shared:?}"
                 );
             }
             if let Some(consumer) = self.consumers.get_mut(&member_id) {
-                consumer.owned = told;
+                consumer.owned = assigned;
             }
         }
     }
@@ -192,7 +192,7 @@ impl World {
             client_id: "c".into(),
             client_host: "/192.0.2.1".into(),
             new_member_id: "given".into(),
-            requester: Requester::nobody(),
+            requester: Requester::none(),
         };
         let outcome = self.coordinator.handle_consumer_group_heartbeat(
             ReplyTo::new(to),

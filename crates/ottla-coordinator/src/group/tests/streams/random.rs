@@ -26,7 +26,7 @@ const NUM_STATEFUL_TASKS: usize = 5;
 
 type Tasks = BTreeSet<(ByteString, i32)>;
 
-/// A correct stream thread: it gives up tasks at once when told to, and starts again when it is
+/// A correct stream thread: it revokes tasks at once when required, and starts again when it is
 /// fenced.
 #[derive(Clone, Default)]
 struct Thread {
@@ -121,8 +121,8 @@ impl World {
         }
         thread.epoch = response.member_epoch;
         if let (Some(active), Some(standby)) = (&response.active_tasks, &response.standby_tasks) {
-            thread.active = told(active);
-            thread.standby = told(standby);
+            thread.active = tasks_of(active);
+            thread.standby = tasks_of(standby);
             let member_id = member_id.clone();
             self.check_shared_with_nobody(&member_id);
         }
@@ -310,7 +310,7 @@ impl World {
     }
 }
 
-fn told(task_ids: &[response::TaskIds]) -> Tasks {
+fn tasks_of(task_ids: &[response::TaskIds]) -> Tasks {
     let each = task_ids.iter().flat_map(|it| {
         let partitions = it.partitions.iter();
         partitions.map(|index| (it.subtopology_id.clone(), *index))
