@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn one_that_waits_keeps_no_others_from_being_asked() {
+    async fn a_pending_request_does_not_delay_the_others() {
         // The first is not answered before the last is asked, and there is room for one beside it.
         let last_asked = Arc::new(Semaphore::new(0));
         let answers = each_at_once(2, 0..6, |number| {

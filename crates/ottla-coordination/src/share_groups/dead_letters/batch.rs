@@ -16,7 +16,7 @@ use super::size_limits::SizeLimits;
 /// A batch for the queue.
 pub(super) struct Composed {
     pub(super) records: Records,
-    /// How many letters it holds, of those that were pending.
+    /// The number of pending letters that it holds.
     pub(super) letters: i64,
 }
 

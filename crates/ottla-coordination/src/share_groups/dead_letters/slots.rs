@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_slow_queue_leaves_slots_to_others() {
+    fn a_slow_queue_does_not_take_all_slots() {
         let slots = Slots::new();
         let queue = TopicId::from_u128;
         let take = |id| slots.take(queue(id)).now_or_never();
