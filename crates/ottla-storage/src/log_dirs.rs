@@ -55,7 +55,7 @@ use log_dir::FailureListener;
 
 use crate::format::NodeIdentity;
 
-pub use cleaner::{CleaningPause, LogCleaner, Taken};
+pub use cleaner::{CleaningClaim, CleaningPause, LogCleaner};
 pub use describe::LogDirDescription;
 pub use dir_locks::DirLocks;
 pub use dir_threads::THREADS_PER_DIRECTORY;
@@ -81,7 +81,7 @@ pub struct LogDirs {
     uncreated: Mutex<BTreeMap<TopicPartition, TopicId>>,
     /// Copies that will replace logs in other directories.
     futures: RwLock<BTreeMap<TopicPartition, Future>>,
-    /// Held during the renames that promote or remove a copy. Taken before all other locks.
+    /// Held during the renames that promote or remove a copy. CleaningClaim before all other locks.
     moves_end: Mutex<()>,
     /// The requested directories of logs that do not exist yet.
     preferred: Mutex<BTreeMap<TopicPartition, DirectoryId>>,

@@ -130,13 +130,13 @@ fn cut_to(future: &mut Log, current: &LogReader, now: Timestamp) -> Result<(), C
     }
     let start = current.log_start_offset();
     let local_start = current.local_log_start_offset();
-    // What the log has before the first segment of the copy would not be copied, and its producers at the
-    // end would not be known.
+    // Otherwise the records before the first segment of the copy would not be copied, and the producer state at its end
+    // would be unknown.
     let copy_start = future.reader().local_log_start_offset();
     let is_cut_whole = end < copy_start;
     if current.is_only_remote(local_start.plus(-1)) {
         let is_behind = future.log_end_offset() < local_start;
-        // What is before its first segment would be lost with the log.
+        // Records before its first segment would be lost with the log.
         let starts_late = future.log_start_offset() > start;
         // It began at a later segment, and remote storage has lost records before that since then.
         let has_gap =

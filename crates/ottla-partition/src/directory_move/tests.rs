@@ -175,7 +175,7 @@ fn a_tiered_log_is_copied_from_its_first_local_segment_on() {
     assert_eq!(starts(&future), (Offset(5), bases[3]));
 }
 
-/// A crash has cut it, and nobody writes it again.
+/// A crash has truncated the snapshot, and it is not written again.
 #[test]
 fn a_copy_begins_at_a_later_segment_if_the_snapshot_at_the_local_start_is_lost() {
     let dirs = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];

@@ -1,10 +1,9 @@
 //! Limits the page cache used by appends, over all partitions of the broker.
 //!
-//! Written pages are queued, oldest first. When the queue exceeds the limit, the oldest pages leave
-//! it: they are dropped from the cache unless a reader is about to need them; then they are left to
-//! the kernel, as all pages are without a limit. The queue holds whole pages that no append touches
-//! any more and whose writeback has been started. The kernel keeps those that are still dirty when
-//! they are dropped. Nothing here tells what is on disk.
+//! Written pages are queued, oldest first. When the queue exceeds the limit, the oldest pages leave it: they are
+//! dropped from the cache unless a reader is about to need them; then they are left to the kernel, as all pages are
+//! without a limit. The queue holds whole pages that no append touches any more and whose writeback has been started.
+//! The kernel keeps those that are still dirty when they are dropped. Nothing here says which pages are on disk.
 //!
 //! The reason: on a virtual machine whose host reclaims free or idle memory, the host must provide
 //! every page by which the log grows, which costs more than the append itself. Pages that were just
@@ -35,7 +34,7 @@ use policy::{Bound, PHASES, Policy, Sample};
 /// `ottla.page.cache.max.bytes`: the policy decides.
 pub const AUTOMATIC: i64 = -2;
 
-/// The pages that appends left in the cache, oldest first, and what they cost.
+/// The pages that appends left in the cache, oldest first, and their cost.
 #[derive(Default)]
 pub struct PageCache {
     recent: Mutex<Recent<(Weak<Partition>, WrittenPages)>>,
@@ -48,7 +47,7 @@ pub struct PageCache {
 /// Totals since the start.
 #[derive(Default)]
 struct Costs {
-    /// What was added to the queue.
+    /// Bytes added to the queue.
     appended_bytes: AtomicU64,
     measured_bytes: AtomicU64,
     measured_cpu_ns: AtomicU64,
@@ -73,7 +72,7 @@ struct Totals {
     stalled_ms: u64,
 }
 
-/// What the metrics show.
+/// The values of the metrics.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PageCacheState {
     /// Bytes of pages that appends left in the cache, as far as they are remembered.
@@ -140,7 +139,7 @@ impl PageCache {
         }
     }
 
-    /// Drops pages, and counts what it costs. Blocks.
+    /// Drops pages, and measures the cost. Blocks.
     pub(super) fn drop_pages(&self, pages: WrittenPages) -> Result<(), StorageError> {
         let began = thread::cpu_time();
         let result = pages.drop_from_cache();

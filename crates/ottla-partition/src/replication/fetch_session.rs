@@ -19,7 +19,7 @@ pub(super) struct PositionedFetch {
     pub(super) request: FetchPartition,
 }
 
-/// Equal if the leader need not be told anything new.
+/// Equal if the leader needs no update.
 impl PartialEq for PositionedFetch {
     fn eq(&self, other: &Self) -> bool {
         self.request == other.request
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn a_leader_is_not_told_of_a_position_that_says_the_same() {
+    fn an_unchanged_position_is_not_sent_to_the_leader() {
         let mut session = FetchSession::default();
         session.change([(key(1, 0), Some(fetch(0, 5, false)))]);
         let response = FetchResponse {

@@ -197,7 +197,7 @@ impl PartitionState {
     pub(super) fn put_truncation_off(&mut self, truncation: Truncation) {
         assert!(
             self.deferred.is_none(),
-            "what is put off is taken before anything else"
+            "a postponed event is taken before any other"
         );
         self.deferred = Some(Box::new(PartitionEvent::Truncate(truncation)));
     }

@@ -8,11 +8,10 @@
 //!
 //! 1. Appends have filled a third of the available memory ([`Policy::floor`]). That much is kept in
 //!    every phase.
-//! 2. The trial (`Trying`) alternates windows of growth and of recycling. In a window of recycling,
-//!    as many of the oldest pages are dropped as are appended; what is cached does not shrink. The
-//!    processor time of appends and drops per byte is compared. Recycling starts if it was
-//!    cheaper by a clear margin in each window than in each window of growth. Otherwise the next
-//!    trial waits, each time twice as long.
+//! 2. The trial (`Trying`) alternates windows of growth and of recycling. In a window of recycling, as many of the
+//!    oldest pages are dropped as are appended; the cache does not shrink. The processor time of appends and drops per
+//!    byte is compared. Recycling starts if it was cheaper by a clear margin in each window than in each window of
+//!    growth. Otherwise the next trial waits, each time twice as long.
 //! 3. While recycling, a window of growth (`Checking`) is inserted from time to time. If the
 //!    difference is gone, the load has become slow, or readers need the oldest pages, the kernel
 //!    decides again.
@@ -22,7 +21,7 @@
 //! Pure: time, costs, memory and reads are arguments. Which pages a reader needs is decided where
 //! they are dropped.
 
-/// What is compared: the cost of so many bytes that are appended one after the other.
+/// The cost is measured and compared over this many consecutive bytes.
 const WINDOW_BYTES: u64 = 256 * 1024 * 1024;
 /// A window that lasts longer ends a trial: a log that grows this slowly has no use for one.
 const LONGEST_WINDOW_MS: u64 = 10_000;
@@ -36,7 +35,7 @@ const TRIAL_WINDOWS: usize = 4;
 const STARTS_BELOW: f64 = 0.7;
 /// Recycling ends if its cost is more than this share of the cost of growing.
 const ENDS_ABOVE: f64 = 0.85;
-/// So many bytes of recycling between two checks of what growing costs.
+/// The bytes recycled between two checks of the cost of growing.
 const CHECK_BYTES: u64 = 64 * WINDOW_BYTES;
 
 const FIRST_RETRY_MS: u64 = 60_000;
@@ -114,7 +113,7 @@ enum Phase {
     },
 }
 
-/// The bytes appended since a moment, and what they cost.
+/// The bytes appended since a moment, and their cost.
 #[derive(Clone, Copy, Default, Debug)]
 struct Window {
     began_ms: u64,
@@ -136,7 +135,7 @@ enum WindowEnd {
 pub(super) struct Policy {
     phase: Phase,
     window: Window,
-    /// What was held when recycling began: it is held from then on.
+    /// The cache size when recycling began, which stays the size from then on.
     target_bytes: u64,
     /// Of the last sample. No sample yet: 0.
     available_bytes: u64,
@@ -275,7 +274,7 @@ impl Policy {
         }
     }
 
-    /// Returns whether too much was read again, which ends what was going on.
+    /// Returns whether too much was read again, which ends the current phase.
     fn note_rereads(&mut self, sample: &Sample) -> bool {
         let reread_bytes = sample.reread_bytes.saturating_mul(REREAD_WEIGHT);
         let balance = self.reread_balance.saturating_add(reread_bytes);
@@ -287,7 +286,7 @@ impl Policy {
         if sample.now_ms >= self.hold_until_ms.saturating_add(HOLD_FORGOTTEN_MS) {
             self.hold_ms = 0;
         }
-        // What is read during a hold prolongs it, but says nothing about the next one.
+        // Reads during a hold prolong it, but say nothing about the next one.
         if sample.now_ms >= self.hold_until_ms {
             self.hold_ms = (2 * self.hold_ms).clamp(FIRST_HOLD_MS, LONGEST_HOLD_MS);
         }
@@ -399,7 +398,7 @@ impl Window {
         self.drop_cpu_ns += sample.drop_cpu_ns;
     }
 
-    /// Whether most of the appends could have used what was dropped.
+    /// Whether most of the appends could have used dropped pages.
     fn has_recycled(&self) -> bool {
         self.dropped_bytes >= self.appended_bytes / 2
     }
