@@ -244,7 +244,7 @@ impl Shared {
 }
 
 /// Starts writeback of dirty pages, so that a flush does not have to wait for all of them.
-/// Guarantees nothing about what is on disk.
+/// Guarantees nothing about the disk.
 pub struct WritebackJob {
     pub(crate) shared: Arc<Shared>,
     pub(crate) segment: Arc<Segment>,
@@ -406,7 +406,7 @@ pub struct RenameDirJob {
 
 impl LogReader {
     /// The first step of deleting the partition: its directory gets a name that a start deletes.
-    /// Nothing may be appended any more; readers go on.
+    /// Nothing may be appended any more; reads continue.
     pub fn rename_dir_job(&self, to: PathBuf) -> RenameDirJob {
         RenameDirJob {
             shared: self.shared.clone(),

@@ -42,7 +42,7 @@ fn more_segments_than_handles_take_turns() {
 }
 
 #[test]
-fn a_handle_that_somebody_has_stays_and_counts() {
+fn a_handle_in_use_stays_open_and_counts() {
     let dir = tempfile::tempdir().unwrap();
     let handles = Handles::new(4);
     let segments = segments(dir.path(), &handles, 6);
@@ -118,7 +118,7 @@ fn idle_segments_hold_no_handle() {
 }
 
 #[test]
-fn who_may_not_wait_opens_what_the_kernel_knows() {
+fn a_thread_that_may_not_block_opens_cached_files_only() {
     let dir = tempfile::tempdir().unwrap();
     let handles = Handles::unlimited();
     let segment = segments(dir.path(), &handles, 1).remove(0);

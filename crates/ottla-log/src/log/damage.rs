@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn a_torn_end_is_told_from_damage() {
+    fn a_torn_end_is_distinguished_from_damage() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("00000000000000000000.log");
         let whole = batches(0..5);

@@ -1,4 +1,4 @@
-//! Leftovers of interrupted work in a partition's directory, and what is done with them.
+//! Leftovers of interrupted work in a partition's directory, and their treatment.
 //!
 //! | file | meaning | decision |
 //! | --- | --- | --- |
@@ -35,8 +35,8 @@ pub(super) struct Found {
     pub(super) snapshots: Vec<Offset>,
 }
 
-/// Cleans the directory up and returns what is left. A start visits very many directories, nearly
-/// all of them clean; those are listed only once.
+/// Cleans the directory up and returns the remaining files. A start visits very many directories,
+/// nearly all of them clean; those are listed only once.
 pub(super) fn clean(dir: &Path) -> Result<Found, StorageError> {
     let mut files = list(dir)?;
     let mut is_changed = false;

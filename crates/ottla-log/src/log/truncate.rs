@@ -90,8 +90,8 @@ impl Log {
             .fetch_min(offset.0 - 1, Ordering::AcqRel);
     }
 
-    /// This log replaces another one, and goes on with its count of truncations. Otherwise what was
-    /// decided from the other one could be carried out after a truncation of this one.
+    /// This log replaces another one, and continues its count of truncations. Otherwise a decision
+    /// based on the other log could be carried out after a truncation of this one.
     pub fn continue_truncations_of(&mut self, replaced: &LogReader) {
         let before = replaced.truncations();
         let mut truncations = self.shared.truncations.lock();
@@ -169,9 +169,9 @@ impl Log {
         Ok(true)
     }
 
-    /// Removes all records of the local disk. Those of a tiered log that are only in remote storage
-    /// and before `target` stay part of it, and so do their epochs: a leader finds them by these, and
-    /// expires what is before its start. Kafka forgets both.
+    /// Removes all records of the local disk. Records of a tiered log that are only in remote storage and before
+    /// `target` stay part of it, and so do their epochs: a leader finds the records by their epochs, and expires those
+    /// before its start. Kafka forgets both.
     fn truncate_below_local_segments(
         &mut self,
         target: Offset,

@@ -315,7 +315,7 @@ fn a_flush_moves_the_recovery_point() {
 }
 
 #[test]
-fn a_flush_does_not_claim_what_was_truncated_meanwhile() {
+fn a_flush_does_not_cover_records_truncated_during_it() {
     let mut test = TestLog::new();
     test.append(5);
     test.append(5);

@@ -114,7 +114,7 @@ impl TestLog {
         LogToClean::examine(&self.reader(), last_clean.map(Offset), self.now).unwrap()
     }
 
-    /// Cleans what can be cleaned, as if the log had been clean up to `last_clean`.
+    /// Cleans all cleanable segments, as if the log had been clean up to `last_clean`.
     fn clean_from(&mut self, last_clean: i64) -> (i64, CleanerStats) {
         let params = params(self.now);
         self.try_clean(last_clean, &params, |_, _| {}).unwrap()
@@ -533,7 +533,7 @@ fn segments_are_joined_up_to_their_size() {
         .collect();
     let of_segments = |name: &&String| name.ends_with(".log") || name.contains("index");
     assert_eq!(names.iter().filter(of_segments).count(), 4 * 3, "{names:?}");
-    // The snapshots of removed segments are gone, those of replaced segments remain.
+    // The snapshots of removed segments are gone, the snapshots of replaced segments remain.
     for (base, is_there) in [(2, false), (8, true), (10, true), (12, true)] {
         let name = format!("{base:020}.snapshot");
         assert_eq!(names.contains(&name), is_there, "{names:?}");
@@ -590,7 +590,7 @@ fn the_dirty_ratio_counts_bytes() {
 }
 
 #[test]
-fn readers_go_on_in_a_segment_that_is_replaced() {
+fn readers_continue_in_a_replaced_segment() {
     let mut test = TestLog::compacted(|config| config.file_delete_delay_ms = 0);
     test.put(&[("a", Some("1"))]);
     test.put(&[("a", Some("2"))]);
@@ -626,7 +626,7 @@ fn a_damaged_batch_makes_the_log_uncleanable_and_changes_nothing() {
     assert_eq!(std::fs::read(&path).unwrap(), bytes);
 }
 
-/// The batch itself is not rewritten, but its key decides what is dropped.
+/// The batch itself is not rewritten, but its key decides which records are dropped.
 #[test]
 fn a_damaged_key_drops_no_other_record() {
     let mut test = TestLog::compacted(|_| {});
@@ -750,7 +750,7 @@ fn a_cleaning_ends_where_there_is_no_room_and_leaves_nothing_behind() {
 }
 
 #[test]
-fn a_mapping_that_begins_behind_a_marker_does_not_take_what_follows_for_aborted() {
+fn a_mapping_that_begins_after_a_marker_takes_no_later_record_for_aborted() {
     let mut test = TestLog::compacted(|config| config.index_interval_bytes = 1);
     let of = |sequence| {
         move |builder: RecordBatchBuilder| {

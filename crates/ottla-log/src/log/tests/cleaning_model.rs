@@ -291,7 +291,7 @@ impl Model {
             .iter()
             .filter(|batch| batch.header.base_offset >= uncleanable)
         {
-            assert!(after.contains(old), "nothing behind the section is touched");
+            assert!(after.contains(old), "nothing after the section changes");
         }
         for count in 0..trace.len() + 1 {
             for loss in [Loss::Nothing, Loss::Everything] {

@@ -135,7 +135,7 @@ fn preallocated_zeros_are_cut_off() {
 }
 
 #[test]
-fn a_flipped_bit_behind_the_recovery_point_cuts_the_log_there() {
+fn a_flipped_bit_after_the_recovery_point_truncates_the_log() {
     let mut test = three_segments();
     test.log = None;
     let path = test.path().join("00000000000000000030.log");
@@ -172,7 +172,7 @@ fn a_flipped_bit_behind_the_recovery_point_cuts_the_log_there() {
 }
 
 #[test]
-fn a_gap_between_segments_deletes_nothing() {
+fn a_gap_between_segments_deletes_no_segment() {
     // As the cleaner leaves it: the last batch of the first segment and the first of the next are
     // gone. The policy with which the log is opened tells nothing about how it was written.
     let mut test = three_segments();

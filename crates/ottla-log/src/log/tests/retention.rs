@@ -25,7 +25,7 @@ fn delete(test: &mut TestLog, now: i64) -> usize {
 }
 
 #[test]
-fn nothing_goes_without_a_limit() {
+fn nothing_is_deleted_without_a_limit() {
     let mut test = four_segments(|_| {});
     assert_eq!(delete(&mut test, 1 << 50), 0);
 }

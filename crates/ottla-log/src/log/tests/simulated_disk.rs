@@ -38,7 +38,7 @@ struct Given {
     before: Option<usize>,
 }
 
-/// What the log may and must hold.
+/// The records that the log may and must hold.
 #[derive(Default, Debug)]
 struct Model {
     given: Vec<Given>,
@@ -171,7 +171,7 @@ impl Model {
         self.tally.lost += before.saturating_sub(found.len()) as u64;
         self.tally.found += found.len() as u64;
         self.tally.holes += self.holes.len() as u64;
-        // From here on, the log is what was found, in that order.
+        // From here on, the log consists of the found records, in that order.
         let was_forced = self.chain(self.forced);
         let was_forced: Vec<_> = was_forced.iter().map(Given::content).collect();
         let (mut last, mut forced) = (None, None);

@@ -14,7 +14,7 @@ fn writing_back() -> TestLog {
     test
 }
 
-/// Appends batches until the log has at least so many bytes.
+/// Appends batches until the log has at least `bytes` bytes.
 fn grow_to(test: &mut TestLog, bytes: u64) {
     while test.reader().size() < bytes {
         let offset = test.log().log_end_offset();

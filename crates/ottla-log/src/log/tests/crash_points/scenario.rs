@@ -105,7 +105,7 @@ impl Site {
             random_seed: 7,
             handles: crate::Handles::unlimited(),
         };
-        let (mut log, report) = Log::open(params).expect("what a crash leaves can be opened");
+        let (mut log, report) = Log::open(params).expect("the log opens after a crash");
         let end = log.log_end_offset();
         log.set_high_watermark(end);
         (log, report)
