@@ -152,7 +152,7 @@ fn parse_rule(text: &str) -> Result<Rule, String> {
     let invalid = || {
         format!(
             "Invalid rule: {text}; give DEFAULT, or RULE:[n:string](regexp)s/pattern/replacement/ with g, /L or /U \
-             behind it, as each of the list"
+             after it, like each of the list"
         )
     };
     if let Some(rest) = text.strip_prefix("DEFAULT") {

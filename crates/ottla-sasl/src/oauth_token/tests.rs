@@ -411,7 +411,10 @@ fn an_id_token_is_for_its_login_and_its_client() {
         json!({ "aud": ["kafka", 7], "azp": null }),
     ] {
         let refused = check(changes, Some("n-1")).unwrap_err();
-        assert_eq!(refused.to_string(), "it was issued to nobody, not to kafka");
+        assert_eq!(
+            refused.to_string(),
+            "it was issued to no audience, not to kafka"
+        );
     }
     assert!(check(json!({ "aud": ["kafka", "kafka"] }), Some("n-1")).is_ok());
     let for_both = json!({ "aud": ["other", "kafka"], "azp": "kafka" });

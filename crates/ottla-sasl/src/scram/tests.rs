@@ -116,7 +116,7 @@ fn both_sides_agree_with_any_name_and_password() {
 }
 
 #[test]
-fn a_user_who_does_not_exist_is_asked_as_one_who_does_and_never_let_in() {
+fn an_unknown_user_gets_the_same_challenge_and_is_refused() {
     let mechanism = ScramMechanism::Sha256;
     let model = mechanism.credential("pencil", vec![1; 12], 8192);
     let decoy = mechanism.decoy(b"secret", "nobody", Some(&model));
