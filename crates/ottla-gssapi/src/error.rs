@@ -1,6 +1,6 @@
 //! Why a call of the library failed.
 
-/// A sentence for people: what was tried, and what the library says about it.
+/// A sentence for people: the attempted step, and the error of the library.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{message}")]
 pub struct GssError {

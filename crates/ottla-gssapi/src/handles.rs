@@ -81,12 +81,12 @@ impl Drop for Output<'_> {
     }
 }
 
-/// Turns a status into an error that says what was tried.
+/// Turns a status into an error that names the attempted step.
 fn check(functions: &Functions, what: &str, major: u32, minor: u32) -> Result<(), GssError> {
     if major & ERROR_BITS == 0 {
         return Ok(());
     }
-    // What the mechanism says is more to the point, if it says anything.
+    // The error of the mechanism, if there is one, is more specific.
     let special = match minor {
         0 => String::new(),
         _ => status_text(functions, minor, OF_MECHANISM),
@@ -186,7 +186,7 @@ impl Drop for Name {
     }
 }
 
-/// What a credential is used for.
+/// The use of a credential.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Usage {
     Initiate,
@@ -293,8 +293,8 @@ impl Credential {
 impl Drop for Credential {
     fn drop(&mut self) {
         let mut minor = 0;
-        // SAFETY: this value owns the credential. A context that was begun with it has its own copy
-        // of what it needs.
+        // SAFETY: this value owns the credential. A context that was begun with it has its own
+        // copy.
         unsafe { (self.functions.gss_release_cred)(&mut minor, &mut self.handle) };
     }
 }
@@ -306,7 +306,7 @@ pub(crate) struct Established {
     pub is_complete: bool,
 }
 
-/// What a client and a service share once they know each other.
+/// The shared state of a client and a service after they have authenticated each other.
 pub(crate) struct SecurityContext {
     functions: &'static Functions,
     handle: Handle,

@@ -1,12 +1,12 @@
-//! The tokens with which this process logs in. One is used for all logins from its source.
+//! The tokens with which this process logs in. All logins with the same source share one token.
 //!
-//! A token that is due is replaced on a thread of its own. While it is valid, a login waits at most
-//! a second for the new one. Only logins without a token wait longer, all of them for one request. After a failure the endpoint is left alone for ten seconds, and who needs a token
-//! meanwhile is told of the failure at once. Otherwise an endpoint that is down would hold up every
-//! heartbeat of a broker whose token is still valid.
+//! A thread replaces a token that is due. While the old token is valid, a login waits at most a second for the new one.
+//! Only logins without a token wait longer, all of them for one request. After a failure, no request is sent for ten
+//! seconds, and a login without a valid token fails at once with the same error. Otherwise an endpoint that is down
+//! would delay every heartbeat of a broker whose token is still valid.
 //!
-//! Kafka: `OAuthBearerRefreshingLogin`, `ExpiringCredentialRefreshingLogin`, which replaces tokens
-//! also if nobody logs in.
+//! Kafka: `OAuthBearerRefreshingLogin`, `ExpiringCredentialRefreshingLogin`, which also replaces tokens that no login
+//! needs.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant, UNIX_EPOCH};
@@ -87,7 +87,7 @@ impl LoginTokens {
                 match held.look(now_ms()) {
                     Look::Found(token) => break token,
                     Look::Failed(error) => return Err(error),
-                    // An error means that nobody asks any more.
+                    // An error means that the request has ended.
                     Look::Wait(answered) => answered.await.unwrap_or_default(),
                     Look::Due(token, answered) => ottla_sync::select! {
                         _ = answered => {}
@@ -229,7 +229,7 @@ impl Source {
     }
 }
 
-/// The one that asks. If it panics, those who wait are told.
+/// The running request. If its thread panics, the waiting logins are notified.
 struct Asking {
     source: Arc<Source>,
     is_done: bool,
@@ -269,7 +269,7 @@ fn time_of_day_ms() -> i64 {
     i64::try_from(now.unwrap_or_default().as_millis()).unwrap_or(i64::MAX)
 }
 
-/// When a token expires. One without a user or an end is an error; what else is wrong with it, the broker says.
+/// When a token expires. One without a user or an end is an error; the broker reports all other errors in it.
 fn checked(token: &Secret, source: &TokenSource, from: &str) -> Result<i64, String> {
     let read = read_own(token.expose(), &source.sub_claim, &source.scope_claim);
     let read = read.map_err(|error| format!("the token from {from} is of no use: {error}"))?;
@@ -278,7 +278,7 @@ fn checked(token: &Secret, source: &TokenSource, from: &str) -> Result<i64, Stri
 
 /// Why no token came.
 enum Failure {
-    /// Whoever asks again gets the same answer.
+    /// The same request would fail again.
     Final(String),
     Passing(String),
 }
