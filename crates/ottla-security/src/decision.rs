@@ -59,7 +59,8 @@ impl StandardAuthorizer {
                 };
                 let on_cluster = self.explain(client, on_cluster);
                 if on_cluster.rule.is_allowed() {
-                    remark = Some("whoever may Create on the cluster may create every topic");
+                    remark =
+                        Some("a principal that may Create on the cluster may create every topic");
                     explanation = on_cluster;
                 }
             }

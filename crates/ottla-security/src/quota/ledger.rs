@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn clients_share_what_is_not_told_apart() {
+    fn clients_without_distinct_quotas_share_one() {
         let mut ledger = Ledger::new(10);
         let of_user = Applied {
             by_client_id: false,
@@ -219,7 +219,7 @@ mod tests {
         for number in 0..160 {
             count(&mut ledger, EACH, &name(number), number);
         }
-        // It is used again, and is not among those that were idle longest any more.
+        // It is used again, and is no longer among the entries that were idle longest.
         count(&mut ledger, EACH, &name(0), 160);
         count(&mut ledger, EACH, &name(160), 161);
         assert_eq!(ledger.len(), 151);

@@ -155,7 +155,7 @@ fn refusal(outcome: &Outcome) -> (ErrorCode, String) {
 }
 
 #[test]
-fn who_knows_the_password_is_let_in() {
+fn the_right_password_authenticates() {
     for mechanism in PASSWORD_MECHANISMS {
         let outcome = log_in(mechanism, &password("alice", "hush"));
         let session = session(&outcome);
