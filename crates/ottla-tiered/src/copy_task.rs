@@ -101,7 +101,7 @@ impl CopyDelay {
     }
 }
 
-/// How far copying is behind (`RemoteCopyLagBytes`, `RemoteCopyLagSegments`).
+/// The lag of copying (`RemoteCopyLagBytes`, `RemoteCopyLagSegments`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct CopyLag {
     pub bytes: u64,
@@ -419,7 +419,7 @@ fn candidates(
     if limit.0 <= 0 || copied_offset >= limit {
         return VecDeque::new();
     }
-    // The log may start after what was copied: records were deleted, or tiering is new.
+    // The log may start after the copied records: records were deleted, or tiering is new.
     let from = copied_offset.plus(1).max(log.log_start_offset);
     let segments = log.closed_segments_from(from);
     segments

@@ -1,8 +1,8 @@
 //! Which local segments of a tiered log may be deleted.
 //!
-//! While segments are copied, a local segment may go only when remote storage has all of it, or when
-//! the log start offset is past it. How long it stays then is set by `local.retention.*`. While
-//! copying is disabled, local segments follow `retention.*` as those of any log do.
+//! While segments are copied, a local segment may be deleted only when remote storage has all of it, or when the log
+//! start offset is past it. `local.retention.*` determines how long it stays after that. While copying is disabled,
+//! local segments follow `retention.*` as in any log.
 //!
 //! Kafka: `UnifiedLog.deleteOldSegments`, `deletableSegments`, `isSegmentEligibleForDeletion`.
 
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_that_is_not_copied_follows_the_retention_of_all() {
+    fn without_copying_local_segments_follow_the_topic_retention() {
         let disabled = LocalRetention {
             is_copy_disabled: true,
             local_retention_ms: 5,

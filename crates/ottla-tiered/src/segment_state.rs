@@ -4,7 +4,7 @@
 
 use std::fmt;
 
-/// The state of one upload. The numbers are those of the records.
+/// The state of one upload. The records contain the numbers.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[repr(u8)]
 pub enum RemoteLogSegmentState {

@@ -21,7 +21,7 @@ pub struct Operation(pub u64);
 /// The time of both clocks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TaskTime {
-    /// The wall clock: what records say, and what the age of segments is compared with.
+    /// The wall clock, for the times in records and the age of segments.
     pub timestamp: Timestamp,
     /// Milliseconds of a clock that does not go back, by which runs are due.
     pub now_ms: u64,

@@ -122,7 +122,7 @@ fn segments_in_both_tiers_count_once_if_a_copy_before_them_is_missing() {
         retention_bytes,
         ..FOREVER
     };
-    // 40 bytes are remote, and 15 are only local. The deletion of the second segment goes on.
+    // 40 bytes are remote, and 15 are only local. The deletion of the second segment continues.
     assert_eq!(ids(&run(&log, &cache, size(55))), [2]);
     assert_eq!(ids(&run(&log, &cache, size(45))), [1, 2]);
 }
@@ -196,7 +196,7 @@ fn a_dangling_upload_expires_with_its_records() {
 }
 
 #[test]
-fn an_upload_that_was_left_behind_goes_without_retention() {
+fn an_abandoned_upload_is_deleted_without_retention() {
     let (log, mut cache) = tiered();
     // It began at 0.
     let left = segment(9, 10, 19, LeaderEpochs::from([(0, 10)]));

@@ -187,7 +187,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(150) })]
 
     #[test]
-    fn it_does_what_plain_maps_do(
+    fn the_cache_equals_a_model_of_plain_maps(
         segments in prop::collection::vec(any_segment(), 12),
         steps in prop::collection::vec(any_step(), 1..120),
     ) {
