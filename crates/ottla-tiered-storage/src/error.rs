@@ -13,7 +13,7 @@ pub enum RemoteStorageErrorKind {
     Unavailable,
     /// The store refused the credentials or the operation.
     Denied,
-    /// The object is there, and its bytes are not what was uploaded.
+    /// The object exists, but its bytes differ from the uploaded ones.
     Damaged,
     /// A local file of the segment, or of the cache, could not be read or written.
     LocalFile,
@@ -64,7 +64,7 @@ impl RemoteStorageError {
         RemoteStorageError::new(RemoteStorageErrorKind::Settings, setting, cause)
     }
 
-    /// Whether the same operation may succeed later without anybody's help.
+    /// Whether the same operation may succeed later without intervention.
     pub fn is_retriable(&self) -> bool {
         self.kind == RemoteStorageErrorKind::Unavailable
     }

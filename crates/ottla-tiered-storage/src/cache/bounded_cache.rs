@@ -1,4 +1,5 @@
-//! A cache in memory that never weighs more than its limit, and forgets what was not used lately.
+//! A cache in memory that never weighs more than its limit, and drops entries that were not used
+//! recently.
 
 use std::hash::Hash;
 use std::time::{Duration, Instant};
@@ -45,8 +46,8 @@ impl<K: Hash + Eq, V: Clone> BoundedCache<K, V> {
         Some(entry.value.clone())
     }
 
-    /// Puts a value in and returns what has to go for it: older values, or the value itself if it
-    /// is heavier than the limit.
+    /// Puts a value in and returns the values displaced by it: older values, or the value itself if
+    /// it is heavier than the limit.
     pub fn insert(&mut self, key: K, value: V, weight: u64) -> Vec<V> {
         if self.limit.is_some_and(|limit| weight > limit) {
             return vec![value];

@@ -31,7 +31,7 @@ impl Chunk {
     }
 }
 
-/// As the manifest has it. Sizes are those of Java's `int`.
+/// The form in the manifest. Sizes are Java `int`s.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "lowercase")]
 pub enum ChunkIndexForm {

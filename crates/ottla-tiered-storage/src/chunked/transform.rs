@@ -84,7 +84,7 @@ pub fn sealed(key: &DataKey, text: &[u8]) -> Vec<u8> {
     buffer
 }
 
-/// Why a chunk or an index is not what was uploaded.
+/// Why a chunk or an index differs from the uploaded one.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum RestoreError {
     #[error("{name} at byte {position}: {cause}")]
@@ -97,7 +97,7 @@ pub enum RestoreError {
     },
 }
 
-/// The bytes of the segment from those of the object.
+/// Restores the bytes of the segment from the object.
 pub fn restored(
     object: Bytes,
     chunk: &Chunk,
@@ -134,7 +134,7 @@ pub fn restored(
     Ok(original)
 }
 
-/// The bytes of an index from those of the object.
+/// Restores the bytes of an index from the object.
 pub fn restored_index(
     object: Bytes,
     name: &str,
@@ -152,7 +152,7 @@ fn opened(object: Bytes, key: Option<&DataKey>) -> Result<Bytes, String> {
     let Some(key) = key else {
         return Ok(object);
     };
-    // A response is one buffer that nobody else holds, in most cases.
+    // In most cases a response is one buffer without other references.
     let mut buffer = object
         .try_into_mut()
         .map_or_else(|shared| shared.to_vec(), |own| own.into());

@@ -27,7 +27,7 @@ const RETRY_TIME: Duration = Duration::from_secs(60);
 const CONNECT_TIME: Duration = Duration::from_secs(5);
 /// How long a store may say nothing, in the middle of an answer or of an upload of a part.
 const SILENCE: Duration = Duration::from_secs(60);
-/// Files need no parts; this bounds what is written at once.
+/// Files need no parts; this bounds the size of a write.
 const FILE_PART_SIZE: usize = 8 << 20;
 
 /// Opens a store. Asks nothing of it.

@@ -14,7 +14,7 @@ fn objects() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/stores/plugin-objects")
 }
 
-/// What the plugin gave the broker to keep, for objects of this size.
+/// The plugin's custom metadata for objects of this size.
 fn custom_metadata(remote_size: &[u8]) -> Vec<u8> {
     let path = format!("orders-{TOPIC_ID}/7/00000000000000000100-{SEGMENT_ID}");
     let mut bytes = vec![3, 0, remote_size.len() as u8];
