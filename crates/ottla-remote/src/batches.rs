@@ -98,7 +98,7 @@ pub async fn find_batches(
         }
         end += size;
     }
-    // What was read of the store in excess would stay in memory with the batches.
+    // Excess bytes of the read would stay in memory with the batches.
     if end < buffer.capacity() / 2 {
         return Ok(Some(found(Bytes::copy_from_slice(&buffer[..end]))));
     }

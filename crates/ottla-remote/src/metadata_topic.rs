@@ -1,7 +1,7 @@
-//! The topic `__remote_log_metadata`: creates it, writes records to it, and reads those of the
-//! partitions that this broker has.
+//! The topic `__remote_log_metadata`: creates it, writes records to it, and reads the records of
+//! the partitions that this broker has.
 //!
-//! The leaders of its partitions are reached over the inter-broker listener, this broker too. One
+//! All leaders of its partitions, also this broker, are reached over the inter-broker listener. One
 //! task per leader fetches all partitions that it leads. A record counts as written when this
 //! broker has read it back, so that the next decision sees it.
 //!
@@ -104,7 +104,7 @@ impl MetadataTopic {
         look(self.read.lock().cache(partition))
     }
 
-    /// Changes when records that were read were lost, and with them what was decided from them.
+    /// Changes when records that were read are lost, which invalidates decisions based on them.
     pub fn reloads(&self) -> u64 {
         self.read.lock().reloads()
     }
@@ -504,7 +504,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_single_broker_is_told_what_to_set() {
+    fn on_a_single_broker_the_error_names_the_setting() {
         let refused = refusal(ErrorCode::InvalidReplicationFactor, "only 1 broker");
         assert!(
             refused.starts_with("INVALID_REPLICATION_FACTOR: only 1 broker; "),

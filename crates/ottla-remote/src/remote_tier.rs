@@ -1,5 +1,5 @@
-//! What the tasks, the reads and the followers of a broker's tiered storage share: the store, the
-//! metadata topic, the quotas, and the partitions of this broker.
+//! The shared state of the tasks, the reads and the followers of a broker's tiered storage: the
+//! store, the metadata topic, the quotas, and the partitions of this broker.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,7 +34,7 @@ pub struct RemoteTier {
     pub peers: BrokerPeers,
     pub readers: Semaphore,
     pub state_builders: Semaphore,
-    /// Reads that run, and those that wait for their turn.
+    /// Running and waiting reads.
     pub pending_reads: AtomicUsize,
     /// Records that were read, or are being read, and have not left in a response.
     pub memory: RequestMemory,

@@ -1,4 +1,4 @@
-//! What tiered storage has done, and how far it is behind: for each tiered topic and for all.
+//! The counters and the lag of tiered storage, for each tiered topic and for all.
 //!
 //! The counters of a topic are kept while one of its partitions has a role here. They are added to
 //! once a segment or a read, so a lock is cheap enough.
