@@ -1,5 +1,5 @@
-//! Fetch sessions (KIP-227): a client lists its partitions once, and afterwards only those that
-//! changed; the broker returns only partitions with new data or changed metadata.
+//! Fetch sessions (KIP-227): a client lists its partitions once, and afterwards only changed ones;
+//! the broker returns only partitions with new data or changed metadata.
 //!
 //! Each end is a state machine without clock, lock or socket. `client` is used by consumers and
 //! followers, `server` by brokers.

@@ -183,7 +183,7 @@ impl RecordBatchBuilder {
     /// Appends a record of another batch with its offset, timestamp and headers.
     pub fn append_view(&mut self, record: &RecordView<'_>) {
         let offset_delta = i32::try_from(record.offset.since(self.base_offset))
-            .expect("a record lies within 2^31 offsets of its batch");
+            .expect("a record is within 2^31 offsets of its batch");
         assert!(
             offset_delta > self.last_offset_delta,
             "offsets increase within a batch"
