@@ -123,7 +123,7 @@ fn a_missed_wake_up_is_found() {
 }
 
 /// Needs two ordering constraints in the middle of long threads, which a uniform random walk rarely
-/// meets: thread A must be held between two of its 200 steps while B does all of its own.
+/// meets: thread A must be held between two of its 200 steps while B does all of its steps.
 fn depth_two() {
     let (turns, phase) = (200, Arc::new(AtomicUsize::new(0)));
     let other = phase.clone();
@@ -233,7 +233,7 @@ fn a_seed_is_one_run_to_the_byte() {
 }
 
 #[test]
-fn time_passes_when_nobody_can_run() {
+fn time_passes_when_no_thread_can_run() {
     let report = run(Config::new(7), || {
         let before = time::now();
         thread::sleep(Duration::from_secs(3600));

@@ -46,7 +46,8 @@ impl Memory {
     }
 }
 
-/// What a group's limit leaves beside memory that is not page cache; `None` without a limit.
+/// The memory that a group's limit leaves after memory that is not page cache; `None` without a
+/// limit.
 fn available_in(
     version: Version,
     directory: &Path,
