@@ -173,7 +173,7 @@ impl NodeContext {
         self.clock.now_ms()
     }
 
-    /// The wall clock. Use it for what is stored.
+    /// The wall clock. Use it for stored times.
     pub fn timestamp(&self) -> Timestamp {
         self.clock.timestamp()
     }
@@ -248,7 +248,7 @@ impl NodeContext {
         self.state.set(state);
     }
 
-    /// What the stop waits for; `None` before it.
+    /// The step that the stop waits for; `None` before the stop.
     pub fn stop_step(&self) -> Option<StopStep> {
         self.stop_step.get()
     }

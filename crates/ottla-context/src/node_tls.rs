@@ -194,8 +194,8 @@ impl NodeTls {
         all.collect()
     }
 
-    /// Returns the errors in the settings and files of each listener, and warnings about those that
-    /// can be used. Reads the files and changes nothing.
+    /// Returns the errors in the settings and files of each listener, and warnings about usable
+    /// listeners. Reads the files and changes nothing.
     pub fn examine(config: &BrokerConfig) -> (Vec<TlsError>, Vec<String>) {
         let mut errors = Vec::new();
         let mut warnings = Vec::new();

@@ -56,7 +56,7 @@ impl TopicMetric {
 
 type TopicCounters = Counters<{ TopicMetric::ALL.len() }>;
 
-/// The counters of one topic. Adding to them also adds to those of all topics.
+/// The counters of one topic. Adding to them also adds to the counters of all topics.
 #[derive(Debug)]
 pub struct TopicMetrics {
     topic: TopicCounters,
