@@ -70,7 +70,7 @@ impl LeaderLinks {
     }
 }
 
-/// Whether leaders move for the sake of balance, and not only those of emptied brokers.
+/// Whether leaders move for balance, and not only away from emptied brokers.
 fn may_take_over(placement: &Placement) -> bool {
     placement.options.emptied.is_empty() || !placement.options.added.is_empty()
 }
