@@ -21,7 +21,7 @@ use tokio::task::LocalSet;
 
 const WORKERS: u32 = 6;
 /// Maximum number of findings printed per kind.
-const TOLD: usize = 5;
+const SHOWN: usize = 5;
 
 fn main() -> ExitCode {
     // Single-threaded, because a consumer's listeners and interceptors need not be `Sync`.
@@ -88,7 +88,7 @@ async fn run() -> Result<bool> {
         }
     }
     for (kind, sentences) in client_histories::check(&history).iter() {
-        let shown = sentences[..sentences.len().min(TOLD)].join("; ");
+        let shown = sentences[..sentences.len().min(SHOWN)].join("; ");
         let line = format!("{kind}: {}: {shown}", sentences.len());
         match kind.is_promised_absent() {
             true => wrong.push(line),
