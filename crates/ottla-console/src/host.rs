@@ -14,7 +14,7 @@ pub(crate) fn without_port(host: &str) -> &str {
     }
 }
 
-/// Whether nobody on the network sees what is sent to a host of this name.
+/// Whether bytes sent to a host of this name stay on this machine.
 pub(crate) fn is_loopback(name: &str) -> bool {
     let address = name.trim_start_matches('[').trim_end_matches(']');
     name.eq_ignore_ascii_case("localhost")

@@ -7,13 +7,13 @@ use std::sync::Arc;
 /// A latency at this moment.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Latency {
-    /// What is measured, as a plot names it: `Produce p99`.
+    /// The name of the measurement in a plot: `Produce p99`.
     pub name: &'static str,
     pub ms: f64,
 }
 
-/// Where a console reads the latencies of its broker. It is called with each sample, and never
-/// before somebody opens the page.
+/// Where a console reads the latencies of its broker. It is called with each sample, and not before
+/// the page is first opened.
 #[derive(Clone)]
 pub struct BrokerLatencies(Arc<dyn Fn() -> Vec<Latency> + Send + Sync>);
 

@@ -1,4 +1,4 @@
-//! The sessions of people who are logged in. Bounded in number, idle time and age.
+//! The sessions of logged-in users. Bounded in number, idle time and age.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -31,7 +31,7 @@ struct Session {
 
 impl Session {
     fn is_over(&self, now: Instant) -> bool {
-        // A rebalance goes on while nobody looks.
+        // A rebalance continues without an open page.
         let is_idle = now.duration_since(self.used) >= IDLE && !self.visit.rebalancing.is_running();
         // A visit ends by itself if its person's token cannot be renewed.
         self.visit.has_ended() || is_idle || now.duration_since(self.opened) >= AGE

@@ -199,11 +199,11 @@ fn explained(decision: &Decision<'_>) -> Explained {
 struct Settings {
     super_users: SuperUsers,
     allow_everyone_if_no_acl_found: bool,
-    /// What a reader must know about the origin of the above.
+    /// Remarks about the origin of the decision.
     notes: Vec<String>,
 }
 
-/// What a broker reports of a setting.
+/// A setting as a broker reports it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Reported {
     NotSet,

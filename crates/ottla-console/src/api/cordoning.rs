@@ -1,5 +1,5 @@
-//! Cordoning of log directories (KIP-1066). A cordoned one gets no new replicas and keeps those that
-//! it has. Brokers have the setting `cordoned.log.dirs` since Kafka 4.3.
+//! Cordoning of log directories (KIP-1066). A cordoned directory gets no new replicas and keeps its existing ones.
+//! Brokers have the setting `cordoned.log.dirs` since Kafka 4.3.
 
 use std::collections::BTreeMap;
 
@@ -215,7 +215,7 @@ mod tests {
         assert_eq!(of("", true, false), append);
         assert_eq!(of("/b", true, true), append);
         assert_eq!(of("/a,/b", false, true), subtract);
-        // The file of the broker has it, or it stands for all directories.
+        // The broker's file contains it, or `*` covers it.
         assert_eq!(of("/b", true, false), ConfigOperation::Set("/b,/a".into()));
         assert_eq!(of("*", false, true), ConfigOperation::Set("/b".into()));
     }

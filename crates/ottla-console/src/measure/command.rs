@@ -1,4 +1,4 @@
-//! The command lines of `ottla bench`, and what it prints.
+//! The command lines of `ottla bench`, and its output.
 
 use std::ffi::OsString;
 use std::io;
@@ -17,7 +17,7 @@ use crate::problem::Problem;
 
 /// For commands that measure nothing.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// What is kept of their output, and of their errors.
+/// The maximum bytes kept of their output, and of their errors.
 const MOST_OUTPUT: u64 = 4 << 20;
 
 /// A scenario that `ottla bench` ships.
@@ -27,7 +27,7 @@ pub(crate) struct Scenario {
     title: String,
 }
 
-/// The run that somebody wants.
+/// The requested run.
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct Wanted {
     pub(crate) scenario: String,
@@ -109,8 +109,8 @@ pub(super) fn scenarios_in(text: &str) -> Vec<Scenario> {
         .collect()
 }
 
-/// `ottla bench` with these arguments, in a process group of its own: Ctrl-C in the terminal of the
-/// console, and the console's request to stop, would together end it at once.
+/// `ottla bench` with these arguments, in a separate process group. Otherwise Ctrl-C in the
+/// console's terminal together with the console's request to stop would end it at once.
 pub(super) fn bench(program: &Path, arguments: Vec<OsString>) -> Command {
     let mut command = Command::new(program);
     command
@@ -170,7 +170,7 @@ pub(super) async fn output(program: &Path, arguments: Vec<OsString>) -> Result<S
     Ok(String::from_utf8_lossy(&output).into_owned())
 }
 
-/// The beginning of what a process prints. The rest is read and dropped, so that the process ends.
+/// The beginning of a process's output. The rest is read and dropped, so that the process ends.
 async fn beginning(output: Option<impl AsyncRead + Unpin>) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     let Some(mut output) = output else {

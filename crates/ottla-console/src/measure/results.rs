@@ -35,7 +35,7 @@ pub(crate) struct ResultRow {
     head: Head,
 }
 
-/// What is shown of a result in the list.
+/// The part of a result that the list shows.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Head {
     #[serde(skip_serializing)]
@@ -106,7 +106,7 @@ struct TargetSummary {
 
 pub(crate) struct Results {
     dir: PathBuf,
-    /// What was read of each file, with its time and size. `None` is no result.
+    /// The parsed head of each file, with the file's time and size. `None` is no result.
     known: Mutex<HashMap<String, (SystemTime, u64, Option<Head>)>>,
 }
 
@@ -134,7 +134,7 @@ impl Results {
             let Some(name) = name.filter(|it| is_name(it)) else {
                 continue;
             };
-            // Of a link, not of what it leads to.
+            // Of a link, not of its target.
             let Ok(metadata) = entry.metadata() else {
                 continue;
             };

@@ -1,5 +1,4 @@
-//! Requests to the identity provider. Its document and its keys are remembered; of all who need them at the same time, one
-//! asks.
+//! Requests to the identity provider. Its document and its keys are cached; concurrent callers share one request.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -29,10 +28,10 @@ const KEYS_PAUSE: Duration = Duration::from_secs(10);
 /// Of an ID token in an address. Servers refuse addresses of more than 8 KiB.
 const MOST_HINT_BYTES: usize = 6 << 10;
 
-/// Whom an ID token is about.
+/// The user in an ID token.
 #[derive(PartialEq, Eq, Debug)]
 pub(crate) struct Person {
-    /// What the cluster knows the person by: `user.claim`.
+    /// The name of the user in the cluster: `user.claim`.
     pub(crate) user: String,
     /// Never that of another person at this provider: `sub`.
     pub(crate) subject: String,
@@ -43,7 +42,7 @@ pub(crate) struct Person {
 pub(crate) enum Failure {
     /// It says no, and would say so again.
     Refused(String),
-    /// It was not reached, or answers what nobody can use.
+    /// It was not reached, or its response is unusable.
     Unusable(String),
 }
 
@@ -62,7 +61,7 @@ pub(crate) struct Provider {
     requests: Arc<Semaphore>,
 }
 
-/// What was asked for last.
+/// The last response.
 struct Known<T> {
     value: Result<Arc<T>, Failure>,
     since: Instant,
@@ -79,7 +78,7 @@ impl<T> Known<T> {
         };
         let value = match (asked.map(Arc::new), before.map(|it| it.value)) {
             (Err(error), Some(Ok(old))) => {
-                tracing::warn!("{}; what it said before is used", error.reason());
+                tracing::warn!("{}; its previous response is used", error.reason());
                 Ok(old)
             }
             (asked, _) => asked,
@@ -112,7 +111,7 @@ impl Provider {
         &self.config.issuer
     }
 
-    /// What it says of itself.
+    /// Its discovery document.
     pub(crate) async fn metadata(&self) -> Result<Arc<Metadata>, Failure> {
         let mut known = self.metadata.lock().await;
         if let Some(known) = known.as_ref().filter(|it| Instant::now() < it.until) {
@@ -237,7 +236,7 @@ impl Provider {
         self.tokens(&metadata, &fields).await
     }
 
-    /// Has the provider forget a refresh token (RFC 7009), if it can. A failure changes nothing for anybody here.
+    /// Has the provider forget a refresh token (RFC 7009), if it can. A failure has no consequence here.
     pub(crate) async fn revoke(&self, refresh_token: &Secret) {
         let Ok(metadata) = self.metadata().await else {
             return;
@@ -255,7 +254,7 @@ impl Provider {
         }
     }
 
-    /// Who an ID token is about. `nonce` is that of the login.
+    /// Returns the user in an ID token. `nonce` is the nonce of the login.
     pub(crate) async fn identify(
         &self,
         id_token: &Secret,

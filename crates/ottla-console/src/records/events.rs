@@ -34,7 +34,7 @@ pub(crate) struct Sender {
     room: Arc<Semaphore>,
 }
 
-/// Bytes, with their room among those that wait.
+/// Bytes, with their permit in the queue.
 type Waiting = (Bytes, OwnedSemaphorePermit);
 
 /// The stream's receiver is gone.
@@ -69,7 +69,7 @@ impl Sender {
     }
 }
 
-/// How the work of a stream fails: nobody reads it, or with a problem to be shown.
+/// How the work of a stream fails: the reader is gone, or there is a problem to be shown.
 pub(crate) enum Failure {
     Gone,
     Problem(Problem),
@@ -128,7 +128,7 @@ where
     let task = tokio::spawn(until_over(visit, async move {
         match work.await {
             Ok(()) => drop(failed.send(None)),
-            Err(Failure::Gone) => drop(failed.send(Some("nobody reads it".to_owned()))),
+            Err(Failure::Gone) => drop(failed.send(Some("the reader is gone".to_owned()))),
             Err(Failure::Problem(problem)) => {
                 tracing::warn!("an export broke off: {}", problem.detail());
                 drop(failed.send(Some(problem.detail().to_owned())));

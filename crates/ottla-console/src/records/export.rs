@@ -58,7 +58,8 @@ impl<'a> Line<'a> {
     }
 
     /// Fields as in RFC 4180. No value is an empty field, and an empty text is `""`. A text that a
-    /// spreadsheet would take for a formula is not changed: the file has what the records have.
+    /// spreadsheet would take for a formula is not changed: the file has the contents of the
+    /// records.
     pub(crate) fn write_csv(&self, text: &mut Vec<u8>) {
         let numbers = format!("{},{},{},", self.partition, self.offset, self.timestamp);
         text.extend_from_slice(numbers.as_bytes());
@@ -85,7 +86,7 @@ impl<'a> Line<'a> {
 #[derive(Clone, Copy)]
 enum Part<'a> {
     Text(&'a str),
-    /// What is no text is base64.
+    /// Bytes that are not text are base64.
     Bytes(&'a [u8]),
 }
 

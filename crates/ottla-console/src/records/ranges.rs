@@ -34,7 +34,7 @@ pub(crate) fn listed(ranges: &Ranges) -> Vec<PartitionRange> {
     ranges.collect()
 }
 
-/// The reverse of [`listed`], for what somebody has sent.
+/// The reverse of [`listed`], for ranges in a request.
 pub(crate) fn parsed(listed: &[PartitionRange]) -> Result<Ranges, Problem> {
     let refused = |it: &PartitionRange, why: &str| {
         let PartitionRange {

@@ -10,11 +10,11 @@ use regex::bytes::{Regex, RegexBuilder};
 const REGEX_BYTES: usize = 1 << 20;
 /// Parts of fewer bytes are nearly everywhere.
 const SHORTEST: usize = 2;
-/// A part without letters of so many bytes is rarer than a longer one with letters.
+/// A part without letters of this many bytes is rarer than a longer one with letters.
 const RARE: usize = 4;
 /// Each place where a part could begin is compared with all of it.
 const LONGEST: usize = 32;
-/// From the most frequent in texts and JSON; what is missing is rarer.
+/// The most frequent bytes in texts and JSON first; other bytes are rarer.
 const FREQUENT: &[u8] = b" e\"tao:i,nrlcdhum0p1_f2g-yb/.w3v{}45678\\9x";
 
 pub(crate) struct Text {

@@ -1,7 +1,7 @@
-//! The schemas that were read, and the failures to read some, for a time.
+//! A cache of schemas, and of failed reads for a limited time.
 //!
-//! Pure; the time is an argument. Schemas with an ID never change, so those that were found stay
-//! until there is no room.
+//! Pure; the time is an argument. Schemas with an ID never change, so they stay until there is no
+//! room.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -45,7 +45,7 @@ pub(super) struct Cache {
 
 struct Entry {
     outcome: Outcome,
-    /// `None` for ever.
+    /// `None`: without limit.
     until: Option<Instant>,
 }
 
@@ -69,7 +69,7 @@ impl Cache {
         }
     }
 
-    /// What is known of a schema without asking for it.
+    /// The cached result for a schema.
     pub(super) fn find(&mut self, id: &SchemaId, now: Instant) -> Option<Outcome> {
         if let Some(entry) = self.schemas.get(id)
             && entry.until.is_none_or(|it| now < it)

@@ -37,8 +37,8 @@ pub(super) fn what(topic: &str, redrive: &Redrive) -> Result<String, Problem> {
     }
 }
 
-/// Keeps what a preview has counted, or what a redrive has left. Returns the token that confirms it,
-/// if there is memory for it.
+/// Keeps the records that a preview has counted, or that a redrive has left. Returns the token that confirms them, if
+/// there is memory for it.
 pub(super) fn keep(visitor: &Visitor, plan: &Plan, parts: &[&Ranges]) -> Option<String> {
     let mut listed = Vec::new();
     for (partition, ranges) in parts.iter().copied().flatten() {
@@ -64,7 +64,7 @@ pub(super) fn check(
     let token = redrive.token.clone().ok_or_else(|| {
         Problem::invalid(
             "token",
-            "token is missing; give what the preview answered, which is good for one redrive",
+            "token is missing; give the token from the preview, which is valid for one redrive",
         )
     })?;
     let promise = visitor.redrives.get(&token).ok_or_else(used_up)?;
