@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_may_pass_is_tried_again() {
+    fn only_transient_failures_are_retried() {
         for (error, after) in [
             (ErrorCode::None, AfterWrite::Written),
             (ErrorCode::NotLeaderOrFollower, AfterWrite::TryAgain),
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_letter_takes_no_others_with_it() {
+    fn a_refused_letter_does_not_fail_the_other_letters() {
         let bad = [3, 70, 71, 99];
         let (mut next, mut requests) = (0, 0);
         let (mut written, mut given_up) = (Vec::new(), Vec::new());

@@ -229,7 +229,7 @@ fn whoever_is_late_is_fenced() {
 }
 
 #[test]
-fn what_is_not_there_is_said() {
+fn missing_state_is_reported() {
     let mut story = Story::new();
     let unknown = refused(ErrorCode::UnknownTopicOrPartition);
     assert_eq!(story.initialize(4, 1, 0), Response::Done(Err(unknown)));
@@ -353,7 +353,7 @@ fn a_timed_out_write_still_takes_effect() {
 }
 
 #[test]
-fn what_newer_snapshots_cover_is_deleted() {
+fn records_before_newer_snapshots_are_deleted() {
     let mut story = Story::with(ShareCoordinatorConfig {
         snapshot_update_records_per_snapshot: 1,
         ..Default::default()

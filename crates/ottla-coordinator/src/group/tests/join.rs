@@ -123,7 +123,7 @@ fn a_member_with_nothing_in_common_is_refused() {
 }
 
 #[test]
-fn a_pending_member_that_does_not_come_back_is_forgotten() {
+fn a_pending_member_that_does_not_rejoin_is_removed() {
     let mut script = Script::new();
     script.join(joining(""));
     check(script.pass(10_000), "");

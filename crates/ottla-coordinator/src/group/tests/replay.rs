@@ -44,7 +44,7 @@ fn a_restart_restores_the_group() {
 }
 
 #[test]
-fn a_restart_forgets_what_was_deleted() {
+fn deleted_state_stays_deleted_after_a_restart() {
     let mut script = Script::new();
     script.commit_offset(committing("", -1, 7));
     script.delete_groups(&["g"]);

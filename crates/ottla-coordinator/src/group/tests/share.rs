@@ -267,7 +267,7 @@ fn more_members_than_partitions_share_them() {
 }
 
 #[test]
-fn members_leave_and_the_others_take_their_partitions() {
+fn the_remaining_members_get_the_partitions_of_members_that_leave() {
     let mut script = Script::sharing_two();
     check(
         script.share(&alive("m2", -1)),
@@ -557,7 +557,7 @@ fn a_failed_write_is_refused_and_initializes_nothing() {
 }
 
 #[test]
-fn what_a_heartbeat_must_hold() {
+fn required_fields_of_a_heartbeat() {
     let error = |request: ShareGroupHeartbeatRequest| {
         let error = validate_share_heartbeat(&request).err();
         error.map_or_else(String::new, |error| error.message.unwrap_or_default())

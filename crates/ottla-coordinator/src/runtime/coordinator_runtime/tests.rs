@@ -183,7 +183,7 @@ fn decisions_that_pile_up_share_the_next_batch() {
 /// The defect that this state machine prevents: a refused write also fails the writes decided on
 /// top of it.
 #[test]
-fn what_was_decided_on_a_refused_write_is_not_appended() {
+fn writes_decided_after_a_refused_write_are_not_appended() {
     let mut machine = active();
     plain(&mut machine, 1);
     assert_eq!(next(&mut machine), Some((0, 0)));
@@ -281,7 +281,7 @@ fn waiting_requests_time_out_again_and_again() {
 }
 
 #[test]
-fn what_was_read_and_is_not_committed_is_waited_for() {
+fn loading_waits_for_uncommitted_records() {
     let mut machine = Machine::loading();
     let loaded = Ledger {
         next_write: 1,
@@ -327,7 +327,7 @@ enum Thread {
 
 /// Memory and log never diverge, in any order of the threads' steps and with any refused appends.
 #[test]
-fn the_log_is_what_was_decided() {
+fn the_log_contains_the_decisions_in_order() {
     for seed in 1..400_u64 {
         let mut random = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let mut draw = |bound: u64| {

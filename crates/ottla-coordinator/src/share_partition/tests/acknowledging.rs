@@ -73,7 +73,7 @@ fn records_of_one_batch_may_end_differently() {
 }
 
 #[test]
-fn what_may_not_be_acknowledged_is_refused() {
+fn invalid_acknowledgements_are_refused() {
     let mut story = Story::new();
     story.acquire("a", &[(0, 9)]);
     story.acquire("a", &[(10, 19)]);
@@ -114,7 +114,7 @@ fn what_may_not_be_acknowledged_is_refused() {
 }
 
 #[test]
-fn one_bad_batch_takes_the_whole_acknowledgement_back() {
+fn one_bad_batch_reverts_the_whole_acknowledgement() {
     let mut story = Story::new();
     story.acquire("a", &[(0, 9)]);
     story.acquire("b", &[(10, 19)]);

@@ -117,7 +117,7 @@ fn a_batch_that_fails_often_is_given_in_parts_and_its_last_delivery_alone() {
 }
 
 #[test]
-fn what_was_compacted_away_is_passed() {
+fn compacted_offsets_are_skipped() {
     let mut story = Story::new();
     story.acquire("a", &[(0, 9), (10, 19)]);
     story.settle("a", 0, 19, Release);

@@ -70,7 +70,7 @@ fn failure(code: ErrorCode) -> StateFailure {
 }
 
 #[test]
-fn one_reads_at_a_time() {
+fn one_fetch_reads_at_a_time() {
     let mut led = active();
     assert_eq!(led.begin_reading(SETTINGS), Some(Offset(0)));
     assert_eq!(led.begin_reading(SETTINGS), None);
@@ -132,7 +132,7 @@ fn a_fenced_write_closes_the_share_partition() {
 }
 
 #[test]
-fn one_that_is_closed_while_it_loads_stays_closed() {
+fn a_share_partition_closed_during_its_load_stays_closed() {
     let mut led = Led::default();
     let loading = Err(failure(ErrorCode::UnknownTopicOrPartition));
     assert_eq!(accept(&mut led, 0, 10), loading);
@@ -160,7 +160,7 @@ fn a_late_response_is_ignored() {
 /// A share partition without members is closed after its last write. Otherwise its successor would
 /// read the state without that write.
 #[test]
-fn one_that_its_group_has_left_is_closed_after_its_last_write() {
+fn a_share_partition_without_members_closes_after_its_last_write() {
     let reason = failure(ErrorCode::NotLeaderOrFollower);
     for is_used_again in [false, true] {
         let mut led = active();
@@ -284,7 +284,7 @@ fn a_dead_letter_result_after_the_close_is_ignored() {
 }
 
 #[test]
-fn one_that_must_be_closed_hands_out_no_dead_letters() {
+fn a_fenced_share_partition_hands_out_no_dead_letters() {
     let mut led = active();
     acquire(&mut led);
     assert_eq!(

@@ -133,7 +133,7 @@ fn the_end_is_written_until_the_log_has_it() {
 }
 
 #[test]
-fn whoever_waits_is_answered_when_the_partition_goes() {
+fn waiting_requests_are_answered_when_the_partition_is_unloaded() {
     use crate::runtime::Coordinator;
     let mut script = Script::new(2).load(transaction(State::Ongoing, 3));
     script.commits_at_once = false;

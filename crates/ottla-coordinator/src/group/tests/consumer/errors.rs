@@ -70,7 +70,7 @@ fn heartbeats_that_hold_too_little_are_refused() {
 }
 
 #[test]
-fn members_and_groups_that_there_are_not_are_refused() {
+fn unknown_members_and_groups_are_refused() {
     let mut script = Script::with_topics(TestImage::new().topic("a", 1));
     assert_eq!(
         script.beat(alive("m", 1)),

@@ -11,7 +11,7 @@ fn two_members() -> Script {
 }
 
 #[test]
-fn a_partition_moves_when_its_owner_has_given_it_up() {
+fn a_partition_moves_when_its_owner_has_revoked_it() {
     let mut script = two_members();
     check(
         script.send(joining("m2", &["a"])),

@@ -203,7 +203,7 @@ impl World {
         self.take(outcome);
     }
 
-    fn somebody(&mut self) -> Option<ByteString> {
+    fn any_member(&mut self) -> Option<ByteString> {
         let count = self.consumers.len() as u64;
         if count == 0 {
             return None;
@@ -223,12 +223,12 @@ impl World {
             }
             1 => {
                 // Dies without leaving; its session expires.
-                if let Some(member_id) = self.somebody() {
+                if let Some(member_id) = self.any_member() {
                     self.consumers.remove(&member_id);
                 }
             }
             2 => {
-                if let Some(member_id) = self.somebody() {
+                if let Some(member_id) = self.any_member() {
                     let topics = self.some_topics();
                     if let Some(consumer) = self.consumers.get_mut(&member_id) {
                         consumer.topics = topics;
@@ -249,7 +249,7 @@ impl World {
                 }
             }
             _ => {
-                if let Some(member_id) = self.somebody() {
+                if let Some(member_id) = self.any_member() {
                     self.beat(&member_id, false);
                 }
             }

@@ -105,7 +105,7 @@ fn an_invalid_expression_is_refused_with_the_message_of_re2j() {
 }
 
 #[test]
-fn a_member_may_name_topics_and_match_others() {
+fn a_member_may_subscribe_to_names_and_an_expression() {
     let mut script = Script::with_topics(cluster());
     assert_eq!(
         script.beat(joining("m1", &["b"]).matching("a.*")),

@@ -11,7 +11,7 @@ fn with_one() -> Script {
 }
 
 #[test]
-fn a_static_member_comes_back_to_its_partitions() {
+fn a_returning_static_member_gets_its_partitions() {
     let mut script = with_one();
     assert_eq!(
         script.beat(joining("m2", &["a"]).instance("i")),
@@ -49,7 +49,7 @@ fn a_static_member_comes_back_to_its_partitions() {
 }
 
 #[test]
-fn a_static_member_that_does_not_come_back_is_put_out() {
+fn a_static_member_that_does_not_return_is_removed() {
     let mut script = with_one();
     script.send(alive("m1", -2).instance("i"));
     let text = script.pass(45_000);

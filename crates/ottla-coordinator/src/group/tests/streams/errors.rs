@@ -168,7 +168,7 @@ fn a_member_that_missed_a_response_may_send_its_previous_epoch() {
 }
 
 #[test]
-fn tasks_that_there_are_not_are_refused() {
+fn unknown_tasks_are_refused() {
     let mut script = Script::with_streams(&ready());
     script.stream(joining("m1", "p1"));
     for index in [2, -1] {
@@ -187,7 +187,7 @@ fn tasks_that_there_are_not_are_refused() {
 }
 
 #[test]
-fn topologies_that_contradict_themselves_are_refused_and_leave_nothing_behind() {
+fn contradictory_topologies_are_refused_and_change_nothing() {
     let mut script = Script::with_streams(&ready());
     let same_ids = vec![
         subtopology("0", &["in"], &[]),

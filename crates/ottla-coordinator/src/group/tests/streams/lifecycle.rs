@@ -139,7 +139,7 @@ fn a_group_of_one_heartbeat_is_assigned_by_the_next() {
 }
 
 #[test]
-fn the_first_assignment_of_a_group_that_is_gone_comes_to_nothing() {
+fn the_first_assignment_of_a_deleted_group_is_dropped() {
     let mut script = Script::with_streams(&ready());
     script.config.group_streams_initial_rebalance_delay_ms = 3_000;
     script.configure();
@@ -334,7 +334,7 @@ fn members_with_an_older_topology_receive_a_status() {
 }
 
 #[test]
-fn timers_of_others_do_nothing_to_a_streams_group() {
+fn timers_of_other_group_types_do_not_affect_a_streams_group() {
     let mut script = Script::with_streams(&ready());
     script.stream(joining("m1", "p1"));
     for key in [
@@ -359,7 +359,7 @@ fn timers_of_others_do_nothing_to_a_streams_group() {
 }
 
 #[test]
-fn what_a_lost_write_had_seen_of_the_topics_is_forgotten() {
+fn the_topics_seen_by_a_failed_write_are_forgotten() {
     let mut script = Script::with_streams(&ready());
     script.stream(joining("m1", "p1"));
     script.stream(beat("m1", 2));

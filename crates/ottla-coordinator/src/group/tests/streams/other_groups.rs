@@ -68,7 +68,7 @@ fn an_empty_classic_group_becomes_a_streams_group() {
 }
 
 #[test]
-fn groups_of_other_kinds_with_members_stay_what_they_are() {
+fn other_groups_with_members_do_not_become_streams_groups() {
     let mut script = Script::with_streams(&ready());
     script.join_new(classic(""));
     let refused = "GROUP_ID_NOT_FOUND Group g is not a streams group.";
@@ -85,7 +85,7 @@ fn groups_of_other_kinds_with_members_stay_what_they_are() {
 }
 
 #[test]
-fn a_streams_group_with_members_stays_what_it_is() {
+fn a_streams_group_with_members_does_not_change_its_type() {
     let mut script = Script::with_streams(&ready());
     script.stream(joining("m1", "p1"));
     check(
@@ -148,7 +148,7 @@ fn unknown_groups_and_members_are_errors() {
 }
 
 #[test]
-fn members_commit_what_they_have() {
+fn members_commit_offsets_of_their_tasks() {
     let mut script = Script::with_streams(&ready().topic("else", 1));
     script.stream(joining("m1", "p1"));
     let commit = |script: &mut Script, topic, partition, member_id, epoch| {

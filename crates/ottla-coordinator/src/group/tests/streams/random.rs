@@ -194,7 +194,7 @@ impl World {
         self.take(outcome);
     }
 
-    fn somebody(&mut self) -> Option<ByteString> {
+    fn any_member(&mut self) -> Option<ByteString> {
         let count = self.threads.len() as u64;
         if count == 0 {
             return None;
@@ -215,7 +215,7 @@ impl World {
             }
             2 => {
                 // Dies without leaving; its session expires.
-                if let Some(member_id) = self.somebody() {
+                if let Some(member_id) = self.any_member() {
                     self.threads.remove(&member_id);
                 }
             }
@@ -226,7 +226,7 @@ impl World {
                 self.pass(ms);
             }
             _ => {
-                if let Some(member_id) = self.somebody() {
+                if let Some(member_id) = self.any_member() {
                     self.beat(&member_id);
                 }
             }
