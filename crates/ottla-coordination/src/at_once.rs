@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn one_that_panics_has_no_answer() {
+    async fn a_future_that_panics_has_no_result() {
         let answers = each_at_once(1, [1, 2, 3], |number| async move {
             assert_ne!(number, 2);
             number

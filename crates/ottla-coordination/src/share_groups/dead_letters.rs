@@ -384,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_removed_from_the_front() {
+    fn written_letters_are_removed_from_the_front() {
         let mut pending = VecDeque::from([range(0, 4), range(7, 7), range(9, 12)]);
         assert_eq!(letters_in(&pending), 10);
         advance(&mut pending, 2);

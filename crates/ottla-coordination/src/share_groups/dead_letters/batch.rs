@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_read_yet_waits_for_the_next_batch() {
+    fn unread_letters_wait_for_the_next_batch() {
         let some = Originals {
             letters: 2,
             ..Originals::none()

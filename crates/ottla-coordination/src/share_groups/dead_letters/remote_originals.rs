@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_slow_store_did_not_send_is_fetched_again() {
+    fn records_that_a_slow_store_did_not_send_are_fetched_again() {
         let pending = letters([(0, 1), (5, 9)]);
         let mut reading = Reading::new(&pending, Offset(7), LIMITS);
         for (wanted, fetched) in [
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn what_expired_is_no_failure_of_the_store() {
+    fn an_expired_segment_is_no_failure_of_the_store() {
         let ranges = (0..20).map(|number| (number, number)).chain([(20, 29)]);
         let pending = letters(ranges);
         let mut reading = Reading::new(&pending, Offset(50), LIMITS);
