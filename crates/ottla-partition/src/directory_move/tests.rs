@@ -89,7 +89,7 @@ fn rounds_bring_a_copy_to_the_end_of_its_log() {
 }
 
 #[test]
-fn a_copy_takes_back_what_its_log_does_not_have() {
+fn a_copy_is_truncated_to_its_log() {
     let dirs = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
     let [mut current, mut future] = [open(dirs[0].path()), open(dirs[1].path())];
     append_to(&mut current, 0, 3);
@@ -106,7 +106,7 @@ fn a_copy_takes_back_what_its_log_does_not_have() {
 }
 
 #[test]
-fn a_copy_begins_anew_where_its_log_starts_behind_it() {
+fn a_copy_restarts_if_its_log_starts_after_it() {
     let dirs = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
     let [mut current, mut future] = [open(dirs[0].path()), open(dirs[1].path())];
     append_to(&mut current, 0, 2);

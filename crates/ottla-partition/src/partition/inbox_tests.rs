@@ -5,7 +5,7 @@ mod under_loom;
 use super::inbox::Inbox;
 
 #[test]
-fn the_bound_counts_what_is_queued() {
+fn the_bound_counts_queued_bytes() {
     let inbox = Inbox::new(100);
     let mut token = inbox.push('a', 60).expect("the token is free");
     assert!(!inbox.is_over_bound());

@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_leave_when_there_is_too_much() {
+    fn the_oldest_pages_leave_above_the_limit() {
         let mut recent = Recent::default();
         assert!(recent.add("a", 4, 10).is_empty());
         assert!(
@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_reader_still_needs_stays() {
+    fn pages_that_a_reader_needs_stay() {
         let end = Offset(100);
         assert!(is_read_past(end, None));
         assert!(is_read_past(end, Some(Offset(100))));

@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn long_after_a_leadership_began_a_fetch_waits_as_long_as_it_likes() {
+    fn long_after_an_election_a_fetch_waits_its_full_time() {
         let wait = longest_wait(Duration::from_secs(3600), 10_000);
         assert_eq!(wait, Duration::from_secs(3600));
     }

@@ -48,7 +48,7 @@ async fn maintenance_that_fails_leaves_the_flush_alone() {
 }
 
 #[tokio::test]
-async fn a_flush_that_a_full_disk_refused_is_tried_again_with_what_was_wanted_meanwhile() {
+async fn a_flush_refused_by_a_full_disk_is_retried_up_to_the_latest_request() {
     for (wanted, kept) in [(None, 3), (Some(Offset(7)), 7)] {
         let (host, partition) = flushing(wanted).await;
         let refused = PartitionEvent::FlushEnded {
@@ -307,7 +307,7 @@ fn a_thread_keeps_no_long_list() {
 
 /// Otherwise each read of the new records would count as one of pages that were dropped.
 #[tokio::test]
-async fn what_is_written_after_a_truncation_is_not_taken_for_dropped() {
+async fn pages_written_after_a_truncation_do_not_count_as_dropped() {
     let host = TestHost::start();
     let partition = host.lead(&[]);
     for _ in 0..3 {
@@ -322,7 +322,7 @@ async fn what_is_written_after_a_truncation_is_not_taken_for_dropped() {
 }
 
 #[tokio::test]
-async fn what_a_directory_move_has_copied_is_not_taken_for_dropped() {
+async fn pages_copied_by_a_directory_move_do_not_count_as_dropped() {
     let (host, partition) = with_three_records().await;
     partition.readers.note_dropped(Offset(3));
     let before = partition.log_location();
