@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_in_the_page_cache_is_read_without_waiting() {
+    fn cached_bytes_are_read_without_waiting() {
         let mut file = File::from(tempfile::tempfile().unwrap());
         file.write_all(b"0123456789").unwrap();
         for wait in [DiskWait::Allowed, DiskWait::Refused] {
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn past_the_end_there_is_nothing_either_way() {
+    fn reads_past_the_end_return_nothing() {
         let mut file = File::from(tempfile::tempfile().unwrap());
         file.write_all(b"01").unwrap();
         let mut buffer = [0; 4];

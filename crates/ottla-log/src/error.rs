@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_process_runs_out_of_is_no_failure_of_the_disk() {
+    fn process_limits_are_no_failure_of_the_disk() {
         use rustix::io::Errno;
         let path = Path::new("x");
         for errno in [

@@ -60,7 +60,7 @@ fn a_handle_in_use_stays_open_and_counts() {
 }
 
 #[test]
-fn what_is_used_outlives_what_is_not() {
+fn used_files_stay_open_longer_than_unused_ones() {
     let dir = tempfile::tempdir().unwrap();
     let handles = Handles::new(16);
     let segments = segments(dir.path(), &handles, 64);
@@ -76,7 +76,7 @@ fn what_is_used_outlives_what_is_not() {
 }
 
 #[test]
-fn files_that_are_on_disk_are_closed_before_others() {
+fn synced_files_are_closed_before_unsynced_ones() {
     let dir = tempfile::tempdir().unwrap();
     let handles = Handles::new(20);
     let segments = segments(dir.path(), &handles, 10);

@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_be_answered_otherwise_later_stays_asked() {
+    fn a_retriable_result_keeps_the_verification_open() {
         let mut verifications = Verifications::default();
         let guard = verifications.ask(start(0, 0, true), 0, DAY);
         verifications.on_refused(ID, guard, ErrorCode::NotCoordinator);

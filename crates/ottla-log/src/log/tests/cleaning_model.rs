@@ -442,7 +442,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 16, max_shrink_iters: 200, ..ProptestConfig::default() })]
 
     #[test]
-    fn a_cleaned_log_holds_what_the_model_says(ops in ops()) {
+    fn a_cleaned_log_equals_the_model(ops in ops()) {
         let mut model = Model::new();
         for op in ops {
             model.apply(op);

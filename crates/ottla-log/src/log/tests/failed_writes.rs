@@ -91,7 +91,7 @@ fn a_roll_that_was_refused_leaves_no_segment() {
 /// Recovery cuts the log at the recovery point, the next append rolls there, and power is lost: the
 /// truncated bytes must not come back into a segment that no recovery scans again.
 #[test]
-fn what_recovery_has_cut_off_stays_away() {
+fn records_removed_by_recovery_do_not_return() {
     let open = || open(build(0, 3, 1_000_000, |builder| builder).size_in_bytes());
     let append = |log: &mut Log, first| {
         let batch = build(first, 3, 1_000_000 + first, |builder| builder);

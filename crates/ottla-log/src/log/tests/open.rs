@@ -76,7 +76,7 @@ fn a_crash_leads_to_recovery_from_the_recovery_point() {
 }
 
 #[test]
-fn what_is_recovered_is_scanned_once_whatever_its_indexes_hold() {
+fn recovered_segments_are_scanned_once_whatever_their_indexes() {
     let mut test = three_segments();
     let before = test.read_all(0);
     test.log = None;
@@ -290,7 +290,7 @@ fn leftovers_are_decided_by_the_table() {
 }
 
 #[test]
-fn a_complete_swap_replaces_what_it_covers() {
+fn a_complete_swap_replaces_the_covered_segments() {
     let mut test = three_segments();
     test.close();
     // The cleaner has merged the first two segments and kept one batch of each.

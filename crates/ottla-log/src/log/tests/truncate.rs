@@ -69,7 +69,7 @@ fn the_log_ends_where_it_is_truncated_to() {
 }
 
 #[test]
-fn bytes_that_readers_hold_stay_as_they_were() {
+fn bytes_held_by_readers_do_not_change() {
     let mut test = log();
     let region = test
         .reader()
@@ -385,7 +385,7 @@ fn a_truncation_keeps_the_recovery_point_below_the_log_end() {
 }
 
 #[test]
-fn jobs_of_before_a_truncation_leave_what_came_after_it_alone() {
+fn jobs_from_before_a_truncation_do_not_affect_later_records() {
     let mut test = log();
     // No pending job has run: snapshots are to be written, and later segments to be deleted.
     let stale = test.log().flush_job().unwrap();

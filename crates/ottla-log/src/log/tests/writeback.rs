@@ -64,7 +64,7 @@ fn without_writeback_nothing_is_due() {
 }
 
 #[test]
-fn what_was_dropped_can_be_read_on_disk_or_not() {
+fn dropped_pages_stay_readable_flushed_or_not() {
     for is_flushed in [false, true] {
         let mut test = writing_back();
         grow_to(&mut test, 5 * MIB);
