@@ -86,7 +86,7 @@ mod tests {
         ];
         assert_eq!(select(RackAware, "b", &followers), Some(3));
         assert_eq!(select(RackAware, "a", &followers), None, "the leader's");
-        assert_eq!(select(RackAware, "c", &followers), None, "nobody's");
+        assert_eq!(select(RackAware, "c", &followers), None, "no rack matches");
         assert_eq!(select(RackAware, "", &followers), None, "a client without");
         assert_eq!(select(Leader, "b", &followers), None);
         assert_eq!(select(RackAware, "b", &[]), None);

@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_log_is_cut_where_the_leaders_left_it() {
+    fn a_log_is_truncated_where_it_diverges_from_the_leader() {
         let end = |leader_epoch, end_offset| EpochEnd {
             leader_epoch: LeaderEpoch(leader_epoch),
             end_offset: Offset(end_offset),

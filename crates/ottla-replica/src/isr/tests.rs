@@ -67,7 +67,7 @@ fn the_larger_set_counts_while_a_proposal_is_under_way() {
 }
 
 #[test]
-fn what_a_refusal_does_depends_on_what_the_controller_knows() {
+fn the_effect_of_a_refusal_depends_on_the_controllers_state() {
     use ErrorCode as E;
     let table = [
         (E::IneligibleReplica, Settled::Changed, false),

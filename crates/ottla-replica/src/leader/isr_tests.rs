@@ -338,7 +338,7 @@ fn below_min_isr_records_are_neither_accepted_nor_committed() {
 }
 
 #[test]
-fn one_that_has_caught_up_lately_is_waited_for() {
+fn a_replica_that_has_caught_up_recently_is_waited_for() {
     let mut story = Story::leader_with(&[1], 1);
     // 3 has caught up, but the controller refuses it.
     let Some(Effect::AlterPartition(expansion)) = story.fetched(3, 10).pop() else {

@@ -495,7 +495,7 @@ fn flush_messages_counts_records_since_the_last_flush() {
 }
 
 #[test]
-fn the_clock_releases_what_waited_too_long() {
+fn timed_out_acknowledgements_are_released() {
     let mut story = Story::leader_with(&[1, 2], 1, i64::MAX);
     let with_deadline = |ack, deadline_ms| {
         let Event::Append(mut append) = append(ack, All, 1) else {
@@ -519,7 +519,7 @@ fn the_clock_releases_what_waited_too_long() {
 }
 
 #[test]
-fn a_new_epoch_of_the_same_leader_keeps_what_waits() {
+fn a_new_epoch_of_the_same_leader_keeps_parked_acknowledgements() {
     let mut story = Story::leader_with(&[1, 2], 1, i64::MAX);
     story.append(1, All, 1, 0);
     story.written(1);
