@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_reserved_is_missing_until_it_is_dropped() {
+    fn reserved_memory_is_unavailable_until_it_is_dropped() {
         let budget = Budget::default();
         let half = budget.reserve(TOTAL / 2).unwrap();
         let rest = budget.reserve(TOTAL / 2 - 1).unwrap();

@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn what_is_new_is_not_asked_for_again_and_what_is_old_is_forgotten() {
+    async fn new_details_are_reused_and_old_ones_are_dropped() {
         let details = Details::default();
         let slot = details.slot("t");
         let now = Arc::new(TopicDetails::new());

@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_change_goes_on_when_the_browser_hangs_up() {
+    async fn a_change_continues_when_the_browser_disconnects() {
         let (ended, mut has_ended) = mpsc::channel::<()>(1);
         let handler = move || async move {
             tokio::time::sleep(Duration::from_millis(100)).await;

@@ -28,7 +28,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_host_is_of_this_machine_only_if_it_says_so() {
+    fn only_loopback_names_are_hosts_of_this_machine() {
         for (host, is_own) in [
             ("localhost:80", true),
             ("127.0.0.1", true),

@@ -287,7 +287,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_cancellation_waits_for_what_is_on_its_way_to_the_cluster() {
+    async fn a_cancellation_waits_for_requests_in_flight() {
         let rebalance = Arc::new(Rebalance::new(&Outlook::default(), None));
         let (answer, is_answered) = oneshot::channel();
         let (leave, has_left) = oneshot::channel::<()>();

@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn one_user_keeps_nobody_out() {
+    async fn sessions_of_one_user_do_not_end_sessions_of_others() {
         let (sessions, now) = (Sessions::default(), Instant::now());
         let other = sessions.open(visit_of("bob"), now).unwrap();
         let tokens: Vec<String> = (0..SESSIONS_OF_USER as u64)

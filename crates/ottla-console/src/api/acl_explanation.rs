@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn what_brokers_hide_or_set_otherwise_is_noted() {
+    fn hidden_and_differing_settings_of_brokers_are_noted() {
         let value = |text: &str| Reported::Value(text.into());
         let (class, users) = (value(STANDARD), value("User:root"));
         let shown = combined(&[(1, [class.clone(), users.clone(), value("true")])]);

@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_leaves_those_that_others_make_at_the_same_time() {
+    fn a_change_keeps_concurrent_changes() {
         let all = owned(&["/a", "/b"]);
         let of = |now: &str, is_cordoned, is_dynamic| {
             operation(&entries(now), &all, "/a", is_cordoned, is_dynamic)

@@ -333,7 +333,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_may_be_live_does_not_hang() {
+    fn a_possibly_live_transaction_does_not_count_as_hanging() {
         let known = |partitions: Option<&[i32]>| KnownTransaction {
             transactional_id: "t".into(),
             partitions: partitions.map(|it| it.iter().copied().collect()),

@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_a_process_prints_is_bounded_and_it_ends() {
+    async fn the_output_of_a_process_is_bounded_and_it_ends() {
         let printed = output(script(), vec!["flood".into()]).await.unwrap();
         assert_eq!(printed.len() as u64, MOST_OUTPUT);
     }
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn every_value_is_an_argument_of_its_own() {
+    fn every_value_is_a_separate_argument() {
         let arguments = of_run(
             &wanted("rate-ladder/write"),
             &scenarios(),
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_shipped_is_run() {
+    fn only_shipped_scenarios_are_run() {
         for other in ["", "--help", "/etc/passwd.toml", "rate-ladder", "../x.toml"] {
             let refused = of_run(&wanted(other), &scenarios(), "a:1", &config()).unwrap_err();
             assert_eq!(refused.status(), 422, "{other}");
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn the_scenarios_are_those_that_are_listed() {
+    fn scenarios_are_parsed_from_their_list() {
         let all = scenarios();
         assert_eq!(all.len(), 1);
         assert_eq!(all[0].name, "rate-ladder/write");

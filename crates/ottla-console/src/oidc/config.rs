@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_given_has_a_default() {
+    fn missing_values_have_defaults() {
         let plain = config(&[]).unwrap();
         assert_eq!((plain.host(), &*plain.scope), ("id.example", "openid"));
         assert_eq!((&*plain.user_claim, plain.clock_skew_seconds), ("sub", 30));

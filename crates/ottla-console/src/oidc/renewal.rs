@@ -74,7 +74,7 @@ async fn renew(provider: &Provider, login: &mut Login) -> Result<(), Failure> {
         && provider.identify(id, None).await?.subject != login.subject
     {
         return Err(Failure::Refused(
-            "the new tokens are of somebody else".into(),
+            "the new tokens belong to another user".into(),
         ));
     }
     login.lasts = tokens.lasts;

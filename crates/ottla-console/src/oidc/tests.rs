@@ -145,7 +145,7 @@ async fn a_client_that_the_provider_does_not_know_gets_nothing() {
 }
 
 #[tokio::test]
-async fn what_a_hostile_provider_answers_is_bounded() {
+async fn responses_of_a_hostile_provider_are_bounded() {
     let provider = IdentityProvider::start();
     let changes: [fn(&mut Conduct); 6] = [
         |it| it.only_answer = Some((200, "x".repeat(2 << 20))),

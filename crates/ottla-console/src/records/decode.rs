@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_shown_is_bounded() {
+    fn the_shown_text_is_bounded() {
         // Not within a character.
         assert_eq!(
             shown("aé".as_bytes(), Format::Auto, 2),

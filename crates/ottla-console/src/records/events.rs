@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_waits_for_the_browser_is_bounded_in_bytes() {
+    async fn the_queue_to_the_browser_is_bounded_in_bytes() {
         let (sent, mut has_sent) = mpsc::unbounded_channel();
         let body = download(visit(), |sender| async move {
             for _ in 0..10 {

@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_have_what_the_record_has() {
+    fn exported_lines_equal_the_records() {
         let header = RecordHeader::new(Bytes::from("h"), None);
         let (json, csv) = lines(None, Some(b"a \"b\",\nc"), &[header]);
         assert_eq!(
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_text_is_base64_and_named() {
+    fn bytes_that_are_not_text_are_base64_and_marked() {
         let header = RecordHeader::new(Bytes::from("h"), Some(Bytes::from_static(&[0xff])));
         let (json, csv) = lines(Some(&[0xfe, 0xff]), Some(b"v"), &[header]);
         assert_eq!(

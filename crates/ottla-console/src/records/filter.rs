@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_decoded_is_found() {
+    fn decoded_values_are_found() {
         let mut builder = RecordBatchBuilder::new(Compression::None);
         let (key, value) = (&b"\0\0\0\0\x01\x04k1"[..], &b"\0\0\0\0\x02raw"[..]);
         builder.append(Timestamp(0), Some(key), Some(value), &[]);
@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_passed_over_does_not_match() {
+    fn skipped_batches_contain_no_match() {
         let expression = |it: &&str| FilterQuery {
             expression: Some((*it).to_owned()),
             ..FilterQuery::default()

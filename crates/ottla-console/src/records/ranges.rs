@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_listed_is_read_again() {
+    fn listed_ranges_can_be_parsed() {
         let all = ranges(&[(1, 9, 12), (0, 2, 5), (1, 3, 4)]);
         assert_eq!(parsed(&listed(&all)).unwrap(), all);
         assert_eq!(hulls(&all)[&1], Range { start: 3, end: 12 });

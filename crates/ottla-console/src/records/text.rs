@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn it_finds_what_a_regular_expression_finds() {
+    fn a_search_equals_a_regular_expression() {
         let mut haystacks: Vec<Vec<u8>> = vec![
             b"".to_vec(),
             b"\xff\xfe\0".to_vec(),

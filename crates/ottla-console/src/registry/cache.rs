@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn a_registry_that_is_away_is_left_alone_for_a_time() {
+    fn an_unreachable_registry_is_not_queried_for_a_time() {
         let mut cache = Cache::new();
         let now = Instant::now();
         cache
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_looks_like_schemas_is_not_asked_for_without_end() {
+    fn the_number_of_lookups_of_missing_schemas_is_limited() {
         let mut cache = Cache::new();
         let now = Instant::now();
         let mut asked = 0;

@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_refused() {
+    fn bytes_that_do_not_fit_the_schema_are_refused() {
         let schema = schema();
         for place in [&[] as &[usize], &[2], &[0, 1], &[0, 0, 0]] {
             schema.decode(place, &[]).unwrap_err();

@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_address_leaves_places_for_others() {
+    fn one_address_cannot_take_all_connections() {
         let peers = Peers::new(2);
         let count = |address: &str| peers.count(address.parse().unwrap());
         let first = count("2001:db8::1").unwrap();

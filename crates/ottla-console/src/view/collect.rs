@@ -363,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn what_groups_have_read_is_how_far_their_offsets_have_moved() {
+    fn read_records_are_measured_by_the_movement_of_offsets() {
         let before = groups(&[
             ("one", "a", 0, 10),
             ("one", "a", 1, 10),

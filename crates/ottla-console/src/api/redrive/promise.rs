@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_was_counted_is_kept_in_reserved_memory() {
+    async fn counted_ranges_are_kept_in_reserved_memory() {
         let visitor = visitor();
         let redrive = redrive(serde_json::json!({"to": "u", "matching": {"text": "a"}}));
         let plan = Plan {
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_token_is_good_for_one_redrive_of_what_was_counted() {
+    async fn a_token_is_valid_for_one_redrive_of_the_counted_records() {
         let visitor = visitor();
         let mut counted = redrive(serde_json::json!({"to": "u", "matching": {"text": "a"}}));
         let what_of = |redrive: &Redrive| what("t", redrive).unwrap();

@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_sent_is_not_sent_again() {
+    fn sent_records_are_not_sent_again() {
         let planned = Ranges::from([(0, vec![range(0, 100)]), (1, vec![range(5, 9)])]);
         let mut ledger = Ledger::default();
         for (offset, fate) in [

@@ -167,7 +167,7 @@ fn whole_numbers_are_exact() {
 }
 
 #[test]
-fn errors_say_what_is_wrong() {
+fn errors_name_the_mistake() {
     for (expression, says) in [
         ("value.amount >", "it ends too early"),
         ("value.amount > 1 )", "unexpected ) near character 18"),
