@@ -386,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_rule_cannot_do_is_an_error() {
+    fn unsupported_rules_are_errors() {
         for (rule, principal, says) in [
             ("RULE:[1:$1@$0]", "a@X", "Non-simple name a@X after"),
             (

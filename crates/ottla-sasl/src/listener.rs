@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn passwords_are_those_of_their_users() {
+    fn passwords_belong_to_their_users() {
         let plain = EnabledMechanism {
             mechanism: Mechanism::Plain,
             max_reauth_ms: None,

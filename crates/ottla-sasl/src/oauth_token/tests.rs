@@ -246,7 +246,7 @@ fn neither_unsigned_tokens_nor_shared_secrets_are_believed() {
 }
 
 #[test]
-fn keys_that_are_of_no_use_are_left_out() {
+fn unusable_keys_are_skipped() {
     let issuer = Issuer::new("one", Algorithm::ES256);
     let encryption = {
         let mut jwk = Issuer::new("enc", Algorithm::RS256).jwk();
@@ -264,7 +264,7 @@ fn keys_that_are_of_no_use_are_left_out() {
 }
 
 #[test]
-fn what_a_token_claims_is_held_against_the_rules() {
+fn the_claims_of_a_token_are_checked_against_the_rules() {
     let issuer = Issuer::new("one", Algorithm::ES256);
     let known = keys(&[&issuer]);
     let check = |changes: Value, rules: &TokenRules| {

@@ -27,7 +27,7 @@ fn credential() -> ScramCredential {
 }
 
 #[test]
-fn the_client_goes_as_in_the_standard() {
+fn the_client_matches_the_example_of_the_rfc() {
     let begin = || {
         let mut login = client("user", CLIENT_NONCE);
         assert_eq!(login.first_message(), b"n,,n=user,r=rOprNGfwEbeRWgbNEkqO");
@@ -61,7 +61,7 @@ fn a_broker_that_is_not_believable_gets_no_proof() {
 }
 
 #[test]
-fn the_broker_goes_as_in_the_standard() {
+fn the_broker_matches_the_example_of_the_rfc() {
     let mut server = ScramServer::new(ScramMechanism::Sha256);
     let first = server.on_client_first(b"n,,n=user,r=rOprNGfwEbeRWgbNEkqO");
     assert_eq!(
