@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_after_a_missing_copy_does_not_count_while_its_records_are_here() {
+    fn copies_after_a_missing_one_do_not_count_while_its_records_are_local() {
         let epochs = |start: i64| LeaderEpochs::from([(0, start)]);
         let mut cache = cache_of(&[
             segment(1, 0, 9, epochs(0)),

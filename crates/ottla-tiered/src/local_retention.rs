@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn only_copied_segments_go() {
+    fn only_copied_segments_are_deleted() {
         let local = LocalRetention {
             local_retention_ms: 5,
             ..TIERED
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_before_the_log_start_goes_uncopied() {
+    fn segments_before_the_log_start_are_deleted_uncopied() {
         let mut log = copied_to(-1);
         log.log_start_offset = Offset(20);
         log.local_log_start_offset = Offset(20);
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_beyond_the_high_watermark_goes() {
+    fn no_segment_beyond_the_high_watermark_is_deleted() {
         let local = LocalRetention {
             local_retention_ms: 5,
             ..TIERED

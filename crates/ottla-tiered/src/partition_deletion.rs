@@ -151,7 +151,7 @@ mod tests {
     };
 
     #[test]
-    fn nothing_is_readable_before_the_first_object_goes() {
+    fn segments_become_unreadable_before_the_first_deletion() {
         let epochs = || LeaderEpochs::from([(0, 0)]);
         let mut cache = cache_of(&[segment(1, 0, 9, epochs()), segment(2, 10, 19, epochs())]);
         let mut deletion = PartitionDeletion::new(Origin {

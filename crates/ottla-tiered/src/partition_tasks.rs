@@ -456,7 +456,7 @@ mod tests {
     }
 
     #[test]
-    fn a_follower_learns_what_is_copied() {
+    fn a_follower_learns_the_highest_remote_offset() {
         let mut tasks = tasks();
         tasks.set_role(TierRole::Follower, 0);
         let offset = Offset(9);

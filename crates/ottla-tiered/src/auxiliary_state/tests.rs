@@ -130,7 +130,7 @@ fn an_empty_follower_may_start_after_the_last_upload() {
 }
 
 #[test]
-fn a_leader_that_does_not_know_what_is_pending() {
+fn a_leader_without_the_earliest_pending_upload_offset() {
     let unknown = Leader {
         pending_upload: (-1, -1),
         ..LEADER

@@ -157,7 +157,7 @@ fn a_new_leader_continues_after_the_highest_remote_offset() {
 }
 
 #[test]
-fn only_what_is_missing_is_copied_again() {
+fn only_missing_segments_are_copied_again() {
     let epochs = |start: i64| LeaderEpochs::from([(0, start)]);
     let mut story = Story::new(cache_of(&[
         segment(1, 0, 9, epochs(0)),

@@ -128,7 +128,7 @@ fn segments_in_both_tiers_count_once_if_a_copy_before_them_is_missing() {
 }
 
 #[test]
-fn what_expired_by_time_counts_for_the_size() {
+fn segments_expired_by_time_count_for_the_size() {
     let (log, cache) = tiered();
     let retention = Retention {
         retention_ms: 980,
@@ -216,7 +216,7 @@ fn an_abandoned_upload_is_deleted_without_retention() {
 }
 
 #[test]
-fn the_log_does_not_start_with_what_another_leader_deletes() {
+fn segments_that_another_leader_deletes_do_not_move_the_log_start() {
     let (log, mut cache) = tiered();
     let first = cache.get(Uuid::from_u128(1)).unwrap();
     let begun = RemoteLogSegmentState::DeleteSegmentStarted;

@@ -332,7 +332,7 @@ fn deleted_segments_leave_room_for_new_ones() {
 }
 
 #[test]
-fn records_that_change_nothing_say_why() {
+fn ignored_records_return_the_reason() {
     let mut cache = RemoteLogMetadataCache::new();
     let segment = simple(1);
     let id = segment.id;

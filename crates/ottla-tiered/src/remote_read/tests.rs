@@ -154,7 +154,7 @@ fn timestamps_are_searched_in_the_tier_that_has_them() {
 }
 
 #[test]
-fn what_a_segment_has_of_another_history_is_not_read() {
+fn records_of_another_history_in_a_segment_are_not_read() {
     // A former leader copied epoch 5 up to offset 199. This log has it up to 149, and copied a
     // segment that begins at the same offset.
     let log = LeaderEpochs::from([(5, 0), (6, 150)]);
