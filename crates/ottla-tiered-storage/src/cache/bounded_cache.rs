@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_used_lately_is_forgotten() {
+    fn the_least_recently_used_entries_are_evicted() {
         let mut cache = BoundedCache::new(None, Some(Duration::ZERO));
         cache.insert("a", 1, 1);
         std::thread::sleep(Duration::from_millis(2));

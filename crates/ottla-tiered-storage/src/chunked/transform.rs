@@ -169,7 +169,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_combination_gives_back_what_it_got() {
+    fn every_combination_round_trips() {
         let segment: Vec<u8> = (0..250_000u32).map(|n| (n / 40 % 251) as u8).collect();
         for compresses in [false, true] {
             for key in [None, Some(DataKey::generate())] {

@@ -419,7 +419,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_object_of_a_bucket_that_is_not_there_does_not_count_as_deleted() {
+    fn an_object_of_a_missing_bucket_does_not_count_as_deleted() {
         let store = Arc::new(object_store::memory::InMemory::new());
         let storage = ObjectStorage::new(store, "s3://bucket".to_owned(), 5 << 20);
         let kind_of = |code: &str| {

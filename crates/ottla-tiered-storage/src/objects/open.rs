@@ -150,12 +150,12 @@ fn open_gcs(settings: &GcsSettings) -> Result<ObjectStorage, RemoteStorageError>
         GcsCredentials::Path(path) => builder.with_service_account_path(path),
         GcsCredentials::Default => builder,
         GcsCredentials::None => {
-            let nobody = GcpCredential {
+            let anonymous = GcpCredential {
                 bearer: String::new(),
             };
             builder
                 .with_credentials(Arc::new(object_store::StaticCredentialProvider::new(
-                    nobody,
+                    anonymous,
                 )))
                 .with_skip_signature(true)
         }

@@ -78,7 +78,7 @@ async fn a_store_that_stumbles_is_tried_again() {
 }
 
 #[tokio::test]
-async fn a_store_that_goes_on_failing_gives_an_error_that_names_the_object() {
+async fn a_store_that_keeps_failing_gives_an_error_that_names_the_object() {
     let server = FakeS3::start().await;
     let dir = tempfile::tempdir().unwrap();
     let segment = segment(dir.path(), SIZE);
@@ -145,7 +145,7 @@ async fn a_server_that_sends_another_range_gives_an_error() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_not_there_gives_an_error_in_time() {
+async fn an_unreachable_server_gives_an_error_in_time() {
     let server = FakeS3::start().await;
     let dir = tempfile::tempdir().unwrap();
     let segment = segment(dir.path(), 1000);

@@ -25,7 +25,7 @@ fn custom_metadata(remote_size: &[u8]) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn what_the_plugin_wrote_is_read() {
+async fn segments_of_the_plugin_are_read() {
     let dir = tempfile::tempdir().unwrap();
     let segment = segment(dir.path(), 2_500);
     for (folder, remote_size, is_encrypted, has_transactions) in [
