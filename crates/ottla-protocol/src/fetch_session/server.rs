@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn the_epoch_says_which_session_is_asked_for() {
+    fn the_epoch_selects_the_session() {
         assert_eq!(RequestedSession::of(-1), RequestedSession::Sessionless);
         assert_eq!(RequestedSession::of(0), RequestedSession::New);
         assert_eq!(
