@@ -587,7 +587,7 @@ mod tests {
         /// The fast path and the general path write the same bytes, for lengths on both sides of
         /// each limit.
         #[test]
-        fn the_short_way_writes_what_the_long_one_does(
+        fn the_short_path_writes_the_same_bytes_as_the_long_one(
             timestamp_delta in proptest::sample::select(vec![
                 0i64, 1, -1, 63, 64, -64, -65, 8191, 8192, -8193, 262_143, 262_144, 1 << 20, 1 << 40, i64::MIN,
             ]),
