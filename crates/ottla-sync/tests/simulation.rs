@@ -181,12 +181,12 @@ fn everything() -> u64 {
     let (sender, mut receiver) = mpsc::channel::<u64>(4);
     let total = Arc::new(Mutex::new(0_u64));
     let (sum, done) = (total.clone(), Arc::new(Notify::new()));
-    let told = done.clone();
+    let notify = done.clone();
     let consumer = host("consumer").spawn("main", move || {
         let handle = task::spawn(async move {
             while let Some(value) = receiver.recv().await {
                 *sum.lock() += value;
-                told.notify_one();
+                notify.notify_one();
             }
         });
         task::Handle::current().block_on(handle).unwrap();

@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_cut_off_is_not_mixed_with_what_came_in_its_place() {
+    fn truncated_bytes_do_not_mix_with_their_replacement() {
         let forced = vec![b'a'; 2048];
         let changes = [FileChange::SetLen(512), write(512, b'b', 2048)];
         for seed in 0..1_000 {
