@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_named_with_an_example() {
+    fn missing_settings_are_named_with_an_example() {
         let (found, config) = problems("log.dirs=/data\n");
         assert!(config.is_none());
         assert_eq!(found.len(), 3, "{found:#?}");

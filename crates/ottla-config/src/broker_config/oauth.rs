@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_names_the_key_and_the_way_out() {
+    fn errors_name_the_key_and_the_remedy() {
         let signed = format!("{HANDLER}={}\n", SIGNED_HANDLERS[0]);
         for (settings, says) in [
             (signed.clone(), "jwks.endpoint.url is missing"),

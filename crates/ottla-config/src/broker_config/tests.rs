@@ -197,7 +197,7 @@ fn a_listener_with_kafkas_default_mechanism_needs_a_key() {
 }
 
 #[test]
-fn a_setting_of_a_listener_goes_before_that_of_all() {
+fn a_setting_of_a_listener_overrides_the_common_one() {
     let (config, _) = load(
         "ssl.keystore.location=/all\nlistener.name.plaintext.ssl.keystore.location=/own\n\
          ssl.client.auth=required",

@@ -84,7 +84,7 @@ fn a_refused_value_says_what_to_give_instead() {
 }
 
 #[test]
-fn an_item_that_stands_there_again_is_left_out() {
+fn duplicate_items_are_skipped() {
     let items = |items: &[&str]| {
         let items = items.iter().map(|item| (*item).to_owned()).collect();
         Ok(ConfigValue::List(items))

@@ -233,7 +233,7 @@ fn rows() -> impl Iterator<Item = (&'static str, &'static str, &'static str)> {
 }
 
 #[test]
-fn what_changes_while_a_broker_runs_is_what_kafka_changes() {
+fn the_dynamic_settings_equal_kafkas() {
     let kafkas: Vec<&str> = rows().map(|(name, _, _)| name).collect();
     assert_eq!(kafkas.len(), 110, "as many as Kafka 4.4.0 has");
     let config = config();
@@ -295,7 +295,7 @@ fn each_setting_is_changed_in_the_scopes_of_kafka() {
 }
 
 #[test]
-fn a_change_has_the_effect_that_the_tables_say() {
+fn a_change_has_the_effect_listed_in_the_tables() {
     for (name, _, effect) in rows() {
         let def = broker_config(name).unwrap();
         let by_the_tables = match def.support {
@@ -452,7 +452,7 @@ fn removing_a_thread_count_obeys_the_bound_of_half_the_current_value() {
 }
 
 #[test]
-fn what_stays_on_the_local_disk_does_not_outlive_the_log() {
+fn local_retention_does_not_exceed_the_total_retention() {
     for (settings, expected) in [
         (
             [
