@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn a_denial_says_what_would_allow_it() {
+    fn a_denial_names_the_acls_that_would_allow_it() {
         use PermissionType::{Allow, Deny};
         let topic = ResourceType::Topic;
         let authorizer = authorizer(&[
