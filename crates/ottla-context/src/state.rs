@@ -118,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_step_of_a_stop_comes_back_as_it_was_set() {
+    fn each_step_of_a_stop_round_trips() {
         let cell = StopStepCell::default();
         assert_eq!(cell.get(), None);
         for step in StopStep::ALL {

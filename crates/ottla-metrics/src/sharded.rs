@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_all_threads_count_adds_up() {
+    fn counts_of_all_threads_add_up() {
         let counters: Counters<2> = Counters::default();
         ottla_sync::thread::scope(|scope| {
             for _ in 0..8 {

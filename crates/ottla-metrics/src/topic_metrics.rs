@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn each_metric_stands_at_its_own_place() {
+    fn each_metric_has_its_own_index() {
         for (place, metric) in TopicMetric::ALL.into_iter().enumerate() {
             assert_eq!(metric as usize, place, "{}", metric.name());
         }

@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn each_counter_stands_at_its_own_place() {
+    fn each_counter_has_its_own_index() {
         for (place, counter) in TierCounter::ALL.into_iter().enumerate() {
             assert_eq!(counter as usize, place, "{}", counter.name());
         }

@@ -104,12 +104,14 @@ async fn run() -> Result<bool> {
 /// A separate thread reads, because dropping the runtime would block on a pending read of standard
 /// input.
 async fn wait_for_the_end_of_input() -> Result<()> {
-    let (tell, told) = tokio::sync::oneshot::channel();
+    let (sender, receiver) = tokio::sync::oneshot::channel();
     std::thread::spawn(move || {
         let end = std::io::copy(&mut std::io::stdin().lock(), &mut std::io::sink());
-        let _ = tell.send(end);
+        let _ = sender.send(end);
     });
-    told.await.context("the thread that reads the input")??;
+    receiver
+        .await
+        .context("the thread that reads the input")??;
     Ok(())
 }
 
