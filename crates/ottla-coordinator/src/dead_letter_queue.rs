@@ -120,10 +120,10 @@ pub enum AfterWrite {
 }
 
 impl AfterWrite {
-    /// Kafka tries again only with another leader. It gives up where the leader does not know the
-    /// topic, which a topic that was just created can lead to, and where replicas are missing, as
-    /// while brokers restart. A write that the leader has appended without its replicas may be in the
-    /// queue twice then, as after a connection that ended.
+    /// Kafka tries again only with another leader. It gives up if the leader does not know the
+    /// topic, as after the creation of a topic, and if replicas are missing, as during restarts of
+    /// brokers. With retries, a write that the leader has appended without its replicas may be in
+    /// the queue twice, as after a broken connection.
     pub fn of(error: ErrorCode) -> AfterWrite {
         match error {
             ErrorCode::None => AfterWrite::Written,
@@ -145,9 +145,9 @@ impl AfterWrite {
     }
 }
 
-/// The most letters that the next batch may hold, so that a letter that the queue refuses takes no
-/// others with it: a batch that is refused is halved, and one that is written is followed by one
-/// twice as large. Kafka gives up the whole batch.
+/// The maximum number of letters in the next batch. It isolates a letter that the queue refuses: a
+/// refused batch is halved, and after a written batch the next one may be twice as large. Kafka
+/// gives up the whole batch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LettersPerBatch(i64);
 

@@ -178,8 +178,8 @@ impl Join<'_> {
                 None => self.add_member(group, new_member_id),
             },
             None if self.context.requires_known_member_id => {
-                // A client that gives up and retries would leave a dead member behind each time. A
-                // pending member is removed after its session timeout.
+                // A client that gives up and retries would leave a dead member each time. A pending
+                // member is removed after its session timeout.
                 let timer = group.session_timer(&new_member_id);
                 self.effects
                     .set_timer(timer, self.request.session_timeout_ms);

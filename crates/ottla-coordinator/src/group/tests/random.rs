@@ -374,11 +374,11 @@ impl World {
                 }
             };
             for record in &write.records {
-                let (key, value) = record.encode().expect("what is written can be encoded");
+                let (key, value) = record.encode().expect("a written record can be encoded");
                 let now = Timestamp(self.now_ms);
                 coordinator
                     .replay(Offset(offset), producer_id, &key, value.as_ref(), now)
-                    .expect("what was written can be read");
+                    .expect("a written record can be read");
                 offset += 1;
             }
         }

@@ -40,7 +40,7 @@ struct World {
     next_reply: u64,
     consumers: BTreeMap<ByteString, Consumer>,
     outstanding: VecDeque<Write>,
-    /// Target assignments that the shell is asked for.
+    /// Target assignments that the shell must compute.
     computing: VecDeque<Box<ComputeTarget>>,
     log: Vec<Write>,
 }
@@ -49,7 +49,7 @@ impl World {
     fn new(seed: u64) -> Self {
         let mut config = GroupCoordinatorConfig::default();
         config.group_consumer_assignment_interval_ms.value = 500;
-        // Half of the worlds compute their target assignments beside the coordinator.
+        // Half of the worlds compute their target assignments outside the coordinator.
         if seed.is_multiple_of(2) {
             config.group_consumer_inline_assignment_max = 0;
         }
@@ -103,7 +103,7 @@ impl World {
             .consumers
             .iter_mut()
             .find(|(_, consumer)| consumer.waits_for == Some(reply));
-        // The consumer may have died meanwhile.
+        // The consumer may be dead by now.
         let Some((member_id, consumer)) = waiting else {
             return;
         };

@@ -1,4 +1,4 @@
-//! Large target assignments, which are computed beside the coordinator.
+//! Large target assignments, which are computed outside the coordinator.
 
 use std::sync::Arc;
 

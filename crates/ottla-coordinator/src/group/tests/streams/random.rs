@@ -100,7 +100,7 @@ impl World {
             .threads
             .iter_mut()
             .find(|(_, thread)| thread.waits_for == Some(reply));
-        // The thread may have died meanwhile.
+        // The thread may be dead by now.
         let Some((member_id, thread)) = waiting else {
             return;
         };
