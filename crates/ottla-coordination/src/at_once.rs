@@ -63,7 +63,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_pending_request_does_not_delay_the_others() {
-        // The first is not answered before the last is asked, and there is room for one beside it.
+        // The first future completes only after the last one has started, and one more may run next
+        // to it.
         let last_asked = Arc::new(Semaphore::new(0));
         let answers = each_at_once(2, 0..6, |number| {
             let last_asked = last_asked.clone();

@@ -186,8 +186,8 @@ impl LedPartition {
         self.waiters.wake_all();
     }
 
-    /// Whether the share partition takes no more requests, and `close` must follow. Otherwise it is
-    /// closed after its last write, unless the group uses it again.
+    /// Whether the share partition accepts no more requests, so that `close` must follow. Otherwise
+    /// it is closed after its last write, unless the group uses it again.
     pub(super) fn close_when_idle(&self, reason: &StateFailure) -> bool {
         self.machine.lock().close_when_idle(reason)
     }
@@ -376,9 +376,9 @@ impl LedPartition {
 
     // Dead letters
 
-    /// Writes records to the dead-letter queue, unless a task is already doing so. They are archived afterwards,
-    /// written or not. Records that are not written when the share partition is closed stay in state `Archiving`, and
-    /// the next leader writes them.
+    /// Writes records to the dead-letter queue, unless a task is already doing so. They are
+    /// archived afterwards, written or not. Records that are not written when the share partition
+    /// is closed stay in state `Archiving`, and the next leader writes them.
     fn run_dead_letters(self: &Arc<Self>) {
         let Some(mut letters) = self.machine.lock().next_dead_letters() else {
             return;

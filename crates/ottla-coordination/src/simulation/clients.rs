@@ -122,7 +122,7 @@ fn answer_of<C: Coordinator, T: TryFrom<C::Response>>(outcome: Outcome<C>) -> T 
     let reply = replies.next().expect("it has nothing to wait for");
     T::try_from(reply.response)
         .ok()
-        .expect("it is what was asked for")
+        .expect("the response has the requested type")
 }
 
 fn committed_offset(groups: &mut GroupCoordinator, group: &str) -> i64 {

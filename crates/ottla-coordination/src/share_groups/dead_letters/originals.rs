@@ -21,7 +21,7 @@ pub(super) const READ_BYTES: u64 = 64 << 10;
 pub(super) struct Originals {
     pub(super) by_offset: BTreeMap<Offset, Original>,
     pub(super) bytes: usize,
-    /// For how many letters originals were looked for. No more are in the batch.
+    /// The number of letters whose originals were read. The batch has at most this many.
     pub(super) letters: i64,
 }
 

@@ -148,7 +148,8 @@ impl<'a> Reading<'a> {
         }
     }
 
-    /// Continues with the next range. After the last failure, no range is read any more: the letters have only headers.
+    /// Continues with the next range. After the last failure, no range is read any more: the
+    /// letters have only headers.
     fn end_ranges(&mut self) {
         while let Some((first, last)) = self.current() {
             self.originals.letters += last.0 - first.0 + 1;
