@@ -1,5 +1,5 @@
 //! Bringing a copy of a log closer to it: unchanged batches, truncations and the log start offset.
-//! Runs on a thread that may block; knows nothing of the rest of a move.
+//! Runs on a thread that may block; independent of the rest of a move.
 
 use std::sync::Arc;
 
@@ -130,8 +130,8 @@ fn cut_to(future: &mut Log, current: &LogReader, now: Timestamp) -> Result<(), C
     }
     let start = current.log_start_offset();
     let local_start = current.local_log_start_offset();
-    // Otherwise the records before the first segment of the copy would not be copied, and the producer state at its end
-    // would be unknown.
+    // Otherwise the records before the first segment of the copy would not be copied, and the
+    // producer state at its end would be unknown.
     let copy_start = future.reader().local_log_start_offset();
     let is_cut_whole = end < copy_start;
     if current.is_only_remote(local_start.plus(-1)) {

@@ -142,7 +142,7 @@ fn a_tiered_log_is_copied_from_its_first_local_segment_on() {
     );
     // It is tried again, and no directory goes offline.
     assert!(!error.is_final() && error.storage().is_none());
-    // Nor is it taken before all of it is written.
+    // Nor is it used before it is complete.
     let whole = std::fs::read(&aside).unwrap();
     std::fs::write(snapshot_in(0), &whole[..whole.len() - 1]).unwrap();
     let error = copy_round(&mut future, &current.reader(), ROUND_BYTES, NOW).unwrap_err();
@@ -315,7 +315,7 @@ fn messages_of_old_formats_are_copied_as_they_are() {
     // and spans 2^31 offsets.
     let bases = [0, 5, 6, end.0].map(Offset);
     assert_eq!(future.reader().segment_base_offsets(), bases);
-    // A start finds all of it.
+    // A start finds the whole log.
     future.close().unwrap();
     let reader = open(dirs[1].path());
     assert_eq!(reader.log_end_offset(), end.plus(2));

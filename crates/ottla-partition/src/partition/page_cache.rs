@@ -1,9 +1,10 @@
 //! Limits the page cache used by appends, over all partitions of the broker.
 //!
-//! Written pages are queued, oldest first. When the queue exceeds the limit, the oldest pages leave it: they are
-//! dropped from the cache unless a reader is about to need them; then they are left to the kernel, as all pages are
-//! without a limit. The queue holds whole pages that no append touches any more and whose writeback has been started.
-//! The kernel keeps those that are still dirty when they are dropped. Nothing here says which pages are on disk.
+//! Written pages are queued, oldest first. When the queue exceeds the limit, the oldest pages leave
+//! it: they are dropped from the cache unless a reader is about to need them; then they are left to
+//! the kernel, as all pages are without a limit. The queue holds whole pages that no append touches
+//! any more and whose writeback has been started. The kernel keeps those that are still dirty when
+//! they are dropped. Nothing here says which pages are on disk.
 //!
 //! The reason: on a virtual machine whose host reclaims free or idle memory, the host must provide
 //! every page by which the log grows, which costs more than the append itself. Pages that were just
@@ -222,8 +223,7 @@ impl std::fmt::Debug for PageCache {
     }
 }
 
-/// Whether a reader was lately as far behind the log end as these pages are. The next one may be,
-/// too.
+/// Whether a recent reader had as much lag as these pages have. The next reader may have it, too.
 fn is_in_reach(partition: &Partition, end_offset: Offset, now_ms: u64) -> bool {
     let log_end_offset = partition.reader().log_end_offset();
     let behind = log_end_offset.0 - end_offset.0;

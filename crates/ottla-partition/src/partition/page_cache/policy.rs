@@ -1,17 +1,18 @@
 //! Decides how much of the page cache appends may occupy, if no setting does.
 //!
-//! Two things are true, and which one counts depends on the machine and on the load. Where memory is
-//! expensive to get, a log that grows into new memory pays for every page, and pages that were just
-//! dropped are the cheapest: a host provides memory to a virtual machine page by page, and a control
-//! group at its limit reclaims in the append. But a reader that returns to dropped pages reads from
-//! disk. So nothing is dropped (`Growing`) until a trial has shown what it saves:
+//! There are two effects, and the dominant one depends on the machine and on the load. Where memory
+//! is expensive to get, a log that grows into new memory pays for every page, and pages that were
+//! just dropped are the cheapest: a host provides memory to a virtual machine page by page, and a
+//! control group at its limit reclaims in the append. But a reader that returns to dropped pages
+//! reads from disk. So nothing is dropped (`Growing`) until a trial has shown what it saves:
 //!
 //! 1. Appends have filled a third of the available memory ([`Policy::floor`]). That much is kept in
 //!    every phase.
-//! 2. The trial (`Trying`) alternates windows of growth and of recycling. In a window of recycling, as many of the
-//!    oldest pages are dropped as are appended; the cache does not shrink. The processor time of appends and drops per
-//!    byte is compared. Recycling starts if it was cheaper by a clear margin in each window than in each window of
-//!    growth. Otherwise the next trial waits, each time twice as long.
+//! 2. The trial (`Trying`) alternates windows of growth and of recycling. In a window of recycling,
+//!    as many of the oldest pages are dropped as are appended; the cache does not shrink. The
+//!    processor time of appends and drops per byte is compared. Recycling starts if it was cheaper
+//!    by a clear margin in each window than in each window of growth. Otherwise the next trial
+//!    waits, each time twice as long.
 //! 3. While recycling, a window of growth (`Checking`) is inserted from time to time. If the
 //!    difference is gone, the load has become slow, or readers need the oldest pages, the kernel
 //!    decides again.
@@ -225,13 +226,13 @@ impl Policy {
         }
     }
 
-    /// How many of the bytes appended last are never dropped: as many as a reader can expect to find
-    /// in memory beside other uses.
+    /// How many of the bytes appended last are never dropped: as many as a reader can expect to
+    /// find in memory despite other uses.
     fn floor(&self) -> u64 {
         (self.available_bytes / FLOOR_DIVISOR).max(LEAST_FLOOR_BYTES)
     }
 
-    /// How many bytes can still be cached, beside a little of other files.
+    /// How many bytes can still be cached, besides a few of other files.
     fn most(&self) -> u64 {
         self.available_bytes - self.available_bytes / 16
     }
