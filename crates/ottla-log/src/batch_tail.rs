@@ -104,7 +104,7 @@ impl BatchTail {
 
     fn read(&self, number: u64) -> Option<Boundary> {
         // Without a ring the number is below FIRST_SLOTS: a count above it is published after the
-        // ring is there.
+        // ring exists.
         let Some(slots) = self.slots.get().or_else(|| self.first_slots.get()) else {
             return Some(self.first);
         };

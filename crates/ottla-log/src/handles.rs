@@ -2,8 +2,8 @@
 //!
 //! A segment opens its files on first use and keeps them open (`open_files`) until another segment
 //! needs the handles or the files have been idle ([`Handles::close_idle`]). Victims are chosen by
-//! the clock algorithm: each use sets a mark; the hand passes over the segments, clears marks and
-//! closes what has none. A use costs an atomic load and no lock.
+//! the clock algorithm: each use sets a mark; the hand visits the segments, clears marks and closes
+//! unmarked ones. A use costs an atomic load and no lock.
 //!
 //! A handle counts until its last owner drops it ([`LogFile`]). A file that is being sent stays in
 //! the budget, is not closed under its reader, and is not chosen, because closing it would free

@@ -1,8 +1,8 @@
 //! Blocking work of a log, as objects that a maintenance thread runs.
 //!
 //! A job owns what it needs (handles, copies of small state) and runs without the log, so that
-//! appends and reads go on. Its result is stored by the job itself (the recovery point) or returned
-//! through [`Log::on_job_done`](crate::Log::on_job_done) by the holder of the run token.
+//! appends and reads continue. Its result is stored by the job itself (the recovery point) or
+//! returned through [`Log::on_job_done`](crate::Log::on_job_done) by the holder of the run token.
 
 use ottla_sync::fs::{Writeback, forget_cached, sync_file_range};
 use std::io;

@@ -103,7 +103,7 @@ impl Log {
         progress: &RecoveryProgress,
     ) -> Result<(Log, RecoveryReport), LogError> {
         let found = match leftovers::clean(&params.dir) {
-            // A start opens very many directories, which are there.
+            // A start opens very many directories, nearly all of which exist.
             Err(error) if error.error.kind() == std::io::ErrorKind::NotFound => {
                 ottla_sync::fs::create_dir_all(&params.dir)
                     .map_err(|error| StorageError::new("create directory", &params.dir, error))?;

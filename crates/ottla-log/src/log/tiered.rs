@@ -58,10 +58,11 @@ pub struct RemoteState {
 }
 
 impl LogReader {
-    /// The state with which another log can begin at the first local segment of this one. If the producer snapshot of
-    /// that segment is missing, the log begins at a later segment, provided that remote storage has the records before
-    /// it: a snapshot that a crash has truncated is not written again. `None` if there is no usable snapshot: it is
-    /// being written, or its segment has just been deleted. Blocks.
+    /// The state with which another log can begin at the first local segment of this one. If the
+    /// producer snapshot of that segment is missing, the log begins at a later segment, provided
+    /// that remote storage has the records before it: a snapshot that a crash has truncated is not
+    /// written again. `None` if there is no usable snapshot: it is being written, or its segment
+    /// has just been deleted. Blocks.
     pub fn state_before_local_segments(&self) -> Result<Option<RemoteState>, StorageError> {
         let log_start_offset = self.log_start_offset();
         let highest_remote_offset = self.highest_remote_offset();
@@ -84,8 +85,8 @@ impl LogReader {
         Ok(None)
     }
 
-    /// The producer snapshot at an offset, if all of it is on disk. Without its producers, a log would
-    /// begin without its open transactions.
+    /// The producer snapshot at an offset, if it is complete on disk. Without its producers, a log
+    /// would begin without its open transactions.
     fn whole_snapshot(&self, offset: Offset) -> Result<Option<Vec<u8>>, StorageError> {
         let snapshot = file_name(offset, PRODUCER_SNAPSHOT_SUFFIX);
         let snapshot = self.dir().join(snapshot);
@@ -161,10 +162,11 @@ impl Log {
         }
     }
 
-    /// Sets the offset up to which remote storage has all records. It may be lower than before. A truncation lowers it
-    /// too, so a value found before a truncation must not be set after it
-    /// ([`LogReader::truncations`](crate::LogReader::truncations)). Ignored if the log is not tiered: the value is
-    /// late, and if the log is tiered again, local segments without a remote copy would be deleted.
+    /// Sets the offset up to which remote storage has all records. It may be lower than before. A
+    /// truncation lowers it too, so a value found before a truncation must not be set after it
+    /// ([`LogReader::truncations`](crate::LogReader::truncations)). Ignored if the log is not
+    /// tiered: the value is late, and if the log is tiered again, local segments without a remote
+    /// copy would be deleted.
     pub fn set_highest_remote_offset(&self, offset: Offset) {
         if !self.config.remote_storage_enable && offset != Offset::UNKNOWN {
             return;
@@ -174,7 +176,7 @@ impl Log {
     }
 
     /// Deletes the first `count` segments, whose records stay in the log because remote storage has
-    /// them, or are below its start. If it is all of them, an empty one is created first.
+    /// them, or are below its start. If no segment would remain, an empty one is created first.
     pub fn delete_local_segments(&mut self, count: usize, now: Timestamp) -> Result<(), LogError> {
         if count == 0 {
             return Ok(());

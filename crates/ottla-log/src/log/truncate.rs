@@ -26,9 +26,8 @@
 //! records never lacks their epochs and producers. Kafka writes both after the new segment.
 //!
 //! Everything that needs memory or a read from disk is done before the first rename, and so is
-//! everything that needs a file handle, but for the state of remote records.
-//! If it fails, nothing has changed, and the truncation can be retried. A later failure is a disk
-//! failure.
+//! everything that needs a file handle, except the state of remote records. If it fails, nothing
+//! has changed, and the truncation can be retried. A later failure is a disk failure.
 //!
 //! In Kafka, which continues in the truncated segment: `UnifiedLog.truncateTo`,
 //! `UnifiedLog.truncateFullyAndStartAt`, `LogSegment.truncateTo`.
@@ -57,7 +56,7 @@ struct Resources {
     spare: SpareSegment,
 }
 
-/// How a log continues of which no local record is kept.
+/// How a log without local records continues.
 pub(super) struct Beginning<'a> {
     /// The local log starts and ends here.
     pub(super) offset: Offset,
@@ -169,9 +168,9 @@ impl Log {
         Ok(true)
     }
 
-    /// Removes all records of the local disk. Records of a tiered log that are only in remote storage and before
-    /// `target` stay part of it, and so do their epochs: a leader finds the records by their epochs, and expires those
-    /// before its start. Kafka forgets both.
+    /// Removes all records of the local disk. Records of a tiered log that are only in remote
+    /// storage and before `target` stay part of it, and so do their epochs: a leader finds the
+    /// records by their epochs, and expires those before its start. Kafka forgets both.
     fn truncate_below_local_segments(
         &mut self,
         target: Offset,

@@ -189,8 +189,8 @@ fn half_a_batch_that_a_full_disk_took_stays_away() {
     assert!(found.contains(&2), "the new segment was never there");
 }
 
-/// A write that fails on a full disk is truncated through the handle that wrote it. So other logs that take all handles
-/// in the meantime cause neither a failed disk nor a remaining partial batch.
+/// A write that fails on a full disk is truncated through the handle that wrote it. So other logs
+/// that take all handles in the meantime cause neither a failed disk nor a remaining partial batch.
 #[test]
 fn a_failed_write_is_cut_back_without_another_handle() {
     let batch = |first| build(first, 3, 1_000_000 + first, |builder| builder);

@@ -75,7 +75,7 @@ struct Tally {
     flushes: u64,
     found: u64,
     lost: u64,
-    /// Losses of a file's end of which a later file was kept.
+    /// Losses of a file's end although a later file was kept.
     holes: u64,
     read: u64,
 }
@@ -409,8 +409,8 @@ impl Life {
     }
 }
 
-/// Runs the jobs of the log like a maintenance thread, beside appends. Ends when the log is taken
-/// away.
+/// Runs the jobs of the log like a maintenance thread, concurrently with appends. Ends when the log
+/// is removed.
 fn maintain(log: &Mutex<Option<Log>>, model: &Mutex<Model>, mut random: Random) -> Option<()> {
     loop {
         let (jobs, truncations) = match log.lock().as_mut() {
