@@ -126,7 +126,7 @@ pub enum Event<Ack> {
         result: Result<LeaderOffsets, ErrorCode>,
         now_ms: u64,
     },
-    /// The state of `Effect::FetchRemoteState` is there, or the failure to get it.
+    /// The result of `Effect::FetchRemoteState`.
     RemoteStateFetched {
         leader_epoch: LeaderEpoch,
         result: Result<(), ErrorCode>,

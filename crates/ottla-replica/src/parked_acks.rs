@@ -94,8 +94,8 @@ impl<Ack> ParkedAcks<Ack> {
         }
     }
 
-    /// Releases the acknowledgements whose end was reached. Those that waited for the high
-    /// watermark fail if the ISR is below `min.insync.replicas` by now
+    /// Releases the acknowledgements whose end was reached. Acknowledgements that waited for the
+    /// high watermark fail if the ISR is below `min.insync.replicas` by now
     /// (`Partition.checkEnoughReplicasReachOffset`).
     pub(crate) fn release_due(
         &mut self,
