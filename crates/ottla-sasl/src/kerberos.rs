@@ -129,8 +129,8 @@ fn path(text: &str) -> String {
     text.strip_prefix("file://").unwrap_or(text).to_owned()
 }
 
-/// Refuses an option in the wrong case, and a switch that is neither on nor off. Java ignores both without a message,
-/// and then logs in with another key or with none.
+/// Refuses an option in the wrong case, and a switch that is neither on nor off. Java ignores both
+/// without a message, and then logs in with another key or with none.
 fn check_options(entry: &LoginModule) -> Result<(), String> {
     for (name, value) in entry.options() {
         let meant = OPTIONS.iter().find(|it| it.eq_ignore_ascii_case(name));

@@ -55,7 +55,7 @@ enum Case {
     Upper,
 }
 
-/// A principal: `service/host@REALM`, of which host and realm may be missing.
+/// A principal: `service/host@REALM`. Host and realm may be missing.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct KerberosName {
     pub service: String,

@@ -157,7 +157,7 @@ impl PublicKey {
     }
 }
 
-/// The first byte of a point of which both coordinates follow (SEC 1, 2.3.3).
+/// The first byte of a point that is followed by both coordinates (SEC 1, 2.3.3).
 const UNCOMPRESSED: u8 = 4;
 /// Bytes of one.
 const P521_COORDINATE: usize = 66;
@@ -247,8 +247,9 @@ pub fn validate(
     check_claims(&claims, rules, now_ms)
 }
 
-/// Validates an ID token, which identifies the user to the client (OpenID Connect Core 1.0, 3.1.3.7). The only audience
-/// of `rules` is the client. `nonce` is the nonce of the login; a refreshed token has none.
+/// Validates an ID token, which identifies the user to the client (OpenID Connect Core 1.0,
+/// 3.1.3.7). The only audience of `rules` is the client. `nonce` is the nonce of the login; a
+/// refreshed token has none.
 pub fn validate_id_token(
     token: &str,
     keys: &KeySet,

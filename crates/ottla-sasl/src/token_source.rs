@@ -45,7 +45,7 @@ pub struct TokenSource {
     pub refresh: TokenRefresh,
 }
 
-/// `sasl.oauthbearer.token.endpoint.url`, and what goes with it.
+/// `sasl.oauthbearer.token.endpoint.url`, and its related settings.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum TokenPlace {
     /// The path of a file with a token.
@@ -66,7 +66,7 @@ pub struct TokenEndpoint {
     pub read_timeout: Option<Duration>,
     /// `sasl.login.retry.backoff.ms`.
     pub retry_backoff: Duration,
-    /// `sasl.login.retry.backoff.max.ms`: for so long in all an attempt is repeated.
+    /// `sasl.login.retry.backoff.max.ms`: the total time of repeated attempts.
     pub retry_backoff_max: Duration,
 }
 
