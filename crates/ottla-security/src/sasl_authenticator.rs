@@ -502,8 +502,9 @@ impl SaslAuthenticator {
         })
     }
 
-    /// The last message of a successful login. Without headers, a login with Kerberos ends with the last message of the
-    /// client (RFC 4752). The client would take another message of the broker for the response to its first request.
+    /// The last message of a successful login. Without headers, a login with Kerberos ends with the
+    /// last message of the client (RFC 4752). The client would take another message of the broker
+    /// for the response to its first request.
     fn last_reply(
         &self,
         enabled: &EnabledMechanism,

@@ -96,7 +96,7 @@ impl<U: Default> Ledger<U> {
         }
         let of_user = self.users.get_mut(user);
         let usage = of_user.and_then(|clients| clients.get_mut(client_id));
-        let usage = usage.expect("it is there, or was just put there");
+        let usage = usage.expect("it existed, or was just inserted");
         usage.last_used_ms = now_ms;
         usage
     }
@@ -226,7 +226,7 @@ mod tests {
         let left = ledger.all(161).map(|it| it.client_id.to_string());
         let expected = std::iter::once(0).chain(11..=160).map(name);
         assert_eq!(left.collect::<Vec<_>>(), expected.collect::<Vec<_>>());
-        // None was used longer ago than another.
+        // All were used at the same time.
         let mut ledger = Ledger::new(32);
         for number in 0..33 {
             count(&mut ledger, EACH, &name(number), 7);

@@ -478,7 +478,7 @@ fn a_ticket_is_checked_by_the_library() {
         assert_eq!(is_silent, handshake == 0, "{outcome:?}");
         let session = session(&outcome);
         assert_eq!(session.principal.as_str(), "User:alice");
-        // Nothing but connections.max.reauth.ms limits it.
+        // Only connections.max.reauth.ms limits it.
         assert_eq!(session.expires_at_ms, Some(NOW.now_ms + 9));
     }
     let outcome = ask(&mut kerberos(1, None), Some(2), done());
