@@ -127,7 +127,7 @@ pub struct Restart {
 pub enum AuxiliaryEvent {
     /// To `ListOffsets`; offset -1 for an unknown one.
     OffsetListed(Result<OffsetAndEpoch, ErrorCode>),
-    /// To `FindEpochEnd`: the largest epoch up to the one asked for, and its end (exclusive).
+    /// To `FindEpochEnd`: the largest epoch up to the requested one, and its end (exclusive).
     EpochEndFound(Result<OffsetAndEpoch, ErrorCode>),
     /// To `FetchIndex`.
     IndexFetched(Result<Vec<u8>, StoreFailure>),
@@ -312,7 +312,7 @@ impl AuxiliaryState {
         start: OffsetAndEpoch,
         cache: Option<&RemoteLogMetadataCache>,
     ) -> Result<AuxiliaryEffect, AuxiliaryFailure> {
-        // Nothing is before it. Kafka would look for a segment, and fail.
+        // There is no record before it. Kafka would look for a segment, and fail.
         if start.offset <= log_start_offset {
             return Ok(AuxiliaryEffect::Restart(Box::new(Restart {
                 next_offset: start.offset,

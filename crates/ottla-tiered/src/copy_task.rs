@@ -73,8 +73,8 @@ struct Copy {
     rest: VecDeque<Candidate>,
 }
 
-/// How long closed segments stay uncopied (KIP-1241, `remote.copy.lag.*`). A segment that is due by one
-/// of both limits is copied. 0: at once. Below 0: this limit makes none due.
+/// How long closed segments stay uncopied (KIP-1241, `remote.copy.lag.*`). A segment is copied when one of both limits
+/// makes it due. 0: at once. Below 0: no limit of this kind.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct CopyDelay {
     /// Since the largest timestamp of the segment.
@@ -292,7 +292,7 @@ impl CopyTask {
         now: Timestamp,
         effects: &mut Vec<TaskEffect>,
     ) {
-        let candidate = rest.pop_front().expect("the quota was asked for a segment");
+        let candidate = rest.pop_front().expect("a quota request has a segment");
         let segment = RemoteSegment {
             id,
             start_offset: candidate.start_offset,

@@ -1,9 +1,9 @@
 //! Which remote segments expire, and in which order.
 //!
-//! Kafka: `RLMExpirationTask.cleanupExpiredRemoteLogSegments`, `RemoteLogRetentionHandler`. Kafka continues unfinished
-//! deletions only up to the first segment that stays, so the objects of failed and abandoned uploads wait for
-//! retention; without retention they stay forever. It does not move the log start past segments that a former leader
-//! was deleting.
+//! Kafka: `RLMExpirationTask.cleanupExpiredRemoteLogSegments`, `RemoteLogRetentionHandler`. Kafka
+//! continues unfinished deletions only up to the first segment that stays, so the objects of failed
+//! and abandoned uploads wait for retention; without retention they stay forever. It does not move
+//! the log start past segments that a former leader was deleting.
 
 use std::collections::BTreeSet;
 
@@ -17,18 +17,19 @@ use crate::planted::{Bug, has};
 use crate::remote_segment::RemoteSegment;
 use crate::segment_state::RemoteLogSegmentState;
 
-/// An upload that began longer ago than this, and that the leader itself does not run, is abandoned. A former leader
-/// may continue its upload for a while, and objects that it writes after the deletion stay in the store. The largest
-/// segment takes 34 minutes at the lowest upload rate of the chunked store.
+/// An upload that began longer ago than this, and that the leader itself does not run, is
+/// abandoned. A former leader may continue its upload for a while, and objects that it writes after
+/// the deletion stay in the store. The largest segment takes 34 minutes at the lowest upload rate
+/// of the chunked store.
 ///
-/// The start time comes from the clock of the broker that began the upload, which may be hours off. So the leader must
-/// also have led for as long, by its own clock. Otherwise:
+/// The start time comes from the clock of the broker that began the upload, which may be hours off.
+/// So the leader must also have led for as long, by its own clock. Otherwise:
 /// 1. a former leader uploads a segment, and does not know yet that it no longer leads,
 /// 2. the new leader takes the upload for abandoned, and begins to copy the same records,
 /// 3. the former leader finishes the segment and the one after it,
 /// 4. the record of the new leader deletes the finished segment,
-/// 5. the new leader fails. The next one takes all records before the segment of step 3 for copied, and deletes the
-///    only remaining copy, the local one.
+/// 5. the new leader fails. The next one takes all records before the segment of step 3 for copied,
+///    and deletes the only remaining copy, the local one.
 const ABANDONED_AFTER_MS: u64 = 3_600_000;
 
 /// How long records are kept in either tier.
@@ -54,8 +55,8 @@ pub struct Leading {
 pub struct Expiry {
     /// Where the log starts after it, if retention moves the start.
     pub log_start_offset: Option<Offset>,
-    /// The segments to delete: expired segments, segments with an unfinished deletion and abandoned uploads, by epoch
-    /// and offset, then segments older than the first epoch of the log.
+    /// The segments to delete: expired segments, segments with an unfinished deletion and abandoned
+    /// uploads, by epoch and offset, then segments older than the first epoch of the log.
     pub segments: Vec<RemoteSegment>,
     pub stats: RemoteLogStats,
 }

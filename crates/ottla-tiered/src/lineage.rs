@@ -64,8 +64,8 @@ pub fn is_within_leader_epochs(
     segment.end_offset < log_end_offset
 }
 
-/// The exclusive end of the records that a segment has in common with the log, starting from a common record of
-/// `epoch`: the end of the segment, or the offset from which their epochs differ.
+/// The exclusive end of the records that a segment has in common with the log, starting from a
+/// common record of `epoch`: the end of the segment, or the offset from which their epochs differ.
 ///
 /// After an unclean election, a former leader may have copied records of an epoch that the log does not
 /// have, in one segment with records that it has.
@@ -92,8 +92,9 @@ pub fn common_end(
     }
 }
 
-/// The highest offset of the log that remote storage has, -1 for none. Expired segments count too, because they are
-/// before the start of the log. Remote storage has all local records below this offset.
+/// The highest offset of the log that remote storage has, -1 for none. Expired segments count too,
+/// because they are before the start of the log. Remote storage has all local records below this
+/// offset.
 ///
 /// Kafka counts all segments that were ever copied. If tiering is disabled, and enabled again, it
 /// neither copies nor keeps the local segments whose copies were deleted. Nor does it if a copy was

@@ -1,8 +1,8 @@
 //! Which local segments of a tiered log may be deleted.
 //!
-//! While segments are copied, a local segment may be deleted only when remote storage has all of it, or when the log
-//! start offset is past it. `local.retention.*` determines how long it stays after that. While copying is disabled,
-//! local segments follow `retention.*` as in any log.
+//! While segments are copied, a local segment may be deleted only when remote storage has all of
+//! it, or when the log start offset is past it. `local.retention.*` determines how long it stays
+//! after that. While copying is disabled, local segments follow `retention.*` as in any log.
 //!
 //! Kafka: `UnifiedLog.deleteOldSegments`, `deletableSegments`, `isSegmentEligibleForDeletion`.
 
@@ -32,8 +32,8 @@ pub struct LocalRetention {
 /// What becomes of the local segments.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct LocalExpiry {
-    /// How many segments are deleted, from the oldest. If it is all of them, a new active segment
-    /// is created first.
+    /// How many segments are deleted, from the oldest. If no segment would remain, a new active
+    /// segment is created first.
     pub segments: usize,
     /// The active segment has expired: it is closed, so that it can be copied and deleted later.
     pub is_active_closed: bool,

@@ -96,7 +96,8 @@ impl RemoteLogMetadataCache {
         self.state(id) == Some(RemoteLogSegmentState::CopySegmentFinished)
     }
 
-    /// Whether the copy of the segment with this ID has begun and not ended, and its deletion has not begun.
+    /// Whether the copy of the segment with this ID has begun and not ended, and its deletion has
+    /// not begun.
     pub fn is_being_copied(&self, id: Uuid) -> bool {
         self.state(id) == Some(RemoteLogSegmentState::CopySegmentStarted)
     }

@@ -1,8 +1,9 @@
-//! A read of records in remote storage: the segments that it visits, and, for `read_committed`, the source of the
-//! aborted transactions of the records read.
+//! A read of records in remote storage: the segments that it visits, and, for `read_committed`, the
+//! source of the aborted transactions of the records read.
 //!
-//! A segment is found by the epoch of an offset. After an unclean election it may continue with records of another
-//! history: a former leader copied more of the epoch than this log has. Such records are not read. Kafka returns them.
+//! A segment is found by the epoch of an offset. After an unclean election it may continue with
+//! records of another history: a former leader copied more of the epoch than this log has. Such
+//! records are not read. Kafka returns them.
 //!
 //! Kafka: `RemoteLogManager.read`, `addAbortedTransactions`, `findOffsetByTimestamp`.
 
@@ -45,7 +46,7 @@ enum Phase {
     Done,
 }
 
-/// The offsets whose aborted transactions are asked for.
+/// The offsets whose aborted transactions are requested.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AbortedRange {
     /// The base offset of the first batch.

@@ -15,7 +15,7 @@ pub enum RemoteLogSegmentState {
     CopySegmentFinished = 1,
     /// No longer readable; objects may still exist.
     DeleteSegmentStarted = 2,
-    /// Nothing of it is left. The cache forgets such a segment.
+    /// The segment is completely deleted. The cache removes it.
     DeleteSegmentFinished = 3,
 }
 

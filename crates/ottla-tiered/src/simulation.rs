@@ -7,8 +7,8 @@
 //!
 //! Checked at all times: every object in the store has a record that is not the last one of its
 //! segment; a local segment is deleted only if remote storage has its records; a leader can read
-//! each committed record once between the start and the end of its log. In the end: all that is
-//! closed is copied, nothing waits for deletion, and nothing of before the log start is left.
+//! each committed record once between the start and the end of its log. At the end: all closed
+//! segments are copied, no deletion is pending, and no remote segment is before the log start.
 
 mod brokers;
 mod cluster;

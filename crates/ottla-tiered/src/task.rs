@@ -81,7 +81,7 @@ pub enum TaskEffect {
         operation: Operation,
         metadata: RemoteLogSegmentMetadata,
     },
-    /// Move the log start offset, unless it is there already.
+    /// Moves the log start offset forward, unless it is already this far.
     IncrementLogStartOffset { log_start_offset: Offset },
     /// Local segments up to this offset may be deleted. It may be lower than before, and a
     /// truncation lowers it too: Kafka keeps the highest one, and after an unclean election deletes

@@ -13,7 +13,7 @@ fn epochs() -> LeaderEpochs {
     LeaderEpochs::from([(0, 0), (1, 25)])
 }
 
-/// Segments of ten records and ten bytes, of which the newest record has its offset for timestamp.
+/// Segments of ten records and ten bytes. The timestamp of the newest record is its offset.
 fn remote(count: i64) -> Vec<RemoteSegment> {
     (0..count)
         .map(|number| {

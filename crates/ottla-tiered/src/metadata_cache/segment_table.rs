@@ -31,7 +31,7 @@ struct Chunk {
     entries: Vec<Entry>,
     /// The additional bytes of the entries that have some, each with its length before it.
     more: Vec<u8>,
-    /// How much of `more` belongs to no entry any longer.
+    /// The bytes of `more` that no longer belong to an entry.
     unused: usize,
 }
 
