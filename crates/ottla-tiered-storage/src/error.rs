@@ -5,11 +5,11 @@ use std::fmt;
 /// Kinds of failure that callers treat differently.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum RemoteStorageErrorKind {
-    /// The object is not there (`RemoteResourceNotFoundException`).
+    /// The object does not exist (`RemoteResourceNotFoundException`).
     NotFound,
-    /// The segment is there, and was uploaded without this index.
+    /// The segment exists, and was uploaded without this index.
     NoIndex,
-    /// The store did not answer in time, or asked for patience (429, 5xx). Worth another attempt.
+    /// The store did not answer in time, or is overloaded (429, 5xx). Worth another attempt.
     Unavailable,
     /// The store refused the credentials or the operation.
     Denied,

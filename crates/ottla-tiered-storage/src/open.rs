@@ -10,7 +10,7 @@ use crate::remote_storage::RemoteStorageManager;
 use crate::settings::{LocalSettings, StorageSettings, prefix_of};
 
 /// Opens a store by all settings of a broker, by their full names. `environment` gives the
-/// variables that hold credentials. Asks nothing of the store.
+/// variables that hold credentials. Sends no request to the store.
 pub fn open(
     settings: &BTreeMap<String, String>,
     environment: &dyn Fn(&str) -> Option<String>,

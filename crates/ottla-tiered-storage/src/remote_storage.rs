@@ -83,8 +83,8 @@ pub trait RemoteStorageManager: Send + Sync {
         data: &LogSegmentData,
     ) -> Result<Option<CustomMetadata>, RemoteStorageError>;
 
-    /// The bytes of the segment's log from `start_position` to `end_position`, inclusive; to the end of the segment if
-    /// `end_position` is absent or beyond it.
+    /// The bytes of the segment's log from `start_position` to `end_position`, inclusive; to the
+    /// end of the segment if `end_position` is absent or beyond it.
     async fn fetch_log_segment(
         &self,
         metadata: &RemoteLogSegmentMetadata,
@@ -110,7 +110,7 @@ pub trait RemoteStorageManager: Send + Sync {
     /// The objects of the segment with their sizes, for tools. Reads no data but descriptions.
     async fn stored_objects(&self, metadata: &RemoteLogSegmentMetadata) -> Vec<StoredObject>;
 
-    /// The broker stops, and uses the store no more.
+    /// The broker stops, and does not use the store any more.
     async fn close(&self) -> Result<(), RemoteStorageError> {
         Ok(())
     }

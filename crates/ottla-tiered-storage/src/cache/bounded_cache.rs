@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use lru::LruCache;
 use ottla_sync::time;
 
-/// Values by their keys. The value that was used longest ago goes first.
+/// Values by their keys. The least recently used value is evicted first.
 pub struct BoundedCache<K: Hash + Eq, V> {
     entries: LruCache<K, Entry<V>>,
     /// Of all entries.
@@ -102,7 +102,7 @@ mod tests {
         assert!(cache.insert("a", 1, 4).is_empty());
         assert!(cache.insert("b", 2, 4).is_empty());
         assert_eq!(cache.get(&"a"), Some(1));
-        // b was used longest ago.
+        // b is the least recently used.
         assert_eq!(cache.insert("c", 3, 5), [2]);
         assert_eq!((cache.weight(), cache.get(&"b")), (9, None));
         assert_eq!(cache.insert("c", 4, 6), [1, 3]);

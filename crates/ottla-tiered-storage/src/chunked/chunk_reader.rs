@@ -5,11 +5,13 @@
 //! range to the end leaves those fetches running, because the next request will want them; when the
 //! last reader of a segment goes before its end, they are cancelled.
 //!
-//! With a cache, a chunk that a reader waited for is fetched completely, even if the reader goes. A consumer's fetch
-//! waits at most `remote.fetch.max.wait.ms` and then requests the same range again; otherwise it would never get a
-//! chunk that takes longer. In Kafka, reads that have begun continue.
+//! With a cache, a chunk that a reader waited for is fetched completely, even if the reader goes. A
+//! consumer's fetch waits at most `remote.fetch.max.wait.ms` and then requests the same range
+//! again; otherwise it would never get a chunk that takes longer. In Kafka, reads that have begun
+//! continue.
 //!
-//! Without a cache, only the requested bytes of a chunk are fetched if it is neither compressed nor encrypted.
+//! Without a cache, only the requested bytes of a chunk are fetched if it is neither compressed nor
+//! encrypted.
 //!
 //! Aiven's plugin: `ChunkCache`, `DefaultChunkManager`.
 
@@ -118,7 +120,7 @@ impl ChunkReader {
                 }
             })
             .buffered(CHUNKS_AT_ONCE);
-        // The guard goes with the stream, and knows when its end was reached.
+        // The guard moves with the stream, and records whether its end was reached.
         let mut guard = Some(guard);
         parts
             .map(move |part: Result<(u32, Bytes), RemoteStorageError>| {

@@ -53,7 +53,7 @@ pub struct ChunkedStorage {
 }
 
 impl ChunkedStorage {
-    /// Opens the store; asks nothing of it. Key files and credentials files are read.
+    /// Opens the store without a request to it. Reads key files and credentials files.
     pub fn open(
         settings: &ChunkedSettings,
         environment: Environment<'_>,
@@ -315,7 +315,7 @@ impl RemoteStorageManager for ChunkedStorage {
         &self,
         metadata: &RemoteLogSegmentMetadata,
     ) -> Result<(), RemoteStorageError> {
-        // The manifest first: without it, nothing of the segment is read any more.
+        // The manifest first: without it, the segment is no longer read.
         let keys = [Suffix::Manifest, Suffix::Indexes, Suffix::Log]
             .map(|suffix| self.key(metadata, suffix));
         self.manifests.lock().remove(&keys[0]);

@@ -1,7 +1,8 @@
-//! What happens to a chunk between the segment and the object: zstd, then AES-GCM, each if it is on.
+//! The transformation of a chunk between the segment and the object: zstd, then AES-GCM, each if
+//! enabled.
 //!
 //! Each chunk is one zstd frame with its content size. Indexes are encrypted and never compressed.
-//! All of it is processor time, on the caller's thread.
+//! All work runs on the caller's thread.
 //!
 //! Aiven's plugin: `CompressionChunkEnumeration`, `EncryptionChunkEnumeration` and their opposites.
 

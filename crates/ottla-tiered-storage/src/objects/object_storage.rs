@@ -90,7 +90,7 @@ impl ObjectStorage {
         self.bounded("fetch", key, read).await
     }
 
-    /// Bytes of an object. Fewer than asked for if the object is shorter.
+    /// Bytes of an object. Fewer than requested if the object is shorter.
     pub async fn get_range(
         &self,
         key: &str,
@@ -108,8 +108,8 @@ impl ObjectStorage {
     }
 
     /// Uploads an object and returns its size: in one request if it fits into a part, otherwise in
-    /// parts of one size, of which one is being sent while the next one is filled. After an error,
-    /// and if this is dropped, the store keeps no parts, as far as it can be reached.
+    /// parts of one size. One part is sent while the next one is filled. After an error, and if
+    /// this is dropped, the store keeps no parts, as far as it can be reached.
     pub async fn upload(
         &self,
         key: &str,
@@ -355,8 +355,9 @@ fn code_of(cause: &str) -> Option<&str> {
     Some(answer.split_once(':')?.0)
 }
 
-/// Whether the store has no such bucket or container: the settings name another one than at the upload. This says
-/// nothing about the object. If the object counted as deleted, it would stay in its bucket forever.
+/// Whether the store has no such bucket or container: the settings name another one than at the
+/// upload. This says nothing about the object. If the object counted as deleted, it would stay in
+/// its bucket forever.
 fn is_without_bucket(cause: &str) -> bool {
     matches!(code_of(cause), Some("NoSuchBucket" | "ContainerNotFound"))
 }

@@ -30,7 +30,7 @@ const SILENCE: Duration = Duration::from_secs(60);
 /// Files need no parts; this bounds the size of a write.
 const FILE_PART_SIZE: usize = 8 << 20;
 
-/// Opens a store. Asks nothing of it.
+/// Opens a store. Sends no request to it.
 pub fn open_store(
     settings: &BackendSettings,
     environment: Environment<'_>,
