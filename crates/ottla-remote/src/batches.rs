@@ -106,7 +106,7 @@ pub async fn find_batches(
     Ok(Some(found(buffer.freeze())))
 }
 
-/// The size of the batch at the front, if it is there as a whole.
+/// The size of the batch at the front, if it is complete.
 fn whole_batch(bytes: &[u8], max_batch_bytes: usize) -> Result<Option<usize>, BatchesError> {
     if bytes.len() < BatchPrefix::SIZE {
         return Ok(None);

@@ -115,7 +115,7 @@ impl MetadataPartitions {
         without.map(|(&partition, _)| partition).collect()
     }
 
-    /// The end of a partition of the topic, asked for after `need_end` returned `of`. For a later
+    /// The end of a partition of the topic, requested after `need_end` returned `of`. For a later
     /// assignment it may be too old: another broker may have written records in between.
     pub fn on_end(&mut self, metadata_partition: i32, of: &[TopicIdPartition], end: Offset) {
         let Some(progress) = self.partitions.get_mut(&metadata_partition) else {
@@ -189,9 +189,10 @@ impl MetadataPartitions {
         assigned.is_some_and(|assigned| assigned.applied > offset)
     }
 
-    /// Whether an applied record has taken effect. The end of an upload has no effect if another leader has begun to
-    /// delete the segment, because that leader took the upload for abandoned or expired. The uploader must not count
-    /// the segment as copied, or the local segment would be deleted.
+    /// Whether an applied record has taken effect. The end of an upload has no effect if another
+    /// leader has begun to delete the segment, because that leader took the upload for abandoned or
+    /// expired. The uploader must not count the segment as copied, or the local segment would be
+    /// deleted.
     pub fn has_effect(&self, metadata: &RemoteLogMetadata) -> bool {
         let RemoteLogMetadata::SegmentUpdate(update) = metadata else {
             return true;

@@ -29,7 +29,7 @@ use ottla_types::{BrokerId, ErrorCode, LeaderEpoch, Offset, TopicId, TopicIdPart
 use crate::metadata_partitions::MetadataPartitions;
 use crate::wire;
 
-/// The pause after a failure, and between looks for leaders that no task fetches from.
+/// The pause after a failure, and between searches for leaders without a fetching task.
 const PAUSE: Duration = Duration::from_millis(500);
 /// How long a write is tried again (`delivery.timeout.ms` of Kafka's producer).
 const DELIVERY: Duration = Duration::from_secs(120);
@@ -247,8 +247,8 @@ impl MetadataTopic {
         }
     }
 
-    /// Returns when the topic is there. As in Kafka, the broker ends if it has another number of
-    /// partitions, or if it cannot be created for a long time.
+    /// Returns when the topic exists. As in Kafka, the broker exits if the topic has another number
+    /// of partitions, or cannot be created for a long time.
     async fn create(&self) {
         let config = &self.config;
         let pause = config.initialization_retry_interval_ms.max(100) as u64;

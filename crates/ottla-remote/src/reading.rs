@@ -1,4 +1,4 @@
-//! Reads records of which only remote storage has a copy, and finds offsets by time there.
+//! Reads records that only remote storage has, and finds offsets by time there.
 //!
 //! Kafka: `RemoteLogManager.read`, `RemoteLogReader`, `RemoteLogManager.findOffsetByTimestamp`.
 

@@ -29,8 +29,8 @@ const LOOK: Duration = Duration::from_secs(5);
 pub struct RemoteLogs {
     tier: Arc<RemoteTier>,
     tasks: Mutex<BTreeMap<TopicIdPartition, Task>>,
-    /// Partitions that this broker leads and whose topic is no longer tiered, of which nothing is
-    /// left in remote storage. Locked after `tasks`.
+    /// Partitions that this broker leads, whose topic is no longer tiered, and that have no remote
+    /// segments. Locked after `tasks`.
     deleted: Mutex<BTreeSet<TopicIdPartition>>,
     changed: Notify,
 }
@@ -48,7 +48,7 @@ impl std::fmt::Debug for RemoteLogs {
 }
 
 impl RemoteLogs {
-    /// Opens the store that the broker's settings name. Asks nothing of it. The error names the
+    /// Opens the store that the broker's settings name. Sends no request to it. The error names the
     /// setting.
     pub fn open(
         context: Arc<NodeContext>,

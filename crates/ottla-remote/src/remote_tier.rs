@@ -19,8 +19,8 @@ use crate::tier_metrics::TierMetrics;
 
 /// Reads at the same time.
 pub const READERS: usize = 10;
-/// Followers that fetch state from remote storage at the same time. In Kafka a fetcher thread does it,
-/// of which there are `num.replica.fetchers` per leader.
+/// Followers that fetch state from remote storage at the same time. In Kafka a fetcher thread does
+/// this; there are `num.replica.fetchers` threads per leader.
 pub const STATE_BUILDERS: usize = 10;
 
 pub struct RemoteTier {
@@ -44,7 +44,7 @@ pub struct RemoteTier {
 }
 
 impl RemoteTier {
-    /// Opens the store that the broker's settings name. Asks nothing of it. The error names the
+    /// Opens the store that the broker's settings name. Sends no request to it. The error names the
     /// setting.
     pub fn open(
         context: Arc<NodeContext>,

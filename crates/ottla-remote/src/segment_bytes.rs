@@ -1,8 +1,9 @@
-//! The bytes of a remote segment from a position on, for a read that knows approximately how many it needs.
+//! The bytes of a remote segment from a position on, for a read that knows approximately how many
+//! it needs.
 //!
-//! A store prefetches chunks for a reader of a long range, and cancels the prefetches of a reader that stops before the
-//! end of its range. So the range covers the bytes that a read needs in most cases, and only a read that needs more
-//! requests the rest of the segment.
+//! A store prefetches chunks for a reader of a long range, and cancels the prefetches of a reader
+//! that stops before the end of its range. So the range covers the bytes that a read needs in most
+//! cases, and only a read that needs more requests the rest of the segment.
 
 use std::sync::Arc;
 
@@ -13,8 +14,7 @@ use ottla_tiered_storage::{RemoteStorageError, RemoteStorageManager, SegmentStre
 /// From an entry of the offset index to the batch that is searched, in most segments.
 const BEFORE_THE_BATCH: u64 = 64 << 10;
 
-/// The segment from `position` to its end, of which `wanted` bytes or a few more are fetched at
-/// first.
+/// The segment from `position` to its end. `wanted` bytes or a few more are fetched at first.
 pub async fn fetch_from(
     store: &Arc<dyn RemoteStorageManager>,
     metadata: &RemoteLogSegmentMetadata,

@@ -1,12 +1,13 @@
 //! The upload of one segment for a leader.
 //!
-//! It is abandoned when the broker no longer copies the partition: another one leads, copying was disabled, or the
-//! topic is gone. The metadata then contains a copy that has begun. As in Kafka, the leader deletes such a segment when
-//! it expires. Its objects, which cannot be read, are deleted at once.
+//! It is abandoned when the broker no longer copies the partition: another one leads, copying was
+//! disabled, or the topic is gone. The metadata then contains a copy that has begun. As in Kafka,
+//! the leader deletes such a segment when it expires. Its objects, which cannot be read, are
+//! deleted at once.
 //!
-//! They are also deleted if the metadata no longer contains the copy when the upload ends: another leader has deleted
-//! the segment, or the record of the copy was lost with the end of `__remote_log_metadata`. No later deletion would
-//! find them.
+//! They are also deleted if the metadata no longer contains the copy when the upload ends: another
+//! leader has deleted the segment, or the record of the copy was lost with the end of
+//! `__remote_log_metadata`. No later deletion would find them.
 //!
 //! Kafka: `RLMCopyTask.copyLogSegment`, `RLMTask.cancel`.
 
