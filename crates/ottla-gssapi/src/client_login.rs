@@ -35,8 +35,8 @@ pub enum ClientStep {
     Done,
 }
 
-/// With a keytab, the logins of this process share its tickets in memory. One at a time looks for
-/// them, so that the library gets them once.
+/// With a keytab, the logins of this process share its tickets in memory. Logins look for them one
+/// at a time, so that the library requests them once.
 static GETTING_TICKETS: Mutex<()> = Mutex::new(());
 
 /// Finds the tickets, and whose they are. With a keytab, this asks the KDC if there are none yet.

@@ -28,7 +28,7 @@ impl GssError {
         }
     }
 
-    /// A failure that may pass by itself, as one of the network does.
+    /// A transient failure, such as one of the network.
     pub fn passing(message: impl Into<String>) -> GssError {
         GssError {
             is_passing: true,

@@ -1,9 +1,9 @@
 //! Logins for callers that must not block: each step runs on a thread that may block.
 //!
-//! The node has few threads that may block, and they also do its other work. So a step that may wait for a KDC runs on
-//! its own thread, and a step that only computes or reads a keytab runs on a shared one. Both are limited: further
-//! steps wait without a thread. So neither a KDC that does not answer nor clients that begin many logins can take all
-//! threads.
+//! The node has few threads that may block, and they also do its other work. So a step that may
+//! wait for a KDC runs on its own thread, and a step that only computes or reads a keytab runs on a
+//! shared one. Both are limited: further steps wait without a thread. So neither a KDC that does
+//! not answer nor clients that begin many logins can take all threads.
 
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
