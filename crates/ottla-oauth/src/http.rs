@@ -33,7 +33,7 @@ pub struct Server<'a> {
     pub connect_timeout: Option<Duration>,
     /// For the answer, once the request is sent.
     pub read_timeout: Option<Duration>,
-    /// For all of it.
+    /// For the whole request.
     pub total_timeout: Duration,
 }
 

@@ -130,7 +130,7 @@ async fn a_valid_token_is_used_while_the_endpoint_fails() {
     assert_eq!(
         requests.iter().take(2).count(),
         2,
-        "another one was asked for"
+        "another one was requested"
     );
     // The endpoint no longer answers.
     let error = tokens.credentials(&source, || now + 601_000).await;
