@@ -5,11 +5,12 @@
 //! failed from its beginning, so attempts at the same time are not free. All tables are bounded, and
 //! failures are forgotten.
 //!
-//! The codes of an identity provider count by address only, and separately: guessed passwords do not delay users that
-//! come from the provider.
+//! The codes of an identity provider count by address only, and separately: guessed passwords do
+//! not delay users that come from the provider.
 //!
-//! A browser in which a user has logged in keeps a secret, and has separate delays for that user. Otherwise an attacker
-//! who keeps guessing, from many addresses or through the same proxy, would lock the user out.
+//! A browser in which a user has logged in keeps a secret, and has separate delays for that user.
+//! Otherwise an attacker who keeps guessing, from many addresses or through the same proxy, would
+//! lock the user out.
 
 use std::borrow::Borrow;
 use std::collections::HashMap;
@@ -106,8 +107,9 @@ impl Attempts {
         tables.remember(origin.user, now)
     }
 
-    /// Begins an attempt with a code of the identity provider, or refuses it. A code cannot be guessed, so the delay
-    /// stays short. It prevents that attempts overload the provider and use up the slots of real logins.
+    /// Begins an attempt with a code of the identity provider, or refuses it. A code cannot be
+    /// guessed, so the delay stays short. It prevents that attempts overload the provider and use
+    /// up the slots of real logins.
     pub(crate) fn begin_with_code(&self, address: IpAddr, now: Instant) -> Result<(), Problem> {
         let address = network(address);
         let mut tables = self.tables.lock();

@@ -32,8 +32,8 @@ const LIMIT: Duration = Duration::from_secs(60);
 pub(crate) const MOST_BODY: usize = 16 << 20;
 /// For a login, which needs no authentication.
 pub(crate) const LOGIN_BODY: usize = 16 << 10;
-/// A body of this size needs no reservation: one for each connection takes 48 MiB. Otherwise no user could log in, or
-/// stop a search, while another user has many searches open.
+/// A body of this size needs no reservation: one for each connection takes 48 MiB. Otherwise no
+/// user could log in, or stop a search, while another user has many searches open.
 const SMALL_BODY: usize = LOGIN_BODY;
 /// A body is in memory as text, decoded, and encoded for the cluster.
 const BODY_COPIES: usize = 3;

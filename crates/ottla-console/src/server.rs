@@ -34,8 +34,8 @@ const CONNECTIONS: usize = 1024;
 const CONNECTIONS_OF_PEER: usize = CONNECTIONS / 4;
 /// The time for the head of a request, and the maximum idle time between requests.
 const HEAD: Duration = Duration::from_secs(30);
-/// The size of a head. A client needs no login to send one, and it needs no reservation. The longest address within it
-/// that the HTTP library takes has 64 KiB.
+/// The size of a head. A client needs no login to send one, and it needs no reservation. The
+/// longest address within it that the HTTP library takes has 64 KiB.
 const HEAD_BYTES: usize = 96 << 10;
 /// After an error of the listener, which is mostly a lack of file handles.
 const PAUSE: Duration = Duration::from_millis(100);

@@ -41,9 +41,9 @@ const UNUSED_INTERVAL: Duration = Duration::from_secs(60);
 const ABANDONED: Duration = Duration::from_secs(4 * 60 * 60);
 /// A reader does not get a snapshot that is older.
 const STALE: Duration = Duration::from_secs(60);
-/// A snapshot up to this size needs no reservation, nor do its series: such snapshots of all sessions together take 32
-/// MiB, and the series have a separate bound. Otherwise the page would not work for other users while one has many
-/// searches open.
+/// A snapshot up to this size needs no reservation, nor do its series: such snapshots of all
+/// sessions together take 32 MiB, and the series have a separate bound. Otherwise the page would
+/// not work for other users while one has many searches open.
 const SMALL: usize = 128 << 10;
 
 pub(crate) struct View {

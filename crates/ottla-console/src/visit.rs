@@ -96,8 +96,9 @@ impl Visit {
         cluster.await.map(drop)
     }
 
-    /// For work that continues without the page: it waits for the cluster as long as the console's configuration says,
-    /// for example during a change of the controller. It starts with the brokers known at this moment.
+    /// For work that continues without the page: it waits for the cluster as long as the console's
+    /// configuration says, for example during a change of the controller. It starts with the
+    /// brokers known at this moment.
     pub(crate) async fn patient_admin(&self, given: &ClientConfig) -> Result<Admin, ClientError> {
         // The user of the page must not wait for an unreachable cluster.
         self.check().await?;

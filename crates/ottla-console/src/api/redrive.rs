@@ -1,8 +1,9 @@
-//! Sends records again, to another topic: records of a dead-letter topic, after the cause of their failure is removed.
+//! Sends records again, to another topic: records of a dead-letter topic, after the cause of their
+//! failure is removed.
 //!
-//! A preview returns the ranges of offsets with the records that it has counted, and a token. A redrive takes the
-//! token, which can be used once, and sends the records in the ranges of the preview. If the redrive ends early, it
-//! returns the remaining ranges with a new token.
+//! A preview returns the ranges of offsets with the records that it has counted, and a token. A
+//! redrive takes the token, which can be used once, and sends the records in the ranges of the
+//! preview. If the redrive ends early, it returns the remaining ranges with a new token.
 
 mod plan;
 mod promise;

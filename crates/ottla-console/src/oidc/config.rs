@@ -24,14 +24,16 @@ pub struct OidcConfig {
     /// The claim of the ID token that names the person.
     pub(super) user_claim: String,
     pub(super) clock_skew_seconds: u32,
-    /// `audience` and `resource`, with which a client names the target of the access token at some providers.
+    /// `audience` and `resource`, with which a client names the target of the access token at some
+    /// providers.
     pub(super) access: Vec<(&'static str, String)>,
     /// `ssl.*`, as for clients of Kafka.
     pub(super) ssl: BTreeMap<String, Secret>,
 }
 
 impl OidcConfig {
-    /// `settings` come from the client's file. The error is a sentence for people, without a secret.
+    /// `settings` come from the client's file. The error is a sentence for people, without a
+    /// secret.
     pub fn new(
         issuer: &str,
         client_id: &str,

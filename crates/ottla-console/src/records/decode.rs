@@ -1,5 +1,5 @@
-//! How keys, values and headers are shown: as text, as JSON, as hexadecimal digits, or decoded with a schema of a
-//! schema registry.
+//! How keys, values and headers are shown: as text, as JSON, as hexadecimal digits, or decoded with
+//! a schema of a schema registry.
 //!
 //! Pure. The output for each value is bounded; the bytes can be arbitrary.
 

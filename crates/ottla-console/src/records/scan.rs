@@ -1,9 +1,9 @@
 //! Reads the records of a topic that a filter finds.
 //!
-//! A scan has its own consumer, which fetches ahead while records are judged. Batches whose bytes cannot match are
-//! skipped as a whole. The records of other batches are decoded, if there is a schema registry, and judged while they
-//! are borrowed from the fetched batches; only matching records are copied. The memory for fetched batches is reserved
-//! from the console's budget.
+//! A scan has its own consumer, which fetches ahead while records are judged. Batches whose bytes
+//! cannot match are skipped as a whole. The records of other batches are decoded, if there is a
+//! schema registry, and judged while they are borrowed from the fetched batches; only matching
+//! records are copied. The memory for fetched batches is reserved from the console's budget.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;

@@ -125,8 +125,8 @@ fn nesting(text: &str) -> usize {
                                 Some(b'x' | b'X') => 1,
                                 Some(b'u') => 4,
                                 Some(b'U') => 8,
-                                // No escape: the parser continues at a different place, where this text can be
-                                // brackets.
+                                // No escape: the parser continues at a different place, where this
+                                // text can be brackets.
                                 _ => return usize::MAX,
                             };
                             for _ in 0..digits {

@@ -37,8 +37,8 @@ pub(super) fn what(topic: &str, redrive: &Redrive) -> Result<String, Problem> {
     }
 }
 
-/// Keeps the records that a preview has counted, or that a redrive has left. Returns the token that confirms them, if
-/// there is memory for it.
+/// Keeps the records that a preview has counted, or that a redrive has left. Returns the token that
+/// confirms them, if there is memory for it.
 pub(super) fn keep(visitor: &Visitor, plan: &Plan, parts: &[&Ranges]) -> Option<String> {
     let mut listed = Vec::new();
     for (partition, ranges) in parts.iter().copied().flatten() {
