@@ -1,13 +1,14 @@
 //! Decodes Kafka's primitive types from an untrusted buffer.
 //!
-//! Every length is checked against the remaining bytes before it is used. Slices share the buffer's allocation, and
-//! keep it alive: a stored name of six letters would keep a request of 100 MB. Where strings and bytes can outlive the
-//! message, they are copied ([`Reader::copying`]). Kafka does the same in `ByteBufferAccessor` and `ByteUtils`.
+//! Every length is checked against the remaining bytes before it is used. Slices share the buffer's
+//! allocation, and keep it alive: a stored name of six letters would keep a request of 100 MB.
+//! Where strings and bytes can outlive the message, they are copied ([`Reader::copying`]). Kafka
+//! does the same in `ByteBufferAccessor` and `ByteUtils`.
 //!
-//! A struct can take thirty times the memory of its bytes, because most of its fields may be empty. Bytes from a peer
-//! are therefore read with an allowance ([`Reader::untrusted`]): bytes that would take more are an error before the
-//! memory is reserved. The number of elements of an array and of tagged fields of a struct is limited as well, as in
-//! Kafka 4.4.
+//! A struct can take thirty times the memory of its bytes, because most of its fields may be empty.
+//! Bytes from a peer are therefore read with an allowance ([`Reader::untrusted`]): bytes that would
+//! take more are an error before the memory is reserved. The number of elements of an array and of
+//! tagged fields of a struct is limited as well, as in Kafka 4.4.
 
 use bytes::Bytes;
 use bytestring::ByteString;
@@ -42,8 +43,9 @@ pub(crate) const MAX_TAGGED_FIELD_COUNT: usize = 10_000;
 
 /// What decoding may take at least, however short the bytes are.
 const LEAST_ALLOWANCE: usize = 64 * 1024;
-/// The memory that decoding may take for each byte. Topics with names of six letters take seven times their bytes, of
-/// two letters eleven times, and only arrays of empty elements come to thirty.
+/// The memory that decoding may take for each byte. Topics with names of six letters take seven
+/// times their bytes, of two letters eleven times, and only arrays of empty elements come to
+/// thirty.
 const ALLOWANCE_PER_BYTE: usize = 16;
 
 /// The memory that decoding this many bytes may take if nothing else is known about them.

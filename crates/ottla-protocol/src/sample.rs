@@ -86,8 +86,8 @@ pub enum Style {
     Extreme,
     /// Plausible client values: small numbers, and a few recurring names.
     Plausible,
-    /// Much work from few bytes: arrays of many small elements within many arrays of one element. The elements are all
-    /// equal or all different.
+    /// Much work from few bytes: arrays of many small elements within many arrays of one element.
+    /// The elements are all equal or all different.
     Many {
         count: usize,
         within: u32,

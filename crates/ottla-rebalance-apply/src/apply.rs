@@ -131,12 +131,14 @@ impl Apply {
         &self.outlook
     }
 
-    /// Carries out the moves, with an optional throttle in bytes per second of each broker. Calls `tell` with the
-    /// progress several times a second. Returns false if `stop` completes before the end.
+    /// Carries out the moves, with an optional throttle in bytes per second of each broker. Calls
+    /// `tell` with the progress several times a second. Returns false if `stop` completes before
+    /// the end.
     ///
-    /// The moves in the cluster outlive this call: if it is stopped or dropped, or fails, moves in progress continue,
-    /// and the throttles stay. To [`cancel`](crate::cancel()) them, stop it and wait: if it is dropped, a request in
-    /// flight can still start moves and set throttles after the cancellation has looked for them.
+    /// The moves in the cluster outlive this call: if it is stopped or dropped, or fails, moves in
+    /// progress continue, and the throttles stay. To [`cancel`](crate::cancel()) them, stop it and
+    /// wait: if it is dropped, a request in flight can still start moves and set throttles after
+    /// the cancellation has looked for them.
     pub async fn work(
         &mut self,
         throttle: Option<u64>,

@@ -154,8 +154,8 @@ pub(crate) fn check_brokers(admin: &Admin, targets: &Targets) -> Result<(), Appl
     Ok(())
 }
 
-/// Whether all partitions still have as many replicas as the plan gives them. Only brokers from Kafka 4.1 on can refuse
-/// another number.
+/// Whether all partitions still have as many replicas as the plan gives them. Only brokers from
+/// Kafka 4.1 on can refuse another number.
 pub(crate) fn check_numbers(seen: &Seen, targets: &Targets, plan: &str) -> Result<(), ApplyError> {
     for (partition, phase) in &seen.phases {
         let (has, gets) = (

@@ -58,9 +58,9 @@ impl Cost {
         most.div_ceil(bytes_per_second.max(1))
     }
 
-    /// Brokers whose moves may never end, because producers write as much as may be copied, and how much they write. Of
-    /// a broker's moves, only `at_once` are in progress together, at worst those with the most writes; finished moves
-    /// are not throttled any more.
+    /// Brokers whose moves may never end, because producers write as much as may be copied, and how
+    /// much they write. Of a broker's moves, only `at_once` are in progress together, at worst
+    /// those with the most writes; finished moves are not throttled any more.
     pub fn outrun_at(&self, bytes_per_second: u64, at_once: usize) -> Vec<(i32, u64)> {
         let most = |written: &Vec<u64>| {
             let mut written = written.clone();

@@ -81,7 +81,7 @@ pub struct LogDirs {
     uncreated: Mutex<BTreeMap<TopicPartition, TopicId>>,
     /// Copies that will replace logs in other directories.
     futures: RwLock<BTreeMap<TopicPartition, Future>>,
-    /// Held during the renames that promote or remove a copy. CleaningClaim before all other locks.
+    /// Held during the renames that promote or remove a copy. Taken before all other locks.
     moves_end: Mutex<()>,
     /// The requested directories of logs that do not exist yet.
     preferred: Mutex<BTreeMap<TopicPartition, DirectoryId>>,

@@ -264,8 +264,8 @@ pub fn trusted_certificates(
     })
 }
 
-/// The client's certificate chain, its own certificate first, and the private key. `None` if the settings have no key
-/// store. Blocks.
+/// The client's certificate chain, its own certificate first, and the private key. `None` if the
+/// settings have no key store. Blocks.
 pub fn client_identity(
     settings: &TlsSettings,
 ) -> Result<Option<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>)>, TlsError> {
