@@ -29,13 +29,13 @@ const FREE: u32 = 4;
 const FIRST_DELAY: Duration = Duration::from_secs(1);
 const MOST_OF_USER: Duration = Duration::from_secs(30);
 const MOST_OF_ADDRESS: Duration = Duration::from_secs(5 * 60);
-/// After so long without an attempt, the failures are forgotten.
+/// After this time without an attempt, the failures are dropped.
 const MEMORY: Duration = Duration::from_secs(15 * 60);
 /// In each table. Of a full one, the entry with the fewest failures goes, the oldest of those.
 const ENTRIES: usize = 4096;
 /// Of one user, so that one cannot take the places of all others.
 const BROWSERS_OF_USER: usize = 8;
-/// After so long without an attempt, a browser is not known any more.
+/// After this time without an attempt, a browser is no longer known.
 pub(crate) const BROWSER_AGE: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
 #[derive(Default)]

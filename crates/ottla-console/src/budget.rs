@@ -66,7 +66,7 @@ impl Default for Budget {
 }
 
 impl Budget {
-    /// The same budget, of which this user has a share. All sessions of the user have the same one.
+    /// The same budget, limited to this user's share. All sessions of the user have the same share.
     pub(crate) fn of_user(&self, user: &str) -> Budget {
         let mut shares = self.shares.lock();
         shares.retain(|_, share| share.strong_count() > 0);

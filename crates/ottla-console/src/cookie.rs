@@ -99,7 +99,7 @@ mod tests {
             let sent = format!("a=b; {given}; c=d");
             let back = headers(&[("x-forwarded-proto", scheme), ("cookie", &*sent)]);
             assert_eq!(cookie.token(&back), Some("secret"));
-            // Of a console beside this one, and without TLS of one with it.
+            // The cookie of another console on this host and, without TLS, of a console with TLS.
             assert_eq!(Cookie::new(None).token(&back), None);
             let other = match is_secure {
                 true => "http",

@@ -1,5 +1,5 @@
-//! The request latencies of the broker beside which a console runs. Kafka's protocol has none, so
-//! a console of another cluster has no source for them.
+//! The request latencies of the broker in whose process a console runs. Kafka's protocol has none,
+//! so a console of another cluster has no source for them.
 
 use std::fmt;
 use std::sync::Arc;

@@ -41,7 +41,7 @@ impl Sampling {
         }
     }
 
-    /// The same room, of which this user has a share. All sessions of the user have the same one.
+    /// The same memory, limited to this user's share. All sessions of the user have the same share.
     pub(crate) fn of_user(&self, user: &str) -> Sampling {
         let mut shares = self.shares.lock();
         shares.retain(|_, share| share.strong_count() > 0);

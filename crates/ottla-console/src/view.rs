@@ -36,8 +36,7 @@ const MOST_BUSY: u32 = 20;
 /// After this time without a reader, snapshots are taken for the series alone, at this interval.
 const UNUSED: Duration = Duration::from_secs(10 * 60);
 const UNUSED_INTERVAL: Duration = Duration::from_secs(60);
-/// After this time without a reader, no more snapshots are taken, and the series are forgotten:
-/// they would show little of the last hours.
+/// After this time without a reader, no more snapshots are taken, and the series are dropped.
 const ABANDONED: Duration = Duration::from_secs(4 * 60 * 60);
 /// A reader does not get a snapshot that is older.
 const STALE: Duration = Duration::from_secs(60);

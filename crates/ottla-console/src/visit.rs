@@ -33,7 +33,7 @@ pub(crate) struct Visit {
     pub(crate) admin: Admin,
     pub(crate) view: Arc<View>,
     pub(crate) details: Details,
-    /// The person's share of the console's.
+    /// The user's share of the console's budget.
     pub(crate) budget: Budget,
     pub(crate) redrives: Kept<Arc<Promise>>,
     pub(crate) cursors: Kept<Arc<Place>>,

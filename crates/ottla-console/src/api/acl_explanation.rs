@@ -1,8 +1,8 @@
-//! Why a principal may do something, or may not, as `ottla acls explain` says it.
+//! Why a principal may do something, or may not, as in `ottla acls explain`.
 //!
 //! The decision is made by the brokers' own code, with the ACLs and settings that the cluster
-//! reports, so it also holds for Apache Kafka. Kafka hides the settings that matter beside the ACLs;
-//! then a note says so.
+//! reports, so it also holds for Apache Kafka. Kafka hides the relevant settings besides the ACLs;
+//! a note then says so.
 
 use std::net::IpAddr;
 
@@ -194,7 +194,7 @@ fn explained(decision: &Decision<'_>) -> Explained {
     }
 }
 
-/// What decides beside the ACLs.
+/// The settings that decide besides the ACLs.
 #[derive(Debug, Default)]
 struct Settings {
     super_users: SuperUsers,

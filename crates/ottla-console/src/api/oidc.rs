@@ -36,7 +36,7 @@ pub(super) struct Returned {
     error_description: Option<String>,
 }
 
-/// Where the browser goes to log in.
+/// The address at which the browser logs in.
 pub(super) async fn begin(
     State(console): State<Arc<Console>>,
     headers: HeaderMap,

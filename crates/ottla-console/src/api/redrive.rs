@@ -47,7 +47,7 @@ struct Outcome {
     token: Option<String>,
     /// Where the records are that were not sent.
     ranges: Vec<PartitionRange>,
-    /// Where the records are of which it is unknown whether they were sent, and how many.
+    /// The ranges of the records that may have been sent, and their number.
     unknown: Vec<PartitionRange>,
     unknown_records: u64,
 }

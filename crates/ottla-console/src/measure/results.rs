@@ -1,7 +1,7 @@
-//! The results of `ottla bench` in a directory: `NAME.json`, and the report beside it, `NAME.html`.
+//! The results of `ottla bench` in a directory: `NAME.json`, and its report, `NAME.html`.
 //!
-//! Names come from browsers. One that could lead out of the directory is none, and a symbolic link
-//! is no result.
+//! Names come from browsers. A name that could lead out of the directory is invalid, and a symbolic
+//! link is no result.
 
 use std::collections::HashMap;
 use std::fs;
@@ -24,7 +24,7 @@ const LONGEST_NAME: usize = 200;
 const SCHEMA: &str = "ottla-bench-result";
 const VERSION: u32 = 1;
 
-/// A result in the list. `docs/bench-result.md` says what the fields mean.
+/// A result in the list. `docs/bench-result.md` documents the fields.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct ResultRow {
     pub(crate) name: String,

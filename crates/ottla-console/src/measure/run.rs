@@ -334,7 +334,7 @@ mod tests {
         let mut moments = run.moments();
         let waiting = moments.wait_for(holds);
         let moment = tokio::time::timeout(Duration::from_secs(20), waiting).await;
-        moment.expect("it comes to that").unwrap().clone()
+        moment.expect("the run reaches this state").unwrap().clone()
     }
 
     #[tokio::test]

@@ -21,7 +21,7 @@ pub struct OidcConfig {
     /// Without it, the console is a public client.
     pub(super) client_secret: Option<Secret>,
     pub(super) scope: String,
-    /// The claim of the ID token that names the person.
+    /// The claim of the ID token with the user name.
     pub(super) user_claim: String,
     pub(super) clock_skew_seconds: u32,
     /// `audience` and `resource`, with which a client names the target of the access token at some

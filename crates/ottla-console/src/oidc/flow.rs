@@ -11,7 +11,7 @@ use hmac::{Hmac, KeyInit, Mac};
 use ottla_sasl::is_same_secret;
 use sha2::{Digest, Sha256};
 
-/// How long a person may be at the provider.
+/// How long a login at the provider may take.
 pub(crate) const FLOW_AGE: Duration = Duration::from_secs(10 * 60);
 /// Of the value of a cookie.
 const MOST_COOKIE_BYTES: usize = 128;

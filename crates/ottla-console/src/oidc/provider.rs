@@ -22,7 +22,7 @@ const REQUESTS: usize = 16;
 const FRESH: Duration = Duration::from_secs(60 * 60);
 /// After a failure.
 const PAUSE: Duration = Duration::from_secs(5);
-/// Keys that do not fit a token are asked for again if they are older than this.
+/// Keys that do not match a token are requested again if they are older than this.
 const KEYS_PAUSE: Duration = Duration::from_secs(10);
 
 /// Of an ID token in an address. Servers refuse addresses of more than 8 KiB.
@@ -129,7 +129,7 @@ impl Provider {
         known.insert(next).value.clone()
     }
 
-    /// Its keys. If they do not fit a token, they are asked for again, unless they are new.
+    /// Its keys. If they do not match a token, they are requested again, unless they are new.
     async fn keys(&self, url: &str, are_unfit: bool) -> Result<Arc<KeySet>, Failure> {
         let mut known = self.keys.lock().await;
         let now = Instant::now();
@@ -148,7 +148,7 @@ impl Provider {
         known.insert(next).value.clone()
     }
 
-    /// As if its keys had been asked for some time ago.
+    /// Acts as if its keys had been requested some time ago.
     #[cfg(test)]
     pub(super) async fn age_keys(&self) {
         if let Some(known) = self.keys.lock().await.as_mut() {
@@ -157,7 +157,7 @@ impl Provider {
         }
     }
 
-    /// Where a browser goes to log in.
+    /// The address at which a browser logs in.
     pub(crate) fn login_address(
         &self,
         metadata: &Metadata,
@@ -180,10 +180,10 @@ impl Provider {
         with_query(&metadata.authorization_endpoint, &fields)
     }
 
-    /// Where a browser goes to log out of the provider too, if it has such a place.
+    /// The address at which a browser also logs out of the provider, if it has one.
     ///
-    /// The ID token says whose session ends; without it, providers ask the person (OpenID Connect RP-Initiated Logout 1.0, 2).
-    /// One that is too long for an address is left out.
+    /// The ID token identifies the session to end; without it, providers ask the user (OpenID Connect RP-Initiated
+    /// Logout 1.0, 2). A token that is too long for an address is left out.
     pub(crate) async fn logout_address(&self, id_token: &Secret) -> Option<String> {
         let metadata = self.metadata().await.ok()?;
         let endpoint = metadata.end_session_endpoint.as_deref()?;

@@ -72,7 +72,7 @@ async fn a_code_is_changed_for_tokens_once_and_by_whoever_has_asked_for_it() {
     exchange(code.clone(), flow, REDIRECT).await.unwrap();
     let refused = exchange(code, again.unwrap(), REDIRECT).await.unwrap_err();
     assert!(refused.reason().contains("invalid_grant"), "{refused:?}");
-    // The document and the keys were asked for once.
+    // The document and the keys were requested once.
     let requests = provider.requests();
     let count = |path: &str| requests.iter().filter(|it| *it == path).count();
     assert_eq!(count("/.well-known/openid-configuration"), 1);
@@ -160,7 +160,7 @@ async fn responses_of_a_hostile_provider_are_bounded() {
             (it.only_answer, it.document, it.answer) = (None, json!({}), json!({}));
             change(it);
         });
-        // It remembers nothing of the provider yet.
+        // It has no cached state of the provider yet.
         let refused = user_of(&oidc(&provider), &provider).await.unwrap_err();
         let reason = refused.reason();
         assert!(matches!(refused, Failure::Unusable(_)), "{reason}");
@@ -223,7 +223,7 @@ async fn a_session_ends_with_its_token_and_a_logout_revokes_it() {
     let refused = oidc.provider.refresh(&refresh).await.unwrap_err();
     assert!(matches!(refused, Failure::Refused(_)), "{refused:?}");
 
-    // The provider takes the person's session away.
+    // The provider ends the user's session.
     let tokens = tokens_of(&oidc, &provider, &flow).await.unwrap();
     provider.change(|it| it.refuses_refreshing = true);
     let (visit, task) = session(&oidc, tokens, SOON);

@@ -1,8 +1,8 @@
 //! Event streams (`text/event-stream`): a task that sends, and a response that ends it.
 //!
-//! The task is aborted when the browser closes the connection, when the person logs out, and after
-//! a time that no page stays open. What waits to be sent is bounded; a browser that takes nothing
-//! stops the task.
+//! The task is aborted when the browser closes the connection, when the user logs out, and after a
+//! time for which no page stays open. The queue is bounded; a browser that reads nothing stops the
+//! task.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -23,7 +23,7 @@ use crate::visit::Visit;
 /// Events that wait to be sent, and their size. A larger event waits alone.
 const WAITING: usize = 64;
 pub(crate) const WAITING_BYTES: usize = 2 << 20;
-/// A browser that takes no event for so long has gone away without saying so.
+/// A browser that reads no event for this time is gone without closing the connection.
 const STALLED: Duration = Duration::from_secs(60);
 const LONGEST: Duration = Duration::from_secs(12 * 60 * 60);
 

@@ -408,7 +408,7 @@ impl Operand<'_> {
     /// `None` if the two cannot be compared.
     fn compare(&self, other: &Operand<'_>) -> Option<Ordering> {
         use Operand::Text;
-        // A text beside a whole key or value: as bytes, whatever these are as JSON.
+        // A text compared with a whole key or value: compared as bytes, whatever their JSON.
         match (self, other) {
             (Operand::Whole(bytes, ..), Text(text)) => return self.compare_whole(bytes, text),
             (Text(text), Operand::Whole(bytes, ..)) => {

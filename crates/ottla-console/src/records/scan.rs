@@ -38,14 +38,14 @@ const SEARCHED_BYTES: usize = 4 << 20;
 const BATCH_BYTES: usize = 64 << 20;
 /// Records that are taken from it at once, at least one batch.
 const RECORDS_PER_STEP: usize = 50_000;
-/// For so long records are judged in one step: then other tasks have a turn, and a search that was
-/// stopped ends.
+/// The time for which records are judged in one step. Then other tasks have a turn, and a stopped
+/// search ends.
 const TURN: Duration = Duration::from_millis(10);
 /// The clock is read after this many records, unless a single one can take long.
 const RECORDS_PER_LOOK: u64 = 128;
 /// How long a step waits for records.
 const WAIT: Duration = Duration::from_millis(250);
-/// Without any record for so long, although there are some, a scan fails.
+/// A scan fails if it gets no record for this time although there are some.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 pub(crate) struct Scan {
@@ -77,7 +77,7 @@ pub(crate) struct Progress {
     pub(crate) scanned: u64,
     scanned_bytes: u64,
     pub(crate) matched: u64,
-    /// Records of which it takes too long, or too much memory, to find out whether they match.
+    /// Records that would take too much time or memory to judge.
     unjudged: u64,
     /// Matches of a live tail that were not sent.
     pub(crate) skipped: u64,

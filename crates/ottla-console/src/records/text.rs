@@ -1,7 +1,7 @@
 //! Finding a text in bytes, whatever its case.
 //!
-//! Pure. Most bytes do not have the text. They are passed over by looking for a part of it with vector instructions: many
-//! times faster than a regular expression that ignores case, and over a whole batch of records at once.
+//! Pure. Most bytes do not contain the text. A search for a part of it with vector instructions skips them: many times
+//! faster than a regular expression that ignores case, and over a whole batch of records at once.
 
 use memchr::{memchr2, memmem};
 use regex::bytes::{Regex, RegexBuilder};

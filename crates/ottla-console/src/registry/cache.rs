@@ -18,16 +18,16 @@ const MOST_BYTES: usize = 64 << 20;
 const FAILURE_BYTES: usize = 1000;
 /// Of a reason: it can quote an answer of the registry, and each record with the schema shows it.
 const REASON_BYTES: usize = 500;
-/// For so long a schema that is missing is not asked for again.
+/// How long a missing schema is not requested again.
 const MISSING: Duration = Duration::from_secs(60);
 /// Schemas that may be found to be missing in that time. A topic whose records only look as if they
 /// named schemas would otherwise cost a request for each of them.
 const MOST_MISSING: usize = 500;
-/// For so long a schema that the registry does not answer is not asked for again.
+/// How long a schema is not requested again after a request without a response.
 const UNANSWERED: Duration = Duration::from_secs(30);
 /// Schemas in a row that a registry does not answer, after which it is taken for one that is away.
 const MOST_UNANSWERED: usize = 3;
-/// For so long a registry that is away is not asked for anything.
+/// How long an unreachable registry gets no requests.
 const AWAY: Duration = Duration::from_secs(30);
 
 pub(super) type Outcome = Result<Arc<Schema>, Failure>;
@@ -35,7 +35,7 @@ pub(super) type Outcome = Result<Arc<Schema>, Failure>;
 pub(super) struct Cache {
     schemas: LruCache<SchemaId, Entry>,
     bytes: usize,
-    /// Why the registry is not asked for anything, and until when.
+    /// Why the registry gets no requests, and until when.
     away: Option<(String, Instant)>,
     /// Schemas that were found to be missing since then.
     missing: Option<(Instant, usize)>,

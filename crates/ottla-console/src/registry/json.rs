@@ -49,7 +49,7 @@ impl JsonText {
         self.text.push(bracket);
     }
 
-    /// The comma before all items of an object or array but the first.
+    /// The comma before all items of an object or array except the first.
     pub(super) fn separate(&mut self) {
         if !self.text.ends_with(['{', '[']) {
             self.text.push(',');

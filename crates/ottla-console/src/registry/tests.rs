@@ -214,7 +214,7 @@ async fn a_refusing_registry_is_named_and_not_queried_again() {
         ],
         &[("basic.auth.user.info", "ann:secret")],
     );
-    // The last one is not asked for any more.
+    // The last one is no longer requested.
     for id in 7..=10 {
         let reason = value(&registry, &framed(id, b""))
             .await

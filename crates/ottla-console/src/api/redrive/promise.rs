@@ -1,6 +1,6 @@
-//! What ties a redrive to the preview that the person has confirmed. A preview answers a token, and
-//! one redrive takes it: the same request sent twice sends the records once, and a redrive with
-//! other filters, another target or other offsets than were counted is refused.
+//! The tokens that tie a redrive to the confirmed preview. A preview returns a token, and one
+//! redrive can use it: the same request sent twice sends the records once, and a redrive with other
+//! filters, another target or other offsets than the counted ones is refused.
 
 use std::sync::Arc;
 

@@ -261,7 +261,7 @@ impl<'a> Sending<'a> {
         self.ledger.sent
     }
 
-    /// The number of records of which it is unknown whether they were sent, and where they are.
+    /// The number of records that may have been sent, and their ranges.
     pub(super) fn unknown(&self) -> (u64, Ranges) {
         (self.ledger.unknown, self.ledger.unknown(&self.plan.ranges))
     }
