@@ -161,7 +161,7 @@ fn a_copying_reader_keeps_nothing_of_its_buffer() {
     assert!(!buffer.is_unique());
     drop(slices);
     assert!(buffer.is_unique());
-    // Copies are memory beside the buffer.
+    // Copies take memory in addition to the buffer.
     let mut reader = Reader::new(buffer).copying();
     reader.set_allowance(10);
     assert!(reader.string(true).is_ok());

@@ -41,7 +41,7 @@ pub(crate) const MAX_ARRAY_LENGTH: usize = 1_000_000;
 /// The tagged fields that a struct of a peer may have. Kafka: `MessageUtil.MAX_TAGGED_FIELD_COUNT`.
 pub(crate) const MAX_TAGGED_FIELD_COUNT: usize = 10_000;
 
-/// What decoding may take at least, however short the bytes are.
+/// The minimum memory that decoding may take, however short the bytes are.
 const LEAST_ALLOWANCE: usize = 64 * 1024;
 /// The memory that decoding may take for each byte. Topics with names of six letters take seven
 /// times their bytes, of two letters eleven times, and only arrays of empty elements come to

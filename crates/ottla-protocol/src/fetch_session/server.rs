@@ -13,7 +13,7 @@ use super::{FINAL_EPOCH, INITIAL_EPOCH, next_epoch};
 use crate::messages::fetch_request::FetchPartition;
 use crate::messages::fetch_response::PartitionData;
 
-/// The session that a request asks for, determined by its epoch.
+/// The session that a request uses, determined by its epoch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RequestedSession {
     /// No session. If the request names one, it is closed.
