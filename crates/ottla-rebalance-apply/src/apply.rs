@@ -26,7 +26,7 @@ const PAUSE: Duration = Duration::from_millis(500);
 /// A move that is no longer in progress and lacks its new replicas has been cancelled, unless the
 /// metadata of the describing broker is old.
 const BEHIND_FOR: Duration = Duration::from_secs(15);
-/// Partitions of which only the order of replicas changes, per request.
+/// The maximum number of partitions in a request that only changes the order of replicas.
 const ORDERED_AT_ONCE: usize = 500;
 
 /// A plan while it is carried out.

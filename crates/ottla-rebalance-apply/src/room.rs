@@ -8,7 +8,7 @@ use ottla_client::{Admin, ClientError};
 use crate::directories::directories;
 use crate::targets::Partition;
 
-/// Log directories are described no more often.
+/// The minimum interval between two descriptions of log directories.
 const REFRESHED_EVERY: Duration = Duration::from_secs(10);
 
 #[derive(Default, Debug)]

@@ -172,7 +172,7 @@ pub(crate) fn check_numbers(seen: &Seen, targets: &Targets, plan: &str) -> Resul
     Ok(())
 }
 
-/// Whether nothing but the plan moves partitions: two tools would remove each other's throttles.
+/// Whether only the plan moves partitions: two tools would remove each other's throttles.
 pub(crate) fn check_alone(seen: &Seen, targets: &Targets, plan: &str) -> Result<(), ApplyError> {
     let elsewhere = seen
         .phases
