@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Cost {
     traffic: BTreeMap<i32, Traffic>,
-    /// Per broker and move, how much of what producers write it has to copy beside the data that is
-    /// there already, per second.
+    /// Per broker and move, the bytes per second that producers write and that must be copied in
+    /// addition to the existing data.
     written: BTreeMap<i32, Vec<u64>>,
 }
 

@@ -1,5 +1,5 @@
-//! To which brokers leadership can go: for each pair of brokers, the partitions that one leads and
-//! of which the other has a replica that may lead.
+//! The brokers to which leadership can move: for each pair of brokers, the partitions that one
+//! leads and the other has an eligible replica of.
 
 use std::collections::BTreeSet;
 

@@ -114,7 +114,7 @@ fn path(
     None
 }
 
-/// A leader goes to another broker, and possibly one comes back.
+/// A leader moves to another broker, and possibly one moves back.
 #[derive(Clone, Copy, Debug)]
 struct Exchange {
     from: usize,

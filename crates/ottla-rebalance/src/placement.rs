@@ -235,7 +235,7 @@ impl<'a> Placement<'a> {
     }
 
     /// A replica to move from one broker to another. Prefers a size that also balances their bytes
-    /// and, among replicas of about this size, a topic of which the source has more replicas.
+    /// and, among replicas of about this size, a topic with more replicas on the source.
     pub(crate) fn candidate(&self, from: usize, to: usize) -> Option<usize> {
         let surplus = self.replica_counts[from].saturating_sub(self.replica_counts[to]);
         let size = self.bytes[from].saturating_sub(self.bytes[to]) / surplus.max(1);
@@ -292,7 +292,7 @@ impl<'a> Placement<'a> {
         })
     }
 
-    /// Moves a replica. Leadership goes with it.
+    /// Moves a replica, with its leadership.
     pub(crate) fn replace(&mut self, partition: usize, from: usize, to: usize) {
         let size = self.image.partitions[partition].size_bytes;
         let new_dir = self.directory_for(partition, to).flatten();
