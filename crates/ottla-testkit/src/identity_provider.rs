@@ -42,7 +42,7 @@ pub struct Conduct {
 struct State {
     conduct: Conduct,
     issuer: TokenIssuer,
-    /// Of a login whose code was not used yet.
+    /// Logins whose codes were not used yet.
     logins: HashMap<String, Login>,
     /// The person of each refresh token.
     refresh_tokens: HashMap<String, String>,

@@ -21,8 +21,8 @@ use crate::BrokerBuilder;
 /// Where Kafka's classes for OAuth tokens are.
 pub const PACKAGE: &str = "org.apache.kafka.common.security.oauthbearer";
 
-/// A broker with ACLs, one of whose listeners accepts the tokens of this issuer for the audience `kafka`, by the keys in
-/// this file and the class of [`PACKAGE`] with this name. On the other one, everybody may do everything.
+/// A broker with ACLs, one of whose listeners accepts the tokens of this issuer for the audience `kafka`, by the keys
+/// in this file and the class of [`PACKAGE`] with this name. On the other one, all clients may do everything.
 pub fn broker_with_tokens(keys: &Path, handler: &str, issuer: &str) -> BrokerBuilder {
     let handler = format!("{PACKAGE}.{handler}");
     let url = format!("file://{}", keys.display());
