@@ -75,7 +75,7 @@ impl<C: Coordinator, W> CoordinatorRuntime<C, W> {
         }
     }
 
-    // What it is
+    // State
 
     /// Reads the coordinator's state.
     ///
@@ -323,7 +323,7 @@ impl<C: Coordinator, W> CoordinatorRuntime<C, W> {
         }
     }
 
-    // What it asks for
+    // Requests to the shell
 
     /// The replies to send.
     pub fn take_replies(&mut self) -> Vec<(W, C::Response)> {

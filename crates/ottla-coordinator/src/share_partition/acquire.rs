@@ -188,7 +188,7 @@ impl SharePartition {
         }
     }
 
-    // What is in flight already
+    // Records already in flight
 
     /// Returns whether nothing more can be acquired.
     fn acquire_again(&mut self, acquiring: &mut Acquiring<'_>, key: i64) -> bool {
@@ -219,7 +219,7 @@ impl SharePartition {
         is_throttled && given > 0
     }
 
-    // What is not in flight yet
+    // Records not yet in flight
 
     fn acquire_new(&mut self, acquiring: &mut Acquiring<'_>, first: i64, last: i64) {
         let first_offset = if self.in_flight.is_empty() {

@@ -80,7 +80,7 @@ impl<W> Default for LedSharePartition<W> {
 }
 
 impl<W> LedSharePartition<W> {
-    // What it is
+    // State
 
     /// Why nothing can be read here, if nothing can.
     pub fn failure(&self) -> Option<&StateFailure> {

@@ -72,8 +72,8 @@ impl GroupCoordinator {
         is_recent(since_ms, now.value(), limit_ms)
     }
 
-    /// The shell is about to have state of the group deleted. Until that has ended, or was given up,
-    /// nothing is initialized.
+    /// The shell is about to delete state of the group. Until the deletion has ended, or was
+    /// abandoned, nothing is initialized.
     pub(super) fn on_share_deletion_begun(&mut self, group_id: ByteString, now: Timestamp) {
         let mut others = std::mem::take(&mut self.share_deletions);
         others.retain(|_, since| self.is_recent(*since, now));
