@@ -59,7 +59,7 @@ impl From<String> for LoadError {
 /// A coordinator with the state of its partition's log.
 pub(crate) struct Loaded<C> {
     pub(crate) coordinator: C,
-    /// The write that stands for the uncommitted part of the log, and the high watermark at which
+    /// The write that represents the uncommitted part of the log, and the high watermark at which
     /// it is committed.
     uncommitted: Option<(WriteId, Offset)>,
 }

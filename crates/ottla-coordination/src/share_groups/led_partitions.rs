@@ -269,7 +269,8 @@ mod tests {
         for is_open in [false, true] {
             let check = || is_open;
             let is_done = queues.write(&key, &partition, &letters, &check).await;
-            // Without a queue they are given up. That archives them, if the share partition is open.
+            // Without a queue, the letters are given up, which archives the records if the share
+            // partition is open.
             assert_eq!(is_done, is_open);
         }
     }

@@ -1,5 +1,5 @@
 //! Clients of the three kinds of coordinators. Each has its own keys and one request in flight, so
-//! it knows what the log must hold when it is answered, and what memory must hold from then on.
+//! it knows the required contents of the log when it is answered, and of memory from then on.
 
 use std::sync::Arc;
 use std::time::Duration;
