@@ -205,8 +205,7 @@ impl Cleaner {
         );
     }
 
-    /// Picks the log with the largest dirty share among those that are due, and locks it for
-    /// cleaning.
+    /// Picks the due log with the largest dirty share, and claims it for cleaning.
     fn grab_filthiest(
         &self,
         last: &mut Last,

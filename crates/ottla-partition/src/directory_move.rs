@@ -10,7 +10,7 @@
 //!
 //! Invariant: while the controller may assume that the replica is in the new directory, either the
 //! copy lacks no record of the log or it has a name that a start does not recognise as a copy. A
-//! start after a crash may replace the log by a copy whatever it holds, as Kafka does
+//! start after a crash may replace the log by a copy, whatever the copy contains, as Kafka does
 //! (`LogManager.recoverAbandonedFutureLogs`).
 //!
 //! A move is cancelled by removing the copy from [`LogDirs`]; the task notices.

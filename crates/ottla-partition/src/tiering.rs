@@ -52,8 +52,8 @@ pub fn retention_of(config: &TopicConfig) -> Retention {
     }
 }
 
-/// How long closed segments stay uncopied. -1 stands for the local retention, and that may stand for
-/// the retention of all.
+/// How long closed segments stay uncopied. -1 means the local retention, and that may mean the
+/// retention of all.
 pub fn copy_delay_of(config: &TopicConfig) -> CopyDelay {
     let resolved = |lag: i64, local: i64, all: i64| match (lag, local) {
         (-1, -2) => all,

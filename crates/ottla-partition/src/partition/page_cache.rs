@@ -3,7 +3,7 @@
 //! Written pages are queued, oldest first. When the queue exceeds the limit, the oldest pages leave
 //! it: they are dropped from the cache unless a reader is about to need them; then they are left to
 //! the kernel, as all pages are without a limit. The queue holds whole pages that no append touches
-//! any more and whose writeback has been started. The kernel keeps those that are still dirty when
+//! any more and whose writeback has been started. The kernel keeps pages that are still dirty when
 //! they are dropped. Nothing here says which pages are on disk.
 //!
 //! The reason: on a virtual machine whose host reclaims free or idle memory, the host must provide
@@ -76,7 +76,7 @@ struct Totals {
 /// The values of the metrics.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PageCacheState {
-    /// Bytes of pages that appends left in the cache, as far as they are remembered.
+    /// Bytes of the queued pages that appends left in the cache.
     pub held_bytes: u64,
     /// Pages beyond these are dropped; `None` without a limit.
     pub limit_bytes: Option<u64>,

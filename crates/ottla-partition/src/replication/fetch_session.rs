@@ -12,7 +12,7 @@ use ottla_types::{PartitionIndex, TopicIdPartition};
 pub(super) type FetchSession = client::FetchSession<TopicIdPartition, PositionedFetch>;
 pub(super) type Change = client::Change<TopicIdPartition, PositionedFetch>;
 
-/// The requested fields of a partition, and the position they stand for.
+/// The requested fields of a partition, and the position that they encode.
 #[derive(Clone, Debug)]
 pub(super) struct PositionedFetch {
     pub(super) position: FetchPosition,

@@ -376,7 +376,7 @@ impl Policy {
     }
 }
 
-/// All that [`Policy::phase`] returns.
+/// All values that [`Policy::phase`] returns.
 pub(super) const PHASES: [&str; 4] = ["growing", "trying", "recycling", "relieving"];
 
 /// Whether each window of recycling was clearly cheaper than each window of growth.
