@@ -20,7 +20,7 @@
 //! | the recovery point is lowered, as above | all records |
 //! | the segments are renamed, the last first, and the directory is flushed | the front of the log, at last an empty log at its start |
 //! | the producer snapshots are deleted; those of remote records and their epochs are written, and the directory is flushed | an empty log at its start: what the files hold of epochs and producers after it is dropped |
-//! | the new, empty segment gets its name | the log that continues, with the state of what is before it |
+//! | the new, empty segment gets its name | the log that continues, with the state before it |
 //!
 //! So no record is ever under epochs of another history, and a log that continues after remote
 //! records never lacks their epochs and producers. Kafka writes both after the new segment.
