@@ -332,7 +332,7 @@ mod tests {
         }
     }
 
-    /// Against a list that is searched: whatever the order of offsets and deadlines.
+    /// Compared with a list that is searched, for any order of offsets and deadlines.
     #[test]
     fn the_earliest_deadline_is_that_of_a_list_that_is_searched() {
         let mut random = 7u64;
