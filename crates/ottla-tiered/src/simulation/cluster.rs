@@ -577,7 +577,7 @@ impl Cluster {
         }
     }
 
-    /// Some objects may be there before the upload ends, or is given up.
+    /// Some objects may exist before the upload ends or is abandoned.
     fn begin_upload(&mut self, id: usize, upload: Upload) -> Arrival {
         let segment = &upload.metadata.segment;
         let (start, end) = (segment.start_offset.0, segment.end_offset.0);
@@ -611,7 +611,7 @@ impl Cluster {
             let is_alive = broker.is_up && broker.process == envelope.process;
             let event = match envelope.arrival {
                 Arrival::Answer(event) => event,
-                // A record may arrive whatever has become of its writer.
+                // A record may arrive even if its writer is gone.
                 Arrival::Publish(record) => {
                     if self.fails(60) {
                         TaskEvent::Published(Err(PublishFailure))
