@@ -1,4 +1,4 @@
-//! The seam between the broker and whatever keeps its remote segments.
+//! The interface between the broker and the store of its remote segments.
 //!
 //! Kafka: `org.apache.kafka.server.log.remote.storage.RemoteStorageManager`, `LogSegmentData`.
 

@@ -274,7 +274,7 @@ fn read_chunk_cache(given: &Given<'_>) -> Result<Option<ChunkCacheSettings>, Rem
     }))
 }
 
-/// −1 stands for no limit.
+/// −1 means no limit.
 fn read_cache(
     given: &Given<'_>,
     prefix: &str,

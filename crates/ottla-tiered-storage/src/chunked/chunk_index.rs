@@ -35,7 +35,7 @@ impl Chunk {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "lowercase")]
 pub enum ChunkIndexForm {
-    /// All chunks but the last have one size after the transformation.
+    /// All chunks except the last have one size after the transformation.
     #[serde(rename_all = "camelCase")]
     Fixed {
         original_chunk_size: i32,

@@ -29,7 +29,7 @@ pub type UploadSource<'a> = BoxStream<'a, Result<Bytes, RemoteStorageError>>;
 /// A bucket, container or directory.
 pub struct ObjectStorage {
     store: Arc<dyn ObjectStore>,
-    /// What stands before a key in messages: `s3://bucket`.
+    /// The prefix of keys in messages: `s3://bucket`.
     location: String,
     /// A prefix of keys that messages do not show.
     masked_prefix: Option<String>,
