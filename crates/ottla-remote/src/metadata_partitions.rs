@@ -146,7 +146,7 @@ impl MetadataPartitions {
     }
 
     /// The leader has another record before the position, or none: its log has grown beyond the
-    /// position since it lost what was read.
+    /// position since it lost the records that were read.
     pub fn on_diverged(&mut self, metadata_partition: i32, read_from: Offset) {
         let progress = self.partitions.get(&metadata_partition);
         if progress.is_some_and(|progress| progress.position == read_from) {

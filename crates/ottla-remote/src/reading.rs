@@ -82,7 +82,7 @@ pub enum RemoteReadError {
 }
 
 impl RemoteReadError {
-    /// All but the first are errors after which clients try again.
+    /// All except the first are errors after which clients try again.
     pub fn error_code(&self) -> ErrorCode {
         match self {
             RemoteReadError::OffsetOutOfRange(_) => ErrorCode::OffsetOutOfRange,
@@ -130,7 +130,8 @@ impl RemoteTier {
                 self.metrics
                     .add(&name.topic, TierCounter::FetchBytes, bytes);
             }
-            // The log has it. A consumer starts elsewhere, and a share group stands still there.
+            // The offset is in the log, but remote storage lacks it. A consumer resets its
+            // position; a share group makes no progress there.
             Err(error @ RemoteReadError::OffsetOutOfRange(offset))
                 if partition.reader().is_only_remote(*offset) =>
             {

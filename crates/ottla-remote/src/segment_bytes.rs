@@ -50,7 +50,7 @@ mod tests {
 
     const SIZE: usize = 300_000;
 
-    /// Counts up in 251 steps, and remembers the ranges that it was asked for.
+    /// Returns bytes that count up in 251 steps, and records the requested ranges.
     #[derive(Default)]
     struct Counting(Mutex<Vec<(u32, Option<u32>)>>);
 
