@@ -1,8 +1,8 @@
 //! Reads schemas from a registry, with all their references.
 //!
 //! The requests are supported by every registry with Confluent's API: `GET /schemas/ids/{id}` (or
-//! `/schemas/guids/{guid}`), `GET /schemas/ids/{id}/versions` for the subjects, and `GET
-//! /subjects/{subject}/versions/{version}` for the references of a schema.
+//! `/schemas/guids/{guid}`), `GET /schemas/ids/{id}/versions` for the subjects, and
+//! `GET /subjects/{subject}/versions/{version}` for the references of a schema.
 //!
 //! Blocks; callers run on threads that may block. The time, the number and the size of the
 //! responses for one schema are bounded.
