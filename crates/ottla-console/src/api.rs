@@ -66,7 +66,7 @@ fn routes() -> Routes {
         .post(session::log_in)
         .delete(session::log_out);
     let records = get(records::stream).post(produce::produce);
-    // They take back what a preview has answered, which has a line for each partition.
+    // Their bodies contain the response of a preview, which has a line for each partition.
     let redrive = post(redrive::redrive);
     // A plan has a line for each partition that moves.
     let rebalance = get(rebalance::apply::progress)

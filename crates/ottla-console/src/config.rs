@@ -1,4 +1,4 @@
-//! What a console is started with, and when it needs logins.
+//! The configuration of a console, and the rules for logins.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -10,7 +10,7 @@ use crate::measure::MeasureConfig;
 use crate::oidc::OidcConfig;
 use crate::registry::RegistryConfig;
 
-/// How a console reaches its cluster, and what it allows.
+/// The cluster of a console, and its permissions.
 #[derive(Clone, Debug)]
 pub struct ConsoleConfig {
     /// The cluster, and the credentials of a console without logins.
@@ -21,8 +21,8 @@ pub struct ConsoleConfig {
     pub login: bool,
     /// Whether every change is refused.
     pub read_only: bool,
-    /// Names under which browsers reach the console, besides `localhost` and IP addresses: those of
-    /// a reverse proxy.
+    /// Names under which browsers reach the console, besides `localhost` and IP addresses: the
+    /// names of a reverse proxy.
     pub public_names: Vec<String>,
     /// Where people log in. It needs a public name, for the provider sends browsers back there.
     pub oidc: Option<OidcConfig>,
@@ -58,8 +58,8 @@ impl ConsoleConfig {
             || self.oidc.is_some()
     }
 
-    /// Refuses an address at which nobody could log in, and a console without logins that has no
-    /// credentials of its own. The error is a sentence for people.
+    /// Refuses an address at which no user could log in, and a console without logins that has no
+    /// credentials. The error is a sentence for people.
     pub fn check(&self, address: SocketAddr) -> Result<(), String> {
         if self.oidc.is_some() && self.public_names.is_empty() {
             return Err(
@@ -123,7 +123,7 @@ impl ConsoleConfig {
             || self.is_public_name(name)
     }
 
-    /// Whether a name is one of those that were given.
+    /// Whether a name is a configured public name.
     pub(crate) fn is_public_name(&self, name: &str) -> bool {
         let mut names = self.public_names.iter();
         names.any(|own| own.eq_ignore_ascii_case(name))

@@ -253,7 +253,7 @@ impl NodeContext {
         self.state.set(state);
     }
 
-    /// What the stop waits for; `None` before it.
+    /// The step that the stop waits for; `None` before the stop.
     pub fn stop_step(&self) -> Option<StopStep> {
         self.stop_step.get()
     }

@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn broken_files_say_where() {
+    fn errors_of_broken_files_name_the_line() {
         for (text, line) in [
             ("1\n0\n", 1),
             ("x\n0\n", 1),

@@ -113,7 +113,7 @@ impl Log {
         self.config = config;
         if is_untiered {
             self.start_at_local_segments();
-            // If it is tiered again, nothing of it is in remote storage.
+            // If it is tiered again, remote storage has none of its records.
             self.set_highest_remote_offset(Offset::UNKNOWN);
         }
     }

@@ -64,7 +64,7 @@ impl PartitionDir {
         self.path.read().join(name)
     }
 
-    /// Renames the directory with `rename`. Threads that open files meanwhile find them.
+    /// Renames the directory with `rename`. Threads that open files at the same time find them.
     pub(crate) fn rename(
         &self,
         to: &Path,

@@ -1,12 +1,13 @@
-//! The tokens with which this process logs in. One is used for all logins from its source.
+//! The tokens with which this process logs in. All logins with the same source share one token.
 //!
-//! A token that is due is replaced on a thread of its own. While it is valid, a login waits at most
-//! a second for the new one. Only logins without a token wait longer, all of them for one request. After a failure the endpoint is left alone for ten seconds, and who needs a token
-//! meanwhile is told of the failure at once. Otherwise an endpoint that is down would hold up every
-//! heartbeat of a broker whose token is still valid.
+//! A thread replaces a token that is due. While the old token is valid, a login waits at most a
+//! second for the new one. Only logins without a token wait longer, all of them for one request.
+//! After a failure, no request is sent for ten seconds, and a login without a valid token fails at
+//! once with the same error. Otherwise an endpoint that is down would delay every heartbeat of a
+//! broker whose token is still valid.
 //!
-//! Kafka: `OAuthBearerRefreshingLogin`, `ExpiringCredentialRefreshingLogin`, which replaces tokens
-//! also if nobody logs in.
+//! Kafka: `OAuthBearerRefreshingLogin`, `ExpiringCredentialRefreshingLogin`, which also replaces
+//! tokens that no login needs.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant, UNIX_EPOCH};
@@ -26,7 +27,8 @@ const URL: &str = "sasl.oauthbearer.token.endpoint.url";
 const PATIENCE: Duration = Duration::from_secs(30);
 /// How long logins wait for the token that replaces one that is due.
 const GRACE: Duration = Duration::from_secs(1);
-/// How long an endpoint is left alone after a failure, as in Kafka's `ExpiringCredentialRefreshingLogin`.
+/// The pause between requests to an endpoint after a failure, as in Kafka's
+/// `ExpiringCredentialRefreshingLogin`.
 const PAUSE: Duration = Duration::from_secs(10);
 
 /// Answers after which the same request would fail again, as in Kafka's `HttpJwtRetriever`.
@@ -59,7 +61,7 @@ struct Source {
 struct State {
     held: Option<Held>,
     asking_since: Option<Instant>,
-    /// The last failure, after which the endpoint is left alone for [`PAUSE`].
+    /// The last failure, after which no request is sent for [`PAUSE`].
     failed: Option<(TokenError, Instant)>,
     /// Logins that have no token.
     waiting: Vec<oneshot::Sender<()>>,
@@ -82,8 +84,8 @@ impl Held {
 }
 
 impl LoginTokens {
-    /// The credentials for a login now. `now_ms` is the time of day. Waits for a token only if there
-    /// is none that is valid; the endpoint is then asked for `sasl.login.retry.backoff.max.ms`.
+    /// The credentials for a login now. `now_ms` is the time of day. Waits for a token only without
+    /// a valid one; requests are then repeated for `sasl.login.retry.backoff.max.ms`.
     pub async fn credentials(
         &self,
         source: &TokenSource,
@@ -96,7 +98,7 @@ impl LoginTokens {
                 match held.look(&source.refresh, now_ms()) {
                     Look::Found(token) => break token,
                     Look::Failed(error) => return Err(error),
-                    // An error means that nobody asks any more.
+                    // An error means that the request has ended.
                     Look::Wait(answered) => answered.await.unwrap_or_default(),
                     Look::Due(token, answered) => ottla_sync::select! {
                         _ = answered => {}
@@ -218,7 +220,7 @@ impl Source {
                 Ok(token)
             }
             (Err(error), Some(held)) if now_ms < held.expires_at_ms => {
-                tracing::warn!("{error}; the token that is there is used until it expires");
+                tracing::warn!("{error}; the current token is used until it expires");
                 Ok(held.token.clone())
             }
             (Err(message), _) => Err(TokenError {
@@ -245,7 +247,7 @@ impl Source {
             Err(error) => {
                 if (state.held.as_ref()).is_some_and(|held| now_ms < held.expires_at_ms) {
                     let message = &error.message;
-                    tracing::warn!("{message}; the token that is there is used until it expires");
+                    tracing::warn!("{message}; the current token is used until it expires");
                 }
                 state.failed = Some((error, ottla_sync::time::now()));
             }
@@ -259,7 +261,7 @@ impl Source {
     }
 }
 
-/// The one that asks. If it panics, those who wait are told.
+/// The running request. If its thread panics, the waiting logins are notified.
 struct Asking {
     source: Arc<Source>,
     is_done: bool,
@@ -299,7 +301,8 @@ fn time_of_day_ms() -> i64 {
     i64::try_from(now.unwrap_or_default().as_millis()).unwrap_or(i64::MAX)
 }
 
-/// When a token expires. One without a user or an end is an error; what else is wrong with it, the broker says.
+/// When a token expires. One without a user or an end is an error; the broker reports all other
+/// errors in it.
 fn checked(token: &Secret, source: &TokenSource, from: &str) -> Result<i64, String> {
     let read = read_own(token.expose(), &source.sub_claim, &source.scope_claim);
     let read = read.map_err(|error| format!("the token from {from} is of no use: {error}"))?;
@@ -308,7 +311,7 @@ fn checked(token: &Secret, source: &TokenSource, from: &str) -> Result<i64, Stri
 
 /// Why no token came.
 enum Failure {
-    /// Whoever asks again gets the same answer.
+    /// The same request would fail again.
     Final(String),
     Passing(String),
 }

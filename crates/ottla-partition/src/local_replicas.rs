@@ -169,12 +169,12 @@ impl LocalReplicas {
             }
         }
         map.publish(&self.partitions);
-        let is_directory_told = image.metadata_version().is_directory_assignment_supported();
+        let is_directory_reported = image.metadata_version().is_directory_assignment_supported();
         let mut followers = Vec::new();
         let mut is_newly_leading = false;
         for (partition, replica, is_leader) in elected {
             log_change(&partition, &replica.registration);
-            if is_directory_told {
+            if is_directory_reported {
                 self.tell_directory(&partition, replica);
             }
             if is_leader {
@@ -235,8 +235,8 @@ impl LocalReplicas {
             return;
         }
         let mut concerned = self.leaderships.lock().with_replicas_on(&delta.brokers);
-        for told in &changes.leaders {
-            concerned.remove(&(told.topic_id, told.partition));
+        for leader in &changes.leaders {
+            concerned.remove(&(leader.topic_id, leader.partition));
         }
         let map = self.partitions.load();
         for (topic_id, index) in concerned {
@@ -260,7 +260,7 @@ impl LocalReplicas {
             .host
             .log_dirs()
             .and_then(|log_dirs| log_dirs.directory_of(&partition.topic_partition));
-        // During a move, the controller was told the future directory.
+        // During a move, the controller knows the future directory.
         let next = self
             .host
             .log_dirs()

@@ -148,7 +148,8 @@ struct PartitionState {
     /// The producer state after `unwritten`.
     stage: ProducerStage,
     flush: FlushState,
-    /// The running step asked for a flush and all is flushed, which the replica is told after it.
+    /// The running step requested a flush and everything is flushed already. The replica receives
+    /// `Flushed` after the step.
     is_flushed_already: bool,
     /// An event popped by a thread that must not wait for the disk. Boxed, because it is rare and
     /// most partitions are idle.

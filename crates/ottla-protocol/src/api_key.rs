@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn versions_are_those_of_the_reference() {
+    fn versions_match_the_reference() {
         assert_eq!(ApiKey::Produce.valid_versions(), 3..=13);
         assert_eq!(ApiKey::Produce.lowest_advertised_version(), 0);
         assert_eq!(ApiKey::Fetch.valid_versions(), 4..=18);

@@ -349,7 +349,7 @@ impl Encoder {
         assert_eq!(
             spliced,
             self.spliced.len(),
-            "records stand in no tagged field of any schema"
+            "no schema has records in a tagged field"
         );
         let length = self.buffer.len() - start;
         let size = i32::try_from(length).map_err(|_| EncodeError::TooLong { length })?;

@@ -1,4 +1,4 @@
-//! The input: brokers, partitions, and what is wanted.
+//! The input: brokers, partitions, and the options.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,7 @@ pub struct Image {
 #[derive(Clone, Debug)]
 pub struct Broker {
     pub id: i32,
-    /// A broker without a rack is a rack of its own.
+    /// A broker without a rack forms its own rack.
     pub rack: Option<String>,
     /// A broker that does not run receives nothing, and keeps its replicas unless it is emptied.
     pub is_alive: bool,
@@ -54,7 +54,7 @@ pub struct Replica {
     pub is_in_sync: bool,
 }
 
-/// What is wanted. Without added and emptied brokers, the whole cluster is balanced.
+/// The goal of the plan. Without added and emptied brokers, the whole cluster is balanced.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// If not empty, replicas and leaders move to these brokers only, except replicas of emptied

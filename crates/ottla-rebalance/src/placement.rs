@@ -223,7 +223,7 @@ impl<'a> Placement<'a> {
         keeps_share && self.directory_for(partition, to).is_some()
     }
 
-    /// The broker with the fewest replicas of those that may take one.
+    /// The broker with the fewest replicas among the brokers that may take one.
     pub(crate) fn best_target(
         &self,
         partition: usize,
@@ -236,8 +236,8 @@ impl<'a> Placement<'a> {
             .min_by_key(|to| (self.replica_counts[*to], self.bytes[*to], *to))
     }
 
-    /// A replica to move from one broker to another, of a size that also evens out their bytes, and
-    /// of those of about this size one whose topic the source has more of.
+    /// A replica to move from one broker to another. Prefers a size that also balances their bytes
+    /// and, among replicas of about this size, a topic with more replicas on the source.
     pub(crate) fn candidate(&self, from: usize, to: usize) -> Option<usize> {
         let surplus = self.replica_counts[from].saturating_sub(self.replica_counts[to]);
         let size = self.bytes[from].saturating_sub(self.bytes[to]) / surplus.max(1);
@@ -294,7 +294,7 @@ impl<'a> Placement<'a> {
         })
     }
 
-    /// Moves a replica. Leadership goes with it.
+    /// Moves a replica, with its leadership.
     pub(crate) fn replace(&mut self, partition: usize, from: usize, to: usize) {
         let size = self.image.partitions[partition].size_bytes;
         let new_dir = self.directory_for(partition, to).flatten();

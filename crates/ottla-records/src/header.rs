@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_read_is_written_back() {
+    fn parsed_headers_are_written_back_unchanged() {
         for seed in 0..=255 {
             let bytes = arbitrary_header(seed);
             assert_eq!(BatchHeader::parse(&bytes).unwrap().to_bytes(), bytes);

@@ -55,7 +55,7 @@ use log_dir::FailureListener;
 
 use crate::format::NodeIdentity;
 
-pub use cleaner::{CleaningPause, LogCleaner, Taken};
+pub use cleaner::{CleaningClaim, CleaningPause, LogCleaner};
 pub use describe::LogDirDescription;
 pub use dir_locks::DirLocks;
 pub use dir_threads::THREADS_PER_DIRECTORY;

@@ -74,7 +74,7 @@ async fn the_document_and_the_routes_agree() {
     let named: BTreeSet<&str> = documented.keys().copied().collect();
     assert_eq!(routed, named);
 
-    // Nobody is logged in, so that no handler goes further than its method.
+    // No user is logged in, so no handler goes further than its method.
     let mut config = ConsoleConfig::new(ClientConfig::new("127.0.0.1:1").unwrap());
     config.login = true;
     config.client.security.protocol = SecurityProtocol::SaslPlaintext;

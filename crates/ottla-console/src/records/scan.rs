@@ -1,9 +1,9 @@
 //! Reads the records of a topic that a filter finds.
 //!
-//! A scan has a consumer of its own, which fetches ahead while records are judged. Batches whose bytes
-//! cannot have what is searched for are passed over as a whole. The records of others are decoded, if
-//! there is a schema registry, and judged while they are borrowed from the fetched batches; only those
-//! that match are copied. The memory for what is fetched is reserved from the console's budget.
+//! A scan has its own consumer, which fetches ahead while records are judged. Batches whose bytes
+//! cannot match are skipped as a whole. The records of other batches are decoded, if there is a
+//! schema registry, and judged while they are borrowed from the fetched batches; only matching
+//! records are copied. The memory for fetched batches is reserved from the console's budget.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -27,7 +27,7 @@ use crate::visit::Visit;
 /// The memory for fetched data: of a response, and of the partitions together.
 const FETCH_BYTES: i32 = 8 << 20;
 const BUFFERED_BYTES: usize = 32 << 20;
-/// What is taken from it at once: as much as of a response, decompressed.
+/// The bytes taken from it at once, decompressed: as many as in a response.
 const POLLED_BYTES: usize = FETCH_BYTES as usize;
 /// The least of a partition in a response, and the most for a live tail and for a search. A larger batch is returned
 /// nevertheless.
@@ -39,14 +39,14 @@ const BATCH_BYTES: usize = 4 << 20;
 const LARGE_BATCH_BYTES: usize = 64 << 20;
 /// Records that are taken from it at once, at least one batch.
 const RECORDS_PER_STEP: usize = 50_000;
-/// For so long records are judged in one step: then other tasks have a turn, and a search that was
-/// stopped ends.
+/// The time for which records are judged in one step. Then other tasks have a turn, and a stopped
+/// search ends.
 const TURN: Duration = Duration::from_millis(10);
-/// The clock is read after so many records, unless one alone can take long.
+/// The clock is read after this many records, unless a single one can take long.
 const RECORDS_PER_LOOK: u64 = 128;
 /// How long a step waits for records.
 const WAIT: Duration = Duration::from_millis(250);
-/// Without any record for so long, although there are some, a scan fails.
+/// A scan fails if it gets no record for this time although there are some.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 pub(crate) struct Scan {
@@ -99,11 +99,11 @@ pub(crate) struct Progress {
     pub(crate) next: Option<String>,
 }
 
-/// What the taker of a match wants next.
+/// The decision of the receiver of a match.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Next {
     More,
-    /// This record was the last one of this step; the next step goes on after it. Not for a live
+    /// This record was the last one of this step; the next step continues after it. Not for a live
     /// tail.
     Pause,
     /// This record was the last one.
@@ -164,7 +164,7 @@ impl Scan {
         let reservation = visit.budget.reserve(fetched + WAITING_BYTES + decoding)?;
         let config = ConsumerConfig {
             auto_commit: false,
-            // The log was cut meanwhile: what remains is read.
+            // The log was truncated: the remaining records are read.
             offset_reset: OffsetReset::Earliest,
             read_committed,
             fetch_max_bytes: FETCH_BYTES,
@@ -249,11 +249,12 @@ impl Scan {
         &self.positions
     }
 
-    /// Judges the next records, and calls `take` for those that match, with what was decoded of
-    /// them. Returns what `take` wants next. Waits a short time if there are none.
+    /// Judges the next records, and calls `take` for each match, with its decoded values. Returns
+    /// the last decision of `take`. Waits a short time if there are no records.
     ///
-    /// Reading and judging take most of a processor, so they keep no thread from other tasks, where
-    /// the runtime has several. Beside a broker, the console has one thread of its own.
+    /// Reading and judging can use a whole processor. So in a runtime with several threads, they
+    /// run without blocking the tasks of their thread. In a broker's process, the console has one
+    /// thread.
     pub(crate) async fn step(
         &mut self,
         take: impl FnMut(&FetchedBatch, &RecordView<'_>, &DecodedRecord) -> Next,

@@ -337,7 +337,7 @@ async fn errors_are_problems() {
             "POST /api/topics/t/redrive",
             r#"{"to": "u", "records": [{"partition": 0, "offset": 3}]}"#,
             422,
-            "token is missing; give what the preview answered",
+            "token is missing; give the token from the preview",
         ),
         (
             "POST /api/topics/t/redrive",
@@ -484,7 +484,7 @@ async fn without_a_login_nothing_is_shown() {
             assert_eq!(console.ask(request, lines).await.status, 401, "{request}");
         }
     }
-    // Nothing of a body is read before it is known who sends it.
+    // No body is read before its sender is authenticated.
     let announced = [OWN, "Content-Length: 16000000"];
     let refused = console.ask("POST /api/topics/t/records", &announced).await;
     assert_eq!(refused.status, 401, "{}", refused.text());

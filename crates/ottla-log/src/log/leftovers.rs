@@ -1,4 +1,4 @@
-//! Leftovers of interrupted work in a partition's directory, and what is done with them.
+//! Leftovers of interrupted work in a partition's directory, and their treatment.
 //!
 //! | file | meaning | decision |
 //! | --- | --- | --- |
@@ -61,8 +61,8 @@ struct Listed {
     is_complete: bool,
 }
 
-/// Cleans the directory up and returns what is left. A start visits very many directories, nearly
-/// all of them clean; those are listed only once.
+/// Cleans the directory up and returns the remaining files. A start visits very many directories,
+/// nearly all of them clean; those are listed only once.
 pub(super) fn clean(dir: &Path) -> Result<Found, StorageError> {
     let Listed {
         mut files,

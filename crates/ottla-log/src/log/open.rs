@@ -83,7 +83,7 @@ pub const DEFAULT_WRITEBACK_BYTES: u64 = 8 * 1024 * 1024;
 pub struct RecoveryReport {
     /// Segments that were scanned because they might not have been on disk.
     pub segments_recovered: usize,
-    /// Segments whose indexes were rebuilt, not counting those of `segments_recovered`.
+    /// Segments whose indexes were rebuilt, not counting `segments_recovered`.
     pub indexes_rebuilt: usize,
     /// Base offset of the first segment with rebuilt indexes.
     pub first_rebuilt: Option<Offset>,
@@ -100,7 +100,7 @@ impl Log {
         Log::open_with_progress(params, &RecoveryProgress::default())
     }
 
-    /// As [`Log::open`]; `progress` can be read from other threads meanwhile.
+    /// As [`Log::open`]; other threads can read `progress` during the call.
     pub fn open_with_progress(
         params: OpenParams,
         progress: &RecoveryProgress,
@@ -395,7 +395,7 @@ impl Loader<'_> {
         let dir = self.path().display();
         let truncated = segment.size() - valid_bytes;
         // DeleteRecords may have raised the recovery point over records that were never fsynced and
-        // that nobody can read.
+        // can no longer be read.
         let recovery_point = self.params.recovery_point;
         if end < recovery_point && self.params.log_start_offset < recovery_point {
             tracing::error!(

@@ -20,15 +20,14 @@
 //! | the recovery point is lowered, as above | all records |
 //! | the segments are renamed, the last first, and the directory is flushed | the front of the log, at last an empty log at its start |
 //! | the producer snapshots are deleted; those of remote records and their epochs are written, and the directory is flushed | an empty log at its start: what the files hold of epochs and producers after it is dropped |
-//! | the new, empty segment gets its name | the log that continues, with the state of what is before it |
+//! | the new, empty segment gets its name | the log that continues, with the state before it |
 //!
 //! So no record is ever under epochs of another history, and a log that continues after remote
 //! records never lacks their epochs and producers. Kafka writes both after the new segment.
 //!
 //! Everything that needs memory or a read from disk is done before the first rename, and so is
-//! everything that needs a file handle, but for the state of remote records.
-//! If it fails, nothing has changed, and the truncation can be retried. A later failure is a disk
-//! failure.
+//! everything that needs a file handle, except the state of remote records. If it fails, nothing
+//! has changed, and the truncation can be retried. A later failure is a disk failure.
 //!
 //! In Kafka, which continues in the truncated segment: `UnifiedLog.truncateTo`,
 //! `UnifiedLog.truncateFullyAndStartAt`, `LogSegment.truncateTo`.
@@ -58,7 +57,7 @@ struct Resources {
     spare: SpareSegment,
 }
 
-/// How a log continues of which no local record is kept.
+/// How a log without local records continues.
 pub(super) struct Beginning<'a> {
     /// The local log starts and ends here.
     pub(super) offset: Offset,
@@ -93,8 +92,8 @@ impl Log {
             .fetch_min(offset.0 - 1, Ordering::AcqRel);
     }
 
-    /// This log replaces another one, and goes on with its count of truncations. Otherwise what was
-    /// decided from the other one could be carried out after a truncation of this one.
+    /// This log replaces another one, and continues its count of truncations. Otherwise a decision
+    /// based on the other log could be carried out after a truncation of this one.
     pub fn continue_truncations_of(&mut self, replaced: &LogReader) {
         let before = replaced.truncations();
         let mut truncations = self.shared.truncations.lock();
@@ -173,9 +172,9 @@ impl Log {
         Ok(true)
     }
 
-    /// Removes all records of the local disk. Those of a tiered log that are only in remote storage
-    /// and before `target` stay part of it, and so do their epochs: a leader finds them by these, and
-    /// expires what is before its start. Kafka forgets both.
+    /// Removes all records of the local disk. Records of a tiered log that are only in remote
+    /// storage and before `target` stay part of it, and so do their epochs: a leader finds the
+    /// records by their epochs, and expires those before its start. Kafka forgets both.
     fn truncate_below_local_segments(
         &mut self,
         target: Offset,

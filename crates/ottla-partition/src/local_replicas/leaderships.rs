@@ -3,10 +3,10 @@
 //! of all partitions of this broker. A leader without followers proposes no ISR, and needs nobody's
 //! registration.
 //!
-//! Contains what the metadata says, whether or not the log could be opened. Does not contain the
-//! replicas of each partition, which are in the metadata: after a start that repeats the metadata,
-//! it may list partitions for brokers that no longer have them. Changed and read under the lock of
-//! metadata changes.
+//! Contains the leaderships of the metadata, whether or not the log could be opened. Does not
+//! contain the replicas of each partition, which are in the metadata: after a start that repeats
+//! the metadata, it may list partitions for brokers that no longer have them. Changed and read
+//! under the lock of metadata changes.
 //!
 //! Kafka's leaders look a follower's broker up when they need it (`Partition.isBrokerIsrEligible`).
 //! The model is the controller's `BrokersToIsrs`.

@@ -158,10 +158,10 @@ mod tests {
     }
 
     #[test]
-    fn only_who_waited_has_stalled_and_only_after_one_that_took_long() {
+    fn a_stall_is_counted_only_after_a_long_append_that_waited() {
         let pace = AppendPace::default();
         assert_eq!(append(&pace, 1, || ()), AppendTime::Quick);
-        assert_eq!(append(&pace, 1, wait), AppendTime::Long, "nobody looked");
+        assert_eq!(append(&pace, 1, wait), AppendTime::Long, "not measured");
         assert_eq!(append(&pace, 2, compute), AppendTime::Long);
         let stalled = append(&pace, 3, wait);
         assert!(matches!(stalled, AppendTime::Stalled(took) if took >= STALL));

@@ -148,8 +148,8 @@ impl PartitionState {
                 if log.is_of_same_log(&partition.reader()) {
                     self.on_flush_ended(partition, host, up_to, result);
                 } else if let Err(error) = result {
-                    // The log was moved meanwhile, and its replacement is flushed. The old
-                    // directory may still be in use by others.
+                    // The log was moved during the flush, and its replacement is flushed. Other
+                    // logs may still use the old directory.
                     report(host, &log, &error);
                 }
             }
@@ -404,8 +404,8 @@ impl PartitionState {
         }
     }
 
-    /// Starts a flush. Returns whether everything is flushed already, which the replica is to be
-    /// told.
+    /// Starts a flush. Returns whether everything is flushed already; the caller then passes that
+    /// to the replica.
     fn flush(
         &mut self,
         partition: &Arc<Partition>,

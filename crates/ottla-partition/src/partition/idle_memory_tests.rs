@@ -1,4 +1,4 @@
-//! What an idle partition takes of the heap. With `--nocapture` the test prints the sizes.
+//! Heap memory of an idle partition. With `--nocapture` the test prints the sizes.
 
 use ottla_log::Log;
 use ottla_metadata::PartitionRegistration;
@@ -42,7 +42,7 @@ fn one_topic() -> Vec<MetadataRecord> {
 #[tokio::test]
 async fn an_idle_partition_is_small() {
     let host = TestHost::start();
-    // Registers the broker, and makes what the first partition makes.
+    // Registers the broker, and makes the allocations of the first partition.
     host.lead(&[]);
     let used = allocation_counter::measure(|| host.apply(one_topic()));
     let each = used.bytes_current / i64::from(PARTITIONS);

@@ -128,7 +128,7 @@ fn decoded_records_and_strings_are_slices_of_the_request() {
 }
 
 #[test]
-fn what_a_version_cannot_say_is_refused_unless_it_is_ignorable() {
+fn fields_missing_in_a_version_are_refused_unless_ignorable() {
     let nested = FetchRequest {
         topics: vec![crate::messages::fetch_request::FetchTopic {
             partitions: vec![crate::messages::fetch_request::FetchPartition {
@@ -219,7 +219,7 @@ fn unknown_tagged_fields_are_kept_between_the_known_ones() {
 }
 
 #[test]
-fn a_known_tagged_field_ends_where_its_size_says() {
+fn a_known_tagged_field_ends_at_its_size() {
     let request = FetchRequest {
         cluster_id: Some("c".into()),
         ..Default::default()
