@@ -5,6 +5,7 @@ use std::fs::File;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 
@@ -367,19 +368,25 @@ fn tail_of(dir: &Path) -> String {
     lines[lines.len().saturating_sub(40)..].join("\n")
 }
 
-/// Two adjacent free ports, below the kernel's ephemeral range.
+/// Two adjacent free ports, below the kernel's ephemeral range. They stay this process's until it ends:
+/// a node is down between two lives, and a suite that runs at the same time must not get its ports.
 pub fn free_port_pair() -> Result<u16> {
     const FIRST: u16 = 20_000;
     const PAIRS: u16 = 5_000;
-    /// More ports than one driver uses, so that two drivers started in succession search different
-    /// ports.
+    /// Processes started in succession search different ports.
     const APART: u32 = 61;
-    static TAKEN: AtomicU16 = AtomicU16::new(0);
+    static SEARCHED: AtomicU16 = AtomicU16::new(0);
+    static CLAIMS: Mutex<Vec<File>> = Mutex::new(Vec::new());
+    let claims = workspace::target_dir().join("ports");
+    std::fs::create_dir_all(&claims)?;
     let start = (std::process::id().wrapping_mul(APART) % u32::from(PAIRS)) as u16;
     for _ in 0..PAIRS {
-        let pair = (start + TAKEN.fetch_add(1, Ordering::Relaxed)) % PAIRS;
+        let pair = (start + SEARCHED.fetch_add(1, Ordering::Relaxed)) % PAIRS;
         let port = FIRST + 2 * pair;
-        if is_free(port) && is_free(port + 1) {
+        let claim = File::create(claims.join(port.to_string()))?;
+        // The system releases the lock when the process ends.
+        if claim.try_lock().is_ok() && is_free(port) && is_free(port + 1) {
+            CLAIMS.lock().expect("no holder panics").push(claim);
             return Ok(port);
         }
     }

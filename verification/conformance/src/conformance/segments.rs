@@ -109,13 +109,25 @@ fn files_of(data_dir: &Path, kind: &Kind) -> Result<Vec<PathBuf>> {
                 .unwrap_or_default()
                 .to_string_lossy()
                 .into_owned();
-            if (kind.includes)(&folder_name, &name) {
+            if (kind.includes)(&folder_name, &name) && !is_open_index(&file)? {
                 files.push(file);
             }
         }
     }
     files.sort();
     Ok(files)
+}
+
+/// Whether an index still has the size that is reserved for it. Apache Kafka 4.4 does not close the
+/// indexes of its metadata log, and its own tool takes the empty rest for damage.
+fn is_open_index(file: &Path) -> Result<bool> {
+    const RESERVED: u64 = 10 << 20;
+    let entry = match file.extension().and_then(|it| it.to_str()) {
+        Some("index") => 8,
+        Some("timeindex") => 12,
+        _ => return Ok(false),
+    };
+    Ok(file.metadata()?.len() == RESERVED / entry * entry)
 }
 
 /// The output of Kafka's tool and of Ottla's for the files.

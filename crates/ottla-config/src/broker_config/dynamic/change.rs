@@ -61,6 +61,7 @@ impl BrokerConfig {
         for key in changed {
             self.check_step(&config, key)?;
             check_local_retention(&config, key)?;
+            check_copy_lag(&config, key)?;
         }
         Ok(())
     }
@@ -145,9 +146,40 @@ fn check_cleaner_threads(old: i64, new: i64) -> Result<(), String> {
     Ok(())
 }
 
+/// A segment must not expire locally before it may be copied (KIP-1241). Apache Kafka 4.4 checks this
+/// also without remote storage.
+fn check_copy_lag(config: &BrokerConfig, key: &str) -> Result<(), String> {
+    let topic = &config.topic_defaults;
+    for (lag_key, lag, keys, (local, all)) in [
+        (
+            "log.remote.copy.lag.ms",
+            topic.remote_copy_lag_ms,
+            ["log.local.retention.ms", "log.retention.ms"],
+            (topic.local_retention_ms, topic.retention_ms),
+        ),
+        (
+            "log.remote.copy.lag.bytes",
+            topic.remote_copy_lag_bytes,
+            ["log.local.retention.bytes", "log.retention.bytes"],
+            (topic.local_retention_bytes, topic.retention_bytes),
+        ),
+    ] {
+        let limit = if local == OF_THE_LOG { all } else { local };
+        if (lag_key == key || keys.contains(&key)) && limit >= 0 && lag > limit {
+            return Err(format!(
+                "Invalid value {lag} for configuration {lag_key}: Value must not exceed {} (effective value: {limit})",
+                keys[0]
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// `log.local.retention.*`: as the retention of the log.
+const OF_THE_LOG: i64 = -2;
+
 /// The local retention of a tiered log must not exceed the retention of the log.
 fn check_local_retention(config: &BrokerConfig, key: &str) -> Result<(), String> {
-    const OF_THE_LOG: i64 = -2;
     let topic = &config.topic_defaults;
     for (local_key, local, all_key, all) in [
         (

@@ -479,6 +479,27 @@ fn local_retention_does_not_exceed_the_total_retention() {
             ],
             "Value must not be -1 as log.retention.bytes value is set as 1000.",
         ),
+        (
+            [
+                ("log.retention.ms", "1000"),
+                ("log.remote.copy.lag.ms", "1000"),
+            ],
+            "",
+        ),
+        (
+            [
+                ("log.local.retention.ms", "999"),
+                ("log.remote.copy.lag.ms", "1000"),
+            ],
+            "1000 for configuration log.remote.copy.lag.ms: Value must not exceed log.local.retention.ms",
+        ),
+        (
+            [
+                ("log.retention.bytes", "1000"),
+                ("log.remote.copy.lag.bytes", "1001"),
+            ],
+            "Value must not exceed log.local.retention.bytes (effective value: 1000)",
+        ),
     ] {
         let settings = settings.map(|(key, value)| (key.to_owned(), value.to_owned()));
         let said = config().check_dynamic_change(true, &BTreeMap::from(settings));

@@ -32,8 +32,9 @@ const FIRST_CONTROLLER: u16 = 101;
 const WAY_OUT_NEW: &str = "give other ports with --port PORT (0 for free ports)";
 const WAY_OUT_EXISTING: &str =
     "start another cluster with --dir DIRECTORY --port 0, because this one keeps its ports";
-/// The range searched for free ports: below the kernel's ephemeral ports.
-const FREE_PORTS: std::ops::Range<u16> = 19_092..32_000;
+/// The range searched for free ports: below the kernel's ephemeral ports, and apart from the ports that
+/// the project's tests use.
+const FREE_PORTS: std::ops::Range<u16> = 30_000..32_760;
 
 /// The command-line options; an absent one keeps the cluster's value, or the default of a new
 /// cluster.
