@@ -42,7 +42,7 @@ fn refusal(path: &str, method: &Method, uri: &Uri) -> Option<Problem> {
     // A query that is not well-formed is refused by the handler.
     let Query(given) = Query::<Vec<(String, String)>>::try_from_uri(uri).ok()?;
     let known = of(path, method);
-    let is_known = |name: &str| known.iter().any(|it| *it == name);
+    let is_known = |name: &str| known.contains(&name);
     let (unknown, _) = given.into_iter().find(|(name, _)| !is_known(name))?;
     let shown: String = unknown.chars().take(LONGEST_SHOWN).collect();
     let accepted = match known.is_empty() {
