@@ -10,7 +10,7 @@ use ottla_log::checkpoint::{
     CLEANER_OFFSET_CHECKPOINT, CheckpointedOffset, LOG_START_OFFSET_CHECKPOINT, OffsetCheckpoint,
     RECOVERY_POINT_CHECKPOINT, REPLICATION_OFFSET_CHECKPOINT,
 };
-use ottla_log::{LogReader, StorageError};
+use ottla_log::{CheckpointError, LogReader, StorageError};
 use ottla_sync::Mutex;
 use ottla_types::{Offset, TopicPartition};
 
@@ -140,9 +140,14 @@ impl LogDirs {
         let path = dir.path.join(file);
         let mut last = written.lock();
         if last.is_none() {
-            *last = OffsetCheckpoint::read(&path).ok();
+            *last = match OffsetCheckpoint::read(&path) {
+                Ok(read) => Some(read),
+                // The offset may be in it, and the caller can try again.
+                Err(CheckpointError::Storage(error)) if error.is_temporary() => return Err(error),
+                // An unreadable checkpoint counts as empty.
+                Err(_) => None,
+            };
         }
-        // An unreadable checkpoint counts as empty.
         let before = last
             .as_ref()
             .and_then(|known| known.offsets.get(topic_partition));

@@ -87,6 +87,39 @@ fn a_truncation_lowers_the_checkpoint_of_its_log_only() {
     assert_eq!(written(0), [0, 1, 2]);
 }
 
+/// Otherwise the truncation would be carried out, and a crash would leave a recovery point that is
+/// too high.
+#[test]
+fn a_truncation_is_refused_while_a_checkpoint_cannot_be_read() {
+    let report = simulation::run(Config::new(1), || {
+        let disk = Disk::new(1, "broker");
+        let host = Host::new("broker").with_disk(&disk);
+        let main = host.spawn("main", move || {
+            let test = Dirs::new(1);
+            let dirs = test.load().unwrap();
+            let mut log = open(&dirs, 0);
+            (0..3).for_each(|_| append(&mut log));
+            log.flush_job().unwrap().run().unwrap();
+            let dir = dirs.online().next().unwrap();
+            dirs.checkpoint_recovery_points(dir);
+            // As after two rounds without a change.
+            *dir.written.recovery_points.lock() = None;
+            let reader = log.reader();
+            log.announce_truncation(Offset(1));
+            disk.set_max_handles(0);
+            let refused = dirs.lower_checkpoints(&reader, Offset(1)).unwrap_err();
+            disk.set_max_handles(u32::MAX);
+            assert!(refused.is_temporary(), "{refused}");
+            dirs.lower_checkpoints(&reader, Offset(1)).unwrap();
+            let path = dir.path.join(RECOVERY_POINT_CHECKPOINT);
+            let written = OffsetCheckpoint::read(&path).unwrap().offsets;
+            assert_eq!(written[&partition(0)], Offset(0));
+        });
+        main.join().unwrap();
+    });
+    report.result.unwrap();
+}
+
 /// A node has very many logs, and nearly all of them are idle.
 #[test]
 fn idle_logs_are_not_compared_with_their_checkpoint() {
