@@ -307,12 +307,14 @@ impl DirLoad {
         }
     }
 
-    /// Measures how much there is to recover: what was recovered, and the logs that nobody has
-    /// begun to load. After a clean stop there is nothing, and no file is looked at.
+    /// Measures how much there is to recover: what was recovered, and the logs that are not loaded
+    /// yet. Those are taken for the last ones, because the threads take the logs in order. After a
+    /// clean stop there is nothing, and no file is looked at.
     fn measure(&self) {
+        let logs = self.partitions.len();
         let first = match self.clean_shutdown {
-            true => self.partitions.len(),
-            false => self.next.load(Ordering::Relaxed).min(self.partitions.len()),
+            true => logs,
+            false => logs.saturating_sub(self.progress.remaining_logs()),
         };
         let recovered = self.progress.recovered_bytes();
         let bytes = self.partitions[first..].iter().map(|(partition, path)| {
