@@ -506,6 +506,8 @@ impl<S: Service> Session<S> {
         let is_scarce = !self.network.request_memory.try_cover(&mut covered, bytes);
         if is_scarce {
             let network = Arc::clone(&self.network);
+            // It is not idle while it waits here, although the request is not taken yet.
+            self.connection.on_active(network.context.now_ms());
             loop {
                 self.send_ready().await?;
                 if self.connection.is_closed() {

@@ -338,16 +338,24 @@ impl Scan {
         if limit.is_none() || !self.leaves_out_large {
             return Err(refused);
         }
-        let mut partitions = self.ranges.keys();
-        let partition = partitions.find(|it| format!("{}-{it}", self.topic) == name);
-        let skipped = partition.and_then(|it| {
+        let mut ranges = self.ranges.iter();
+        let range = ranges.find(|(it, _)| format!("{}-{it}", self.topic) == name);
+        let skipped = range.and_then(|(it, range)| {
             let partition = (self.topic.clone(), *it);
-            self.consumer.skip_unreadable_batch(&partition)
+            let offsets = self.consumer.skip_unreadable_batch(&partition)?;
+            // The batch can end after the range.
+            let end = match self.is_following {
+                true => offsets.end,
+                false => offsets.end.min(range.end),
+            };
+            Some((end - offsets.start).max(0) as u64)
         });
-        let Some(offsets) = skipped else {
+        let Some(skipped) = skipped else {
             return Err(refused);
         };
-        self.unjudged += (offsets.end - offsets.start) as u64;
+        self.unjudged += skipped;
+        // The partition answers, although it has given no records.
+        self.silence = Duration::ZERO;
         Ok(())
     }
 
