@@ -288,11 +288,18 @@ impl LogDirs {
             }
             None => self.create_log(topic_partition, topic_id, directory, settings)?,
         };
+        let reader = log.reader();
         let hosted = Hosted {
-            reader: log.reader(),
-            dir,
+            reader: reader.clone(),
+            dir: Arc::clone(&dir),
         };
         self.hosted.write().insert(hosted);
+        // A truncation behind records that were cleaned away leaves a log that ends earlier after a
+        // restart. The records that the leader sends again for the rest are not clean.
+        let end = log.log_end_offset();
+        if self.clean_offset(&reader).is_some_and(|clean| clean > end) {
+            self.change_clean_offset(&dir, topic_partition, Some(end));
+        }
         Ok(log)
     }
 

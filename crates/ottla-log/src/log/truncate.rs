@@ -90,6 +90,12 @@ impl Log {
             .fetch_min(offset.0 - 1, Ordering::AcqRel);
     }
 
+    /// The segments are the new ones. A cleaning that was planned since the announcement may have
+    /// read those that are gone: it would declare records clean that are appended in their place.
+    fn conclude_truncation(&self) {
+        *self.shared.truncations.lock() += 1;
+    }
+
     /// This log replaces another one, and goes on with its count of truncations. Otherwise what was
     /// decided from the other one could be carried out after a truncation of this one.
     pub fn continue_truncations_of(&mut self, replaced: &LogReader) {
@@ -153,6 +159,7 @@ impl Log {
         let before_new = segments.last().cloned();
         segments.push(Arc::new(created));
         self.start_active(segments, target, now);
+        self.conclude_truncation();
         self.order_deletion(removed);
         if let (Some(cut), Some(last)) = (&cut, before_new)
             && let Err(error) = last.cut(cut)
@@ -256,6 +263,7 @@ impl Log {
             .high_watermark
             .store(offset.0, Ordering::Release);
         self.start_active(vec![Arc::new(created)], offset, now);
+        self.conclude_truncation();
         self.order_deletion(removed);
         self.leader_epochs = leader_epochs;
         self.on_epochs_changed();
