@@ -271,7 +271,8 @@ pub fn check_remote_storage_defaults(config: &TopicConfig) -> Result<(), Invalid
     check_copy_lag("remote.copy.lag.ms", config.remote_copy_lag_ms, MS.0, ms)
 }
 
-fn check_copy_lag(
+/// A lag of copying must not exceed the limit of the local log: `local`, or `all` if that is -2.
+pub(crate) fn check_copy_lag(
     lag: &'static str,
     value: i64,
     local: &'static str,

@@ -54,6 +54,26 @@ pub struct TestHost {
     _data: Option<tempfile::TempDir>,
 }
 
+/// The records of a topic whose partitions this broker leads.
+pub fn led_topic(name: &str, topic_id: Uuid, partitions: i32) -> Vec<MetadataRecord> {
+    let topic = MetadataRecord::Topic(TopicRecord {
+        name: name.to_owned().into(),
+        topic_id,
+        ..Default::default()
+    });
+    let partitions = (0..partitions).map(|partition_id| {
+        MetadataRecord::Partition(PartitionRecord {
+            partition_id,
+            topic_id,
+            replicas: vec![1],
+            isr: vec![1],
+            leader: 1,
+            ..Default::default()
+        })
+    });
+    [topic].into_iter().chain(partitions).collect()
+}
+
 impl TestHost {
     /// Must be called within a runtime.
     pub fn start() -> TestHost {
@@ -127,21 +147,7 @@ impl TestHost {
     /// The only partition of a topic, led by this broker; settings are `key=value`.
     pub fn lead(&self, settings: &[(&'static str, &'static str)]) -> Arc<Partition> {
         let mut records = Vec::from(this_broker());
-        records.extend([
-            MetadataRecord::Topic(TopicRecord {
-                name: TOPIC.into(),
-                topic_id: TOPIC_ID,
-                ..Default::default()
-            }),
-            MetadataRecord::Partition(PartitionRecord {
-                partition_id: 0,
-                topic_id: TOPIC_ID,
-                replicas: vec![1],
-                isr: vec![1],
-                leader: 1,
-                ..Default::default()
-            }),
-        ]);
+        records.extend(led_topic(TOPIC, TOPIC_ID, 1));
         records.extend(settings.iter().map(|(key, value)| {
             MetadataRecord::Config(ConfigRecord {
                 resource_type: 2,
@@ -163,21 +169,7 @@ impl TestHost {
         let ids =
             (first..first + count).map(|number| Uuid::from_u128((1u128 << 64) + number as u128));
         let records = ids.clone().enumerate().flat_map(|(place, topic_id)| {
-            [
-                MetadataRecord::Topic(TopicRecord {
-                    name: format!("topic-{}", first + place).into(),
-                    topic_id,
-                    ..Default::default()
-                }),
-                MetadataRecord::Partition(PartitionRecord {
-                    partition_id: 0,
-                    topic_id,
-                    replicas: vec![1],
-                    isr: vec![1],
-                    leader: 1,
-                    ..Default::default()
-                }),
-            ]
+            led_topic(&format!("topic-{}", first + place), topic_id, 1)
         });
         let broker = (first == 0).then(this_broker).into_iter().flatten();
         self.apply(broker.chain(records).collect());

@@ -2,10 +2,9 @@
 
 use std::time::Duration;
 
-use ottla_partition::test_host::TestHost;
+use ottla_partition::test_host::{TestHost, led_topic};
 use ottla_protocol::metadata_records::{
-    BrokerRegistrationChangeRecord, MetadataRecord, PartitionRecord, RegisterBrokerRecord,
-    RemoveTopicRecord, TopicRecord,
+    BrokerRegistrationChangeRecord, MetadataRecord, RegisterBrokerRecord, RemoveTopicRecord,
 };
 use ottla_types::TopicId;
 
@@ -43,7 +42,7 @@ fn by_topics(count: u64) -> Duration {
     with_partitions(count, |host| {
         best_of(CHANGES, || {
             for _ in 0..CHANGES {
-                host.change(topic_with_a_partition(), |_| {});
+                host.change(led_topic("orders", TOPIC_ID, 1), |_| {});
                 let removed = RemoveTopicRecord {
                     topic_id: TOPIC_ID,
                     ..Default::default()
@@ -52,24 +51,6 @@ fn by_topics(count: u64) -> Duration {
             }
         })
     })
-}
-
-fn topic_with_a_partition() -> Vec<MetadataRecord> {
-    vec![
-        MetadataRecord::Topic(TopicRecord {
-            name: "orders".into(),
-            topic_id: TOPIC_ID,
-            ..Default::default()
-        }),
-        MetadataRecord::Partition(PartitionRecord {
-            partition_id: 0,
-            topic_id: TOPIC_ID,
-            replicas: vec![1],
-            isr: vec![1],
-            leader: 1,
-            ..Default::default()
-        }),
-    ]
 }
 
 fn by_leaders(count: u64) -> Duration {

@@ -2,7 +2,6 @@
 
 use ottla_log::Log;
 use ottla_metadata::PartitionRegistration;
-use ottla_protocol::metadata_records::{MetadataRecord, PartitionRecord, TopicRecord};
 use ottla_records::RecordBatch;
 use ottla_replica::{Effect, Replica};
 use ottla_types::Uuid;
@@ -10,39 +9,21 @@ use ottla_types::Uuid;
 use super::append::Ack;
 use super::event::PartitionEvent;
 use super::{Partition, PartitionState};
-use crate::test_host::TestHost;
+use crate::test_host::{TestHost, led_topic};
 
 /// Each has a file open until it has been idle for a while.
 const PARTITIONS: i32 = 400;
 /// With its registration in the metadata and its places in the maps of the broker.
 const MOST_BYTES: i64 = 3_000;
 
-fn one_topic() -> Vec<MetadataRecord> {
-    let topic_id = Uuid::from_u128(99);
-    let topic = MetadataRecord::Topic(TopicRecord {
-        name: "idle".into(),
-        topic_id,
-        ..Default::default()
-    });
-    let partitions = (0..PARTITIONS).map(|partition_id| {
-        MetadataRecord::Partition(PartitionRecord {
-            partition_id,
-            topic_id,
-            replicas: vec![1],
-            isr: vec![1],
-            leader: 1,
-            ..Default::default()
-        })
-    });
-    [topic].into_iter().chain(partitions).collect()
-}
-
 #[tokio::test]
 async fn an_idle_partition_is_small() {
     let host = TestHost::start();
     // Registers the broker, and makes what the first partition makes.
     host.lead(&[]);
-    let used = allocation_counter::measure(|| host.apply(one_topic()));
+    let used = allocation_counter::measure(|| {
+        host.apply(led_topic("idle", Uuid::from_u128(99), PARTITIONS))
+    });
     let each = used.bytes_current / i64::from(PARTITIONS);
     println!("| type | bytes |\n| --- | --- |");
     for (name, bytes) in [

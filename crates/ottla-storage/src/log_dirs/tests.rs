@@ -14,6 +14,8 @@ use ottla_log::checkpoint::{
 };
 use ottla_log::{Handles, Log, StorageError};
 use ottla_records::{Compression, RecordBatch, RecordBatchBuilder};
+use ottla_sync::fs::Disk;
+use ottla_sync::simulation::{self, Config, Host};
 use ottla_types::{BrokerEpoch, Offset, Timestamp, TopicId, TopicPartition};
 use parking_lot::Mutex;
 
@@ -21,6 +23,16 @@ use super::{DirLocks, LoadSettings, Loading, LogDirs, OpenSettings};
 use crate::format::{format_standalone, read_identity};
 
 const NOW: Timestamp = Timestamp(1_000_000);
+
+/// Runs a test in a simulated process, whose disk it gets.
+fn on_simulated_disk(test: impl FnOnce(Disk) + 'static) {
+    let report = simulation::run(Config::new(1), move || {
+        let disk = Disk::new(1, "broker");
+        let host = Host::new("broker").with_disk(&disk);
+        host.spawn("main", move || test(disk)).join().unwrap();
+    });
+    report.result.unwrap();
+}
 
 struct Dirs {
     temp: tempfile::TempDir,

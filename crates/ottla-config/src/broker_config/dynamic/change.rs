@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::super::BrokerConfig;
 use super::base_of;
 use crate::config_def::ConfigValue;
+use crate::remote_storage::check_copy_lag;
 use crate::tables::broker_config;
 
 const NETWORK_THREADS: &str = "num.network.threads";
@@ -61,7 +62,7 @@ impl BrokerConfig {
         for key in changed {
             self.check_step(&config, key)?;
             check_local_retention(&config, key)?;
-            check_copy_lag(&config, key)?;
+            check_copy_lags(&config, key)?;
         }
         Ok(())
     }
@@ -148,9 +149,9 @@ fn check_cleaner_threads(old: i64, new: i64) -> Result<(), String> {
 
 /// A segment must not expire locally before it may be copied (KIP-1241). Apache Kafka 4.4 checks this
 /// also without remote storage.
-fn check_copy_lag(config: &BrokerConfig, key: &str) -> Result<(), String> {
+fn check_copy_lags(config: &BrokerConfig, key: &str) -> Result<(), String> {
     let topic = &config.topic_defaults;
-    for (lag_key, lag, keys, (local, all)) in [
+    for (lag_key, lag, [local_key, all_key], limits) in [
         (
             "log.remote.copy.lag.ms",
             topic.remote_copy_lag_ms,
@@ -164,22 +165,16 @@ fn check_copy_lag(config: &BrokerConfig, key: &str) -> Result<(), String> {
             (topic.local_retention_bytes, topic.retention_bytes),
         ),
     ] {
-        let limit = if local == OF_THE_LOG { all } else { local };
-        if (lag_key == key || keys.contains(&key)) && limit >= 0 && lag > limit {
-            return Err(format!(
-                "Invalid value {lag} for configuration {lag_key}: Value must not exceed {} (effective value: {limit})",
-                keys[0]
-            ));
+        if [lag_key, local_key, all_key].contains(&key) {
+            check_copy_lag(lag_key, lag, local_key, limits).map_err(|error| error.to_string())?;
         }
     }
     Ok(())
 }
 
-/// `log.local.retention.*`: as the retention of the log.
-const OF_THE_LOG: i64 = -2;
-
 /// The local retention of a tiered log must not exceed the retention of the log.
 fn check_local_retention(config: &BrokerConfig, key: &str) -> Result<(), String> {
+    const OF_THE_LOG: i64 = -2;
     let topic = &config.topic_defaults;
     for (local_key, local, all_key, all) in [
         (

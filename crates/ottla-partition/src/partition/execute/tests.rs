@@ -426,9 +426,7 @@ async fn a_cut_lowers_what_the_checkpoints_say_first() {
     for dir in log_dirs.dirs() {
         log_dirs.checkpoint_recovery_points(dir);
     }
-    let offsets = [(partition.topic_partition.clone(), Offset(3))].into();
-    let cleaned = OffsetCheckpoint { offsets };
-    cleaned.write(&dir.join(CLEANER_OFFSET_CHECKPOINT)).unwrap();
+    log_dirs.set_clean_offset(&reader, Offset(3), reader.truncations());
     let written = |file| {
         let checkpoint = OffsetCheckpoint::read(&dir.join(file)).unwrap();
         checkpoint.offsets[&partition.topic_partition].0

@@ -6,41 +6,32 @@ use ottla_log::checkpoint::{
 };
 use ottla_types::Offset;
 
-use ottla_sync::fs::Disk;
-use ottla_sync::simulation::{self, Config, Host};
-
-use super::{Dirs, append, open, partition};
+use super::{Dirs, append, on_simulated_disk, open, partition};
 
 /// The cleaner would clean the log again at once, and again, as long as no file handle is left.
 #[test]
 fn the_cleaned_offset_is_kept_if_the_checkpoint_write_fails() {
-    let report = simulation::run(Config::new(1), || {
-        let disk = Disk::new(1, "broker");
-        let host = Host::new("broker").with_disk(&disk);
-        let main = host.spawn("main", move || {
-            let test = Dirs::new(1);
-            let dirs = test.load().unwrap();
-            let logs = [0, 1].map(|n| open(&dirs, n));
-            let readers = logs.each_ref().map(|log| log.reader());
-            let set = |n: usize, offset| {
-                let truncations = readers[n].truncations();
-                dirs.set_clean_offset(&readers[n], Offset(offset), truncations);
-            };
-            disk.set_max_handles(0);
-            set(0, 3);
-            disk.set_max_handles(u32::MAX);
-            assert_eq!(dirs.clean_offset(&readers[0]), Some(Offset(3)));
-            assert!(dirs.online().next().is_some());
-            set(1, 2);
-            let dir = dirs.online().next().unwrap();
-            let path = dir.path.join(CLEANER_OFFSET_CHECKPOINT);
-            let written = OffsetCheckpoint::read(&path).unwrap().offsets;
-            assert_eq!(written[&partition(0)], Offset(3));
-            assert_eq!(written[&partition(1)], Offset(2));
-        });
-        main.join().unwrap();
+    on_simulated_disk(|disk| {
+        let test = Dirs::new(1);
+        let dirs = test.load().unwrap();
+        let logs = [0, 1].map(|n| open(&dirs, n));
+        let readers = logs.each_ref().map(|log| log.reader());
+        let set = |n: usize, offset| {
+            let truncations = readers[n].truncations();
+            dirs.set_clean_offset(&readers[n], Offset(offset), truncations);
+        };
+        disk.set_max_handles(0);
+        set(0, 3);
+        disk.set_max_handles(u32::MAX);
+        assert_eq!(dirs.clean_offset(&readers[0]), Some(Offset(3)));
+        assert!(dirs.online().next().is_some());
+        set(1, 2);
+        let dir = dirs.online().next().unwrap();
+        let path = dir.path.join(CLEANER_OFFSET_CHECKPOINT);
+        let written = OffsetCheckpoint::read(&path).unwrap().offsets;
+        assert_eq!(written[&partition(0)], Offset(3));
+        assert_eq!(written[&partition(1)], Offset(2));
     });
-    report.result.unwrap();
 }
 
 /// A start offset that is too high after a crash would hide records, or have them deleted.

@@ -2,8 +2,7 @@
 
 use std::io::ErrorKind;
 
-use ottla_sync::fs::{Disk, Faults};
-use ottla_sync::simulation::{self, Config, Host};
+use ottla_sync::fs::Faults;
 
 use super::*;
 
@@ -25,34 +24,28 @@ fn a_failed_writeback_takes_the_directory_of_its_file_offline() {
 
 #[test]
 fn appends_are_refused_while_only_the_reserve_is_free() {
-    let report = simulation::run(Config::new(1), || {
-        let disk = Disk::new(1, "broker");
-        let host = Host::new("broker").with_disk(&disk);
-        let main = host.spawn("main", move || {
-            let test = Dirs::new(1);
-            let dirs = test.load().unwrap();
-            let log = open(&dirs, 0);
-            let space = dirs.space_of(&log.reader());
-            let look = |capacity| {
-                disk.set_capacity(capacity);
-                dirs.look_at_space(1 << 20);
-                space.is_open()
-            };
-            assert!(look(1 << 30));
-            // Less free space than was written already.
-            assert!(!look(1) && !space.take(1));
-            assert!(look(1 << 30) && space.take(1));
-            let failing = Faults {
-                reads_fail_one_in: 1,
-                ..Faults::default()
-            };
-            disk.set_faults("/", failing);
-            assert!(look(1), "a query that fails says nothing");
-            assert!(dirs.is_online(&log.reader()));
-            disk.set_faults("/", Faults::default());
-            assert!(!look(1));
-        });
-        main.join().unwrap();
+    on_simulated_disk(|disk| {
+        let test = Dirs::new(1);
+        let dirs = test.load().unwrap();
+        let log = open(&dirs, 0);
+        let space = dirs.space_of(&log.reader());
+        let look = |capacity| {
+            disk.set_capacity(capacity);
+            dirs.look_at_space(1 << 20);
+            space.is_open()
+        };
+        assert!(look(1 << 30));
+        // Less free space than was written already.
+        assert!(!look(1) && !space.take(1));
+        assert!(look(1 << 30) && space.take(1));
+        let failing = Faults {
+            reads_fail_one_in: 1,
+            ..Faults::default()
+        };
+        disk.set_faults("/", failing);
+        assert!(look(1), "a query that fails says nothing");
+        assert!(dirs.is_online(&log.reader()));
+        disk.set_faults("/", Faults::default());
+        assert!(!look(1));
     });
-    report.result.unwrap();
 }

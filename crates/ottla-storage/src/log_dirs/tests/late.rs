@@ -1,7 +1,6 @@
 //! Logs that could not be loaded at start and are loaded later.
 
-use ottla_sync::fs::{Disk, Faults};
-use ottla_sync::simulation::{self, Config, Host};
+use ottla_sync::fs::Faults;
 use ottla_types::{BrokerEpoch, Offset, Uuid};
 
 use super::*;
@@ -14,26 +13,20 @@ fn pause() {
 
 /// Starts with a log of three records on a full disk, on which it cannot be recovered.
 fn after_a_start_without_space(then: fn(&Disk, &Dirs, &LogDirs)) {
-    let report = simulation::run(Config::new(1), move || {
-        let disk = Disk::new(1, "broker");
-        let host = Host::new("broker").with_disk(&disk);
-        let main = host.spawn("main", move || {
-            let test = Dirs::new(1);
-            let dirs = test.load().unwrap();
-            let mut log = open(&dirs, 0);
-            (0..3).for_each(|_| append(&mut log));
-            drop((dirs, log));
-            let full = Faults {
-                is_full: true,
-                ..Faults::default()
-            };
-            disk.set_faults("/", full);
-            let dirs = test.load().unwrap();
-            then(&disk, &test, &dirs);
-        });
-        main.join().unwrap();
+    on_simulated_disk(move |disk| {
+        let test = Dirs::new(1);
+        let dirs = test.load().unwrap();
+        let mut log = open(&dirs, 0);
+        (0..3).for_each(|_| append(&mut log));
+        drop((dirs, log));
+        let full = Faults {
+            is_full: true,
+            ..Faults::default()
+        };
+        disk.set_faults("/", full);
+        let dirs = test.load().unwrap();
+        then(&disk, &test, &dirs);
     });
-    report.result.unwrap();
 }
 
 /// Otherwise the broker would lead partitions with unreadable records until its next start.
