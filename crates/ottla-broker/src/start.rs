@@ -217,6 +217,8 @@ fn background_tasks(broker: &Arc<Broker>) -> Vec<JoinHandle<()>> {
     };
     let context = Arc::clone(&broker.context);
     let heap = async move { context.watch_heap().await };
+    let led = Arc::clone(broker);
+    let led_with_followers = move || led.local_replicas.led_with_followers();
     let mut tasks = vec![
         ottla_sync::task::spawn(windows),
         ottla_sync::task::spawn(heap),
@@ -227,7 +229,7 @@ fn background_tasks(broker: &Arc<Broker>) -> Vec<JoinHandle<()>> {
         ottla_sync::task::spawn(Arc::clone(&broker.dir_assignments).send_all()),
         ottla_sync::task::spawn(replication::keep_isr_current(
             Arc::clone(&broker.host),
-            Arc::clone(&broker.partitions),
+            led_with_followers,
         )),
     ];
     if let Some(remote_logs) = broker.remote_logs() {

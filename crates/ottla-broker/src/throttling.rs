@@ -44,6 +44,9 @@ impl Broker {
     /// response.
     pub(crate) fn count_produce(&self, context: &RequestContext, worked: Option<Duration>) -> u64 {
         let quotas = &self.quotas;
+        if worked.is_none() && !quotas.produce.is_set() {
+            return 0;
+        }
         let bytes = context.request_bytes as f64;
         let of_bytes = quotas.produce.record(context, bytes, self.now_ms());
         let of_time = worked.map_or(0, |worked| self.count_time(context, worked));

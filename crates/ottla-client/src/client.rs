@@ -24,6 +24,9 @@ use crate::metadata::{BrokerNode, Metadata};
 use crate::metrics::{NetworkSensors, Sheet};
 use crate::outages::{Outage, Outages};
 
+/// How long a broker is asked whether it answers at all.
+const PROBE: Duration = Duration::from_secs(2);
+
 /// The type of a coordinator key.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[repr(i8)]
@@ -385,7 +388,7 @@ impl Client {
     ) -> Result<R::Response, ClientError> {
         self.retrying(R::API_KEY.name(), async || {
             let result = async {
-                let coordinator = self.coordinator(kind, key).await?;
+                let coordinator = self.coordinator_for_admin(kind, key).await?;
                 let response = self
                     .connection(&coordinator.address())
                     .await?
@@ -468,17 +471,10 @@ impl Client {
         };
         let found = response.coordinators.into_iter().next();
         let found = found.unwrap_or_else(alone);
-        // Where Kafka's tools say which request was denied.
-        let denied = |what: &str, kind: &str| {
-            Some(format!(
-                "FindCoordinator request for {what} `CoordinatorKey(idValue='{key}', type={kind})` failed due to \
-                 authorization failure"
-            ))
-        };
+        // Kafka: `GroupAuthorizationException.forGroupId`.
         let message = match ErrorCode::from_code(found.error_code) {
-            ErrorCode::GroupAuthorizationFailed => denied("groupId", "GROUP"),
-            ErrorCode::TransactionalIdAuthorizationFailed => {
-                denied("transactionalId", "TRANSACTION")
+            ErrorCode::GroupAuthorizationFailed => {
+                Some(format!("Not authorized to access group: {key}"))
             }
             _ => found.error_message.map(|message| message.to_string()),
         };
@@ -494,6 +490,37 @@ impl Client {
             .lock()
             .insert(cache_key, node.clone());
         Ok(node)
+    }
+
+    /// As [`Client::coordinator`]. If the lookup is denied, the error has the message of Kafka's admin
+    /// client (`CoordinatorStrategy`), which differs from that of its consumers and producers.
+    pub(crate) async fn coordinator_for_admin(
+        &self,
+        kind: CoordinatorKind,
+        key: &str,
+    ) -> Result<BrokerNode, ClientError> {
+        let found = self.coordinator(kind, key).await;
+        found.map_err(|error| {
+            let (subject, kind) = match error.code() {
+                Some(ErrorCode::GroupAuthorizationFailed) => ("groupId", "GROUP"),
+                Some(ErrorCode::TransactionalIdAuthorizationFailed) => {
+                    ("transactionalId", "TRANSACTION")
+                }
+                _ => return error,
+            };
+            let message = format!(
+                "FindCoordinator request for {subject} `CoordinatorKey(idValue='{key}', type={kind})` failed due to \
+                 authorization failure"
+            );
+            match error {
+                ClientError::Broker { what, code, .. } => ClientError::Broker {
+                    what,
+                    code,
+                    message: Some(message),
+                },
+                other => other,
+            }
+        })
     }
 
     pub(crate) fn forget_coordinator(&self, kind: CoordinatorKind, key: &str) {
@@ -535,11 +562,70 @@ impl Client {
         let mut retry = Retry::new(&self.inner.config);
         loop {
             match attempt().await {
-                Err(error) if error.is_retriable() => retry.wait(what, error).await?,
+                Err(error) if error.is_retriable() => {
+                    if let Err(given_up) = retry.wait(what, error).await {
+                        return Err(self.explain(given_up).await);
+                    }
+                }
                 result => return result,
             }
         }
     }
+
+    /// Names the metadata quorum if it is why an operation was given up.
+    fn explain(&self, given_up: ClientError) -> BoxFuture<'_, ClientError> {
+        Box::pin(async move {
+            let (what, after, last) = match given_up {
+                ClientError::GaveUp { what, after, last } => (what, after, last),
+                other => return other,
+            };
+            let last = match *last {
+                ClientError::TimedOut {
+                    address,
+                    what,
+                    after,
+                } if is_forwarded(&what) => {
+                    // The timeout has closed the connection. A new one shows whether the broker answers.
+                    let opened = ottla_sync::time::timeout(PROBE, self.connection(&address)).await;
+                    match opened {
+                        Ok(Ok(_)) => ClientError::NoController {
+                            address,
+                            what,
+                            after,
+                        },
+                        _ => ClientError::TimedOut {
+                            address,
+                            what,
+                            after,
+                        },
+                    }
+                }
+                ClientError::Broker {
+                    what,
+                    code: code @ ErrorCode::NotController,
+                    message: None,
+                } => ClientError::Broker {
+                    what,
+                    code,
+                    message: Some(
+                        "the broker knows no active controller; check the metadata quorum".into(),
+                    ),
+                },
+                other => other,
+            };
+            ClientError::GaveUp {
+                what,
+                after,
+                last: Box::new(last),
+            }
+        })
+    }
+}
+
+/// Whether brokers pass requests with this name to the active controller.
+fn is_forwarded(name: &str) -> bool {
+    let mut forwarded = ApiKey::ALL.iter().filter(|api| api.is_forwardable());
+    forwarded.any(|api| api.name() == name)
 }
 
 /// The schedule of retries: exponential backoff with jitter, until a deadline.

@@ -7,6 +7,7 @@ use crate::error::ClientError;
 use crate::metrics::Windows;
 use crate::properties::value::Value;
 use crate::security::SecurityConfig;
+use crate::slow_requests::SlowRequestListener;
 
 /// A limit, because each window of each metric is kept in memory.
 const MOST_METRICS_SAMPLES: u64 = 1000;
@@ -39,6 +40,8 @@ pub struct ClientConfig {
     pub metrics_num_samples: usize,
     pub metrics_sample_window: Duration,
     pub security: SecurityConfig,
+    /// Reports requests that wait long for their answer.
+    pub slow_requests: Option<SlowRequestListener>,
 }
 
 impl Default for ClientConfig {
@@ -60,6 +63,7 @@ impl Default for ClientConfig {
             metrics_num_samples: 2,
             metrics_sample_window: Duration::from_secs(30),
             security: SecurityConfig::default(),
+            slow_requests: None,
         }
     }
 }

@@ -126,7 +126,13 @@ impl Connection {
             },
         ));
         let client_id = config.client_id.clone();
-        let wire = Wire::new(client_id, config.request_timeout, outgoing, pending);
+        let wire = Wire::new(
+            client_id,
+            config.request_timeout,
+            config.slow_requests.clone(),
+            outgoing,
+            pending,
+        );
         let mut connection = Connection {
             wire: Arc::new(wire),
             versions: HashMap::new(),
@@ -230,6 +236,7 @@ impl Connection {
             api,
             served,
             spoken: text(&spoken),
+            is_controller: self.is_controller() && api.on_broker() && !api.on_controller(),
         };
         let served = self
             .versions
@@ -240,6 +247,11 @@ impl Connection {
             return Err(unsupported(text(served)));
         }
         Ok(version)
+    }
+
+    /// Whether the node listens for brokers here, which only controllers do.
+    fn is_controller(&self) -> bool {
+        self.versions.contains_key(&ApiKey::BrokerRegistration)
     }
 
     /// The finalized level of a feature; 0 if it has none.

@@ -27,7 +27,7 @@ mod session;
 
 use ottla_sync::atomic::{AtomicBool, Ordering};
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Bound;
+use std::ops::{Bound, Range};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -201,6 +201,19 @@ impl Consumer {
     /// Changes `auto.offset.reset` for the positions that are lost from now on.
     pub fn set_offset_reset(&mut self, offset_reset: OffsetReset) {
         self.config.offset_reset = offset_reset;
+    }
+
+    /// Changes [`ConsumerConfig::max_batch_bytes`] for data that is fetched from now on. After an error, it is fetched again.
+    pub fn set_max_batch_bytes(&mut self, max_batch_bytes: usize) {
+        self.config.max_batch_bytes = max_batch_bytes;
+    }
+
+    /// Seeks to the end of the batch of this partition that [`Consumer::poll_batches`] could not read
+    /// last. Returns the skipped offsets; `None` if there is no such batch, or its end is unknown.
+    pub fn skip_unreadable_batch(&mut self, partition: &Partition) -> Option<Range<i64>> {
+        let offsets = self.positions.get(partition)?.unreadable()?;
+        self.seek(partition, offsets.end);
+        Some(offsets)
     }
 
     pub fn subscription(&self) -> &[String] {

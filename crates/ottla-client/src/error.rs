@@ -36,15 +36,26 @@ pub enum ClientError {
         after: Duration,
         last: Box<ClientError>,
     },
+    /// A broker that answers other requests did not answer one that it passes to the active controller.
     #[error(
-        "{address} does not serve {api} in a version that this client speaks \
-         (it serves {served}, this client speaks {spoken})"
+        "{address} answers, but did not answer {what} within {} ms; it passes this request to the active controller, \
+         and the metadata quorum seems to have none; check that most controllers run (ottla metadata-quorum \
+         --bootstrap-controller HOST:PORT describe --status)",
+        after.as_millis()
     )]
+    NoController {
+        address: String,
+        what: String,
+        after: Duration,
+    },
+    #[error("{}", describe_unsupported(address, *api, served, spoken, *is_controller))]
     Unsupported {
         address: String,
         api: ApiKey,
         served: String,
         spoken: String,
+        /// Whether the node is a controller, and only brokers serve this API.
+        is_controller: bool,
     },
     #[error("{address} sent {what} that cannot be read: {reason}")]
     Unreadable {
@@ -76,6 +87,25 @@ fn describe_code(code: ErrorCode, message: Option<&str>) -> String {
     match message {
         Some(message) if !message.is_empty() => format!("{message} ({code})"),
         _ => format!("{} ({code})", code.message()),
+    }
+}
+
+fn describe_unsupported(
+    address: &str,
+    api: ApiKey,
+    served: &str,
+    spoken: &str,
+    is_controller: bool,
+) -> String {
+    match is_controller {
+        true => format!(
+            "{address} is a listener of a controller, which does not serve {api}; give a listener of a broker: one of \
+             listeners in its server.properties that controller.listener.names does not name"
+        ),
+        false => format!(
+            "{address} does not serve {api} in a version that this client speaks (it serves {served}, this client \
+             speaks {spoken})"
+        ),
     }
 }
 

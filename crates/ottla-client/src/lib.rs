@@ -119,6 +119,7 @@ mod error;
 mod heartbeats;
 mod outages;
 mod partitions;
+mod slow_requests;
 
 mod connection;
 mod metadata;
@@ -168,3 +169,4 @@ pub use share_consumer::{
     AcknowledgeType, AcknowledgementListener, AcknowledgementMode, AcquireMode, ShareConsumer,
     ShareConsumerConfig, ShareRecord,
 };
+pub use slow_requests::{SlowRequest, SlowRequestListener};

@@ -69,8 +69,8 @@ macro_rules! broker_config {
             pub inter_broker_listener_name: String,
             /// `listener.security.protocol.map`, with names in upper case.
             listener_protocols: BTreeMap<String, SecurityProtocol>,
-            /// The SASL settings of this node's listeners, and its credentials at those of other
-            /// nodes.
+            /// The SASL settings of this node's listeners, and its credentials at the listeners of
+            /// other nodes.
             pub sasl: SaslConfig,
             /// Path and text of the JAAS file.
             jaas_file: Option<JaasSource>,
@@ -78,7 +78,7 @@ macro_rules! broker_config {
             pub log_dirs: Vec<String>,
             /// `metadata.log.dir`, or the first of the log directories.
             pub metadata_log_dir: String,
-            /// Addresses with a connection limit of their own.
+            /// Addresses with their own connection limit.
             pub max_connections_per_ip_overrides: BTreeMap<String, i32>,
             /// The defaults for topics.
             pub topic_defaults: TopicConfig,
@@ -146,7 +146,7 @@ macro_rules! broker_config {
                 Ok(config)
             }
 
-            /// The settings with a field of their own.
+            /// The settings with their own field.
             #[cfg(test)]
             pub(crate) const TYPED_KEYS: &'static [&'static str] = &[$( $key, )*];
         }

@@ -10,7 +10,7 @@
 use std::collections::HashSet;
 use std::fmt;
 
-/// The type of a setting's value. The discriminants are those of `DescribeConfigs` responses.
+/// The type of a setting's value. `DescribeConfigs` responses contain the discriminants.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(i8)]
 pub enum ConfigType {

@@ -13,7 +13,7 @@ use crate::tables::{
 };
 use crate::topic_config::TopicConfig;
 
-/// The source of a value. The discriminants are those of `DescribeConfigs` responses.
+/// The source of a value. `DescribeConfigs` responses contain the discriminants.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(i8)]
 pub enum ConfigSource {

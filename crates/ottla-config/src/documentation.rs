@@ -1,5 +1,5 @@
-//! One sentence of documentation for each frequently used setting: those of topics, and some of
-//! Ottla's own. `DescribeConfigs` can ask for it. Other settings are returned without
+//! One sentence of documentation for each frequently used setting: topic settings, and some of
+//! Ottla's own settings. `DescribeConfigs` can request it. Other settings are returned without
 //! documentation.
 
 /// The documentation of a setting, if there is any.

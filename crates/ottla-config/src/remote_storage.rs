@@ -1,5 +1,6 @@
-//! The settings of tiered storage that more than one setting decides about, and those that a plugin
-//! of Kafka's would read: the metadata manager of the topic `__remote_log_metadata`, and the store.
+//! The settings of tiered storage that depend on more than one setting, and the settings that a
+//! plugin would read in Kafka: the metadata manager of the topic `__remote_log_metadata`, and the
+//! store.
 //!
 //! Kafka: `RemoteLogManagerConfig`, `TopicBasedRemoteLogMetadataManagerConfig`, `LogConfig`.
 
@@ -37,7 +38,7 @@ pub struct RemoteLogMetadataConfig {
     /// How long the topic may be missing or unusable before the broker ends.
     pub initialization_retry_max_timeout_ms: i64,
     pub initialization_retry_interval_ms: i64,
-    /// Settings of Kafka's clients, those of one client laid over the common ones.
+    /// Settings of Kafka's clients. Settings of one client override the common ones.
     pub producer: BTreeMap<String, String>,
     pub consumer: BTreeMap<String, String>,
     pub admin: BTreeMap<String, String>,

@@ -200,7 +200,7 @@ fn is_read(code: &str, field: &str) -> bool {
 }
 
 #[test]
-fn every_supported_setting_is_read_by_somebody() {
+fn every_supported_setting_is_read_by_the_code() {
     let code = code();
     let supported = broker_configs()
         .chain(TOPIC_CONFIGS)
@@ -211,7 +211,7 @@ fn every_supported_setting_is_read_by_somebody() {
         .collect();
     assert!(
         unread.is_empty(),
-        "these settings are marked SUPPORTED in crates/ottla-config/src/tables, and nobody reads them: {}. Read them, \
+        "these settings are marked SUPPORTED in crates/ottla-config/src/tables, and no code reads them: {}. Read them, \
          or mark them with what becomes of them",
         unread.join(", ")
     );

@@ -9,6 +9,7 @@ mod health;
 mod measure;
 mod offset_reset;
 mod oidc;
+mod parameters;
 mod produce;
 mod reassignments;
 mod rebalance;
@@ -25,7 +26,8 @@ mod transactions;
 use std::sync::Arc;
 
 use axum::Router;
-use axum::extract::DefaultBodyLimit;
+use axum::extract::{DefaultBodyLimit, Request};
+use axum::middleware::{self, Next};
 use axum::routing::{MethodRouter, delete, get, patch, post, put};
 
 use crate::console::Console;
@@ -50,7 +52,10 @@ pub(crate) fn router() -> Router<Arc<Console>> {
     let routes = routes().0.into_iter();
     routes
         .fold(Router::new(), |router, (path, methods)| {
-            router.route(path, methods)
+            let check = middleware::from_fn(move |request: Request, next: Next| {
+                parameters::check(path, request, next)
+            });
+            router.route(path, methods.layer(check))
         })
         .route("/api/{*rest}", axum::routing::any(unknown))
         .layer(DefaultBodyLimit::max(BODY))
@@ -61,7 +66,7 @@ fn routes() -> Routes {
         .post(session::log_in)
         .delete(session::log_out);
     let records = get(records::stream).post(produce::produce);
-    // They take back what a preview has answered, which has a line for each partition.
+    // Their bodies contain the response of a preview, which has a line for each partition.
     let redrive = post(redrive::redrive);
     // A plan has a line for each partition that moves.
     let rebalance = get(rebalance::apply::progress)

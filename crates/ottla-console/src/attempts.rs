@@ -5,12 +5,12 @@
 //! failed from its beginning, so attempts at the same time are not free. All tables are bounded, and
 //! failures are forgotten.
 //!
-//! The codes of an identity provider count by address only, and apart: passwords that somebody guesses keep nobody out who
-//! comes from the provider.
+//! The codes of an identity provider count by address only, and separately: guessed passwords do
+//! not delay users that come from the provider.
 //!
-//! A browser in which a user has logged in keeps a secret, and has delays of its own for that user.
-//! Otherwise whoever guesses without end would keep the user out: from many addresses, or from
-//! behind the same proxy.
+//! A browser in which a user has logged in keeps a secret, and has separate delays for that user.
+//! Otherwise an attacker who keeps guessing, from many addresses or through the same proxy, would
+//! lock the user out.
 
 use std::borrow::Borrow;
 use std::collections::HashMap;
@@ -29,13 +29,13 @@ const FREE: u32 = 4;
 const FIRST_DELAY: Duration = Duration::from_secs(1);
 const MOST_OF_USER: Duration = Duration::from_secs(30);
 const MOST_OF_ADDRESS: Duration = Duration::from_secs(5 * 60);
-/// After so long without an attempt, the failures are forgotten.
+/// After this time without an attempt, the failures are dropped.
 const MEMORY: Duration = Duration::from_secs(15 * 60);
 /// In each table. Of a full one, the entry with the fewest failures goes, the oldest of those.
 const ENTRIES: usize = 4096;
 /// Of one user, so that one cannot take the places of all others.
 const BROWSERS_OF_USER: usize = 8;
-/// After so long without an attempt, a browser is not known any more.
+/// After this time without an attempt, a browser is no longer known.
 pub(crate) const BROWSER_AGE: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
 #[derive(Default)]
@@ -66,7 +66,7 @@ struct Failures {
     until: Instant,
 }
 
-/// Who begins an attempt.
+/// The origin of an attempt.
 #[derive(Clone, Copy)]
 pub(crate) struct Origin<'a> {
     pub(crate) user: &'a str,
@@ -93,9 +93,9 @@ impl Attempts {
         Ok(())
     }
 
-    /// The person is logged in. Returns the secret that the browser is to keep. Earlier failures of
-    /// the address stay: they may be about others. If the browser was known, so do those of the
-    /// user: they are of somebody else.
+    /// The user is logged in. Returns the secret for the browser to keep. Earlier failures of the
+    /// address stay, because they may concern other users. If the browser was known, the failures
+    /// of the user stay as well: another client caused them.
     pub(crate) fn succeeded(&self, origin: Origin<'_>, now: Instant) -> String {
         let mut tables = self.tables.lock();
         if let Some(failures) = tables.of_browser(origin, now) {
@@ -107,8 +107,9 @@ impl Attempts {
         tables.remember(origin.user, now)
     }
 
-    /// Begins an attempt with a code of the identity provider, or refuses it. A code cannot be guessed, so the delay stays
-    /// short: whoever tries keeps the provider busy, and takes the places of those who log in.
+    /// Begins an attempt with a code of the identity provider, or refuses it. A code cannot be
+    /// guessed, so the delay stays short. It prevents that attempts overload the provider and use
+    /// up the slots of real logins.
     pub(crate) fn begin_with_code(&self, address: IpAddr, now: Instant) -> Result<(), Problem> {
         let address = network(address);
         let mut tables = self.tables.lock();
@@ -278,7 +279,7 @@ mod tests {
         }
     }
 
-    /// The delay after so many failures.
+    /// The delay of the user after the failures so far.
     fn delay(attempts: &Attempts, user: &str, address: IpAddr, now: Instant) -> Duration {
         let tables = attempts.tables.lock();
         let of_address = until(&tables.addresses, &network(address), now);
@@ -366,9 +367,9 @@ mod tests {
         assert!(attempts.begin(from("alice", proxy), now).is_err());
         attempts.begin(known("alice"), now).unwrap();
         assert_eq!(attempts.succeeded(known("alice"), now), secret);
-        // Which tells nothing about those who guess.
+        // The failures of the proxy's address remain.
         assert!(attempts.begin(from("alice", proxy), now).is_err());
-        // Nor may one guess the passwords of others there, or any number for its own user.
+        // The browser has no advantage for other users, and a limit for its own user.
         assert!(attempts.begin(known("bob"), now).is_err());
         for _ in 0..FREE + 1 {
             attempts.begin(known("alice"), now).unwrap();

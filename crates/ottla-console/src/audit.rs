@@ -1,4 +1,4 @@
-//! The audit log: one line for each change, with who made it and how it ended.
+//! The audit log: one line for each change, with the user and the result.
 //!
 //! The target of the lines is `ottla.console.audit`, at level info. They name resources and
 //! settings, never the contents of records or passwords.
@@ -10,7 +10,7 @@ use axum::extract::Request;
 use axum::http::{Method, StatusCode};
 use parking_lot::Mutex;
 
-/// What a handler adds to the line of its request.
+/// The part that a handler adds to the line of its request.
 #[derive(Clone, Default)]
 pub(crate) struct AuditNote(Arc<Mutex<Note>>);
 
@@ -46,8 +46,8 @@ impl AuditNote {
         self.0.lock().peer
     }
 
-    /// Names what is changed, beyond the path of the request. A name with line breaks must not look
-    /// like a line of its own.
+    /// Names the changed object, beyond the path of the request. A name with line breaks must not
+    /// look like a separate line.
     pub(crate) fn names(&self, what: impl Into<String>) {
         self.0.lock().what = what.into().replace(char::is_control, "\u{fffd}");
     }
@@ -57,7 +57,7 @@ impl AuditNote {
         self.0.lock().is_change = false;
     }
 
-    /// A line about what a stream has done since its request was logged.
+    /// A line about the actions of a stream since its request was logged.
     pub(crate) fn later(&self, what: &str) {
         let note = self.0.lock();
         tracing::info!(
@@ -82,13 +82,38 @@ pub(crate) fn record(note: &AuditNote, status: StatusCode) {
         request = %note.request,
         status = status.as_u16(),
         "{}",
-        note.what
+        message(status, &note.what)
     );
+}
+
+/// How a change ended, and what it was, if its request does not say.
+fn message(status: StatusCode, what: &str) -> String {
+    let outcome = match status {
+        _ if status.is_success() => "changed",
+        _ if status.is_client_error() => "refused",
+        _ => "failed",
+    };
+    match what.is_empty() {
+        true => outcome.to_owned(),
+        false => format!("{outcome}: {what}"),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_message_says_how_a_change_ended() {
+        for (status, what, text) in [
+            (StatusCode::NO_CONTENT, "", "changed"),
+            (StatusCode::OK, "3 records", "changed: 3 records"),
+            (StatusCode::FORBIDDEN, "", "refused"),
+            (StatusCode::BAD_GATEWAY, "to b", "failed: to b"),
+        ] {
+            assert_eq!(message(status, what), text);
+        }
+    }
 
     #[test]
     fn a_name_with_line_breaks_stays_one_line() {

@@ -1,11 +1,11 @@
 //! The memory that requests may use together: readers of records, bodies, snapshots and large
-//! answers; and the streams that a person may have open.
+//! answers; and the streams that a user may have open.
 //!
-//! A request reserves what it may use before it uses it, and keeps it until its answer is read. One
+//! A request reserves memory before it uses it, and keeps it until its response is read. A request
 //! for which there is no room is refused at once. The console may run in a broker's process, which
-//! must not run out of memory because somebody opened many tabs.
+//! must not run out of memory because a user opened many tabs.
 //!
-//! Where people log in, each has a share, whatever the number of their sessions: one alone can take
+//! With logins, each user has a share, whatever the number of their sessions. So one user can take
 //! neither all of the memory nor more streams than others.
 
 use std::collections::HashMap;
@@ -19,7 +19,7 @@ use crate::problem::Problem;
 const TOTAL: usize = 512 << 20;
 /// Of one user.
 const SHARE: usize = TOTAL / 2;
-/// What is reserved is a multiple of this.
+/// Reservations are multiples of this.
 const UNIT: usize = 64 << 10;
 /// Event streams of one user at a time: some tabs, and as many searches.
 const STREAMS: usize = 64;
@@ -28,7 +28,7 @@ const STREAMS: usize = 64;
 pub(crate) struct Budget {
     units: Arc<Semaphore>,
     share: Arc<Share>,
-    /// Those of users with a session.
+    /// The shares of users with a session.
     shares: Arc<Mutex<HashMap<String, Weak<Share>>>>,
 }
 
@@ -66,7 +66,7 @@ impl Default for Budget {
 }
 
 impl Budget {
-    /// The same budget, of which this user has a share. All sessions of the user have the same one.
+    /// The same budget, limited to this user's share. All sessions of the user have the same share.
     pub(crate) fn of_user(&self, user: &str) -> Budget {
         let mut shares = self.shares.lock();
         shares.retain(|_, share| share.strong_count() > 0);
@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_reserved_is_missing_until_it_is_dropped() {
+    fn reserved_memory_is_unavailable_until_it_is_dropped() {
         let budget = Budget::default();
         let half = budget.reserve(TOTAL / 2).unwrap();
         let rest = budget.reserve(TOTAL / 2 - 1).unwrap();

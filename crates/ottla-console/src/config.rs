@@ -1,35 +1,35 @@
-//! What a console is started with, and when it needs logins.
+//! The configuration of a console, and the rules for logins.
 
 use std::net::{IpAddr, SocketAddr};
 
 use ottla_client::{ClientConfig, SaslMechanism, ScramMechanism};
 
+use crate::from_broker::{FromBroker, Latency};
 use crate::host::without_port;
-use crate::latencies::BrokerLatencies;
 use crate::measure::MeasureConfig;
 use crate::oidc::OidcConfig;
 use crate::registry::RegistryConfig;
 
-/// How a console reaches its cluster, and what it allows.
+/// The cluster of a console, and its permissions.
 #[derive(Clone, Debug)]
 pub struct ConsoleConfig {
     /// The cluster, and the credentials of a console without logins.
     pub client: ClientConfig,
-    /// Those with which the cluster lets people log in, if that is known.
-    pub accepted_mechanisms: Option<Vec<SaslMechanism>>,
+    /// Those with which the broker lets people log in at the moment, if that is known.
+    pub accepted_mechanisms: Option<FromBroker<SaslMechanism>>,
     /// Whether people log in although the address is a loopback address.
     pub login: bool,
     /// Whether every change is refused.
     pub read_only: bool,
-    /// Names under which browsers reach the console, besides `localhost` and IP addresses: those of
-    /// a reverse proxy.
+    /// Names under which browsers reach the console, besides `localhost` and IP addresses: the
+    /// names of a reverse proxy.
     pub public_names: Vec<String>,
     /// Where people log in. It needs a public name, for the provider sends browsers back there.
     pub oidc: Option<OidcConfig>,
     /// Where the schemas of records are.
     pub registry: Option<RegistryConfig>,
     /// Those of the broker beside which the console runs.
-    pub latencies: Option<BrokerLatencies>,
+    pub latencies: Option<FromBroker<Latency>>,
     /// Without it, the console shows and runs no benchmarks.
     pub measure: Option<MeasureConfig>,
 }
@@ -58,8 +58,8 @@ impl ConsoleConfig {
             || self.oidc.is_some()
     }
 
-    /// Refuses an address at which nobody could log in, and a console without logins that has no
-    /// credentials of its own. The error is a sentence for people.
+    /// Refuses an address at which no user could log in, and a console without logins that has no
+    /// credentials. The error is a sentence for people.
     pub fn check(&self, address: SocketAddr) -> Result<(), String> {
         if self.oidc.is_some() && self.public_names.is_empty() {
             return Err(
@@ -103,6 +103,7 @@ impl ConsoleConfig {
             SaslMechanism::Plain,
         ];
         if let Some(accepted) = &self.accepted_mechanisms {
+            let accepted = accepted.read();
             all.retain(|mechanism| accepted.contains(mechanism));
         }
         all.sort_by_key(|mechanism| Some(*mechanism) != configured);
@@ -122,7 +123,7 @@ impl ConsoleConfig {
             || self.is_public_name(name)
     }
 
-    /// Whether a name is one of those that were given.
+    /// Whether a name is a configured public name.
     pub(crate) fn is_public_name(&self, name: &str) -> bool {
         let mut names = self.public_names.iter();
         names.any(|own| own.eq_ignore_ascii_case(name))
@@ -132,8 +133,10 @@ impl ConsoleConfig {
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
+    use std::sync::Arc;
 
     use ottla_client::SecurityProtocol;
+    use parking_lot::Mutex;
 
     use super::*;
 
@@ -186,10 +189,12 @@ mod tests {
         assert!(config.mechanisms().is_empty());
         config.oidc = None;
         assert_eq!(config.mechanisms().len(), 3);
-        config.accepted_mechanisms = Some(vec![SaslMechanism::OAuthBearer]);
+        let accepted = Arc::new(Mutex::new(vec![SaslMechanism::OAuthBearer]));
+        let now = accepted.clone();
+        config.accepted_mechanisms = Some(FromBroker::new(move || now.lock().clone()));
         assert!(config.mechanisms().is_empty());
-        let both = vec![SaslMechanism::OAuthBearer, SaslMechanism::Plain];
-        config.accepted_mechanisms = Some(both);
+        // A dynamic setting of the broker.
+        accepted.lock().push(SaslMechanism::Plain);
         assert_eq!(config.mechanisms(), [SaslMechanism::Plain]);
     }
 

@@ -1,4 +1,4 @@
-//! The state of a console, and who a request comes from.
+//! The state of a console, and the sender of a request.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -34,7 +34,7 @@ pub(crate) struct Console {
     pub(crate) sampling: Sampling,
     pub(crate) sessions: Sessions,
     pub(crate) cookie: Cookie,
-    /// Of a browser in which somebody has logged in.
+    /// Identifies a browser in which a user has logged in.
     pub(crate) browser_cookie: Cookie,
     pub(crate) attempts: Attempts,
     pub(crate) logins: Semaphore,
@@ -95,7 +95,7 @@ impl Console {
     }
 }
 
-/// The person behind a request, with the audit note of the request.
+/// The sender of a request, with the audit note of the request.
 pub(crate) struct Visitor {
     pub(crate) visit: Arc<Visit>,
     pub(crate) note: AuditNote,

@@ -1,9 +1,8 @@
-//! The cookies that a console gives: of a session, and of a browser in which somebody has logged in.
+//! The cookies that a console sets: for a session, and for a browser in which a user has logged in.
 //!
-//! Browsers send a cookie to every port of a host. The random part of its name keeps consoles on
-//! one host apart, and its value means something to the console alone that has given it: sessions
-//! and browsers are in its memory. Over TLS, the prefix `__Host-` keeps other hosts of the domain, and pages
-//! without TLS, from setting it.
+//! Browsers send a cookie to every port of a host. The random part of its name distinguishes the consoles on one host,
+//! and only the console that set it knows its value: sessions and browsers are in its memory. Over TLS, the prefix
+//! `__Host-` keeps other hosts of the domain, and pages without TLS, from setting it.
 
 use std::time::Duration;
 
@@ -100,7 +99,7 @@ mod tests {
             let sent = format!("a=b; {given}; c=d");
             let back = headers(&[("x-forwarded-proto", scheme), ("cookie", &*sent)]);
             assert_eq!(cookie.token(&back), Some("secret"));
-            // Of a console beside this one, and without TLS of one with it.
+            // The cookie of another console on this host and, without TLS, of a console with TLS.
             assert_eq!(Cookie::new(None).token(&back), None);
             let other = match is_secure {
                 true => "http",

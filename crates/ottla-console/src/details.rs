@@ -1,4 +1,4 @@
-//! What the page of a topic shows besides the snapshot. It is asked for once a second at most, whatever the number of tabs:
+//! The data of a topic's page besides the snapshot. It is requested at most once a second, whatever the number of tabs:
 //! a topic can have very many partitions, and for the latest timestamp a broker may read a part of each.
 
 use std::collections::{BTreeMap, HashMap};
@@ -14,7 +14,7 @@ use crate::view::Partition;
 /// How long it is good.
 const AGE: Duration = Duration::from_secs(1);
 
-/// Of one partition. What is unknown is `None`.
+/// The details of one partition. Unknown values are `None`.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct PartitionDetails {
     /// Eligible leader replicas (KIP-966).
@@ -26,7 +26,7 @@ pub(crate) struct PartitionDetails {
 /// By the number of the partition.
 pub(crate) type TopicDetails = BTreeMap<i32, PartitionDetails>;
 
-/// Those of a topic, and since when they are known. Whoever holds the lock asks for new ones.
+/// The details of a topic, and the time of the request. The holder of the lock requests new ones.
 type Slot = tokio::sync::Mutex<Option<(Instant, Arc<TopicDetails>)>>;
 
 #[derive(Default)]
@@ -51,7 +51,7 @@ impl Details {
         details
     }
 
-    /// Forgets the others that are old, unless somebody asks for them.
+    /// Drops old entries of other topics, unless a request uses them.
     fn slot(&self, topic: &str) -> Arc<Slot> {
         let mut slots = self.slots.lock();
         slots.retain(|_, slot| match slot.try_lock() {
@@ -102,13 +102,13 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn what_is_new_is_not_asked_for_again_and_what_is_old_is_forgotten() {
+    async fn new_details_are_reused_and_old_ones_are_dropped() {
         let details = Details::default();
         let slot = details.slot("t");
         let now = Arc::new(TopicDetails::new());
         *slot.lock().await = Some((Instant::now(), now.clone()));
         assert!(Arc::ptr_eq(&slot, &details.slot("t")));
-        // Somebody asks.
+        // A request uses it.
         let asking = details.slot("busy");
         let held = asking.lock().await;
         details.slot("other");

@@ -1,9 +1,9 @@
-//! What every request passes: the checks against other sites, read-only mode, the memory of bodies
-//! and answers, the time limit, the headers of every response, and the audit log.
+//! The layer for every request: the checks against other sites, read-only mode, the memory of
+//! bodies and answers, the time limit, the headers of every response, and the audit log.
 //!
-//! Invariant: nothing behind it runs for a request of another site's page. Such a page can send
-//! neither the header `X-Ottla-Console` without the browser asking for permission, which is never
-//! given, nor its own name as the `Host` of this console.
+//! Invariant: no handler runs for a request of another site's page. Such a page can send neither
+//! the header `X-Ottla-Console` without the browser asking for permission, which is never given,
+//! nor its own name as the `Host` of this console.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -30,10 +30,10 @@ const LIMIT: Duration = Duration::from_secs(60);
 
 /// The largest body of a request: records to produce.
 pub(crate) const MOST_BODY: usize = 16 << 20;
-/// Of a login, which anybody can send.
+/// For a login, which needs no authentication.
 pub(crate) const LOGIN_BODY: usize = 16 << 10;
-/// A body of this size needs no reservation: as many as there are connections take 48 MiB. Otherwise
-/// nobody could log in, or stop anything, while somebody has many searches open.
+/// A body of this size needs no reservation: one for each connection takes 48 MiB. Otherwise no
+/// user could log in, or stop a search, while another user has many searches open.
 const SMALL_BODY: usize = LOGIN_BODY;
 /// A body is in memory as text, decoded, and encoded for the cluster.
 const BODY_COPIES: usize = 3;
@@ -114,7 +114,7 @@ async fn change(console: &Console, request: Request, next: Next, note: AuditNote
     let admitted = admit(console, &request);
     let running = tokio::spawn(async move {
         let response = match admitted {
-            // What was in the body is kept by a stream, and answered by a preview.
+            // A stream keeps the contents of the body, and a preview returns them.
             Ok(Some(reservation)) => held(run(request, next).await, reservation),
             Ok(None) => run(request, next).await,
             Err(problem) => problem.into_response(),
@@ -130,8 +130,8 @@ async fn change(console: &Console, request: Request, next: Next, note: AuditNote
     })
 }
 
-/// Reserves the memory of a change whose body is large. Without a login, nobody makes the console
-/// read one.
+/// Reserves the memory of a change whose body is large. The console reads a large body only with a
+/// login.
 fn admit(console: &Console, request: &Request) -> Result<Option<Reservation>, Problem> {
     let headers = request.headers();
     let (most, budget) = match is_login(request.uri().path()) {
@@ -155,7 +155,7 @@ fn admit(console: &Console, request: &Request) -> Result<Option<Reservation>, Pr
     }
 }
 
-/// The share of the person behind a request.
+/// The share of the sender of a request.
 fn budget_of(console: &Console, headers: &HeaderMap) -> Budget {
     let visit = console.visit(headers);
     visit.map_or_else(|| console.budget.clone(), |it| it.budget.clone())
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_change_goes_on_when_the_browser_hangs_up() {
+    async fn a_change_continues_when_the_browser_disconnects() {
         let (ended, mut has_ended) = mpsc::channel::<()>(1);
         let handler = move || async move {
             tokio::time::sleep(Duration::from_millis(100)).await;
@@ -316,7 +316,7 @@ mod tests {
         let all = console.budget.reserve(usize::MAX).unwrap();
         let refused = service.call(deletion(1 << 20)).await.unwrap();
         assert_eq!(refused.status(), 503);
-        // Whoever has all of it keeps nobody from logging in.
+        // A user that holds all memory cannot prevent logins.
         let small = service.call(deletion(LOGIN_BODY)).await.unwrap();
         assert_eq!(small.status(), 200);
         drop(all);

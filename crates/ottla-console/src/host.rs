@@ -14,7 +14,7 @@ pub(crate) fn without_port(host: &str) -> &str {
     }
 }
 
-/// Whether nobody on the network sees what is sent to a host of this name.
+/// Whether bytes sent to a host of this name stay on this machine.
 pub(crate) fn is_loopback(name: &str) -> bool {
     let address = name.trim_start_matches('[').trim_end_matches(']');
     name.eq_ignore_ascii_case("localhost")
@@ -28,7 +28,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_host_is_of_this_machine_only_if_it_says_so() {
+    fn only_loopback_names_are_hosts_of_this_machine() {
         for (host, is_own) in [
             ("localhost:80", true),
             ("127.0.0.1", true),

@@ -1,5 +1,5 @@
-//! What a visit keeps for a later request, under names that nobody can guess. Bounded in number: the
-//! oldest is forgotten first.
+//! The values that a visit keeps for a later request, under unguessable names. Bounded in number: the oldest is dropped
+//! first.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -43,7 +43,7 @@ impl<T: Clone> Kept<T> {
         found.map(|(_, thing)| thing.clone())
     }
 
-    /// Of all who ask at the same time, one gets it.
+    /// Of concurrent callers, one gets it.
     pub(crate) fn take(&self, name: &str) -> Option<T> {
         let mut things = self.things.lock();
         let at = things.iter().position(|(it, _)| it == name)?;
@@ -51,7 +51,7 @@ impl<T: Clone> Kept<T> {
     }
 }
 
-/// What a person has seen in a preview. One change takes it.
+/// The contents of a preview, which one change can use.
 pub(crate) struct Promise {
     /// The request without what differs between the preview and the change.
     pub(crate) what: String,
@@ -60,7 +60,7 @@ pub(crate) struct Promise {
     pub(crate) _reservation: Reservation,
 }
 
-/// Where a search of very many partitions goes on.
+/// Where a search of very many partitions continues.
 pub(crate) struct Place {
     /// The next offset of each partition that is not read to its end.
     pub(crate) offsets: BTreeMap<i32, i64>,

@@ -1,22 +1,22 @@
 //! The console: a web page and its JSON API, for every cluster that speaks Kafka's protocol.
 //!
 //! `openapi.yaml` is the contract of the API. Everything is done through [`ottla_client`], with the
-//! credentials of the console or, where people log in, with theirs: the cluster's ACLs decide what
-//! they may see and do.
+//! credentials of the console or, with logins, of the user: the cluster's ACLs decide what the user
+//! may see and do.
 //!
-//! - People who log in at an identity provider act with the access token that it gives them.
+//! - Users that log in at an identity provider act with its access token.
 //! - Every request passes the guard, which refuses other sites, and writes the audit log.
-//! - Pages that show the cluster are answered from a snapshot, which is taken regularly while
-//!   somebody looks.
-//! - Records are read by consumers of their own, one per stream, without groups and commits. Those
-//!   that name a schema of the schema registry are decoded.
+//! - Pages that show the cluster are answered from a snapshot, which is taken regularly while a
+//!   page is open.
+//! - Each stream of records has its own consumer, without groups and commits. Records that name a
+//!   schema of the schema registry are decoded.
 //! - Runs of `ottla bench` are child processes, and never more than one.
 //! - Every list, stream, session and connection is bounded, and so is the memory of all requests
 //!   together.
 
 mod assets;
 mod audit;
-mod latencies;
+mod from_broker;
 
 mod problem;
 
@@ -54,7 +54,7 @@ mod api;
 mod server;
 
 pub use config::ConsoleConfig;
-pub use latencies::{BrokerLatencies, Latency};
+pub use from_broker::{FromBroker, Latency};
 pub use measure::MeasureConfig;
 pub use oidc::OidcConfig;
 pub use registry::RegistryConfig;

@@ -39,7 +39,7 @@ pub(crate) struct Items<T> {
     pub(crate) items: Vec<T>,
 }
 
-/// What an item is ordered by.
+/// The sort key of an item.
 #[derive(PartialEq, PartialOrd, Debug)]
 pub(crate) enum SortKey {
     Number(Option<f64>),
@@ -97,7 +97,7 @@ impl ListQuery {
         })
     }
 
-    /// As [`ListQuery::page`], for a list with an order of its own.
+    /// As [`ListQuery::page`], for a list that is already ordered.
     pub(crate) fn page_in_order<T>(&self, items: Vec<T>) -> Result<Page<T>, Problem> {
         self.page(items, |_, _| None)
     }

@@ -1,8 +1,8 @@
 //! Runs of `ottla bench`: their results in a directory, and one run at a time as a child process.
 //!
 //! The console measures nothing and compares nothing by itself: `ottla bench` of the same binary
-//! does. What comes from a browser reaches it only as numbers and as names out of lists, each in an
-//! argument of its own; no shell takes part.
+//! does. Input from a browser reaches it only as numbers and as names from lists, each in a
+//! separate argument; no shell is used.
 
 mod config;
 

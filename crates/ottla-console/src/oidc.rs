@@ -1,17 +1,18 @@
 //! Logins by an identity provider (OpenID Connect Core 1.0): the authorization code flow with PKCE (RFC 7636), a state and a
 //! nonce.
 //!
-//! The page asks for the address of the provider, the browser goes there and comes back to the page with a code, and the
-//! page hands the code in. The console changes it for tokens. The ID token says who the person is; with the access token,
-//! the console logs in to the cluster, whose brokers decide whether they accept it and what the person may do.
+//! The page requests the address of the provider, the browser goes there and returns to the page with a code, and the
+//! page sends the code to the console, which exchanges it for tokens. The ID token identifies the user. With the access
+//! token, the console logs in to the cluster, whose brokers decide whether they accept the token and what the user may
+//! do.
 //!
 //! Invariants:
-//! - The state, the nonce and the verifier follow from a secret that the browser keeps in a cookie: a code that was got in
-//!   another browser is refused, and nobody fills a table by beginning logins.
-//! - The console redirects nobody. It hands out addresses of the provider's endpoints only.
-//! - Tokens and the client's secret are in no answer, no address and no log line. The one exception is the ID token in the
-//!   address of a logout, where the protocol wants it; it logs nobody in.
-//! - What the provider answers is bounded in size and time.
+//! - The state, the nonce and the verifier follow from a secret that the browser keeps in a cookie: a code from another
+//!   browser is refused, and begun logins take no memory.
+//! - The console sends no redirects. It returns addresses of the provider's endpoints only.
+//! - Tokens and the client's secret are in no response, no address and no log line. The one exception is the ID token
+//!   in the address of a logout, which the protocol requires; it cannot be used to log in.
+//! - Responses of the provider are bounded in size and time.
 
 mod answer;
 
@@ -38,7 +39,7 @@ pub(crate) use renewal::{Login, keep};
 /// Codes that are changed for tokens at a time.
 const LOGINS: usize = 8;
 
-/// What a console with a provider has.
+/// The state of a console with a provider.
 pub(crate) struct Oidc {
     pub(crate) provider: Arc<Provider>,
     pub(crate) flows: Flows,

@@ -41,6 +41,11 @@ impl Problem {
         problem
     }
 
+    /// The query has a parameter that the path does not have.
+    pub(crate) fn unknown_parameter(detail: impl Into<String>) -> Problem {
+        Problem::new(StatusCode::BAD_REQUEST, "Unknown parameter", detail)
+    }
+
     pub(crate) fn not_found(detail: impl Into<String>) -> Problem {
         Problem::new(StatusCode::NOT_FOUND, "Not found", detail)
     }
@@ -58,7 +63,7 @@ impl Problem {
         Problem::new(StatusCode::UNAUTHORIZED, "Login refused", detail)
     }
 
-    /// What is to be changed is not, or no longer, in the state that the change is meant for.
+    /// The target of the change is not, or no longer, in the expected state.
     pub(crate) fn conflict(detail: impl Into<String>) -> Problem {
         Problem::new(StatusCode::CONFLICT, "Not in this state", detail)
     }
@@ -80,7 +85,7 @@ impl Problem {
         )
     }
 
-    /// What the console needs besides the cluster cannot be reached, or gives nothing usable.
+    /// A server besides the cluster cannot be reached, or its response is unusable.
     pub(crate) fn unreachable(title: &str, detail: impl Into<String>) -> Problem {
         Problem::new(StatusCode::BAD_GATEWAY, title, detail)
     }
@@ -189,7 +194,7 @@ impl From<QueryRejection> for Problem {
     }
 }
 
-/// The name of the parameter and what is wrong with it, without the words of the libraries.
+/// The name of the parameter and the error, without the libraries' wording.
 fn plain(text: &str) -> String {
     let (_, text) = text.split_once("query string: ").unwrap_or(("", text));
     let words = [

@@ -1,7 +1,7 @@
-//! A rebalance that a visit carries out to its end: one at a time, with its progress.
+//! A rebalance that a visit carries out: one at a time, with its progress.
 //!
-//! The work is that of `ottla rebalance apply`. It ends early when somebody cancels it, when it fails, and when the visit
-//! ends; only a cancellation stops the moves that are in progress, once no request of the work is on its way any more.
+//! The work is that of `ottla rebalance apply`. It ends early when it is cancelled, when it fails, and when the visit
+//! ends. Only a cancellation stops the moves in progress, after all requests of the work have ended.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -27,13 +27,13 @@ pub(crate) enum RebalanceState {
     Failed,
 }
 
-/// What is known of a rebalance at a moment.
+/// The state of a rebalance at a moment.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct RebalanceMoment {
     pub(crate) state: RebalanceState,
     /// Milliseconds since 1970.
     started: i64,
-    /// Of the plan, that existed at the start; and those that did not.
+    /// Partitions of the plan that existed at the start, and the ones that did not.
     partitions: usize,
     missing: usize,
     /// Replicas and bytes that were to be copied at the start, and that are copied.
@@ -47,7 +47,7 @@ pub(crate) struct RebalanceMoment {
     not_elected: usize,
     /// Bytes per second of each broker.
     throttle: Option<u64>,
-    /// Why it has failed, or what is left to do.
+    /// Why it has failed, or the remaining work.
     problem: Option<String>,
 }
 
@@ -111,7 +111,7 @@ impl Rebalancing {
         let mut newest = self.newest.lock();
         if newest.as_ref().is_some_and(|it| it.is_running()) {
             return Err(Problem::conflict(
-                "a rebalance was started meanwhile; wait for its end, or cancel it",
+                "another rebalance has started; wait for its end, or cancel it",
             ));
         }
         *newest = Some(rebalance.clone());
@@ -178,12 +178,13 @@ impl Rebalance {
             None => (
                 RebalanceState::Failed,
                 Some(
-                    "the session has ended; moves in progress go on, and throttles stay".to_owned(),
+                    "the session has ended; moves in progress continue, and throttles stay"
+                        .to_owned(),
                 ),
             ),
         };
         let outcome = work.apply.outcome();
-        // Whoever sees the end can start the next one.
+        // Released before the end is visible, so that the next one can start then.
         drop(work);
         let mut moment = self.moment.lock();
         moment.state = state;
@@ -193,8 +194,8 @@ impl Rebalance {
         moment.not_elected = outcome.not_elected.len();
     }
 
-    /// Waits for its end, also if a defect breaks it off: it would otherwise seem to go on, and keep others from being
-    /// started and its session from ending.
+    /// Waits for its end, also if it panics. Otherwise it would seem to continue, and prevent the start of another one
+    /// and the end of its session.
     async fn settle(&self, carried_out: JoinHandle<()>) {
         if carried_out.await.is_ok() {
             return;
@@ -202,8 +203,9 @@ impl Rebalance {
         let mut moment = self.moment.lock();
         moment.state = RebalanceState::Failed;
         moment.moving = 0;
-        moment.problem =
-            Some("the rebalance broke off; moves in progress go on, and throttles stay".to_owned());
+        moment.problem = Some(
+            "the rebalance broke off; moves in progress continue, and throttles stay".to_owned(),
+        );
     }
 
     /// The end of the work, unless the visit ends before. Work that is cancelled is waited for in any case: if a request of
@@ -240,11 +242,10 @@ impl Rebalance {
         match work.apply.work(work.throttle, tell, cancelled).await {
             Ok(true) => {}
             Ok(false) => return Ended::Stopped,
-            // Somebody wants the moves to end, whatever keeps others from being started.
+            // A cancellation ends the moves, even if a new rebalance cannot start.
             Err(_) if self.is_cancelling() => return Ended::Stopped,
             Err(error) => {
-                let left =
-                    "moves in progress go on, and throttles stay: make a plan again for the rest";
+                let left = "moves in progress continue, and throttles stay: make a plan again for the rest";
                 return Ended::As(failed(left, &error));
             }
         }
@@ -260,7 +261,7 @@ impl Rebalance {
 
 /// How the work has ended.
 enum Ended {
-    /// By a cancellation, which has to look after what is in progress.
+    /// By a cancellation, which handles the moves in progress.
     Stopped,
     As((RebalanceState, Option<String>)),
 }
@@ -269,7 +270,7 @@ enum Ended {
 async fn stopped(work: &Work) -> (RebalanceState, Option<String>) {
     match cancel(&work.admin, &work.targets).await {
         Ok(_) => (RebalanceState::Cancelled, None),
-        Err(error) => failed("moves in progress go on, and throttles stay", &error),
+        Err(error) => failed("moves in progress continue, and throttles stay", &error),
     }
 }
 
@@ -286,7 +287,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_cancellation_waits_for_what_is_on_its_way_to_the_cluster() {
+    async fn a_cancellation_waits_for_requests_in_flight() {
         let rebalance = Arc::new(Rebalance::new(&Outlook::default(), None));
         let (answer, is_answered) = oneshot::channel();
         let (leave, has_left) = oneshot::channel::<()>();

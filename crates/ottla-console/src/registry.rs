@@ -34,10 +34,10 @@ const READING: usize = 4;
 const MOST_HEADERS: usize = 1000;
 /// The memory that decoding the key and the value of a record takes, besides their own.
 pub(crate) const DECODING_BYTES: usize = 16 << 20;
-/// A message takes up to 60 times its size while it is decoded. Those that are longer than this, for
-/// which [`DECODING_BYTES`] would not do, are decoded one after the other for the whole console.
+/// A message takes up to 60 times its size while it is decoded. Messages longer than this, for
+/// which [`DECODING_BYTES`] would be too little, are decoded one at a time in the whole console.
 const LARGE: usize = 128 << 10;
-/// The memory in which a schema is read: its texts and answers, and what is made of them.
+/// The memory for reading a schema: its texts, the responses, and the parsed schema.
 const READING_BYTES: usize = 44 << 20;
 
 pub(crate) struct Registry {
@@ -56,7 +56,7 @@ pub(crate) struct Decoded {
     /// `None` if the schema cannot be read.
     pub(crate) kind: Option<Kind>,
     pub(crate) subject: Option<String>,
-    /// Whether the registry did not answer. What it is will be known later.
+    /// Whether the registry did not answer, so that the schema is still unknown.
     pub(crate) is_unread: bool,
     /// JSON, or why there is none.
     pub(crate) outcome: Result<String, String>,
@@ -76,7 +76,7 @@ impl Decoded {
 }
 
 impl DecodedRecord {
-    /// The record with what was decoded in the place of its key and its value.
+    /// The record with its decoded key and value.
     pub(crate) fn view<'a>(&'a self, record: &RecordView<'a>) -> RecordView<'a> {
         let json = |decoded: &'a Option<Decoded>| Some(decoded.as_ref()?.json()?.as_bytes());
         RecordView {
@@ -159,7 +159,7 @@ impl Registry {
         }
         let closed = |_| Failure::Registry("the console stops".to_owned());
         let permit = self.reading.clone().acquire_owned().await.map_err(closed)?;
-        // Another request has read it meanwhile, or has found that the registry does not answer.
+        // Another request has read it in between, or has found that the registry does not answer.
         let known = self.cache.lock().find(&id, Instant::now());
         if let Some(known) = known {
             return known;
@@ -169,7 +169,7 @@ impl Registry {
         })?;
         let config = self.config.clone();
         let loading = tokio::task::spawn_blocking(move || {
-            // As long as it is read, also if nobody waits any more.
+            // Held until the schema is read, even if the caller is gone.
             let _kept = (permit, reservation);
             config.load(&id)
         });

@@ -1,7 +1,7 @@
-//! What the views of all sessions sample with: the room for their series, which they share, and the
-//! latencies of the broker beside the console.
+//! Shared by the views of all sessions for sampling: the memory for their series, and the latencies
+//! of the broker that runs the console.
 //!
-//! Where people log in, each has a share of the room, whatever the number of their sessions.
+//! With logins, each user has a share of the memory, whatever the number of their sessions.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
@@ -9,7 +9,7 @@ use std::sync::{Arc, Weak};
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use crate::latencies::BrokerLatencies;
+use crate::from_broker::{FromBroker, Latency};
 
 /// Series of all sessions together, of about 6.5 kB each.
 const SERIES: usize = 8000;
@@ -20,9 +20,9 @@ const SHARE: usize = SERIES / 2;
 pub(crate) struct Sampling {
     room: Arc<Semaphore>,
     share: Arc<Semaphore>,
-    /// Those of users with a session.
+    /// The shares of users with a session.
     shares: Arc<Mutex<HashMap<String, Weak<Semaphore>>>>,
-    pub(crate) latencies: Option<BrokerLatencies>,
+    pub(crate) latencies: Option<FromBroker<Latency>>,
 }
 
 /// The room of one series, until it is dropped.
@@ -32,7 +32,7 @@ pub(crate) struct SeriesRoom {
 }
 
 impl Sampling {
-    pub(crate) fn new(latencies: Option<BrokerLatencies>) -> Sampling {
+    pub(crate) fn new(latencies: Option<FromBroker<Latency>>) -> Sampling {
         Sampling {
             room: Arc::new(Semaphore::new(SERIES)),
             share: Arc::new(Semaphore::new(SERIES)),
@@ -41,7 +41,7 @@ impl Sampling {
         }
     }
 
-    /// The same room, of which this user has a share. All sessions of the user have the same one.
+    /// The same memory, limited to this user's share. All sessions of the user have the same share.
     pub(crate) fn of_user(&self, user: &str) -> Sampling {
         let mut shares = self.shares.lock();
         shares.retain(|_, share| share.strong_count() > 0);

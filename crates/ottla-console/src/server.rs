@@ -1,4 +1,4 @@
-//! The HTTP server of a console: bounded connections, and the routes behind their guard.
+//! The HTTP server of a console: bounded connections, and the routes with their guard.
 
 mod peers;
 
@@ -32,14 +32,14 @@ use watched::Watched;
 const CONNECTIONS: usize = 1024;
 /// Of one address that is not of this machine. Further ones are closed.
 const CONNECTIONS_OF_PEER: usize = CONNECTIONS / 4;
-/// For the head of a request, and what a connection may be silent between two.
+/// The time for the head of a request, and the maximum idle time between requests.
 const HEAD: Duration = Duration::from_secs(30);
-/// The size of a head. Anybody can send one, and it needs no reservation. The longest address within
-/// it that the HTTP library takes has 64 KiB.
+/// The size of a head. A client needs no login to send one, and it needs no reservation. The
+/// longest address within it that the HTTP library takes has 64 KiB.
 const HEAD_BYTES: usize = 96 << 10;
 /// After an error of the listener, which is mostly a lack of file handles.
 const PAUSE: Duration = Duration::from_millis(100);
-/// For so long a peer may read nothing of what is written for it.
+/// How long a peer may leave written bytes unread.
 const STALLED: Duration = Duration::from_secs(60);
 const EXPIRY: Duration = Duration::from_secs(60);
 
@@ -52,8 +52,8 @@ pub(crate) fn router(console: Arc<Console>) -> Router {
         .with_state(console)
 }
 
-/// Serves a console on a listener, for ever. Nothing is requested of the cluster before somebody
-/// opens the page.
+/// Serves a console on a listener, without end. No request is sent to the cluster before the page
+/// is first opened.
 ///
 /// # Errors
 ///
@@ -108,7 +108,7 @@ pub async fn serve_from(
             http.serve_connection(TokioIo::new(Watched::new(stream, STALLED)), service);
         tokio::spawn(async move {
             let _kept = (place, counted);
-            // How it ends concerns nobody here but its peer.
+            // Errors of a connection concern its peer only.
             let _ = connection.await;
         });
     }

@@ -1,4 +1,4 @@
-//! The sessions of people who are logged in. Bounded in number, idle time and age.
+//! The sessions of logged-in users. Bounded in number, idle time and age.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -31,7 +31,7 @@ struct Session {
 
 impl Session {
     fn is_over(&self, now: Instant) -> bool {
-        // A rebalance goes on while nobody looks.
+        // A rebalance continues without an open page.
         let is_idle = now.duration_since(self.used) >= IDLE && !self.visit.rebalancing.is_running();
         // A visit ends by itself if its person's token cannot be renewed.
         self.visit.has_ended() || is_idle || now.duration_since(self.opened) >= AGE
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn one_user_keeps_nobody_out() {
+    async fn sessions_of_one_user_do_not_end_sessions_of_others() {
         let (sessions, now) = (Sessions::default(), Instant::now());
         let other = sessions.open(visit_of("bob"), now).unwrap();
         let tokens: Vec<String> = (0..SESSIONS_OF_USER as u64)

@@ -1,10 +1,10 @@
-//! What a visit knows of the cluster: the latest snapshot, and sampled series.
+//! The cluster as a visit sees it: the latest snapshot, and sampled series.
 //!
-//! Nothing is requested before the first visitor comes. From then on a snapshot is taken regularly,
-//! more rarely when nobody has asked for some minutes, and after hours without a reader no more:
-//! then the series are forgotten. Pages are answered from the latest snapshot, so that their cost
-//! does not grow with the number of tabs. A change through the console makes the next reader wait
-//! for a new snapshot.
+//! No request is sent before the first visitor. From then on a snapshot is taken regularly, less
+//! often after some minutes without a reader. After hours without a reader, sampling stops and the
+//! series are dropped. Pages are answered from the latest snapshot, so that their cost does not
+//! grow with the number of tabs. A change through the console makes the next reader wait for a new
+//! snapshot.
 
 mod collect;
 mod history;
@@ -24,7 +24,7 @@ pub(crate) use snapshot::TopicSettings;
 pub(crate) use snapshot::{Broker, Feature, Group, Partition, Snapshot, Topic};
 
 use crate::budget::{Budget, Reservation};
-use crate::latencies::{BrokerLatencies, Latency};
+use crate::from_broker::{FromBroker, Latency};
 use crate::problem::Problem;
 use crate::sampling::Sampling;
 use history::History;
@@ -36,14 +36,13 @@ const MOST_BUSY: u32 = 20;
 /// After this time without a reader, snapshots are taken for the series alone, at this interval.
 const UNUSED: Duration = Duration::from_secs(10 * 60);
 const UNUSED_INTERVAL: Duration = Duration::from_secs(60);
-/// After this time without a reader, no more snapshots are taken, and the series are forgotten:
-/// they would show little of the last hours.
+/// After this time without a reader, no more snapshots are taken, and the series are dropped.
 const ABANDONED: Duration = Duration::from_secs(4 * 60 * 60);
 /// A reader does not get a snapshot that is older.
 const STALE: Duration = Duration::from_secs(60);
-/// A snapshot up to this size needs no reservation, nor do its series: such snapshots of all sessions
-/// together take 32 MiB, and the series have a bound of their own. Otherwise nobody could see
-/// anything while somebody has many searches open.
+/// A snapshot up to this size needs no reservation, nor do its series: such snapshots of all
+/// sessions together take 32 MiB, and the series have a separate bound. Otherwise the page would
+/// not work for other users while one has many searches open.
 const SMALL: usize = 128 << 10;
 
 pub(crate) struct View {
@@ -144,7 +143,7 @@ impl View {
     }
 
     async fn take(&self) -> Result<Arc<Snapshot>, Problem> {
-        // A reader that goes away meanwhile leaves everything as it was.
+        // A reader that goes away during the request changes nothing.
         let (previous, changes, is_outdated) = {
             let state = self.state.lock();
             let previous = state.latest.as_ref().map(|it| it.snapshot.clone());
@@ -152,7 +151,7 @@ impl View {
         };
         let taken = collect::take(&self.admin, previous.as_deref(), is_outdated).await;
         let latencies = self.sampling.latencies.as_ref();
-        let latencies = latencies.map(BrokerLatencies::read).unwrap_or_default();
+        let latencies = latencies.map(FromBroker::read).unwrap_or_default();
         let mut state = self.state.lock();
         let kept = taken
             .map_err(Problem::from)
@@ -314,7 +313,7 @@ mod tests {
         let budget = Budget::default();
         let view = view(budget.clone());
         let keep = |topics: usize| view.keep(&mut view.state.lock(), with_topics(topics), &[]);
-        // A small one needs no room, so that the page works while somebody has all of it.
+        // A small one needs no reservation, so the page works while one user holds all memory.
         let all = budget.reserve(usize::MAX).unwrap();
         assert!(keep(10).is_ok());
         assert_eq!(view.series("cluster", ALL).0, [1]);

@@ -1,7 +1,7 @@
-//! A visit: the cluster as one person may see it.
+//! A visit: the cluster as one user may see it.
 //!
-//! Without logins there is one visit for everybody. With logins, each has a client of its own that
-//! connects with that person's credentials, so the cluster's ACLs decide what the person may do.
+//! Without logins, all users share one visit. With logins, each visit has its own client, which
+//! connects with the user's credentials, so the cluster's ACLs decide what the user may do.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,7 +22,7 @@ use crate::view::View;
 
 /// Previews of redrives that can still be confirmed.
 const REDRIVES: usize = 16;
-/// Places at which searches of topics with very many partitions go on.
+/// Places at which searches of topics with very many partitions continue.
 const CURSORS: usize = 16;
 /// How long the console waits for the cluster in one request of the page.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -33,14 +33,14 @@ pub(crate) struct Visit {
     pub(crate) admin: Admin,
     pub(crate) view: Arc<View>,
     pub(crate) details: Details,
-    /// The person's share of the console's.
+    /// The user's share of the console's budget.
     pub(crate) budget: Budget,
     pub(crate) redrives: Kept<Arc<Promise>>,
     pub(crate) cursors: Kept<Arc<Place>>,
     /// Of the whole console. It is read with the console's credentials.
     pub(crate) registry: Option<Arc<Registry>>,
     pub(crate) rebalancing: Rebalancing,
-    /// Of a person who has logged in at the console's identity provider.
+    /// For a user that has logged in at the console's identity provider.
     pub(crate) id_token: Option<Secret>,
     ended: watch::Sender<bool>,
 }
@@ -81,7 +81,7 @@ impl Visit {
         self
     }
 
-    /// A user of the cluster is not the person whom the provider gives the same name.
+    /// A user of the cluster and a user of the provider with the same name are different users.
     pub(crate) fn is_of_same_person(&self, other: &Visit) -> bool {
         self.user == other.user && self.id_token.is_some() == other.id_token.is_some()
     }
@@ -96,10 +96,11 @@ impl Visit {
         cluster.await.map(drop)
     }
 
-    /// For work that goes on without the page: it waits for the cluster as long as the console's configuration says, through
-    /// a change of the controller for example. It knows the brokers of this moment.
+    /// For work that continues without the page: it waits for the cluster as long as the console's
+    /// configuration says, for example during a change of the controller. It starts with the
+    /// brokers known at this moment.
     pub(crate) async fn patient_admin(&self, given: &ClientConfig) -> Result<Admin, ClientError> {
-        // Whoever is at the page does not wait for a cluster that is away.
+        // The user of the page must not wait for an unreachable cluster.
         self.check().await?;
         let client = Client::connect(self.patient_config(given)).await?;
         Ok(Admin::new(client))

@@ -6,7 +6,7 @@
 
 use ottla_sync::machine::Machine;
 
-/// The smallest budget of what a node cannot work without, even on a small machine.
+/// The smallest budget of each part that a node needs, even on a small machine.
 const LEAST_BYTES: u64 = 4 * 1024 * 1024;
 
 /// The budgets of a node.

@@ -18,7 +18,12 @@ impl Clock {
 
     /// Milliseconds since the node started.
     pub(crate) fn now_ms(&self) -> u64 {
-        ottla_sync::time::elapsed(self.started).as_millis() as u64
+        self.ms_at(ottla_sync::time::now())
+    }
+
+    /// Milliseconds from the start of the node to `instant`.
+    pub(crate) fn ms_at(&self, instant: Instant) -> u64 {
+        instant.saturating_duration_since(self.started).as_millis() as u64
     }
 
     /// Milliseconds since 1970, UTC.

@@ -9,8 +9,8 @@ use ottla_config::{BrokerConfig, Warning};
 use ottla_metadata::{ConfigResource, MetadataImage};
 use ottla_types::BrokerId;
 
-/// Returns the configuration of the file, overlaid with the dynamic cluster-wide settings and then
-/// with those of this broker, and a warning for each dynamic setting that is not accepted.
+/// Returns the configuration of the file, overlaid with the dynamic settings of the cluster and
+/// then of this broker, and a warning for each dynamic setting that is not accepted.
 pub fn effective_config(
     file_config: &BrokerConfig,
     image: &MetadataImage,

@@ -24,7 +24,7 @@ mod state;
 mod token_keys;
 
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ottla_config::BrokerConfig;
 use ottla_metadata::{MetadataImage, ScramImage};
@@ -173,6 +173,11 @@ impl NodeContext {
         self.clock.now_ms()
     }
 
+    /// As [`now_ms`](Self::now_ms), for an instant that was read before.
+    pub fn ms_at(&self, instant: Instant) -> u64 {
+        self.clock.ms_at(instant)
+    }
+
     /// The wall clock. Use it for what is stored.
     pub fn timestamp(&self) -> Timestamp {
         self.clock.timestamp()
@@ -248,7 +253,7 @@ impl NodeContext {
         self.state.set(state);
     }
 
-    /// What the stop waits for; `None` before it.
+    /// The step that the stop waits for; `None` before the stop.
     pub fn stop_step(&self) -> Option<StopStep> {
         self.stop_step.get()
     }

@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_little_for_the_partitions_is_told_with_a_command() {
+    fn a_limit_too_low_for_the_partitions_is_reported_with_a_command() {
         let subjects = |limits: Limits, partitions| -> Vec<_> {
             let shortages = limits.shortages(partitions);
             shortages.iter().map(|it| it.subject).collect()

@@ -35,8 +35,8 @@ const WARNED_DAYS: [i64; 4] = [30, 7, 1, 0];
 const DAY_SECONDS: i64 = 24 * 60 * 60;
 
 impl NodeTls {
-    /// Loads key and trust stores of all listeners. Blocks. Returns the first error, as people read
-    /// it.
+    /// Loads key and trust stores of all listeners. Blocks. Returns the first error, as text for
+    /// people.
     pub fn load(&self, config: &BrokerConfig) -> Result<(), TlsError> {
         let mut by_listener = BTreeMap::new();
         for listener in &config.listeners {
@@ -194,8 +194,8 @@ impl NodeTls {
         all.collect()
     }
 
-    /// Returns the errors in the settings and files of each listener, and warnings about those that
-    /// can be used. Reads the files and changes nothing.
+    /// Returns the errors in the settings and files of each listener, and warnings about usable
+    /// listeners. Reads the files and changes nothing.
     pub fn examine(config: &BrokerConfig) -> (Vec<TlsError>, Vec<String>) {
         let mut errors = Vec::new();
         let mut warnings = Vec::new();
@@ -266,8 +266,8 @@ fn of_listener(
 
 const CLIENT_AUTH: &str = "ssl.client.auth";
 
-/// With SASL, the client is authenticated by SASL. It is asked for a certificate only if the
-/// setting has the prefix of this listener.
+/// With SASL, the client is authenticated by SASL. A certificate is requested only if the setting
+/// has the prefix of this listener.
 fn is_ignored(given: &str, key: &str, protocol: SecurityProtocol) -> bool {
     key == CLIENT_AUTH && given == key && protocol == SecurityProtocol::SaslSsl
 }

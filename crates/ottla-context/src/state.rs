@@ -2,7 +2,7 @@
 
 use ottla_sync::atomic::{AtomicU8, Ordering};
 
-/// The numbers are those of Kafka's `BrokerState`.
+/// The numbers of Kafka's `BrokerState`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum BrokerState {
@@ -16,7 +16,7 @@ pub enum BrokerState {
 }
 
 impl BrokerState {
-    /// The state as people read it.
+    /// The state as text for people.
     pub fn description(self) -> &'static str {
         match self {
             BrokerState::Starting => "starting",
@@ -50,7 +50,7 @@ impl StopStep {
         StopStep::Quorum,
     ];
 
-    /// What the node waits for, as people read it.
+    /// The awaited event as text for people.
     pub fn description(self) -> &'static str {
         match self {
             StopStep::Leaders => {
@@ -118,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_step_of_a_stop_comes_back_as_it_was_set() {
+    fn each_step_of_a_stop_round_trips() {
         let cell = StopStepCell::default();
         assert_eq!(cell.get(), None);
         for step in StopStep::ALL {

@@ -141,7 +141,7 @@ mod tests {
             keys.on_missing(&one, &id.to_string(), MISSED_MS);
         }
         assert_eq!(keys.missed.lock().len(), MOST_MISSED);
-        // Whoever sends them keeps nobody from another issuer's new key.
+        // Tokens with unknown keys of one issuer do not delay the new key of another issuer.
         keys.on_missing(&other, "new", MISSED_MS);
         assert!(keys.take_missing(&other));
     }

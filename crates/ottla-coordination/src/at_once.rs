@@ -62,8 +62,9 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn one_that_waits_keeps_no_others_from_being_asked() {
-        // The first is not answered before the last is asked, and there is room for one beside it.
+    async fn a_pending_request_does_not_delay_the_others() {
+        // The first future completes only after the last one has started, and one more may run next
+        // to it.
         let last_asked = Arc::new(Semaphore::new(0));
         let answers = each_at_once(2, 0..6, |number| {
             let last_asked = last_asked.clone();
@@ -86,7 +87,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn one_that_panics_has_no_answer() {
+    async fn a_future_that_panics_has_no_result() {
         let answers = each_at_once(1, [1, 2, 3], |number| async move {
             assert_ne!(number, 2);
             number

@@ -94,7 +94,7 @@ impl Groups {
     }
 
     /// Passes a metadata change to the coordinators and removes the offsets of deleted topics.
-    /// Called when lookups no longer find these topics; otherwise an offset committed meanwhile
+    /// Called when lookups no longer find these topics; otherwise an offset committed in between
     /// would stay.
     pub fn follow_metadata(self: &Arc<Self>, delta: &MetadataDelta) {
         if delta.topics.is_empty() && delta.brokers.is_empty() && delta.configs.is_empty() {

@@ -95,8 +95,8 @@ impl ShareGroups {
     ///
     /// The share coordinator refuses the write of step 3 only if its state epoch is older than that
     /// of step 2. Both are group epochs, and a member that leaves raises the group epoch. So the
-    /// release after a closed connection, for which nobody waits, cannot overwrite the offsets. But
-    /// a client can fetch without being a member.
+    /// release after a closed connection, for which no request waits, cannot overwrite the offsets.
+    /// But a client can fetch without being a member.
     pub async fn end_session(self: &Arc<Self>, key: &ShareSessionKey) {
         let ended = self.sessions.lock().end(key);
         if let Some(partitions) = ended {
@@ -121,7 +121,7 @@ impl ShareGroups {
     }
 
     /// Closes the share partitions of a group that has no members left. New members cannot start a
-    /// session meanwhile.
+    /// session during the call.
     fn close_abandoned(&self, group_id: &str) {
         let mut sessions = self.sessions.lock();
         if sessions.take_abandoned(group_id) {

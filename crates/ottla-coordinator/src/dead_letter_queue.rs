@@ -50,8 +50,8 @@ pub enum QueueRefusal {
 }
 
 impl QueueTopic<'_> {
-    /// Checked before each write, because everything can change in between. What the name alone
-    /// rules out comes first: creating or enabling such a topic would not help.
+    /// Checked before each write, because everything can change in between. Refusals because of the
+    /// name come first: creating or enabling such a topic would not help.
     pub fn check(&self) -> Result<(), QueueRefusal> {
         let name = self.name.to_owned();
         if name.is_empty() {
@@ -92,7 +92,7 @@ pub struct LetterSource<'a> {
 }
 
 impl LetterSource<'_> {
-    /// The headers of the record in the queue. Those of the original are not copied.
+    /// The headers of the record in the queue. The headers of the original are not copied.
     pub fn headers(&self, offset: Offset, letters: &DeadLetters) -> [(&'static str, String); 6] {
         [
             ("__dlq.errors.topic", self.topic.to_owned()),
@@ -114,16 +114,16 @@ pub enum AfterWrite {
     Written,
     /// The leader is another broker, does not know the topic yet, or cannot write at present.
     TryAgain,
-    /// The queue refuses what is in the batch, which may be one letter of several.
+    /// The queue refuses the contents of the batch, which may be one letter of several.
     Split,
     GiveUp,
 }
 
 impl AfterWrite {
-    /// Kafka tries again only with another leader. It gives up where the leader does not know the
-    /// topic, which a topic that was just created can lead to, and where replicas are missing, as
-    /// while brokers restart. A write that the leader has appended without its replicas may be in the
-    /// queue twice then, as after a connection that ended.
+    /// Kafka tries again only with another leader. It gives up if the leader does not know the
+    /// topic, as after the creation of a topic, and if replicas are missing, as during restarts of
+    /// brokers. With retries, a write that the leader has appended without its replicas may be in
+    /// the queue twice, as after a broken connection.
     pub fn of(error: ErrorCode) -> AfterWrite {
         match error {
             ErrorCode::None => AfterWrite::Written,
@@ -145,9 +145,9 @@ impl AfterWrite {
     }
 }
 
-/// The most letters that the next batch may hold, so that a letter that the queue refuses takes no
-/// others with it: a batch that is refused is halved, and one that is written is followed by one
-/// twice as large. Kafka gives up the whole batch.
+/// The maximum number of letters in the next batch. It isolates a letter that the queue refuses: a
+/// refused batch is halved, and after a written batch the next one may be twice as large. Kafka
+/// gives up the whole batch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LettersPerBatch(i64);
 
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_may_pass_is_tried_again() {
+    fn only_transient_failures_are_retried() {
         for (error, after) in [
             (ErrorCode::None, AfterWrite::Written),
             (ErrorCode::NotLeaderOrFollower, AfterWrite::TryAgain),
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_letter_takes_no_others_with_it() {
+    fn a_refused_letter_does_not_fail_the_other_letters() {
         let bad = [3, 70, 71, 99];
         let (mut next, mut requests) = (0, 0);
         let (mut written, mut given_up) = (Vec::new(), Vec::new());

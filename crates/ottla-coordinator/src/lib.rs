@@ -4,7 +4,8 @@
 //! groups, `__transaction_state` for transactions, `__share_group_state` for the state of share
 //! groups. A request and the state give an [`Outcome`]: records to append to that partition,
 //! replies, and timer changes. Each coordinator is inside a [`CoordinatorRuntime`], which decides
-//! what is appended and who is answered when. Its shell has the log, the clock and the threads.
+//! the order of appends and when each request is answered. Its shell has the log, the clock and the
+//! threads.
 //!
 //! This crate uses no clock, socket, file or random number generator: time and random numbers are
 //! arguments. Request versions are not visible here either; if an older version behaves

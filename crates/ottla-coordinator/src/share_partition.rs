@@ -1,9 +1,9 @@
 //! Share partitions: the state of one partition's records for the members of one share group.
 //!
 //! The leader of a partition has one [`SharePartition`] for each share group that reads it
-//! (KIP-932). Its state consists of what the share coordinator has persisted and of the records
-//! that members currently hold. Acquisition locks are not persisted: they are lost with the leader,
-//! and the records are delivered again.
+//! (KIP-932). Its state consists of the state that the share coordinator has persisted and of the
+//! records that members currently hold. Acquisition locks are not persisted: they are lost with the
+//! leader, and the records are delivered again.
 
 mod aborted;
 mod dead_letters;

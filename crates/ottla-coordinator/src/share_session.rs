@@ -44,13 +44,13 @@ struct ShareSession {
 struct CachedPartition {
     /// Whether the next response must contain this partition, because it is new or its error is
     /// over.
-    must_be_told: bool,
+    must_be_sent: bool,
 }
 
 /// The sessions of a connection.
 #[derive(Debug, Default)]
 struct ConnectionSessions {
-    /// Those that were started on it and have not ended.
+    /// The sessions that were started on it and have not ended.
     sessions: BTreeSet<ShareSessionKey>,
     /// The group of the first session that ended before the connection did. Its members may come
     /// back, so its share partitions stay open as long as the connection.
@@ -149,8 +149,8 @@ impl ShareSessions {
         let session = self.session(key)?;
         session.advance(epoch)?;
         for partition in request.added {
-            let told = CachedPartition { must_be_told: true };
-            session.partitions.entry(*partition).or_insert(told);
+            let added = CachedPartition { must_be_sent: true };
+            session.partitions.entry(*partition).or_insert(added);
         }
         for partition in request.forgotten {
             session.partitions.shift_remove(partition);
@@ -185,12 +185,12 @@ impl ShareSessions {
     ) -> bool {
         let session = self.sessions.get_mut(key);
         let Some(cached) = session.and_then(|session| session.partitions.get_mut(partition)) else {
-            // It was removed meanwhile.
+            // It has been removed.
             return true;
         };
-        let must_tell = has_records || has_error || cached.must_be_told;
+        let must_tell = has_records || has_error || cached.must_be_sent;
         // The end of an error must be reported to the member.
-        cached.must_be_told = has_error;
+        cached.must_be_sent = has_error;
         if has_records
             && let Some(session) = self.sessions.get_mut(key)
             && let Some(cached) = session.partitions.shift_remove(partition)
@@ -315,18 +315,18 @@ impl ShareSessions {
         if self.sessions.len() >= self.max_sessions {
             return Err(ErrorCode::ShareSessionLimitReached);
         }
-        let told = |partition: &TopicIdPartition| {
+        let cached = |partition: &TopicIdPartition| {
             (
                 *partition,
                 CachedPartition {
-                    must_be_told: false,
+                    must_be_sent: false,
                 },
             )
         };
         let session = ShareSession {
             connection,
             epoch: next_epoch(INITIAL_EPOCH),
-            partitions: partitions.iter().map(told).collect(),
+            partitions: partitions.iter().map(cached).collect(),
         };
         self.sessions.insert(key.clone(), session);
         let group = self.group(&key.group_id);

@@ -35,28 +35,28 @@ pub enum ClientStep {
     Done,
 }
 
-/// With a keytab, the logins of this process share its tickets in memory. One at a time looks for
-/// them, so that the library gets them once.
+/// With a keytab, the logins of this process share its tickets in memory. Logins look for them one
+/// at a time, so that the library requests them once.
 static GETTING_TICKETS: Mutex<()> = Mutex::new(());
 
 /// Finds the tickets, and whose they are. With a keytab, this asks the KDC if there are none yet.
 fn credential(login: &KerberosLogin) -> Result<(Credential, String), GssError> {
-    let who = login.principal.as_deref().unwrap_or("this user");
+    let owner = login.principal.as_deref().unwrap_or("this user");
     let (what, store) = match (&login.keytab, &login.ticket_cache) {
         (Some(keytab), _) => {
-            let cache = format!("MEMORY:ottla {who} {keytab}");
+            let cache = format!("MEMORY:ottla {owner} {keytab}");
             let store = vec![("client_keytab", keytab.clone()), ("ccache", cache)];
             (
-                format!("no ticket for {who} with the keytab {keytab}"),
+                format!("no ticket for {owner} with the keytab {keytab}"),
                 store,
             )
         }
         (None, Some(cache)) => {
-            let what = format!("no ticket of {who} in the cache {cache}");
+            let what = format!("no ticket of {owner} in the cache {cache}");
             (what, vec![("ccache", cache.clone())])
         }
         (None, None) => {
-            let what = format!("no ticket of {who} in the default cache; run kinit");
+            let what = format!("no ticket of {owner} in the default cache; run kinit");
             (what, Vec::new())
         }
     };
@@ -77,11 +77,11 @@ fn credential(login: &KerberosLogin) -> Result<(Credential, String), GssError> {
     named.map_err(|error| keytab_error(login, name.as_ref()).unwrap_or(error))
 }
 
-/// What is wrong with the keytab, about which the library says only that there is no ticket.
+/// The error in the keytab. The library reports only that there is no ticket.
 fn keytab_error(login: &KerberosLogin, name: Option<&Name>) -> Option<GssError> {
     let keytab = login.keytab.as_deref()?;
-    let who = login.principal.as_deref().unwrap_or("anyone");
-    let what = format!("no key of {who} in the keytab {keytab}");
+    let owner = login.principal.as_deref().unwrap_or("any principal");
+    let what = format!("no key of {owner} in the keytab {keytab}");
     Credential::acquire(&what, name, Usage::Accept, &[("keytab", keytab)]).err()
 }
 

@@ -1,6 +1,6 @@
 //! Why a call of the library failed.
 
-/// A sentence for people: what was tried, and what the library says about it.
+/// A sentence for people: the attempted step, and the error of the library.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{message}")]
 pub struct GssError {
@@ -28,7 +28,7 @@ impl GssError {
         }
     }
 
-    /// A failure that may pass by itself, as one of the network does.
+    /// A transient failure, such as one of the network.
     pub fn passing(message: impl Into<String>) -> GssError {
         GssError {
             is_passing: true,

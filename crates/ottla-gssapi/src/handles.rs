@@ -81,12 +81,12 @@ impl Drop for Output<'_> {
     }
 }
 
-/// Turns a status into an error that says what was tried.
+/// Turns a status into an error that names the attempted step.
 fn check(functions: &Functions, what: &str, major: u32, minor: u32) -> Result<(), GssError> {
     if major & ERROR_BITS == 0 {
         return Ok(());
     }
-    // What the mechanism says is more to the point, if it says anything.
+    // The error of the mechanism, if there is one, is more specific.
     let special = match minor {
         0 => String::new(),
         _ => status_text(functions, minor, OF_MECHANISM),
@@ -164,7 +164,8 @@ impl Name {
     pub fn into_text(self) -> Result<String, GssError> {
         let mut text = Output::new(self.functions);
         let mut minor = 0;
-        // SAFETY: the name is valid until it is dropped, which is after the call, and the type of the name is not asked for.
+        // SAFETY: the name is valid until it is dropped, which is after the call, and the type of
+        // the name is not requested.
         let major = unsafe {
             (self.functions.gss_display_name)(
                 &mut minor,
@@ -186,7 +187,7 @@ impl Drop for Name {
     }
 }
 
-/// What a credential is used for.
+/// The use of a credential.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Usage {
     Initiate,
@@ -205,8 +206,8 @@ unsafe impl Send for Credential {}
 unsafe impl Sync for Credential {}
 
 impl Credential {
-    /// `store` says where it is, by the library's names for such places. Nothing of it is kept
-    /// process-wide, so that each listener can have its own.
+    /// `store` names its location, with the library's keys. The library keeps no process-wide state
+    /// of it, so each listener can have its own.
     pub fn acquire(
         what: &str,
         principal: Option<&Name>,
@@ -250,8 +251,8 @@ impl Credential {
             elements: &mechanism,
         };
         // SAFETY: `set`, `elements`, `texts` and `mechanisms` live until the call returns, and the
-        // library copies what it keeps. The name is valid, or null for any. The mechanisms found and
-        // the lifetime are not asked for. The credential is owned by the value returned.
+        // library copies what it keeps. The name is valid, or null for any. The mechanisms found
+        // and the lifetime are not requested. The credential is owned by the value returned.
         let major = unsafe {
             (functions.gss_acquire_cred_from)(
                 &mut minor,
@@ -272,8 +273,8 @@ impl Credential {
     /// Whose it is. For a client, this gets the tickets if there are none yet.
     pub fn principal(&mut self, what: &str) -> Result<String, GssError> {
         let (mut minor, mut handle) = (0, ptr::null_mut());
-        // SAFETY: the credential is valid, and only the name is asked for. The name that is written
-        // is owned by `Name`.
+        // SAFETY: the credential is valid, and only the name is requested. `Name` owns the written
+        // name.
         let major = unsafe {
             (self.functions.gss_inquire_cred)(
                 &mut minor,
@@ -293,8 +294,8 @@ impl Credential {
 impl Drop for Credential {
     fn drop(&mut self) {
         let mut minor = 0;
-        // SAFETY: this value owns the credential. A context that was begun with it has its own copy
-        // of what it needs.
+        // SAFETY: this value owns the credential. A context that was begun with it has its own
+        // copy.
         unsafe { (self.functions.gss_release_cred)(&mut minor, &mut self.handle) };
     }
 }
@@ -306,7 +307,7 @@ pub(crate) struct Established {
     pub is_complete: bool,
 }
 
-/// What a client and a service share once they know each other.
+/// The shared state of a client and a service after they have authenticated each other.
 pub(crate) struct SecurityContext {
     functions: &'static Functions,
     handle: Handle,
@@ -335,8 +336,8 @@ impl SecurityContext {
         let (mut minor, mut client) = (0, ptr::null_mut());
         let mut token = input(token);
         // SAFETY: the context is null or one that this function began, and the credential is valid.
-        // All other pointers are to values that live until the call returns, or null for what is
-        // not asked for. The name is owned by `Name`, also if the call fails.
+        // All other pointers are to values that live until the call returns, or null for outputs
+        // that are not requested. `Name` owns the name, also if the call fails.
         let major = unsafe {
             (self.functions.gss_accept_sec_context)(
                 &mut minor,
@@ -384,7 +385,7 @@ impl SecurityContext {
         let mut token = input(token);
         // SAFETY: the context is null or one that this function began, and credential and name are
         // valid. All other pointers are to values that live until the call returns, or null for
-        // what is not asked for.
+        // outputs that are not requested.
         let major = unsafe {
             (self.functions.gss_init_sec_context)(
                 &mut minor,
@@ -458,7 +459,7 @@ impl Drop for SecurityContext {
             return;
         }
         let mut minor = 0;
-        // SAFETY: this value owns the context. No token for the peer is asked for.
+        // SAFETY: this value owns the context. No token for the peer is requested.
         unsafe {
             (self.functions.gss_delete_sec_context)(&mut minor, &mut self.handle, ptr::null_mut())
         };

@@ -118,8 +118,9 @@ pub(crate) fn functions() -> Result<&'static Functions, GssError> {
     if let Some(loaded) = LOADED.get() {
         return Ok(loaded);
     }
-    // SAFETY: loading runs the initializers of the library and of those that it needs. Those of MIT
-    // Kerberos set up locks and error tables, and depend on nothing in this process.
+    // SAFETY: loading runs the initializers of the library and of its dependencies. The
+    // initializers of MIT Kerberos set up locks and error tables, and depend on nothing in this
+    // process.
     let library = unsafe { Library::new(FILE) };
     let library = library.map_err(|error| {
         GssError::new(format!(

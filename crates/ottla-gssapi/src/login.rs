@@ -1,8 +1,8 @@
-//! Logins for those who must not block: each step runs on a thread that may.
+//! Logins for callers that must not block: each step runs on a thread that may block.
 //!
-//! The node has few threads that may block, and they also serve its other work. A step that may wait
-//! for a KDC therefore runs on a thread of its own, and a step that only computes or reads a keytab
-//! on a shared one. Both are limited: further steps wait without a thread. So neither a KDC that does
+//! The node has few threads that may block, and they also do its other work. So a step that may
+//! wait for a KDC runs on its own thread, and a step that only computes or reads a keytab runs on a
+//! shared one. Both are limited: further steps wait without a thread. So neither a KDC that does
 //! not answer nor clients that begin many logins can take all threads.
 
 use std::sync::{Arc, LazyLock};
@@ -81,9 +81,10 @@ impl Login {
 
 /// The result of a message of a client.
 pub enum Accepted {
-    /// The login goes on.
+    /// The login continues.
     Challenge(ServerKerberos, Vec<u8>),
-    /// The ticket is good. The user is whom the rules make of its principal, or why they do not.
+    /// The ticket is valid. Contains the user to which the rules map its principal, or the reason
+    /// why they map it to none.
     Done {
         principal: String,
         user: Result<String, String>,
@@ -121,7 +122,7 @@ async fn blocking<T: Send + 'static>(
 ) -> Result<T, GssError> {
     let permit = steps.acquire().await.map_err(aborted)?;
     let step = move || {
-        // Until the thread is free, even if nobody waits for the result.
+        // Held until the thread is free, even if no caller waits for the result.
         let _permit = permit;
         step()
     };

@@ -37,8 +37,8 @@ pub(crate) fn choose(offered: &[u8], authorization_id: &str) -> Result<Vec<u8>, 
     Ok(chosen)
 }
 
-/// Checks the client's message. The authorization ID is ignored, as by Kafka: a client is who its
-/// ticket says.
+/// Checks the client's message. The authorization ID is ignored, as in Kafka: the ticket identifies
+/// the client.
 pub(crate) fn check_choice(chosen: &[u8]) -> Result<(), String> {
     if chosen.len() < HEADER_BYTES {
         let length = chosen.len();

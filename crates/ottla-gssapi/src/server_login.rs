@@ -59,7 +59,7 @@ fn credential(service: &KerberosService) -> Result<Credential, GssError> {
     Credential::acquire(&what, name.as_ref(), Usage::Accept, &store)
 }
 
-/// Checks that the library, the keytab and the key of a service are there. Blocks.
+/// Checks that the library, the keytab and the key of a service exist. Blocks.
 pub fn check_service(service: &KerberosService) -> Result<(), GssError> {
     let Err(error) = credential(service) else {
         return Ok(());

@@ -60,6 +60,7 @@ fn open(dir: &Path, segment_bytes: u64) -> Log {
         producer_id_expiration_ms: 86_400_000,
         random_seed: 1,
         handles: ottla_log::Handles::unlimited(),
+        checkpoint_marks: Arc::default(),
     })
     .expect("a log");
     let end = log.log_end_offset();

@@ -67,6 +67,7 @@ fn append(dir: &str, size: usize, measure_reads: bool) -> u128 {
         producer_id_expiration_ms: 86_400_000,
         random_seed: 1,
         handles: ottla_log::Handles::unlimited(),
+        checkpoint_marks: Arc::default(),
     })
     .expect("a log");
     let mut batch = batch(size);

@@ -52,6 +52,7 @@ fn open(dir: &Path, segment_bytes: usize, clean_shutdown: bool) -> Log {
         producer_id_expiration_ms: 86_400_000,
         random_seed: 1,
         handles: ottla_log::Handles::unlimited(),
+        checkpoint_marks: Arc::default(),
     });
     opened.expect("a log").0
 }

@@ -1,8 +1,8 @@
 //! Iterates over the batches of a `.log` file from a given position, for every magic.
 //!
 //! Reads headers through a window of the file; the body of a batch is read on request. Like Kafka's
-//! `FileLogInputStream`, it stops without an error at an incomplete batch, because that is what an
-//! unwritten end of a file looks like. An impossible length or magic is an error.
+//! `FileLogInputStream`, it stops without an error at an incomplete batch, because the unwritten
+//! end of a file looks the same. An impossible length or magic is an error.
 
 use ottla_sync::fs::File;
 use std::io;

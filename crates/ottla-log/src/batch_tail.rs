@@ -20,18 +20,18 @@ use std::sync::OnceLock;
 
 use ottla_types::Offset;
 
-const SLOTS: u64 = 128;
+const SLOTS: usize = 128;
 /// Boundaries, with the initial one, until the ring is allocated.
-const FIRST_SLOTS: u64 = 8;
+const FIRST_SLOTS: usize = 8;
 
 pub(crate) struct BatchTail {
     /// The initial boundary; the only one of a log that is not written to.
     first: Boundary,
     /// The boundaries below [`FIRST_SLOTS`]. Allocated by the first push.
-    first_slots: OnceLock<Box<[Slot]>>,
+    first_slots: OnceLock<Box<[Slot; FIRST_SLOTS]>>,
     /// The ring, with copies of the boundaries before. Allocated by the push of number
     /// [`FIRST_SLOTS`], before its count is published.
-    slots: OnceLock<Box<[Slot]>>,
+    slots: OnceLock<Box<[Slot; SLOTS]>>,
     /// Boundaries published so far; the newest is number `count - 1`.
     count: AtomicU64,
 }
@@ -78,8 +78,8 @@ impl BatchTail {
     }
 
     /// Slots with all boundaries published so far. Called while they fit into the first ones.
-    fn make_slots(&self, slots: u64) -> Box<[Slot]> {
-        let slots: Box<[Slot]> = (0..slots).map(|_| Slot::default()).collect();
+    fn make_slots<const COUNT: usize>(&self) -> Box<[Slot; COUNT]> {
+        let slots: Box<[Slot; COUNT]> = Box::new(std::array::from_fn(|_| Slot::default()));
         slots[0].set(self.first);
         if let Some(before) = self.first_slots.get() {
             for (slot, before) in slots.iter().zip(before.iter()) {
@@ -92,31 +92,37 @@ impl BatchTail {
     /// Adds a boundary. Only the appender calls this.
     pub(crate) fn push(&self, boundary: Boundary) {
         let count = self.count.load(Ordering::Relaxed);
-        let slots = match count < FIRST_SLOTS {
-            true => self
-                .first_slots
-                .get_or_init(|| self.make_slots(FIRST_SLOTS)),
-            false => self.slots.get_or_init(|| self.make_slots(SLOTS)),
+        let slots = match count < FIRST_SLOTS as u64 {
+            true => {
+                let first = self.first_slots.get_or_init(|| self.make_slots());
+                first.as_slice()
+            }
+            false => {
+                let ring = self.slots.get_or_init(|| self.make_slots());
+                ring.as_slice()
+            }
         };
-        slots[(count % SLOTS) as usize].set(boundary);
+        slots[count as usize % SLOTS].set(boundary);
         self.count.store(count + 1, Ordering::Release);
     }
 
     fn read(&self, number: u64) -> Option<Boundary> {
         // Without a ring the number is below FIRST_SLOTS: a count above it is published after the
         // ring is there.
-        let Some(slots) = self.slots.get().or_else(|| self.first_slots.get()) else {
-            return Some(self.first);
+        let slots = match (self.slots.get(), self.first_slots.get()) {
+            (Some(ring), _) => ring.as_slice(),
+            (None, Some(first)) => first.as_slice(),
+            (None, None) => return Some(self.first),
         };
-        let boundary = slots[(number % SLOTS) as usize].get();
-        (self.count.load(Ordering::Acquire) < number + SLOTS).then_some(boundary)
+        let boundary = slots[number as usize % SLOTS].get();
+        (self.count.load(Ordering::Acquire) < number + SLOTS as u64).then_some(boundary)
     }
 
     /// The last boundary whose next offset is at most `offset`, and the boundary after it, if any.
     /// `None` if the ring does not reach back to `offset`.
     pub(crate) fn floor(&self, offset: Offset) -> Option<(Boundary, Option<Boundary>)> {
         let count = self.count.load(Ordering::Acquire);
-        let oldest = (count + 1).saturating_sub(SLOTS);
+        let oldest = (count + 1).saturating_sub(SLOTS as u64);
         // Tailing readers need the newest boundary; others are found by binary search.
         let newest = self.read(count - 1)?;
         if newest.next_offset <= offset {

@@ -11,11 +11,13 @@ use crate::disk;
 use crate::error::{CheckpointError, StorageError};
 
 mod clean_shutdown;
+mod marks;
 mod meta_properties;
 mod offset_checkpoint;
 mod partition_metadata;
 
 pub use clean_shutdown::{CLEAN_SHUTDOWN_FILE, CleanShutdown};
+pub use marks::{CheckpointMarks, CheckpointedOffset};
 pub use meta_properties::{META_PROPERTIES, MetaProperties, MetaPropertiesError};
 pub use offset_checkpoint::{
     CLEANER_OFFSET_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, OffsetCheckpoint,
@@ -28,6 +30,10 @@ const VERSION: &str = "0";
 /// Larger than any file this module reads: a million partitions with names of full length. A larger
 /// file is not read into memory.
 const MAX_FILE_BYTES: u64 = 512 * 1024 * 1024;
+
+/// A start reads a file or two of each log, nearly all shorter than this: they take one read, and
+/// one that finds the end.
+const USUAL_FILE_BYTES: usize = 512;
 
 /// Replaces `path` by `bytes`. A crash leaves the old or the new file, whole.
 pub fn write_atomically(path: &Path, bytes: &[u8]) -> Result<(), StorageError> {
@@ -55,7 +61,7 @@ pub fn sync_dir(dir: &Path) -> Result<(), StorageError> {
 /// Reads a small file as a whole; `None` if it does not exist.
 pub(crate) fn read_file(path: &Path) -> Result<Option<Vec<u8>>, StorageError> {
     let read = File::open(path).and_then(|file| {
-        let mut bytes = Vec::new();
+        let mut bytes = Vec::with_capacity(USUAL_FILE_BYTES);
         file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes)?;
         Ok(bytes)
     });
@@ -152,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn broken_files_say_where() {
+    fn errors_of_broken_files_name_the_line() {
         for (text, line) in [
             ("1\n0\n", 1),
             ("x\n0\n", 1),

@@ -1,7 +1,7 @@
 //! Compaction: keeps only the newest record of each key.
 //!
-//! Decisions over data are pure: what is cleanable, how segments are grouped and which records are
-//! kept (`cleanable`, `grouping`, `batch_filter`, `transactions`). `clean` carries them out on the
+//! Decisions over data are pure: the cleanable section, the groups of segments and the records to
+//! keep (`cleanable`, `grouping`, `batch_filter`, `transactions`). `clean` carries them out on the
 //! files of one log, and [`Swap`](crate::Swap) replaces the old segments by the cleaned one. Never
 //! touches the active segment, nor anything at or after the first unstable offset.
 //!

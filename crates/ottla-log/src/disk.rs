@@ -21,7 +21,7 @@ mod trace {
 
     use ottla_sync::fs::File;
 
-    #[expect(dead_code, reason = "only tests look at what is changed")]
+    #[expect(dead_code, reason = "only tests read the changes")]
     pub(super) enum Change<'a> {
         Create(&'a Path),
         Write(&'a File, u64, u64),

@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_in_the_page_cache_is_read_without_waiting() {
+    fn cached_bytes_are_read_without_waiting() {
         let mut file = File::from(tempfile::tempfile().unwrap());
         file.write_all(b"0123456789").unwrap();
         for wait in [DiskWait::Allowed, DiskWait::Refused] {
@@ -53,7 +53,7 @@ mod tests {
 
     /// Evicts a file from the page cache and reads it without and with waiting. Returns whether the
     /// kernel says that the first read would wait and the second one would not.
-    fn is_told_apart(file: &File) -> bool {
+    fn is_detected(file: &File) -> bool {
         rustix::fs::fadvise(file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
         let read = |wait| {
             let mut buffer = [0; 4];
@@ -74,17 +74,17 @@ mod tests {
     /// evict a page at any time. So a single attempt proves nothing, but none of many would succeed
     /// if the read waited.
     #[test]
-    fn what_is_not_is_left_to_those_who_may_wait() {
+    fn uncached_pages_are_detected() {
         // In the build directory, which is on a disk; the directory for temporary files may be in
         // memory.
         let mut file = File::from(tempfile::tempfile_in(env!("CARGO_MANIFEST_DIR")).unwrap());
         file.write_all(&[7; 64 * 1024]).unwrap();
         file.sync_all().unwrap();
-        assert!((0..1_000).any(|_| is_told_apart(&file)));
+        assert!((0..1_000).any(|_| is_detected(&file)));
     }
 
     #[test]
-    fn past_the_end_there_is_nothing_either_way() {
+    fn reads_past_the_end_return_nothing() {
         let mut file = File::from(tempfile::tempfile().unwrap());
         file.write_all(b"01").unwrap();
         let mut buffer = [0; 4];

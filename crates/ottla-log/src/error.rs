@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 use ottla_types::{ErrorCode, Offset};
 use rustix::io::Errno;
 
-/// A failed file operation. [`StorageError::cause`] decides what it means for the log directory.
+/// A failed file operation. [`StorageError::cause`] decides its consequence for the log directory.
 #[derive(Debug, thiserror::Error)]
 #[error("{action} {}: {error}", path.display())]
 pub struct StorageError {
-    /// What was attempted: "write to", "rename".
+    /// The attempted operation: "write to", "rename".
     pub action: &'static str,
     pub path: PathBuf,
     #[source]
@@ -57,13 +57,13 @@ impl StorageError {
         self.cause() == StorageErrorCause::OutOfResources
     }
 
-    /// No space or quota is left: appends are refused, reads and deletes go on.
+    /// No space or quota is left: appends are refused, reads and deletes continue.
     pub fn is_disk_full(&self) -> bool {
         self.cause() == StorageErrorCause::DiskFull
     }
 }
 
-/// What a failed file operation says about the disk.
+/// The meaning of a failed file operation for the disk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum StorageErrorCause {
     /// No space or quota is left.
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_process_runs_out_of_is_no_failure_of_the_disk() {
+    fn process_limits_are_no_failure_of_the_disk() {
         use rustix::io::Errno;
         let path = Path::new("x");
         for errno in [

@@ -2,8 +2,8 @@
 //!
 //! A segment opens its files on first use and keeps them open (`open_files`) until another segment
 //! needs the handles or the files have been idle ([`Handles::close_idle`]). Victims are chosen by
-//! the clock algorithm: each use sets a mark; the hand passes over the segments, clears marks and
-//! closes what has none. A use costs an atomic load and no lock.
+//! the clock algorithm: each use sets a mark; the hand visits the segments, clears marks and closes
+//! unmarked ones. A use costs an atomic load and no lock.
 //!
 //! A handle counts until its last owner drops it ([`LogFile`]). A file that is being sent stays in
 //! the budget, is not closed under its reader, and is not chosen, because closing it would free
@@ -35,7 +35,7 @@ use crate::error::{LogError, StorageError, StorageErrorCause};
 
 /// Minimum number of handles to close when one is needed, so that the hand is not started for each.
 const CLOSED_AT_ONCE: usize = 32;
-const TELL_EVERY: Duration = Duration::from_secs(60);
+const WARN_INTERVAL: Duration = Duration::from_secs(60);
 /// How many segments the hand examines to find a synced one before it takes one with unsynced
 /// writes.
 const LOOKED_AT_FOR_FORCED: usize = 64;
@@ -49,7 +49,7 @@ pub struct Handles {
     listed: Mutex<VecDeque<Weak<dyn HoldsHandles>>>,
     counts: Counts,
     /// When a refusal was last logged.
-    told: Mutex<Option<Instant>>,
+    warned_at: Mutex<Option<Instant>>,
 }
 
 #[derive(Default)]
@@ -73,7 +73,7 @@ pub struct HandleStats {
     pub opened: u64,
     /// Handles closed because others were needed.
     pub closed_for_others: u64,
-    /// Those of `closed_for_others` whose file had unsynced writes.
+    /// The part of `closed_for_others` whose file had unsynced writes.
     pub closed_unforced: u64,
     /// Handles closed because they were idle.
     pub closed_idle: u64,
@@ -89,7 +89,7 @@ impl Handles {
             open: AtomicUsize::new(0),
             listed: Mutex::default(),
             counts: Counts::default(),
-            told: Mutex::new(None),
+            warned_at: Mutex::new(None),
         })
     }
 
@@ -158,10 +158,10 @@ impl Handles {
     fn on_refused(&self) {
         let refused = self.counts.refused.fetch_add(1, Ordering::Relaxed) + 1;
         let now = ottla_sync::time::now();
-        let mut told = self.told.lock();
-        if told.is_none_or(|told| now.duration_since(told) >= TELL_EVERY) {
-            *told = Some(now);
-            drop(told);
+        let mut warned_at = self.warned_at.lock();
+        if warned_at.is_none_or(|warned_at| now.duration_since(warned_at) >= WARN_INTERVAL) {
+            *warned_at = Some(now);
+            drop(warned_at);
             tracing::warn!(
                 limit = self.limit.load(Ordering::Relaxed),
                 open = self.open.load(Ordering::Relaxed),
@@ -171,7 +171,7 @@ impl Handles {
         }
     }
 
-    /// Closes files that nobody holds until `wanted` handles are free. Returns the number of
+    /// Closes files that are not in use until `wanted` handles are free. Returns the number of
     /// handles closed.
     fn let_go(&self, wanted: usize) -> usize {
         let mut closed = 0;

@@ -1,8 +1,8 @@
 //! Blocking work of a log, as objects that a maintenance thread runs.
 //!
 //! A job owns what it needs (handles, copies of small state) and runs without the log, so that
-//! appends and reads go on. Its result is stored by the job itself (the recovery point) or returned
-//! through [`Log::on_job_done`](crate::Log::on_job_done) by the holder of the run token.
+//! appends and reads continue. Its result is stored by the job itself (the recovery point) or
+//! returned through [`Log::on_job_done`](crate::Log::on_job_done) by the holder of the run token.
 
 use ottla_sync::fs::{Writeback, forget_cached, sync_file_range};
 use std::io;
@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use ottla_types::Offset;
 
-use crate::checkpoint::sync_dir;
+use crate::checkpoint::{CheckpointedOffset, sync_dir};
 use crate::disk;
 use crate::disk_read::DiskWait;
 use crate::error::StorageError;
@@ -239,12 +239,13 @@ impl Shared {
         let current = self.truncations.lock();
         if *current == truncations {
             self.recovery_point.fetch_max(up_to.0, Ordering::AcqRel);
+            self.dir.mark_changed(CheckpointedOffset::RecoveryPoint);
         }
     }
 }
 
 /// Starts writeback of dirty pages, so that a flush does not have to wait for all of them.
-/// Guarantees nothing about what is on disk.
+/// Guarantees nothing about the disk.
 pub struct WritebackJob {
     pub(crate) shared: Arc<Shared>,
     pub(crate) segment: Arc<Segment>,
@@ -416,7 +417,7 @@ pub struct RenameDirJob {
 
 impl LogReader {
     /// The first step of deleting the partition: its directory gets a name that a start deletes.
-    /// Nothing may be appended any more; readers go on.
+    /// Nothing may be appended any more; reads continue.
     pub fn rename_dir_job(&self, to: PathBuf) -> RenameDirJob {
         RenameDirJob {
             shared: self.shared.clone(),

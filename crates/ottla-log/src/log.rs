@@ -16,6 +16,7 @@ use ottla_records::RecordBatch;
 use ottla_types::{LeaderEpoch, Offset, ProducerId, Timestamp, TopicPartition};
 
 use crate::batch_tail::BatchTail;
+use crate::checkpoint::CheckpointedOffset;
 use crate::leader_epochs::LeaderEpochs;
 use crate::producer_state::{
     AppendOrigin, ProducerError, ProducerStage, ProducerState, ProducerStateEntry, ProducerVerdict,
@@ -61,6 +62,7 @@ pub struct Log {
     /// Random state for the roll jitter of the next segments; seeded by
     /// [`OpenParams::random_seed`].
     random: u64,
+    had_topic_id: bool,
 }
 
 /// State of the active segment that only the appender needs.
@@ -95,15 +97,23 @@ impl Log {
         &self.config
     }
 
+    /// Whether its directory had `partition.metadata` when it was opened.
+    pub fn had_topic_id(&self) -> bool {
+        self.had_topic_id
+    }
+
     /// Applies changed settings from the next operation on. A log that is no longer tiered starts
     /// with its local segments.
     pub fn set_config(&mut self, config: Arc<TopicConfig>) {
         let is_untiered = self.config.remote_storage_enable && !config.remote_storage_enable;
         self.shared.config.store(config.clone());
+        // The start of every tiered log is in the checkpoint.
+        let dir = &self.shared.dir;
+        dir.mark_changed(CheckpointedOffset::LogStartOffset);
         self.config = config;
         if is_untiered {
             self.start_at_local_segments();
-            // If it is tiered again, nothing of it is in remote storage.
+            // If it is tiered again, remote storage has none of its records.
             self.set_highest_remote_offset(Offset::UNKNOWN);
         }
     }
@@ -162,9 +172,13 @@ impl Log {
         let high_watermark = high_watermark
             .max(self.log_start_offset())
             .min(self.log_end_offset());
-        self.shared
-            .high_watermark
-            .store(high_watermark.0, Ordering::Release);
+        if high_watermark != self.high_watermark() {
+            let shared = &self.shared;
+            let published = &shared.high_watermark;
+            published.store(high_watermark.0, Ordering::Release);
+            let dir = &shared.dir;
+            dir.mark_changed(CheckpointedOffset::HighWatermark);
+        }
         self.producers.on_high_watermark(high_watermark);
         self.publish_first_unstable_offset();
         high_watermark
@@ -216,6 +230,8 @@ impl Log {
     fn publish_segments(&self, segments: Vec<Arc<Segment>>, tail: Arc<BatchTail>) {
         let list = SegmentList::new(segments, tail);
         self.shared.segments.store(Arc::new(list));
+        let dir = &self.shared.dir;
+        dir.mark_changed(CheckpointedOffset::LogStartOffset);
     }
 
     fn set_log_end_offset(&self, offset: Offset) {

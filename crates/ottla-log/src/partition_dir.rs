@@ -1,4 +1,5 @@
-//! The directory of a log: its path and the file handle budget, shared by the log's segments.
+//! The directory of a log: its path, the file handle budget and the marks of the checkpoints,
+//! shared by the log's segments.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -7,6 +8,7 @@ use std::sync::{Arc, OnceLock};
 use ottla_sync::fs::File;
 use ottla_sync::{Mutex, RwLock};
 
+use crate::checkpoint::{CheckpointMarks, CheckpointedOffset};
 use crate::disk;
 use crate::handles::Handles;
 
@@ -18,22 +20,40 @@ pub(crate) struct PartitionDir {
     /// Held during the rename.
     renaming: Mutex<()>,
     handles: Arc<Handles>,
+    /// Of the log directory.
+    checkpoint_marks: Arc<CheckpointMarks>,
     /// A write could not be brought to disk; no flush may succeed any more.
     lost: OnceLock<io::ErrorKind>,
 }
 
 impl PartitionDir {
-    pub(crate) fn new(path: PathBuf, handles: Arc<Handles>) -> Arc<Self> {
+    pub(crate) fn new(
+        path: PathBuf,
+        handles: Arc<Handles>,
+        checkpoint_marks: Arc<CheckpointMarks>,
+    ) -> Arc<Self> {
         Arc::new(Self {
             path: RwLock::new(path),
             renaming: Mutex::new(()),
             handles,
+            checkpoint_marks,
             lost: OnceLock::new(),
         })
     }
 
     pub(crate) fn handles(&self) -> &Arc<Handles> {
         &self.handles
+    }
+
+    /// To be called after an offset of the log was changed.
+    #[inline]
+    pub(crate) fn mark_changed(&self, offset: CheckpointedOffset) {
+        self.checkpoint_marks.set(offset);
+    }
+
+    /// The same for all offsets.
+    pub(crate) fn mark_all_changed(&self) {
+        self.checkpoint_marks.set_all();
     }
 
     pub(crate) fn path(&self) -> PathBuf {
@@ -44,7 +64,7 @@ impl PartitionDir {
         self.path.read().join(name)
     }
 
-    /// Renames the directory with `rename`. Threads that open files meanwhile find them.
+    /// Renames the directory with `rename`. Threads that open files at the same time find them.
     pub(crate) fn rename(
         &self,
         to: &Path,

@@ -224,8 +224,8 @@ impl ProducerState {
         removed
     }
 
-    /// Removes what a snapshot does not preserve, because Kafka reloads the state from a snapshot
-    /// after recovery.
+    /// Removes state that a snapshot does not preserve, because Kafka reloads the state from a
+    /// snapshot after recovery.
     pub(crate) fn keep_what_snapshots_hold(&mut self, now: Timestamp) {
         self.remove_expired(now);
         if let Some(known) = &mut self.known {

@@ -84,7 +84,7 @@ pub(crate) struct SegmentList {
     pub(crate) tail: Arc<BatchTail>,
     /// The indexes of the sealed segments whose transaction index may have entries, ascending.
     /// Only the active segment gets more.
-    with_aborted: Vec<usize>,
+    with_aborted: Box<[usize]>,
 }
 
 impl SegmentList {
@@ -110,8 +110,8 @@ impl SegmentList {
         &self.segments[self.floor(offset).unwrap_or(0)..]
     }
 
-    /// Those of [`SegmentList::from`] whose transaction index may have entries. Takes time for
-    /// these segments only, because most logs have very many others.
+    /// The segments of [`SegmentList::from`] whose transaction index may have entries. Takes time
+    /// for these segments only, because most logs have very many other segments.
     pub(crate) fn with_aborted_from(&self, offset: Offset) -> impl Iterator<Item = &Arc<Segment>> {
         let first = self.floor(offset).unwrap_or(0);
         let after = self.with_aborted.partition_point(|&index| index < first);
@@ -487,7 +487,8 @@ impl LogReader {
 
     /// The aborted transactions with records among the batches of `result`, a read from `from` for
     /// a `read_committed` consumer. [`ReadError::OffsetOutOfRange`] if the segment was deleted
-    /// meanwhile: its transaction index went with it, and the records must not be returned without.
+    /// after the read: its transaction index is gone, and the records must not be returned without
+    /// the list.
     pub fn aborted_transactions_of(
         &self,
         from: Offset,
@@ -501,8 +502,8 @@ impl LogReader {
             true => self.aborted_in(base_offset, from, region.position + region.len)?,
             false => Vec::new(),
         };
-        // Segments are deleted from the front, so if the segment is still there, none of those that
-        // were searched was missing.
+        // Segments are deleted from the front, so if the segment is still there, none of the
+        // searched segments was missing.
         match self.shared.segments.load().floor(base_offset) {
             Some(_) => Ok(aborted),
             None => Err(ReadError::OffsetOutOfRange {

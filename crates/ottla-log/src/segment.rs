@@ -351,7 +351,7 @@ impl Segment {
     }
 
     /// Renames the files of a cleaned segment to those of the next state. Returns whether they were
-    /// in state `from`: the segment may have been deleted meanwhile.
+    /// in state `from`: the segment may have been deleted since.
     pub(crate) fn advance(&self, from: FileState, to: FileState) -> io::Result<bool> {
         let mut state = self.state.lock();
         if *state != from {

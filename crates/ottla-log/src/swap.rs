@@ -1,7 +1,7 @@
 //! Replacing segments by a cleaned one, in steps between which a crash, a truncation or a deletion
 //! may happen.
 //!
-//! | step | on | what is done | a start after a crash here |
+//! | step | on | action | a start after a crash here |
 //! | --- | --- | --- | --- |
 //! | begin | run token | the swap is registered with the log | deletes `.cleaned` |
 //! | prepare | cleaner | `.cleaned` to `.swap`, the log file first; directory fsynced | partial: deletes both; complete: completes it |

@@ -156,7 +156,10 @@ mod tests {
         let mut last = 0;
         for value in (0..4096).chain((12..=35).map(|bits| (1 << bits) + 7)) {
             let bound = upper_bound(bucket_of(value));
-            assert!(bound >= value, "{value} lies above its bucket's {bound}");
+            assert!(
+                bound >= value,
+                "{value} is above the bound {bound} of its bucket"
+            );
             assert!(bound - value <= value / 8, "{value} is shown as {bound}");
             assert!(bucket_of(value) >= last);
             last = bucket_of(value);

@@ -44,7 +44,7 @@ pub fn to_openmetrics(families: Vec<Family>) -> String {
     registry.register_collector(Box::new(Collected(families)));
     let mut text = String::new();
     prometheus_client::encoding::text::encode(&mut text, &registry)
-        .expect("a String takes what is written to it");
+        .expect("writing to a String succeeds");
     text
 }
 

@@ -1,5 +1,5 @@
-//! Metrics of this process from `/proc`. The names are those of the Prometheus client libraries,
-//! except the two of disk bytes, which are those of Kafka's `LinuxIoMetricsCollector`.
+//! Metrics of this process from `/proc`. The names come from the Prometheus client libraries, and
+//! the names of the two metrics of disk bytes from Kafka's `LinuxIoMetricsCollector`.
 
 use procfs::process::{Io, Process, Stat};
 

@@ -188,7 +188,7 @@ mod tests {
 
     /// A single test, because the threshold is global to the process.
     #[test]
-    fn what_takes_long_is_named() {
+    fn slow_parts_are_named() {
         slow("test: off");
         assert_eq!(named("test: off", "orders-3"), None);
 

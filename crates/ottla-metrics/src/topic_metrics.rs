@@ -56,7 +56,7 @@ impl TopicMetric {
 
 type TopicCounters = Counters<{ TopicMetric::ALL.len() }>;
 
-/// The counters of one topic. Adding to them also adds to those of all topics.
+/// The counters of one topic. Adding to them also adds to the counters of all topics.
 #[derive(Debug)]
 pub struct TopicMetrics {
     topic: TopicCounters,
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn each_metric_stands_at_its_own_place() {
+    fn each_metric_has_its_own_index() {
         for (place, metric) in TopicMetric::ALL.into_iter().enumerate() {
             assert_eq!(metric as usize, place, "{}", metric.name());
         }

@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn idle_is_what_was_not_busy_since_the_last_look() {
+    fn idle_time_is_the_time_not_busy_since_the_last_sample() {
         let idle = WorkerIdle::default();
         let start = ottla_sync::time::now();
         idle.on_looked(start, Duration::from_secs(100), 2);

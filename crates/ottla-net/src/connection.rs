@@ -11,7 +11,7 @@
 //! Kafka: `kafka.network.Processor`, which mutes a channel while a request of it is processed.
 
 use std::collections::VecDeque;
-use std::future::{Future, pending, poll_fn};
+use std::future::{Future, poll_fn};
 use std::io;
 use std::pin::pin;
 use std::sync::Arc;
@@ -21,6 +21,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use ottla_metrics::Metric;
 use ottla_metrics::request_metrics::RequestTimes;
+use ottla_protocol::messages::RequestHeader;
 use ottla_protocol::{ApiKey, DecodeError, Reader, decode_request_header};
 use ottla_sync::net::TcpStream;
 
@@ -31,26 +32,31 @@ use crate::handshakes::HandshakeError;
 use crate::login::{Answered, Login, Purpose};
 use crate::network::Network;
 use crate::request_context::{RequestContext, WaitedTime};
-use crate::request_memory::{Covered, RequestMemory};
+use crate::request_memory::Covered;
 use crate::send::SendQueue;
 use crate::service::{Answer, RequestError, Service};
 use crate::stream::Stream;
 use crate::unsent_answers::Unsent;
 
+mod last_client_id;
+mod scarce_memory;
+#[cfg(test)]
+mod tests;
+mod turn;
+
+use last_client_id::LastClientId;
+use scarce_memory::{STALLED_AFTER, held_for_long, stalled};
+use turn::Turn;
+
 /// The maximum number of unanswered requests of a connection.
 const MAX_IN_FLIGHT: usize = 64;
 /// Above this size, a connection accepts no further request until one in flight is answered.
 const MAX_IN_FLIGHT_BYTES: usize = 16 * 1024 * 1024;
-/// After this many bytes, the task yields to other connections.
-const YIELD_BYTES: usize = 1024 * 1024;
 /// A frame reserves memory from the shared budget if more than this is missing, or if it arrived
 /// whole and has at least this size.
 const BUDGETED_BYTES: usize = 16 * 1024;
 /// With this many requests in flight, every request reserves memory, regardless of its size.
 const UNBUDGETED_IN_FLIGHT: usize = 8;
-/// If other requests wait for memory, a peer is disconnected when it has sent nothing for this time
-/// in the middle of a request, or has read less than [`LEAST_TAKEN_BYTES`] of its responses.
-const STALLED_AFTER: Duration = Duration::from_secs(10);
 /// The minimum that a peer must read within [`STALLED_AFTER`].
 const LEAST_TAKEN_BYTES: u64 = 64 * 1024;
 
@@ -108,6 +114,7 @@ pub async fn serve<S: Service>(
     };
     let mut session = Session {
         frames: FrameReader::new(max_frame_bytes.max(0) as usize),
+        client_id: LastClientId::default(),
         login,
         in_flight: VecDeque::new(),
         in_flight_bytes: 0,
@@ -115,7 +122,7 @@ pub async fn serve<S: Service>(
         queue: SendQueue::default(),
         unsent: Vec::new(),
         unsent_answers: Unsent::of(&network.unsent_answers),
-        unyielded_bytes: 0,
+        turn: Turn::default(),
         network,
         service,
         connection,
@@ -221,6 +228,7 @@ struct Session<S> {
     connection: Arc<Connection>,
     stream: Stream,
     frames: FrameReader,
+    client_id: LastClientId,
     /// The login; `None` on a listener without SASL.
     login: Option<Login>,
     /// Unanswered requests, in order. Only Produces stay here.
@@ -233,8 +241,7 @@ struct Session<S> {
     unsent: Vec<(ApiKey, RequestTimes)>,
     /// The memory that the queue holds of the budget for unread responses.
     unsent_answers: Unsent,
-    /// Bytes read since the task last yielded.
-    unyielded_bytes: usize,
+    turn: Turn,
 }
 
 struct InFlight {
@@ -267,13 +274,22 @@ impl<S: Service> Session<S> {
 
     async fn take_and_answer(&mut self) -> Result<(), ConnectionError> {
         loop {
-            while self.has_room() && !self.connection.is_draining() && self.muted_for().is_zero() {
+            while self.has_room()
+                && !self.turn.is_over()
+                && !self.connection.is_draining()
+                && self.muted_for().is_zero()
+            {
                 let Some(frame) = self.frames.next_frame()? else {
                     break;
                 };
+                self.turn.requests += 1;
                 self.take_frame(frame).await?;
             }
             self.send_ready().await?;
+            if self.turn.is_over() {
+                self.turn = Turn::default();
+                ottla_sync::task::yield_now().await;
+            }
             if self.connection.is_closed() {
                 return Err(ConnectionError::Closed);
             }
@@ -302,16 +318,13 @@ impl<S: Service> Session<S> {
             match self.read_or_wake(&front).await? {
                 Some(0) => return Ok(()),
                 Some(read) => {
-                    self.connection.on_active(self.network.context.now_ms());
-                    self.network
-                        .context
-                        .metrics
-                        .add(Metric::BytesReceived, read as u64);
-                    self.unyielded_bytes += read;
-                    if self.unyielded_bytes >= YIELD_BYTES {
-                        self.unyielded_bytes = 0;
-                        ottla_sync::task::yield_now().await;
+                    let context = &self.network.context;
+                    // A complete request counts as activity when it is taken.
+                    if !matches!(self.frames.front(), Ok(Front::Complete { .. })) {
+                        self.connection.on_active(context.now_ms());
                     }
+                    context.metrics.add(Metric::BytesReceived, read as u64);
+                    self.turn.bytes_read += read;
                 }
                 None => {}
             }
@@ -350,7 +363,7 @@ impl<S: Service> Session<S> {
             memory.on_read(*read);
         }
         if has_waited {
-            self.unyielded_bytes = 0;
+            self.turn = Turn::default();
         }
         read
     }
@@ -486,11 +499,15 @@ impl<S: Service> Session<S> {
     }
 
     /// Reserves memory for a request that arrived whole, before it is processed. Requests in flight
-    /// continue, because other requests may wait for the memory that they hold.
-    async fn cover_whole(&mut self, bytes: usize) -> Result<(), ConnectionError> {
+    /// continue, because other requests may wait for the memory that they hold. Returns whether it
+    /// had to wait.
+    async fn cover_whole(&mut self, bytes: usize) -> Result<bool, ConnectionError> {
         let mut covered = Covered::default();
-        if !self.network.request_memory.try_cover(&mut covered, bytes) {
+        let is_scarce = !self.network.request_memory.try_cover(&mut covered, bytes);
+        if is_scarce {
             let network = Arc::clone(&self.network);
+            // It is not idle while it waits here, although the request is not taken yet.
+            self.connection.on_active(network.context.now_ms());
             loop {
                 self.send_ready().await?;
                 if self.connection.is_closed() {
@@ -504,33 +521,41 @@ impl<S: Service> Session<S> {
             }
         }
         self.memory = Some(covered);
-        Ok(())
+        Ok(is_scarce)
     }
 
     async fn take_request(&mut self, frame: Bytes) -> Result<(), ConnectionError> {
         let received = ottla_sync::time::now();
         let bytes = frame.len();
-        if self.memory.is_none()
+        let has_waited = self.memory.is_none()
             && (bytes >= BUDGETED_BYTES || self.in_flight.len() >= UNBUDGETED_IN_FLIGHT)
-        {
-            self.cover_whole(bytes).await?;
+            && self.cover_whole(bytes).await?;
+        let mut reader = Reader::new(frame);
+        // The rest of the header is dropped here: it would keep the frame while the request waits.
+        let (
+            api_key,
+            RequestHeader {
+                request_api_version: api_version,
+                correlation_id,
+                client_id,
+                ..
+            },
+        ) = decode_request_header(&mut reader)?;
+        if api_key != ApiKey::Produce {
+            reader = reader.copying();
         }
-        let is_produce = frame.starts_with(&ApiKey::Produce.code().to_be_bytes());
-        let mut reader = match is_produce {
-            true => Reader::new(frame),
-            false => Reader::new(frame).copying(),
+        let now_ms = match has_waited {
+            true => self.network.context.now_ms(),
+            false => self.network.context.ms_at(received),
         };
-        let (api_key, header) = decode_request_header(&mut reader)?;
-        let now_ms = self.network.context.now_ms();
         self.connection.on_active(now_ms);
-        let api_version = header.request_api_version;
         let requests = self.network.context.metrics.requests();
         requests.on_received(api_key, api_version);
         let mut context = RequestContext {
             api_key,
             api_version,
-            correlation_id: header.correlation_id,
-            client_id: header.client_id,
+            correlation_id,
+            client_id: self.client_id.of_next(client_id),
             connection: Arc::clone(&self.connection),
             identity: self.connection.identity(),
             is_forwarded: false,
@@ -567,6 +592,7 @@ impl<S: Service> Session<S> {
         };
         let now = ottla_sync::time::now();
         let handled = now.checked_sub(context.waited.total()).unwrap_or(now);
+        let mut answered = Some(now);
         if let Answer::Pending(pending) = &answer
             && let Some(room) = pending.room()
         {
@@ -575,6 +601,7 @@ impl<S: Service> Session<S> {
                 () = room => {}
                 () = self.connection.closed() => return Err(ConnectionError::Closed),
             }
+            answered = None;
         }
         self.in_flight_bytes += bytes;
         self.in_flight.push_back(InFlight {
@@ -585,8 +612,7 @@ impl<S: Service> Session<S> {
             bytes,
             _memory: self.memory.take(),
         });
-        self.queue_ready()?;
-        Ok(())
+        self.queue_ready_at(answered)
     }
 
     /// Sets the allowance for decoding a request, and reserves it if necessary. Requests in flight
@@ -669,8 +695,12 @@ impl<S: Service> Session<S> {
         }
     }
 
-    /// Moves the responses that are due to the send queue.
     fn queue_ready(&mut self) -> Result<(), ConnectionError> {
+        self.queue_ready_at(None)
+    }
+
+    /// Moves the responses that are due to the send queue. `now` is the time, if it was just read.
+    fn queue_ready_at(&mut self, mut now: Option<Instant>) -> Result<(), ConnectionError> {
         while let Some(first) = self.in_flight.front() {
             if let Answer::Pending(pending) = &first.answer
                 && !pending.is_ready()
@@ -693,7 +723,7 @@ impl<S: Service> Session<S> {
                 Answer::Pending(pending) => pending.take()?,
                 answer => answer,
             };
-            let answered = ottla_sync::time::now();
+            let answered = *now.get_or_insert_with(ottla_sync::time::now);
             let times = RequestTimes {
                 received,
                 handled,
@@ -732,14 +762,12 @@ impl<S: Service> Session<S> {
             }
             () = self.connection.closed() => return Err(ConnectionError::Closed),
         };
-        self.network.context.metrics.add(Metric::BytesSent, sent);
+        let context = &self.network.context;
+        context.metrics.add(Metric::BytesSent, sent);
         let now = ottla_sync::time::now();
+        self.connection.on_active(context.ms_at(now));
         for (api_key, times) in self.unsent.drain(..) {
-            self.network
-                .context
-                .metrics
-                .requests()
-                .on_sent(api_key, times, now);
+            context.metrics.requests().on_sent(api_key, times, now);
         }
         Ok(())
     }
@@ -762,38 +790,4 @@ fn has_large_answer(api_key: ApiKey) -> bool {
             | ApiKey::OffsetCommit
             | ApiKey::ApiVersions
     )
-}
-
-/// Completes when a request should give up its memory: it has been processed for a while, and other
-/// requests wait for memory. A client can make a request wait for days (a long poll), and may have
-/// sent more than needed.
-async fn held_for_long(
-    frame: Option<&RequestMemory>,
-    decoded: Option<(&RequestMemory, &DecodedPart)>,
-) {
-    if frame.is_none() && decoded.is_none() {
-        return pending().await;
-    }
-    loop {
-        ottla_sync::time::sleep(STALLED_AFTER).await;
-        let decoded = decoded.filter(|(_, part)| part.is_held());
-        let mut held = frame.into_iter().chain(decoded.map(|(memory, _)| memory));
-        if held.any(RequestMemory::is_scarce) {
-            return;
-        }
-    }
-}
-
-/// Completes when a request should give up its memory: nothing of it has arrived for a while, and
-/// more than `itself` requests wait for memory. `itself` is 1 if this request is itself waiting.
-async fn stalled(budget: &RequestMemory, has_memory: bool, itself: usize) {
-    if !has_memory {
-        return pending().await;
-    }
-    loop {
-        ottla_sync::time::sleep(STALLED_AFTER).await;
-        if budget.waiting() > itself {
-            return;
-        }
-    }
 }

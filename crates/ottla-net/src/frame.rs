@@ -6,6 +6,10 @@
 //! next length. Once the frame is dropped, the same memory takes the next frame, and only those
 //! four bytes are moved.
 //!
+//! Small frames are read many at a time. Where a peer sends them faster than they are read, the reads
+//! grow, because each costs a system call and an acknowledgement to the peer, and because the responses
+//! to requests that were read together leave together.
+//!
 //! A length that is negative or above `socket.request.max.bytes` is rejected before its body is
 //! read. Memory for a body that has not arrived is taken from a budget that all connections share.
 //! Kafka: `org.apache.kafka.common.network.NetworkReceive`.
@@ -22,6 +26,9 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 const LENGTH_SIZE: usize = 4;
 /// The size of a read of small frames, so that one call returns many of them.
 const READ_BYTES: usize = 16 * 1024;
+/// What such a read grows to while each returns as many bytes as it has room for. The thread works on
+/// frames that it has just read, so they should not leave the processor's cache meanwhile.
+const MOST_READ_BYTES: usize = 64 * 1024;
 /// The largest buffer that an idle connection keeps.
 const KEPT_BYTES: usize = 256 * 1024;
 
@@ -32,6 +39,8 @@ pub struct FrameReader {
     max_frame_bytes: usize,
     /// The size of the last frame including its length, as an estimate for the next one.
     last_frame_bytes: usize,
+    /// The size of the next read of small frames, from [`READ_BYTES`] to [`MOST_READ_BYTES`].
+    small_read_bytes: usize,
 }
 
 /// Why the bytes of a connection are not a sequence of frames.
@@ -60,6 +69,7 @@ impl FrameReader {
             buffer: BytesMut::new(),
             max_frame_bytes,
             last_frame_bytes: 0,
+            small_read_bytes: READ_BYTES,
         }
     }
 
@@ -112,14 +122,21 @@ impl FrameReader {
         covered: Option<usize>,
         is_memory_low: bool,
     ) -> Poll<io::Result<usize>> {
+        let small_read_bytes = match is_memory_low {
+            true => READ_BYTES,
+            false => self.small_read_bytes,
+        };
         let read_bytes = match front {
             Front::Partial { missing } if *missing + LENGTH_SIZE >= READ_BYTES => {
                 missing + LENGTH_SIZE
             }
-            Front::Partial { .. } => READ_BYTES,
+            Front::Partial { .. } => small_read_bytes,
             _ if is_memory_low => READ_BYTES,
+            // A read that returns less than it has room for shows that the socket is empty. One that
+            // ends with the frame would be followed by a read that finds nothing.
             Front::Nothing | Front::Complete { .. } => {
-                READ_BYTES.max(self.last_frame_bytes.min(KEPT_BYTES))
+                let frame_bytes = self.last_frame_bytes + LENGTH_SIZE;
+                small_read_bytes.max(frame_bytes.min(KEPT_BYTES))
             }
         };
         // For the whole frame, so that received bytes are never moved. Pages that are not written
@@ -127,7 +144,14 @@ impl FrameReader {
         self.buffer.reserve(read_bytes);
         let covered = covered.map_or(read_bytes, |covered| covered + LENGTH_SIZE);
         let mut buffer = (&mut self.buffer).limit(read_bytes.min(covered));
-        pin!(stream.read_buf(&mut buffer)).poll(context)
+        let read = pin!(stream.read_buf(&mut buffer)).poll(context);
+        if let Poll::Ready(Ok(read)) = read
+            && read == read_bytes
+            && read == self.small_read_bytes
+        {
+            self.small_read_bytes = MOST_READ_BYTES.min(2 * read);
+        }
+        read
     }
 
     /// Releases memory before a wait that may be long: everything if the connection is quiet, or if
@@ -137,6 +161,9 @@ impl FrameReader {
         let is_worth_keeping = (READ_BYTES + 1..=KEPT_BYTES).contains(&capacity);
         if self.buffer.is_empty() && (is_quiet || !is_worth_keeping) {
             self.buffer = BytesMut::new();
+        }
+        if is_quiet {
+            self.small_read_bytes = READ_BYTES;
         }
     }
 }
@@ -180,6 +207,52 @@ mod tests {
             reader(&[0, 0, 0, 100]).front(),
             Ok(Front::Partial { missing: 100 })
         );
+    }
+
+    /// Reads all of `stream`, and returns the size of each read.
+    fn read_all(reader: &mut FrameReader, mut stream: &[u8], is_memory_low: bool) -> Vec<usize> {
+        let mut context = Context::from_waker(std::task::Waker::noop());
+        let mut sizes = Vec::new();
+        loop {
+            while reader.next_frame().unwrap().is_some() {}
+            let front = reader.front().unwrap();
+            let low = is_memory_low;
+            match reader.poll_read_from(&mut context, &mut stream, &front, None, low) {
+                Poll::Ready(Ok(0)) => return sizes,
+                Poll::Ready(Ok(read)) => sizes.push(read),
+                other => panic!("a slice is always ready: {other:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn reads_of_small_frames_grow_while_each_is_full() {
+        const KIB: usize = 1024;
+        let frame = [&1020_u32.to_be_bytes()[..], &[7; 1020][..]].concat();
+        let frames = frame.repeat(200);
+        let mut reader = FrameReader::new(KIB);
+        let kib = |sizes: &[usize]| sizes.iter().map(|size| size * KIB).collect::<Vec<_>>();
+        let sizes = read_all(&mut reader, &frames[..10 * KIB], false);
+        assert_eq!(sizes, kib(&[10]));
+        let sizes = read_all(&mut reader, &frames, false);
+        assert_eq!(sizes, kib(&[16, 32, 64, 64, 24]));
+        let sizes = read_all(&mut reader, &frames[..40 * KIB], true);
+        assert_eq!(sizes, kib(&[16, 16, 8]), "memory is low");
+        let sizes = read_all(&mut reader, &frames[..100 * KIB], false);
+        assert_eq!(sizes, kib(&[64, 36]));
+        reader.shrink(true);
+        let sizes = read_all(&mut reader, &frames[..20 * KIB], false);
+        assert_eq!(sizes, kib(&[16, 4]), "it was idle meanwhile");
+    }
+
+    #[test]
+    fn a_read_of_a_large_frame_has_room_for_the_next_length() {
+        const BODY: usize = 100_000;
+        let frame = [&(BODY as u32).to_be_bytes()[..], &[7; BODY][..]].concat();
+        let mut reader = FrameReader::new(BODY);
+        read_all(&mut reader, &frame, false);
+        let sizes = read_all(&mut reader, &frame.repeat(2), false);
+        assert_eq!(sizes, [BODY + 2 * LENGTH_SIZE, BODY]);
     }
 
     #[tokio::test]

@@ -1,8 +1,7 @@
 //! Encodes a response: length, header, body.
 
-use bytes::BytesMut;
 use ottla_protocol::messages::ResponseHeader;
-use ottla_protocol::{ApiKey, Chunk, EncodeError, Encoded, Encoder, Message};
+use ottla_protocol::{ApiKey, EncodeError, Encoded, Encoder, Message};
 
 /// Encodes the response to a request of this API, version and correlation ID.
 pub fn encode_response<M: Message>(
@@ -20,7 +19,7 @@ pub fn encode_response<M: Message>(
     encoder.i32(0);
     header.encode(&mut encoder, api_key.response_header_version(version))?;
     response.encode(&mut encoder, version)?;
-    with_length(encoder.finish())
+    with_length(encoder)
 }
 
 /// Encodes bytes without a header, preceded by their length.
@@ -28,22 +27,14 @@ pub(crate) fn encode_token(token: &[u8]) -> Result<Encoded, EncodeError> {
     let mut encoder = Encoder::new();
     encoder.i32(0);
     encoder.raw(token);
-    with_length(encoder.finish())
+    with_length(encoder)
 }
 
-/// Writes the length into the four bytes at the start of the first buffer.
-fn with_length(mut encoded: Encoded) -> Result<Encoded, EncodeError> {
-    let length = i32::try_from(encoded.len() - 4).map_err(|_| EncodeError::TooLong {
-        length: encoded.len() as usize,
+/// Writes the length into the four bytes at the start.
+fn with_length(mut encoder: Encoder) -> Result<Encoded, EncodeError> {
+    let length = i32::try_from(encoder.len() - 4).map_err(|_| EncodeError::TooLong {
+        length: encoder.len() as usize,
     })?;
-    let Some(Chunk::Bytes(first)) = encoded.chunks.first_mut() else {
-        unreachable!("a response starts with its length");
-    };
-    let mut bytes = match std::mem::take(first).try_into_mut() {
-        Ok(own) => own,
-        Err(shared) => BytesMut::from(shared),
-    };
-    bytes[..4].copy_from_slice(&length.to_be_bytes());
-    *first = bytes.freeze();
-    Ok(encoded)
+    encoder.overwrite_start(length);
+    Ok(encoder.finish())
 }

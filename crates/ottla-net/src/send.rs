@@ -48,8 +48,8 @@ impl SendQueue {
     }
 
     /// Sends everything and returns the number of bytes. Waits while the peer does not read; during
-    /// the wait, the bytes in memory count as `unsent`. Calls `on_progress` after each partial
-    /// send.
+    /// the wait, the bytes in memory count as `unsent`. Calls `on_progress` after each send that
+    /// leaves something.
     pub async fn send_all(
         &mut self,
         stream: &mut Stream,
@@ -77,7 +77,9 @@ impl SendQueue {
                 Ok(bytes) => {
                     sent += bytes;
                     unsent.on_taken(bytes);
-                    on_progress();
+                    if !self.chunks.is_empty() {
+                        on_progress();
+                    }
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     unsent.set(self.bytes_in_memory());
@@ -118,7 +120,9 @@ impl SendQueue {
             }
             self.drop_empty();
             unsent.on_taken(sent - before);
-            on_progress();
+            if !self.chunks.is_empty() {
+                on_progress();
+            }
         }
         stream.flush().await?;
         unsent.set(0);

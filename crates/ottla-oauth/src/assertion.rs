@@ -1,4 +1,4 @@
-//! Assertions: JSON Web Tokens with which a client proves who it is to an issuer (RFC 7523).
+//! Assertions: JSON Web Tokens that authenticate a client to an issuer (RFC 7523).
 //!
 //! Kafka: `DefaultAssertionCreator`, `LayeredAssertionJwtTemplate`, `FileAssertionCreator`.
 
@@ -89,7 +89,8 @@ fn signed(template: &AssertionTemplate, now_ms: i64) -> Result<Secret, String> {
     Ok(Secret::new(format!("{message}.{signature}")))
 }
 
-/// The RSA key inside a PKCS#8 key (RFC 5208, RFC 8017): the library takes it without what is around it.
+/// The RSA key inside a PKCS#8 key (RFC 5208, RFC 8017): the library takes it without the wrapping
+/// structure.
 fn rsa_key(pkcs8: &[u8]) -> Option<&[u8]> {
     const SEQUENCE: u8 = 0x30;
     const INTEGER: u8 = 0x02;

@@ -1,6 +1,6 @@
-//! Requests to issuers, and to schema registries. Redirects are not followed: they may lead to a server that nobody has
-//! named. The proxy is that of the environment (`HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY`, `NO_PROXY`); Kafka has system
-//! properties of Java for that.
+//! Requests to issuers, and to schema registries. Redirects are not followed: they may lead to a server that is not
+//! configured. The proxy comes from the environment (`HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY`, `NO_PROXY`); Kafka has
+//! system properties of Java for that.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,16 +23,17 @@ pub const JAAS: &str = "sasl.jaas.config: ";
 /// A server, and how long it may take.
 pub struct Server<'a> {
     pub url: &'a str,
-    /// What it is, for errors: `the issuer`.
+    /// The kind of server, for errors: `the issuer`.
     pub name: &'a str,
     /// Where its settings come from, for errors: `sasl.jaas.config: `.
     pub settings_of: &'a str,
-    /// `ssl.*` of its settings: how the server is recognised, and what it is shown.
+    /// `ssl.*` of its settings: the trust store for the server's certificate, and the client's key
+    /// store.
     pub ssl: &'a BTreeMap<String, Secret>,
     pub connect_timeout: Option<Duration>,
     /// For the answer, once the request is sent.
     pub read_timeout: Option<Duration>,
-    /// For all of it.
+    /// For the whole request.
     pub total_timeout: Duration,
 }
 
@@ -47,7 +48,7 @@ pub struct Answer {
 pub struct Unanswered {
     /// A sentence for people.
     pub reason: String,
-    /// Whether there is one that is longer than what is read of it.
+    /// Whether the answer is longer than the limit.
     pub is_too_long: bool,
 }
 
@@ -111,8 +112,8 @@ impl Server<'_> {
         Ok(ureq::Agent::from(config.build()))
     }
 
-    /// The server is recognised by the trust store of its settings, or is one of those whom the system trusts. It is
-    /// shown the certificate of the key store, if it asks for one.
+    /// Verifies the server with the trust store of its settings, or with the certificates of the system. Sends the
+    /// certificate of the key store if the server requests one.
     fn tls(&self) -> Result<TlsConfig, String> {
         let settings = TlsSettings::read(self.name, Purpose::Client, |key| {
             let value = self.ssl.get(key)?.expose().to_owned();

@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_an_error() {
+    fn unreadable_key_sets_are_errors() {
         let gone = read_issuer_keys(&source("file:///nowhere/keys.json")).unwrap_err();
         assert!(gone.starts_with("cannot be read"), "{gone}");
         let (busy, _) = answering(vec![response(503, "")]);

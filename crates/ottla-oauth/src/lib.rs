@@ -1,9 +1,10 @@
-//! What OAuth needs of servers and files: the keys of token issuers, with which a broker checks tokens, and the tokens with
-//! which clients, and nodes at other nodes, log in. The console sends its requests to schema registries in the same way.
+//! OAuth's access to servers and files: the keys of token issuers, with which a broker checks tokens, and the tokens
+//! with which clients, and nodes at other nodes, log in. The console sends its requests to schema registries in the
+//! same way.
 //!
-//! Owns the tokens that are in use until they are replaced. Never touches: what a token or an answer means (`ottla-sasl`),
-//! and when keys are read again (`ottla-net`). Reading keys blocks; callers are threads
-//! that may. A login for which there is a token does not wait.
+//! Owns the tokens that are in use until they are replaced. Never touches: the meaning of tokens and answers
+//! (`ottla-sasl`), and the times at which keys are read again (`ottla-net`). Reading keys blocks, so callers run on
+//! threads that may block. A login for which there is a token does not wait.
 //!
 //! Invariants:
 //! - No error and no log line contains a secret or a token.

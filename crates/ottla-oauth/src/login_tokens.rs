@@ -1,19 +1,20 @@
-//! The tokens with which this process logs in. One is used for all logins from its source.
+//! The tokens with which this process logs in. All logins with the same source share one token.
 //!
-//! A token that is due is replaced on a thread of its own. While it is valid, a login waits at most
-//! a second for the new one. Only logins without a token wait longer, all of them for one request. After a failure the endpoint is left alone for ten seconds, and who needs a token
-//! meanwhile is told of the failure at once. Otherwise an endpoint that is down would hold up every
-//! heartbeat of a broker whose token is still valid.
+//! A thread replaces a token that is due. While the old token is valid, a login waits at most a
+//! second for the new one. Only logins without a token wait longer, all of them for one request.
+//! After a failure, no request is sent for ten seconds, and a login without a valid token fails at
+//! once with the same error. Otherwise an endpoint that is down would delay every heartbeat of a
+//! broker whose token is still valid.
 //!
-//! Kafka: `OAuthBearerRefreshingLogin`, `ExpiringCredentialRefreshingLogin`, which replaces tokens
-//! also if nobody logs in.
+//! Kafka: `OAuthBearerRefreshingLogin`, `ExpiringCredentialRefreshingLogin`, which also replaces
+//! tokens that no login needs.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use ottla_sasl::oauth_token::read_own;
 use ottla_sasl::{
-    ClientCredentials, Secret, TokenEndpoint, TokenGrant, TokenPlace, TokenSource,
+    ClientCredentials, Secret, TokenEndpoint, TokenGrant, TokenPlace, TokenRefresh, TokenSource,
     refusal_in_answer, token_in_answer,
 };
 use ottla_sync::{Mutex, oneshot};
@@ -26,7 +27,8 @@ const URL: &str = "sasl.oauthbearer.token.endpoint.url";
 const PATIENCE: Duration = Duration::from_secs(30);
 /// How long logins wait for the token that replaces one that is due.
 const GRACE: Duration = Duration::from_secs(1);
-/// How long an endpoint is left alone after a failure, as in Kafka's `ExpiringCredentialRefreshingLogin`.
+/// The pause between requests to an endpoint after a failure, as in Kafka's
+/// `ExpiringCredentialRefreshingLogin`.
 const PAUSE: Duration = Duration::from_secs(10);
 
 /// Answers after which the same request would fail again, as in Kafka's `HttpJwtRetriever`.
@@ -59,7 +61,7 @@ struct Source {
 struct State {
     held: Option<Held>,
     asking_since: Option<Instant>,
-    /// The last failure, after which the endpoint is left alone for [`PAUSE`].
+    /// The last failure, after which no request is sent for [`PAUSE`].
     failed: Option<(TokenError, Instant)>,
     /// Logins that have no token.
     waiting: Vec<oneshot::Sender<()>>,
@@ -68,13 +70,22 @@ struct State {
 #[derive(Debug)]
 struct Held {
     token: Secret,
-    due_at_ms: i64,
+    /// When it came. With `chance` and the current `sasl.login.refresh.*`, this gives when it is due.
+    since_ms: i64,
+    /// Between 0 and 1000.
+    chance: i64,
     expires_at_ms: i64,
 }
 
+impl Held {
+    fn due_at_ms(&self, refresh: &TokenRefresh) -> i64 {
+        refresh.due_ms(self.since_ms, self.expires_at_ms, self.chance)
+    }
+}
+
 impl LoginTokens {
-    /// The credentials for a login now. `now_ms` is the time of day. Waits for a token only if there
-    /// is none that is valid; the endpoint is then asked for `sasl.login.retry.backoff.max.ms`.
+    /// The credentials for a login now. `now_ms` is the time of day. Waits for a token only without
+    /// a valid one; requests are then repeated for `sasl.login.retry.backoff.max.ms`.
     pub async fn credentials(
         &self,
         source: &TokenSource,
@@ -84,10 +95,10 @@ impl LoginTokens {
         let token = match &source.place {
             TokenPlace::File(_) => held.token_of_file(now_ms()).await?,
             TokenPlace::Endpoint(..) => loop {
-                match held.look(now_ms()) {
+                match held.look(&source.refresh, now_ms()) {
                     Look::Found(token) => break token,
                     Look::Failed(error) => return Err(error),
-                    // An error means that nobody asks any more.
+                    // An error means that the request has ended.
                     Look::Wait(answered) => answered.await.unwrap_or_default(),
                     Look::Due(token, answered) => ottla_sync::select! {
                         _ = answered => {}
@@ -102,9 +113,12 @@ impl LoginTokens {
         })
     }
 
+    /// One entry per place and claims. The refresh settings are those of each login, so that a change of them neither asks
+    /// for another token nor leaves the old one behind.
     fn of(&self, source: &TokenSource) -> Arc<Source> {
         let mut by_source = self.by_source.lock();
-        if let Some(known) = by_source.iter().find(|known| known.source == *source) {
+        let mut known = by_source.iter();
+        if let Some(known) = known.find(|known| has_same_tokens(&known.source, source)) {
             return Arc::clone(known);
         }
         let new = Arc::new(Source {
@@ -114,6 +128,21 @@ impl LoginTokens {
         by_source.push(Arc::clone(&new));
         new
     }
+}
+
+/// Whether a token from one source is a token from the other.
+fn has_same_tokens(one: &TokenSource, other: &TokenSource) -> bool {
+    let TokenSource {
+        place,
+        extensions,
+        sub_claim,
+        scope_claim,
+        refresh: _,
+    } = one;
+    *place == other.place
+        && *extensions == other.extensions
+        && *sub_claim == other.sub_claim
+        && *scope_claim == other.scope_claim
 }
 
 enum Look {
@@ -126,12 +155,14 @@ enum Look {
 }
 
 impl Source {
-    fn look(self: &Arc<Self>, now_ms: i64) -> Look {
+    fn look(self: &Arc<Self>, refresh: &TokenRefresh, now_ms: i64) -> Look {
         let mut state = self.state.lock();
         let is_recent =
             |(_, since): &&(TokenError, Instant)| ottla_sync::time::elapsed(*since) < PAUSE;
         let found = match &state.held {
-            Some(held) if now_ms < held.due_at_ms => return Look::Found(held.token.clone()),
+            Some(held) if now_ms < held.due_at_ms(refresh) => {
+                return Look::Found(held.token.clone());
+            }
             Some(held) if now_ms < held.expires_at_ms => Some(held.token.clone()),
             _ => None,
         };
@@ -182,13 +213,14 @@ impl Source {
             (Ok((token, expires_at_ms)), _) => {
                 state.held = Some(Held {
                     token: token.clone(),
-                    due_at_ms: i64::MIN,
+                    since_ms: now_ms,
+                    chance: 0,
                     expires_at_ms,
                 });
                 Ok(token)
             }
             (Err(error), Some(held)) if now_ms < held.expires_at_ms => {
-                tracing::warn!("{error}; the token that is there is used until it expires");
+                tracing::warn!("{error}; the current token is used until it expires");
                 Ok(held.token.clone())
             }
             (Err(message), _) => Err(TokenError {
@@ -204,18 +236,18 @@ impl Source {
         state.asking_since = None;
         match asked {
             Ok((token, expires_at_ms)) => {
-                let chance = ottla_sync::random::random_range("token refresh", 0..=1000);
                 state.failed = None;
                 state.held = Some(Held {
                     token,
-                    due_at_ms: self.source.refresh.due_ms(now_ms, expires_at_ms, chance),
+                    since_ms: now_ms,
+                    chance: ottla_sync::random::random_range("token refresh", 0..=1000),
                     expires_at_ms,
                 });
             }
             Err(error) => {
                 if (state.held.as_ref()).is_some_and(|held| now_ms < held.expires_at_ms) {
                     let message = &error.message;
-                    tracing::warn!("{message}; the token that is there is used until it expires");
+                    tracing::warn!("{message}; the current token is used until it expires");
                 }
                 state.failed = Some((error, ottla_sync::time::now()));
             }
@@ -229,7 +261,7 @@ impl Source {
     }
 }
 
-/// The one that asks. If it panics, those who wait are told.
+/// The running request. If its thread panics, the waiting logins are notified.
 struct Asking {
     source: Arc<Source>,
     is_done: bool,
@@ -269,7 +301,8 @@ fn time_of_day_ms() -> i64 {
     i64::try_from(now.unwrap_or_default().as_millis()).unwrap_or(i64::MAX)
 }
 
-/// When a token expires. One without a user or an end is an error; what else is wrong with it, the broker says.
+/// When a token expires. One without a user or an end is an error; the broker reports all other
+/// errors in it.
 fn checked(token: &Secret, source: &TokenSource, from: &str) -> Result<i64, String> {
     let read = read_own(token.expose(), &source.sub_claim, &source.scope_claim);
     let read = read.map_err(|error| format!("the token from {from} is of no use: {error}"))?;
@@ -278,7 +311,7 @@ fn checked(token: &Secret, source: &TokenSource, from: &str) -> Result<i64, Stri
 
 /// Why no token came.
 enum Failure {
-    /// Whoever asks again gets the same answer.
+    /// The same request would fail again.
     Final(String),
     Passing(String),
 }

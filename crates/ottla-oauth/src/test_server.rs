@@ -1,4 +1,4 @@
-//! An HTTP server of a test's own, which answers one connection after the other and keeps what it was sent.
+//! An HTTP server for tests, which answers one connection after the other and records the requests.
 
 use std::io::{Read, Write};
 use std::net::TcpListener;

@@ -17,12 +17,12 @@ use ottla_sync::thread::JoinHandle;
 use ottla_types::Timestamp;
 
 use ottla_metrics::cleaner::CleanerGauge;
-use ottla_storage::log_dirs::{LogCleaner, LogDirs, Taken};
+use ottla_storage::log_dirs::{CleaningClaim, LogCleaner, LogDirs};
 
 use crate::maintenance::delete_old_segments_of;
 use crate::partition::Partition;
 use crate::partition::host::PartitionHost;
-use crate::partitions::Partitions;
+use crate::partitions::{LocalTopic, Partitions};
 use pace::{Pace, Throttle};
 
 mod pace;
@@ -143,7 +143,7 @@ impl Cleaner {
         context.metrics.cleaner.on_run(context.now_ms());
         let mut last = *state.last.lock();
         let chosen = self.grab_filthiest(&mut last);
-        let Some((partition, to_clean, taken)) = chosen else {
+        let Some((partition, to_clean, claim)) = chosen else {
             return false;
         };
         let reader = &partition.reader();
@@ -155,7 +155,7 @@ impl Cleaner {
         let pace = Pace {
             context,
             throttle: &self.throttle,
-            taken: &taken,
+            claim: &claim,
             space: self.log_dirs.space_of(reader),
         };
         let params = params(&context.config(), context.timestamp(), hash_key);
@@ -205,9 +205,11 @@ impl Cleaner {
         );
     }
 
-    /// Picks the log with the largest dirty share among those that are due, and locks it for
-    /// cleaning.
-    fn grab_filthiest(&self, last: &mut Last) -> Option<(Arc<Partition>, LogToClean, Taken<'_>)> {
+    /// Picks the due log with the largest dirty share, and claims it for cleaning.
+    fn grab_filthiest(
+        &self,
+        last: &mut Last,
+    ) -> Option<(Arc<Partition>, LogToClean, CleaningClaim<'_>)> {
         let now = self.host.context.timestamp();
         let mut dirtiest: f64 = 0.0;
         last.compaction_delay_ms = 0;
@@ -248,18 +250,18 @@ impl Cleaner {
             .set(CleanerGauge::MaxDirtyPercent, percent);
         due.sort_by(|(_, a), (_, b)| b.cleanable_ratio().total_cmp(&a.cleanable_ratio()));
         due.into_iter().find_map(|(partition, _)| {
-            let taken = self.states().take(&partition.topic_partition)?;
+            let claim = self.states().take(&partition.topic_partition)?;
             let reader = &partition.reader();
             // A deletion first removes the log from the list and then waits for the cleaner.
             if !self.log_dirs.is_hosted(reader) {
                 return None;
             }
-            // Another thread may have cleaned the log meanwhile, or the log may have been replaced
-            // by one with different cleanable segments.
+            // Another thread may have cleaned the log since the check above, or the log may have
+            // been replaced by one with different cleanable segments.
             let to_clean =
                 LogToClean::examine(reader, self.log_dirs.clean_offset(reader), now).ok()?;
             let is_due = to_clean.is_due(reader.config().min_cleanable_dirty_ratio);
-            is_due.then_some((partition, to_clean, taken))
+            is_due.then_some((partition, to_clean, claim))
         })
     }
 
@@ -269,7 +271,7 @@ impl Cleaner {
             if self.states().is_stopping() {
                 return;
             }
-            let Some(_taken) = self.states().take(&partition.topic_partition) else {
+            let Some(_claim) = self.states().take(&partition.topic_partition) else {
                 continue;
             };
             runtime.block_on(delete_old_segments_of(
@@ -350,13 +352,20 @@ fn clean_until_stopped(cleaner: &Weak<Cleaner>, runtime: &Handle, state: &Thread
     }
 }
 
-/// The partitions whose logs are compacted.
+/// The partitions whose logs are compacted. The partitions of a topic have the same settings, and
+/// most topics are not compacted, so one of them is looked at first.
 fn compacted(partitions: &Partitions) -> Vec<Arc<Partition>> {
     let partitions = partitions.load();
     let is_compacted =
         |partition: &&Arc<Partition>| partition.reader().config().cleanup_policy.compact;
-    partitions
-        .iter()
+    let is_topic_compacted = |topic: &&Arc<LocalTopic>| {
+        // The log of a lost one does not get new settings.
+        let mut partitions = topic.partitions().filter(|it| !it.is_lost());
+        partitions.next().is_some_and(|first| is_compacted(&first))
+    };
+    let topics = partitions.topics().filter(is_topic_compacted);
+    topics
+        .flat_map(|topic| topic.partitions())
         .filter(is_compacted)
         .map(Arc::clone)
         .collect()

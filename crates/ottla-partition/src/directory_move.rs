@@ -10,7 +10,7 @@
 //!
 //! Invariant: while the controller may assume that the replica is in the new directory, either the
 //! copy lacks no record of the log or it has a name that a start does not recognise as a copy. A
-//! start after a crash may replace the log by a copy whatever it holds, as Kafka does
+//! start after a crash may replace the log by a copy, whatever the copy contains, as Kafka does
 //! (`LogManager.recoverAbandonedFutureLogs`).
 //!
 //! A move is cancelled by removing the copy from [`LogDirs`]; the task notices.
@@ -424,7 +424,7 @@ impl Move {
         let completed: Result<_, CopyError> = ottla_sync::select! {
             completed = &mut completing => completed,
             () = ottla_sync::time::sleep_until(deadline) => {
-                // The controller has not been told yet, so appends need not be held.
+                // The controller does not know the new directory yet, so appends need not be held.
                 hold = None;
                 completing.await
             }
@@ -479,7 +479,7 @@ impl Move {
         }
     }
 
-    /// Renames the copy back, before the controller is told of it or once it knows the original
+    /// Renames the copy back, before the controller learns of it or once it knows the original
     /// directory again.
     async fn show(&mut self) {
         let Some(log_dirs) = self.host.log_dirs().filter(|_| self.is_hidden) else {

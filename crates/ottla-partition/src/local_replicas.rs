@@ -169,12 +169,12 @@ impl LocalReplicas {
             }
         }
         map.publish(&self.partitions);
-        let is_directory_told = image.metadata_version().is_directory_assignment_supported();
+        let is_directory_reported = image.metadata_version().is_directory_assignment_supported();
         let mut followers = Vec::new();
         let mut is_newly_leading = false;
         for (partition, replica, is_leader) in elected {
             log_change(&partition, &replica.registration);
-            if is_directory_told {
+            if is_directory_reported {
                 self.tell_directory(&partition, replica);
             }
             if is_leader {
@@ -215,6 +215,19 @@ impl LocalReplicas {
         }
     }
 
+    /// The partitions with followers that this broker leads according to the metadata.
+    pub fn led_with_followers(&self) -> Vec<Arc<Partition>> {
+        let led = self
+            .leaderships
+            .lock()
+            .with_replicas_on([&self.broker_id()]);
+        let map = self.partitions.load();
+        let partitions = led.into_iter();
+        partitions
+            .filter_map(|(topic_id, index)| map.partition_by_id(topic_id, index).cloned())
+            .collect()
+    }
+
     /// Notifies leaders of changed registrations of their followers' brokers. Leaders whose own
     /// registration changed were notified with it.
     fn tell_brokers(&self, delta: &MetadataDelta, changes: &LocalReplicaChanges) {
@@ -222,8 +235,8 @@ impl LocalReplicas {
             return;
         }
         let mut concerned = self.leaderships.lock().with_replicas_on(&delta.brokers);
-        for told in &changes.leaders {
-            concerned.remove(&(told.topic_id, told.partition));
+        for leader in &changes.leaders {
+            concerned.remove(&(leader.topic_id, leader.partition));
         }
         let map = self.partitions.load();
         for (topic_id, index) in concerned {
@@ -247,7 +260,7 @@ impl LocalReplicas {
             .host
             .log_dirs()
             .and_then(|log_dirs| log_dirs.directory_of(&partition.topic_partition));
-        // During a move, the controller was told the future directory.
+        // During a move, the controller knows the future directory.
         let next = self
             .host
             .log_dirs()
@@ -404,6 +417,7 @@ impl LocalReplicas {
         let topic_partition = TopicPartition::new(replica.topic.clone(), replica.partition.0);
         let mut log = self.open_log(&topic_partition, replica, is_new, &config)?;
         log.set_writeback_bytes(self.host.context.config().ottla_writeback_bytes.max(0) as u64);
+        let lacks_topic_id = !log.had_topic_id();
         let pace = self.host.append_pace(&log.dir());
         let log_dirs = self.host.log_dirs().ok_or("there are no log directories")?;
         let space = log_dirs.space_of(&log.reader());
@@ -419,7 +433,7 @@ impl LocalReplicas {
             self.host.context.metrics.topics().of_topic(&replica.topic),
             self.settings_of(topic_state, replica),
         );
-        if log_dirs.lacks_topic_id(&partition.reader()) {
+        if lacks_topic_id {
             partition.lacks_topic_id(&self.host);
         }
         map.get_mut().insert(Arc::clone(&partition));

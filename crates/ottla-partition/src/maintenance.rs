@@ -230,7 +230,7 @@ impl Maintenance {
     async fn delete_old_segments(&self, dir: &Arc<LogDir>) {
         let now = self.host.context.timestamp();
         for partition in self.partitions_in(dir) {
-            // The cleaner deletes those of compacted logs, between two cleanings.
+            // The cleaner deletes segments of compacted logs, between two cleanings.
             if !partition.reader().config().cleanup_policy.compact {
                 delete_old_segments_of(&self.host, &self.log_dirs, &partition, now).await;
             }

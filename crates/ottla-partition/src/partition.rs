@@ -36,6 +36,7 @@ pub mod leader_answer;
 mod log_location;
 mod primitives;
 pub mod producer_transaction;
+mod rare_notify;
 mod readers;
 mod settings;
 mod unverified;
@@ -60,7 +61,6 @@ use ottla_replica::{AlterPartition, FetchPosition, Replica, ReplicaConfig};
 use ottla_storage::log_dirs::{DirThreads, DiskSpace};
 use ottla_sync::ArcSwap;
 use ottla_sync::Mutex;
-use ottla_sync::Notify;
 use ottla_sync::atomic::{AtomicBool, AtomicI32, AtomicI64, Ordering};
 use ottla_sync::oneshot;
 use ottla_types::{
@@ -72,6 +72,7 @@ use append_pace::AppendPace;
 use event::PartitionEvent;
 use held_appends::HeldAppends;
 use inbox::Inbox;
+use rare_notify::RareNotify;
 use readers::Readers;
 use unverified::Unverified;
 
@@ -96,15 +97,15 @@ pub struct Partition {
     inbox: Inbox<PartitionEvent>,
     state: Mutex<PartitionState>,
     pub topic_metrics: Arc<TopicMetrics>,
-    /// Notified when the inbox has fallen below its bound.
-    room: Notify,
+    /// Notified when the inbox has fallen below its bound, when the low watermark of the followers
+    /// moves, and when this replica stops leading. One for all, because hardly any partition has
+    /// ever somebody who waits for one of them.
+    pub changes: RareNotify,
     /// Consumers waiting for the high watermark.
     pub waiters: Waiters,
     /// Followers waiting for the log end offset.
     pub followers: Waiters,
     pub follower_turns: FollowerTurns,
-    /// Notified when the low watermark of the followers moves, and when this replica stops leading.
-    pub low_watermark_moved: Notify,
     pub readers: Readers,
     /// Published state of the replica, written by the holder of the token.
     is_leader: AtomicBool,
@@ -147,7 +148,8 @@ struct PartitionState {
     /// The producer state after `unwritten`.
     stage: ProducerStage,
     flush: FlushState,
-    /// The running step asked for a flush and all is flushed, which the replica is told after it.
+    /// The running step requested a flush and everything is flushed already. The replica receives
+    /// `Flushed` after the step.
     is_flushed_already: bool,
     /// An event popped by a thread that must not wait for the disk. Boxed, because it is rare and
     /// most partitions are idle.
@@ -257,11 +259,10 @@ impl Partition {
             inbox: Inbox::new(INBOX_BOUND_BYTES),
             state: Mutex::new(PartitionState::new(replica, log)),
             topic_metrics,
-            room: Notify::new(),
+            changes: RareNotify::default(),
             waiters: Waiters::default(),
             followers: Waiters::default(),
             follower_turns: FollowerTurns::default(),
-            low_watermark_moved: Notify::new(),
             readers: Readers::default(),
             is_leader: AtomicBool::new(false),
             is_lost: AtomicBool::new(false),
@@ -354,7 +355,7 @@ impl Partition {
     pub fn wake_all(&self) {
         self.waiters.wake_all();
         self.followers.wake_all();
-        self.low_watermark_moved.notify_waiters();
+        self.changes.notify_waiters();
     }
 
     pub fn is_over_bound(&self) -> bool {
@@ -364,7 +365,7 @@ impl Partition {
     /// Returns when the inbox is below its bound.
     pub async fn has_room(&self) {
         loop {
-            let room = self.room.notified();
+            let room = self.changes.to_wait().notified();
             if !self.inbox.is_over_bound() {
                 return;
             }

@@ -30,7 +30,6 @@ use ottla_types::{BrokerId, TopicPartition};
 
 use crate::partition::host::{PartitionHost, Replicate};
 use crate::partition::{LeaderFetcher, Partition};
-use crate::partitions::Partitions;
 use alter_partitions::AlterPartitions;
 use context::ReplicationContext;
 use fetchers::Fetchers;
@@ -89,20 +88,20 @@ impl Replicate for Replication {
 }
 
 /// Ticks the clock of leaders with followers, twice per `replica.lag.time.max.ms`, so that lagging
-/// followers leave the ISR. Kafka: `ReplicaManager.maybeShrinkIsr`. Ends when the broker stops.
-pub async fn keep_isr_current(host: Arc<PartitionHost>, partitions: Arc<Partitions>) {
+/// followers leave the ISR. `led_with_followers` returns these partitions. Kafka:
+/// `ReplicaManager.maybeShrinkIsr`. Ends when the broker stops.
+pub async fn keep_isr_current(
+    host: Arc<PartitionHost>,
+    led_with_followers: impl Fn() -> Vec<Arc<Partition>>,
+) {
     loop {
         let lag_max_ms = host.context.config().replica_lag_time_max_ms.max(2) as u64;
         ottla_sync::select! {
             () = ottla_sync::time::sleep(Duration::from_millis(lag_max_ms / 2)) => {}
             () = host.context.stopping() => return,
         }
-        let (image, partitions) = (host.context.metadata().clone(), partitions.load());
-        for partition in partitions.iter().filter(|partition| partition.is_leader()) {
-            let topic = image.topics.by_id(partition.topic_id);
-            let registration =
-                topic.and_then(|topic| topic.partition(partition.topic_partition.partition));
-            if registration.is_some_and(|registration| registration.replicas.len() > 1) {
+        for partition in led_with_followers() {
+            if partition.is_leader() {
                 let now_ms = host.context.now_ms();
                 partition.notify(&host, Event::ClockTicked { now_ms });
             }

@@ -162,8 +162,8 @@ impl TestHost {
         found.expect("the partition is here")
     }
 
-    /// So many more topics with one partition each, led by this broker. Their names and IDs are
-    /// numbered from the number of partitions on that are here already.
+    /// Creates `count` more topics with one partition each, led by this broker. Their names and IDs
+    /// are numbered from the number of existing partitions on.
     pub fn lead_topics(&self, count: usize) -> Vec<Arc<Partition>> {
         let first = self.partitions.load().iter().count();
         let ids =

@@ -22,9 +22,9 @@ const NEVER_TIERED: [&str; 4] = [
 /// Corrects the settings of a tiered topic that cannot be followed together.
 ///
 /// The controller refuses a compacted topic that is tiered, but the broker's default of
-/// `cleanup.policy` may change later. The cleaner would replace segments that are being copied. Kafka
-/// takes the topic for not tiered then; here it is not compacted, because its remote records would
-/// expire.
+/// `cleanup.policy` may change later. The cleaner would replace segments that are being copied.
+/// Kafka then handles the topic as not tiered. Here it is not compacted, because otherwise its
+/// remote records would expire.
 ///
 /// Kafka: `UnifiedLog.isRemoteLogEnabled`.
 pub(crate) fn correct(topic: &str, config: &mut TopicConfig) {
@@ -52,8 +52,8 @@ pub fn retention_of(config: &TopicConfig) -> Retention {
     }
 }
 
-/// How long closed segments stay uncopied. -1 stands for the local retention, and that may stand for
-/// the retention of all.
+/// How long closed segments stay uncopied. -1 means the local retention, and that may mean the
+/// retention of all.
 pub fn copy_delay_of(config: &TopicConfig) -> CopyDelay {
     let resolved = |lag: i64, local: i64, all: i64| match (lag, local) {
         (-1, -2) => all,
@@ -120,8 +120,8 @@ pub fn log_view(log: &Log) -> Result<LogView, StorageError> {
 }
 
 /// Deletes the local segments that `local.retention.*` allows, as far as remote storage has them.
-/// Returns how many. While copying is disabled, the log starts after them: `retention.*` has expired
-/// them, and what is before them in remote storage too.
+/// Returns their number. While copying is disabled, the log starts after them: `retention.*` has
+/// expired them, and all earlier remote records too.
 pub(crate) fn delete_local_segments(log: &mut Log, now: Timestamp) -> Result<usize, LogError> {
     let config = log.config().clone();
     let retention = LocalRetention {

@@ -33,8 +33,8 @@ const TOPICS: [&str; 6] = [
 ];
 const GROUP: &str = "wire-group";
 
-/// Excluded requests: those that Ottla does not serve yet (COMPATIBILITY.md gives the reasons), and
-/// those that would take the broker out of its cluster.
+/// Excluded requests: the ones that Ottla does not serve yet (COMPATIBILITY.md gives the reasons),
+/// and the ones that would take the broker out of its cluster.
 fn is_left_out(key: ApiKey) -> bool {
     use ApiKey::*;
     matches!(

@@ -86,7 +86,7 @@ fn a_fetch_response_copies_no_records() {
 
 const HOSTILE_BYTES: usize = 8192;
 
-/// Bytes of one kind, and samples with counts that are lies, or true of elements that are as good as nothing.
+/// Repeated bytes, and samples with counts that are false, or true for elements of almost no bytes.
 fn hostile_inputs(message: &AnyMessage, version: i16) -> Vec<Vec<u8>> {
     let sampler = Sampler::new(1, Style::Full);
     let (sample, _) = (message.sample)(sampler, version).unwrap();
@@ -137,10 +137,10 @@ fn no_input_makes_decoding_reserve_more_than_a_multiple_of_it() {
     );
 }
 
-/// What a peer has sent costs no more than its allowance, in any message and version.
+/// Decoding bytes from a peer takes no more than its allowance, in any message and version.
 #[test]
 fn no_input_takes_more_than_its_allowance() {
-    // What the buffer is shared with, and the edges of what is allocated.
+    // Shared ownership of the buffer, and rounding of allocations.
     const BESIDE: u64 = 256;
     let mut refused = 0;
     for message in all_messages() {
@@ -170,7 +170,7 @@ fn no_input_takes_more_than_its_allowance() {
 
 /// Of each byte that a client sends: short names and nothing else are the most that one has reason to ask for.
 #[test]
-fn what_clients_ask_for_is_within_the_fair_allowance() {
+fn requests_of_clients_are_within_the_fair_allowance() {
     let names = (0..100_000).map(|number| MetadataRequestTopic {
         name: Some(format!("t{number}").into()),
         ..Default::default()

@@ -100,6 +100,34 @@ impl ApiKey {
         self.facts().on_controller
     }
 
+    /// Whether brokers forward it to the active controller. Kafka: `ApiKeys.forwardable`.
+    pub const fn is_forwardable(self) -> bool {
+        matches!(
+            self,
+            ApiKey::CreateTopics
+                | ApiKey::DeleteTopics
+                | ApiKey::CreateAcls
+                | ApiKey::DeleteAcls
+                | ApiKey::AlterConfigs
+                | ApiKey::CreatePartitions
+                | ApiKey::CreateDelegationToken
+                | ApiKey::RenewDelegationToken
+                | ApiKey::ExpireDelegationToken
+                | ApiKey::ElectLeaders
+                | ApiKey::IncrementalAlterConfigs
+                | ApiKey::AlterPartitionReassignments
+                | ApiKey::ListPartitionReassignments
+                | ApiKey::AlterClientQuotas
+                | ApiKey::AlterUserScramCredentials
+                | ApiKey::DescribeQuorum
+                | ApiKey::UpdateFeatures
+                | ApiKey::UnregisterBroker
+                | ApiKey::UnregisterController
+                | ApiKey::AddRaftVoter
+                | ApiKey::RemoveRaftVoter
+        )
+    }
+
     /// The lowest version to advertise on a broker listener. Produce advertises 0 although it is served
     /// from 3: with any other value, librdkafka assumes a broker without compression (KAFKA-18659).
     pub const fn lowest_advertised_version(self) -> i16 {
@@ -152,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn versions_are_those_of_the_reference() {
+    fn versions_match_the_reference() {
         assert_eq!(ApiKey::Produce.valid_versions(), 3..=13);
         assert_eq!(ApiKey::Produce.lowest_advertised_version(), 0);
         assert_eq!(ApiKey::Fetch.valid_versions(), 4..=18);

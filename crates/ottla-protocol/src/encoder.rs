@@ -105,6 +105,14 @@ impl Encoder {
         self.len() == 0
     }
 
+    /// Writes over the first four bytes, for a length that is known only at the end.
+    ///
+    /// # Panics
+    /// If nothing was written there before.
+    pub fn overwrite_start(&mut self, value: i32) {
+        self.buffer[..4].copy_from_slice(&value.to_be_bytes());
+    }
+
     pub fn finish(self) -> Encoded {
         let buffer = self.buffer.freeze();
         let mut chunks = Vec::with_capacity(2 * self.spliced.len() + 1);
@@ -117,7 +125,11 @@ impl Encoder {
             start = position;
         }
         if start < buffer.len() {
-            chunks.push(Chunk::Bytes(buffer.slice(start..)));
+            let rest = match start {
+                0 => buffer,
+                _ => buffer.slice(start..),
+            };
+            chunks.push(Chunk::Bytes(rest));
         }
         Encoded { chunks }
     }
@@ -337,7 +349,7 @@ impl Encoder {
         assert_eq!(
             spliced,
             self.spliced.len(),
-            "records stand in no tagged field of any schema"
+            "no schema has records in a tagged field"
         );
         let length = self.buffer.len() - start;
         let size = i32::try_from(length).map_err(|_| EncodeError::TooLong { length })?;

@@ -23,7 +23,7 @@ fn sample(message: &AnyMessage, version: i16, seed: u64, style: Style) -> (Bytes
 }
 
 #[test]
-fn what_is_written_reads_the_same() {
+fn written_messages_round_trip() {
     with_every_message_and_version(|message, version| {
         for style in [Style::Bare, Style::Full, Style::Mixed, Style::Extreme] {
             let (bytes, text) = sample(message, version, 1, style);
@@ -161,7 +161,7 @@ fn a_copying_reader_keeps_nothing_of_its_buffer() {
     assert!(!buffer.is_unique());
     drop(slices);
     assert!(buffer.is_unique());
-    // Copies are memory beside the buffer.
+    // Copies take memory in addition to the buffer.
     let mut reader = Reader::new(buffer).copying();
     reader.set_allowance(10);
     assert!(reader.string(true).is_ok());

@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_is_named() {
+    fn unknown_types_and_versions_are_in_the_error() {
         let decode = |bytes: &'static [u8]| MetadataRecord::decode(&Bytes::from_static(bytes));
         let unknown = |record_type, version| {
             Err(DecodeError::UnknownRecord {

@@ -1,13 +1,14 @@
 //! Decodes Kafka's primitive types from an untrusted buffer.
 //!
 //! Every length is checked against the remaining bytes before it is used. Slices share the buffer's
-//! allocation, and keep it: a name of six letters that is remembered would keep a request of 100 MB.
-//! Where strings and bytes can outlive the message, they are copied ([`Reader::copying`]). Kafka does the same in `ByteBufferAccessor` and `ByteUtils`.
+//! allocation, and keep it alive: a stored name of six letters would keep a request of 100 MB.
+//! Where strings and bytes can outlive the message, they are copied ([`Reader::copying`]). Kafka
+//! does the same in `ByteBufferAccessor` and `ByteUtils`.
 //!
-//! A struct can take thirty times the memory of its bytes, because most of its fields may be empty. What a peer sends is
-//! therefore read with an allowance ([`Reader::untrusted`]): bytes that would take more are an error before the
-//! memory is reserved. The number of elements of an array and of tagged fields of a struct is limited as well, as in
-//! Kafka 4.4.
+//! A struct can take thirty times the memory of its bytes, because most of its fields may be empty.
+//! Bytes from a peer are therefore read with an allowance ([`Reader::untrusted`]): bytes that would
+//! take more are an error before the memory is reserved. The number of elements of an array and of
+//! tagged fields of a struct is limited as well, as in Kafka 4.4.
 
 use bytes::Bytes;
 use bytestring::ByteString;
@@ -24,7 +25,7 @@ pub struct Reader {
     is_copying: bool,
 }
 
-/// The memory that what is decoded may take beside the bytes it is decoded from.
+/// The memory that decoded values may take in addition to the bytes that they are decoded from.
 #[derive(Clone, Copy, Debug)]
 struct Allowance {
     bytes: usize,
@@ -40,13 +41,14 @@ pub(crate) const MAX_ARRAY_LENGTH: usize = 1_000_000;
 /// The tagged fields that a struct of a peer may have. Kafka: `MessageUtil.MAX_TAGGED_FIELD_COUNT`.
 pub(crate) const MAX_TAGGED_FIELD_COUNT: usize = 10_000;
 
-/// What decoding may take at least, however short the bytes are.
+/// The minimum memory that decoding may take, however short the bytes are.
 const LEAST_ALLOWANCE: usize = 64 * 1024;
-/// What decoding may take for each byte. Topics with names of six letters take seven times their bytes, of two letters
-/// eleven times, and only arrays of empty elements come to thirty.
+/// The memory that decoding may take for each byte. Topics with names of six letters take seven
+/// times their bytes, of two letters eleven times, and only arrays of empty elements come to
+/// thirty.
 const ALLOWANCE_PER_BYTE: usize = 16;
 
-/// What decoding so many bytes may take where nothing else is known of them.
+/// The memory that decoding this many bytes may take if nothing else is known about them.
 pub const fn fair_allowance(bytes: usize) -> usize {
     let of_bytes = bytes.saturating_mul(ALLOWANCE_PER_BYTE);
     if of_bytes > LEAST_ALLOWANCE {
@@ -57,7 +59,8 @@ pub const fn fair_allowance(bytes: usize) -> usize {
 }
 
 impl Reader {
-    /// Reads what is trusted, such as the node's own files: arrays take what their elements need.
+    /// Reads trusted bytes, such as the node's own files: arrays may take the memory that their
+    /// elements need.
     pub fn new(buffer: Bytes) -> Reader {
         Reader {
             buffer,
@@ -76,7 +79,7 @@ impl Reader {
         }
     }
 
-    /// Reads what a peer has sent.
+    /// Reads bytes that a peer has sent.
     pub fn untrusted(buffer: Bytes) -> Reader {
         let bytes = fair_allowance(buffer.len());
         let mut reader = Reader::new(buffer);
@@ -84,7 +87,7 @@ impl Reader {
         reader
     }
 
-    /// From now on decoding may take so many bytes of memory beside the buffer.
+    /// From now on, decoding may take this many bytes of memory in addition to the buffer.
     pub fn set_allowance(&mut self, bytes: usize) {
         self.allowance = Some(Allowance { bytes, left: bytes });
     }
@@ -112,7 +115,7 @@ impl Reader {
         }
     }
 
-    /// Goes on with what another reader of the same buffer has left of the allowance.
+    /// Continues with the remaining allowance of another reader of the same buffer.
     pub(crate) fn continue_allowance_of(&mut self, other: &Reader) {
         self.allowance = other.allowance;
     }

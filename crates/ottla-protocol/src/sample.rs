@@ -86,8 +86,8 @@ pub enum Style {
     Extreme,
     /// Plausible client values: small numbers, and a few recurring names.
     Plausible,
-    /// What makes much work of few bytes: arrays of so many small elements within so many other arrays of one element.
-    /// All elements are the same, or each is another.
+    /// Much work from few bytes: arrays of many small elements within many arrays of one element.
+    /// The elements are all equal or all different.
     Many {
         count: usize,
         within: u32,

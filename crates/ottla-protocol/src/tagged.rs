@@ -338,7 +338,7 @@ mod tests {
 
     #[test]
     fn unknown_fields_are_kept_without_the_known_ones_between_them() {
-        // Tags 1, 5, 6 and 9, of which 5 and 9 are known.
+        // Tags 1, 5, 6 and 9; 5 and 9 are known.
         let bytes = b"\x04\x01\x01a\x05\x00\x06\x02bc\x09\x00";
         let known = |_: &mut Reader, tag| Ok(tag == 5 || tag == 9);
         let unknown = section(bytes).tagged_fields(known).unwrap();

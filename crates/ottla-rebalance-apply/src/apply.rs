@@ -23,10 +23,10 @@ use crate::throttles;
 
 /// Between two looks at the cluster.
 const PAUSE: Duration = Duration::from_millis(500);
-/// A move that is no longer in progress, and whose replicas are not there, has been cancelled,
-/// unless the broker that describes it is behind.
+/// A move that is no longer in progress and lacks its new replicas has been cancelled, unless the
+/// metadata of the describing broker is old.
 const BEHIND_FOR: Duration = Duration::from_secs(15);
-/// Partitions of which only the order of replicas changes, per request.
+/// The maximum number of partitions in a request that only changes the order of replicas.
 const ORDERED_AT_ONCE: usize = 500;
 
 /// A plan while it is carried out.
@@ -39,7 +39,7 @@ pub struct Apply {
     seen: Seen,
     outlook: Outlook,
     sizes: BTreeMap<Partition, u64>,
-    /// What is not done yet.
+    /// The targets that are not reached yet.
     open: Targets,
     moving: BTreeMap<Partition, Moving>,
     /// Partitions for which a new order of replicas was requested.
@@ -50,7 +50,7 @@ pub struct Apply {
     moved: (usize, u64),
 }
 
-/// What a plan is about to do.
+/// The work of a plan before it starts.
 #[derive(Clone, Debug, Default)]
 pub struct Outlook {
     /// Partitions of the plan that do not exist any more.
@@ -74,7 +74,7 @@ pub struct Count {
     pub moving: usize,
 }
 
-/// What this run has done.
+/// The results of this run.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
     pub moved: usize,
@@ -88,7 +88,7 @@ pub struct Outcome {
 #[derive(Debug)]
 struct Moving {
     added: Vec<i32>,
-    /// The brokers that copy: those that receive, and the leader.
+    /// The brokers that copy: the receivers and the leader.
     brokers: BTreeSet<i32>,
     /// Since when the cluster has not listed it.
     unlisted: Option<Instant>,
@@ -131,14 +131,14 @@ impl Apply {
         &self.outlook
     }
 
-    /// Throttles the moves to so many bytes per second of each broker, or not at all, and carries
-    /// them out. `tell` learns how far they are, several times a second. Returns false if `stop` has
-    /// completed before the end.
+    /// Carries out the moves, with an optional throttle in bytes per second of each broker. Calls
+    /// `tell` with the progress several times a second. Returns false if `stop` completes before
+    /// the end.
     ///
-    /// What goes on in the cluster outlives this: if it is stopped or dropped, or fails, moves in
+    /// The moves in the cluster outlive this call: if it is stopped or dropped, or fails, moves in
     /// progress continue, and the throttles stay. To [`cancel`](crate::cancel()) them, stop it and
-    /// wait: if it is dropped, a request that is on its way can still start moves and set throttles
-    /// after the cancellation has looked for them.
+    /// wait: if it is dropped, a request in flight can still start moves and set throttles after
+    /// the cancellation has looked for them.
     pub async fn work(
         &mut self,
         throttle: Option<u64>,
@@ -199,8 +199,8 @@ impl Apply {
         }
     }
 
-    /// Updates what is open and moving. Returns the partitions to start, with the brokers that they
-    /// are added to, and those to elect.
+    /// Updates the open and moving partitions. Returns the partitions to start, with the brokers
+    /// that they are added to, and the partitions that need an election.
     fn sort_out(
         &mut self,
         seen: &Seen,
@@ -291,7 +291,7 @@ impl Apply {
         for (partition, added) in waiting {
             let target = self.open[&partition].clone();
             if added.is_empty() {
-                // The description may be behind, so it is not requested in every round.
+                // The description may be old, so an election is not requested in every round.
                 if orders < ORDERED_AT_ONCE && self.ordered.insert(partition.clone()) {
                     orders += 1;
                     wanted.insert(partition, Some(target));

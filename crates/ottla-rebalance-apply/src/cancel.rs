@@ -14,7 +14,7 @@ use crate::throttles;
 const ATTEMPTS: usize = 20;
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// What was stopped, and what stays.
+/// The cancelled moves, and the state that remains.
 #[derive(Clone, Copy, Debug)]
 pub struct Cancelled {
     pub moves: usize,

@@ -43,8 +43,8 @@ impl Directories {
         replicas
     }
 
-    /// The free bytes of the directory that a new replica goes to: of those that accept replicas,
-    /// the one with the fewest. `None` if the broker does not report its disks.
+    /// The free bytes of the directory that a new replica goes to: the directory with the fewest
+    /// replicas among those that accept replicas. `None` if the broker does not report its disks.
     pub fn free_bytes(&self) -> Option<u64> {
         let open = self.directories.iter().filter(|it| accepts_replicas(it));
         let replicas = |it: &&DescribeLogDirsResult| {

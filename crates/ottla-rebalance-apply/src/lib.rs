@@ -1,8 +1,8 @@
 //! Carries out a plan of `ottla-rebalance`: starts its moves, few at a time, elects leaders, and removes the throttles.
 //!
-//! Owns what is in progress of one plan, and nothing that outlasts it: stopped at any point, the next [`Apply`] of the same
-//! plan finds the moves again, because the cluster lists those in progress, and finished ones have the planned replicas.
-//! Never touches a terminal or a file: `ottla rebalance` and the console say what they like of it.
+//! Owns the progress of one plan, and nothing that outlasts it. After a stop at any point, the next [`Apply`] of the
+//! same plan finds the moves again, because the cluster lists moves in progress, and finished moves have the planned
+//! replicas. Never touches a terminal or a file: `ottla rebalance` and the console show the progress.
 //!
 //! Invariants:
 //! 1. Nothing is started while another program moves partitions.

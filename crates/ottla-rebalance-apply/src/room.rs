@@ -8,13 +8,13 @@ use ottla_client::{Admin, ClientError};
 use crate::directories::directories;
 use crate::targets::Partition;
 
-/// Log directories are described no more often.
+/// The minimum interval between two descriptions of log directories.
 const REFRESHED_EVERY: Duration = Duration::from_secs(10);
 
 #[derive(Default, Debug)]
 pub(crate) struct Room {
     looked: Option<Instant>,
-    /// What is left after all moves in progress; `None` if the broker does not report it.
+    /// The free bytes after all moves in progress; `None` if the broker does not report them.
     free: BTreeMap<i32, Option<u64>>,
     /// What moves in progress have copied, in bytes. A move that ends is removed.
     pub(crate) copied: BTreeMap<Partition, u64>,
@@ -62,8 +62,8 @@ impl Room {
         }
     }
 
-    /// Takes room for a replica on each of these brokers; or returns the one that has too little,
-    /// and what it has.
+    /// Reserves room for a replica on each of these brokers; or returns the broker that has too
+    /// little, and its free bytes.
     pub(crate) fn take_for(&mut self, brokers: &[i32], bytes: u64) -> Result<(), (i32, u64)> {
         for broker in brokers {
             // New records, indexes and snapshots need space as well.

@@ -1,5 +1,5 @@
-//! What a plan wants, and how far the cluster is: for each partition of the plan, whether it waits,
-//! moves, or is where it shall be.
+//! The targets of a plan and the progress of the cluster: for each partition of the plan, whether
+//! it waits, moves, or has reached its target.
 //!
 //! Nothing else is remembered between two runs.
 
@@ -40,7 +40,7 @@ pub(crate) enum Phase {
 pub(crate) struct Seen {
     pub(crate) phases: BTreeMap<Partition, Phase>,
     pub(crate) descriptions: BTreeMap<Partition, PartitionDescription>,
-    /// All that move, also those that are not part of the plan.
+    /// All moving partitions, also partitions outside the plan.
     pub(crate) ongoing: BTreeMap<Partition, OngoingPartitionReassignment>,
 }
 
@@ -154,8 +154,8 @@ pub(crate) fn check_brokers(admin: &Admin, targets: &Targets) -> Result<(), Appl
     Ok(())
 }
 
-/// Whether all partitions still have as many replicas as the plan gives them. Only brokers from Kafka
-/// 4.1 on can be told to refuse another number.
+/// Whether all partitions still have as many replicas as the plan gives them. Only brokers from
+/// Kafka 4.1 on can refuse another number.
 pub(crate) fn check_numbers(seen: &Seen, targets: &Targets, plan: &str) -> Result<(), ApplyError> {
     for (partition, phase) in &seen.phases {
         let (has, gets) = (
@@ -172,7 +172,7 @@ pub(crate) fn check_numbers(seen: &Seen, targets: &Targets, plan: &str) -> Resul
     Ok(())
 }
 
-/// Whether nothing but the plan moves partitions: two tools would remove each other's throttles.
+/// Whether only the plan moves partitions: two tools would remove each other's throttles.
 pub(crate) fn check_alone(seen: &Seen, targets: &Targets, plan: &str) -> Result<(), ApplyError> {
     let elsewhere = seen
         .phases

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Cost {
     traffic: BTreeMap<i32, Traffic>,
-    /// Per broker and move, how much of what producers write it has to copy beside the data that is
-    /// there already, per second.
+    /// Per broker and move, the bytes per second that producers write and that must be copied in
+    /// addition to the existing data.
     written: BTreeMap<i32, Vec<u64>>,
 }
 
@@ -59,8 +59,8 @@ impl Cost {
     }
 
     /// Brokers whose moves may never end, because producers write as much as may be copied, and how
-    /// much they write. Of a broker's moves, only `at_once` are in progress together, at worst those
-    /// with the most writes; what has moved is not throttled any more.
+    /// much they write. Of a broker's moves, only `at_once` are in progress together, at worst
+    /// those with the most writes; finished moves are not throttled any more.
     pub fn outrun_at(&self, bytes_per_second: u64, at_once: usize) -> Vec<(i32, u64)> {
         let most = |written: &Vec<u64>| {
             let mut written = written.clone();

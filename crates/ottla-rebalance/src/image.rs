@@ -1,4 +1,4 @@
-//! The input: brokers, partitions, and what is wanted.
+//! The input: brokers, partitions, and the options.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,7 @@ pub struct Image {
 #[derive(Clone, Debug)]
 pub struct Broker {
     pub id: i32,
-    /// A broker without a rack is a rack of its own.
+    /// A broker without a rack forms its own rack.
     pub rack: Option<String>,
     /// A broker that does not run receives nothing, and keeps its replicas unless it is emptied.
     pub is_alive: bool,
@@ -54,7 +54,7 @@ pub struct Replica {
     pub is_in_sync: bool,
 }
 
-/// What is wanted. Without added and emptied brokers, the whole cluster is balanced.
+/// The goal of the plan. Without added and emptied brokers, the whole cluster is balanced.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// If not empty, replicas and leaders move to these brokers only, except replicas of emptied
@@ -77,6 +77,27 @@ impl Default for Options {
             max_disk_percent: 80,
             tolerance_percent: 10,
             ignores_racks: false,
+        }
+    }
+}
+
+impl Options {
+    /// Refuses options that do not fit these brokers: all that run or have replicas, and those that run.
+    pub fn check(&self, known: &BTreeSet<i32>, alive: &BTreeSet<i32>) -> Result<(), PlanError> {
+        let mut named = self.added.iter().chain(&self.emptied);
+        if let Some(id) = named.find(|id| !known.contains(*id)) {
+            let known: Vec<String> = known.iter().map(ToString::to_string).collect();
+            return Err(PlanError::UnknownBroker(*id, known.join(", ")));
+        }
+        if let Some(id) = self.added.intersection(&self.emptied).next() {
+            return Err(PlanError::AddedAndEmptied(*id));
+        }
+        if let Some(id) = self.added.difference(alive).next() {
+            return Err(PlanError::AddedNotRunning(*id));
+        }
+        match alive.is_subset(&self.emptied) {
+            true => Err(PlanError::NoBrokerLeft),
+            false => Ok(()),
         }
     }
 }

@@ -1,5 +1,5 @@
-//! To which brokers leadership can go: for each pair of brokers, the partitions that one leads and
-//! of which the other has a replica that may lead.
+//! The brokers to which leadership can move: for each pair of brokers, the partitions that one
+//! leads and the other has an eligible replica of.
 
 use std::collections::BTreeSet;
 
@@ -70,7 +70,7 @@ impl LeaderLinks {
     }
 }
 
-/// Whether leaders move for the sake of balance, and not only those of emptied brokers.
+/// Whether leaders move for balance, and not only away from emptied brokers.
 fn may_take_over(placement: &Placement) -> bool {
     placement.options.emptied.is_empty() || !placement.options.added.is_empty()
 }

@@ -55,7 +55,7 @@ fn path_from_fullest(
     paths.next()
 }
 
-/// The shortest way on which a leader can come to a broker that has too few.
+/// The shortest chain of leader changes that gives a leader to a broker with too few.
 fn path_to_emptiest(
     placement: &Placement,
     links: &LeaderLinks,
@@ -114,7 +114,7 @@ fn path(
     None
 }
 
-/// A leader goes to another broker, and possibly one comes back.
+/// A leader moves to another broker, and possibly one moves back.
 #[derive(Clone, Copy, Debug)]
 struct Exchange {
     from: usize,

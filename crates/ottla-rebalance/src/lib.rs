@@ -1,8 +1,8 @@
 //! Plans the rebalancing of a cluster: from an image of brokers and partitions to new replicas and
 //! leaders.
 //!
-//! Owns the goals and their order. Never touches a clock, randomness, a socket or a file, and knows
-//! nothing of requests: the same image always gives the same plan.
+//! Owns the goals and their order. Never touches a clock, randomness, a socket or a file, and does
+//! not depend on requests: the same image always gives the same plan.
 //!
 //! The goals, in this order; a later one never undoes an earlier one:
 //! 1. Brokers that are to be emptied have no replicas. A plan that cannot do so is an error.

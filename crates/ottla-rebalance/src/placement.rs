@@ -55,7 +55,9 @@ impl<'a> Placement<'a> {
         let brokers = image.brokers.len();
         let index: BTreeMap<i32, usize> =
             (0..brokers).map(|at| (image.brokers[at].id, at)).collect();
-        check(image, options, &index)?;
+        let alive = image.brokers.iter().filter(|it| it.is_alive);
+        let known = index.keys().copied().collect();
+        options.check(&known, &alive.map(|it| it.id).collect())?;
         let mut names: BTreeMap<&str, usize> = BTreeMap::new();
         let mut racks = Vec::with_capacity(brokers);
         for (at, broker) in image.brokers.iter().enumerate() {
@@ -221,7 +223,7 @@ impl<'a> Placement<'a> {
         keeps_share && self.directory_for(partition, to).is_some()
     }
 
-    /// The broker with the fewest replicas of those that may take one.
+    /// The broker with the fewest replicas among the brokers that may take one.
     pub(crate) fn best_target(
         &self,
         partition: usize,
@@ -234,8 +236,8 @@ impl<'a> Placement<'a> {
             .min_by_key(|to| (self.replica_counts[*to], self.bytes[*to], *to))
     }
 
-    /// A replica to move from one broker to another, of a size that also evens out their bytes, and
-    /// of those of about this size one whose topic the source has more of.
+    /// A replica to move from one broker to another. Prefers a size that also balances their bytes
+    /// and, among replicas of about this size, a topic with more replicas on the source.
     pub(crate) fn candidate(&self, from: usize, to: usize) -> Option<usize> {
         let surplus = self.replica_counts[from].saturating_sub(self.replica_counts[to]);
         let size = self.bytes[from].saturating_sub(self.bytes[to]) / surplus.max(1);
@@ -292,7 +294,7 @@ impl<'a> Placement<'a> {
         })
     }
 
-    /// Moves a replica. Leadership goes with it.
+    /// Moves a replica, with its leadership.
     pub(crate) fn replace(&mut self, partition: usize, from: usize, to: usize) {
         let size = self.image.partitions[partition].size_bytes;
         let new_dir = self.directory_for(partition, to).flatten();
@@ -375,25 +377,4 @@ fn by_size(size: u64, partition: usize) -> BySize {
         (partition as u32).wrapping_mul(0x9E37_79B1),
         partition,
     )
-}
-
-fn check(image: &Image, options: &Options, index: &BTreeMap<i32, usize>) -> Result<(), PlanError> {
-    for id in options.added.iter().chain(&options.emptied) {
-        if !index.contains_key(id) {
-            let known: Vec<String> = index.keys().map(ToString::to_string).collect();
-            return Err(PlanError::UnknownBroker(*id, known.join(", ")));
-        }
-    }
-    if let Some(id) = options.added.intersection(&options.emptied).next() {
-        return Err(PlanError::AddedAndEmptied(*id));
-    }
-    let dead = |id: &&i32| !image.brokers[index[*id]].is_alive;
-    if let Some(id) = options.added.iter().find(dead) {
-        return Err(PlanError::AddedNotRunning(*id));
-    }
-    let mut brokers = image.brokers.iter();
-    match brokers.any(|it| it.is_alive && !options.emptied.contains(&it.id)) {
-        true => Ok(()),
-        false => Err(PlanError::NoBrokerLeft),
-    }
 }

@@ -29,7 +29,7 @@ impl Range {
         }
     }
 
-    /// Of what the brokers that stay have.
+    /// The range of the values of the remaining brokers.
     pub(crate) fn of(placement: &Placement, values: &[u64]) -> Range {
         let staying: Vec<usize> = staying(placement).collect();
         let total = staying.iter().map(|broker| values[*broker]).sum();

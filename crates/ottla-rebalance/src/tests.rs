@@ -245,7 +245,7 @@ fn an_emptied_broker_loses_all_and_nothing_else_moves() {
 }
 
 #[test]
-fn a_broker_that_cannot_be_emptied_says_why() {
+fn a_broker_that_cannot_be_emptied_has_a_reason() {
     let empty = |image: &Image, ids: &[i32]| {
         let options = Options {
             emptied: ids.iter().copied().collect(),

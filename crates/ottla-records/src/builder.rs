@@ -183,7 +183,7 @@ impl RecordBatchBuilder {
     /// Appends a record of another batch with its offset, timestamp and headers.
     pub fn append_view(&mut self, record: &RecordView<'_>) {
         let offset_delta = i32::try_from(record.offset.since(self.base_offset))
-            .expect("a record lies within 2^31 offsets of its batch");
+            .expect("a record is within 2^31 offsets of its batch");
         assert!(
             offset_delta > self.last_offset_delta,
             "offsets increase within a batch"
@@ -587,7 +587,7 @@ mod tests {
         /// The fast path and the general path write the same bytes, for lengths on both sides of
         /// each limit.
         #[test]
-        fn the_short_way_writes_what_the_long_one_does(
+        fn the_short_path_writes_the_same_bytes_as_the_long_one(
             timestamp_delta in proptest::sample::select(vec![
                 0i64, 1, -1, 63, 64, -64, -65, 8191, 8192, -8193, 262_143, 262_144, 1 << 20, 1 << 40, i64::MIN,
             ]),

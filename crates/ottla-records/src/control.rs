@@ -171,7 +171,7 @@ mod tests {
     use super::{ControlRecordType, EndTxnMarker, end_txn_batch};
 
     #[test]
-    fn keys_come_back_and_unknown_kinds_are_told_apart_from_broken_keys() {
+    fn keys_round_trip_and_unknown_kinds_differ_from_broken_keys() {
         for type_id in 0..7 {
             let control_type = ControlRecordType::from_type_id(type_id).unwrap();
             assert_eq!(control_type.type_id(), type_id);

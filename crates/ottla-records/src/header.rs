@@ -103,6 +103,8 @@ impl BatchHeader {
     pub const MAGIC: i8 = 2;
     /// The start of the checksummed part.
     pub const CRC_START: usize = 21;
+    /// The end of the attributes.
+    const ATTRIBUTES_END: usize = 23;
     /// The `batch_length` of a batch without records.
     pub const MIN_LENGTH: i32 = (Self::SIZE - BatchPrefix::LOG_OVERHEAD) as i32;
 
@@ -142,6 +144,13 @@ impl BatchHeader {
             base_sequence: Sequence(i32::from_be_bytes(field(bytes, 53))),
             record_count: i32::from_be_bytes(field(bytes, 57)),
         })
+    }
+
+    /// The attributes of the batch at the front of `bytes`, without its other fields. `None` if
+    /// `bytes` end before them or have another magic.
+    pub fn peek_attributes(bytes: &[u8]) -> Option<Attributes> {
+        let bytes = bytes.first_chunk::<{ Self::ATTRIBUTES_END }>()?;
+        (bytes[16] as i8 == Self::MAGIC).then(|| Attributes(i16::from_be_bytes(field(bytes, 21))))
     }
 
     /// The header as encoded on the wire and on disk.
@@ -256,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_read_is_written_back() {
+    fn parsed_headers_are_written_back_unchanged() {
         for seed in 0..=255 {
             let bytes = arbitrary_header(seed);
             assert_eq!(BatchHeader::parse(&bytes).unwrap().to_bytes(), bytes);
@@ -271,6 +280,18 @@ mod tests {
                 BatchHeader::parse(&bytes[..length]),
                 Err(BatchError::TruncatedHeader { .. })
             ));
+        }
+    }
+
+    #[test]
+    fn peeked_attributes_are_those_of_the_header() {
+        for seed in 0..=255 {
+            let mut bytes = arbitrary_header(seed);
+            let attributes = BatchHeader::parse(&bytes).unwrap().attributes;
+            assert_eq!(BatchHeader::peek_attributes(&bytes), Some(attributes));
+            assert_eq!(BatchHeader::peek_attributes(&bytes[..22]), None);
+            bytes[16] = 1;
+            assert_eq!(BatchHeader::peek_attributes(&bytes), None);
         }
     }
 

@@ -1,5 +1,5 @@
-//! Message sets of magic 0 and 1, which old segments can still contain. They are only read, never
-//! written: produce requests that could carry them are older than those that Kafka 4 accepts.
+//! Message sets of magic 0 and 1, which old segments can still contain. They are only read, never written: Kafka 4
+//! accepts no produce request old enough to carry them.
 //!
 //! ```text
 //! offset i64 | size i32 | crc u32 | magic i8 | attributes i8 | [timestamp i64, magic 1] | key i32 + bytes | value i32 + bytes

@@ -65,7 +65,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
     #[test]
-    fn what_was_built_is_read_back(
+    fn built_batches_are_read_back(
         codec in codec(),
         base_offset in 0..i64::MAX / 2,
         mut records in vec(record(), 1..20),

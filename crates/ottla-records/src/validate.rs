@@ -463,7 +463,7 @@ impl RecordChecks<'_> {
     }
 }
 
-/// The size of a record with a body of so many bytes.
+/// The size of a record with a body of `body_bytes` bytes.
 fn with_length(body_bytes: usize) -> usize {
     body_bytes.saturating_add(size_of_varint(body_bytes.min(i32::MAX as usize) as i32))
 }

@@ -98,7 +98,7 @@ pub async fn find_batches(
         }
         end += size;
     }
-    // What was read of the store in excess would stay in memory with the batches.
+    // Excess bytes of the read would stay in memory with the batches.
     if end < buffer.capacity() / 2 {
         return Ok(Some(found(Bytes::copy_from_slice(&buffer[..end]))));
     }
@@ -106,7 +106,7 @@ pub async fn find_batches(
     Ok(Some(found(buffer.freeze())))
 }
 
-/// The size of the batch at the front, if it is there as a whole.
+/// The size of the batch at the front, if it is complete.
 fn whole_batch(bytes: &[u8], max_batch_bytes: usize) -> Result<Option<usize>, BatchesError> {
     if bytes.len() < BatchPrefix::SIZE {
         return Ok(None);

@@ -1,10 +1,10 @@
-//! What this broker has read of the partitions of `__remote_log_metadata`.
+//! The records of `__remote_log_metadata` that this broker has read.
 //!
-//! Owns the metadata caches and the positions of the reader. No clock, no network: the reader hands
-//! in what it fetched.
+//! Owns the metadata caches and the positions of the reader. No clock, no network: the reader
+//! passes in the fetched records.
 //!
 //! A partition of the topic is read from its beginning when a user's partition is assigned. Records
-//! that were applied before are skipped for those that were assigned earlier.
+//! that were applied before are skipped for partitions that were assigned earlier.
 //!
 //! Kafka: `ConsumerTask`.
 
@@ -89,7 +89,7 @@ impl MetadataPartitions {
         self.store.get(partition)
     }
 
-    /// Changes when records that were read were lost, and with them what was decided from them.
+    /// Changes when records that were read are lost, which invalidates decisions based on them.
     pub fn reloads(&self) -> u64 {
         self.reloads
     }
@@ -115,8 +115,8 @@ impl MetadataPartitions {
         without.map(|(&partition, _)| partition).collect()
     }
 
-    /// The end of a partition of the topic, asked for after `need_end` returned `of`. For a later
-    /// assignment it may be too old: another broker may have written records meanwhile.
+    /// The end of a partition of the topic, requested after `need_end` returned `of`. For a later
+    /// assignment it may be too old: another broker may have written records in between.
     pub fn on_end(&mut self, metadata_partition: i32, of: &[TopicIdPartition], end: Offset) {
         let Some(progress) = self.partitions.get_mut(&metadata_partition) else {
             return;
@@ -146,7 +146,7 @@ impl MetadataPartitions {
     }
 
     /// The leader has another record before the position, or none: its log has grown beyond the
-    /// position since it lost what was read.
+    /// position since it lost the records that were read.
     pub fn on_diverged(&mut self, metadata_partition: i32, read_from: Offset) {
         let progress = self.partitions.get(&metadata_partition);
         if progress.is_some_and(|progress| progress.position == read_from) {
@@ -154,9 +154,9 @@ impl MetadataPartitions {
         }
     }
 
-    /// Records that were read are gone: the leader was elected uncleanly. Other records get their
-    /// offsets, and would count as read, those that this broker writes too. So everything is read
-    /// again, and until then nobody gets an answer.
+    /// Records that were read are lost: the leader was elected uncleanly. Other records, also
+    /// records of this broker, get their offsets and would count as read. So everything is read
+    /// again, and no request is answered until then.
     fn reload(&mut self, metadata_partition: i32, read_from: Offset) {
         let Some(progress) = self.partitions.get_mut(&metadata_partition) else {
             return;
@@ -189,10 +189,10 @@ impl MetadataPartitions {
         assigned.is_some_and(|assigned| assigned.applied > offset)
     }
 
-    /// Whether a record that was applied has changed what it says. The end of an upload does not if
-    /// another leader has begun to delete the segment: that leader took the upload for one that was left
-    /// behind, or for expired. Whoever uploaded it must not count it as copied, or the local segment
-    /// would be deleted.
+    /// Whether an applied record has taken effect. The end of an upload has no effect if another
+    /// leader has begun to delete the segment, because that leader took the upload for abandoned or
+    /// expired. The uploader must not count the segment as copied, or the local segment would be
+    /// deleted.
     pub fn has_effect(&self, metadata: &RemoteLogMetadata) -> bool {
         let RemoteLogMetadata::SegmentUpdate(update) = metadata else {
             return true;
@@ -209,7 +209,7 @@ impl MetadataPartitions {
         progress.is_some_and(|progress| progress.assigned.contains_key(&partition))
     }
 
-    /// Applies what was read from `read_from` on. Ignored if the partition is read from its
+    /// Applies records read from `read_from` on. Ignored if the partition is read from its
     /// beginning again. Returns whether something was read.
     pub fn on_records(
         &mut self,
@@ -443,12 +443,12 @@ mod tests {
         let records = batch(0, &[copied(0, 0), copied(0, 10)].concat());
         read.on_records(3, Offset(0), records);
         assert_eq!(read.cache(key).unwrap().len(), 2);
-        // Records were deleted: it goes on where they end.
+        // Records were deleted: reading continues after them.
         read.on_start(3, Offset(4), Offset(6));
         assert_eq!(read.positions().collect::<Vec<_>>(), [(3, Offset(6))]);
         assert!(read.cache(key).is_some());
         assert_eq!(read.reloads(), 0);
-        // It ends before offset 6, and what is written at offset 2 is not yet read.
+        // The partition ends before offset 6, and the record written at offset 2 is not yet read.
         read.on_start(3, Offset(6), Offset(0));
         assert!(read.cache(key).is_none());
         assert_eq!(read.reloads(), 1);

@@ -1,7 +1,7 @@
-//! The topic `__remote_log_metadata`: creates it, writes records to it, and reads those of the
-//! partitions that this broker has.
+//! The topic `__remote_log_metadata`: creates it, writes records to it, and reads the records of
+//! the partitions that this broker has.
 //!
-//! The leaders of its partitions are reached over the inter-broker listener, this broker too. One
+//! All leaders of its partitions, also this broker, are reached over the inter-broker listener. One
 //! task per leader fetches all partitions that it leads. A record counts as written when this
 //! broker has read it back, so that the next decision sees it.
 //!
@@ -29,7 +29,7 @@ use ottla_types::{BrokerId, ErrorCode, LeaderEpoch, Offset, TopicId, TopicIdPart
 use crate::metadata_partitions::MetadataPartitions;
 use crate::wire;
 
-/// The pause after a failure, and between looks for leaders that no task fetches from.
+/// The pause after a failure, and between searches for leaders without a fetching task.
 const PAUSE: Duration = Duration::from_millis(500);
 /// How long a write is tried again (`delivery.timeout.ms` of Kafka's producer).
 const DELIVERY: Duration = Duration::from_secs(120);
@@ -104,7 +104,7 @@ impl MetadataTopic {
         look(self.read.lock().cache(partition))
     }
 
-    /// Changes when records that were read were lost, and with them what was decided from them.
+    /// Changes when records that were read are lost, which invalidates decisions based on them.
     pub fn reloads(&self) -> u64 {
         self.read.lock().reloads()
     }
@@ -247,8 +247,8 @@ impl MetadataTopic {
         }
     }
 
-    /// Returns when the topic is there. As in Kafka, the broker ends if it has another number of
-    /// partitions, or if it cannot be created for a long time.
+    /// Returns when the topic exists. As in Kafka, the broker exits if the topic has another number
+    /// of partitions, or cannot be created for a long time.
     async fn create(&self) {
         let config = &self.config;
         let pause = config.initialization_retry_interval_ms.max(100) as u64;
@@ -504,7 +504,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_single_broker_is_told_what_to_set() {
+    fn on_a_single_broker_the_error_names_the_setting() {
         let refused = refusal(ErrorCode::InvalidReplicationFactor, "only 1 broker");
         assert!(
             refused.starts_with("INVALID_REPLICATION_FACTOR: only 1 broker; "),

@@ -1,20 +1,18 @@
 //! Runs the tasks of one tiered partition on this broker.
 //!
-//! Gives the decisions a view of the log when a run is due, and carries out their effects: records
-//! go to the topic, segments to the store, offsets to the log. Each effect with an answer runs as a
-//! task of its own, whose answer comes back through a channel. When the partition gets another role,
-//! the decisions ignore late answers.
+//! Gives the decisions a view of the log when a run is due, and carries out their effects: records go to the topic,
+//! segments to the store, offsets to the log. Each effect with a result runs as a separate task, which sends the result
+//! through a channel. When the partition gets another role, the decisions ignore late answers.
 //!
-//! A log that is truncated is another log. Between two looks at the roles, a leader may have followed
-//! another one and lead again, and a follower truncates at any time. What was decided from a view
-//! before a truncation is not carried out after it:
+//! A decision based on a view of the log is not carried out after a truncation. Between two checks of the roles, a
+//! leader may have followed another one and lead again, and a follower truncates at any time:
 //!
-//! - the highest remote offset is set only if there was none since the view;
-//! - an upload during which there was one has failed (`uploading`);
-//! - the tasks begin anew with the next view.
+//! - the highest remote offset is set only without a truncation since the view;
+//! - an upload fails if the log is truncated during it (`uploading`);
+//! - the tasks start again with the next view.
 //!
-//! They also begin anew if `__remote_log_metadata` has lost records that were read: what the leader
-//! took for copied may have to be copied again. Until that is known, no local segment counts as copied.
+//! They also start again if `__remote_log_metadata` has lost records that were read: segments that counted as copied
+//! may have to be copied again. Until this is known, no local segment counts as copied.
 //!
 //! Kafka: `RemoteLogManager.RLMTask` and its subclasses.
 
@@ -60,7 +58,7 @@ pub struct PartitionTask {
     reloads: u64,
 }
 
-/// What a run is decided from.
+/// The input of a run's decisions.
 struct View {
     log: LogView,
     retention: Retention,
@@ -144,7 +142,7 @@ impl PartitionTask {
         }
     }
 
-    /// Says how far the tasks are behind. The log of a follower is not its to copy.
+    /// Reports the lag of the tasks. A follower copies nothing.
     fn report(&self, machine: &PartitionTasks) {
         let gauges = match machine.role() {
             TierRole::Leader { is_copy_disabled } => TierGauges {
@@ -214,7 +212,7 @@ impl PartitionTask {
             machine.run_due(&view.log, cache, view.retention, now, &mut effects);
         });
         self.execute(effects).await;
-        // A leader's first run finds out what was copied before.
+        // A leader's first run finds the segments that were copied before.
         if let Some(partition) = self.local() {
             view.log.highest_remote_offset = partition.reader().highest_remote_offset();
         }

@@ -1,4 +1,4 @@
-//! Reads records of which only remote storage has a copy, and finds offsets by time there.
+//! Reads records that only remote storage has, and finds offsets by time there.
 //!
 //! Kafka: `RemoteLogManager.read`, `RemoteLogReader`, `RemoteLogManager.findOffsetByTimestamp`.
 
@@ -27,7 +27,7 @@ use crate::remote_tier::{READERS, RemoteTier, remote_partition};
 use crate::segment_bytes::fetch_from;
 use crate::tier_metrics::TierCounter;
 
-/// A batch may be this large whatever the settings are now: what a producer could send with Kafka's
+/// A batch may be this large whatever the settings are now: the limit for producers with Kafka's
 /// default of `socket.request.max.bytes`.
 const LEAST_BATCH_LIMIT: usize = 100 << 20;
 /// How much a search by time reads at once.
@@ -54,8 +54,8 @@ pub struct RemoteRecords {
     pub records: Bytes,
     /// For `read_committed`.
     pub aborted: Option<Vec<AbortedTransaction>>,
-    /// The part of the budget for remote reads that the records hold. To be kept until the response
-    /// leaves; after that, its bytes count with those that the client has not read yet.
+    /// The part of the budget for remote reads that the records hold. Held until the response
+    /// leaves; after that, its bytes count as bytes that the client has not read yet.
     pub memory: Option<OwnedSemaphorePermit>,
 }
 
@@ -82,7 +82,7 @@ pub enum RemoteReadError {
 }
 
 impl RemoteReadError {
-    /// All but the first are errors after which clients try again.
+    /// All except the first are errors after which clients try again.
     pub fn error_code(&self) -> ErrorCode {
         match self {
             RemoteReadError::OffsetOutOfRange(_) => ErrorCode::OffsetOutOfRange,
@@ -130,7 +130,8 @@ impl RemoteTier {
                 self.metrics
                     .add(&name.topic, TierCounter::FetchBytes, bytes);
             }
-            // The log has it. A consumer starts elsewhere, and a share group stands still there.
+            // The offset is in the log, but remote storage lacks it. A consumer resets its
+            // position; a share group makes no progress there.
             Err(error @ RemoteReadError::OffsetOutOfRange(offset))
                 if partition.reader().is_only_remote(*offset) =>
             {
@@ -156,9 +157,9 @@ impl RemoteTier {
         partition: &Arc<Partition>,
         request: RemoteRequest,
     ) -> Result<RemoteRecords, RemoteReadError> {
-        // Takes no place of those that may read. Answered at once, the client would ask again at
-        // once; the caller's limit ends the wait, and the answer is then without records, as in
-        // Kafka.
+        // Takes none of the read permits. If the client got a response at once, it would send the
+        // next request at once; the caller's limit ends the wait, and the response then has no
+        // records, as in Kafka.
         while self.is_fetch_quota_exceeded() {
             ottla_sync::time::sleep(THROTTLE).await;
         }
@@ -299,7 +300,7 @@ impl Reader<'_> {
                     return Ok(result);
                 }
             };
-            // Before the metadata is looked at: what is deleted here after that may be in it.
+            // Before the metadata is read: segments deleted here after that may be in it.
             local_start = self.log.local_log_start_offset();
             effect = metadata.with_cache(key, |cache| {
                 let cache = cache.ok_or(RemoteReadError::NotReady)?;

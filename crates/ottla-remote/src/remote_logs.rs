@@ -23,14 +23,14 @@ use crate::reading::{RemoteReadError, RemoteRecords, RemoteRequest};
 use crate::remote_tier::{READERS, RemoteTier, remote_partition};
 use crate::tier_metrics::TierNumbers;
 
-/// How often roles are compared with the metadata even if nobody says that it changed.
+/// How often roles are compared with the metadata even without a change notification.
 const LOOK: Duration = Duration::from_secs(5);
 
 pub struct RemoteLogs {
     tier: Arc<RemoteTier>,
     tasks: Mutex<BTreeMap<TopicIdPartition, Task>>,
-    /// Partitions that this broker leads and whose topic is no longer tiered, of which nothing is
-    /// left in remote storage. Locked after `tasks`.
+    /// Partitions that this broker leads, whose topic is no longer tiered, and that have no remote
+    /// segments. Locked after `tasks`.
     deleted: Mutex<BTreeSet<TopicIdPartition>>,
     changed: Notify,
 }
@@ -48,7 +48,7 @@ impl std::fmt::Debug for RemoteLogs {
 }
 
 impl RemoteLogs {
-    /// Opens the store that the broker's settings name. Asks nothing of it. The error names the
+    /// Opens the store that the broker's settings name. Sends no request to it. The error names the
     /// setting.
     pub fn open(
         context: Arc<NodeContext>,
@@ -91,7 +91,7 @@ impl RemoteLogs {
         self.tier.find_by_time(partition, timestamp, from).await
     }
 
-    /// What was copied, read and deleted, and what is behind: of all topics together, and of each
+    /// The counters of copies, reads and deletions, and the lag, of all topics together and of each
     /// tiered topic.
     pub fn numbers(&self) -> (TierNumbers, BTreeMap<TopicName, TierNumbers>) {
         self.tier.metrics.numbers()
@@ -153,14 +153,19 @@ impl RemoteLogs {
         let mut disabled = BTreeSet::new();
         let mut here = BTreeMap::new();
         for partition in tier.partitions.load().iter() {
+            let tiering = tiering_of(&partition.reader().config());
+            let key = partition.topic_id_partition();
+            // Most topics are not tiered and never were.
+            let is_untiered = !tiering.is_enabled && !tiering.is_deleted_on_disable;
+            if is_untiered && !tasks.contains_key(&key) {
+                continue;
+            }
             let topic = image.topics.by_id(partition.topic_id);
             let index = partition.topic_partition.partition;
             let Some(registration) = topic.and_then(|topic| topic.partition(index)) else {
                 continue;
             };
             let is_leader = registration.leader == broker_id;
-            let tiering = tiering_of(&partition.reader().config());
-            let key = partition.topic_id_partition();
             let role = match tiering.role(is_leader) {
                 // A new leader, and one that was restarted, cannot know whether the former one was
                 // done before they have read the metadata.
@@ -228,7 +233,7 @@ impl RemoteLogs {
             self.tier.metadata.unassign(key);
             self.tier.metrics.on_ended(key);
         }
-        // It may have been given a role again meanwhile.
+        // It may have got a role again in between.
         self.changed.notify_one();
     }
 }

@@ -1,5 +1,5 @@
-//! What the tasks, the reads and the followers of a broker's tiered storage share: the store, the
-//! metadata topic, the quotas, and the partitions of this broker.
+//! The shared state of the tasks, the reads and the followers of a broker's tiered storage: the
+//! store, the metadata topic, the quotas, and the partitions of this broker.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,8 +19,8 @@ use crate::tier_metrics::TierMetrics;
 
 /// Reads at the same time.
 pub const READERS: usize = 10;
-/// Followers that fetch state from remote storage at the same time. In Kafka a fetcher thread does it,
-/// of which there are `num.replica.fetchers` per leader.
+/// Followers that fetch state from remote storage at the same time. In Kafka a fetcher thread does
+/// this; there are `num.replica.fetchers` threads per leader.
 pub const STATE_BUILDERS: usize = 10;
 
 pub struct RemoteTier {
@@ -34,7 +34,7 @@ pub struct RemoteTier {
     pub peers: BrokerPeers,
     pub readers: Semaphore,
     pub state_builders: Semaphore,
-    /// Reads that run, and those that wait for their turn.
+    /// Running and waiting reads.
     pub pending_reads: AtomicUsize,
     /// Records that were read, or are being read, and have not left in a response.
     pub memory: RequestMemory,
@@ -44,7 +44,7 @@ pub struct RemoteTier {
 }
 
 impl RemoteTier {
-    /// Opens the store that the broker's settings name. Asks nothing of it. The error names the
+    /// Opens the store that the broker's settings name. Sends no request to it. The error names the
     /// setting.
     pub fn open(
         context: Arc<NodeContext>,

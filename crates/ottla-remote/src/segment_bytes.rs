@@ -1,8 +1,9 @@
-//! The bytes of a remote segment from a position on, for a read that knows about how many it needs.
+//! The bytes of a remote segment from a position on, for a read that knows approximately how many
+//! it needs.
 //!
-//! A store fetches chunks ahead of a reader of a long range, and takes a reader that goes before the
-//! end of its range for one that is gone. So the range is what the read needs in most cases, and the
-//! rest of the segment is asked for only by a read that needs more.
+//! A store prefetches chunks for a reader of a long range, and cancels the prefetches of a reader
+//! that stops before the end of its range. So the range covers the bytes that a read needs in most
+//! cases, and only a read that needs more requests the rest of the segment.
 
 use std::sync::Arc;
 
@@ -13,8 +14,7 @@ use ottla_tiered_storage::{RemoteStorageError, RemoteStorageManager, SegmentStre
 /// From an entry of the offset index to the batch that is searched, in most segments.
 const BEFORE_THE_BATCH: u64 = 64 << 10;
 
-/// The segment from `position` to its end, of which `wanted` bytes or a few more are fetched at
-/// first.
+/// The segment from `position` to its end. `wanted` bytes or a few more are fetched at first.
 pub async fn fetch_from(
     store: &Arc<dyn RemoteStorageManager>,
     metadata: &RemoteLogSegmentMetadata,
@@ -50,7 +50,7 @@ mod tests {
 
     const SIZE: usize = 300_000;
 
-    /// Counts up in 251 steps, and remembers the ranges that it was asked for.
+    /// Returns bytes that count up in 251 steps, and records the requested ranges.
     #[derive(Default)]
     struct Counting(Mutex<Vec<(u32, Option<u32>)>>);
 
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_rest_is_fetched_only_by_those_who_read_it() {
+    async fn the_rest_is_fetched_only_by_reads_that_need_it() {
         let counting = Arc::new(Counting::default());
         let store: Arc<dyn RemoteStorageManager> = counting.clone();
         let ranges = || std::mem::take(&mut *counting.0.lock());

@@ -26,8 +26,8 @@ pub struct Quota {
     pub window_size_seconds: i32,
 }
 
-/// Checks the settings of tiered storage and of its store, if the broker has it. Asks nothing of the
-/// store, and makes no directory. The error starts with the setting.
+/// Checks the settings of tiered storage and of its store, if the broker has it. Sends no request to the store, and
+/// creates no directory. The error starts with the setting.
 pub fn check_settings(config: &BrokerConfig) -> Result<(), String> {
     if !config.remote_log_storage_system_enable || !config.process_roles.broker {
         return Ok(());

@@ -1,4 +1,4 @@
-//! What tiered storage has done, and how far it is behind: for each tiered topic and for all.
+//! The counters and the lag of tiered storage, for each tiered topic and for all.
 //!
 //! The counters of a topic are kept while one of its partitions has a role here. They are added to
 //! once a segment or a read, so a lock is cheap enough.
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn each_counter_stands_at_its_own_place() {
+    fn each_counter_has_its_own_index() {
         for (place, counter) in TierCounter::ALL.into_iter().enumerate() {
             assert_eq!(counter as usize, place, "{}", counter.name());
         }

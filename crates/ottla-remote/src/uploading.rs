@@ -1,11 +1,12 @@
 //! The upload of one segment for a leader.
 //!
 //! It is abandoned when the broker no longer copies the partition: another one leads, copying was
-//! disabled, or the topic is gone. The metadata says then that a copy was begun. As in Kafka, the
-//! leader deletes such a segment when it expires. The objects, which nobody can read, go at once.
+//! disabled, or the topic is gone. The metadata then contains a copy that has begun. As in Kafka,
+//! the leader deletes such a segment when it expires. Its objects, which cannot be read, are
+//! deleted at once.
 //!
-//! They also go if the metadata does not name a copy any more when the upload ends: another leader has
-//! deleted the segment meanwhile, or the record of the copy was lost with the end of
+//! They are also deleted if the metadata no longer contains the copy when the upload ends: another
+//! leader has deleted the segment, or the record of the copy was lost with the end of
 //! `__remote_log_metadata`. No later deletion would find them.
 //!
 //! Kafka: `RLMCopyTask.copyLogSegment`, `RLMTask.cancel`.
@@ -131,8 +132,8 @@ fn is_overtaken(cache: Option<&RemoteLogMetadataCache>, id: Uuid) -> bool {
     cache.is_some_and(|cache| !cache.is_being_copied(id))
 }
 
-/// Only this upload could have made the segment readable, so its objects are of no use. What the
-/// store still writes goes when the segment expires.
+/// Only this upload could have made the segment readable, so its objects are useless. Objects that
+/// the store still writes are deleted when the segment expires.
 async fn abandon(remote: &RemoteTier, upload: &Upload, reason: &str) {
     let metadata = &upload.metadata;
     let base = metadata.segment.start_offset;

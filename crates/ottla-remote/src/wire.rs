@@ -14,7 +14,8 @@ use ottla_protocol::messages::{
 use ottla_tiered::REMOTE_LOG_METADATA_TOPIC;
 use ottla_types::{ErrorCode, LeaderEpoch, Offset, TopicId};
 
-/// How long a fetch waits for a record. A partition that is assigned meanwhile waits for it too.
+/// How long a fetch waits for a record. A partition that is assigned during the wait waits for its
+/// end.
 const FETCH_WAIT_MS: i32 = 200;
 /// Bytes of records of one response.
 const FETCH_BYTES: i32 = 4 << 20;

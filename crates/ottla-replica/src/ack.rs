@@ -51,7 +51,7 @@ pub enum AckOutcome {
     UnknownLeaderEpoch,
     /// Not written: the ISR is below `min.insync.replicas`.
     NotEnoughReplicas,
-    /// Written, but the ISR fell below `min.insync.replicas` meanwhile.
+    /// Written, but the ISR fell below `min.insync.replicas` before the records were committed.
     NotEnoughReplicasAfterAppend,
     /// Written, but `timeout.ms` passed before it was acknowledged.
     RequestTimedOut,

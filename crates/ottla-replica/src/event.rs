@@ -126,7 +126,7 @@ pub enum Event<Ack> {
         result: Result<LeaderOffsets, ErrorCode>,
         now_ms: u64,
     },
-    /// The state of `Effect::FetchRemoteState` is there, or the failure to get it.
+    /// The result of `Effect::FetchRemoteState`.
     RemoteStateFetched {
         leader_epoch: LeaderEpoch,
         result: Result<(), ErrorCode>,
@@ -166,7 +166,8 @@ pub enum Effect<Ack> {
     /// format too.
     WriteLegacy { message: LegacyMessage },
     /// Flushes the log at least up to this offset; answered by `Flushed` or `LogLost`. If the log
-    /// is truncated meanwhile, `Flushed` tells how far the remaining log is on disk.
+    /// is truncated during the flush, `Flushed` has the offset up to which the remaining log is on
+    /// disk.
     Flush { up_to: Offset },
     /// Advances the high watermark (exclusive) for consumers.
     AdvanceHighWatermark { high_watermark: Offset },
@@ -202,7 +203,7 @@ pub enum Effect<Ack> {
     /// Removes all records and continues at this offset; answered by `LogTruncated`.
     TruncateLogFully { start_at: Offset },
     /// The next records of the leader are only in remote storage (KIP-405): gets the state before
-    /// those that the leader has. Answered by `RemoteStateFetched`.
+    /// the first local record of the leader. Answered by `RemoteStateFetched`.
     FetchRemoteState {
         leader: BrokerId,
         leader_epoch: LeaderEpoch,

@@ -217,7 +217,7 @@ impl Follower {
         }
     }
 
-    /// The log is truncated only when the state is there.
+    /// The log is truncated only after the state was fetched.
     pub(crate) fn on_remote_state_fetched<Ack>(
         &mut self,
         leader_epoch: LeaderEpoch,

@@ -62,7 +62,7 @@ impl FollowerFetch {
 mod tests {
     use super::*;
 
-    /// A leader's log from 10 to 30, of which epoch 3 ended at 20 and epoch 5 is written to.
+    /// A leader's log from 10 to 30. Epoch 3 ended at 20, and epoch 5 is current.
     #[test]
     fn an_offset_is_checked_against_the_epochs_first() {
         let end = |leader_epoch, end_offset| {

@@ -9,7 +9,7 @@ pub(crate) struct LogState {
     pub(crate) log_end_offset: Offset,
     /// Exclusive end of what consumers may read.
     pub(crate) high_watermark: Offset,
-    /// Exclusive end of what is known to be on disk; advanced by `Flushed`, lowered by a
+    /// Exclusive end of the records known to be on disk; advanced by `Flushed`, lowered by a
     /// truncation.
     pub(crate) flushed_end: Offset,
     /// The latest epoch in the leader epoch checkpoint.

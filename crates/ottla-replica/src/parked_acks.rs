@@ -94,8 +94,8 @@ impl<Ack> ParkedAcks<Ack> {
         }
     }
 
-    /// Releases the acknowledgements whose end was reached. Those that waited for the high
-    /// watermark fail if the ISR is below `min.insync.replicas` by now
+    /// Releases the acknowledgements whose end was reached. Acknowledgements that waited for the
+    /// high watermark fail if the ISR is below `min.insync.replicas` by now
     /// (`Partition.checkEnoughReplicasReachOffset`).
     pub(crate) fn release_due(
         &mut self,
@@ -332,7 +332,7 @@ mod tests {
         }
     }
 
-    /// Against a list that is searched: whatever the order of offsets and deadlines.
+    /// Compared with a list that is searched, for any order of offsets and deadlines.
     #[test]
     fn the_earliest_deadline_is_that_of_a_list_that_is_searched() {
         let mut random = 7u64;

@@ -86,11 +86,12 @@ mod tests {
         ];
         assert_eq!(select(RackAware, "b", &followers), Some(3));
         assert_eq!(select(RackAware, "a", &followers), None, "the leader's");
-        assert_eq!(select(RackAware, "c", &followers), None, "nobody's");
+        assert_eq!(select(RackAware, "c", &followers), None, "no rack matches");
         assert_eq!(select(RackAware, "", &followers), None, "a client without");
         assert_eq!(select(Leader, "b", &followers), None);
         assert_eq!(select(RackAware, "b", &[]), None);
-        // What has caught up later comes first among equals, and then the larger id.
+        // Among equals, the replica that has caught up later comes first, and then the one with the
+        // larger ID.
         let followers = [candidate(4, 12, 3), candidate(3, 12, 9)];
         assert_eq!(select(RackAware, "b", &followers), Some(4));
         let followers = [candidate(4, 12, 3), candidate(5, 12, 3)];

@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_is_always_a_batch_behind_has_caught_up_at_its_last_fetch() {
+    fn a_replica_one_batch_behind_has_caught_up_at_its_last_fetch() {
         let mut replica = RemoteReplica::new(BrokerId(2), false, 0);
         assert!(!replica.is_caught_up(Offset(10), 0, 30));
         replica.on_fetch(&fetch(5, 100), Offset(10));
@@ -188,11 +188,11 @@ mod tests {
     }
 
     #[test]
-    fn who_may_be_in_the_isr() {
+    fn eligibility_for_the_isr() {
         let table: [(&str, Option<ReplicaBroker>, bool); 6] = [
             ("the one that fetched", Some(registration(7)), true),
             ("started anew since", Some(registration(8)), false),
-            ("the metadata lags behind", Some(registration(6)), false),
+            ("the metadata is older", Some(registration(6)), false),
             ("not registered", None, false),
             (
                 "fenced",

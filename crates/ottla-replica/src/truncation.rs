@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_log_is_cut_where_the_leaders_left_it() {
+    fn a_log_is_truncated_where_it_diverges_from_the_leader() {
         let end = |leader_epoch, end_offset| EpochEnd {
             leader_epoch: LeaderEpoch(leader_epoch),
             end_offset: Offset(end_offset),
@@ -62,7 +62,7 @@ mod tests {
                 Some(end(3, 20)),
                 20,
             ),
-            ("both end behind the log", end(3, 45), Some(end(3, 40)), 30),
+            ("both end after the log", end(3, 45), Some(end(3, 40)), 30),
             (
                 "the epoch is not known here",
                 end(3, 20),
@@ -70,7 +70,7 @@ mod tests {
                 15,
             ),
             ("nothing before it either", end(3, 20), None, 20),
-            ("the same, behind the log", end(3, 45), None, 30),
+            ("the same, after the log", end(3, 45), None, 30),
             ("the leader knows nothing", end(-1, -1), None, 10),
             (
                 "the leader names no epoch",

@@ -112,8 +112,8 @@ impl ClientLogin {
         Some(ClientLogin { mechanism, state })
     }
 
-    /// Spares this login what an earlier one of the same user has derived from the password, as long
-    /// as the broker sends the same salt.
+    /// Reuses the keys that an earlier login of the same user derived from the password, as long as
+    /// the broker sends the same salt.
     #[must_use]
     pub fn after(mut self, earlier: &ClientLogin) -> ClientLogin {
         if let (State::Scram(login), State::Scram(earlier)) = (&mut self.state, &earlier.state) {

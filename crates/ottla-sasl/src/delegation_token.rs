@@ -138,7 +138,7 @@ mod tests {
         );
     }
     #[test]
-    fn a_decoy_looks_like_the_token_and_lets_nobody_in() {
+    fn a_decoy_looks_like_the_token_and_authenticates_no_client() {
         for mechanism in ScramMechanism::ALL {
             let token = token_credential("secret", "id", mechanism);
             let decoy = token_decoy("secret", "id", mechanism);

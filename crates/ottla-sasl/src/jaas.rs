@@ -121,7 +121,7 @@ impl LoginModule {
         ))
     }
 
-    /// `username` and `password`: the credentials for logins to others.
+    /// `username` and `password`: the credentials for logins to other nodes.
     pub fn credentials(&self) -> Option<(&str, &str)> {
         Some((self.option("username")?, self.option("password")?))
     }

@@ -1,7 +1,7 @@
-//! Who a Kerberos login is for, as a JAAS entry of Java's `Krb5LoginModule` says.
+//! The principal of a Kerberos login, from a JAAS entry of Java's `Krb5LoginModule`.
 //!
-//! Used of its options: `useKeyTab`, `keyTab`, `principal`, `storeKey`, `useTicketCache`,
-//! `ticketCache` and `serviceName`. The others choose how Java asks for passwords and reads
+//! Supported options: `useKeyTab`, `keyTab`, `principal`, `storeKey`, `useTicketCache`,
+//! `ticketCache` and `serviceName`. The other options control how Java asks for passwords and reads
 //! `krb5.conf`; the library here does so by itself.
 //!
 //! Kafka: `KerberosLogin`.
@@ -24,10 +24,10 @@ pub struct KerberosService {
 pub struct KerberosLogin {
     /// The first part of the name of the brokers' principals.
     pub service: String,
-    /// `None` is whoever the tickets are of.
+    /// `None` is the principal of the tickets.
     pub principal: Option<String>,
-    /// The path of the keytab with the client's key. `None` if its tickets are made by others, such
-    /// as `kinit`.
+    /// The path of the keytab with the client's key. `None` if another program, such as `kinit`,
+    /// gets its tickets.
     pub keytab: Option<String>,
     /// The file of tickets. `None` is the library's: `KRB5CCNAME`, or a file of the user. Not used
     /// with a keytab.
@@ -46,7 +46,7 @@ const OPTIONS: [&str; 7] = [
     "useKeyTab",
     "useTicketCache",
 ];
-/// Those of them that are on or off.
+/// The options that are on or off.
 const SWITCHES: [&str; 3] = ["storeKey", "useKeyTab", "useTicketCache"];
 const KEYTAB_EXAMPLE: &str = "useKeyTab=true storeKey=true keyTab=\"/etc/kafka.keytab\" \
                               principal=\"kafka/broker.example.com@EXAMPLE.COM\"";
@@ -107,7 +107,7 @@ impl KerberosLogin {
     }
 }
 
-/// The name of the brokers' service, which stands in the entry or in a setting.
+/// The name of the brokers' service, from the entry or from a setting.
 pub fn service_name_of(entry: &LoginModule, configured: Option<&str>) -> Result<String, String> {
     match (entry.option("serviceName"), configured) {
         (Some(one), Some(other)) if one != other => Err(format!(
@@ -123,14 +123,14 @@ pub fn service_name_of(entry: &LoginModule, configured: Option<&str>) -> Result<
     }
 }
 
-/// Java takes a path, or a URL of a file.
+/// Java accepts a path, or a URL of a file.
 fn path(text: &str) -> String {
     let text = text.strip_prefix("FILE:").unwrap_or(text);
     text.strip_prefix("file://").unwrap_or(text).to_owned()
 }
 
-/// Refuses what Java passes over in silence, and then logs in with another key or with none: an option
-/// in another case, and a switch that is neither on nor off.
+/// Refuses an option in the wrong case, and a switch that is neither on nor off. Java ignores both
+/// without a message, and then logs in with another key or with none.
 fn check_options(entry: &LoginModule) -> Result<(), String> {
     for (name, value) in entry.options() {
         let meant = OPTIONS.iter().find(|it| it.eq_ignore_ascii_case(name));

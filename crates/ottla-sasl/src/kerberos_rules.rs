@@ -55,7 +55,7 @@ enum Case {
     Upper,
 }
 
-/// A principal: `service/host@REALM`, of which host and realm may be missing.
+/// A principal: `service/host@REALM`. Host and realm may be missing.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct KerberosName {
     pub service: String,
@@ -152,7 +152,7 @@ fn parse_rule(text: &str) -> Result<Rule, String> {
     let invalid = || {
         format!(
             "Invalid rule: {text}; give DEFAULT, or RULE:[n:string](regexp)s/pattern/replacement/ with g, /L or /U \
-             behind it, as each of the list"
+             after it, like each of the list"
         )
     };
     if let Some(rest) = text.strip_prefix("DEFAULT") {
@@ -386,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_rule_cannot_do_is_an_error() {
+    fn unsupported_rules_are_errors() {
         for (rule, principal, says) in [
             ("RULE:[1:$1@$0]", "a@X", "Non-simple name a@X after"),
             (

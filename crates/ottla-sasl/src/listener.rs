@@ -42,12 +42,12 @@ pub struct SaslPeer {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum PeerCredentials {
     Known(ClientCredentials),
-    /// A token, which has to be got first.
+    /// A token, which must be requested first.
     Token(Box<TokenSource>),
 }
 
 impl PeerCredentials {
-    /// Whom the credentials name; nothing where a token does.
+    /// The user name in the credentials; `None` for a token.
     pub fn username(&self) -> Option<&str> {
         match self {
             PeerCredentials::Known(known) => known.username(),
@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn passwords_are_those_of_their_users() {
+    fn passwords_belong_to_their_users() {
         let plain = EnabledMechanism {
             mechanism: Mechanism::Plain,
             max_reauth_ms: None,

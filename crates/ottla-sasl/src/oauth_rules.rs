@@ -54,8 +54,8 @@ pub struct UnsecuredRules {
     pub clock_skew_ms: i64,
 }
 
-/// The path in a URL with `file:`; `None` for another scheme. As in Kafka, which takes the raw path of a `java.net.URL`, the
-/// name of a host before the path is skipped, and `%20` stands for itself.
+/// The path in a URL with `file:`; `None` for another scheme. As in Kafka, which takes the raw path of a
+/// `java.net.URL`, the name of a host before the path is skipped, and `%20` is not decoded.
 pub fn path_of_file_url(url: &str) -> Option<&str> {
     let rest = url.strip_prefix("file:")?;
     match rest.strip_prefix("//") {

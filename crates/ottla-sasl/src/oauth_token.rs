@@ -95,7 +95,7 @@ enum PublicKey {
     P521(Vec<u8>),
 }
 
-/// What a token is signed with. The library has all but ES512.
+/// The signature algorithm of a token. The library supports all except ES512.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Algorithm {
     Known(jsonwebtoken::Algorithm),
@@ -103,7 +103,7 @@ enum Algorithm {
 }
 
 impl Algorithm {
-    /// Nothing for a name that stands for no public key's algorithm.
+    /// `None` for a name that is no public key algorithm.
     fn from_name(name: &str) -> Option<Algorithm> {
         if name == "ES512" {
             return Some(Algorithm::Es512);
@@ -157,7 +157,7 @@ impl PublicKey {
     }
 }
 
-/// The first byte of a point of which both coordinates follow (SEC 1, 2.3.3).
+/// The first byte of a point that is followed by both coordinates (SEC 1, 2.3.3).
 const UNCOMPRESSED: u8 = 4;
 /// Bytes of one.
 const P521_COORDINATE: usize = 66;
@@ -247,8 +247,9 @@ pub fn validate(
     check_claims(&claims, rules, now_ms)
 }
 
-/// Validates an ID token, which tells a client who has logged in (OpenID Connect Core 1.0, 3.1.3.7). The only audience of
-/// `rules` is the client. `nonce` is that of the login; a token that was refreshed has none.
+/// Validates an ID token, which identifies the user to the client (OpenID Connect Core 1.0,
+/// 3.1.3.7). The only audience of `rules` is the client. `nonce` is the nonce of the login; a
+/// refreshed token has none.
 pub fn validate_id_token(
     token: &str,
     keys: &KeySet,
@@ -262,7 +263,7 @@ pub fn validate_id_token(
     if nonce.is_some_and(|expected| found != Some(expected)) {
         return Err(TokenError::Nonce);
     }
-    // A token that is for others too says to whom it was issued.
+    // A token with several audiences names the client that it was issued to.
     let is_own = |it: &str| rules.audiences.iter().any(|own| own == it);
     let is_for_others = match claims.get("aud") {
         Some(Value::Array(all)) => !all.iter().all(|it| it.as_str().is_some_and(is_own)),
@@ -274,7 +275,7 @@ pub fn validate_id_token(
         found => Err(TokenError::AuthorizedParty {
             found: found
                 .and_then(Value::as_str)
-                .map_or("nobody".to_owned(), shown),
+                .map_or("no audience".to_owned(), shown),
             expected: named(&rules.audiences),
         }),
     }
@@ -344,7 +345,7 @@ fn check_audience(claims: &Map<String, Value>, rules: &TokenRules) -> Result<(),
 
 fn named(names: &[impl AsRef<str>]) -> String {
     match names.is_empty() {
-        true => "nobody".to_owned(),
+        true => "no audience".to_owned(),
         false => names
             .iter()
             .map(AsRef::as_ref)
@@ -436,7 +437,8 @@ fn algorithm_name(token: &str) -> Option<String> {
     Some(shown(header.get("alg")?.as_str()?))
 }
 
-/// What a client reads of a token of its own before it logs in with it; the broker checks the rest.
+/// Reads the claims of a client's own token that the client needs before it logs in; the broker
+/// checks the rest.
 ///
 /// Kafka: `ClientJwtValidator`.
 pub fn read_own(token: &str, sub_claim: &str, scope_claim: &str) -> Result<ValidToken, TokenError> {

@@ -1,5 +1,5 @@
-//! Where a client, or a node at another node, gets the OAuth tokens with which it logs in: from a file, or from the token
-//! endpoint of an issuer. What is sent to the endpoint, and what its answer says.
+//! The source of the OAuth tokens with which a client, or a node at another node, logs in: a file, or the token
+//! endpoint of an issuer. Builds the request to the endpoint and parses its response.
 //!
 //! Three grants, as in Kafka: client credentials with a secret (RFC 6749, 4.4), client credentials with an assertion
 //! (RFC 7523, 2.2), and JWT bearer (RFC 7523, 2.1). Settings have precedence over options of the JAAS entry.
@@ -45,7 +45,7 @@ pub struct TokenSource {
     pub refresh: TokenRefresh,
 }
 
-/// `sasl.oauthbearer.token.endpoint.url`, and what goes with it.
+/// `sasl.oauthbearer.token.endpoint.url`, and its related settings.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum TokenPlace {
     /// The path of a file with a token.
@@ -66,11 +66,11 @@ pub struct TokenEndpoint {
     pub read_timeout: Option<Duration>,
     /// `sasl.login.retry.backoff.ms`.
     pub retry_backoff: Duration,
-    /// `sasl.login.retry.backoff.max.ms`: for so long in all an attempt is repeated.
+    /// `sasl.login.retry.backoff.max.ms`: the total time of repeated attempts.
     pub retry_backoff_max: Duration,
 }
 
-/// With what a token is asked for.
+/// The grant with which a token is requested.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum TokenGrant {
     ClientSecret {
@@ -91,7 +91,7 @@ pub enum TokenGrant {
     },
 }
 
-/// A JSON Web Token with which a client proves who it is to the issuer.
+/// A JSON Web Token that authenticates a client to the issuer.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Assertion {
     /// The path of a file with one.
@@ -100,7 +100,7 @@ pub enum Assertion {
     Signed(AssertionTemplate),
 }
 
-/// What an assertion says, and with what it is signed.
+/// The claims of an assertion, and the key that signs it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct AssertionTemplate {
     pub algorithm: AssertionAlgorithm,
@@ -162,7 +162,7 @@ impl TokenRefresh {
     }
 }
 
-/// Why the settings cannot be used: the key, without prefix, and a sentence that goes on from it.
+/// Why the settings cannot be used: the key, without prefix, and the rest of the sentence.
 pub type SourceProblem = (String, String);
 
 impl TokenSource {
@@ -437,7 +437,7 @@ fn problem(key: &str, rest: &str) -> SourceProblem {
     (key.to_owned(), format!("{key}{rest}"))
 }
 
-/// What is posted to a token endpoint, besides the headers that are always the same.
+/// A POST request to a token endpoint, without the headers that are always the same.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TokenRequest {
     /// `application/x-www-form-urlencoded`.
@@ -546,7 +546,7 @@ pub fn token_in_answer(body: &str) -> Result<Secret, String> {
     tokens.next().ok_or_else(|| missing.to_owned())
 }
 
-/// What the endpoint says of a request that it refuses (RFC 6749, 5.2), for people.
+/// The error in the endpoint's response to a refused request (RFC 6749, 5.2), for people.
 pub fn refusal_in_answer(body: &str) -> String {
     let answer: Option<Value> = serde_json::from_str(body).ok();
     let said = answer.and_then(|answer| {

@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_filter_finds_names_as_its_pattern_type_says() {
+    fn a_filter_matches_names_by_its_pattern_type() {
         let acls = [
             ("a", PatternType::Literal),
             ("ab", PatternType::Literal),

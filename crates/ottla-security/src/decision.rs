@@ -59,7 +59,8 @@ impl StandardAuthorizer {
                 };
                 let on_cluster = self.explain(client, on_cluster);
                 if on_cluster.rule.is_allowed() {
-                    remark = Some("whoever may Create on the cluster may create every topic");
+                    remark =
+                        Some("a principal that may Create on the cluster may create every topic");
                     explanation = on_cluster;
                 }
             }
@@ -127,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn a_denial_says_what_would_allow_it() {
+    fn a_denial_names_the_acls_that_would_allow_it() {
         use PermissionType::{Allow, Deny};
         let topic = ResourceType::Topic;
         let authorizer = authorizer(&[

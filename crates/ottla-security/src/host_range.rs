@@ -93,7 +93,7 @@ pub(crate) fn address_of(host: &str) -> Option<IpAddr> {
     host.split('%').next()?.parse().ok()
 }
 
-/// A number of at most so many decimal digits.
+/// A number of at most `most` decimal digits.
 fn digits(text: &str, most: usize) -> Option<u16> {
     let is_number = (1..=most).contains(&text.len()) && text.bytes().all(|it| it.is_ascii_digit());
     text.parse().ok().filter(|_| is_number)

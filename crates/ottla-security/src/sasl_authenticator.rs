@@ -78,7 +78,7 @@ pub struct OAuthIdentity {
     pub expires_at_ms: i64,
 }
 
-/// What the Kerberos library answers to a message of a client.
+/// The response of the Kerberos library to a message of a client.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum KerberosAnswer {
     Challenge(Vec<u8>),
@@ -86,9 +86,9 @@ pub enum KerberosAnswer {
     Done {
         user: String,
     },
-    /// The ticket is good, and the rules make no user of its principal.
+    /// The ticket is valid, and the rules map its principal to no user.
     Nameless,
-    /// The ticket is not accepted. The client is told no more than that.
+    /// The ticket is not accepted. The client receives no reason.
     Refused,
     /// The same login may succeed in a moment. The connection is closed for this reason, so that the
     /// client tries again.
@@ -196,21 +196,21 @@ enum Progress {
 /// Why a login fails.
 enum Failure {
     /// The client receives this message.
-    Told(String),
+    WithMessage(String),
     /// The client receives the same message for all of these, so that it reveals nothing.
     Invalid,
 }
 
 impl From<PlainError> for Failure {
     fn from(error: PlainError) -> Failure {
-        Failure::Told(error.to_string())
+        Failure::WithMessage(error.to_string())
     }
 }
 
 impl From<ScramError> for Failure {
     fn from(error: ScramError) -> Failure {
         match error {
-            ScramError::OtherAuthorizationId => Failure::Told(error.to_string()),
+            ScramError::OtherAuthorizationId => Failure::WithMessage(error.to_string()),
             _ => Failure::Invalid,
         }
     }
@@ -398,7 +398,7 @@ impl SaslAuthenticator {
                 let reply = self.last_reply(&enabled, message, lifetime_ms);
                 Outcome::Authenticated(reply, session)
             }
-            Err(Failure::Told(message)) => Outcome::Failed {
+            Err(Failure::WithMessage(message)) => Outcome::Failed {
                 reply: self.refusal(&message),
                 message,
             },
@@ -479,7 +479,7 @@ impl SaslAuthenticator {
         if let (Progress::Done(_, principal, _), Some(previous)) = (&progress, &self.previous) {
             let before = &previous.principal;
             if before.as_str() != principal.as_str() {
-                return Err(Failure::Told(format!(
+                return Err(Failure::WithMessage(format!(
                     "Cannot change principals during re-authentication from {}.{}: {}.{}",
                     before.principal_type(),
                     before.name(),
@@ -502,8 +502,9 @@ impl SaslAuthenticator {
         })
     }
 
-    /// The last message of a successful login. Without headers, a login with Kerberos ends with that of the client
-    /// (RFC 4752), which would take another for the response to its first request.
+    /// The last message of a successful login. Without headers, a login with Kerberos ends with the
+    /// last message of the client (RFC 4752). The client would take another message of the broker
+    /// for the response to its first request.
     fn last_reply(
         &self,
         enabled: &EnabledMechanism,
@@ -567,7 +568,7 @@ impl Exchange {
                 let principal = Principal::user(&response.username);
                 Ok(Progress::Done(Vec::new(), principal, None))
             }
-            Exchange::Scram(server, who) if server.is_started() => {
+            Exchange::Scram(server, identity) if server.is_started() => {
                 let mechanism = server.mechanism();
                 let first = server.on_client_first(token)?;
                 let name = &first.username;
@@ -590,7 +591,7 @@ impl Exchange {
                 let is_known = found.is_some();
                 let (credential, principal, expires_at_ms) =
                     found.unwrap_or((decoy, Principal::anonymous(), 0));
-                *who = Some(match first.is_token {
+                *identity = Some(match first.is_token {
                     true => (principal.token_authenticated(), expires_at_ms),
                     false => (principal, expires_at_ms),
                 });
@@ -598,9 +599,9 @@ impl Exchange {
                 let message = server.challenge(credential, is_known, &nonce)?;
                 Ok(Progress::Challenge(message))
             }
-            Exchange::Scram(server, who) => {
+            Exchange::Scram(server, identity) => {
                 let message = server.on_client_final(token)?;
-                let (principal, expires_at_ms) = who.take().ok_or(Failure::Invalid)?;
+                let (principal, expires_at_ms) = identity.take().ok_or(Failure::Invalid)?;
                 let expires_at_ms = Some(expires_at_ms).filter(|at| *at != i64::MAX);
                 Ok(Progress::Done(message, principal, expires_at_ms))
             }
@@ -610,7 +611,7 @@ impl Exchange {
                 if token == ACKNOWLEDGED_ERROR
                     && let Some(error) = error.take()
                 {
-                    return Err(Failure::Told(error));
+                    return Err(Failure::WithMessage(error));
                 }
                 let response = InitialResponse::parse(token).map_err(|_| Failure::Invalid)?;
                 let identity = match credentials.oauth(enabled, &response.token, now) {
@@ -622,7 +623,7 @@ impl Exchange {
                 };
                 let asked = &response.authorization_id;
                 if !asked.is_empty() && *asked != identity.name {
-                    return Err(Failure::Told(format!(
+                    return Err(Failure::WithMessage(format!(
                         "Authentication failed: Client requested an authorization id ({asked}) that is different \
                          from the token's principal name ({})",
                         identity.name

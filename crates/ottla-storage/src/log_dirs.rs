@@ -40,7 +40,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, OnceLock};
 
 use ottla_config::TopicConfig;
-use ottla_log::checkpoint::{PARTITION_METADATA, PartitionMetadata};
+use ottla_log::checkpoint::PartitionMetadata;
 use ottla_log::file_names::STRAY_DIR_SUFFIX;
 use ottla_log::{Handles, Log, LogError, LogReader, OpenParams, retry_lacking};
 use ottla_metrics::complaints::Complaints;
@@ -55,7 +55,7 @@ use log_dir::FailureListener;
 
 use crate::format::NodeIdentity;
 
-pub use cleaner::{CleaningPause, LogCleaner, Taken};
+pub use cleaner::{CleaningClaim, CleaningPause, LogCleaner};
 pub use describe::LogDirDescription;
 pub use dir_locks::DirLocks;
 pub use dir_threads::THREADS_PER_DIRECTORY;
@@ -146,6 +146,7 @@ impl OpenSettings {
         self,
         dir: PathBuf,
         topic_partition: &TopicPartition,
+        log_dir: &LogDir,
         handles: &Arc<Handles>,
     ) -> OpenParams {
         OpenParams {
@@ -159,6 +160,7 @@ impl OpenSettings {
             producer_id_expiration_ms: self.producer_id_expiration_ms,
             random_seed: ottla_sync::random::random("log"),
             handles: Arc::clone(handles),
+            checkpoint_marks: Arc::clone(&log_dir.checkpoint_marks),
         }
     }
 }
@@ -303,11 +305,6 @@ impl LogDirs {
         Ok(log)
     }
 
-    /// Whether a log has no `partition.metadata`. Blocks.
-    pub fn lacks_topic_id(&self, log: &LogReader) -> bool {
-        ottla_sync::fs::metadata(log.dir().join(PARTITION_METADATA)).is_err()
-    }
-
     /// Writes `partition.metadata` durably. Returns false if that must be retried: the disk is
     /// full, or the directory is gone. Any other failure takes the directory offline. Blocks.
     pub fn write_topic_id(&self, log: &LogReader, topic_id: TopicId) -> bool {
@@ -428,6 +425,8 @@ impl LogDirs {
             dir.files.stop();
         }
         for dir in &self.dirs {
+            // Nothing follows that would write what another round would find.
+            dir.checkpoint_marks.set_all();
             self.checkpoint_recovery_points(dir);
             self.checkpoint_high_watermarks(dir);
         }

@@ -10,6 +10,7 @@
 
 mod directories;
 mod finding;
+mod log_files;
 mod log_scan;
 mod look;
 mod metadata;
@@ -47,6 +48,23 @@ impl Preflight {
         if let Some(config) = &config {
             directories::examine(config, unformatted, &mut look);
         }
+        Preflight::new(look, properties)
+    }
+
+    /// Examines the small files of every log as well. `ottla server` does not, because its start reads them itself.
+    /// Blocks.
+    pub fn with_log_files(self, properties: &Properties) -> Preflight {
+        let mut look = Look {
+            facts: self.facts,
+            findings: self.findings,
+        };
+        if let Some(config) = &BrokerConfig::examine(properties).config {
+            log_files::examine(config, &mut look);
+        }
+        Preflight::new(look, properties)
+    }
+
+    fn new(mut look: Look, properties: &Properties) -> Preflight {
         let changes = look.findings.iter_mut().filter_map(|it| it.change.as_mut());
         for change in changes {
             *change = change.replace(THIS_FILE, properties.file_name());

@@ -47,8 +47,8 @@ pub fn read_cached_at(file: &File, buffer: &mut [u8], position: u64) -> io::Resu
     }
 }
 
-/// Reads what the page cache has of a file from a position on, up to the size of `buffer`, with one
-/// call. `None` if the first byte is on disk or past the end; a read that may wait then finds out. If
+/// Reads the cached bytes of a file from a position on, up to the size of `buffer`, with one call.
+/// `None` if the first byte is on disk or past the end; a read that may wait finds out which. If
 /// the file system does not support the check, reads anyway.
 pub fn read_if_cached_at(
     file: &(impl AsFd + FileExt + ?Sized),

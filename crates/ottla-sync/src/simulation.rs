@@ -13,7 +13,7 @@
 //! memory; the simulated disk and network refuse their calls, no switch happens, and the host's
 //! tasks are dropped last. If the product catches this panic with `catch_unwind`, it continues at
 //! the thread's next switch point. If a `Drop` waits for another thread of its host, that thread is
-//! unwound first. The rule for product code is that of Rust in general: a `Drop` must not panic. A
+//! unwound first. The rule for product code is Rust's general rule: a `Drop` must not panic. A
 //! `Drop` that takes a lock held by its own stack would deadlock in the product; here the process
 //! is aborted.
 //!

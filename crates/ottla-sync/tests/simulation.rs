@@ -123,7 +123,7 @@ fn a_missed_wake_up_is_found() {
 }
 
 /// Needs two ordering constraints in the middle of long threads, which a uniform random walk rarely
-/// meets: thread A must be held between two of its 200 steps while B does all of its own.
+/// meets: thread A must be held between two of its 200 steps while B does all of its steps.
 fn depth_two() {
     let (turns, phase) = (200, Arc::new(AtomicUsize::new(0)));
     let other = phase.clone();
@@ -181,12 +181,12 @@ fn everything() -> u64 {
     let (sender, mut receiver) = mpsc::channel::<u64>(4);
     let total = Arc::new(Mutex::new(0_u64));
     let (sum, done) = (total.clone(), Arc::new(Notify::new()));
-    let told = done.clone();
+    let notify = done.clone();
     let consumer = host("consumer").spawn("main", move || {
         let handle = task::spawn(async move {
             while let Some(value) = receiver.recv().await {
                 *sum.lock() += value;
-                told.notify_one();
+                notify.notify_one();
             }
         });
         task::Handle::current().block_on(handle).unwrap();
@@ -233,7 +233,7 @@ fn a_seed_is_one_run_to_the_byte() {
 }
 
 #[test]
-fn time_passes_when_nobody_can_run() {
+fn time_passes_when_no_thread_can_run() {
     let report = run(Config::new(7), || {
         let before = time::now();
         thread::sleep(Duration::from_secs(3600));

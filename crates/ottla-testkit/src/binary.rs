@@ -23,7 +23,7 @@ fn build() -> PathBuf {
     let profile_dir = test
         .parent()
         .and_then(Path::parent)
-        .unwrap_or_else(|| panic!("{} does not stand in a target directory", test.display()));
+        .unwrap_or_else(|| panic!("{} is not in a target directory", test.display()));
     let profile = match profile_dir.file_name().and_then(|name| name.to_str()) {
         Some("debug") | None => "dev",
         Some(other) => other,

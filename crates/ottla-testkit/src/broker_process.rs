@@ -285,7 +285,7 @@ impl BrokerProcess {
     pub fn wait(&mut self) -> ExitStatus {
         match self.wait_for_end(PATIENCE) {
             Some(status) => status,
-            None => panic!("the broker goes on:\n{}", self.output()),
+            None => panic!("the broker still runs:\n{}", self.output()),
         }
     }
 
@@ -429,7 +429,7 @@ mod tests {
     }
 
     #[test]
-    fn a_port_where_nobody_speaks_kafka_does_not_answer() {
+    fn a_port_without_a_kafka_broker_does_not_answer() {
         let silent = TcpListener::bind(("127.0.0.1", 0)).unwrap();
         let port = silent.local_addr().unwrap().port();
         let speaker = std::thread::spawn(move || {

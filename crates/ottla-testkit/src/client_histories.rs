@@ -2,11 +2,11 @@
 //! pure: operations in, findings out.
 //!
 //! Processes send values, each value once, and poll, inside and outside transactions. At the end,
-//! readers read each log completely, so a value that nobody has polled by then is lost. `logs`
-//! checks which value is at which offset and who saw it, `orders` what each process saw in
-//! sequence, and `skew` how transactions interleave. Two kinds of anomalies are not ruled out by
-//! Kafka's transactions ([`Kind::is_promised_absent`]); they are counted and compared with Kafka's
-//! count.
+//! readers read each log completely, so a value that no process has polled by then is lost. `logs`
+//! checks which value is at which offset and which processes saw it, `orders` the sequence that
+//! each process saw, and `skew` how transactions interleave. Two kinds of anomalies are not ruled
+//! out by Kafka's transactions ([`Kind::is_promised_absent`]); they are counted and compared with
+//! Kafka's count.
 //!
 //! `workload` generates such a history; `bin/client_histories.rs` runs it on a real cluster.
 

@@ -1,5 +1,5 @@
-//! An identity provider of a test's own (OpenID Connect): its document, its keys, people who log in, and tokens for codes and
-//! for refresh tokens. It checks what a provider has to check: the client, the redirect URI, and the verifier of PKCE.
+//! An identity provider (OpenID Connect) for tests: its document, its keys, users that log in, and tokens for codes and
+//! for refresh tokens. Like a real provider, it checks the client, the redirect URI, and the PKCE verifier.
 
 use std::collections::HashMap;
 use std::io::{Read, Write};
@@ -24,7 +24,7 @@ pub struct IdentityProvider {
     state: Arc<Mutex<State>>,
 }
 
-/// What a test may change.
+/// The behaviour that a test may change.
 pub struct Conduct {
     /// Claims of ID tokens that replace the right ones.
     pub id_claims: Value,
@@ -42,7 +42,7 @@ pub struct Conduct {
 struct State {
     conduct: Conduct,
     issuer: TokenIssuer,
-    /// Of a login whose code was not used yet.
+    /// Logins whose codes were not used yet.
     logins: HashMap<String, Login>,
     /// The person of each refresh token.
     refresh_tokens: HashMap<String, String>,
@@ -137,7 +137,7 @@ impl IdentityProvider {
         self.state.lock().refresh_tokens.len()
     }
 
-    /// Somebody logs in, in a browser that was sent to this address.
+    /// A user logs in, in a browser that was redirected to this address.
     pub fn log_in(&self, address: &str, user: &str) -> Return {
         let (endpoint, query) = address.split_once('?').expect("a query");
         assert_eq!(endpoint, format!("{}/authorize", self.url));

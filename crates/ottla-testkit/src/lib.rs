@@ -1,4 +1,5 @@
-//! Shared test support: the real broker as a process, and checks of what clients were told.
+//! Shared test support: the real broker as a process, and checks of the responses that clients
+//! received.
 //!
 //! Development only: nothing of the product depends on this crate.
 

@@ -118,7 +118,13 @@ impl StallingProxy {
     }
 
     fn change(&self, change: impl FnOnce(&mut State)) {
-        change(&mut self.way.state.lock().expect("nobody panics with it"));
+        change(
+            &mut self
+                .way
+                .state
+                .lock()
+                .expect("no thread panics with the lock"),
+        );
         self.way.mended.notify_all();
     }
 }
@@ -127,7 +133,7 @@ impl Way {
     /// Blocks until data read now may be forwarded.
     fn wait(&self, direction: Direction) {
         let read_at = Instant::now();
-        let mut state = self.state.lock().expect("nobody panics with it");
+        let mut state = self.state.lock().expect("no thread panics with the lock");
         loop {
             let until = match direction {
                 Direction::Requests => read_at + state.delay,
@@ -138,10 +144,12 @@ impl Way {
                 return;
             }
             state = if state.is_cut {
-                self.mended.wait(state).expect("nobody panics with it")
+                self.mended
+                    .wait(state)
+                    .expect("no thread panics with the lock")
             } else {
                 let waited = self.mended.wait_timeout(state, left);
-                waited.expect("nobody panics with it").0
+                waited.expect("no thread panics with the lock").0
             };
         }
     }

@@ -21,8 +21,8 @@ use crate::BrokerBuilder;
 /// Where Kafka's classes for OAuth tokens are.
 pub const PACKAGE: &str = "org.apache.kafka.common.security.oauthbearer";
 
-/// A broker with ACLs, one of whose listeners accepts the tokens of this issuer for the audience `kafka`, by the keys in
-/// this file and the class of [`PACKAGE`] with this name. On the other one, everybody may do everything.
+/// A broker with ACLs, one of whose listeners accepts the tokens of this issuer for the audience `kafka`, by the keys
+/// in this file and the class of [`PACKAGE`] with this name. On the other one, all clients may do everything.
 pub fn broker_with_tokens(keys: &Path, handler: &str, issuer: &str) -> BrokerBuilder {
     let handler = format!("{PACKAGE}.{handler}");
     let url = format!("file://{}", keys.display());
@@ -67,7 +67,7 @@ fn free_port() -> u16 {
     listener.local_addr().expect("an address").port()
 }
 
-/// Who signs, with a key of its own.
+/// An issuer of tokens, with its own signing key.
 pub struct TokenIssuer {
     key_id: String,
     key: EncodingKey,
@@ -100,8 +100,8 @@ impl TokenIssuer {
         path.to_path_buf()
     }
 
-    /// A token of this subject that is valid from now on for so many seconds, which may be negative. `more` claims are
-    /// added.
+    /// A token of this subject that is valid from now on for `seconds`, which may be negative. Contains the claims of
+    /// `more` too.
     pub fn token(&self, subject: &str, seconds: i64, more: &Value) -> String {
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
         let now = now.expect("after 1970").as_secs() as i64;
@@ -115,14 +115,14 @@ impl TokenIssuer {
     }
 }
 
-/// A token endpoint over HTTP: whoever has the id `x` and the secret `x-secret` gets a token of the subject `x`.
+/// A token endpoint over HTTP: a client with the ID `x` and the secret `x-secret` gets a token of the subject `x`.
 pub struct TokenEndpoint {
     url: String,
     granted: Arc<AtomicUsize>,
 }
 
 impl TokenEndpoint {
-    /// Tokens are valid for so many seconds. It answers until the process ends.
+    /// Tokens are valid for `seconds`. The endpoint runs until the process ends.
     pub fn start(issuer: TokenIssuer, seconds: i64, claims: Value) -> TokenEndpoint {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = listener.local_addr().expect("an address");
@@ -158,7 +158,7 @@ impl TokenEndpoint {
     }
 }
 
-/// Who asks, if the secret is right.
+/// The ID of the client, if its secret is right.
 fn user_of(stream: &TcpStream) -> Option<String> {
     let mut lines = BufReader::new(stream).lines();
     let mut authorization = None;

@@ -1,4 +1,4 @@
-//! Caches of what was fetched, bounded in bytes and in time, and fetches that several readers share.
+//! Caches of fetched data, bounded in bytes and in time, and fetches that several readers share.
 
 mod bounded_cache;
 mod chunk_cache;

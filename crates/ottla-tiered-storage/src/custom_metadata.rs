@@ -1,4 +1,5 @@
-//! What the store has the broker keep for a segment: a section of tagged fields (KIP-482).
+//! The custom metadata of a segment, which the broker keeps for the store: a section of tagged
+//! fields (KIP-482).
 //!
 //! 0 `remote_size` (varlong), 1 `object_prefix`, 2 `object_key` (compact strings). No field, no
 //! bytes. The numbers are part of the format.

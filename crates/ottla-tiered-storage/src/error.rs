@@ -5,15 +5,15 @@ use std::fmt;
 /// Kinds of failure that callers treat differently.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum RemoteStorageErrorKind {
-    /// The object is not there (`RemoteResourceNotFoundException`).
+    /// The object does not exist (`RemoteResourceNotFoundException`).
     NotFound,
-    /// The segment is there, and was uploaded without this index.
+    /// The segment exists, and was uploaded without this index.
     NoIndex,
-    /// The store did not answer in time, or asked for patience (429, 5xx). Worth another attempt.
+    /// The store did not answer in time, or is overloaded (429, 5xx). Worth another attempt.
     Unavailable,
     /// The store refused the credentials or the operation.
     Denied,
-    /// The object is there, and its bytes are not what was uploaded.
+    /// The object exists, but its bytes differ from the uploaded ones.
     Damaged,
     /// A local file of the segment, or of the cache, could not be read or written.
     LocalFile,
@@ -64,7 +64,7 @@ impl RemoteStorageError {
         RemoteStorageError::new(RemoteStorageErrorKind::Settings, setting, cause)
     }
 
-    /// Whether the same operation may succeed later without anybody's help.
+    /// Whether the same operation may succeed later without intervention.
     pub fn is_retriable(&self) -> bool {
         self.kind == RemoteStorageErrorKind::Unavailable
     }

@@ -1,8 +1,8 @@
 //! Where remote log segments are kept (KIP-405): stores and object formats.
 //!
-//! Owns the connections to a store, the format of its objects, and caches of what was read. Knows
-//! nothing of partitions, of `__remote_log_metadata`, or of when a segment is copied or deleted: the
-//! callers decide that, and pass a segment's metadata and files in.
+//! Owns the connections to a store, the format of its objects, and caches of read data. Does not depend on partitions
+//! or on `__remote_log_metadata`: the callers decide when a segment is copied or deleted, and pass in its metadata and
+//! files.
 //!
 //! Invariants:
 //! - Bytes from a store can produce an error that names the object, never a panic, an unbounded
@@ -14,7 +14,7 @@
 //! Kafka: `org.apache.kafka.server.log.remote.storage.RemoteStorageManager`.
 
 #![forbid(unsafe_code)]
-// Tests make files and tasks of their own.
+// Tests create files and tasks themselves.
 #![cfg_attr(test, allow(clippy::disallowed_methods, clippy::disallowed_types))]
 
 mod error;

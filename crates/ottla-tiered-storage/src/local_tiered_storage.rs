@@ -124,8 +124,8 @@ impl RemoteStorageManager for LocalTieredStorage {
             data.leader_epoch_index.clone(),
         );
         let all = self.files(metadata);
-        // Dropped with this future. The thread goes on copying, and its caller deletes the files that
-        // were there before.
+        // Dropped with this future. The thread continues to copy; this marker tells it to delete
+        // its files at the end.
         let caller = Arc::new(());
         let is_awaited = Arc::downgrade(&caller);
         let root = self.root.clone();
@@ -347,9 +347,9 @@ fn read_file(path: &Path) -> Result<Bytes, RemoteStorageError> {
         .map_err(|error| failed(path, "read", &error))
 }
 
-/// No deletion removes the directory of the store or of a partition. Without it, the file system is not
-/// mounted: its files would stay for ever if they counted as deleted, and nobody would find again what is
-/// copied now.
+/// No deletion removes the directory of the store or of a partition. If it is missing, the file
+/// system is not mounted: files that counted as deleted would stay forever, and segments copied now
+/// would be lost.
 fn check_mounted(directory: &Path, action: &str) -> Result<(), RemoteStorageError> {
     match fs::metadata(directory) {
         Ok(_) => Ok(()),

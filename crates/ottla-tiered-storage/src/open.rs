@@ -10,7 +10,7 @@ use crate::remote_storage::RemoteStorageManager;
 use crate::settings::{LocalSettings, StorageSettings, prefix_of};
 
 /// Opens a store by all settings of a broker, by their full names. `environment` gives the
-/// variables that hold credentials. Asks nothing of the store.
+/// variables that hold credentials. Sends no request to the store.
 pub fn open(
     settings: &BTreeMap<String, String>,
     environment: &dyn Fn(&str) -> Option<String>,
@@ -29,8 +29,8 @@ pub fn open(
     }
 }
 
-/// Like [`open()`], to read what is there beside the brokers that own it: nothing is created, and the
-/// directory of a broker's cache is left alone.
+/// Like [`open()`], to read a store that brokers own: nothing is created, and the cache directory of a broker is not
+/// touched.
 pub fn open_to_read(
     settings: &BTreeMap<String, String>,
     environment: &dyn Fn(&str) -> Option<String>,

@@ -1,4 +1,4 @@
-//! The seam between the broker and whatever keeps its remote segments.
+//! The interface between the broker and the store of its remote segments.
 //!
 //! Kafka: `org.apache.kafka.server.log.remote.storage.RemoteStorageManager`, `LogSegmentData`.
 
@@ -42,7 +42,7 @@ impl IndexType {
     }
 }
 
-/// What is uploaded for one segment. The files stay as they are until the upload has ended.
+/// The files uploaded for one segment. They do not change until the upload has ended.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LogSegmentData {
     pub log_segment: PathBuf,
@@ -67,15 +67,16 @@ pub struct StoredObject {
     pub expected_size_bytes: Option<u64>,
 }
 
-/// Bytes of a segment's log, in order. Dropping it cancels what is being fetched for it alone.
+/// Bytes of a segment's log, in order. Dropping it cancels fetches that no other reader shares.
 pub type SegmentStream = BoxStream<'static, Result<Bytes, RemoteStorageError>>;
 
 /// Copies segments to a store and reads them back. Calls run in parallel; each is bounded in time
 /// and memory by the settings of the store.
 #[async_trait]
 pub trait RemoteStorageManager: Send + Sync {
-    /// Uploads a segment and returns what the broker is to keep for it in `__remote_log_metadata`.
-    /// After an error nothing is left in the store, as far as the store can be reached.
+    /// Uploads a segment and returns its custom metadata, which the broker keeps in
+    /// `__remote_log_metadata`. After an error nothing is left in the store, as far as the store
+    /// can be reached.
     async fn copy_log_segment_data(
         &self,
         metadata: &RemoteLogSegmentMetadata,
@@ -83,7 +84,7 @@ pub trait RemoteStorageManager: Send + Sync {
     ) -> Result<Option<CustomMetadata>, RemoteStorageError>;
 
     /// The bytes of the segment's log from `start_position` to `end_position`, inclusive; to the
-    /// end of the segment if that is absent or lies beyond.
+    /// end of the segment if `end_position` is absent or beyond it.
     async fn fetch_log_segment(
         &self,
         metadata: &RemoteLogSegmentMetadata,
@@ -100,7 +101,7 @@ pub trait RemoteStorageManager: Send + Sync {
         index: IndexType,
     ) -> Result<Bytes, RemoteStorageError>;
 
-    /// Deletes all that belongs to the segment. What is not there counts as deleted.
+    /// Deletes all objects of the segment. Missing objects count as deleted.
     async fn delete_log_segment_data(
         &self,
         metadata: &RemoteLogSegmentMetadata,
@@ -109,7 +110,7 @@ pub trait RemoteStorageManager: Send + Sync {
     /// The objects of the segment with their sizes, for tools. Reads no data but descriptions.
     async fn stored_objects(&self, metadata: &RemoteLogSegmentMetadata) -> Vec<StoredObject>;
 
-    /// The broker stops, and uses the store no more.
+    /// The broker stops, and does not use the store any more.
     async fn close(&self) -> Result<(), RemoteStorageError> {
         Ok(())
     }

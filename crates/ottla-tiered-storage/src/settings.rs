@@ -97,7 +97,7 @@ pub struct ChunkCacheSettings {
     pub prefetch_max_size: u64,
 }
 
-/// What the names of a store's settings begin with.
+/// The prefix of the names of a store's settings.
 pub(crate) fn prefix_of(settings: &BTreeMap<String, String>) -> &str {
     settings
         .get(PREFIX_KEY)
@@ -274,7 +274,7 @@ fn read_chunk_cache(given: &Given<'_>) -> Result<Option<ChunkCacheSettings>, Rem
     }))
 }
 
-/// −1 stands for no limit.
+/// −1 means no limit.
 fn read_cache(
     given: &Given<'_>,
     prefix: &str,

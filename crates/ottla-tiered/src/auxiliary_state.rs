@@ -1,10 +1,10 @@
-//! A follower whose next offset the leader has only in remote storage: where it starts, and with
-//! which leader epochs and producers.
+//! The start of a follower whose next offset is only in the leader's remote storage: its log start
+//! offset, leader epochs and producers.
 //!
 //! The leader answers a fetch with `OFFSET_MOVED_TO_TIERED_STORAGE`. The follower does not copy the
 //! records that are remote. It asks the leader where the local log begins, finds the remote segment
-//! before that, takes leader epochs and producers from it, and goes on after it. Its log is
-//! truncated only when all of that is there.
+//! before that, takes leader epochs and producers from it, and continues after it. Its log is
+//! truncated only after all of them have been read.
 //!
 //! Kafka: `AbstractFetcherThread.handleOffsetsMovedToTieredStorage`, `TierStateMachine`. Kafka also
 //! asks for the leader's end, for a metric.
@@ -34,7 +34,7 @@ enum Phase {
     },
     FindingLocalStart {
         log_start_offset: Offset,
-        /// The leader does not know what is not uploaded yet.
+        /// The leader does not know the earliest offset that is pending upload.
         is_pending_upload_unknown: bool,
     },
     FindingEpoch {
@@ -53,7 +53,7 @@ enum Phase {
     Done,
 }
 
-/// What a ListOffsets request tells.
+/// The result of a ListOffsets request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct OffsetAndEpoch {
     pub offset: Offset,
@@ -92,7 +92,7 @@ pub enum FetchedIndex {
     ProducerSnapshot,
 }
 
-/// What is needed next.
+/// The next request.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum AuxiliaryEffect {
     /// Send the leader a ListOffsets request.
@@ -127,7 +127,7 @@ pub struct Restart {
 pub enum AuxiliaryEvent {
     /// To `ListOffsets`; offset -1 for an unknown one.
     OffsetListed(Result<OffsetAndEpoch, ErrorCode>),
-    /// To `FindEpochEnd`: the largest epoch up to the one asked for, and its end (exclusive).
+    /// To `FindEpochEnd`: the largest epoch up to the requested one, and its end (exclusive).
     EpochEndFound(Result<OffsetAndEpoch, ErrorCode>),
     /// To `FetchIndex`.
     IndexFetched(Result<Vec<u8>, StoreFailure>),
@@ -312,7 +312,7 @@ impl AuxiliaryState {
         start: OffsetAndEpoch,
         cache: Option<&RemoteLogMetadataCache>,
     ) -> Result<AuxiliaryEffect, AuxiliaryFailure> {
-        // Nothing is before it. Kafka would look for a segment, and fail.
+        // There is no record before it. Kafka would look for a segment, and fail.
         if start.offset <= log_start_offset {
             return Ok(AuxiliaryEffect::Restart(Box::new(Restart {
                 next_offset: start.offset,

@@ -73,8 +73,8 @@ struct Copy {
     rest: VecDeque<Candidate>,
 }
 
-/// How long closed segments stay uncopied (KIP-1241, `remote.copy.lag.*`). A segment that is due by one
-/// of both limits is copied. 0: at once. Below 0: this limit makes none due.
+/// How long closed segments stay uncopied (KIP-1241, `remote.copy.lag.*`). A segment is copied when one of both limits
+/// makes it due. 0: at once. Below 0: no limit of this kind.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct CopyDelay {
     /// Since the largest timestamp of the segment.
@@ -101,7 +101,7 @@ impl CopyDelay {
     }
 }
 
-/// How far copying is behind (`RemoteCopyLagBytes`, `RemoteCopyLagSegments`).
+/// The lag of copying (`RemoteCopyLagBytes`, `RemoteCopyLagSegments`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct CopyLag {
     pub bytes: u64,
@@ -292,7 +292,7 @@ impl CopyTask {
         now: Timestamp,
         effects: &mut Vec<TaskEffect>,
     ) {
-        let candidate = rest.pop_front().expect("the quota was asked for a segment");
+        let candidate = rest.pop_front().expect("a quota request has a segment");
         let segment = RemoteSegment {
             id,
             start_offset: candidate.start_offset,
@@ -419,7 +419,7 @@ fn candidates(
     if limit.0 <= 0 || copied_offset >= limit {
         return VecDeque::new();
     }
-    // The log may start after what was copied: records were deleted, or tiering is new.
+    // The log may start after the copied records: records were deleted, or tiering is new.
     let from = copied_offset.plus(1).max(log.log_start_offset);
     let segments = log.closed_segments_from(from);
     segments

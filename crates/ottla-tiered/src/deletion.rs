@@ -41,8 +41,8 @@ impl Deletion {
         }
     }
 
-    /// `None` while it goes on; otherwise its end. After a failure, a later run finds the segment
-    /// in the state that its records tell, and tries again.
+    /// `None` while it continues; otherwise its result. After a failure, a later run finds the
+    /// segment in its recorded state, and tries again.
     pub(crate) fn step(
         &mut self,
         event: TaskEvent,

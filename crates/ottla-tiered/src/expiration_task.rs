@@ -34,7 +34,8 @@ struct Running {
     rest: VecDeque<RemoteSegment>,
 }
 
-/// What has expired and is not yet deleted (`RemoteDeleteLagBytes`, `RemoteDeleteLagSegments`).
+/// The expired segments that are not yet deleted (`RemoteDeleteLagBytes`,
+/// `RemoteDeleteLagSegments`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct DeleteLag {
     pub bytes: u64,

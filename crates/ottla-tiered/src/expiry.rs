@@ -1,10 +1,9 @@
 //! Which remote segments expire, and in which order.
 //!
 //! Kafka: `RLMExpirationTask.cleanupExpiredRemoteLogSegments`, `RemoteLogRetentionHandler`. Kafka
-//! continues unfinished deletions only up to the first segment that stays, so the objects of a
-//! failed upload wait for retention, and so do those of an upload that its leader did not end; without
-//! retention they stay for ever. It does not move the log start past segments that a former
-//! leader was deleting.
+//! continues unfinished deletions only up to the first segment that stays, so the objects of failed
+//! and abandoned uploads wait for retention; without retention they stay forever. It does not move
+//! the log start past segments that a former leader was deleting.
 
 use std::collections::BTreeSet;
 
@@ -18,19 +17,20 @@ use crate::planted::{Bug, has};
 use crate::remote_segment::RemoteSegment;
 use crate::segment_state::RemoteLogSegmentState;
 
-/// An upload that began longer ago than this, and that the leader does not make, has been left behind.
-/// A former leader may go on with its upload for a while, and what it writes after the deletion stays in
-/// the store. The largest segment takes 34 minutes at the lowest upload rate of the chunked store.
+/// An upload that began longer ago than this, and that the leader itself does not run, is
+/// abandoned. A former leader may continue its upload for a while, and objects that it writes after
+/// the deletion stay in the store. The largest segment takes 34 minutes at the lowest upload rate
+/// of the chunked store.
 ///
-/// When it began is a time of the broker that began it, whose clock may be hours off. So the leader must
-/// also have led for as long, by its own clock. Otherwise:
+/// The start time comes from the clock of the broker that began the upload, which may be hours off.
+/// So the leader must also have led for as long, by its own clock. Otherwise:
 /// 1. a former leader uploads a segment, and does not know yet that it no longer leads,
-/// 2. the new leader takes the upload for one that was left behind, and begins to copy the same records,
+/// 2. the new leader takes the upload for abandoned, and begins to copy the same records,
 /// 3. the former leader finishes the segment and the one after it,
 /// 4. the record of the new leader deletes the finished segment,
-/// 5. the new leader fails. The next one takes what is before the segment of step 3 for copied, and
-///    deletes the only copy that is left, the local one.
-const LEFT_BEHIND_AFTER_MS: u64 = 3_600_000;
+/// 5. the new leader fails. The next one takes all records before the segment of step 3 for copied,
+///    and deletes the only remaining copy, the local one.
+const ABANDONED_AFTER_MS: u64 = 3_600_000;
 
 /// How long records are kept in either tier.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -41,7 +41,7 @@ pub struct Retention {
     pub retention_bytes: i64,
 }
 
-/// What the leader knows of uploads, other than by their records.
+/// The leader's knowledge of uploads besides their records.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Leading {
     /// The segment that it copies at the moment.
@@ -50,13 +50,13 @@ pub struct Leading {
     pub for_ms: u64,
 }
 
-/// What a run deletes.
+/// The deletions of a run.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Expiry {
     /// Where the log starts after it, if retention moves the start.
     pub log_start_offset: Option<Offset>,
-    /// The segments to delete: expired ones, those with an unfinished deletion and uploads that were
-    /// left behind, by epoch and offset, then those older than the first epoch of the log.
+    /// The segments to delete: expired segments, segments with an unfinished deletion and abandoned
+    /// uploads, by epoch and offset, then segments older than the first epoch of the log.
     pub segments: Vec<RemoteSegment>,
     pub stats: RemoteLogStats,
 }
@@ -159,8 +159,8 @@ fn examine(cache: &RemoteLogMetadataCache) -> (RemoteLogStats, BTreeSet<LeaderEp
 fn is_left_behind(segment: &RemoteSegment, leading: Leading, now: Timestamp) -> bool {
     let age_ms = now.0.saturating_sub(segment.event_timestamp.0);
     segment.state == RemoteLogSegmentState::CopySegmentStarted
-        && u64::try_from(age_ms).is_ok_and(|age_ms| age_ms > LEFT_BEHIND_AFTER_MS)
-        && leading.for_ms > LEFT_BEHIND_AFTER_MS
+        && u64::try_from(age_ms).is_ok_and(|age_ms| age_ms > ABANDONED_AFTER_MS)
+        && leading.for_ms > ABANDONED_AFTER_MS
 }
 
 fn size_of(segment: &RemoteSegment) -> u64 {

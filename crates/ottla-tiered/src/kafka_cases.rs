@@ -3,10 +3,10 @@
 //! - `record`: the bytes of `RemoteLogMetadataSerde`, and the message in words.
 //! - `lineage`: the epochs and the end of a segment, the end and the epochs of a log, and the answer
 //!   of `RemoteLogManager.isRemoteSegmentWithinLeaderEpochs`.
-//! - `cache`: segments that leaders upload one after the other into a `RemoteLogMetadataCache`
-//!   (`+` id, start, end, epochs, whether the transaction index is empty; `=` id and state), and
-//!   after `>` what it answers for each epoch: `h` the highest offset, `l` the segments, `s` which
-//!   segment has which offsets, `t` the next one with a transaction index.
+//! - `cache`: segments that leaders upload one after the other into a `RemoteLogMetadataCache` (`+`
+//!   id, start, end, epochs, whether the transaction index is empty; `=` id and state), and after
+//!   `>` its answers for each epoch: `h` the highest offset, `l` the segments, `s` which segment
+//!   has which offsets, `t` the next one with a transaction index.
 
 use std::fmt::Write;
 

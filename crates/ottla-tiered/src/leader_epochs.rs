@@ -1,4 +1,4 @@
-//! Leader epochs and their start offsets: those of a log, and those within a remote segment.
+//! Leader epochs and their start offsets, of a log and within a remote segment.
 //!
 //! Kafka: `LeaderEpochFileCache` (lookups), `LeaderEpochCheckpointFile` (the text, which is also
 //! the leader epoch index of a remote segment), `RemoteLogManager.buildFilteredLeaderEpochMap`.
@@ -23,8 +23,8 @@ impl EpochEntry {
     }
 }
 
-/// Entries with growing epochs. Those of a log have growing offsets too; those of a record may
-/// hold anything.
+/// Entries with increasing epochs. The offsets also increase in the entries of a log; in the
+/// entries of a record they are arbitrary.
 #[derive(Clone, PartialEq, Eq, Hash, Default, Debug)]
 pub struct LeaderEpochs {
     entries: Vec<EpochEntry>,

@@ -15,9 +15,9 @@ use crate::metadata_cache::RemoteLogMetadataCache;
 use crate::planted::{Bug, has};
 use crate::remote_segment::RemoteSegment;
 
-/// Whether the records of a segment are those of the log. `leader_epochs` are those of the log
-/// without empty epochs. Epochs of the segment below the first one of the log are not compared:
-/// they were before its start.
+/// Whether the records of a segment belong to the history of the log. `leader_epochs` are the
+/// epochs of the log without empty ones. Epochs of the segment below the first one of the log are
+/// not compared: they were before its start.
 pub fn is_within_leader_epochs(
     segment: &RemoteSegment,
     log_end_offset: Offset,
@@ -64,8 +64,8 @@ pub fn is_within_leader_epochs(
     segment.end_offset < log_end_offset
 }
 
-/// Up to where (exclusive) the records of a segment are those of the log, from a record of `epoch` on
-/// that both have: the end of the segment, or the offset from which on they differ in their epochs.
+/// The exclusive end of the records that a segment has in common with the log, starting from a
+/// common record of `epoch`: the end of the segment, or the offset from which their epochs differ.
 ///
 /// After an unclean election, a former leader may have copied records of an epoch that the log does not
 /// have, in one segment with records that it has.
@@ -92,8 +92,9 @@ pub fn common_end(
     }
 }
 
-/// The highest offset of the log that remote storage has, -1 for none. What expired counts too: it is
-/// before the start of the log. Of what is on the local disk, nothing below it is missing there.
+/// The highest offset of the log that remote storage has, -1 for none. Expired segments count too,
+/// because they are before the start of the log. Remote storage has all local records below this
+/// offset.
 ///
 /// Kafka counts all segments that were ever copied. If tiering is disabled, and enabled again, it
 /// neither copies nor keeps the local segments whose copies were deleted. Nor does it if a copy was
@@ -278,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_after_a_missing_copy_does_not_count_while_its_records_are_here() {
+    fn copies_after_a_missing_one_do_not_count_while_its_records_are_local() {
         let epochs = |start: i64| LeaderEpochs::from([(0, start)]);
         let mut cache = cache_of(&[
             segment(1, 0, 9, epochs(0)),

@@ -1,8 +1,8 @@
 //! Which local segments of a tiered log may be deleted.
 //!
-//! While segments are copied, a local segment may go only when remote storage has all of it, or when
-//! the log start offset is past it. How long it stays then is set by `local.retention.*`. While
-//! copying is disabled, local segments follow `retention.*` as those of any log do.
+//! While segments are copied, a local segment may be deleted only when remote storage has all of
+//! it, or when the log start offset is past it. `local.retention.*` determines how long it stays
+//! after that. While copying is disabled, local segments follow `retention.*` as in any log.
 //!
 //! Kafka: `UnifiedLog.deleteOldSegments`, `deletableSegments`, `isSegmentEligibleForDeletion`.
 
@@ -32,8 +32,8 @@ pub struct LocalRetention {
 /// What becomes of the local segments.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct LocalExpiry {
-    /// How many segments are deleted, from the oldest. If it is all of them, a new active segment
-    /// is created first.
+    /// How many segments are deleted, from the oldest. If no segment would remain, a new active
+    /// segment is created first.
     pub segments: usize,
     /// The active segment has expired: it is closed, so that it can be copied and deleted later.
     pub is_active_closed: bool,
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn only_copied_segments_go() {
+    fn only_copied_segments_are_deleted() {
         let local = LocalRetention {
             local_retention_ms: 5,
             ..TIERED
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_before_the_log_start_goes_uncopied() {
+    fn segments_before_the_log_start_are_deleted_uncopied() {
         let mut log = copied_to(-1);
         log.log_start_offset = Offset(20);
         log.local_log_start_offset = Offset(20);
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_that_is_not_copied_follows_the_retention_of_all() {
+    fn without_copying_local_segments_follow_the_topic_retention() {
         let disabled = LocalRetention {
             is_copy_disabled: true,
             local_retention_ms: 5,
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_beyond_the_high_watermark_goes() {
+    fn no_segment_beyond_the_high_watermark_is_deleted() {
         let local = LocalRetention {
             local_retention_ms: 5,
             ..TIERED

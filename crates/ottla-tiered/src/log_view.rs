@@ -1,4 +1,4 @@
-//! What a task needs to know about the local log of a partition, taken at the start of a run.
+//! The state of a partition's local log that a task needs, taken at the start of a run.
 
 use ottla_types::{Offset, Timestamp};
 

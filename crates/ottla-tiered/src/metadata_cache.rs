@@ -31,7 +31,7 @@ pub struct RemoteLogMetadataCache {
     is_initialized: bool,
 }
 
-/// Why a record did not change the cache. Kafka logs these and goes on.
+/// Why a record did not change the cache. Kafka logs such records and continues.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum NotApplied {
     #[error(
@@ -91,13 +91,13 @@ impl RemoteLogMetadataCache {
         Some(self.segments.get(self.segments.find(id)?))
     }
 
-    /// Whether the segment with this ID is completely copied, and nobody has begun to delete it.
+    /// Whether the segment with this ID is completely copied, and its deletion has not begun.
     pub fn is_readable(&self, id: Uuid) -> bool {
         self.state(id) == Some(RemoteLogSegmentState::CopySegmentFinished)
     }
 
-    /// Whether the copy of the segment with this ID was begun and has not ended, and nobody has begun
-    /// to delete it.
+    /// Whether the copy of the segment with this ID has begun and not ended, and its deletion has
+    /// not begun.
     pub fn is_being_copied(&self, id: Uuid) -> bool {
         self.state(id) == Some(RemoteLogSegmentState::CopySegmentStarted)
     }

@@ -241,7 +241,7 @@ fn delete_to_record(delete: &RemotePartitionDeleteMetadata) -> RemotePartitionDe
     }
 }
 
-/// Kafka checks no offsets of a snapshot; here they are checked as those of any segment.
+/// Kafka does not check the offsets of a snapshot; here they are checked as for any segment.
 fn read_snapshot(
     record: RemoteLogSegmentMetadataSnapshotRecord,
 ) -> Result<RemoteSegment, RemoteLogMetadataError> {

@@ -71,7 +71,7 @@ impl RemotePartitionMetadataStore {
         self.deletions.get(&partition).copied()
     }
 
-    /// Applies a record of the topic. On an error nothing has changed, and the reader goes on.
+    /// Applies a record of the topic. On an error nothing has changed, and the reader continues.
     pub fn apply(&mut self, metadata: &RemoteLogMetadata) -> Result<(), StoreError> {
         let partition = metadata.partition().ok_or(StoreError::Snapshot)?;
         let partition = partition.topic_id_partition();

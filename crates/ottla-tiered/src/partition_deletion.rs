@@ -1,8 +1,9 @@
 //! Deletes everything that a partition has in remote storage: its topic was deleted, or tiering was
 //! disabled with `remote.log.delete.on.disable`.
 //!
-//! First all segments become unreadable, then the objects go, then the last records are written.
-//! After a failure the run ends, and another one deletes what the metadata still has.
+//! First all segments become unreadable, then the objects are deleted, then the last records are
+//! written. After a failure the run ends, and another one deletes the segments that the metadata
+//! still has.
 //!
 //! Kafka: `RemoteLogManager.deleteRemoteLogPartition`, which does not try again.
 
@@ -100,7 +101,7 @@ impl PartitionDeletion {
         self.proceed(now, effects);
     }
 
-    /// Goes on with the next segment, or with the next step for all of them.
+    /// Continues with the next segment, or with the next step for all of them.
     fn proceed(&mut self, now: Timestamp, effects: &mut Vec<TaskEffect>) {
         if self.todo.is_empty() {
             self.todo = std::mem::take(&mut self.done);
@@ -150,14 +151,14 @@ mod tests {
     };
 
     #[test]
-    fn nothing_is_readable_before_the_first_object_goes() {
+    fn segments_become_unreadable_before_the_first_deletion() {
         let epochs = || LeaderEpochs::from([(0, 0)]);
         let mut cache = cache_of(&[segment(1, 0, 9, epochs()), segment(2, 10, 19, epochs())]);
         let mut deletion = PartitionDeletion::new(Origin {
             partition: partition(),
             broker_id: BrokerId(1),
         });
-        let mut told = Vec::new();
+        let mut steps = Vec::new();
         let mut fails = 1;
         for _ in 0..2 {
             let mut effects = Vec::new();
@@ -169,7 +170,7 @@ mod tests {
                         ..
                     } => {
                         cache.update(&update.update).unwrap();
-                        told.push(update.update.state.to_string());
+                        steps.push(update.update.state.to_string());
                         TaskEvent::Published(Ok(()))
                     }
                     TaskEffect::DeleteData { .. } if fails > 0 => {
@@ -180,11 +181,11 @@ mod tests {
                         let left = cache.segments();
                         let begun = RemoteLogSegmentState::DeleteSegmentStarted;
                         assert!({ left }.all(|it| it.state == begun));
-                        told.push(format!("delete {}", metadata.segment.start_offset));
+                        steps.push(format!("delete {}", metadata.segment.start_offset));
                         TaskEvent::DataDeleted(Ok(()))
                     }
                     TaskEffect::RunEnded(outcome) => {
-                        told.push(format!("{outcome:?}"));
+                        steps.push(format!("{outcome:?}"));
                         continue;
                     }
                     other => panic!("{other:?}"),
@@ -205,7 +206,7 @@ mod tests {
             "DELETE_SEGMENT_FINISHED",
             "Done",
         ];
-        assert_eq!(told, expected);
+        assert_eq!(steps, expected);
         assert!(cache.is_empty());
     }
 }

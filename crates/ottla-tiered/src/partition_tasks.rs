@@ -120,7 +120,7 @@ impl PartitionTasks {
         }
     }
 
-    /// The tasks forget what they have found and begun.
+    /// The tasks drop their state and start again.
     pub fn begin_anew(&mut self, now_ms: u64) {
         let role = self.role;
         self.set_role(TierRole::Stopped, now_ms);
@@ -269,12 +269,12 @@ pub struct TopicTiering {
     pub is_deleted_on_disable: bool,
 }
 
-/// What a partition does after the settings of its topic changed.
+/// The action of a partition after the settings of its topic changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TieringChange {
     Nothing,
     SetRole(TierRole),
-    /// The leader's log now starts with the local log, and what is remote is deleted.
+    /// The leader's log now starts with the local log, and the remote segments are deleted.
     DeleteRemoteLog,
 }
 
@@ -290,9 +290,9 @@ impl TopicTiering {
         }
     }
 
-    /// Whether a replica deletes what is left in remote storage: it leads, and tiering was disabled
-    /// with the leave to delete, which the controller asks for. Whoever leads goes on with what a
-    /// former leader left; in Kafka nobody does.
+    /// Whether a replica deletes the remaining remote segments: it leads, and tiering was disabled
+    /// with deletion, which the controller requires. A new leader continues the deletion of a
+    /// former one; in Kafka it does not.
     pub fn deletes_remote_log(&self, is_leader: bool) -> bool {
         !self.is_enabled && self.is_deleted_on_disable && is_leader
     }
@@ -456,7 +456,7 @@ mod tests {
     }
 
     #[test]
-    fn a_follower_learns_what_is_copied() {
+    fn a_follower_learns_the_highest_remote_offset() {
         let mut tasks = tasks();
         tasks.set_role(TierRole::Follower, 0);
         let offset = Offset(9);

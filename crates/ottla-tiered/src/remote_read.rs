@@ -1,9 +1,9 @@
-//! A read of records in remote storage: the segments that it goes through, and, for
-//! `read_committed`, where the aborted transactions of what was read are found.
+//! A read of records in remote storage: the segments that it visits, and, for `read_committed`, the
+//! source of the aborted transactions of the records read.
 //!
-//! A segment is found by the epoch of an offset. After an unclean election it may go on with records
-//! of another history: a former leader copied more of the epoch than this log has. They are not
-//! read. Kafka returns them.
+//! A segment is found by the epoch of an offset. After an unclean election it may continue with
+//! records of another history: a former leader copied more of the epoch than this log has. Such
+//! records are not read. Kafka returns them.
 //!
 //! Kafka: `RemoteLogManager.read`, `addAbortedTransactions`, `findOffsetByTimestamp`.
 
@@ -46,7 +46,7 @@ enum Phase {
     Done,
 }
 
-/// The offsets whose aborted transactions are asked for.
+/// The offsets whose aborted transactions are requested.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AbortedRange {
     /// The base offset of the first batch.
@@ -55,7 +55,7 @@ pub struct AbortedRange {
     pub upper_bound: Offset,
 }
 
-/// What the read needs next.
+/// The next request of the read.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ReadEffect {
     /// Read from the first batch of the segment whose last offset is at least `offset`. The offset
@@ -85,8 +85,8 @@ pub enum ReadEffect {
 /// The answer to an effect.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ReadEvent {
-    /// Batches were read. `upper_bound` is what the offset index says of the bytes read, if it
-    /// does.
+    /// Batches were read. `upper_bound` is the bound that the offset index gives for the bytes
+    /// read, if it has one.
     BatchesRead {
         base_offset: Offset,
         upper_bound: Option<Offset>,

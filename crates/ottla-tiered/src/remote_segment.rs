@@ -1,4 +1,4 @@
-//! What is known about one segment in remote storage, and the changes to it.
+//! The metadata of one segment in remote storage, and its updates.
 //!
 //! Kafka: `RemoteLogSegmentMetadataSnapshot` (a segment whose partition is known),
 //! `RemoteLogSegmentMetadata`, `RemoteLogSegmentMetadataUpdate`.

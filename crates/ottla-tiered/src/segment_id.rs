@@ -1,4 +1,5 @@
-//! What the records of `__remote_log_metadata` name: a partition, and one upload of a segment of it.
+//! The IDs in the records of `__remote_log_metadata`: a partition, and one upload of a segment of
+//! it.
 //!
 //! Kafka: `TopicIdPartition`, `RemoteLogSegmentId`.
 

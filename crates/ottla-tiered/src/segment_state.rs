@@ -4,7 +4,7 @@
 
 use std::fmt;
 
-/// The state of one upload. The numbers are those of the records.
+/// The state of one upload. The records contain the numbers.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[repr(u8)]
 pub enum RemoteLogSegmentState {
@@ -15,7 +15,7 @@ pub enum RemoteLogSegmentState {
     CopySegmentFinished = 1,
     /// No longer readable; objects may still exist.
     DeleteSegmentStarted = 2,
-    /// Nothing of it is left. The cache forgets such a segment.
+    /// The segment is completely deleted. The cache removes it.
     DeleteSegmentFinished = 3,
 }
 

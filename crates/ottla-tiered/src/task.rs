@@ -21,7 +21,7 @@ pub struct Operation(pub u64);
 /// The time of both clocks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TaskTime {
-    /// The wall clock: what records say, and what the age of segments is compared with.
+    /// The wall clock, for the times in records and the age of segments.
     pub timestamp: Timestamp,
     /// Milliseconds of a clock that does not go back, by which runs are due.
     pub now_ms: u64,
@@ -81,7 +81,7 @@ pub enum TaskEffect {
         operation: Operation,
         metadata: RemoteLogSegmentMetadata,
     },
-    /// Move the log start offset, unless it is there already.
+    /// Moves the log start offset forward, unless it is already this far.
     IncrementLogStartOffset { log_start_offset: Offset },
     /// Local segments up to this offset may be deleted. It may be lower than before, and a
     /// truncation lowers it too: Kafka keeps the highest one, and after an unclean election deletes

@@ -196,7 +196,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_jks_or_cut_short_is_refused() {
+    fn invalid_and_truncated_jks_files_are_refused() {
         assert_eq!(read(b"", None).unwrap_err(), JksError::NotJks);
         assert_eq!(read(&MAGIC, None).unwrap_err(), JksError::Damaged);
         assert_eq!(read(&MAGIC_OF_JCEKS, None).unwrap_err(), JksError::Jceks);

@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_short_is_refused() {
+    fn truncated_files_are_refused() {
         assert!(entries("-----BEGIN CERTIFICATE-----\nAQID").is_err());
         assert!(entries("-----BEGIN CERTIFICATE").is_err());
         assert!(entries("-----BEGIN CERTIFICATE-----\n!!\n-----END CERTIFICATE-----").is_err());

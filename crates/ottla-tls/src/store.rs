@@ -253,8 +253,8 @@ impl TrustStore {
     }
 }
 
-/// The certificates that a client with these settings trusts: those of the trust store, or the
-/// system's. Blocks.
+/// The certificates that a client with these settings trusts, from the trust store or from the
+/// system. Blocks.
 pub fn trusted_certificates(
     settings: &TlsSettings,
 ) -> Result<Vec<CertificateDer<'static>>, TlsError> {
@@ -264,8 +264,8 @@ pub fn trusted_certificates(
     })
 }
 
-/// What a client shows with these settings, if they have a key store: its certificates, its own first, and their key.
-/// Blocks.
+/// The client's certificate chain, its own certificate first, and the private key. `None` if the
+/// settings have no key store. Blocks.
 pub fn client_identity(
     settings: &TlsSettings,
 ) -> Result<Option<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>)>, TlsError> {

@@ -220,7 +220,7 @@ impl Loaded {
             ));
         }
         if self.settings.purpose == Purpose::ListenerOfNodes {
-            for (client, server, whom) in [
+            for (client, server, failed_step) in [
                 (
                     &self.configs,
                     &next.configs,
@@ -235,7 +235,7 @@ impl Loaded {
                 connects(client, server).map_err(|reason| {
                     next.settings.error(
                         "ssl.keystore.location",
-                        format!("other nodes could not {whom}: {reason}"),
+                        format!("other nodes could not {failed_step}: {reason}"),
                     )
                 })?;
             }

@@ -1,10 +1,10 @@
 //! Certificate verification with rules of Java's TLS that people rely on: a certificate in the
-//! trust store itself is trusted, whoever signed it; a CA certificate is accepted as a server's;
+//! trust store itself is trusted, whatever its issuer; a CA certificate is accepted as a server's;
 //! and a server without DNS names among its alternative names is identified by its `CN`. webpki
 //! does everything else.
 //!
-//! A certificate in the trust store that is not a CA is trusted itself, but does not make others
-//! trusted, as in Java since `jdk.security.allowNonCaAnchor`.
+//! A certificate in the trust store that is not a CA is trusted itself, but other certificates that
+//! it signed are not, as in Java since `jdk.security.allowNonCaAnchor`.
 
 use std::sync::Arc;
 
@@ -50,7 +50,8 @@ impl Trust {
         }
     }
 
-    /// The system's certificates, used without a trust store. Java uses those that it ships with.
+    /// The system's certificates, used without a trust store. Java uses the certificates that it
+    /// ships with.
     pub fn of_system() -> Trust {
         let mut roots = RootCertStore::empty();
         roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);

@@ -63,7 +63,7 @@ fn stores_of_every_format_hold_the_same_key() {
 }
 
 #[test]
-fn what_cannot_be_used_is_said_without_passwords() {
+fn errors_of_unusable_stores_contain_no_passwords() {
     let (jks, p12, pem) = (store("key.jks"), store("key.p12"), store("encrypted.pem"));
     let location = |path: &str| ("ssl.keystore.location", path.to_owned());
     let password = |text: &str| ("ssl.keystore.password", text.to_owned());

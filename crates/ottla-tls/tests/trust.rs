@@ -150,7 +150,7 @@ fn a_server_is_known_by_its_names_and_by_its_cn_where_it_has_none() {
 }
 
 #[test]
-fn authorities_own_certificates_and_those_of_the_trust_store_do() {
+fn certificates_of_cas_and_of_the_trust_store_are_accepted() {
     let authority = Authority::new("authority");
     let wanted = Wanted {
         is_authority: true,
@@ -185,7 +185,7 @@ fn authorities_own_certificates_and_those_of_the_trust_store_do() {
 }
 
 #[test]
-fn a_client_is_asked_for_a_certificate_as_the_setting_says() {
+fn client_certificates_are_requested_according_to_the_setting() {
     let authority = Authority::new("authority");
     let other = Authority::new("other");
     let own = authority.issue(Wanted::default());
@@ -225,7 +225,7 @@ fn a_client_is_asked_for_a_certificate_as_the_setting_says() {
 }
 
 #[test]
-fn protocols_and_suites_are_those_of_the_settings() {
+fn protocols_and_cipher_suites_follow_the_settings() {
     let authority = Authority::new("authority");
     let own = authority.issue(Wanted::default());
     let with = |server: &[(&str, &str)], client: &[(&str, &str)]| {

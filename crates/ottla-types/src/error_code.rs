@@ -361,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_code_says_is_no_name_but_that_of_none() {
+    fn only_the_message_of_none_is_its_name() {
         for &code in ErrorCode::ALL {
             let is_named = code.message() == code.name();
             assert_eq!(is_named, code == ErrorCode::None, "{code}");

@@ -16,10 +16,11 @@ use ottla_broker::{Broker, RunningBroker};
 use ottla_client::{ClientConfig, SaslMechanism, ScramMechanism, SecurityProtocol};
 use ottla_config::{BrokerConfig, Properties, SecurityProtocol as ListenerProtocol};
 use ottla_console::{
-    BrokerLatencies, ConsoleConfig, Latency, MeasureConfig, OidcConfig, RegistryConfig,
+    ConsoleConfig, FromBroker, Latency, MeasureConfig, OidcConfig, RegistryConfig,
 };
 use ottla_protocol::ApiKey;
 use tokio::net::{TcpListener, TcpStream};
+use tokio::time::timeout;
 
 use crate::logging::start_logging;
 use crate::stop_signals::StopSignals;
@@ -38,6 +39,8 @@ const OIDC_CONFIG: &str = "ottla.console.oidc.config";
 const PUBLIC_NAMES: &str = "ottla.console.public.names";
 /// How much the priority of the console's thread beside a broker is lowered.
 const NICENESS: i32 = 5;
+/// How long a server is tried at the start.
+const REACHED_WITHIN: Duration = Duration::from_secs(5);
 /// After an error of the listener, which is mostly a lack of file handles.
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -141,6 +144,18 @@ async fn serve(args: &ConsoleArgs) -> Result<(), String> {
         "Console of {} on http://{address}",
         config.client.bootstrap_servers.join(",")
     );
+    if let Some(dir) = args.bench_dir.as_deref().filter(|dir| !dir.exists()) {
+        eprintln!(
+            "WARN --bench-dir {}: it does not exist; there are no results before a benchmark creates it",
+            dir.display()
+        );
+    }
+    let servers = config.client.bootstrap_servers.clone();
+    tokio::spawn(async move {
+        if let Some(warning) = connection_warning(&servers).await {
+            eprintln!("WARN {warning}");
+        }
+    });
     if config.needs_login(address) {
         match &config.oidc {
             Some(_) => println!("Log in at the identity provider, under the public name."),
@@ -151,6 +166,23 @@ async fn serve(args: &ConsoleArgs) -> Result<(), String> {
         served = ottla_console::serve(listener, config) => served,
         () = signals.next() => Ok(()),
     }
+}
+
+/// A warning if no server accepts a connection. The console starts nevertheless, and has no credentials where people log in
+/// themselves, so this is all that can be found out.
+async fn connection_warning(servers: &[String]) -> Option<String> {
+    let mut reason = String::new();
+    for server in servers {
+        reason = match timeout(REACHED_WITHIN, TcpStream::connect(server)).await {
+            Ok(Ok(_)) => return None,
+            Ok(Err(error)) => error.to_string(),
+            Err(_) => format!("no answer within {} s", REACHED_WITHIN.as_secs()),
+        };
+    }
+    Some(format!(
+        "cannot connect to {}: {reason}; the page shows the cluster as soon as a broker runs there",
+        servers.join(", ")
+    ))
 }
 
 /// The schema registry with this URL and this file of settings, each with the name of its option.
@@ -312,22 +344,21 @@ pub fn serve_beside_server(
     let public_names = settings.ottla_console_public_names.clone();
     // Other clients reach a console with a public name through a proxy on this machine.
     let is_local = address.ip().is_loopback() && public_names.is_empty();
-    let Some(Access { client, mechanisms }) = access(running, is_local) else {
+    let Some(Access {
+        client,
+        login_listener,
+    }) = access(running, is_local)
+    else {
         return Ok(None);
     };
-    // The console does not keep a stopped broker alive.
-    let broker = Arc::downgrade(running.broker());
-    let latencies = move || {
-        let broker = broker.upgrade();
-        broker.map(|it| latencies_of(&it)).unwrap_or_default()
-    };
     let config = ConsoleConfig {
-        login: mechanisms.is_some(),
-        accepted_mechanisms: mechanisms,
+        login: login_listener.is_some(),
+        accepted_mechanisms: login_listener
+            .map(|name| from_broker(running, move |broker| mechanisms_of(broker, &name))),
         public_names,
         oidc: oidc_beside_server(&settings)?,
         registry: registry_beside_server(&settings)?,
-        latencies: Some(BrokerLatencies::new(latencies)),
+        latencies: Some(from_broker(running, latencies_of)),
         ..ConsoleConfig::new(client)
     };
     config
@@ -346,6 +377,26 @@ pub fn serve_beside_server(
         start_thread(listener, first, config);
     });
     Ok(Some(address))
+}
+
+/// The console does not keep a stopped broker alive.
+fn from_broker<T: 'static>(
+    running: &RunningBroker,
+    read: impl Fn(&Broker) -> Vec<T> + Send + Sync + 'static,
+) -> FromBroker<T> {
+    let broker = Arc::downgrade(running.broker());
+    FromBroker::new(move || {
+        let broker = broker.upgrade();
+        broker.map(|it| read(&it)).unwrap_or_default()
+    })
+}
+
+/// The mechanisms that a listener accepts, with the current dynamic settings.
+fn mechanisms_of(broker: &Broker, listener: &str) -> Vec<SaslMechanism> {
+    let config = broker.config();
+    let sasl = config.sasl.listener(listener);
+    let enabled = sasl.iter().flat_map(|it| &it.mechanisms);
+    enabled.map(|it| it.mechanism).collect()
 }
 
 fn latencies_of(broker: &Broker) -> Vec<Latency> {
@@ -393,8 +444,8 @@ fn start_thread(listener: TcpListener, first: (TcpStream, SocketAddr), config: C
 /// How a client reaches a broker of this process.
 struct Access {
     client: ClientConfig,
-    /// The mechanisms of the listener; `None` without SASL.
-    mechanisms: Option<Vec<SaslMechanism>>,
+    /// The listener, if it needs a login.
+    login_listener: Option<String>,
 }
 
 /// With an authorizer, and for other machines, listeners with logins come first, because without one
@@ -425,20 +476,36 @@ fn access(running: &RunningBroker, is_loopback: bool) -> Option<Access> {
         bootstrap_servers: vec![address.to_string()],
         ..ClientConfig::default()
     };
-    let mechanisms = needs_login.then(|| {
+    let login_listener = needs_login.then(|| {
         client.security.protocol = SecurityProtocol::SaslPlaintext;
         // The person chooses; this is the first choice.
         client.security.sasl_mechanism = Some(SaslMechanism::Scram(ScramMechanism::Sha512));
-        let sasl = config.sasl.listener(&listener.name);
-        let enabled = sasl.iter().flat_map(|it| &it.mechanisms);
-        enabled.map(|it| it.mechanism).collect()
+        listener.name.to_string()
     });
-    Some(Access { client, mechanisms })
+    Some(Access {
+        client,
+        login_listener,
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn a_cluster_that_cannot_be_reached_is_a_warning() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let open = listener.local_addr().unwrap().to_string();
+        let closed = "127.0.0.1:1".to_owned();
+        let warning = connection_warning(std::slice::from_ref(&closed))
+            .await
+            .unwrap();
+        assert!(
+            warning.starts_with("cannot connect to 127.0.0.1:1: "),
+            "{warning}"
+        );
+        assert!(connection_warning(&[closed, open]).await.is_none());
+    }
 
     #[test]
     fn an_identity_provider_needs_an_issuer_and_a_client() {

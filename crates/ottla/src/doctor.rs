@@ -81,7 +81,8 @@ fn look(args: &DoctorArgs) -> Result<Vec<Section>, String> {
     // Raise the limit as the server does, so that the checks see the server's limit.
     server::raise_open_files_limit();
     let properties = server::read_properties(args.properties.as_deref(), &args.overrides)?;
-    let preflight = server::examine(&properties, Unformatted::Formatted);
+    let preflight =
+        server::examine(&properties, Unformatted::Formatted).with_log_files(&properties);
     // Without valid settings nothing can be checked; all that is wrong with them is told at once.
     if BrokerConfig::examine(&properties).config.is_none()
         && let Some(refusals) = server::refusals(&preflight)

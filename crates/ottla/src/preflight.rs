@@ -40,7 +40,7 @@ pub fn run(args: PreflightArgs) -> ExitCode {
             return ExitCode::from(UNREADABLE);
         }
     };
-    let preflight = server::examine(&properties, Unformatted::Refused);
+    let preflight = server::examine(&properties, Unformatted::Refused).with_log_files(&properties);
     let text = if args.json {
         format!("{:#}\n", to_json(&preflight))
     } else {

@@ -104,6 +104,24 @@ fn the_exit_status_is_the_result_and_no_file_changes() {
 }
 
 #[test]
+fn a_damaged_file_of_a_log_is_a_problem() {
+    let node = Node::new("");
+    let log = node.dir.path().join("data/orders-0");
+    fs::create_dir(&log).expect("a directory");
+    fs::write(log.join("partition.metadata"), "version: 0\ntopic_id: x").expect("a file");
+    let refused = node.preflight(&["--json"]);
+    assert_eq!(refused.status.code(), Some(1), "{refused:?}");
+    let said: serde_json::Value = serde_json::from_slice(&refused.stdout).expect("JSON");
+    let finding = &said["findings"][0];
+    assert_eq!(finding["subject"], "logs", "{said}");
+    let what = finding["what"].as_str().unwrap_or_default();
+    assert!(
+        what.contains("orders-0/partition.metadata: line 2"),
+        "{what}"
+    );
+}
+
+#[test]
 fn a_missing_kerberos_key_is_found() {
     let settings = "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,\
                     EXTRA:SASL_PLAINTEXT\n\

@@ -183,6 +183,13 @@ fn a_skewed_cluster_is_balanced_and_a_broker_emptied() {
     cluster.tool(&["console-producer"], &keyed, &records);
     assert_eq!(cluster.records(), RECORDS);
 
+    // An unknown broker is refused before anything is measured.
+    let unknown = cluster.refused(&["rebalance", "plan"], &["--add-brokers", "9"]);
+    assert!(
+        unknown.contains("broker 9 is not part of the cluster") && !unknown.contains("Measuring"),
+        "{unknown}"
+    );
+
     // The plan states its cost, and changes nothing.
     let file = path("balance.json");
     // All brokers share the disk of this machine, which may be nearly full.
@@ -489,7 +496,8 @@ fn errors_name_the_mistake() {
     );
     let missing = refused(&["rebalance", "apply"], &["--plan", "no-such-plan.json"]);
     assert!(
-        missing.contains("--plan no-such-plan.json") && missing.contains("check the path"),
+        missing.contains("--plan no-such-plan.json: cannot be read: ")
+            && missing.contains("check the path"),
         "{missing}"
     );
     let folder = tempfile::tempdir().expect("a folder");

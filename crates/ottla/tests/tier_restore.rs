@@ -103,10 +103,14 @@ fn a_deleted_topic_is_restored_to_a_time_before_the_damage() {
         ],
         "",
     );
+    let now_ms = || {
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        now.expect("after 1970").as_millis().to_string()
+    };
     let mut good = produce(&broker, "good");
+    let between = now_ms();
     good.extend(produce(&broker, "fine"));
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-    let to_time = now.expect("after 1970").as_millis().to_string();
+    let to_time = now_ms();
     std::thread::sleep(Duration::from_millis(50));
     produce(&broker, "spoilt");
     // Closes the segment before it, and is itself never copied.
@@ -173,9 +177,20 @@ fn a_deleted_topic_is_restored_to_a_time_before_the_damage() {
         assert!(!printed.contains("partition 0"), "{printed}");
     }
 
-    // Another time is another restore.
+    // Before every record.
     let mut earlier = restore;
     earlier[7] = "1000";
+    let never = [&earlier[..], &["--as", "never"]].concat();
+    let (succeeded, printed) = run(&broker, &never, "");
+    assert!(
+        !succeeded && printed.contains("the earliest time with a record is 2"),
+        "{printed}"
+    );
+    let listed = succeed(&broker, &["topics", "--list"], "");
+    assert!(!listed.contains("never"), "{listed}");
+
+    // Another time is another restore.
+    earlier[7] = &between;
     let (succeeded, printed) = run(&broker, &earlier, "");
     assert!(
         !succeeded && printed.contains("does not hold the begin of this restore"),

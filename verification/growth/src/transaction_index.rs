@@ -96,6 +96,7 @@ fn open(dir: &Path) -> Log {
         producer_id_expiration_ms: 86_400_000,
         random_seed: 1,
         handles: Handles::unlimited(),
+        checkpoint_marks: Arc::default(),
     })
     .expect("a log");
     log

@@ -44,7 +44,7 @@ impl FaultInjector {
         }
     }
 
-    /// Has things go wrong for so long. Before each fault, `look` sees the cluster.
+    /// Injects faults for this time. Calls `look` with the cluster before each fault.
     pub fn run(
         &mut self,
         cluster: &mut Cluster,
@@ -110,7 +110,7 @@ impl FaultInjector {
     }
 
     /// A disk that is full, one whose calls fail now and then, or a process that has no file handles left, for a while.
-    /// A failing disk may take the node with it.
+    /// A failing disk may stop the node.
     fn spoil_disk(&mut self, index: usize, cluster: &Cluster, outcome: &mut Outcome) {
         let node = &cluster.nodes[index];
         match self.random.below(3) {
@@ -290,7 +290,7 @@ fn start_again(node: &mut Node) {
     }
 }
 
-/// Takes out the nodes whose time has come.
+/// Removes and returns the nodes whose time has passed.
 fn take_due(waiting: &mut Vec<(usize, Duration)>) -> Vec<usize> {
     let (due, rest): (Vec<_>, _) = waiting.iter().partition(|(_, until)| *until <= now());
     *waiting = rest;

@@ -4,7 +4,7 @@
 //! shut down, and other brokers load the persisted state of its share partitions.
 //!
 //! At that time, each record has a persisted state in this group. A second group begins only a
-//! moment before, so that records without one lie between those with one.
+//! moment before, so that its records with a persisted state alternate with records without one.
 //!
 //! Checks that a record is acquired by one member at a time, not more often than
 //! `group.share.delivery.count.limit`, and not after it was settled; in the end each record is

@@ -120,9 +120,10 @@ impl Node {
                     running => running.expect("the broker starts"),
                 };
                 *started.borrow_mut() = Arc::downgrade(running.broker());
-                let told = async { drop(stopping.wait_for(|told| *told).await) };
+                let stop_requested =
+                    async { drop(stopping.wait_for(|is_stopping| *is_stopping).await) };
                 ottla_sync::select! {
-                    () = told => {}
+                    () = stop_requested => {}
                     () = running.broker().stopping() => {}
                 }
                 let broker = running.broker().clone();

@@ -1,7 +1,7 @@
 //! A consumer group (KIP-848) whose members send the protocol requests themselves, so that the test
 //! knows which member owns a partition, and since when.
 //!
-//! Checks that a partition gets a new owner only after the previous one has given it up or is no
+//! Checks that a partition gets a new owner only after the previous one has revoked it or is no
 //! longer a member, that only owners can commit offsets, and that acknowledged commits are not
 //! lost.
 
@@ -237,7 +237,8 @@ struct Member {
     /// 0 before it has joined.
     epoch: i32,
     owned: BTreeSet<i32>,
-    /// The member's target assignment, and when it gives up the partitions that are not in it.
+    /// The member's target assignment, and the time at which it revokes the partitions that are not
+    /// in it.
     target: BTreeSet<i32>,
     gives_up_at: Duration,
 }

@@ -41,8 +41,8 @@ pub(crate) enum Story {
     /// A new leader of the quorum fails before its log has a record of its epoch. It comes back while
     /// the voter that elected it has heard of no leader: that one votes for it again.
     QuorumLeaderRestarts,
-    /// A leader does not hear from a follower, which has left the ISR. Then it gets one fetch of it,
-    /// at a position that its own log does not have: that of a follower whose log diverges.
+    /// A leader receives nothing from a follower, which has left the ISR. Then it receives one
+    /// fetch, at a position that its own log does not have: the follower's log diverges.
     FollowerDiverges,
 }
 
@@ -327,7 +327,7 @@ fn millis(random: &mut Random, range: Range<u64>) -> Duration {
     Duration::from_millis(range.start + random.below(range.end - range.start))
 }
 
-/// Waits until `holds`, or for so long. Returns whether it does.
+/// Waits until `holds` returns true, at most for the given time. Returns whether it did.
 fn wait(time: Duration, holds: impl FnMut() -> bool) -> bool {
     wait_in_steps(Duration::from_millis(50), time, holds)
 }

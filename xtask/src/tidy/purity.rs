@@ -96,7 +96,7 @@ fn dependencies(metadata: &str) -> Result<Vec<Complaint>> {
             .filter_map(|dependency| dependency["name"].as_str())
             .collect();
         for impure in used.iter().filter(|used| IMPURE.contains(used)) {
-            let text = format!("is pure and uses {impure}; its owner stands outside");
+            let text = format!("is pure and uses {impure}; the shell owns it");
             complaints.push(Complaint::new(name, text));
         }
     }

@@ -12,7 +12,7 @@ use ottla_protocol::messages::api_versions_response::{
 use ottla_protocol::messages::{ApiVersionsRequest, ApiVersionsResponse};
 use ottla_types::ErrorCode;
 
-use crate::endpoint::{Endpoint, is_forwardable};
+use crate::endpoint::Endpoint;
 use ottla_net::RequestContext;
 
 use crate::Broker;
@@ -107,7 +107,7 @@ fn at_leader(
     key: ApiKey,
     versions: RangeInclusive<i16>,
 ) -> Option<RangeInclusive<i16>> {
-    if !is_forwardable(key) {
+    if !key.is_forwardable() {
         return Some(versions);
     }
     let channel = broker.node.controller_elsewhere(context);

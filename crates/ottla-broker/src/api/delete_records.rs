@@ -135,7 +135,7 @@ impl Deleted {
     async fn by_all_replicas(self, broker: &Arc<Broker>, deadline: Instant) -> (Offset, ErrorCode) {
         let mut reached = self.low_watermark;
         while reached < self.up_to {
-            let mut moved = pin!(self.partition.low_watermark_moved.notified());
+            let mut moved = pin!(self.partition.changes.to_wait().notified());
             // Registers before the check, so that no change in between is missed.
             moved.as_mut().enable();
             reached = match low_watermark(broker, &self.partition).await {

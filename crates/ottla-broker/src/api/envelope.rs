@@ -14,7 +14,6 @@ use ottla_protocol::messages::{EnvelopeRequest, EnvelopeResponse, RequestHeader}
 use ottla_protocol::{ApiKey, Message, Reader};
 use ottla_types::ErrorCode;
 
-use crate::endpoint::is_forwardable;
 use ottla_net::{Answer, ClientIdentity, RequestContext, RequestError};
 use ottla_security::Principal;
 
@@ -43,7 +42,7 @@ pub(crate) fn open(
         .ok_or(ErrorCode::PrincipalDeserializationFailure)?;
     let (header, reader) = read_header(request).ok_or(ErrorCode::UnsupportedVersion)?;
     let api_key = ApiKey::from_code(header.request_api_key)
-        .filter(|key| is_forwardable(*key))
+        .filter(|key| key.is_forwardable())
         .ok_or(ErrorCode::InvalidRequest)?;
     let forwarded = RequestContext {
         api_key,

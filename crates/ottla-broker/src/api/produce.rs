@@ -100,7 +100,8 @@ pub(crate) fn start(
         broker: Arc::clone(broker),
         context: context.clone(),
         acks: RequiredAcks::from_wire(request.acks),
-        transactional_id: request.transactional_id.clone(),
+        // In memory of its own, so that it does not keep the request's buffer.
+        transactional_id: request.transactional_id.as_deref().map(ByteString::from),
         response: Mutex::default(),
         remaining: AtomicUsize::new(1),
         started: ottla_sync::time::now(),
@@ -163,8 +164,12 @@ impl PendingProduce {
                 }
                 partition_responses.push(response);
             }
+            let name = match resolved {
+                Ok(name) if !topic.name.is_empty() => name,
+                _ => topic.name,
+            };
             responses.push(TopicProduceResponse {
-                name: topic.name,
+                name,
                 topic_id: topic.topic_id,
                 partition_responses,
                 ..Default::default()
@@ -187,15 +192,19 @@ impl PendingProduce {
             .store(wire_ms(throttle_ms), Ordering::Relaxed);
     }
 
-    /// The name of the topic, if it exists and the client may write to it.
+    /// The name of the topic, if it exists and the client may write to it. If it exists, the name is
+    /// that of the metadata: as a slice of the request, it would keep the request's buffer until the
+    /// last acknowledgement.
     fn resolve_topic(&self, name: &TopicName, id: Uuid) -> Result<TopicName, ErrorCode> {
+        let metadata = self.broker.metadata();
         let name = if self.context.api_version >= 13 {
-            let metadata = self.broker.metadata();
             let topic = metadata.topics.by_id(id).ok_or(ErrorCode::UnknownTopicId)?;
             topic.name.clone()
         } else {
-            name.clone()
+            let topic = metadata.topics.by_name(name);
+            topic.map_or(name, |topic| &topic.name).clone()
         };
+        drop(metadata);
         let is_allowed = self.broker.authorizer.is_allowed(
             &self.context,
             Operation::Write,
@@ -433,10 +442,12 @@ impl PendingProduce {
         let transactional = topics
             .flat_map(|topic| &topic.partition_data)
             .filter_map(|data| match &data.records {
-                Some(Records::Bytes(bytes)) => BatchHeader::parse(bytes).ok(),
+                // Most batches are not, and their headers are read once, later.
+                Some(Records::Bytes(bytes)) => BatchHeader::peek_attributes(bytes)
+                    .filter(|attributes| attributes.is_transactional())
+                    .and_then(|_| BatchHeader::parse(bytes).ok()),
                 _ => None,
-            })
-            .filter(BatchHeader::is_transactional);
+            });
         let mut transactional = transactional.peekable();
         transactional.peek()?;
         let authorizer = &self.broker.authorizer;

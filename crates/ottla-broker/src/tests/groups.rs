@@ -190,7 +190,7 @@ async fn a_first_rebalance_without_a_delay_waits_for_known_members() {
                 requires_known_member_id: false,
                 supports_skipping_assignment: true,
                 random: [random; 16],
-                requester: Requester::nobody(),
+                requester: Requester::none(),
             };
             Box::pin(coordinator.request(&broker.groups, |groups, to, now| {
                 groups.handle_join(to, joining(&ByteString::new()), context, now)

@@ -189,7 +189,7 @@ fn make_slow(node: &Node, index: i32) {
     for _ in 0..3 {
         let pace = &partition.log_location().pace;
         let stalled = AppendTime::Stalled(Duration::from_secs(1));
-        pace.note(stalled, node.broker().now_ms() + HOUR_MS);
+        pace.note(stalled, || node.broker().now_ms() + HOUR_MS);
     }
 }
 

@@ -8,7 +8,9 @@ use tokio::io::AsyncReadExt;
 use tokio::net::{TcpListener, TcpStream};
 
 use super::*;
+use crate::client::{Client, CoordinatorKind};
 use crate::properties;
+use crate::slow_requests::SlowRequestListener;
 
 /// How long a session lasts, in ms.
 const LIFETIME_MS: i64 = 200;
@@ -61,23 +63,13 @@ async fn serve(listener: TcpListener, logins: usize, log: Log) {
         let socket = &mut socket;
         match request.0 {
             ApiKey::ApiVersions => {
-                let served = |(api, max): (ApiKey, i16)| ApiVersion {
-                    api_key: api.code(),
-                    max_version: max,
-                    ..Default::default()
-                };
-                let api_keys = [
+                let served = [
                     (ApiKey::ApiVersions, 3),
                     (ApiKey::SaslHandshake, 1),
                     (ApiKey::SaslAuthenticate, 2),
                     (ApiKey::ListGroups, 0),
                 ];
-                let api_keys = api_keys.into_iter().map(served).collect();
-                let response = ApiVersionsResponse {
-                    api_keys,
-                    ..Default::default()
-                };
-                answer(socket, request, response).await;
+                answer(socket, request, versions(&served)).await;
                 continue;
             }
             ApiKey::SaslHandshake => {
@@ -208,6 +200,126 @@ async fn the_error_for_a_tls_port_names_the_setting() {
     assert!(silent.is_retriable(), "{silent}");
 }
 
+/// A node that answers ApiVersions, with these APIs, denies groups, and answers nothing else. Returns
+/// its address.
+async fn node_serving(served: &'static [(ApiKey, i16)]) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    tokio::spawn(async move {
+        while let Ok((mut socket, _)) = listener.accept().await {
+            tokio::spawn(async move {
+                while let Some(request) = next_request(&mut socket).await {
+                    match request.0 {
+                        ApiKey::ApiVersions => {
+                            answer(&mut socket, request, versions(served)).await;
+                        }
+                        ApiKey::FindCoordinator => {
+                            let denied = find_coordinator_response::Coordinator {
+                                error_code: ErrorCode::GroupAuthorizationFailed.code(),
+                                ..Default::default()
+                            };
+                            let response = FindCoordinatorResponse {
+                                coordinators: vec![denied],
+                                ..Default::default()
+                            };
+                            answer(&mut socket, request, response).await;
+                        }
+                        _ => {}
+                    }
+                }
+            });
+        }
+    });
+    address
+}
+
+fn versions(served: &[(ApiKey, i16)]) -> ApiVersionsResponse {
+    let served = served.iter().map(|(api, max_version)| ApiVersion {
+        api_key: api.code(),
+        max_version: *max_version,
+        ..Default::default()
+    });
+    ApiVersionsResponse {
+        api_keys: served.collect(),
+        ..Default::default()
+    }
+}
+
+#[tokio::test]
+async fn a_request_that_waits_for_the_controller_is_reported_once_and_explained() {
+    let served = &[
+        (ApiKey::ApiVersions, 3),
+        (ApiKey::CreateTopics, 7),
+        (ApiKey::ListGroups, 4),
+    ];
+    let address = node_serving(served).await;
+    let reported = Arc::new(Mutex::new(Vec::new()));
+    let to = reported.clone();
+    let listener = SlowRequestListener::new(Duration::from_millis(50), move |slow| {
+        to.lock().push((slow.address.clone(), slow.api));
+    });
+    let mut config = ClientConfig {
+        request_timeout: Duration::from_millis(300),
+        default_api_timeout: Duration::from_millis(300),
+        slow_requests: Some(listener),
+        ..ClientConfig::default()
+    };
+    config.set_bootstrap_servers(&address).unwrap();
+    let client = Client::unconnected(config);
+    let created = client.send(|_| CreateTopicsRequest::default()).await;
+    let error = created.expect_err("no answer").to_string();
+    assert!(
+        error.contains("the metadata quorum seems to have none"),
+        "{error}"
+    );
+    assert_eq!(*reported.lock(), [(address.clone(), ApiKey::CreateTopics)]);
+    // Brokers answer this one themselves.
+    let listed = client.send(|_| ListGroupsRequest::default()).await;
+    let error = listed.expect_err("no answer").to_string();
+    assert!(error.contains("may be overloaded or stopped"), "{error}");
+}
+
+/// Kafka's consumers and its admin client have different messages.
+#[tokio::test]
+async fn a_denied_group_has_the_message_of_kafka() {
+    let served = &[
+        (ApiKey::ApiVersions, 3),
+        (ApiKey::FindCoordinator, 4),
+        (ApiKey::Heartbeat, 4),
+    ];
+    let mut config = ClientConfig::default();
+    config
+        .set_bootstrap_servers(&node_serving(served).await)
+        .unwrap();
+    let client = Client::unconnected(config);
+    let kind = CoordinatorKind::Group;
+    let error = client.coordinator(kind, "g").await.expect_err("denied");
+    assert_eq!(error.broker_message(), "Not authorized to access group: g");
+    let asked = client.send_to_coordinator(kind, "g", |_| HeartbeatRequest::default(), |_| 0);
+    let error = asked.await.expect_err("denied");
+    assert_eq!(
+        error.broker_message(),
+        "FindCoordinator request for groupId `CoordinatorKey(idValue='g', type=GROUP)` failed due to \
+         authorization failure"
+    );
+}
+
+#[tokio::test]
+async fn the_error_for_a_controller_names_the_listeners_of_brokers() {
+    let served = &[(ApiKey::ApiVersions, 3), (ApiKey::BrokerRegistration, 4)];
+    let mut config = ClientConfig::default();
+    config
+        .set_bootstrap_servers(&node_serving(served).await)
+        .unwrap();
+    let connected = Client::connect(config).await;
+    let error = connected.err().expect("a controller").to_string();
+    assert!(
+        error.contains("is a listener of a controller, which does not serve Metadata"),
+        "{error}"
+    );
+    assert!(error.contains("controller.listener.names"), "{error}");
+}
+
 #[tokio::test]
 async fn the_error_for_a_sasl_listener_names_the_settings() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -215,17 +327,7 @@ async fn the_error_for_a_sasl_listener_names_the_settings() {
     tokio::spawn(async move {
         let (mut socket, _) = listener.accept().await.unwrap();
         let request = next_request(&mut socket).await.expect("ApiVersions");
-        let served = [(ApiKey::ApiVersions, 3), (ApiKey::ListGroups, 0)];
-        let response = ApiVersionsResponse {
-            api_keys: served
-                .map(|(api, max_version)| ApiVersion {
-                    api_key: api.code(),
-                    max_version,
-                    ..Default::default()
-                })
-                .into(),
-            ..Default::default()
-        };
+        let response = versions(&[(ApiKey::ApiVersions, 3), (ApiKey::ListGroups, 0)]);
         answer(&mut socket, request, response).await;
         next_request(&mut socket).await.expect("ListGroups");
     });

@@ -14,6 +14,7 @@ use ottla_sync::{Mutex, Notify, mpsc, oneshot};
 use crate::error::ClientError;
 use crate::metrics::NetworkSensors;
 use crate::outages::Outages;
+use crate::slow_requests::{SlowRequest, SlowRequestListener};
 
 /// The callback for the result of a request, on the thread that gets it, so it must not block.
 /// Always called, at the latest when the connection is closed.
@@ -132,6 +133,7 @@ pub(super) struct Wire {
     pub address: String,
     client_id: String,
     pub request_timeout: Duration,
+    slow_requests: Option<SlowRequestListener>,
     correlation_id: AtomicI32,
     outgoing: mpsc::UnboundedSender<Outgoing>,
     pub pending: Arc<Pending>,
@@ -153,6 +155,7 @@ impl Wire {
     pub fn new(
         client_id: String,
         request_timeout: Duration,
+        slow_requests: Option<SlowRequestListener>,
         outgoing: mpsc::UnboundedSender<Outgoing>,
         pending: Arc<Pending>,
     ) -> Wire {
@@ -160,6 +163,7 @@ impl Wire {
             address: pending.address.clone(),
             client_id,
             request_timeout,
+            slow_requests,
             correlation_id: AtomicI32::new(0),
             outgoing,
             pending,
@@ -207,7 +211,7 @@ impl Wire {
         timeout: Duration,
         response: oneshot::Receiver<Result<Bytes, ClientError>>,
     ) -> Result<Bytes, ClientError> {
-        let Ok(answer) = ottla_sync::time::timeout(timeout, response).await else {
+        let Some(answer) = self.in_time(api, timeout, response).await else {
             // Responses arrive in order, so all later requests would time out as well.
             let error = ClientError::TimedOut {
                 address: self.address.clone(),
@@ -217,8 +221,35 @@ impl Wire {
             self.pending.close(error.clone());
             return Err(error);
         };
-        let frame = answer.unwrap_or(Err(ClientError::ClientClosed))?;
-        body_of(&self.address, api, version, frame)
+        body_of(&self.address, api, version, answer?)
+    }
+
+    /// Waits for an answer, and reports the request once if it is slow. `None` after the timeout.
+    async fn in_time(
+        &self,
+        api: ApiKey,
+        timeout: Duration,
+        mut response: oneshot::Receiver<Result<Bytes, ClientError>>,
+    ) -> Option<Result<Bytes, ClientError>> {
+        let since = ottla_sync::time::now();
+        let mut left = timeout;
+        if let Some(listener) = &self.slow_requests {
+            let delay = timeout.saturating_sub(self.request_timeout);
+            let first = timeout.min(listener.after() + delay);
+            left -= first;
+            match ottla_sync::time::timeout(first, &mut response).await {
+                Ok(answer) => return Some(answer.unwrap_or(Err(ClientError::ClientClosed))),
+                Err(_) if left.is_zero() => return None,
+                Err(_) => listener.tell(&SlowRequest {
+                    address: self.address.clone(),
+                    api,
+                    since,
+                    limit: timeout,
+                }),
+            }
+        }
+        let answer = ottla_sync::time::timeout(left, response).await.ok()?;
+        Some(answer.unwrap_or(Err(ClientError::ClientClosed)))
     }
 
     pub fn enqueue<R: ApiRequest>(

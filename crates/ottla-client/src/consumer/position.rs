@@ -6,6 +6,7 @@
 //! order: an error of the later piece is dropped, and met again when the first piece has been
 //! returned.
 
+use std::ops::Range;
 use std::time::Instant;
 
 use ottla_records::BatchError;
@@ -23,6 +24,8 @@ pub(super) struct Position {
     fetched: Option<HeldFetch>,
     /// The data that was fetched from the end of `fetched` on.
     ahead: Option<HeldFetch>,
+    /// The last offset of the batch that could not be read last, if it is known.
+    unreadable: Option<i64>,
     pub(super) is_fetching: bool,
     pub(super) is_paused: bool,
     /// Changes when the position is set other than by returning records, so that responses to older
@@ -130,11 +133,27 @@ impl Position {
 
     /// As [`Position::next_record`] for a batch.
     pub(super) fn next_batch(&mut self) -> Result<Option<FetchedBatch>, BatchError> {
-        let batch = self.hand_out(CompletedFetch::next_batch)?;
+        let mut unreadable = None;
+        let batch = self.hand_out(|fetch| {
+            let batch = fetch.next_batch();
+            if batch.is_err() {
+                unreadable = fetch.skip_unreadable();
+            }
+            batch
+        });
+        self.unreadable = unreadable;
+        let batch = batch?;
         if let Some(batch) = &batch {
             self.leader_epoch = batch.leader_epoch;
         }
         Ok(batch)
+    }
+
+    /// The offsets from the position to the end of the batch that [`Position::next_batch`] could not
+    /// read last.
+    pub(super) fn unreadable(&self) -> Option<Range<i64>> {
+        let offsets = self.next?..self.unreadable?.checked_add(1)?;
+        (!offsets.is_empty()).then_some(offsets)
     }
 
     /// At the end of a piece the next one follows. A piece that cannot be read is fetched again,

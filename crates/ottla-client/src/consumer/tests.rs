@@ -58,9 +58,15 @@ async fn a_batch_with_a_too_large_decompressed_size_is_not_read() {
         max_batch_bytes: 50_000,
         ..ConsumerConfig::default()
     };
-    let mut consumer = consumer(1, 100_000, config);
+    let mut consumer = consumer(2, 100_000, config);
+    let partition = ("t".to_owned(), 0);
+    assert_eq!(consumer.skip_unreadable_batch(&partition), None);
     assert!(matches!(
         consumer.take_batches(500),
         Err(ClientError::Records { .. })
     ));
+    assert_eq!(consumer.position(&partition), Some(0));
+    assert_eq!(consumer.skip_unreadable_batch(&partition), Some(0..1));
+    assert_eq!(consumer.position(&partition), Some(1));
+    assert_eq!(consumer.skip_unreadable_batch(&partition), None);
 }

@@ -1,5 +1,5 @@
-//! Dynamic settings (KIP-226): overlays those of the cluster and of this broker on the file, and
-//! validates changes.
+//! Dynamic settings (KIP-226): overlays the settings of the cluster and of this broker on the file,
+//! and validates changes.
 //!
 //! Kafka: `DynamicBrokerConfig`.
 
@@ -46,9 +46,9 @@ fn base_of(key: &str) -> (&str, bool) {
 }
 
 impl BrokerConfig {
-    /// Overlays dynamic settings on the file: those of the cluster, then those of this broker. An
-    /// invalid dynamic value is ignored and reported, as in Kafka, because a running broker must
-    /// not stop because of a setting that was changed elsewhere.
+    /// Overlays dynamic settings on the file, first the settings of the cluster, then those of this
+    /// broker. An invalid dynamic value is ignored and reported, as in Kafka, because a running
+    /// broker must not stop because of a setting that was changed elsewhere.
     pub fn with_dynamic(
         &self,
         cluster: &BTreeMap<String, String>,

@@ -198,7 +198,7 @@ mod tests {
                         controller.quorum.bootstrap.servers=localhost:9093\nlog.dirs=/data\n";
 
     #[test]
-    fn all_that_is_wrong_is_found_and_the_directories_are_known_all_the_same() {
+    fn all_errors_are_found_and_the_directories_are_still_known() {
         let text = format!(
             "{NODE}num.partitions=none\nauthorizer.class.name=org.example.Authorizer\n\
              listener.name.plaintext.principal.builder.class=org.example.Principals\n\
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_of_a_zookeeper_cluster_is_told_what_it_is() {
+    fn a_node_of_a_zookeeper_cluster_gets_an_error_that_says_so() {
         let (found, config) = problems("broker.id=1\nzookeeper.connect=localhost:2181\n");
         assert_eq!(found.len(), 1, "{found:#?}");
         assert!(
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_named_with_an_example() {
+    fn missing_settings_are_named_with_an_example() {
         let (found, config) = problems("log.dirs=/data\n");
         assert!(config.is_none());
         assert_eq!(found.len(), 3, "{found:#?}");

@@ -1,4 +1,4 @@
-//! Listeners: the addresses that a node binds, and those that it advertises.
+//! Listeners: the addresses that a node binds, and the addresses that it advertises.
 //!
 //! Kafka: `SocketServerConfigs.listenerListToEndPoints`, `AbstractKafkaConfig`,
 //! `KafkaConfig.effectiveAdvertised*Listeners`.

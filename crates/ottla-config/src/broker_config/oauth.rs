@@ -106,7 +106,7 @@ impl OAuthSettings<'_> {
         Ok(TokenValidator::Signed { keys, rules })
     }
 
-    /// How this node gets tokens of its own. A key in the error is as it was given.
+    /// The source of this node's own tokens. A key in the error is as it was given.
     pub fn source(&self) -> Result<TokenSource, Problem> {
         let lookup = |name: &str| self.text(name).1;
         TokenSource::read(lookup, self.module).map_err(|(name, message)| {
@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_names_the_key_and_the_way_out() {
+    fn errors_name_the_key_and_the_remedy() {
         let signed = format!("{HANDLER}={}\n", SIGNED_HANDLERS[0]);
         for (settings, says) in [
             (signed.clone(), "jwks.endpoint.url is missing"),

@@ -630,7 +630,7 @@ mod tests {
     }
 
     #[test]
-    fn what_kerberos_lacks_is_named() {
+    fn missing_kerberos_settings_are_named() {
         let service = "sasl.kerberos.service.name=kafka\n";
         let rules = format!("{service}sasl.kerberos.principal.to.local.rules=lower\n");
         let named = format!("{KERBEROS} serviceName=other");
@@ -683,7 +683,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_names_the_key_and_the_way_out() {
+    fn errors_name_the_key_and_the_remedy() {
         let plain = "sasl.enabled.mechanisms=PLAIN\nsasl.mechanism.inter.broker.protocol=PLAIN\n";
         let users = "user_a=\"hush\" username=\"a\" password=\"hush\"";
         let good =

@@ -197,7 +197,7 @@ fn a_listener_with_kafkas_default_mechanism_needs_a_key() {
 }
 
 #[test]
-fn a_setting_of_a_listener_goes_before_that_of_all() {
+fn a_setting_of_a_listener_overrides_the_common_one() {
     let (config, _) = load(
         "ssl.keystore.location=/all\nlistener.name.plaintext.ssl.keystore.location=/own\n\
          ssl.client.auth=required",
@@ -417,13 +417,13 @@ fn the_tables_are_sound() {
     assert_eq!(
         names.len(),
         382,
-        "as many as Kafka 4.4.0 has without those of its authorizer"
+        "as many as Kafka 4.4.0 has without its authorizer's settings"
     );
     names.extend(own);
     let count = names.len();
     names.sort_unstable();
     names.dedup();
-    assert_eq!(names.len(), count, "each stands once");
+    assert_eq!(names.len(), count, "each is listed once");
     for def in broker_configs()
         .chain(crate::TOPIC_CONFIGS)
         .chain(crate::GROUP_CONFIGS)

@@ -78,10 +78,11 @@ fn printable(key: &str) -> String {
     shown.collect()
 }
 
-/// Those of the metadata manager of tiered storage; the store refuses unknown settings of its own.
+/// The settings of the metadata manager of tiered storage; the store refuses its unknown settings
+/// itself.
 const METADATA_MANAGER: &str = "rlmm.config.";
 
-/// What the settings of the manager's clients begin with.
+/// The prefixes of the settings of the manager's clients.
 const METADATA_CLIENTS: [&str; 4] = [
     "remote.log.metadata.common.client.",
     "remote.log.metadata.producer.",

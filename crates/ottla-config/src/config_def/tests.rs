@@ -84,7 +84,7 @@ fn a_refused_value_says_what_to_give_instead() {
 }
 
 #[test]
-fn an_item_that_stands_there_again_is_left_out() {
+fn duplicate_items_are_skipped() {
     let items = |items: &[&str]| {
         let items = items.iter().map(|item| (*item).to_owned()).collect();
         Ok(ConfigValue::List(items))
@@ -96,7 +96,7 @@ fn an_item_that_stands_there_again_is_left_out() {
     let repeated = |text| broker_config("log.dirs").unwrap().repeated_item(text);
     assert_eq!(repeated("/b, /a ,/a,/b"), Some("/a".to_owned()));
     assert_eq!(repeated("/b,/a"), None);
-    // Not a `ValidList` in Kafka either; it has an error message of its own.
+    // Not a `ValidList` in Kafka either; it has its own error message.
     let voters = "1@h:1,1@h:1";
     assert_eq!(
         parse("controller.quorum.voters", voters),

@@ -111,7 +111,7 @@ fn a_broker_shows_file_and_dynamic_settings() {
 }
 
 #[test]
-fn a_new_topics_settings_from_the_file_are_told_from_defaults() {
+fn settings_of_new_topics_from_the_file_differ_from_defaults() {
     let config = broker(&[
         ("log.retention.hours", "168"),
         ("log.segment.bytes", "1073741824"),

@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn lenient_reading_keeps_what_is_good() {
+    fn lenient_parsing_keeps_valid_settings() {
         let overrides = [
             ("retention.ms", "5"),
             ("retention.bytes", "much"),

@@ -125,7 +125,7 @@ function answer(method, [first, second, third, fourth, fifth], parameters, body,
       user = body.user;
       return session();
     case "POST session/*":
-      // The provider, which would ask who it is.
+      // The provider, which would show its login page.
       return { address: "/login?state=begun&code=made-up" };
     case "POST session/*/code":
       if (body.state !== "begun") throw new Refusal(401, "this answer of the identity provider belongs to no login that was begun last in this browser");

@@ -19,7 +19,7 @@ export class Problem extends Error {
   }
 }
 
-/** Who is logged in and what the console may do; null until it is known. */
+/** The logged-in user and what the console may do; null until it is known. */
 export const session = signal<Session | null>(null);
 
 /** The server takes no request without this header, which another site's page cannot set. */
@@ -119,7 +119,7 @@ function eventOf(block: string): StreamEvent | null {
   return data ? { name, data: JSON.parse(data) as unknown } : null;
 }
 
-/** What a person reads about any thrown value. */
+/** The message for the user about any thrown value. */
 export function textOf(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
 }

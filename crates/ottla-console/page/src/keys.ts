@@ -9,7 +9,7 @@ export interface Key {
   run: () => void;
 }
 
-/** What can be pressed now, for the list that `?` shows. */
+/** The keys that work now, for the list that `?` shows. */
 export const bound = signal<Key[]>([]);
 
 const PATIENCE_MS = 1200;

@@ -23,7 +23,7 @@ export function forget(): void {
 
 export interface Loaded<T> {
   data: T | undefined;
-  /** Why the newest attempt failed; `data` may still hold what was loaded before. */
+  /** Why the newest attempt failed; `data` may still hold older data. */
   problem: Problem | null;
   at: number;
   reload: () => void;

@@ -39,7 +39,7 @@ function write(changed: SavedSearch[]): string | null {
   return null;
 }
 
-/** What is not a search is left out: the storage can be edited. */
+/** Entries that are not searches are skipped: the user can edit the storage. */
 function stored(): SavedSearch[] {
   try {
     const kept: unknown = JSON.parse(localStorage.getItem(KEY) ?? "[]");

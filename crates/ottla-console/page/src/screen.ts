@@ -1,4 +1,4 @@
-/** What the page knows about the screen: its width, and whether it is light or dark. */
+/** The screen: its width, and whether it is light or dark. */
 import { effect, signal } from "@preact/signals";
 
 const narrow = matchMedia("(max-width: 44rem)");

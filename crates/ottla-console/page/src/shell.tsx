@@ -1,4 +1,4 @@
-/** What surrounds every page: navigation, session, keys, notices. */
+/** The frame of every page: navigation, session, keys, notices. */
 import type { ComponentChildren, JSX } from "preact";
 import { useEffect, useState } from "preact/hooks";
 

@@ -1,4 +1,4 @@
-/** The shapes of `openapi.yaml`, which says what each field means. `null` is a value that the cluster does not give. */
+/** The shapes of `openapi.yaml`, which documents each field. `null` is a value that the cluster does not report. */
 
 type Maybe<T> = T | null;
 
@@ -247,7 +247,7 @@ export interface Group extends GroupRow {
   partition_list: GroupPartition[];
 }
 
-/** What a preview is asked for. */
+/** The request of a preview. */
 export interface OffsetReset {
   to: "earliest" | "latest" | "current" | "offset" | "timestamp" | "duration" | "shift" | "offsets";
   value?: Maybe<number>;
@@ -325,7 +325,7 @@ export interface Token {
   max: number;
 }
 
-/** With what is shown once. */
+/** With the HMAC, which is shown once. */
 export interface NewToken extends Token {
   hmac: string;
 }
@@ -415,7 +415,7 @@ export interface BenchResultRow {
   scenarios: { name: string; title: string }[];
 }
 
-/** `docs/bench-result.md` says what the fields mean. */
+/** `docs/bench-result.md` documents the fields. */
 export interface BenchResult {
   ottla: string;
   command: string;

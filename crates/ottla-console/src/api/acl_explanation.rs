@@ -1,8 +1,8 @@
-//! Why a principal may do something, or may not, as `ottla acls explain` says it.
+//! Why a principal may do something, or may not, as in `ottla acls explain`.
 //!
 //! The decision is made by the brokers' own code, with the ACLs and settings that the cluster
-//! reports, so it also holds for Apache Kafka. Kafka hides the settings that matter beside the ACLs;
-//! then a note says so.
+//! reports, so it also holds for Apache Kafka. Kafka hides the relevant settings besides the ACLs;
+//! a note then says so.
 
 use std::net::IpAddr;
 
@@ -194,16 +194,16 @@ fn explained(decision: &Decision<'_>) -> Explained {
     }
 }
 
-/// What decides beside the ACLs.
+/// The settings that decide besides the ACLs.
 #[derive(Debug, Default)]
 struct Settings {
     super_users: SuperUsers,
     allow_everyone_if_no_acl_found: bool,
-    /// What a reader must know about the origin of the above.
+    /// Remarks about the origin of the decision.
     notes: Vec<String>,
 }
 
-/// What a broker reports of a setting.
+/// A setting as a broker reports it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Reported {
     NotSet,
@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn what_brokers_hide_or_set_otherwise_is_noted() {
+    fn hidden_and_differing_settings_of_brokers_are_noted() {
         let value = |text: &str| Reported::Value(text.into());
         let (class, users) = (value(STANDARD), value("User:root"));
         let shown = combined(&[(1, [class.clone(), users.clone(), value("true")])]);

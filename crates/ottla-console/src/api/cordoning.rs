@@ -1,5 +1,5 @@
-//! Cordoning of log directories (KIP-1066). A cordoned one gets no new replicas and keeps those that
-//! it has. Brokers have the setting `cordoned.log.dirs` since Kafka 4.3.
+//! Cordoning of log directories (KIP-1066). A cordoned directory gets no new replicas and keeps its existing ones.
+//! Brokers have the setting `cordoned.log.dirs` since Kafka 4.3.
 
 use std::collections::BTreeMap;
 
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_leaves_those_that_others_make_at_the_same_time() {
+    fn a_change_keeps_concurrent_changes() {
         let all = owned(&["/a", "/b"]);
         let of = |now: &str, is_cordoned, is_dynamic| {
             operation(&entries(now), &all, "/a", is_cordoned, is_dynamic)
@@ -215,7 +215,7 @@ mod tests {
         assert_eq!(of("", true, false), append);
         assert_eq!(of("/b", true, true), append);
         assert_eq!(of("/a,/b", false, true), subtract);
-        // The file of the broker has it, or it stands for all directories.
+        // The broker's file contains it, or `*` covers it.
         assert_eq!(of("/b", true, false), ConfigOperation::Set("/b,/a".into()));
         assert_eq!(of("*", false, true), ConfigOperation::Set("/b".into()));
     }

@@ -139,7 +139,7 @@ fn row(group: &Group) -> GroupRow {
     }
 }
 
-/// What the description of a group of any type has in common.
+/// The common part of the descriptions of all group types.
 struct Described {
     state: String,
     coordinator: i32,
@@ -435,7 +435,7 @@ fn why(row: &GroupRow, group: &Described, partitions: &[PartitionOfGroup]) -> Op
         )),
         "NotReady" => Some("The topics of its topology are not all there".into()),
         "Empty" if row.lag.unwrap_or(0) > 0 => {
-            Some("It has no members, and its offsets stand still: nobody consumes".into())
+            Some("It has no members, and its offsets do not change: no consumer runs".into())
         }
         "Empty" => Some("It has no members".into()),
         _ if lost > 0 => Some(format!(

@@ -10,7 +10,7 @@ const SHOWN: usize = 50;
 /// Shares of a volume that is used.
 const NEARLY_FULL: f64 = 0.85;
 const FULL: f64 = 0.95;
-/// Offsets by which a controller may be behind.
+/// The lag, in offsets, that a controller may have.
 const MUCH_LAG: i64 = 1000;
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
@@ -251,7 +251,7 @@ mod tests {
     use super::*;
     use crate::view::Broker;
 
-    /// A topic whose partitions have this leader, and so many in-sync replicas out of two.
+    /// A topic whose partitions have this leader, and this number of in-sync replicas out of two.
     fn snapshot(partitions: &[(i32, usize)], min_insync_replicas: i64) -> Snapshot {
         let partition = |(number, (leader, isr)): (usize, &(i32, usize))| PartitionInfo {
             partition: number as i32,

@@ -64,8 +64,9 @@ pub(super) async fn get(
     }))
 }
 
-/// Why nobody can start a run here. A run connects with the settings of the console, which in a
-/// console with logins are nobody's, and it takes the processor of the console's machine.
+/// Why this console cannot start runs. A run connects with the console's settings, which in a
+/// console with logins contain no user's credentials, and it uses the processor of the console's
+/// machine.
 fn refusal(console: &Console) -> Option<&'static str> {
     if console.measure.is_none() {
         return Some(NOT_SET_UP);

@@ -1,8 +1,8 @@
 //! Resetting and deleting the offsets of a group, as `kafka-consumer-groups --reset-offsets` does,
-//! and setting those of single partitions.
+//! and setting the offsets of single partitions.
 //!
-//! A preview computes the changes, and a reset applies changes that a preview has answered. It
-//! computes none itself: the end of a log, for example, is another one at the click.
+//! A preview computes the changes, and a reset applies the changes of a preview. The reset computes
+//! none itself, because the end of a log, for example, may have changed since the preview.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -31,7 +31,7 @@ pub(super) struct Reset {
     offsets: Vec<PartitionOffset>,
     #[serde(default)]
     preview: bool,
-    /// Of a reset: what the preview has answered.
+    /// For a reset: the changes from the preview.
     #[serde(default)]
     changes: Vec<PreviewedChange>,
 }
@@ -52,9 +52,9 @@ enum Target {
     Current,
     Offset,
     Timestamp,
-    /// So many milliseconds before now.
+    /// A duration in milliseconds before now.
     Duration,
-    /// By so many offsets.
+    /// By a number of offsets.
     Shift,
     /// An offset for each partition.
     Offsets,
@@ -106,9 +106,9 @@ async fn preview(
     reset: &Reset,
     old: &BTreeMap<Partition, GroupOffset>,
 ) -> Result<Vec<OffsetChange>, Problem> {
-    let to = reset.to.ok_or_else(|| {
-        Problem::invalid("to", "to is missing; say what the offsets are reset to")
-    })?;
+    let to = reset
+        .to
+        .ok_or_else(|| Problem::invalid("to", "to is missing; give the target of the reset"))?;
     let partitions = partitions(visitor, reset, to, old).await?;
     let (starts, ends) = futures_util::future::join(
         listed(visitor, &partitions, OffsetSpec::Earliest),
@@ -142,8 +142,8 @@ async fn preview(
     Ok(changes.collect())
 }
 
-/// Commits what a preview has answered. Nothing of it, if the group or a log is no longer as the
-/// preview saw it.
+/// Commits the changes of a preview. Commits none of them if the group or a log has changed since
+/// the preview.
 async fn apply(
     visitor: &Visitor,
     group: &str,

@@ -1,4 +1,4 @@
-//! Logging in at the identity provider: sending the browser there, and taking what it comes back with.
+//! Logins at the identity provider: redirects the browser there, and processes the parameters with which it returns.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -26,7 +26,7 @@ use crate::visit::Visit;
 const PAGE: &str = "/login";
 const MOST_CODE_BYTES: usize = 8 << 10;
 
-/// What the provider has added to the address of that page.
+/// The parameters that the provider has added to the address of that page.
 #[derive(Deserialize)]
 pub(super) struct Returned {
     state: String,
@@ -36,7 +36,7 @@ pub(super) struct Returned {
     error_description: Option<String>,
 }
 
-/// Where the browser goes to log in.
+/// The address at which the browser logs in.
 pub(super) async fn begin(
     State(console): State<Arc<Console>>,
     headers: HeaderMap,
@@ -51,7 +51,7 @@ pub(super) async fn begin(
     Ok((cookie, Json(Leave { address })).into_response())
 }
 
-/// Logs in the person whom the provider has sent back.
+/// Logs in the user that the provider has sent back.
 pub(super) async fn finish(
     State(console): State<Arc<Console>>,
     note: axum::Extension<AuditNote>,
@@ -104,7 +104,7 @@ pub(super) async fn finish(
     entered
 }
 
-/// Opens a session with the tokens of a login, if they are those of this login and the cluster accepts them.
+/// Opens a session with the tokens of a login, if they belong to this login and the cluster accepts them.
 async fn enter(
     console: &Console,
     oidc: &Oidc,
@@ -162,8 +162,8 @@ fn of(console: &Console) -> Result<&Oidc, Problem> {
     })
 }
 
-/// The login that this browser has begun. Without this check, a link could log a person in as somebody else, who would
-/// then see what the person does.
+/// The login that this browser has begun. Without this check, a link could log a user in to the account of an attacker,
+/// who would then see the user's actions.
 fn flow_of(oidc: &Oidc, headers: &HeaderMap, state: &str) -> Result<Flow, Problem> {
     let cookie = oidc.cookie.token(headers);
     let flow = cookie.and_then(|cookie| oidc.flows.find(cookie, state, Instant::now()));
@@ -175,8 +175,8 @@ fn flow_of(oidc: &Oidc, headers: &HeaderMap, state: &str) -> Result<Flow, Proble
     })
 }
 
-/// Where the provider sends the browser back: to the name under which it has reached the console, which must be one of
-/// those that were given.
+/// The address to which the provider sends the browser back. Its name is the one under which the browser has reached
+/// the console, which must be a configured one.
 fn redirect_uri(console: &Console, headers: &HeaderMap) -> Result<String, Problem> {
     let host = headers.get(header::HOST).and_then(|it| it.to_str().ok());
     let host = host.unwrap_or_default();
@@ -207,7 +207,7 @@ fn redirect_uri(console: &Console, headers: &HeaderMap) -> Result<String, Proble
 fn visit_of(console: &Console, user: &str, token: SuppliedToken, id_token: Secret) -> Arc<Visit> {
     let mut config = console.config().client.clone();
     config.security.log_in_with_token(token);
-    // A user of the cluster with this name is somebody else, who has a share of their own.
+    // A user of the cluster with this name is a different user, with a separate share.
     let share = format!("{user}\nat the provider");
     let (budget, sampling) = (
         console.budget.of_user(&share),
@@ -229,7 +229,7 @@ fn problem(failure: Failure) -> Problem {
     }
 }
 
-/// What a person sees whose token the cluster does not take.
+/// The error for a user whose token the cluster refuses.
 fn refused(error: ClientError) -> Problem {
     match error.code() {
         Some(ErrorCode::SaslAuthenticationFailed) => Problem::login_refused(

@@ -1,4 +1,4 @@
-//! Producing records that a person has written, or that come from a file.
+//! Produces records that a user has typed, or that come from a file.
 
 use axum::Json;
 use bytes::Bytes;

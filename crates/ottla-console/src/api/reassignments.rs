@@ -28,7 +28,7 @@ pub(super) struct Reassignment {
     removing: Vec<i32>,
     /// Of the leader's replica.
     bytes: Option<i64>,
-    /// Of the new replica that is furthest behind.
+    /// Of the new replica with the largest lag.
     copied_bytes: Option<i64>,
 }
 
@@ -209,7 +209,8 @@ pub(super) struct Unthrottled {
     topics: usize,
 }
 
-/// Removes the throttles of moves, also those that another tool has set. Not while partitions move.
+/// Removes the throttles of moves, also throttles that another tool has set. Refused while
+/// partitions move.
 pub(super) async fn unthrottle(visitor: Visitor) -> Result<Json<Unthrottled>, Problem> {
     let ongoing = visitor.admin.list_partition_reassignments().await?;
     if !ongoing.is_empty() {

@@ -1,8 +1,8 @@
-//! Plans of a rebalance: what would move, what it costs, and what each broker has afterwards.
-//! Nothing is changed here; `apply` carries a plan out.
+//! Plans of a rebalance: the moves, their cost, and the state of each broker afterwards. Nothing is
+//! changed here; `apply` carries a plan out.
 //!
-//! The goals are those of `ottla rebalance`, without bytes in: a snapshot does not measure what
-//! producers write.
+//! The goals of `ottla rebalance`, except bytes in: a snapshot does not measure the write rate of
+//! producers.
 
 pub(super) mod apply;
 mod image;
@@ -118,7 +118,7 @@ pub(super) async fn plan(
     let reservation = visitor.budget.reserve(partitions * PARTITION_BYTES)?;
     // It takes a second for very many partitions, and other tasks wait.
     let planned = tokio::task::spawn_blocking(move || {
-        // As long as it is planned, also if nobody waits any more.
+        // Held until the plan is made, even if the caller is gone.
         let _reservation = reservation;
         let image = image(&snapshot);
         let planned = ottla_rebalance::plan(&image, &options);
@@ -322,13 +322,13 @@ mod tests {
             let refused = query(wrong).options().err();
             assert_eq!(refused.map(|it| it.status()), Some(422), "{wrong}");
         }
-        let nobody = ottla_rebalance::plan(
+        let impossible = ottla_rebalance::plan(
             &lopsided(1),
             &Options {
                 emptied: BTreeSet::from([1, 2]),
                 ..Options::default()
             },
         );
-        assert_eq!(refused(&nobody.unwrap_err()).status(), 409);
+        assert_eq!(refused(&impossible.unwrap_err()).status(), 409);
     }
 }

@@ -69,7 +69,8 @@ pub(super) async fn stream(
         filter,
         selection.is_committed(),
         query.follow,
-    )?;
+    )?
+    .leaving_out_large_batches();
     let owner = visit.clone();
     events(visit, |sender| async move {
         match query.follow {
@@ -133,7 +134,7 @@ async fn page(
 ) -> Result<(), Failure> {
     let limit = query.limit.unwrap_or(DEFAULT_LIMIT).clamp(1, MAX_LIMIT);
     sender.send("progress", &scan.progress()).await?;
-    let mut told = Instant::now();
+    let mut reported = Instant::now();
     let mut pending = Pending::default();
     let mut found = 0;
     while !scan.is_done() {
@@ -154,9 +155,9 @@ async fn page(
         if next == Next::Stop {
             break;
         }
-        if told.elapsed() >= PROGRESS {
+        if reported.elapsed() >= PROGRESS {
             sender.send("progress", &scan.progress()).await?;
-            told = Instant::now();
+            reported = Instant::now();
         }
     }
     let mut done = scan.progress();
@@ -168,7 +169,7 @@ async fn page(
 async fn follow(mut scan: Scan, query: &StreamQuery, sender: &Sender) -> Result<(), Failure> {
     let rate = f64::from(query.rate.unwrap_or(DEFAULT_RATE).clamp(1, MAX_RATE));
     sender.send("progress", &scan.progress()).await?;
-    let mut told = Instant::now();
+    let mut reported = Instant::now();
     let mut pending = Pending::default();
     let mut skipped = 0;
     // As many as are shown in a second may come at once.
@@ -187,11 +188,11 @@ async fn follow(mut scan: Scan, query: &StreamQuery, sender: &Sender) -> Result<
         allowed = (allowed + refilled.elapsed().as_secs_f64() * rate).min(rate);
         refilled = Instant::now();
         pending.flush(sender).await?;
-        if told.elapsed() >= PROGRESS {
+        if reported.elapsed() >= PROGRESS {
             let mut progress = scan.progress();
             progress.skipped = skipped;
             sender.send("progress", &progress).await?;
-            told = Instant::now();
+            reported = Instant::now();
         }
     }
 }

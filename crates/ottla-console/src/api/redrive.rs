@@ -1,8 +1,9 @@
-//! Sending records again, to another topic: those of a dead-letter topic, once their reason is gone.
+//! Sends records again, to another topic: records of a dead-letter topic, after the cause of their
+//! failure is removed.
 //!
-//! A preview answers the ranges of offsets with the records that it has counted, and a token. A
-//! redrive takes the token, which is good once, and sends what is in ranges that were answered. If it
-//! breaks off, it answers those that are left, with a new token.
+//! A preview returns the ranges of offsets with the records that it has counted, and a token. A
+//! redrive takes the token, which can be used once, and sends the records in the ranges of the
+//! preview. If the redrive ends early, it returns the remaining ranges with a new token.
 
 mod plan;
 mod promise;
@@ -46,7 +47,7 @@ struct Outcome {
     token: Option<String>,
     /// Where the records are that were not sent.
     ranges: Vec<PartitionRange>,
-    /// Where the records are of which it is unknown whether they were sent, and how many.
+    /// The ranges of the records that may have been sent, and their number.
     unknown: Vec<PartitionRange>,
     unknown_records: u64,
 }
@@ -109,11 +110,12 @@ pub(super) async fn redrive(
                 None if redrive.preview => {
                     ranges::of_each(&matching.selection.resolve(&visitor, &topic).await?)
                 }
-                // What is written meanwhile would be sent too, although nobody has counted it.
+                // Records written since the preview would be sent too, although they were not
+                // counted.
                 None => {
                     return Err(Problem::invalid(
                         "ranges",
-                        "ranges is missing; give what the preview answered",
+                        "ranges is missing; give the ranges from the preview",
                     ));
                 }
             };
@@ -239,7 +241,7 @@ async fn count(
     visitor: &Visitor,
     sender: &Sender,
 ) -> Result<(), Failure> {
-    let mut told = Instant::now();
+    let mut reported = Instant::now();
     let mut found = 0;
     while !scan.is_done() {
         let next = scan
@@ -254,11 +256,11 @@ async fn count(
         if next == Next::Stop {
             break;
         }
-        if told.elapsed() >= PROGRESS {
+        if reported.elapsed() >= PROGRESS {
             let mut progress = scan.progress();
             progress.matched = found;
             sender.send("progress", &progress).await?;
-            told = Instant::now();
+            reported = Instant::now();
         }
     }
     let mut progress = scan.progress();
@@ -288,11 +290,11 @@ async fn count(
 async fn send(scan: Scan, plan: &Plan, visitor: &Visitor, sender: &Sender) -> Result<(), Failure> {
     let producer = producer(visitor)?;
     let mut sending = Sending::new(plan, scan, visitor.note.clone());
-    let mut told = Instant::now();
+    let mut reported = Instant::now();
     while sending.step(&producer).await {
-        if told.elapsed() >= PROGRESS {
+        if reported.elapsed() >= PROGRESS {
             sender.send("progress", &progress(&sending)).await?;
-            told = Instant::now();
+            reported = Instant::now();
         }
     }
     let finished = sending.finish().await;
@@ -315,7 +317,7 @@ async fn send(scan: Scan, plan: &Plan, visitor: &Visitor, sender: &Sender) -> Re
     match finished {
         Ok(()) => sender.send("done", &outcome).await?,
         Err(problem) => {
-            // What was sent stays sent.
+            // Sent records stay sent.
             sender.send("progress", &outcome).await?;
             return Err(Failure::Problem(problem));
         }

@@ -1,4 +1,4 @@
-//! Who is logged in, logging in, and logging out.
+//! The current session, login and logout.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -170,7 +170,7 @@ pub(super) async fn log_in(
 
 pub(super) const MAX_USER_BYTES: usize = 256;
 
-/// What a person sees whose login failed. Every wrong name and password has the same text.
+/// The error for a failed login. Every wrong name and password has the same text.
 fn refused(error: ClientError) -> Problem {
     match error.code() {
         Some(ErrorCode::SaslAuthenticationFailed) => Problem::login_refused(
@@ -205,8 +205,8 @@ pub(super) async fn log_out(State(console): State<Arc<Console>>, headers: Header
     response
 }
 
-/// The address that failed logins count for: that of the browser. A proxy, which is on this machine
-/// and has a name of its own, adds it to the end of `X-Forwarded-For`.
+/// The address for which failed logins count: the browser's. A reverse proxy, which runs on this
+/// machine and has a public name, adds it to the end of `X-Forwarded-For`.
 pub(super) fn address(console: &Console, peer: Option<SocketAddr>, headers: &HeaderMap) -> IpAddr {
     let peer = peer.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |it| it.ip());
     let is_proxy = peer.is_loopback() && !console.config().public_names.is_empty();

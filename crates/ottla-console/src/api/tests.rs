@@ -1,4 +1,4 @@
-//! `openapi.yaml` has the routes of the API: each path and method, and no other.
+//! `openapi.yaml` has the routes of the API: each path, method and query parameter, and no other.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,14 +20,14 @@ const METHODS: [Method; 5] = [
     Method::DELETE,
 ];
 
-/// The methods of each path of the document. It is written with two spaces before a path, and four
-/// before a method.
-fn documented() -> BTreeMap<&'static str, BTreeSet<String>> {
+/// The methods of each path of the document, and the query parameters of each. It is written with two
+/// spaces before a path, four before a method, and the place of a parameter after its name.
+fn documented() -> BTreeMap<&'static str, BTreeMap<String, BTreeSet<&'static str>>> {
     let text = include_str!("../../openapi.yaml");
     let (_, paths) = text.split_once("\npaths:\n").unwrap();
     let (paths, _) = paths.split_once("\ncomponents:\n").unwrap();
-    let mut found: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
-    let mut path = "";
+    let mut found: BTreeMap<&str, BTreeMap<String, BTreeSet<&str>>> = BTreeMap::new();
+    let (mut path, mut method) = ("", String::new());
     for line in paths.lines() {
         let Some(key) = line.trim_start().split(':').next() else {
             continue;
@@ -36,7 +36,7 @@ fn documented() -> BTreeMap<&'static str, BTreeSet<String>> {
             2 if key.starts_with('/') => {
                 path = key;
                 assert!(
-                    found.insert(path, BTreeSet::new()).is_none(),
+                    found.insert(path, BTreeMap::new()).is_none(),
                     "{path} twice"
                 );
             }
@@ -45,9 +45,19 @@ fn documented() -> BTreeMap<&'static str, BTreeSet<String>> {
                 .any(|it| it.as_str().eq_ignore_ascii_case(key)) =>
             {
                 let methods = found.get_mut(path).unwrap();
-                assert!(methods.insert(key.to_uppercase()), "{key} {path} twice");
+                method = key.to_uppercase();
+                let is_new = methods.insert(method.clone(), BTreeSet::new()).is_none();
+                assert!(is_new, "{key} {path} twice");
             }
             _ => {}
+        }
+        for part in line.split("{ name: ").skip(1) {
+            if let Some((name, rest)) = part.split_once(',')
+                && rest.starts_with(" in: query")
+            {
+                let methods = found.get_mut(path).unwrap();
+                methods.get_mut(&method).unwrap().insert(name);
+            }
         }
     }
     found
@@ -56,12 +66,15 @@ fn documented() -> BTreeMap<&'static str, BTreeSet<String>> {
 #[tokio::test]
 async fn the_document_and_the_routes_agree() {
     let documented = documented();
-    assert!(documented["/api/topics"].contains("POST"), "{documented:?}");
+    assert!(
+        documented["/api/topics"].contains_key("POST"),
+        "{documented:?}"
+    );
     let routed: BTreeSet<&str> = routes().0.into_iter().map(|(path, _)| path).collect();
     let named: BTreeSet<&str> = documented.keys().copied().collect();
     assert_eq!(routed, named);
 
-    // Nobody is logged in, so that no handler goes further than its method.
+    // No user is logged in, so no handler goes further than its method.
     let mut config = ConsoleConfig::new(ClientConfig::new("127.0.0.1:1").unwrap());
     config.login = true;
     config.client.security.protocol = SecurityProtocol::SaslPlaintext;
@@ -85,9 +98,41 @@ async fn the_document_and_the_routes_agree() {
             assert_ne!(status, StatusCode::NOT_FOUND, "{method} {path}");
             assert_eq!(
                 status != StatusCode::METHOD_NOT_ALLOWED,
-                methods.contains(method.as_str()),
+                methods.contains_key(method.as_str()),
                 "{method} {path}: {status}"
             );
         }
     }
+}
+
+#[test]
+fn the_document_and_the_checked_parameters_agree() {
+    let documented = documented();
+    let of_lists: BTreeSet<&str> = parameters::names::<crate::list::ListQuery>()
+        .iter()
+        .copied()
+        .collect();
+    assert!(of_lists.contains("limit"), "{of_lists:?}");
+    let mut lists = 0;
+    for (path, methods) in &documented {
+        for (method, named) in methods {
+            let mut named = named.clone();
+            if *path == "/api/topics/{topic}/export" {
+                // "The same selection as a file".
+                named.extend(&documented["/api/topics/{topic}/records"]["GET"]);
+            }
+            let method: Method = method.parse().unwrap();
+            let checked: BTreeSet<&str> = parameters::of(path, &method).into_iter().collect();
+            let missing: Vec<_> = named.difference(&checked).collect();
+            assert!(missing.is_empty(), "{method} {path}: {missing:?}");
+            // Those of lists are documented once, for all of them.
+            let more: BTreeSet<&str> = checked.difference(&named).copied().collect();
+            assert!(
+                more.is_empty() || more == of_lists,
+                "{method} {path}: {more:?}"
+            );
+            lists += usize::from(more == of_lists);
+        }
+    }
+    assert_eq!(lists, 8);
 }

@@ -1,7 +1,7 @@
 //! Delegation tokens (KIP-48).
 //!
-//! Invariant: the HMAC of a token, which is its password, is in the answer to its creation and
-//! nowhere else: no list has it, and no log. Who renews or expires a token names its ID.
+//! Invariant: the HMAC of a token, which is its password, is in the response to its creation and
+//! nowhere else, neither in a list nor in a log. Requests to renew or expire a token name its ID.
 
 use axum::Json;
 use base64::Engine;
@@ -25,9 +25,9 @@ const UNLIMITED: i64 = -1;
 pub(super) struct Token {
     token_id: String,
     owner: String,
-    /// Who has created it.
+    /// The principal that created it.
     requester: String,
-    /// Who may renew it besides the owner.
+    /// The principals that may renew it besides the owner.
     renewers: Vec<String>,
     issued: i64,
     expires: i64,
@@ -73,7 +73,7 @@ fn shown(principal_type: &str, name: &str) -> String {
 
 #[derive(Deserialize)]
 pub(super) struct Creation {
-    /// The person who creates it, if there is none.
+    /// `None`: the requester.
     owner: Option<String>,
     #[serde(default)]
     renewers: Vec<String>,
@@ -84,7 +84,7 @@ pub(super) struct Creation {
 pub(super) struct Created {
     #[serde(flatten)]
     token: Token,
-    /// Base64. Nobody can see it again.
+    /// Base64. It is shown only once.
     hmac: String,
 }
 

@@ -419,7 +419,7 @@ pub(super) async fn empty(
     } else {
         let confirm = emptying.confirm.clone();
         Confirmation { confirm }.check(&name)?;
-        // Without offsets it would also delete what was written since the preview.
+        // Without offsets it would also delete records written since the preview.
         if emptying.before.is_none() {
             return Err(Problem::invalid(
                 "before",

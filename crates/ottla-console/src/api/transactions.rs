@@ -21,8 +21,8 @@ use crate::view::now_ms;
 const DESCRIBED: usize = 200;
 /// Partitions whose producers are requested at a time.
 const PARTITIONS_AT_A_TIME: usize = 16;
-/// A transaction with a later write may be a live one that its coordinator is about to know, or has
-/// just ended: the default of `transaction.max.timeout.ms`, and what an abort may take after it.
+/// A transaction with a later write may be a live one that its coordinator does not know yet, or
+/// has just ended: the default of `transaction.max.timeout.ms`, and the time of an abort after it.
 const HANGS_AFTER_MS: i64 = (15 + 5) * 60 * 1000;
 
 #[derive(Serialize)]
@@ -216,14 +216,14 @@ pub(super) async fn producers(
     Ok(Json(Items { items }))
 }
 
-/// What the coordinator says of a producer.
+/// The coordinator's description of a producer.
 struct KnownTransaction {
     transactional_id: String,
-    /// Those of the topic in its open transaction; `None` if it could not be described.
+    /// The partitions of the topic in its open transaction; `None` if it could not be described.
     partitions: Option<BTreeSet<i32>>,
 }
 
-/// Whether a transaction that is open in a partition will not be ended by anybody.
+/// Whether no coordinator will end a transaction that is open in a partition.
 fn is_hanging(
     known: Option<&KnownTransaction>,
     partition: i32,
@@ -275,9 +275,10 @@ pub(super) struct HangingTransaction {
     transaction_start_offset: i64,
 }
 
-/// Aborts what still hangs. The marker is written without the coordinator, and ends whatever the
-/// producer has open in the partition; so what the person saw is looked up again. The coordinators
-/// are asked first: a transaction that begins after that has a new write.
+/// Aborts a transaction that still hangs. The marker is written without the coordinator, and ends
+/// any open transaction of the producer in the partition. So the transaction from the page is
+/// looked up again. The coordinators are asked first: a transaction that begins after that has a
+/// new write.
 pub(super) async fn abort_hanging(
     visitor: Visitor,
     Path(topic): Path<String>,
@@ -332,7 +333,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_may_be_live_does_not_hang() {
+    fn a_possibly_live_transaction_does_not_count_as_hanging() {
         let known = |partitions: Option<&[i32]>| KnownTransaction {
             transactional_id: "t".into(),
             partitions: partitions.map(|it| it.iter().copied().collect()),

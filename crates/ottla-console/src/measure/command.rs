@@ -1,4 +1,4 @@
-//! The command lines of `ottla bench`, and what it prints.
+//! The command lines of `ottla bench`, and its output.
 
 use std::ffi::OsString;
 use std::io;
@@ -17,7 +17,7 @@ use crate::problem::Problem;
 
 /// For commands that measure nothing.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// What is kept of their output, and of their errors.
+/// The maximum bytes kept of their output, and of their errors.
 const MOST_OUTPUT: u64 = 4 << 20;
 
 /// A scenario that `ottla bench` ships.
@@ -27,7 +27,7 @@ pub(crate) struct Scenario {
     title: String,
 }
 
-/// The run that somebody wants.
+/// The requested run.
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct Wanted {
     pub(crate) scenario: String,
@@ -109,8 +109,8 @@ pub(super) fn scenarios_in(text: &str) -> Vec<Scenario> {
         .collect()
 }
 
-/// `ottla bench` with these arguments, in a process group of its own: Ctrl-C in the terminal of the
-/// console, and the console's request to stop, would together end it at once.
+/// `ottla bench` with these arguments, in a separate process group. Otherwise Ctrl-C in the
+/// console's terminal together with the console's request to stop would end it at once.
 pub(super) fn bench(program: &Path, arguments: Vec<OsString>) -> Command {
     let mut command = Command::new(program);
     command
@@ -170,7 +170,7 @@ pub(super) async fn output(program: &Path, arguments: Vec<OsString>) -> Result<S
     Ok(String::from_utf8_lossy(&output).into_owned())
 }
 
-/// The beginning of what a process prints. The rest is read and dropped, so that the process ends.
+/// The beginning of a process's output. The rest is read and dropped, so that the process ends.
 async fn beginning(output: Option<impl AsyncRead + Unpin>) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     let Some(mut output) = output else {
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_a_process_prints_is_bounded_and_it_ends() {
+    async fn the_output_of_a_process_is_bounded_and_it_ends() {
         let printed = output(script(), vec!["flood".into()]).await.unwrap();
         assert_eq!(printed.len() as u64, MOST_OUTPUT);
     }
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn every_value_is_an_argument_of_its_own() {
+    fn every_value_is_a_separate_argument() {
         let arguments = of_run(
             &wanted("rate-ladder/write"),
             &scenarios(),
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_shipped_is_run() {
+    fn only_shipped_scenarios_are_run() {
         for other in ["", "--help", "/etc/passwd.toml", "rate-ladder", "../x.toml"] {
             let refused = of_run(&wanted(other), &scenarios(), "a:1", &config()).unwrap_err();
             assert_eq!(refused.status(), 422, "{other}");
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn the_scenarios_are_those_that_are_listed() {
+    fn scenarios_are_parsed_from_their_list() {
         let all = scenarios();
         assert_eq!(all.len(), 1);
         assert_eq!(all[0].name, "rate-ladder/write");

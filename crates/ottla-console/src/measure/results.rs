@@ -1,7 +1,7 @@
-//! The results of `ottla bench` in a directory: `NAME.json`, and the report beside it, `NAME.html`.
+//! The results of `ottla bench` in a directory: `NAME.json`, and its report, `NAME.html`.
 //!
-//! Names come from browsers. One that could lead out of the directory is none, and a symbolic link
-//! is no result.
+//! Names come from browsers. A name that could lead out of the directory is invalid, and a symbolic
+//! link is no result.
 
 use std::collections::HashMap;
 use std::fs;
@@ -24,7 +24,7 @@ const LONGEST_NAME: usize = 200;
 const SCHEMA: &str = "ottla-bench-result";
 const VERSION: u32 = 1;
 
-/// A result in the list. `docs/bench-result.md` says what the fields mean.
+/// A result in the list. `docs/bench-result.md` documents the fields.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct ResultRow {
     pub(crate) name: String,
@@ -35,7 +35,7 @@ pub(crate) struct ResultRow {
     head: Head,
 }
 
-/// What is shown of a result in the list.
+/// The part of a result that the list shows.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Head {
     #[serde(skip_serializing)]
@@ -106,7 +106,7 @@ struct TargetSummary {
 
 pub(crate) struct Results {
     dir: PathBuf,
-    /// What was read of each file, with its time and size. `None` is no result.
+    /// The parsed head of each file, with the file's time and size. `None` is no result.
     known: Mutex<HashMap<String, (SystemTime, u64, Option<Head>)>>,
 }
 
@@ -134,7 +134,7 @@ impl Results {
             let Some(name) = name.filter(|it| is_name(it)) else {
                 continue;
             };
-            // Of a link, not of what it leads to.
+            // Of a link, not of its target.
             let Ok(metadata) = entry.metadata() else {
                 continue;
             };

@@ -1,8 +1,8 @@
-//! One run of `ottla bench` as a child process: what it prints, and its end.
+//! One run of `ottla bench` as a child process: its output, and its end.
 //!
-//! The first request to stop lets it save what it has measured and clean up, as Ctrl-C does; the
-//! second ends it at once. It is stopped when the console ends, and when the console is killed. One
-//! that does not end in time is killed, with all processes that it has started.
+//! The first request to stop lets it save its measurements and clean up, as Ctrl-C does; the second
+//! ends it at once. It is stopped when the console ends, and when the console is killed. One that
+//! does not end in time is killed, with all processes that it has started.
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
@@ -29,7 +29,7 @@ const LINES: usize = 1000;
 /// The bytes of a line that are kept, and the bytes after which a line is taken for two.
 const LINE_BYTES: usize = 1000;
 const LONGEST_LINE: u64 = 64 << 10;
-/// For so long after its end its output is read. A process that it has left behind can keep it open.
+/// How long its output is read after its end. A remaining child process can keep the output open.
 const LAST_OUTPUT: Duration = Duration::from_secs(2);
 /// How long a run may take to end, once it is asked to.
 #[derive(Clone, Copy)]
@@ -39,7 +39,7 @@ struct Patience {
     last: Duration,
 }
 
-/// It saves what it has measured, and deletes its topics.
+/// It saves its measurements, and deletes its topics.
 const PATIENCE: Patience = Patience {
     stopping: Duration::from_secs(120),
     last: Duration::from_secs(15),
@@ -57,7 +57,7 @@ pub(crate) enum RunState {
     Ended,
 }
 
-/// What is known of a run at a moment.
+/// The state of a run at a moment.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Moment {
     pub(crate) state: RunState,
@@ -177,7 +177,7 @@ impl Run {
         let Some(output) = output else { return };
         let mut output = BufReader::new(output);
         let mut line = Vec::new();
-        // To the end, whatever it prints: it would break off if nobody read its output.
+        // Read to the end: the process would fail if its output were not read.
         loop {
             line.clear();
             let mut rest = (&mut output).take(LONGEST_LINE);
@@ -226,7 +226,7 @@ impl Moment {
         }
     }
 
-    /// The lines after the first so many of the whole output.
+    /// The lines of the whole output after the first `seen`.
     pub(crate) fn lines_after(&self, seen: usize) -> Vec<&str> {
         let skipped = seen.saturating_sub(self.lines_before);
         self.lines.iter().skip(skipped).map(|it| &**it).collect()
@@ -250,8 +250,8 @@ impl Moment {
     }
 }
 
-/// Starts a process on a thread of its own, which goes on until the sender is dropped. A thread of
-/// the runtime may end before the others, and the process would be asked to stop a second time.
+/// Starts a process on a separate thread, which runs until the sender is dropped. A thread of the
+/// runtime may end before the others, and the process would be asked to stop a second time.
 fn start_process(mut command: Command) -> io::Result<(Child, mpsc::Sender<()>)> {
     let runtime = Handle::current();
     let (started, is_started) = mpsc::channel();
@@ -275,7 +275,7 @@ struct Process {
 }
 
 impl Process {
-    /// Only while it has not been waited for: its number belongs to nobody else until then.
+    /// Only before it is waited for: until then, no other process gets its number.
     fn pid(&self) -> Option<Pid> {
         let pid = self.child.id().and_then(|id| i32::try_from(id).ok());
         pid.and_then(Pid::from_raw)
@@ -334,7 +334,7 @@ mod tests {
         let mut moments = run.moments();
         let waiting = moments.wait_for(holds);
         let moment = tokio::time::timeout(Duration::from_secs(20), waiting).await;
-        moment.expect("it comes to that").unwrap().clone()
+        moment.expect("the run reaches this state").unwrap().clone()
     }
 
     #[tokio::test]

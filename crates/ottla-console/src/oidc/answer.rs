@@ -1,4 +1,4 @@
-//! What the provider says: its discovery document, and the answers of its token endpoint.
+//! The provider's responses: its discovery document, and the responses of its token endpoint.
 
 use std::time::Duration;
 
@@ -11,8 +11,8 @@ use super::config::check_url;
 
 /// Of one token.
 const MOST_TOKEN_BYTES: usize = 64 << 10;
-/// An access token counts as valid for at least and at most so long, and for so long if nobody says it. Brokers decide
-/// themselves; this is when it is replaced.
+/// The minimum and maximum time for which an access token counts as valid, and the default if the response has no time.
+/// Only the replacement depends on these times; brokers check the token themselves.
 const SHORTEST: Duration = Duration::from_secs(30);
 const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
 const UNKNOWN: Duration = Duration::from_secs(5 * 60);
@@ -73,7 +73,7 @@ impl Metadata {
             .as_ref()
             .is_some_and(|all| !all.iter().any(|it| it == "S256"))
         {
-            return Err("it does not support PKCE with S256, without which nobody logs in".into());
+            return Err("it does not support PKCE with S256, which logins require".into());
         }
         Ok(metadata)
     }
@@ -86,7 +86,7 @@ impl Metadata {
     }
 }
 
-/// What the token endpoint has given for a code or a refresh token.
+/// The tokens from the token endpoint for a code or a refresh token.
 #[derive(Debug)]
 pub(crate) struct Tokens {
     pub(crate) access: Secret,

@@ -1,4 +1,4 @@
-//! Where the identity provider is, and what the console is there.
+//! The address of the identity provider, and the console's registration there.
 
 use std::collections::BTreeMap;
 
@@ -21,17 +21,19 @@ pub struct OidcConfig {
     /// Without it, the console is a public client.
     pub(super) client_secret: Option<Secret>,
     pub(super) scope: String,
-    /// The claim of the ID token that names the person.
+    /// The claim of the ID token with the user name.
     pub(super) user_claim: String,
     pub(super) clock_skew_seconds: u32,
-    /// `audience` and `resource`, with which some providers let a client say what the access token is for.
+    /// `audience` and `resource`, with which a client names the target of the access token at some
+    /// providers.
     pub(super) access: Vec<(&'static str, String)>,
     /// `ssl.*`, as for clients of Kafka.
     pub(super) ssl: BTreeMap<String, Secret>,
 }
 
 impl OidcConfig {
-    /// `settings` are those of its file. The error is a sentence for people, without a secret.
+    /// `settings` come from the client's file. The error is a sentence for people, without a
+    /// secret.
     pub fn new(
         issuer: &str,
         client_id: &str,
@@ -108,7 +110,7 @@ impl OidcConfig {
     }
 }
 
-/// Refuses what is no URL to which secrets or browsers may be sent.
+/// Refuses a URL to which secrets and browsers must not be sent.
 pub(super) fn check_url(url: &str) -> Result<(), &'static str> {
     if url.len() > MOST_URL_BYTES {
         return Err("the URL is longer than 2048 bytes");
@@ -143,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_given_has_a_default() {
+    fn missing_values_have_defaults() {
         let plain = config(&[]).unwrap();
         assert_eq!((plain.host(), &*plain.scope), ("id.example", "openid"));
         assert_eq!((&*plain.user_claim, plain.clock_skew_seconds), ("sub", 30));

@@ -11,7 +11,7 @@ use hmac::{Hmac, KeyInit, Mac};
 use ottla_sasl::is_same_secret;
 use sha2::{Digest, Sha256};
 
-/// How long a person may be at the provider.
+/// How long a login at the provider may take.
 pub(crate) const FLOW_AGE: Duration = Duration::from_secs(10 * 60);
 /// Of the value of a cookie.
 const MOST_COOKIE_BYTES: usize = 128;
@@ -27,7 +27,7 @@ pub(crate) struct Flow {
     cookie: String,
     pub(crate) state: String,
     pub(crate) nonce: String,
-    /// It shows that whoever hands the code in has asked for it (RFC 7636).
+    /// Proves that the sender of the code has requested it (RFC 7636).
     pub(crate) verifier: String,
 }
 
@@ -78,12 +78,12 @@ impl Flows {
 }
 
 impl Flow {
-    /// What the browser keeps.
+    /// The value of the browser's cookie.
     pub(crate) fn cookie(&self) -> &str {
         &self.cookie
     }
 
-    /// What the provider is told of the verifier, with the method S256.
+    /// The challenge for the provider, derived from the verifier with S256.
     pub(crate) fn challenge(&self) -> String {
         URL_SAFE_NO_PAD.encode(Sha256::digest(self.verifier.as_bytes()))
     }

@@ -1,5 +1,4 @@
-//! Requests to the identity provider. Its document and its keys are remembered; of all who need them at the same time, one
-//! asks.
+//! Requests to the identity provider. Its document and its keys are cached; concurrent callers share one request.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -23,16 +22,16 @@ const REQUESTS: usize = 16;
 const FRESH: Duration = Duration::from_secs(60 * 60);
 /// After a failure.
 const PAUSE: Duration = Duration::from_secs(5);
-/// Keys that do not fit a token are asked for again if they are older than this.
+/// Keys that do not match a token are requested again if they are older than this.
 const KEYS_PAUSE: Duration = Duration::from_secs(10);
 
 /// Of an ID token in an address. Servers refuse addresses of more than 8 KiB.
 const MOST_HINT_BYTES: usize = 6 << 10;
 
-/// Whom an ID token is about.
+/// The user in an ID token.
 #[derive(PartialEq, Eq, Debug)]
 pub(crate) struct Person {
-    /// What the cluster knows the person by: `user.claim`.
+    /// The name of the user in the cluster: `user.claim`.
     pub(crate) user: String,
     /// Never that of another person at this provider: `sub`.
     pub(crate) subject: String,
@@ -43,7 +42,7 @@ pub(crate) struct Person {
 pub(crate) enum Failure {
     /// It says no, and would say so again.
     Refused(String),
-    /// It was not reached, or answers what nobody can use.
+    /// It was not reached, or its response is unusable.
     Unusable(String),
 }
 
@@ -62,7 +61,7 @@ pub(crate) struct Provider {
     requests: Arc<Semaphore>,
 }
 
-/// What was asked for last.
+/// The last response.
 struct Known<T> {
     value: Result<Arc<T>, Failure>,
     since: Instant,
@@ -79,7 +78,7 @@ impl<T> Known<T> {
         };
         let value = match (asked.map(Arc::new), before.map(|it| it.value)) {
             (Err(error), Some(Ok(old))) => {
-                tracing::warn!("{}; what it said before is used", error.reason());
+                tracing::warn!("{}; its previous response is used", error.reason());
                 Ok(old)
             }
             (asked, _) => asked,
@@ -112,7 +111,7 @@ impl Provider {
         &self.config.issuer
     }
 
-    /// What it says of itself.
+    /// Its discovery document.
     pub(crate) async fn metadata(&self) -> Result<Arc<Metadata>, Failure> {
         let mut known = self.metadata.lock().await;
         if let Some(known) = known.as_ref().filter(|it| Instant::now() < it.until) {
@@ -130,7 +129,7 @@ impl Provider {
         known.insert(next).value.clone()
     }
 
-    /// Its keys. If they do not fit a token, they are asked for again, unless they are new.
+    /// Its keys. If they do not match a token, they are requested again, unless they are new.
     async fn keys(&self, url: &str, are_unfit: bool) -> Result<Arc<KeySet>, Failure> {
         let mut known = self.keys.lock().await;
         let now = Instant::now();
@@ -149,7 +148,7 @@ impl Provider {
         known.insert(next).value.clone()
     }
 
-    /// As if its keys had been asked for some time ago.
+    /// Acts as if its keys had been requested some time ago.
     #[cfg(test)]
     pub(super) async fn age_keys(&self) {
         if let Some(known) = self.keys.lock().await.as_mut() {
@@ -158,7 +157,7 @@ impl Provider {
         }
     }
 
-    /// Where a browser goes to log in.
+    /// The address at which a browser logs in.
     pub(crate) fn login_address(
         &self,
         metadata: &Metadata,
@@ -181,10 +180,10 @@ impl Provider {
         with_query(&metadata.authorization_endpoint, &fields)
     }
 
-    /// Where a browser goes to log out of the provider too, if it has such a place.
+    /// The address at which a browser also logs out of the provider, if it has one.
     ///
-    /// The ID token says whose session ends; without it, providers ask the person (OpenID Connect RP-Initiated Logout 1.0, 2).
-    /// One that is too long for an address is left out.
+    /// The ID token identifies the session to end; without it, providers ask the user (OpenID Connect RP-Initiated
+    /// Logout 1.0, 2). A token that is too long for an address is left out.
     pub(crate) async fn logout_address(&self, id_token: &Secret) -> Option<String> {
         let metadata = self.metadata().await.ok()?;
         let endpoint = metadata.end_session_endpoint.as_deref()?;
@@ -237,7 +236,7 @@ impl Provider {
         self.tokens(&metadata, &fields).await
     }
 
-    /// Has the provider forget a refresh token (RFC 7009), if it can. A failure changes nothing for anybody here.
+    /// Has the provider forget a refresh token (RFC 7009), if it can. A failure has no consequence here.
     pub(crate) async fn revoke(&self, refresh_token: &Secret) {
         let Ok(metadata) = self.metadata().await else {
             return;
@@ -255,7 +254,7 @@ impl Provider {
         }
     }
 
-    /// Who an ID token is about. `nonce` is that of the login.
+    /// Returns the user in an ID token. `nonce` is the nonce of the login.
     pub(crate) async fn identify(
         &self,
         id_token: &Secret,

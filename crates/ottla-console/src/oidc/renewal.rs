@@ -13,9 +13,9 @@ use crate::visit::Visit;
 /// Between two attempts to get a new token from a provider that does not answer.
 const RETRY: Duration = Duration::from_secs(10);
 
-/// What a session has of its login.
+/// The login of a session.
 pub(crate) struct Login {
-    /// Whom the provider means, whatever it calls the person.
+    /// The provider's fixed ID of the user, whose name may change.
     pub(crate) subject: String,
     /// With which the session's client logs in.
     pub(crate) token: SuppliedToken,
@@ -69,12 +69,12 @@ async fn renew(provider: &Provider, login: &mut Login) -> Result<(), Failure> {
     if tokens.refresh.is_some() {
         login.refresh = tokens.refresh;
     }
-    // A name can change and go to somebody else; the subject never does (OpenID Connect Core 1.0, 12.2).
+    // A name can change and be given to another user; the subject cannot (OpenID Connect Core 1.0, 12.2).
     if let Some(id) = &tokens.id
         && provider.identify(id, None).await?.subject != login.subject
     {
         return Err(Failure::Refused(
-            "the new tokens are of somebody else".into(),
+            "the new tokens belong to another user".into(),
         ));
     }
     login.lasts = tokens.lasts;

@@ -56,7 +56,7 @@ async fn a_code_is_changed_for_tokens_once_and_by_whoever_has_asked_for_it() {
         oidc.flows.begin(Instant::now()),
     );
     let address = oidc.provider.login_address(&metadata, &flow, REDIRECT);
-    // A code that somebody has seen is of no use without the verifier of its login.
+    // A stolen code is useless without the verifier of its login.
     let stolen = provider.log_in(&address, "alice").code;
     let exchange = |code: String, flow: Flow, redirect: &'static str| {
         let (oidc, metadata) = (&oidc, &metadata);
@@ -72,7 +72,7 @@ async fn a_code_is_changed_for_tokens_once_and_by_whoever_has_asked_for_it() {
     exchange(code.clone(), flow, REDIRECT).await.unwrap();
     let refused = exchange(code, again.unwrap(), REDIRECT).await.unwrap_err();
     assert!(refused.reason().contains("invalid_grant"), "{refused:?}");
-    // The document and the keys were asked for once.
+    // The document and the keys were requested once.
     let requests = provider.requests();
     let count = |path: &str| requests.iter().filter(|it| *it == path).count();
     assert_eq!(count("/.well-known/openid-configuration"), 1);
@@ -87,7 +87,7 @@ async fn an_id_token_that_is_not_for_this_login_is_refused() {
         (json!({ "nonce": "of another login" }), "nonce"),
         (json!({ "nonce": null }), "nonce"),
         (json!({ "aud": "another client" }), "another client"),
-        (json!({ "aud": null }), "nobody"),
+        (json!({ "aud": null }), "no audience"),
         (json!({ "azp": "another client" }), "another client"),
         (json!({ "iss": "https://evil.example" }), "evil.example"),
         (json!({ "exp": 1 }), "expired"),
@@ -145,7 +145,7 @@ async fn a_client_that_the_provider_does_not_know_gets_nothing() {
 }
 
 #[tokio::test]
-async fn what_a_hostile_provider_answers_is_bounded() {
+async fn responses_of_a_hostile_provider_are_bounded() {
     let provider = IdentityProvider::start();
     let changes: [fn(&mut Conduct); 6] = [
         |it| it.only_answer = Some((200, "x".repeat(2 << 20))),
@@ -160,7 +160,7 @@ async fn what_a_hostile_provider_answers_is_bounded() {
             (it.only_answer, it.document, it.answer) = (None, json!({}), json!({}));
             change(it);
         });
-        // It remembers nothing of the provider yet.
+        // It has no cached state of the provider yet.
         let refused = user_of(&oidc(&provider), &provider).await.unwrap_err();
         let reason = refused.reason();
         assert!(matches!(refused, Failure::Unusable(_)), "{reason}");
@@ -169,7 +169,7 @@ async fn what_a_hostile_provider_answers_is_bounded() {
             "{reason}"
         );
     }
-    // What is broken is not asked for again at once.
+    // A failed request is not repeated at once.
     let oidc = oidc(&provider);
     provider.change(|it| it.only_answer = Some((500, String::new())));
     let before = provider.requests().len();
@@ -208,7 +208,7 @@ async fn a_session_ends_with_its_token_and_a_logout_revokes_it() {
     let flow = oidc.flows.begin(Instant::now());
     let tokens = tokens_of(&oidc, &provider, &flow).await.unwrap();
     let refresh = tokens.refresh.clone().unwrap();
-    // The token is replaced, and the session goes on.
+    // The token is replaced, and the session continues.
     let (visit, task) = session(&oidc, tokens, SOON);
     let began = Instant::now();
     let count = |path: &str| provider.requests().iter().filter(|it| *it == path).count();
@@ -223,7 +223,7 @@ async fn a_session_ends_with_its_token_and_a_logout_revokes_it() {
     let refused = oidc.provider.refresh(&refresh).await.unwrap_err();
     assert!(matches!(refused, Failure::Refused(_)), "{refused:?}");
 
-    // The provider takes the person's session away.
+    // The provider ends the user's session.
     let tokens = tokens_of(&oidc, &provider, &flow).await.unwrap();
     provider.change(|it| it.refuses_refreshing = true);
     let (visit, task) = session(&oidc, tokens, SOON);
@@ -276,7 +276,7 @@ async fn a_person_with_a_new_name_stays_the_same_person() {
     visit.end();
     tokio::time::timeout(PATIENCE, task).await.unwrap().unwrap();
 
-    // Somebody else gets the name.
+    // Another user gets the name.
     let tokens = tokens_of(&oidc, &provider, &flow).await.unwrap();
     provider.change(|it| {
         it.id_claims = json!({ "sub": "mallory", "preferred_username": "alice.smith" });
@@ -310,7 +310,7 @@ async fn tokens_of_somebody_else_end_the_session() {
     let (visit, task) = session(&oidc, tokens, SOON);
     tokio::time::timeout(PATIENCE, task).await.unwrap().unwrap();
     assert!(visit.has_ended());
-    // Nor is theirs good for anybody.
+    // Their refresh token is revoked as well.
     assert_eq!(provider.refresh_tokens(), 0);
 }
 

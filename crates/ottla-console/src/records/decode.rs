@@ -1,7 +1,7 @@
-//! How keys, values and headers are shown: as text, as JSON, as hexadecimal digits, or as what a schema registry's
-//! schema says.
+//! How keys, values and headers are shown: as text, as JSON, as hexadecimal digits, or decoded with
+//! a schema of a schema registry.
 //!
-//! Pure. What is shown of one is bounded; the bytes can be anything.
+//! Pure. The output for each value is bounded; the bytes can be arbitrary.
 
 use bytes::Bytes;
 use ottla_client::FetchedBatch;
@@ -18,7 +18,7 @@ const MOST_HEADERS: usize = 1000;
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Format {
-    /// What a schema says, if the bytes name one. JSON for objects and arrays, text for readable
+    /// Decoded with a schema, if the bytes name one. JSON for objects and arrays, text for readable
     /// UTF-8, otherwise hexadecimal digits.
     #[default]
     Auto,
@@ -119,7 +119,7 @@ fn shown_headers(record: &RecordView<'_>, max_bytes: usize) -> Vec<Header> {
 }
 
 impl Data {
-    /// Of bytes that may name a schema. If what they are does not follow from it, they are shown as
+    /// Shows bytes that may name a schema. If they cannot be decoded with it, they are shown as
     /// digits, with the reason.
     fn of_schema(
         bytes: &[u8],
@@ -253,13 +253,13 @@ fn is_json(bytes: &[u8]) -> Result<(), serde_json::Error> {
     serde_json::from_slice::<IgnoredAny>(bytes).map(drop)
 }
 
-/// Whether a text has no control characters besides those of layout.
+/// Whether a text has no control characters besides whitespace.
 fn is_readable(text: &str) -> bool {
     text.chars()
         .all(|it| !it.is_control() || matches!(it, '\n' | '\r' | '\t'))
 }
 
-/// The bytes of a text of a request. The error says what is wrong.
+/// The bytes of a text of a request. The error names the mistake.
 pub(crate) fn encoded(text: &str, encoding: Encoding) -> Result<Bytes, String> {
     use base64::Engine;
     match encoding {
@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_shown_is_bounded() {
+    fn the_shown_text_is_bounded() {
         // Not within a character.
         assert_eq!(
             shown("aé".as_bytes(), Format::Auto, 2),

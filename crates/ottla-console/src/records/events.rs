@@ -1,8 +1,8 @@
 //! Event streams (`text/event-stream`): a task that sends, and a response that ends it.
 //!
-//! The task is aborted when the browser closes the connection, when the person logs out, and after
-//! a time that no page stays open. What waits to be sent is bounded; a browser that takes nothing
-//! stops the task.
+//! The task is aborted when the browser closes the connection, when the user logs out, and after a
+//! time for which no page stays open. The queue is bounded; a browser that reads nothing stops the
+//! task.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -23,7 +23,7 @@ use crate::visit::Visit;
 /// Events that wait to be sent, and their size. A larger event waits alone.
 const WAITING: usize = 64;
 pub(crate) const WAITING_BYTES: usize = 2 << 20;
-/// A browser that takes no event for so long has gone away without saying so.
+/// A browser that reads no event for this time is gone without closing the connection.
 const STALLED: Duration = Duration::from_secs(60);
 const LONGEST: Duration = Duration::from_secs(12 * 60 * 60);
 
@@ -34,7 +34,7 @@ pub(crate) struct Sender {
     room: Arc<Semaphore>,
 }
 
-/// Bytes, with their room among those that wait.
+/// Bytes, with their permit in the queue.
 type Waiting = (Bytes, OwnedSemaphorePermit);
 
 /// The stream's receiver is gone.
@@ -69,7 +69,7 @@ impl Sender {
     }
 }
 
-/// How the work of a stream fails: nobody reads it, or with a problem to be shown.
+/// How the work of a stream fails: the reader is gone, or there is a problem to be shown.
 pub(crate) enum Failure {
     Gone,
     Problem(Problem),
@@ -128,7 +128,7 @@ where
     let task = tokio::spawn(until_over(visit, async move {
         match work.await {
             Ok(()) => drop(failed.send(None)),
-            Err(Failure::Gone) => drop(failed.send(Some("nobody reads it".to_owned()))),
+            Err(Failure::Gone) => drop(failed.send(Some("the reader is gone".to_owned()))),
             Err(Failure::Problem(problem)) => {
                 tracing::warn!("an export broke off: {}", problem.detail());
                 drop(failed.send(Some(problem.detail().to_owned())));
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_waits_for_the_browser_is_bounded_in_bytes() {
+    async fn the_queue_to_the_browser_is_bounded_in_bytes() {
         let (sent, mut has_sent) = mpsc::unbounded_channel();
         let body = download(visit(), |sender| async move {
             for _ in 0..10 {

@@ -58,7 +58,8 @@ impl<'a> Line<'a> {
     }
 
     /// Fields as in RFC 4180. No value is an empty field, and an empty text is `""`. A text that a
-    /// spreadsheet would take for a formula is not changed: the file has what the records have.
+    /// spreadsheet would take for a formula is not changed: the file has the contents of the
+    /// records.
     pub(crate) fn write_csv(&self, text: &mut Vec<u8>) {
         let numbers = format!("{},{},{},", self.partition, self.offset, self.timestamp);
         text.extend_from_slice(numbers.as_bytes());
@@ -85,7 +86,7 @@ impl<'a> Line<'a> {
 #[derive(Clone, Copy)]
 enum Part<'a> {
     Text(&'a str),
-    /// What is no text is base64.
+    /// Bytes that are not text are base64.
     Bytes(&'a [u8]),
 }
 
@@ -228,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_have_what_the_record_has() {
+    fn exported_lines_equal_the_records() {
         let header = RecordHeader::new(Bytes::from("h"), None);
         let (json, csv) = lines(None, Some(b"a \"b\",\nc"), &[header]);
         assert_eq!(
@@ -245,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_text_is_base64_and_named() {
+    fn bytes_that_are_not_text_are_base64_and_marked() {
         let header = RecordHeader::new(Bytes::from("h"), Some(Bytes::from_static(&[0xff])));
         let (json, csv) = lines(Some(&[0xfe, 0xff]), Some(b"v"), &[header]);
         assert_eq!(

@@ -37,7 +37,7 @@ use tree::{Method, Node, Number, Operator, Root, Step};
 /// The steps of judging one record: places that are visited, comparisons, and bytes of texts.
 const STEPS: usize = 1_000_000;
 const BYTES_PER_STEP: usize = 256;
-/// What the JSON of a key or a value may take in memory.
+/// The memory that the JSON of a key or a value may take.
 const JSON_BYTES: usize = 128 << 20;
 /// A text of this size takes less, whatever is in it.
 const SMALL_JSON: usize = 128 << 10;
@@ -54,7 +54,7 @@ pub(crate) struct Subject<'a> {
     key: OnceCell<Option<Value>>,
     value: OnceCell<Option<Value>>,
     steps_left: Cell<usize>,
-    /// Whether it is not known what the key and the value are.
+    /// Whether the key and the value could not be read.
     unread: (bool, bool),
 }
 
@@ -77,7 +77,7 @@ impl<'a> Subject<'a> {
         self
     }
 
-    /// Takes the steps of a place or a comparison with texts of so many bytes. False if there are
+    /// Takes the steps of a place or a comparison with texts of `bytes` bytes. False if there are
     /// none left.
     fn takes_steps(&self, bytes: usize) -> bool {
         let left = self
@@ -94,7 +94,7 @@ impl<'a> Subject<'a> {
         false
     }
 
-    /// Whether all steps are used up, so that what was found out about the record means nothing.
+    /// Whether all steps are used up, so that the result for the record is invalid.
     pub(crate) fn is_given_up(&self) -> bool {
         self.steps_left.get() == 0
     }
@@ -116,8 +116,8 @@ impl<'a> Subject<'a> {
     }
 }
 
-/// About the most that the JSON of a text can take: so many bytes for the memory that an object and
-/// an array begin with, and for each further item while the old and the new list are both there.
+/// An approximate upper bound of the memory of a text's JSON: the initial memory of an object and
+/// an array, and the memory of each further item while both the old and the new list exist.
 fn json_memory(text: &[u8]) -> usize {
     if text.len() <= SMALL_JSON || text.trim_ascii_start().starts_with(b"\"") {
         return text.len();
@@ -132,7 +132,7 @@ fn json_memory(text: &[u8]) -> usize {
     sizes.sum()
 }
 
-/// What an operand is for one record.
+/// The value of an operand for one record.
 enum Operand<'a> {
     Null,
     Bool(bool),
@@ -144,7 +144,7 @@ enum Operand<'a> {
 }
 
 impl Expression {
-    /// Parses an expression. The error says where and what is wrong.
+    /// Parses an expression. The error names the mistake and its position.
     pub(crate) fn parse(text: &str) -> Result<Expression, String> {
         Ok(Expression(Parser::parse(text)?))
     }
@@ -165,7 +165,7 @@ impl Expression {
         self.0.holds(subject)
     }
 
-    /// What the bytes of every record have for which it holds.
+    /// The texts that the bytes of every matching record contain.
     pub(crate) fn needs(&self) -> Vec<Need> {
         let mut needs = Vec::new();
         self.0.collect_needs(&mut needs);
@@ -408,7 +408,7 @@ impl Operand<'_> {
     /// `None` if the two cannot be compared.
     fn compare(&self, other: &Operand<'_>) -> Option<Ordering> {
         use Operand::Text;
-        // A text beside a whole key or value: as bytes, whatever these are as JSON.
+        // A text compared with a whole key or value: compared as bytes, whatever their JSON.
         match (self, other) {
             (Operand::Whole(bytes, ..), Text(text)) => return self.compare_whole(bytes, text),
             (Text(text), Operand::Whole(bytes, ..)) => {

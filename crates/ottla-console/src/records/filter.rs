@@ -70,7 +70,7 @@ impl FilterQuery {
     }
 }
 
-/// What a filter says of a record.
+/// The result of a filter for a record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Verdict {
     Matches,
@@ -93,10 +93,10 @@ impl Filter {
         !self.expressions.is_empty()
     }
 
-    /// Texts are looked for in the bytes and in what was decoded from them; expressions are about
-    /// what was decoded. If the schema registry does not answer, only what the bytes show is known:
-    /// an expression such as `!has(value.error)` would hold for all of them, and a redrive would
-    /// send what its preview has not counted.
+    /// Texts are searched in the bytes and in the decoded values; expressions use the decoded
+    /// values. If the schema registry does not answer, only the bytes are known. An expression such
+    /// as `!has(value.error)` would hold for all records, and a redrive would send records that its
+    /// preview has not counted.
     pub(crate) fn judge(
         &self,
         topic: &str,
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_decoded_is_found() {
+    fn decoded_values_are_found() {
         let mut builder = RecordBatchBuilder::new(Compression::None);
         let (key, value) = (&b"\0\0\0\0\x01\x04k1"[..], &b"\0\0\0\0\x02raw"[..]);
         builder.append(Timestamp(0), Some(key), Some(value), &[]);
@@ -368,7 +368,8 @@ mod tests {
         batches
     }
 
-    /// What a filter with one condition says if every record is judged without a look at its bytes.
+    /// The result of a filter with one condition if every record is judged without the check of its
+    /// bytes.
     fn expected(query: &FilterQuery, record: &RecordView<'_>) -> bool {
         if let Some(expression) = &query.expression {
             let subject = Subject::new("t", 0, record);
@@ -387,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_passed_over_does_not_match() {
+    fn skipped_batches_contain_no_match() {
         let expression = |it: &&str| FilterQuery {
             expression: Some((*it).to_owned()),
             ..FilterQuery::default()

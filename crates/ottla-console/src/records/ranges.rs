@@ -34,7 +34,7 @@ pub(crate) fn listed(ranges: &Ranges) -> Vec<PartitionRange> {
     ranges.collect()
 }
 
-/// The reverse of [`listed`], for what somebody has sent.
+/// The reverse of [`listed`], for ranges in a request.
 pub(crate) fn parsed(listed: &[PartitionRange]) -> Result<Ranges, Problem> {
     let refused = |it: &PartitionRange, why: &str| {
         let PartitionRange {
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_listed_is_read_again() {
+    fn listed_ranges_can_be_parsed() {
         let all = ranges(&[(1, 9, 12), (0, 2, 5), (1, 3, 4)]);
         assert_eq!(parsed(&listed(&all)).unwrap(), all);
         assert_eq!(hulls(&all)[&1], Range { start: 3, end: 12 });

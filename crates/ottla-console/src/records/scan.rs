@@ -1,16 +1,16 @@
 //! Reads the records of a topic that a filter finds.
 //!
-//! A scan has a consumer of its own, which fetches ahead while records are judged. Batches whose bytes
-//! cannot have what is searched for are passed over as a whole. The records of others are decoded, if
-//! there is a schema registry, and judged while they are borrowed from the fetched batches; only those
-//! that match are copied. The memory for what is fetched is reserved from the console's budget.
+//! A scan has its own consumer, which fetches ahead while records are judged. Batches whose bytes
+//! cannot match are skipped as a whole. The records of other batches are decoded, if there is a
+//! schema registry, and judged while they are borrowed from the fetched batches; only matching
+//! records are copied. The memory for fetched batches is reserved from the console's budget.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ottla_client::{ClientError, Consumer, ConsumerConfig, FetchedBatch, OffsetReset};
-use ottla_records::RecordView;
+use ottla_records::{BatchError, RecordView};
 use ottla_types::ErrorCode;
 use serde::Serialize;
 use tokio::runtime::{Handle, RuntimeFlavor};
@@ -18,7 +18,7 @@ use tokio::runtime::{Handle, RuntimeFlavor};
 use super::events::WAITING_BYTES;
 use super::filter::{Filter, Verdict};
 use super::selection::Range;
-use crate::budget::Reservation;
+use crate::budget::{Budget, Reservation};
 use crate::problem::Problem;
 use crate::registry::{DECODING_BYTES, DecodedRecord, Registry};
 use crate::view::Partition;
@@ -27,25 +27,26 @@ use crate::visit::Visit;
 /// The memory for fetched data: of a response, and of the partitions together.
 const FETCH_BYTES: i32 = 8 << 20;
 const BUFFERED_BYTES: usize = 32 << 20;
-/// What is taken from it at once: as much as of a response, decompressed.
+/// The bytes taken from it at once, decompressed: as many as in a response.
 const POLLED_BYTES: usize = FETCH_BYTES as usize;
 /// The least of a partition in a response, and the most for a live tail and for a search. A larger batch is returned
 /// nevertheless.
 const LEAST_BYTES: usize = 16 << 10;
 const FOLLOWED_BYTES: usize = 1 << 20;
 const SEARCHED_BYTES: usize = 4 << 20;
-/// The decompressed size of a batch that is read.
-const BATCH_BYTES: usize = 64 << 20;
+/// The decompressed size of a batch that is read, and of one for which more memory is reserved.
+const BATCH_BYTES: usize = 4 << 20;
+const LARGE_BATCH_BYTES: usize = 64 << 20;
 /// Records that are taken from it at once, at least one batch.
 const RECORDS_PER_STEP: usize = 50_000;
-/// For so long records are judged in one step: then other tasks have a turn, and a search that was
-/// stopped ends.
+/// The time for which records are judged in one step. Then other tasks have a turn, and a stopped
+/// search ends.
 const TURN: Duration = Duration::from_millis(10);
-/// The clock is read after so many records, unless one alone can take long.
+/// The clock is read after this many records, unless a single one can take long.
 const RECORDS_PER_LOOK: u64 = 128;
 /// How long a step waits for records.
 const WAIT: Duration = Duration::from_millis(250);
-/// Without any record for so long, although there are some, a scan fails.
+/// A scan fails if it gets no record for this time although there are some.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 pub(crate) struct Scan {
@@ -68,6 +69,11 @@ pub(crate) struct Scan {
     scanned_bytes: u64,
     matched: u64,
     unjudged: u64,
+    budget: Budget,
+    /// For batches above [`BATCH_BYTES`], once there was one.
+    large_batches: Option<Reservation>,
+    /// Whether batches are left out that are larger, or for which there is no memory.
+    leaves_out_large: bool,
     _reservation: Reservation,
 }
 
@@ -77,7 +83,8 @@ pub(crate) struct Progress {
     pub(crate) scanned: u64,
     scanned_bytes: u64,
     pub(crate) matched: u64,
-    /// Records of which it takes too long, or too much memory, to find out whether they match.
+    /// Records of which it takes too long, or too much memory, to find out whether they match; also
+    /// those of batches that are too large.
     unjudged: u64,
     /// Matches of a live tail that were not sent.
     pub(crate) skipped: u64,
@@ -92,11 +99,11 @@ pub(crate) struct Progress {
     pub(crate) next: Option<String>,
 }
 
-/// What the taker of a match wants next.
+/// The decision of the receiver of a match.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Next {
     More,
-    /// This record was the last one of this step; the next step goes on after it. Not for a live
+    /// This record was the last one of this step; the next step continues after it. Not for a live
     /// tail.
     Pause,
     /// This record was the last one.
@@ -153,11 +160,11 @@ impl Scan {
         let per_partition = per_partition.clamp(LEAST_BYTES, most);
         let registry = visit.registry.clone();
         let decoding = registry.as_ref().map_or(0, |_| DECODING_BYTES);
-        let fetched = per_partition * ranges.len() + POLLED_BYTES;
+        let fetched = per_partition * ranges.len() + POLLED_BYTES + BATCH_BYTES;
         let reservation = visit.budget.reserve(fetched + WAITING_BYTES + decoding)?;
         let config = ConsumerConfig {
             auto_commit: false,
-            // The log was cut meanwhile: what remains is read.
+            // The log was truncated: the remaining records are read.
             offset_reset: OffsetReset::Earliest,
             read_committed,
             fetch_max_bytes: FETCH_BYTES,
@@ -197,8 +204,18 @@ impl Scan {
             scanned_bytes: 0,
             matched: 0,
             unjudged: 0,
+            budget: visit.budget.clone(),
+            large_batches: None,
+            leaves_out_large: false,
             _reservation: reservation,
         })
+    }
+
+    /// Leaves out batches that are too large, and counts their records as not judged. Without it, they are
+    /// an error.
+    pub(crate) fn leaving_out_large_batches(mut self) -> Scan {
+        self.leaves_out_large = true;
+        self
     }
 
     /// As [`Scan::new`], of these ranges and nothing else: a log that was cut meanwhile is an error.
@@ -232,11 +249,12 @@ impl Scan {
         &self.positions
     }
 
-    /// Judges the next records, and calls `take` for those that match, with what was decoded of
-    /// them. Returns what `take` wants next. Waits a short time if there are none.
+    /// Judges the next records, and calls `take` for each match, with its decoded values. Returns
+    /// the last decision of `take`. Waits a short time if there are no records.
     ///
-    /// Reading and judging take most of a processor, so they keep no thread from other tasks, where
-    /// the runtime has several. Beside a broker, the console has one thread of its own.
+    /// Reading and judging can use a whole processor. So in a runtime with several threads, they
+    /// run without blocking the tasks of their thread. In a broker's process, the console has one
+    /// thread.
     pub(crate) async fn step(
         &mut self,
         take: impl FnMut(&FetchedBatch, &RecordView<'_>, &DecodedRecord) -> Next,
@@ -257,7 +275,7 @@ impl Scan {
     ) -> Result<Next, Problem> {
         if self.pending.is_empty() {
             let began = Instant::now();
-            let batches = self.consumer.poll_batches(WAIT).await?;
+            let batches = self.poll().await?;
             match batches.is_empty() {
                 true => self.silence += began.elapsed(),
                 false => self.silence = Duration::ZERO,
@@ -282,6 +300,63 @@ impl Scan {
             }
         }
         Ok(Next::More)
+    }
+
+    async fn poll(&mut self) -> Result<Vec<FetchedBatch>, Problem> {
+        match self.consumer.poll_batches(WAIT).await {
+            Err(ClientError::Records { partition, error }) => {
+                self.on_unreadable(partition, error)?;
+                Ok(Vec::new())
+            }
+            polled => polled.map_err(Problem::from),
+        }
+    }
+
+    /// A few bytes can decompress to very many. A batch that is larger than what is reserved is read if
+    /// that much can be reserved, and otherwise left out.
+    fn on_unreadable(&mut self, name: String, error: BatchError) -> Result<(), Problem> {
+        let limit = match &error {
+            BatchError::DecompressedTooLarge { limit, .. } => Some(*limit),
+            _ => None,
+        };
+        let refused = match (limit, self.large_batches.is_some()) {
+            // It was fetched before the limit was raised, and is fetched again.
+            (Some(BATCH_BYTES), true) => return Ok(()),
+            (Some(BATCH_BYTES), false) => match self.budget.reserve(LARGE_BATCH_BYTES) {
+                Ok(reservation) => {
+                    self.consumer.set_max_batch_bytes(LARGE_BATCH_BYTES);
+                    self.large_batches = Some(reservation);
+                    return Ok(());
+                }
+                Err(problem) => problem,
+            },
+            _ => Problem::from(ClientError::Records {
+                partition: name.clone(),
+                error,
+            }),
+        };
+        if limit.is_none() || !self.leaves_out_large {
+            return Err(refused);
+        }
+        let mut ranges = self.ranges.iter();
+        let range = ranges.find(|(it, _)| format!("{}-{it}", self.topic) == name);
+        let skipped = range.and_then(|(it, range)| {
+            let partition = (self.topic.clone(), *it);
+            let offsets = self.consumer.skip_unreadable_batch(&partition)?;
+            // The batch can end after the range.
+            let end = match self.is_following {
+                true => offsets.end,
+                false => offsets.end.min(range.end),
+            };
+            Some((end - offsets.start).max(0) as u64)
+        });
+        let Some(skipped) = skipped else {
+            return Err(refused);
+        };
+        self.unjudged += skipped;
+        // The partition answers, although it has given no records.
+        self.silence = Duration::ZERO;
+        Ok(())
     }
 
     /// Judges the records of a batch from the position on.

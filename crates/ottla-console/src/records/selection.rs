@@ -14,7 +14,7 @@ use crate::visit::Visit;
 
 /// The longest list of offsets that is part of an address, which may have 64 KiB.
 const MOST_FROM: usize = 8 << 10;
-/// What the offset of a partition takes in memory.
+/// The memory of the offset of a partition.
 const OFFSET_BYTES: usize = 32;
 /// Before the name of offsets that the visit keeps.
 const CURSOR: &str = "cursor:";
@@ -40,7 +40,7 @@ pub(crate) enum Isolation {
 enum Begin {
     Beginning,
     End,
-    /// So many records from the end, of all partitions together.
+    /// A number of records from the end, of all partitions together.
     Last(i64),
     Offset(i64),
     Offsets(BTreeMap<i32, i64>),
@@ -175,8 +175,8 @@ fn check_exist(mut numbers: Vec<i32>, existing: &[i32]) -> Result<Vec<i32>, Prob
     }
 }
 
-/// The `from` that goes on at these offsets; `None` if there are none. An address is bounded, so the
-/// offsets of very many partitions stay here.
+/// The `from` that continues at these offsets; `None` if there are none. An address is bounded, so the offsets of very
+/// many partitions stay here.
 pub(crate) fn from_offsets(offsets: BTreeMap<i32, i64>, visit: &Visit) -> Option<String> {
     let pairs = offsets
         .iter()
@@ -324,7 +324,7 @@ mod tests {
         }
         let refused = begin("cursor:guessed", &visit).unwrap_err();
         assert_eq!(refused.status(), 422);
-        // What is kept is reserved, and without memory it is not kept.
+        // A cursor reserves memory, and without memory it is not kept.
         assert!(visit.budget.reserve(usize::MAX).is_err());
         let (budget, sampling) = (Budget::default(), crate::sampling::Sampling::new(None));
         let config = ottla_client::ClientConfig::new("127.0.0.1:1").unwrap();

@@ -1,7 +1,7 @@
 //! Finding a text in bytes, whatever its case.
 //!
-//! Pure. Most bytes do not have the text. They are passed over by looking for a part of it with vector instructions: many
-//! times faster than a regular expression that ignores case, and over a whole batch of records at once.
+//! Pure. Most bytes do not contain the text. A search for a part of it with vector instructions skips them: many times
+//! faster than a regular expression that ignores case, and over a whole batch of records at once.
 
 use memchr::{memchr2, memmem};
 use regex::bytes::{Regex, RegexBuilder};
@@ -10,11 +10,11 @@ use regex::bytes::{Regex, RegexBuilder};
 const REGEX_BYTES: usize = 1 << 20;
 /// Parts of fewer bytes are nearly everywhere.
 const SHORTEST: usize = 2;
-/// A part without letters of so many bytes is rarer than a longer one with letters.
+/// A part without letters of this many bytes is rarer than a longer one with letters.
 const RARE: usize = 4;
 /// Each place where a part could begin is compared with all of it.
 const LONGEST: usize = 32;
-/// From the most frequent in texts and JSON; what is missing is rarer.
+/// The most frequent bytes in texts and JSON first; other bytes are rarer.
 const FREQUENT: &[u8] = b" e\"tao:i,nrlcdhum0p1_f2g-yb/.w3v{}45678\\9x";
 
 pub(crate) struct Text {
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn it_finds_what_a_regular_expression_finds() {
+    fn a_search_equals_a_regular_expression() {
         let mut haystacks: Vec<Vec<u8>> = vec![
             b"".to_vec(),
             b"\xff\xfe\0".to_vec(),

@@ -1,10 +1,10 @@
 //! Avro: its schemas, and its binary encoding as JSON.
 //!
 //! A value of a union is its branch's value alone, without the branch's name. Decimals are numbers,
-//! other logical types what they are made of. Records are decoded while they are read; the size and
-//! the depth of the JSON bound them: an array of nulls takes no bytes, and a record that contains
-//! itself one byte a level. Decoders of libraries build the value first, and recurse as deep as it
-//! is; in a broker's process, one hostile record would end the broker.
+//! other logical types are shown as their underlying type. Records are decoded while they are read;
+//! the size and the depth of the JSON bound them: an array of nulls takes no bytes, and a record
+//! that contains itself one byte a level. Decoders of libraries build the value first, and recurse
+//! as deep as it is; in a broker's process, one hostile record would end the broker.
 //!
 //! Pure.
 
@@ -15,7 +15,7 @@ use serde_json::{Map, Value};
 use super::json::JsonText;
 use super::wire::take_varint;
 
-/// Of one schema with what it refers to.
+/// Of one schema with its references.
 const MOST_TYPES: usize = 100_000;
 /// A decimal of 16 bytes has 39 digits.
 const MOST_DECIMAL_BYTES: usize = 16;
@@ -54,7 +54,7 @@ enum Type {
 }
 
 impl AvroSchema {
-    /// `references` come before those that refer to them.
+    /// `references` come before the schemas that refer to them.
     pub(super) fn parse(text: &str, references: &[&str]) -> Result<AvroSchema, String> {
         let mut parser = Parser::default();
         for reference in references {
@@ -168,7 +168,7 @@ fn within(name: &str, error: String) -> String {
 fn block(bytes: &mut &[u8]) -> Result<Option<u64>, String> {
     let count = long(bytes)?;
     if count < 0 {
-        // The size of the block, for those that skip it.
+        // The size of the block, for readers that skip it.
         long(bytes)?;
     }
     Ok(Some(count.unsigned_abs()).filter(|it| *it > 0))
@@ -327,7 +327,7 @@ impl Parser {
         namespace: &str,
     ) -> Result<TypeId, String> {
         let name = full_name(object, namespace)?;
-        // Its fields may be of its own type.
+        // Its fields may have its own type.
         let id = self.push(Type::Record(Vec::new()))?;
         self.define(&name, id)?;
         let namespace = name.rsplit_once('.').map_or("", |(namespace, _)| namespace);

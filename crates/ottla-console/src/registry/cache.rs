@@ -1,7 +1,7 @@
-//! The schemas that were read, and the failures to read some, for a time.
+//! A cache of schemas, and of failed reads for a limited time.
 //!
-//! Pure; the time is an argument. Schemas with an ID never change, so those that were found stay
-//! until there is no room.
+//! Pure; the time is an argument. Schemas with an ID never change, so they stay until there is no
+//! room.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -18,16 +18,16 @@ const MOST_BYTES: usize = 64 << 20;
 const FAILURE_BYTES: usize = 1000;
 /// Of a reason: it can quote an answer of the registry, and each record with the schema shows it.
 const REASON_BYTES: usize = 500;
-/// For so long a schema that is missing is not asked for again.
+/// How long a missing schema is not requested again.
 const MISSING: Duration = Duration::from_secs(60);
 /// Schemas that may be found to be missing in that time. A topic whose records only look as if they
 /// named schemas would otherwise cost a request for each of them.
 const MOST_MISSING: usize = 500;
-/// For so long a schema that the registry does not answer is not asked for again.
+/// How long a schema is not requested again after a request without a response.
 const UNANSWERED: Duration = Duration::from_secs(30);
 /// Schemas in a row that a registry does not answer, after which it is taken for one that is away.
 const MOST_UNANSWERED: usize = 3;
-/// For so long a registry that is away is not asked for anything.
+/// How long an unreachable registry gets no requests.
 const AWAY: Duration = Duration::from_secs(30);
 
 pub(super) type Outcome = Result<Arc<Schema>, Failure>;
@@ -35,7 +35,7 @@ pub(super) type Outcome = Result<Arc<Schema>, Failure>;
 pub(super) struct Cache {
     schemas: LruCache<SchemaId, Entry>,
     bytes: usize,
-    /// Why the registry is not asked for anything, and until when.
+    /// Why the registry gets no requests, and until when.
     away: Option<(String, Instant)>,
     /// Schemas that were found to be missing since then.
     missing: Option<(Instant, usize)>,
@@ -45,7 +45,7 @@ pub(super) struct Cache {
 
 struct Entry {
     outcome: Outcome,
-    /// `None` for ever.
+    /// `None`: without limit.
     until: Option<Instant>,
 }
 
@@ -69,7 +69,7 @@ impl Cache {
         }
     }
 
-    /// What is known of a schema without asking for it.
+    /// The cached result for a schema.
     pub(super) fn find(&mut self, id: &SchemaId, now: Instant) -> Option<Outcome> {
         if let Some(entry) = self.schemas.get(id)
             && entry.until.is_none_or(|it| now < it)
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn a_registry_that_is_away_is_left_alone_for_a_time() {
+    fn an_unreachable_registry_is_not_queried_for_a_time() {
         let mut cache = Cache::new();
         let now = Instant::now();
         cache
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_looks_like_schemas_is_not_asked_for_without_end() {
+    fn the_number_of_lookups_of_missing_schemas_is_limited() {
         let mut cache = Cache::new();
         let now = Instant::now();
         let mut asked = 0;

@@ -1,11 +1,11 @@
-//! Reads schemas from a registry, with all that they refer to.
+//! Reads schemas from a registry, with all their references.
 //!
-//! The requests are those that every registry with Confluent's API answers:
-//! `GET /schemas/ids/{id}` (or `/schemas/guids/{guid}`), `GET /schemas/ids/{id}/versions` for the
-//! subjects, and `GET /subjects/{subject}/versions/{version}` for what a schema refers to.
+//! The requests are supported by every registry with Confluent's API: `GET /schemas/ids/{id}` (or
+//! `/schemas/guids/{guid}`), `GET /schemas/ids/{id}/versions` for the subjects, and
+//! `GET /subjects/{subject}/versions/{version}` for the references of a schema.
 //!
-//! Blocks; it is called on threads that may. The time, the number and the size of what is read for
-//! one schema are bounded.
+//! Blocks; callers run on threads that may block. The time, the number and the size of the
+//! responses for one schema are bounded.
 
 use std::collections::{BTreeMap, HashSet};
 use std::time::{Duration, Instant};
@@ -26,7 +26,7 @@ const ANSWER: Duration = Duration::from_secs(5);
 const TOGETHER: Duration = Duration::from_secs(15);
 const MOST_REFERENCES: usize = 200;
 const MOST_DEPTH: usize = 30;
-/// Of a schema and what it refers to; an answer is at most 1 MiB.
+/// Of a schema and its references; a response is at most 1 MiB.
 const MOST_BYTES: usize = 4 << 20;
 const MOST_SUBJECTS: usize = 20;
 
@@ -58,7 +58,7 @@ impl Failure {
 }
 
 impl RegistryConfig {
-    /// The names of the settings are those of Confluent's serializers, with or without the prefix
+    /// The names of the settings come from Confluent's serializers, with or without the prefix
     /// `schema.registry.`: `basic.auth.user.info`, `bearer.auth.token` and `ssl.*`. The error is a
     /// sentence for people.
     pub fn new(url: &str, settings: &BTreeMap<String, String>) -> Result<RegistryConfig, String> {
@@ -250,7 +250,7 @@ impl Found {
     }
 }
 
-/// What a schema refers to, while it is read.
+/// The references of a schema, while they are read.
 struct Reading<'a> {
     config: &'a RegistryConfig,
     end: Instant,

@@ -1,5 +1,5 @@
 //! The JSON that records are decoded to: of bounded size and depth, because a record of a few bytes
-//! can stand for an array of any length, or for values in values without end.
+//! can decode to an array of any length, or to values nested without limit.
 //!
 //! Numbers that JSON does not have are texts, and so are bytes, in base64.
 
@@ -49,7 +49,7 @@ impl JsonText {
         self.text.push(bracket);
     }
 
-    /// The comma before all items of an object or array but the first.
+    /// The comma before all items of an object or array except the first.
     pub(super) fn separate(&mut self) {
         if !self.text.ends_with(['{', '[']) {
             self.text.push(',');

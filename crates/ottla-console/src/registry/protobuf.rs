@@ -93,7 +93,7 @@ impl ProtobufSchema {
         let (first, others) = place.split_first()?;
         let mut message = self.pool.get_file_by_name(ROOT)?.messages().nth(*first)?;
         for index in others {
-            // The messages that stand for the entries of maps are not in the file.
+            // The messages for the entries of maps are not in the file.
             let inner = message
                 .child_messages()
                 .filter(|it| !it.is_map_entry())
@@ -125,8 +125,8 @@ fn nesting(text: &str) -> usize {
                                 Some(b'x' | b'X') => 1,
                                 Some(b'u') => 4,
                                 Some(b'U') => 8,
-                                // No escape: the parser goes on at a place of its own, at which what
-                                // is a text here can be brackets.
+                                // No escape: the parser continues at a different place, where this
+                                // text can be brackets.
                                 _ => return usize::MAX,
                             };
                             for _ in 0..digits {
@@ -152,7 +152,7 @@ fn nesting(text: &str) -> usize {
                     if inner == b'*' && bytes.next_if_eq(&b'/').is_some() {
                         break;
                     }
-                    // An error in Protobuf, after which the parser goes on at a place of its own.
+                    // An error in Protobuf, after which the parser continues at a different place.
                     if inner == b'/' && bytes.peek() == Some(&b'*') {
                         return usize::MAX;
                     }
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_refused() {
+    fn bytes_that_do_not_fit_the_schema_are_refused() {
         let schema = schema();
         for place in [&[] as &[usize], &[2], &[0, 1], &[0, 0, 0]] {
             schema.decode(place, &[]).unwrap_err();

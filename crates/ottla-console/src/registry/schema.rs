@@ -112,7 +112,7 @@ impl Schema {
                 let (place, data) = framed.message()?;
                 schema.decode(&place, data)
             }
-            // It is copied, and records can be larger than what is reserved for that.
+            // It is copied, and records can be larger than the memory reserved for that.
             Definition::Json if framed.data().len() > MOST_BYTES => Err(too_long()),
             Definition::Json => {
                 let text = std::str::from_utf8(framed.data());

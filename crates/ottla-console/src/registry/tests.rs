@@ -173,7 +173,7 @@ async fn protobuf_with_an_import_and_json() {
 }
 
 #[tokio::test]
-async fn ids_in_headers_and_what_names_no_schema() {
+async fn ids_in_headers_and_bytes_without_a_schema_id() {
     let (registry, requests) = registry(&[(
         "/schemas/guids/00000000-0000-0000-0000-000000000001",
         200,
@@ -195,7 +195,7 @@ async fn ids_in_headers_and_what_names_no_schema() {
 }
 
 #[tokio::test]
-async fn what_is_missing_is_not_asked_for_again() {
+async fn missing_schemas_are_not_requested_again() {
     let (registry, requests) = registry(&[]);
     for _ in 0..3 {
         let reason = value(&registry, &framed(7, b"")).await.outcome.unwrap_err();
@@ -205,7 +205,7 @@ async fn what_is_missing_is_not_asked_for_again() {
 }
 
 #[tokio::test]
-async fn a_registry_that_refuses_is_named_and_left_alone() {
+async fn a_refusing_registry_is_named_and_not_queried_again() {
     let (registry, requests) = registry_with(
         &[
             ("/schemas/ids/7", 401, ""),
@@ -214,7 +214,7 @@ async fn a_registry_that_refuses_is_named_and_left_alone() {
         ],
         &[("basic.auth.user.info", "ann:secret")],
     );
-    // The last one is not asked for any more.
+    // The last one is no longer requested.
     for id in 7..=10 {
         let reason = value(&registry, &framed(id, b""))
             .await
@@ -237,7 +237,7 @@ async fn a_registry_that_refuses_is_named_and_left_alone() {
 }
 
 #[tokio::test]
-async fn a_schema_that_is_denied_or_too_long_leaves_the_others() {
+async fn a_denied_or_too_long_schema_does_not_affect_others() {
     let long = " ".repeat(2 << 20);
     let (registry, requests) = registry(&[
         ("/schemas/ids/6", 200, long.as_str()),
@@ -262,7 +262,7 @@ async fn a_schema_that_is_denied_or_too_long_leaves_the_others() {
 }
 
 #[tokio::test]
-async fn one_schema_that_the_registry_fails_to_answer_leaves_the_others() {
+async fn a_failing_schema_does_not_affect_others() {
     let (registry, requests) = registry(&[
         ("/schemas/ids/7", 500, ""),
         ("/schemas/ids/8", 200, r#"{"schema": "\"long\""}"#),

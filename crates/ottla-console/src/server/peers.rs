@@ -1,6 +1,6 @@
-//! How many connections each address has, so that one cannot take the places of all others.
+//! The number of connections of each address, so that one address cannot take all of them.
 //!
-//! Loopback addresses are not counted: a proxy may be there, behind which everybody is.
+//! Loopback addresses are not counted: all users may connect through a proxy there.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_address_leaves_places_for_others() {
+    fn one_address_cannot_take_all_connections() {
         let peers = Peers::new(2);
         let count = |address: &str| peers.count(address.parse().unwrap());
         let first = count("2001:db8::1").unwrap();

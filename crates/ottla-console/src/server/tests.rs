@@ -262,6 +262,19 @@ async fn errors_are_problems() {
             422,
             "limit: not a whole number",
         ),
+        (
+            "GET /api/topics?intrenal=true",
+            "",
+            400,
+            "intrenal: GET /api/topics has no such parameter; it has search, offset, limit, sort, order, internal",
+        ),
+        (
+            "DELETE /api/topics/orders?confirm=orders&force",
+            "",
+            400,
+            "force: DELETE /api/topics/{topic} has no such parameter; it has confirm",
+        ),
+        ("GET /api/cluster?x=1", "", 400, "it has none"),
         ("POST /api/topics", "{", 422, "EOF"),
         ("POST /api/topics", "{\"name\": 5}", 422, "invalid type"),
         (
@@ -324,7 +337,7 @@ async fn errors_are_problems() {
             "POST /api/topics/t/redrive",
             r#"{"to": "u", "records": [{"partition": 0, "offset": 3}]}"#,
             422,
-            "token is missing; give what the preview answered",
+            "token is missing; give the token from the preview",
         ),
         (
             "POST /api/topics/t/redrive",
@@ -471,7 +484,7 @@ async fn without_a_login_nothing_is_shown() {
             assert_eq!(console.ask(request, lines).await.status, 401, "{request}");
         }
     }
-    // Nothing of a body is read before it is known who sends it.
+    // No body is read before its sender is authenticated.
     let announced = [OWN, "Content-Length: 16000000"];
     let refused = console.ask("POST /api/topics/t/records", &announced).await;
     assert_eq!(refused.status, 401, "{}", refused.text());

@@ -1,7 +1,7 @@
 //! A connection that ends when its peer reads nothing for a time.
 //!
-//! What is written for such a peer, and the places and the memory of its request, would otherwise
-//! be kept for as long as the peer likes.
+//! Otherwise the peer could hold written bytes, and the permits and the memory of its request, for
+//! any time.
 
 use std::io;
 use std::pin::Pin;

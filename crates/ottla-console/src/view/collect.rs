@@ -19,7 +19,7 @@ use super::snapshot::{
 const TOPICS_PER_REQUEST: usize = 500;
 /// Groups whose offsets are requested at a time.
 const GROUPS_AT_A_TIME: usize = 8;
-/// The settings of topics are requested again after so long, or after a change.
+/// The settings of topics are requested again after this time, or after a change.
 const SETTINGS_AGE_MS: i64 = 60_000;
 /// Rates over a shorter time would jump.
 const LEAST_INTERVAL_MS: i64 = 2000;
@@ -363,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn what_groups_have_read_is_how_far_their_offsets_have_moved() {
+    fn read_records_are_measured_by_the_movement_of_offsets() {
         let before = groups(&[
             ("one", "a", 0, 10),
             ("one", "a", 1, 10),

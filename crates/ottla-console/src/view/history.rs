@@ -68,7 +68,7 @@ impl History {
             for line in self.lines.values_mut() {
                 line.values.pop_front();
             }
-            // Those of things that are gone.
+            // The series of objects that are gone.
             self.lines
                 .retain(|_, line| line.values.iter().any(|it| !it.is_nan()));
         }
@@ -82,7 +82,7 @@ impl History {
         }
     }
 
-    /// What it takes in memory, about.
+    /// Its approximate memory.
     pub(super) fn bytes(&self) -> usize {
         let lines = self.lines.iter().map(|((of, name), line)| {
             let values = line.values.capacity() * size_of::<f32>();
@@ -243,7 +243,7 @@ mod tests {
         assert_eq!((times.len(), times[0]), (SAMPLES, SAMPLES as i64 + 1));
         assert!(series.is_empty());
         assert_eq!(capacity(&history), before, "a series keeps to its room");
-        // Those of one series and the times, whose room doubles when they grow.
+        // The memory of one series and the times, which doubles when they grow.
         let most = SAMPLES * size_of::<f32>() + 2 * SAMPLES * size_of::<i64>();
         assert!(history.bytes() < most + 1024, "{}", history.bytes());
         history.clear();

@@ -1,14 +1,14 @@
-//! What is sampled of a snapshot, the most important first: where there is no room for another
-//! series, the last ones have none.
+//! The samples of a snapshot, the most important first: without memory for another series, the last
+//! ones are dropped.
 
 use serde::Serialize;
 
 use super::snapshot::{Broker, Group, Snapshot};
-use crate::latencies::Latency;
+use crate::from_broker::Latency;
 
-/// The topics and the partitions of a group with a series of their own, those with the largest lag.
+/// The topics and the partitions of a group that have a series: the ones with the largest lag.
 const PARTS_OF_A_GROUP: usize = 20;
-/// The brokers with a series of their own.
+/// The number of brokers that have a series.
 const BROKERS: usize = 20;
 /// Groups with longer names have no series: a name is a part of the memory of a series.
 const LONGEST_NAME: usize = 255;
@@ -165,7 +165,7 @@ fn used_share(broker: &Broker) -> Option<f64> {
     (total > 0.0).then(|| (1.0 - usable / total).clamp(0.0, 1.0))
 }
 
-/// The sum of what is known; `None` if nothing is.
+/// The sum of the known values; `None` if there are none.
 fn sum(values: impl Iterator<Item = Option<f64>>) -> Option<f64> {
     values.flatten().fold(None, |sum: Option<f64>, value| {
         Some(sum.unwrap_or(0.0) + value)

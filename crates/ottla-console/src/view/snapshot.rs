@@ -72,11 +72,11 @@ pub(crate) struct Group {
     pub(crate) offsets: BTreeMap<Partition, (i64, Option<i64>)>,
 }
 
-/// What a text, a list or an entry of a map takes besides its contents.
+/// The memory of a text, a list or an entry of a map besides its contents.
 const ENTRY: usize = 64;
 
 impl Snapshot {
-    /// What it takes in memory, about.
+    /// Its approximate memory.
     pub(crate) fn bytes(&self) -> usize {
         let topics = self.topics.iter().map(|(name, topic)| {
             let partitions = topic.info.partitions.iter().map(|it| {

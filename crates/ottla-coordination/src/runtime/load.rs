@@ -59,7 +59,7 @@ impl From<String> for LoadError {
 /// A coordinator with the state of its partition's log.
 pub(crate) struct Loaded<C> {
     pub(crate) coordinator: C,
-    /// The write that stands for the uncommitted part of the log, and the high watermark at which
+    /// The write that represents the uncommitted part of the log, and the high watermark at which
     /// it is committed.
     uncommitted: Option<(WriteId, Offset)>,
 }
@@ -137,7 +137,7 @@ impl<C: ShardedCoordinator> Shard<C> {
 /// Reads a partition to the log end offset: the uncommitted records will be committed unless this
 /// broker loses leadership, and decisions must include them. While the ISR is too small that may
 /// take long: groups start without waiting, transactions wait. `None` if the shard was closed
-/// meanwhile.
+/// during the load.
 async fn load<C: ShardedCoordinator>(
     host: &Arc<C::Host>,
     shard: &Shard<C>,

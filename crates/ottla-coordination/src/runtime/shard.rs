@@ -25,7 +25,7 @@ use ottla_partition::partition::{Partition, Waiter};
 /// rebalance without a delay needs two; recurring timers are left to `run_timers`.
 const TURNS_FOR_TIMERS: usize = 8;
 
-/// What the shell must know about a kind of coordinator besides its state machine.
+/// The properties of a kind of coordinator that the shell needs besides its state machine.
 pub trait ShardedCoordinator:
     Coordinator<Record: Send, Response: Send + 'static, TimerKey: Send + Sync, Command: Send>
     + Send
@@ -37,7 +37,7 @@ pub trait ShardedCoordinator:
 
     /// The topic whose partitions hold the state.
     const TOPIC: &'static str;
-    /// What is coordinated, for log messages.
+    /// The coordinated objects, for log messages.
     const WHAT: &'static str;
 
     /// The number of partitions that the topic is created with.

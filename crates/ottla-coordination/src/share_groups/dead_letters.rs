@@ -8,9 +8,8 @@
 //! in-sync replicas and counted. How many are written at the same time, and on which connections, is
 //! in `slots.rs`.
 //!
-//! Invariants: no letter waits for ever: each is written, or given up after five attempts; a letter
-//! that the queue refuses takes no other letters with it; no write of a share partition starts after
-//! it is closed. Kafka: `ShareGroupDLQStateManager`.
+//! Invariants: each letter is written, or given up after five attempts; a letter that the queue refuses takes no other
+//! letters with it; no write of a share partition starts after it is closed. Kafka: `ShareGroupDLQStateManager`.
 
 mod size_limits;
 
@@ -84,7 +83,7 @@ enum FailureOf {
     Queue,
     /// A batch with this many letters.
     Write { letters: i64 },
-    /// A batch with this many letters, for what is in it.
+    /// A batch with this many letters, because of its contents.
     Content { letters: i64 },
     /// This broker stops, or the share partition is closed.
     Leader,
@@ -241,9 +240,8 @@ impl DeadLetterQueues {
 
     /// The originals are read again by each attempt, so that none stays in memory during a pause.
     ///
-    /// The share partition may have been closed during a pause, or while others had their turns. The
-    /// next leader then writes all that is pending, and what is written here as well would be in the
-    /// queue twice.
+    /// The share partition may have been closed during a pause or during the turns of other share partitions. The next
+    /// leader then writes all pending letters, and letters written here too would be in the queue twice.
     async fn try_once(
         &self,
         key: &SharePartitionKey,
@@ -386,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_removed_from_the_front() {
+    fn written_letters_are_removed_from_the_front() {
         let mut pending = VecDeque::from([range(0, 4), range(7, 7), range(9, 12)]);
         assert_eq!(letters_in(&pending), 10);
         advance(&mut pending, 2);

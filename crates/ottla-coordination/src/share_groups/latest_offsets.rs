@@ -1,5 +1,5 @@
-//! Offsets of partitions that leaders are asked for: high watermarks, from which the lag of a share
-//! group is computed, and the offset of a time in a log that is partly in remote storage.
+//! Requests offsets of partitions from their leaders: high watermarks, from which the lag of a
+//! share group is computed, and the offset of a time in a log that is partly in remote storage.
 //!
 //! Kafka: `NetworkPartitionMetadataClient`, `ShareFetchUtils.offsetForTimestamp`.
 

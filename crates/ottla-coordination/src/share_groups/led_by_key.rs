@@ -7,7 +7,7 @@ use bytestring::ByteString;
 use ottla_coordinator::persister::SharePartitionKey;
 use ottla_types::{PartitionIndex, TopicId};
 
-/// `L` is what is kept of a share partition.
+/// `L` is the state kept for a share partition.
 #[derive(Debug)]
 pub struct LedByKey<L> {
     led: BTreeMap<SharePartitionKey, L>,

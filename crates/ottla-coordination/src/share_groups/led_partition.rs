@@ -39,7 +39,7 @@ pub struct LedPartition {
     on_closed: Box<dyn Fn(&Arc<LedPartition>) + Send + Sync>,
 }
 
-/// What a share partition needs of this broker.
+/// The services of this broker that a share partition uses.
 pub(super) struct LedServices {
     pub(super) coordinators: Arc<ShareCoordinators>,
     pub(super) dead_letters: Arc<DeadLetterQueues>,
@@ -57,7 +57,7 @@ impl std::fmt::Debug for LedPartition {
 pub struct Reading {
     led: Arc<LedPartition>,
     pub fetch_offset: Offset,
-    /// Whether dropping it wakes fetches that could not read meanwhile.
+    /// Whether dropping it wakes fetches that could not read in the meantime.
     wakes_others: bool,
 }
 
@@ -181,13 +181,13 @@ impl LedPartition {
             return;
         }
         ottla_sync::task::spawn(Arc::clone(self).run_timers());
-        // Those that the previous leader may not have written.
+        // Dead letters that the previous leader may not have written.
         self.run_dead_letters();
         self.waiters.wake_all();
     }
 
-    /// Whether the share partition takes no more requests, and `close` must follow. Otherwise it is
-    /// closed after its last write, unless the group uses it again.
+    /// Whether the share partition accepts no more requests, so that `close` must follow. Otherwise
+    /// it is closed after its last write, unless the group uses it again.
     pub(super) fn close_when_idle(&self, reason: &StateFailure) -> bool {
         self.machine.lock().close_when_idle(reason)
     }
@@ -249,7 +249,7 @@ impl LedPartition {
         })
     }
 
-    /// Acquires records for a member from those that were read.
+    /// Acquires records for a member from the records that were read.
     pub fn acquire(&self, request: AcquireRequest<'_>) -> AcquiredRecords {
         let mut machine = self.machine.lock();
         let before = machine.next_lock_deadline_ms();
@@ -376,9 +376,9 @@ impl LedPartition {
 
     // Dead letters
 
-    /// Writes records to the dead-letter queue, unless a task is already doing so. They are archived
-    /// afterwards, written or not. What is not written when the share partition is closed stays in
-    /// state `Archiving`, and the next one writes it.
+    /// Writes records to the dead-letter queue, unless a task is already doing so. They are
+    /// archived afterwards, written or not. Records that are not written when the share partition
+    /// is closed stay in state `Archiving`, and the next leader writes them.
     fn run_dead_letters(self: &Arc<Self>) {
         let Some(mut letters) = self.machine.lock().next_dead_letters() else {
             return;

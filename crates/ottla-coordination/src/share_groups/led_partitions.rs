@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn what_is_taken_up_while_the_lead_is_given_up_is_closed() {
+    async fn a_share_partition_opened_during_a_resignation_is_closed() {
         let host = TestHost::start();
         host.lead(&[]);
         let led = led_partitions_of(&host);
@@ -245,7 +245,7 @@ mod tests {
         });
         let opened = opened.expect("it is led here");
         let _ = is_closed.recv_timeout(Duration::from_secs(20));
-        assert!(opened.failure().is_some(), "nobody else closes it");
+        assert!(opened.failure().is_some(), "only this call closes it");
         assert!(led.by_key.read().is_empty());
     }
 
@@ -269,7 +269,8 @@ mod tests {
         for is_open in [false, true] {
             let check = || is_open;
             let is_done = queues.write(&key, &partition, &letters, &check).await;
-            // Without a queue they are given up. That archives them, if the share partition is open.
+            // Without a queue, the letters are given up, which archives the records if the share
+            // partition is open.
             assert_eq!(is_done, is_open);
         }
     }

@@ -22,7 +22,7 @@ use super::questions::{DeleteState, ReadSummary, StateQuestion};
 use crate::at_once::each_at_once;
 use ottla_net::PeerError;
 
-/// Number of share partitions asked about concurrently by one request.
+/// Maximum number of concurrent calls for the share partitions of one request.
 pub const AT_ONCE: usize = 64;
 /// Maximum number of attempts.
 const ATTEMPTS: u32 = 8;

@@ -48,8 +48,8 @@ pub async fn answer<Q: StateQuestion>(
 }
 
 /// Asks for several share partitions of a request concurrently, since each has its own coordinator.
-/// The answers are in the order of the request. If the client lacks `CLUSTER_ACTION`, all are
-/// failures and nothing is asked.
+/// The answers are in the order of the request. If the client lacks `CLUSTER_ACTION`, all answers
+/// are failures and no coordinator is called.
 pub async fn ask_for_each<P, T, F>(
     coordinators: &Arc<ShareCoordinators>,
     context: &RequestContext,

@@ -355,5 +355,5 @@ impl SimulatedBroker {
 /// Every request is answered, without relying on a timeout of the client.
 pub async fn in_time<F: Future>(asked: F) -> F::Output {
     let answered = time::timeout(Duration::from_secs(60), asked).await;
-    answered.expect("a request waits for ever")
+    answered.expect("a request is never answered")
 }

@@ -1,5 +1,5 @@
 //! Clients of the three kinds of coordinators. Each has its own keys and one request in flight, so
-//! it knows what the log must hold when it is answered, and what memory must hold from then on.
+//! it knows the required contents of the log when it is answered, and of memory from then on.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -122,7 +122,7 @@ fn answer_of<C: Coordinator, T: TryFrom<C::Response>>(outcome: Outcome<C>) -> T 
     let reply = replies.next().expect("it has nothing to wait for");
     T::try_from(reply.response)
         .ok()
-        .expect("it is what was asked for")
+        .expect("the response has the requested type")
 }
 
 fn committed_offset(groups: &mut GroupCoordinator, group: &str) -> i64 {

@@ -1,9 +1,9 @@
 //! Sends the markers of ended transactions to the leaders of their partitions, here or on other
 //! brokers.
 //!
-//! Markers for another broker wait for the request in flight and are sent together with all that
-//! arrived meanwhile, of any transaction. A failed marker is reported to the coordinator after a
-//! pause, which then sends it to the current leader.
+//! Markers for another broker wait for the request in flight. The next request contains all markers
+//! that arrived during that time, of any transaction. A failed marker is reported to the
+//! coordinator after a pause, which then sends it to the current leader.
 //!
 //! Invariant: each partition of each command is answered exactly once, unless the coordinator is
 //! gone.
@@ -249,9 +249,9 @@ mod tests {
     use super::*;
 
     #[derive(Default)]
-    struct Told(Mutex<Vec<(TopicPartition, ErrorCode)>>);
+    struct Recorder(Mutex<Vec<(TopicPartition, ErrorCode)>>);
 
-    impl MarkerAnswers for Told {
+    impl MarkerAnswers for Recorder {
         fn are_awaited(&self) -> bool {
             true
         }
@@ -287,32 +287,32 @@ mod tests {
     /// consumers would stop at it.
     #[tokio::test]
     async fn a_partition_without_a_result_is_reported_after_a_pause() {
-        let told = Arc::new(Told::default());
-        let batch = batch(Arc::<Told>::clone(&told));
+        let recorder = Arc::new(Recorder::default());
+        let batch = batch(Arc::<Recorder>::clone(&recorder));
         let mut answers = vec![(of(1), ErrorCode::None)];
         batch.add_missing(&mut answers);
         batch.answer(answers);
-        assert_eq!(*told.0.lock(), [(of(1), ErrorCode::None)]);
+        assert_eq!(*recorder.0.lock(), [(of(1), ErrorCode::None)]);
         let deadline = ottla_sync::time::now() + Duration::from_secs(10);
-        while told.0.lock().len() < 3 {
+        while recorder.0.lock().len() < 3 {
             assert!(ottla_sync::time::now() < deadline, "nothing is reported");
             ottla_sync::time::sleep(RETRY).await;
         }
         let missing = ErrorCode::NetworkException;
-        assert_eq!(told.0.lock()[1..], [(of(0), missing), (of(2), missing)]);
+        assert_eq!(recorder.0.lock()[1..], [(of(0), missing), (of(2), missing)]);
     }
 
     /// Markers for a deleted topic are written nowhere, and the transaction can end.
     #[tokio::test]
-    async fn one_answer_for_all_partitions_is_told_for_each() {
-        let told = Arc::new(Told::default());
-        batch(Arc::<Told>::clone(&told)).answer_all(ErrorCode::None);
+    async fn one_response_for_all_partitions_is_reported_for_each() {
+        let recorder = Arc::new(Recorder::default());
+        batch(Arc::<Recorder>::clone(&recorder)).answer_all(ErrorCode::None);
         let deadline = ottla_sync::time::now() + Duration::from_secs(10);
-        while told.0.lock().is_empty() {
+        while recorder.0.lock().is_empty() {
             assert!(ottla_sync::time::now() < deadline, "nothing is reported");
             ottla_sync::task::yield_now().await;
         }
         let all = (0..3).map(|index| (of(index), ErrorCode::None));
-        assert_eq!(*told.0.lock(), all.collect::<Vec<_>>());
+        assert_eq!(*recorder.0.lock(), all.collect::<Vec<_>>());
     }
 }

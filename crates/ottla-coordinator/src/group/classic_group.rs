@@ -85,7 +85,7 @@ pub(crate) struct ClassicGroup {
     members: IndexMap<ByteString, ClassicGroupMember>,
     /// Member id of each instance id.
     static_members: HashMap<ByteString, ByteString>,
-    /// Members that have a member id and were told to rejoin with it.
+    /// Members that received a member ID and must rejoin with it.
     pending_join_members: HashSet<ByteString>,
     /// Members of this generation that have not sent SyncGroup yet.
     pending_sync_members: HashSet<ByteString>,

@@ -148,7 +148,7 @@ impl GroupCoordinator {
                 if is_end_of_group(key, value) {
                     None
                 } else if write.is_none() {
-                    // Nobody reads the group while it is being loaded.
+                    // No request reads the group while it is being loaded.
                     return group.apply(key, value, now);
                 } else {
                     Some(group.cloned())

@@ -18,7 +18,7 @@ use super::rebalance::max_size;
 use super::record::CoordinatorRecord;
 use super::streams;
 
-/// What a JoinGroup needs besides its body.
+/// The inputs of a JoinGroup besides its body.
 #[derive(Clone, Debug)]
 pub struct JoinContext {
     pub client_id: ByteString,
@@ -60,16 +60,16 @@ impl GroupCoordinator {
             return self.finish(effects);
         }
         if self.share_group(&request.group_id).is_some() {
-            let nobody = ByteString::new();
-            effects.refuse_join(to, &nobody, ErrorCode::InconsistentGroupProtocol);
+            let no_member_id = ByteString::new();
+            effects.refuse_join(to, &no_member_id, ErrorCode::InconsistentGroupProtocol);
             return self.finish(effects);
         }
 
         let is_unknown_member = request.member_id.is_empty();
         if let Some(group) = self.streams_group(&request.group_id).cloned() {
             if !group.is_empty() {
-                let nobody = ByteString::new();
-                effects.refuse_join(to, &nobody, ErrorCode::InconsistentGroupProtocol);
+                let no_member_id = ByteString::new();
+                effects.refuse_join(to, &no_member_id, ErrorCode::InconsistentGroupProtocol);
                 return self.finish(effects);
             }
             if is_unknown_member {
@@ -178,8 +178,8 @@ impl Join<'_> {
                 None => self.add_member(group, new_member_id),
             },
             None if self.context.requires_known_member_id => {
-                // A client that gives up and retries would leave a dead member behind each time. A
-                // pending member is removed after its session timeout.
+                // A client that gives up and retries would leave a dead member each time. A pending
+                // member is removed after its session timeout.
                 let timer = group.session_timer(&new_member_id);
                 self.effects
                     .set_timer(timer, self.request.session_timeout_ms);
@@ -281,7 +281,7 @@ impl Join<'_> {
         );
         if let Some(earlier) = replaced {
             // Kafka never answers a JoinGroup that is replaced by a later one of the same member.
-            // Normally nobody waits for it; if a client does, this error makes it rejoin.
+            // Normally no client waits for it; if one does, this error makes the member rejoin.
             self.effects
                 .refuse_join(earlier, member_id, ErrorCode::RebalanceInProgress);
         }

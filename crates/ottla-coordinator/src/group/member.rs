@@ -58,7 +58,7 @@ impl ClassicGroupMember {
     }
 
     /// A member with a parked request need not send heartbeats. A new member can time out even
-    /// then, because a client that gave up and retried would leave dead members behind.
+    /// then, because a client that gave up and retried would leave dead members.
     pub(crate) fn has_satisfied_heartbeat(&self) -> bool {
         !self.is_new && (self.awaiting_join.is_some() || self.awaiting_sync.is_some())
     }

@@ -28,8 +28,7 @@ pub(super) fn check_room<G: RecordedGroup>(
 }
 
 /// Checks the member epoch of a request. With `may_be_behind`, a member that missed a response may
-/// send its previous epoch. `besides` is appended to the message for a member that is behind
-/// without being allowed to.
+/// send its previous epoch. `besides` is appended to the error message for other older epochs.
 pub(super) fn check_member_epoch<G: RecordedGroup>(
     known: i32,
     received: i32,

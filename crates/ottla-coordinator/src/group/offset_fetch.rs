@@ -87,8 +87,8 @@ impl GroupCoordinator {
         };
         let Some(member_id) = &request.member_id else {
             // Tools send no member and no epoch.
-            let is_nobody = request.member_epoch < 0;
-            return is_nobody.then_some(()).ok_or(ErrorCode::UnknownMemberId);
+            let is_no_member = request.member_epoch < 0;
+            return is_no_member.then_some(()).ok_or(ErrorCode::UnknownMemberId);
         };
         match fetch_epoch(member_id) {
             None => Err(ErrorCode::UnknownMemberId),

@@ -67,14 +67,14 @@ pub struct StreamsHeartbeat {
     pub topics_to_create: Vec<CreatableTopic>,
 }
 
-/// A response, and what the share coordinators must do before it is sent.
+/// A response, and the work of the share coordinators before it is sent.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct AlteredShareOffsets {
     pub response: AlterShareGroupOffsetsResponse,
     pub initialize: Vec<InitializeState>,
 }
 
-/// A response, and what the share coordinators must delete before it is sent.
+/// A response, and the state that the share coordinators must delete before it is sent.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct DeletedShareOffsets {
     pub response: DeleteShareGroupOffsetsResponse,
@@ -104,22 +104,24 @@ impl Response {
     /// The response with `error` for the same request, when its records could not be written.
     /// `error` is that of the append; each API maps it to its own codes.
     pub fn failed(self, error: ErrorCode) -> Response {
-        let told = error_after_append(error);
-        let code = told.code();
+        let returned = error_after_append(error);
+        let code = returned.code();
         match self {
             Response::JoinGroup(response) => JoinGroupResponse {
                 member_id: response.member_id,
-                ..Refused::refused(told)
+                ..Refused::refused(returned)
             }
             .into(),
-            Response::SyncGroup(_) => SyncGroupResponse::refused(told).into(),
-            Response::Heartbeat(_) => HeartbeatResponse::refused(told).into(),
+            Response::SyncGroup(_) => SyncGroupResponse::refused(returned).into(),
+            Response::Heartbeat(_) => HeartbeatResponse::refused(returned).into(),
             Response::ConsumerGroupHeartbeat(_) => {
-                ConsumerGroupHeartbeatResponse::refused(told).into()
+                ConsumerGroupHeartbeatResponse::refused(returned).into()
             }
-            Response::ShareGroupHeartbeat(_) => ShareGroupHeartbeatResponse::refused(told).into(),
-            Response::StreamsGroupHeartbeat(_) => StreamsHeartbeat::refused(told).into(),
-            Response::LeaveGroup(_) => LeaveGroupResponse::refused(told).into(),
+            Response::ShareGroupHeartbeat(_) => {
+                ShareGroupHeartbeatResponse::refused(returned).into()
+            }
+            Response::StreamsGroupHeartbeat(_) => StreamsHeartbeat::refused(returned).into(),
+            Response::LeaveGroup(_) => LeaveGroupResponse::refused(returned).into(),
             Response::OffsetCommit(mut response) => {
                 let topics = response.topics.iter_mut();
                 topics
@@ -133,7 +135,7 @@ impl Response {
                 ..Default::default()
             }
             .into(),
-            Response::OffsetDelete(_) => OffsetDeleteResponse::refused(told).into(),
+            Response::OffsetDelete(_) => OffsetDeleteResponse::refused(returned).into(),
             Response::TxnOffsetCommit(mut response) => {
                 let topics = response.topics.iter_mut();
                 topics
@@ -148,9 +150,9 @@ impl Response {
                     .for_each(|result| result.error_code = code);
                 results.into()
             }
-            Response::AlterShareGroupOffsets(_) => AlteredShareOffsets::refused(told).into(),
-            Response::DeleteShareGroupOffsets(_) => DeletedShareOffsets::refused(told).into(),
-            Response::DeleteShareGroups(_) => Err(told).into(),
+            Response::AlterShareGroupOffsets(_) => AlteredShareOffsets::refused(returned).into(),
+            Response::DeleteShareGroupOffsets(_) => DeletedShareOffsets::refused(returned).into(),
+            Response::DeleteShareGroups(_) => Err(returned).into(),
         }
     }
 }
@@ -173,8 +175,8 @@ impl Reply {
 }
 
 /// As [`error_after_append`], for OffsetFetch: consumers before 3.9 do not know the two errors that
-/// mean "retry at this coordinator", so they are told to look for the coordinator. Source:
-/// `GroupCoordinatorService.handleOffsetFetchException`.
+/// mean "retry at this coordinator", so they receive an error that makes them look for the
+/// coordinator. Source: `GroupCoordinatorService.handleOffsetFetchException`.
 fn fetch_error_after_append(error: ErrorCode) -> ErrorCode {
     match error {
         ErrorCode::UnknownTopicOrPartition
@@ -195,7 +197,7 @@ impl Requester {
     }
 
     /// No client: with authorization, no topic is visible.
-    pub fn nobody() -> Self {
+    pub fn none() -> Self {
         Requester(None)
     }
 

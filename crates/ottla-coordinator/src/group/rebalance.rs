@@ -1,5 +1,5 @@
-//! Rebalances of classic groups: members rejoin, the next generation starts with those that have
-//! joined, and the others are removed.
+//! Rebalances of classic groups: members rejoin, the next generation starts with the members that
+//! have joined, and the others are removed.
 //!
 //! The phases are the group's states. `Empty`, `Stable` or `CompletingRebalance` →
 //! `prepare_rebalance` → `PreparingRebalance` → `complete_join` → `CompletingRebalance` (or
@@ -54,7 +54,7 @@ impl ClassicGroup {
     /// Makes all members rejoin.
     pub(super) fn prepare_rebalance(&mut self, cx: Context<'_>, effects: &mut Effects) {
         if self.is_in(ClassicGroupState::CompletingRebalance) {
-            // Those who wait for an assignment of this generation never get one.
+            // Members that wait for an assignment of this generation never get one.
             self.refuse_assignment(ErrorCode::RebalanceInProgress, effects);
         }
         self.clear_pending_sync_members();

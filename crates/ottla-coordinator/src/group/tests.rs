@@ -60,7 +60,7 @@ pub(super) struct Script {
     next_random: u8,
     /// Whether each write is committed at once, as on a broker without followers.
     pub(super) commits_at_once: bool,
-    /// Target assignments that the shell is asked for.
+    /// Target assignments that the shell must compute.
     pub(super) computing: VecDeque<Box<ComputeTarget>>,
     written: Option<WriteId>,
     /// All written records in log order.
@@ -165,7 +165,7 @@ impl Script {
             requires_known_member_id: joining.requires_known_member_id,
             supports_skipping_assignment: joining.supports_skipping_assignment,
             random: [self.next_random; 16],
-            requester: Requester::nobody(),
+            requester: Requester::none(),
         };
         if joining.request.member_id.is_empty() {
             self.next_random += 1;
@@ -401,7 +401,7 @@ impl Script {
                 )
                 .unwrap();
                 self.log
-                    .push(record.encode().expect("what is written can be encoded"));
+                    .push(record.encode().expect("a written record can be encoded"));
             }
             self.written = Some(write.id);
         }
@@ -422,7 +422,7 @@ impl Script {
             script
                 .coordinator
                 .replay(Offset(offset), ProducerId::NONE, key, value.as_ref(), now)
-                .expect("what was written can be read");
+                .expect("a written record can be read");
         }
         script.log = self.log.clone();
         let outcome = script.coordinator.on_loaded(script.now());

@@ -3,10 +3,10 @@
 //!
 //! Writes are appended in the order of the decisions, one batch at a time. The next batch is handed
 //! out when the append of the previous one has completed, so a write that the log refuses never has
-//! a successor in the log that was decided on top of it. Decisions that accumulate meanwhile share
-//! a batch, as with Kafka's adaptive `group.coordinator.append.linger.ms`, except for transactional
-//! ones, whose batches belong to one producer. No append waits for the commit of a batch; only
-//! replies do.
+//! a successor in the log that was decided on top of it. Writes decided during an append share the
+//! next batch, as with Kafka's adaptive `group.coordinator.append.linger.ms`, except for
+//! transactional ones, whose batches belong to one producer. No append waits for the commit of a
+//! batch; only replies do.
 //!
 //! Invariants: at most one batch is being appended; `uncommitted` is ordered by write and by
 //! offset, and each of its batches has one deadline in `delays`, as does the batch that is being
@@ -101,7 +101,7 @@ impl OutboundBatch {
     }
 }
 
-/// What is kept of a batch that is being appended or is in the log.
+/// The extent of a batch that is being appended or is in the log.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct BatchSpan {
     pub(super) first: WriteId,
@@ -163,7 +163,10 @@ impl AppendQueue {
     /// The append of the batch that starts with `first` has completed or failed.
     pub(super) fn end_append(&mut self, first: WriteId) -> BatchSpan {
         let batch = self.appending.take().expect("the log answers once");
-        assert_eq!(batch.first, first, "the log answers for what it was given");
+        assert_eq!(
+            batch.first, first,
+            "the result is for the batch in progress"
+        );
         self.delays.apply(TimerChange::Cancel { key: first }, 0);
         batch
     }

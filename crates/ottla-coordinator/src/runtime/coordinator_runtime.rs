@@ -75,7 +75,7 @@ impl<C: Coordinator, W> CoordinatorRuntime<C, W> {
         }
     }
 
-    // What it is
+    // State
 
     /// Reads the coordinator's state.
     ///
@@ -131,8 +131,8 @@ impl<C: Coordinator, W> CoordinatorRuntime<C, W> {
     // What happens to it
 
     /// The log has been loaded up to its end. Its uncommitted records belong to a write that is
-    /// committed when the high watermark reaches the given offset. Does nothing if the runtime was
-    /// closed meanwhile.
+    /// committed when the high watermark reaches the given offset. Does nothing if the runtime has
+    /// been closed.
     pub fn on_loaded(
         &mut self,
         coordinator: C,
@@ -323,7 +323,7 @@ impl<C: Coordinator, W> CoordinatorRuntime<C, W> {
         }
     }
 
-    // What it asks for
+    // Requests to the shell
 
     /// The replies to send.
     pub fn take_replies(&mut self) -> Vec<(W, C::Response)> {

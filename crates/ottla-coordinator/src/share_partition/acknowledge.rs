@@ -1,4 +1,4 @@
-//! A member acknowledges records that it has acquired, or goes away.
+//! A member acknowledges records that it has acquired, or leaves.
 //!
 //! An acknowledgement is applied completely or not at all: if one of its batches is refused, the
 //! changes of the earlier ones are rolled back. Only renewed locks stay renewed, as in Kafka.
@@ -49,7 +49,8 @@ impl AcknowledgeType {
         }
     }
 
-    /// Why a record goes to the dead-letter queue, if it does after this.
+    /// The reason for which a record goes to the dead-letter queue, if this acknowledgement sends
+    /// it there.
     const fn cause(self) -> DeadLetterCause {
         match self {
             AcknowledgeType::Reject => DeadLetterCause::Rejected,

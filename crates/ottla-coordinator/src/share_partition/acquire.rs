@@ -101,7 +101,7 @@ impl Acquiring<'_> {
 }
 
 impl SharePartition {
-    /// Acquires records for the member, from those that were read.
+    /// Acquires records for the member, from the records that were read.
     pub fn acquire(&mut self, request: AcquireRequest<'_>) -> AcquiredRecords {
         let (Some(first), Some(last)) = (request.batches.first(), request.batches.last()) else {
             return AcquiredRecords::default();
@@ -183,12 +183,12 @@ impl SharePartition {
         }
         match acquiring.acquired.batches.last() {
             Some(last) => self.close_gap_before(last.last_offset.0 + 1),
-            // All records are known, and those that the read did not return are not in the log.
+            // All records are known, and the log has none that the read did not return.
             None => self.close_gap_before(acquiring.last_offset + 1),
         }
     }
 
-    // What is in flight already
+    // Records already in flight
 
     /// Returns whether nothing more can be acquired.
     fn acquire_again(&mut self, acquiring: &mut Acquiring<'_>, key: i64) -> bool {
@@ -219,7 +219,7 @@ impl SharePartition {
         is_throttled && given > 0
     }
 
-    // What is not in flight yet
+    // Records not yet in flight
 
     fn acquire_new(&mut self, acquiring: &mut Acquiring<'_>, first: i64, last: i64) {
         let first_offset = if self.in_flight.is_empty() {

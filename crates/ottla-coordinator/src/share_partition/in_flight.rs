@@ -195,8 +195,9 @@ impl InFlightState {
         Some(state)
     }
 
-    /// The write has completed. Returns whether the transition belonged to it. If it has failed, and
-    /// the last lock has expired meanwhile, the record is not delivered again.
+    /// The write has completed. Returns whether the transition belonged to it. If the write has
+    /// failed and the lock of the last delivery has expired during it, the record is not delivered
+    /// again.
     pub(super) fn complete_transition(&mut self, write: StateWriteId, is_persisted: bool) -> bool {
         if self.transition.as_ref().is_none_or(|t| t.write != write) {
             return false;

@@ -2,13 +2,13 @@
 //! the requests that wait for them.
 //!
 //! The writes go to the share coordinator one after the other, in the order of the decisions. Only
-//! one fetch reads for the share partition at a time, because the offset for the next read depends
-//! on what that one acquires. Invariants: each acknowledgement is answered once, when it is
-//! persisted or the share partition is closed; after `close` nothing is acquired and no write
-//! starts. A write that is in progress then still completes, but nobody waits for it: with its
-//! leader epoch, the share coordinator refuses it once another leader has read the state. Records for
-//! the dead-letter queue are handed out together, and no more of them until those are done. Source:
-//! `SharePartition` without the state machine, and `SharePartitionManager`.
+//! one fetch reads for the share partition at a time, because the records that it acquires
+//! determine the offset of the next read. Invariants: each acknowledgement is answered once, when
+//! it is persisted or the share partition is closed; after `close` nothing is acquired and no write
+//! starts. A write that is in progress then still completes, but no request waits for it: with its
+//! leader epoch, the share coordinator refuses it once another leader has read the state. Records
+//! for the dead-letter queue are handed out in one batch at a time. Source: `SharePartition`
+//! without the state machine, and `SharePartitionManager`.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -80,7 +80,7 @@ impl<W> Default for LedSharePartition<W> {
 }
 
 impl<W> LedSharePartition<W> {
-    // What it is
+    // State
 
     /// Why nothing can be read here, if nothing can.
     pub fn failure(&self) -> Option<&StateFailure> {
@@ -108,8 +108,7 @@ impl<W> LedSharePartition<W> {
 
     // What happens to it
 
-    /// The persisted state has been read. Returns `false` if the share partition was closed
-    /// meanwhile.
+    /// The persisted state has been read. Returns `false` if the share partition has been closed.
     pub fn on_loaded(&mut self, machine: SharePartition) -> bool {
         let is_loading = matches!(self.state, State::Loading);
         if is_loading {
@@ -128,9 +127,8 @@ impl<W> LedSharePartition<W> {
         is_loading
     }
 
-    /// Closes the share partition: the partition has another leader, or the state is out of step
-    /// with what is persisted. Returns the waiting requests, which must be answered with the
-    /// reason.
+    /// Closes the share partition: the partition has another leader, or the state differs from the
+    /// persisted state. Returns the waiting requests, which must be answered with the reason.
     pub fn close(&mut self, reason: StateFailure) -> impl Iterator<Item = W> + use<W> {
         let before = std::mem::replace(&mut self.state, State::Closed(reason));
         let waiting = match before {
@@ -167,10 +165,10 @@ impl<W> LedSharePartition<W> {
         }
     }
 
-    /// The group has its first member here, and was without members before: an administrator may have
-    /// set its offsets meanwhile, with a later state epoch. Without this check, members would get
-    /// records from before those offsets, until the first write is refused. Returns the epoch that the
-    /// persisted state must have for `on_confirmed`, which ends one check.
+    /// The group was without members and now has its first one here. An administrator may have set
+    /// its offsets while it was empty, with a later state epoch. Without this check, members would
+    /// get records from before those offsets, until the first write is refused. Returns the epoch
+    /// that the persisted state must have for `on_confirmed`, which ends one check.
     pub fn doubt(&mut self) -> Option<i32> {
         let active = self.active().ok()?;
         active.doubts += 1;
@@ -202,7 +200,7 @@ impl<W> LedSharePartition<W> {
         }
     }
 
-    /// Acquires records for a member, from those that were read.
+    /// Acquires records for a member, from the records that were read.
     pub fn acquire(&mut self, request: AcquireRequest<'_>) -> AcquiredRecords {
         match self.active() {
             Ok(active) => active.machine.acquire(request),
@@ -241,7 +239,7 @@ impl<W> LedSharePartition<W> {
     }
 
     /// Releases the records of a member that is gone. As [`LedSharePartition::acknowledge`]; `None`
-    /// if nobody waits.
+    /// if no request waits.
     ///
     /// # Errors
     /// If no records can be acquired here.

@@ -355,7 +355,7 @@ impl SharePartition {
 #[derive(Clone, Copy)]
 struct SettledPrefix {
     last_offset: i64,
-    /// Without those that are before the start offset.
+    /// Without records before the start offset.
     records: i64,
 }
 

@@ -62,7 +62,8 @@ impl Story {
         }
     }
 
-    /// Reads batches of the log from the partition's fetch offset, and acquires what it can.
+    /// Reads batches of the log from the partition's fetch offset, and acquires as many records as
+    /// possible.
     fn acquire(&mut self, member: &str, log: &[(i64, i64)]) -> Vec<Acquired> {
         let fetch_offset = self.partition.next_fetch_offset();
         self.acquire_at(member, fetch_offset.0, log)

@@ -32,7 +32,7 @@ pub struct WriteResult {
 #[derive(Debug, Default)]
 pub(super) struct Changes {
     batches: Vec<PersistedBatch>,
-    /// Those of the records that go to the dead-letter queue when the write completes.
+    /// The records that go to the dead-letter queue when the write completes.
     dead_letters: Vec<DeadLetters>,
     /// The number of records that have become terminal.
     completed_records: i64,
@@ -191,8 +191,8 @@ impl SharePartition {
         }
         self.delivery_complete_count += completed_records;
         if is_any_available && first_offset < start_offset {
-            // The log was truncated meanwhile: available records before its start are not in the
-            // log any more.
+            // The log was truncated during the write: available records before its start are no
+            // longer in the log.
             self.archive(
                 first_offset,
                 last_offset.min(start_offset - 1),

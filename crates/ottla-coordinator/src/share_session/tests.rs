@@ -131,7 +131,7 @@ fn acknowledging_needs_a_session_and_its_epoch() {
 }
 
 #[test]
-fn there_is_room_for_so_many() {
+fn the_number_of_sessions_is_limited() {
     let mut story = story();
     for member in ["a", "b", "a"] {
         assert_eq!(
@@ -144,7 +144,7 @@ fn there_is_room_for_so_many() {
 }
 
 #[test]
-fn a_partition_is_told_of_when_there_is_something_to_tell() {
+fn a_partition_is_in_the_response_only_if_it_has_news() {
     let mut story = story();
     story
         .fetch("a", INITIAL_EPOCH, &[0, 1, 2], &[])
@@ -292,7 +292,7 @@ fn each_partition_is_first_in_its_turn() {
 }
 
 #[test]
-fn members_are_those_who_have_a_session() {
+fn a_member_is_connected_while_it_has_a_session() {
     let mut random = 0x5851_f42d_4c95_7f2d_u64;
     let mut below = |bound: u64| {
         random ^= random << 13;

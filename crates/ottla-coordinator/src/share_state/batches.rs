@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn each_offset_has_the_best_of_what_covers_it() {
+    fn merged_batches_keep_the_best_state_of_each_offset() {
         let mut random = 0x9e37_79b9_7f4a_7c15_u64;
         let mut below = |bound: u64| {
             random ^= random << 13;

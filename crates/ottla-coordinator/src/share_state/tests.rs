@@ -229,7 +229,7 @@ fn whoever_is_late_is_fenced() {
 }
 
 #[test]
-fn what_is_not_there_is_said() {
+fn missing_state_is_reported() {
     let mut story = Story::new();
     let unknown = refused(ErrorCode::UnknownTopicOrPartition);
     assert_eq!(story.initialize(4, 1, 0), Response::Done(Err(unknown)));
@@ -294,7 +294,7 @@ fn deleting_forgets_and_so_does_the_deletion_of_the_topic() {
 }
 
 #[test]
-fn an_answer_waits_for_what_it_rests_on() {
+fn a_response_waits_for_the_writes_that_it_depends_on() {
     let mut story = Story::new();
     story.initialize(0, 1, 0);
     let now = story.now;
@@ -323,7 +323,7 @@ fn an_answer_waits_for_what_it_rests_on() {
 }
 
 #[test]
-fn a_write_that_takes_long_is_given_up_by_those_who_wait_and_still_counts() {
+fn a_timed_out_write_still_takes_effect() {
     let mut story = Story::new();
     story.initialize(0, 1, 0);
     let now = story.now;
@@ -353,7 +353,7 @@ fn a_write_that_takes_long_is_given_up_by_those_who_wait_and_still_counts() {
 }
 
 #[test]
-fn what_newer_snapshots_cover_is_deleted() {
+fn records_before_newer_snapshots_are_deleted() {
     let mut story = Story::with(ShareCoordinatorConfig {
         snapshot_update_records_per_snapshot: 1,
         ..Default::default()

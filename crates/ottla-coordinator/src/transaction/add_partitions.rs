@@ -14,7 +14,7 @@ use crate::planted::{self, Bug};
 use crate::runtime::{ReplyTo, TransactionalProducer};
 
 impl TransactionCoordinator {
-    /// The partitions must exist, or be those of `__consumer_offsets`.
+    /// The partitions must exist, or belong to `__consumer_offsets`.
     pub fn handle_add_partitions(
         &mut self,
         to: ReplyTo<ErrorCode>,

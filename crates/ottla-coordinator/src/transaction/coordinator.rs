@@ -3,10 +3,10 @@
 //!
 //! Each file in this directory handles one request or event. A handler prepares a transition of one
 //! id and writes it. The transition is applied and answered when its record is committed. Until
-//! then, other requests for the id are told to retry. Invariants: an id has at most one outstanding
-//! write; `outstanding` is ordered by write; each waiting request in `awaiting_producer_id` has one
-//! allocation of a producer id in progress. Source: `TransactionCoordinator`,
-//! `TransactionStateManager`.
+//! then, other requests for the ID get a retriable error. Invariants: an id has at most one
+//! outstanding write; `outstanding` is ordered by write; each waiting request in
+//! `awaiting_producer_id` has one allocation of a producer id in progress. Source:
+//! `TransactionCoordinator`, `TransactionStateManager`.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -66,7 +66,7 @@ pub(super) enum Continuation {
     Nothing,
 }
 
-/// Who ended a transaction.
+/// The origin of the end of a transaction, which receives the response.
 #[derive(Clone, Copy)]
 pub(super) enum EndAnswer {
     EndTxn(ReplyTo<EndTxnResult>),
@@ -74,7 +74,7 @@ pub(super) enum EndAnswer {
     /// has ended.
     Init(ReplyTo<InitProducerIdResult>),
     /// The transaction timeout.
-    Nobody,
+    NoClient,
 }
 
 pub(super) enum AwaitingProducerId {
@@ -158,7 +158,7 @@ impl TransactionCoordinator {
             (None, Ok(producer_id)) => self.spare_producer_ids.push(producer_id),
             (None, Err(_)) => {}
             (Some(awaiting), Ok(producer_id)) => {
-                // The state may have changed meanwhile, so the request is handled from the
+                // The state may have changed since then, so the request is handled from the
                 // beginning.
                 self.spare_producer_ids.push(producer_id);
                 self.go_on(awaiting, now, &mut effects);
@@ -418,7 +418,7 @@ impl Continuation {
             Continuation::AnswerInit(_) => Continuation::AnswerInit(None),
             Continuation::AnswerAdd(_) => Continuation::AnswerAdd(None),
             Continuation::SendMarkers { is_epoch_fence, .. } => Continuation::SendMarkers {
-                answer: EndAnswer::Nobody,
+                answer: EndAnswer::NoClient,
                 is_epoch_fence: *is_epoch_fence,
             },
             Continuation::Nothing => Continuation::Nothing,
@@ -442,7 +442,7 @@ fn answer_failed(then: Continuation, error: ErrorCode, effects: &mut Effects) {
         Continuation::AnswerInit(None)
         | Continuation::AnswerAdd(None)
         | Continuation::SendMarkers {
-            answer: EndAnswer::Nobody,
+            answer: EndAnswer::NoClient,
             ..
         }
         | Continuation::Nothing => {}

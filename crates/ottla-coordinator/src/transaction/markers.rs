@@ -41,7 +41,7 @@ impl TransactionCoordinator {
             (EndAnswer::Init(to), Err(error)) => {
                 effects.reply(to, Err(error));
             }
-            (EndAnswer::Nobody, _) => {}
+            (EndAnswer::NoClient, _) => {}
         }
     }
 

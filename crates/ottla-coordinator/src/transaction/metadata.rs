@@ -259,7 +259,7 @@ impl TransactionMetadata {
         assert_eq!(
             self.pending_state,
             Some(next.state),
-            "{}: only what was prepared is completed",
+            "{}: only a prepared transition is completed",
             self.transactional_id
         );
         self.pending_state = None;

@@ -1,5 +1,5 @@
 //! Transcripts: single events with their results, as text. A line that starts with `write` is a
-//! record, `reply` a response, `markers` what is sent to leaders.
+//! record, `reply` a response, `markers` a request to leaders.
 
 mod end_txn;
 mod epochs;

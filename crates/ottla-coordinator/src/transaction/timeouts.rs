@@ -59,7 +59,7 @@ impl TransactionCoordinator {
         if is_due {
             let id = transactional_id.clone();
             let again = || AwaitingProducerId::Abort(id);
-            self.fence_and_abort(transactional_id, EndAnswer::Nobody, again, now, effects);
+            self.fence_and_abort(transactional_id, EndAnswer::NoClient, again, now, effects);
         }
     }
 

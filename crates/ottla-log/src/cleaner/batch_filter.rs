@@ -45,7 +45,7 @@ pub(super) struct BatchFilter<'a> {
     pub(super) are_legacy_tombstones_kept: bool,
 }
 
-/// What is written in place of a batch.
+/// The replacement of a batch.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Verdict {
     Drop,

@@ -93,8 +93,9 @@ pub struct CleanerStats {
 /// `unlink_later`.
 ///
 /// # Errors
-/// [`CleanError::Stopped`] if the log was truncated meanwhile, whatever the cleaning returned: the
-/// newest record of a key may have been cut off, and older records of the key must then be kept.
+/// [`CleanError::Stopped`] if the log was truncated during the cleaning, whatever the cleaning
+/// returned: the newest record of a key may have been cut off, and older records of the key must
+/// then be kept.
 pub fn clean(
     log: &LogReader,
     to_clean: &LogToClean,

@@ -36,7 +36,7 @@ pub(super) struct CleanedSegment {
 }
 
 impl CleanedSegment {
-    /// Creates its files, overwriting those of an interrupted cleaning.
+    /// Creates its files, overwriting files of an interrupted cleaning.
     pub(super) fn create(
         shared: &Shared,
         base_offset: Offset,

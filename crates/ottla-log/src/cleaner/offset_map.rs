@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn it_holds_what_a_map_holds_through_every_growth() {
+    fn it_equals_a_map_through_every_growth() {
         let mut map = OffsetMap::new(24 * 100_000, 0.9, [1, 2]);
         let mut expected = HashMap::new();
         for n in 0..150_000i64 {

@@ -29,7 +29,7 @@ struct OngoingAborted {
     has_batches: bool,
 }
 
-/// Equal to all others, so that only the offset beside it orders the heap.
+/// Equal to all others, so that only the offset in the same entry orders the heap.
 struct ByOffset(AbortedTxn);
 
 impl PartialEq for ByOffset {

@@ -8,7 +8,7 @@ fn after(trace: &trace::Trace, path: &Path, loss: Loss) -> Option<Vec<u8>> {
 }
 
 #[test]
-fn a_crash_takes_what_was_not_forced() {
+fn a_crash_may_lose_unsynced_changes() {
     let dir = tempfile::tempdir().unwrap();
     trace::start(dir.path());
     let path = dir.path().join("a");

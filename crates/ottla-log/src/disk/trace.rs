@@ -2,8 +2,8 @@
 //! leave.
 //!
 //! The modelled disk is as strict as journaling file systems are in practice. Bytes written since
-//! the last fsync may be present, missing or torn, and may be present without earlier writes. The
-//! entries of a directory are those of some moment between its last fsync and the crash.
+//! the last fsync may be present, missing or torn, and may be present without earlier writes. A
+//! directory has its entries of some moment between its last fsync and the crash.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
@@ -210,7 +210,7 @@ impl Trace {
             Change::Write(file, position, len) => {
                 let mut bytes = vec![0; len as usize];
                 file.read_exact_at(&mut bytes, position)
-                    .expect("what was written can be read");
+                    .expect("written bytes can be read");
                 Op::Write(self.id(file), position, bytes)
             }
             Change::SetLen(file, len) => Op::SetLen(self.id(file), len),
@@ -263,7 +263,10 @@ pub(crate) fn read_image(root: &Path) -> Image {
                 dirs.push(path);
             } else {
                 let bytes = std::fs::read(&path).expect("the file can be read");
-                let name = path.strip_prefix(root).expect("it lies below").to_owned();
+                let name = path
+                    .strip_prefix(root)
+                    .expect("the path is below the root")
+                    .to_owned();
                 image.insert(name, bytes);
             }
         }
@@ -305,7 +308,7 @@ impl Disk {
     }
 
     fn moments(&mut self, path: &Path) -> &mut Vec<Names> {
-        let dir = path.parent().expect("a file lies in a directory");
+        let dir = path.parent().expect("a file has a directory");
         let moments = self.dirs.entry(dir.to_owned());
         moments.or_insert_with(|| vec![Names::new()])
     }

@@ -11,7 +11,7 @@ use crate::segment::Segment;
 
 /// New segments in a directory, without marks, as if idle.
 fn segments(dir: &Path, handles: &Arc<Handles>, count: i64) -> Vec<Segment> {
-    let dir = PartitionDir::new(dir.to_owned(), Arc::clone(handles));
+    let dir = PartitionDir::new(dir.to_owned(), Arc::clone(handles), Arc::default());
     let segment = |number| Segment::create(&dir, Offset(number)).unwrap();
     (0..count).map(segment).collect()
 }
@@ -42,7 +42,7 @@ fn more_segments_than_handles_take_turns() {
 }
 
 #[test]
-fn a_handle_that_somebody_has_stays_and_counts() {
+fn a_handle_in_use_stays_open_and_counts() {
     let dir = tempfile::tempdir().unwrap();
     let handles = Handles::new(4);
     let segments = segments(dir.path(), &handles, 6);
@@ -60,7 +60,7 @@ fn a_handle_that_somebody_has_stays_and_counts() {
 }
 
 #[test]
-fn what_is_used_outlives_what_is_not() {
+fn used_files_stay_open_longer_than_unused_ones() {
     let dir = tempfile::tempdir().unwrap();
     let handles = Handles::new(16);
     let segments = segments(dir.path(), &handles, 64);
@@ -76,7 +76,7 @@ fn what_is_used_outlives_what_is_not() {
 }
 
 #[test]
-fn files_that_are_on_disk_are_closed_before_others() {
+fn synced_files_are_closed_before_unsynced_ones() {
     let dir = tempfile::tempdir().unwrap();
     let handles = Handles::new(20);
     let segments = segments(dir.path(), &handles, 10);
@@ -118,7 +118,7 @@ fn idle_segments_hold_no_handle() {
 }
 
 #[test]
-fn who_may_not_wait_opens_what_the_kernel_knows() {
+fn a_thread_that_may_not_block_opens_cached_files_only() {
     let dir = tempfile::tempdir().unwrap();
     let handles = Handles::unlimited();
     let segment = segments(dir.path(), &handles, 1).remove(0);

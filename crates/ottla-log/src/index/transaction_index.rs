@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn collecting_stops_where_the_last_stable_offset_says_so() {
+    fn collecting_stops_at_the_last_stable_offset() {
         let index = TransactionIndex::new(0);
         let open = || -> std::io::Result<ottla_sync::fs::File> {
             unreachable!("all entries are in memory")
@@ -204,7 +204,7 @@ mod tests {
     /// Against the definition: an entry is listed if it overlaps the range, and the list ends where
     /// the last stable offset reaches its end.
     #[test]
-    fn a_search_lists_what_reading_the_whole_index_lists() {
+    fn a_search_equals_a_read_of_the_whole_index() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let open = || {
             let file = file.path();

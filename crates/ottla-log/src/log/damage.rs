@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn a_torn_end_is_told_from_damage() {
+    fn a_torn_end_is_distinguished_from_damage() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("00000000000000000000.log");
         let whole = batches(0..5);
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_forced_may_have_holes() {
+    fn unsynced_data_may_have_holes() {
         let dir = tempfile::tempdir().unwrap();
         let mut bytes = batches(0..5);
         let size = bytes.len() / 5;
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_truncation_has_replaced_is_no_damage() {
+    fn data_replaced_by_a_truncation_is_no_damage() {
         let dir = tempfile::tempdir().unwrap();
         let first = batches(0..5);
         let path = dir.path().join("00000000000000000000.log");

@@ -1,4 +1,4 @@
-//! Leftovers of interrupted work in a partition's directory, and what is done with them.
+//! Leftovers of interrupted work in a partition's directory, and their treatment.
 //!
 //! | file | meaning | decision |
 //! | --- | --- | --- |
@@ -18,12 +18,14 @@ use std::path::Path;
 use ottla_types::Offset;
 
 use crate::batch_scan::{BatchScanner, LOOKUP_WINDOW};
+use crate::checkpoint::PARTITION_METADATA;
 use crate::disk;
 use crate::error::StorageError;
 use crate::file_names::{
     CLEANED_SUFFIX, DELETED_SUFFIX, LOG_SUFFIX, OFFSET_INDEX_SUFFIX, PRODUCER_SNAPSHOT_SUFFIX,
     SWAP_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX, offset_from_file_name,
 };
+use crate::leader_epochs::LEADER_EPOCH_CHECKPOINT;
 
 /// The largest base offset of a segment; above it, the offsets of its records might overflow.
 const MAX_BASE_OFFSET: Offset = Offset(i64::MAX - (1 << 32));
@@ -33,12 +35,39 @@ pub(super) struct Found {
     pub(super) base_offsets: Vec<Offset>,
     /// Offsets of the producer snapshots.
     pub(super) snapshots: Vec<Offset>,
+    /// The base offsets of the segments with a transaction index.
+    transaction_indexes: Vec<Offset>,
+    has_leader_epochs: bool,
+    /// `partition.metadata`
+    pub(super) has_topic_id: bool,
+    /// All names are known. Otherwise files count as there, and opening them tells more.
+    is_complete: bool,
 }
 
-/// Cleans the directory up and returns what is left. A start visits very many directories, nearly
-/// all of them clean; those are listed only once.
+impl Found {
+    pub(super) fn may_have_leader_epochs(&self) -> bool {
+        self.has_leader_epochs || !self.is_complete
+    }
+
+    pub(super) fn may_have_transaction_index(&self, base_offset: Offset) -> bool {
+        self.transaction_indexes.contains(&base_offset) || !self.is_complete
+    }
+}
+
+struct Listed {
+    /// The names of the regular files.
+    files: Vec<String>,
+    /// Nothing else is in the directory.
+    is_complete: bool,
+}
+
+/// Cleans the directory up and returns the remaining files. A start visits very many directories,
+/// nearly all of them clean; those are listed only once.
 pub(super) fn clean(dir: &Path) -> Result<Found, StorageError> {
-    let mut files = list(dir)?;
+    let Listed {
+        mut files,
+        mut is_complete,
+    } = list(dir)?;
     let mut is_changed = false;
     let ends = |name: &str, suffix: &str| name.ends_with(suffix);
     let first_cleaned = files
@@ -67,7 +96,7 @@ pub(super) fn clean(dir: &Path) -> Result<Found, StorageError> {
     }
 
     if is_changed {
-        files = list(dir)?;
+        Listed { files, is_complete } = list(dir)?;
     }
     let mut base_offsets = BTreeSet::new();
     for name in files.iter().filter(|name| ends(name, LOG_SUFFIX)) {
@@ -99,16 +128,21 @@ pub(super) fn clean(dir: &Path) -> Result<Found, StorageError> {
             delete(dir, name)?;
         }
     }
-    let snapshots = files
-        .iter()
-        .filter(|name| ends(name, PRODUCER_SNAPSHOT_SUFFIX));
-    let mut snapshots: Vec<Offset> = snapshots
-        .filter_map(|name| offset_from_file_name(name))
-        .collect();
-    snapshots.sort_unstable();
+    let offsets_of = |suffix: &str| {
+        let named = files.iter().filter(|name| ends(name, suffix));
+        let offsets = named.filter_map(|name| offset_from_file_name(name));
+        let mut offsets: Vec<Offset> = offsets.collect();
+        offsets.sort_unstable();
+        offsets
+    };
+    let has = |searched: &str| files.iter().any(|name| name == searched);
     Ok(Found {
         base_offsets: base_offsets.into_iter().collect(),
-        snapshots,
+        snapshots: offsets_of(PRODUCER_SNAPSHOT_SUFFIX),
+        transaction_indexes: offsets_of(TRANSACTION_INDEX_SUFFIX),
+        has_leader_epochs: has(LEADER_EPOCH_CHECKPOINT),
+        has_topic_id: has(PARTITION_METADATA),
+        is_complete,
     })
 }
 
@@ -123,7 +157,7 @@ fn complete_swaps(dir: &Path, swaps: &[String]) -> Result<(), StorageError> {
         covered.start = covered.start.min(base_offset);
         covered.end = covered.end.max(next_offset(&dir.join(name), base_offset)?);
     }
-    for name in list(dir)? {
+    for name in list(dir)?.files {
         if !name.ends_with(SWAP_SUFFIX)
             && offset_from_file_name(&name).is_some_and(|offset| covered.contains(&offset))
         {
@@ -151,19 +185,21 @@ fn next_offset(path: &Path, base_offset: Offset) -> Result<Offset, StorageError>
     Ok(next)
 }
 
-/// The names of the regular files in a directory.
-fn list(dir: &Path) -> Result<Vec<String>, StorageError> {
+fn list(dir: &Path) -> Result<Listed, StorageError> {
     let error = |error| StorageError::new("list", dir, error);
-    let mut names = Vec::new();
+    let mut files = Vec::new();
+    let mut is_complete = true;
     for entry in ottla_sync::fs::read_dir(dir).map_err(error)? {
         let entry = entry.map_err(error)?;
         if entry.file_type().map_err(error)?.is_file()
             && let Ok(name) = entry.file_name().into_string()
         {
-            names.push(name);
+            files.push(name);
+        } else {
+            is_complete = false;
         }
     }
-    Ok(names)
+    Ok(Listed { files, is_complete })
 }
 
 fn delete(dir: &Path, name: &str) -> Result<(), StorageError> {

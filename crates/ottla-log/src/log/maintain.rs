@@ -106,9 +106,9 @@ impl Log {
 
     fn flush_job_up_to(&mut self, up_to: Offset) -> Option<FlushJob> {
         let recovery_point = self.shared.offset(&self.shared.recovery_point);
-        self.jobs.snapshots.retain(|snapshot| !snapshot.is_done());
+        self.jobs.retain_snapshots(|snapshot| !snapshot.is_done());
         // If a flush is running, its result is unknown.
-        let has_state = !self.jobs.snapshots.is_empty()
+        let has_state = !self.jobs.snapshots().is_empty()
             || (self.shared.flushed.try_lock())
                 .is_none_or(|flushed| flushed.epochs_version < self.jobs.epochs_version);
         let is_sealed_unflushed = self.first_unflushed(&self.segments()).is_some();
@@ -137,7 +137,7 @@ impl Log {
             active: (!is_last).then_some(active),
             state: StateFiles {
                 leader_epochs: self.unwritten_epochs(),
-                snapshots: self.jobs.snapshots.clone(),
+                snapshots: self.jobs.snapshots().to_vec(),
             },
         }
     }
@@ -165,7 +165,7 @@ impl Log {
     /// Takes a producer snapshot at the log end, to be written by the next flush.
     pub(super) fn order_snapshot(&mut self) {
         let taken = self.producers.take_snapshot();
-        self.jobs.snapshots.extend(taken.map(Arc::new));
+        self.jobs.add_snapshots(taken);
     }
 
     /// Publishes changed epochs to readers and marks their file as stale.

@@ -32,13 +32,14 @@ use ottla_types::{Offset, Timestamp, TopicPartition};
 
 use ottla_sync::Mutex;
 
-use super::leftovers;
+use super::leftovers::{self, Found};
 use super::pending_jobs::PendingJobs;
 use super::recover::{self, SegmentScan};
 use super::recovery_progress::RecoveryProgress;
 use super::{ActiveSegment, Log};
 use crate::batch_scan::{BatchLocation, BatchScanner, LOOKUP_WINDOW};
 use crate::batch_tail::{BatchTail, Boundary};
+use crate::checkpoint::CheckpointMarks;
 use crate::disk;
 use crate::error::{LogError, StorageError};
 use crate::handles::Handles;
@@ -69,6 +70,8 @@ pub struct OpenParams {
     pub random_seed: u64,
     /// The budget for its file handles.
     pub handles: Arc<Handles>,
+    /// Those of the log directory.
+    pub checkpoint_marks: Arc<CheckpointMarks>,
 }
 
 /// Writeback of appended pages is started after this many bytes, unless
@@ -80,7 +83,7 @@ pub const DEFAULT_WRITEBACK_BYTES: u64 = 8 * 1024 * 1024;
 pub struct RecoveryReport {
     /// Segments that were scanned because they might not have been on disk.
     pub segments_recovered: usize,
-    /// Segments whose indexes were rebuilt, not counting those of `segments_recovered`.
+    /// Segments whose indexes were rebuilt, not counting `segments_recovered`.
     pub indexes_rebuilt: usize,
     /// Base offset of the first segment with rebuilt indexes.
     pub first_rebuilt: Option<Offset>,
@@ -97,12 +100,12 @@ impl Log {
         Log::open_with_progress(params, &RecoveryProgress::default())
     }
 
-    /// As [`Log::open`]; `progress` can be read from other threads meanwhile.
+    /// As [`Log::open`]; other threads can read `progress` during the call.
     pub fn open_with_progress(
         params: OpenParams,
         progress: &RecoveryProgress,
     ) -> Result<(Log, RecoveryReport), LogError> {
-        let found = match leftovers::clean(&params.dir) {
+        let mut found = match leftovers::clean(&params.dir) {
             // A start opens very many directories, which are there.
             Err(error) if error.error.kind() == std::io::ErrorKind::NotFound => {
                 ottla_sync::fs::create_dir_all(&params.dir)
@@ -111,20 +114,29 @@ impl Log {
             }
             found => found?,
         };
-        let leader_epochs = LeaderEpochs::read(&params.dir)?;
+        let leader_epochs = match found.may_have_leader_epochs() {
+            true => LeaderEpochs::read(&params.dir)?,
+            false => LeaderEpochs::default(),
+        };
+        let base_offsets = std::mem::take(&mut found.base_offsets);
         let mut loader = Loader {
-            dir: PartitionDir::new(params.dir.clone(), Arc::clone(&params.handles)),
+            dir: PartitionDir::new(
+                params.dir.clone(),
+                Arc::clone(&params.handles),
+                Arc::clone(&params.checkpoint_marks),
+            ),
             leader_epochs: leader_epochs.clone(),
             epochs_changed: false,
             // Most logs have one.
-            segments: Vec::with_capacity(found.base_offsets.len().max(1)),
+            segments: Vec::with_capacity(base_offsets.len().max(1)),
             report: RecoveryReport::default(),
-            snapshots: found.snapshots,
+            found,
             clean_end: None,
+            clean_first: None,
             params,
             progress,
         };
-        loader.load_segments(&found.base_offsets)?;
+        loader.load_segments(&base_offsets)?;
         let recovered = match loader.params.clean_shutdown && loader.is_last_segment_whole()? {
             true => None,
             false => {
@@ -144,11 +156,23 @@ struct Loader<'a> {
     epochs_changed: bool,
     segments: Vec<Arc<Segment>>,
     report: RecoveryReport,
-    /// Producer snapshots that existed before recovery.
-    snapshots: Vec<Offset>,
+    /// The files that existed before recovery, without the segments.
+    found: Found,
     /// The log end offset of a log that needs no recovery, so that its last batch is read once.
     clean_end: Option<Offset>,
+    /// The first batch of the last segment of such a log, if the search for the last one has read
+    /// it.
+    clean_first: Option<BatchLocation>,
     progress: &'a RecoveryProgress,
+}
+
+/// The end of a segment.
+#[derive(Clone, Copy, Default)]
+struct LastBatches {
+    /// The search for the last batch starts here.
+    start: u64,
+    first: Option<BatchLocation>,
+    last: Option<BatchLocation>,
 }
 
 impl Loader<'_> {
@@ -178,8 +202,13 @@ impl Loader<'_> {
                 self.segments.push(Arc::new(segment));
                 continue;
             }
-            let sizes = recover::check_indexes(self.path(), base_offset, size)
-                .map_err(self.storage("read the indexes of"))?;
+            let sizes = recover::check_indexes(
+                self.path(),
+                base_offset,
+                size,
+                self.found.may_have_transaction_index(base_offset),
+            )
+            .map_err(self.storage("read the indexes of"))?;
             let segment = match sizes {
                 Some(sizes) => {
                     let segment = Segment::new(self.dir.clone(), base_offset, size, sizes, None);
@@ -221,6 +250,8 @@ impl Loader<'_> {
         let mut leader_epochs = self.leader_epochs.clone();
         let mut scan = SegmentScan {
             segment: &segment,
+            // Perhaps from an earlier rebuild.
+            may_have_transaction_index: true,
             config: &self.params.config,
             leader_epochs: &mut leader_epochs,
             producers: &mut producers,
@@ -243,11 +274,16 @@ impl Loader<'_> {
         let Some(last) = self.segments.last() else {
             return Ok(true);
         };
-        let (start, batch) = self.last_batch(last)?;
+        let LastBatches {
+            start,
+            first,
+            last: batch,
+        } = self.last_batches(last)?;
         let end_position = batch.map_or(start, |batch| batch.end_position());
         let end = batch.map_or(last.base_offset, |batch| batch.next_offset());
         let is_whole = end_position == last.size();
         self.clean_end = is_whole.then_some(end);
+        self.clean_first = first.filter(|first| is_whole && first.position == 0);
         Ok(is_whole)
     }
 
@@ -268,14 +304,18 @@ impl Loader<'_> {
         // The file's epochs for the offsets scanned again may date from before a truncation.
         self.leader_epochs.truncate_from_end(base_offset);
         let mut producers = ProducerState::new(self.params.producer_id_expiration_ms);
-        producers.list_snapshots(self.path())?;
+        producers.set_listed_snapshots(&self.found.snapshots);
         self.rebuild_producers(&mut producers, base_offset, false)?;
         for index in first..self.segments.len() {
             let segment = &self.segments[index];
             let size = segment.size();
             let scanned = self.without_indexes(segment.base_offset, size);
+            let base_offset = segment.base_offset;
             let mut scan = SegmentScan {
                 segment: &scanned,
+                // Rebuilding its indexes may have written one since the listing.
+                may_have_transaction_index: self.report.indexes_rebuilt > 0
+                    || self.found.may_have_transaction_index(base_offset),
                 config: &self.params.config,
                 leader_epochs: &mut self.leader_epochs,
                 producers: &mut producers,
@@ -355,7 +395,7 @@ impl Loader<'_> {
         let dir = self.path().display();
         let truncated = segment.size() - valid_bytes;
         // DeleteRecords may have raised the recovery point over records that were never fsynced and
-        // that nobody can read.
+        // can no longer be read.
         let recovery_point = self.params.recovery_point;
         if end < recovery_point && self.params.log_start_offset < recovery_point {
             tracing::error!(
@@ -397,11 +437,11 @@ impl Loader<'_> {
         Ok(())
     }
 
-    /// The last whole batch of a segment, and the position at which the index lets the search
-    /// start.
-    fn last_batch(&self, last: &Segment) -> Result<(u64, Option<BatchLocation>), LogError> {
+    /// The whole batches of a segment from the position at which the index lets the search for the
+    /// last one start.
+    fn last_batches(&self, last: &Segment) -> Result<LastBatches, LogError> {
         if last.size() == 0 {
-            return Ok((0, None));
+            return Ok(LastBatches::default());
         }
         let read = self.storage("read a segment of");
         let file = last.log_file().map_err(&read)?;
@@ -411,11 +451,15 @@ impl Loader<'_> {
             .map_err(&read)?;
         let start = indexed.map_or(0, |entry| entry.position);
         let mut scanner = BatchScanner::new(&file, start, last.size(), LOOKUP_WINDOW);
-        let mut found = None;
+        let mut found = LastBatches {
+            start,
+            ..LastBatches::default()
+        };
         while let Ok(Some(batch)) = scanner.next_batch() {
-            found = Some(batch);
+            found.first.get_or_insert(batch);
+            found.last = Some(batch);
         }
-        Ok((start, found))
+        Ok(found)
     }
 
     /// The offset after the last batch of the last segment; `None` without segments.
@@ -423,7 +467,7 @@ impl Loader<'_> {
         let Some(last) = self.segments.last() else {
             return Ok(None);
         };
-        let (_, batch) = self.last_batch(last)?;
+        let batch = self.last_batches(last)?.last;
         Ok(Some(
             batch.map_or(last.base_offset, |batch| batch.next_offset()),
         ))
@@ -495,13 +539,16 @@ impl Loader<'_> {
         let mut producers = match recovered {
             Some(mut producers) => {
                 producers.keep_what_snapshots_hold(self.params.now);
-                producers.list_snapshots(self.path())?;
+                // Otherwise it knows those that it has written and deleted.
+                if self.report.segments_deleted > 0 {
+                    producers.list_snapshots(self.path())?;
+                }
                 producers
             }
             None => {
                 let mut producers = ProducerState::new(self.params.producer_id_expiration_ms);
                 if self.report == RecoveryReport::default() {
-                    producers.set_listed_snapshots(&self.snapshots);
+                    producers.set_listed_snapshots(&self.found.snapshots);
                 } else {
                     producers.list_snapshots(self.path())?;
                 }
@@ -513,7 +560,7 @@ impl Loader<'_> {
         if is_new {
             producers.truncate_fully_and_start_at(self.path(), end)?;
         } else {
-            let has_no_producers = self.params.clean_shutdown && self.snapshots.is_empty();
+            let has_no_producers = self.params.clean_shutdown && self.found.snapshots.is_empty();
             self.rebuild_producers(&mut producers, end, has_no_producers)?;
         }
         let log = self.build(start, end, recovery_point, producers, is_new)?;
@@ -555,9 +602,10 @@ impl Loader<'_> {
         let segment = self.segments.last().expect("there is a segment").clone();
         // Future entries will not be in its index files.
         segment.are_indexes_flushed.store(false, Ordering::Release);
-        let first = match segment.size() {
-            0 => None,
-            size => {
+        let first = match (segment.size(), self.clean_first) {
+            (0, _) => None,
+            (_, Some(first)) => Some(first),
+            (size, None) => {
                 let file = segment.log_file();
                 let file = file.map_err(self.storage("open a segment of"))?;
                 let mut scanner = BatchScanner::new(&file, 0, size, LOOKUP_WINDOW);
@@ -606,14 +654,15 @@ impl Loader<'_> {
             producers,
             writeback_bytes: DEFAULT_WRITEBACK_BYTES,
             random: self.params.random_seed,
+            had_topic_id: self.found.has_topic_id,
             jobs: PendingJobs {
                 epochs_version: 1,
                 dir_version: 1,
                 written_back: position,
-                snapshots: snapshots.into_iter().map(Arc::new).collect(),
                 ..PendingJobs::default()
             },
         };
+        log.jobs.add_snapshots(snapshots);
         let random = log.next_random();
         log.active.roll_jitter_ms = log.config.segment_jitter(random);
         Ok(log)

@@ -14,9 +14,7 @@ use crate::swap::Swap;
 pub(super) struct PendingJobs {
     /// Version of the leader epochs; see [`Flushed`](crate::reader::Flushed).
     pub(super) epochs_version: u64,
-    /// Producer snapshots taken and not known to be written.
-    pub(super) snapshots: Vec<Arc<PendingSnapshot>>,
-    /// `None` before the first of them: most logs are idle.
+    /// `None` while there are none: most logs are idle.
     pub(super) rare: Option<Box<RareJobs>>,
     /// Sealed segments below this offset must be flushed.
     pub(super) flush_below: Option<Offset>,
@@ -28,9 +26,11 @@ pub(super) struct PendingJobs {
     pub(super) written_back: u64,
 }
 
-/// Jobs of a log from which segments are removed.
+/// Jobs of a log that takes producer snapshots, or from which segments are removed.
 #[derive(Default)]
 pub(super) struct RareJobs {
+    /// Producer snapshots taken and not known to be written.
+    pub(super) snapshots: Vec<Arc<PendingSnapshot>>,
     pub(super) deletions: Vec<DeleteJob>,
     /// Segments that are no longer listed and whose files may not be renamed yet.
     pub(super) retired: Vec<Arc<Segment>>,
@@ -41,6 +41,34 @@ pub(super) struct RareJobs {
 impl PendingJobs {
     pub(super) fn rare(&mut self) -> &mut RareJobs {
         self.rare.get_or_insert_default()
+    }
+
+    pub(super) fn snapshots(&self) -> &[Arc<PendingSnapshot>] {
+        match &self.rare {
+            Some(rare) => &rare.snapshots,
+            None => &[],
+        }
+    }
+
+    pub(super) fn add_snapshots(&mut self, snapshots: impl IntoIterator<Item = PendingSnapshot>) {
+        for snapshot in snapshots {
+            self.rare().snapshots.push(Arc::new(snapshot));
+        }
+    }
+
+    pub(super) fn retain_snapshots(&mut self, is_kept: impl Fn(&PendingSnapshot) -> bool) {
+        let Some(rare) = &mut self.rare else {
+            return;
+        };
+        rare.snapshots.retain(|snapshot| is_kept(snapshot));
+        if rare.is_empty() {
+            self.rare = None;
+        }
+    }
+
+    pub(super) fn take_snapshots(&mut self) -> Vec<Arc<PendingSnapshot>> {
+        let rare = self.rare.as_mut();
+        rare.map_or_else(Vec::new, |rare| std::mem::take(&mut rare.snapshots))
     }
 
     pub(super) fn has_deletions(&self) -> bool {
@@ -61,6 +89,15 @@ impl PendingJobs {
     pub(super) fn take_swaps(&mut self) -> Vec<Arc<Swap>> {
         let rare = self.rare.as_mut();
         rare.map_or_else(Vec::new, |rare| std::mem::take(&mut rare.swaps))
+    }
+}
+
+impl RareJobs {
+    fn is_empty(&self) -> bool {
+        self.snapshots.is_empty()
+            && self.deletions.is_empty()
+            && self.retired.is_empty()
+            && self.swaps.is_empty()
     }
 }
 

@@ -34,6 +34,7 @@ pub(super) fn check_indexes(
     dir: &Path,
     base_offset: Offset,
     log_size: u64,
+    may_have_transaction_index: bool,
 ) -> io::Result<Option<IndexSizes>> {
     // Most are empty and need not be opened.
     let len_of = |kind: SegmentFile| match ottla_sync::fs::metadata(kind.path_in(dir, base_offset))
@@ -77,10 +78,12 @@ pub(super) fn check_indexes(
     let mut last_time_entry = None;
     if time_entries > 0 {
         let mut first = [0; TimeIndex::ENTRY_SIZE];
-        let mut last = [0; TimeIndex::ENTRY_SIZE];
         let time_file = open(SegmentFile::TimeIndex)?;
         time_file.read_exact_at(&mut first, 0)?;
-        time_file.read_exact_at(&mut last, len - TimeIndex::ENTRY_SIZE as u64)?;
+        let mut last = first;
+        if time_entries > 1 {
+            time_file.read_exact_at(&mut last, len - TimeIndex::ENTRY_SIZE as u64)?;
+        }
         let first = TimeIndex::parse_entry(base_offset, &first);
         let last = TimeIndex::parse_entry(base_offset, &last);
         let is_same = time_entries > 1 && last.timestamp == first.timestamp;
@@ -91,7 +94,7 @@ pub(super) fn check_indexes(
     }
 
     let mut transaction_entries = 0;
-    if let Some(len) = len_of(SegmentFile::TransactionIndex)? {
+    if may_have_transaction_index && let Some(len) = len_of(SegmentFile::TransactionIndex)? {
         let file = open(SegmentFile::TransactionIndex)?;
         let Some(count) = entries(len, AbortedTxn::SIZE) else {
             return Ok(None);
@@ -154,6 +157,8 @@ pub(super) fn are_indexes_complete(segment: &Segment, config: &TopicConfig) -> i
 pub(super) struct SegmentScan<'a> {
     /// Its indexes are empty.
     pub(super) segment: &'a Segment,
+    /// There may be a file of its transaction index, which is removed.
+    pub(super) may_have_transaction_index: bool,
     pub(super) config: &'a TopicConfig,
     pub(super) leader_epochs: &'a mut LeaderEpochs,
     /// The producer state at the segment's base offset.
@@ -182,6 +187,7 @@ impl SegmentScan<'_> {
         ] {
             let path = self.segment.path(kind)?;
             match kind {
+                SegmentFile::TransactionIndex if !self.may_have_transaction_index => {}
                 SegmentFile::TransactionIndex => disk::remove_file_if_there(&path)?,
                 _ => drop(disk::create(&path)?),
             }

@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering;
 use ottla_types::{Offset, Timestamp};
 
 use super::Log;
+use crate::checkpoint::CheckpointedOffset;
 use crate::error::{LogError, StorageError};
 use crate::jobs::DeleteJob;
 use crate::reader::SegmentList;
@@ -45,6 +46,10 @@ impl Log {
     pub(super) fn move_log_start_offset(&mut self, offset: Offset) {
         let shared = &self.shared;
         shared.log_start_offset.store(offset.0, Ordering::Release);
+        // Before the recovery point is raised: a checkpoint that contains the raised one must not
+        // skip the log start offset.
+        let dir = &shared.dir;
+        dir.mark_changed(CheckpointedOffset::LogStartOffset);
         shared.high_watermark.fetch_max(offset.0, Ordering::AcqRel);
         {
             // Only to a segment's base offset: the segment that holds `offset` may have index
@@ -60,6 +65,7 @@ impl Log {
                 .recovery_point
                 .fetch_max(recovery_point.0, Ordering::AcqRel);
         }
+        dir.mark_all_changed();
         if self.leader_epochs.truncate_from_start(offset) {
             self.on_epochs_changed();
         }
@@ -170,7 +176,7 @@ impl Log {
 
     /// Forgets the snapshot of a removed segment and cancels writing it.
     pub(super) fn forget_snapshot_at(&mut self, base_offset: Offset) {
-        let of_segment = self.jobs.snapshots.iter();
+        let of_segment = self.jobs.snapshots().iter();
         for snapshot in of_segment.filter(|snapshot| snapshot.offset == base_offset) {
             snapshot.cancel_unless_writing();
         }

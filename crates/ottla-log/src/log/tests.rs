@@ -81,6 +81,7 @@ impl TestLog {
             producer_id_expiration_ms: 86_400_000,
             random_seed: 7,
             handles: Arc::clone(&self.handles),
+            checkpoint_marks: Arc::default(),
         }
     }
 

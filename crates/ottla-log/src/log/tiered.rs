@@ -1,8 +1,8 @@
-//! What tiered storage needs of a log (KIP-405): its segments, their files, and their deletion
-//! without a change of the log start.
+//! The interface of a log for tiered storage (KIP-405): its segments, their files, and their
+//! deletion without a change of the log start offset.
 //!
 //! The segments of a tiered log are deleted while remote storage has their records. The log start
-//! offset, the leader epochs and the producer state are those of the whole log, in both tiers.
+//! offset, the leader epochs and the producer state cover the whole log, in both tiers.
 //!
 //! Kafka: `UnifiedLog.localLogStartOffset`, `UnifiedLog.highestOffsetInRemoteStorage`.
 
@@ -44,7 +44,7 @@ pub struct ClosedSegmentFiles {
     pub producer_snapshot: PathBuf,
 }
 
-/// What a replica needs to go on after records that are only in remote storage.
+/// The state with which a replica continues after records that are only in remote storage.
 #[derive(Clone, PartialEq, Debug)]
 pub struct RemoteState {
     /// The local log starts and ends here.
@@ -58,10 +58,11 @@ pub struct RemoteState {
 }
 
 impl LogReader {
-    /// What another log needs to begin where the local segments of this one do. It begins at a later
-    /// segment if the producer snapshot of an earlier one is not there, and remote storage has the
-    /// records before it: nobody writes a snapshot again that a crash has cut. `None` if no snapshot
-    /// will do: it is being written, or its segment has just been deleted. Blocks.
+    /// The state with which another log can begin at the first local segment of this one. If the
+    /// producer snapshot of that segment is missing, the log begins at a later segment, provided
+    /// that remote storage has the records before it: a snapshot that a crash has truncated is not
+    /// written again. `None` if there is no usable snapshot: it is being written, or its segment
+    /// has just been deleted. Blocks.
     pub fn state_before_local_segments(&self) -> Result<Option<RemoteState>, StorageError> {
         let log_start_offset = self.log_start_offset();
         let highest_remote_offset = self.highest_remote_offset();
@@ -84,8 +85,8 @@ impl LogReader {
         Ok(None)
     }
 
-    /// The producer snapshot at an offset, if all of it is on disk. Without its producers, a log would
-    /// begin without its open transactions.
+    /// The producer snapshot at an offset, if it is complete on disk. Without its producers, a log
+    /// would begin without its open transactions.
     fn whole_snapshot(&self, offset: Offset) -> Result<Option<Vec<u8>>, StorageError> {
         let snapshot = file_name(offset, PRODUCER_SNAPSHOT_SUFFIX);
         let snapshot = self.dir().join(snapshot);
@@ -98,8 +99,8 @@ impl LogReader {
 }
 
 impl Log {
-    /// Removes all records, and continues after those that are only in remote storage. Blocks.
-    /// Errors as those of [`Log::truncate_to`].
+    /// Removes all records, and continues after the records that are only in remote storage.
+    /// Blocks. Errors as those of [`Log::truncate_to`].
     pub fn start_after_remote(
         &mut self,
         state: &RemoteState,
@@ -142,7 +143,7 @@ impl Log {
     }
 
     fn is_snapshot_on_disk(&self, offset: Offset) -> bool {
-        let mut pending = self.jobs.snapshots.iter();
+        let mut pending = self.jobs.snapshots().iter();
         let is_pending = pending.any(|it| it.offset == offset && !it.is_done());
         self.producers.has_snapshot(offset) && !is_pending
     }
@@ -161,10 +162,11 @@ impl Log {
         }
     }
 
-    /// Records up to which offset remote storage has all. May be lower than before; a truncation
-    /// lowers it too, so what was found before one must not be set after it ([`LogReader::truncations`](crate::LogReader::truncations)).
-    /// Ignored if the log is not tiered: it comes late, and if the log is tiered again, local
-    /// segments would be deleted whose copies are gone.
+    /// Sets the offset up to which remote storage has all records. It may be lower than before. A
+    /// truncation lowers it too, so a value found before a truncation must not be set after it
+    /// ([`LogReader::truncations`](crate::LogReader::truncations)). Ignored if the log is not
+    /// tiered: the value is late, and if the log is tiered again, local segments without a remote
+    /// copy would be deleted.
     pub fn set_highest_remote_offset(&self, offset: Offset) {
         if !self.config.remote_storage_enable && offset != Offset::UNKNOWN {
             return;
@@ -174,7 +176,7 @@ impl Log {
     }
 
     /// Deletes the first `count` segments, whose records stay in the log because remote storage has
-    /// them, or are below its start. If it is all of them, an empty one is created first.
+    /// them, or are below its start. If no segment would remain, an empty one is created first.
     pub fn delete_local_segments(&mut self, count: usize, now: Timestamp) -> Result<(), LogError> {
         if count == 0 {
             return Ok(());

@@ -20,15 +20,14 @@
 //! | the recovery point is lowered, as above | all records |
 //! | the segments are renamed, the last first, and the directory is flushed | the front of the log, at last an empty log at its start |
 //! | the producer snapshots are deleted; those of remote records and their epochs are written, and the directory is flushed | an empty log at its start: what the files hold of epochs and producers after it is dropped |
-//! | the new, empty segment gets its name | the log that continues, with the state of what is before it |
+//! | the new, empty segment gets its name | the log that continues, with the state before it |
 //!
 //! So no record is ever under epochs of another history, and a log that continues after remote
 //! records never lacks their epochs and producers. Kafka writes both after the new segment.
 //!
 //! Everything that needs memory or a read from disk is done before the first rename, and so is
-//! everything that needs a file handle, but for the state of remote records.
-//! If it fails, nothing has changed, and the truncation can be retried. A later failure is a disk
-//! failure.
+//! everything that needs a file handle, except the state of remote records. If it fails, nothing
+//! has changed, and the truncation can be retried. A later failure is a disk failure.
 //!
 //! In Kafka, which continues in the truncated segment: `UnifiedLog.truncateTo`,
 //! `UnifiedLog.truncateFullyAndStartAt`, `LogSegment.truncateTo`.
@@ -42,6 +41,7 @@ use ottla_types::{Offset, Timestamp};
 use super::pending_jobs::Spare;
 use super::{Log, recover};
 use crate::batch_scan::ScanError;
+use crate::checkpoint::CheckpointedOffset;
 use crate::disk::{self, OpenDir};
 use crate::disk_read::DiskWait;
 use crate::error::{LogError, StorageError};
@@ -57,7 +57,7 @@ struct Resources {
     spare: SpareSegment,
 }
 
-/// How a log continues of which no local record is kept.
+/// How a log without local records continues.
 pub(super) struct Beginning<'a> {
     /// The local log starts and ends here.
     pub(super) offset: Offset,
@@ -84,6 +84,8 @@ impl Log {
         self.shared
             .recovery_point
             .fetch_min(lowered.0, Ordering::AcqRel);
+        let dir = &self.shared.dir;
+        dir.mark_changed(CheckpointedOffset::RecoveryPoint);
         // Remote storage has other records, if any, at the offsets that are written again.
         self.shared
             .highest_remote_offset
@@ -96,8 +98,8 @@ impl Log {
         *self.shared.truncations.lock() += 1;
     }
 
-    /// This log replaces another one, and goes on with its count of truncations. Otherwise what was
-    /// decided from the other one could be carried out after a truncation of this one.
+    /// This log replaces another one, and continues its count of truncations. Otherwise a decision
+    /// based on the other log could be carried out after a truncation of this one.
     pub fn continue_truncations_of(&mut self, replaced: &LogReader) {
         let before = replaced.truncations();
         let mut truncations = self.shared.truncations.lock();
@@ -156,6 +158,7 @@ impl Log {
         self.shared
             .log_start_offset
             .fetch_min(target.0, Ordering::AcqRel);
+        self.shared.dir.mark_all_changed();
         let before_new = segments.last().cloned();
         segments.push(Arc::new(created));
         self.start_active(segments, target, now);
@@ -176,9 +179,9 @@ impl Log {
         Ok(true)
     }
 
-    /// Removes all records of the local disk. Those of a tiered log that are only in remote storage
-    /// and before `target` stay part of it, and so do their epochs: a leader finds them by these, and
-    /// expires what is before its start. Kafka forgets both.
+    /// Removes all records of the local disk. Records of a tiered log that are only in remote
+    /// storage and before `target` stay part of it, and so do their epochs: a leader finds the
+    /// records by their epochs, and expires those before its start. Kafka forgets both.
     fn truncate_below_local_segments(
         &mut self,
         target: Offset,
@@ -236,7 +239,7 @@ impl Log {
         let removed = self.segments().segments.clone();
         let spare = self.remove_segments(&removed, resources)?;
         let dir = self.dir();
-        for snapshot in self.jobs.snapshots.drain(..) {
+        for snapshot in self.jobs.take_snapshots() {
             snapshot.cancel();
         }
         let begun = self.producers.truncate_fully_and_start_at(&dir, offset);
@@ -262,6 +265,7 @@ impl Log {
         self.shared
             .high_watermark
             .store(offset.0, Ordering::Release);
+        self.shared.dir.mark_all_changed();
         self.start_active(vec![Arc::new(created)], offset, now);
         self.conclude_truncation();
         self.order_deletion(removed);
@@ -355,7 +359,7 @@ impl Log {
         recover::producers_at(recover::ProducersAt {
             producers,
             dir: &self.dir(),
-            pending: &self.jobs.snapshots,
+            pending: self.jobs.snapshots(),
             segments,
             log_start_offset: self.log_start_offset(),
             end,
@@ -371,14 +375,13 @@ impl Log {
         end: Offset,
     ) -> Result<(), StorageError> {
         let is_behind = |offset: Offset| offset >= end;
-        for snapshot in self.jobs.snapshots.iter() {
+        for snapshot in self.jobs.snapshots() {
             if is_behind(snapshot.offset) {
                 snapshot.cancel();
             }
         }
         self.jobs
-            .snapshots
-            .retain(|snapshot| !is_behind(snapshot.offset));
+            .retain_snapshots(|snapshot| !is_behind(snapshot.offset));
         let (dir, start) = (self.dir(), self.log_start_offset());
         let adopted = producers.adopt_snapshots(&self.producers, &dir, start, end);
         adopted.map_err(|error| self.failed_write(error))?;

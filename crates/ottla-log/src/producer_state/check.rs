@@ -13,7 +13,7 @@ use super::entry::{BatchMetadata, Marker, ProducerStateEntry};
 /// Size limit for the records of a control batch; a marker is a few bytes.
 const MAX_MARKER_BYTES: usize = 64 * 1024;
 
-/// The origin of a batch, which decides what is checked.
+/// The origin of a batch, which decides the checks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum AppendOrigin {
     /// From a follower's fetch or read back by recovery: the leader has checked it.

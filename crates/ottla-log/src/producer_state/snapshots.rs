@@ -43,7 +43,7 @@ impl ProducerState {
     }
 
     /// Takes a snapshot and writes it without fsync, for recovery, which would take long otherwise;
-    /// a snapshot cut short by a crash is taken again. The next flush fsyncs those of
+    /// a snapshot cut short by a crash is taken again. The next flush fsyncs the snapshots of
     /// [`ProducerState::take_unforced`].
     pub(crate) fn write_snapshot(&mut self, dir: &Path) -> Result<(), StorageError> {
         if let Some(snapshot) = self.take_snapshot() {
@@ -259,7 +259,8 @@ impl ProducerState {
         disk::remove_file_if_there(&path).map_err(|error| StorageError::new("delete", &path, error))
     }
 
-    /// Forgets the snapshot of a deleted segment; its file is deleted with those of the segment.
+    /// Forgets the snapshot of a deleted segment; its file is deleted with the files of the
+    /// segment.
     pub(crate) fn forget_snapshot(&mut self, offset: Offset) {
         self.snapshots.remove(&offset);
     }

@@ -297,7 +297,7 @@ fn damaged_snapshots_are_refused() {
 }
 
 #[test]
-fn stray_snapshots_go_except_one_behind_all_segments() {
+fn stray_snapshots_are_deleted_except_one_after_all_segments() {
     let dir = tempfile::tempdir().unwrap();
     let put = |offsets: &[i64]| {
         for offset in offsets {

@@ -110,7 +110,7 @@ impl Verifications {
     ///
     /// # Errors
     /// `InvalidProducerEpoch` for a fenced producer, `InvalidTxnState` if the verified transaction
-    /// has ended meanwhile, `OutOfOrderSequenceNumber` for a batch that is not the first of its
+    /// has ended since, `OutOfOrderSequenceNumber` for a batch that is not the first of its
     /// transaction.
     pub fn check(
         &self,
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_be_answered_otherwise_later_stays_asked() {
+    fn a_retriable_result_keeps_the_verification_open() {
         let mut verifications = Verifications::default();
         let guard = verifications.ask(start(0, 0, true), 0, DAY);
         verifications.on_refused(ID, guard, ErrorCode::NotCoordinator);
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_came_back_to_is_forgotten_when_there_is_much_of_it() {
+    fn abandoned_verifications_are_dropped_when_there_are_many() {
         let mut verifications = Verifications::default();
         for id in 0..MANY as i64 {
             let start = TransactionStart {

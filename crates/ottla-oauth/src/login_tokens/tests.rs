@@ -34,7 +34,7 @@ fn at(url: &str) -> TokenSource {
     )
 }
 
-/// An answer with a token that is valid for so many seconds.
+/// An answer with a token that is valid for this many seconds.
 fn granted(issuer: &TokenIssuer, seconds: i64) -> String {
     let token = issuer.token("node", seconds, &json!({}));
     response(200, &json!({ "access_token": token }).to_string())
@@ -48,7 +48,7 @@ fn token_of(credentials: ClientCredentials) -> Secret {
 }
 
 #[tokio::test]
-async fn a_token_is_asked_for_once_and_replaced_in_time() {
+async fn a_token_is_requested_once_and_replaced_in_time() {
     let issuer = TokenIssuer::new("one");
     let answers = vec![granted(&issuer, 600), granted(&issuer, 900)];
     let (url, requests) = answering(answers);
@@ -77,7 +77,7 @@ async fn a_token_is_asked_for_once_and_replaced_in_time() {
 }
 
 #[tokio::test]
-async fn what_passes_is_repeated_and_what_stays_is_not() {
+async fn transient_errors_are_retried_and_permanent_ones_are_not() {
     let issuer = TokenIssuer::new("one");
     let (url, requests) = answering(vec![response(503, "later"), granted(&issuer, 600)]);
     let tokens = LoginTokens::default();
@@ -118,9 +118,9 @@ async fn an_answer_that_may_hold_a_token_is_not_shown() {
     }
 }
 
-/// Nobody waits for an endpoint while a token is valid.
+/// No login waits for an endpoint while a token is valid.
 #[tokio::test]
-async fn a_token_that_is_still_good_is_used_while_there_is_no_other() {
+async fn a_valid_token_is_used_while_the_endpoint_fails() {
     let issuer = TokenIssuer::new("one");
     let (url, requests) = answering(vec![granted(&issuer, 600), response(400, "")]);
     let (tokens, source, now) = (LoginTokens::default(), at(&url), now_ms());
@@ -130,12 +130,33 @@ async fn a_token_that_is_still_good_is_used_while_there_is_no_other() {
     assert_eq!(
         requests.iter().take(2).count(),
         2,
-        "another one was asked for"
+        "another one was requested"
     );
-    // Nobody answers any more.
+    // The endpoint no longer answers.
     let error = tokens.credentials(&source, || now + 601_000).await;
     let error = error.unwrap_err().message;
     assert!(error.contains("no token from"), "{error}");
+}
+
+/// A change of `sasl.login.refresh.*` applies to the token that is there.
+#[tokio::test]
+async fn the_refresh_settings_are_those_of_the_login() {
+    let issuer = TokenIssuer::new("one");
+    let (url, requests) = answering(vec![granted(&issuer, 600), granted(&issuer, 900)]);
+    let (tokens, now) = (LoginTokens::default(), now_ms());
+    let first = token_of(tokens.credentials(&at(&url), || now).await.unwrap());
+    assert!(requests.recv().is_ok());
+    // Due after five of ten minutes with the default buffer, and after eight with this one.
+    let mut changed = at(&url);
+    changed.refresh.buffer_seconds = 60;
+    changed.refresh.min_period_seconds = 0;
+    let later = now + 400_000;
+    let kept = token_of(tokens.credentials(&changed, || later).await.unwrap());
+    assert_eq!(kept, first);
+    assert!(requests.try_recv().is_err(), "no other token is asked for");
+    assert_eq!(tokens.by_source.lock().len(), 1);
+    let second = token_of(tokens.credentials(&at(&url), || later).await.unwrap());
+    assert_ne!(second, first);
 }
 
 /// An endpoint that does not answer holds up no login for which there is a token.
@@ -157,10 +178,10 @@ async fn a_silent_endpoint_is_waited_for_a_second() {
     }
 }
 
-/// Many logins without a token are one request, and its failure is theirs; for ten seconds nobody
-/// asks again.
+/// Many logins without a token share one request and its failure. No request is sent for the next
+/// ten seconds.
 #[tokio::test]
-async fn a_failure_is_asked_for_once() {
+async fn logins_share_one_request_and_its_failure() {
     let refusal = json!({ "error": "invalid_client" }).to_string();
     let (url, requests) = answering(vec![response(401, &refusal), response(401, &refusal)]);
     let (tokens, source) = (LoginTokens::default(), at(&url));

@@ -9,7 +9,7 @@ use ottla_log::{CleaningStopped, IoPace};
 use ottla_sync::Mutex;
 
 use ottla_context::NodeContext;
-use ottla_storage::log_dirs::{DiskSpace, Taken};
+use ottla_storage::log_dirs::{CleaningClaim, DiskSpace};
 
 /// How often the rate is checked.
 const CHECK_INTERVAL: Duration = Duration::from_millis(300);
@@ -57,7 +57,7 @@ impl Throttle {
 pub(super) struct Pace<'a> {
     pub(super) context: &'a NodeContext,
     pub(super) throttle: &'a Throttle,
-    pub(super) taken: &'a Taken<'a>,
+    pub(super) claim: &'a CleaningClaim<'a>,
     /// Of the log's directory: cleaned segments exist beside the old ones for a while and must not
     /// use up the reserve.
     pub(super) space: Arc<DiskSpace>,
@@ -70,7 +70,7 @@ impl IoPace for Pace<'_> {
             .throttle
             .on_io(bytes, ottla_sync::time::now(), bytes_per_second);
         loop {
-            if self.taken.is_to_stop() {
+            if self.claim.is_to_stop() {
                 return Err(CleaningStopped);
             }
             if wait.is_zero() {
@@ -109,16 +109,16 @@ mod tests {
             properties.set("log.cleaner.io.max.bytes.per.second", bytes_per_second);
             let (config, _) = BrokerConfig::from_properties(&properties).unwrap();
             let cleaner = LogCleaner::default();
-            let taken = cleaner.take(&TopicPartition::new("orders", 0)).unwrap();
+            let claim = cleaner.take(&TopicPartition::new("orders", 0)).unwrap();
             let pace = Pace {
                 context: &NodeContext::new(config),
                 throttle: &Throttle::default(),
-                taken: &taken,
+                claim: &claim,
                 space: Default::default(),
             };
             ottla_sync::thread::sleep(super::CHECK_INTERVAL + Duration::from_millis(10));
             let started = ottla_sync::time::now();
-            // What is due after 0.6 seconds at 10,000 bytes a second, of which at least 0.3 have passed.
+            // The bytes of 0.6 seconds at 10,000 bytes a second, of which at least 0.3 have passed.
             pace.on_io(6_000).unwrap();
             let waited = started.elapsed();
             match is_slow {
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_too_fast_is_waited_for_at_the_end_of_the_interval() {
+    fn the_throttle_waits_at_the_end_of_an_interval_that_was_too_fast() {
         let throttle = Throttle::default();
         let start = ottla_sync::time::now();
         let at = |ms| start + Duration::from_millis(ms);
@@ -137,7 +137,7 @@ mod tests {
         assert_eq!(throttle.on_io(400, at(10_200), 1000.0), Duration::ZERO);
         let wait = throttle.on_io(600, at(10_400), 1000.0).as_millis();
         assert!((599..=601).contains(&wait), "{wait}");
-        // What the wait paid for is not charged again.
+        // The bytes that the wait covered do not count again.
         assert_eq!(throttle.on_io(100, at(11_100), 1000.0), Duration::ZERO);
         assert_eq!(throttle.on_io(100, at(11_500), 1000.0), Duration::ZERO);
         assert_eq!(

@@ -1,5 +1,5 @@
 //! Bringing a copy of a log closer to it: unchanged batches, truncations and the log start offset.
-//! Runs on a thread that may block; knows nothing of the rest of a move.
+//! Runs on a thread that may block; independent of the rest of a move.
 
 use std::sync::Arc;
 
@@ -130,8 +130,8 @@ fn cut_to(future: &mut Log, current: &LogReader, now: Timestamp) -> Result<(), C
     }
     let start = current.log_start_offset();
     let local_start = current.local_log_start_offset();
-    // What the log has before the first segment of the copy would not be copied, and its producers at the
-    // end would not be known.
+    // Otherwise the records before the first segment of the copy would not be copied, and the
+    // producer state at its end would be unknown.
     let copy_start = future.reader().local_log_start_offset();
     let is_cut_whole = end < copy_start;
     // It began at a later segment, and remote storage has lost records before that since then, or the log
@@ -139,7 +139,7 @@ fn cut_to(future: &mut Log, current: &LogReader, now: Timestamp) -> Result<(), C
     let has_gap = copy_start > local_start && copy_start.plus(-1) > current.highest_remote_offset();
     if current.is_only_remote(local_start.plus(-1)) {
         let is_behind = future.log_end_offset() < local_start;
-        // What is before its first segment would be lost with the log.
+        // Records before its first segment would be lost with the log.
         let starts_late = future.log_start_offset() > start;
         if is_behind || starts_late || has_gap || is_cut_whole {
             let state = current.state_before_local_segments();

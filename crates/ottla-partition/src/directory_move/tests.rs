@@ -31,6 +31,7 @@ fn open_as(dir: &Path, remote_storage_enable: bool) -> Log {
         producer_id_expiration_ms: 86_400_000,
         random_seed: 7,
         handles: ottla_log::Handles::unlimited(),
+        checkpoint_marks: Arc::default(),
     };
     Log::open(params).unwrap().0
 }
@@ -89,7 +90,7 @@ fn rounds_bring_a_copy_to_the_end_of_its_log() {
 }
 
 #[test]
-fn a_copy_takes_back_what_its_log_does_not_have() {
+fn a_copy_is_truncated_to_its_log() {
     let dirs = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
     let [mut current, mut future] = [open(dirs[0].path()), open(dirs[1].path())];
     append_to(&mut current, 0, 3);
@@ -106,7 +107,7 @@ fn a_copy_takes_back_what_its_log_does_not_have() {
 }
 
 #[test]
-fn a_copy_begins_anew_where_its_log_starts_behind_it() {
+fn a_copy_restarts_if_its_log_starts_after_it() {
     let dirs = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
     let [mut current, mut future] = [open(dirs[0].path()), open(dirs[1].path())];
     append_to(&mut current, 0, 2);
@@ -142,7 +143,7 @@ fn a_tiered_log_is_copied_from_its_first_local_segment_on() {
     );
     // It is tried again, and no directory goes offline.
     assert!(!error.is_final() && error.storage().is_none());
-    // Nor is it taken before all of it is written.
+    // Nor is it used before it is complete.
     let whole = std::fs::read(&aside).unwrap();
     std::fs::write(snapshot_in(0), &whole[..whole.len() - 1]).unwrap();
     let error = copy_round(&mut future, &current.reader(), ROUND_BYTES, NOW).unwrap_err();
@@ -365,7 +366,7 @@ fn messages_of_old_formats_are_copied_as_they_are() {
     // and spans 2^31 offsets.
     let bases = [0, 5, 6, end.0].map(Offset);
     assert_eq!(future.reader().segment_base_offsets(), bases);
-    // A start finds all of it.
+    // A start finds the whole log.
     future.close().unwrap();
     let reader = open(dirs[1].path());
     assert_eq!(reader.log_end_offset(), end.plus(2));

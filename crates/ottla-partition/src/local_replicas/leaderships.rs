@@ -1,11 +1,12 @@
-//! The partitions that this broker leads, by the brokers that have their replicas, so that a change of
-//! a broker's registration is passed on by looking at these partitions only instead of all
-//! partitions of this broker.
+//! The partitions with followers that this broker leads, by the brokers that have their replicas, so
+//! that a change of a broker's registration is passed on by looking at these partitions only instead
+//! of all partitions of this broker. A leader without followers proposes no ISR, and needs nobody's
+//! registration.
 //!
-//! Contains what the metadata says, whether or not the log could be opened. Does not contain the
-//! replicas of each partition, which are in the metadata: after a start that repeats the metadata,
-//! it may list partitions for brokers that no longer have them. Changed and read under the lock of
-//! metadata changes.
+//! Contains the leaderships of the metadata, whether or not the log could be opened. Does not
+//! contain the replicas of each partition, which are in the metadata: after a start that repeats
+//! the metadata, it may list partitions for brokers that no longer have them. Changed and read
+//! under the lock of metadata changes.
 //!
 //! Kafka's leaders look a follower's broker up when they need it (`Partition.isBrokerIsrEligible`).
 //! The model is the controller's `BrokersToIsrs`.
@@ -16,7 +17,7 @@ use ottla_metadata::{LocalReplica, LocalReplicaChanges, MetadataImage};
 use ottla_sync::collections::HashMap;
 use ottla_types::{BrokerId, PartitionIndex, TopicId};
 
-/// A partition that this broker leads.
+/// A partition with followers that this broker leads.
 pub(super) type Led = (TopicId, PartitionIndex);
 
 #[derive(Debug, Default)]
@@ -38,7 +39,8 @@ impl Leaderships {
                 self.remove(led(replica), &known.replicas);
             }
         }
-        for replica in &changes.leaders {
+        let with_followers = |replica: &&LocalReplica| replica.registration.replicas.len() > 1;
+        for replica in changes.leaders.iter().filter(with_followers) {
             for &broker in &replica.registration.replicas {
                 let of_broker = self.by_broker.entry(broker).or_default();
                 of_broker.insert(led(replica));
@@ -138,7 +140,9 @@ mod tests {
             partition(0, &[1, 2]),
             partition(1, &[1, 3]),
             partition(2, &[2, 1]),
+            partition(3, &[1]),
         ]);
+        assert_eq!(followed.on(&[1]), [0, 1], "the last has no followers");
         assert_eq!(followed.on(&[2]), [0]);
         assert_eq!(followed.on(&[2, 3]), [0, 1]);
         assert_eq!(followed.on(&[1, 2, 3]), [0, 1], "each once");

@@ -44,9 +44,7 @@ impl Partition {
         let hold = AppendHold::new(self, host);
         let (sender, in_force) = oneshot::channel();
         self.put(host, PartitionEvent::HoldAppends(sender));
-        in_force
-            .await
-            .expect("what is put into an inbox is worked off");
+        in_force.await.expect("an event in the inbox is processed");
         hold
     }
 }

@@ -1,14 +1,14 @@
 //! Measures the processor time of appends.
 //!
-//! Wall clock time would include the time in which another thread had the processor. What the
-//! kernel does to get memory for the page cache is processor time, and so is, in a virtual machine,
-//! what the host does to provide it.
+//! Wall clock time would include the time in which another thread had the processor. The kernel's
+//! work to get memory for the page cache is processor time, and so is, in a virtual machine, the
+//! host's work to provide it.
 
 use std::time::Duration;
 
 use ottla_sync::thread;
 
-/// One in so many appends of a partition is measured: reading the time is a system call.
+/// One in this many appends of a partition is measured: reading the time is a system call.
 const APPENDS_PER_MEASUREMENT: u8 = 16;
 
 /// Chooses the appends of a partition that are measured.

@@ -40,8 +40,8 @@ pub(super) enum PartitionEvent {
     Replace(Box<dyn FnOnce(&mut Log) -> Option<LogLocation> + Send>),
     /// The result of a job, for the log it came from.
     JobDone(LogReader, JobOutcome),
-    /// A flush up to `up_to` on a maintenance thread has ended. What is on disk is told by the
-    /// log's recovery point: a flush that a truncation overtook says nothing about later records.
+    /// A flush up to `up_to` on a maintenance thread has ended. The log's recovery point says how
+    /// far the log is on disk: a flush that a truncation overtook says nothing about later records.
     FlushEnded {
         log: LogReader,
         up_to: Offset,
@@ -125,7 +125,7 @@ pub(super) enum TopicIdEvent {
     },
 }
 
-/// What a truncation removes.
+/// The records that a truncation removes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Truncation {
     /// All records from this offset on.

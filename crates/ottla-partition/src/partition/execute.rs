@@ -148,8 +148,8 @@ impl PartitionState {
                 if log.is_of_same_log(&partition.reader()) {
                     self.on_flush_ended(partition, host, up_to, result);
                 } else if let Err(error) = result {
-                    // The log was moved meanwhile, and its replacement is flushed. The old
-                    // directory may still be in use by others.
+                    // The log was moved during the flush, and its replacement is flushed. Other
+                    // logs may still use the old directory.
                     report(host, &log, &error);
                 }
             }
@@ -335,7 +335,7 @@ impl PartitionState {
                 leader_epoch,
             } => self.list_leader_offsets(partition, host, leader, leader_epoch),
             Effect::AlterPartition(proposal) => self.propose(partition, host, proposal),
-            Effect::MoveLowWatermark { .. } => partition.low_watermark_moved.notify_waiters(),
+            Effect::MoveLowWatermark { .. } => partition.changes.notify_waiters(),
         }
     }
 
@@ -349,7 +349,8 @@ impl PartitionState {
         let bytes = batches.iter().map(RecordBatch::size_in_bytes);
         let bytes = bytes.chain(messages.iter().map(LegacyMessage::size_in_bytes));
         let bytes = bytes.sum::<usize>() as u64;
-        if self.has_no_topic_id() || !partition.log_location.load().space.take(bytes) {
+        let log_location = partition.log_location.load();
+        if self.has_no_topic_id() || !log_location.space.take(bytes) {
             batches.clear();
             keep(&BATCHES, batches);
             self.stage.clear();
@@ -357,7 +358,6 @@ impl PartitionState {
             return self.step(partition, host, Event::WriteRefused { log_end_offset });
         }
         let watched = stalls::watch();
-        let log_location = partition.log_location.load();
         let timed = log_location.pace.begin(|| host.context.now_ms());
         let measured = match host.page_cache.needs_costs() {
             true => self.append_meter.begin(),
@@ -376,7 +376,7 @@ impl PartitionState {
             false => "append",
         };
         watched.end(operation, &partition.topic_partition);
-        if let AppendTime::Stalled(took) = log_location.pace.end(&timed, host.context.now_ms()) {
+        if let AppendTime::Stalled(took) = log_location.pace.end(&timed, || host.context.now_ms()) {
             host.context.metrics.add(Metric::StalledAppends, 1);
             tracing::debug!(partition = %partition.topic_partition, ?took, "an append had to wait");
         }
@@ -404,8 +404,8 @@ impl PartitionState {
         }
     }
 
-    /// Starts a flush. Returns whether everything is flushed already, which the replica is to be
-    /// told.
+    /// Starts a flush. Returns whether everything is flushed already; the caller then passes that
+    /// to the replica.
     fn flush(
         &mut self,
         partition: &Arc<Partition>,

@@ -24,8 +24,8 @@ use super::host::PartitionHost;
 /// How long a fetch waits for partitions that other threads step: long compared with a step, short
 /// compared with `replica.fetch.wait.max.ms`.
 const WAIT: Duration = Duration::from_millis(10);
-/// Above this many turns in one inbox, fetches leave the partition out at once. More than a
-/// partition has followers, each of which fetches it once at a time.
+/// Above this many turns in one inbox, fetches leave the partition out at once. This exceeds the
+/// number of followers of a partition, and each follower has one fetch of it at a time.
 const MAX_TURNS: usize = 16;
 
 impl FollowerFetches {

@@ -1,8 +1,8 @@
-//! What a partition depends on: its context, and two services implemented above it.
+//! The dependencies of a partition: its context, and two services implemented above it.
 //!
-//! A partition knows no other partition, request or coordinator. It reaches replication and the
-//! transaction coordinators through [`Replicate`] and [`VerifyTransactions`], whose implementations
-//! are set before the first partition is opened.
+//! A partition does not depend on other partitions, requests or coordinators. It reaches
+//! replication and the transaction coordinators through [`Replicate`] and [`VerifyTransactions`],
+//! whose implementations are set before the first partition is opened.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock, Weak};

@@ -1,4 +1,4 @@
-//! What an idle partition takes of the heap. With `--nocapture` the test prints the sizes.
+//! Heap memory of an idle partition. With `--nocapture` the test prints the sizes.
 
 use ottla_log::Log;
 use ottla_metadata::PartitionRegistration;
@@ -15,11 +15,13 @@ use crate::test_host::{TestHost, led_topic};
 const PARTITIONS: i32 = 400;
 /// With its registration in the metadata and its places in the maps of the broker.
 const MOST_BYTES: i64 = 3_000;
+/// The allocator's block for a partition and its two reference counts; the next one has 1,280 bytes.
+const BLOCK_BYTES: usize = 1_024;
 
 #[tokio::test]
 async fn an_idle_partition_is_small() {
     let host = TestHost::start();
-    // Registers the broker, and makes what the first partition makes.
+    // Registers the broker, and makes the allocations of the first partition.
     host.lead(&[]);
     let used = allocation_counter::measure(|| {
         host.apply(led_topic("idle", Uuid::from_u128(99), PARTITIONS))
@@ -47,4 +49,6 @@ async fn an_idle_partition_is_small() {
     println!("| heap of an idle partition | {each} |");
     assert!(each > 0, "nothing was counted");
     assert!(each <= MOST_BYTES, "{each} bytes");
+    let block = size_of::<Partition>() + 2 * size_of::<usize>();
+    assert!(block <= BLOCK_BYTES, "{block} bytes in one block");
 }

@@ -58,7 +58,7 @@ enum State<E> {
 
 impl<E> Queue<E> {
     fn push(&mut self, state: State<E>, bytes: usize) {
-        // An event at a time is all that most partitions ever see, and an entry is large.
+        // Most partitions only have one event at a time, and an entry is large.
         if self.entries.capacity() == 0 {
             self.entries.reserve_exact(1);
         }

@@ -5,7 +5,7 @@ mod under_loom;
 use super::inbox::Inbox;
 
 #[test]
-fn the_bound_counts_what_is_queued() {
+fn the_bound_counts_queued_bytes() {
     let inbox = Inbox::new(100);
     let mut token = inbox.push('a', 60).expect("the token is free");
     assert!(!inbox.is_over_bound());
@@ -15,14 +15,14 @@ fn the_bound_counts_what_is_queued() {
     assert_eq!(inbox.pop(&mut token), Some('a'));
     assert!(!inbox.is_over_bound());
     assert!(token.take_room_made());
-    assert!(!token.take_room_made(), "it is told once");
+    assert!(!token.take_room_made(), "one notification");
     assert_eq!(inbox.pop(&mut token), Some('b'));
     assert_eq!(inbox.pop(&mut token), None);
     assert!(inbox.release(token).is_none());
 }
 
 #[test]
-fn places_are_found_after_others_have_left_the_queue() {
+fn places_are_found_after_earlier_entries_have_left_the_queue() {
     let inbox = Inbox::new(100);
     let mut token = inbox.push('a', 1).expect("the token is free");
     let first = inbox.reserve(1);
@@ -34,7 +34,7 @@ fn places_are_found_after_others_have_left_the_queue() {
     assert!(inbox.fill(first, 'b').is_none());
     assert_eq!(inbox.pop(&mut token), Some('b'));
     assert_eq!(inbox.pop(&mut token), Some('c'));
-    let mut token = inbox.release(token).expect("a place was filled meanwhile");
+    let mut token = inbox.release(token).expect("a place was filled in between");
     inbox.look(&mut token);
     assert!(inbox.release(token).is_none());
 }

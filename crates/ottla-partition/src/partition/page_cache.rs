@@ -3,8 +3,8 @@
 //! Written pages are queued, oldest first. When the queue exceeds the limit, the oldest pages leave
 //! it: they are dropped from the cache unless a reader is about to need them; then they are left to
 //! the kernel, as all pages are without a limit. The queue holds whole pages that no append touches
-//! any more and whose writeback has been started. The kernel keeps those that are still dirty when
-//! they are dropped. Nothing here tells what is on disk.
+//! any more and whose writeback has been started. The kernel keeps pages that are still dirty when
+//! they are dropped. Nothing here says which pages are on disk.
 //!
 //! The reason: on a virtual machine whose host reclaims free or idle memory, the host must provide
 //! every page by which the log grows, which costs more than the append itself. Pages that were just
@@ -35,7 +35,7 @@ use policy::{Bound, PHASES, Policy, Sample};
 /// `ottla.page.cache.max.bytes`: the policy decides.
 pub const AUTOMATIC: i64 = -2;
 
-/// The pages that appends left in the cache, oldest first, and what they cost.
+/// The pages that appends left in the cache, oldest first, and their cost.
 #[derive(Default)]
 pub struct PageCache {
     recent: Mutex<Recent<(Weak<Partition>, WrittenPages)>>,
@@ -48,7 +48,7 @@ pub struct PageCache {
 /// Totals since the start.
 #[derive(Default)]
 struct Costs {
-    /// What was added to the queue.
+    /// Bytes added to the queue.
     appended_bytes: AtomicU64,
     measured_bytes: AtomicU64,
     measured_cpu_ns: AtomicU64,
@@ -73,10 +73,10 @@ struct Totals {
     stalled_ms: u64,
 }
 
-/// What the metrics show.
+/// The values of the metrics.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PageCacheState {
-    /// Bytes of pages that appends left in the cache, as far as they are remembered.
+    /// Bytes of the queued pages that appends left in the cache.
     pub held_bytes: u64,
     /// Pages beyond these are dropped; `None` without a limit.
     pub limit_bytes: Option<u64>,
@@ -140,7 +140,7 @@ impl PageCache {
         }
     }
 
-    /// Drops pages, and counts what it costs. Blocks.
+    /// Drops pages, and measures the cost. Blocks.
     pub(super) fn drop_pages(&self, pages: WrittenPages) -> Result<(), StorageError> {
         let began = thread::cpu_time();
         let result = pages.drop_from_cache();
@@ -223,8 +223,7 @@ impl std::fmt::Debug for PageCache {
     }
 }
 
-/// Whether a reader was lately as far behind the log end as these pages are. The next one may be,
-/// too.
+/// Whether a recent reader had as much lag as these pages have. The next reader may have it, too.
 fn is_in_reach(partition: &Partition, end_offset: Offset, now_ms: u64) -> bool {
     let log_end_offset = partition.reader().log_end_offset();
     let behind = log_end_offset.0 - end_offset.0;
@@ -321,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_leave_when_there_is_too_much() {
+    fn the_oldest_pages_leave_above_the_limit() {
         let mut recent = Recent::default();
         assert!(recent.add("a", 4, 10).is_empty());
         assert!(
@@ -341,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_reader_still_needs_stays() {
+    fn pages_that_a_reader_needs_stay() {
         let end = Offset(100);
         assert!(is_read_past(end, None));
         assert!(is_read_past(end, Some(Offset(100))));

@@ -3,7 +3,8 @@
 use bytestring::ByteString;
 use ottla_coordinator::TransactionalProducer;
 
-/// Who adds partitions to the transaction, which depends on the request version.
+/// Whether the client or the broker adds partitions to the transaction. Depends on the request
+/// version.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum AddedBy {
     /// The client, whose version does not know `TRANSACTION_ABORTABLE`.

@@ -1,8 +1,8 @@
 //! Recent readers of a partition and their positions: consumers and followers, by connection. Also
 //! how far behind the log end the partition was read lately, by anyone.
 //!
-//! Used by the page cache, which must not drop what they are about to read. It is a hint: a missing
-//! entry costs a disk read, an extra one keeps pages that the kernel can reclaim by itself.
+//! Used by the page cache, which must not drop pages that they are about to read. It is a hint: a
+//! missing entry costs a disk read, an extra one keeps pages that the kernel can reclaim by itself.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Weak};
@@ -14,7 +14,7 @@ use ottla_net::Connection;
 
 /// A reader is forgotten after this time without a read, or when its connection is closed.
 const FORGOTTEN_AFTER_MS: u64 = 30_000;
-/// Maximum number of readers; beyond it, those that are furthest behind are kept.
+/// Maximum number of readers; beyond it, the readers with the largest lag are kept.
 const MAX_READERS: usize = 32;
 
 /// A distance is remembered for one to two of these.
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_closed_its_connection_is_gone() {
+    fn a_reader_is_removed_with_its_connection() {
         let readers = Readers::default();
         let (staying, leaving) = (connection(), connection());
         readers.note(&leaving, Offset(0), 0, 0);

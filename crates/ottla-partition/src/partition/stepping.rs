@@ -103,7 +103,7 @@ impl Partition {
             std::mem::forget(unwinding);
             watched.end("holding the run token", &self.topic_partition);
             if token.take_room_made() {
-                self.room.notify_waiters();
+                self.changes.notify_waiters();
             }
             if has_to_wait {
                 return self.run_elsewhere(host, token);

@@ -106,7 +106,7 @@ mod tests {
         epoch: ProducerEpoch(0),
     };
 
-    /// A batch that is told from others by the leader epoch that it expects.
+    /// A batch identified by the leader epoch that it expects.
     fn append(number: i32) -> PendingAppend {
         let mut builder = RecordBatchBuilder::new(Compression::None);
         builder.append(Timestamp(0), None, Some(b"value"), &[]);

@@ -1,9 +1,9 @@
 //! Readers that wait until a partition is readable up to an offset: long-polled fetches.
 //!
-//! An append must not pay for absent readers, nor wake those that would find too little. The lowest
-//! awaited offset is an atomic; those that wait are looked at only when the readable end passes it,
-//! and only those that it passes. A reader registers first and then checks the log again, so it does
-//! not miss an append that came before the registration.
+//! An append must not pay for absent readers, nor wake readers that would find too few records. The
+//! lowest awaited offset is an atomic. The waiters are examined only when the readable end passes
+//! that offset, and only as far as the readable end reaches. A reader registers first and then
+//! checks the log again, so it does not miss an append that came before the registration.
 //!
 //! Kafka: `DelayedOperationPurgatory`, whose lists of watchers are searched by each append.
 
@@ -15,8 +15,8 @@ use ottla_sync::Notify;
 use ottla_sync::atomic::{AtomicI64, Ordering};
 use ottla_types::Offset;
 
-/// Notified when an awaited condition may hold. May wait for several partitions, each of which has a
-/// place of the waiter's choice.
+/// Notified when an awaited condition may hold. Can wait for several partitions. The waiter chooses
+/// the place of each.
 #[derive(Clone, Debug, Default)]
 pub struct Waiter(Arc<Wakeups>);
 
@@ -49,7 +49,7 @@ impl Waiter {
 #[must_use]
 pub struct Registration(Key);
 
-/// The awaited offset, and a number to tell apart those that wait for the same.
+/// The awaited offset, and a number that distinguishes waiters for the same offset.
 type Key = (Offset, u64);
 
 #[derive(Debug)]
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn only_those_are_woken_who_can_read() {
+    fn only_waiters_that_can_read_are_woken() {
         let waiters = Waiters::default();
         let [at_5, at_9] = [Waiter::default(), Waiter::default()];
         let _first = waiters.register(Offset(5), &at_5);

@@ -12,14 +12,14 @@ use ottla_types::{PartitionIndex, TopicIdPartition};
 pub(super) type FetchSession = client::FetchSession<TopicIdPartition, PositionedFetch>;
 pub(super) type Change = client::Change<TopicIdPartition, PositionedFetch>;
 
-/// The requested fields of a partition, and the position they stand for.
+/// The requested fields of a partition, and the position that they encode.
 #[derive(Clone, Debug)]
 pub(super) struct PositionedFetch {
     pub(super) position: FetchPosition,
     pub(super) request: FetchPartition,
 }
 
-/// Equal if the leader need not be told anything new.
+/// Equal if the leader needs no update.
 impl PartialEq for PositionedFetch {
     fn eq(&self, other: &Self) -> bool {
         self.request == other.request
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn a_leader_is_not_told_of_a_position_that_says_the_same() {
+    fn an_unchanged_position_is_not_sent_to_the_leader() {
         let mut session = FetchSession::default();
         session.change([(key(1, 0), Some(fetch(0, 5, false)))]);
         let response = FetchResponse {

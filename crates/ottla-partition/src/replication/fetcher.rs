@@ -191,7 +191,7 @@ impl Fetcher {
             (key, wanted)
         });
         let change = session.change(wanted);
-        // If the session has just lost its last partition, the leader must still be told.
+        // If the session has just lost its last partition, the leader must still receive that.
         if session.is_empty() && change.forgotten.is_empty() {
             if !held_back.is_empty() {
                 self.back_off(context).await;

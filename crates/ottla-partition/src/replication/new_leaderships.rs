@@ -1,9 +1,9 @@
 //! Limits how long followers' fetches wait when this broker has just become leader of partitions.
 //!
 //! A follower fetches all partitions of a leader in one request, which waits for
-//! `replica.fetch.wait.max.ms` if nothing is written. A partition that the follower gets meanwhile
-//! is not in that request, and its first write with `acks=all` would wait for it to end: half a
-//! second after an election that takes milliseconds. Kafka's leaders let it wait.
+//! `replica.fetch.wait.max.ms` if nothing is written. A partition that the follower gets during the
+//! wait is not in that request, and its first write with `acks=all` would wait for it to end: half
+//! a second after an election that takes milliseconds. Kafka's leaders let it wait.
 //!
 //! Both brokers learn of an election at about the same time, in either order. So waiting fetches
 //! are answered when this broker becomes leader, and later ones wait no longer than the time since
@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_fetches_behind_a_new_leadership_wait_longer_and_longer() {
+    fn fetches_after_an_election_wait_longer_and_longer() {
         let mut since = Duration::ZERO;
         let mut fetches = 0;
         while since < Duration::from_millis(500) {
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn long_after_a_leadership_began_a_fetch_waits_as_long_as_it_likes() {
+    fn long_after_an_election_a_fetch_waits_its_full_time() {
         let wait = longest_wait(Duration::from_secs(3600), 10_000);
         assert_eq!(wait, Duration::from_secs(3600));
     }

@@ -1,8 +1,8 @@
 //! The orders of one fetcher: the fetch position of each partition that follows its leader.
 //!
-//! An order stands until it is answered, replaced or removed. The holder of a partition's run token
-//! sets and removes its order. The fetcher processes only the changes since its last look, so the
-//! cost of a fetch depends on the changes and not on the number of partitions.
+//! An order remains until it is answered, replaced or removed. The holder of a partition's run
+//! token sets and removes its order. The fetcher processes only the changes since its last look, so
+//! the cost of a fetch depends on the changes and not on the number of partitions.
 
 use std::sync::Arc;
 

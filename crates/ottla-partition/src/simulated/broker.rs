@@ -335,7 +335,7 @@ fn peer_fetches(running: &Running, _: u64) {
                     continue;
                 };
                 let batches: Result<Vec<RecordBatch>, _> = RecordBatch::read_all(bytes).collect();
-                let batches = batches.expect("what is read is whole");
+                let batches = batches.expect("a read returns whole batches");
                 let state = &running.cluster;
                 state.with(|state| state.replicate(epoch, from, batches));
             }

@@ -33,7 +33,7 @@ pub(super) fn written_recovery_point() -> i64 {
     written(RECOVERY_POINT_CHECKPOINT).unwrap_or(0)
 }
 
-/// The whole log. `None` if the disk fails or the log was truncated meanwhile.
+/// The whole log. `None` if the disk fails or the log was truncated during the read.
 fn batches(reader: &LogReader) -> Option<Vec<RecordBatch>> {
     let mut found = Vec::new();
     let (mut next, end) = (reader.log_start_offset(), reader.log_end_offset());
@@ -42,8 +42,8 @@ fn batches(reader: &LogReader) -> Option<Vec<RecordBatch>> {
             break;
         };
         for batch in RecordBatch::read_all(region.read().ok()?) {
-            let batch = batch.expect("what is read is whole");
-            batch.verify_crc().expect("what is read is whole");
+            let batch = batch.expect("a read returns whole batches");
+            batch.verify_crc().expect("a read returns whole batches");
             assert!(
                 batch.header.base_offset >= next,
                 "offsets go back at {next}"

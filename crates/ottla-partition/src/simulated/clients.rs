@@ -117,7 +117,7 @@ pub(super) fn produce(running: &Running, number: u64) {
 /// answered, and some transactions are unknown to the coordinator.
 pub(super) fn transact(running: &Running, number: u64) {
     let mut random = stream(&format!("transactions {number}"));
-    // A restarted process has a producer ID of its own.
+    // Each process has its own producer ID.
     let id = ProducerId(1_000 + (ottla_sync::random::random::<u64>("producer id") >> 20) as i64);
     let (mut epoch, mut sequence) = (0, 0);
     while !running.is_over() {

@@ -22,7 +22,7 @@ pub(super) type Values = BTreeMap<i64, (Vec<u8>, Vec<u8>)>;
 pub(super) const BROKER: i32 = 1;
 /// The replica that never fails.
 pub(super) const PEER: i32 = 2;
-const NOBODY: i32 = -1;
+const NO_LEADER: i32 = -1;
 
 /// The events that may happen in a run.
 #[derive(Clone, Copy, Debug)]
@@ -171,12 +171,12 @@ impl State {
     pub(super) fn on_broker_down(&mut self) {
         match self.isr.contains(&PEER) {
             true => self.change(Some(PEER), vec![PEER]),
-            false => self.change(Some(NOBODY), vec![BROKER]),
+            false => self.change(Some(NO_LEADER), vec![BROKER]),
         }
     }
 
     pub(super) fn on_broker_up(&mut self) {
-        if self.leader == NOBODY {
+        if self.leader == NO_LEADER {
             self.change(Some(BROKER), vec![BROKER]);
         }
     }
@@ -284,7 +284,9 @@ impl State {
         }
         for batch in batches {
             assert_eq!(batch.header.base_offset.0, self.peer_end(), "a gap is sent");
-            batch.verify_crc().expect("what is sent is whole");
+            batch
+                .verify_crc()
+                .expect("a request contains whole batches");
             for record in batch.records(1 << 20).expect("records").iter() {
                 let value = record.expect("a record").value.unwrap_or_default();
                 assert!(

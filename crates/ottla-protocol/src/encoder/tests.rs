@@ -27,6 +27,20 @@ fn fetch_response(records: Vec<Option<Records>>) -> FetchResponse {
 }
 
 #[test]
+fn a_length_is_written_when_it_is_known() {
+    for records in [Bytes::from_static(b"small"), vec![1; SPLICE_FROM].into()] {
+        let mut out = Encoder::new();
+        out.i32(0);
+        out.records(false, &Records::Bytes(records.clone()))
+            .unwrap();
+        out.overwrite_start(7);
+        let bytes = out.finish().into_bytes();
+        assert_eq!(bytes[..4], 7_i32.to_be_bytes());
+        assert_eq!(bytes[8..], records);
+    }
+}
+
+#[test]
 fn records_are_spliced_in_where_they_are() {
     let large = Bytes::from(vec![1u8; SPLICE_FROM]);
     let small = Bytes::from(vec![2u8; SPLICE_FROM - 1]);
@@ -114,7 +128,7 @@ fn decoded_records_and_strings_are_slices_of_the_request() {
 }
 
 #[test]
-fn what_a_version_cannot_say_is_refused_unless_it_is_ignorable() {
+fn fields_missing_in_a_version_are_refused_unless_ignorable() {
     let nested = FetchRequest {
         topics: vec![crate::messages::fetch_request::FetchTopic {
             partitions: vec![crate::messages::fetch_request::FetchPartition {
@@ -205,7 +219,7 @@ fn unknown_tagged_fields_are_kept_between_the_known_ones() {
 }
 
 #[test]
-fn a_known_tagged_field_ends_where_its_size_says() {
+fn a_known_tagged_field_ends_at_its_size() {
     let request = FetchRequest {
         cluster_id: Some("c".into()),
         ..Default::default()

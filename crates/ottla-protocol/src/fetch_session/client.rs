@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_changed_is_named_again() {
+    fn only_changed_partitions_are_sent_again() {
         let mut session = begun();
         let change = session.change([wanted(1, 0), wanted(2, 9), wanted(3, 0)]);
         assert_eq!(said(&change), (vec![2, 3], vec![]));
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_named_among_all_is_forgotten() {
+    fn partitions_missing_in_a_full_request_are_forgotten() {
         let mut session = begun();
         let change = session.change_to([(2, 9), (3, 0)]);
         assert_eq!(said(&change), (vec![2, 3], vec![1]));

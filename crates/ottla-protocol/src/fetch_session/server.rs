@@ -13,7 +13,7 @@ use super::{FINAL_EPOCH, INITIAL_EPOCH, next_epoch};
 use crate::messages::fetch_request::FetchPartition;
 use crate::messages::fetch_response::PartitionData;
 
-/// The session that a request asks for, determined by its epoch.
+/// The session that a request uses, determined by its epoch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RequestedSession {
     /// No session. If the request names one, it is closed.
@@ -61,7 +61,7 @@ pub struct FetchSession<K> {
 #[derive(Clone, PartialEq, Debug)]
 pub struct Continued<K> {
     /// The session's epoch must still be this when the response is finished, because another
-    /// request may arrive meanwhile.
+    /// request may arrive in between.
     pub next_epoch: i32,
     /// All partitions of the session in serving order. Empty if the request removed the last one,
     /// which closes the session.
@@ -222,7 +222,7 @@ mod tests {
         Session::new(false, requested(partitions), &answers)
     }
 
-    /// The partitions of a request, and those of its response.
+    /// The partitions of a request, and the partitions of its response.
     fn exchange(
         session: &mut Session,
         epoch: i32,
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn only_news_are_told_and_who_gave_records_is_served_last() {
+    fn responses_contain_only_changes_and_partitions_with_records_move_to_the_end() {
         let mut session = new(&[0, 1, 2]);
         let answers = vec![answer(0, 5, "a"), answer(1, 0, ""), answer(2, 7, "")];
         assert_eq!(
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn the_epoch_says_which_session_is_asked_for() {
+    fn the_epoch_selects_the_session() {
         assert_eq!(RequestedSession::of(-1), RequestedSession::Sessionless);
         assert_eq!(RequestedSession::of(0), RequestedSession::New);
         assert_eq!(

@@ -100,7 +100,8 @@ pub fn check_any_bytes(message: &AnyMessage, version: i16, bytes: Bytes) -> bool
     };
     match first.written {
         Ok(written) => {
-            let again = (message.read)(written.clone(), version).expect("what was written reads");
+            let again =
+                (message.read)(written.clone(), version).expect("a written message can be read");
             assert_eq!(
                 (again.text, again.remaining),
                 (first.text, 0),

@@ -4,8 +4,8 @@
 //! 82 'SNAPPY' 00 | version i32 | least compatible version i32 | (length i32 | raw snappy)*
 //! ```
 //!
-//! Numbers are big-endian, and both versions are 1. A stream can be followed by another one with a
-//! header of its own. Data that does not start with the header is one raw block.
+//! Numbers are big-endian, and both versions are 1. A stream can be followed by another one with
+//! its own header. Data that does not start with the header is one raw block.
 
 use super::block::{Block, broken};
 use crate::{BatchError, CompressionType};

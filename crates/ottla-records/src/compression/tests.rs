@@ -32,7 +32,7 @@ fn noise(length: usize) -> Vec<u8> {
 }
 
 #[test]
-fn every_codec_gives_back_what_it_got() {
+fn every_codec_round_trips() {
     for compression in all() {
         for length in [0, 1, 100, 32 * 1024, 64 * 1024, 64 * 1024 + 1, 300_000] {
             for data in [text(length), noise(length)] {
@@ -135,7 +135,7 @@ fn raw_snappy_and_streams_in_a_row_are_read() {
 }
 
 #[test]
-fn what_follows_the_last_gzip_member_is_ignored() {
+fn bytes_after_the_last_gzip_member_are_ignored() {
     let mut compressed = Compression::from(CompressionType::Gzip).compress(b"data");
     compressed.extend(b"trailer");
     assert_eq!(

@@ -44,7 +44,7 @@ fn with_header(mut batch: RecordBatch, change: impl FnOnce(&mut BatchHeader)) ->
 }
 
 #[test]
-fn a_good_batch_stays_as_it_is() {
+fn a_valid_batch_is_not_changed() {
     for codec in CompressionType::ALL {
         let batch = three_records(codec);
         let validated = check(batch.clone(), &ValidationRules::default()).unwrap();

@@ -223,7 +223,7 @@ const LIST_OFFSETS: Effect<u32> = Effect::ListLeaderOffsets {
 };
 
 #[test]
-fn what_is_fetched_is_written_and_the_next_is_fetched() {
+fn fetched_records_are_written_and_the_next_are_fetched() {
     let mut story = Story::following();
     assert_eq!(story.replica.leader(), BrokerId(2));
     assert_eq!(story.replica.fetch_lag(), None);
@@ -242,7 +242,7 @@ fn what_is_fetched_is_written_and_the_next_is_fetched() {
 }
 
 #[test]
-fn a_follower_refuses_what_only_a_leader_takes() {
+fn a_follower_refuses_appends_and_reads_for_leaders() {
     let story = Story::following();
     let mut fetch = crate::FollowerFetch {
         replica_id: BrokerId(3),
@@ -266,7 +266,7 @@ fn a_follower_refuses_what_only_a_leader_takes() {
 }
 
 #[test]
-fn late_and_repeated_answers_come_to_nothing() {
+fn late_and_repeated_responses_are_ignored() {
     let mut story = Story::following();
     let one = || records(&[(10, 1, 4)], 10);
     assert_eq!(story.answer_in(3, 10, one()), [], "of an older epoch");
@@ -278,7 +278,7 @@ fn late_and_repeated_answers_come_to_nothing() {
 }
 
 #[test]
-fn an_answer_about_another_log_of_the_same_length_comes_to_nothing() {
+fn a_response_about_another_log_of_the_same_length_is_ignored() {
     let mut story = Story::following();
     let asked = story.order;
     assert_eq!(
@@ -324,7 +324,7 @@ fn fetch_from_lag(fetch_offset: i64, lag: i64) -> Effect<u32> {
 }
 
 #[test]
-fn a_log_is_cut_where_the_leaders_left_it() {
+fn a_log_is_truncated_where_it_diverges_from_the_leader() {
     let mut story = Story::following();
     assert_eq!(
         story.answer(10, diverging((2, 7), Some((2, 9)))),
@@ -431,7 +431,7 @@ fn out_of_range_the_leader_is_asked_for_its_ends() {
 }
 
 #[test]
-fn what_is_in_range_after_all_is_fetched_again() {
+fn an_offset_that_is_back_in_range_is_fetched_again() {
     for listed in [Ok((0, 10)), Ok((10, 10)), Err(ErrorCode::KafkaStorageError)] {
         let mut story = Story::following();
         story.answer(10, Err(ErrorCode::OffsetOutOfRange));
@@ -441,7 +441,7 @@ fn what_is_in_range_after_all_is_fetched_again() {
 }
 
 #[test]
-fn one_that_is_fenced_waits_for_the_metadata() {
+fn a_fenced_follower_waits_for_the_metadata() {
     let mut story = Story::following();
     assert_eq!(story.answer(10, Err(ErrorCode::FencedLeaderEpoch)), []);
     assert!(story.replica.has_failed_fetching());
@@ -627,7 +627,7 @@ fn a_flush_of_less_than_was_written_is_not_enough() {
 }
 
 #[test]
-fn what_a_new_leader_has_cut_and_sent_again_has_to_be_flushed_again() {
+fn records_truncated_and_fetched_again_are_flushed_again() {
     let mut story = flushing_follower();
     story.answer(10, records(&[(10, 4, 4)], 10));
     story.written(14);
@@ -647,7 +647,7 @@ fn what_a_new_leader_has_cut_and_sent_again_has_to_be_flushed_again() {
 }
 
 #[test]
-fn a_leader_counts_what_it_was_flushing_when_that_is_done() {
+fn a_leader_counts_records_flushed_by_an_earlier_flush() {
     let mut story = flushing_follower();
     story.answer(10, records(&[(10, 4, 4)], 10));
     story.written(14);
@@ -768,7 +768,7 @@ fn a_lost_log_ends_the_fetching() {
 
 #[test]
 #[should_panic(expected = "between the truncation of a log and its end")]
-fn nothing_comes_between_a_truncation_and_its_end() {
+fn an_event_during_a_truncation_panics() {
     let mut story = Story::following();
     story.answer(10, diverging((2, 7), Some((2, 9))));
     story.follow(3, 5, 2);

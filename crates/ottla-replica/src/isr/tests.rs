@@ -67,7 +67,7 @@ fn the_larger_set_counts_while_a_proposal_is_under_way() {
 }
 
 #[test]
-fn what_a_refusal_does_depends_on_what_the_controller_knows() {
+fn the_effect_of_a_refusal_depends_on_the_controllers_state() {
     use ErrorCode as E;
     let table = [
         (E::IneligibleReplica, Settled::Changed, false),
@@ -113,7 +113,7 @@ fn answers_that_are_out_of_date_change_nothing() {
 }
 
 #[test]
-fn metadata_behind_an_answer_leave_what_was_proposed_since() {
+fn metadata_older_than_a_response_keeps_later_proposals() {
     let mut isr = isr();
     let shrinking = isr.propose_shrinking(&ids(&[2]), LeaderEpoch(4), epoch_of);
     isr.on_answer(&shrinking, Ok(altered(4, 6, &[1])));

@@ -213,7 +213,7 @@ fn a_follower_joins_with_all_that_the_leader_began_with() {
 }
 
 #[test]
-fn who_may_not_lead_does_not_join() {
+fn an_ineligible_replica_does_not_join_the_isr() {
     let spoils: [fn(&mut ReplicaBroker); 4] = [
         |broker| broker.is_fenced = true,
         |broker| broker.is_in_controlled_shutdown = true,
@@ -305,7 +305,7 @@ fn a_follower_that_lags_for_too_long_leaves() {
 }
 
 #[test]
-fn what_falls_below_min_isr_is_neither_taken_nor_committed() {
+fn below_min_isr_records_are_neither_accepted_nor_committed() {
     let mut story = Story::leader_with(&[1, 2], 2);
     story.fetched(2, 10);
     story.appended(1, All);
@@ -338,7 +338,7 @@ fn what_falls_below_min_isr_is_neither_taken_nor_committed() {
 }
 
 #[test]
-fn one_that_has_caught_up_lately_is_waited_for() {
+fn a_replica_that_has_caught_up_recently_is_waited_for() {
     let mut story = Story::leader_with(&[1], 1);
     // 3 has caught up, but the controller refuses it.
     let Some(Effect::AlterPartition(expansion)) = story.fetched(3, 10).pop() else {
@@ -448,7 +448,7 @@ fn consumers_may_read_from_followers_in_sync_that_have_the_offset() {
 }
 
 #[test]
-fn an_epoch_that_began_behind_a_refused_write_begins_at_the_end() {
+fn an_epoch_that_began_after_a_failed_write_begins_at_the_end() {
     let mut story = Story::leader_with(&[1], 1);
     story.step(Event::Append(Append {
         batch: batch(0, 1, -1, 0),

@@ -360,7 +360,7 @@ fn only_the_named_leader_epoch_may_write() {
 }
 
 #[test]
-fn a_failed_write_refuses_what_was_assigned_behind_it() {
+fn a_failed_write_refuses_the_writes_after_it() {
     let mut story = Story::alone();
     story.append(1, LeaderOnly, 2, 0);
     story.append(2, LeaderOnly, 2, 2);
@@ -403,7 +403,7 @@ fn a_duplicate_waits_until_the_first_copy_is_safe() {
 }
 
 #[test]
-fn a_duplicate_of_what_could_not_be_written_is_no_success() {
+fn a_duplicate_of_a_failed_write_is_no_success() {
     let mut story = Story::alone();
     story.append(1, All, 2, 0);
     let duplicate = ProducerVerdict::Duplicate {
@@ -424,7 +424,7 @@ fn a_duplicate_of_what_could_not_be_written_is_no_success() {
 }
 
 #[test]
-fn a_gap_is_told_only_when_what_is_ahead_is_safe() {
+fn a_sequence_gap_is_reported_once_the_earlier_writes_are_safe() {
     let mut story = Story::leader_with(&[1, 2], 1, i64::MAX);
     let gap = ProducerVerdict::Refused(ErrorCode::OutOfOrderSequenceNumber);
     story.append(1, All, 2, 0);
@@ -443,7 +443,7 @@ fn a_gap_is_told_only_when_what_is_ahead_is_safe() {
 }
 
 #[test]
-fn a_gap_behind_a_failed_write_is_still_told() {
+fn a_sequence_gap_after_a_failed_write_is_reported() {
     let mut story = Story::alone();
     let gap = ProducerVerdict::Refused(ErrorCode::OutOfOrderSequenceNumber);
     story.append(1, All, 2, 0);
@@ -495,7 +495,7 @@ fn flush_messages_counts_records_since_the_last_flush() {
 }
 
 #[test]
-fn the_clock_releases_what_waited_too_long() {
+fn timed_out_acknowledgements_are_released() {
     let mut story = Story::leader_with(&[1, 2], 1, i64::MAX);
     let with_deadline = |ack, deadline_ms| {
         let Event::Append(mut append) = append(ack, All, 1) else {
@@ -519,7 +519,7 @@ fn the_clock_releases_what_waited_too_long() {
 }
 
 #[test]
-fn a_new_epoch_of_the_same_leader_keeps_what_waits() {
+fn a_new_epoch_of_the_same_leader_keeps_parked_acknowledgements() {
     let mut story = Story::leader_with(&[1, 2], 1, i64::MAX);
     story.append(1, All, 1, 0);
     story.written(1);
@@ -600,7 +600,7 @@ fn a_replica_that_lost_its_log_never_leads_again() {
 }
 
 #[test]
-fn changed_settings_are_in_force_at_once_and_elect_nobody() {
+fn changed_settings_take_effect_at_once_and_elect_no_leader() {
     let mut story = Story::leader_with(&[1], 2, i64::MAX);
     let settings = |min_insync_replicas| {
         Event::SettingsChanged(ReplicaSettings {

@@ -14,7 +14,7 @@ use crate::{AckOutcome, AlterPartition, FetchRefusal, ReplicaSettings, RequiredA
 const FAULTY_STEPS: u32 = 1_500;
 const HEALING_STEPS: u32 = 1_500;
 
-/// What a kill loses.
+/// The records that a kill loses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Flushes {
     /// `flush.messages` is not set: unflushed records are lost. With clean elections one node fails
@@ -514,8 +514,8 @@ impl Cluster {
                     let result = self
                         .controller
                         .alter_partition(sender, broker_epoch, &proposal);
-                    // More often if the leader knows from a response what the metadata has not told
-                    // it yet.
+                    // More often if the leader knows a change from a response before the metadata
+                    // contains it.
                     let process = self.nodes[from].process.as_ref();
                     let is_behind = process.is_some_and(|p| p.images_seen < images_before);
                     let chance = if is_behind { 600 } else { 150 };
@@ -569,7 +569,7 @@ impl Cluster {
     fn check_converged(&mut self) {
         let image = self.controller.now().clone();
         let Ok(leader) = usize::try_from(image.leader.0) else {
-            self.checkers.finding = Some(format!("nobody leads in the end: {image:?}"));
+            self.checkers.finding = Some(format!("no leader in the end: {image:?}"));
             return;
         };
         self.checkers.check_nothing_lost(&self.nodes[leader].log);

@@ -130,7 +130,7 @@ impl ModelLog {
         self.checkpointed_high_watermark = self.high_watermark;
     }
 
-    /// Keeps what survives a power loss, and returns what is lost.
+    /// Keeps the records that survive a power loss, and returns the lost ones.
     pub(super) fn lose_unflushed(&mut self) -> Vec<u32> {
         let lost = (self.flushed_end - self.start) as usize;
         let lost = self.records[lost..].iter().map(|record| record.value);

@@ -176,8 +176,8 @@ impl Node {
         let Some(process) = &mut self.process else {
             return;
         };
-        // The shell checks what has changed: the registration of the partition or of a broker. What
-        // a response of the controller has told before comes again.
+        // The shell checks whether the registration of the partition or of a broker has changed. A
+        // change that the replica knows from a response of the controller arrives again.
         let has_changed = process.partition_epoch_seen != Some(image.partition_epoch);
         process.partition_epoch_seen = Some(image.partition_epoch);
         let brokers_changed = process.brokers != image.brokers;
@@ -441,7 +441,9 @@ impl Node {
                         self.log.append(&batch);
                         has_written = true;
                     }
-                    Effect::WriteLegacy { .. } => unreachable!("nobody writes old formats here"),
+                    Effect::WriteLegacy { .. } => {
+                        unreachable!("the simulation writes no old formats")
+                    }
                     Effect::Flush { .. } => process.is_flushing = true,
                     Effect::AdvanceHighWatermark { high_watermark } => {
                         self.log.high_watermark = high_watermark;

@@ -17,7 +17,7 @@ fn number(variable: &str) -> Option<u64> {
 }
 
 #[test]
-fn nothing_is_lost_and_everything_comes_together() {
+fn no_record_is_lost_and_replicas_converge() {
     let one = number("OTTLA_REPLICA_SEED");
     let seeds = match one {
         Some(seed) => seed..seed + 1,
@@ -55,7 +55,7 @@ fn after_unclean_elections_the_replicas_are_the_same() {
 }
 
 #[test]
-fn what_is_flushed_survives_that_all_fail_at_once() {
+fn flushed_records_survive_a_failure_of_all_replicas() {
     let one = number("OTTLA_REPLICA_SEED");
     let seeds = match one {
         Some(seed) => seed..seed + 1,

@@ -246,7 +246,7 @@ fn neither_unsigned_tokens_nor_shared_secrets_are_believed() {
 }
 
 #[test]
-fn keys_that_are_of_no_use_are_left_out() {
+fn unusable_keys_are_skipped() {
     let issuer = Issuer::new("one", Algorithm::ES256);
     let encryption = {
         let mut jwk = Issuer::new("enc", Algorithm::RS256).jwk();
@@ -264,7 +264,7 @@ fn keys_that_are_of_no_use_are_left_out() {
 }
 
 #[test]
-fn what_a_token_claims_is_held_against_the_rules() {
+fn the_claims_of_a_token_are_checked_against_the_rules() {
     let issuer = Issuer::new("one", Algorithm::ES256);
     let known = keys(&[&issuer]);
     let check = |changes: Value, rules: &TokenRules| {
@@ -411,7 +411,10 @@ fn an_id_token_is_for_its_login_and_its_client() {
         json!({ "aud": ["kafka", 7], "azp": null }),
     ] {
         let refused = check(changes, Some("n-1")).unwrap_err();
-        assert_eq!(refused.to_string(), "it was issued to nobody, not to kafka");
+        assert_eq!(
+            refused.to_string(),
+            "it was issued to no audience, not to kafka"
+        );
     }
     assert!(check(json!({ "aud": ["kafka", "kafka"] }), Some("n-1")).is_ok());
     let for_both = json!({ "aud": ["other", "kafka"], "azp": "kafka" });

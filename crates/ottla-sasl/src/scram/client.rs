@@ -27,7 +27,7 @@ pub struct ScramClient {
     salted: Option<Salted>,
 }
 
-/// A salted password, and what it was derived with.
+/// A salted password, with its salt and iteration count.
 #[derive(Clone)]
 struct Salted {
     salt: Vec<u8>,

@@ -27,7 +27,7 @@ fn credential() -> ScramCredential {
 }
 
 #[test]
-fn the_client_goes_as_in_the_standard() {
+fn the_client_matches_the_example_of_the_rfc() {
     let begin = || {
         let mut login = client("user", CLIENT_NONCE);
         assert_eq!(login.first_message(), b"n,,n=user,r=rOprNGfwEbeRWgbNEkqO");
@@ -61,7 +61,7 @@ fn a_broker_that_is_not_believable_gets_no_proof() {
 }
 
 #[test]
-fn the_broker_goes_as_in_the_standard() {
+fn the_broker_matches_the_example_of_the_rfc() {
     let mut server = ScramServer::new(ScramMechanism::Sha256);
     let first = server.on_client_first(b"n,,n=user,r=rOprNGfwEbeRWgbNEkqO");
     assert_eq!(
@@ -116,7 +116,7 @@ fn both_sides_agree_with_any_name_and_password() {
 }
 
 #[test]
-fn a_user_who_does_not_exist_is_asked_as_one_who_does_and_never_let_in() {
+fn an_unknown_user_gets_the_same_challenge_and_is_refused() {
     let mechanism = ScramMechanism::Sha256;
     let model = mechanism.credential("pencil", vec![1; 12], 8192);
     let decoy = mechanism.decoy(b"secret", "nobody", Some(&model));

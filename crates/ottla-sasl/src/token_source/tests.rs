@@ -130,7 +130,7 @@ fn assertions_are_sent_in_the_form() {
 }
 
 #[test]
-fn what_is_wrong_names_the_key_and_the_way_out() {
+fn errors_name_the_key_and_the_remedy() {
     let url = (URL, "https://issuer/token");
     for (settings, options, says) in [
         (&[][..], "", "token.endpoint.url is missing"),

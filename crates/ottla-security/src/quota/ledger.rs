@@ -96,7 +96,7 @@ impl<U: Default> Ledger<U> {
         }
         let of_user = self.users.get_mut(user);
         let usage = of_user.and_then(|clients| clients.get_mut(client_id));
-        let usage = usage.expect("it is there, or was just put there");
+        let usage = usage.expect("it existed, or was just inserted");
         usage.last_used_ms = now_ms;
         usage
     }
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn clients_share_what_is_not_told_apart() {
+    fn clients_without_distinct_quotas_share_one() {
         let mut ledger = Ledger::new(10);
         let of_user = Applied {
             by_client_id: false,
@@ -219,14 +219,14 @@ mod tests {
         for number in 0..160 {
             count(&mut ledger, EACH, &name(number), number);
         }
-        // It is used again, and is not among those that were idle longest any more.
+        // It is used again, and is no longer among the entries that were idle longest.
         count(&mut ledger, EACH, &name(0), 160);
         count(&mut ledger, EACH, &name(160), 161);
         assert_eq!(ledger.len(), 151);
         let left = ledger.all(161).map(|it| it.client_id.to_string());
         let expected = std::iter::once(0).chain(11..=160).map(name);
         assert_eq!(left.collect::<Vec<_>>(), expected.collect::<Vec<_>>());
-        // None was used longer ago than another.
+        // All were used at the same time.
         let mut ledger = Ledger::new(32);
         for number in 0..33 {
             count(&mut ledger, EACH, &name(number), 7);

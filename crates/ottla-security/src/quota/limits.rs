@@ -7,7 +7,7 @@ use bytestring::ByteString;
 
 use crate::name_map::NameMap;
 
-/// One part of a quota entity: a name, or the default for names without a limit of their own.
+/// One part of a quota entity: a name, or the default for names without their own limit.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum QuotaPart {
     Named(ByteString),
@@ -18,7 +18,7 @@ pub enum QuotaPart {
 #[derive(Clone, Debug, Default)]
 pub struct ClientLimits {
     users: NameMap<OfUser>,
-    /// For users without limits of their own.
+    /// For users without their own limits.
     default_user: OfUser,
     /// For client IDs, independent of the user.
     any_user: OfUser,
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn others_have_what_is_set_for_others() {
+    fn default_quotas_apply_to_entities_without_their_own() {
         let limits = limits(|_| true);
         for (user, client_id, limit) in [
             ("u", "other", 2.0),

@@ -14,6 +14,6 @@ pub trait MutationQuota: fmt::Debug + Send + Sync {
     /// versions are never rejected; their client is only throttled afterwards.
     fn record(&self, partitions: usize) -> Result<(), QuotaExceeded>;
 
-    /// How long the client is throttled from now on for what was charged or rejected.
+    /// How long the client is throttled from now on for charged or rejected mutations.
     fn throttle_time_ms(&self) -> u64;
 }

@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_taken_back_was_never_there() {
+    fn a_reverted_amount_does_not_count() {
         let mut rate = Rate::default();
         rate.record(WINDOWS, 100.0, 0);
         let before = rate.measure(WINDOWS, 300);
@@ -169,7 +169,7 @@ mod tests {
         /// single record is worth more than half a window. (A larger one leaves the windows before
         /// it is compensated, as in Kafka.)
         #[test]
-        fn pauses_as_told_keep_to_the_limit(
+        fn clients_that_obey_the_throttle_time_keep_to_the_limit(
             sizes in prop::collection::vec(1u32..10_000, 200..400),
             limit in 20_000f64..100_000.0,
             latency_ms in 0u64..20,

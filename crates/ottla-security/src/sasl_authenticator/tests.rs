@@ -155,7 +155,7 @@ fn refusal(outcome: &Outcome) -> (ErrorCode, String) {
 }
 
 #[test]
-fn who_knows_the_password_is_let_in() {
+fn the_right_password_authenticates() {
     for mechanism in PASSWORD_MECHANISMS {
         let outcome = log_in(mechanism, &password("alice", "hush"));
         let session = session(&outcome);
@@ -274,7 +274,7 @@ fn tokens_without_headers_follow_the_handshake_of_version_0() {
 }
 
 #[test]
-fn a_mechanism_that_is_not_enabled_is_refused_with_those_that_are() {
+fn a_refusal_of_a_disabled_mechanism_lists_the_enabled_ones() {
     let mut authenticator = SaslAuthenticator::new(listener(None));
     let outcome = authenticator.on_handshake(1, "GSSAPI");
     let Outcome::Failed {
@@ -478,7 +478,7 @@ fn a_ticket_is_checked_by_the_library() {
         assert_eq!(is_silent, handshake == 0, "{outcome:?}");
         let session = session(&outcome);
         assert_eq!(session.principal.as_str(), "User:alice");
-        // Nothing but connections.max.reauth.ms limits it.
+        // Only connections.max.reauth.ms limits it.
         assert_eq!(session.expires_at_ms, Some(NOW.now_ms + 9));
     }
     let outcome = ask(&mut kerberos(1, None), Some(2), done());
@@ -486,7 +486,7 @@ fn a_ticket_is_checked_by_the_library() {
 }
 
 #[test]
-fn a_ticket_that_is_refused_says_nothing_and_a_passing_failure_only_closes() {
+fn a_refused_ticket_gets_no_reason_and_a_transient_failure_closes_the_connection() {
     let outcome = ask(&mut kerberos(1, None), Some(2), KerberosAnswer::Refused);
     assert_eq!(
         refusal(&outcome),

@@ -7,10 +7,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ottla_log::checkpoint::{
-    CLEANER_OFFSET_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, OffsetCheckpoint,
+    CLEANER_OFFSET_CHECKPOINT, CheckpointedOffset, LOG_START_OFFSET_CHECKPOINT, OffsetCheckpoint,
     RECOVERY_POINT_CHECKPOINT, REPLICATION_OFFSET_CHECKPOINT,
 };
-use ottla_log::{LogReader, StorageError};
+use ottla_log::{CheckpointError, LogReader, StorageError};
 use ottla_sync::Mutex;
 use ottla_types::{Offset, TopicPartition};
 
@@ -23,23 +23,22 @@ impl LogDirs {
     /// the recovery point over records that were never fsynced and that must not come back without
     /// recovery.
     pub fn checkpoint_recovery_points(&self, dir: &Arc<LogDir>) {
-        let before = self.recovery_points(dir);
-        self.checkpoint_log_start_offsets(dir);
-        let value = |reader: &LogReader| {
-            let now = reader.recovery_point();
-            // The smaller of the earlier and the current value: not a later increase, but a
-            // decrease.
-            let before = before.get(reader.topic_partition());
-            Some(before.map_or(Offset::ZERO, |before| now.min(*before)))
+        let values = || {
+            let before = self.recovery_points(dir);
+            self.checkpoint_log_start_offsets(dir);
+            move |reader: &LogReader| {
+                let now = reader.recovery_point();
+                // The smaller of the earlier and the current value: not a later increase, but a
+                // decrease.
+                let before = before.get(reader.topic_partition());
+                Some(before.map_or(Offset::ZERO, |before| now.min(*before)))
+            }
         };
         let kept = |failed: &FailedLog| failed.recovery_point;
-        self.checkpoint(
-            dir,
-            RECOVERY_POINT_CHECKPOINT,
-            |w| &w.recovery_points,
-            value,
-            kept,
-        );
+        let offset = CheckpointedOffset::RecoveryPoint;
+        if !self.checkpoint(dir, offset, values, kept) {
+            self.checkpoint_log_start_offsets(dir);
+        }
     }
 
     /// The recovery points of the logs in a directory, except copies.
@@ -66,25 +65,13 @@ impl LogDirs {
             Some(start).filter(|start| is_tiered || first.is_some_and(|first| *start > first))
         };
         let kept = |failed: &FailedLog| failed.log_start_offset;
-        self.checkpoint(
-            dir,
-            LOG_START_OFFSET_CHECKPOINT,
-            |w| &w.log_start_offsets,
-            value,
-            kept,
-        );
+        self.checkpoint(dir, CheckpointedOffset::LogStartOffset, || value, kept);
     }
 
     pub fn checkpoint_high_watermarks(&self, dir: &Arc<LogDir>) {
         let value = |reader: &LogReader| Some(reader.high_watermark());
         let kept = |failed: &FailedLog| failed.high_watermark;
-        self.checkpoint(
-            dir,
-            REPLICATION_OFFSET_CHECKPOINT,
-            |w| &w.high_watermarks,
-            value,
-            kept,
-        );
+        self.checkpoint(dir, CheckpointedOffset::HighWatermark, || value, kept);
     }
 
     /// Removes a deleted log from a directory's checkpoints before a new log of the same name is
@@ -153,9 +140,14 @@ impl LogDirs {
         let path = dir.path.join(file);
         let mut last = written.lock();
         if last.is_none() {
-            *last = OffsetCheckpoint::read(&path).ok();
+            *last = match OffsetCheckpoint::read(&path) {
+                Ok(read) => Some(read),
+                // The offset may be in it, and the caller can try again.
+                Err(CheckpointError::Storage(error)) if error.is_temporary() => return Err(error),
+                // An unreadable checkpoint counts as empty.
+                Err(_) => None,
+            };
         }
-        // An unreadable checkpoint counts as empty.
         let before = last
             .as_ref()
             .and_then(|known| known.offsets.get(topic_partition));
@@ -172,6 +164,8 @@ impl LogDirs {
         kept.offsets.retain(|partition, _| self.is_known(partition));
         kept.write(&path)?;
         *last = Some(kept);
+        // It may now differ from what the logs have.
+        dir.checkpoint_marks.set_all();
         Ok(())
     }
 
@@ -182,23 +176,31 @@ impl LogDirs {
             || self.futures.read().contains_key(partition)
     }
 
-    fn checkpoint(
+    /// `values` is called before the logs are looked at. Returns whether they were: they are not if
+    /// nothing has changed.
+    fn checkpoint<V: Fn(&LogReader) -> Option<Offset>>(
         &self,
         dir: &Arc<LogDir>,
-        file: &str,
-        written: impl Fn(&Written) -> &Mutex<Option<OffsetCheckpoint>>,
-        value: impl Fn(&LogReader) -> Option<Offset>,
+        offset: CheckpointedOffset,
+        values: impl FnOnce() -> V,
         kept: impl Fn(&FailedLog) -> Option<Offset>,
-    ) {
+    ) -> bool {
         if !dir.is_online() {
-            return;
+            return false;
         }
+        let (file, written) = file_of(&dir.written, offset);
         // Held during the write, so that concurrent writes are serialised.
-        let mut last = written(&dir.written).lock();
+        let mut last = written.lock();
+        if self.is_settled(dir, offset) {
+            // It takes as much memory as a map of all logs. The next change reads the file.
+            *last = None;
+            return false;
+        }
+        let value = values();
         if let Some(last) = last.as_ref()
             && self.is_unchanged(dir, last, &value)
         {
-            return;
+            return true;
         }
         let mut offsets = self.offsets_in(dir, &value);
         for (partition, failed) in self.failed.lock().iter() {
@@ -208,12 +210,36 @@ impl LogDirs {
         }
         let checkpoint = OffsetCheckpoint { offsets };
         if last.as_ref() == Some(&checkpoint) {
-            return;
+            return true;
         }
         match checkpoint.write(&dir.path.join(file)) {
             Ok(()) => *last = Some(checkpoint),
-            Err(error) => self.on_storage_error(dir, &error),
+            Err(error) => {
+                // If it is tried again, all logs are looked at.
+                dir.checkpoint_marks.set_all();
+                self.on_storage_error(dir, &error);
+            }
         }
+        true
+    }
+
+    /// Whether nothing has changed since the call before the last one: the mark of an offset may
+    /// come a moment before the offset, so that it counts for two rounds.
+    fn is_settled(&self, dir: &LogDir, offset: CheckpointedOffset) -> bool {
+        let is_marked = dir.checkpoint_marks.take(offset);
+        let is_comparable = !is_marked && self.are_all_hosted();
+        let now = is_comparable.then(|| self.hosted.read().changes());
+        let before = std::mem::replace(&mut *dir.written.compared_at[offset as usize].lock(), now);
+        now.is_some() && now == before
+    }
+
+    /// Whether a checkpoint contains hosted logs only.
+    fn are_all_hosted(&self) -> bool {
+        // One lock at a time.
+        let are_claimed = self.loaded.lock().is_empty();
+        let has_failed = !self.failed.lock().is_empty();
+        let has_copies = !self.futures.read().is_empty();
+        are_claimed && !has_failed && !has_copies
     }
 
     /// Whether a checkpoint would have the same contents again. Allocates no memory, because on
@@ -224,11 +250,7 @@ impl LogDirs {
         last: &OffsetCheckpoint,
         value: impl Fn(&LogReader) -> Option<Offset>,
     ) -> bool {
-        // One lock at a time.
-        let are_claimed = self.loaded.lock().is_empty();
-        let has_failed = !self.failed.lock().is_empty();
-        let has_copies = !self.futures.read().is_empty();
-        if !are_claimed || has_failed || has_copies {
+        if !self.are_all_hosted() {
             return false;
         }
         let hosted = self.hosted.read();
@@ -265,6 +287,22 @@ impl LogDirs {
             Some((reader.topic_partition().clone(), offset))
         });
         offsets.collect()
+    }
+}
+
+/// The name and the last content of the checkpoint of an offset.
+fn file_of(
+    written: &Written,
+    offset: CheckpointedOffset,
+) -> (&'static str, &Mutex<Option<OffsetCheckpoint>>) {
+    match offset {
+        CheckpointedOffset::RecoveryPoint => (RECOVERY_POINT_CHECKPOINT, &written.recovery_points),
+        CheckpointedOffset::LogStartOffset => {
+            (LOG_START_OFFSET_CHECKPOINT, &written.log_start_offsets)
+        }
+        CheckpointedOffset::HighWatermark => {
+            (REPLICATION_OFFSET_CHECKPOINT, &written.high_watermarks)
+        }
     }
 }
 

@@ -99,7 +99,7 @@ impl LogCleaner {
     }
 
     /// Claims a partition for a cleaner thread; `None` if it is claimed or paused.
-    pub fn take(&self, topic_partition: &TopicPartition) -> Option<Taken<'_>> {
+    pub fn take(&self, topic_partition: &TopicPartition) -> Option<CleaningClaim<'_>> {
         let mut partitions = self.partitions.lock();
         let is_taken = partitions.states.contains_key(topic_partition);
         if is_taken || partitions.uncleanable.contains(topic_partition) {
@@ -107,7 +107,7 @@ impl LogCleaner {
         }
         let state = CleaningState::InProgress;
         partitions.states.insert(topic_partition.clone(), state);
-        Some(Taken {
+        Some(CleaningClaim {
             cleaner: self,
             topic_partition: topic_partition.clone(),
         })
@@ -148,12 +148,12 @@ impl Drop for CleaningPause {
 }
 
 /// A cleaner thread's exclusive claim on a partition, until it is dropped.
-pub struct Taken<'a> {
+pub struct CleaningClaim<'a> {
     cleaner: &'a LogCleaner,
     topic_partition: TopicPartition,
 }
 
-impl Taken<'_> {
+impl CleaningClaim<'_> {
     /// Whether the work must end early.
     pub fn is_to_stop(&self) -> bool {
         let partitions = self.cleaner.partitions.lock();
@@ -162,7 +162,7 @@ impl Taken<'_> {
     }
 }
 
-impl Drop for Taken<'_> {
+impl Drop for CleaningClaim<'_> {
     fn drop(&mut self) {
         let mut partitions = self.cleaner.partitions.lock();
         partitions.states.remove(&self.topic_partition);

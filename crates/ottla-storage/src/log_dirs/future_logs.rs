@@ -107,6 +107,7 @@ impl LogDirs {
                 Log::open(settings.without_checkpoints(
                     path.clone(),
                     topic_partition,
+                    dir,
                     &self.handles,
                 ))
             });
@@ -423,6 +424,7 @@ fn load_future(
         producer_id_expiration_ms: settings.producer_id_expiration_ms,
         random_seed: ottla_sync::random::random("log"),
         handles: Arc::clone(handles),
+        checkpoint_marks: Arc::clone(&dir.checkpoint_marks),
     })?;
     log.set_high_watermark(offset(REPLICATION_OFFSET_CHECKPOINT));
     Ok(Some(Future {

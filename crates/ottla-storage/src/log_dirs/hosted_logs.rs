@@ -22,41 +22,56 @@ pub(super) struct Hosted {
 
 /// A set and not a map: the readers know their names, and there are very many.
 #[derive(Default, Debug)]
-pub(super) struct HostedLogs(BTreeSet<Hosted>);
+pub(super) struct HostedLogs {
+    logs: BTreeSet<Hosted>,
+    changes: u64,
+}
 
 impl HostedLogs {
+    /// How often a log was added, removed or exchanged.
+    pub(super) fn changes(&self) -> u64 {
+        self.changes
+    }
+
     pub(super) fn get(&self, topic_partition: &TopicPartition) -> Option<&Hosted> {
-        self.0.get(topic_partition)
+        self.logs.get(topic_partition)
     }
 
     pub(super) fn contains_key(&self, topic_partition: &TopicPartition) -> bool {
-        self.0.contains(topic_partition)
+        self.logs.contains(topic_partition)
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.logs.is_empty()
     }
 
     pub(super) fn values(&self) -> impl Iterator<Item = &Hosted> + Clone {
-        self.0.iter()
+        self.logs.iter()
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = (&TopicPartition, &Hosted)> + Clone {
-        self.0.iter().map(|log| (log.reader.topic_partition(), log))
+        self.logs
+            .iter()
+            .map(|log| (log.reader.topic_partition(), log))
     }
 
     pub(super) fn insert(&mut self, log: Hosted) {
-        self.0.replace(log);
+        self.changes += 1;
+        self.logs.replace(log);
     }
 
     pub(super) fn remove(&mut self, topic_partition: &TopicPartition) -> Option<Hosted> {
-        self.0.take(topic_partition)
+        self.changes += 1;
+        self.logs.take(topic_partition)
     }
 
     /// Puts a log in the place of another and returns that one. No effect if there is none.
     pub(super) fn exchange(&mut self, log: Hosted) -> Option<Hosted> {
         match self.contains_key(log.reader.topic_partition()) {
-            true => self.0.replace(log),
+            true => {
+                self.changes += 1;
+                self.logs.replace(log)
+            }
             false => None,
         }
     }

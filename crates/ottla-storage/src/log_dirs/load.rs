@@ -246,7 +246,7 @@ impl LogDirs {
         let (mut log, _) = Log::open(OpenParams {
             recovery_point: offset(failed.recovery_point),
             log_start_offset: offset(failed.log_start_offset),
-            ..settings.without_checkpoints(path, topic_partition, &self.handles)
+            ..settings.without_checkpoints(path, topic_partition, &failed.dir, &self.handles)
         })?;
         log.set_high_watermark(offset(failed.high_watermark));
         Ok(LoadedLog {
@@ -307,13 +307,22 @@ impl DirLoad {
         }
     }
 
-    /// Measures how much there is to recover.
+    /// Measures how much there is to recover: what was recovered, and the logs that are not loaded
+    /// yet. Those are taken for the last ones, because the threads take the logs in order. After a
+    /// clean stop there is nothing, and no file is looked at.
     fn measure(&self) {
-        let bytes = self.partitions.iter().map(|(partition, path)| {
+        let logs = self.partitions.len();
+        let first = match self.clean_shutdown {
+            true => logs,
+            false => logs.saturating_sub(self.progress.remaining_logs()),
+        };
+        let recovered = self.progress.recovered_bytes();
+        let bytes = self.partitions[first..].iter().map(|(partition, path)| {
             let recovery_point = self.recovery_points.offsets.get(partition);
             bytes_to_recover(path, recovery_point.copied().unwrap_or_default())
         });
-        self.progress.set_bytes_to_recover(bytes.sum());
+        let remaining: u64 = bytes.sum();
+        self.progress.set_bytes_to_recover(recovered + remaining);
     }
 
     fn failed(&self, topic_partition: &TopicPartition, error: &LogError) -> FailedLog {
@@ -352,6 +361,7 @@ impl DirLoad {
             producer_id_expiration_ms: settings.producer_id_expiration_ms,
             random_seed: ottla_sync::random::random("log"),
             handles: Arc::clone(&self.handles),
+            checkpoint_marks: Arc::clone(&self.dir.checkpoint_marks),
         };
         let open = || Log::open_with_progress(params.clone(), progress);
         let (mut log, report) = retry_lacking(open)?;

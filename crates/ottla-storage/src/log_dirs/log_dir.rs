@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use ottla_log::StorageError;
-use ottla_log::checkpoint::{CleanShutdown, OffsetCheckpoint};
+use ottla_log::checkpoint::{CheckpointMarks, CleanShutdown, OffsetCheckpoint};
 use ottla_sync::Mutex;
 use ottla_sync::atomic::{AtomicBool, Ordering};
 use ottla_types::{BrokerEpoch, DirectoryId, TopicPartition};
@@ -45,6 +45,8 @@ pub struct LogDir {
     /// Deletes directories of deleted partitions and writes small files.
     pub(super) files: Worker,
     pub(super) written: Written,
+    /// Set by its logs when they change an offset in a checkpoint.
+    pub(super) checkpoint_marks: Arc<CheckpointMarks>,
 }
 
 /// Called once for each directory that fails.
@@ -58,7 +60,8 @@ pub struct DirFailure {
     pub is_fatal: Option<String>,
 }
 
-/// The last written content of the checkpoints, so that unchanged files are not written.
+/// The last written content of the checkpoints, so that unchanged files are not written; `None`
+/// before the first write, and while nothing changes.
 #[derive(Default, Debug)]
 pub(super) struct Written {
     pub(super) recovery_points: Mutex<Option<OffsetCheckpoint>>,
@@ -66,6 +69,10 @@ pub(super) struct Written {
     pub(super) high_watermarks: Mutex<Option<OffsetCheckpoint>>,
     /// Also the source for reads.
     pub(super) clean_offsets: Mutex<Option<OffsetCheckpoint>>,
+    /// For each [`CheckpointedOffset`](ottla_log::checkpoint::CheckpointedOffset): the number of
+    /// changes of the hosted logs when the checkpoint was last compared with them. `None` if
+    /// an offset was marked then, or other logs were to be compared as well.
+    pub(super) compared_at: [Mutex<Option<u64>>; 3],
 }
 
 impl LogDir {
@@ -93,6 +100,7 @@ impl LogDir {
             threads: Arc::default(),
             files: Worker::start("log-files"),
             written: Written::default(),
+            checkpoint_marks: Arc::default(),
         }
     }
 

@@ -64,7 +64,7 @@ impl LogDirs {
             .forget_predecessor(&dir, topic_partition)
             .map_err(LogError::from)
             .and_then(|()| {
-                Log::open(settings.without_checkpoints(path, topic_partition, &self.handles))
+                Log::open(settings.without_checkpoints(path, topic_partition, &dir, &self.handles))
             });
         match opened {
             Ok((log, _)) => {

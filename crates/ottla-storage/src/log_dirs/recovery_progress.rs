@@ -27,7 +27,7 @@ pub struct DirProgress {
     /// The directory was not stopped cleanly.
     pub is_recovering: bool,
     remaining_logs: AtomicUsize,
-    /// Bytes to scan at the beginning; [`UNKNOWN`] until loading has taken long enough to measure
+    /// Bytes scanned and to be scanned; [`UNKNOWN`] until loading has taken long enough to measure
     /// it.
     bytes_to_recover: AtomicU64,
     pub threads: Vec<RecoveryProgress>,
@@ -53,11 +53,15 @@ impl DirProgress {
         self.remaining_logs.load(Ordering::Relaxed)
     }
 
+    pub(super) fn recovered_bytes(&self) -> u64 {
+        let recovered = self.threads.iter().map(RecoveryProgress::recovered_bytes);
+        recovered.sum()
+    }
+
     /// `None` until the amount was measured.
     pub fn remaining_bytes(&self) -> Option<u64> {
         let all = self.bytes_to_recover.load(Ordering::Relaxed);
-        let recovered = self.threads.iter().map(RecoveryProgress::recovered_bytes);
-        (all != UNKNOWN).then(|| all.saturating_sub(recovered.sum()))
+        (all != UNKNOWN).then(|| all.saturating_sub(self.recovered_bytes()))
     }
 
     pub(super) fn set_bytes_to_recover(&self, bytes: u64) {

@@ -280,9 +280,8 @@ fn a_log_of_another_topic_id_is_replaced() {
     let dirs = test.load().unwrap();
     let log = dirs.open_log(&partition(0), TOPIC_ID, None, settings());
     let mut log = log.unwrap();
-    assert!(dirs.lacks_topic_id(&log.reader()));
+    assert!(!log.had_topic_id());
     assert!(dirs.write_topic_id(&log.reader(), TOPIC_ID));
-    assert!(!dirs.lacks_topic_id(&log.reader()));
     append(&mut log);
     dirs.close(BrokerEpoch(1), &[partition(0)]);
     drop((log, dirs));
@@ -294,6 +293,8 @@ fn a_log_of_another_topic_id_is_replaced() {
     );
 
     let dirs = test.load().unwrap();
+    let is_known = dirs.loaded.lock()[&partition(0)].log.had_topic_id();
+    assert!(is_known);
     let other = TopicId::from_u128(78);
     let log = dirs
         .open_log(&partition(0), other, None, settings())

@@ -116,6 +116,7 @@ impl MetadataLog {
             random_seed: ottla_sync::random::random("log"),
             // It keeps its files open, independently of the budget of other logs.
             handles: Handles::unlimited(),
+            checkpoint_marks: Arc::default(),
         };
         let opened = retry_lacking(|| Log::open(params.clone()));
         let (log, _) = opened.map_err(|error| fail(error.to_string()))?;

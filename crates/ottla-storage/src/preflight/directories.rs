@@ -1,5 +1,6 @@
 //! The directories of a node: their identity, whether they are in use, and whether they are usable.
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use ottla_config::BrokerConfig;
@@ -38,6 +39,9 @@ pub(super) fn examine(config: &BrokerConfig, unformatted: Unformatted, look: &mu
     let all = directories(config);
     look.facts.directories = all.iter().map(|dir| dir.display().to_string()).collect();
     let mut is_running = false;
+    if all.iter().filter(|dir| is_too_long(dir, look)).count() > 0 {
+        return;
+    }
     for dir in &all {
         usable(dir, look);
         is_running |= in_use(dir, look);
@@ -81,6 +85,26 @@ pub(super) fn examine(config: &BrokerConfig, unformatted: Unformatted, look: &mu
     look.facts.size_bytes = size.bytes;
     look.facts.recovery_bytes = size.to_recover;
     metadata::examine(config, &own, look);
+}
+
+/// A path that the kernel refuses. Every other check would report it again.
+fn is_too_long(dir: &Path, look: &mut Look) -> bool {
+    const SHOWN: usize = 60;
+    let error = fs::metadata(dir).err();
+    if error.is_none_or(|error| error.kind() != ErrorKind::InvalidFilename) {
+        return false;
+    }
+    let names = dir.components().map(|it| it.as_os_str().len());
+    let what = format!(
+        "the path is too long: it has {} bytes, and its longest name {}; Linux takes at most 4095, and most file \
+         systems names of at most 255",
+        dir.as_os_str().len(),
+        names.max().unwrap_or(0)
+    );
+    let begin: String = dir.display().to_string().chars().take(SHOWN).collect();
+    let change = "give a shorter path in log.dirs or metadata.log.dir";
+    look.refuse("directories", &format!("{begin}…"), what, change);
+    true
 }
 
 /// Whether a directory can be read and written.
@@ -185,7 +209,7 @@ fn list(dir: &Path, look: &mut Look) -> Option<Listed> {
     let entries = match fs::read_dir(dir) {
         Ok(entries) => entries,
         // A new directory is created at start.
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return None,
+        Err(error) if error.kind() == ErrorKind::NotFound => return None,
         Err(error) => {
             let what = format!("cannot be listed: {error}");
             look.refuse("directories", &place, what, "make it readable");
@@ -244,7 +268,7 @@ fn closed_in(dir: &Path, name: &str) -> Option<String> {
     let is_closed = |file: &fs::DirEntry| {
         let refused = fs::check_file_access(file.path()).err();
         // A running broker may delete files at any moment.
-        refused.is_some_and(|error| error.kind() != std::io::ErrorKind::NotFound)
+        refused.is_some_and(|error| error.kind() != ErrorKind::NotFound)
     };
     let closed = fs::read_dir(dir).ok()?.flatten().find(is_closed)?;
     Some(format!("{name}/{}", closed.file_name().display()))

@@ -437,6 +437,53 @@ fn the_refusal_of_a_directory_in_use_names_the_process() {
 }
 
 #[test]
+fn a_path_that_is_too_long_is_one_refusal() {
+    let node = Node::new();
+    let dirs = format!("{},/tmp/{}", node.path().display(), "x".repeat(300));
+    let node = node.setting("log.dirs", &dirs);
+    let preflight = node.look();
+    let found = preflight.findings.iter();
+    let of_directories = found.filter(|it| it.subject == "directories");
+    assert_eq!(of_directories.count(), 1, "{:?}", preflight.findings);
+    node.refuses("…: the path is too long: it has 305 bytes, and its longest name 300");
+}
+
+#[test]
+fn damaged_files_of_logs_are_refusals() {
+    let node = Node::new();
+    let log = node.path().join("orders-0");
+    fs::create_dir(&log).unwrap();
+    let refusals = || -> Vec<String> {
+        let preflight = node.look().with_log_files(&node.properties);
+        preflight.refusals().map(Finding::to_string).collect()
+    };
+    assert_eq!(refusals(), Vec::<String>::new());
+    let metadata = log.join("partition.metadata");
+    fs::write(&metadata, "version: 0\ntopic_id: short").unwrap();
+    let refused = refusals();
+    assert_eq!(refused.len(), 1, "{refused:?}");
+    let begin = format!("{}: line 2: ", metadata.display());
+    assert!(refused[0].starts_with(&begin), "{refused:?}");
+    assert!(refused[0].contains("; restore the file, or remove it"));
+    // The start reads them itself.
+    assert!(node.look().is_possible());
+    fs::remove_file(&metadata).unwrap();
+    fs::write(log.join("leader-epoch-checkpoint"), "0\n1\nx").unwrap();
+    assert!(refusals()[0].contains("leader-epoch-checkpoint"));
+    for partition in 1..=8 {
+        let log = node.path().join(format!("orders-{partition}"));
+        fs::create_dir(&log).unwrap();
+        fs::write(log.join("partition.metadata"), "x").unwrap();
+    }
+    let refused = refusals();
+    assert_eq!(refused.len(), 6, "{refused:?}");
+    assert!(
+        refused[5].contains(": 4 more such files are damaged"),
+        "{refused:?}"
+    );
+}
+
+#[test]
 fn an_unclean_stop_is_a_note_with_the_bytes_to_recover() {
     let node = Node::new();
     let log = node.path().join("orders-0");

@@ -248,14 +248,14 @@ mod tests {
     }
 
     #[test]
-    fn what_no_file_backs_is_what_is_resident_and_not_shared() {
+    fn unbacked_memory_is_resident_minus_shared() {
         assert_eq!(anonymous_pages("5000 900 300 20 0 700 0\n"), Some(600));
         assert_eq!(anonymous_pages("5000"), None);
         assert!(anonymous_bytes().is_some_and(|bytes| bytes > 100_000));
     }
 
     #[test]
-    fn a_group_limits_only_below_what_the_machine_has() {
+    fn a_group_limit_counts_only_below_the_machines_memory() {
         let machine = Machine::of(Some(1000), Some(u64::MAX / 2), 3);
         assert_eq!(
             (machine.memory_bytes, machine.is_memory_limited),

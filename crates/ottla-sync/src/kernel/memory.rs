@@ -46,7 +46,8 @@ impl Memory {
     }
 }
 
-/// What a group's limit leaves beside memory that is not page cache; `None` without a limit.
+/// The memory that a group's limit leaves after memory that is not page cache; `None` without a
+/// limit.
 fn available_in(
     version: Version,
     directory: &Path,
@@ -115,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn a_group_of_the_second_version_leaves_its_limit_less_what_is_not_cached() {
+    fn a_cgroup_v2_leaves_its_limit_minus_uncached_memory() {
         let of_group = |name: &str| format!("/sys/fs/cgroup/system.slice/ottla.service/{name}");
         let names = ["memory.max", "memory.current", "memory.stat"].map(of_group);
         let pressure = of_group("memory.pressure");

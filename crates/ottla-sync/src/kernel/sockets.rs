@@ -32,8 +32,8 @@ impl BoundSocket {
 
     /// Starts to listen: the kernel accepts connections into the backlog.
     pub fn listen(self) -> io::Result<TcpListener> {
-        // Connections inherit it. With it, a socket can be bound to the address of those that this
-        // one leaves behind, after a restart.
+        // Connections inherit it. With it, a socket can be bound after a restart although old
+        // connections of the address remain.
         self.socket.set_reuse_address(true)?;
         self.socket.listen(self.backlog)?;
         TcpListener::from_std(self.socket.into())

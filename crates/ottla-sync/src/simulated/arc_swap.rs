@@ -42,7 +42,7 @@ macro_rules! swap {
                 self.0.swap(value)
             }
 
-            /// `update` is called again if another thread has stored a value meanwhile.
+            /// `update` is called again if another thread has stored a value in between.
             #[track_caller]
             pub fn rcu<R: Into<$value>>(&self, update: impl FnMut(&$value) -> R) -> $value {
                 world::switch_point(Op::Swap);

@@ -482,7 +482,7 @@ pub fn is_cached_at(file: &(impl AsFd + FileExt + ?Sized), position: u64) -> boo
     }
 }
 
-/// Reads what the page cache has; `None` if that is nothing.
+/// Reads the bytes in the page cache; `None` if there are none.
 #[track_caller]
 pub fn read_if_cached_at(
     file: &(impl AsFd + FileExt + ?Sized),

@@ -40,7 +40,8 @@ impl Queue {
 
     fn holder(&self) -> Holder {
         let since = self.since.load(Ordering::Relaxed);
-        // SAFETY: only `hold` stores, and it stores null never and else what was a `&'static Location`.
+        // SAFETY: only `hold` stores, and it only stores pointers from a `&'static Location`, never
+        // null.
         let since = unsafe { since.as_ref() };
         Holder {
             slot: self.holder.load(Ordering::Relaxed),

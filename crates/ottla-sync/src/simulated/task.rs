@@ -137,7 +137,7 @@ where
     JoinHandle(Kind::Simulated(Some(id), state))
 }
 
-/// In the simulation a thread of its own, because nothing depends on the size of the blocking pool.
+/// In the simulation a new thread, because nothing depends on the size of the blocking pool.
 pub fn spawn_blocking<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> JoinHandle<T> {

@@ -219,8 +219,8 @@ impl<'scope> Scope<'scope, '_> {
         let state = JoinState::new();
         let completion = state.completion();
         let body: Box<dyn FnOnce() + 'scope> = Box::new(move || completion.complete(body()));
-        // SAFETY: what is given another lifetime is called and dropped before `'scope` ends: `Threads`, which `scope`
-        // drops when it is left in whatever way, waits until the thread has ended, and the thread owns it.
+        // SAFETY: the transmuted closure is called and dropped before `'scope` ends: the thread owns it, and `Threads`,
+        // which `scope` drops on every exit, waits until the thread has ended.
         let body: Box<dyn FnOnce()> = unsafe { std::mem::transmute(body) };
         let JoinHandle(Kind::Simulated(ended)) = start("scoped thread", body) else {
             unreachable!("a simulated thread was started");

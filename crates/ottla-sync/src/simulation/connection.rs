@@ -54,7 +54,7 @@ impl Connection {
         Poll::Pending
     }
 
-    /// Reads what has arrived; 0 means the end.
+    /// Reads the bytes that have arrived; 0 means the end.
     pub(crate) fn try_read(
         &self,
         world: &World,
@@ -194,7 +194,7 @@ impl Connection {
         writers.into_iter().for_each(Waker::wake);
     }
 
-    /// Sends what was held back, over links that were restored.
+    /// Sends the held packets over restored links.
     pub(super) fn send_again(&self, world: &World) {
         for side in 0..2 {
             let at = self.arrival(world, side);

@@ -29,7 +29,7 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Failure::Deadlock(waiting) => {
-                write!(f, "deadlock: nobody can run and no timer is pending")?;
+                write!(f, "deadlock: no thread can run and no timer is pending")?;
                 waiting.iter().try_for_each(|one| {
                     write!(f, "\n  {} waits at {} for {}", one.thread, one.at, one.what)
                 })

@@ -9,8 +9,8 @@ use corosensei::Yielder;
 pub(super) const STEP_NANOS: u64 = 100;
 
 /// No simulated thread is running: the call is not part of a simulation.
-pub(super) const NOBODY: u32 = u32::MAX;
-/// The simulation is dropping what a killed host left on the heap.
+pub(super) const NONE: u32 = u32::MAX;
+/// The simulation is dropping the heap values of a killed host.
 pub(super) const UNDERTAKER: u32 = u32::MAX - 1;
 
 pub(super) struct Hot {
@@ -27,7 +27,7 @@ pub(super) struct Hot {
 
 thread_local! {
     pub(super) static HOT: Hot = const { Hot {
-        current: Cell::new(NOBODY),
+        current: Cell::new(NONE),
         steps: Cell::new(0),
         next_look: Cell::new(0),
         hash: Cell::new(0),
@@ -40,7 +40,7 @@ thread_local! {
 /// Whether the caller runs in a simulation.
 #[inline]
 pub(crate) fn is_simulated() -> bool {
-    HOT.with(|hot| hot.current.get() != NOBODY)
+    HOT.with(|hot| hot.current.get() != NONE)
 }
 
 /// The slot of the running thread.

@@ -119,7 +119,7 @@ fn record(hot: &Hot, slot: u32, op: Op, at: &'static Location<'static>) {
     state.trace.push(entry);
 }
 
-/// What a look of the scheduler decides for the running thread.
+/// The scheduler's decision for the running thread.
 enum Decision {
     GoOn,
     Suspend,
@@ -401,9 +401,9 @@ impl World {
     /// Ends all threads and tasks of a host where they are.
     ///
     /// The stack of each thread is unwound by a panic that starts where it was suspended, so that
-    /// its values are dropped. A `Drop` meanwhile has no effect outside the process: there are no
-    /// switches, a lock held by another thread of the host is freed by unwinding that thread first,
-    /// and disk and network refuse calls.
+    /// its values are dropped. A `Drop` during the unwinding has no effect outside the process:
+    /// there are no switches, a lock held by another thread of the host is freed by unwinding that
+    /// thread first, and disk and network refuse calls.
     pub(super) fn kill(&self, host: u32) {
         let victims: Vec<u32> = self.with(|state| {
             state.hosts[host as usize].is_alive = false;
@@ -464,7 +464,7 @@ impl World {
             // A panic here would abort the process without an explanation.
             if thread.waits_while_dying > 1_000 {
                 eprintln!(
-                    "a Drop of {} waits for ever while its host is killed",
+                    "a Drop of {} waits forever while its host is killed",
                     thread.name
                 );
                 std::process::abort();
@@ -581,7 +581,7 @@ pub(crate) fn block(
     let slot = current();
     assert!(
         slot < UNDERTAKER,
-        "what is dropped with its host does not wait"
+        "a value dropped with its host does not wait"
     );
     if world.is_dying() {
         world.die(slot);

@@ -21,7 +21,7 @@ use tokio::task::LocalSet;
 
 const WORKERS: u32 = 6;
 /// Maximum number of findings printed per kind.
-const TOLD: usize = 5;
+const SHOWN: usize = 5;
 
 fn main() -> ExitCode {
     // Single-threaded, because a consumer's listeners and interceptors need not be `Sync`.
@@ -88,7 +88,7 @@ async fn run() -> Result<bool> {
         }
     }
     for (kind, sentences) in client_histories::check(&history).iter() {
-        let shown = sentences[..sentences.len().min(TOLD)].join("; ");
+        let shown = sentences[..sentences.len().min(SHOWN)].join("; ");
         let line = format!("{kind}: {}: {shown}", sentences.len());
         match kind.is_promised_absent() {
             true => wrong.push(line),
@@ -104,12 +104,14 @@ async fn run() -> Result<bool> {
 /// A separate thread reads, because dropping the runtime would block on a pending read of standard
 /// input.
 async fn wait_for_the_end_of_input() -> Result<()> {
-    let (tell, told) = tokio::sync::oneshot::channel();
+    let (sender, receiver) = tokio::sync::oneshot::channel();
     std::thread::spawn(move || {
         let end = std::io::copy(&mut std::io::stdin().lock(), &mut std::io::sink());
-        let _ = tell.send(end);
+        let _ = sender.send(end);
     });
-    told.await.context("the thread that reads the input")??;
+    receiver
+        .await
+        .context("the thread that reads the input")??;
     Ok(())
 }
 

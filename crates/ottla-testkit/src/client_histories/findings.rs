@@ -10,7 +10,7 @@ pub enum Kind {
     TwoValuesAtOnePlace,
     /// A value has two offsets.
     Duplicate,
-    /// A consumer received a value that nobody sent to that log.
+    /// A consumer received a value that was never sent to that log.
     NeverSent,
     /// A committed value is missing.
     LostWrite,
@@ -22,7 +22,7 @@ pub enum Kind {
     TornTransaction,
     /// A consumer received a record again, or an earlier one.
     NonMonotonicPoll,
-    /// A consumer skipped a record that others received between two of its own.
+    /// A consumer skipped a record between two others, although other consumers received it.
     PollSkip,
     /// A producer's later record has a lower offset.
     NonMonotonicSend,

@@ -1,4 +1,5 @@
-//! Which value is at which offset of which log, who sent it, and whether a consumer received it.
+//! Which value is at which offset of which log, which process sent it, and whether a consumer
+//! received it.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -108,7 +109,7 @@ impl Logs {
 
     fn check_polls(&self, history: &[Operation], findings: &mut Findings) {
         // Each value is reported once, by the poll that saw it first.
-        let mut told = BTreeSet::new();
+        let mut reported = BTreeSet::new();
         for operation in history {
             let process = operation.process;
             for step in &operation.steps {
@@ -119,7 +120,7 @@ impl Logs {
                     let (log, value) = (record.log, record.value);
                     let place = format!("{value} at offset {} of log {log}", record.offset);
                     let (kind, why) = match self.sender(log, value) {
-                        None => (Kind::NeverSent, "nobody sent it there".to_owned()),
+                        None => (Kind::NeverSent, "no process sent it there".to_owned()),
                         Some(sender) if sender.outcome == Outcome::Aborted => {
                             let of = history[sender.operation].process;
                             let why = format!("process {of} never committed it");
@@ -133,7 +134,7 @@ impl Logs {
                             _ => continue,
                         },
                     };
-                    if told.insert((kind, log, value)) {
+                    if reported.insert((kind, log, value)) {
                         findings.add(kind, format!("process {process} was given {place}: {why}"));
                     }
                 }
@@ -156,8 +157,8 @@ impl Logs {
                         let last = self.seen.get(&log).and_then(|seen| seen.last_key_value());
                         let last = last.map(|(offset, _)| *offset);
                         let sentence = format!(
-                            "{value} of process {process}, acknowledged at {offset:?} of log {log}, was given to nobody; \
-                             the last offset that was is {last:?}"
+                            "{value} of process {process}, acknowledged at {offset:?} of log {log}, was received by no consumer; \
+                             the last received offset is {last:?}"
                         );
                         findings.add(Kind::LostWrite, sentence);
                     }

@@ -1,5 +1,5 @@
-//! Checks the sequence of records that each process received, and the offsets of those that it
-//! sent.
+//! Checks the sequence of records that each process received, and the offsets of the records that
+//! it sent.
 
 use std::collections::BTreeMap;
 
@@ -50,7 +50,7 @@ pub(super) fn check(history: &[Operation], logs: &Logs, findings: &mut Findings)
                         && last >= offset
                     {
                         let sentence = format!(
-                            "{value} of process {number} is at offset {offset} of log {log}, and what it sent before at {last}"
+                            "{value} of process {number} is at offset {offset} of log {log}, and an earlier value of the process at {last}"
                         );
                         findings.add(Kind::NonMonotonicSend, sentence);
                     }

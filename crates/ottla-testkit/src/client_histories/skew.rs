@@ -41,8 +41,8 @@ fn written_before(operations: usize, logs: &Logs) -> Vec<Vec<usize>> {
     after
 }
 
-/// Finds a read of a log that ends before the record of a transaction of which another record was
-/// read earlier in the operation.
+/// Finds a read of a log that ends before a record of a transaction, although another record of
+/// that transaction was read earlier in the operation.
 fn check_reads(operation: &Operation, history: &[Operation], logs: &Logs, findings: &mut Findings) {
     // What may still be missing: for each log, the first offset written by each transaction that
     // was read from.

@@ -115,7 +115,7 @@ fn a_value_at_two_places_is_a_duplicate() {
 }
 
 #[test]
-fn what_nobody_sent_is_found_and_so_is_what_was_sent_elsewhere() {
+fn values_that_were_never_sent_or_sent_to_another_log_are_found() {
     for (log, value) in [(0, 999), (0, 101)] {
         let strange = poll(4, &[polled(60, &[(log, 9, value)])]);
         assert_eq!(found_with(&[strange]), [Kind::NeverSent]);
@@ -123,7 +123,7 @@ fn what_nobody_sent_is_found_and_so_is_what_was_sent_elsewhere() {
 }
 
 #[test]
-fn a_committed_write_that_nobody_is_given_is_lost() {
+fn a_committed_write_that_no_consumer_receives_is_lost() {
     // In the middle, at the end, and where the producer received no offset.
     for step in [
         sent(1, 400, 3),
@@ -142,14 +142,14 @@ fn a_committed_write_that_nobody_is_given_is_lost() {
 }
 
 #[test]
-fn an_aborted_write_that_somebody_is_given() {
+fn an_aborted_write_that_a_consumer_receives() {
     let seen = poll(4, &[polled(60, &[(0, 2, 200)])]);
     // The other polls then skip that record.
     assert_eq!(found_with(&[seen]), [Kind::AbortedRead, Kind::PollSkip]);
 }
 
 #[test]
-fn a_write_that_somebody_is_given_before_its_commit_began() {
+fn a_write_that_a_consumer_receives_before_its_commit_began() {
     let seen = |at| poll(4, &[polled(at, &[(0, 4, 201)])]);
     assert_eq!(found_with(&[seen(29)]), [Kind::EarlyRead]);
     assert!(found_with(&[seen(30)]).is_empty());
@@ -178,10 +178,11 @@ fn polls_that_go_back_or_repeat_unless_the_consumer_was_put_elsewhere() {
 }
 
 #[test]
-fn polls_that_leave_out_what_others_are_given() {
+fn polls_that_skip_records_that_other_consumers_receive() {
     let skips = poll(4, &[polled(60, &[(1, 0, 101), (1, 6, 102)])]);
     assert_eq!(found_with(&[skips]), [Kind::PollSkip]);
-    // Offsets at which nobody received a record are markers or aborted records, and may be skipped.
+    // Offsets at which no consumer received a record are markers or aborted records, and may be
+    // skipped.
     let passes = poll(4, &[polled(60, &[(0, 0, 100), (0, 4, 201)])]);
     assert!(found_with(&[passes]).is_empty());
 }

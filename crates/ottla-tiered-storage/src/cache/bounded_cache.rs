@@ -1,4 +1,5 @@
-//! A cache in memory that never weighs more than its limit, and forgets what was not used lately.
+//! A cache in memory that never weighs more than its limit, and drops entries that were not used
+//! recently.
 
 use std::hash::Hash;
 use std::time::{Duration, Instant};
@@ -6,7 +7,7 @@ use std::time::{Duration, Instant};
 use lru::LruCache;
 use ottla_sync::time;
 
-/// Values by their keys. The value that was used longest ago goes first.
+/// Values by their keys. The least recently used value is evicted first.
 pub struct BoundedCache<K: Hash + Eq, V> {
     entries: LruCache<K, Entry<V>>,
     /// Of all entries.
@@ -45,8 +46,8 @@ impl<K: Hash + Eq, V: Clone> BoundedCache<K, V> {
         Some(entry.value.clone())
     }
 
-    /// Puts a value in and returns what has to go for it: older values, or the value itself if it
-    /// is heavier than the limit.
+    /// Puts a value in and returns the values displaced by it: older values, or the value itself if
+    /// it is heavier than the limit.
     pub fn insert(&mut self, key: K, value: V, weight: u64) -> Vec<V> {
         if self.limit.is_some_and(|limit| weight > limit) {
             return vec![value];
@@ -101,7 +102,7 @@ mod tests {
         assert!(cache.insert("a", 1, 4).is_empty());
         assert!(cache.insert("b", 2, 4).is_empty());
         assert_eq!(cache.get(&"a"), Some(1));
-        // b was used longest ago.
+        // b is the least recently used.
         assert_eq!(cache.insert("c", 3, 5), [2]);
         assert_eq!((cache.weight(), cache.get(&"b")), (9, None));
         assert_eq!(cache.insert("c", 4, 6), [1, 3]);
@@ -112,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_used_lately_is_forgotten() {
+    fn the_least_recently_used_entries_are_evicted() {
         let mut cache = BoundedCache::new(None, Some(Duration::ZERO));
         cache.insert("a", 1, 1);
         std::thread::sleep(Duration::from_millis(2));

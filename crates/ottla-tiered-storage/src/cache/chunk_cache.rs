@@ -1,7 +1,7 @@
 //! Chunks that were read, in memory or in files.
 //!
-//! The files are below the configured directory, which is emptied when the cache is opened: what an
-//! earlier process left is of no use. A file is written under another name first.
+//! The files are below the configured directory, which is emptied when the cache is opened: files
+//! of an earlier process are useless. A file is written under another name first.
 //!
 //! Aiven's plugin: `MemoryChunkCache`, `DiskChunkCache`.
 
@@ -27,8 +27,7 @@ pub struct ChunkKey {
 #[derive(Clone, Debug)]
 pub enum CachedChunk {
     InMemory(Bytes),
-    /// Gone when the last holder is; a cached file that is displaced can still be read by those who
-    /// found it before.
+    /// Deleted with its last reference; readers that hold a displaced file can still read it.
     InFile(Arc<ChunkFile>),
 }
 
@@ -120,7 +119,7 @@ impl ChunkCache {
     }
 }
 
-/// Deletes what an earlier cache left, and nothing else.
+/// Deletes the files of an earlier cache, and nothing else.
 fn empty(directory: &Path) -> Result<(), RemoteStorageError> {
     let failed = |error: std::io::Error| RemoteStorageError::local(directory, "empty", &error);
     for entry in fs::read_dir(directory).map_err(failed)? {
@@ -142,7 +141,7 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn files_follow_the_limit_and_those_who_hold_them() {
+    fn a_displaced_file_is_deleted_when_its_last_reader_is_gone() {
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("7.chunk"), "old").unwrap();
         std::fs::write(dir.path().join("mine.txt"), "kept").unwrap();

@@ -1,7 +1,7 @@
-//! One fetch at a time for a key: who asks while it runs gets the same result.
+//! One fetch at a time for a key: concurrent callers share its result.
 //!
-//! Nobody owns a fetch but those who wait for it. When the last of them goes, it is dropped, and
-//! with it the request to the store, unless it is kept.
+//! Only the waiting callers own a fetch. When the last of them is gone, the fetch is dropped, and
+//! with it the request to the store, unless the fetch is kept.
 
 use std::hash::Hash;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use ottla_sync::{Mutex, task, time};
 
 use crate::error::RemoteStorageError;
 
-/// A fetch that runs while somebody polls it.
+/// A fetch that runs while a caller polls it.
 pub type SharedFetch<V> = Shared<BoxFuture<'static, Result<V, RemoteStorageError>>>;
 
 type Weak<V> = WeakShared<BoxFuture<'static, Result<V, RemoteStorageError>>>;
@@ -24,7 +24,7 @@ type Running<K, V> = Arc<Mutex<HashMap<K, (u64, Weak<V>)>>>;
 /// The fetches that run.
 pub struct SharedFetches<K, V: Clone> {
     running: Running<K, V>,
-    /// Tells a fetch from a later one of the same key.
+    /// Distinguishes a fetch from a later one of the same key.
     next_id: AtomicU64,
 }
 
@@ -40,8 +40,8 @@ where
         }
     }
 
-    /// The fetch that runs for the key, or what `find` finds if none runs, or a new fetch. `find` is
-    /// called where no fetch of the key can end, so that nothing is fetched twice.
+    /// Returns the running fetch of the key, otherwise the result of `find`, otherwise a new fetch. `find` is called
+    /// under the lock that the end of a fetch takes, so that nothing is fetched twice.
     pub fn find_or_start<T>(
         &self,
         key: &K,
@@ -86,13 +86,12 @@ where
 /// How long a fetch is kept. A chunk of 4 MiB takes as long at 14 KiB per second.
 const KEPT_FOR: Duration = Duration::from_secs(300);
 
-/// Fetches that go on to their end although nobody may wait for them any longer.
+/// Fetches that run to completion even if their callers are gone.
 ///
-/// A consumer's fetch does not wait for longer than `remote.fetch.max.wait.ms`, and asks for the same
-/// again: it would never get what takes longer. The result has to have a place in a cache.
+/// A consumer's fetch waits at most `remote.fetch.max.wait.ms` and then requests the same range again. Without kept
+/// fetches, it would never get data that takes longer. The result must have a place in a cache.
 ///
-/// A fetch that hangs is not kept for ever: whoever asks gets the one that runs, so none would be tried
-/// again.
+/// A fetch that hangs is dropped after a while. Otherwise every caller would join it, and no new attempt would be made.
 pub struct KeptFetches<K> {
     at_most: usize,
     at_longest: Duration,
@@ -108,7 +107,7 @@ impl<K: Hash + Eq + Clone + Send + 'static> KeptFetches<K> {
         }
     }
 
-    /// Has a fetch go on to its end, unless too many do.
+    /// Lets a fetch run to completion, unless too many do already.
     pub fn keep<V>(&self, key: &K, fetch: &SharedFetch<V>)
     where
         V: Clone + Send + Sync + 'static,
@@ -126,13 +125,13 @@ impl<K: Hash + Eq + Clone + Send + 'static> KeptFetches<K> {
         let (fetch, at_longest) = (fetch.clone(), self.at_longest);
         task::spawn(async move {
             let _kept = kept;
-            // Those who waited for it report the error.
+            // The callers report the error.
             let _ = time::timeout(at_longest, fetch).await;
         });
     }
 }
 
-/// A fetch that goes on to its end.
+/// A fetch that runs to completion.
 struct Kept<K: Hash + Eq> {
     all: Arc<Mutex<HashSet<K>>>,
     key: K,
@@ -175,7 +174,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_asks_meanwhile_gets_the_same_result_and_later_another() {
+    async fn concurrent_callers_share_a_result_and_later_ones_get_another() {
         let fetches = SharedFetches::<&str, u64>::new();
         let counter = Arc::new(AtomicU64::new(0));
         let ask = || fetches.find_or_start(&"k", || None::<()>, || slow(&counter));
@@ -188,7 +187,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_kept_fetch_goes_on_without_those_who_waited() {
+    async fn a_kept_fetch_completes_without_its_callers() {
         let fetches = SharedFetches::<&str, u64>::new();
         let kept = KeptFetches::new(1);
         let counter = Arc::new(AtomicU64::new(0));
@@ -198,7 +197,7 @@ mod tests {
             kept.keep(&key, &fetch);
         };
         ask("a");
-        // One too many: it ends with those who wait for it.
+        // One too many: it ends with its callers.
         ask("b");
         tokio::time::sleep(Duration::from_millis(60)).await;
         assert_eq!(counter.load(Ordering::Relaxed), 1);
@@ -218,15 +217,12 @@ mod tests {
         let fetch = fetches.find_or_start(&"a", || None::<()>, hang);
         kept.keep(&"a", &fetch.unwrap_err());
         tokio::time::sleep(Duration::from_millis(60)).await;
-        assert!(
-            !fetches.is_running(&"a"),
-            "the next one who asks tries again"
-        );
+        assert!(!fetches.is_running(&"a"), "the next caller tries again");
         assert!(kept.kept.lock().is_empty());
     }
 
     #[tokio::test]
-    async fn the_last_one_who_goes_ends_it() {
+    async fn the_last_caller_that_leaves_cancels_the_fetch() {
         let fetches = SharedFetches::<&str, u64>::new();
         let counter = Arc::new(AtomicU64::new(0));
         let fetch = fetches

@@ -31,11 +31,11 @@ impl Chunk {
     }
 }
 
-/// As the manifest has it. Sizes are those of Java's `int`.
+/// The form in the manifest. Sizes are Java `int`s.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "lowercase")]
 pub enum ChunkIndexForm {
-    /// All chunks but the last have one size after the transformation.
+    /// All chunks except the last have one size after the transformation.
     #[serde(rename_all = "camelCase")]
     Fixed {
         original_chunk_size: i32,

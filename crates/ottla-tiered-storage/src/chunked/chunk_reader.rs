@@ -5,12 +5,13 @@
 //! range to the end leaves those fetches running, because the next request will want them; when the
 //! last reader of a segment goes before its end, they are cancelled.
 //!
-//! With a cache, a chunk that a reader waited for is fetched to its end, also if the reader goes. A
-//! consumer's fetch does not wait for longer than `remote.fetch.max.wait.ms`, and asks for the same
-//! again: it would never get a chunk that takes longer. In Kafka, reads that have begun go on.
+//! With a cache, a chunk that a reader waited for is fetched completely, even if the reader goes. A
+//! consumer's fetch waits at most `remote.fetch.max.wait.ms` and then requests the same range
+//! again; otherwise it would never get a chunk that takes longer. In Kafka, reads that have begun
+//! continue.
 //!
-//! Without a cache, of a chunk that is neither compressed nor encrypted only the bytes that are asked for
-//! are fetched.
+//! Without a cache, only the requested bytes of a chunk are fetched if it is neither compressed nor
+//! encrypted.
 //!
 //! Aiven's plugin: `ChunkCache`, `DefaultChunkManager`.
 
@@ -33,7 +34,8 @@ use crate::remote_storage::SegmentStream;
 
 /// Chunks of one range that are fetched at once.
 const CHUNKS_AT_ONCE: usize = 2;
-/// Chunks that are fetched to their end for readers that may have gone: those of ten readers.
+/// Maximum number of chunks that are fetched completely for readers that may be gone: the chunks of
+/// ten readers.
 const KEPT_AT_ONCE: usize = 20;
 
 /// The chunks of all segments.
@@ -43,11 +45,11 @@ pub struct ChunkReader {
     fetches: SharedFetches<ChunkKey, Bytes>,
     /// Bytes of the segment ahead of a reader.
     prefetch: u64,
-    /// Limits what is fetched ahead at once.
+    /// Limits the concurrent prefetches.
     prefetch_permits: Arc<Semaphore>,
     get_timeout: Duration,
     readers: Arc<Mutex<HashMap<Arc<str>, Readers>>>,
-    /// Chunks that are fetched even if nobody waits for them any longer.
+    /// Chunks whose fetch continues without readers.
     kept: KeptFetches<ChunkKey>,
 }
 
@@ -74,7 +76,7 @@ impl ChunkReader {
     ) -> ChunkReader {
         ChunkReader {
             storage,
-            // Without a cache there is no place for what is fetched ahead.
+            // Without a cache there is no place for prefetched chunks.
             prefetch: if cache.is_some() { prefetch.bytes } else { 0 },
             cache,
             fetches: SharedFetches::new(),
@@ -118,7 +120,7 @@ impl ChunkReader {
                 }
             })
             .buffered(CHUNKS_AT_ONCE);
-        // The guard goes with the stream, and knows when its end was reached.
+        // The guard moves with the stream, and records whether its end was reached.
         let mut guard = Some(guard);
         parts
             .map(move |part: Result<(u32, Bytes), RemoteStorageError>| {
@@ -230,7 +232,7 @@ impl ChunkReader {
         self.kept.keep(&key, fetch);
     }
 
-    /// Starts what is to be fetched ahead of a reader that is at this chunk.
+    /// Starts the prefetches for a reader that is at this chunk.
     fn prefetch_after(&self, object: &Arc<str>, manifest: &Arc<Manifest>, chunk: &Chunk) {
         let end = chunk.original_end() + self.prefetch;
         if self.prefetch == 0 {

@@ -1,4 +1,4 @@
-//! Chunk sizes in a few bytes: what a manifest calls `transformedChunks`.
+//! Chunk sizes in a few bytes: `transformedChunks` of a manifest.
 //!
 //! Base64 of one zstd frame of: the count (i32, big endian); nothing more for 0; the size (i32) for
 //! 1; otherwise the smallest size but for the last chunk (i32), a width of 1 to 4 bytes (u8), the
@@ -12,7 +12,7 @@ use bytes::{Buf, BufMut};
 
 /// More chunks than a segment of 2 GiB has with chunks of 1 KiB.
 pub const MAX_CHUNKS: usize = 1 << 21;
-/// What the plugin decompresses at most.
+/// The plugin's limit of decompressed bytes.
 const MAX_DECOMPRESSED: usize = 10 * 1024 * 1024;
 
 /// The text cannot be decoded.

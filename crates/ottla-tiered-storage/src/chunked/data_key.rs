@@ -1,4 +1,4 @@
-//! AES-256-GCM with a key of its own for each segment.
+//! AES-256-GCM with a separate key for each segment.
 //!
 //! An encrypted chunk or index is the IV (12 bytes), the text, and the tag (16 bytes). The
 //! associated data is the same for all of a segment: 32 random bytes from its manifest.
@@ -29,7 +29,7 @@ impl fmt::Debug for DataKey {
     }
 }
 
-/// The bytes are not what this key encrypted.
+/// The bytes were not encrypted with this key, or have changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("its authentication tag does not match its bytes")]
 pub struct NotAuthentic;

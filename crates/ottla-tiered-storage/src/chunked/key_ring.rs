@@ -119,7 +119,7 @@ impl KeyRing {
     }
 }
 
-/// A generator of its own for each use, seeded from the process's.
+/// A separate generator for each use, seeded from the process's generator.
 fn rng() -> StdRng {
     StdRng::from_seed(random("OAEP of a remote segment"))
 }

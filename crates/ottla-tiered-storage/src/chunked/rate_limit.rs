@@ -7,7 +7,7 @@ use ottla_sync::{Mutex, time};
 /// Shared by all uploads (`upload.rate.limit.bytes.per.second`).
 pub struct RateLimit {
     bytes_per_second: u64,
-    /// When all that was let through so far has had its time.
+    /// The time at which the bytes admitted so far are paid for.
     free_at: Mutex<Option<Instant>>,
 }
 

@@ -32,7 +32,7 @@ use crate::remote_storage::{
 };
 use crate::settings::{CacheSettings, ChunkedSettings, EncryptionSettings};
 
-/// Manifests, and indexes, that are fetched to their end for readers that may have gone: those of ten
+/// Maximum number of manifests, and of indexes, that are fetched completely for readers that may be gone: those of ten
 /// readers.
 const KEPT_AT_ONCE: usize = 20;
 
@@ -53,7 +53,7 @@ pub struct ChunkedStorage {
 }
 
 impl ChunkedStorage {
-    /// Opens the store; asks nothing of it. Key files and credentials files are read.
+    /// Opens the store without a request to it. Reads key files and credentials files.
     pub fn open(
         settings: &ChunkedSettings,
         environment: Environment<'_>,
@@ -177,7 +177,7 @@ impl ChunkedStorage {
         found
     }
 
-    /// The fetch of an index for all who ask for it meanwhile.
+    /// The fetch of an index, shared by concurrent callers.
     fn index_fetch(
         &self,
         metadata: &RemoteLogSegmentMetadata,
@@ -195,7 +195,7 @@ impl ChunkedStorage {
                 Err(manifest) if *index == IndexType::Offset => {
                     let front = async {
                         let front = storage.get_range(object, 0..likely_size).await;
-                        // What is wrong with the object is found below, where it is asked for again.
+                        // An error of the object is found below, where it is requested again.
                         Ok::<_, RemoteStorageError>(front.unwrap_or_default())
                     };
                     future::try_join(manifest, front).await?
@@ -261,7 +261,7 @@ impl RemoteStorageManager for ChunkedStorage {
             Ok(size) => size,
             Err(error) => {
                 if let Err(left) = self.delete_log_segment_data(metadata).await {
-                    tracing::warn!("{left}; what was uploaded of the segment stays there");
+                    tracing::warn!("{left}; the uploaded part of the segment stays there");
                 }
                 return Err(error);
             }
@@ -315,7 +315,7 @@ impl RemoteStorageManager for ChunkedStorage {
         &self,
         metadata: &RemoteLogSegmentMetadata,
     ) -> Result<(), RemoteStorageError> {
-        // The manifest first: without it, nothing of the segment is read any more.
+        // The manifest first: without it, the segment is no longer read.
         let keys = [Suffix::Manifest, Suffix::Indexes, Suffix::Log]
             .map(|suffix| self.key(metadata, suffix));
         self.manifests.lock().remove(&keys[0]);
@@ -336,7 +336,7 @@ impl RemoteStorageManager for ChunkedStorage {
                 _ => self.key_for_reading(metadata, suffix),
             };
             let (name, size_bytes) = match (key, &manifest) {
-                // What is wrong with it is more than its size.
+                // The object has an error besides its size.
                 (Ok(key), Err(error)) if suffix == Suffix::Manifest => {
                     (self.storage.name(&key), Err(error.clone()))
                 }

@@ -1,7 +1,8 @@
-//! What happens to a chunk between the segment and the object: zstd, then AES-GCM, each if it is on.
+//! The transformation of a chunk between the segment and the object: zstd, then AES-GCM, each if
+//! enabled.
 //!
 //! Each chunk is one zstd frame with its content size. Indexes are encrypted and never compressed.
-//! All of it is processor time, on the caller's thread.
+//! All work runs on the caller's thread.
 //!
 //! Aiven's plugin: `CompressionChunkEnumeration`, `EncryptionChunkEnumeration` and their opposites.
 
@@ -84,7 +85,7 @@ pub fn sealed(key: &DataKey, text: &[u8]) -> Vec<u8> {
     buffer
 }
 
-/// Why a chunk or an index is not what was uploaded.
+/// Why a chunk or an index differs from the uploaded one.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum RestoreError {
     #[error("{name} at byte {position}: {cause}")]
@@ -97,7 +98,7 @@ pub enum RestoreError {
     },
 }
 
-/// The bytes of the segment from those of the object.
+/// Restores the bytes of the segment from the object.
 pub fn restored(
     object: Bytes,
     chunk: &Chunk,
@@ -134,7 +135,7 @@ pub fn restored(
     Ok(original)
 }
 
-/// The bytes of an index from those of the object.
+/// Restores the bytes of an index from the object.
 pub fn restored_index(
     object: Bytes,
     name: &str,
@@ -152,7 +153,7 @@ fn opened(object: Bytes, key: Option<&DataKey>) -> Result<Bytes, String> {
     let Some(key) = key else {
         return Ok(object);
     };
-    // A response is one buffer that nobody else holds, in most cases.
+    // In most cases a response is one buffer without other references.
     let mut buffer = object
         .try_into_mut()
         .map_or_else(|shared| shared.to_vec(), |own| own.into());
@@ -169,7 +170,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_combination_gives_back_what_it_got() {
+    fn every_combination_round_trips() {
         let segment: Vec<u8> = (0..250_000u32).map(|n| (n / 40 % 251) as u8).collect();
         for compresses in [false, true] {
             for key in [None, Some(DataKey::generate())] {

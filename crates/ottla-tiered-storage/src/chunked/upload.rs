@@ -121,7 +121,7 @@ impl Uploader {
     }
 }
 
-/// A file that counts what was read of it.
+/// A file that counts the bytes read from it.
 struct Counted<'a> {
     file: &'a mut fs::File,
     bytes: u64,

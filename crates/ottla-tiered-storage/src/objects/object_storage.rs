@@ -1,7 +1,7 @@
 //! Objects by their keys, in any of the stores that the `object_store` crate knows.
 //!
 //! Owns the connections to the store. Bounds every operation: attempts, time, and the memory of an
-//! upload, which is two parts. Errors name the object and say what the store said.
+//! upload, which is two parts. Errors name the object and contain the store's message.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use ottla_sync::{task, time};
 
 use crate::error::{RemoteStorageError, RemoteStorageErrorKind};
 
-/// For the end of an upload that nobody waits for any longer.
+/// For the end of an upload whose caller is gone.
 const ABORT_TIMEOUT: Duration = Duration::from_secs(60);
 /// An error text longer than this is cut.
 const MAX_CAUSE: usize = 600;
@@ -29,7 +29,7 @@ pub type UploadSource<'a> = BoxStream<'a, Result<Bytes, RemoteStorageError>>;
 /// A bucket, container or directory.
 pub struct ObjectStorage {
     store: Arc<dyn ObjectStore>,
-    /// What stands before a key in messages: `s3://bucket`.
+    /// The prefix of keys in messages: `s3://bucket`.
     location: String,
     /// A prefix of keys that messages do not show.
     masked_prefix: Option<String>,
@@ -90,7 +90,7 @@ impl ObjectStorage {
         self.bounded("fetch", key, read).await
     }
 
-    /// Bytes of an object. Fewer than asked for if the object is shorter.
+    /// Bytes of an object. Fewer than requested if the object is shorter.
     pub async fn get_range(
         &self,
         key: &str,
@@ -108,8 +108,8 @@ impl ObjectStorage {
     }
 
     /// Uploads an object and returns its size: in one request if it fits into a part, otherwise in
-    /// parts of one size, of which one is being sent while the next one is filled. After an error,
-    /// and if this is dropped, the store keeps no parts, as far as it can be reached.
+    /// parts of one size. One part is sent while the next one is filled. After an error, and if
+    /// this is dropped, the store keeps no parts, as far as it can be reached.
     pub async fn upload(
         &self,
         key: &str,
@@ -168,7 +168,7 @@ impl ObjectStorage {
         result.map(|()| total)
     }
 
-    /// Deletes objects; those that are not there count as deleted.
+    /// Deletes objects; missing objects count as deleted.
     pub async fn delete(&self, keys: &[String]) -> Result<(), RemoteStorageError> {
         let paths: Vec<Path> = keys
             .iter()
@@ -355,8 +355,9 @@ fn code_of(cause: &str) -> Option<&str> {
     Some(answer.split_once(':')?.0)
 }
 
-/// Whether the store has no such bucket or container: the settings name another one than at the upload.
-/// That tells nothing about the object. If it counted as deleted, it would stay in its bucket for ever.
+/// Whether the store has no such bucket or container: the settings name another one than at the
+/// upload. This says nothing about the object. If the object counted as deleted, it would stay in
+/// its bucket forever.
 fn is_without_bucket(cause: &str) -> bool {
     matches!(code_of(cause), Some("NoSuchBucket" | "ContainerNotFound"))
 }
@@ -385,7 +386,7 @@ fn with_advice(location: &str, kind: RemoteStorageErrorKind, cause: String) -> S
     format!("{cause}; {advice}")
 }
 
-/// What the store said: code and message of its XML where there is one, in one line.
+/// The error of the store in one line: code and message of its XML, if there is one.
 fn cause(error: &object_store::Error) -> String {
     let mut text = error.to_string();
     let mut source = std::error::Error::source(error);
@@ -419,7 +420,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_object_of_a_bucket_that_is_not_there_does_not_count_as_deleted() {
+    fn an_object_of_a_missing_bucket_does_not_count_as_deleted() {
         let store = Arc::new(object_store::memory::InMemory::new());
         let storage = ObjectStorage::new(store, "s3://bucket".to_owned(), 5 << 20);
         let kind_of = |code: &str| {

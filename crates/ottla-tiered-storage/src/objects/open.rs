@@ -27,10 +27,10 @@ const RETRY_TIME: Duration = Duration::from_secs(60);
 const CONNECT_TIME: Duration = Duration::from_secs(5);
 /// How long a store may say nothing, in the middle of an answer or of an upload of a part.
 const SILENCE: Duration = Duration::from_secs(60);
-/// Files need no parts; this bounds what is written at once.
+/// Files need no parts; this bounds the size of a write.
 const FILE_PART_SIZE: usize = 8 << 20;
 
-/// Opens a store. Asks nothing of it.
+/// Opens a store. Sends no request to it.
 pub fn open_store(
     settings: &BackendSettings,
     environment: Environment<'_>,
@@ -150,12 +150,12 @@ fn open_gcs(settings: &GcsSettings) -> Result<ObjectStorage, RemoteStorageError>
         GcsCredentials::Path(path) => builder.with_service_account_path(path),
         GcsCredentials::Default => builder,
         GcsCredentials::None => {
-            let nobody = GcpCredential {
+            let anonymous = GcpCredential {
                 bearer: String::new(),
             };
             builder
                 .with_credentials(Arc::new(object_store::StaticCredentialProvider::new(
-                    nobody,
+                    anonymous,
                 )))
                 .with_skip_signature(true)
         }

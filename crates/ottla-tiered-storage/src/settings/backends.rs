@@ -1,7 +1,7 @@
-//! Settings of the stores behind the chunked format: S3, GCS, Azure, a directory.
+//! Settings of the stores below the chunked format: S3, GCS, Azure, a directory.
 //!
-//! Names and rules are those of Aiven's plugin: `S3StorageConfig`, `GcsStorageConfig`,
-//! `AzureBlobStorageConfig`, `FileSystemStorageConfig`. They stand below `storage.`.
+//! Names and rules come from Aiven's plugin: `S3StorageConfig`, `GcsStorageConfig`,
+//! `AzureBlobStorageConfig`, `FileSystemStorageConfig`. The prefix is `storage.`.
 
 use std::path::PathBuf;
 use std::time::Duration;

@@ -86,7 +86,7 @@ impl<'a> Given<'a> {
         values.map(str::trim).filter(|it| !it.is_empty()).collect()
     }
 
-    /// Reads nothing of it, and lets [`Given::refuse_unknown`] pass it.
+    /// Ignores a setting, so that [`Given::refuse_unknown`] accepts it.
     pub fn ignore(&self, name: &str) {
         self.text(name);
     }

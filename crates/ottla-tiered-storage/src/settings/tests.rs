@@ -26,7 +26,7 @@ fn read(settings: &BTreeMap<String, String>) -> Result<ChunkedSettings, String> 
 }
 
 #[test]
-fn defaults_are_those_of_the_plugin() {
+fn defaults_equal_the_plugins() {
     let settings = read(&s3(&[])).unwrap_or_else(|error| panic!("{error}"));
     assert!(!settings.compression && settings.encryption.is_none());
     assert_eq!(settings.manifest_cache.size, Some(1000));

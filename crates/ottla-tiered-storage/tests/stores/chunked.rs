@@ -9,7 +9,7 @@ use crate::segments::{
 const SIZE: usize = 95_000;
 
 #[tokio::test]
-async fn what_was_uploaded_is_read_in_each_form() {
+async fn uploaded_segments_are_read_in_each_form() {
     for compresses in ["false", "true"] {
         for encrypts in [false, true] {
             let dir = tempfile::tempdir().unwrap();

@@ -1,5 +1,5 @@
-//! An S3 server for one bucket, in memory, that fails on purpose and writes down what it was asked.
-//! It checks no signature: the suite `tiered` has a real server for that.
+//! An S3 server for one bucket, in memory, that fails on purpose and records its requests. It
+//! checks no signature: the suite `tiered` uses a real server for that.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};

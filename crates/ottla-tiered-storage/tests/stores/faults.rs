@@ -78,7 +78,7 @@ async fn a_store_that_stumbles_is_tried_again() {
 }
 
 #[tokio::test]
-async fn a_store_that_goes_on_failing_gives_an_error_that_names_the_object() {
+async fn a_store_that_keeps_failing_gives_an_error_that_names_the_object() {
     let server = FakeS3::start().await;
     let dir = tempfile::tempdir().unwrap();
     let segment = segment(dir.path(), SIZE);
@@ -126,7 +126,7 @@ async fn a_store_that_goes_on_failing_gives_an_error_that_names_the_object() {
     assert!(error.what.ends_with(&format!("{key}.log")), "{error}");
 }
 
-/// Its bytes would be taken for those of another place in the segment.
+/// Its bytes would be taken for another part of the segment.
 #[tokio::test]
 async fn a_server_that_sends_another_range_gives_an_error() {
     let server = FakeS3::start().await;
@@ -145,13 +145,13 @@ async fn a_server_that_sends_another_range_gives_an_error() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_not_there_gives_an_error_in_time() {
+async fn an_unreachable_server_gives_an_error_in_time() {
     let server = FakeS3::start().await;
     let dir = tempfile::tempdir().unwrap();
     let segment = segment(dir.path(), 1000);
-    let mut nobody = server;
-    nobody.endpoint = "http://127.0.0.1:1".to_owned();
-    let store = open(&s3(&nobody, &[(CALL, "1500")]));
+    let mut unreachable = server;
+    unreachable.endpoint = "http://127.0.0.1:1".to_owned();
+    let store = open(&s3(&unreachable, &[(CALL, "1500")]));
     let began = Instant::now();
     let copy = store.copy_log_segment_data(&segment.metadata, &segment.data);
     let error = copy.await.unwrap_err();

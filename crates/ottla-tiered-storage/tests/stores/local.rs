@@ -107,7 +107,8 @@ fn settings_of(root: &Path) -> BTreeMap<String, String> {
     ])
 }
 
-/// The thread that copies cannot be stopped. What it writes after its caller has gone, nobody deletes.
+/// The thread that copies cannot be stopped. No caller is left to delete the files that it writes
+/// later.
 #[test]
 fn a_copy_that_is_given_up_leaves_no_files() {
     let runtime = tokio::runtime::Builder::new_current_thread().build();

@@ -14,7 +14,7 @@ fn objects() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/stores/plugin-objects")
 }
 
-/// What the plugin gave the broker to keep, for objects of this size.
+/// The plugin's custom metadata for objects of this size.
 fn custom_metadata(remote_size: &[u8]) -> Vec<u8> {
     let path = format!("orders-{TOPIC_ID}/7/00000000000000000100-{SEGMENT_ID}");
     let mut bytes = vec![3, 0, remote_size.len() as u8];
@@ -25,7 +25,7 @@ fn custom_metadata(remote_size: &[u8]) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn what_the_plugin_wrote_is_read() {
+async fn segments_of_the_plugin_are_read() {
     let dir = tempfile::tempdir().unwrap();
     let segment = segment(dir.path(), 2_500);
     for (folder, remote_size, is_encrypted, has_transactions) in [

@@ -136,7 +136,7 @@ async fn chunks_are_fetched_ahead_of_a_reader_until_it_goes() {
     let ahead = ("rsm.config.fetch.chunk.cache.prefetch.max.size", "2000000");
     let all: Vec<(&str, &str)> = MEMORY.iter().copied().chain([ahead]).collect();
 
-    // It reads what it asked for: the chunks after that are there for its next request.
+    // It reads its whole range: the chunks after that are prefetched for its next request.
     let store = open(&s3(&server, &all));
     let stream = store
         .fetch_log_segment(&segment.metadata, 0, Some(99))
@@ -152,7 +152,7 @@ async fn chunks_are_fetched_ahead_of_a_reader_until_it_goes() {
     // Chunks 3 and 4, ahead of chunks 1 and 2.
     assert_eq!(gets(&server), 2);
 
-    // It goes before its end: nothing is fetched but what it waited for.
+    // It stops before the end of its range: only the chunk that it waited for is fetched.
     let store = open(&s3(&server, &all));
     server.fail(
         ".log bytes=",

@@ -36,7 +36,7 @@ fn story(
     cache: Option<&RemoteLogMetadataCache>,
 ) -> (Vec<String>, Result<Restart, AuxiliaryFailure>) {
     let (mut state, mut effect) = AuxiliaryState::begin(Offset(end), is_last_tiered);
-    let mut told = Vec::new();
+    let mut steps = Vec::new();
     loop {
         let listed = |(offset, epoch): (i64, i32)| OffsetAndEpoch {
             offset: Offset(offset),
@@ -44,7 +44,7 @@ fn story(
         };
         let event = match effect {
             AuxiliaryEffect::ListOffsets(which) => {
-                told.push(format!("list {}", which.timestamp()));
+                steps.push(format!("list {}", which.timestamp()));
                 AuxiliaryEvent::OffsetListed(Ok(listed(match which {
                     ListedOffset::Latest => (leader.end, 4),
                     ListedOffset::Earliest => (20, 0),
@@ -53,20 +53,20 @@ fn story(
                 })))
             }
             AuxiliaryEffect::FindEpochEnd { leader_epoch } => {
-                told.push(format!("end of {leader_epoch}"));
+                steps.push(format!("end of {leader_epoch}"));
                 let (epoch, end) = epochs().end_offset_for(leader_epoch, Offset(120)).unwrap();
                 AuxiliaryEvent::EpochEndFound(Ok(listed((end.0, epoch.0))))
             }
             AuxiliaryEffect::FetchIndex { segment, index } => {
-                told.push(format!("{index:?} of {}", segment.start_offset));
+                steps.push(format!("{index:?} of {}", segment.start_offset));
                 let below = epochs().in_range(None, segment.next_offset());
                 AuxiliaryEvent::IndexFetched(Ok(match index {
                     FetchedIndex::LeaderEpoch => below.to_checkpoint().into_bytes(),
                     FetchedIndex::ProducerSnapshot => b"producers".to_vec(),
                 }))
             }
-            AuxiliaryEffect::Restart(restart) => return (told, Ok(*restart)),
-            AuxiliaryEffect::Failed(failure) => return (told, Err(failure)),
+            AuxiliaryEffect::Restart(restart) => return (steps, Ok(*restart)),
+            AuxiliaryEffect::Failed(failure) => return (steps, Err(failure)),
         };
         effect = state.step(event, cache);
     }
@@ -80,7 +80,7 @@ const LEADER: Leader = Leader {
 
 #[test]
 fn a_follower_starts_with_the_leaders_local_log() {
-    let (told, restart) = story(&LEADER, 30, false, Some(&remote()));
+    let (steps, restart) = story(&LEADER, 30, false, Some(&remote()));
     // The epoch before 3 is 1, which ends at 90.
     let expected = [
         "list -2",
@@ -89,7 +89,7 @@ fn a_follower_starts_with_the_leaders_local_log() {
         "LeaderEpoch of 20",
         "ProducerSnapshot of 20",
     ];
-    assert_eq!(told, expected);
+    assert_eq!(steps, expected);
     let restart = restart.unwrap();
     assert_eq!(restart.next_offset, Offset(90));
     assert_eq!(restart.log_start_offset, Offset(20));
@@ -108,7 +108,7 @@ fn the_local_start_may_be_within_an_epoch() {
     };
     let (_, restart) = story(&leader, 0, false, Some(&remote()));
     assert_eq!(restart.unwrap().next_offset, Offset(96));
-    // The segment has more than what is before the local start.
+    // The segment contains more than the records before the local start.
     let leader = Leader {
         local_start: (100, 4),
         ..LEADER
@@ -119,24 +119,24 @@ fn the_local_start_may_be_within_an_epoch() {
 
 #[test]
 fn an_empty_follower_may_start_after_the_last_upload() {
-    let (told, restart) = story(&LEADER, 0, true, Some(&remote()));
-    assert_eq!(told[..4], ["list -1", "list -2", "list -6", "end of 3"]);
+    let (steps, restart) = story(&LEADER, 0, true, Some(&remote()));
+    assert_eq!(steps[..4], ["list -1", "list -2", "list -6", "end of 3"]);
     assert_eq!(restart.unwrap().next_offset, Offset(111));
-    let (told, _) = story(&LEADER, 1, true, Some(&remote()));
-    assert_eq!(told[..2], ["list -2", "list -4"], "not empty");
+    let (steps, _) = story(&LEADER, 1, true, Some(&remote()));
+    assert_eq!(steps[..2], ["list -2", "list -4"], "not empty");
     let empty = Leader { end: 0, ..LEADER };
-    let (told, _) = story(&empty, 0, true, Some(&remote()));
-    assert_eq!(told[..3], ["list -1", "list -2", "list -4"]);
+    let (steps, _) = story(&empty, 0, true, Some(&remote()));
+    assert_eq!(steps[..3], ["list -1", "list -2", "list -4"]);
 }
 
 #[test]
-fn a_leader_that_does_not_know_what_is_pending() {
+fn a_leader_without_the_earliest_pending_upload_offset() {
     let unknown = Leader {
         pending_upload: (-1, -1),
         ..LEADER
     };
-    let (told, failure) = story(&unknown, 0, true, Some(&remote()));
-    assert_eq!(told, ["list -1", "list -2", "list -6", "list -4"]);
+    let (steps, failure) = story(&unknown, 0, true, Some(&remote()));
+    assert_eq!(steps, ["list -1", "list -2", "list -6", "list -4"]);
     assert_eq!(failure, Err(AuxiliaryFailure::NoPendingUpload));
     let nothing_tiered = Leader {
         local_start: (20, 0),

@@ -8,11 +8,11 @@ use crate::{
     RemoteLogMetadataCache, RemoteLogSegmentState, StoreFailure, TaskEffect, TaskEvent,
 };
 
-/// A task, and what it did in words.
+/// A task, and its effects as text.
 struct Story {
     task: CopyTask,
     cache: RemoteLogMetadataCache,
-    told: Vec<String>,
+    steps: Vec<String>,
     next_id: u128,
     upload: Result<Option<CustomMetadata>, StoreFailure>,
     publishes: usize,
@@ -28,7 +28,7 @@ impl Story {
         Story {
             task: CopyTask::new(origin, 16),
             cache,
-            told: Vec::new(),
+            steps: Vec::new(),
             next_id: 100,
             upload: Ok(None),
             publishes: usize::MAX,
@@ -48,13 +48,13 @@ impl Story {
             }
         }
         assert!(!self.task.is_running());
-        std::mem::take(&mut self.told)
+        std::mem::take(&mut self.steps)
     }
 
     fn answer(&mut self, effect: &TaskEffect) -> Option<TaskEvent> {
         Some(match effect {
             TaskEffect::AwaitCopyQuota { bytes, .. } => {
-                self.told.push(format!("quota {bytes}"));
+                self.steps.push(format!("quota {bytes}"));
                 self.next_id += 1;
                 let segment_id = Uuid::from_u128(self.next_id);
                 TaskEvent::CopyPermitted { segment_id }
@@ -68,14 +68,14 @@ impl Story {
                     RemoteLogMetadata::Segment(metadata) => {
                         let segment = &metadata.segment;
                         self.cache.add(segment).unwrap();
-                        self.told.push(format!(
+                        self.steps.push(format!(
                             "{} {}-{}",
                             segment.state, segment.start_offset, segment.end_offset
                         ));
                     }
                     RemoteLogMetadata::SegmentUpdate(metadata) => {
                         self.cache.update(&metadata.update).unwrap();
-                        self.told.push(metadata.update.state.to_string());
+                        self.steps.push(metadata.update.state.to_string());
                     }
                     other => panic!("{other:?}"),
                 }
@@ -83,25 +83,25 @@ impl Story {
             }
             TaskEffect::Upload { upload, .. } => {
                 let epochs = upload.leader_epochs.to_checkpoint().replace('\n', ",");
-                self.told.push(format!("upload with {epochs}"));
+                self.steps.push(format!("upload with {epochs}"));
                 TaskEvent::Uploaded(self.upload.clone())
             }
             TaskEffect::DeleteData { metadata, .. } => {
                 let custom = metadata.segment.custom_metadata.as_ref();
                 let custom = custom.map_or(0, |it| it.0.len());
-                self.told.push(format!("delete with {custom} bytes"));
+                self.steps.push(format!("delete with {custom} bytes"));
                 TaskEvent::DataDeleted(Ok(()))
             }
             TaskEffect::IncrementLogStartOffset { log_start_offset } => {
-                self.told.push(format!("start {log_start_offset}"));
+                self.steps.push(format!("start {log_start_offset}"));
                 return None;
             }
             TaskEffect::SetHighestRemoteOffset { offset } => {
-                self.told.push(format!("highest {offset}"));
+                self.steps.push(format!("highest {offset}"));
                 return None;
             }
             TaskEffect::RunEnded(outcome) => {
-                self.told.push(format!("{outcome:?}"));
+                self.steps.push(format!("{outcome:?}"));
                 return None;
             }
         })
@@ -117,9 +117,9 @@ fn closed_segments_below_the_last_stable_offset_are_copied() {
     let mut story = Story::new(cache_of(&[]));
     let mut log = log(&[0, 10, 20, 30], 35, epochs());
     log.last_stable_offset = Offset(29);
-    let told = story.run(&log);
+    let steps = story.run(&log);
     assert_eq!(
-        told,
+        steps,
         [
             "start 0",
             "highest -1",
@@ -142,10 +142,10 @@ fn closed_segments_below_the_last_stable_offset_are_copied() {
 }
 
 #[test]
-fn a_new_leader_goes_on_after_what_remote_storage_has() {
+fn a_new_leader_continues_after_the_highest_remote_offset() {
     let copied = segment(1, 0, 12, LeaderEpochs::from([(0, 0)]));
     let mut story = Story::new(cache_of(&[copied]));
-    let told = story.run(&log(&[0, 10, 20], 25, epochs()));
+    let steps = story.run(&log(&[0, 10, 20], 25, epochs()));
     // The segment that has offset 13 is copied whole.
     let expected = [
         "start 0",
@@ -153,11 +153,11 @@ fn a_new_leader_goes_on_after_what_remote_storage_has() {
         "quota 10",
         "COPY_SEGMENT_STARTED 10-19",
     ];
-    assert_eq!(told[..4], expected);
+    assert_eq!(steps[..4], expected);
 }
 
 #[test]
-fn only_what_is_missing_is_copied_again() {
+fn only_missing_segments_are_copied_again() {
     let epochs = |start: i64| LeaderEpochs::from([(0, start)]);
     let mut story = Story::new(cache_of(&[
         segment(1, 0, 9, epochs(0)),
@@ -189,13 +189,13 @@ fn a_segment_that_fails_for_good_is_cleaned_up_and_one_that_may_work_is_left() {
     let mut story = Story::new(cache_of(&[]));
     let log = log(&[0, 10], 15, epochs());
     story.upload = Err(StoreFailure::Permanent);
-    let told = story.run(&log);
+    let steps = story.run(&log);
     let expected = [
         "delete with 0 bytes",
         "DELETE_SEGMENT_FINISHED",
         "StoreFailed",
     ];
-    assert_eq!(told[told.len() - 3..], expected);
+    assert_eq!(steps[steps.len() - 3..], expected);
     assert!(story.cache.is_empty());
 
     story.upload = Err(StoreFailure::Retriable);
@@ -203,7 +203,7 @@ fn a_segment_that_fails_for_good_is_cleaned_up_and_one_that_may_work_is_left() {
     assert_eq!(story.cache.len(), 1);
     story.upload = Ok(None);
     assert_eq!(story.run(&log).last().unwrap(), "Done");
-    assert_eq!(story.cache.len(), 2, "the retry has an ID of its own");
+    assert_eq!(story.cache.len(), 2, "the retry has a new ID");
 }
 
 #[test]
@@ -211,14 +211,14 @@ fn too_much_custom_metadata_ends_copying() {
     let mut story = Story::new(cache_of(&[]));
     let log = log(&[0, 10], 15, epochs());
     story.upload = Ok(Some(CustomMetadata(Bytes::from_static(&[0; 17]))));
-    let told = story.run(&log);
+    let steps = story.run(&log);
     let expected = [
         "DELETE_SEGMENT_STARTED",
         "delete with 17 bytes",
         "DELETE_SEGMENT_FINISHED",
         "CustomMetadataTooLarge",
     ];
-    assert_eq!(told[told.len() - 4..], expected);
+    assert_eq!(steps[steps.len() - 4..], expected);
     assert_eq!(story.run(&log), ["CustomMetadataTooLarge"]);
     story.task.cancel();
     story.upload = Ok(Some(CustomMetadata(Bytes::from_static(&[0; 16]))));
@@ -242,8 +242,8 @@ fn a_segment_without_a_producer_snapshot_is_not_announced() {
     let mut story = Story::new(cache_of(&[]));
     let mut log = log(&[0, 10], 15, epochs());
     log.segments[0].has_producer_snapshot = false;
-    let told = story.run(&log);
-    assert_eq!(told, ["start 0", "highest -1", "NoProducerSnapshot"]);
+    let steps = story.run(&log);
+    assert_eq!(steps, ["start 0", "highest -1", "NoProducerSnapshot"]);
     assert!(story.cache.is_empty());
 }
 
@@ -270,8 +270,8 @@ fn a_segment_is_copied_when_one_of_its_limits_makes_it_due() {
         let mut story = Story::new(cache_of(&[]));
         story.now = now;
         story.task.set_delay(CopyDelay { lag_ms, lag_bytes });
-        let told = story.run(&log(&[0, 10, 20], 25, epochs()));
-        told.iter().filter(|it| it.starts_with("quota ")).count()
+        let steps = story.run(&log(&[0, 10, 20], 25, epochs()));
+        steps.iter().filter(|it| it.starts_with("quota ")).count()
     };
     assert_eq!(copied(0, -1, 9), 2);
     assert_eq!(copied(-1, 0, 9), 2);

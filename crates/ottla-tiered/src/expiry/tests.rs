@@ -13,7 +13,7 @@ fn epochs() -> LeaderEpochs {
     LeaderEpochs::from([(0, 0), (1, 25)])
 }
 
-/// Segments of ten records and ten bytes, of which the newest record has its offset for timestamp.
+/// Segments of ten records and ten bytes. The timestamp of the newest record is its offset.
 fn remote(count: i64) -> Vec<RemoteSegment> {
     (0..count)
         .map(|number| {
@@ -122,13 +122,13 @@ fn segments_in_both_tiers_count_once_if_a_copy_before_them_is_missing() {
         retention_bytes,
         ..FOREVER
     };
-    // 40 bytes are remote, and 15 are only local. The deletion of the second segment goes on.
+    // 40 bytes are remote, and 15 are only local. The deletion of the second segment continues.
     assert_eq!(ids(&run(&log, &cache, size(55))), [2]);
     assert_eq!(ids(&run(&log, &cache, size(45))), [1, 2]);
 }
 
 #[test]
-fn what_expired_by_time_counts_for_the_size() {
+fn segments_expired_by_time_count_for_the_size() {
     let (log, cache) = tiered();
     let retention = Retention {
         retention_ms: 980,
@@ -196,7 +196,7 @@ fn a_dangling_upload_expires_with_its_records() {
 }
 
 #[test]
-fn an_upload_that_was_left_behind_goes_without_retention() {
+fn an_abandoned_upload_is_deleted_without_retention() {
     let (log, mut cache) = tiered();
     // It began at 0.
     let left = segment(9, 10, 19, LeaderEpochs::from([(0, 10)]));
@@ -216,7 +216,7 @@ fn an_upload_that_was_left_behind_goes_without_retention() {
 }
 
 #[test]
-fn the_log_does_not_start_with_what_another_leader_deletes() {
+fn segments_that_another_leader_deletes_do_not_move_the_log_start() {
     let (log, mut cache) = tiered();
     let first = cache.get(Uuid::from_u128(1)).unwrap();
     let begun = RemoteLogSegmentState::DeleteSegmentStarted;

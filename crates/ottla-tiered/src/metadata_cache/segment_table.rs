@@ -31,7 +31,7 @@ struct Chunk {
     entries: Vec<Entry>,
     /// The additional bytes of the entries that have some, each with its length before it.
     more: Vec<u8>,
-    /// How much of `more` belongs to no entry any longer.
+    /// The bytes of `more` that no longer belong to an entry.
     unused: usize,
 }
 
@@ -59,7 +59,7 @@ const TXN_INDEX_EMPTY: u8 = 1 << 2;
 const HAS_MORE: u8 = 1 << 3;
 const VACANT: u8 = 1 << 4;
 
-/// What the additional bytes of an entry hold, in this order.
+/// The contents of the additional bytes of an entry, in this order.
 const MORE_END: u8 = 1;
 const MORE_EPOCHS: u8 = 2;
 const MORE_CUSTOM_METADATA: u8 = 4;

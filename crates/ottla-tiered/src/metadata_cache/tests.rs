@@ -187,7 +187,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(150) })]
 
     #[test]
-    fn it_does_what_plain_maps_do(
+    fn the_cache_equals_a_model_of_plain_maps(
         segments in prop::collection::vec(any_segment(), 12),
         steps in prop::collection::vec(any_step(), 1..120),
     ) {
@@ -332,7 +332,7 @@ fn deleted_segments_leave_room_for_new_ones() {
 }
 
 #[test]
-fn records_that_change_nothing_say_why() {
+fn ignored_records_return_the_reason() {
     let mut cache = RemoteLogMetadataCache::new();
     let segment = simple(1);
     let id = segment.id;

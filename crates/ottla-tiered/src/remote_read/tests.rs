@@ -23,7 +23,7 @@ fn remote(with_aborted: &[usize]) -> (Vec<RemoteSegment>, RemoteLogMetadataCache
     (segments, cache)
 }
 
-/// What a read needs, in words; nothing is found before `has_batch`.
+/// The effects of a read as text; no batch is found before `has_batch`.
 fn story(
     offset: i64,
     is_read_committed: bool,
@@ -33,13 +33,13 @@ fn story(
 ) -> Vec<String> {
     let (mut read, mut effect) =
         RemoteRead::begin(Offset(offset), is_read_committed, &epochs(), cache).unwrap();
-    let mut told = Vec::new();
+    let mut steps = Vec::new();
     loop {
         let event = match &effect {
             ReadEffect::ReadSegment {
                 segment, offset, ..
             } => {
-                told.push(format!("read {} from {offset}", segment.start_offset));
+                steps.push(format!("read {} from {offset}", segment.start_offset));
                 if segment.end_offset.0 < has_batch {
                     ReadEvent::NoBatch
                 } else {
@@ -51,7 +51,7 @@ fn story(
             }
             ReadEffect::CollectAborted { segment, range } => {
                 let AbortedRange { from, upper_bound } = range;
-                told.push(format!(
+                steps.push(format!(
                     "aborted in {}: {from} to {upper_bound}",
                     segment.start_offset
                 ));
@@ -66,7 +66,7 @@ fn story(
                 }
             }
             ReadEffect::CollectLocalAborted { .. } => {
-                told.push("aborted locally".to_owned());
+                steps.push("aborted locally".to_owned());
                 ReadEvent::AbortedCollected {
                     aborted: vec![],
                     is_complete: false,
@@ -77,8 +77,8 @@ fn story(
                 aborted,
             } => {
                 let aborted = aborted.as_ref().map(Vec::len);
-                told.push(format!("records {has_records}, aborted {aborted:?}"));
-                return told;
+                steps.push(format!("records {has_records}, aborted {aborted:?}"));
+                return steps;
             }
         };
         effect = read.step(event, cache);
@@ -86,7 +86,7 @@ fn story(
 }
 
 #[test]
-fn a_read_goes_on_where_a_segment_has_nothing() {
+fn a_read_continues_in_the_next_segment() {
     let (_, cache) = remote(&[]);
     assert_eq!(
         story(12, false, &cache, 12, 0),
@@ -154,7 +154,7 @@ fn timestamps_are_searched_in_the_tier_that_has_them() {
 }
 
 #[test]
-fn what_a_segment_has_of_another_history_is_not_read() {
+fn records_of_another_history_in_a_segment_are_not_read() {
     // A former leader copied epoch 5 up to offset 199. This log has it up to 149, and copied a
     // segment that begins at the same offset.
     let log = LeaderEpochs::from([(5, 0), (6, 150)]);
@@ -217,7 +217,7 @@ fn what_a_segment_has_of_another_history_is_not_read() {
     };
     assert_eq!(read.step(found, &cache), expected);
 
-    // And it goes on there with the records of the log.
+    // And it continues there with the records of the log.
     let (mut read, _) = begin(149);
     let expected = ReadEffect::ReadSegment {
         segment: of_log,

@@ -14,10 +14,10 @@ pub(super) struct Broker {
     pub(super) is_up: bool,
     /// Counts the starts; answers to an earlier process are lost.
     pub(super) process: u64,
-    /// All records of the replica from offset 0, also those that it deleted.
+    /// All records of the replica from offset 0, also deleted ones.
     pub(super) records: Vec<Record>,
     pub(super) log_start: i64,
-    /// What a killed process finds again.
+    /// The log start offset that a restarted process finds.
     pub(super) log_start_checkpoint: i64,
     pub(super) local_start: i64,
     /// The base offsets of the local segments.
@@ -74,7 +74,7 @@ impl Broker {
         }
     }
 
-    /// Starts the process anew, with what is on its disk.
+    /// Restarts the process with the state on its disk.
     pub(super) fn restart(&mut self, topic: &Topic) {
         self.is_up = true;
         self.process += 1;

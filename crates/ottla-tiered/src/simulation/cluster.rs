@@ -1,4 +1,4 @@
-//! One run: brokers, the controller, what is under way, and the faults.
+//! One run: brokers, the controller, operations in progress, and the faults.
 
 use std::collections::BTreeMap;
 
@@ -245,7 +245,7 @@ impl Cluster {
         let broker = &mut self.brokers[leader];
         let end = broker.end();
         broker.assign_epoch(self.leader_epoch, end);
-        // After an unclean election, what the leader lacks is no longer committed.
+        // After an unclean election, records that the leader lacks are no longer committed.
         let kept = broker.records.iter().zip(&self.committed);
         let kept = kept
             .take_while(|(mine, committed)| mine == committed)
@@ -577,7 +577,7 @@ impl Cluster {
         }
     }
 
-    /// Some objects may be there before the upload ends, or is given up.
+    /// Some objects may exist before the upload ends or is abandoned.
     fn begin_upload(&mut self, id: usize, upload: Upload) -> Arrival {
         let segment = &upload.metadata.segment;
         let (start, end) = (segment.start_offset.0, segment.end_offset.0);
@@ -611,7 +611,7 @@ impl Cluster {
             let is_alive = broker.is_up && broker.process == envelope.process;
             let event = match envelope.arrival {
                 Arrival::Answer(event) => event,
-                // A record may arrive whatever has become of its writer.
+                // A record may arrive even if its writer is gone.
                 Arrival::Publish(record) => {
                     if self.fails(60) {
                         TaskEvent::Published(Err(PublishFailure))
@@ -704,7 +704,8 @@ impl Cluster {
         if !leader.is_up || !has_all || leader.ready_cache().is_none() || !self.has_begun() {
             return;
         }
-        // What a former leader begins to delete this one no longer counts at its next run.
+        // Segments that a former leader begins to delete no longer count at the next run of this
+        // one.
         let first = first_offset(&leader.cache, &leader.view());
         let mut offset = leader.log_start.max(first.0);
         let mut reads = 0;
@@ -743,7 +744,7 @@ impl Cluster {
     }
 
     fn finish(mut self) -> Report {
-        // Time goes on, so there may be something to delete at any moment.
+        // Time advances, so there may be something to delete at any moment.
         let mut left = self.check_end();
         for _ in 0..SETTLING_STEPS {
             if self.report.finding.is_some() || left.is_none() {
@@ -762,7 +763,7 @@ impl Cluster {
         self.report
     }
 
-    /// What is not as it should be once nothing goes wrong any more.
+    /// The first error in the state at the end of the phase without faults.
     fn check_end(&self) -> Option<String> {
         let leader = &self.brokers[self.leader];
         let (active, log_start) = (*leader.bases.last().unwrap(), leader.log_start);

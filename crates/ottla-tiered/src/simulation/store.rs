@@ -30,7 +30,7 @@ pub(super) struct Store {
     pub(super) away_until: i64,
 }
 
-/// The topic, and the metadata of who has read all of it.
+/// The topic, and the metadata of a reader of all its records.
 pub(super) struct Topic {
     pub(super) records: Vec<Bytes>,
     pub(super) truth: RemoteLogMetadataCache,
@@ -56,7 +56,7 @@ impl Topic {
 
 /// Records that change nothing are dropped, as by every reader.
 pub(super) fn apply(cache: &mut RemoteLogMetadataCache, record: &Bytes) {
-    let _ = match RemoteLogMetadata::decode(record).expect("records are those of tasks") {
+    let _ = match RemoteLogMetadata::decode(record).expect("tasks write valid records") {
         RemoteLogMetadata::Segment(metadata) => cache.add(&metadata.segment),
         RemoteLogMetadata::SegmentUpdate(metadata) => cache.update(&metadata.update),
         other => panic!("no task writes {other:?}"),

@@ -1,13 +1,15 @@
 //! The connection to a cluster, shared by the administrative tools.
 
 use std::cell::Cell;
+use std::collections::BTreeSet;
 use std::fmt::Display;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::bail;
 use clap::Args;
 use ottla_client::admin::EndpointType;
-use ottla_client::{Admin, Client, ClientConfig, ClientError};
+use ottla_client::{Admin, Client, ClientConfig, ClientError, SlowRequestListener};
 
 use super::{load_properties, warn_of_unknown};
 
@@ -17,6 +19,8 @@ const CONNECT_PATIENCE: Duration = Duration::from_secs(10);
 const PATIENCE_SETTING: &str = "default.api.timeout.ms";
 /// A connection attempt that takes longer is reported.
 const NOTICED_WAIT: Duration = Duration::from_secs(1);
+/// A request without an answer for so long is reported.
+const SLOW_REQUEST: Duration = Duration::from_secs(5);
 /// Minimum time to try each of several servers.
 const LEAST_PER_SERVER: Duration = Duration::from_secs(1);
 
@@ -150,10 +154,22 @@ fn client_config(
     client_id: &str,
     limit: Option<Duration>,
 ) -> anyhow::Result<(ClientConfig, Duration)> {
-    let (config, patience) =
+    let (mut config, patience) =
         config_without_credentials(bootstrap_servers, command_config, client_id, limit)?;
     config.validate()?;
+    config.slow_requests = Some(report_slow_requests());
     Ok((config, patience))
+}
+
+/// Prints one line for each kind of request that is slow.
+fn report_slow_requests() -> SlowRequestListener {
+    let reported = Mutex::new(BTreeSet::new());
+    SlowRequestListener::new(SLOW_REQUEST, move |slow| {
+        let mut reported = reported.lock().unwrap_or_else(PoisonError::into_inner);
+        if reported.insert(slow.api) {
+            eprintln!("WARN {slow}");
+        }
+    })
 }
 
 /// The same, where users may log in themselves: credentials may be missing.

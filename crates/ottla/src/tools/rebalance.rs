@@ -45,10 +45,6 @@ async fn make_plan(args: &PlanArgs) -> anyhow::Result<()> {
     }
     let topics = sampling::Topics::new(args.topics.as_deref(), args.exclude_topics.as_deref())?;
     let admin = args.brokers.connect("ottla-rebalance", None).await?;
-    let image = sampling::image(&admin, &topics, args.sample, !args.json).await?;
-    if !args.ignore_racks {
-        check_racks(&image)?;
-    }
     let options = Options {
         added: args.add_brokers.iter().copied().collect(),
         emptied: args.empty_brokers.iter().copied().collect(),
@@ -56,6 +52,10 @@ async fn make_plan(args: &PlanArgs) -> anyhow::Result<()> {
         tolerance_percent: args.tolerance,
         ignores_racks: args.ignore_racks,
     };
+    let image = sampling::image(&admin, &topics, &options, args.sample, !args.json).await?;
+    if !args.ignore_racks {
+        check_racks(&image)?;
+    }
     let plan = plan(&image, &options)?;
     let written = args.plan.as_deref().filter(|_| !plan.changes.is_empty());
     if let Some(path) = written {

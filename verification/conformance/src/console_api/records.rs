@@ -273,7 +273,7 @@ pub fn redrive(stage: &Stage) -> Result<()> {
     redrive["preview"] = json!(false);
     let (status, detail) = stage.http.refused("POST", path, Some(&redrive))?;
     ensure!(
-        status == 422 && detail.contains("the preview answered"),
+        status == 422 && detail.contains("token is missing"),
         "{status} {detail}"
     );
     redrive["ranges"] = done["ranges"].clone();

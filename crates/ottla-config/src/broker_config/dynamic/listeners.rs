@@ -1,5 +1,5 @@
-//! Rules for changes of the listeners of a running broker: listeners are added and removed, and
-//! those that stay do not change.
+//! Rules for changes of the listeners of a running broker: listeners are added and removed, and the
+//! remaining ones do not change.
 //!
 //! Kafka: `DynamicListenerConfig.validateReconfiguration`. It accepts another address of an existing
 //! listener, and settings under its prefix that are changed alone, and ignores both; here they are

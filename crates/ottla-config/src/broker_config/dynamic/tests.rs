@@ -55,7 +55,7 @@ fn threads_change_by_half_or_to_the_double() {
 }
 
 #[test]
-fn what_does_not_go_together_is_refused_before_it_is_stored() {
+fn contradictory_settings_are_refused_before_they_are_stored() {
     let said = change(true, "log.cleaner.max.compaction.lag.ms", "5");
     assert_eq!(said, Ok(()));
     let settings = BTreeMap::from([
@@ -89,7 +89,7 @@ fn what_does_not_go_together_is_refused_before_it_is_stored() {
 }
 
 #[test]
-fn listeners_are_added_and_removed_and_those_that_stay_do_not_change() {
+fn listeners_are_added_and_removed_and_the_remaining_ones_do_not_change() {
     const STATIC: &str = "PLAINTEXT://127.0.0.1:9092,CONTROLLER://127.0.0.1:9093";
     const MAP: &str = "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,EXTRA:SASL_PLAINTEXT";
     const EXTRA: &str =
@@ -119,7 +119,7 @@ fn listeners_are_added_and_removed_and_those_that_stay_do_not_change() {
         (&before, added.clone(), ""),
         // Before the listener itself.
         (&before, settings(&[map, MECHANISMS, JAAS]), ""),
-        // What is no setting of TLS or logins has no effect on a listener, as in Kafka.
+        // A setting that is not for TLS or logins has no effect on a listener, as in Kafka.
         (
             &before,
             settings(&[("listener.name.plaintext.num.io.threads", "8")]),
@@ -233,7 +233,7 @@ fn rows() -> impl Iterator<Item = (&'static str, &'static str, &'static str)> {
 }
 
 #[test]
-fn what_changes_while_a_broker_runs_is_what_kafka_changes() {
+fn the_dynamic_settings_equal_kafkas() {
     let kafkas: Vec<&str> = rows().map(|(name, _, _)| name).collect();
     assert_eq!(kafkas.len(), 110, "as many as Kafka 4.4.0 has");
     let config = config();
@@ -251,7 +251,7 @@ fn what_changes_while_a_broker_runs_is_what_kafka_changes() {
 }
 
 #[test]
-fn each_setting_changes_for_whom_kafka_changes_it() {
+fn each_setting_is_changed_in_the_scopes_of_kafka() {
     let config = config();
     for (name, level, _) in rows() {
         let def = broker_config(name).unwrap();
@@ -295,7 +295,7 @@ fn each_setting_changes_for_whom_kafka_changes_it() {
 }
 
 #[test]
-fn a_change_has_the_effect_that_the_tables_say() {
+fn a_change_has_the_effect_listed_in_the_tables() {
     for (name, _, effect) in rows() {
         let def = broker_config(name).unwrap();
         let by_the_tables = match def.support {
@@ -436,7 +436,7 @@ fn threads_of_the_cleaner_and_of_listeners_change_by_half_or_to_the_double() {
 }
 
 #[test]
-fn a_number_of_threads_goes_back_as_far_as_it_came() {
+fn removing_a_thread_count_obeys_the_bound_of_half_the_current_value() {
     let of = |count: &str| BTreeMap::from([("num.io.threads".to_owned(), count.to_owned())]);
     let (config, _) = config().with_dynamic(&of("16"), &BTreeMap::new());
     assert_eq!(config.check_dynamic_change(true, &BTreeMap::new()), Ok(()));
@@ -452,7 +452,7 @@ fn a_number_of_threads_goes_back_as_far_as_it_came() {
 }
 
 #[test]
-fn what_stays_on_the_local_disk_does_not_outlive_the_log() {
+fn local_retention_does_not_exceed_the_total_retention() {
     for (settings, expected) in [
         (
             [

@@ -5,8 +5,7 @@
 use super::super::{BrokerConfig, ConfigError, Values};
 use crate::broker_config::values::require;
 
-/// Further pairs, in addition to those of [`BOUNDED`], of which the first must not exceed the
-/// second.
+/// Further pairs of settings, in addition to [`BOUNDED`]. The first must not exceed the second.
 const IN_ORDER: &[(&str, &str)] = &[
     (
         "group.streams.num.standby.replicas",

@@ -140,7 +140,7 @@ function Directory({ dir }: { dir: LogDir }) {
 }
 
 function Cordon({ broker, dir, reload }: { broker: Broker; dir: LogDir; reload: () => void }) {
-  // What the dialog says must not change while the list is refreshed after the change.
+  // The text of the dialog must not change while the list is refreshed after the change.
   const [isCordoned] = useState(dir.is_cordoned);
   const others = broker.dirs.filter((it) => it.path !== dir.path && !it.is_cordoned && it.problem === null).length;
   const run = async () => {

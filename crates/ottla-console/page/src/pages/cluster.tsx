@@ -1,4 +1,4 @@
-/** The cluster at a glance: its health in one sentence, what needs attention first, then numbers over time. */
+/** The cluster at a glance: its health in one sentence, problems first, then numbers over time. */
 import { api } from "../api";
 import { to } from "../address";
 import { ago, bytes, count, plural, rate, short } from "../format";

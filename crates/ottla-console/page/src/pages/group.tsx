@@ -129,7 +129,7 @@ function Lag({ group }: { group: GroupData }) {
       isExtra: true,
       cell: (it) => {
         const member = it.member_id === null ? undefined : clients.get(it.member_id);
-        return member ? <span title={member.member_id}>{member.client_id} <span class="soft">{member.host}</span></span> : <span class="soft">{it.member_id ?? "nobody"}</span>;
+        return member ? <span title={member.member_id}>{member.client_id} <span class="soft">{member.host}</span></span> : <span class="soft">{it.member_id ?? "none"}</span>;
       },
     },
     {
@@ -152,7 +152,7 @@ function Lag({ group }: { group: GroupData }) {
       </div>
       <Table label="Lag by partition" columns={columns} total={rows.length} row={(index) => rows[index]} order={order} onOrder={setOrder} tone={(it) => (group.member_list.length > 0 && it.member_id === null && (it.lag ?? 0) > 0 ? "warn" : undefined)}>
         <Empty title={search ? "No partition matches" : "The group has no partitions"}>
-          <p>{search ? "The search is in topic and partition, as in orders-3." : "It has committed no offset, and no member has a partition. It may still be joining."}</p>
+          <p>{search ? "The search matches topic and partition, such as orders-3." : "It has committed no offset, and no member has a partition. It may still be joining."}</p>
         </Empty>
       </Table>
     </section>
@@ -177,7 +177,7 @@ function Members({ group }: { group: GroupData }) {
   return (
     <Table label="Members" isTall columns={columns} total={group.member_list.length} row={(index) => group.member_list[index]}>
       <Empty title="The group has no members">
-        <p>Nobody reads for this group now, so its lag grows with every record. Start its consumers; their committed offsets are kept until they expire.</p>
+        <p>The group has no consumers, so its lag grows with every record. Start its consumers; their committed offsets are kept until they expire.</p>
       </Empty>
     </Table>
   );

@@ -9,7 +9,7 @@ import type { Session } from "../wire";
 /** Where the tab remembers the address to go to, while it is at the identity provider. */
 const NEXT = "next";
 
-/** What the identity provider has added to the address, once: a code that stays in the history is of no use. */
+/** The parameters that the identity provider has added to the address. They are read once: a code that stays in the history is useless. */
 function takeReturned(): Record<string, string> | null {
   const parameters = query.peek();
   if (!parameters.has("state") || !(parameters.has("code") || parameters.has("error"))) return null;
@@ -98,7 +98,7 @@ export function Login() {
       ) : null}
       {takesPasswords || oidc ? null : (
         <p class="failure" role="alert">
-          Nobody can log in here: the listener takes neither SCRAM nor PLAIN, and the console has no identity provider. Set ottla.console.oidc.issuer, or add a mechanism to sasl.enabled.mechanisms.
+          No login is possible here: the listener supports neither SCRAM nor PLAIN, and the console has no identity provider. Set ottla.console.oidc.issuer, or add a mechanism to sasl.enabled.mechanisms.
         </p>
       )}
       {mechanisms.length > 1 ? <SelectField label="Mechanism" value={mechanism} options={mechanisms.map((name) => [name, name] as const)} onChange={setMechanism} /> : null}

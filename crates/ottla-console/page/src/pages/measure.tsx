@@ -1,4 +1,4 @@
-/** Benchmarks: what was measured, one result in detail or against another, and a run. */
+/** Benchmarks: the results, one result in detail or compared with another, and a run. */
 import { segments, to } from "../address";
 import { api } from "../api";
 import { duration, plural, utc } from "../format";
@@ -50,7 +50,7 @@ function MeasureOverview() {
       <>
         <Head title="Measure" />
         <Empty title="This console has no directory for benchmarks">
-          <p>Results of `ottla bench` can be looked at and compared here, and runs started:</p>
+          <p>This page shows and compares results of `ottla bench`, and starts runs:</p>
           <p>
             <code>ottla console --bootstrap-server HOST:PORT --bench-dir ottla-bench</code>
           </p>

@@ -1,4 +1,4 @@
-/** Who may do what: ACLs, SCRAM users, delegation tokens, quotas. */
+/** Security: ACLs, SCRAM users, delegation tokens, quotas. */
 import { segments } from "../address";
 import { Head, Tabs } from "../parts/head";
 import { Acls } from "./security/acls";

@@ -1,4 +1,4 @@
-/** One topic: partitions, records, groups, settings, producers; and what can be done to it. */
+/** One topic: partitions, records, groups, settings, producers; and its actions. */
 import { segments, to } from "../address";
 import { api } from "../api";
 import { bytes, count, duration, plural, rate, short } from "../format";

@@ -41,7 +41,7 @@ const COLUMNS: readonly Column<TopicRow>[] = [
   { id: "records", title: "Records", width: 88, isNumber: true, isSortable: true, isExtra: true, cell: (topic) => short(topic.records), help: "End minus start offsets" },
   { id: "bytes", title: "Size", width: 88, isNumber: true, isSortable: true, cell: (topic) => bytes(topic.bytes), help: "All replicas" },
   { id: "records_per_second", title: "Records in", width: 100, isNumber: true, isSortable: true, isExtra: true, cell: (topic) => rate(topic.records_per_second), help: "Written per second" },
-  { id: "records_out_per_second", title: "Records out", width: 106, isNumber: true, isSortable: true, isExtra: true, cell: (topic) => rate(topic.records_out_per_second), help: "Read per second, as far as groups commit it" },
+  { id: "records_out_per_second", title: "Records out", width: 106, isNumber: true, isSortable: true, isExtra: true, cell: (topic) => rate(topic.records_out_per_second), help: "Read per second, according to committed offsets" },
   { id: "retention_ms", title: "Kept", width: 110, isNumber: true, isSortable: true, isExtra: true, cell: (topic) => <Retention topic={topic} /> },
   { id: "lag", title: "Lag", width: 84, isNumber: true, isSortable: true, cell: (topic) => (topic.group_count ? short(topic.lag) : "–"), help: "The largest lag of its groups" },
   { id: "groups", title: "Groups", width: 200, isExtra: true, cell: (topic) => <Groups topic={topic} /> },

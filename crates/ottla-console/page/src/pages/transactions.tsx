@@ -1,4 +1,4 @@
-/** Transactional IDs: open transactions first, how long they are open, what they hold back; aborting one. */
+/** Transactional IDs: open transactions first, their age and the offsets that they hold back; aborting one. */
 import { query, setQuery, to } from "../address";
 import { api, call, session } from "../api";
 import { count, duration, plural, time } from "../format";

@@ -15,7 +15,7 @@ export const isDialogOpen = (name: string): boolean => query.value.get("do") ===
 
 interface Props {
   title: string;
-  /** What the button does: `Delete topic`. Without it there is only `Close`. */
+  /** The text of the button: `Delete topic`. Without it there is only `Close`. */
   action?: string;
   isDangerous?: boolean;
   /** The name that must be typed before the action is possible. */

@@ -2,7 +2,7 @@ import type { ComponentChildren } from "preact";
 
 import { segments, to } from "../address";
 
-/** The head of a page: where it is, and what can be done there. */
+/** The head of a page: its place and its actions. */
 export function Head({ title, above, children }: { title: ComponentChildren; above?: ComponentChildren; children?: ComponentChildren }) {
   return (
     <div class="head">

@@ -1,4 +1,4 @@
-/** The table of a list that is loaded as it comes into view, and what stands in its place while there are no rows yet. */
+/** The table of a list that is loaded as it comes into view, and its placeholder while there are no rows yet. */
 import type { LoadedList } from "../load";
 import { Failure, Loading } from "./states";
 import { Table, type TableProps } from "./table";

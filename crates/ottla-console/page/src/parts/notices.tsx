@@ -1,4 +1,4 @@
-/** Short messages about what was done, read out by screen readers, gone after some seconds. */
+/** Short messages about completed actions, read out by screen readers, gone after some seconds. */
 import { signal } from "@preact/signals";
 
 interface Notice {

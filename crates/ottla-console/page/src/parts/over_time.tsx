@@ -40,7 +40,7 @@ interface Wanted {
 }
 
 /** A plot of single series. */
-function single(title: string, text: Text, names: Record<string, string>, without = "The cluster does not give these numbers, or you may not see them."): Wanted {
+function single(title: string, text: Text, names: Record<string, string>, without = "The cluster does not report these numbers, or you may not see them."): Wanted {
   return { title, text, line: (series) => names[series] ?? null, without: () => without };
 }
 
@@ -63,7 +63,7 @@ const OF_CLUSTER: readonly Wanted[] = [
     (data) =>
       data.has_latencies
         ? "No record was written or read in the last minutes."
-        : "Kafka's protocol has no latencies. The page that `ottla server` itself serves shows those of its broker.",
+        : "Kafka's protocol has no latencies. The page that `ottla server` itself serves shows the latencies of its broker.",
   ),
   DATA,
   each(
@@ -71,7 +71,7 @@ const OF_CLUSTER: readonly Wanted[] = [
     percent,
     "disk/",
     (id) => `broker ${id}`,
-    () => "The brokers do not give the sizes of their volumes (Kafka does from 3.3 on), or you may not see them.",
+    () => "The brokers do not report the sizes of their volumes (Kafka does from 3.3 on), or you may not see them.",
   ),
   single("Lag of all groups", short, { lag: "all groups" }),
   single("Under-replicated partitions", count, { under_replicated: "partitions" }),
@@ -117,7 +117,7 @@ function WantedPlot({ plot, data }: { plot: Wanted; data: Series | undefined }) 
   );
 }
 
-/** The lines of a plot; if there are too many, those with the largest newest value. */
+/** The lines of a plot; if there are too many, the ones with the largest newest value. */
 function linesOf(plot: Wanted, data: Series): Line[] {
   const lines: Line[] = [];
   for (const { name, values } of data.series) {

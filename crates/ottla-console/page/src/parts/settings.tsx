@@ -30,7 +30,7 @@ export function inherited(setting: Setting): string | null {
   return next?.value ?? null;
 }
 
-/** Kafka's documentation holds markup; what is read is its text. */
+/** Kafka's documentation contains markup; only its text is shown. */
 export function plainText(markup: string | null): string {
   if (!markup) return "";
   return new DOMParser().parseFromString(markup, "text/html").body.textContent.replaceAll(/\s+/g, " ").trim();
@@ -71,7 +71,7 @@ export function Settings({ address, of, known = null }: { address: string; of: s
       narrowWidth: 110,
       cell: (setting) => <Badge tone={setting.is_default || setting.source === "default" ? "quiet" : "good"}>{SOURCES[setting.source] ?? setting.source}</Badge>,
     },
-    { id: "inherited", title: "Otherwise", width: 150, isExtra: true, help: "The value that holds if it is not set here", cell: (setting) => (setting.is_default ? "" : visible(inherited(setting) ?? "–")) },
+    { id: "inherited", title: "Otherwise", width: 150, isExtra: true, help: "The value in effect if it is not set here", cell: (setting) => (setting.is_default ? "" : visible(inherited(setting) ?? "–")) },
   ];
   const chosen = items.find((setting) => setting.name === query.value.get("name"));
   return (
@@ -95,7 +95,7 @@ export function Settings({ address, of, known = null }: { address: string; of: s
   );
 }
 
-/** The settings, and those that could be set as well. */
+/** The settings, and the settings that could be added. */
 function withUnset(own: { items: Setting[] } | undefined, known: Setting[] | undefined): { items: Setting[] } | undefined {
   if (!own || !known?.length) return own;
   const names = new Set(own.items.map((it) => it.name));

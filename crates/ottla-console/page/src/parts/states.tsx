@@ -1,4 +1,4 @@
-/** What a page shows when it has nothing yet, nothing at all, or a failure. */
+/** The states of a page without data: loading, empty, failed. */
 import type { ComponentChildren } from "preact";
 
 import type { Problem } from "../api";
@@ -31,7 +31,7 @@ export function Loading({ what }: { what: string }) {
   );
 }
 
-/** Nothing is there: what that means, and what to do next. */
+/** An empty list: its meaning, and the next step. */
 export function Empty({ title, children }: { title: string; children?: ComponentChildren }) {
   return (
     <div class="nothing">

@@ -18,7 +18,7 @@ export interface Column<T> {
   /** Also the name by which the server sorts. */
   id: string;
   title: string;
-  /** In px; a column without one shares what is left. */
+  /** In px; columns without a width share the rest. */
   width?: number;
   /** The width on narrow screens. */
   narrowWidth?: number;
@@ -50,7 +50,7 @@ export interface TableProps<T> {
   tone?: (row: T) => string | undefined;
   /** Takes the height that is left on the page, in place of that of its rows. */
   isTall?: boolean;
-  /** New rows come at the top: what is on the screen stays where it is while the user reads further down. */
+  /** New rows come at the top: the visible rows stay in place while the user reads further down. */
   growsAtTop?: boolean;
   /** Shown in place of an empty table. */
   children?: ComponentChildren;
@@ -196,7 +196,7 @@ export function Table<T>(props: TableProps<T>) {
   );
 }
 
-/** A row that was drawn, and what it was drawn from. */
+/** A drawn row, and its source. */
 interface Drawn {
   data: unknown;
   style: string;

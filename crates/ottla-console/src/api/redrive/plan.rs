@@ -1,4 +1,4 @@
-//! What a redrive sends, and how.
+//! The records that a redrive sends, and its options.
 
 use bytes::Bytes;
 use ottla_client::{FetchedBatch, ProducerRecord};

@@ -1,6 +1,6 @@
-//! What ties a redrive to the preview that the person has confirmed. A preview answers a token, and
-//! one redrive takes it: the same request sent twice sends the records once, and a redrive with
-//! other filters, another target or other offsets than were counted is refused.
+//! The tokens that tie a redrive to the confirmed preview. A preview returns a token, and one
+//! redrive can use it: the same request sent twice sends the records once, and a redrive with other
+//! filters, another target or other offsets than the counted ones is refused.
 
 use std::sync::Arc;
 
@@ -37,8 +37,8 @@ pub(super) fn what(topic: &str, redrive: &Redrive) -> Result<String, Problem> {
     }
 }
 
-/// Keeps what a preview has counted, or what a redrive has left. Returns the token that confirms it,
-/// if there is memory for it.
+/// Keeps the records that a preview has counted, or that a redrive has left. Returns the token that
+/// confirms them, if there is memory for it.
 pub(super) fn keep(visitor: &Visitor, plan: &Plan, parts: &[&Ranges]) -> Option<String> {
     let mut listed = Vec::new();
     for (partition, ranges) in parts.iter().copied().flatten() {
@@ -64,7 +64,7 @@ pub(super) fn check(
     let token = redrive.token.clone().ok_or_else(|| {
         Problem::invalid(
             "token",
-            "token is missing; give what the preview answered, which is good for one redrive",
+            "token is missing; give the token from the preview, which is valid for one redrive",
         )
     })?;
     let promise = visitor.redrives.get(&token).ok_or_else(used_up)?;
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_was_counted_is_kept_in_reserved_memory() {
+    async fn counted_ranges_are_kept_in_reserved_memory() {
         let visitor = visitor();
         let redrive = redrive(serde_json::json!({"to": "u", "matching": {"text": "a"}}));
         let plan = Plan {
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_token_is_good_for_one_redrive_of_what_was_counted() {
+    async fn a_token_is_valid_for_one_redrive_of_the_counted_records() {
         let visitor = visitor();
         let mut counted = redrive(serde_json::json!({"to": "u", "matching": {"text": "a"}}));
         let what_of = |redrive: &Redrive| what("t", redrive).unwrap();

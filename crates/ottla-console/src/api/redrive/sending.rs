@@ -1,8 +1,8 @@
-//! A redrive under way: what was read and found, what of it the cluster has acknowledged, and what
-//! is still to be sent.
+//! A redrive in progress: the records read and found, the acknowledged ones, and the ones still to
+//! be sent.
 //!
-//! Invariant: each record that was found is in `queue` or in the ledger, from the moment at which
-//! it is found. However the redrive ends, it is known of each whether it was sent.
+//! Invariant: each found record is in `queue` or in the ledger from the moment at which it is
+//! found. So however the redrive ends, the fate of each record is known.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -141,7 +141,8 @@ impl<'a> Sending<'a> {
         }
     }
 
-    /// Reads a part of the topic, and sends what it finds there. Returns whether there may be more.
+    /// Reads a part of the topic, and sends the matching records. Returns whether there may be
+    /// more.
     pub(super) async fn step(&mut self, producer: &Producer) -> bool {
         let first = self.queue.len();
         let mut records = Vec::new();
@@ -210,11 +211,11 @@ impl<'a> Sending<'a> {
             .get_or_insert_with(|| Problem::from(error).of(&what));
     }
 
-    /// Waits until the fates of at most so many records are open.
+    /// Waits until the fates of at most `most` records are open.
     async fn settle_until(&mut self, most: usize) {
         while self.queue.len() > most {
             let delivery = self.queue.front().and_then(|it| it.delivery.clone());
-            // It stays in the queue meanwhile, for a redrive that is ended here.
+            // It stays in the queue during the wait, for a redrive that ends here.
             let result = match delivery {
                 Some(delivery) => Some(delivery.wait().await),
                 None => None,
@@ -260,7 +261,7 @@ impl<'a> Sending<'a> {
         self.ledger.sent
     }
 
-    /// The number of records of which it is unknown whether they were sent, and where they are.
+    /// The number of records that may have been sent, and their ranges.
     pub(super) fn unknown(&self) -> (u64, Ranges) {
         (self.ledger.unknown, self.ledger.unknown(&self.plan.ranges))
     }
@@ -309,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_sent_is_not_sent_again() {
+    fn sent_records_are_not_sent_again() {
         let planned = Ranges::from([(0, vec![range(0, 100)]), (1, vec![range(5, 9)])]);
         let mut ledger = Ledger::default();
         for (offset, fate) in [

@@ -1,5 +1,5 @@
-//! What the bytes of a record must have for an expression to hold: names of members and headers, and texts that something
-//! is compared with. A record without them need not be parsed.
+//! The texts that the bytes of a record must contain for an expression to hold: names of members and headers, and texts
+//! in comparisons. A record without them need not be parsed.
 //!
 //! Pure.
 
@@ -39,7 +39,7 @@ impl Need {
 }
 
 impl Node {
-    /// Collects what is needed for this condition to hold.
+    /// Collects the texts needed for this condition to hold.
     pub(super) fn collect_needs(&self, needs: &mut Vec<Need>) {
         match self {
             Node::And(one, other) => {
@@ -77,7 +77,7 @@ impl Node {
         }
     }
 
-    /// Collects what is needed for this operand to select a place.
+    /// Collects the texts needed for this operand to select a place.
     fn collect_selected(&self, needs: &mut Vec<Need>) {
         match self {
             Node::Size(inner) => inner.collect_selected(needs),

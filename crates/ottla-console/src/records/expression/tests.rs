@@ -167,7 +167,7 @@ fn whole_numbers_are_exact() {
 }
 
 #[test]
-fn errors_say_what_is_wrong() {
+fn errors_name_the_mistake() {
     for (expression, says) in [
         ("value.amount >", "it ends too early"),
         ("value.amount > 1 )", "unexpected ) near character 18"),
@@ -199,7 +199,7 @@ fn a_record_that_takes_too_long_is_given_up() {
     let long = format!("[{}1]", "0,".repeat(5000));
     for (value, expression) in [
         (&deep, "$..a..a..a..a..a..a..a..a..a..a..b == 1"),
-        // What is not found out is not the opposite either.
+        // An unknown result stays unknown when negated.
         (&deep, "!($..a..a..a..a..a..a..a..a..a..a..b == 1)"),
         (&long, "value[*] < size(value[*])"),
         (&long, "value[*] > value[*]"),

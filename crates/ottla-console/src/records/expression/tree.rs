@@ -1,4 +1,4 @@
-//! What an expression is made of.
+//! The syntax tree of an expression.
 //!
 //! Pure.
 

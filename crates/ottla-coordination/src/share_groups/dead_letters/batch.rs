@@ -16,7 +16,7 @@ use super::size_limits::SizeLimits;
 /// A batch for the queue.
 pub(super) struct Composed {
     pub(super) records: Records,
-    /// How many letters it holds, of those that were pending.
+    /// The number of pending letters that it holds.
     pub(super) letters: i64,
 }
 
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_read_yet_waits_for_the_next_batch() {
+    fn unread_letters_wait_for_the_next_batch() {
         let some = Originals {
             letters: 2,
             ..Originals::none()

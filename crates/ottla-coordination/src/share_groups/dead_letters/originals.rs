@@ -21,7 +21,7 @@ pub(super) const READ_BYTES: u64 = 64 << 10;
 pub(super) struct Originals {
     pub(super) by_offset: BTreeMap<Offset, Original>,
     pub(super) bytes: usize,
-    /// For how many letters originals were looked for. No more are in the batch.
+    /// The number of letters whose originals were read. The batch has at most this many.
     pub(super) letters: i64,
 }
 
@@ -53,7 +53,8 @@ impl Originals {
     ) -> ControlFlow<Offset> {
         let (mut next, last) = (range.first_offset, range.last_offset);
         loop {
-            // The log may have dropped the first ones meanwhile, and still have the others.
+            // The log may have dropped the first records since the last read and still have the
+            // others.
             next = next.max(reader.local_log_start_offset());
             if next > last {
                 break;
@@ -77,7 +78,7 @@ impl Originals {
         ControlFlow::Continue(())
     }
 
-    /// Takes those of a batch. Breaks at the first one for which there is no room.
+    /// Takes the records of a batch. Breaks at the first one for which there is no room.
     pub(super) fn take_from(
         &mut self,
         batch: &RecordBatch,

@@ -24,8 +24,8 @@ use crate::surroundings::Surroundings;
 /// How long a Fetch waits for remote storage, if `remote.fetch.max.wait.ms` is less.
 const WAIT_MS: i32 = 500;
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(35);
-/// How many fetches for one batch may bring nothing. What a slow store did not send in time, it may
-/// send the next time. A store that is away must not hold the slot of the batch, and the letters of
+/// The maximum number of fetches for one batch that return no record. A slow store may answer the
+/// next fetch in time. An unavailable store must not hold the slot of the batch, and the letters of
 /// the queue, once for each letter.
 const FAILURES: usize = 5;
 
@@ -36,7 +36,7 @@ pub(super) fn has_first(partition: &Partition, pending: &VecDeque<DeadLetters>) 
 }
 
 /// Reads the originals of letters, in their order, up to the start of the local log, or until there
-/// are `batch_bytes` of them. The next batch goes on after that.
+/// are `batch_bytes` of them. The next batch continues after the last record.
 pub(super) async fn read(
     surroundings: &Surroundings,
     peers: &BrokerPeers,
@@ -57,7 +57,7 @@ pub(super) async fn read(
     }
 }
 
-/// What has been read for one batch.
+/// The records read for one batch.
 struct Reading<'a> {
     pending: &'a VecDeque<DeadLetters>,
     local_start: Offset,
@@ -68,7 +68,7 @@ struct Reading<'a> {
     /// The next offset of it.
     next: Offset,
     failures_left: usize,
-    /// The next batch goes on.
+    /// The next batch continues.
     is_over: bool,
 }
 
@@ -148,8 +148,8 @@ impl<'a> Reading<'a> {
         }
     }
 
-    /// Goes on with the next range. After the last failure, no range is read any more: the letters have
-    /// only headers.
+    /// Continues with the next range. After the last failure, no range is read any more: the
+    /// letters have only headers.
     fn end_ranges(&mut self) {
         while let Some((first, last)) = self.current() {
             self.originals.letters += last.0 - first.0 + 1;
@@ -169,7 +169,7 @@ impl<'a> Reading<'a> {
     }
 }
 
-/// What a fetch has brought.
+/// The result of a fetch.
 enum Fetched {
     Records(Bytes),
     /// The log starts after the offset, or has another history.
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_slow_store_did_not_send_is_fetched_again() {
+    fn records_that_a_slow_store_did_not_send_are_fetched_again() {
         let pending = letters([(0, 1), (5, 9)]);
         let mut reading = Reading::new(&pending, Offset(7), LIMITS);
         for (wanted, fetched) in [
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn what_expired_is_no_failure_of_the_store() {
+    fn an_expired_segment_is_no_failure_of_the_store() {
         let ranges = (0..20).map(|number| (number, number)).chain([(20, 29)]);
         let pending = letters(ranges);
         let mut reading = Reading::new(&pending, Offset(50), LIMITS);
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn a_store_that_is_away_is_not_asked_for_each_letter() {
+    fn an_unavailable_store_is_not_queried_for_each_letter() {
         let pending = letters((0..1000).map(|number| (2 * number, 2 * number)));
         let mut reading = Reading::new(&pending, Offset(5000), LIMITS);
         let mut requests = 0;

@@ -23,8 +23,8 @@ pub(super) struct Slots {
     all: Semaphore,
     /// The queues that have slots, or wait for one.
     of_queues: Mutex<BTreeMap<TopicId, Arc<Semaphore>>>,
-    /// The connections of free slots. The last one that was used comes first, so that there are only
-    /// as many as there were batches at the same time.
+    /// The connections of free slots. The last used one comes first, so that there are only as many as there were
+    /// concurrent batches.
     idle: Mutex<Vec<BrokerPeers>>,
 }
 
@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_slow_queue_leaves_slots_to_others() {
+    fn a_slow_queue_does_not_take_all_slots() {
         let slots = Slots::new();
         let queue = TopicId::from_u128;
         let take = |id| slots.take(queue(id)).now_or_never();

@@ -216,8 +216,8 @@ impl GroupCoordinator {
         {
             return Err(ErrorCode::InconsistentGroupProtocol.into());
         }
-        // A member that is still revoking partitions has rejoined already. It is told to rejoin
-        // again when it is done.
+        // A member that is still revoking partitions has rejoined already. It receives another
+        // request to rejoin when the revocation is complete.
         if group.target.epoch > member.member_epoch
             && member.state != MemberState::UnrevokedPartitions
         {

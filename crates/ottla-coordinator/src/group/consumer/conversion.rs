@@ -264,7 +264,7 @@ enum UpgradeError {
 }
 
 /// Converts a member of a classic group to one of a consumer group. Its epoch is assumed to be the
-/// group's; if it is not, the member is told to rejoin, which corrects it.
+/// group's; if it is not, the member receives an error and rejoins, which corrects the epoch.
 fn member_of_classic(
     classic: &ClassicGroup,
     member: &ClassicGroupMember,

@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_malformed_is_refused() {
+    fn malformed_input_is_refused() {
         for bytes in [
             &b""[..],
             b"\0",

@@ -26,7 +26,7 @@ use crate::group::modern::GroupError;
 use crate::group::outcome::{Outcome, ReplyTo, Requester, TimerKey};
 use crate::group::recorded::{Decision, GroupRecords, RecordedMember};
 
-/// What a heartbeat needs besides its body.
+/// The inputs of a heartbeat besides its body.
 #[derive(Clone, Debug)]
 pub struct HeartbeatContext {
     pub client_id: ByteString,
@@ -310,7 +310,7 @@ fn is_subset(owned: &[(TopicId, &[i32])], assigned: &PartitionsWithEpochs) -> bo
     })
 }
 
-/// Whether the fields that the request contains are those of the member already.
+/// Whether the fields of the request equal those of the member.
 fn is_as_requested(
     member: &ConsumerGroupMember,
     request: &ConsumerGroupHeartbeatRequest,

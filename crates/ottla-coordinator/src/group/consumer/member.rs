@@ -44,7 +44,7 @@ pub(in crate::group) struct ConsumerGroupMember {
     pub(super) state: MemberState,
     /// The partitions that the member owns, including those assigned by the last response.
     pub(super) assigned: PartitionsWithEpochs,
-    /// The partitions that the member has been told to revoke.
+    /// The partitions that the member must revoke.
     pub(super) pending_revocation: PartitionsWithEpochs,
     /// Set for a member that uses the classic protocol.
     pub(super) classic: Option<ClassicMemberMetadata>,

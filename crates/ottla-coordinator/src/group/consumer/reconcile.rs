@@ -1,8 +1,8 @@
 //! Reconciles a member with its target assignment, one step per heartbeat.
 //!
-//! A member first revokes the partitions that are not in its target, and stays in its epoch
-//! meanwhile. When its heartbeat shows that it has, it moves to the epoch of the target and gets
-//! the free partitions. It gets the others when their owners have given them up.
+//! A member first revokes the partitions that are not in its target, and stays in its epoch until
+//! its heartbeat shows that it has. Then it moves to the epoch of the target and gets the free
+//! partitions. It gets the other partitions when their owners have revoked them.
 //!
 //! | state | the member leaves the state when |
 //! | --- | --- |

@@ -125,8 +125,8 @@ impl GroupCoordinator {
     }
 }
 
-/// The member that has the place of a member of the snapshot: itself, the static member that has
-/// replaced it, or none. A member that was in the snapshot itself has a place of its own.
+/// The member that takes the place of a member of the snapshot: itself, the static member that has
+/// replaced it, or none. A replacement that was in the snapshot itself keeps its own place.
 fn successor<'a>(
     snapshot: &'a ConsumerGroup,
     group: &'a ConsumerGroup,

@@ -128,7 +128,7 @@ mod tests {
     use crate::group::modern::test_image::TestImage;
 
     #[test]
-    fn groups_look_again_when_a_topic_that_they_look_at_changes() {
+    fn groups_refresh_when_a_subscribed_topic_changes() {
         let group: ByteString = "g".into();
         let mut topics = SubscribedTopics::default();
         topics.add_names(&["a".into(), "later".into()]);

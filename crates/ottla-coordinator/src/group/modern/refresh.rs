@@ -34,7 +34,7 @@ mod tests {
     use super::MetadataRefresh;
 
     #[test]
-    fn it_is_due_at_first_and_when_the_epoch_it_was_done_for_was_lost() {
+    fn a_refresh_is_due_at_first_and_after_its_epoch_was_lost() {
         assert!(MetadataRefresh::default().is_due(0, 1));
         let refresh = MetadataRefresh::done(1_000, 5);
         assert!(!refresh.is_due(2_000, 5));

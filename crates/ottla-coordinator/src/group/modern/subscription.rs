@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn a_topic_is_subscribed_to_until_the_last_who_wants_it_is_gone() {
+    fn a_topic_is_subscribed_to_until_its_last_subscriber_is_gone() {
         let mut topics = SubscribedTopics::default();
         topics.add_names(&names(&["a", "b"]));
         topics.add_names(&names(&["a"]));

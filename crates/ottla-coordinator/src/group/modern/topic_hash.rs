@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_a_difference_to_an_assignment_changes_the_hash() {
+    fn changes_that_affect_assignments_change_the_hash() {
         let image = TestImage::new().topic("a", 2).topic("b", 1);
         assert_eq!(hash(&image, &[]), 0);
         assert_eq!(hash(&image, &["unknown"]), 0);

@@ -57,7 +57,7 @@ impl ShareGroup {
         self.recorded_state.as_deref().unwrap_or(&NONE)
     }
 
-    /// Whether the assignable partitions differ from those that are assigned.
+    /// Whether the assignable partitions differ from the assigned ones.
     pub(super) fn has_unassigned_partitions(&self) -> bool {
         if self.is_empty() {
             return false;

@@ -23,7 +23,7 @@ use crate::group::modern::{GroupError, GroupSpec, MemberSpec, MemberState, Subsc
 use crate::group::outcome::{Outcome, ReplyTo, TimerKey};
 use crate::group::recorded::{Decision, RecordedMember};
 
-/// What a heartbeat needs besides its body.
+/// The inputs of a heartbeat besides its body.
 #[derive(Clone, Debug)]
 pub struct ShareHeartbeatContext {
     pub client_id: ByteString,
@@ -77,8 +77,8 @@ impl GroupCoordinator {
             decision.write_member(&updated);
         }
         let group = &decision.group;
-        // If an assignment is due anyway, it includes the partitions that have been initialized
-        // meanwhile.
+        // If an assignment is due anyway, it includes the partitions initialized since the last
+        // one.
         let is_assigned = group.target.epoch >= group.group_epoch;
         let bumps_epoch = has_new_names || (is_assigned && group.has_unassigned_partitions());
         let bumps_epoch = self.look_at_topics(&mut decision, bumps_epoch) == Some(true);

@@ -10,8 +10,9 @@
 //! 4. Partitions that could not be initialized are removed (`on_share_state_not_initialized`), and
 //!    a later heartbeat finds them again.
 //!
-//! While an administrator has state of the group deleted, step 1 waits. In Kafka it does not, and a
-//! member that joins meanwhile can be assigned partitions whose state is gone.
+//! While state of the group is being deleted for an administrator, step 1 waits. In Kafka it does
+//! not wait, and a member that joins during the deletion can be assigned partitions whose state is
+//! gone.
 //!
 //! Source: `GroupMetadataManager.maybeCreateInitializeShareGroupStateRequest`, `initializeShareGroupState`,
 //! `uninitializeShareGroupState`, `maybeCleanupShareGroupState`.
@@ -58,9 +59,9 @@ impl GroupCoordinator {
         })
     }
 
-    /// Whether share coordinators may be deleting state of a group at present. What is initialized
-    /// meanwhile could be deleted as well, while the group takes it for initialized. After a while, the
-    /// deletion counts as given up, as an initialization does.
+    /// Whether share coordinators may be deleting state of a group at present. State that is
+    /// initialized during the deletion could be deleted as well, although the group records it as
+    /// initialized. A deletion that takes too long counts as abandoned, as an initialization does.
     fn is_deleting_share_state(&self, group_id: &ByteString, now: Timestamp) -> bool {
         let since = self.share_deletions.get(group_id);
         since.is_some_and(|since| self.is_recent(*since, now))
@@ -71,8 +72,8 @@ impl GroupCoordinator {
         is_recent(since_ms, now.value(), limit_ms)
     }
 
-    /// The shell is about to have state of the group deleted. Until that has ended, or was given up,
-    /// nothing is initialized.
+    /// The shell is about to delete state of the group. Until the deletion has ended, or was
+    /// abandoned, nothing is initialized.
     pub(super) fn on_share_deletion_begun(&mut self, group_id: ByteString, now: Timestamp) {
         let mut others = std::mem::take(&mut self.share_deletions);
         others.retain(|_, since| self.is_recent(*since, now));
@@ -80,8 +81,8 @@ impl GroupCoordinator {
         self.share_deletions = others;
     }
 
-    /// The coordinator that was asked for a deletion may have moved before it ended, and the share
-    /// coordinators may still be deleting. The record of the group tells which topics that concerns.
+    /// The group coordinator may have moved before a deletion ended, and the share coordinators may
+    /// still be deleting. The record of the group contains the topics of the deletion.
     pub(in crate::group) fn on_share_groups_loaded(&mut self, now: Timestamp) {
         let deleting = self
             .share_groups()

@@ -172,7 +172,7 @@ impl GroupCoordinator {
                 let reply = Deferred::Reply(to.with(response));
                 self.conclude(decision, reply, &mut effects);
             }
-            // The group was deleted meanwhile.
+            // The group has been deleted.
             None => self.reply_when_committed(to, response, &mut effects),
         }
         self.finish(effects)
@@ -270,7 +270,7 @@ impl GroupCoordinator {
                 let reply = Deferred::Reply(to.with(response));
                 self.conclude(decision, reply, &mut effects);
             }
-            // The group was deleted meanwhile.
+            // The group has been deleted.
             None => self.reply_when_committed(to, response, &mut effects),
         }
         self.finish(effects)

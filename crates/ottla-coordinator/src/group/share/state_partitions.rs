@@ -168,8 +168,8 @@ impl StatePartitions {
         changed
     }
 
-    /// All partitions that have state or may have it, including what an earlier deletion may have
-    /// left.
+    /// All partitions that have state or may have it, including state that an earlier deletion may
+    /// have left.
     pub(super) fn all(&self, image: &MetadataImage) -> PartitionsOfTopics {
         let mut all = PartitionsOfTopics::new();
         for (topic_id, topic) in self.initialized.iter().chain(&self.initializing) {

@@ -90,7 +90,7 @@ fn add_topics(
         };
         topics.push(TopicPartition {
             topic: name.clone(),
-            // The first partitions, even if they are not those that the topic has.
+            // The first partitions, even if the topic has others.
             partitions: partitions
                 .iter()
                 .copied()

@@ -36,7 +36,7 @@ use crate::group::modern::GroupError;
 use crate::group::outcome::{Outcome, ReplyTo, StreamsHeartbeat, TimerKey};
 use crate::group::recorded::{Decision, RecordedMember};
 
-/// What a heartbeat needs besides its body.
+/// The inputs of a heartbeat besides its body.
 #[derive(Clone, Debug)]
 pub struct StreamsHeartbeatContext {
     pub client_id: ByteString,

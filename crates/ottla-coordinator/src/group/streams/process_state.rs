@@ -25,7 +25,7 @@ pub(super) struct ProcessState<'a> {
 }
 
 impl<'a> ProcessState<'a> {
-    /// `members` are those of the process, in Kafka's order.
+    /// `members` are the members of the process, in Kafka's order.
     pub(super) fn new(members: impl IntoIterator<Item = usize>) -> Self {
         let members = members.into_iter();
         ProcessState {

@@ -1,10 +1,10 @@
 //! Reconciles a member with its target assignment, one step per heartbeat.
 //!
-//! A member first revokes the tasks that are not in its target, and stays in its epoch meanwhile.
-//! When its heartbeat shows that it has, it moves to the epoch of the target and gets the free
-//! tasks. An active task is free if no process runs it. Because the state of a task is in one
-//! directory of a process, a process gets a task in any role only after it has given up its other
-//! role for that task.
+//! A member first revokes the tasks that are not in its target, and stays in its epoch until its
+//! heartbeat shows that it has. Then it moves to the epoch of the target and gets the free tasks.
+//! An active task is free if no process runs it. Because the state of a task is in one directory of
+//! a process, a process gets a task in any role only after it has given up its other role for that
+//! task.
 //!
 //! | state | the member leaves the state when |
 //! | --- | --- |

@@ -101,7 +101,7 @@ impl Script {
             client_id: "c".into(),
             client_host: "/192.0.2.1".into(),
             new_member_id: "given".into(),
-            requester: Requester::nobody(),
+            requester: Requester::none(),
         };
         let now = self.now();
         let mut outcome =
@@ -135,7 +135,7 @@ impl Script {
     }
 
     /// The response to a heartbeat alone.
-    pub(super) fn told(&mut self, heartbeat: Heartbeat) -> String {
+    pub(super) fn beat(&mut self, heartbeat: Heartbeat) -> String {
         let text = self.send(heartbeat);
         let replies: Vec<&str> = text
             .lines()

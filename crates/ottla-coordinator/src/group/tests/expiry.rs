@@ -114,7 +114,7 @@ fn an_expiry_time_given_by_the_client_overrides_the_retention() {
 }
 
 #[test]
-fn a_group_without_members_and_offsets_goes_at_the_next_tick() {
+fn a_group_without_members_and_offsets_is_deleted_at_the_next_tick() {
     let mut script = script();
     script.join_new(joining(""));
     script.leave(&["c#1"]);
@@ -172,7 +172,7 @@ fn many_tombstones_are_written_in_pieces() {
 }
 
 #[test]
-fn offsets_of_a_deleted_topic_go_but_not_those_of_its_successor() {
+fn offsets_of_a_deleted_topic_are_deleted_but_not_of_its_successor() {
     let mut script = Script::new();
     script.commit_offset(committing("", -1, 7));
     let mut other_topic = committing("", -1, 8);
@@ -230,7 +230,7 @@ fn very_many_groups_expire_in_steps() {
 
 /// Against a search through all offsets.
 #[test]
-fn the_offsets_of_a_deleted_topic_are_found_among_those_of_many() {
+fn the_offsets_of_a_deleted_topic_are_found_among_many_topics() {
     let mut script = Script::new();
     let mut expected = Vec::new();
     for number in 0..600 {

@@ -99,7 +99,7 @@ fn no_wait_at_all_where_the_delay_is_zero() {
 }
 
 #[test]
-fn the_protocol_is_the_one_most_members_prefer_of_those_that_all_support() {
+fn the_selected_protocol_is_supported_by_all_and_preferred_by_most() {
     let mut script = Script::new();
     script.join_new(joining("").protocols(&[("x", "t"), ("range", "t"), ("sticky", "t")]));
     script.join_new(joining("").protocols(&[("sticky", "t"), ("range", "t")]));
@@ -123,7 +123,7 @@ fn a_member_with_nothing_in_common_is_refused() {
 }
 
 #[test]
-fn a_pending_member_that_does_not_come_back_is_forgotten() {
+fn a_pending_member_that_does_not_rejoin_is_removed() {
     let mut script = Script::new();
     script.join(joining(""));
     check(script.pass(10_000), "");
@@ -158,7 +158,7 @@ fn a_rebalance_waits_for_pending_members() {
 }
 
 #[test]
-fn a_full_group_takes_nobody_else() {
+fn a_full_group_refuses_new_members() {
     let mut script = Script::with_config(GroupCoordinatorConfig {
         group_max_size: 2,
         ..Default::default()

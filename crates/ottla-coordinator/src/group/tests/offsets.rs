@@ -122,7 +122,7 @@ fn metadata_is_counted_in_javas_characters() {
 }
 
 #[test]
-fn an_offset_is_seen_when_it_is_committed_and_awaited_by_those_who_want_it_stable() {
+fn a_pending_offset_is_hidden_and_unstable_for_stable_reads() {
     let mut script = Script::new();
     script.commit_offset(committing("", -1, 7));
     script.commits_at_once = false;
@@ -234,7 +234,7 @@ fn all_offsets_of_a_group_are_ordered_by_topic_and_partition() {
 }
 
 #[test]
-fn commits_and_heartbeats_wait_behind_what_is_not_committed() {
+fn commits_and_heartbeats_wait_for_uncommitted_writes() {
     let mut script = Script::stable_group_of_two();
     script.commits_at_once = false;
     script.commit_offset(committing("c#1", 1, 8));
@@ -344,7 +344,7 @@ fn a_member_id_names_its_client() {
 }
 
 #[test]
-fn what_was_loaded_and_is_not_committed_is_shown_when_it_is() {
+fn loaded_offsets_are_shown_once_they_are_committed() {
     let mut script = Script::new();
     let (now, none) = (script.now(), ProducerId::NONE);
     let replay = |script: &mut Script, at: i64, producer: ProducerId, offset: i64| {
@@ -384,7 +384,7 @@ fn what_was_loaded_and_is_not_committed_is_shown_when_it_is() {
 }
 
 #[test]
-fn a_group_that_a_tombstone_not_committed_has_ended_is_shown_until_it_is_committed() {
+fn a_deleted_group_is_shown_until_its_tombstone_is_committed() {
     let mut script = Script::new();
     let (now, none) = (script.now(), ProducerId::NONE);
     let (key, value) = transactional_commit(5);

@@ -112,7 +112,7 @@ impl World {
     }
 
     /// A member id that may be outdated.
-    fn somebody(&mut self) -> (ByteString, ByteString, i32) {
+    fn any_member(&mut self) -> (ByteString, ByteString, i32) {
         if self.members.is_empty() {
             return ("g".into(), "nobody".into(), 0);
         }
@@ -128,7 +128,7 @@ impl World {
             2..=4 => self.join(false),
             5 | 6 => self.sync(),
             7 => {
-                let (group_id, member_id, generation_id) = self.somebody();
+                let (group_id, member_id, generation_id) = self.any_member();
                 let to = self.ask();
                 let request = HeartbeatRequest {
                     group_id,
@@ -140,7 +140,7 @@ impl World {
                     .handle_heartbeat(ReplyTo::new(to), request, now)
             }
             8 => {
-                let (group_id, member_id, _) = self.somebody();
+                let (group_id, member_id, _) = self.any_member();
                 let to = self.ask();
                 let members = vec![MemberIdentity {
                     member_id,
@@ -155,7 +155,7 @@ impl World {
                     .handle_leave(ReplyTo::new(to), request, now)
             }
             9 => {
-                let (group_id, member_id, generation_id) = self.somebody();
+                let (group_id, member_id, generation_id) = self.any_member();
                 let is_simple = self.below(2) == 0;
                 let mut request = committing("", -1, self.events.into());
                 request.group_id = group_id;
@@ -170,7 +170,7 @@ impl World {
             }
             10 => {
                 let to = self.ask();
-                let (group_id, _, _) = self.somebody();
+                let (group_id, _, _) = self.any_member();
                 if self.below(2) == 0 {
                     self.coordinator
                         .handle_delete_groups(ReplyTo::new(to), &[group_id], now)
@@ -230,7 +230,7 @@ impl World {
     }
 
     fn join(&mut self, is_new: bool) -> Outcome {
-        let (group_id, member_id, _) = self.somebody();
+        let (group_id, member_id, _) = self.any_member();
         let mut joining: Joining = joining("");
         joining.request.group_id = if is_new {
             GROUPS[self.below(2) as usize].into()
@@ -253,7 +253,7 @@ impl World {
             requires_known_member_id: self.below(3) > 0,
             supports_skipping_assignment: self.below(2) == 0,
             random: [0; 16].map(|_: u8| self.below(256) as u8),
-            requester: Requester::nobody(),
+            requester: Requester::none(),
         };
         let to = self.ask();
         let now = Timestamp(self.now_ms);
@@ -262,7 +262,7 @@ impl World {
     }
 
     fn sync(&mut self) -> Outcome {
-        let (group_id, member_id, generation_id) = self.somebody();
+        let (group_id, member_id, generation_id) = self.any_member();
         let assignments = vec![SyncGroupRequestAssignment {
             member_id: member_id.clone(),
             assignment: "some".into(),
@@ -374,11 +374,11 @@ impl World {
                 }
             };
             for record in &write.records {
-                let (key, value) = record.encode().expect("what is written can be encoded");
+                let (key, value) = record.encode().expect("a written record can be encoded");
                 let now = Timestamp(self.now_ms);
                 coordinator
                     .replay(Offset(offset), producer_id, &key, value.as_ref(), now)
-                    .expect("what was written can be read");
+                    .expect("a written record can be read");
                 offset += 1;
             }
         }

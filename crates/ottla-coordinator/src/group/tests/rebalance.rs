@@ -4,7 +4,7 @@ use super::{Script, check, joining};
 use crate::group::GroupCoordinatorConfig;
 
 #[test]
-fn a_third_member_calls_the_others_back() {
+fn a_third_member_makes_the_other_members_rejoin() {
     let mut script = Script::stable_group_of_two();
     check(
         script.join_new(joining("")),
@@ -58,7 +58,7 @@ fn a_third_member_calls_the_others_back() {
 }
 
 #[test]
-fn a_member_that_leaves_makes_the_others_rebalance_and_the_last_empties_the_group() {
+fn a_member_that_leaves_starts_a_rebalance_and_the_last_empties_the_group() {
     let mut script = Script::stable_group_of_two();
     check(
         script.leave(&["c#1"]),
@@ -89,7 +89,7 @@ fn a_member_that_leaves_makes_the_others_rebalance_and_the_last_empties_the_grou
 }
 
 #[test]
-fn a_member_that_is_not_heard_of_is_removed() {
+fn a_member_without_heartbeats_is_removed() {
     let mut script = Script::stable_group_of_two();
     script.pass(5_000);
     script.heartbeat("c#1", 1);
@@ -110,7 +110,7 @@ fn a_member_that_is_not_heard_of_is_removed() {
 }
 
 #[test]
-fn members_that_do_not_rejoin_in_time_are_left_behind_and_another_leads() {
+fn members_that_do_not_rejoin_in_time_are_removed_and_another_leads() {
     let mut script = Script::stable_group_of_two();
     script.join_new(joining(""));
     script.join(joining("c#2"));
@@ -136,7 +136,7 @@ fn members_that_do_not_rejoin_in_time_are_left_behind_and_another_leads() {
 }
 
 #[test]
-fn members_that_do_not_sync_in_time_are_left_behind() {
+fn members_that_do_not_sync_in_time_are_removed() {
     let mut script = Script::stable_group_of_two();
     script.join(joining("c#1"));
     script.join(joining("c#2"));
@@ -161,7 +161,7 @@ fn members_that_do_not_sync_in_time_are_left_behind() {
 }
 
 #[test]
-fn a_follower_that_asks_again_with_the_same_protocols_disturbs_nobody() {
+fn a_follower_that_rejoins_with_the_same_protocols_starts_no_rebalance() {
     let mut script = Script::stable_group_of_two();
     check(
         script.join(joining("c#2")),
@@ -187,7 +187,7 @@ fn a_leader_that_asks_again_and_a_follower_that_wants_something_else_rebalance()
 }
 
 #[test]
-fn those_who_wait_for_an_assignment_are_called_back_when_somebody_joins() {
+fn members_that_wait_for_an_assignment_rejoin_when_a_member_joins() {
     let mut script = Script::stable_group_of_two();
     script.join(joining("c#1"));
     script.join(joining("c#2"));
@@ -203,7 +203,7 @@ fn those_who_wait_for_an_assignment_are_called_back_when_somebody_joins() {
 }
 
 #[test]
-fn an_assignment_that_is_not_committed_when_the_group_moves_on_is_told_to_nobody() {
+fn an_assignment_that_a_rebalance_overtakes_is_not_sent() {
     let mut script = Script::stable_group_of_two();
     script.join(joining("c#1"));
     script.join(joining("c#2"));

@@ -13,7 +13,7 @@ use super::{Script, check, committing, fetching, full, joining};
 use crate::runtime::ReplayError;
 
 #[test]
-fn a_restart_goes_on_where_the_group_was() {
+fn a_restart_restores_the_group() {
     let mut script = Script::stable_group_of_two();
     script.commit_offset(committing("c#1", 1, 42));
     let (mut script, loaded) = script.restart();
@@ -44,7 +44,7 @@ fn a_restart_goes_on_where_the_group_was() {
 }
 
 #[test]
-fn a_restart_forgets_what_was_deleted() {
+fn deleted_state_stays_deleted_after_a_restart() {
     let mut script = Script::new();
     script.commit_offset(committing("", -1, 7));
     script.delete_groups(&["g"]);
@@ -202,7 +202,7 @@ fn records_of_old_brokers_are_understood() {
 }
 
 #[test]
-fn everything_that_is_parked_is_answered_when_the_coordinator_goes() {
+fn parked_requests_are_answered_when_the_coordinator_is_unloaded() {
     let mut script = Script::stable_group_of_two();
     script.join(joining("c#1"));
     script.join(joining("c#2"));

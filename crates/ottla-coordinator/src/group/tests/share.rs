@@ -220,7 +220,7 @@ fn partitions_are_assigned_once_their_state_is_initialized() {
 }
 
 #[test]
-fn state_that_nobody_answered_for_is_asked_for_again() {
+fn an_unanswered_initialization_is_requested_again() {
     let mut script = Script::sharing(TestImage::new().topic("a", 1));
     script.share(&joining("m1", &["a"]));
     script.now_ms += 29_999;
@@ -267,7 +267,7 @@ fn more_members_than_partitions_share_them() {
 }
 
 #[test]
-fn members_leave_and_the_others_take_their_partitions() {
+fn the_remaining_members_get_the_partitions_of_members_that_leave() {
     let mut script = Script::sharing_two();
     check(
         script.share(&alive("m2", -1)),
@@ -395,7 +395,7 @@ fn the_state_of_a_group_is_deleted_before_the_group() {
     );
 }
 
-/// Otherwise the share coordinators would delete what has just been initialized.
+/// Otherwise the share coordinators would delete state that has just been initialized.
 #[test]
 fn nothing_is_initialized_while_state_of_the_group_is_deleted() {
     let join = || joining("m3", &["a"]);
@@ -438,7 +438,7 @@ fn nothing_is_initialized_for_a_while_after_the_coordinator_moved_during_a_delet
 }
 
 #[test]
-fn a_clock_that_is_set_back_holds_up_no_initialization() {
+fn a_clock_that_is_set_back_delays_no_initialization() {
     let mut script = Script::sharing_two();
     script.share(&alive("m1", -1));
     script.share(&alive("m2", -1));
@@ -474,9 +474,9 @@ fn a_deleted_topic_is_forgotten() {
 }
 
 #[test]
-fn who_is_not_what_he_says_is_refused() {
+fn invalid_members_and_epochs_are_refused() {
     let mut script = Script::sharing_two();
-    for (request, told) in [
+    for (request, expected) in [
         (
             alive("x", 3),
             "UNKNOWN_MEMBER_ID Member x is not a member of group g.",
@@ -500,9 +500,9 @@ fn who_is_not_what_he_says_is_refused() {
         // It missed a response.
         (alive("m1", 3), "m1@4"),
     ] {
-        assert_eq!(script.shared(&request), told);
+        assert_eq!(script.shared(&request), expected);
     }
-    for (epoch, told) in [
+    for (epoch, expected) in [
         (3, "GROUP_ID_NOT_FOUND Share group h not found."),
         (-1, "GROUP_ID_NOT_FOUND Group h not found."),
     ] {
@@ -510,7 +510,7 @@ fn who_is_not_what_he_says_is_refused() {
             group_id: "h".into(),
             ..alive("m1", epoch)
         };
-        assert_eq!(script.shared(&request), told);
+        assert_eq!(script.shared(&request), expected);
     }
     // Members of consumer groups are refused.
     assert!(
@@ -527,7 +527,7 @@ fn who_is_not_what_he_says_is_refused() {
 }
 
 #[test]
-fn a_group_has_room_for_so_many() {
+fn a_share_group_has_a_maximum_size() {
     let mut script = Script::sharing_two();
     let mut config = GroupCoordinatorConfig::clone(&script.coordinator.config);
     config.group_share_max_size = 2;
@@ -540,7 +540,7 @@ fn a_group_has_room_for_so_many() {
 }
 
 #[test]
-fn nobody_is_told_what_could_not_be_written() {
+fn a_failed_write_is_refused_and_initializes_nothing() {
     let mut script = Script::sharing(TestImage::new().topic("a", 1));
     script.commits_at_once = false;
     let text = script.share(&joining("m1", &["a"]));
@@ -557,27 +557,27 @@ fn nobody_is_told_what_could_not_be_written() {
 }
 
 #[test]
-fn what_a_heartbeat_must_hold() {
-    let told = |request: ShareGroupHeartbeatRequest| {
+fn required_fields_of_a_heartbeat() {
+    let error = |request: ShareGroupHeartbeatRequest| {
         let error = validate_share_heartbeat(&request).err();
         error.map_or_else(String::new, |error| error.message.unwrap_or_default())
     };
-    assert_eq!(told(joining("m", &["a"])), "");
-    assert_eq!(told(alive("m", 7)), "");
-    assert_eq!(told(alive("m", -1)), "");
-    assert_eq!(told(joining(" ", &["a"])), "MemberId can't be empty.");
-    assert_eq!(told(alive("m", -2)), "MemberEpoch is invalid.");
+    assert_eq!(error(joining("m", &["a"])), "");
+    assert_eq!(error(alive("m", 7)), "");
+    assert_eq!(error(alive("m", -1)), "");
+    assert_eq!(error(joining(" ", &["a"])), "MemberId can't be empty.");
+    assert_eq!(error(alive("m", -2)), "MemberEpoch is invalid.");
     let no_topics = "SubscribedTopicNames must be set in first request.";
-    assert_eq!(told(joining("m", &[])), no_topics);
-    assert_eq!(told(alive("m", 0)), no_topics);
+    assert_eq!(error(joining("m", &[])), no_topics);
+    assert_eq!(error(alive("m", 0)), no_topics);
     let no_group = ShareGroupHeartbeatRequest {
         group_id: "".into(),
         ..alive("m", 1)
     };
-    assert_eq!(told(no_group), "GroupId can't be empty.");
+    assert_eq!(error(no_group), "GroupId can't be empty.");
     let no_rack = ShareGroupHeartbeatRequest {
         rack_id: Some("".into()),
         ..alive("m", 1)
     };
-    assert_eq!(told(no_rack), "RackId can't be empty.");
+    assert_eq!(error(no_rack), "RackId can't be empty.");
 }

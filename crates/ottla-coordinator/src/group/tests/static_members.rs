@@ -53,7 +53,7 @@ fn a_follower_that_comes_back_keeps_its_place() {
 }
 
 #[test]
-fn a_leader_that_comes_back_is_told_to_skip_the_assignment() {
+fn a_leader_that_comes_back_skips_the_assignment() {
     let mut script = stable_group();
     check(
         script.join(named("a")),
@@ -64,7 +64,7 @@ fn a_leader_that_comes_back_is_told_to_skip_the_assignment() {
 }
 
 #[test]
-fn an_old_leader_that_comes_back_is_told_that_its_former_self_leads() {
+fn an_old_leader_that_comes_back_learns_that_its_former_member_id_leads() {
     let mut script = stable_group();
     let text = script.join(named("a").of_an_old_client());
     assert!(
@@ -163,7 +163,7 @@ fn a_replacement_that_cannot_be_written_is_taken_back() {
 }
 
 #[test]
-fn a_rebalance_goes_on_without_the_static_member_but_keeps_it() {
+fn a_rebalance_completes_without_a_static_member_but_keeps_it() {
     let mut script = stable_group();
     script.join(joining("a#1").instance("a"));
     for _ in 0..11 {

@@ -154,7 +154,7 @@ impl Script {
     }
 
     /// The response to a heartbeat alone.
-    pub(super) fn streams_told(&mut self, beat: Beat) -> String {
+    pub(super) fn streams_beat(&mut self, beat: Beat) -> String {
         let text = self.stream(beat);
         let replies: Vec<&str> = text
             .lines()

@@ -164,7 +164,7 @@ fn offsets_that_cannot_be_written_are_not_waited_for() {
 }
 
 #[test]
-fn members_that_have_joined_behind_offsets_that_cannot_be_written_come_again() {
+fn a_join_after_a_failed_offset_write_is_refused() {
     let mut script = Script::new();
     script.commits_at_once = false;
     commit(&mut script, request(50));
@@ -212,12 +212,12 @@ fn members_are_checked_where_they_are_named() {
             "{member_id}: {text}"
         );
     }
-    let mut of_nobody = request(50);
-    of_nobody.group_id = "unknown".into();
-    of_nobody.generation_id_or_member_epoch = 1;
-    let text = commit(&mut script, of_nobody.clone());
+    let mut of_unknown_group = request(50);
+    of_unknown_group.group_id = "unknown".into();
+    of_unknown_group.generation_id_or_member_epoch = 1;
+    let text = commit(&mut script, of_unknown_group.clone());
     assert!(text.contains("t-0=ILLEGAL_GENERATION"), "{text}");
-    let text = commit_of(&mut script, of_nobody, true);
+    let text = commit_of(&mut script, of_unknown_group, true);
     assert!(text.contains("t-0=GROUP_ID_NOT_FOUND"), "{text}");
 }
 

@@ -34,13 +34,13 @@ struct Ledger {
     /// The offset of each write whose append has completed.
     offsets: Vec<Offset>,
     committed: usize,
-    waiting: Vec<(WriteId, ReplyTo<Told>)>,
+    waiting: Vec<(WriteId, ReplyTo<Answer>)>,
 }
 
-type Told = Result<WriteId, ErrorCode>;
+type Answer = Result<WriteId, ErrorCode>;
 
 impl Ledger {
-    fn write(&mut self, to: ReplyTo<Told>, kind: WriteKind, bytes: usize) -> Outcome<Self> {
+    fn write(&mut self, to: ReplyTo<Answer>, kind: WriteKind, bytes: usize) -> Outcome<Self> {
         let id = WriteId(self.next_write);
         self.next_write += 1;
         self.entries.push(id);
@@ -54,15 +54,15 @@ impl Ledger {
         outcome
     }
 
-    fn tell(&mut self, told: impl Fn(WriteId) -> Option<Told>) -> Outcome<Self> {
+    fn tell(&mut self, answer: impl Fn(WriteId) -> Option<Answer>) -> Outcome<Self> {
         let mut outcome = CoordinatorResult::default();
         self.waiting.retain(|(id, to)| {
-            let response = told(*id);
-            let is_told = response.is_some();
+            let response = answer(*id);
+            let is_answered = response.is_some();
             outcome
                 .replies
                 .extend(response.map(|response| to.with(response)));
-            !is_told
+            !is_answered
         });
         outcome
     }
@@ -70,7 +70,7 @@ impl Ledger {
 
 impl Coordinator for Ledger {
     type Record = Bulk;
-    type Response = Told;
+    type Response = Answer;
     type TimerKey = ();
     type Command = Infallible;
 
@@ -183,7 +183,7 @@ fn decisions_that_pile_up_share_the_next_batch() {
 /// The defect that this state machine prevents: a refused write also fails the writes decided on
 /// top of it.
 #[test]
-fn what_was_decided_on_a_refused_write_is_not_appended() {
+fn writes_decided_after_a_refused_write_are_not_appended() {
     let mut machine = active();
     plain(&mut machine, 1);
     assert_eq!(next(&mut machine), Some((0, 0)));
@@ -197,7 +197,7 @@ fn what_was_decided_on_a_refused_write_is_not_appended() {
 }
 
 #[test]
-fn batches_of_transactions_and_large_ones_are_shared_with_nobody() {
+fn transactional_and_large_writes_get_batches_of_their_own() {
     let producer = TransactionalProducer {
         id: ProducerId(4),
         epoch: ProducerEpoch(0),
@@ -254,7 +254,7 @@ fn a_write_that_fits_into_no_batch_is_refused_before_it_is_appended() {
 }
 
 #[test]
-fn those_who_wait_are_told_that_it_takes_long_again_and_again() {
+fn waiting_requests_time_out_again_and_again() {
     let mut machine = active();
     plain(&mut machine, 1);
     assert_eq!(next(&mut machine), Some((0, 0)));
@@ -262,8 +262,8 @@ fn those_who_wait_are_told_that_it_takes_long_again_and_again() {
     assert!(!machine.tell_of_delay(&at(TIMEOUT_MS - 1)));
     // While it is being appended.
     assert!(machine.tell_of_delay(&at(TIMEOUT_MS)));
-    let told = (1, Err(ErrorCode::RequestTimedOut));
-    assert_eq!(machine.take_replies(), [told]);
+    let answer = (1, Err(ErrorCode::RequestTimedOut));
+    assert_eq!(machine.take_replies(), [answer]);
     assert_eq!(machine.next_deadline_ms(), Some(2 * TIMEOUT_MS));
     // While it is not committed.
     machine.on_written(WriteId(0), Ok(Offset(0)), NOTHING, &at(150));
@@ -281,7 +281,7 @@ fn those_who_wait_are_told_that_it_takes_long_again_and_again() {
 }
 
 #[test]
-fn what_was_read_and_is_not_committed_is_waited_for() {
+fn loading_waits_for_uncommitted_records() {
     let mut machine = Machine::loading();
     let loaded = Ledger {
         next_write: 1,
@@ -289,7 +289,7 @@ fn what_was_read_and_is_not_committed_is_waited_for() {
         offsets: vec![Offset(3)],
         ..Ledger::default()
     };
-    let refused = machine.request(1, &at(0), |_, _: ReplyTo<Told>| {
+    let refused = machine.request(1, &at(0), |_, _: ReplyTo<Answer>| {
         CoordinatorResult::default()
     });
     assert_eq!(refused, Err((1, ErrorCode::CoordinatorLoadInProgress)));
@@ -301,14 +301,14 @@ fn what_was_read_and_is_not_committed_is_waited_for() {
 
 /// The coordinator is closed between the append and its result.
 #[test]
-fn one_that_is_closed_has_answered_everybody() {
+fn a_closed_runtime_has_answered_every_request() {
     let mut machine = active();
     plain(&mut machine, 1);
     assert_eq!(next(&mut machine), Some((0, 0)));
     plain(&mut machine, 2);
     machine.close();
-    let told = Err(ErrorCode::NotCoordinator);
-    assert_eq!(machine.take_replies(), [(1, told), (2, told)]);
+    let answer = Err(ErrorCode::NotCoordinator);
+    assert_eq!(machine.take_replies(), [(1, answer), (2, answer)]);
     machine.on_written(WriteId(0), Ok(Offset(0)), Offset(1), &at(0));
     assert_eq!((next(&mut machine), machine.take_replies()), (None, vec![]));
     assert_eq!(machine.next_deadline_ms(), None);
@@ -327,7 +327,7 @@ enum Thread {
 
 /// Memory and log never diverge, in any order of the threads' steps and with any refused appends.
 #[test]
-fn the_log_is_what_was_decided() {
+fn the_log_contains_the_decisions_in_order() {
     for seed in 1..400_u64 {
         let mut random = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let mut draw = |bound: u64| {
@@ -338,7 +338,7 @@ fn the_log_is_what_was_decided() {
         };
         let (mut machine, mut log) = (active(), Vec::new());
         let mut threads = [Thread::Idle, Thread::Idle, Thread::Idle];
-        let (mut asked, mut told, mut high_watermark) = (0, 0, Offset(0));
+        let (mut asked, mut answered, mut high_watermark) = (0, 0, Offset(0));
         for _ in 0..200 {
             let thread = &mut threads[draw(3) as usize];
             *thread = match std::mem::replace(thread, Thread::Idle) {
@@ -374,12 +374,12 @@ fn the_log_is_what_was_decided() {
                 machine.on_high_watermark(high_watermark, &at(0));
             }
             let replies = machine.take_replies();
-            told += replies.len();
+            answered += replies.len();
             for (_, reply) in replies {
                 let is_committed = reply.is_ok_and(|id| log.contains(&id));
                 assert!(is_committed || reply.is_err());
             }
-            // The appended writes must equal those that decisions are based on.
+            // The appended writes must equal the writes that decisions are based on.
             let decided = machine.read(|it| it.entries[..it.offsets.len()].to_vec());
             let decided = decided.expect("it is active");
             assert!(log.starts_with(&decided), "seed {seed}");
@@ -393,7 +393,7 @@ fn the_log_is_what_was_decided() {
         let decided = machine.read(|it| it.entries[..it.offsets.len()].to_vec());
         assert_eq!(decided, Ok(log), "seed {seed}");
         machine.close();
-        told += machine.take_replies().len();
-        assert_eq!(told, asked as usize, "each is answered once");
+        answered += machine.take_replies().len();
+        assert_eq!(answered, asked as usize, "each is answered once");
     }
 }

@@ -42,7 +42,7 @@ fn a_write_that_fails_leaves_the_record_with_its_member() {
 }
 
 #[test]
-fn a_lock_that_ran_out_meanwhile_frees_the_record_when_the_write_fails() {
+fn a_failed_write_frees_a_record_whose_lock_has_expired() {
     let mut story = Story::new();
     story.acquire("a", &[(0, 9)]);
     let write = story.acknowledge("a", 0, 9, &[Accept]).unwrap().unwrap();
@@ -73,7 +73,7 @@ fn records_of_one_batch_may_end_differently() {
 }
 
 #[test]
-fn what_may_not_be_acknowledged_is_refused() {
+fn invalid_acknowledgements_are_refused() {
     let mut story = Story::new();
     story.acquire("a", &[(0, 9)]);
     story.acquire("a", &[(10, 19)]);
@@ -114,7 +114,7 @@ fn what_may_not_be_acknowledged_is_refused() {
 }
 
 #[test]
-fn one_bad_batch_takes_the_whole_acknowledgement_back() {
+fn one_bad_batch_reverts_the_whole_acknowledgement() {
     let mut story = Story::new();
     story.acquire("a", &[(0, 9)]);
     story.acquire("b", &[(10, 19)]);
@@ -131,7 +131,7 @@ fn one_bad_batch_takes_the_whole_acknowledgement_back() {
 }
 
 #[test]
-fn what_lies_behind_the_start_is_acknowledged_by_doing_nothing() {
+fn acknowledging_records_before_the_start_has_no_effect() {
     let mut story = Story::new();
     story.acquire("a", &[(0, 9)]);
     story.settle("a", 0, 9, Accept);
@@ -188,7 +188,7 @@ fn locks_run_out_and_the_last_delivery_archives() {
 }
 
 #[test]
-fn a_member_that_goes_leaves_its_records_to_the_others() {
+fn records_of_a_member_that_leaves_become_available() {
     let mut story = Story::new();
     story.acquire("a", &[(0, 9)]);
     story.acquire("b", &[(10, 19)]);
@@ -226,7 +226,7 @@ fn the_log_may_be_cut_under_records_in_hand() {
 }
 
 #[test]
-fn the_start_does_not_go_back_when_the_log_was_cut_behind_everything() {
+fn the_start_offset_follows_the_log_start_past_all_records() {
     let mut story = Story::new();
     story.acquire("a", &[(0, 9)]);
     story.partition.on_log_start_offset(Offset(15));
@@ -237,7 +237,7 @@ fn the_start_does_not_go_back_when_the_log_was_cut_behind_everything() {
 }
 
 #[test]
-fn a_record_that_was_cut_away_while_it_was_persisted_does_not_come_back() {
+fn a_failed_write_archives_records_before_the_log_start() {
     let mut story = Story::new();
     story.acquire("a", &[(0, 9)]);
     let write = story.acknowledge("a", 0, 9, &[Accept]).unwrap().unwrap();

@@ -10,7 +10,7 @@ use super::super::{
 use super::{LOCK_MS, Story};
 
 #[test]
-fn whole_batches_are_given_and_the_next_fetch_is_behind_them() {
+fn whole_batches_are_acquired_and_the_next_fetch_follows_them() {
     let mut story = Story::new();
     assert_eq!(story.next_fetch_offset(), 0);
     assert_eq!(story.acquire("a", &[(0, 9), (10, 14)]), [(0, 14, 1)]);
@@ -69,7 +69,7 @@ fn released_records_are_given_again_and_counted() {
 }
 
 #[test]
-fn so_many_records_are_locked_and_no_more() {
+fn the_number_of_locked_records_is_limited() {
     let mut story = Story::with(SharePartitionSettings {
         partition_max_record_locks: 20,
         ..Default::default()
@@ -117,7 +117,7 @@ fn a_batch_that_fails_often_is_given_in_parts_and_its_last_delivery_alone() {
 }
 
 #[test]
-fn what_was_compacted_away_is_passed() {
+fn compacted_offsets_are_skipped() {
     let mut story = Story::new();
     story.acquire("a", &[(0, 9), (10, 19)]);
     story.settle("a", 0, 19, Release);
@@ -139,7 +139,7 @@ fn what_was_compacted_away_is_passed() {
 }
 
 #[test]
-fn a_hole_in_the_log_is_passed_by_the_first_who_comes() {
+fn the_first_fetch_skips_a_gap_in_the_log() {
     let mut story = Story::new();
     assert_eq!(story.acquire("a", &[(5, 9)]), [(5, 9, 1)]);
     assert_eq!(story.ends(), (5, 9));

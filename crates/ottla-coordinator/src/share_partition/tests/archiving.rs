@@ -92,7 +92,7 @@ fn only_rejected_records_of_a_batch_are_copied() {
 }
 
 #[test]
-fn the_last_delivery_goes_to_the_queue_however_it_ends() {
+fn the_last_delivery_goes_to_the_queue_whatever_its_end() {
     // The lock expires: that need not be persisted.
     let mut late = story(1);
     late.acquire("a", &[(0, 9)]);
@@ -142,7 +142,7 @@ fn a_record_that_the_log_drops_during_a_write_that_fails_is_not_copied() {
 }
 
 #[test]
-fn a_new_leader_copies_what_may_not_have_been_copied() {
+fn a_new_leader_copies_archiving_records_again() {
     let batches = [
         (10, 14, Archiving, 2),
         (15, 19, Acknowledged, 1),
@@ -164,7 +164,7 @@ fn a_new_leader_copies_what_may_not_have_been_copied() {
 }
 
 #[test]
-fn records_that_the_log_drops_meanwhile_are_archived_all_the_same() {
+fn records_that_the_log_drops_during_the_copy_are_archived() {
     let mut story = story(5);
     story.acquire("a", &[(0, 9)]);
     story.settle("a", 0, 9, Reject);

@@ -30,7 +30,7 @@ fn active() -> Led {
 
 /// A member reads and acquires ten records of one batch.
 fn acquire(led: &mut Led) {
-    let fetch_offset = led.begin_reading(SETTINGS).expect("nobody reads");
+    let fetch_offset = led.begin_reading(SETTINGS).expect("no read is in progress");
     let batches: Vec<FetchedBatch> = (0..10).map(|at| fetched((at, at))).collect();
     let member: MemberId = Arc::from("m");
     let acquired = led.acquire(AcquireRequest {
@@ -70,7 +70,7 @@ fn failure(code: ErrorCode) -> StateFailure {
 }
 
 #[test]
-fn one_reads_at_a_time() {
+fn one_fetch_reads_at_a_time() {
     let mut led = active();
     assert_eq!(led.begin_reading(SETTINGS), Some(Offset(0)));
     assert_eq!(led.begin_reading(SETTINGS), None);
@@ -93,10 +93,10 @@ fn writes_are_persisted_one_after_the_other() {
     // If the coordinator cannot be found, the error is mapped, and the share partition stays open.
     let unavailable = failure(ErrorCode::NotCoordinator);
     let written = led.on_written(second.id, Err(unavailable));
-    let (waiting, told) = written.answer.expect("somebody waits");
-    let told = told.map_err(|it| it.code);
+    let (waiting, result) = written.answer.expect("a request waits");
+    let result = result.map_err(|it| it.code);
     assert_eq!(
-        (waiting, told),
+        (waiting, result),
         (11, Err(ErrorCode::CoordinatorNotAvailable))
     );
     assert_eq!(written.must_close, None);
@@ -104,7 +104,7 @@ fn writes_are_persisted_one_after_the_other() {
 }
 
 #[test]
-fn one_that_others_have_taken_over_is_closed() {
+fn a_fenced_write_closes_the_share_partition() {
     for (refused, fenced) in [
         (ErrorCode::FencedStateEpoch, ErrorCode::NotLeaderOrFollower),
         (ErrorCode::FencedLeaderEpoch, ErrorCode::NotLeaderOrFollower),
@@ -132,7 +132,7 @@ fn one_that_others_have_taken_over_is_closed() {
 }
 
 #[test]
-fn one_that_is_closed_while_it_loads_stays_closed() {
+fn a_share_partition_closed_during_its_load_stays_closed() {
     let mut led = Led::default();
     let loading = Err(failure(ErrorCode::UnknownTopicOrPartition));
     assert_eq!(accept(&mut led, 0, 10), loading);
@@ -145,7 +145,7 @@ fn one_that_is_closed_while_it_loads_stays_closed() {
 
 /// The result of a write that was in progress arrives after the close.
 #[test]
-fn a_late_answer_is_for_nobody() {
+fn a_late_response_is_ignored() {
     let mut led = active();
     acquire(&mut led);
     assert_eq!(accept(&mut led, 0, 10), Ok(true));
@@ -157,10 +157,10 @@ fn a_late_answer_is_for_nobody() {
     assert_eq!(written.must_close, None);
 }
 
-/// A group that has left is closed after the last write: what it persists would be missing in the
-/// state that the next one reads.
+/// A share partition without members is closed after its last write. Otherwise its successor would
+/// read the state without that write.
 #[test]
-fn one_that_its_group_has_left_is_closed_after_its_last_write() {
+fn a_share_partition_without_members_closes_after_its_last_write() {
     let reason = failure(ErrorCode::NotLeaderOrFollower);
     for is_used_again in [false, true] {
         let mut led = active();
@@ -213,8 +213,9 @@ fn nothing_is_read_until_the_persisted_state_is_known_to_be_the_same() {
     assert_eq!(led.doubt(), None);
 }
 
-/// The record is persisted as `Archiving`, copied, and persisted as `Archived`. A group that leaves
-/// meanwhile is closed after that, since the next leader would copy the record again.
+/// The record is persisted as `Archiving`, copied, and persisted as `Archived`. If the last member
+/// leaves during the copy, the share partition is closed afterwards. Otherwise the next leader
+/// would copy the record again.
 #[test]
 fn a_rejected_record_is_copied_between_two_writes() {
     let mut led = active();
@@ -266,7 +267,7 @@ fn a_rejected_record_is_copied_between_two_writes() {
 }
 
 #[test]
-fn what_is_copied_after_the_close_is_for_nobody() {
+fn a_dead_letter_result_after_the_close_is_ignored() {
     let mut led = active();
     acquire(&mut led);
     assert_eq!(
@@ -283,7 +284,7 @@ fn what_is_copied_after_the_close_is_for_nobody() {
 }
 
 #[test]
-fn one_that_must_be_closed_hands_out_no_dead_letters() {
+fn a_fenced_share_partition_hands_out_no_dead_letters() {
     let mut led = active();
     acquire(&mut led);
     assert_eq!(

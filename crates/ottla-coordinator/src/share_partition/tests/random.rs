@@ -49,7 +49,7 @@ struct World {
     delivered: BTreeSet<i64>,
     /// Records whose acceptance, rejection or gap was answered.
     settled: BTreeSet<i64>,
-    /// Records whose rejection was answered, and those that went to the dead-letter queue.
+    /// Records whose rejection was answered, and records that went to the dead-letter queue.
     rejected: BTreeSet<i64>,
     copied: BTreeSet<i64>,
     copying: VecDeque<Vec<DeadLetters>>,
@@ -180,7 +180,7 @@ impl World {
             batches: batches.collect(),
         };
         let restored = SharePartition::restore(self.settings, leader_epoch, &state);
-        self.partition = restored.expect("what was written can be taken up");
+        self.partition = restored.expect("written state can be restored");
         self.holders.clear();
         self.pending.clear();
         self.copying.clear();
@@ -456,7 +456,7 @@ impl World {
         let lost = runs.find(|(_, last, state)| *last < start && state.is_acquirable());
         assert!(
             lost.is_none(),
-            "{lost:?} lies before the start, and waits for somebody: {self}"
+            "{lost:?} is before the start offset and still has a waiting request: {self}"
         );
         let mut expected = i64::MIN;
         for batch in self.partition.in_flight.values() {

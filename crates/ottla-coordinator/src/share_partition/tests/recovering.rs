@@ -8,7 +8,7 @@ use super::super::{PersistedState, PersistedStateError, SharePartition, SharePar
 use super::{Story, persisted};
 
 #[test]
-fn what_was_not_settled_is_delivered_again() {
+fn unsettled_records_are_delivered_again() {
     let batches = [
         (10, 14, Acknowledged, 1),
         (15, 19, Available, 2),

@@ -203,8 +203,8 @@ impl World {
         self.coordinator = self.replayed();
         let after = self.committed();
         // Counters of pruned records need not be restored; persisted state must be.
-        let told = |states: &BTreeMap<SharePartitionKey, ShareState>| -> Vec<_> {
-            let told = states.iter().map(|(key, s)| {
+        let shown = |states: &BTreeMap<SharePartitionKey, ShareState>| -> Vec<_> {
+            let states = states.iter().map(|(key, s)| {
                 (
                     key.clone(),
                     s.state_epoch,
@@ -213,9 +213,9 @@ impl World {
                     s.batches.clone(),
                 )
             });
-            told.collect()
+            states.collect()
         };
-        assert_eq!(told(&before), told(&after));
+        assert_eq!(shown(&before), shown(&after));
         let outcome = self.coordinator.on_loaded(self.now);
         self.take(outcome);
     }

@@ -74,7 +74,7 @@ fn each_row_of_version_1() {
 }
 
 #[test]
-fn whoever_comes_while_markers_are_written_comes_again() {
+fn requests_during_the_writing_of_markers_are_retried() {
     let mut script = Script::new(2);
     script.init();
     script.add(producer(100, 0), &[0]);

@@ -61,7 +61,7 @@ fn an_open_transaction_is_aborted_before_the_second_instance_gets_its_epoch() {
 }
 
 #[test]
-fn a_producer_goes_on_after_an_error_with_the_epoch_that_it_had() {
+fn a_producer_continues_after_an_error_with_its_epoch() {
     let mut script = Script::new(2);
     script.init();
     expect(

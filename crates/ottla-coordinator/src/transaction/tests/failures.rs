@@ -26,7 +26,7 @@ fn nothing_is_answered_before_it_is_committed() {
 }
 
 #[test]
-fn a_step_that_is_not_written_is_not_taken() {
+fn a_transition_whose_write_fails_is_not_applied() {
     let mut script = Script::new(2).load(transaction(State::Ongoing, 3));
     script.commits_at_once = false;
     expect(
@@ -78,7 +78,7 @@ fn an_epoch_taken_to_fence_is_not_taken_twice() {
 }
 
 #[test]
-fn markers_go_again_where_they_could_not_be_written() {
+fn failed_markers_are_sent_again() {
     let mut script = Script::new(2);
     script.init();
     script.add(producer(100, 0), &[0, 1]);
@@ -133,7 +133,7 @@ fn the_end_is_written_until_the_log_has_it() {
 }
 
 #[test]
-fn whoever_waits_is_answered_when_the_partition_goes() {
+fn waiting_requests_are_answered_when_the_partition_is_unloaded() {
     use crate::runtime::Coordinator;
     let mut script = Script::new(2).load(transaction(State::Ongoing, 3));
     script.commits_at_once = false;

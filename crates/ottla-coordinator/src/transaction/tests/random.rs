@@ -117,7 +117,7 @@ impl World {
     }
 
     /// A producer that may be outdated.
-    fn somebody(&mut self) -> (&'static str, TransactionalProducer) {
+    fn any_producer(&mut self) -> (&'static str, TransactionalProducer) {
         if self.producers.is_empty() {
             return ("a", producer(1, 0));
         }
@@ -131,8 +131,8 @@ impl World {
             0 | 1 => {
                 let id = IDS[self.below(3) as usize];
                 let to = self.ask(id);
-                let (of, somebody) = self.somebody();
-                let expected = (of == id && self.below(3) == 0).then_some(somebody);
+                let (of, producer) = self.any_producer();
+                let expected = (of == id && self.below(3) == 0).then_some(producer);
                 let request = InitProducerId {
                     transactional_id: id.into(),
                     transaction_timeout_ms: 20_000,
@@ -143,7 +143,7 @@ impl World {
                 self.coordinator.handle_init_producer_id(to, request, now)
             }
             2..=4 => {
-                let (id, producer) = self.somebody();
+                let (id, producer) = self.any_producer();
                 let to = self.ask(id);
                 let partitions = vec![partition(self.below(4) as i32)];
                 let client_transaction_version = self.client_version();
@@ -156,7 +156,7 @@ impl World {
                 self.coordinator.handle_add_partitions(to, request, now)
             }
             5..=7 => {
-                let (id, producer) = self.somebody();
+                let (id, producer) = self.any_producer();
                 let to = self.ask(id);
                 let is_commit = self.below(2) == 0;
                 let client_transaction_version = self.client_version();
@@ -291,7 +291,7 @@ impl World {
 }
 
 #[test]
-fn what_is_read_back_is_what_was_committed() {
+fn replayed_state_equals_committed_state() {
     for seed in 0..300 {
         let mut world = World::new(seed);
         for _ in 0..400 {
@@ -322,7 +322,7 @@ fn what_is_read_back_is_what_was_committed() {
                     state,
                     TransactionState::PrepareCommit | TransactionState::PrepareAbort
                 );
-                assert!(!is_ending, "seed {seed}: what is decided is carried out");
+                assert!(!is_ending, "seed {seed}: a decided end completes");
                 assert_eq!(partitions.is_empty(), state != TransactionState::Ongoing);
             }
         }

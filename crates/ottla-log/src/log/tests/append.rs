@@ -4,7 +4,7 @@ use super::{TestLog, batch, batch_at, idempotent, read_all};
 use crate::{AppendErrorReason, Job, ReadError};
 
 #[test]
-fn what_was_appended_is_read() {
+fn appended_records_are_read() {
     let mut test = TestLog::new();
     let info = test.append(3);
     assert_eq!(
@@ -315,7 +315,7 @@ fn a_flush_moves_the_recovery_point() {
 }
 
 #[test]
-fn a_flush_does_not_claim_what_was_truncated_meanwhile() {
+fn a_flush_does_not_cover_records_truncated_during_it() {
     let mut test = TestLog::new();
     test.append(5);
     test.append(5);
@@ -394,7 +394,7 @@ fn readers_follow_an_appender() {
 }
 
 #[test]
-fn a_flush_owes_what_another_that_has_not_ended_was_to_write() {
+fn a_flush_includes_the_work_of_an_unfinished_one() {
     let mut test = TestLog::with_config(|config| config.segment_bytes = 200);
     test.append_batch(idempotent(0, 1, 5, 0, 0));
     test.append_batch(idempotent(1, 1, 5, 0, 1));

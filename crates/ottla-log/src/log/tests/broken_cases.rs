@@ -202,7 +202,7 @@ fn every_row_of_the_table_is_so() {
 }
 
 #[test]
-fn a_log_that_nothing_happened_to_is_whole() {
+fn an_untouched_log_is_intact() {
     for stop in [Stop::Orderly, Stop::Crash] {
         let (test, site, before) = stopped(stop);
         let params = test.params(site.recovery_point, stop == Stop::Orderly);

@@ -114,7 +114,7 @@ impl TestLog {
         LogToClean::examine(&self.reader(), last_clean.map(Offset), self.now).unwrap()
     }
 
-    /// Cleans what can be cleaned, as if the log had been clean up to `last_clean`.
+    /// Cleans all cleanable segments, as if the log had been clean up to `last_clean`.
     fn clean_from(&mut self, last_clean: i64) -> (i64, CleanerStats) {
         let params = params(self.now);
         self.try_clean(last_clean, &params, |_, _| {}).unwrap()
@@ -214,7 +214,7 @@ fn kept(records: &[(i64, &str, Option<&str>)]) -> Vec<(i64, String, Option<Strin
 }
 
 #[test]
-fn of_every_key_the_newest_record_stays_as_it_was() {
+fn the_newest_record_of_every_key_stays_unchanged() {
     let mut test = TestLog::compacted(|_| {});
     test.put(&[("a", Some("1")), ("b", Some("2")), ("c", Some("3"))]);
     test.put(&[("a", Some("4"))]);
@@ -350,7 +350,7 @@ fn aborted_records_go_at_once_and_their_marker_when_none_is_left() {
 }
 
 #[test]
-fn open_transactions_end_what_can_be_cleaned() {
+fn open_transactions_bound_the_cleanable_section() {
     let mut test = TestLog::compacted(|_| {});
     test.put(&[("a", Some("1"))]);
     test.roll();
@@ -487,7 +487,7 @@ fn records_without_a_key_go() {
 }
 
 #[test]
-fn what_the_map_has_no_room_for_is_left_for_the_next_cleaning() {
+fn records_beyond_a_full_map_wait_for_the_next_cleaning() {
     let mut test = TestLog::compacted(|_| {});
     for n in 0..10 {
         test.put(&[(&format!("key {}", n % 5), Some("x"))]);
@@ -533,7 +533,7 @@ fn segments_are_joined_up_to_their_size() {
         .collect();
     let of_segments = |name: &&String| name.ends_with(".log") || name.contains("index");
     assert_eq!(names.iter().filter(of_segments).count(), 4 * 3, "{names:?}");
-    // The snapshots of removed segments are gone, those of replaced segments remain.
+    // The snapshots of removed segments are gone, the snapshots of replaced segments remain.
     for (base, is_there) in [(2, false), (8, true), (10, true), (12, true)] {
         let name = format!("{base:020}.snapshot");
         assert_eq!(names.contains(&name), is_there, "{names:?}");
@@ -543,7 +543,7 @@ fn segments_are_joined_up_to_their_size() {
 }
 
 #[test]
-fn lags_bound_what_is_cleaned_and_when() {
+fn compaction_lags_bound_the_section_and_time_of_cleaning() {
     let mut test = TestLog::compacted(|config| {
         config.min_compaction_lag_ms = 100;
         config.max_compaction_lag_ms = 1000;
@@ -590,7 +590,7 @@ fn the_dirty_ratio_counts_bytes() {
 }
 
 #[test]
-fn readers_go_on_in_a_segment_that_is_replaced() {
+fn readers_continue_in_a_replaced_segment() {
     let mut test = TestLog::compacted(|config| config.file_delete_delay_ms = 0);
     test.put(&[("a", Some("1"))]);
     test.put(&[("a", Some("2"))]);
@@ -626,7 +626,7 @@ fn a_damaged_batch_makes_the_log_uncleanable_and_changes_nothing() {
     assert_eq!(std::fs::read(&path).unwrap(), bytes);
 }
 
-/// The batch itself is not rewritten, but its key decides what is dropped.
+/// The batch itself is not rewritten, but its key decides which records are dropped.
 #[test]
 fn a_damaged_key_drops_no_other_record() {
     let mut test = TestLog::compacted(|_| {});
@@ -670,7 +670,7 @@ fn legacy_message(offset: i64, key: Option<&str>, value: Option<&str>) -> Vec<u8
 }
 
 #[test]
-fn what_stays_of_old_messages_is_written_in_the_format_of_today() {
+fn remaining_old_messages_are_written_in_the_current_format() {
     let mut test = TestLog::compacted(|_| {});
     test.close();
     let messages = [
@@ -730,7 +730,7 @@ impl IoPace for Room {
 }
 
 #[test]
-fn a_cleaning_ends_where_there_is_no_room_and_leaves_nothing_behind() {
+fn a_cleaning_without_space_ends_and_leaves_no_files() {
     let mut test = two_segments();
     let before = test.files();
     let (reader, to_clean) = (test.reader(), test.to_clean(Some(0)));
@@ -750,7 +750,7 @@ fn a_cleaning_ends_where_there_is_no_room_and_leaves_nothing_behind() {
 }
 
 #[test]
-fn a_mapping_that_begins_behind_a_marker_does_not_take_what_follows_for_aborted() {
+fn a_mapping_that_begins_after_a_marker_takes_no_later_record_for_aborted() {
     let mut test = TestLog::compacted(|config| config.index_interval_bytes = 1);
     let of = |sequence| {
         move |builder: RecordBatchBuilder| {

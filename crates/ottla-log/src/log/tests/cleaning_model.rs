@@ -111,6 +111,7 @@ fn open(
         producer_id_expiration_ms: 86_400_000,
         random_seed: 7,
         handles: crate::Handles::unlimited(),
+        checkpoint_marks: Arc::default(),
     };
     let (mut log, _) = Log::open(params).unwrap();
     let end = log.log_end_offset();
@@ -291,7 +292,7 @@ impl Model {
             .iter()
             .filter(|batch| batch.header.base_offset >= uncleanable)
         {
-            assert!(after.contains(old), "nothing behind the section is touched");
+            assert!(after.contains(old), "nothing after the section changes");
         }
         for count in 0..trace.len() + 1 {
             for loss in [Loss::Nothing, Loss::Everything] {
@@ -442,7 +443,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 16, max_shrink_iters: 200, ..ProptestConfig::default() })]
 
     #[test]
-    fn a_cleaned_log_holds_what_the_model_says(ops in ops()) {
+    fn a_cleaned_log_equals_the_model(ops in ops()) {
         let mut model = Model::new();
         for op in ops {
             model.apply(op);

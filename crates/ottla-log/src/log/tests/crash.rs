@@ -50,7 +50,7 @@ fn index_entries_that_never_reached_the_file_are_written_again() {
 }
 
 #[test]
-fn a_full_disk_refuses_appends_and_keeps_what_is_whole() {
+fn a_full_disk_refuses_appends_and_keeps_whole_batches() {
     // A file size limit cannot be set for a single test, so the disk is `/dev/full`.
     let mut test = TestLog::new();
     test.append(3);

@@ -35,6 +35,7 @@ fn open_with(segment_bytes: usize, handles: Arc<crate::Handles>) -> Log {
         producer_id_expiration_ms: 86_400_000,
         random_seed: 1,
         handles,
+        checkpoint_marks: Arc::default(),
     });
     opened.unwrap().0
 }
@@ -91,7 +92,7 @@ fn a_roll_that_was_refused_leaves_no_segment() {
 /// Recovery cuts the log at the recovery point, the next append rolls there, and power is lost: the
 /// truncated bytes must not come back into a segment that no recovery scans again.
 #[test]
-fn what_recovery_has_cut_off_stays_away() {
+fn records_removed_by_recovery_do_not_return() {
     let open = || open(build(0, 3, 1_000_000, |builder| builder).size_in_bytes());
     let append = |log: &mut Log, first| {
         let batch = build(first, 3, 1_000_000 + first, |builder| builder);
@@ -189,8 +190,8 @@ fn half_a_batch_that_a_full_disk_took_stays_away() {
     assert!(found.contains(&2), "the new segment was never there");
 }
 
-/// What a full disk has left is cut off with the handle that it was written with: others that take every handle in the
-/// meantime make of it neither a failed disk nor half a batch that stays.
+/// A write that fails on a full disk is truncated through the handle that wrote it. So other logs
+/// that take all handles in the meantime cause neither a failed disk nor a remaining partial batch.
 #[test]
 fn a_failed_write_is_cut_back_without_another_handle() {
     let batch = |first| build(first, 3, 1_000_000 + first, |builder| builder);

@@ -1,5 +1,5 @@
 //! Random operations on a log and on a model, which is a list of batches. After each, both must be
-//! equal; after a power cut, the log must hold what is below the recovery point and nothing that
+//! equal; after a power loss, the log must hold all records below the recovery point and none that
 //! was never written.
 
 use std::collections::BTreeMap;

@@ -76,7 +76,7 @@ fn a_crash_leads_to_recovery_from_the_recovery_point() {
 }
 
 #[test]
-fn what_is_recovered_is_scanned_once_whatever_its_indexes_hold() {
+fn recovered_segments_are_scanned_once_whatever_their_indexes() {
     let mut test = three_segments();
     let before = test.read_all(0);
     test.log = None;
@@ -135,7 +135,7 @@ fn preallocated_zeros_are_cut_off() {
 }
 
 #[test]
-fn a_flipped_bit_behind_the_recovery_point_cuts_the_log_there() {
+fn a_flipped_bit_after_the_recovery_point_truncates_the_log() {
     let mut test = three_segments();
     test.log = None;
     let path = test.path().join("00000000000000000030.log");
@@ -172,7 +172,7 @@ fn a_flipped_bit_behind_the_recovery_point_cuts_the_log_there() {
 }
 
 #[test]
-fn a_gap_between_segments_deletes_nothing() {
+fn a_gap_between_segments_deletes_no_segment() {
     // As the cleaner leaves it: the last batch of the first segment and the first of the next are
     // gone. The policy with which the log is opened tells nothing about how it was written.
     let mut test = three_segments();
@@ -290,7 +290,7 @@ fn leftovers_are_decided_by_the_table() {
 }
 
 #[test]
-fn a_complete_swap_replaces_what_it_covers() {
+fn a_complete_swap_replaces_the_covered_segments() {
     let mut test = three_segments();
     test.close();
     // The cleaner has merged the first two segments and kept one batch of each.

@@ -25,7 +25,7 @@ fn delete(test: &mut TestLog, now: i64) -> usize {
 }
 
 #[test]
-fn nothing_goes_without_a_limit() {
+fn nothing_is_deleted_without_a_limit() {
     let mut test = four_segments(|_| {});
     assert_eq!(delete(&mut test, 1 << 50), 0);
 }
@@ -88,7 +88,7 @@ fn segments_go_while_the_log_is_too_large() {
 }
 
 #[test]
-fn only_what_is_below_the_high_watermark_goes() {
+fn only_segments_below_the_high_watermark_are_deleted() {
     let mut test = four_segments(|config| config.retention_bytes = 0);
     test.close();
     test.open(0, true);
@@ -98,7 +98,7 @@ fn only_what_is_below_the_high_watermark_goes() {
 }
 
 #[test]
-fn compacted_topics_keep_what_time_and_size_would_delete() {
+fn compacted_topics_ignore_retention_by_time_and_size() {
     let mut test = four_segments(|config| {
         config.cleanup_policy = CleanupPolicy::COMPACT;
         config.retention_bytes = 0;
@@ -127,7 +127,7 @@ fn deleted_records_cannot_be_read() {
 }
 
 #[test]
-fn readers_keep_what_they_hold() {
+fn readers_keep_deleted_segments_readable() {
     let mut test = four_segments(|config| config.retention_bytes = 0);
     let region = test
         .reader()

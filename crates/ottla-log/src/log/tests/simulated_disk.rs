@@ -38,7 +38,7 @@ struct Given {
     before: Option<usize>,
 }
 
-/// What the log may and must hold.
+/// The records that the log may and must hold.
 #[derive(Default, Debug)]
 struct Model {
     given: Vec<Given>,
@@ -75,7 +75,7 @@ struct Tally {
     flushes: u64,
     found: u64,
     lost: u64,
-    /// Losses of a file's end of which a later file was kept.
+    /// Losses of a file's end although a later file was kept.
     holes: u64,
     read: u64,
 }
@@ -171,7 +171,7 @@ impl Model {
         self.tally.lost += before.saturating_sub(found.len()) as u64;
         self.tally.found += found.len() as u64;
         self.tally.holes += self.holes.len() as u64;
-        // From here on, the log is what was found, in that order.
+        // From here on, the log consists of the found records, in that order.
         let was_forced = self.chain(self.forced);
         let was_forced: Vec<_> = was_forced.iter().map(Given::content).collect();
         let (mut last, mut forced) = (None, None);
@@ -257,6 +257,7 @@ impl Life {
             producer_id_expiration_ms: 86_400_000,
             random_seed: self.random.u64(),
             handles: crate::Handles::new(6),
+            checkpoint_marks: Arc::default(),
         });
         let (mut log, _) = offline(opened)?;
         // A few kilobytes, so that it happens.
@@ -409,8 +410,8 @@ impl Life {
     }
 }
 
-/// Runs the jobs of the log like a maintenance thread, beside appends. Ends when the log is taken
-/// away.
+/// Runs the jobs of the log like a maintenance thread, concurrently with appends. Ends when the log
+/// is removed.
 fn maintain(log: &Mutex<Option<Log>>, model: &Mutex<Model>, mut random: Random) -> Option<()> {
     loop {
         let (jobs, truncations) = match log.lock().as_mut() {

@@ -115,7 +115,7 @@ fn the_highest_remote_offset_may_fall() {
 }
 
 #[test]
-fn what_is_truncated_is_not_known_to_be_remote() {
+fn a_truncation_lowers_the_highest_remote_offset() {
     let mut test = tiered();
     test.log().set_highest_remote_offset(Offset(39));
     let truncations = test.reader().truncations();
@@ -126,7 +126,7 @@ fn what_is_truncated_is_not_known_to_be_remote() {
 }
 
 #[test]
-fn a_log_that_replaces_another_goes_on_with_its_count_of_truncations() {
+fn a_replacing_log_continues_the_count_of_truncations() {
     let [mut replaced, mut copy] = [tiered(), tiered()];
     replaced.log().truncate_to(Offset(30), NOW).unwrap();
     let before = replaced.reader().truncations();

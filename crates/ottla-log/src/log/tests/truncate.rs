@@ -69,7 +69,7 @@ fn the_log_ends_where_it_is_truncated_to() {
 }
 
 #[test]
-fn bytes_that_readers_hold_stay_as_they_were() {
+fn bytes_held_by_readers_do_not_change() {
     let mut test = log();
     let region = test
         .reader()
@@ -86,7 +86,7 @@ fn bytes_that_readers_hold_stay_as_they_were() {
 }
 
 #[test]
-fn what_was_cut_off_ends_early_for_those_who_still_hold_it() {
+fn a_held_read_of_truncated_bytes_ends_early() {
     let mut test = log();
     let reader = test.reader();
     let read = |from| reader.read(Offset(from), 1 << 20, Offset(90), true);
@@ -372,7 +372,7 @@ fn truncation_below_the_first_segment_starts_anew() {
 }
 
 #[test]
-fn the_recovery_point_does_not_stay_behind_the_end() {
+fn a_truncation_keeps_the_recovery_point_below_the_log_end() {
     let mut test = log();
     test.flush();
     assert_eq!(test.reader().recovery_point(), Offset(90));
@@ -385,7 +385,7 @@ fn the_recovery_point_does_not_stay_behind_the_end() {
 }
 
 #[test]
-fn jobs_of_before_a_truncation_leave_what_came_after_it_alone() {
+fn jobs_from_before_a_truncation_do_not_affect_later_records() {
     let mut test = log();
     // No pending job has run: snapshots are to be written, and later segments to be deleted.
     let stale = test.log().flush_job().unwrap();

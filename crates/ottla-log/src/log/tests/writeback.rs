@@ -14,7 +14,7 @@ fn writing_back() -> TestLog {
     test
 }
 
-/// Appends batches until the log has at least so many bytes.
+/// Appends batches until the log has at least `bytes` bytes.
 fn grow_to(test: &mut TestLog, bytes: u64) {
     while test.reader().size() < bytes {
         let offset = test.log().log_end_offset();
@@ -64,7 +64,7 @@ fn without_writeback_nothing_is_due() {
 }
 
 #[test]
-fn what_was_dropped_can_be_read_on_disk_or_not() {
+fn dropped_pages_stay_readable_flushed_or_not() {
     for is_flushed in [false, true] {
         let mut test = writing_back();
         grow_to(&mut test, 5 * MIB);

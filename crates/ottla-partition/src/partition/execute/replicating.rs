@@ -197,7 +197,7 @@ impl PartitionState {
     pub(super) fn put_truncation_off(&mut self, truncation: Truncation) {
         assert!(
             self.deferred.is_none(),
-            "what is put off is taken before anything else"
+            "a postponed event is taken before any other"
         );
         self.deferred = Some(Box::new(PartitionEvent::Truncate(truncation)));
     }
@@ -256,7 +256,7 @@ impl PartitionState {
             (Truncation::To(to) | Truncation::FullyAndStartAt(to), _) => to,
             (Truncation::StartAfterRemoteLog, Some(state)) => state.next_offset,
             (Truncation::StartAfterRemoteLog, None) => {
-                unreachable!("the replica starts after remote records when their state is there")
+                unreachable!("the replica starts after remote records once their state is fetched")
             }
         };
         if truncation != Truncation::To(offset) || offset < self.log.log_end_offset() {

@@ -48,7 +48,7 @@ async fn maintenance_that_fails_leaves_the_flush_alone() {
 }
 
 #[tokio::test]
-async fn a_flush_that_a_full_disk_refused_is_tried_again_with_what_was_wanted_meanwhile() {
+async fn a_flush_refused_by_a_full_disk_is_retried_up_to_the_latest_request() {
     for (wanted, kept) in [(None, 3), (Some(Offset(7)), 7)] {
         let (host, partition) = flushing(wanted).await;
         let refused = PartitionEvent::FlushEnded {
@@ -63,7 +63,7 @@ async fn a_flush_that_a_full_disk_refused_is_tried_again_with_what_was_wanted_me
         );
         let deadline = Instant::now() + 10 * FLUSH_RETRY;
         while flush_of(&partition) != FlushState::Idle {
-            assert!(Instant::now() < deadline, "nobody tries again");
+            assert!(Instant::now() < deadline, "no retry");
             tokio::time::sleep(2 * FLUSH_RETRY).await;
         }
         assert!(partition.is_leader());
@@ -217,8 +217,8 @@ fn to_verify() -> OfTransaction {
     }))
 }
 
-/// A client abandons a batch and aborts its transaction, whose marker is written meanwhile. Whether
-/// the first batch of the next transaction may be written has not been verified yet.
+/// A client abandons a batch and aborts its transaction, and the marker is written while the batch
+/// waits. The first batch of the next transaction is not verified yet.
 #[tokio::test]
 async fn an_answer_is_for_the_batches_that_waited_for_it() {
     let host = TestHost::start();
@@ -307,7 +307,7 @@ fn a_thread_keeps_no_long_list() {
 
 /// Otherwise each read of the new records would count as one of pages that were dropped.
 #[tokio::test]
-async fn what_is_written_after_a_truncation_is_not_taken_for_dropped() {
+async fn pages_written_after_a_truncation_do_not_count_as_dropped() {
     let host = TestHost::start();
     let partition = host.lead(&[]);
     for _ in 0..3 {
@@ -322,7 +322,7 @@ async fn what_is_written_after_a_truncation_is_not_taken_for_dropped() {
 }
 
 #[tokio::test]
-async fn what_a_directory_move_has_copied_is_not_taken_for_dropped() {
+async fn pages_copied_by_a_directory_move_do_not_count_as_dropped() {
     let (host, partition) = with_three_records().await;
     partition.readers.note_dropped(Offset(3));
     let before = partition.log_location();
@@ -362,9 +362,10 @@ async fn a_cut_of_committed_records_is_warned_of_and_no_other() {
     assert_eq!(said.text().matches("WARN").count(), 1, "{}", said.text());
 }
 
-/// Who reports the loss wakes them before a thread that has the token gets to it.
+/// The thread that reports the loss wakes the waiters itself, before a token holder processes the
+/// event.
 #[tokio::test]
-async fn those_that_wait_at_a_follower_learn_that_its_log_is_lost() {
+async fn the_loss_of_a_followers_log_wakes_its_waiters() {
     let host = TestHost::start();
     let partition = host.lead(&[]);
     host.take_leader_away();
@@ -414,7 +415,7 @@ async fn with_three_records() -> (TestHost, Arc<Partition>) {
 }
 
 #[tokio::test]
-async fn a_cut_lowers_what_the_checkpoints_say_first() {
+async fn a_truncation_lowers_the_checkpoints_first() {
     let (host, partition) = with_three_records().await;
     let reader = partition.reader();
     let flush = partition.state.lock().log.flush_job();

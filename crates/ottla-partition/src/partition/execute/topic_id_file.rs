@@ -1,10 +1,10 @@
 //! `partition.metadata`, the file with a log's topic ID (KIP-516), and when a new log gets it.
 //!
 //! It must be on disk before the first record: Kafka treats a log with records but no ID as stray.
-//! The fsync costs more than everything else that a new log needs, and of thousands of partitions
-//! created together few are written to at once. So the first append triggers the write and waits
-//! for it; logs without records get the file when no more logs are created, after at most ten
-//! seconds, or when the broker stops.
+//! The fsync costs more than all other steps for a new log, and only few of thousands of partitions
+//! created together are written to at once. So the first append triggers the write and waits for
+//! it; logs without records get the file when no more logs are created, after at most ten seconds,
+//! or when the broker stops.
 //!
 //! Kafka: `UnifiedLog.assignTopicId`, `maybeFlushMetadataFile`.
 

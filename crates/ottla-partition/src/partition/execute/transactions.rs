@@ -1,6 +1,6 @@
 //! Batches of transactions: the first of each is written only after the coordinator has confirmed
 //! that this partition is part of the transaction (KIP-890). Until then the producer's batches are
-//! set aside; other batches go on.
+//! set aside; other batches are written.
 //!
 //! Kafka: `ReplicaManager.maybeStartTransactionVerificationForPartition`,
 //! `UnifiedLog.maybeStartTransactionVerification`, `UnifiedLog.batchMissingRequiredVerification`.

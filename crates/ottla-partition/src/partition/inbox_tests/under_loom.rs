@@ -35,7 +35,7 @@ struct Partition {
     inbox: Inbox<u32>,
     stepped: UnsafeCell<Vec<u32>>,
     /// Number of notifications about room.
-    room_told: AtomicUsize,
+    room_notifications: AtomicUsize,
 }
 
 impl Partition {
@@ -47,7 +47,7 @@ impl Partition {
         Arc::new(Partition {
             inbox: Inbox::new(bound_bytes),
             stepped: UnsafeCell::new(Vec::new()),
-            room_told: AtomicUsize::new(0),
+            room_notifications: AtomicUsize::new(0),
         })
     }
 
@@ -62,7 +62,7 @@ impl Partition {
             self.inbox.look(&mut token);
             self.drain(&mut token, usize::MAX);
             if token.take_room_made() {
-                self.room_told.fetch_add(1, Ordering::SeqCst);
+                self.room_notifications.fetch_add(1, Ordering::SeqCst);
             }
             match self.inbox.release(token) {
                 Some(still_mine) => token = still_mine,
@@ -113,7 +113,7 @@ fn every_event_is_stepped_once_and_in_the_order_of_its_thread() {
 }
 
 #[test]
-fn a_reserved_place_keeps_its_turn_and_strands_nothing() {
+fn a_reserved_place_keeps_its_turn_and_blocks_no_entry() {
     loom::model(|| {
         let partition = Partition::new();
         let place = partition.inbox.reserve(1);
@@ -133,7 +133,7 @@ fn a_reserved_place_keeps_its_turn_and_strands_nothing() {
 }
 
 #[test]
-fn an_abandoned_place_lets_the_others_go_on() {
+fn an_abandoned_place_blocks_no_entry() {
     loom::model(|| {
         let partition = Partition::new();
         let place = partition.inbox.reserve(1);
@@ -177,7 +177,7 @@ fn a_holder_out_of_budget_hands_the_token_on() {
 }
 
 #[test]
-fn whoever_waits_for_room_is_told_of_it() {
+fn a_thread_that_waits_for_room_is_notified() {
     loom::model(|| {
         let partition = Partition::with_bound(1);
         let waiting = {
@@ -187,15 +187,15 @@ fn whoever_waits_for_room_is_told_of_it() {
                     partition.run(token);
                 }
                 // As in `Partition::has_room`: subscribe, check, then wait for the notification.
-                let told = partition.room_told.load(Ordering::SeqCst);
-                partition.inbox.is_over_bound().then_some(told)
+                let notified = partition.room_notifications.load(Ordering::SeqCst);
+                partition.inbox.is_over_bound().then_some(notified)
             })
         };
         partition.push(2);
         let slept_since = waiting.join().expect("joins");
-        if let Some(told) = slept_since {
-            let told_now = partition.room_told.load(Ordering::SeqCst);
-            assert!(told_now > told, "it sleeps, and the queue is empty");
+        if let Some(notified) = slept_since {
+            let notified_now = partition.room_notifications.load(Ordering::SeqCst);
+            assert!(notified_now > notified, "it sleeps, and the queue is empty");
         }
     });
 }

@@ -1,18 +1,18 @@
 //! Decides how much of the page cache appends may occupy, if no setting does.
 //!
-//! Two things are true, and which one counts depends on the machine and on the load. Where memory is
-//! expensive to get, a log that grows into new memory pays for every page, and pages that were just
-//! dropped are the cheapest: a host provides memory to a virtual machine page by page, and a control
-//! group at its limit reclaims in the append. But a reader that returns to dropped pages reads from
-//! disk. So nothing is dropped (`Growing`) until a trial has shown what it saves:
+//! There are two effects, and the dominant one depends on the machine and on the load. Where memory
+//! is expensive to get, a log that grows into new memory pays for every page, and pages that were
+//! just dropped are the cheapest: a host provides memory to a virtual machine page by page, and a
+//! control group at its limit reclaims in the append. But a reader that returns to dropped pages
+//! reads from disk. So nothing is dropped (`Growing`) until a trial has shown what it saves:
 //!
 //! 1. Appends have filled a third of the available memory ([`Policy::floor`]). That much is kept in
 //!    every phase.
 //! 2. The trial (`Trying`) alternates windows of growth and of recycling. In a window of recycling,
-//!    as many of the oldest pages are dropped as are appended; what is cached does not shrink. The
-//!    processor time of appends and drops per byte is compared. Recycling starts if it was
-//!    cheaper by a clear margin in each window than in each window of growth. Otherwise the next
-//!    trial waits, each time twice as long.
+//!    as many of the oldest pages are dropped as are appended; the cache does not shrink. The
+//!    processor time of appends and drops per byte is compared. Recycling starts if it was cheaper
+//!    by a clear margin in each window than in each window of growth. Otherwise the next trial
+//!    waits, each time twice as long.
 //! 3. While recycling, a window of growth (`Checking`) is inserted from time to time. If the
 //!    difference is gone, the load has become slow, or readers need the oldest pages, the kernel
 //!    decides again.
@@ -22,7 +22,7 @@
 //! Pure: time, costs, memory and reads are arguments. Which pages a reader needs is decided where
 //! they are dropped.
 
-/// What is compared: the cost of so many bytes that are appended one after the other.
+/// The cost is measured and compared over this many consecutive bytes.
 const WINDOW_BYTES: u64 = 256 * 1024 * 1024;
 /// A window that lasts longer ends a trial: a log that grows this slowly has no use for one.
 const LONGEST_WINDOW_MS: u64 = 10_000;
@@ -36,7 +36,7 @@ const TRIAL_WINDOWS: usize = 4;
 const STARTS_BELOW: f64 = 0.7;
 /// Recycling ends if its cost is more than this share of the cost of growing.
 const ENDS_ABOVE: f64 = 0.85;
-/// So many bytes of recycling between two checks of what growing costs.
+/// The bytes recycled between two checks of the cost of growing.
 const CHECK_BYTES: u64 = 64 * WINDOW_BYTES;
 
 const FIRST_RETRY_MS: u64 = 60_000;
@@ -114,7 +114,7 @@ enum Phase {
     },
 }
 
-/// The bytes appended since a moment, and what they cost.
+/// The bytes appended since a moment, and their cost.
 #[derive(Clone, Copy, Default, Debug)]
 struct Window {
     began_ms: u64,
@@ -136,7 +136,7 @@ enum WindowEnd {
 pub(super) struct Policy {
     phase: Phase,
     window: Window,
-    /// What was held when recycling began: it is held from then on.
+    /// The cache size when recycling began, which stays the size from then on.
     target_bytes: u64,
     /// Of the last sample. No sample yet: 0.
     available_bytes: u64,
@@ -226,13 +226,13 @@ impl Policy {
         }
     }
 
-    /// How many of the bytes appended last are never dropped: as many as a reader can expect to find
-    /// in memory beside other uses.
+    /// How many of the bytes appended last are never dropped: as many as a reader can expect to
+    /// find in memory despite other uses.
     fn floor(&self) -> u64 {
         (self.available_bytes / FLOOR_DIVISOR).max(LEAST_FLOOR_BYTES)
     }
 
-    /// How many bytes can still be cached, beside a little of other files.
+    /// How many bytes can still be cached, besides a few of other files.
     fn most(&self) -> u64 {
         self.available_bytes - self.available_bytes / 16
     }
@@ -275,7 +275,7 @@ impl Policy {
         }
     }
 
-    /// Returns whether too much was read again, which ends what was going on.
+    /// Returns whether too much was read again, which ends the current phase.
     fn note_rereads(&mut self, sample: &Sample) -> bool {
         let reread_bytes = sample.reread_bytes.saturating_mul(REREAD_WEIGHT);
         let balance = self.reread_balance.saturating_add(reread_bytes);
@@ -287,7 +287,7 @@ impl Policy {
         if sample.now_ms >= self.hold_until_ms.saturating_add(HOLD_FORGOTTEN_MS) {
             self.hold_ms = 0;
         }
-        // What is read during a hold prolongs it, but says nothing about the next one.
+        // Reads during a hold prolong it, but say nothing about the next one.
         if sample.now_ms >= self.hold_until_ms {
             self.hold_ms = (2 * self.hold_ms).clamp(FIRST_HOLD_MS, LONGEST_HOLD_MS);
         }
@@ -376,7 +376,7 @@ impl Policy {
     }
 }
 
-/// All that [`Policy::phase`] returns.
+/// All values that [`Policy::phase`] returns.
 pub(super) const PHASES: [&str; 4] = ["growing", "trying", "recycling", "relieving"];
 
 /// Whether each window of recycling was clearly cheaper than each window of growth.
@@ -399,7 +399,7 @@ impl Window {
         self.drop_cpu_ns += sample.drop_cpu_ns;
     }
 
-    /// Whether most of the appends could have used what was dropped.
+    /// Whether most of the appends could have used dropped pages.
     fn has_recycled(&self) -> bool {
         self.dropped_bytes >= self.appended_bytes / 2
     }

@@ -21,7 +21,7 @@ fn records_that_are_only_remote_are_passed_over_with_their_state() {
         })
     };
     assert_eq!(fetched(&mut story, 3, Ok(())), [], "of an older epoch");
-    // The log stays as it is until the state is there.
+    // The log does not change until the state is fetched.
     let failed = Err(ErrorCode::KafkaStorageError);
     assert_eq!(fetched(&mut story, 4, failed), []);
     story.fetches_again_later(fetch_from(10, 3));

@@ -2,7 +2,7 @@
 
 use ottla_log::checkpoint::{
     CLEANER_OFFSET_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, OffsetCheckpoint,
-    RECOVERY_POINT_CHECKPOINT,
+    RECOVERY_POINT_CHECKPOINT, REPLICATION_OFFSET_CHECKPOINT,
 };
 use ottla_types::Offset;
 
@@ -76,4 +76,60 @@ fn a_truncation_lowers_the_checkpoint_of_its_log_only() {
     assert_eq!(written(0), [0, 1, 1]);
     dirs.set_clean_offset(&reader, Offset(2), reader.truncations());
     assert_eq!(written(0), [0, 1, 2]);
+}
+
+/// Otherwise the truncation would be carried out, and a crash would leave a recovery point that is
+/// too high.
+#[test]
+fn a_truncation_is_refused_while_a_checkpoint_cannot_be_read() {
+    on_simulated_disk(|disk| {
+        let test = Dirs::new(1);
+        let dirs = test.load().unwrap();
+        let mut log = open(&dirs, 0);
+        (0..3).for_each(|_| append(&mut log));
+        log.flush_job().unwrap().run().unwrap();
+        let dir = dirs.online().next().unwrap();
+        dirs.checkpoint_recovery_points(dir);
+        // As after two rounds without a change.
+        *dir.written.recovery_points.lock() = None;
+        let reader = log.reader();
+        log.announce_truncation(Offset(1));
+        disk.set_max_handles(0);
+        let refused = dirs.lower_checkpoints(&reader, Offset(1)).unwrap_err();
+        disk.set_max_handles(u32::MAX);
+        assert!(refused.is_temporary(), "{refused}");
+        dirs.lower_checkpoints(&reader, Offset(1)).unwrap();
+        let path = dir.path.join(RECOVERY_POINT_CHECKPOINT);
+        let written = OffsetCheckpoint::read(&path).unwrap().offsets;
+        assert_eq!(written[&partition(0)], Offset(0));
+    });
+}
+
+/// A node has very many logs, and nearly all of them are idle.
+#[test]
+fn idle_logs_are_not_compared_with_their_checkpoint() {
+    let test = Dirs::new(1);
+    let dirs = test.load().unwrap();
+    let mut log = open(&dirs, 0);
+    let dir = dirs.online().next().unwrap();
+    let written = &dir.written.high_watermarks;
+    let compares = |_: &i32| {
+        *written.lock() = None;
+        dirs.checkpoint_high_watermarks(dir);
+        written.lock().is_some()
+    };
+    let rounds = || (0..5).take_while(compares).count();
+    assert!((1..5).contains(&rounds()));
+    assert_eq!(rounds(), 0);
+    append(&mut log);
+    log.set_high_watermark(Offset(1));
+    assert_eq!(rounds(), 2, "a mark counts for two rounds");
+    log.set_high_watermark(Offset(1));
+    assert_eq!(rounds(), 0, "it is the same");
+    let _second = open(&dirs, 1);
+    assert!((1..5).contains(&rounds()));
+    let path = dir.path.join(REPLICATION_OFFSET_CHECKPOINT);
+    let offsets = OffsetCheckpoint::read(&path).unwrap().offsets;
+    assert_eq!(offsets[&partition(0)], Offset(1));
+    assert_eq!(offsets[&partition(1)], Offset(0));
 }

@@ -58,7 +58,7 @@ impl Disk {
         if state.is_calm {
             return Faults::default();
         }
-        // Few directories have faults, and one follows those that contain it.
+        // Few directories have faults, and a directory follows its parents.
         let mut deepest_first = state.faults.iter().rev();
         let nearest = deepest_first.find(|(above, _)| dir.starts_with(above));
         nearest.map_or_else(Faults::default, |(_, faults)| faults.clone())
@@ -101,7 +101,7 @@ impl Disk {
             Call::Write => (faults.writes_fail_one_in, Errno::IO),
             Call::Open => (faults.opens_fail_one_in, Errno::MFILE),
             Call::Name if faults.is_full => (1, Errno::NOSPC),
-            // A failed fsync has effects of its own.
+            // A failed fsync has its own effects.
             Call::Sync | Call::Name => (0, Errno::IO),
         };
         match self.is_drawn(one_in) {

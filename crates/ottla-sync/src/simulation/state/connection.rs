@@ -71,7 +71,7 @@ impl End {
 
     pub(crate) fn send(&mut self, at: u64, packet: Packet) -> Delivery {
         let at = match self.packets.back() {
-            // Packets sent after a held one wait behind it.
+            // Packets sent after a held one wait for it.
             Some((HELD, _)) => HELD,
             _ => at.max(self.last_arrival),
         };

@@ -123,7 +123,7 @@ impl Disk {
         }
     }
 
-    /// The files whose paths are wanted.
+    /// The files whose paths are requested.
     pub fn files_where(&self, is_wanted: impl Fn(&Path) -> bool) -> BTreeMap<PathBuf, Vec<u8>> {
         let state = self.0.lock();
         let mut files = BTreeMap::new();

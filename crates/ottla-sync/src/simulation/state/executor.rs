@@ -50,7 +50,7 @@ pub(crate) struct Taken {
 
 impl Executor {
     pub(crate) fn new(workers: usize) -> Executor {
-        assert!(workers > 0, "somebody has to poll the tasks");
+        assert!(workers > 0, "an executor needs a worker");
         Executor {
             tasks: Vec::new(),
             free: Vec::new(),

@@ -65,7 +65,7 @@ pub(crate) struct HostState {
     pub(crate) loses_power: bool,
     /// The streams of random numbers by consumer. There are few, and the first are used most.
     pub(crate) streams: Vec<(&'static str, Random)>,
-    /// The number of this process among those of its name.
+    /// The number of this process among the processes of its name.
     pub(crate) incarnation: u64,
 }
 

@@ -42,7 +42,7 @@ const FIRST_EPHEMERAL_PORT: u16 = 32_768;
 pub(crate) struct NetworkState {
     random: Random,
     pub(crate) faults: LinkFaults,
-    /// Pairs of machines of which the first cannot reach the second.
+    /// Pairs of machines. The first cannot reach the second.
     pub(crate) cut: BTreeSet<(u32, u32)>,
     pub(crate) listeners: BTreeMap<(u32, u16), Arc<Backlog>>,
     pub(crate) connections: Vec<Weak<Connection>>,

@@ -1,4 +1,4 @@
-//! What a thread or task waits for, and how it is woken.
+//! The reason for which a thread or task waits, and its wake-up.
 
 use std::panic::Location;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -38,7 +38,7 @@ pub async fn read_all(scene: &Scene, process: u32) -> Result<(Vec<Operation>, Ve
     }
     let faults = is_behind(&consumer).into_iter().map(|((topic, at), end)| {
         let reached = consumer.position(&(topic.clone(), at));
-        format!("{topic}-{at} ends at {end}, and a reader of what is committed gets to {reached:?}")
+        format!("{topic}-{at} ends at {end}, and a read_committed reader reaches {reached:?}")
     });
     let faults = faults.collect();
     let operation = Operation {

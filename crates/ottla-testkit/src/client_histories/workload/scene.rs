@@ -89,7 +89,7 @@ pub fn seen(record: &ottla_client::ConsumerRecord) -> Seen {
     Seen {
         log: Scene::log(&record.topic, record.partition),
         offset: record.offset,
-        // A value that is not 8 bytes long becomes 0, which nobody sends.
+        // A value that is not 8 bytes long becomes 0, which is never sent.
         value: <[u8; 8]>::try_from(value).map_or(0, Value::from_be_bytes),
     }
 }

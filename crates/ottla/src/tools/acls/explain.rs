@@ -418,7 +418,7 @@ mod tests {
             text(&authorizer, create),
             "allowed: Create on Topic t for User:a from any address\n  \
                because       ALLOW Create on the cluster to User:a from any address\n  \
-               but           whoever may Create on the cluster may create every topic\n"
+               but           a principal that may Create on the cluster may create every topic\n"
         );
     }
 

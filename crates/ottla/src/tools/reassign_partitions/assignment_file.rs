@@ -72,7 +72,7 @@ impl Assignment {
 }
 
 /// Reads `{"version":1,"partitions":[{"topic":"t","partition":0,"replicas":[1],"log_dirs":["any"]}]}`.
-pub(in crate::tools) fn read_assignment(path: &str) -> anyhow::Result<Assignment> {
+pub(super) fn read_assignment(path: &str) -> anyhow::Result<Assignment> {
     parse_assignment(&read_text(path)?)
 }
 
@@ -111,7 +111,7 @@ fn parse_topics(text: &str) -> anyhow::Result<Vec<String>> {
     entries(&parse(text)?, "topics")?.iter().map(name).collect()
 }
 
-fn parse_assignment(text: &str) -> anyhow::Result<Assignment> {
+pub(in crate::tools) fn parse_assignment(text: &str) -> anyhow::Result<Assignment> {
     let mut assignment = Assignment::default();
     for entry in entries(&parse(text)?, "partitions")? {
         let number = |value: &Value| value.as_i64().and_then(|it| i32::try_from(it).ok());

@@ -8,7 +8,8 @@ use anyhow::{anyhow, bail};
 use ottla_client::Admin;
 use ottla_client::admin::{EndpointType, TopicDescription};
 use ottla_config::nearest_name;
-use ottla_rebalance::{Broker, Image, Partition, Replica};
+use ottla_protocol::messages::DescribeClusterResponse;
+use ottla_rebalance::{Broker, Image, Options, Partition, Replica};
 use ottla_rebalance_apply::{Directories, directories};
 
 use crate::tools::reassign_partitions::assignment_file::shown;
@@ -76,10 +77,12 @@ impl Topics {
     }
 }
 
-/// Describes the cluster, and measures the write rate of producers for a while.
+/// Describes the cluster, and measures the write rate of producers for a while. Options that do not fit
+/// the cluster are refused first.
 pub(super) async fn image(
     admin: &Admin,
     topics: &Topics,
+    options: &Options,
     sample_seconds: u64,
     tells: bool,
 ) -> anyhow::Result<Image> {
@@ -99,6 +102,10 @@ pub(super) async fn image(
     }
     let alive = cluster.brokers.iter().filter(|it| !it.is_fenced);
     let alive: BTreeSet<i32> = alive.map(|it| it.broker_id).collect();
+    let described = admin
+        .describe_topics(&admin.list_topics(true).await?)
+        .await?;
+    options.check(&known_brokers(&cluster, &described), &alive)?;
     let before = directories(admin, alive.iter().copied()).await?;
     if sample_seconds > 0 {
         if tells {
@@ -128,12 +135,6 @@ pub(super) async fn image(
         .iter()
         .flat_map(|topic| partitions(topic, topics.may_move(&topic.name), &sizes))
         .collect();
-    let named = partitions
-        .iter()
-        .flat_map(|it| &it.replicas)
-        .map(|it| it.broker);
-    let registered = cluster.brokers.iter().map(|it| it.broker_id);
-    let ids: BTreeSet<i32> = named.chain(registered).collect();
     let broker = |id: i32| {
         let registered = cluster.brokers.iter().find(|it| it.broker_id == id);
         let directories = after.as_ref().unwrap_or(&before).get(&id);
@@ -147,9 +148,20 @@ pub(super) async fn image(
         }
     };
     Ok(Image {
-        brokers: ids.into_iter().map(broker).collect(),
+        brokers: known_brokers(&cluster, &described)
+            .into_iter()
+            .map(broker)
+            .collect(),
         partitions,
     })
+}
+
+/// The brokers that are registered or have replicas.
+fn known_brokers(cluster: &DescribeClusterResponse, topics: &[TopicDescription]) -> BTreeSet<i32> {
+    let partitions = topics.iter().flat_map(|it| &it.partitions);
+    let with_replicas = partitions.flat_map(|it| &it.replicas).copied();
+    let registered = cluster.brokers.iter().map(|it| it.broker_id);
+    with_replicas.chain(registered).collect()
 }
 
 type OfReplicas<'a> = BTreeMap<i32, BTreeMap<(&'a str, i32), (u64, usize)>>;

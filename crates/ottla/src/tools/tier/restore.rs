@@ -192,6 +192,7 @@ pub async fn restore(
     for line in &log.unreadable {
         println!("NOTE {line}");
     }
+    choice::check_time(&args.topic, &scans)?;
 
     let is_refused = !missing.is_empty() && !args.accept_missing;
     if args.dry_run {

@@ -128,7 +128,7 @@ function Unthrottle() {
   };
   return (
     <Dialog title="Remove throttles" action="Remove throttles" run={run}>
-      <p>No partition moves, so the limits of replication for moves are of no more use. They are removed from all brokers and topics, also those that another tool has set.</p>
+      <p>No partition moves, so the replication throttles are no longer needed. They are removed from all brokers and topics, also throttles that another tool has set.</p>
     </Dialog>
   );
 }

@@ -1,4 +1,4 @@
-/** A plan of a rebalance: what would move and what it costs, before anything moves; then how far it is, or its file. */
+/** A plan of a rebalance: the moves and their cost, before anything moves; then its progress, or its file. */
 import { useEffect, useState } from "preact/hooks";
 
 import { to } from "../../address";
@@ -64,7 +64,7 @@ export function Rebalance() {
   const [isBusy, setBusy] = useState(false);
   const bytesPerSecond = Math.round(Number(rate) * MB);
   const isFine = Number.isFinite(bytesPerSecond) && bytesPerSecond >= 1;
-  /** What is shown must be a plan of what is in the fields. */
+  /** The shown plan must belong to the values of the fields. */
   const edit = (set: () => void) => {
     set();
     setPlan(null);
@@ -88,8 +88,8 @@ export function Rebalance() {
       {run ? <Run run={run} changed={setRun} /> : null}
       <form onSubmit={make} autocomplete="off">
         <div class="row">
-          <TextField label="Only onto brokers" value={added} onChange={(text) => edit(() => setAdded(text))} hint="That were added: 4, 5. Onto all if it is empty" />
-          <TextField label="Empty brokers" value={emptied} onChange={(text) => edit(() => setEmptied(text))} hint="That are to have no replicas; nothing else moves then" />
+          <TextField label="Only onto brokers" value={added} onChange={(text) => edit(() => setAdded(text))} hint="Added brokers, such as 4, 5. Empty: all brokers" />
+          <TextField label="Empty brokers" value={emptied} onChange={(text) => edit(() => setEmptied(text))} hint="Brokers that give up all replicas; no other replicas move" />
           <TextField label="MB/s of a broker" type="number" min={0} value={rate} onChange={(text) => edit(() => setRate(text))} problem={isFine ? null : "more than 0"} hint="For the estimated time" />
         </div>
         <CheckField label="Ignore racks" isChecked={ignoresRacks} onChange={(is) => edit(() => setIgnoresRacks(is))} />
@@ -121,7 +121,7 @@ export function Rebalance() {
 
 const isGoing = (run: RebalanceRun): boolean => run.state === "running" || run.state === "cancelling";
 
-/** The newest rebalance of this session, looked at while it goes on. */
+/** The newest rebalance of this session, refreshed while it runs. */
 function useRun(): [RebalanceRun | null, (run: RebalanceRun | null) => void] {
   const [run, setRun] = useState<RebalanceRun | null>(null);
   const [turn, setTurn] = useState(0);
@@ -164,7 +164,7 @@ function Run({ run, changed }: { run: RebalanceRun; changed: (run: RebalanceRun 
       setProblem(textOf(error));
     }
   };
-  const words = { running: "The rebalance goes on", cancelling: "The rebalance is being cancelled", done: "The rebalance is done", cancelled: "The rebalance is cancelled", failed: "The rebalance has stopped" }[run.state];
+  const words = { running: "The rebalance is running", cancelling: "The rebalance is being cancelled", done: "The rebalance is done", cancelled: "The rebalance is cancelled", failed: "The rebalance has stopped" }[run.state];
   return (
     <section class="card" aria-label="Rebalance">
       <p role="status">
@@ -185,7 +185,7 @@ function Run({ run, changed }: { run: RebalanceRun; changed: (run: RebalanceRun 
               Cancel the rebalance
             </button>
           )}
-          <span class="soft">It goes on without this page. Cancelling stops the moves in progress; what has moved stays there.</span>
+          <span class="soft">It continues without this page. Cancelling stops the moves in progress; finished moves stay.</span>
         </div>
       ) : null}
       {problem ? (
@@ -202,7 +202,7 @@ function Planned({ plan }: { plan: RebalancePlan }) {
     <>
       <p role="status">
         {plan.changes.length === 0 ? (
-          "Nothing is to be moved: the cluster meets the goals as far as it can."
+          "No moves are needed: the cluster meets the goals as far as possible."
         ) : (
           <>
             <b>{plural(plan.moves, "replica")}</b> of {plural(plan.changes.length, "partition")} would be copied, <b>{bytes(plan.bytes)}</b>, in at least <b>{duration(plan.seconds * 1000)}</b> at {bytes(plan.rate)}/s
@@ -267,8 +267,8 @@ function Start({ plan, started }: { plan: RebalancePlan; started: (run: Rebalanc
       <p>
         Copies <b>{plural(plan.moves, "replica")}</b> with <b>{bytes(plan.bytes)}</b>, elects the leaders of the plan, and removes the throttles. No broker copies more than 5 partitions at a time.
       </p>
-      <p>It goes on without this page, and can be cancelled here. If you log out, moves in progress go on, and throttles stay.</p>
-      <CheckField label={`Throttle to ${bytes(plan.rate)}/s`} isChecked={isThrottled} onChange={setThrottled} hint="Of each broker, sent and received for moves; the throttle must exceed what producers write to the partitions" />
+      <p>It continues without this page, and can be cancelled here. If you log out, moves in progress continue, and throttles stay.</p>
+      <CheckField label={`Throttle to ${bytes(plan.rate)}/s`} isChecked={isThrottled} onChange={setThrottled} hint="For each broker, sent and received for moves. It must exceed the rate at which producers write to the partitions" />
     </Dialog>
   );
 }

@@ -37,7 +37,7 @@ function signed(it: OffsetChange): string {
   return by > 0 ? `+${count(by)}` : by < 0 ? `−${count(-by)}` : "0";
 }
 
-/** What the changes mean together. */
+/** The total effect of the changes. */
 function Meaning({ changes }: { changes: readonly OffsetChange[] }) {
   let again = 0;
   let skipped = 0;
@@ -86,7 +86,7 @@ function usePreview(address: string, body: OffsetReset | null): Preview {
   return wanted === null || state.wanted !== wanted || state.round !== round ? { changes: null, problem: null, again } : { ...state, again };
 }
 
-/** Does what the preview has shown, and nothing else. */
+/** Applies the changes of the preview, and nothing else. */
 async function apply(address: string, preview: Preview): Promise<OffsetChange[]> {
   const changes = (preview.changes ?? []).filter((it) => it.new !== null).map(({ topic, partition, old, new: to }) => ({ topic, partition, old, new: to }));
   try {

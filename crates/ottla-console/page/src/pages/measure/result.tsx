@@ -1,4 +1,4 @@
-/** One result of `ottla bench`: its figures and latencies; and what `ottla bench compare` says of it and another. */
+/** One result of `ottla bench`: its figures and latencies; and the output of `ottla bench compare` for it and another. */
 import { useMemo } from "preact/hooks";
 
 import { query, setQuery, to } from "../../address";
@@ -102,7 +102,7 @@ function Compared({ before, after }: { before: string; after: string }) {
         First: <a href={to(["measure", before])}>{before}</a>. Second: {after}.
       </p>
       <pre class="content wide" tabIndex={0}>
-        {data.text ? visibleLines(data.text) : "They have no figure in common."}
+        {data.text ? visibleLines(data.text) : "The results have no figures in common."}
       </pre>
     </>
   );

@@ -146,7 +146,7 @@ function DeleteAcl({ text, reload }: { text: string; reload: () => void }) {
   return (
     <Dialog title="Delete ACL" action="Delete ACL" isDangerous run={run}>
       <p>
-        Deletes exactly this one: <b>{visible(sentence(acl))}</b>. {acl.permission === "deny" ? "What it denies is then decided by the other ACLs." : "What it allows is denied at once, also to programs that run, unless another ACL allows it."}
+        Deletes exactly this one: <b>{visible(sentence(acl))}</b>. {acl.permission === "deny" ? "The other ACLs then decide the requests that it denies." : "Requests that it allows are denied at once, also for running programs, unless another ACL allows them."}
       </p>
     </Dialog>
   );

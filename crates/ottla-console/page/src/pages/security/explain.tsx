@@ -1,4 +1,4 @@
-/** Why a principal may do something, or may not. The question is in the address; the brokers' own rules answer it. */
+/** Why a principal may do something, or may not. The question is in the address; the answer follows the brokers' own rules. */
 import { query, setQuery } from "../../address";
 import { api } from "../../api";
 import { useDraft } from "../../draft";

@@ -11,7 +11,7 @@ import { Empty } from "../../parts/states";
 import type { Column } from "../../parts/table";
 import type { Quota } from "../../wire";
 
-/** Name, what it limits, the value as text. */
+/** Name, the limited resource, the value as text. */
 const QUOTAS: readonly (readonly [string, string, (value: number) => string])[] = [
   ["producer_byte_rate", "Produce", byteRate],
   ["consumer_byte_rate", "Fetch", byteRate],
@@ -65,7 +65,7 @@ export function Quotas() {
       </div>
       <ListTable list={quotas} what="quotas" label="Quotas" columns={columns}>
         <Empty title={search ? "No quota matches" : "There are no quotas"}>
-          <p>Clients may use as much as the brokers give. A quota limits a user, a client ID or an IP address, each broker by itself.</p>
+          <p>Clients are not limited. A quota limits a user, a client ID or an IP address, on each broker separately.</p>
         </Empty>
       </ListTable>
       {isDialogOpen("quota") ? <SetQuota key={query.value.get("of") ?? ""} text={query.value.get("of")} reload={quotas.reload} /> : null}
@@ -124,7 +124,7 @@ function SetQuota({ text, reload }: { text: string | null; reload: () => void })
             ]}
             onChange={(kind) => change({ kind })}
           />
-          <TextField label="Name" value={fields.name} onChange={(name) => change({ name })} hint="Empty: the default for all that have none of their own" />
+          <TextField label="Name" value={fields.name} onChange={(name) => change({ name })} hint="Empty: the default for all without their own quota" />
         </div>
       )}
       {shown.map(([name, title, format]) => {
@@ -142,7 +142,7 @@ function SetQuota({ text, reload }: { text: string | null; reload: () => void })
           />
         );
       })}
-      <p class="hint">Holds at once, on each broker by itself: clients over it are delayed, not refused.</p>
+      <p class="hint">Takes effect at once, on each broker separately. Clients over the quota are delayed, not refused.</p>
     </Dialog>
   );
 }

@@ -65,7 +65,7 @@ export function Tokens() {
       </div>
       <ListTable list={tokens} what="delegation tokens" label="Delegation tokens" columns={columns}>
         <Empty title={search ? "No token matches" : "There are no delegation tokens"}>
-          <p>A program that has a token logs in as the owner of the token, with SCRAM, without the owner's password. You see your own tokens, those that you may renew, and those that an ACL lets you describe.</p>
+          <p>A program that has a token logs in as the owner of the token, with SCRAM, without the owner's password. The list contains your own tokens, tokens that you may renew, and tokens that an ACL lets you describe.</p>
         </Empty>
       </ListTable>
       {isDialogOpen("create-token") ? <CreateToken reload={tokens.reload} /> : null}
@@ -97,10 +97,10 @@ function CreateToken({ reload }: { reload: () => void }) {
   };
   return (
     <Dialog title="Create token" action="Create token" run={run} isReady={ownerProblem === null && wrong === null && (hours === "" || hoursToMs(hours) !== null)}>
-      <p>Whoever has the token does what its owner may do, until it expires.</p>
-      <TextField label="Owner" value={owner} onChange={setOwner} problem={ownerProblem} hint="You, if it is empty; for User:alice you need the right to create tokens for her" isFocused />
+      <p>The token grants all rights of its owner until it expires.</p>
+      <TextField label="Owner" value={owner} onChange={setOwner} problem={ownerProblem} hint="Empty: you. For User:alice you need the right to create tokens for that user" isFocused />
       <TextField label="Renewed by" value={renewers} onChange={setRenewers} problem={wrong} hint="Besides the owner: User:bob, User:carol" />
-      <TextField label="Hours at most" type="number" min={0} value={hours} onChange={setHours} problem={hours === "" || hoursToMs(hours) !== null ? null : "more than 0"} hint="With all renewals; as long as the brokers allow, if it is empty" />
+      <TextField label="Hours at most" type="number" min={0} value={hours} onChange={setHours} problem={hours === "" || hoursToMs(hours) !== null ? null : "more than 0"} hint="Including renewals. Empty: the maximum of the brokers" />
     </Dialog>
   );
 }
@@ -151,7 +151,7 @@ function Renew({ token, reload }: { token: Token; reload: () => void }) {
       <p>
         It expires {time(token.expires)}, and cannot be renewed beyond {time(token.max)}, {duration(Math.max(0, token.max - Date.now()))} from now.
       </p>
-      <TextField label="Hours from now" type="number" min={0} value={hours} onChange={setHours} problem={isFine ? null : "more than 0"} hint="As the brokers are set, if it is empty" isFocused />
+      <TextField label="Hours from now" type="number" min={0} value={hours} onChange={setHours} problem={isFine ? null : "more than 0"} hint="Empty: the default of the brokers" isFocused />
     </Dialog>
   );
 }

@@ -81,7 +81,7 @@ function SetPassword({ name, reload }: { name: string | null; reload: () => void
   };
   return (
     <Dialog title={name === null ? "Add user" : `Set the password of ${name}`} action={name === null ? "Add user" : "Set password"} run={run} isReady={user !== "" && password !== "" && isFine}>
-      {name === null ? <TextField label="User" value={user} onChange={setUser} isFocused isRequired /> : <p>Programs that are connected stay so; new logins need the new password. Credentials of the other mechanism keep their password.</p>}
+      {name === null ? <TextField label="User" value={user} onChange={setUser} isFocused isRequired /> : <p>Connected programs stay connected; new logins need the new password. Credentials of the other mechanism keep their password.</p>}
       <TextField label="New password" type="password" value={password} onChange={setPassword} isRequired autocomplete="new-password" />
       <div class="row">
         <SelectField

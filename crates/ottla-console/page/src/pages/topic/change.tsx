@@ -1,4 +1,4 @@
-/** Changes to a whole topic. Each says in numbers what it will do. */
+/** Changes to a whole topic. Each dialog shows its effect in numbers. */
 import { useEffect, useState } from "preact/hooks";
 
 import { go } from "../../address";
@@ -56,7 +56,7 @@ export function EmptyTopic({ topic, reload }: { topic: Topic; reload: () => void
     call<Emptied>("POST", address, { preview: true }).then(setPreview, (error: unknown) => setProblem(error instanceof Problem ? error : new Problem(0, textOf(error))));
   }, [round]);
   const run = async () => {
-    // What was written since the preview stays.
+    // Records written since the preview stay.
     const before = Object.fromEntries(preview!.partitions.map((it) => [it.partition, it.log_start_offset]));
     const done = await call<Emptied>("POST", address, { confirm: topic.name, topic_id: preview!.topic_id, before }).catch((error: unknown) => {
       setRound(round + 1);

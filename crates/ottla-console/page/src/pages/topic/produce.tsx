@@ -38,7 +38,7 @@ const LARGEST_FILE = 256 << 20;
 
 const NEW: Fields = { key: "", hasKey: false, value: "", isTombstone: false, encoding: "text", partition: "", headers: [] };
 
-/** The fields of a record that is there. Bytes that are no text stay what they are, as hexadecimal digits. */
+/** The fields of an existing record. Bytes that are not text are shown as hexadecimal digits. */
 function like(record: KafkaRecord): Fields {
   const isHex = [record.key, record.value].some((data) => data?.format === "hex");
   const text = (data: Data | null) => data?.text ?? "";
@@ -74,11 +74,11 @@ const linesOf = (text: string) => text.split(/\r?\n/).filter(Boolean);
 function unfitness(record: KafkaRecord): string | null {
   const parts = [record.key, record.value].filter((data) => data !== null);
   const send = "Choose it in the list and send it again instead: that keeps every byte.";
-  if (parts.some((data) => data.cut)) return `The record is longer than what is loaded. ${send}`;
+  if (parts.some((data) => data.cut)) return `The record is longer than its loaded part. ${send}`;
   if (parts.some((data) => data.schema && data.format !== "hex")) return "The record is shown as its schema decodes it. View the records as hex, then edit.";
-  if (parts.some((data) => data.problem)) return `What is shown is not exactly what the record holds. ${send}`;
+  if (parts.some((data) => data.problem)) return `The view differs from the bytes of the record. ${send}`;
   if (new Set(parts.map((data) => data.format === "hex")).size > 1) return "Key and value are of different kinds, text and bytes. View the records as hex, then edit.";
-  if (record.headers.some((header) => header.value === null || header.value.format === "hex" || header.value.cut)) return `A header is null, or holds bytes that are no text. ${send}`;
+  if (record.headers.some((header) => header.value === null || header.value.format === "hex" || header.value.cut)) return `A header is null, or is not text. ${send}`;
   return null;
 }
 

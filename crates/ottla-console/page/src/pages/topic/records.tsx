@@ -283,7 +283,7 @@ function ExportLinks({ topic, scan }: { topic: string; scan: Scan }) {
   );
 }
 
-/** How far it is, how fast, and what a live tail leaves out. */
+/** The progress, the speed, and the records that a live tail skips. */
 function ScanState({ scan, progress, phase, shown, dropped, scannedBefore, stop, again }: { scan: Scan; progress: Progress | null; phase: Phase; shown: number; dropped: number; scannedBefore: number; stop: () => void; again: () => void }) {
   const isRunning = phase === "running";
   const parts: string[] = [];

@@ -1,4 +1,4 @@
-/** Where to read from, and what to look for. Nothing is read until it is submitted; then it is the address. */
+/** The start of the read, and the filters. Nothing is read until the form is submitted; then it is the address. */
 import { useRef, useState } from "preact/hooks";
 
 import { go, to } from "../../address";
@@ -25,7 +25,7 @@ function startOf(scan: Scan): Start {
   return "newest";
 }
 
-/** What a `datetime-local` field takes: local time without an offset. */
+/** The format of a `datetime-local` field: local time without an offset. */
 const forField = (ms: number): string => time(ms).slice(0, 19).replace(" ", "T");
 
 export function RecordsForm({ topic, scan, partitions, again }: { topic: string; scan: Scan; partitions: number | undefined; again: () => void }) {
@@ -69,7 +69,7 @@ export function RecordsForm({ topic, scan, partitions, again }: { topic: string;
       class="scanform"
       onSubmit={(event) => {
         event.preventDefault();
-        // A search over the newest hundred is rarely what is meant; the beginning is one choice away.
+        // A search over the newest hundred records is rarely intended; the beginning is one choice away.
         submit(wanted());
       }}
     >

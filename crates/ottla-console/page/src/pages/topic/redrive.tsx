@@ -30,11 +30,11 @@ interface Left {
   /** Good for one redrive. */
   token: string | null;
   ranges: PartitionRange[];
-  /** Those that may have been sent. */
+  /** Records that may have been sent. */
   unknown: PartitionRange[];
   unknownRecords: number;
   sent: number;
-  /** They are no longer all in the topic: what remains of them has to be counted. */
+  /** Some of them are no longer in the topic: the rest must be counted again. */
   isStale: boolean;
 }
 
@@ -57,7 +57,7 @@ export function Redrive({ topic, scan, chosen, done }: { topic: string; scan: Sc
     );
     return { to: fields.to, ...(records ? { records } : { matching }), keep_partition: fields.keepPartition, keep_timestamp: fields.keepTimestamp, preview };
   };
-  /** What was counted is what is sent: another choice has to be counted anew. */
+  /** Only counted records are sent: another choice must be counted again. */
   const wanted = JSON.stringify(body(false));
   const counted = left?.wanted === wanted ? left : null;
   const isResumed = counted !== null && counted.sent + counted.unknownRecords > 0;
@@ -77,7 +77,7 @@ export function Redrive({ topic, scan, chosen, done }: { topic: string; scan: Sc
       });
       if (!seen.isDone && seen.problem === null) throw new Error("the stream ended early");
     } catch (error) {
-      // What is left is not known, or the topic is no longer what was counted.
+      // The rest is unknown, or the topic has changed since the count.
       setLeft(counted !== null && isResumed && !isPreview && seen.last === null && error instanceof Problem && error.status === 409 ? { ...counted, isStale: true } : null);
       if (isPreview || seen.last === null) throw error;
       throw new Error(`${textOf(error)}; some records may have been sent, and the console's audit log has which: look before sending again`);
@@ -107,7 +107,7 @@ export function Redrive({ topic, scan, chosen, done }: { topic: string; scan: Sc
       {chosen && chosen.length > MOST_CHOSEN ? <p class="hint">{count(MOST_CHOSEN)} records can be chosen one by one. For more, filter for them and send all.</p> : null}
       {chosen?.length === 0 ? <p class="hint">The choice of records is gone. Close this and choose them again.</p> : null}
       <TextField label="To topic" value={fields.to} onChange={(to) => change({ to })} list={topics?.items.map((it) => it.name) ?? []} isFocused isRequired />
-      {fields.to === topic ? <p class="hint">That is the same topic: every record is then there twice.</p> : null}
+      {fields.to === topic ? <p class="hint">This is the same topic: it will then contain every record twice.</p> : null}
       <div class="row">
         <CheckField label="Keep the partition" isChecked={fields.keepPartition} onChange={(keepPartition) => change({ keepPartition })} hint="Same partition number instead of the key's" />
         <CheckField label="Keep the timestamp" isChecked={fields.keepTimestamp} onChange={(keepTimestamp) => change({ keepTimestamp })} />
@@ -131,7 +131,7 @@ export function Redrive({ topic, scan, chosen, done }: { topic: string; scan: Sc
         </p>
       ) : null}
       {counted !== null && counted.unknownRecords > 0 ? (
-        <CheckField label={`Also send the ${plural(counted.unknownRecords, "record")} that may have been sent`} isChecked={sendsUnknown} onChange={setSendsUnknown} hint="The cluster's answer is missing; they may be there twice then" />
+        <CheckField label={`Also send the ${plural(counted.unknownRecords, "record")} that may have been sent`} isChecked={sendsUnknown} onChange={setSendsUnknown} hint="Their acknowledgements are missing, so the target may then contain them twice" />
       ) : null}
     </Dialog>
   );

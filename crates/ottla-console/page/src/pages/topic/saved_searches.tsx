@@ -24,7 +24,7 @@ export function SavedSearches({ topic, scan }: { topic: string; scan: Scan }) {
   };
   return (
     <Dialog title="Saved searches" isWide>
-      <p class="hint">They are kept in this browser, with the text that is searched for, until they are deleted. Each can be used on every topic.</p>
+      <p class="hint">Saved searches, including their text, stay in this browser until they are deleted. Each works on every topic.</p>
       {searches.value.length === 0 ? <p>None is saved yet.</p> : null}
       <ul class="saved">
         {searches.value.map((search) => (

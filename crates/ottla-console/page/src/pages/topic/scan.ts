@@ -17,7 +17,7 @@ export interface Scan {
   expression: string;
 }
 
-/** What the address asks for. */
+/** The request in the address. */
 export function scanOf(parameters: URLSearchParams): Scan {
   const text = (name: string, otherwise = "") => parameters.get(name) ?? otherwise;
   const follow = text("follow") === "true";

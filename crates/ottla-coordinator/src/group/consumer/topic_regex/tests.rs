@@ -29,7 +29,7 @@ fn expressions_mean_what_they_mean_to_re2j() {
 }
 
 #[test]
-fn what_would_be_too_large_is_refused() {
+fn expressions_that_would_be_too_large_are_refused() {
     let nested = "(".repeat(5_000) + "a" + &")".repeat(5_000);
     assert!(TopicRegex::compile(&nested).is_err());
     assert!(TopicRegex::compile("(((a{1000}){1000}){1000}){1000}").is_err());

@@ -31,7 +31,7 @@ impl LoadLevels {
     /// Starts again with at least one member. Returns the difference between the highest and the
     /// lowest load.
     pub(super) fn reset(&mut self, members: &[usize], load_of: &[usize]) -> usize {
-        assert!(!members.is_empty(), "somebody takes what is handed out");
+        assert!(!members.is_empty(), "at least one member");
         self.sorted.clear();
         self.sorted
             .extend(members.iter().map(|member| (load_of[*member], *member)));

@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn however_many_there_are_nobody_is_idle_and_nothing_is_left_over() {
+    fn every_member_and_every_partition_is_assigned() {
         let mut random = 0x2545_f491_4f6c_dd1d_u64;
         let mut below = |bound: u64| {
             random ^= random << 13;

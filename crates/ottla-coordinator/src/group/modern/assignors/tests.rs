@@ -270,7 +270,7 @@ fn static_members_come_first_in_ranges() {
 }
 
 #[test]
-fn partitions_that_there_are_not_are_taken_away() {
+fn nonexistent_partitions_are_removed() {
     let mut group = Model::new(TestImage::new().topic("a", 2).build());
     group.subscribe("m1", &["a"]);
     group.subscribe("m2", &["a", "b"]);

@@ -137,7 +137,7 @@ fn topologies_are_configured_as_kafka_configures_them() {
 }
 
 #[test]
-fn missing_topics_are_created_with_what_the_application_says_of_them() {
+fn missing_topics_are_created_with_the_configuration_of_the_application() {
     let store = TopicInfo {
         name: "store".into(),
         replication_factor: 3,

@@ -124,7 +124,7 @@ fn tasks_are_given_out_as_kafka_gives_them_out() {
 /// For any order of collections: each active task is assigned once, and no process has a task
 /// twice.
 #[test]
-fn each_task_works_once_and_no_process_has_it_twice() {
+fn each_task_is_active_once_and_at_most_once_in_a_process() {
     for case in include_str!("cases.txt").split("\n\n") {
         let group = Group::of(case);
         let Ok(assigned) = group.assign() else {

@@ -35,7 +35,7 @@ fn a_classic_member_gets_its_share() {
         "{synced}"
     );
     assert!(script.heartbeat("old", 3).contains("heartbeat NONE"));
-    // The other member gives up its partition, and the classic member is told to rejoin.
+    // The other member gives up its partition, and the classic member must rejoin.
     script.send(alive("m1", 2).owns(&[("t", &[0, 1])]));
     script.send(alive("m1", 2).owns(&[("t", &[0])]));
     check(
@@ -59,7 +59,7 @@ fn a_classic_member_gets_its_share() {
 }
 
 #[test]
-fn a_classic_member_that_does_not_come_when_called_is_put_out() {
+fn a_classic_member_that_does_not_rejoin_in_time_is_removed() {
     let mut script = group();
     script.join(classic("old"));
     let text = script.pass(60_000);

@@ -104,7 +104,7 @@ fn the_policy_decides() {
     let mut script = classic_group();
     set_policy(&mut script, MigrationPolicy::Downgrade);
     assert_eq!(
-        script.told(joining("m1", &["t"])),
+        script.beat(joining("m1", &["t"])),
         "GROUP_ID_NOT_FOUND Cannot upgrade classic group g to consumer group because online \
          upgrade is disabled."
     );

@@ -70,34 +70,34 @@ fn heartbeats_that_hold_too_little_are_refused() {
 }
 
 #[test]
-fn members_and_groups_that_there_are_not_are_refused() {
+fn unknown_members_and_groups_are_refused() {
     let mut script = Script::with_topics(TestImage::new().topic("a", 1));
     assert_eq!(
-        script.told(alive("m", 1)),
+        script.beat(alive("m", 1)),
         "GROUP_ID_NOT_FOUND Consumer group g not found."
     );
     assert_eq!(
-        script.told(alive("m", -1)),
+        script.beat(alive("m", -1)),
         "GROUP_ID_NOT_FOUND Group g not found."
     );
     script.send(joining("m1", &["a"]));
     assert_eq!(
-        script.told(alive("m2", 1)),
+        script.beat(alive("m2", 1)),
         "UNKNOWN_MEMBER_ID Member m2 is not a member of group g."
     );
     assert_eq!(
-        script.told(alive("m1", 7)),
+        script.beat(alive("m1", 7)),
         "FENCED_MEMBER_EPOCH The consumer group member has a greater member epoch (7) than the one \
          known by the group coordinator (2). The member must abandon all its partitions and rejoin."
     );
     script.config.group_consumer_max_size = 1;
     script.coordinator.config = std::sync::Arc::new(script.config.clone());
     assert_eq!(
-        script.told(joining("m2", &["a"])),
+        script.beat(joining("m2", &["a"])),
         "GROUP_MAX_SIZE_REACHED The consumer group has reached its maximum capacity of 1 members."
     );
-    assert_eq!(script.told(joining("m1", &["a"])), "m1@2 a:0");
+    assert_eq!(script.beat(joining("m1", &["a"])), "m1@2 a:0");
     // Members may let the coordinator choose their ids.
     script.send(alive("m1", -1));
-    assert_eq!(script.told(joining("", &["a"])), "given@4 a:0");
+    assert_eq!(script.beat(joining("", &["a"])), "given@4 a:0");
 }

@@ -11,7 +11,7 @@ fn two_members() -> Script {
 }
 
 #[test]
-fn a_partition_moves_when_its_owner_has_given_it_up() {
+fn a_partition_moves_when_its_owner_has_revoked_it() {
     let mut script = two_members();
     check(
         script.send(joining("m2", &["a"])),
@@ -32,9 +32,9 @@ fn a_partition_moves_when_its_owner_has_given_it_up() {
          write 3: g/m1 UnrevokedPartitions@2 after 2: a:0@2 a:1@2 gives up a:2@2 a:3@2
          reply 3: heartbeat m1@2 a:0,1",
     );
-    // Without partitions the heartbeat does not show what was given up.
-    assert_eq!(script.told(alive("m1", 2)), "m1@2");
-    assert_eq!(script.told(alive("m2", 3)), "m2@3");
+    // Without partitions, the heartbeat does not show which partitions were revoked.
+    assert_eq!(script.beat(alive("m1", 2)), "m1@2");
+    assert_eq!(script.beat(alive("m2", 3)), "m2@3");
     check(
         script.send(alive("m1", 2).owns(&[("a", &[0, 1])])),
         "cancel revocation g/m1@2
@@ -53,7 +53,7 @@ fn a_partition_moves_when_its_owner_has_given_it_up() {
 }
 
 #[test]
-fn who_leaves_makes_room() {
+fn partitions_of_a_member_that_leaves_are_reassigned() {
     let mut script = two_members();
     script.send(joining("m2", &["a"]));
     script.send(alive("m1", 2).owns(&[("a", &[0, 1, 2, 3])]));
@@ -71,14 +71,14 @@ fn who_leaves_makes_room() {
          reply 5: heartbeat m1@-1",
     );
     assert_eq!(script.state("g"), "Assigning");
-    assert_eq!(script.told(alive("m2", 3)), "m2@4 a:0,1,2,3");
+    assert_eq!(script.beat(alive("m2", 3)), "m2@4 a:0,1,2,3");
     script.send(alive("m2", -1));
     assert_eq!(script.state("g"), "Empty");
     script.check_restart();
 }
 
 #[test]
-fn who_is_silent_or_does_not_give_up_is_put_out() {
+fn a_member_that_times_out_or_does_not_revoke_in_time_is_removed() {
     let mut script = two_members();
     script.send(joining("m2", &["a"]).timeout(20_000));
     script.send(alive("m1", 2));
@@ -97,34 +97,34 @@ fn who_is_silent_or_does_not_give_up_is_put_out() {
     }
     let text = script.pass(10_000);
     assert!(text.contains("g/m1 tombstone"), "keeps all: {text}");
-    assert_eq!(script.told(alive("m2", 3)), "m2@4 a:0,1,2,3");
+    assert_eq!(script.beat(alive("m2", 3)), "m2@4 a:0,1,2,3");
 }
 
 #[test]
-fn a_member_that_missed_an_answer_may_be_an_epoch_behind() {
+fn a_member_that_missed_a_response_may_send_its_previous_epoch() {
     let mut script = two_members();
     script.send(joining("m2", &["a"]));
     script.send(alive("m1", 2));
     script.send(alive("m1", 2).owns(&[("a", &[0, 1])]));
     assert_eq!(
-        script.told(alive("m1", 2).owns(&[("a", &[0, 1])])),
+        script.beat(alive("m1", 2).owns(&[("a", &[0, 1])])),
         "m1@3",
-        "it has what it should have"
+        "it owns its target assignment"
     );
     let refused = "FENCED_MEMBER_EPOCH The consumer group member has a smaller member epoch (2) \
                    than the one known by the group coordinator (3). The member must abandon all \
                    its partitions and rejoin.";
-    assert_eq!(script.told(alive("m1", 2).owns(&[("a", &[0, 2])])), refused);
-    assert_eq!(script.told(alive("m1", 2)), refused);
+    assert_eq!(script.beat(alive("m1", 2).owns(&[("a", &[0, 2])])), refused);
+    assert_eq!(script.beat(alive("m1", 2)), refused);
     // A full heartbeat gets a full response.
     let full = alive("m1", 3).wants(&["a"]).owns(&[("a", &[0, 1])]);
-    assert_eq!(script.told(full.timeout(60_000)), "m1@3 a:0,1");
+    assert_eq!(script.beat(full.timeout(60_000)), "m1@3 a:0,1");
     // A fenced member rejoins without partitions and gets its assignment.
-    assert_eq!(script.told(joining("m1", &["a"])), "m1@3 a:0,1");
+    assert_eq!(script.beat(joining("m1", &["a"])), "m1@3 a:0,1");
 }
 
 #[test]
-fn a_member_that_wants_other_topics_keeps_none_of_the_former() {
+fn a_changed_subscription_replaces_all_assigned_partitions() {
     let mut script = Script::with_topics(TestImage::new().topic("a", 2).topic("b", 2));
     script.send(joining("m1", &["a", "b"]));
     check(
@@ -138,7 +138,7 @@ fn a_member_that_wants_other_topics_keeps_none_of_the_former() {
          write 2: g/m1 UnrevokedPartitions@2 after 2: b:0@2 b:1@2 gives up a:0@2 a:1@2
          reply 2: heartbeat m1@2 b:0,1",
     );
-    assert_eq!(script.told(alive("m1", 2).owns(&[("b", &[0, 1])])), "m1@3");
+    assert_eq!(script.beat(alive("m1", 2).owns(&[("b", &[0, 1])])), "m1@3");
     script.check_restart();
 }
 
@@ -148,27 +148,27 @@ fn between_two_assignments_some_time_passes() {
     let mut config = script.config.clone();
     config.group_consumer_assignment_interval_ms.value = 1_000;
     script.coordinator.config = std::sync::Arc::new(config);
-    assert_eq!(script.told(joining("m1", &["a"])), "m1@2 a:0,1");
-    assert_eq!(script.told(joining("m2", &["a"])), "m2@2 -");
+    assert_eq!(script.beat(joining("m1", &["a"])), "m1@2 a:0,1");
+    assert_eq!(script.beat(joining("m2", &["a"])), "m2@2 -");
     assert_eq!(script.state("g"), "Assigning");
-    assert_eq!(script.told(alive("m1", 2)), "m1@2");
+    assert_eq!(script.beat(alive("m1", 2)), "m1@2");
     script.pass(1_000);
-    assert_eq!(script.told(alive("m1", 2)), "m1@2 a:0");
+    assert_eq!(script.beat(alive("m1", 2)), "m1@2 a:0");
 }
 
 #[test]
 fn topics_that_change_change_the_assignment() {
     let mut script = two_members();
-    assert_eq!(script.told(alive("m1", 2)), "m1@2");
+    assert_eq!(script.beat(alive("m1", 2)), "m1@2");
     script.change_topics(TestImage::new().partition("a", 4));
-    assert_eq!(script.told(alive("m1", 2)), "m1@3 a:0,1,2,3,4");
+    assert_eq!(script.beat(alive("m1", 2)), "m1@3 a:0,1,2,3,4");
     script.change_topics(TestImage::new().topic("elsewhere", 4));
-    assert_eq!(script.told(alive("m1", 3)), "m1@3");
+    assert_eq!(script.beat(alive("m1", 3)), "m1@3");
     script.change_topics(TestImage::new().without("a"));
-    assert_eq!(script.told(alive("m1", 3)), "m1@3 -");
-    assert_eq!(script.told(alive("m1", 3).owns(&[])), "m1@4");
+    assert_eq!(script.beat(alive("m1", 3)), "m1@3 -");
+    assert_eq!(script.beat(alive("m1", 3).owns(&[])), "m1@4");
     script.change_topics(TestImage::new().topic("a", 1));
-    assert_eq!(script.told(alive("m1", 4)), "m1@5 a:0");
+    assert_eq!(script.beat(alive("m1", 4)), "m1@5 a:0");
 }
 
 #[test]
@@ -191,7 +191,7 @@ fn most_members_decide_on_the_assignor() {
 }
 
 #[test]
-fn what_was_decided_is_taken_back_if_it_cannot_be_written() {
+fn state_changes_are_reverted_if_their_write_fails() {
     let mut script = two_members();
     script.commits_at_once = false;
     script.send(joining("m2", &["a"]));

@@ -33,7 +33,7 @@ fn group() -> Script {
 }
 
 #[test]
-fn members_commit_in_their_epoch_and_what_they_have_had_since() {
+fn members_commit_with_their_epoch_or_that_of_the_assignment() {
     let mut script = group();
     let mut commit = |member, epoch, partition| {
         let text = script.commit_offset(committing_of(member, epoch, partition));

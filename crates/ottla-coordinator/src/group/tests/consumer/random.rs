@@ -21,7 +21,7 @@ const TOPICS: [&str; 3] = ["a", "b", "c"];
 
 type Partitions = BTreeSet<(TopicId, i32)>;
 
-/// A correct consumer: it gives up partitions at once when told to, and stops when it is fenced.
+/// A correct consumer: it revokes partitions at once when required, and stops when it is fenced.
 #[derive(Clone, Default)]
 struct Consumer {
     epoch: i32,
@@ -40,7 +40,7 @@ struct World {
     next_reply: u64,
     consumers: BTreeMap<ByteString, Consumer>,
     outstanding: VecDeque<Write>,
-    /// Target assignments that the shell is asked for.
+    /// Target assignments that the shell must compute.
     computing: VecDeque<Box<ComputeTarget>>,
     log: Vec<Write>,
 }
@@ -49,7 +49,7 @@ impl World {
     fn new(seed: u64) -> Self {
         let mut config = GroupCoordinatorConfig::default();
         config.group_consumer_assignment_interval_ms.value = 500;
-        // Half of the worlds compute their target assignments beside the coordinator.
+        // Half of the worlds compute their target assignments outside the coordinator.
         if seed.is_multiple_of(2) {
             config.group_consumer_inline_assignment_max = 0;
         }
@@ -103,7 +103,7 @@ impl World {
             .consumers
             .iter_mut()
             .find(|(_, consumer)| consumer.waits_for == Some(reply));
-        // The consumer may have died meanwhile.
+        // The consumer may be dead by now.
         let Some((member_id, consumer)) = waiting else {
             return;
         };
@@ -125,7 +125,7 @@ impl World {
         consumer.epoch = response.member_epoch;
         let member_id = member_id.clone();
         if let Some(assignment) = response.assignment {
-            let told: Partitions = assignment
+            let assigned: Partitions = assignment
                 .topic_partitions
                 .iter()
                 .flat_map(|topic| {
@@ -144,14 +144,14 @@ impl World {
                     // It was removed, and will learn of it.
                     continue;
                 }
-                let shared: Vec<_> = told.intersection(&other.owned).collect();
+                let shared: Vec<_> = assigned.intersection(&other.owned).collect();
                 assert!(
                     *other_id == member_id || shared.is_empty(),
                     "{member_id} and {other_id} both have {shared:?}"
                 );
             }
             if let Some(consumer) = self.consumers.get_mut(&member_id) {
-                consumer.owned = told;
+                consumer.owned = assigned;
             }
         }
     }
@@ -192,7 +192,7 @@ impl World {
             client_id: "c".into(),
             client_host: "/192.0.2.1".into(),
             new_member_id: "given".into(),
-            requester: Requester::nobody(),
+            requester: Requester::none(),
         };
         let outcome = self.coordinator.handle_consumer_group_heartbeat(
             ReplyTo::new(to),
@@ -203,7 +203,7 @@ impl World {
         self.take(outcome);
     }
 
-    fn somebody(&mut self) -> Option<ByteString> {
+    fn any_member(&mut self) -> Option<ByteString> {
         let count = self.consumers.len() as u64;
         if count == 0 {
             return None;
@@ -223,12 +223,12 @@ impl World {
             }
             1 => {
                 // Dies without leaving; its session expires.
-                if let Some(member_id) = self.somebody() {
+                if let Some(member_id) = self.any_member() {
                     self.consumers.remove(&member_id);
                 }
             }
             2 => {
-                if let Some(member_id) = self.somebody() {
+                if let Some(member_id) = self.any_member() {
                     let topics = self.some_topics();
                     if let Some(consumer) = self.consumers.get_mut(&member_id) {
                         consumer.topics = topics;
@@ -249,7 +249,7 @@ impl World {
                 }
             }
             _ => {
-                if let Some(member_id) = self.somebody() {
+                if let Some(member_id) = self.any_member() {
                     self.beat(&member_id, false);
                 }
             }

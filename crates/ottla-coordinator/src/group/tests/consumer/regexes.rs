@@ -51,7 +51,7 @@ fn an_expression_is_resolved_beside_the_coordinator() {
         "write 2: g `a.*` is [ab, ac]
          write 2: g epoch 2",
     );
-    assert_eq!(script.told(alive("m1", 1)), "m1@2 ab:0 ac:0");
+    assert_eq!(script.beat(alive("m1", 1)), "m1@2 ab:0 ac:0");
     // Another member with the same expression does not wait.
     assert!(script.send(joining_with("m2", "a.*")).contains("g epoch 3"));
     script.check_restart();
@@ -68,7 +68,7 @@ fn an_expression_is_resolved_beside_the_coordinator() {
 }
 
 #[test]
-fn the_last_to_have_an_expression_takes_it_with_it() {
+fn an_expression_is_removed_with_its_last_subscriber() {
     let mut script = Script::with_topics(cluster());
     script.send(joining_with("m1", "a.*"));
     answer(&mut script, &["a.*"]);
@@ -86,7 +86,7 @@ fn the_last_to_have_an_expression_takes_it_with_it() {
 }
 
 #[test]
-fn an_answer_for_what_nobody_wants_any_more_is_passed_over() {
+fn a_resolution_of_an_unsubscribed_expression_is_ignored() {
     let mut script = Script::with_topics(cluster());
     script.send(joining_with("m1", "a.*"));
     script.send(alive("m1", -1));
@@ -94,10 +94,10 @@ fn an_answer_for_what_nobody_wants_any_more_is_passed_over() {
 }
 
 #[test]
-fn an_expression_that_is_none_is_refused_in_re2js_words() {
+fn an_invalid_expression_is_refused_with_the_message_of_re2j() {
     let mut script = Script::with_topics(cluster());
     assert_eq!(
-        script.told(joining_with("m1", "[")),
+        script.beat(joining_with("m1", "[")),
         "INVALID_REGULAR_EXPRESSION SubscribedTopicRegex `[` is not a valid regular expression: \
          missing closing ]."
     );
@@ -105,12 +105,12 @@ fn an_expression_that_is_none_is_refused_in_re2js_words() {
 }
 
 #[test]
-fn a_member_may_name_topics_and_match_others() {
+fn a_member_may_subscribe_to_names_and_an_expression() {
     let mut script = Script::with_topics(cluster());
     assert_eq!(
-        script.told(joining("m1", &["b"]).matching("a.*")),
+        script.beat(joining("m1", &["b"]).matching("a.*")),
         "m1@2 b:0"
     );
     answer(&mut script, &["a.*"]);
-    assert_eq!(script.told(alive("m1", 2)), "m1@3 ab:0 ac:0 b:0");
+    assert_eq!(script.beat(alive("m1", 2)), "m1@3 ab:0 ac:0 b:0");
 }

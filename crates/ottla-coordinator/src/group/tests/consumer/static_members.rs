@@ -11,10 +11,10 @@ fn with_one() -> Script {
 }
 
 #[test]
-fn a_static_member_comes_back_to_its_partitions() {
+fn a_returning_static_member_gets_its_partitions() {
     let mut script = with_one();
     assert_eq!(
-        script.told(joining("m2", &["a"]).instance("i")),
+        script.beat(joining("m2", &["a"]).instance("i")),
         "UNRELEASED_INSTANCE_ID Static member m2 with instance id i cannot join the group because \
          the instance id is owned by m1 member."
     );
@@ -23,8 +23,8 @@ fn a_static_member_comes_back_to_its_partitions() {
         "write 2: g/m1 Stable@-2 after 0: a:0@0 a:1@0
          reply 3: heartbeat m1@-2",
     );
-    // No other member gets the partitions meanwhile.
-    assert_eq!(script.told(joining("other", &["a"])), "other@3 -");
+    // No other member gets the partitions until then.
+    assert_eq!(script.beat(joining("other", &["a"])), "other@3 -");
     check(
         script.send(joining("m2", &["a"]).instance("i")),
         "timer session g/m2 in 45000
@@ -39,17 +39,17 @@ fn a_static_member_comes_back_to_its_partitions() {
     );
     script.check_restart();
     assert_eq!(
-        script.told(alive("m1", 3).instance("i")),
+        script.beat(alive("m1", 3).instance("i")),
         "FENCED_INSTANCE_ID Static member m1 with instance id i was fenced by member m2."
     );
     assert_eq!(
-        script.told(alive("m2", 3).instance("nobody")),
+        script.beat(alive("m2", 3).instance("nobody")),
         "UNKNOWN_MEMBER_ID Instance id nobody is unknown."
     );
 }
 
 #[test]
-fn a_static_member_that_does_not_come_back_is_put_out() {
+fn a_static_member_that_does_not_return_is_removed() {
     let mut script = with_one();
     script.send(alive("m1", -2).instance("i"));
     let text = script.pass(45_000);
@@ -63,7 +63,7 @@ fn a_static_member_may_also_leave_for_good() {
     script.send(alive("m1", -1).instance("i"));
     assert_eq!(script.state("g"), "Empty");
     assert_eq!(
-        script.told(joining("m2", &["a"]).instance("i")),
+        script.beat(joining("m2", &["a"]).instance("i")),
         "m2@4 a:0,1"
     );
 }

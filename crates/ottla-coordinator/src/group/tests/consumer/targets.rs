@@ -1,4 +1,4 @@
-//! Large target assignments, which are computed beside the coordinator.
+//! Large target assignments, which are computed outside the coordinator.
 
 use std::sync::Arc;
 
@@ -58,9 +58,9 @@ fn members_keep_their_target_while_another_is_computed() {
          write 5: g/m2 target a:2,3
          write 5: g target epoch 3",
     );
-    assert_eq!(script.told(alive("m1", 2)), "m1@2 a:0,1");
-    assert_eq!(script.told(alive("m1", 2).owns(&[("a", &[0, 1])])), "m1@3");
-    assert_eq!(script.told(alive("m2", 1)), "m2@3 a:2,3");
+    assert_eq!(script.beat(alive("m1", 2)), "m1@2 a:0,1");
+    assert_eq!(script.beat(alive("m1", 2).owns(&[("a", &[0, 1])])), "m1@3");
+    assert_eq!(script.beat(alive("m2", 1)), "m2@3 a:2,3");
     assert_eq!(script.state("g"), "Stable");
     script.check_restart();
 }
@@ -70,7 +70,7 @@ fn a_group_can_refuse_to_wait() {
     let mut script = script();
     let own = TestImage::new().group_setting("g", "consumer.assignor.offload.enable", "false");
     script.change_topics(own);
-    assert_eq!(script.told(joining("m1", &["a"])), "m1@2 a:0,1,2,3");
+    assert_eq!(script.beat(joining("m1", &["a"])), "m1@2 a:0,1,2,3");
     assert!(script.computing.is_empty());
 }
 
@@ -133,7 +133,7 @@ fn a_computation_that_failed_is_ordered_again() {
     script.send(joining("m1", &["a"]));
     let former = script.computing.pop_front().expect("it is ordered").order();
     let orders = |script: &mut Script| script.send(alive("m1", 1)).contains("compute g");
-    assert!(!orders(&mut script), "nobody has said that it failed");
+    assert!(!orders(&mut script), "no failure was reported");
     script.coordinator.on_target_not_computed(&former);
     assert!(orders(&mut script));
     script.coordinator.on_target_not_computed(&former);

@@ -33,7 +33,7 @@ fn settled() -> Script {
 }
 
 #[test]
-fn a_task_moves_when_the_one_who_had_it_has_given_it_up() {
+fn a_task_moves_when_its_owner_has_revoked_it() {
     let mut script = two_members();
     assert_eq!(script.state("g"), "Reconciling");
     check(
@@ -79,7 +79,7 @@ fn a_task_moves_when_the_one_who_had_it_has_given_it_up() {
 }
 
 #[test]
-fn a_member_that_does_not_have_its_former_task_any_more_need_not_give_it_up() {
+fn a_task_that_its_member_has_lost_need_not_be_revoked() {
     let mut script = two_members();
     check(
         script.stream(beat("m1", 2).owns(&[("0", &[0])], &[])),
@@ -87,11 +87,11 @@ fn a_member_that_does_not_have_its_former_task_any_more_need_not_give_it_up() {
          write 3: g/m1 Stable@3 after 2: 0:0@2 / -
          reply 3: streams m1@3 0:0 / -",
     );
-    assert_eq!(script.streams_told(beat("m2", 3)), "m2@3 0:1 / -");
+    assert_eq!(script.streams_beat(beat("m2", 3)), "m2@3 0:1 / -");
 }
 
 #[test]
-fn who_does_not_give_a_task_up_in_time_is_put_out() {
+fn a_member_that_does_not_revoke_a_task_in_time_is_removed() {
     let mut script = two_members();
     script.stream(beat("m1", 2));
     script.pass(40_000);
@@ -107,7 +107,7 @@ fn who_does_not_give_a_task_up_in_time_is_put_out() {
          write 5: g/m1 tombstone
          write 5: g epoch 4 validated 0 [num.standby.replicas=0]",
     );
-    assert_eq!(script.streams_told(beat("m2", 3)), "m2@4 0:0,1 / -");
+    assert_eq!(script.streams_beat(beat("m2", 3)), "m2@4 0:0,1 / -");
     script.check_streams_restart();
 }
 
@@ -140,7 +140,7 @@ fn more_standby_tasks_are_given_out_when_the_setting_changes() {
          write 6: g/m1 Stable@4 after 3: 0:0@2 / 0:1
          reply 6: streams m1@4 0:0 / 0:1",
     );
-    assert_eq!(script.streams_told(beat("m2", 3)), "m2@4 0:1 / 0:0");
+    assert_eq!(script.streams_beat(beat("m2", 3)), "m2@4 0:1 / 0:0");
     script.check_streams_restart();
 
     // When one member leaves, the other's standby task becomes active. That takes one more step,
@@ -163,7 +163,7 @@ fn more_standby_tasks_are_given_out_when_the_setting_changes() {
          write 10: g/m1 UnreleasedTasks@5 after 4: 0:0@2 / -
          reply 10: streams m1@5",
     );
-    assert_eq!(script.streams_told(beat("m1", 5)), "m1@5 0:0,1 / -");
+    assert_eq!(script.streams_beat(beat("m1", 5)), "m1@5 0:0,1 / -");
 }
 
 #[test]
@@ -208,52 +208,52 @@ fn assignments_keep_their_distance() {
     script.stream(joining("m1", "p1"));
     let delayed = "(5 Assignment delayed due to the configured assignment interval.)";
     assert_eq!(
-        script.streams_told(joining("m2", "p2")),
+        script.streams_beat(joining("m2", "p2")),
         format!("m2@2 - / - {delayed}")
     );
     assert_eq!(script.state("g"), "Assigning");
     script.pass(999);
     assert_eq!(
-        script.streams_told(beat("m2", 2)),
+        script.streams_beat(beat("m2", 2)),
         format!("m2@2 {delayed}")
     );
     script.pass(1);
-    assert_eq!(script.streams_told(beat("m2", 2)), "m2@3");
-    assert_eq!(script.streams_told(beat("m1", 2)), "m1@2 0:0 / -");
+    assert_eq!(script.streams_beat(beat("m2", 2)), "m2@3");
+    assert_eq!(script.streams_beat(beat("m1", 2)), "m1@2 0:0 / -");
 }
 
 #[test]
-fn members_that_can_be_asked_are_told_of_each_other() {
+fn members_receive_the_endpoints_of_each_other() {
     let mut script = Script::with_streams(&ready().topic("small", 1));
     let topology = || vec![super::subtopology("0", &["in", "small"], &["store"])];
     let join = |member_id, process_id| joining(member_id, process_id).topology(0, topology());
     assert_eq!(
-        script.streams_told(join("m1", "p1").at("h1")),
+        script.streams_beat(join("m1", "p1").at("h1")),
         "m1@2 0:0,1 / - endpoints 0 [h1:80 in:0,1 small:0 / -]"
     );
-    assert_eq!(script.streams_told(beat("m1", 2)), "m1@2");
+    assert_eq!(script.streams_beat(beat("m1", 2)), "m1@2");
     assert_eq!(
-        script.streams_told(join("m2", "p2").at("h2")),
+        script.streams_beat(join("m2", "p2").at("h2")),
         "m2@3 - / - endpoints 1 [h1:80 in:0,1 small:0 / -] [h2:80 - / -]"
     );
     assert_eq!(
-        script.streams_told(beat("m1", 2).knows_endpoints(1)),
+        script.streams_beat(beat("m1", 2).knows_endpoints(1)),
         "m1@2 0:0 / - endpoints 2 [h2:80 - / -] [h1:80 in:0 small:0 / -]"
     );
     assert_eq!(
-        script.streams_told(beat("m2", 3).knows_endpoints(2)),
+        script.streams_beat(beat("m2", 3).knows_endpoints(2)),
         "m2@3"
     );
     // A member without an endpoint changes nothing for the others.
-    let told = script.streams_told(join("m3", "p3").knows_endpoints(2));
-    assert_eq!(told, "m3@4 - / -");
+    let reply = script.streams_beat(join("m3", "p3").knows_endpoints(2));
+    assert_eq!(reply, "m3@4 - / -");
 }
 
 #[test]
 fn members_that_can_be_asked_join_before_the_topics_are_there() {
     let mut script = Script::with_streams(&TestImage::new());
     assert_eq!(
-        script.streams_told(joining("m1", "p1").at("h1")),
+        script.streams_beat(joining("m1", "p1").at("h1")),
         "m1@2 - / - endpoints 0 [h1:80 - / -] (1 Source topics in are missing.)"
     );
 }
@@ -283,11 +283,11 @@ fn a_state_of_a_newer_kafka_is_begun_anew() {
     // A change makes the member reconcile.
     script.config.group_streams_num_standby_replicas.value = 1;
     script.configure();
-    assert_eq!(script.streams_told(beat("m1", 2)), refused);
+    assert_eq!(script.streams_beat(beat("m1", 2)), refused);
     let owned = [("0", &[0][..])];
     assert_eq!(
-        script.streams_told(beat("m1", 2).owns(&owned, &[])),
+        script.streams_beat(beat("m1", 2).owns(&owned, &[])),
         refused
     );
-    assert_eq!(script.streams_told(beat("m1", 2).owns(&[], &[])), "m1@3");
+    assert_eq!(script.streams_beat(beat("m1", 2).owns(&[], &[])), "m1@3");
 }

@@ -124,21 +124,21 @@ fn members_are_known_by_their_epochs() {
     let mut script = Script::with_streams(&ready());
     script.stream(joining("m1", "p1"));
     assert_eq!(
-        script.streams_told(beat("m9", 1)),
+        script.streams_beat(beat("m9", 1)),
         "UNKNOWN_MEMBER_ID Member m9 is not a member of group g."
     );
     assert_eq!(
-        script.streams_told(beat("m9", -1)),
+        script.streams_beat(beat("m9", -1)),
         "UNKNOWN_MEMBER_ID Member m9 is not a member of group g."
     );
     assert_eq!(
-        script.streams_told(beat("m1", 3)),
+        script.streams_beat(beat("m1", 3)),
         "FENCED_MEMBER_EPOCH The streams group member has a greater member epoch (3) than the \
          one known by the group coordinator (2). The member must abandon all its partitions and \
          rejoin."
     );
     assert_eq!(
-        script.streams_told(beat("m1", 1).owns(&[], &[])),
+        script.streams_beat(beat("m1", 1).owns(&[], &[])),
         "FENCED_MEMBER_EPOCH The streams group member has a smaller member epoch (1) than the \
          one known by the group coordinator (2). The member must abandon all its partitions and \
          rejoin."
@@ -146,7 +146,7 @@ fn members_are_known_by_their_epochs() {
 }
 
 #[test]
-fn a_member_that_missed_an_answer_may_be_an_epoch_behind() {
+fn a_member_that_missed_a_response_may_send_its_previous_epoch() {
     let mut script = Script::with_streams(&ready());
     script.stream(joining("m1", "p1"));
     script.stream(joining("m2", "p2"));
@@ -157,7 +157,7 @@ fn a_member_that_missed_an_answer_may_be_an_epoch_behind() {
         script
             .coordinator
             .begin(std::sync::Arc::new(ready().build()));
-        script.streams_told(beat).starts_with("FENCED_MEMBER_EPOCH")
+        script.streams_beat(beat).starts_with("FENCED_MEMBER_EPOCH")
     };
     assert!(!fenced(beat("m1", 2).owns(&[("0", &[0])], &[])));
     assert!(!fenced(beat("m1", 2).owns(&[], &[])));
@@ -168,12 +168,12 @@ fn a_member_that_missed_an_answer_may_be_an_epoch_behind() {
 }
 
 #[test]
-fn tasks_that_there_are_not_are_refused() {
+fn unknown_tasks_are_refused() {
     let mut script = Script::with_streams(&ready());
     script.stream(joining("m1", "p1"));
     for index in [2, -1] {
         assert_eq!(
-            script.streams_told(beat("m1", 2).owns(&[("0", &[index])], &[])),
+            script.streams_beat(beat("m1", 2).owns(&[("0", &[index])], &[])),
             format!(
                 "INVALID_REQUEST Task {index} for subtopology 0 is invalid. Number of tasks for \
                  this subtopology: 2"
@@ -181,13 +181,13 @@ fn tasks_that_there_are_not_are_refused() {
         );
     }
     assert_eq!(
-        script.streams_told(beat("m1", 2).owns(&[], &[("9", &[0])])),
+        script.streams_beat(beat("m1", 2).owns(&[], &[("9", &[0])])),
         "INVALID_REQUEST Subtopology 9 does not exist in the topology."
     );
 }
 
 #[test]
-fn topologies_that_contradict_themselves_are_refused_and_leave_nothing_behind() {
+fn contradictory_topologies_are_refused_and_change_nothing() {
     let mut script = Script::with_streams(&ready());
     let same_ids = vec![
         subtopology("0", &["in"], &[]),
@@ -201,24 +201,24 @@ fn topologies_that_contradict_themselves_are_refused_and_leave_nothing_behind() 
         (same_ids, "UNKNOWN_SERVER_ERROR -"),
     ] {
         let joining = joining("m1", "p1").topology(0, topology);
-        assert_eq!(script.streams_told(joining), refused);
+        assert_eq!(script.streams_beat(joining), refused);
         assert_eq!(script.state("g"), "-");
     }
     let negative = joining("m1", "p1").topology(-1, vec![subtopology("0", &["in"], &[])]);
-    assert_eq!(script.streams_told(negative), "UNKNOWN_SERVER_ERROR -");
+    assert_eq!(script.streams_beat(negative), "UNKNOWN_SERVER_ERROR -");
     let twice = with(joining("m1", "p1").tagged("zone", "a"), |it| {
         let tags = it.client_tags.as_mut().unwrap();
         tags.push(tags[0].clone());
     });
-    assert_eq!(script.streams_told(twice), "UNKNOWN_SERVER_ERROR -");
+    assert_eq!(script.streams_beat(twice), "UNKNOWN_SERVER_ERROR -");
     assert_eq!(
-        script.streams_told(joining("m1", "p1").tagged("zone", "a")),
+        script.streams_beat(joining("m1", "p1").tagged("zone", "a")),
         "m1@2 0:0,1 / -"
     );
 }
 
 #[test]
-fn a_full_group_takes_nobody_in() {
+fn a_full_streams_group_refuses_new_members() {
     let mut script = Script::with_streams(&ready());
     script.config.group_streams_max_size = 1;
     script.configure();
@@ -226,10 +226,10 @@ fn a_full_group_takes_nobody_in() {
     // Not even the existing member.
     for member_id in ["m1", "m2"] {
         assert_eq!(
-            script.streams_told(joining(member_id, "p1")),
+            script.streams_beat(joining(member_id, "p1")),
             "GROUP_MAX_SIZE_REACHED The streams group has reached its maximum capacity of 1 \
              members."
         );
     }
-    assert_eq!(script.streams_told(beat("m1", 2)), "m1@2");
+    assert_eq!(script.streams_beat(beat("m1", 2)), "m1@2");
 }

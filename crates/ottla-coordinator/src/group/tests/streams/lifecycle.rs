@@ -9,7 +9,7 @@ use crate::group::tests::{Script, check};
 use crate::runtime::Coordinator;
 
 #[test]
-fn internal_topics_are_asked_for_until_they_are_there() {
+fn missing_internal_topics_are_requested_until_they_exist() {
     let mut script = Script::with_streams(&TestImage::new().topic("in", 2));
     check(
         script.stream(joining("m1", "p1")),
@@ -31,7 +31,7 @@ fn internal_topics_are_asked_for_until_they_are_there() {
     // A topic that the application does not use changes nothing.
     script.change_streams_topics(TestImage::new().topic("else", 1));
     assert_eq!(
-        script.streams_told(beat("m1", 2)),
+        script.streams_beat(beat("m1", 2)),
         "m1@2 (3 Internal topics are missing: store) create store=2"
     );
     script.change_streams_topics(TestImage::new().topic("store", 2));
@@ -49,15 +49,15 @@ fn internal_topics_are_asked_for_until_they_are_there() {
 }
 
 #[test]
-fn nobody_gets_tasks_while_source_topics_are_missing() {
+fn no_tasks_are_assigned_while_source_topics_are_missing() {
     let mut script = Script::with_streams(&TestImage::new().topic("store", 2));
     assert_eq!(
-        script.streams_told(joining("m1", "p1")),
+        script.streams_beat(joining("m1", "p1")),
         "m1@2 - / - (1 Source topics in are missing.)"
     );
     assert_eq!(script.state("g"), "NotReady");
     script.change_streams_topics(TestImage::new().topic("in", 2));
-    assert_eq!(script.streams_told(beat("m1", 2)), "m1@3 0:0,1 / -");
+    assert_eq!(script.streams_beat(beat("m1", 2)), "m1@3 0:0,1 / -");
 }
 
 #[test]
@@ -78,7 +78,7 @@ fn tasks_are_taken_back_when_the_topics_do_not_fit_any_more() {
     );
     assert_eq!(script.state("g"), "NotReady");
     assert_eq!(
-        script.streams_told(beat("m1", 2).owns(&[], &[])),
+        script.streams_beat(beat("m1", 2).owns(&[], &[])),
         "m1@3 (2 Existing topic store has different number of partitions: expected 3, found 2)"
     );
     script.check_streams_restart();
@@ -119,11 +119,11 @@ fn the_first_assignment_waits_for_more_members() {
          write 3: g target epoch 3",
     );
     assert_eq!(script.state("g"), "Reconciling");
-    assert_eq!(script.streams_told(beat("m1", 1)), "m1@3 0:0 / -");
-    assert_eq!(script.streams_told(beat("m2", 1)), "m2@3 0:1 / -");
+    assert_eq!(script.streams_beat(beat("m1", 1)), "m1@3 0:0 / -");
+    assert_eq!(script.streams_beat(beat("m2", 1)), "m2@3 0:1 / -");
     assert_eq!(script.state("g"), "Stable");
     // Later members do not wait.
-    assert_eq!(script.streams_told(joining("m3", "p3")), "m3@4 - / -");
+    assert_eq!(script.streams_beat(joining("m3", "p3")), "m3@4 - / -");
     script.check_streams_restart();
 }
 
@@ -135,11 +135,11 @@ fn a_group_of_one_heartbeat_is_assigned_by_the_next() {
     script.stream(joining("m1", "p1"));
     // The configured topology of the heartbeat that creates the group is not kept.
     check(script.pass(3_000), "");
-    assert_eq!(script.streams_told(beat("m1", 1)), "m1@2 0:0,1 / -");
+    assert_eq!(script.streams_beat(beat("m1", 1)), "m1@2 0:0,1 / -");
 }
 
 #[test]
-fn the_first_assignment_of_a_group_that_is_gone_comes_to_nothing() {
+fn the_first_assignment_of_a_deleted_group_is_dropped() {
     let mut script = Script::with_streams(&ready());
     script.config.group_streams_initial_rebalance_delay_ms = 3_000;
     script.configure();
@@ -165,11 +165,11 @@ fn a_write_that_fails_takes_the_group_with_it() {
     );
     assert_eq!(script.state("g"), "-");
     script.commits_at_once = true;
-    assert_eq!(script.streams_told(joining("m1", "p1")), "m1@2 0:0,1 / -");
+    assert_eq!(script.streams_beat(joining("m1", "p1")), "m1@2 0:0,1 / -");
 }
 
 #[test]
-fn a_member_that_rejoins_is_told_what_it_has() {
+fn a_member_that_rejoins_receives_its_assignment() {
     let mut script = Script::with_streams(&ready());
     script.stream(joining("m1", "p1"));
     check(
@@ -191,7 +191,7 @@ fn a_member_that_rejoins_is_told_what_it_has() {
 }
 
 #[test]
-fn a_group_ends_when_its_members_have_left_and_somebody_deletes_it() {
+fn an_empty_group_can_be_deleted() {
     let mut script = Script::with_streams(&ready());
     script.stream(joining("m1", "p1"));
     check(
@@ -222,7 +222,7 @@ fn a_group_ends_when_its_members_have_left_and_somebody_deletes_it() {
     let (restarted, _) = script.restart();
     assert_eq!(restarted.state("g"), "-");
     // The shutdown request is gone.
-    assert_eq!(script.streams_told(joining("m1", "p1")), "m1@2 0:0,1 / -");
+    assert_eq!(script.streams_beat(joining("m1", "p1")), "m1@2 0:0,1 / -");
 }
 
 #[test]
@@ -261,7 +261,7 @@ fn a_member_is_put_out_soon_if_that_could_not_be_written() {
 }
 
 #[test]
-fn who_takes_over_expects_heartbeats_of_the_members() {
+fn a_new_coordinator_expects_heartbeats_of_the_members() {
     let mut script = Script::with_streams(&ready());
     script.stream(joining("m1", "p1"));
     script.stream(joining("m2", "p2"));
@@ -284,17 +284,17 @@ fn the_whole_application_stops_if_a_member_asks_for_it() {
     let stop = "(4 Streams group member m1 encountered a fatal error and requested a shutdown \
                 for the entire application.)";
     assert_eq!(
-        script.streams_told(beat("m1", 2).wants_shutdown()),
+        script.streams_beat(beat("m1", 2).wants_shutdown()),
         format!("m1@2 {stop}")
     );
-    let told = script.streams_told(joining("m2", "p2").wants_shutdown());
-    assert_eq!(told, format!("m2@3 - / - {stop}"), "the first one counts");
+    let reply = script.streams_beat(joining("m2", "p2").wants_shutdown());
+    assert_eq!(reply, format!("m2@3 - / - {stop}"), "the first one counts");
     script.stream(beat("m1", -1));
-    let told = script.streams_told(beat("m2", 3));
-    assert!(told.ends_with(stop), "{told}");
+    let reply = script.streams_beat(beat("m2", 3));
+    assert!(reply.ends_with(stop), "{reply}");
     script.stream(beat("m2", -1));
-    let told = script.streams_told(joining("m3", "p3"));
-    assert!(!told.contains("shutdown"), "{told}");
+    let reply = script.streams_beat(joining("m3", "p3"));
+    assert!(!reply.contains("shutdown"), "{reply}");
 }
 
 #[test]
@@ -303,23 +303,23 @@ fn a_member_can_ask_for_the_end_of_the_application_while_it_leaves() {
     script.stream(joining("m1", "p1"));
     script.stream(joining("m2", "p2"));
     script.stream(beat("m1", -1).wants_shutdown());
-    let told = script.streams_told(beat("m2", 3));
-    assert!(told.contains("(4 Streams group member m1 "), "{told}");
+    let reply = script.streams_beat(beat("m2", 3));
+    assert!(reply.contains("(4 Streams group member m1 "), "{reply}");
 }
 
 #[test]
-fn members_of_an_older_topology_are_told_so() {
+fn members_with_an_older_topology_receive_a_status() {
     let mut script = Script::with_streams(&ready());
     let topology = || vec![subtopology("0", &["in"], &["store"])];
     script.stream(joining("m1", "p1").topology(1, topology()));
     assert_eq!(
-        script.streams_told(joining("m2", "p2")),
+        script.streams_beat(joining("m2", "p2")),
         "m2@3 - / - (0 The member's topology epoch 0 is behind the group's topology epoch 1.)"
     );
     for epoch in [1, 2] {
         let other = vec![subtopology("0", &["in"], &[])];
         assert_eq!(
-            script.streams_told(joining("m3", "p3").topology(epoch, other)),
+            script.streams_beat(joining("m3", "p3").topology(epoch, other)),
             "INVALID_REQUEST Topology updates are not supported yet."
         );
     }
@@ -329,12 +329,12 @@ fn members_of_an_older_topology_are_told_so() {
     both.push(subtopology("1", &["b"], &[]));
     script.stream(joining("m1", "p1").topology(0, both.clone()));
     both.reverse();
-    let told = script.streams_told(joining("m2", "p2").topology(0, both));
-    assert!(told.starts_with("m2@3"), "{told}");
+    let reply = script.streams_beat(joining("m2", "p2").topology(0, both));
+    assert!(reply.starts_with("m2@3"), "{reply}");
 }
 
 #[test]
-fn timers_of_others_do_nothing_to_a_streams_group() {
+fn timers_of_other_group_types_do_not_affect_a_streams_group() {
     let mut script = Script::with_streams(&ready());
     script.stream(joining("m1", "p1"));
     for key in [
@@ -359,7 +359,7 @@ fn timers_of_others_do_nothing_to_a_streams_group() {
 }
 
 #[test]
-fn what_a_lost_write_had_seen_of_the_topics_is_forgotten() {
+fn the_topics_seen_by_a_failed_write_are_forgotten() {
     let mut script = Script::with_streams(&ready());
     script.stream(joining("m1", "p1"));
     script.stream(beat("m1", 2));
@@ -370,5 +370,5 @@ fn what_a_lost_write_had_seen_of_the_topics_is_forgotten() {
     script.fail(2, ErrorCode::NotEnoughReplicas);
     script.commits_at_once = true;
     script.change_streams_topics(TestImage::new().topic("store", 2));
-    assert_eq!(script.streams_told(beat("m1", 2)), "m1@2");
+    assert_eq!(script.streams_beat(beat("m1", 2)), "m1@2");
 }

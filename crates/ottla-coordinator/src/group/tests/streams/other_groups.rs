@@ -68,24 +68,24 @@ fn an_empty_classic_group_becomes_a_streams_group() {
 }
 
 #[test]
-fn groups_of_other_kinds_with_members_stay_what_they_are() {
+fn other_groups_with_members_do_not_become_streams_groups() {
     let mut script = Script::with_streams(&ready());
     script.join_new(classic(""));
     let refused = "GROUP_ID_NOT_FOUND Group g is not a streams group.";
-    assert_eq!(script.streams_told(joining("m1", "p1")), refused);
-    assert_eq!(script.streams_told(beat("m1", 1)), refused);
-    assert_eq!(script.streams_told(beat("m1", -1)), refused);
+    assert_eq!(script.streams_beat(joining("m1", "p1")), refused);
+    assert_eq!(script.streams_beat(beat("m1", 1)), refused);
+    assert_eq!(script.streams_beat(beat("m1", -1)), refused);
 
     let mut script = Script::with_streams(&ready());
     script.send(consumer::joining("m", &["in"]));
-    assert_eq!(script.streams_told(joining("m1", "p1")), refused);
+    assert_eq!(script.streams_beat(joining("m1", "p1")), refused);
     // Not even an empty group is converted.
     script.send(consumer::alive("m", -1));
-    assert_eq!(script.streams_told(joining("m1", "p1")), refused);
+    assert_eq!(script.streams_beat(joining("m1", "p1")), refused);
 }
 
 #[test]
-fn a_streams_group_with_members_stays_what_it_is() {
+fn a_streams_group_with_members_does_not_change_its_type() {
     let mut script = Script::with_streams(&ready());
     script.stream(joining("m1", "p1"));
     check(
@@ -93,11 +93,11 @@ fn a_streams_group_with_members_stays_what_it_is() {
         "reply 2: join INCONSISTENT_GROUP_PROTOCOL member=",
     );
     assert_eq!(
-        script.told(consumer::joining("m", &["in"])),
+        script.beat(consumer::joining("m", &["in"])),
         "GROUP_ID_NOT_FOUND Group g is not a consumer group."
     );
     assert_eq!(
-        script.told(consumer::alive("m", -1)),
+        script.beat(consumer::alive("m", -1)),
         "GROUP_ID_NOT_FOUND Group g is not a consumer group."
     );
     let described = script.coordinator.describe_group(&"g".into(), true);
@@ -130,14 +130,14 @@ fn an_empty_streams_group_becomes_a_classic_group() {
 }
 
 #[test]
-fn who_does_not_exist_is_not_found() {
+fn unknown_groups_and_members_are_errors() {
     let mut script = Script::with_streams(&ready());
     assert_eq!(
-        script.streams_told(beat("m1", 1)),
+        script.streams_beat(beat("m1", 1)),
         "GROUP_ID_NOT_FOUND Streams group g not found."
     );
     assert_eq!(
-        script.streams_told(beat("m1", -1)),
+        script.streams_beat(beat("m1", -1)),
         "GROUP_ID_NOT_FOUND Group g not found."
     );
     let described = script.coordinator.describe_streams_group(&"g".into());
@@ -148,7 +148,7 @@ fn who_does_not_exist_is_not_found() {
 }
 
 #[test]
-fn members_commit_what_they_have() {
+fn members_commit_offsets_of_their_tasks() {
     let mut script = Script::with_streams(&ready().topic("else", 1));
     script.stream(joining("m1", "p1"));
     let commit = |script: &mut Script, topic, partition, member_id, epoch| {
@@ -217,8 +217,8 @@ fn members_commit_what_they_have() {
         (None, 3, "UNKNOWN_MEMBER_ID"),
     ] {
         let text = script.fetch_offset(&fetch(member_id.map(Into::into), epoch));
-        let told = reply(&text);
-        assert!(told.starts_with(&format!("fetch {error}")), "{told}");
+        let fetched = reply(&text);
+        assert!(fetched.starts_with(&format!("fetch {error}")), "{fetched}");
     }
 }
 

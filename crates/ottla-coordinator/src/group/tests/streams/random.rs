@@ -26,7 +26,7 @@ const NUM_STATEFUL_TASKS: usize = 5;
 
 type Tasks = BTreeSet<(ByteString, i32)>;
 
-/// A correct stream thread: it gives up tasks at once when told to, and starts again when it is
+/// A correct stream thread: it revokes tasks at once when required, and starts again when it is
 /// fenced.
 #[derive(Clone, Default)]
 struct Thread {
@@ -100,7 +100,7 @@ impl World {
             .threads
             .iter_mut()
             .find(|(_, thread)| thread.waits_for == Some(reply));
-        // The thread may have died meanwhile.
+        // The thread may be dead by now.
         let Some((member_id, thread)) = waiting else {
             return;
         };
@@ -121,8 +121,8 @@ impl World {
         }
         thread.epoch = response.member_epoch;
         if let (Some(active), Some(standby)) = (&response.active_tasks, &response.standby_tasks) {
-            thread.active = told(active);
-            thread.standby = told(standby);
+            thread.active = tasks_of(active);
+            thread.standby = tasks_of(standby);
             let member_id = member_id.clone();
             self.check_shared_with_nobody(&member_id);
         }
@@ -194,7 +194,7 @@ impl World {
         self.take(outcome);
     }
 
-    fn somebody(&mut self) -> Option<ByteString> {
+    fn any_member(&mut self) -> Option<ByteString> {
         let count = self.threads.len() as u64;
         if count == 0 {
             return None;
@@ -215,7 +215,7 @@ impl World {
             }
             2 => {
                 // Dies without leaving; its session expires.
-                if let Some(member_id) = self.somebody() {
+                if let Some(member_id) = self.any_member() {
                     self.threads.remove(&member_id);
                 }
             }
@@ -226,7 +226,7 @@ impl World {
                 self.pass(ms);
             }
             _ => {
-                if let Some(member_id) = self.somebody() {
+                if let Some(member_id) = self.any_member() {
                     self.beat(&member_id);
                 }
             }
@@ -310,7 +310,7 @@ impl World {
     }
 }
 
-fn told(task_ids: &[response::TaskIds]) -> Tasks {
+fn tasks_of(task_ids: &[response::TaskIds]) -> Tasks {
     let each = task_ids.iter().flat_map(|it| {
         let partitions = it.partitions.iter();
         partitions.map(|index| (it.subtopology_id.clone(), *index))

@@ -31,7 +31,7 @@ fn a_truncation_comes_first_on_every_turn() {
 
 /// The first group is cleaned with a key of the second, whose records may be truncated before.
 #[test]
-fn a_key_whose_newest_record_is_cut_off_keeps_the_one_before() {
+fn a_key_whose_newest_record_is_truncated_keeps_the_one_before() {
     let mut test = TestLog::compacted(|config| config.segment_bytes = 100);
     for value in ["1", "2", "3"] {
         test.put(&[("a", Some(value))]);

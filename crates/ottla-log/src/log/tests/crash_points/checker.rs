@@ -1,4 +1,4 @@
-//! Recovers what a crash left and compares it with what had been fsynced.
+//! Recovers the log after a crash and compares it with the fsynced state.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -52,7 +52,7 @@ pub(super) fn read_and_check(log: &Log, epochs_from: Offset) -> Vec<RecordBatch>
     found
 }
 
-/// Compares the aborted transactions of the batches with those of the indexes.
+/// Compares the aborted transactions of the batches with the indexes.
 fn check_aborted(reader: &LogReader, found: &[RecordBatch]) {
     let mut open = HashMap::new();
     let mut aborted = Vec::new();
@@ -149,7 +149,7 @@ impl Checker<'_> {
         (forced, before.start.max(after.start))
     }
 
-    /// Recovers the files of a crash and compares them with what had been fsynced.
+    /// Recovers the files of a crash and compares them with the fsynced state.
     fn recover(&mut self, image: &Image, prefix: &Path, count: usize) -> (Trace, Image) {
         self.site.fill(image, prefix);
         self.opened += 1;
@@ -168,7 +168,7 @@ impl Checker<'_> {
             );
         }
         let start = log.log_start_offset();
-        assert!(start <= latest_start, "{start} is behind {latest_start}");
+        assert!(start <= latest_start, "{start} is after {latest_start}");
         for batch in forced {
             assert!(found.contains(batch), "{:?} is lost", batch.header);
         }

@@ -104,8 +104,9 @@ impl Site {
             producer_id_expiration_ms: 86_400_000,
             random_seed: 7,
             handles: crate::Handles::unlimited(),
+            checkpoint_marks: Arc::default(),
         };
-        let (mut log, report) = Log::open(params).expect("what a crash leaves can be opened");
+        let (mut log, report) = Log::open(params).expect("the log opens after a crash");
         let end = log.log_end_offset();
         log.set_high_watermark(end);
         (log, report)

@@ -28,7 +28,7 @@ struct Machine {
 }
 
 impl Machine {
-    /// 24 GiB, of which a host provides each page when it is first used.
+    /// 24 GiB. A host provides each page when it is first used.
     fn of_a_host() -> Machine {
         Machine {
             policy: Policy::default(),
@@ -114,7 +114,7 @@ fn where_new_memory_is_expensive_the_oldest_pages_are_recycled() {
         assert_eq!(machine.policy.phase(), "recycling");
         assert!((third..third + 2 * GIB).contains(&machine.held_bytes));
     }
-    // All but the windows that check what growing costs.
+    // All except the windows that check the cost of growing.
     assert!(machine.dropped_bytes > (machine.appended_bytes - machine.held_bytes) / 10 * 9);
 }
 

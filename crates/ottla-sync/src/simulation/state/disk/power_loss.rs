@@ -1,20 +1,20 @@
-//! What a power loss leaves of a simulated disk.
+//! The state of a simulated disk after a power loss.
 //!
 //! Synced file data survives. Each sector of 512 bytes written since has, independently, the
 //! content of some moment since the last fsync. The length is one that the file had; unwritten
 //! growth reads as zeros. If a shortening is lost, so is everything written after it, because file
 //! systems write the map of a file in order.
 //!
-//! The names in a directory are those of some moment since its last fsync
-//! ([`PowerLoss::Journalled`], as with ext4 and XFS), or any subset of the changes
-//! ([`PowerLoss::Unordered`], all that POSIX guarantees).
+//! A directory has its names of some moment since its last fsync ([`PowerLoss::Journalled`], as
+//! with ext4 and XFS), or any subset of the changes ([`PowerLoss::Unordered`], all that POSIX
+//! guarantees).
 
 use super::tree::{Dir, FileChange, Inode, Names, Node, Tree};
 use crate::simulation::Random;
 
 const SECTOR: usize = 512;
 
-/// What a file system may do to directory entries.
+/// The effects of a power loss on directory entries.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PowerLoss {
     /// A prefix of a directory's changes survives.
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_cut_off_is_not_mixed_with_what_came_in_its_place() {
+    fn truncated_bytes_do_not_mix_with_their_replacement() {
         let forced = vec![b'a'; 2048];
         let changes = [FileChange::SetLen(512), write(512, b'b', 2048)];
         for seed in 0..1_000 {

@@ -1,4 +1,5 @@
-//! Directories and files of a simulated disk: the process's view, and what a power loss may leave.
+//! Directories and files of a simulated disk: the process's view, and the possible states after a
+//! power loss.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};

@@ -142,6 +142,26 @@ pub fn missing(partition: i32, scan: &Scan, log_end: Option<i64>) -> Vec<String>
     lines
 }
 
+/// A restore to a time before every record would create an empty topic.
+pub fn check_time(name: &str, scans: &[&Scan]) -> anyhow::Result<()> {
+    let first = scans.iter().filter_map(|scan| scan.next_time).min();
+    let has_records = scans.iter().any(|scan| scan.first_offset.is_some());
+    match first.filter(|_| !has_records) {
+        None => Ok(()),
+        Some(first) => {
+            let moment = jiff::Timestamp::from_millisecond(first);
+            let moment = moment.map_or_else(
+                |_| first.to_string(),
+                |moment| moment.strftime("%Y-%m-%dT%H:%M:%S.%3fZ").to_string(),
+            );
+            bail!(
+                "--to-time: remote storage has no record of topic {name} from then or before, so nothing was written; \
+                 the earliest time with a record is {moment}"
+            )
+        }
+    }
+}
+
 /// The end of a line: the oldest and the newest time, if there is a record.
 fn span(times: Option<(i64, i64)>) -> String {
     match times {
@@ -248,6 +268,26 @@ mod tests {
         assert!(line.contains(", 2 records, "), "{line}");
         let line = total(&[&Scan::default()]);
         assert!(line.ends_with(", 0 records"), "{line}");
+    }
+
+    #[test]
+    fn a_time_before_every_record_is_refused() {
+        let early = |next_time| Scan {
+            is_cut: true,
+            next_time: Some(next_time),
+            ..Scan::default()
+        };
+        let (one, two) = (early(61_001), early(60_005));
+        let refused = check_time("t", &[&one, &two]).unwrap_err().to_string();
+        assert!(refused.contains("of topic t from then"), "{refused}");
+        assert!(refused.ends_with(" 1970-01-01T00:01:00.005Z"), "{refused}");
+        let with_records = Scan {
+            first_offset: Some(0),
+            ..early(70_000)
+        };
+        assert!(check_time("t", &[&one, &with_records]).is_ok());
+        // An empty topic is restored to an empty one.
+        assert!(check_time("t", &[&Scan::default()]).is_ok());
     }
 
     #[test]

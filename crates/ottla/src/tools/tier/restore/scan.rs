@@ -29,6 +29,8 @@ pub struct Scan {
     pub end_offset: i64,
     /// Whether a record that is newer than the time comes next. Otherwise remote storage ends there.
     pub is_cut: bool,
+    /// The time of that record.
+    pub next_time: Option<i64>,
     /// Records that are restored.
     pub records: u64,
     /// Records of transactions that were aborted.
@@ -105,6 +107,7 @@ impl Scan {
             }
             if record.timestamp.0 > self.to_time {
                 cut = Some(offset);
+                self.next_time = Some(record.timestamp.0);
                 break;
             }
             count += 1;

@@ -1,0 +1,111 @@
+//! Connections of clients to a service that answers at once.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use ottla_context::NodeContext;
+use ottla_protocol::Message;
+use ottla_protocol::messages::ProduceResponse;
+use ottla_testkit::peer::broker_only_config;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream as ClientStream;
+
+use super::turn::YIELD_REQUESTS;
+use super::*;
+use crate::connections::{Limits, ListenerInfo};
+use crate::response::encode_response;
+
+const VERSION: i16 = 9;
+
+/// Answers each Produce, without looking at it.
+#[derive(Default)]
+struct Immediate {
+    requests: AtomicUsize,
+}
+
+impl Service for Immediate {
+    fn start_produce(
+        self: &Arc<Self>,
+        context: &RequestContext,
+        _: Reader,
+    ) -> Result<Answer, RequestError> {
+        self.requests.fetch_add(1, Ordering::Relaxed);
+        let (version, correlation_id) = (context.api_version, context.correlation_id);
+        let response = ProduceResponse::default();
+        let answer = encode_response(ApiKey::Produce, version, correlation_id, &response);
+        Ok(Answer::Response(answer.expect("a response")))
+    }
+
+    async fn handle(
+        self: &Arc<Self>,
+        _: &RequestContext,
+        _: Reader,
+    ) -> Result<Answer, RequestError> {
+        Ok(Answer::Nothing)
+    }
+
+    fn on_disconnected(self: &Arc<Self>, _: &Connection, _: bool) {}
+}
+
+/// Serves a connection whose client has already sent `first_bytes`.
+async fn connect(service: &Arc<Immediate>, first_bytes: &[u8]) -> ClientStream {
+    let config = broker_only_config(&[]);
+    let network = Network::new(Arc::new(NodeContext::new(config.clone())), &config);
+    let socket = ottla_sync::net::TcpListener::bind("127.0.0.1:0").await;
+    let socket = socket.unwrap();
+    let listener = Arc::new(ListenerInfo {
+        name: "PLAINTEXT".to_owned(),
+        protocol: ottla_config::SecurityProtocol::Plaintext,
+        local_addr: socket.local_addr().unwrap(),
+        is_controller: false,
+    });
+    let mut client = ClientStream::connect(listener.local_addr).await.unwrap();
+    let (stream, peer_addr) = socket.accept().await.unwrap();
+    client.write_all(first_bytes).await.unwrap();
+    let limits = Limits::of(&config, &listener, None);
+    let registered = network
+        .connections
+        .register(listener, peer_addr, &limits, 0);
+    let service = Arc::clone(service);
+    let served = serve(Arc::new(network), service, stream, registered.unwrap());
+    ottla_sync::task::spawn(served);
+    client
+}
+
+fn produce(correlation_id: i32) -> Vec<u8> {
+    let header = RequestHeader {
+        request_api_key: ApiKey::Produce.code(),
+        request_api_version: VERSION,
+        correlation_id,
+        client_id: Some("client".into()),
+        ..Default::default()
+    };
+    let header_version = ApiKey::Produce.request_header_version(VERSION);
+    let header = header.encode_to_bytes(header_version).unwrap();
+    let length = (header.len() as u32).to_be_bytes();
+    [&length[..], &header[..]].concat()
+}
+
+#[tokio::test]
+async fn others_run_between_the_requests_that_one_read_returns() {
+    const REQUESTS: usize = 600;
+    let service = Arc::<Immediate>::default();
+    let requests: Vec<u8> = (0..REQUESTS as i32).flat_map(produce).collect();
+    let mut client = connect(&service, &requests).await;
+
+    let taken = || service.requests.load(Ordering::Relaxed);
+    let mut most_at_once = 0;
+    while taken() < REQUESTS {
+        let before = taken();
+        ottla_sync::task::yield_now().await;
+        most_at_once = most_at_once.max(taken() - before);
+    }
+    // Twice, because the runtime may poll the connection twice in a row.
+    assert!(most_at_once <= 2 * YIELD_REQUESTS, "{most_at_once} at once");
+
+    for correlation_id in 0..REQUESTS as i32 {
+        let length = client.read_i32().await.unwrap() as usize;
+        let mut answer = vec![0; length];
+        client.read_exact(&mut answer).await.unwrap();
+        assert_eq!(answer[..4], correlation_id.to_be_bytes());
+    }
+}
