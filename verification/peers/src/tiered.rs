@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail};
 use ottla_workspace::process::{self, OwnedChild};
 use ottla_workspace::{toolchain, workspace};
 
-use super::description::{InstalledPeer, class_path, resolve_with_maven};
+use super::description::{class_path, resolve_with_maven};
 
 /// Of Kafka's release that the peer `kafka` is of.
 const TEST_JAR: &str = "org.apache.kafka:kafka-storage:4.3.1:jar:test";
@@ -43,6 +43,13 @@ const PLUGIN_DEPENDENCIES: [&str; 9] = [
     "software.amazon.awssdk:sts:2.31.13",
 ];
 
+/// The version of Kafka that the release is compiled with. Newer ones have moved classes that only
+/// `compression.heuristic.enabled` needs.
+const PLUGIN_KAFKA: [&str; 2] = [
+    "org.apache.kafka:kafka-clients:3.8.0",
+    "org.apache.kafka:kafka-storage-api:3.8.0",
+];
+
 /// A folder with the jar of Kafka's `LocalTieredStorage`.
 pub fn store_jars(dir: &Path) -> Result<PathBuf> {
     toolchain::require(&toolchain::MAVEN)?;
@@ -59,10 +66,10 @@ pub fn store_jars(dir: &Path) -> Result<PathBuf> {
 
 /// The class path entries for Aiven's plugin, from a folder with its jars, from a folder with its
 /// source, or from its published source.
-pub fn plugin_classes(given: Option<&Path>, kafka: &InstalledPeer) -> Result<Vec<PathBuf>> {
+pub fn plugin_classes(given: Option<&Path>) -> Result<Vec<PathBuf>> {
     let is_source = |dir: &Path| dir.join("core/src/main/java").is_dir();
     match given {
-        Some(dir) if is_source(dir) => compiled_plugin(dir, kafka),
+        Some(dir) if is_source(dir) => compiled_plugin(dir),
         Some(jars) => Ok(vec![jars.canonicalize()?.join("*")]),
         None => {
             let source = plugin_folder().join("source");
@@ -76,7 +83,7 @@ pub fn plugin_classes(given: Option<&Path>, kafka: &InstalledPeer) -> Result<Vec
                 )
                 .context("the source of Aiven's plugin cannot be fetched")?;
             }
-            compiled_plugin(&source, kafka)
+            compiled_plugin(&source)
         }
     }
 }
@@ -87,18 +94,18 @@ fn plugin_folder() -> PathBuf {
         .join(PLUGIN_TAG)
 }
 
-fn compiled_plugin(source: &Path, kafka: &InstalledPeer) -> Result<Vec<PathBuf>> {
+fn compiled_plugin(source: &Path) -> Result<Vec<PathBuf>> {
     toolchain::require(&toolchain::JAVAC)?;
     let folder = plugin_folder();
     let dependencies = PLUGIN_DEPENDENCIES.map(str::to_owned);
     let libs = resolve_with_maven(&folder, &dependencies)?;
-    let of_kafka = kafka.class_path().context("Kafka has no class path")?;
+    let of_kafka = resolve_with_maven(&folder.join("kafka"), &PLUGIN_KAFKA.map(str::to_owned))?;
     let classes = folder.join("classes");
     workspace::make_empty(&classes)?;
     let mut compile = Command::new("javac");
     compile
         .args(["-nowarn", "-proc:none", "-cp"])
-        .arg(format!("{}:{of_kafka}", class_path(&libs)?))
+        .arg(format!("{}:{}", class_path(&libs)?, class_path(&of_kafka)?))
         .arg("-d")
         .arg(&classes);
     for module in PLUGIN_MODULES {

@@ -34,7 +34,7 @@ impl Kind {
             });
         }
         let given = setting.options.plugin.as_deref();
-        match tiered::plugin_classes(given, peer) {
+        match tiered::plugin_classes(given) {
             Ok(classes) => Ok(Kind::S3 { classes }),
             // Asked for, so nothing else would do.
             Err(error) if given.is_some() => Err(error),
