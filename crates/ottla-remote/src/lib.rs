@@ -25,6 +25,7 @@ mod metadata_topic;
 
 mod segment_bytes;
 mod stores;
+mod turns;
 
 mod tier_metrics;
 
