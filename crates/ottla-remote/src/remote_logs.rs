@@ -103,6 +103,11 @@ impl RemoteLogs {
         pending.saturating_sub(self.tier.read_limits().0)
     }
 
+    /// The part of `remote.log.reader.threads` that reads nothing at the moment.
+    pub fn idle_readers(&self) -> f64 {
+        self.tier.idle_readers()
+    }
+
     /// A fetch does not wait any longer for its reads.
     pub fn on_fetch_expired(&self) {
         let expired = &self.tier.metrics.expired_fetches;

@@ -131,6 +131,14 @@ impl RemoteTier {
         )
     }
 
+    /// The part of `remote.log.reader.threads` that reads nothing at the moment.
+    pub fn idle_readers(&self) -> f64 {
+        let (most, _) = self.read_limits();
+        let idle = 1.0 - self.readers.taken() as f64 / most.max(1) as f64;
+        // The setting may have been lowered.
+        idle.max(0.0)
+    }
+
     /// Waits until the copy quota allows another segment, and counts it.
     pub async fn await_copy_quota(&self, bytes: u64) {
         loop {

@@ -43,6 +43,12 @@ impl Turns {
         }
     }
 
+    /// How much work runs.
+    pub fn taken(&self) -> usize {
+        let existing = self.counts.lock().existing;
+        existing.saturating_sub(self.free.available_permits())
+    }
+
     fn set_limit(&self, limit: usize) {
         let mut counts = self.counts.lock();
         counts.limit = limit;
@@ -89,14 +95,17 @@ mod tests {
         assert!(is_full(&turns, 2).await);
         let third = turns.take(3).await;
         assert!(is_full(&turns, 3).await);
+        assert_eq!(turns.taken(), 3);
         // Two have to end before the next begins.
         for taken in [first, second] {
             assert!(is_full(&turns, 1).await);
             drop(taken);
         }
         assert!(is_full(&turns, 1).await);
+        assert_eq!(turns.taken(), 1);
         drop(third);
         assert!(!is_full(&turns, 1).await);
+        assert_eq!(turns.taken(), 0);
         // A free turn goes with a lower limit too.
         assert!(!is_full(&turns, 5).await);
         let only = turns.take(1).await;

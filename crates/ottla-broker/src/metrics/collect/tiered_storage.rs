@@ -64,13 +64,24 @@ pub(super) fn collect(broker: &Broker, families: &mut Vec<Family>) {
         }
         families.push(family);
     }
-    families.push(
-        Family::gauge(
-            "org_apache_kafka_storage_internals_log_remotestoragethreadpool_remotelogreadertaskqueuesize",
-            "Queued reads from remote storage",
-        )
-        .value(remote_logs.waiting_reads() as f64),
-    );
+    // Kafka has both, and the second is deprecated.
+    for domain in ["kafka_log_remote", "org_apache_kafka_storage_internals_log"] {
+        let name = |of: &str| format!("{domain}_remotestoragethreadpool_{of}");
+        families.push(
+            Family::gauge(
+                name("remotelogreaderavgidlepercent"),
+                "Part of remote.log.reader.threads that reads nothing",
+            )
+            .value(remote_logs.idle_readers()),
+        );
+        families.push(
+            Family::gauge(
+                name("remotelogreadertaskqueuesize"),
+                "Queued reads from remote storage",
+            )
+            .value(remote_logs.waiting_reads() as f64),
+        );
+    }
     families.push(
         Family::counter(
             "kafka_server_delayedremotefetchmetrics_expires",
