@@ -405,6 +405,46 @@ async fn while_copying_is_disabled_remote_segments_are_read_and_expire() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn quotas_delay_copies_and_leave_responses_empty() {
+    let store = tempfile::tempdir().expect("a directory");
+    let mut all = settings(store.path());
+    all.extend([
+        ("remote.log.manager.copy.max.bytes.per.second", "1"),
+        ("remote.log.manager.copy.quota.window.num", "60"),
+        ("remote.log.manager.fetch.max.bytes.per.second", "1"),
+        ("remote.log.manager.fetch.quota.window.num", "60"),
+        ("remote.fetch.max.wait.ms", "500"),
+    ]);
+    let broker = TestBroker::start_with(&all).await;
+    broker.create_topic("tiered", 1, &SETTINGS).await;
+    let mut client = broker.connect().await;
+    produce(&mut client, 0, 20).await;
+    let reader = broker.partition("tiered", 0).reader().clone();
+    wait_until("the first segment stays", || {
+        reader.local_log_start_offset() > Offset(0)
+    })
+    .await;
+    // Four segments are closed. The first one uses up the quota for a minute.
+    tokio::time::sleep(Duration::from_millis(1000)).await;
+    assert_eq!(stored_logs(store.path()), 1);
+
+    let began = Instant::now();
+    while !gets_records(&mut client).await {
+        assert!(began.elapsed() < PATIENCE, "nothing is read");
+    }
+    assert!(!gets_records(&mut client).await);
+}
+
+/// Whether a fetch from offset 0 is answered with records.
+async fn gets_records(client: &mut Client) -> bool {
+    let response = client.ask(12, &fetch_from("tiered", 0, 0)).await;
+    let partition = &response.responses[0].partitions[0];
+    assert_eq!(partition.error_code, 0);
+    let records = partition.records.as_ref();
+    records.is_some_and(|records| !records.is_empty())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_failing_store_delays_only_deletion() {
     let store = tempfile::tempdir().expect("a directory");
     let broker = broker(store.path()).await;
