@@ -173,7 +173,11 @@ impl RemoteTier {
             ..request
         };
         let mut memory = self.memory.take(request.max_bytes.max(1)).await;
-        let mut read = self.reader(partition).read(request).await?;
+        let began = ottla_sync::time::now();
+        let read = self.reader(partition).read(request).await;
+        let took = ottla_sync::time::elapsed(began);
+        self.context.metrics.on_remote_read(took);
+        let mut read = read?;
         RequestMemory::keep(&mut memory, read.records.len());
         read.memory = Some(memory);
         self.count_fetched(read.records.len() as u64);

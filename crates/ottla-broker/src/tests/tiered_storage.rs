@@ -206,6 +206,7 @@ async fn segments_are_copied_deleted_locally_and_read_remotely() {
 
     assert_eq!(read_all(&mut client, 0, 300).await, expected(0, 300));
     assert_eq!(read_all(&mut client, 123, 300).await, expected(123, 300));
+    assert!(broker.broker().context.metrics.remote_reads().count > 10);
     assert_eq!(list(&mut client, -2).await, (0, 0));
     let local = reader.local_log_start_offset().0;
     assert_eq!(list(&mut client, -4).await, (local, 0));
