@@ -326,10 +326,16 @@ broker_config! {
         "follower.fetch.last.tiered.offset.enable",
     remote_fetch_max_wait_ms: i32 = "remote.fetch.max.wait.ms",
     remote_list_offsets_request_timeout_ms: i64 = "remote.list.offsets.request.timeout.ms",
+    remote_log_manager_copier_thread_pool_size: i32 =
+        "remote.log.manager.copier.thread.pool.size",
     remote_log_manager_copy_max_bytes_per_second: i64 =
         "remote.log.manager.copy.max.bytes.per.second",
+    remote_log_manager_expiration_thread_pool_size: i32 =
+        "remote.log.manager.expiration.thread.pool.size",
     remote_log_manager_fetch_max_bytes_per_second: i64 =
         "remote.log.manager.fetch.max.bytes.per.second",
+    remote_log_reader_max_pending_tasks: i32 = "remote.log.reader.max.pending.tasks",
+    remote_log_reader_threads: i32 = "remote.log.reader.threads",
     remote_log_storage_system_enable: bool = "remote.log.storage.system.enable",
     replica_selector_class: Option<String> = "replica.selector.class",
     replica_socket_timeout_ms: i32 = "replica.socket.timeout.ms",

@@ -471,8 +471,7 @@ pub fn unregister_broker(
     Decision::new(records, UnregisterBrokerResponse::default())
 }
 
-/// The active controller cannot be unregistered. A controller that still runs registers again when
-/// it is restarted.
+/// The active controller cannot be unregistered. A controller that still runs registers again.
 pub fn unregister_controller(
     context: &ControllerContext<'_>,
     request: &UnregisterControllerRequest,

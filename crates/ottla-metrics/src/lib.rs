@@ -24,9 +24,11 @@ pub mod stalls;
 pub mod topic_metrics;
 pub mod worker_idle;
 
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use cleaner::CleanerMetrics;
+use histogram::{Histogram, Summary};
 use request_metrics::RequestMetrics;
 use sharded::Counters;
 use topic_metrics::AllTopicsMetrics;
@@ -105,6 +107,8 @@ pub struct Metrics {
     counters: Counters<METRICS>,
     requests: RequestMetrics,
     topics: AllTopicsMetrics,
+    /// Made by the first use: most brokers have no remote storage.
+    remote_reads: OnceLock<Histogram>,
     pub worker_idle: WorkerIdle,
     pub cleaner: CleanerMetrics,
 }
@@ -126,6 +130,17 @@ impl Metrics {
     pub fn topics(&self) -> &AllTopicsMetrics {
         &self.topics
     }
+
+    /// A partition was read from remote storage, or could not be read.
+    pub fn on_remote_read(&self, took: Duration) {
+        self.remote_reads
+            .get_or_init(Histogram::default)
+            .record(took);
+    }
+
+    pub fn remote_reads(&self) -> Summary {
+        self.remote_reads.get_or_init(Histogram::default).summary()
+    }
 }
 
 /// Advances the windows of the histograms and of thread idleness. Never returns; cancel by dropping
@@ -138,5 +153,8 @@ pub async fn advance_windows(metrics: &Metrics) {
         }
         metrics.requests.on_window_ended();
         flush_stats::on_window_ended();
+        if let Some(remote_reads) = metrics.remote_reads.get() {
+            remote_reads.on_window_ended();
+        }
     }
 }

@@ -3,8 +3,8 @@
 //! `metadata_topic` writes and reads `__remote_log_metadata`. `partition_task` runs the tasks of
 //! one partition: it hands the decisions a view of the log, and carries out their effects at the
 //! topic, the store (`uploading`) and the log. `reading` reads records that only the store has.
-//! `remote_tier` is their shared state, `tier_metrics` has the counters. `remote_logs` gives
-//! partitions their roles when the metadata changes.
+//! `remote_tier` is their shared state, `turns` limits how many of them run, `tier_metrics` has the
+//! counters. `remote_logs` gives partitions their roles when the metadata changes.
 //!
 //! Nothing here runs on threads that serve connections for longer than a step: stores are
 //! asynchronous or use blocking threads.
@@ -25,6 +25,7 @@ mod metadata_topic;
 
 mod segment_bytes;
 mod stores;
+mod turns;
 
 mod tier_metrics;
 

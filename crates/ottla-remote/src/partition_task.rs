@@ -279,9 +279,9 @@ impl PartitionTask {
                     let remote = Arc::clone(&self.remote);
                     self.count(TierCounter::DeleteRequests, 1);
                     self.answer(kind, operation, async move {
-                        let stores = &remote.stores;
-                        let _turn = stores.deleters.acquire().await;
-                        let deleted = stores.store.delete_log_segment_data(&metadata).await;
+                        let _turn = remote.turn_to_delete().await;
+                        let store = &remote.stores.store;
+                        let deleted = store.delete_log_segment_data(&metadata).await;
                         TaskEvent::DataDeleted(deleted.map_err(|error| {
                             let topic = &metadata.partition.topic;
                             remote.metrics.add(topic, TierCounter::DeleteErrors, 1);

@@ -23,7 +23,7 @@ use ottla_tiered_storage::{IndexType, RemoteStorageError, RemoteStorageErrorKind
 use ottla_types::{ErrorCode, Offset, Timestamp};
 
 use crate::batches::{BatchLimits, BatchesError, find_batches};
-use crate::remote_tier::{READERS, RemoteTier, remote_partition};
+use crate::remote_tier::{RemoteTier, remote_partition};
 use crate::segment_bytes::fetch_from;
 use crate::tier_metrics::TierCounter;
 
@@ -33,8 +33,6 @@ const LEAST_BATCH_LIMIT: usize = 100 << 20;
 /// How much a search by time reads at once.
 const SEARCH_BYTES: usize = 1 << 20;
 
-/// Reads that wait for their turn.
-const MAX_WAITING: usize = 100;
 /// How often a read that the quota holds back looks again.
 const THROTTLE: Duration = Duration::from_millis(50);
 
@@ -65,8 +63,8 @@ pub enum RemoteReadError {
     OffsetOutOfRange(Offset),
     #[error("the metadata of its remote segments has not been read to its end yet")]
     NotReady,
-    #[error("{} reads wait already", MAX_WAITING)]
-    Busy,
+    #[error("{0} reads wait already (remote.log.reader.max.pending.tasks)")]
+    Busy(usize),
     #[error("the local segments after it were deleted during the read")]
     LocalLogMoved,
     #[error(transparent)]
@@ -89,9 +87,9 @@ impl RemoteReadError {
             RemoteReadError::NotReady | RemoteReadError::LocalLogMoved => {
                 ErrorCode::ReplicaNotAvailable
             }
-            RemoteReadError::Busy | RemoteReadError::Store(_) | RemoteReadError::Damaged { .. } => {
-                ErrorCode::KafkaStorageError
-            }
+            RemoteReadError::Busy(_)
+            | RemoteReadError::Store(_)
+            | RemoteReadError::Damaged { .. } => ErrorCode::KafkaStorageError,
             RemoteReadError::Local(error) => error.error_code(),
         }
     }
@@ -165,16 +163,21 @@ impl RemoteTier {
         }
         let before = self.pending_reads.fetch_add(1, Ordering::AcqRel);
         let _pending = Pending(&self.pending_reads);
-        if before >= READERS + MAX_WAITING {
-            return Err(RemoteReadError::Busy);
+        let (running, waiting) = self.read_limits();
+        if before >= running + waiting {
+            return Err(RemoteReadError::Busy(waiting));
         }
-        let _turn = self.readers.acquire().await;
+        let _turn = self.turn_to_read().await;
         let request = RemoteRequest {
             max_bytes: request.max_bytes.min(self.memory.total_bytes()),
             ..request
         };
         let mut memory = self.memory.take(request.max_bytes.max(1)).await;
-        let mut read = self.reader(partition).read(request).await?;
+        let began = ottla_sync::time::now();
+        let read = self.reader(partition).read(request).await;
+        let took = ottla_sync::time::elapsed(began);
+        self.context.metrics.on_remote_read(took);
+        let mut read = read?;
         RequestMemory::keep(&mut memory, read.records.len());
         read.memory = Some(memory);
         self.count_fetched(read.records.len() as u64);
@@ -203,7 +206,7 @@ impl RemoteTier {
         };
         let reader = self.reader(partition);
         let key = partition.topic_id_partition();
-        let _turn = self.readers.acquire().await;
+        let _turn = self.turn_to_read().await;
         let _memory = self.memory.take(SEARCH_BYTES).await;
         let mut from = from;
         loop {

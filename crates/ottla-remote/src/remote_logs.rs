@@ -20,7 +20,7 @@ use ottla_types::{Offset, Timestamp, TopicIdPartition, TopicName};
 
 use crate::partition_task::PartitionTask;
 use crate::reading::{RemoteReadError, RemoteRecords, RemoteRequest};
-use crate::remote_tier::{READERS, RemoteTier, remote_partition};
+use crate::remote_tier::{RemoteTier, remote_partition};
 use crate::tier_metrics::TierNumbers;
 
 /// How often roles are compared with the metadata even without a change notification.
@@ -100,7 +100,12 @@ impl RemoteLogs {
     /// Reads that wait for their turn.
     pub fn waiting_reads(&self) -> usize {
         let pending = self.tier.pending_reads.load(Ordering::Relaxed);
-        pending.saturating_sub(READERS)
+        pending.saturating_sub(self.tier.read_limits().0)
+    }
+
+    /// The part of `remote.log.reader.threads` that reads nothing at the moment.
+    pub fn idle_readers(&self) -> f64 {
+        self.tier.idle_readers()
     }
 
     /// A fetch does not wait any longer for its reads.

@@ -16,9 +16,8 @@ use crate::metadata_topic::MetadataTopic;
 use crate::settings::{Quota, RemoteSettings};
 use crate::stores::Stores;
 use crate::tier_metrics::TierMetrics;
+use crate::turns::{Turn, Turns};
 
-/// Reads at the same time.
-pub const READERS: usize = 10;
 /// Followers that fetch state from remote storage at the same time. In Kafka a fetcher thread does
 /// this; there are `num.replica.fetchers` threads per leader.
 pub const STATE_BUILDERS: usize = 10;
@@ -32,7 +31,9 @@ pub struct RemoteTier {
     pub stores: Stores,
     /// For what followers ask their leaders.
     pub peers: BrokerPeers,
-    pub readers: Semaphore,
+    copiers: Turns,
+    deleters: Turns,
+    readers: Turns,
     pub state_builders: Semaphore,
     /// Running and waiting reads.
     pub pending_reads: AtomicUsize,
@@ -72,7 +73,9 @@ impl RemoteTier {
                 settings.metadata.clone(),
             )),
             stores: Stores::new(store, &settings),
-            readers: Semaphore::new(READERS),
+            copiers: Turns::new(),
+            deleters: Turns::new(),
+            readers: Turns::new(),
             state_builders: Semaphore::new(STATE_BUILDERS),
             pending_reads: AtomicUsize::new(0),
             memory: RequestMemory::new(context.budgets().remote_read_bytes),
@@ -92,6 +95,48 @@ impl RemoteTier {
         self.context
             .config()
             .follower_fetch_last_tiered_offset_enable
+    }
+
+    /// `remote.log.manager.copier.thread.pool.size`: uploads at the same time.
+    pub async fn turn_to_copy(&self) -> Turn<'_> {
+        let limit = self
+            .context
+            .config()
+            .remote_log_manager_copier_thread_pool_size;
+        self.copiers.take(limit).await
+    }
+
+    /// `remote.log.manager.expiration.thread.pool.size`: deletions at the same time.
+    pub async fn turn_to_delete(&self) -> Turn<'_> {
+        let limit = self
+            .context
+            .config()
+            .remote_log_manager_expiration_thread_pool_size;
+        self.deleters.take(limit).await
+    }
+
+    /// `remote.log.reader.threads`: reads and searches by time at the same time.
+    pub async fn turn_to_read(&self) -> Turn<'_> {
+        let limit = self.context.config().remote_log_reader_threads;
+        self.readers.take(limit).await
+    }
+
+    /// How many reads run at the same time, and how many more wait for their turn.
+    pub fn read_limits(&self) -> (usize, usize) {
+        let config = self.context.config();
+        let count = |setting: i32| usize::try_from(setting).unwrap_or(0);
+        (
+            count(config.remote_log_reader_threads),
+            count(config.remote_log_reader_max_pending_tasks),
+        )
+    }
+
+    /// The part of `remote.log.reader.threads` that reads nothing at the moment.
+    pub fn idle_readers(&self) -> f64 {
+        let (most, _) = self.read_limits();
+        let idle = 1.0 - self.readers.taken() as f64 / most.max(1) as f64;
+        // The setting may have been lowered.
+        idle.max(0.0)
     }
 
     /// Waits until the copy quota allows another segment, and counts it.

@@ -1,27 +1,22 @@
-//! The store of remote segments, with bounds for what runs at once, and the index files that were
-//! read lately.
+//! The store of remote segments, and the index files that were read lately.
 //!
 //! Kafka keeps index files on disk (`RemoteIndexCache`); here they are in memory.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
-use ottla_sync::{Mutex, Semaphore};
+use ottla_sync::Mutex;
 use ottla_tiered::{RemoteLogSegmentMetadata, StoreFailure};
 use ottla_tiered_storage::{BoundedCache, IndexType, RemoteStorageError, RemoteStorageManager};
 use ottla_types::Uuid;
 
 use crate::settings::RemoteSettings;
 
-/// Uploads, and deletions, at the same time.
-const AT_ONCE: usize = 10;
 /// The most memory for indexes, if the setting allows more: Kafka's default is meant for a disk.
 const MAX_INDEX_BYTES: u64 = 64 << 20;
 
 pub struct Stores {
     pub store: Arc<dyn RemoteStorageManager>,
-    pub copiers: Semaphore,
-    pub deleters: Semaphore,
     indexes: Mutex<BoundedCache<(Uuid, IndexType), Bytes>>,
 }
 
@@ -30,8 +25,6 @@ impl Stores {
         let limit = settings.index_cache_bytes.min(MAX_INDEX_BYTES);
         Stores {
             store,
-            copiers: Semaphore::new(AT_ONCE),
-            deleters: Semaphore::new(AT_ONCE),
             indexes: Mutex::new(BoundedCache::new(Some(limit), None)),
         }
     }

@@ -91,9 +91,9 @@ async fn copy(
         producer_snapshot_index: files.producer_snapshot,
         leader_epoch_index: upload.leader_epochs.to_checkpoint().into(),
     };
-    let stores = &remote.stores;
-    let _turn = stores.copiers.acquire().await;
-    let copied = stores.store.copy_log_segment_data(metadata, &data).await;
+    let _turn = remote.turn_to_copy().await;
+    let store = &remote.stores.store;
+    let copied = store.copy_log_segment_data(metadata, &data).await;
     let now = |log: &mut Log| log.reader().truncations();
     if partition.with_log(&remote.host, now).await != source.truncations {
         tracing::warn!(
@@ -141,9 +141,9 @@ async fn abandon(remote: &RemoteTier, upload: &Upload, reason: &str) {
         partition = %metadata.partition,
         "the copy of the segment at offset {base} to remote storage is abandoned, because {reason}"
     );
-    let stores = &remote.stores;
-    let _turn = stores.deleters.acquire().await;
-    if let Err(error) = stores.store.delete_log_segment_data(metadata).await {
+    let _turn = remote.turn_to_delete().await;
+    let store = &remote.stores.store;
+    if let Err(error) = store.delete_log_segment_data(metadata).await {
         tracing::warn!(
             partition = %metadata.partition,
             "the objects of an abandoned copy at offset {base} stay until the segment expires: \

@@ -142,6 +142,8 @@ pub enum AuxiliaryFailure {
         "segments are in remote storage, but the leader does not know which offset is not there yet"
     )]
     NoPendingUpload,
+    #[error("the leader does not know an offset of its log")]
+    NoOffset,
     #[error("the metadata of remote segments is not read to its end yet")]
     NotReady,
     #[error("no remote segment has offset {offset} of leader epoch {leader_epoch}")]
@@ -257,6 +259,11 @@ impl AuxiliaryState {
         listed: OffsetAndEpoch,
         cache: Option<&RemoteLogMetadataCache>,
     ) -> Result<AuxiliaryEffect, AuxiliaryFailure> {
+        let is_unknown = listed.offset < Offset::ZERO;
+        // Elsewhere, the log would begin at offset -1.
+        if is_unknown && !matches!(phase, Phase::FindingPendingUpload { .. }) {
+            return Err(AuxiliaryFailure::NoOffset);
+        }
         let (phase, next) = match phase {
             Phase::FindingLeaderEnd => {
                 let is_last_tiered = listed.offset != Offset::ZERO;
@@ -278,9 +285,7 @@ impl AuxiliaryState {
                     (phase, ListedOffset::EarliestLocal)
                 }
             }
-            Phase::FindingPendingUpload { log_start_offset }
-                if listed.offset == Offset::UNKNOWN =>
-            {
+            Phase::FindingPendingUpload { log_start_offset } if is_unknown => {
                 let phase = Phase::FindingLocalStart {
                     log_start_offset,
                     is_pending_upload_unknown: true,

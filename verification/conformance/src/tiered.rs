@@ -3,9 +3,9 @@
 //! store over from each other. Runs the store's own tests against a real S3 server, versitygw, on
 //! loopback.
 //!
-//! With `--plugin DIR` (the jars of Aiven's plugin and its dependencies), Kafka keeps segments in that
-//! S3 server through the plugin too, compressed and encrypted. Nothing fetches the plugin: it is in no
-//! registry.
+//! With `--plugin`, Kafka keeps segments in that S3 server through Aiven's plugin too: plain, encrypted,
+//! and compressed and encrypted. The plugin is in no registry. Unless a folder has it, it is compiled from
+//! its published source.
 
 use std::path::{Path, PathBuf};
 use std::process::Output;
@@ -25,9 +25,10 @@ const PATIENCE: Duration = Duration::from_secs(120);
 
 #[derive(clap::Args)]
 pub struct Options {
-    /// A folder with the jars of Aiven's plugin and its dependencies.
+    /// Also compare with Aiven's plugin: compiled from its published source, or from this folder with
+    /// its jars and dependencies, or with its source.
     #[arg(long, value_name = "DIR")]
-    plugin: Option<PathBuf>,
+    plugin: Option<Option<PathBuf>>,
     /// Keep the folder of a run that found nothing too.
     #[arg(long)]
     keep: bool,
@@ -53,11 +54,17 @@ pub fn run(options: &Options) -> Result<()> {
     match &server {
         Ok(server) => {
             step("the store and a real S3 server", store_tests(server));
-            if let Some(plugin) = &options.plugin {
-                step(
-                    "Kafka's objects through the plugin, in S3",
-                    plugin_objects(&dir.join("plugin"), &ottla, server, plugin),
-                );
+            match options.plugin.as_ref().map(|dir| plugin(dir.as_deref())) {
+                Some(Ok(classes)) => {
+                    for form in FORMS {
+                        step(
+                            &format!("Kafka's objects through the plugin, in S3, {}", form.name),
+                            plugin_objects(&dir, &ottla, server, &classes, form),
+                        );
+                    }
+                }
+                Some(Err(error)) => step("Aiven's plugin", Err(error)),
+                None => {}
             }
         }
         Err(error) => step("versitygw", Err(anyhow::anyhow!("{error:#}"))),
@@ -70,7 +77,8 @@ fn local_files(dir: &Path, ottla: &InstalledPeer) -> Result<String> {
     let jars = tiered::store_jars(dir)?;
     let store = dir.join("store");
     let own = tiered::directory_settings(&store);
-    let (kafka, config) = filled(dir, &jars, own)?;
+    // A class path understands `*` for all jars of a folder.
+    let (kafka, config) = filled(dir, &[jars.join("*")], own)?;
     let judged = judge(ottla, &kafka, &config, &store, "log", "at byte ")?;
     let restored = restore(ottla, &kafka, &config)?;
     let taken = change_hands(ottla, kafka, &config)?;
@@ -244,24 +252,68 @@ fn tier(
     process::run_captured(&mut command)
 }
 
+/// The class path entries for Aiven's plugin.
+fn plugin(given: Option<&Path>) -> Result<Vec<PathBuf>> {
+    let kafka = Peer::load("kafka")?.install()?;
+    tiered::plugin_classes(given, &kafka)
+}
+
+/// A form of the plugin's objects.
+#[derive(Clone, Copy)]
+struct Form {
+    name: &'static str,
+    is_compressed: bool,
+    is_encrypted: bool,
+    /// Is in the message about a changed byte.
+    complaint: &'static str,
+}
+
+const FORMS: [Form; 3] = [
+    Form {
+        name: "plain",
+        is_compressed: false,
+        is_encrypted: false,
+        complaint: "at byte ",
+    },
+    Form {
+        name: "encrypted",
+        is_compressed: false,
+        is_encrypted: true,
+        complaint: "authentication tag",
+    },
+    Form {
+        name: "compressed-and-encrypted",
+        is_compressed: true,
+        is_encrypted: true,
+        complaint: "authentication tag",
+    },
+];
+
 fn plugin_objects(
     dir: &Path,
     ottla: &InstalledPeer,
     server: &S3Server,
-    plugin: &Path,
+    classes: &[PathBuf],
+    form: Form,
 ) -> Result<String> {
+    let dir = &dir.join(form.name);
     std::fs::create_dir_all(dir)?;
     let mut own = tiered::s3_settings(&server.endpoint());
-    own.extend(tiered::encryption_settings(dir)?);
+    if form.is_encrypted {
+        own.extend(tiered::encryption_settings(dir)?);
+    }
     own.extend([
         setting("rsm.config.chunk.size", "300000"),
-        setting("rsm.config.key.prefix", "kafka/"),
-        setting("rsm.config.compression.enabled", "true"),
+        setting("rsm.config.key.prefix", &format!("{}/", form.name)),
+        setting(
+            "rsm.config.compression.enabled",
+            &form.is_compressed.to_string(),
+        ),
         setting("rsm.config.custom.metadata.fields.include", "REMOTE_SIZE"),
     ]);
-    let (kafka, config) = filled(dir, plugin, own)?;
-    let bucket = server.bucket();
-    let judged = judge(ottla, &kafka, &config, &bucket, "log", "authentication tag")?;
+    let (kafka, config) = filled(dir, classes, own)?;
+    let objects = server.bucket().join(form.name);
+    let judged = judge(ottla, &kafka, &config, &objects, "log", form.complaint)?;
     let taken = change_hands(ottla, kafka, &config)?;
     Ok(format!("{judged}; {taken}"))
 }
@@ -272,13 +324,14 @@ fn setting(key: &str, value: &str) -> (String, String) {
 
 /// A broker of Kafka's with a topic, all of whose closed segments are in remote storage; and the file
 /// with its settings.
-fn filled(dir: &Path, jars: &Path, own: Vec<(String, String)>) -> Result<(Kafka, PathBuf)> {
+fn filled(dir: &Path, classes: &[PathBuf], own: Vec<(String, String)>) -> Result<(Kafka, PathBuf)> {
     let mut overrides = own;
     overrides.extend(tiered::broker_settings());
-    // A class path understands `*` for all jars of a folder.
-    let installed = Peer::load("kafka")?
-        .install()?
-        .with_classes(&jars.join("*"));
+    let installed = classes
+        .iter()
+        .fold(Peer::load("kafka")?.install()?, |kafka, classes| {
+            kafka.with_classes(classes)
+        });
     let text: String = overrides
         .iter()
         .map(|(key, value)| format!("{key}={value}\n"))

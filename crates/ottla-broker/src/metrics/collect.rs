@@ -18,6 +18,7 @@ mod replication;
 mod requests;
 mod share_groups;
 mod tiered_storage;
+mod timed;
 
 use std::sync::Arc;
 

@@ -8,8 +8,8 @@ use ottla_metadata::MetadataVersion;
 use ottla_protocol::messages::alter_client_quotas_request::{EntityData, EntryData, OpData};
 use ottla_protocol::messages::create_topics_request::CreatableTopic;
 use ottla_protocol::messages::{
-    AlterClientQuotasRequest, CreateTopicsRequest, DescribeQuorumRequest, VoteRequest,
-    describe_quorum_request,
+    AlterClientQuotasRequest, CreateTopicsRequest, DescribeQuorumRequest,
+    UnregisterControllerRequest, VoteRequest, describe_quorum_request,
 };
 use ottla_protocol::metadata_records::MetadataRecord;
 use ottla_types::ErrorCode;
@@ -330,6 +330,33 @@ async fn combined_nodes_hand_over_leaderships_and_return() {
     for stop in stops.collect::<Vec<_>>() {
         let stopped = tokio::time::timeout(Duration::from_secs(20), stop).await;
         stopped.expect("in time").expect("no panic");
+    }
+}
+
+/// The levels that it supports count when a feature is raised.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_controller_that_is_unregistered_while_it_runs_registers_again() {
+    let quorum = Quorum::start().await;
+    quorum.write("alice").await;
+    quorum.all_know(1).await;
+    let active = quorum.active().await;
+    let id = ottla_types::BrokerId((active as i32 + 1) % 3 + 1);
+    let node = quorum.nodes[active].as_ref().expect("runs");
+    let registration = || node.broker().metadata().cluster.controller(id).cloned();
+    let before = registration().expect("it is registered");
+    let request = UnregisterControllerRequest {
+        controller_id: id.value(),
+        ..Default::default()
+    };
+    let unregistered = node.broker().node.ask_controller(request).await;
+    let unregistered = unregistered.expect("is decided");
+    assert_eq!(unregistered.error_code, 0, "{unregistered:?}");
+    until("it registers again", || {
+        registration().is_some_and(|now| !std::sync::Arc::ptr_eq(&now, &before))
+    })
+    .await;
+    for node in quorum.nodes.into_iter().flatten() {
+        node.stop().await;
     }
 }
 

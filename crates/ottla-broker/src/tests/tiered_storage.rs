@@ -65,6 +65,10 @@ fn value(offset: i64) -> String {
 
 /// Produces batches of ten records, each with its offset in it.
 async fn produce(client: &mut Client, from: i64, batches: i64) {
+    produce_in(client, 0, from, batches).await;
+}
+
+async fn produce_in(client: &mut Client, index: i32, from: i64, batches: i64) {
     for first in (from..).step_by(10).take(batches as usize) {
         let mut builder = RecordBatchBuilder::new(Compression::None);
         for offset in first..first + 10 {
@@ -72,7 +76,8 @@ async fn produce(client: &mut Client, from: i64, batches: i64) {
             builder.append(timestamp, None, Some(value(offset).as_bytes()), &[]);
         }
         let records = builder.build().to_bytes();
-        let answer = client.ask(9, &produce_to("tiered", 0, -1, records)).await;
+        let request = produce_to("tiered", index, -1, records);
+        let answer = client.ask(9, &request).await;
         let partition = &answer.responses[0].partition_responses[0];
         assert_eq!((partition.error_code, partition.base_offset), (0, first));
     }
@@ -151,6 +156,25 @@ async fn wait_for_local_start(broker: &TestBroker, offset: i64) {
     }
 }
 
+/// Changes settings of the topic. They are in force when this returns.
+async fn set(broker: &TestBroker, settings: &[(&'static str, &'static str)]) {
+    let records = settings.iter().map(|&(name, value)| {
+        MetadataRecord::Config(ConfigRecord {
+            resource_type: 2,
+            resource_name: "tiered".into(),
+            name: name.into(),
+            value: Some(value.into()),
+            ..Default::default()
+        })
+    });
+    broker.write(records.collect()).await;
+}
+
+fn stored_logs(store: &Path) -> usize {
+    let files = stored_files(store).into_iter();
+    files.filter(|name| name.ends_with(".log")).count()
+}
+
 fn stored_files(store: &Path) -> Vec<String> {
     let mut found = Vec::new();
     let mut dirs = vec![store.to_owned()];
@@ -182,6 +206,7 @@ async fn segments_are_copied_deleted_locally_and_read_remotely() {
 
     assert_eq!(read_all(&mut client, 0, 300).await, expected(0, 300));
     assert_eq!(read_all(&mut client, 123, 300).await, expected(123, 300));
+    assert!(broker.broker().context.metrics.remote_reads().count > 10);
     assert_eq!(list(&mut client, -2).await, (0, 0));
     let local = reader.local_log_start_offset().0;
     assert_eq!(list(&mut client, -4).await, (local, 0));
@@ -268,6 +293,156 @@ async fn retention_moves_the_start_of_the_log_and_empties_the_store() {
         );
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_fetch_reads_several_remote_partitions() {
+    let store = tempfile::tempdir().expect("a directory");
+    let broker = broker(store.path()).await;
+    broker.create_topic("tiered", 2, &SETTINGS).await;
+    let mut client = broker.connect().await;
+    for index in [0, 1] {
+        produce_in(&mut client, index, 0, 20).await;
+        let reader = broker.partition("tiered", index).reader().clone();
+        wait_until("the segments stay", || {
+            reader.local_log_start_offset() >= Offset(100)
+        })
+        .await;
+    }
+    let mut request = fetch_from("tiered", 0, 0);
+    let asked = &mut request.topics[0].partitions;
+    asked[0].partition_max_bytes = 1500;
+    let mut second = asked[0].clone();
+    second.partition = 1;
+    second.fetch_offset = 50;
+    asked.push(second);
+    let response = client.ask(12, &request).await;
+    let found = response.responses[0].partitions.iter();
+    let first_batches = found.map(|partition| {
+        assert_eq!(partition.error_code, 0);
+        let Some(Records::Bytes(bytes)) = &partition.records else {
+            panic!("partition {} has no records", partition.partition_index);
+        };
+        let batch = RecordBatch::read_all(bytes.clone()).next();
+        let batch = batch.expect("a batch").expect("a whole batch");
+        (partition.partition_index, batch.header.next_offset().0)
+    });
+    let first_batches: Vec<_> = first_batches.collect();
+    assert_eq!(first_batches, [(0, 10), (1, 60)]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tiering_that_ends_with_deletion_leaves_the_local_log_and_may_begin_again() {
+    let store = tempfile::tempdir().expect("a directory");
+    let broker = broker(store.path()).await;
+    broker.create_topic("tiered", 1, &SETTINGS).await;
+    let mut client = broker.connect().await;
+    produce(&mut client, 0, 20).await;
+    wait_for_local_start(&broker, 150).await;
+    let reader = broker.partition("tiered", 0).reader().clone();
+    let local = reader.local_log_start_offset().0;
+    let disabled = [
+        ("remote.log.delete.on.disable", "true"),
+        ("remote.storage.enable", "false"),
+    ];
+    set(&broker, &disabled).await;
+    wait_until("the store keeps files", || {
+        stored_files(store.path()).is_empty()
+    })
+    .await;
+    assert_eq!(list(&mut client, -2).await.0, local);
+    let response = client.ask(12, &fetch_from("tiered", 0, local - 1)).await;
+    // OFFSET_OUT_OF_RANGE
+    assert_eq!(response.responses[0].partitions[0].error_code, 1);
+    assert_eq!(
+        read_all(&mut client, local, 200).await,
+        expected(local, 200)
+    );
+
+    set(&broker, &[("remote.storage.enable", "true")]).await;
+    produce(&mut client, 200, 20).await;
+    wait_for_local_start(&broker, 350).await;
+    assert_eq!(list(&mut client, -2).await.0, local);
+    assert_eq!(
+        read_all(&mut client, local, 400).await,
+        expected(local, 400)
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn while_copying_is_disabled_remote_segments_are_read_and_expire() {
+    let store = tempfile::tempdir().expect("a directory");
+    let broker = broker(store.path()).await;
+    broker.create_topic("tiered", 1, &SETTINGS).await;
+    let mut client = broker.connect().await;
+    produce(&mut client, 0, 20).await;
+    wait_for_local_start(&broker, 150).await;
+    let disabled = [
+        ("remote.log.copy.disable", "true"),
+        ("local.retention.bytes", "-2"),
+    ];
+    set(&broker, &disabled).await;
+    // Longer than the interval of the tasks: none that had begun copies any more.
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    let copied = stored_logs(store.path());
+    produce(&mut client, 200, 20).await;
+    tokio::time::sleep(Duration::from_millis(1000)).await;
+    assert_eq!(stored_logs(store.path()), copied);
+    assert_eq!(read_all(&mut client, 0, 400).await, expected(0, 400));
+
+    // The retention of the log counts for local segments too, and the log starts after them.
+    set(&broker, &[("retention.bytes", "4000")]).await;
+    wait_until("remote segments stay", || stored_logs(store.path()) == 0).await;
+    let reader = broker.partition("tiered", 0).reader().clone();
+    wait_until("local segments stay", || {
+        reader.log_start_offset() > Offset(200)
+    })
+    .await;
+    let (start, _) = list(&mut client, -2).await;
+    assert_eq!(
+        read_all(&mut client, start, 400).await,
+        expected(start, 400)
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn quotas_delay_copies_and_leave_responses_empty() {
+    let store = tempfile::tempdir().expect("a directory");
+    let mut all = settings(store.path());
+    all.extend([
+        ("remote.log.manager.copy.max.bytes.per.second", "1"),
+        ("remote.log.manager.copy.quota.window.num", "60"),
+        ("remote.log.manager.fetch.max.bytes.per.second", "1"),
+        ("remote.log.manager.fetch.quota.window.num", "60"),
+        ("remote.fetch.max.wait.ms", "500"),
+    ]);
+    let broker = TestBroker::start_with(&all).await;
+    broker.create_topic("tiered", 1, &SETTINGS).await;
+    let mut client = broker.connect().await;
+    produce(&mut client, 0, 20).await;
+    let reader = broker.partition("tiered", 0).reader().clone();
+    wait_until("the first segment stays", || {
+        reader.local_log_start_offset() > Offset(0)
+    })
+    .await;
+    // Four segments are closed. The first one uses up the quota for a minute.
+    tokio::time::sleep(Duration::from_millis(1000)).await;
+    assert_eq!(stored_logs(store.path()), 1);
+
+    let began = Instant::now();
+    while !gets_records(&mut client).await {
+        assert!(began.elapsed() < PATIENCE, "nothing is read");
+    }
+    assert!(!gets_records(&mut client).await);
+}
+
+/// Whether a fetch from offset 0 is answered with records.
+async fn gets_records(client: &mut Client) -> bool {
+    let response = client.ask(12, &fetch_from("tiered", 0, 0)).await;
+    let partition = &response.responses[0].partitions[0];
+    assert_eq!(partition.error_code, 0);
+    let records = partition.records.as_ref();
+    records.is_some_and(|records| !records.is_empty())
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

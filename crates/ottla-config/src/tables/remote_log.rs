@@ -16,11 +16,11 @@ configs! {
     "remote.list.offsets.request.timeout.ms"             Long    "30000"                        (at_least 1)     Medium ClusterWide SUPPORTED;
     "remote.log.index.file.cache.total.size.bytes"       Long    "1073741824"                   (at_least 1)     Low    ClusterWide SUPPORTED;
     "remote.log.index.file.cache.ttl.ms"                 Long    "900000"                       (at_least -1)    Low    ReadOnly REMOTE_CACHE_TIME internal;
-    "remote.log.manager.copier.thread.pool.size"         Int     "10"                           (at_least 1)     Medium ClusterWide REMOTE_THREADS;
+    "remote.log.manager.copier.thread.pool.size"         Int     "10"                           (at_least 1)     Medium ClusterWide SUPPORTED;
     "remote.log.manager.copy.max.bytes.per.second"       Long    "9223372036854775807"          (at_least 1)     Medium ClusterWide SUPPORTED;
     "remote.log.manager.copy.quota.window.num"           Int     "11"                           (at_least 1)     Medium ReadOnly SUPPORTED;
     "remote.log.manager.copy.quota.window.size.seconds"  Int     "1"                            (at_least 1)     Medium ReadOnly SUPPORTED;
-    "remote.log.manager.expiration.thread.pool.size"     Int     "10"                           (at_least 1)     Medium ClusterWide REMOTE_THREADS;
+    "remote.log.manager.expiration.thread.pool.size"     Int     "10"                           (at_least 1)     Medium ClusterWide SUPPORTED;
     "remote.log.manager.fetch.max.bytes.per.second"      Long    "9223372036854775807"          (at_least 1)     Medium ClusterWide SUPPORTED;
     "remote.log.manager.fetch.quota.window.num"          Int     "11"                           (at_least 1)     Medium ReadOnly SUPPORTED;
     "remote.log.manager.fetch.quota.window.size.seconds" Int     "1"                            (at_least 1)     Medium ReadOnly SUPPORTED;
@@ -35,8 +35,8 @@ configs! {
     "remote.log.metadata.manager.class.path"             String  null                           _                Medium ReadOnly REMOTE_CLASS_PATH;
     "remote.log.metadata.manager.impl.prefix"            String  "rlmm.config."                 (non_empty)      Medium ReadOnly SUPPORTED;
     "remote.log.metadata.manager.listener.name"          String  null                           (non_empty)      Medium ReadOnly REMOTE_LISTENER;
-    "remote.log.reader.max.pending.tasks"                Int     "100"                          (at_least 1)     Medium ReadOnly REMOTE_THREADS;
-    "remote.log.reader.threads"                          Int     "10"                           (at_least 1)     Medium ClusterWide REMOTE_THREADS;
+    "remote.log.reader.max.pending.tasks"                Int     "100"                          (at_least 1)     Medium ReadOnly SUPPORTED;
+    "remote.log.reader.threads"                          Int     "10"                           (at_least 1)     Medium ClusterWide SUPPORTED;
     "remote.log.storage.manager.class.name"              String  null                           (non_empty)      Medium ReadOnly SUPPORTED;
     "remote.log.storage.manager.class.path"              String  null                           _                Medium ReadOnly REMOTE_CLASS_PATH;
     "remote.log.storage.manager.impl.prefix"             String  "rsm.config."                  (non_empty)      Medium ReadOnly SUPPORTED;

@@ -73,9 +73,8 @@ pub(super) const METRICS: Support =
 pub(super) const REMOTE_CACHE_TIME: Support = Support::AcceptedWithoutEffect(
     "indexes of remote segments stay in memory until others need the space",
 );
-pub(super) const REMOTE_THREADS: Support = Support::AcceptedWithoutEffect(
-    "up to 10 uploads, 10 deletions and 10 reads of remote segments run at the same time, and 100 reads wait",
-);
+pub(super) const REMOTE_THREADS: Support =
+    Support::AcceptedWithoutEffect("the tasks of tiered storage need no threads of their own");
 pub(super) const REMOTE_RETRIES: Support = Support::AcceptedWithoutEffect(
     "what failed is tried again after remote.log.manager.task.interval.ms",
 );

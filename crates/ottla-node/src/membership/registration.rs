@@ -13,7 +13,7 @@ use ottla_protocol::messages::{BrokerRegistrationRequest, ControllerRegistration
 use ottla_storage::format::NodeIdentity;
 use ottla_storage::random_uuid;
 use ottla_sync::oneshot;
-use ottla_types::{BrokerEpoch, DirectoryId, ErrorCode};
+use ottla_types::{BrokerEpoch, BrokerId, DirectoryId, ErrorCode};
 
 use super::local_host::host_of;
 use crate::controller::handle::ControllerHandle;
@@ -85,9 +85,12 @@ pub fn broker_registration(
     }
 }
 
-/// Registers this node as a controller. Completes `asked_once` after the first answer, even if it
-/// is an error: clusters with an older `metadata.version` do not support registrations of
-/// controllers, and work without them.
+/// Registers this node as a controller, and again if it is unregistered while it runs: without its
+/// registration, a feature could be raised to a level that it does not support. Completes
+/// `asked_once` after the first answer, even if it is an error: clusters with an older
+/// `metadata.version` do not support registrations of controllers, and work without them.
+///
+/// Kafka: `ControllerRegistrationManager`.
 pub async fn register_controller(
     context: &Arc<NodeContext>,
     controller: &ControllerHandle,
@@ -98,6 +101,8 @@ pub async fn register_controller(
         if controller.quorum().caught_up().await.is_none() {
             return;
         }
+        let own_id = BrokerId(config.node_id);
+        let is_published = || context.metadata().cluster.controller(own_id).is_some();
         let request = controller_registration(config);
         let mut asked_once = Some(asked_once);
         loop {
@@ -107,7 +112,16 @@ pub async fn register_controller(
                 let _ = asked_once.send(());
             }
             match answer {
-                Ok(response) if response.error_code == ErrorCode::None.code() => return,
+                Ok(response) if response.error_code == ErrorCode::None.code() => {
+                    let quorum = controller.quorum();
+                    quorum.published_when(&is_published).await;
+                    quorum.published_when(|| !is_published()).await;
+                    // Both return also when nothing is published any more.
+                    if quorum.caught_up().await.is_none() {
+                        return;
+                    }
+                    tracing::warn!("this controller was unregistered; registering it again");
+                }
                 Ok(response) => {
                     let code = ErrorCode::from_code(response.error_code);
                     tracing::warn!("this controller is not registered: {code}");

@@ -35,6 +35,8 @@ use crate::settings::{CacheSettings, ChunkedSettings, EncryptionSettings};
 /// Maximum number of manifests, and of indexes, that are fetched completely for readers that may be gone: those of ten
 /// readers.
 const KEPT_AT_ONCE: usize = 20;
+/// More than any manifest has: the sizes of its chunks take at most 10 MiB before base64.
+const MAX_MANIFEST_BYTES: u64 = 16 << 20;
 
 type Cache<K, V> = Arc<Mutex<BoundedCache<K, V>>>;
 
@@ -153,7 +155,7 @@ impl ChunkedStorage {
                 let (storage, keys) = (self.storage.clone(), self.uploader.keys.clone());
                 let (cache, key) = (self.manifests.clone(), key.clone());
                 async move {
-                    let json = storage.get(&key).await?;
+                    let json = storage.get(&key, MAX_MANIFEST_BYTES).await?;
                     let manifest = Manifest::read(&json, keys.as_deref()).map_err(|error| {
                         let name = storage.name(&key);
                         match error {

@@ -83,11 +83,23 @@ impl ObjectStorage {
         }
     }
 
-    /// A whole object.
-    pub async fn get(&self, key: &str) -> Result<Bytes, RemoteStorageError> {
+    /// A whole object. If it has more than `limit` bytes, it is damaged, and nothing of it is read:
+    /// its size says how much memory that would take.
+    pub async fn get(&self, key: &str, limit: u64) -> Result<Bytes, RemoteStorageError> {
         let path = self.path(key)?;
-        let read = async { self.store.get(&path).await?.bytes().await };
-        self.bounded("fetch", key, read).await
+        let read = async {
+            let found = self.store.get(&path).await?;
+            let size = found.meta.size;
+            if size > limit {
+                return Ok::<_, object_store::Error>(Err(size));
+            }
+            Ok(Ok(found.bytes().await?))
+        };
+        let read = self.bounded("fetch", key, read).await?;
+        read.map_err(|size| {
+            let cause = format!("it has {size} bytes, more than {limit}");
+            RemoteStorageError::damaged(&self.name(key), cause)
+        })
     }
 
     /// Bytes of an object. Fewer than requested if the object is shorter.

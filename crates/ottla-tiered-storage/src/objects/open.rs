@@ -48,7 +48,9 @@ pub fn open_store(
         BackendSettings::FileSystem { root } => {
             let store = LocalFileSystem::new_with_prefix(root)
                 .map_err(|error| RemoteStorageError::settings("storage.root", error))?
-                .with_automatic_cleanup(true);
+                .with_automatic_cleanup(true)
+                // The local segment goes once its copy has ended.
+                .with_fsync(true);
             let location = format!("file://{}", root.display());
             Ok(ObjectStorage::new(
                 Arc::new(store),

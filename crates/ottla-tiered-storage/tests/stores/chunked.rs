@@ -239,3 +239,28 @@ async fn an_upload_that_fails_leaves_nothing() {
     assert!(error.what.ends_with("0.timeindex"), "{error}");
     assert!(files_below(&root).is_empty());
 }
+
+/// Its size would be the size of the memory that it is read into.
+#[tokio::test]
+async fn an_object_that_is_too_large_for_a_manifest_is_not_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let segment = segment(dir.path(), SIZE);
+    let root = dir.path().join("store");
+    std::fs::create_dir(&root).unwrap();
+    let settings = in_directory(&root, &[]);
+    let store = open(&settings);
+    let copy = store.copy_log_segment_data(&segment.metadata, &segment.data);
+    copy.await.unwrap();
+    let mut files = files_below(&root).into_iter();
+    let manifest = files.find(|file| file.ends_with(".rsm-manifest")).unwrap();
+    let opened = std::fs::OpenOptions::new()
+        .write(true)
+        .open(root.join(&manifest));
+    opened.unwrap().set_len((16 << 20) + 1).unwrap();
+    let store = open(&settings);
+    let fetched = store.fetch_log_segment(&segment.metadata, 0, None).await;
+    let error = fetched.err().unwrap();
+    assert_eq!(error.kind, RemoteStorageErrorKind::Damaged);
+    assert!(error.what.ends_with(&manifest), "{error}");
+    assert_eq!(error.cause, "it has 16777217 bytes, more than 16777216");
+}

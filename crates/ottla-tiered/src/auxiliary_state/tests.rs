@@ -101,6 +101,16 @@ fn a_follower_starts_with_the_leaders_local_log() {
 }
 
 #[test]
+fn a_log_never_begins_at_an_unknown_offset() {
+    let leader = Leader {
+        local_start: (-1, -1),
+        ..LEADER
+    };
+    let (_, restart) = story(&leader, 30, false, Some(&remote()));
+    assert_eq!(restart, Err(AuxiliaryFailure::NoOffset));
+}
+
+#[test]
 fn the_local_start_may_be_within_an_epoch() {
     let leader = Leader {
         local_start: (96, 3),

@@ -3,10 +3,10 @@
 
 use std::sync::Arc;
 
+use super::timed::timed;
 use crate::Broker;
 use ottla_metrics::cleaner::CleanerGauge;
 use ottla_metrics::family::Family;
-use ottla_metrics::histogram::QUANTILES;
 use ottla_metrics::{Metric, flush_stats};
 use ottla_partition::partition::page_cache::PageCacheState;
 
@@ -220,25 +220,13 @@ fn handles(broker: &Broker) -> Vec<Family> {
 
 /// `kafka.log:type=LogFlushStats`
 fn flushes() -> [Family; 3] {
-    const NAME: &str = "kafka_log_logflushstats_logflushrateandtimems";
-    let summary = flush_stats::summary();
-    let mut quantiles = Family::gauge(
-        NAME,
+    let meanings = [
         "Time to force a segment to disk in the last minutes, in milliseconds",
-    );
-    for (quantile, value) in QUANTILES.into_iter().zip(summary.quantiles_ms) {
-        quantiles.push([("quantile", quantile.to_owned())], value);
-    }
-    let count = Family::gauge(format!("{NAME}_count"), "Segments forced to disk");
-    let sum = Family::gauge(
-        format!("{NAME}_sum"),
+        "Segments forced to disk",
         "Total time to force segments to disk, in milliseconds",
-    );
-    [
-        quantiles,
-        count.value(summary.count as f64),
-        sum.value(summary.sum_ms),
-    ]
+    ];
+    let name = "kafka_log_logflushstats_logflushrateandtimems";
+    timed(name, meanings, &flush_stats::summary())
 }
 
 /// The progress of log loading; empty once it is complete, as in Kafka.

@@ -1,6 +1,7 @@
 //! Tiered storage: `kafka.server:type=BrokerTopicMetrics` for all tiered topics together and for
 //! each of them, and the reads. Like Kafka, a broker without tiered storage has none of these.
 
+use super::timed::timed;
 use crate::Broker;
 use ottla_metrics::family::Family;
 use ottla_remote::{TierCounter, TierGauges};
@@ -64,13 +65,34 @@ pub(super) fn collect(broker: &Broker, families: &mut Vec<Family>) {
         }
         families.push(family);
     }
-    families.push(
-        Family::gauge(
-            "org_apache_kafka_storage_internals_log_remotestoragethreadpool_remotelogreadertaskqueuesize",
-            "Queued reads from remote storage",
-        )
-        .value(remote_logs.waiting_reads() as f64),
-    );
+    let meanings = [
+        "Time to read a partition from remote storage in the last minutes, in milliseconds",
+        "Reads of partitions from remote storage that were timed",
+        "Total time to read partitions from remote storage, in milliseconds",
+    ];
+    families.extend(timed(
+        "kafka_log_remote_remotelogmanager_remotelogreaderfetchrateandtimems",
+        meanings,
+        &broker.context.metrics.remote_reads(),
+    ));
+    // Kafka has both, and the second is deprecated.
+    for domain in ["kafka_log_remote", "org_apache_kafka_storage_internals_log"] {
+        let name = |of: &str| format!("{domain}_remotestoragethreadpool_{of}");
+        families.push(
+            Family::gauge(
+                name("remotelogreaderavgidlepercent"),
+                "Part of remote.log.reader.threads that reads nothing",
+            )
+            .value(remote_logs.idle_readers()),
+        );
+        families.push(
+            Family::gauge(
+                name("remotelogreadertaskqueuesize"),
+                "Queued reads from remote storage",
+            )
+            .value(remote_logs.waiting_reads() as f64),
+        );
+    }
     families.push(
         Family::counter(
             "kafka_server_delayedremotefetchmetrics_expires",

@@ -7,6 +7,7 @@ use anyhow::{anyhow, bail};
 use bytes::Bytes;
 use ottla_client::admin::{ConfigResourceType, EndpointType, ListedOffset, OffsetSpec};
 use ottla_client::{Admin, Client, ClientError, Consumer, ConsumerConfig, OffsetReset};
+use ottla_controller::is_valid_topic_name;
 use ottla_tiered::{
     REMOTE_LOG_METADATA_TOPIC, RemoteLogMetadata, RemoteLogSegmentState, RemotePartition,
     RemotePartitionDeleteMetadata, RemoteSegment,
@@ -60,6 +61,15 @@ impl RemoteLog {
                 return;
             }
         };
+        // It becomes a part of paths in the store, and of the output.
+        if let Some(partition) = metadata.partition()
+            && !is_valid_topic_name(&partition.topic)
+        {
+            let name = &*partition.topic;
+            self.unreadable
+                .push(format!("{place}: {name:?} is not the name of a topic"));
+            return;
+        }
         match metadata {
             RemoteLogMetadata::Segment(metadata) => {
                 let partition = self.partitions.entry(metadata.partition).or_default();
@@ -371,6 +381,20 @@ pub(super) mod tests {
             assert_eq!(not_set, is_enabled == Some(false), "{cause}");
         }
         assert_eq!(cause(ErrorCode::UnknownServerError, None), None);
+    }
+
+    #[test]
+    fn a_record_with_an_invalid_topic_name_is_unreadable() {
+        let metadata = RemoteLogSegmentMetadata {
+            partition: partition("../../\x1b[2J"),
+            segment: segment(1, 0, 9, RemoteLogSegmentState::CopySegmentStarted),
+        };
+        let value = RemoteLogMetadata::Segment(metadata).encode().unwrap();
+        let mut log = RemoteLog::default();
+        log.apply(&value, "here");
+        assert!(log.partitions.is_empty());
+        let unreadable = r#"here: "../../\u{1b}[2J" is not the name of a topic"#;
+        assert_eq!(log.unreadable, [unreadable]);
     }
 
     #[test]
