@@ -31,7 +31,7 @@ pub fn group_lag(stage: &Stage) -> Result<()> {
     ensure!(
         group["why"]
             .as_str()
-            .is_some_and(|it| it.contains("nobody consumes")),
+            .is_some_and(|it| it.contains("no consumer runs")),
         "{group}"
     );
     let groups = stage.shows("/api/groups?search=read", |it| it["items"][0]["lag"] == 2)?;
