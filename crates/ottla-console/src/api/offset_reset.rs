@@ -19,7 +19,7 @@ use crate::console::Visitor;
 use crate::extract::{Body, Path};
 use crate::list::Items;
 use crate::problem::Problem;
-use crate::view::{Partition, now_ms};
+use crate::view::{Partition, lag_behind, now_ms};
 
 #[derive(Deserialize)]
 pub(super) struct Reset {
@@ -135,7 +135,9 @@ async fn preview(
             old: old.get(partition).and_then(|it| it.offset),
             new: new.as_ref().ok().copied(),
             log_end_offset: end,
-            lag: end.zip(new.as_ref().ok()).map(|(end, new)| end - new),
+            lag: end
+                .zip(new.as_ref().ok())
+                .map(|(end, new)| lag_behind(end, *new)),
             problem: new.err(),
         }
     });
@@ -203,7 +205,7 @@ async fn apply(
             old: it.old,
             new,
             log_end_offset: end,
-            lag: end.zip(new).map(|(end, new)| end - new),
+            lag: end.zip(new).map(|(end, new)| lag_behind(end, new)),
             problem: refused.map(|error| error.to_string()),
             topic: partition.0,
             partition: partition.1,
