@@ -244,12 +244,17 @@ impl View {
                     }
                     let began = Instant::now();
                     let _turn = view.taking.lock().await;
-                    if let Err(problem) = view.take().await {
-                        tracing::debug!("no snapshot of the cluster: {}", problem.detail());
+                    let taken = view.take().await;
+                    let mut busy = began.elapsed();
+                    match taken {
+                        // It has waited for the controller, which is no work for the cluster.
+                        Ok(snapshot) if snapshot.quorum_failure.is_some() => busy = Duration::ZERO,
+                        Ok(_) => {}
+                        Err(problem) => {
+                            tracing::debug!("no snapshot of the cluster: {}", problem.detail());
+                        }
                     }
-                    pause = view
-                        .interval(Instant::now())
-                        .max(began.elapsed() * MOST_BUSY);
+                    pause = view.interval(Instant::now()).max(busy * MOST_BUSY);
                 }
             });
         }
