@@ -2,6 +2,7 @@
 //! against Apache Kafka, and asks the cluster with the command-line tools whether it happened.
 
 mod access;
+mod beside;
 mod cluster;
 mod groups;
 pub mod http;
@@ -141,6 +142,10 @@ fn against(broker: &str, binary: &std::path::Path, options: &Options) -> Result<
     if !is_reached {
         let check = || access::check(&peer, binary, dir.path());
         tally.add(attempt(peer.name(), "logins and rights", check));
+        if peer.id() == "ottla" {
+            let check = || beside::check(&peer, dir.path());
+            tally.add(attempt(peer.name(), "the console beside a server", check));
+        }
         // It waits for starts and timeouts; against Kafka, only if asked for.
         if peer.id() == "ottla" || options.broker.is_some() {
             let check = || trouble::check(&peer, binary, dir.path());

@@ -87,13 +87,15 @@ pub(super) async fn get(
             min: it.min_version,
             max: it.max_version,
         });
-    // The broker does not decide who may see it: it is for users that may see the log directories.
+    // The broker does not decide who may see it: it is for users that may see the log directories. Old versions of the
+    // request have no error, and a user without the right sees none.
+    let dirs = broker.log_dirs.as_deref().unwrap_or_default();
     let activity = console.config().activity.as_ref();
-    let activity = activity.filter(|_| broker.log_dirs.is_some());
+    let activity = activity.filter(|_| !dirs.is_empty());
     let activity = activity.map(FromBroker::read).unwrap_or_default();
     Ok(Json(BrokerDetail {
         row: broker_row(&snapshot, broker),
-        dirs: broker.log_dirs.iter().flatten().map(log_dir).collect(),
+        dirs: dirs.iter().map(log_dir).collect(),
         api_versions: apis.collect(),
         activity: activity.into_iter().find(|it| it.broker_id == id),
     }))
