@@ -47,7 +47,7 @@ pub use broker::Broker;
 pub use dispatch::served_apis;
 pub use endpoint::Endpoint;
 pub use features::{Features, SupportedFeature};
-pub use metrics::RequestLatency;
+pub use metrics::{RequestActivity, RequestLatency};
 pub use ottla_context::{BrokerState, Limits, Shortage, StopStep, meminfo_bytes};
 pub use ottla_net::{
     Authorizer, Connection, ListenerInfo, Operation, RequestContext, ResourceType, check_kerberos,

@@ -9,5 +9,5 @@ mod latencies;
 mod reporter;
 
 pub(crate) use collect::collect;
-pub use latencies::RequestLatency;
+pub use latencies::{RequestActivity, RequestLatency};
 pub(crate) use reporter::report_to_files;

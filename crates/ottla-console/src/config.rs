@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use ottla_client::{ClientConfig, SaslMechanism, ScramMechanism};
 
-use crate::from_broker::{FromBroker, Latency};
+use crate::from_broker::{Activity, FromBroker, Latency};
 use crate::host::without_port;
 use crate::measure::MeasureConfig;
 use crate::oidc::OidcConfig;
@@ -30,6 +30,8 @@ pub struct ConsoleConfig {
     pub registry: Option<RegistryConfig>,
     /// Those of the broker beside which the console runs.
     pub latencies: Option<FromBroker<Latency>>,
+    /// Of the same broker: one item, or none if it has stopped.
+    pub activity: Option<FromBroker<Activity>>,
     /// Without it, the console shows and runs no benchmarks.
     pub measure: Option<MeasureConfig>,
 }
@@ -45,6 +47,7 @@ impl ConsoleConfig {
             oidc: None,
             registry: None,
             latencies: None,
+            activity: None,
             measure: None,
         }
     }

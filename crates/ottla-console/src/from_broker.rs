@@ -4,12 +4,42 @@
 use std::fmt;
 use std::sync::Arc;
 
+use serde::Serialize;
+
 /// A request latency at this moment.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Latency {
     /// What is measured, as a plot names it: `Produce p99`.
     pub name: &'static str,
     pub ms: f64,
+}
+
+/// The connections and the requests of the broker at this moment.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Activity {
+    #[serde(skip)]
+    pub broker_id: i32,
+    pub connections: Vec<ListenerConnections>,
+    pub requests: Vec<RequestTimes>,
+}
+
+/// The open connections of a listener.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct ListenerConnections {
+    pub listener: String,
+    pub open: usize,
+}
+
+/// The requests of one API: their number since the start, and how long those of the last minutes
+/// took.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct RequestTimes {
+    pub api: &'static str,
+    pub count: u64,
+    pub p50_ms: f64,
+    pub p99_ms: f64,
+    /// Without the time in which a request waits for data, for other members or for other brokers.
+    pub own_p99_ms: f64,
 }
 
 /// Where a console reads values of its broker. It is called whenever they are needed, and never before

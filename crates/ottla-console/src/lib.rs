@@ -54,7 +54,7 @@ mod api;
 mod server;
 
 pub use config::ConsoleConfig;
-pub use from_broker::{FromBroker, Latency};
+pub use from_broker::{Activity, FromBroker, Latency, ListenerConnections, RequestTimes};
 pub use measure::MeasureConfig;
 pub use oidc::OidcConfig;
 pub use registry::RegistryConfig;

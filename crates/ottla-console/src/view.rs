@@ -21,7 +21,9 @@ pub(crate) use collect::now_ms;
 pub(crate) use history::{Range, Series};
 #[cfg(test)]
 pub(crate) use snapshot::TopicSettings;
-pub(crate) use snapshot::{Broker, Feature, Group, Partition, Snapshot, Topic};
+pub(crate) use snapshot::{
+    Broker, Feature, Group, Partition, Snapshot, Topic, lag_behind, sum_of_known,
+};
 
 use crate::budget::{Budget, Reservation};
 use crate::from_broker::{FromBroker, Latency};
@@ -47,6 +49,9 @@ const SMALL: usize = 128 << 10;
 
 pub(crate) struct View {
     admin: Admin,
+    /// For what brokers forward to the active controller. It has its own connections: a broker answers the requests of
+    /// a connection one after the other, and without a controller it answers none of these.
+    forwarded: Admin,
     budget: Budget,
     sampling: Sampling,
     state: Mutex<State>,
@@ -62,6 +67,8 @@ struct State {
     /// How often something was changed, and how often before the latest snapshot was begun.
     changes: u64,
     seen_changes: u64,
+    /// When the last attempt failed, and why. `None` if it has succeeded.
+    failure: Option<(Instant, Problem)>,
 }
 
 struct Latest {
@@ -78,9 +85,15 @@ impl State {
 }
 
 impl View {
-    pub(crate) fn new(admin: Admin, budget: Budget, sampling: Sampling) -> Arc<View> {
+    pub(crate) fn new(
+        admin: Admin,
+        forwarded: Admin,
+        budget: Budget,
+        sampling: Sampling,
+    ) -> Arc<View> {
         Arc::new(View {
             admin,
+            forwarded,
             budget,
             state: Mutex::new(State {
                 latest: None,
@@ -89,31 +102,43 @@ impl View {
                 is_sampling: false,
                 changes: 0,
                 seen_changes: 0,
+                failure: None,
             }),
             sampling,
             taking: tokio::sync::Mutex::new(()),
         })
     }
 
-    /// The latest snapshot; waits for one if there is none that is recent.
+    /// The latest snapshot; waits for one if there is none that is recent. Readers that wait at the
+    /// same time share one attempt: one attempt each, one after the other, would make them wait for
+    /// minutes while the cluster cannot be reached.
     pub(crate) async fn snapshot(self: &Arc<View>) -> Result<Arc<Snapshot>, Problem> {
         self.keep_sampling();
-        match self.usable() {
-            Some(snapshot) => Ok(snapshot),
-            None => {
-                let _turn = self.taking.lock().await;
-                // Another reader may have waited for the same.
-                match self.usable() {
-                    Some(snapshot) => Ok(snapshot),
-                    None => self.take().await,
-                }
-            }
+        if let Some(snapshot) = self.usable() {
+            return Ok(snapshot);
+        }
+        let asked = Instant::now();
+        let _turn = self.taking.lock().await;
+        match (self.usable(), self.failure_since(asked)) {
+            (Some(snapshot), _) => Ok(snapshot),
+            (None, Some(problem)) => Err(problem),
+            (None, None) => self.take().await,
         }
     }
 
     /// Makes the next reader wait for a new snapshot.
     pub(crate) fn outdate(&self) {
         self.state.lock().changes += 1;
+    }
+
+    /// As [`View::outdate`], unless the latest snapshot is younger: for a state that changes by
+    /// itself, and that every tab requests.
+    pub(crate) fn outdate_if_older(&self, age: Duration) {
+        let mut state = self.state.lock();
+        let latest = state.latest.as_ref();
+        if latest.is_some_and(|it| it.taken.elapsed() >= age) {
+            state.changes += 1;
+        }
     }
 
     /// The sampled series of a thing in a range of time.
@@ -142,6 +167,12 @@ impl View {
         (!state.is_outdated() && latest.taken.elapsed() < STALE).then(|| latest.snapshot.clone())
     }
 
+    fn failure_since(&self, asked: Instant) -> Option<Problem> {
+        let state = self.state.lock();
+        let (at, problem) = state.failure.as_ref()?;
+        (*at >= asked).then(|| problem.clone())
+    }
+
     async fn take(&self) -> Result<Arc<Snapshot>, Problem> {
         // A reader that goes away during the request changes nothing.
         let (previous, changes, is_outdated) = {
@@ -149,7 +180,8 @@ impl View {
             let previous = state.latest.as_ref().map(|it| it.snapshot.clone());
             (previous, state.changes, state.is_outdated())
         };
-        let taken = collect::take(&self.admin, previous.as_deref(), is_outdated).await;
+        let (admin, forwarded) = (&self.admin, &self.forwarded);
+        let taken = collect::take(admin, forwarded, previous.as_deref(), is_outdated).await;
         let latencies = self.sampling.latencies.as_ref();
         let latencies = latencies.map(FromBroker::read).unwrap_or_default();
         let mut state = self.state.lock();
@@ -157,9 +189,15 @@ impl View {
             .map_err(Problem::from)
             .and_then(|snapshot| self.keep(&mut state, snapshot, &latencies));
         match &kept {
-            Ok(_) => state.seen_changes = changes,
+            Ok(_) => {
+                state.seen_changes = changes;
+                state.failure = None;
+            }
             // A reader must not take the old one for the present state.
-            Err(_) => state.changes += 1,
+            Err(problem) => {
+                state.changes += 1;
+                state.failure = Some((Instant::now(), problem.clone()));
+            }
         }
         kept
     }
@@ -206,12 +244,17 @@ impl View {
                     }
                     let began = Instant::now();
                     let _turn = view.taking.lock().await;
-                    if let Err(problem) = view.take().await {
-                        tracing::debug!("no snapshot of the cluster: {}", problem.detail());
+                    let taken = view.take().await;
+                    let mut busy = began.elapsed();
+                    match taken {
+                        // It has waited for the controller, which is no work for the cluster.
+                        Ok(snapshot) if snapshot.quorum_failure.is_some() => busy = Duration::ZERO,
+                        Ok(_) => {}
+                        Err(problem) => {
+                            tracing::debug!("no snapshot of the cluster: {}", problem.detail());
+                        }
                     }
-                    pause = view
-                        .interval(Instant::now())
-                        .max(began.elapsed() * MOST_BUSY);
+                    pause = view.interval(Instant::now()).max(busy * MOST_BUSY);
                 }
             });
         }
@@ -250,9 +293,34 @@ mod tests {
     };
 
     fn view(budget: Budget) -> Arc<View> {
-        let config = ClientConfig::new("127.0.0.1:1").unwrap();
+        let mut config = ClientConfig::new("127.0.0.1:1").unwrap();
+        config.default_api_timeout = Duration::from_millis(300);
         let admin = Admin::new(Client::unconnected(config));
-        View::new(admin, budget, Sampling::new(None))
+        View::new(admin.clone(), admin, budget, Sampling::new(None))
+    }
+
+    #[tokio::test]
+    async fn readers_that_wait_at_the_same_time_share_one_failed_attempt() {
+        let view = view(Budget::default());
+        let readers = (0..50).map(|_| view.snapshot());
+        for read in futures_util::future::join_all(readers).await {
+            assert_eq!(read.err().map(|it| it.status()), Some(502));
+        }
+        assert_eq!(view.state.lock().changes, 1, "failed attempts");
+        // A later reader makes a new attempt.
+        assert!(view.snapshot().await.is_err());
+        assert_eq!(view.state.lock().changes, 2, "failed attempts");
+    }
+
+    #[tokio::test]
+    async fn a_young_snapshot_is_kept_for_a_state_that_changes_by_itself() {
+        let view = view(Budget::default());
+        let kept = view.keep(&mut view.state.lock(), with_topics(1), &[]);
+        assert!(kept.is_ok());
+        view.outdate_if_older(Duration::from_secs(3600));
+        assert!(view.usable().is_some());
+        view.outdate_if_older(Duration::ZERO);
+        assert!(view.usable().is_none());
     }
 
     #[tokio::test]
@@ -304,6 +372,7 @@ mod tests {
             topics: (0..count).map(topic).collect(),
             groups: None,
             quorum: None,
+            quorum_failure: None,
             features: Vec::new(),
         }
     }

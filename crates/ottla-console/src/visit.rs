@@ -26,6 +26,8 @@ const REDRIVES: usize = 16;
 const CURSORS: usize = 16;
 /// How long the console waits for the cluster in one request of the page.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// How long a snapshot of the cluster waits for the active controller.
+const CONTROLLER_PATIENCE: Duration = Duration::from_secs(5);
 
 pub(crate) struct Visit {
     /// `None` without logins.
@@ -55,10 +57,15 @@ impl Visit {
         config.client_id = "ottla-console".into();
         config.default_api_timeout = config.default_api_timeout.min(PATIENCE);
         config.request_timeout = config.request_timeout.min(PATIENCE);
+        let forwarded = Admin::new(Client::unconnected(ClientConfig {
+            default_api_timeout: config.default_api_timeout.min(CONTROLLER_PATIENCE),
+            request_timeout: config.request_timeout.min(CONTROLLER_PATIENCE),
+            ..config.clone()
+        }));
         let admin = Admin::new(Client::unconnected(config));
         Visit {
             user,
-            view: View::new(admin.clone(), budget.clone(), sampling),
+            view: View::new(admin.clone(), forwarded, budget.clone(), sampling),
             details: Details::default(),
             admin,
             budget,

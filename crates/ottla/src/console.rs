@@ -16,7 +16,8 @@ use ottla_broker::{Broker, RunningBroker};
 use ottla_client::{ClientConfig, SaslMechanism, ScramMechanism, SecurityProtocol};
 use ottla_config::{BrokerConfig, Properties, SecurityProtocol as ListenerProtocol};
 use ottla_console::{
-    ConsoleConfig, FromBroker, Latency, MeasureConfig, OidcConfig, RegistryConfig,
+    Activity, ConsoleConfig, FromBroker, Latency, ListenerConnections, MeasureConfig, OidcConfig,
+    RegistryConfig, RequestTimes,
 };
 use ottla_protocol::ApiKey;
 use tokio::net::{TcpListener, TcpStream};
@@ -359,6 +360,7 @@ pub fn serve_beside_server(
         oidc: oidc_beside_server(&settings)?,
         registry: registry_beside_server(&settings)?,
         latencies: Some(from_broker(running, latencies_of)),
+        activity: Some(from_broker(running, |broker| vec![activity_of(broker)])),
         ..ConsoleConfig::new(client)
     };
     config
@@ -411,6 +413,24 @@ fn latencies_of(broker: &Broker) -> Vec<Latency> {
         Some([latency(p50, it.p50_ms), latency(p99, it.p99_ms)])
     });
     named.flatten().collect()
+}
+
+fn activity_of(broker: &Broker) -> Activity {
+    let connections = broker.open_connections().into_iter();
+    let connections = connections.map(|(listener, open)| ListenerConnections { listener, open });
+    let requests = broker.request_activity().into_iter();
+    let requests = requests.map(|it| RequestTimes {
+        api: it.api_key.name(),
+        count: it.count,
+        p50_ms: it.p50_ms,
+        p99_ms: it.p99_ms,
+        own_p99_ms: it.own_p99_ms,
+    });
+    Activity {
+        broker_id: broker.config().node_id,
+        connections: connections.collect(),
+        requests: requests.collect(),
+    }
 }
 
 fn start_thread(listener: TcpListener, first: (TcpStream, SocketAddr), config: ConsoleConfig) {

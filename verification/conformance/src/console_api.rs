@@ -2,6 +2,7 @@
 //! against Apache Kafka, and asks the cluster with the command-line tools whether it happened.
 
 mod access;
+mod beside;
 mod cluster;
 mod groups;
 pub mod http;
@@ -11,6 +12,7 @@ mod registry;
 mod schemas;
 pub mod stage;
 mod topics;
+mod trouble;
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -34,10 +36,11 @@ pub struct Options {
     until: Option<String>,
 }
 
-const SETTINGS: [(&str, &str); 7] = [
+const SETTINGS: [(&str, &str); 8] = [
     ("group.initial.rebalance.delay.ms", "0"),
     ("offsets.topic.num.partitions", "1"),
     ("transaction.state.log.num.partitions", "1"),
+    ("share.coordinator.state.topic.num.partitions", "1"),
     ("auto.create.topics.enable", "false"),
     (
         "authorizer.class.name",
@@ -62,10 +65,12 @@ const STEPS: &[Step] = &[
     ("a live tail", records::live_tail),
     ("records are exported", records::export),
     ("records are sent again", records::redrive),
+    ("a record of 10 MB", records::large),
     ("records are decoded", schemas::decode),
     ("a group and its lag", groups::group_lag),
     ("offsets are reset", groups::reset_offsets),
     ("a group is deleted", groups::delete_group),
+    ("a share group", groups::share_group),
     ("transactions", cluster::transactions),
     ("quotas", cluster::quotas),
     ("ACLs", cluster::acls),
@@ -137,6 +142,15 @@ fn against(broker: &str, binary: &std::path::Path, options: &Options) -> Result<
     if !is_reached {
         let check = || access::check(&peer, binary, dir.path());
         tally.add(attempt(peer.name(), "logins and rights", check));
+        if peer.id() == "ottla" {
+            let check = || beside::check(&peer, dir.path());
+            tally.add(attempt(peer.name(), "the console beside a server", check));
+        }
+        // It waits for starts and timeouts; against Kafka, only if asked for.
+        if peer.id() == "ottla" || options.broker.is_some() {
+            let check = || trouble::check(&peer, binary, dir.path());
+            tally.add(attempt(peer.name(), "a cluster in trouble", check));
+        }
     }
     Ok(tally)
 }

@@ -69,6 +69,13 @@ async fn client_activity_is_counted_under_the_names_of_kafka() {
     let timed: Vec<ApiKey> = latencies.iter().map(|it| it.api_key).collect();
     assert_eq!(timed, [ApiKey::Produce, ApiKey::Fetch]);
     assert!(latencies.iter().all(|it| it.p50_ms <= it.p99_ms));
+    let activity = broker.running.broker().request_activity();
+    let produced = activity.iter().find(|it| it.api_key == ApiKey::Produce);
+    let produced = produced.expect("requests of Produce");
+    assert!(produced.count > 1 && produced.p50_ms <= produced.p99_ms);
+    assert!(produced.own_p99_ms <= produced.p99_ms, "{produced:?}");
+    let open = broker.running.broker().open_connections();
+    assert!(open["PLAINTEXT"] >= 1, "{open:?}");
 
     let http = broker.running.http_addr().expect("it listens");
     let (status, text) = get_path(http, "/metrics").await;

@@ -281,7 +281,9 @@ function answer(method, [first, second, third, fourth, fifth], parameters, body,
       const broker = made.brokers.find((it) => String(it.id) === second);
       if (!broker) throw new Refusal(404, `broker ${second} is not registered`);
       const dir = (path, share) => ({ path, problem: null, total_bytes: 1e12, usable_bytes: broker.usable_bytes * share, is_cordoned: cordoned.has(path), bytes: broker.bytes * share, replicas: 77, largest: [0, 1, 2].map((partition) => ({ topic: "clickstream.web.v2", partition, bytes: 48e9 - partition * 1e9, offset_lag: 0, is_future: partition === 2 })) });
-      return { ...broker, dirs: [dir("/var/lib/ottla/a", 0.55), dir("/var/lib/ottla/b", 0.45)], api_versions: [{ api: "Produce", min: 0, max: 13 }, { api: "Fetch", min: 4, max: 18 }] };
+      const times = (api, p50_ms, p99_ms, own_p99_ms) => ({ api, count: 90_210, p50_ms, p99_ms, own_p99_ms });
+      const activity = broker.id === 1 ? { connections: [{ listener: "SASL_SSL", open: 1204 }], requests: [times("Fetch", 500, 510, 0.4), times("Produce", 1.2, 9.5, 1.1)] } : null;
+      return { ...broker, activity, dirs: [dir("/var/lib/ottla/a", 0.55), dir("/var/lib/ottla/b", 0.45)], api_versions: [{ api: "Produce", min: 0, max: 13 }, { api: "Fetch", min: 4, max: 18 }] };
     }
     case "PATCH brokers/*/log-dirs":
       if (body.is_cordoned) cordoned.add(body.path);

@@ -53,6 +53,16 @@ export interface BrokerRow {
 export interface Broker extends BrokerRow {
   dirs: LogDir[];
   api_versions: { api: string; min: number; max: number }[];
+  /** Only of the broker beside which the console runs. */
+  activity: Maybe<{ connections: { listener: string; open: number }[]; requests: RequestTimes[] }>;
+}
+
+export interface RequestTimes {
+  api: string;
+  count: number;
+  p50_ms: number;
+  p99_ms: number;
+  own_p99_ms: number;
 }
 
 export interface LogDir {

@@ -1,14 +1,18 @@
-//! One broker with its log directories.
+//! One broker with its log directories, and the activity of the broker beside which the console runs.
+
+use std::sync::Arc;
 
 use axum::Json;
+use axum::extract::State;
 use ottla_protocol::ApiKey;
 use ottla_protocol::messages::describe_log_dirs_response::DescribeLogDirsResult;
 use ottla_types::ErrorCode;
 use serde::Serialize;
 
 use super::cluster::{BrokerRow, broker_row};
-use crate::console::Visitor;
+use crate::console::{Console, Visitor};
 use crate::extract::Path;
+use crate::from_broker::{Activity, FromBroker};
 use crate::problem::Problem;
 
 /// Replicas of a log directory in the response.
@@ -20,6 +24,8 @@ pub(super) struct BrokerDetail {
     row: BrokerRow,
     dirs: Vec<LogDir>,
     api_versions: Vec<Api>,
+    /// Of the broker beside which the console runs.
+    activity: Option<Activity>,
 }
 
 #[derive(Serialize)]
@@ -52,6 +58,7 @@ struct Api {
 }
 
 pub(super) async fn get(
+    State(console): State<Arc<Console>>,
     visitor: Visitor,
     Path(id): Path<i32>,
 ) -> Result<Json<BrokerDetail>, Problem> {
@@ -80,10 +87,17 @@ pub(super) async fn get(
             min: it.min_version,
             max: it.max_version,
         });
+    // The broker does not decide who may see it: it is for users that may see the log directories. Old versions of the
+    // request have no error, and a user without the right sees none.
+    let dirs = broker.log_dirs.as_deref().unwrap_or_default();
+    let activity = console.config().activity.as_ref();
+    let activity = activity.filter(|_| !dirs.is_empty());
+    let activity = activity.map(FromBroker::read).unwrap_or_default();
     Ok(Json(BrokerDetail {
         row: broker_row(&snapshot, broker),
-        dirs: broker.log_dirs.iter().flatten().map(log_dir).collect(),
+        dirs: dirs.iter().map(log_dir).collect(),
         api_versions: apis.collect(),
+        activity: activity.into_iter().find(|it| it.broker_id == id),
     }))
 }
 

@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::health::{self, Health};
 use crate::console::Visitor;
 use crate::problem::Problem;
-use crate::view::{Broker, Feature, Snapshot, Topic};
+use crate::view::{Broker, Feature, Group, Snapshot, Topic, sum_of_known};
 
 #[derive(Serialize)]
 pub(super) struct Cluster {
@@ -140,10 +140,6 @@ fn quorum(snapshot: &Snapshot) -> Option<Quorum> {
 
 fn totals(snapshot: &Snapshot) -> Totals {
     let topics = || snapshot.topics.values();
-    let known = |values: Vec<Option<i64>>| {
-        let known: Vec<i64> = values.into_iter().flatten().collect();
-        (!known.is_empty()).then(|| known.iter().sum())
-    };
     let rates: Vec<f64> = topics().filter_map(|it| it.records_per_second).collect();
     let groups = snapshot.groups.as_ref();
     Totals {
@@ -152,10 +148,10 @@ fn totals(snapshot: &Snapshot) -> Totals {
         under_replicated: topics().map(Topic::under_replicated).sum(),
         under_min_isr: topics().map(Topic::under_min_isr).sum(),
         offline: topics().map(Topic::offline).sum(),
-        bytes: known(topics().map(|it| it.bytes).collect()),
-        records: known(topics().map(Topic::records).collect()),
+        bytes: sum_of_known(topics().map(|it| it.bytes)),
+        records: sum_of_known(topics().map(Topic::records)),
         groups: groups.map(|it| it.len()),
-        lag: groups.and_then(|it| known(it.values().map(|it| it.lag()).collect())),
+        lag: groups.and_then(|it| sum_of_known(it.values().map(Group::lag))),
         records_per_second: (!rates.is_empty()).then(|| rates.iter().sum()),
     }
 }

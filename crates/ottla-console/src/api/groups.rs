@@ -14,7 +14,7 @@ use crate::console::Visitor;
 use crate::extract::{Path, Query};
 use crate::list::{ListQuery, Page, SortKey};
 use crate::problem::Problem;
-use crate::view::{Group, Partition};
+use crate::view::{Group, Partition, lag_behind, sum_of_known};
 
 /// Topics of a group in a row of the list.
 const TOPICS_SHOWN: usize = 20;
@@ -162,7 +162,6 @@ pub(super) async fn get(
     let offsets = offsets(&visitor, &id, &kind).await?;
     let partition_list = partitions(&visitor, &described.members, offsets).await;
     let topics: BTreeSet<&str> = partition_list.iter().map(|it| &*it.topic).collect();
-    let lags: Vec<i64> = partition_list.iter().filter_map(|it| it.lag).collect();
     let row = GroupRow {
         group_id: id,
         protocol_type: match &*kind {
@@ -172,7 +171,7 @@ pub(super) async fn get(
         kind,
         state: described.state.clone(),
         members: Some(described.members.len()),
-        lag: (!lags.is_empty()).then(|| lags.iter().sum()),
+        lag: sum_of_known(partition_list.iter().map(|it| it.lag)),
         topics: Some(
             topics
                 .into_iter()
@@ -382,7 +381,7 @@ async fn partitions(
         let end = known(&ends, &key);
         let distance = end
             .zip(it.offset)
-            .map(|(end, offset)| (end - offset).max(0));
+            .map(|(end, offset)| lag_behind(end, offset));
         PartitionOfGroup {
             committed_offset: it.offset,
             log_start_offset: known(&starts, &key),

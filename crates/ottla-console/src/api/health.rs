@@ -210,12 +210,6 @@ fn of_disks(snapshot: &Snapshot) -> Vec<Attention> {
 }
 
 fn of_quorum(snapshot: &Snapshot) -> Vec<Attention> {
-    let Some(quorum) = &snapshot.quorum else {
-        return Vec::new();
-    };
-    let state = &quorum.state;
-    let voters = &state.current_voters;
-    let leader = voters.iter().find(|it| it.replica_id == state.leader_id);
     let item = |severity, text| Attention {
         severity,
         text,
@@ -225,6 +219,18 @@ fn of_quorum(snapshot: &Snapshot) -> Vec<Attention> {
             partition: None,
         },
     };
+    let Some(quorum) = &snapshot.quorum else {
+        let failure = snapshot.quorum_failure.iter();
+        let text = failure.map(|reason| {
+            format!(
+                "The metadata quorum does not answer, so nothing can be created or changed: {reason}"
+            )
+        });
+        return text.map(|text| item(Severity::Critical, text)).collect();
+    };
+    let state = &quorum.state;
+    let voters = &state.current_voters;
+    let leader = voters.iter().find(|it| it.replica_id == state.leader_id);
     let Some(leader) = leader else {
         let text =
             "The metadata quorum has no leader; start the controllers, most of them must run";
@@ -289,6 +295,7 @@ mod tests {
             topics: BTreeMap::from([("t".to_owned(), topic)]),
             groups: None,
             quorum: None,
+            quorum_failure: None,
             features: Vec::new(),
         }
     }
@@ -336,6 +343,21 @@ mod tests {
                 "Broker 2 (h:9092) is registered and not running",
             ]
         );
+    }
+
+    #[test]
+    fn a_quorum_that_does_not_answer_is_critical_although_all_partitions_are_in_sync() {
+        let mut led = snapshot(&[(1, 2), (2, 2)], 1);
+        assert_eq!(of(&led).health, "ok");
+        led.quorum_failure = Some("no active controller".into());
+        let found = of(&led);
+        assert_eq!(found.health, "critical");
+        assert_eq!(
+            found.sentence,
+            "All 2 partitions are in sync; 1 other thing needs attention."
+        );
+        let text = &found.attention[0].text;
+        assert!(text.ends_with(": no active controller"), "{text}");
     }
 
     #[test]

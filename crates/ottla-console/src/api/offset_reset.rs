@@ -1,5 +1,5 @@
 //! Resetting and deleting the offsets of a group, as `kafka-consumer-groups --reset-offsets` does,
-//! and setting the offsets of single partitions.
+//! and setting the offsets of single partitions. Of a streams group, those of its input topics.
 //!
 //! A preview computes the changes, and a reset applies the changes of a preview. The reset computes
 //! none itself, because the end of a log, for example, may have changed since the preview.
@@ -19,7 +19,7 @@ use crate::console::Visitor;
 use crate::extract::{Body, Path};
 use crate::list::Items;
 use crate::problem::Problem;
-use crate::view::{Partition, now_ms};
+use crate::view::{Partition, lag_behind, now_ms};
 
 #[derive(Deserialize)]
 pub(super) struct Reset {
@@ -34,6 +34,30 @@ pub(super) struct Reset {
     /// For a reset: the changes from the preview.
     #[serde(default)]
     changes: Vec<PreviewedChange>,
+}
+
+impl Reset {
+    /// Refuses topics of a streams group that are not among its inputs: the offsets of its internal
+    /// topics belong to the state of the application.
+    fn check_topics(&self, group: &str, inputs: &BTreeSet<String>) -> Result<(), Problem> {
+        let selected = self.topics.iter().flatten().map(|it| &it.topic);
+        let given = self.offsets.iter().map(|it| &it.topic);
+        let changed = self.changes.iter().map(|it| &it.topic);
+        let mut topics = selected.chain(given).chain(changed);
+        match topics.find(|it| !inputs.contains(*it)) {
+            None => Ok(()),
+            Some(other) => {
+                let inputs: Vec<&str> = inputs.iter().map(String::as_str).collect();
+                Err(Problem::invalid(
+                    "topics",
+                    format!(
+                        "topic {other} is no input topic of the streams group {group}; give {}",
+                        inputs.join(", ")
+                    ),
+                ))
+            }
+        }
+    }
 }
 
 #[derive(Deserialize)]
@@ -88,12 +112,19 @@ pub(super) async fn reset(
         visitor.note.is_preview();
     }
     let kind = kind_or_new(&visitor, &group).await?;
-    let old = match offsets(&visitor, &group, &kind).await {
+    let mut old = match offsets(&visitor, &group, &kind).await {
         Ok(old) => old,
         // A reset creates the group.
         Err(problem) if problem.status() == 404 => BTreeMap::new(),
         Err(problem) => return Err(problem),
     };
+    if kind == "streams" {
+        let described = visitor.admin.describe_streams_group(&group).await?;
+        let parts = described.subtopologies.into_iter();
+        let inputs: BTreeSet<String> = parts.flat_map(|it| it.source_topics).collect();
+        reset.check_topics(&group, &inputs)?;
+        old.retain(|(topic, _), _| inputs.contains(topic));
+    }
     let items = match reset.preview {
         true => preview(&visitor, &reset, &old).await?,
         false => apply(&visitor, &group, &kind, &reset.changes, &old).await?,
@@ -135,7 +166,9 @@ async fn preview(
             old: old.get(partition).and_then(|it| it.offset),
             new: new.as_ref().ok().copied(),
             log_end_offset: end,
-            lag: end.zip(new.as_ref().ok()).map(|(end, new)| end - new),
+            lag: end
+                .zip(new.as_ref().ok())
+                .map(|(end, new)| lag_behind(end, *new)),
             problem: new.err(),
         }
     });
@@ -203,7 +236,7 @@ async fn apply(
             old: it.old,
             new,
             log_end_offset: end,
-            lag: end.zip(new).map(|(end, new)| end - new),
+            lag: end.zip(new).map(|(end, new)| lag_behind(end, new)),
             problem: refused.map(|error| error.to_string()),
             topic: partition.0,
             partition: partition.1,
@@ -424,4 +457,33 @@ pub(super) async fn delete(
     }
     visitor.view.outdate();
     Ok(StatusCode::NO_CONTENT)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn internal_topics_of_a_streams_group_are_not_reset() {
+        let inputs = BTreeSet::from(["orders".to_owned(), "payments".to_owned()]);
+        let check = |body: &str| {
+            let reset: Reset = serde_json::from_str(body).unwrap();
+            let checked = reset.check_topics("totals", &inputs);
+            checked.map_err(|it| it.detail().to_owned())
+        };
+        check(r#"{"to": "earliest", "preview": true}"#).unwrap();
+        check(r#"{"to": "earliest", "topics": [{"topic": "orders"}]}"#).unwrap();
+        for body in [
+            r#"{"to": "earliest", "topics": [{"topic": "orders"}, {"topic": "totals-by-repartition"}]}"#,
+            r#"{"to": "offsets", "offsets": [{"topic": "totals-by-repartition", "partition": 0, "offset": 1}]}"#,
+            r#"{"changes": [{"topic": "totals-by-repartition", "partition": 0, "new": 1}]}"#,
+        ] {
+            let refused = check(body).unwrap_err();
+            assert!(
+                refused.contains("totals-by-repartition is no input topic")
+                    && refused.ends_with("give orders, payments"),
+                "{refused}"
+            );
+        }
+    }
 }

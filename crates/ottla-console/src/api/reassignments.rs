@@ -1,6 +1,7 @@
 //! Reassignments and leader elections.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use axum::Json;
 use ottla_client::ClientError;
@@ -18,6 +19,8 @@ use crate::view::{Partition, Snapshot};
 const MOST_PARTITIONS: usize = 1000;
 /// Topics whose throttles are requested at a time.
 const TOPICS_PER_REQUEST: usize = 500;
+/// How old the sizes of the copies in progress may be. Every tab requests them every 2 s.
+const PROGRESS_AGE: Duration = Duration::from_secs(5);
 
 #[derive(Serialize)]
 pub(super) struct Reassignment {
@@ -39,7 +42,7 @@ pub(super) async fn list(
     let reassignments = visitor.admin.list_partition_reassignments().await?;
     if !reassignments.is_empty() {
         // Sizes that tell how far the copies are.
-        visitor.view.outdate();
+        visitor.view.outdate_if_older(PROGRESS_AGE);
     }
     let snapshot = visitor.view.snapshot().await?;
     let items = reassignments

@@ -13,7 +13,7 @@ use crate::details::PartitionDetails;
 use crate::extract::{Body, Path, Query};
 use crate::list::{ListQuery, Page, SortKey};
 use crate::problem::Problem;
-use crate::view::{Group, Partition, Snapshot, Topic};
+use crate::view::{Group, Partition, Snapshot, Topic, sum_of_known};
 
 /// Groups of a topic in a row of the list.
 const GROUPS_SHOWN: usize = 20;
@@ -118,9 +118,7 @@ fn groups_by_topic(snapshot: &Snapshot) -> HashMap<&str, Vec<GroupOfTopic>> {
         let mut lags: Vec<(&str, Option<i64>)> = Vec::new();
         for ((topic, _), (_, lag)) in &group.offsets {
             match lags.last_mut().filter(|(last, _)| last == topic) {
-                Some((_, sum)) => {
-                    *sum = sum.zip(*lag).map(|(sum, lag)| sum + lag).or(*sum).or(*lag)
-                }
+                Some((_, sum)) => *sum = sum_of_known([*sum, *lag].into_iter()),
                 None => lags.push((topic, *lag)),
             }
         }

@@ -6,13 +6,15 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use futures_util::future::{join, join_all, join4};
-use ottla_client::admin::{DescribedConfigs, EndpointType, GroupListing, OffsetSpec};
+use ottla_client::admin::{
+    DescribedConfigs, EndpointType, GroupListing, OffsetSpec, QuorumDescription,
+};
 use ottla_client::{Admin, ClientError, Metadata};
 use ottla_protocol::messages::describe_log_dirs_response::DescribeLogDirsResult;
 use tokio::sync::Semaphore;
 
 use super::snapshot::{
-    Broker, Feature, Group, LogOffsets, Partition, Snapshot, Topic, TopicSettings,
+    Broker, Feature, Group, LogOffsets, Partition, Snapshot, Topic, TopicSettings, lag_behind,
 };
 
 /// Topics whose settings are requested at a time.
@@ -30,9 +32,11 @@ const SHOWN_SETTINGS: [&str; 4] = [
     "min.insync.replicas",
 ];
 
-/// `is_outdated` tells whether something was changed since the previous one.
+/// `forwarded` is for requests that wait for the active controller. `is_outdated` tells whether
+/// something was changed since the previous one.
 pub(super) async fn take(
     admin: &Admin,
+    forwarded: &Admin,
     previous: Option<&Snapshot>,
     is_outdated: bool,
 ) -> Result<Snapshot, ClientError> {
@@ -42,10 +46,7 @@ pub(super) async fn take(
         brokers(admin, &metadata),
         offsets(admin, &metadata),
         settings(admin, &metadata, previous.filter(|_| !is_outdated)),
-        join(
-            groups(admin),
-            join(admin.describe_quorum(), features(admin)),
-        ),
+        join(groups(admin), join(quorum(forwarded), features(admin))),
     )
     .await;
     let (starts, ends) = offsets;
@@ -80,12 +81,14 @@ pub(super) async fn take(
         (info.name.clone(), topic)
     });
     let topics = topics.collect();
+    let quorum_failure = quorum.as_ref().err().and_then(unanswered);
     Ok(Snapshot {
         at,
         cluster_id: metadata.cluster_id.clone(),
         topics,
         groups,
         quorum: quorum.ok(),
+        quorum_failure,
         features,
         brokers,
     })
@@ -309,7 +312,7 @@ fn with_lag(groups: Vec<FoundGroup>, ends: &Offsets) -> BTreeMap<String, Group> 
         let mut offsets = found.offsets;
         for (partition, (offset, lag)) in &mut offsets {
             let end = ends.get(partition);
-            *lag = lag.or_else(|| end.map(|end| end.saturating_sub(*offset).max(0)));
+            *lag = lag.or_else(|| end.map(|end| lag_behind(*end, *offset)));
         }
         let group = Group {
             listing: found.listing,
@@ -318,6 +321,30 @@ fn with_lag(groups: Vec<FoundGroup>, ends: &Offsets) -> BTreeMap<String, Group> 
         (group.listing.group_id.clone(), group)
     };
     groups.into_iter().map(with_lag).collect()
+}
+
+/// From the brokers of this moment: those of the configuration may be gone.
+async fn quorum(forwarded: &Admin) -> Result<QuorumDescription, ClientError> {
+    forwarded
+        .client()
+        .refresh_metadata(Some(&[]), false)
+        .await?;
+    forwarded.describe_quorum().await
+}
+
+/// Why the metadata quorum does not answer. `None` if the user may not see it, or the cluster has none.
+fn unanswered(error: &ClientError) -> Option<String> {
+    let last = match error {
+        ClientError::GaveUp { last, .. } => last.as_ref(),
+        other => other,
+    };
+    let is_unanswered = match last {
+        ClientError::NoController { .. } => true,
+        ClientError::Broker { code, .. } => code.is_retriable(),
+        // Of a broker, whose state other parts of the snapshot show.
+        _ => false,
+    };
+    is_unanswered.then(|| last.to_string())
 }
 
 async fn features(admin: &Admin) -> Vec<Feature> {
@@ -342,6 +369,8 @@ pub(crate) fn now_ms() -> i64 {
 
 #[cfg(test)]
 mod tests {
+    use ottla_types::ErrorCode;
+
     use super::*;
 
     fn groups(offsets: &[(&str, &str, i32, i64)]) -> BTreeMap<String, Group> {
@@ -382,6 +411,31 @@ mod tests {
         ]);
         let read = records_read(&after, &before);
         assert_eq!(read, BTreeMap::from([("a", 12), ("b", 0)]));
+    }
+
+    #[test]
+    fn a_denied_quorum_is_not_taken_for_one_that_does_not_answer() {
+        let of = |code: ErrorCode| ClientError::broker("the quorum", code.code(), None::<&str>);
+        let gave_up = |last: ClientError| ClientError::GaveUp {
+            what: "DescribeQuorum".into(),
+            after: std::time::Duration::from_secs(5),
+            last: Box::new(last),
+        };
+        let silent = ClientError::NoController {
+            address: "h:9092".into(),
+            what: "DescribeQuorum".into(),
+            after: std::time::Duration::from_secs(5),
+        };
+        let reason = unanswered(&gave_up(silent)).unwrap();
+        assert!(reason.starts_with("h:9092 answers"), "{reason}");
+        assert!(unanswered(&gave_up(of(ErrorCode::NotController))).is_some());
+        assert!(unanswered(&of(ErrorCode::ClusterAuthorizationFailed)).is_none());
+        // A broker that is away says nothing about the quorum.
+        let away = ClientError::Connect {
+            address: "h:9092".into(),
+            reason: "refused".into(),
+        };
+        assert!(unanswered(&gave_up(away)).is_none());
     }
 
     #[test]

@@ -18,6 +18,8 @@ pub(crate) struct Snapshot {
     pub(crate) topics: BTreeMap<String, Topic>,
     pub(crate) groups: Option<BTreeMap<String, Group>>,
     pub(crate) quorum: Option<QuorumDescription>,
+    /// Why the metadata quorum does not answer. `None` if it does, if it is denied or not supported.
+    pub(crate) quorum_failure: Option<String>,
     pub(crate) features: Vec<Feature>,
 }
 
@@ -162,8 +164,29 @@ impl Group {
     }
 }
 
-fn sum_of_known(values: impl Iterator<Item = Option<i64>>) -> Option<i64> {
+/// The number of offsets after a committed one. Any client can commit any offset.
+pub(crate) fn lag_behind(end: i64, committed: i64) -> i64 {
+    end.saturating_sub(committed).max(0)
+}
+
+/// `None` if none is known.
+pub(crate) fn sum_of_known(values: impl Iterator<Item = Option<i64>>) -> Option<i64> {
     values.flatten().fold(None, |sum: Option<i64>, value| {
         Some(sum.unwrap_or(0).saturating_add(value))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_lag_of_any_committed_offset_is_a_number() {
+        assert_eq!((lag_behind(7, 3), lag_behind(7, 9)), (4, 0));
+        assert_eq!(lag_behind(7, i64::MIN), i64::MAX);
+        assert_eq!(lag_behind(7, i64::MAX), 0);
+        let lags = [Some(i64::MAX), None, Some(5)];
+        assert_eq!(sum_of_known(lags.into_iter()), Some(i64::MAX));
+        assert_eq!(sum_of_known([None, None].into_iter()), None);
+    }
 }

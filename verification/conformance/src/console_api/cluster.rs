@@ -206,6 +206,8 @@ pub fn broker(stage: &Stage) -> Result<()> {
         detail["api_versions"].as_array().map_or(0, Vec::len) > 30,
         "{detail}"
     );
+    // `ottla console` is beside no broker.
+    ensure!(detail["activity"].is_null(), "{detail}");
     let dirs = format!("/api/brokers/{id}/log-dirs");
     for is_cordoned in [true, false] {
         let mut cordon = json!({"path": path, "is_cordoned": is_cordoned, "preview": true});

@@ -3,7 +3,7 @@
 use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 
-use super::stage::Stage;
+use super::stage::{Stage, setting};
 
 pub fn group_lag(stage: &Stage) -> Result<()> {
     stage.tool(&[
@@ -149,5 +149,58 @@ pub fn delete_group(stage: &Stage) -> Result<()> {
     ensure!(!listed.contains("readers"), "{listed}");
     let (status, _) = stage.http.refused("GET", "/api/groups/readers", None)?;
     ensure!(status == 404, "{status}");
+    Ok(())
+}
+
+/// A share group: its settings are changed, a tool reads with it, its offsets are shown and reset.
+pub fn share_group(stage: &Stage) -> Result<()> {
+    let path = "/api/groups/sharers";
+    let settings = format!("{path}/settings");
+    let name = "share.auto.offset.reset";
+    let change = json!({"set": {name: "earliest"}});
+    stage.http.json("PATCH", &settings, Some(&change))?;
+    stage.shows(&settings, |it| setting(it, name)["source"] == "group")?;
+    stage.tool(&[
+        "console-share-consumer",
+        "--topic",
+        "again",
+        "--group",
+        "sharers",
+        "--max-messages",
+        "3",
+        "--timeout-ms",
+        "30000",
+    ])?;
+    // At least the first record of a partition was accepted.
+    let has_read = |it: &Value| {
+        let mut partitions = it["partition_list"].as_array().into_iter().flatten();
+        it["state"] == "Empty" && partitions.any(|it| it["committed_offset"].as_i64() >= Some(1))
+    };
+    let group = stage.shows(path, has_read)?;
+    ensure!(
+        group["type"] == "share" && group["lag"].is_number() && group["why"].is_string(),
+        "{group}"
+    );
+    let listed = stage.shows("/api/groups?type=share", |it| it["total"] == 1)?;
+    ensure!(listed["items"][0]["group_id"] == "sharers", "{listed}");
+    let whole = json!([{"topic": "again", "partitions": null}]);
+    let wanted = json!({"to": "earliest", "topics": whole});
+    let done = reset(stage, &format!("{path}/offsets"), wanted)?;
+    ensure!(done["items"].as_array().map_or(0, Vec::len) == 3, "{done}");
+    let printed = stage.tool(&["share-groups", "--describe", "--group", "sharers"])?;
+    let rows = printed.lines().filter_map(|line| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        match words[..] {
+            ["sharers", "again", _, start, ..] => Some(start),
+            _ => None,
+        }
+    });
+    let starts: Vec<&str> = rows.collect();
+    ensure!(starts == ["0", "0", "0"], "{printed}");
+    stage
+        .http
+        .json("DELETE", &format!("{path}?confirm=sharers"), None)?;
+    let listed = stage.tool(&["groups", "--list"])?;
+    ensure!(!listed.contains("sharers"), "{listed}");
     Ok(())
 }

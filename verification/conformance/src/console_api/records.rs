@@ -336,3 +336,51 @@ pub fn redrive(stage: &Stage) -> Result<()> {
     );
     Ok(())
 }
+
+/// The largest records that a topic takes: cut in a list, found by their last bytes, and whole when
+/// they are opened or exported.
+pub fn large(stage: &Stage) -> Result<()> {
+    const BYTES: usize = 10_000_000;
+    let configs = json!({"max.message.bytes": "12000000"});
+    let topic = json!({"name": "large", "partitions": 1, "configs": configs});
+    stage.post("/api/topics", &topic)?;
+    stage.tool_shows(
+        &["topics", "--describe", "--topic", "large"],
+        &["PartitionCount: 1"],
+    )?;
+    let value = format!("{}needle", "x".repeat(BYTES - "needle".len()));
+    let path = "/api/topics/large/records";
+    stage.post(path, &json!({"records": [{"key": "big", "value": value}]}))?;
+    // Half as many bytes, which are no text.
+    let binary = json!({"value": "fe".repeat(BYTES / 2), "encoding": "hex"});
+    stage.post(path, &json!({"records": [binary]}))?;
+    let (found, done) = stage
+        .http
+        .records(&format!("{path}?from=beginning&text=NEEDLE"))?;
+    ensure!(found.len() == 1 && done["scanned"] == 2, "{done}");
+    let shown = &found[0]["value"];
+    let length = shown["text"].as_str().map_or(0, str::len);
+    ensure!(
+        shown["cut"] == true && shown["bytes"] == BYTES && (1..=2048).contains(&length),
+        "{length} bytes are shown of {}",
+        shown["bytes"]
+    );
+    let whole = stage.http.get(&format!("{path}/0/0"))?;
+    ensure!(
+        whole["value"]["cut"] == false && whole["value"]["text"] == value.as_str(),
+        "it is not whole"
+    );
+    let whole = stage.http.get(&format!("{path}/0/1"))?;
+    ensure!(
+        whole["value"]["format"] == "hex" && whole["value"]["bytes"] == BYTES / 2,
+        "it is {}",
+        whole["value"]["format"]
+    );
+    let export = "/api/topics/large/export?from=beginning&key=big";
+    let lines = stage.http.send("GET", export, None)?.text()?;
+    ensure!(lines.lines().count() == 1 && lines.contains(&value), "cut");
+    stage
+        .http
+        .json("DELETE", "/api/topics/large?confirm=large", None)?;
+    Ok(())
+}

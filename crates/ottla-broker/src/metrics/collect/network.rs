@@ -1,7 +1,5 @@
 //! `kafka.server:type=socket-server-metrics`, and the threads that serve connections.
 
-use std::collections::BTreeMap;
-
 use ottla_context::ListenerTls;
 
 use crate::Broker;
@@ -9,23 +7,11 @@ use ottla_metrics::Metric;
 use ottla_metrics::family::Family;
 
 pub(super) fn collect(broker: &Broker, families: &mut Vec<Family>) {
-    let mut open: BTreeMap<String, usize> = BTreeMap::new();
-    for listener in broker
-        .config()
-        .listeners
-        .iter()
-        .filter(|l| !l.is_controller)
-    {
-        open.insert(listener.name.clone(), 0);
-    }
-    broker.network.connections.for_each(|connection| {
-        *open.entry(connection.listener.name.clone()).or_default() += 1;
-    });
     let mut connection_count = Family::gauge(
         "kafka_server_socket_server_metrics_connection_count",
         "Open connections by listener",
     );
-    for (listener, count) in open {
+    for (listener, count) in broker.open_connections() {
         // Ottla does not assign connections to network processors.
         let labels = [("listener", listener), ("networkProcessor", "0".to_owned())];
         connection_count.push(labels, count as f64);

@@ -39,7 +39,7 @@ export function Group({ name }: { name: string }) {
   return (
     <div class={tab === "" ? "" : "full"}>
       <Head title={name} above={above}>
-        {group.type === "streams" ? null : <Opens dialog="reset">Reset offsets</Opens>}
+        <Opens dialog="reset">Reset offsets</Opens>
         <Opens dialog="delete" isDangerous>
           Delete
         </Opens>
@@ -137,7 +137,7 @@ function Lag({ group }: { group: GroupData }) {
       title: "",
       width: 60,
       cell: (it) =>
-        session.value?.read_only || group.type === "streams" ? null : (
+        session.value?.read_only ? null : (
           <button type="button" class="plain" aria-label={`Set the offset of ${it.topic}-${it.partition}`} onClick={() => openDialog("set", { topic: it.topic, partition: it.partition })}>
             Set
           </button>

@@ -120,6 +120,11 @@ export function ResetOffsets({ group, reload }: { group: Group; reload: () => vo
   return (
     <Dialog title={`Reset offsets of ${group.group_id}`} action={moved > 0 ? `Reset ${plural(moved, "partition")}` : "Reset"} isDangerous isWide run={run} isReady={changes !== null && (moved > 0 || fields.to === "current")}>
       {isActive ? <p class="failure">The group has {plural(group.member_list.length, "member")}: the cluster refuses to change its offsets until its consumers are stopped. The preview works.</p> : null}
+      {group.type === "streams" ? (
+        <p>
+          Only the input topics of the application are reset. Its internal topics, and so its state, stay as they are; <code>ottla streams-groups --reset-offsets</code> can delete them as well.
+        </p>
+      ) : null}
       <div class="row">
         <SelectField label="To" value={fields.to} options={WAYS} onChange={(to) => change({ to })} />
         {fields.to === "offset" ? <TextField label="Offset" type="number" value={fields.offset} onChange={(offset) => change({ offset })} /> : null}

@@ -1,0 +1,46 @@
+//! The console that `ottla server` serves beside its broker: it shows what Kafka's protocol does not
+//! have.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+use ottla_peers::{InstalledPeer, NodeOptions, free_port_pair};
+
+use super::http::Http;
+use super::stage::PATIENCE;
+
+pub fn check(peer: &InstalledPeer, dir: &Path) -> Result<()> {
+    let address = format!("127.0.0.1:{}", free_port_pair()?);
+    let listener = ("ottla.console.listener".to_owned(), address.clone());
+    let mut node = peer.start(NodeOptions {
+        dir: dir.join("beside"),
+        overrides: vec![listener],
+        ..NodeOptions::default()
+    })?;
+    let http = Http::new(address);
+    let began = Instant::now();
+    let overview = loop {
+        match http.get("/api/cluster") {
+            Ok(overview) if overview["brokers"][0]["is_fenced"] == false => break overview,
+            other => ensure!(began.elapsed() < PATIENCE, "GET /api/cluster: {other:?}"),
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    };
+    let broker = http.get(&format!("/api/brokers/{}", overview["brokers"][0]["id"]))?;
+    let activity = &broker["activity"];
+    let mut connections = activity["connections"].as_array().into_iter().flatten();
+    ensure!(
+        connections.any(|it| it["listener"] == "PLAINTEXT" && it["open"].as_i64() >= Some(1)),
+        "{broker}"
+    );
+    let mut requests = activity["requests"].as_array().into_iter().flatten();
+    ensure!(
+        requests.any(|it| it["api"] == "Metadata" && it["count"].as_i64() >= Some(1)),
+        "{broker}"
+    );
+    let series = http.get("/api/series?of=cluster")?;
+    ensure!(series["has_latencies"] == true, "{series}");
+    node.stop()?;
+    Ok(())
+}
