@@ -14,6 +14,7 @@ use ottla_sync::net::TcpStream;
 use ottla_tls::TlsContext;
 
 use crate::connections::Connection;
+use crate::failed_logins::FailedLogins;
 use crate::stream::Stream;
 
 /// The maximum duration of a TLS handshake.
@@ -27,6 +28,8 @@ type UnderWayQueue = Mutex<VecDeque<Arc<Connection>>>;
 #[derive(Debug, Default)]
 pub struct Handshakes {
     under_way: Arc<UnderWayQueue>,
+    /// What is logged about those that failed.
+    pub(crate) failed: Arc<FailedLogins>,
 }
 
 /// Why a peer is not admitted.
