@@ -14,7 +14,7 @@ use crate::TlsError;
 use crate::certificate::CertificateFacts;
 use crate::principal_mapper::PrincipalMapper;
 use crate::rustls_config::{self, Configs};
-use crate::settings::{Purpose, TlsSettings};
+use crate::settings::{ClientAuth, Purpose, TlsSettings};
 use crate::store::{FileStamp, KeyStore, TrustStore};
 
 pub struct TlsContext {
@@ -96,6 +96,13 @@ impl TlsContext {
     /// The certificate of each key, with the alias of the key.
     pub fn certificates(&self) -> Vec<(String, CertificateFacts)> {
         self.loaded.load().entries.clone()
+    }
+
+    /// Whether clients of a listener have to present certificates.
+    pub fn client_auth(&self) -> ClientAuth {
+        // It was checked when the settings were loaded.
+        let auth = self.loaded.load().settings.client_auth();
+        auth.unwrap_or_default()
     }
 
     /// Problems with a configuration that is in use nevertheless.

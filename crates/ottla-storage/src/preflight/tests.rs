@@ -8,6 +8,7 @@ use ottla_log::checkpoint::{CleanShutdown, MetaProperties};
 use ottla_protocol::coordinator_records::*;
 use ottla_protocol::metadata_records::*;
 use ottla_records::{Compression, RecordBatchBuilder};
+use ottla_testkit::certificates::write_stores;
 use ottla_types::{BrokerEpoch, BrokerId, LeaderEpoch, Timestamp, Uuid};
 
 use super::*;
@@ -291,6 +292,52 @@ fn unusable_delegation_tokens_are_a_note() {
             .findings
             .iter()
             .all(|it| !it.what.contains("delegation token"))
+    );
+}
+
+#[test]
+fn what_clients_need_for_each_listener_is_a_note() {
+    let stores = tempfile::tempdir().unwrap();
+    write_stores(stores.path(), &["broker"]);
+    let path = |name: &str| stores.path().join(name).display().to_string();
+    let (store, trust) = (path("broker.pem"), path("authority.pem"));
+    let node = Node::new()
+        .setting(
+            "listeners",
+            "PLAINTEXT://127.0.0.1:9092,SECURE://127.0.0.1:9094,LOGIN://127.0.0.1:9095,\
+             CONTROLLER://127.0.0.1:9093",
+        )
+        .setting(
+            "listener.security.protocol.map",
+            "PLAINTEXT:PLAINTEXT,SECURE:SSL,LOGIN:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT",
+        )
+        .setting("ssl.keystore.type", "PEM")
+        .setting("ssl.keystore.location", &store)
+        .setting("ssl.truststore.type", "PEM")
+        .setting("ssl.truststore.location", &trust)
+        .setting("listener.name.secure.ssl.client.auth", "required")
+        .setting(
+            "listener.name.login.sasl.enabled.mechanisms",
+            "SCRAM-SHA-512,PLAIN",
+        )
+        .setting(
+            "listener.name.login.plain.sasl.jaas.config",
+            "org.apache.kafka.common.security.plain.PlainLoginModule required user_a=\"b\";",
+        );
+    node.finds(
+        Severity::Notes,
+        "clients of SECURE://127.0.0.1:9094 need security.protocol=SSL, trust in CN=authority,O=Ottla",
+    );
+    node.finds(Severity::Notes, ", a certificate of their own");
+    let login = "clients of LOGIN://127.0.0.1:9095 need security.protocol=SASL_PLAINTEXT, \
+                 sasl.mechanism=SCRAM-SHA-512 or PLAIN";
+    node.finds(Severity::Notes, login);
+    node.finds(Severity::Notes, "give it SASL_SSL");
+    let findings = node.look().findings;
+    assert!(
+        findings
+            .iter()
+            .all(|it| !it.what.contains("clients of PLAINTEXT"))
     );
 }
 
