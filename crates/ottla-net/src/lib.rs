@@ -38,7 +38,7 @@ mod unsent_answers;
 
 pub use address_limits::AddressLimits;
 pub use audit::check_audit_file;
-pub use authorizer::{Authorizer, IsInTable};
+pub use authorizer::{Authorizer, Decisions, IsInTable};
 pub use broker_peers::BrokerPeers;
 pub use client_identity::ClientIdentity;
 pub use connections::{Connection, Connections, ListenerInfo};

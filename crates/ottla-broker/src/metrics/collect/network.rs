@@ -152,6 +152,7 @@ pub(super) fn collect(broker: &Broker, families: &mut Vec<Family>) {
         .value(broker.network.request_memory.available_bytes() as f64),
     );
     certificates(broker, families);
+    authorizer(broker, families);
     families.extend([
         Family::gauge(
             "ottla_request_memory_bound_bytes",
@@ -210,6 +211,25 @@ fn fetch_sessions(broker: &Broker, families: &mut Vec<Family>) {
             "Fetch sessions evicted in favour of others",
         )
         .value(cached.evictions as f64),
+    ]);
+}
+
+/// The decisions about requests. Without an authorizer there are none.
+fn authorizer(broker: &Broker, families: &mut Vec<Family>) {
+    let decisions = broker.authorizer.decisions();
+    families.extend([
+        Family::counter(
+            "ottla_authorizer_allowed",
+            "Decisions of the authorizer to allow an operation on a resource",
+        )
+        .value(decisions.allowed as f64),
+        Family::counter(
+            "ottla_authorizer_denied",
+            "Decisions of the authorizer to deny an operation on a resource, also for resources that a response leaves out",
+        )
+        .value(decisions.denied as f64),
+        Family::gauge("ottla_authorizer_acls", "ACLs of the cluster")
+            .value(broker.metadata().kept.acls.len() as f64),
     ]);
 }
 
