@@ -341,6 +341,75 @@ fn what_clients_need_for_each_listener_is_a_note() {
     );
 }
 
+/// Whatever is wrong with a setting, or not: neither preflight nor the start, which prints the same
+/// sentences, shows its secret.
+#[test]
+fn no_finding_shows_a_secret() {
+    const SECRET: &str = "hush4711";
+    let jaas = |end: &str| {
+        format!(
+            "org.apache.kafka.common.security.plain.PlainLoginModule required user_a={SECRET} \
+             password=\"{SECRET}\"{end}"
+        )
+    };
+    let (good, cut) = (jaas(";"), jaas(""));
+    let pem = format!("-----BEGIN PRIVATE KEY-----\n{SECRET}!\n-----END PRIVATE KEY-----\n");
+    let listener = |key: &str| format!("listener.name.login.{key}");
+    let of_plain = listener("plain.sasl.jaas.config");
+    let mut given: Vec<(String, &str)> = vec![
+        ("delegation.token.secret.key".to_owned(), SECRET),
+        ("sasl.jaas.config".to_owned(), good.as_str()),
+        (of_plain.clone(), good.as_str()),
+        (of_plain, cut.as_str()),
+        (listener("plain.sasl.jaas.config "), good.as_str()),
+        (
+            "sasl.oauthbearer.client.credentials.client.secret".to_owned(),
+            SECRET,
+        ),
+        (
+            "sasl.oauthbearer.assertion.private.key.passphrase".to_owned(),
+            SECRET,
+        ),
+    ];
+    for key in [
+        "ssl.keystore.key",
+        "ssl.keystore.certificate.chain",
+        "ssl.truststore.certificates",
+    ] {
+        given.extend([(key.to_owned(), SECRET), (listener(key), pem.as_str())]);
+    }
+    for key in [
+        "ssl.key.password",
+        "ssl.keystore.password",
+        "ssl.truststore.password",
+    ] {
+        given.push((key.to_owned(), SECRET));
+    }
+    for (key, value) in given {
+        for kind in ["PEM", "PKCS12"] {
+            let node = Node::new()
+                .setting(
+                    "listeners",
+                    "PLAINTEXT://127.0.0.1:9092,LOGIN://127.0.0.1:9094,CONTROLLER://127.0.0.1:9093",
+                )
+                .setting(
+                    "listener.security.protocol.map",
+                    "PLAINTEXT:PLAINTEXT,LOGIN:SASL_SSL,CONTROLLER:PLAINTEXT",
+                )
+                .setting("listener.name.login.sasl.enabled.mechanisms", "PLAIN")
+                .setting("ssl.keystore.type", kind)
+                .setting(&key, value);
+            let findings = node.look().findings;
+            // The listener has no certificate that can be used.
+            assert!(!findings.is_empty(), "{key}");
+            for finding in findings {
+                let text = finding.to_string();
+                assert!(!text.contains(SECRET), "{key} {kind}: {text}");
+            }
+        }
+    }
+}
+
 #[test]
 fn dynamic_broker_settings_are_checked() {
     let broker = |resource, key, value| Node::new().records([config_of(4, resource, key, value)]);
