@@ -25,19 +25,17 @@ pub struct ListenerTls {
 impl ListenerTls {
     /// What clients need for the TLS of this listener, for people.
     pub fn needs_of_clients(&self) -> Vec<String> {
-        let certificates = self.context.certificates().into_iter();
-        let trusted = certificates.map(|(_, facts)| match facts.issuer == facts.subject {
-            true => format!(
-                "trust in the self-signed certificate of {}",
-                facts.describe()
-            ),
-            false => format!(
-                "trust in {}, which issued the certificate of {}",
-                facts.issuer,
-                facts.describe()
-            ),
-        });
-        let mut needs: Vec<String> = trusted.collect();
+        let mut needs = Vec::new();
+        for (_, chain) in self.context.chains() {
+            let (Some(own), Some(last)) = (chain.first(), chain.last()) else {
+                continue;
+            };
+            let own_of = own.describe();
+            needs.push(match own.issuer == own.subject {
+                true => format!("trust in the self-signed certificate of {own_of}"),
+                false => format!("trust in {}, the authority of {own_of}", last.issuer),
+            });
+        }
         match self.context.client_auth() {
             ClientAuth::None => {}
             ClientAuth::Requested => needs.push(
@@ -68,9 +66,9 @@ pub struct NodeTls {
     by_listener: ArcSwap<BTreeMap<String, Arc<TlsContext>>>,
     /// Why the last reload failed, by listener.
     failures: Mutex<BTreeMap<String, TlsError>>,
-    /// How many expiry warnings were logged for each certificate, by listener, alias and expiry
-    /// time.
-    warned: Mutex<BTreeMap<(String, String, i64), usize>>,
+    /// How many expiry warnings were logged for each certificate, by listener, and by alias, subject
+    /// and expiry time.
+    warned: Mutex<BTreeMap<(String, (String, String, i64)), usize>>,
 }
 
 /// A warning is logged this many days before a certificate expires.
@@ -172,15 +170,20 @@ impl NodeTls {
         let mut warned = self.warned.lock();
         let mut expiring = Vec::new();
         for ListenerTls { listener, context } in self.all() {
-            for (alias, facts) in context.certificates() {
+            let chains = context.chains().into_iter();
+            let shown = chains.flat_map(|(alias, chain)| {
+                let of_alias = move |facts| (alias.clone(), facts);
+                chain.into_iter().map(of_alias)
+            });
+            for (alias, facts) in shown {
                 let left = facts.seconds_left(now);
                 let stage = WARNED_DAYS
                     .iter()
                     .filter(|days| left <= **days * DAY_SECONDS)
                     .count();
                 // A new certificate has another expiry time, and so starts at 0.
-                let key = (listener.clone(), alias, facts.not_after);
-                let before = warned.insert(key, stage).unwrap_or(0);
+                let of = (alias, facts.subject.clone(), facts.not_after);
+                let before = warned.insert((listener.clone(), of), stage).unwrap_or(0);
                 if stage > before {
                     expiring.push((listener.clone(), facts));
                 }
@@ -339,7 +342,9 @@ mod tests {
     #[test]
     fn each_certificate_is_warned_of_at_30_7_and_1_days_and_when_it_has_expired() {
         let authority = Authority::new("authority");
-        let own = authority.issue(Wanted::default());
+        let middle = authority.under("middle");
+        let own = middle.issue(Wanted::default());
+        let chain = format!("{}{}", own.certificate, middle.pem());
         let mut properties = Properties::new("server.properties");
         for (key, value) in [
             ("process.roles", "broker"),
@@ -355,7 +360,7 @@ mod tests {
             ("log.dirs", "/data"),
             ("ssl.keystore.type", "PEM"),
             ("ssl.keystore.key", &own.key),
-            ("ssl.keystore.certificate.chain", &own.certificate),
+            ("ssl.keystore.certificate.chain", &chain),
             ("ssl.truststore.type", "PEM"),
             ("ssl.truststore.certificates", &authority.pem()),
             ("ssl.client.auth", "required"),
@@ -370,15 +375,15 @@ mod tests {
         let day = Duration::from_secs(DAY_SECONDS as u64);
         for (days_left, warnings) in [(31, 0), (30, 1), (29, 0), (7, 1), (1, 1), (0, 1), (0, 0)] {
             let expiring = tls.take_expiring(end - days_left * day);
-            assert_eq!(expiring.len(), warnings, "{days_left}");
+            // Both end on the same day.
+            assert_eq!(expiring.len(), 2 * warnings, "{days_left}");
             assert!(expiring.iter().all(|(listener, _)| listener == "SSL"));
         }
 
         let needs = NodeTls::examine(&config).usable[0].needs_of_clients();
         assert!(
-            needs[0].starts_with(
-                "trust in CN=authority,O=Ottla, which issued the certificate of CN=broker"
-            ),
+            needs[0]
+                .starts_with("trust in CN=authority,O=Ottla, the authority of CN=broker,O=Ottla"),
             "{needs:?}"
         );
         assert!(

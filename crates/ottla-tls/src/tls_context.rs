@@ -35,6 +35,8 @@ struct Loaded {
     mapper: PrincipalMapper,
     /// Alias and contents of the certificate of each key.
     entries: Vec<(String, CertificateFacts)>,
+    /// Alias and chain of each key, its own certificate first.
+    chains: Vec<(String, Vec<CertificateFacts>)>,
     has_truststore: bool,
     stamps: Vec<FileStamp>,
     warnings: Vec<String>,
@@ -96,6 +98,11 @@ impl TlsContext {
     /// The certificate of each key, with the alias of the key.
     pub fn certificates(&self) -> Vec<(String, CertificateFacts)> {
         self.loaded.load().entries.clone()
+    }
+
+    /// The certificates that peers are shown for each key, its own first, with the alias of the key.
+    pub fn chains(&self) -> Vec<(String, Vec<CertificateFacts>)> {
+        self.loaded.load().chains.clone()
     }
 
     /// Whether clients of a listener have to present certificates.
@@ -163,12 +170,18 @@ impl Loaded {
             .as_ref()
             .map(|it| rustls_config::out_of_time(&settings, it, now));
         let identities = keystore.into_iter().flat_map(|it| it.identities);
-        let entries = identities.filter_map(|it| {
-            let leaf = it.chain.into_iter().next()?;
-            Some((it.alias, leaf.facts))
+        let chains = identities.map(|it| {
+            let chain = it.chain.into_iter().map(|certificate| certificate.facts);
+            (it.alias, chain.collect::<Vec<_>>())
+        });
+        let chains: Vec<_> = chains.collect();
+        let entries = chains.iter().filter_map(|(alias, chain)| {
+            let leaf = chain.first()?;
+            Some((alias.clone(), leaf.clone()))
         });
         Ok(Loaded {
             entries: entries.collect(),
+            chains,
             has_truststore: truststore.is_some(),
             settings,
             configs,

@@ -237,17 +237,19 @@ fn authorizer(broker: &Broker, families: &mut Vec<Family>) {
 fn certificates(broker: &Broker, families: &mut Vec<Family>) {
     let mut expiry = Family::gauge(
         "ottla_tls_certificate_expiry_seconds",
-        "Seconds until a certificate of this node expires; negative afterwards",
+        "Seconds until a certificate that this node shows expires, its own or that of an issuer; negative afterwards",
     );
     let now = ottla_sync::time::wall_clock();
     for ListenerTls { listener, context } in broker.context.tls.all() {
-        for (alias, facts) in context.certificates() {
-            let labels = [
-                ("listener", listener.clone()),
-                ("alias", alias),
-                ("subject", facts.subject.clone()),
-            ];
-            expiry.push(labels, facts.seconds_left(now) as f64);
+        for (alias, chain) in context.chains() {
+            for facts in chain {
+                let labels = [
+                    ("listener", listener.clone()),
+                    ("alias", alias.clone()),
+                    ("subject", facts.subject.clone()),
+                ];
+                expiry.push(labels, facts.seconds_left(now) as f64);
+            }
         }
     }
     families.push(expiry);
