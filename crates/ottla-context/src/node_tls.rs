@@ -10,7 +10,9 @@ use std::time::SystemTime;
 
 use ottla_config::{BrokerConfig, SecurityProtocol};
 use ottla_sync::{ArcSwap, Mutex};
-use ottla_tls::{Given, Purpose, Reloaded, TlsContext, TlsError, TlsSettings};
+use ottla_tls::{
+    CertificateFacts, ClientAuth, Given, Purpose, Reloaded, TlsContext, TlsError, TlsSettings,
+};
 
 /// One listener with TLS.
 #[derive(Clone, Debug)]
@@ -20,14 +22,53 @@ pub struct ListenerTls {
     pub context: Arc<TlsContext>,
 }
 
+impl ListenerTls {
+    /// What clients need for the TLS of this listener, for people.
+    pub fn needs_of_clients(&self) -> Vec<String> {
+        let mut needs = Vec::new();
+        for (_, chain) in self.context.chains() {
+            let (Some(own), Some(last)) = (chain.first(), chain.last()) else {
+                continue;
+            };
+            let own_of = own.describe();
+            needs.push(match own.issuer == own.subject {
+                true => format!("trust in the self-signed certificate of {own_of}"),
+                false => format!("trust in {}, the authority of {own_of}", last.issuer),
+            });
+        }
+        match self.context.client_auth() {
+            ClientAuth::None => {}
+            ClientAuth::Requested => needs.push(
+                "if they present a certificate, one that the trust store of the listener trusts"
+                    .to_owned(),
+            ),
+            ClientAuth::Required => needs.push(
+                "a certificate of their own that the trust store of the listener trusts".to_owned(),
+            ),
+        }
+        needs
+    }
+}
+
+/// What [`NodeTls::examine`] has found.
+#[derive(Debug, Default)]
+pub struct ExaminedTls {
+    /// About settings and files that cannot be used.
+    pub errors: Vec<TlsError>,
+    /// About listeners that can be used nevertheless.
+    pub warnings: Vec<String>,
+    /// The listeners whose settings and files can be used.
+    pub usable: Vec<ListenerTls>,
+}
+
 #[derive(Debug, Default)]
 pub struct NodeTls {
     by_listener: ArcSwap<BTreeMap<String, Arc<TlsContext>>>,
     /// Why the last reload failed, by listener.
     failures: Mutex<BTreeMap<String, TlsError>>,
-    /// How many expiry warnings were logged for each certificate, by listener, alias and expiry
-    /// time.
-    warned: Mutex<BTreeMap<(String, String, i64), usize>>,
+    /// How many expiry warnings were logged for each certificate, by listener, and by alias, subject
+    /// and expiry time.
+    warned: Mutex<BTreeMap<(String, (String, String, i64)), usize>>,
 }
 
 /// A warning is logged this many days before a certificate expires.
@@ -107,33 +148,48 @@ impl NodeTls {
     /// Logs a warning when a certificate has 30, 7 or 1 days left, and an error when it has
     /// expired.
     pub fn warn_of_expiry(&self, now: SystemTime) {
+        for (listener, facts) in self.take_expiring(now) {
+            let of = facts.describe();
+            let left = facts.seconds_left(now);
+            let days = left / DAY_SECONDS;
+            match left > 0 {
+                true => tracing::warn!(
+                    listener,
+                    "the certificate of {of} expires in {days} days; replace its file; no restart is needed"
+                ),
+                false => tracing::error!(
+                    listener,
+                    "the certificate of {of} has expired; clients that verify it cannot connect until its file is replaced"
+                ),
+            }
+        }
+    }
+
+    /// The certificates to warn of, with their listeners. Each is returned once for each stage.
+    fn take_expiring(&self, now: SystemTime) -> Vec<(String, CertificateFacts)> {
         let mut warned = self.warned.lock();
+        let mut expiring = Vec::new();
         for ListenerTls { listener, context } in self.all() {
-            for (alias, facts) in context.certificates() {
+            let chains = context.chains().into_iter();
+            let shown = chains.flat_map(|(alias, chain)| {
+                let of_alias = move |facts| (alias.clone(), facts);
+                chain.into_iter().map(of_alias)
+            });
+            for (alias, facts) in shown {
                 let left = facts.seconds_left(now);
                 let stage = WARNED_DAYS
                     .iter()
                     .filter(|days| left <= **days * DAY_SECONDS)
                     .count();
                 // A new certificate has another expiry time, and so starts at 0.
-                let key = (listener.clone(), alias, facts.not_after);
-                let before = warned.insert(key, stage).unwrap_or(0);
-                if stage <= before {
-                    continue;
-                }
-                let (of, days) = (facts.describe(), left / DAY_SECONDS);
-                match left > 0 {
-                    true => tracing::warn!(
-                        listener,
-                        "the certificate of {of} expires in {days} days; replace its file; no restart is needed"
-                    ),
-                    false => tracing::error!(
-                        listener,
-                        "the certificate of {of} has expired; clients that verify it cannot connect until its file is replaced"
-                    ),
+                let of = (alias, facts.subject.clone(), facts.not_after);
+                let before = warned.insert((listener.clone(), of), stage).unwrap_or(0);
+                if stage > before {
+                    expiring.push((listener.clone(), facts));
                 }
             }
         }
+        expiring
     }
 
     /// Reloads settings and files that have changed. If that fails, the error is logged once until
@@ -194,18 +250,20 @@ impl NodeTls {
         all.collect()
     }
 
-    /// Returns the errors in the settings and files of each listener, and warnings about usable
-    /// listeners. Reads the files and changes nothing.
-    pub fn examine(config: &BrokerConfig) -> (Vec<TlsError>, Vec<String>) {
-        let mut errors = Vec::new();
-        let mut warnings = Vec::new();
-        for (_, settings) in settings(config) {
+    /// Loads the settings and files of each listener. Changes nothing. Blocks.
+    pub fn examine(config: &BrokerConfig) -> ExaminedTls {
+        let mut examined = ExaminedTls::default();
+        for (listener, settings) in settings(config) {
             match TlsContext::load(settings) {
-                Ok(context) => warnings.extend(context.warnings()),
-                Err(error) => errors.push(error),
+                Ok(context) => {
+                    examined.warnings.extend(context.warnings());
+                    let context = Arc::new(context);
+                    examined.usable.push(ListenerTls { listener, context });
+                }
+                Err(error) => examined.errors.push(error),
             }
         }
-        (errors, warnings)
+        examined
     }
 }
 
@@ -270,4 +328,67 @@ const CLIENT_AUTH: &str = "ssl.client.auth";
 /// has the prefix of this listener.
 fn is_ignored(given: &str, key: &str, protocol: SecurityProtocol) -> bool {
     key == CLIENT_AUTH && given == key && protocol == SecurityProtocol::SaslSsl
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use ottla_config::Properties;
+    use ottla_testkit::certificates::{Authority, Wanted};
+
+    use super::*;
+
+    #[test]
+    fn each_certificate_is_warned_of_at_30_7_and_1_days_and_when_it_has_expired() {
+        let authority = Authority::new("authority");
+        let middle = authority.under("middle");
+        let own = middle.issue(Wanted::default());
+        let chain = format!("{}{}", own.certificate, middle.pem());
+        let mut properties = Properties::new("server.properties");
+        for (key, value) in [
+            ("process.roles", "broker"),
+            ("node.id", "1"),
+            ("listeners", "SSL://localhost:9092"),
+            ("security.inter.broker.protocol", "SSL"),
+            ("controller.listener.names", "CONTROLLER"),
+            (
+                "listener.security.protocol.map",
+                "SSL:SSL,CONTROLLER:PLAINTEXT",
+            ),
+            ("controller.quorum.bootstrap.servers", "localhost:9093"),
+            ("log.dirs", "/data"),
+            ("ssl.keystore.type", "PEM"),
+            ("ssl.keystore.key", &own.key),
+            ("ssl.keystore.certificate.chain", &chain),
+            ("ssl.truststore.type", "PEM"),
+            ("ssl.truststore.certificates", &authority.pem()),
+            ("ssl.client.auth", "required"),
+        ] {
+            properties.set(key, value);
+        }
+        let (config, _) = BrokerConfig::from_properties(&properties).unwrap();
+        let tls = NodeTls::default();
+        tls.load(&config).unwrap();
+        let (_, facts) = tls.all()[0].context.certificates().remove(0);
+        let end = SystemTime::UNIX_EPOCH + Duration::from_secs(facts.not_after as u64);
+        let day = Duration::from_secs(DAY_SECONDS as u64);
+        for (days_left, warnings) in [(31, 0), (30, 1), (29, 0), (7, 1), (1, 1), (0, 1), (0, 0)] {
+            let expiring = tls.take_expiring(end - days_left * day);
+            // Both end on the same day.
+            assert_eq!(expiring.len(), 2 * warnings, "{days_left}");
+            assert!(expiring.iter().all(|(listener, _)| listener == "SSL"));
+        }
+
+        let needs = NodeTls::examine(&config).usable[0].needs_of_clients();
+        assert!(
+            needs[0]
+                .starts_with("trust in CN=authority,O=Ottla, the authority of CN=broker,O=Ottla"),
+            "{needs:?}"
+        );
+        assert!(
+            needs[1].starts_with("a certificate of their own"),
+            "{needs:?}"
+        );
+    }
 }

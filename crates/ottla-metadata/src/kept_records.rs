@@ -158,6 +158,13 @@ impl ScramImage {
         self.credentials.values()
     }
 
+    /// The credentials of one mechanism, without a look at the others.
+    pub fn of_mechanism(&self, mechanism: i8) -> impl Iterator<Item = &UserScramCredentialRecord> {
+        let from = (mechanism, ByteString::new());
+        let credentials = self.credentials.range(from..).map(|(_, record)| record);
+        credentials.take_while(move |record| record.mechanism == mechanism)
+    }
+
     pub fn get(&self, mechanism: i8, user: &ByteString) -> Option<&UserScramCredentialRecord> {
         self.credentials.get(&(mechanism, user.clone()))
     }

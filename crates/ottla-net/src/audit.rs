@@ -9,7 +9,6 @@
 
 mod file;
 
-use std::hash::BuildHasher;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -18,8 +17,8 @@ use ottla_context::NodeContext;
 use ottla_protocol::ApiKey;
 use ottla_security::{Action, Client, Rule, StandardAuthorizer, escaped, flags_to_allow};
 use ottla_sync::Mutex;
-use ottla_sync::collections::HashMap;
 
+use crate::line_limit::LineLimit;
 use file::AuditQueue;
 
 const LOGGER: &str = "kafka.authorizer.logger";
@@ -27,9 +26,6 @@ const LOGGER: &str = "kafka.authorizer.logger";
 const DENIALS_OF_ONE: u64 = 10;
 /// The maximum number of denials per second in total.
 const DENIALS_OF_ALL: u64 = 200;
-/// The maximum number of principals and addresses that are distinguished within a second. Further
-/// principals and addresses share one count.
-const CLIENTS: usize = 1000;
 
 /// Checks that decisions can be written to `ottla.audit.file`, if there are any. Changes nothing. The
 /// error starts with the setting.
@@ -44,7 +40,8 @@ pub fn check_audit_file(config: &BrokerConfig) -> Result<(), String> {
 #[derive(Debug)]
 pub(crate) struct Audit {
     since: Instant,
-    denials: Mutex<Denials>,
+    /// Per second.
+    denials: Mutex<LineLimit>,
     file: Option<AuditFile>,
 }
 
@@ -55,16 +52,6 @@ struct AuditFile {
     queue: Arc<AuditQueue>,
     has_denied: bool,
     has_allowed: bool,
-}
-
-/// The denials of the current second.
-#[derive(Debug, Default)]
-struct Denials {
-    second: u64,
-    /// By the hash of principal and address.
-    by_client: HashMap<u64, u64>,
-    written: u64,
-    left_out: u64,
 }
 
 impl Audit {
@@ -78,7 +65,7 @@ impl Audit {
         });
         Audit {
             since: ottla_sync::time::now(),
-            denials: Mutex::default(),
+            denials: Mutex::new(LineLimit::new(DENIALS_OF_ONE, DENIALS_OF_ALL)),
             file,
         }
     }
@@ -137,7 +124,8 @@ impl Audit {
             return;
         }
         let second = ottla_sync::time::elapsed(self.since).as_secs();
-        let (has_room, left_out) = self.denials.lock().count(second, client);
+        let of = (client.principal, client.host);
+        let (has_room, left_out) = self.denials.lock().count(second, of);
         if left_out > 0 {
             tracing::info!(target: LOGGER, "{left_out} more denials were not logged");
         }
@@ -156,36 +144,6 @@ impl Audit {
             let line = file::line(client, action, api_key, &rule, Some(&way_out));
             file.queue.push(&line);
         }
-    }
-}
-
-impl Denials {
-    /// Counts a denial. Returns whether it may be logged, and how many were left out in the
-    /// previous second.
-    fn count(&mut self, second: u64, client: Client<'_>) -> (bool, u64) {
-        let mut left_out = 0;
-        if second != self.second {
-            left_out = self.left_out;
-            *self = Denials {
-                second,
-                ..Denials::default()
-            };
-        }
-        let mut key = self
-            .by_client
-            .hasher()
-            .hash_one((client.principal, client.host));
-        if self.by_client.len() >= CLIENTS && !self.by_client.contains_key(&key) {
-            key = 0;
-        }
-        let of_client = self.by_client.entry(key).or_default();
-        *of_client += 1;
-        let has_room = *of_client <= DENIALS_OF_ONE && self.written < DENIALS_OF_ALL;
-        match has_room {
-            true => self.written += 1,
-            false => self.left_out += 1,
-        }
-        (has_room, left_out)
     }
 }
 
@@ -281,37 +239,5 @@ mod tests {
             written.contains(r"Topic:LITERAL:a\r\n\u{1b}[2J\u{2028}b for"),
             "{written}"
         );
-    }
-
-    #[test]
-    fn a_client_denied_in_a_loop_does_not_hide_others() {
-        let mut denials = Denials::default();
-        let mut written = |second, client| {
-            let counted = (0..500).filter(|_| denials.count(second, client).0);
-            counted.count() as u64
-        };
-        let other = Client {
-            host: "127.0.0.2",
-            ..CLIENT
-        };
-        assert_eq!(written(0, CLIENT), DENIALS_OF_ONE);
-        assert_eq!(written(0, other), DENIALS_OF_ONE);
-        assert_eq!(written(1, CLIENT), DENIALS_OF_ONE);
-    }
-
-    #[test]
-    fn many_clients_share_one_limit() {
-        let mut denials = Denials::default();
-        let hosts: Vec<String> = (0..5000).map(|host| host.to_string()).collect();
-        let mut count = |second| {
-            let clients = hosts.iter().map(|host| Client { host, ..CLIENT });
-            let counted = clients.map(|client| denials.count(second, client));
-            counted.fold((0, 0), |(written, left_out), (has_room, before)| {
-                (written + u64::from(has_room), left_out + before)
-            })
-        };
-        assert_eq!(count(0), (DENIALS_OF_ALL, 0));
-        assert_eq!(count(1), (DENIALS_OF_ALL, 5000 - DENIALS_OF_ALL));
-        assert!(denials.by_client.len() <= CLIENTS + 1);
     }
 }

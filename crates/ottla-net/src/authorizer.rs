@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use ottla_config::BrokerConfig;
 use ottla_context::NodeContext;
 use ottla_metadata::{MetadataDelta, MetadataImage};
+use ottla_metrics::sharded::Counters;
 use ottla_security::{AclIndex, Action, Operation, ResourceType, StandardAuthorizer, SuperUsers};
 use ottla_sync::{ArcSwap, Mutex};
 
@@ -42,6 +43,15 @@ struct Configured {
     /// Whether the ACLs of the cluster are in use, and not only the super users.
     is_loaded: AtomicBool,
     audit: Audit,
+    /// How often it has decided: at 0 to deny, at 1 to allow.
+    decisions: Counters<2>,
+}
+
+/// How often an authorizer has decided since the start.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Decisions {
+    pub allowed: u64,
+    pub denied: u64,
 }
 
 impl Authorizer {
@@ -60,6 +70,7 @@ impl Authorizer {
                 is_following: Mutex::default(),
                 is_loaded: AtomicBool::new(false),
                 audit: Audit::new(config),
+                decisions: Counters::default(),
             }
         });
         Authorizer {
@@ -85,6 +96,15 @@ impl Authorizer {
 
     pub fn is_configured(&self) -> bool {
         self.configured.is_some()
+    }
+
+    /// As Kafka counts: also for resources that the client did not name.
+    pub fn decisions(&self) -> Decisions {
+        let counted = self.configured.as_ref().map(|it| Decisions {
+            allowed: it.decisions.get(1),
+            denied: it.decisions.get(0),
+        });
+        counted.unwrap_or_default()
     }
 
     /// Whether a denial is definite. Before the ACLs are loaded, it only means that the client is
@@ -177,6 +197,9 @@ impl Authorizer {
             name,
         };
         let is_allowed = current.is_allowed(client, action);
+        if is_allowed || is_ready {
+            configured.decisions.add(usize::from(is_allowed), 1);
+        }
         let (audit, api_key) = (&configured.audit, context.api_key);
         match is_allowed {
             true => audit.on_allowed(&current, client, action, api_key),

@@ -27,6 +27,7 @@ use ottla_sync::net::TcpStream;
 
 use crate::connections::{Connection, Registered};
 use crate::decoded_memory::{Allowance, DecodedPart};
+use crate::failed_logins::shown;
 use crate::frame::{FrameError, FrameReader, Front};
 use crate::handshakes::HandshakeError;
 use crate::login::{Answered, Login, Purpose};
@@ -138,9 +139,12 @@ pub async fn serve<S: Service>(
         Ok(()) | Err(ConnectionError::Io(_)) => {}
         Err(ConnectionError::Closed | ConnectionError::Unauthenticated) => {}
         Err(ConnectionError::Login(reason)) => {
-            let peer = registered.connection.peer_addr;
-            let say = || tracing::info!(%peer, "connection closed: {}", reason.escape_debug());
-            context.complaints.say(say);
+            let connection = &registered.connection;
+            let (peer, identity) = (connection.peer_addr, connection.identity());
+            let failed = &session.network.handshakes.failed;
+            failed.say(identity.host(), || {
+                tracing::info!(%peer, "connection closed: {}", shown(&reason));
+            });
         }
         Err(ConnectionError::Request(RequestError::Unanswerable(reason))) => {
             context.metrics.add(Metric::ServerErrors, 1);
@@ -206,8 +210,10 @@ async fn admit(
         Err(error) => error,
     };
     context.metrics.add(Metric::FailedAuthentications, 1);
-    context.complaints.say(|| {
-        let (peer, channel) = (connection.identity(), connection.channel_id());
+    let identity = connection.identity();
+    let host = identity.host();
+    network.handshakes.failed.say(host, || {
+        let channel = connection.channel_id();
         let reason = match &error {
             HandshakeError::Failed { reason } => reason.as_str(),
             _ => "",
@@ -215,8 +221,8 @@ async fn admit(
         tracing::info!(
             reason,
             listener = %listener.name,
-            "Failed authentication with /{} (channelId={channel}) ({error})",
-            peer.host()
+            "Failed authentication with /{host} (channelId={channel}) ({})",
+            shown(&error.to_string())
         );
     });
     None

@@ -1,12 +1,16 @@
 //! TLS handshakes and SASL logins in progress. They are limited in time, and in number by closing
 //! the oldest, so that peers that connect and send nothing cannot block other clients.
 //!
+//! After a restart of a node, all its clients connect at once. If that closed the oldest, it would
+//! close those that have waited longest for the CPU, which then come back: a young one is therefore
+//! closed only at a larger number.
+//!
 //! Kafka leaves a handshake that stalls to `connections.max.idle.ms`.
 
 use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ottla_security::Principal;
 use ottla_sync::Mutex;
@@ -14,19 +18,26 @@ use ottla_sync::net::TcpStream;
 use ottla_tls::TlsContext;
 
 use crate::connections::Connection;
+use crate::failed_logins::FailedLogins;
 use crate::stream::Stream;
 
 /// The maximum duration of a TLS handshake.
 const LONGEST: Duration = Duration::from_secs(10);
-/// The maximum number of handshakes and logins in progress.
+/// The maximum number of handshakes and logins in progress that are older than [`YOUNG`].
 const MOST: usize = 1024;
+/// The maximum number of all.
+const MOST_AT_ONCE: usize = 4096;
+/// One that makes progress takes less, even among many.
+const YOUNG: Duration = Duration::from_secs(1);
 
-/// Oldest first.
-type UnderWayQueue = Mutex<VecDeque<Arc<Connection>>>;
+/// Oldest first, with the time at which each began.
+type UnderWayQueue = Mutex<VecDeque<(Instant, Arc<Connection>)>>;
 
 #[derive(Debug, Default)]
 pub struct Handshakes {
     under_way: Arc<UnderWayQueue>,
+    /// What is logged about those that failed.
+    pub(crate) failed: Arc<FailedLogins>,
 }
 
 /// Why a peer is not admitted.
@@ -84,12 +95,20 @@ impl Handshakes {
 
     /// Registers a handshake or a login. It ends when the returned guard is dropped.
     pub fn begin(&self, connection: &Arc<Connection>) -> UnderWay {
+        self.begin_at(connection, ottla_sync::time::now())
+    }
+
+    fn begin_at(&self, connection: &Arc<Connection>, now: Instant) -> UnderWay {
         let mut under_way = self.under_way.lock();
-        under_way.push_back(Arc::clone(connection));
-        if under_way.len() > MOST
-            && let Some(oldest) = under_way.pop_front()
-        {
+        under_way.push_back((now, Arc::clone(connection)));
+        while let Some((began, oldest)) = under_way.front() {
+            let is_young = now.saturating_duration_since(*began) < YOUNG;
+            let most = if is_young { MOST_AT_ONCE } else { MOST };
+            if under_way.len() <= most {
+                break;
+            }
             oldest.close();
+            under_way.pop_front();
         }
         UnderWay {
             under_way: Arc::clone(&self.under_way),
@@ -107,8 +126,63 @@ pub struct UnderWay {
 impl Drop for UnderWay {
     fn drop(&mut self) {
         let mut under_way = self.under_way.lock();
-        if let Some(at) = under_way.iter().position(|it| it.id == self.id) {
+        if let Some(at) = under_way.iter().position(|(_, it)| it.id == self.id) {
             under_way.remove(at);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{Ipv4Addr, SocketAddr};
+
+    use ottla_config::SecurityProtocol;
+
+    use super::*;
+    use crate::connections::ListenerInfo;
+
+    fn connections(ids: std::ops::Range<u64>) -> Vec<Arc<Connection>> {
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 1));
+        let listener = Arc::new(ListenerInfo {
+            name: "SSL".to_owned(),
+            protocol: SecurityProtocol::Ssl,
+            local_addr: address,
+            is_controller: false,
+        });
+        let connection = |id| Arc::new(Connection::new(id, Arc::clone(&listener), address, 0));
+        ids.map(connection).collect()
+    }
+
+    fn closed(connections: &[Arc<Connection>]) -> usize {
+        connections.iter().filter(|it| it.is_closed()).count()
+    }
+
+    #[test]
+    fn the_oldest_are_closed_for_new_ones_and_young_ones_only_if_there_are_many() {
+        let handshakes = Handshakes::default();
+        let (begin, most) = (ottla_sync::time::now(), MOST as u64);
+        let stalled = connections(0..most);
+        let at_once = connections(most..MOST_AT_ONCE as u64);
+        let begin_all = |all: &[Arc<Connection>], now| -> Vec<UnderWay> {
+            all.iter().map(|it| handshakes.begin_at(it, now)).collect()
+        };
+        let _stalled = begin_all(&stalled, begin);
+        let guards = begin_all(&at_once, begin + YOUNG / 2);
+        assert_eq!(closed(&stalled) + closed(&at_once), 0);
+        // What ends makes room.
+        drop(guards);
+        assert_eq!(handshakes.under_way.lock().len(), MOST);
+        let one = connections(10_000..10_001);
+        let _one = begin_all(&one, begin + YOUNG);
+        assert_eq!(closed(&stalled), 1);
+        assert!(stalled[0].is_closed() && !one[0].is_closed());
+
+        let flood = connections(20_000..20_000 + MOST_AT_ONCE as u64);
+        let _flood = begin_all(&flood, begin + YOUNG * 2);
+        assert_eq!(closed(&stalled), MOST);
+        assert_eq!((closed(&one), closed(&flood)), (1, 0));
+        let last = connections(30_000..30_001);
+        let _last = begin_all(&last, begin + YOUNG * 2);
+        assert_eq!((closed(&flood), closed(&last)), (1, 0));
     }
 }

@@ -23,6 +23,7 @@ use ottla_sasl::SaslListener;
 use ottla_security::{Moment, Outcome, Reply, SaslAuthenticator, Session};
 
 use crate::connections::Connection;
+use crate::failed_logins::{FailedLogins, shown};
 use crate::handshakes::{Handshakes, UnderWay};
 use crate::kerberos::ask_kerberos;
 use crate::response::{encode_response, encode_token};
@@ -47,6 +48,7 @@ pub(crate) struct Login {
     last_begun_ms: Option<u64>,
     /// Counts the first login among those in progress until it is complete.
     unfinished: Option<UnderWay>,
+    failed: Arc<FailedLogins>,
 }
 
 /// The purpose of a frame.
@@ -95,6 +97,7 @@ impl Login {
             deadline: ottla_sync::time::now() + LONGEST,
             last_begun_ms: None,
             unfinished: Some(handshakes.begin(connection)),
+            failed: Arc::clone(&handshakes.failed),
         })
     }
 
@@ -268,13 +271,38 @@ impl Login {
                 }
             }
             Outcome::Failed { reply, message } => {
-                report_failure(context, connection, is_again, &message);
+                self.report_failure(context, connection, is_again, &message);
                 Answered::Refused(reply.and_then(|reply| encoded(&reply).ok()))
             }
             Outcome::Closed(reason) => Answered::Closed(reason),
             // Processed by `on_frame`.
             Outcome::Kerberos { .. } => Answered::Closed(NONE_UNDER_WAY.to_owned()),
         }
+    }
+
+    /// Logs in the format of Kafka's `Selector`.
+    fn report_failure(
+        &self,
+        context: &NodeContext,
+        connection: &Connection,
+        is_again: bool,
+        message: &str,
+    ) {
+        let (metric, again) = match is_again {
+            true => (Metric::FailedReauthentications, "re-"),
+            false => (Metric::FailedAuthentications, ""),
+        };
+        context.metrics.add(metric, 1);
+        let identity = connection.identity();
+        let host = identity.host();
+        self.failed.say(host, || {
+            tracing::info!(
+                listener = %connection.listener.name,
+                "Failed {again}authentication with /{host} (channelId={}) ({})",
+                connection.channel_id(),
+                shown(message)
+            );
+        });
     }
 }
 
@@ -283,24 +311,6 @@ fn moment(context: &NodeContext) -> Moment {
         now_ms: context.now_ms(),
         time_of_day_ms: context.timestamp().0,
     }
-}
-
-/// Logs in the format of Kafka's `Selector`.
-fn report_failure(context: &NodeContext, connection: &Connection, is_again: bool, message: &str) {
-    let (metric, again) = match is_again {
-        true => (Metric::FailedReauthentications, "re-"),
-        false => (Metric::FailedAuthentications, ""),
-    };
-    context.metrics.add(metric, 1);
-    context.complaints.say(|| {
-        tracing::info!(
-            listener = %connection.listener.name,
-            "Failed {again}authentication with /{} (channelId={}) ({})",
-            connection.identity().host(),
-            connection.channel_id(),
-            message.escape_debug()
-        );
-    });
 }
 
 fn is_served(api_key: ApiKey, version: i16) -> bool {

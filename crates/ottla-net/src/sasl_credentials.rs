@@ -110,7 +110,7 @@ impl SaslCredentials for ClusterCredentials<'_> {
 }
 
 fn decoy(mechanism: ScramMechanism, scram: &ScramImage, username: &str) -> ScramCredential {
-    let known = scram.iter().filter(|it| it.mechanism == mechanism.code());
+    let known = scram.of_mechanism(mechanism.code());
     let mut known = known.filter_map(|record| credential(mechanism, record));
     let model = known.next();
     let two = model.iter().cloned().chain(known.next());
@@ -153,10 +153,17 @@ mod tests {
 
     #[test]
     fn a_decoy_depends_on_the_credentials_of_all_users() {
-        let mechanism = ScramMechanism::Sha256;
+        for mechanism in ScramMechanism::ALL {
+            check_decoys_of(mechanism);
+        }
+    }
+
+    fn check_decoys_of(mechanism: ScramMechanism) {
         let with = |users: &[(&str, &str)]| {
             let mut scram = ScramImage::default();
-            for (name, password) in users {
+            // Each user has a credential of the other mechanism too, which plays no part.
+            let of_both = |user| ScramMechanism::ALL.map(|of| (user, of));
+            for ((name, password), mechanism) in users.iter().flat_map(of_both) {
                 let salt = format!("salt of {name}").into_bytes();
                 let credential = mechanism.credential(password, salt, 4096);
                 scram.apply(&MetadataRecord::UserScramCredential(

@@ -10,6 +10,7 @@
 
 mod directories;
 mod finding;
+mod listeners;
 mod log_files;
 mod log_scan;
 mod look;

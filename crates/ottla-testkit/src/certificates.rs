@@ -51,15 +51,20 @@ impl Default for Wanted<'_> {
 
 impl Authority {
     pub fn new(name: &str) -> Authority {
-        let mut params = params(Wanted {
-            common_name: name,
-            names: &[],
-            ..Wanted::default()
-        });
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         let key = KeyPair::generate().expect("a key");
-        let issuer = CertifiedIssuer::self_signed(params, key).expect("an authority");
-        Authority { issuer }
+        let issuer = CertifiedIssuer::self_signed(params(of_authority(name)), key);
+        Authority {
+            issuer: issuer.expect("an authority"),
+        }
+    }
+
+    /// An authority whose certificate this one signs.
+    pub fn under(&self, name: &str) -> Authority {
+        let key = KeyPair::generate().expect("a key");
+        let issuer = CertifiedIssuer::signed_by(params(of_authority(name)), key, &self.issuer);
+        Authority {
+            issuer: issuer.expect("an authority"),
+        }
     }
 
     /// The CA certificate, in PEM.
@@ -104,6 +109,15 @@ pub fn self_signed(wanted: Wanted<'_>) -> Issued {
     Issued {
         certificate: signed.expect("a certificate").pem(),
         key: key.serialize_pem(),
+    }
+}
+
+fn of_authority(name: &str) -> Wanted<'_> {
+    Wanted {
+        common_name: name,
+        names: &[],
+        is_authority: true,
+        ..Wanted::default()
     }
 }
 

@@ -4,7 +4,9 @@
 //!
 //! The search for a path is deliberately simple: each certificate must be signed by the next one,
 //! which must be a CA; all except the trusted one at the end must be valid now. Anything that this
-//! code does not support, such as name constraints, leads to rejection.
+//! code does not support, such as name constraints, leads to rejection. So does a chain that takes too
+//! many signature verifications: the peer that sends it is unknown, and waits on a thread that serves
+//! other connections.
 
 use rustls::pki_types::{CertificateDer, UnixTime};
 use x509_parser::certificate::X509Certificate;
@@ -13,6 +15,8 @@ use x509_parser::time::ASN1Time;
 
 /// The maximum length of a path.
 const MAX_PATH: usize = 10;
+/// The maximum number of signatures that are verified for one certificate. webpki has such a limit too.
+const MAX_SIGNATURES: usize = 20;
 /// Supported critical extensions: key usage, subject alternative names, basic constraints and
 /// extended key usage.
 const UNDERSTOOD: &[&str] = &["2.5.29.15", "2.5.29.17", "2.5.29.19", "2.5.29.37"];
@@ -52,16 +56,20 @@ pub fn is_trusted(
     let trusted: Vec<_> = trusted.iter().filter_map(|der| parse(der)).collect();
     let mut unused: Vec<_> = intermediates.iter().filter_map(|der| parse(der)).collect();
     let mut current = leaf;
+    let mut signatures = 0;
     for depth in 0..MAX_PATH {
-        if trusted
-            .iter()
-            .any(|issuer| has_signed(issuer, &current, depth))
-        {
+        let mut has_signed = |issuer: &X509Certificate<'_>| {
+            may_have_signed(issuer, &current, depth) && {
+                signatures += 1;
+                signatures <= MAX_SIGNATURES && is_signature_of(issuer, &current)
+            }
+        };
+        if trusted.iter().any(&mut has_signed) {
             return true;
         }
         let next = unused
             .iter()
-            .position(|issuer| is_usable(issuer, now) && has_signed(issuer, &current, depth));
+            .position(|issuer| is_usable(issuer, now) && has_signed(issuer));
         let Some(next) = next else {
             return false;
         };
@@ -87,9 +95,13 @@ fn is_usable(certificate: &X509Certificate<'_>, now: ASN1Time) -> bool {
         && critical.all(|it| UNDERSTOOD.contains(&&*it.oid.to_id_string()))
 }
 
-/// Whether `issuer` is allowed to sign and has signed `signed`. `below` is the number of CAs
+/// Whether `issuer` is allowed to sign `signed`, and `signed` names it. `below` is the number of CAs
 /// between `issuer` and the leaf.
-fn has_signed(issuer: &X509Certificate<'_>, signed: &X509Certificate<'_>, below: usize) -> bool {
+fn may_have_signed(
+    issuer: &X509Certificate<'_>,
+    signed: &X509Certificate<'_>,
+    below: usize,
+) -> bool {
     if issuer.subject().as_raw() != signed.issuer().as_raw() {
         return false;
     }
@@ -106,9 +118,9 @@ fn has_signed(issuer: &X509Certificate<'_>, signed: &X509Certificate<'_>, below:
         _ => false,
     };
     let algorithm = signed.signature_algorithm.algorithm.to_id_string();
-    is_authority
-        && may_sign
-        && !has_name_constraints
-        && !WEAK_SIGNATURES.contains(&&*algorithm)
-        && signed.verify_signature(Some(issuer.public_key())).is_ok()
+    is_authority && may_sign && !has_name_constraints && !WEAK_SIGNATURES.contains(&&*algorithm)
+}
+
+fn is_signature_of(issuer: &X509Certificate<'_>, signed: &X509Certificate<'_>) -> bool {
+    signed.verify_signature(Some(issuer.public_key())).is_ok()
 }

@@ -14,7 +14,7 @@
 // Tests create files.
 #![cfg_attr(test, allow(clippy::disallowed_methods, clippy::disallowed_types))]
 
-mod authority_leaf;
+pub mod authority_leaf;
 pub mod certificate;
 mod distinguished_name;
 pub mod jks;

@@ -60,16 +60,22 @@ impl PrincipalMapper {
 
     /// The name of the principal. Returns an error if no rule applies.
     pub fn name(&self, distinguished_name: &str) -> Result<String, TlsError> {
-        let applied = self
-            .rules
-            .iter()
-            .find_map(|rule| rule.apply(distinguished_name));
-        applied.ok_or_else(|| {
-            TlsError::new(format!(
-                "No rules apply to {distinguished_name}, rules {}",
-                self.text
-            ))
-        })
+        for rule in &self.rules {
+            // Not the next rule, which may name another principal.
+            let applied = rule.apply(distinguished_name).map_err(|error| {
+                TlsError::new(format!(
+                    "A rule of {} cannot be applied to {distinguished_name}: {error}",
+                    self.text
+                ))
+            })?;
+            if let Some(name) = applied {
+                return Ok(name);
+            }
+        }
+        Err(TlsError::new(format!(
+            "No rules apply to {distinguished_name}, rules {}",
+            self.text
+        )))
     }
 }
 
@@ -125,9 +131,10 @@ fn until_slash(text: &str) -> Option<(&str, &str)> {
 }
 
 impl Rule {
-    fn apply(&self, name: &str) -> Option<String> {
+    /// `None` if the rule does not apply. The error is that matching exceeds the limits of the engine.
+    fn apply(&self, name: &str) -> Result<Option<String>, fancy_regex::Error> {
         let Rule::Rewrite(rewrite) = self else {
-            return Some(name.to_owned());
+            return Ok(Some(name.to_owned()));
         };
         let Rewrite {
             whole,
@@ -135,19 +142,17 @@ impl Rule {
             replacement,
             case,
         } = &**rewrite;
-        // If matching exceeds the limits of the engine, the rule does not apply.
-        if !whole.is_match(name).unwrap_or(false) {
-            return None;
+        if !whole.is_match(name)? {
+            return Ok(None);
         }
         let replaced = pattern.try_replacen(name, 0, |captures: &Captures<'_, str>| {
             expand(replacement, captures)
-        });
-        let replaced = replaced.ok()?;
-        Some(match case {
+        })?;
+        Ok(Some(match case {
             Case::Kept => replaced.into_owned(),
             Case::Lower => replaced.to_lowercase(),
             Case::Upper => replaced.to_uppercase(),
-        })
+        }))
     }
 }
 
@@ -224,6 +229,14 @@ mod tests {
             Ok("C")
         );
         assert_eq!(mapped("  DEFAULT , RULE:x/y/ ", name).as_deref(), Ok(name));
+    }
+
+    /// The client chooses its name, but not by which rule it is mapped.
+    #[test]
+    fn a_rule_that_takes_too_long_is_no_reason_for_the_next_one() {
+        let name = format!("CN={}", "ab".repeat(40));
+        let error = mapped("RULE:CN=(a|b|ab)*(?>c)/x/,DEFAULT", &name).unwrap_err();
+        assert!(error.starts_with("A rule of RULE:CN="), "{error}");
     }
 
     #[test]

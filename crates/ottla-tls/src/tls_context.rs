@@ -14,7 +14,7 @@ use crate::TlsError;
 use crate::certificate::CertificateFacts;
 use crate::principal_mapper::PrincipalMapper;
 use crate::rustls_config::{self, Configs};
-use crate::settings::{Purpose, TlsSettings};
+use crate::settings::{ClientAuth, Purpose, TlsSettings};
 use crate::store::{FileStamp, KeyStore, TrustStore};
 
 pub struct TlsContext {
@@ -35,6 +35,8 @@ struct Loaded {
     mapper: PrincipalMapper,
     /// Alias and contents of the certificate of each key.
     entries: Vec<(String, CertificateFacts)>,
+    /// Alias and chain of each key, its own certificate first.
+    chains: Vec<(String, Vec<CertificateFacts>)>,
     has_truststore: bool,
     stamps: Vec<FileStamp>,
     warnings: Vec<String>,
@@ -98,6 +100,18 @@ impl TlsContext {
         self.loaded.load().entries.clone()
     }
 
+    /// The certificates that peers are shown for each key, its own first, with the alias of the key.
+    pub fn chains(&self) -> Vec<(String, Vec<CertificateFacts>)> {
+        self.loaded.load().chains.clone()
+    }
+
+    /// Whether clients of a listener have to present certificates.
+    pub fn client_auth(&self) -> ClientAuth {
+        // It was checked when the settings were loaded.
+        let auth = self.loaded.load().settings.client_auth();
+        auth.unwrap_or_default()
+    }
+
     /// Problems with a configuration that is in use nevertheless.
     pub fn warnings(&self) -> Vec<String> {
         self.loaded.load().warnings.clone()
@@ -156,12 +170,18 @@ impl Loaded {
             .as_ref()
             .map(|it| rustls_config::out_of_time(&settings, it, now));
         let identities = keystore.into_iter().flat_map(|it| it.identities);
-        let entries = identities.filter_map(|it| {
-            let leaf = it.chain.into_iter().next()?;
-            Some((it.alias, leaf.facts))
+        let chains = identities.map(|it| {
+            let chain = it.chain.into_iter().map(|certificate| certificate.facts);
+            (it.alias, chain.collect::<Vec<_>>())
+        });
+        let chains: Vec<_> = chains.collect();
+        let entries = chains.iter().filter_map(|(alias, chain)| {
+            let leaf = chain.first()?;
+            Some((alias.clone(), leaf.clone()))
         });
         Ok(Loaded {
             entries: entries.collect(),
+            chains,
             has_truststore: truststore.is_some(),
             settings,
             configs,

@@ -184,6 +184,26 @@ fn certificates_of_cas_and_of_the_trust_store_are_accepted() {
     assert!(asked(&unknown, &trusted, "localhost", &[]).is_err());
 }
 
+/// A peer chooses the certificates that it sends, and each of them may be of the issuer's name.
+#[test]
+fn the_signatures_that_are_verified_for_one_certificate_are_limited() {
+    let root = Authority::new("root");
+    let middle = root.under("middle");
+    let leaf = middle.issue(Wanted {
+        is_authority: true,
+        ..Wanted::default()
+    });
+    for (decoys, is_accepted) in [(0, true), (10, true), (30, false)] {
+        let mut own = leaf.clone();
+        for _ in 0..decoys {
+            own.certificate += &Authority::new("middle").pem();
+        }
+        own.certificate += &middle.pem();
+        let outcome = asked(&own, &root.pem(), "localhost", &[]);
+        assert_eq!(outcome.is_ok(), is_accepted, "{decoys}: {outcome:?}");
+    }
+}
+
 #[test]
 fn client_certificates_are_requested_according_to_the_setting() {
     let authority = Authority::new("authority");

@@ -60,7 +60,13 @@ fn main() -> ExitCode {
     // Commands whose exit status 1 is an answer.
     let unreadable = match command {
         "preflight" => Some(preflight::UNREADABLE),
-        "acls" if rest.first().is_some_and(|word| word == "explain") => Some(tools::UNKNOWN),
+        "acls"
+            if rest
+                .first()
+                .is_some_and(|word| word == "explain" || word == "unused") =>
+        {
+            Some(tools::UNKNOWN)
+        }
         _ => None,
     };
     let arguments = match command {

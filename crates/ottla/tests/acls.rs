@@ -1,6 +1,7 @@
-//! `ottla acls explain` and `--dry-run` on a broker with an authorizer.
+//! `ottla acls explain`, `unused` and `--dry-run` on a broker with an authorizer.
 
 use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
 use ottla_testkit::{BrokerBuilder, BrokerProcess, ottla_binary};
 
@@ -15,9 +16,9 @@ fn broker() -> BrokerBuilder {
 
 fn acls(broker: &BrokerProcess, line: &str) -> Output {
     let words: Vec<&str> = line.split_whitespace().collect();
-    // `explain` precedes its flags.
+    // A subcommand precedes its flags.
     let (first, rest) = match words.split_first() {
-        Some((&"explain", rest)) => (vec!["explain"], rest),
+        Some((word @ &("explain" | "unused"), rest)) => (vec![*word], rest),
         _ => (Vec::new(), &words[..]),
     };
     Command::new(ottla_binary())
@@ -97,6 +98,47 @@ fn the_printed_command_fixes_an_explained_denial() {
         8 + 5 + 7 + 3 + 1 + 2,
         "{root}"
     );
+}
+
+#[test]
+fn rules_that_decide_nothing_are_found_in_the_audit_file() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = directory.path().join("audit").display().to_string();
+    let broker = broker()
+        .property("ottla.audit.file", &file)
+        .property("ottla.audit.events", "allowed,denied")
+        .start();
+    let add = "--add --allow-principal User:alice --operation Read --topic orders";
+    with_status(0, &broker, add);
+    let unused = format!("unused --audit-file {file}");
+    let is_written = || std::fs::read_to_string(&file).is_ok_and(|it| it.contains("CreateAcls"));
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while !is_written() {
+        assert!(Instant::now() < deadline, "nothing is in the file");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let text = with_status(0, &broker, &unused);
+    assert!(
+        text.starts_with("Of 1 rule, these have decided no request since 2"),
+        "{text}"
+    );
+    assert!(
+        text.contains("  ALLOW Read on Topic orders to User:alice from any address\n    to remove it  ottla acls"),
+        "{text}"
+    );
+
+    // A file without requests that were allowed says nothing about rules.
+    let other = directory.path().join("other").display().to_string();
+    std::fs::write(&other, "{}\n").expect("written");
+    for (name, reason) in [
+        (&*other, "ottla.audit.events"),
+        ("missing", "missing cannot be read"),
+    ] {
+        let refused = acls(&broker, &format!("unused --audit-file {name}"));
+        assert_eq!(refused.status.code(), Some(2), "{name}");
+        let error = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert!(error.contains(reason), "{error}");
+    }
 }
 
 #[test]

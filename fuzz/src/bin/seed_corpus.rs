@@ -32,6 +32,11 @@ fn main() -> std::io::Result<()> {
         write("legacy_messages", &format!("{codec:?}"), &batch)?;
     }
     seed_files()?;
+    // A key set, and a token of an issuer whose key it does not have; an unsigned token.
+    let keys = r#"{"keys":[{"kty":"OKP","crv":"Ed25519","kid":"k","x":"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}]}"#;
+    let claims = "eyJzdWIiOiJhIiwiZXhwIjo0MDAwMDAwMDAwfQ";
+    write("oauth_tokens", "signed", format!("{keys}\neyJhbGciOiJFZERTQSIsImtpZCI6ImsifQ.{claims}.AAAA").as_bytes())?;
+    write("oauth_tokens", "unsigned", format!("\neyJhbGciOiJub25lIn0.{claims}.").as_bytes())?;
     for magic in [0u8, 1] {
         let mut message = vec![0, 0, 0, 0, magic, 0];
         message.extend_from_slice(if magic == 1 { &[0; 8] } else { &[] });

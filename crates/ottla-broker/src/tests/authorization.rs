@@ -361,6 +361,8 @@ async fn cluster_operations_need_authorization() {
     denied!(Broker: ElectLeadersRequest, AlterPartitionReassignmentsRequest,
         ListPartitionReassignmentsRequest, UpdateFeaturesRequest, UnregisterBrokerRequest,
         DescribeQuorumRequest, DescribeClientQuotasRequest);
+    let decisions = broker.broker().authorizer.decisions();
+    assert!(decisions.denied >= 7, "{decisions:?}");
     // This API's own error code is not counted.
     let mut user = broker.connect_from(USER, Endpoint::Broker).await;
     let request = DescribeUserScramCredentialsRequest {

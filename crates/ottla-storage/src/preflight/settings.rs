@@ -4,8 +4,9 @@ use ottla_config::{
     BrokerConfig, ConfigError, DefaultValue, Properties, Support, Warning, broker_config,
 };
 
-use ottla_context::NodeTls;
+use ottla_context::{ExaminedTls, NodeTls};
 
+use super::listeners;
 use super::look::Look;
 
 pub(super) fn examine(
@@ -22,7 +23,11 @@ pub(super) fn examine(
     }
     if let Some(config) = config {
         look.facts.node_id = Some(config.node_id);
-        let (errors, found) = NodeTls::examine(config);
+        let ExaminedTls {
+            errors,
+            warnings: found,
+            usable,
+        } = NodeTls::examine(config);
         // Each message starts with its setting.
         let place = |message: &str| {
             let key = message.split(['=', ':']).next().unwrap_or_default();
@@ -36,6 +41,7 @@ pub(super) fn examine(
             let (what, change) = in_two(&warning);
             look.warn("TLS", &place(&warning), what, change);
         }
+        listeners::examine(properties, config, &usable, look);
     }
     for warning in warnings {
         let (what, change) = in_two(&warning.message);

@@ -8,6 +8,7 @@ use ottla_log::checkpoint::{CleanShutdown, MetaProperties};
 use ottla_protocol::coordinator_records::*;
 use ottla_protocol::metadata_records::*;
 use ottla_records::{Compression, RecordBatchBuilder};
+use ottla_testkit::certificates::write_stores;
 use ottla_types::{BrokerEpoch, BrokerId, LeaderEpoch, Timestamp, Uuid};
 
 use super::*;
@@ -292,6 +293,121 @@ fn unusable_delegation_tokens_are_a_note() {
             .iter()
             .all(|it| !it.what.contains("delegation token"))
     );
+}
+
+#[test]
+fn what_clients_need_for_each_listener_is_a_note() {
+    let stores = tempfile::tempdir().unwrap();
+    write_stores(stores.path(), &["broker"]);
+    let path = |name: &str| stores.path().join(name).display().to_string();
+    let (store, trust) = (path("broker.pem"), path("authority.pem"));
+    let node = Node::new()
+        .setting(
+            "listeners",
+            "PLAINTEXT://127.0.0.1:9092,SECURE://127.0.0.1:9094,LOGIN://127.0.0.1:9095,\
+             CONTROLLER://127.0.0.1:9093",
+        )
+        .setting(
+            "listener.security.protocol.map",
+            "PLAINTEXT:PLAINTEXT,SECURE:SSL,LOGIN:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT",
+        )
+        .setting("ssl.keystore.type", "PEM")
+        .setting("ssl.keystore.location", &store)
+        .setting("ssl.truststore.type", "PEM")
+        .setting("ssl.truststore.location", &trust)
+        .setting("listener.name.secure.ssl.client.auth", "required")
+        .setting(
+            "listener.name.login.sasl.enabled.mechanisms",
+            "SCRAM-SHA-512,PLAIN",
+        )
+        .setting(
+            "listener.name.login.plain.sasl.jaas.config",
+            "org.apache.kafka.common.security.plain.PlainLoginModule required user_a=\"b\";",
+        );
+    node.finds(
+        Severity::Notes,
+        "clients of SECURE://127.0.0.1:9094 need security.protocol=SSL, trust in CN=authority,O=Ottla",
+    );
+    node.finds(Severity::Notes, ", a certificate of their own");
+    let login = "clients of LOGIN://127.0.0.1:9095 need security.protocol=SASL_PLAINTEXT, \
+                 sasl.mechanism=SCRAM-SHA-512 or PLAIN";
+    node.finds(Severity::Notes, login);
+    node.finds(Severity::Notes, "give it SASL_SSL");
+    let findings = node.look().findings;
+    assert!(
+        findings
+            .iter()
+            .all(|it| !it.what.contains("clients of PLAINTEXT"))
+    );
+}
+
+/// Whatever is wrong with a setting, or not: neither preflight nor the start, which prints the same
+/// sentences, shows its secret.
+#[test]
+fn no_finding_shows_a_secret() {
+    const SECRET: &str = "hush4711";
+    let jaas = |end: &str| {
+        format!(
+            "org.apache.kafka.common.security.plain.PlainLoginModule required user_a={SECRET} \
+             password=\"{SECRET}\"{end}"
+        )
+    };
+    let (good, cut) = (jaas(";"), jaas(""));
+    let pem = format!("-----BEGIN PRIVATE KEY-----\n{SECRET}!\n-----END PRIVATE KEY-----\n");
+    let listener = |key: &str| format!("listener.name.login.{key}");
+    let of_plain = listener("plain.sasl.jaas.config");
+    let mut given: Vec<(String, &str)> = vec![
+        ("delegation.token.secret.key".to_owned(), SECRET),
+        ("sasl.jaas.config".to_owned(), good.as_str()),
+        (of_plain.clone(), good.as_str()),
+        (of_plain, cut.as_str()),
+        (listener("plain.sasl.jaas.config "), good.as_str()),
+        (
+            "sasl.oauthbearer.client.credentials.client.secret".to_owned(),
+            SECRET,
+        ),
+        (
+            "sasl.oauthbearer.assertion.private.key.passphrase".to_owned(),
+            SECRET,
+        ),
+    ];
+    for key in [
+        "ssl.keystore.key",
+        "ssl.keystore.certificate.chain",
+        "ssl.truststore.certificates",
+    ] {
+        given.extend([(key.to_owned(), SECRET), (listener(key), pem.as_str())]);
+    }
+    for key in [
+        "ssl.key.password",
+        "ssl.keystore.password",
+        "ssl.truststore.password",
+    ] {
+        given.push((key.to_owned(), SECRET));
+    }
+    for (key, value) in given {
+        for kind in ["PEM", "PKCS12"] {
+            let node = Node::new()
+                .setting(
+                    "listeners",
+                    "PLAINTEXT://127.0.0.1:9092,LOGIN://127.0.0.1:9094,CONTROLLER://127.0.0.1:9093",
+                )
+                .setting(
+                    "listener.security.protocol.map",
+                    "PLAINTEXT:PLAINTEXT,LOGIN:SASL_SSL,CONTROLLER:PLAINTEXT",
+                )
+                .setting("listener.name.login.sasl.enabled.mechanisms", "PLAIN")
+                .setting("ssl.keystore.type", kind)
+                .setting(&key, value);
+            let findings = node.look().findings;
+            // The listener has no certificate that can be used.
+            assert!(!findings.is_empty(), "{key}");
+            for finding in findings {
+                let text = finding.to_string();
+                assert!(!text.contains(SECRET), "{key} {kind}: {text}");
+            }
+        }
+    }
 }
 
 #[test]

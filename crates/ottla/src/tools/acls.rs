@@ -1,5 +1,5 @@
-//! `acls`: Kafka's `kafka-acls.sh`, and `acls explain`, which explains why an operation is allowed
-//! or denied.
+//! `acls`: Kafka's `kafka-acls.sh`; `acls explain`, which explains why an operation is allowed or
+//! denied; and `acls unused`, which finds ACLs that decide nothing.
 //!
 //! Kafka: `AclCommand`. Sets that Kafka prints in hash order are printed sorted.
 
@@ -7,6 +7,7 @@ mod authorizer_settings;
 mod dry_run;
 mod explain;
 mod rules;
+mod unused;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::BufRead;
@@ -27,8 +28,9 @@ use rules::{
     Entry, Resources, Target, cluster, described, filter, operation, shown_entries, shown_entry,
     shown_target,
 };
+use unused::UnusedArgs;
 
-/// Add, remove and list ACLs, or explain their decisions.
+/// Add, remove and list ACLs, explain their decisions, or find unused ones.
 ///
 /// Give one of --add, --remove and --list.
 #[derive(Args, Debug)]
@@ -103,13 +105,19 @@ enum AclsCommand {
     /// Exit status: 0 if every given operation is allowed, 1 if any is denied, 2 if the command
     /// fails.
     Explain(Box<ExplainArgs>),
+    /// Show the rules that decided no request in the audit files of the brokers.
+    ///
+    /// The brokers need ottla.audit.file and ottla.audit.events=allowed,denied.
+    Unused(UnusedArgs),
 }
 
 pub fn run(args: AclsArgs) -> ExitCode {
     block_on(async {
         let prefix = "Error while executing ACL command: ";
-        if let Some(AclsCommand::Explain(args)) = &args.command {
-            return explain::run(args).await;
+        match &args.command {
+            Some(AclsCommand::Explain(args)) => return explain::run(args).await,
+            Some(AclsCommand::Unused(args)) => return unused::run(args).await,
+            None => {}
         }
         match act(&args).await {
             Ok(()) => return ExitCode::SUCCESS,

@@ -138,6 +138,7 @@ pub(super) fn collect(broker: &Broker, families: &mut Vec<Family>) {
         .value(broker.network.request_memory.available_bytes() as f64),
     );
     certificates(broker, families);
+    authorizer(broker, families);
     families.extend([
         Family::gauge(
             "ottla_request_memory_bound_bytes",
@@ -199,21 +200,42 @@ fn fetch_sessions(broker: &Broker, families: &mut Vec<Family>) {
     ]);
 }
 
+/// The decisions about requests. Without an authorizer there are none.
+fn authorizer(broker: &Broker, families: &mut Vec<Family>) {
+    let decisions = broker.authorizer.decisions();
+    families.extend([
+        Family::counter(
+            "ottla_authorizer_allowed",
+            "Decisions of the authorizer to allow an operation on a resource",
+        )
+        .value(decisions.allowed as f64),
+        Family::counter(
+            "ottla_authorizer_denied",
+            "Decisions of the authorizer to deny an operation on a resource, also for resources that a response leaves out",
+        )
+        .value(decisions.denied as f64),
+        Family::gauge("ottla_authorizer_acls", "ACLs of the cluster")
+            .value(broker.metadata().kept.acls.len() as f64),
+    ]);
+}
+
 /// The remaining validity of this node's certificates.
 fn certificates(broker: &Broker, families: &mut Vec<Family>) {
     let mut expiry = Family::gauge(
         "ottla_tls_certificate_expiry_seconds",
-        "Seconds until a certificate of this node expires; negative afterwards",
+        "Seconds until a certificate that this node shows expires, its own or that of an issuer; negative afterwards",
     );
     let now = ottla_sync::time::wall_clock();
     for ListenerTls { listener, context } in broker.context.tls.all() {
-        for (alias, facts) in context.certificates() {
-            let labels = [
-                ("listener", listener.clone()),
-                ("alias", alias),
-                ("subject", facts.subject.clone()),
-            ];
-            expiry.push(labels, facts.seconds_left(now) as f64);
+        for (alias, chain) in context.chains() {
+            for facts in chain {
+                let labels = [
+                    ("listener", listener.clone()),
+                    ("alias", alias.clone()),
+                    ("subject", facts.subject.clone()),
+                ];
+                expiry.push(labels, facts.seconds_left(now) as f64);
+            }
         }
     }
     families.push(expiry);

@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 
 use super::authorizer_settings::{self, GivenSettings};
 use super::rules::{
-    Resources, acl_in_words, acls, filter, host_in_words, operation, resource_in_words,
+    Resources, acl_in_words, acl_to_json, acls, filter, host_in_words, operation, resource_in_words,
 };
 use crate::tools::admin_client;
 
@@ -65,15 +65,18 @@ pub(super) async fn run(args: &ExplainArgs) -> ExitCode {
     match explain(args).await {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
-        Err(error) => {
-            let reason = match error.downcast_ref::<ClientError>() {
-                Some(cluster) if cluster.code().is_some() => cluster.to_string(),
-                _ => format!("{error:#}"),
-            };
-            eprintln!("ottla: {reason}");
-            ExitCode::from(UNKNOWN)
-        }
+        Err(error) => failed(&error),
     }
+}
+
+/// Prints why it cannot be found out.
+pub(super) fn failed(error: &anyhow::Error) -> ExitCode {
+    let reason = match error.downcast_ref::<ClientError>() {
+        Some(cluster) if cluster.code().is_some() => cluster.to_string(),
+        _ => format!("{error:#}"),
+    };
+    eprintln!("ottla: {reason}");
+    ExitCode::from(UNKNOWN)
 }
 
 /// Prints the decisions. Returns whether everything is allowed.
@@ -116,7 +119,7 @@ async fn explain(args: &ExplainArgs) -> anyhow::Result<bool> {
             client,
             &decisions,
             &settings.notes,
-            &args.connection_flags(),
+            &connection_flags(&args.bootstrap, args.command_config.as_deref()),
         ),
     };
     // The reader may have closed the pipe; the exit status still carries the result.
@@ -124,15 +127,16 @@ async fn explain(args: &ExplainArgs) -> anyhow::Result<bool> {
     Ok(decisions.iter().all(Decision::is_allowed))
 }
 
-impl ExplainArgs {
-    /// The flags with which the printed commands reach the same cluster.
-    fn connection_flags(&self) -> String {
-        let mut flags = self.bootstrap.flags();
-        if let Some(file) = &self.command_config {
-            let _ = write!(flags, " --command-config {file}");
-        }
-        flags
+/// The flags with which the printed commands reach the same cluster.
+pub(super) fn connection_flags(
+    bootstrap: &admin_client::Bootstrap,
+    command_config: Option<&str>,
+) -> String {
+    let mut flags = bootstrap.flags();
+    if let Some(file) = command_config {
+        let _ = write!(flags, " --command-config {file}");
     }
+    flags
 }
 
 /// Every operation on every resource that is asked for.
@@ -268,18 +272,7 @@ fn to_text(
 
 fn to_json(client: Client<'_>, decisions: &[Decision<'_>], notes: &[String]) -> Value {
     let host = |host: &str| (host != WILDCARD).then(|| host.to_owned());
-    let acl = |acl: &Acl| {
-        json!({
-            "permission": acl.permission_type.name(),
-            "principal": &*acl.principal,
-            "host": &*acl.host,
-            "operation": acl.operation.name(),
-            "resourceType": acl.pattern.resource_type.name(),
-            "resourceName": &*acl.pattern.name,
-            "patternType": acl.pattern.pattern_type.name(),
-        })
-    };
-    let acls = |acls: &[Acl]| acls.iter().map(acl).collect::<Vec<_>>();
+    let acls = |acls: &[Acl]| acls.iter().map(acl_to_json).collect::<Vec<_>>();
     let decision = |decision: &Decision<'_>| {
         let explanation = decision.explanation.as_ref();
         let rule = explanation.map(|explanation| &explanation.rule);
@@ -298,7 +291,7 @@ fn to_json(client: Client<'_>, decisions: &[Decision<'_>], notes: &[String]) -> 
                 Some(Rule::DefaultDeny) => "DefaultDeny",
             },
             "acl": match rule {
-                Some(Rule::Acl(decisive)) => acl(decisive),
+                Some(Rule::Acl(decisive)) => acl_to_json(decisive),
                 _ => Value::Null,
             },
             "matching": explanation.map_or_else(Vec::new, |it| acls(&it.matching)),

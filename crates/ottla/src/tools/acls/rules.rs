@@ -11,6 +11,7 @@ use ottla_security::{
     Acl, AclFilter, CLUSTER_NAME, Operation, Pattern, PatternType, PermissionType, ResourceType,
     WILDCARD,
 };
+use serde_json::{Value, json};
 
 #[derive(Args, Debug)]
 pub(super) struct Resources {
@@ -200,6 +201,19 @@ pub(super) fn acl_in_words(acl: &Acl) -> String {
         principal_in_words(&acl.principal),
         host_in_words(&acl.host)
     )
+}
+
+/// An ACL for a script.
+pub(super) fn acl_to_json(acl: &Acl) -> Value {
+    json!({
+        "permission": acl.permission_type.name(),
+        "principal": &*acl.principal,
+        "host": &*acl.host,
+        "operation": acl.operation.name(),
+        "resourceType": acl.pattern.resource_type.name(),
+        "resourceName": &*acl.pattern.name,
+        "patternType": acl.pattern.pattern_type.name(),
+    })
 }
 
 pub(super) fn principal_in_words(principal: &str) -> &str {

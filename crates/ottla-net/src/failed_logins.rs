@@ -1,0 +1,78 @@
+//! Log lines about TLS handshakes and logins that failed. Each address has its own limit, so that a
+//! client in a loop hides neither another client's mistake nor another's guessing of passwords.
+//!
+//! Kafka logs every failure.
+
+use std::time::Instant;
+
+use ottla_sync::Mutex;
+
+use crate::line_limit::LineLimit;
+
+const PERIOD_SECONDS: u64 = 60;
+/// The maximum number of lines per period about one address.
+const LINES_OF_ONE: u64 = 10;
+/// The maximum number of lines per period in total.
+const LINES_OF_ALL: u64 = 200;
+/// The maximum number of characters of a reason: a client chooses a part of it.
+const LONGEST_REASON: usize = 500;
+
+#[derive(Debug)]
+pub(crate) struct FailedLogins {
+    since: Instant,
+    lines: Mutex<LineLimit>,
+}
+
+impl Default for FailedLogins {
+    fn default() -> FailedLogins {
+        FailedLogins {
+            since: ottla_sync::time::now(),
+            lines: Mutex::new(LineLimit::new(LINES_OF_ONE, LINES_OF_ALL)),
+        }
+    }
+}
+
+impl FailedLogins {
+    /// Runs `line`, which logs a failure of a client at this address, unless the limit is reached.
+    pub fn say(&self, host: &str, line: impl FnOnce()) {
+        let period = ottla_sync::time::elapsed(self.since).as_secs() / PERIOD_SECONDS;
+        let (has_room, left_out) = self.lines.lock().count(period, host);
+        if left_out > 0 {
+            tracing::info!("{left_out} more failed logins were not logged");
+        }
+        if has_room {
+            line();
+        }
+    }
+}
+
+/// A reason in one line.
+pub(crate) fn shown(reason: &str) -> String {
+    let start: String = reason.chars().take(LONGEST_REASON).collect();
+    start.escape_debug().to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failures_of_each_address_are_logged_up_to_a_limit() {
+        let failed = FailedLogins::default();
+        let mut logged = 0;
+        for host in ["10.0.0.1", "10.0.0.2"] {
+            for _ in 0..1000 {
+                failed.say(host, || logged += 1);
+            }
+        }
+        assert_eq!(logged, 2 * LINES_OF_ONE);
+    }
+
+    #[test]
+    fn a_reason_is_one_short_line() {
+        let chosen = format!("Unsupported SASL mechanism a\n{}", "\u{1b}".repeat(30_000));
+        let shown = shown(&chosen);
+        assert!(shown.starts_with(r"Unsupported SASL mechanism a\n\u{1b}"));
+        assert!(!shown.contains(char::is_control) && shown.len() < 10 * LONGEST_REASON);
+    }
+}
