@@ -153,6 +153,7 @@ pub use metrics::{Metric, Metrics};
 pub use ottla_sasl::ClientLogin;
 pub use ottla_sasl::scram::ScramKeys;
 pub use ottla_sasl::{ClientCredentials, Mechanism as SaslMechanism, ScramMechanism};
+pub use ottla_tls::CertificateFacts;
 pub use outages::Outage;
 pub use partitioner::{murmur2, partition_for_key};
 #[doc(hidden)]

@@ -44,7 +44,7 @@ pub use clock::time_of_day;
 pub use effective_config::effective_config;
 pub use handle_budget::HandleBudget;
 pub use limits::{Limits, Shortage};
-pub use node_tls::{ListenerTls, NodeTls};
+pub use node_tls::{ListenerTls, NodeTls, TlsFindings};
 pub use ottla_sync::machine::meminfo_bytes;
 pub use state::{BrokerState, StopStep};
 use state::{StateCell, StopStepCell};

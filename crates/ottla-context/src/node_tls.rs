@@ -10,7 +10,7 @@ use std::time::SystemTime;
 
 use ottla_config::{BrokerConfig, SecurityProtocol};
 use ottla_sync::{ArcSwap, Mutex};
-use ottla_tls::{Given, Purpose, Reloaded, TlsContext, TlsError, TlsSettings};
+use ottla_tls::{CertificateFacts, Given, Purpose, Reloaded, TlsContext, TlsError, TlsSettings};
 
 /// One listener with TLS.
 #[derive(Clone, Debug)]
@@ -18,6 +18,17 @@ pub struct ListenerTls {
     /// Upper case.
     pub listener: String,
     pub context: Arc<TlsContext>,
+}
+
+/// What [`NodeTls::examine`] found, as text for people.
+#[derive(Debug, Default)]
+pub struct TlsFindings {
+    /// In the settings and files of listeners that cannot be used.
+    pub errors: Vec<TlsError>,
+    /// About listeners that can be used.
+    pub warnings: Vec<String>,
+    /// Certificates that are valid and expire soon.
+    pub expiring: Vec<String>,
 }
 
 #[derive(Debug, Default)]
@@ -121,15 +132,12 @@ impl NodeTls {
                 if stage <= before {
                     continue;
                 }
-                let (of, days) = (facts.describe(), left / DAY_SECONDS);
                 match left > 0 {
-                    true => tracing::warn!(
-                        listener,
-                        "the certificate of {of} expires in {days} days; replace its file; no restart is needed"
-                    ),
+                    true => tracing::warn!(listener, "{}", expiry(&facts, left)),
                     false => tracing::error!(
                         listener,
-                        "the certificate of {of} has expired; clients that verify it cannot connect until its file is replaced"
+                        "the certificate of {} has expired; clients that verify it cannot connect until its file is replaced",
+                        facts.describe()
                     ),
                 }
             }
@@ -194,19 +202,42 @@ impl NodeTls {
         all.collect()
     }
 
-    /// Returns the errors in the settings and files of each listener, and warnings about usable
-    /// listeners. Reads the files and changes nothing.
-    pub fn examine(config: &BrokerConfig) -> (Vec<TlsError>, Vec<String>) {
-        let mut errors = Vec::new();
-        let mut warnings = Vec::new();
-        for (_, settings) in settings(config) {
-            match TlsContext::load(settings) {
-                Ok(context) => warnings.extend(context.warnings()),
-                Err(error) => errors.push(error),
+    /// Examines the settings and files of each listener at this time. Reads the files and changes
+    /// nothing. Blocks.
+    pub fn examine(config: &BrokerConfig, now: SystemTime) -> TlsFindings {
+        let mut found = TlsFindings::default();
+        for (listener, settings) in settings(config) {
+            let context = match TlsContext::load(settings) {
+                Ok(context) => context,
+                Err(error) => {
+                    found.errors.push(error);
+                    continue;
+                }
+            };
+            found.warnings.extend(context.warnings());
+            for (_, facts) in context.certificates() {
+                let left = facts.seconds_left(now);
+                // An expired certificate is among the warnings.
+                if (0..=WARNED_DAYS[0] * DAY_SECONDS).contains(&left) {
+                    let text = expiry(&facts, left);
+                    found.expiring.push(format!("listener {listener}: {text}"));
+                }
             }
         }
-        (errors, warnings)
+        found
     }
+}
+
+/// What to do about a certificate with this much time left.
+fn expiry(facts: &CertificateFacts, seconds_left: i64) -> String {
+    let days = match seconds_left / DAY_SECONDS {
+        1 => "1 day".to_owned(),
+        days => format!("{days} days"),
+    };
+    format!(
+        "the certificate of {} expires in {days}; replace its file, which needs no restart",
+        facts.describe()
+    )
 }
 
 /// The listeners with TLS that a node with this configuration needs, and their settings.

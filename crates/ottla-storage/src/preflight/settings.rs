@@ -6,6 +6,7 @@ use ottla_config::{
 
 use ottla_context::NodeTls;
 
+use super::finding::TLS;
 use super::look::Look;
 
 pub(super) fn examine(
@@ -22,19 +23,23 @@ pub(super) fn examine(
     }
     if let Some(config) = config {
         look.facts.node_id = Some(config.node_id);
-        let (errors, found) = NodeTls::examine(config);
+        let found = NodeTls::examine(config, ottla_sync::time::wall_clock());
         // Each message starts with its setting.
         let place = |message: &str| {
             let key = message.split(['=', ':']).next().unwrap_or_default();
             properties.place(key)
         };
-        for error in errors {
+        for error in found.errors {
             let (what, change) = in_two(&error.0);
-            look.refuse("TLS", &place(&error.0), what, change);
+            look.refuse(TLS, &place(&error.0), what, change);
         }
-        for warning in found {
+        for warning in found.warnings {
             let (what, change) = in_two(&warning);
-            look.warn("TLS", &place(&warning), what, change);
+            look.warn(TLS, &place(&warning), what, change);
+        }
+        for expiring in found.expiring {
+            let (what, change) = in_two(&expiring);
+            look.note(TLS, "", what, change);
         }
     }
     for warning in warnings {
