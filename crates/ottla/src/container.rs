@@ -8,6 +8,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::fmt::Write as _;
 use std::net::UdpSocket;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -217,7 +218,9 @@ fn settings(
             let path = secrets.join(file);
             let word = std::fs::read_to_string(&path)
                 .map_err(|error| format!("{name}={file}: {}: {error}; mount it", path.display()))?;
-            settings.insert((*key).to_owned(), word.trim_end().to_owned());
+            // As a shell's `$(cat FILE)`: blanks may belong to the password.
+            let word = word.trim_end_matches(['\r', '\n']);
+            settings.insert((*key).to_owned(), word.to_owned());
         }
     }
     if settings.is_empty() {
@@ -295,17 +298,32 @@ fn is_of_this_machine(server: &str) -> bool {
 
 /// In the format of properties files.
 fn text_of(settings: &BTreeMap<String, String>) -> String {
-    let escaped = |value: &str| {
-        let value = value.replace('\\', "\\\\").replace('\n', "\\n");
-        match value.strip_prefix(' ') {
-            Some(rest) => format!("\\ {rest}"),
-            None => value,
-        }
-    };
     let lines = settings
         .iter()
-        .map(|(key, value)| format!("{key}={}\n", escaped(value)));
+        .map(|(key, value)| format!("{}={}\n", escaped(key, true), escaped(value, false)));
     lines.collect()
+}
+
+/// A key or a value as Java writes it. The file is read as Latin-1, so other characters are written as
+/// UTF-16 code units; a line end of a value, as in a PEM text, would end its line.
+fn escaped(text: &str, is_key: bool) -> String {
+    let mut out = String::new();
+    for (index, letter) in text.char_indices() {
+        match letter {
+            '\\' => out.push_str("\\\\"),
+            '\n' => out.push_str("\\n"),
+            '\r' => out.push_str("\\r"),
+            ' ' if is_key || index == 0 => out.push_str("\\ "),
+            '=' | ':' | '#' | '!' if is_key => out.extend(['\\', letter]),
+            ' '..='~' => out.push(letter),
+            other => {
+                for unit in other.encode_utf16(&mut [0; 2]).iter() {
+                    let _ = write!(out, "\\u{unit:04x}");
+                }
+            }
+        }
+    }
+    out
 }
 
 #[cfg(test)]
@@ -404,13 +422,13 @@ mod tests {
     fn secrets_are_files_with_contents() {
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("k.pem"), "").unwrap();
-        std::fs::write(dir.path().join("word"), "secret\n").unwrap();
+        std::fs::write(dir.path().join("word"), "secret \n").unwrap();
         let environment = of(&[
             ("KAFKA_SSL_KEYSTORE_FILENAME", "k.pem"),
             ("KAFKA_SSL_KEY_CREDENTIALS", "word"),
         ]);
         let found = settings(None, &environment, dir.path()).unwrap();
-        assert_eq!(found["ssl.key.password"], "secret");
+        assert_eq!(found["ssl.key.password"], "secret ");
         assert_eq!(
             found["ssl.keystore.location"],
             dir.path().join("k.pem").display().to_string()
@@ -447,8 +465,17 @@ mod tests {
 
     #[test]
     fn values_round_trip() {
-        let given = of(&[("a", " b\\c"), ("d", "e\nf")]);
-        let read = Properties::parse(&text_of(&given), "s.properties").unwrap();
-        assert_eq!(read.into_map(), given);
+        let given = of(&[
+            ("a", " b\\c"),
+            ("d", "e\nf"),
+            ("a.pem", "-----BEGIN KEY-----\r\nlog.dirs=/\r\n"),
+            ("a.password", "\tp\u{e4}ss \u{20ac}\u{1f600}=:#! "),
+            ("#a key: with=blanks", "#"),
+            ("empty", ""),
+        ]);
+        let text = text_of(&given);
+        // As the server reads it.
+        let read = Properties::parse_bytes(text.as_bytes(), "s.properties").unwrap();
+        assert_eq!(read.into_map(), given, "{text}");
     }
 }
