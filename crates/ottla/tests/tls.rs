@@ -339,6 +339,9 @@ fn an_unusable_key_store_refuses_the_start_with_a_message() {
     let output = refused("/nowhere/broker.pem");
     let expected = "ssl.keystore.location=/nowhere/broker.pem: cannot read the file";
     assert!(output.contains(expected), "{output}");
+    let output = refused("");
+    let expected = "listener SSL has no certificate; give ssl.keystore.location";
+    assert!(output.contains(expected), "{output}");
     let output = refused(&mixed);
     assert!(
         output.contains(

@@ -176,6 +176,7 @@ struct Readiness {
 impl Readiness {
     fn text(&self, brokers: usize) -> String {
         match self.leaderless {
+            Some(1) if self.brokers == brokers => "1 partition has no leader yet".to_owned(),
             Some(leaderless) if self.brokers == brokers => {
                 format!("{leaderless} partitions have no leader yet")
             }
@@ -576,6 +577,7 @@ mod tests {
         assert_eq!(text(0, None), "0 of 3 brokers are ready");
         assert_eq!(text(2, Some(4)), "2 of 3 brokers are ready");
         assert_eq!(text(3, Some(4)), "4 partitions have no leader yet");
+        assert_eq!(text(3, Some(1)), "1 partition has no leader yet");
     }
 
     #[test]
