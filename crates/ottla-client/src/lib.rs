@@ -159,8 +159,9 @@
 //!
 //! # Complete programs
 //!
-//! `examples/` has three: `produce`, `consume_in_a_group`, and `read_process_write`, which
-//! consumes, processes and produces each record exactly once, in transactions. Ottla's command-line
+//! `examples/` has five: `produce`, `consume_in_a_group`, `share_work`, `administer`, and
+//! `read_process_write`, which consumes, processes and produces each record exactly once, in
+//! transactions. Ottla's command-line
 //! tools are further examples.
 //!
 //! # Implementation
@@ -207,11 +208,16 @@ pub use consumer::{
 pub use error::ClientError;
 pub use metadata::{BrokerNode, Metadata, PartitionInfo, TopicInfo};
 pub use metrics::{Metric, Metrics};
+// Arguments and results have their types.
+pub use ottla_protocol;
+pub use ottla_records;
 #[doc(hidden)]
 pub use ottla_sasl::ClientLogin;
 pub use ottla_sasl::scram::ScramKeys;
 pub use ottla_sasl::{ClientCredentials, Mechanism as SaslMechanism, ScramMechanism};
 pub use ottla_tls::CertificateFacts;
+pub use ottla_types;
+pub use ottla_types::ErrorCode;
 pub use outages::Outage;
 pub use partitioner::{murmur2, partition_for_key};
 #[doc(hidden)]
