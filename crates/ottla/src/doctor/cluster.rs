@@ -16,6 +16,7 @@ use ottla_types::{ErrorCode, Uuid};
 
 use super::check::{Check, Section, bytes_text};
 use crate::counted::counted;
+use crate::shell_word::shell_word;
 use crate::tools;
 
 /// Maximum number of partitions that are listed; all are counted.
@@ -58,8 +59,12 @@ pub(super) fn look(servers: &str, command_config: Option<&str>) -> Result<Vec<Se
         ask(&admin).await
     });
     let mut sections = looked.map_err(|error: anyhow::Error| format!("{error:#}"))?;
+    let servers = shell_word(servers);
     let flags = match command_config {
-        Some(file) => format!("--bootstrap-server {servers} --command-config {file}"),
+        Some(file) => {
+            let file = shell_word(file);
+            format!("--bootstrap-server {servers} --command-config {file}")
+        }
         None => format!("--bootstrap-server {servers}"),
     };
     name_cluster(&mut sections, &flags);
