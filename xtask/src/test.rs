@@ -109,7 +109,8 @@ struct Suite {
     lane: Lane,
     name: &'static str,
     what: &'static str,
-    /// Packages and folders whose change can affect the suite's result. If empty, every change may.
+    /// Packages, folders and files whose change can affect the suite's result. If empty, every change
+    /// may.
     reached_by: &'static [&'static str],
     command: fn() -> Command,
 }
@@ -169,26 +170,42 @@ use Lane::{Brokers, Either, First, Last, Tests};
 
 const ALWAYS: &[&str] = &[];
 /// Affected by the comparing commands' scripts and by the peers.
-const BROKER: &[&str] = &["ottla", "ottla-conformance", "conformance", "peers"];
-const CODEGEN: &[&str] = &["ottla-protocol", "ottla-conformance", "conformance/java"];
-const RECORDS: &[&str] = &["ottla-records", "ottla-conformance", "conformance/java"];
-const REPORT: &[&str] = &["ottla-bench", "ottla-conformance"];
-const CONSOLE: &[&str] = &["ottla-console"];
-const CONSOLE_PAGE: &[&str] = &["ottla", "ottla-console", "ottla-conformance"];
-const CONSOLE_API: &[&str] = &[
+const BROKER: &[&str] = &[
     "ottla",
-    "ottla-console",
-    "ottla-client",
     "ottla-conformance",
+    "conformance",
+    "peers",
+    "COMPATIBILITY.md",
 ];
-const CLEANING: &[&str] = &["ottla-log", "ottla-bench-peer", "conformance/java", "peers"];
-const TIERED: &[&str] = &[
-    "ottla",
-    "ottla-tiered-storage",
+const CODEGEN: &[&str] = &[
+    "ottla-protocol",
     "ottla-conformance",
+    "conformance/java",
     "peers",
 ];
-const PACKAGES: &[&str] = &["ottla", "ottla-packaging", "docs"];
+const RECORDS: &[&str] = &[
+    "ottla-records",
+    "ottla-conformance",
+    "conformance/java",
+    "peers",
+];
+const REPORT: &[&str] = &["ottla", "ottla-conformance"];
+const CONSOLE: &[&str] = &["ottla-console"];
+const CONSOLE_PAGE: &[&str] = &["ottla", "ottla-conformance", "peers"];
+const CONSOLE_API: &[&str] = &["ottla", "ottla-conformance", "conformance/java", "peers"];
+const CLEANING: &[&str] = &["ottla-log", "ottla-bench-peer", "conformance/java", "peers"];
+const TIERED: &[&str] = &["ottla", "ottla-conformance", "conformance/java", "peers"];
+/// The pages at the root are packaged.
+const PACKAGES: &[&str] = &[
+    "ottla",
+    "ottla-packaging",
+    "docs",
+    "README.md",
+    "COMPATIBILITY.md",
+    "CHANGELOG.md",
+    "LICENSE",
+    "NOTICE",
+];
 const MEASURES: &[&str] = &["ottla", "ottla-testkit"];
 /// The suites of `--quick`.
 const QUICK: [&str; 2] = ["tidy", "fmt"];
@@ -641,6 +658,22 @@ mod tests {
         assert_eq!(complaints("begins\nhangs\n"), ["begins", "hangs"]);
         let printed = "?    franz: 1 unknown\nonce franz: a:\n    - 3\nok   java: 2 alike\n";
         assert_eq!(passages(printed, is_remark), ["once franz: a:", "    - 3"]);
+    }
+
+    #[test]
+    fn everything_that_reaches_a_suite_exists() {
+        let root = workspace::root();
+        for name in SUITES.iter().flat_map(|suite| suite.reached_by) {
+            let short = name.strip_prefix("ottla-").unwrap_or(name);
+            let places = [
+                (*name).to_owned(),
+                format!("crates/{name}"),
+                format!("verification/{short}"),
+                short.to_owned(),
+            ];
+            let is_there = places.iter().any(|place| root.join(place).exists());
+            assert!(is_there, "there is no {name}");
+        }
     }
 
     #[test]

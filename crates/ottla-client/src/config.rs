@@ -70,6 +70,11 @@ impl Default for ClientConfig {
 
 impl ClientConfig {
     /// A client of the cluster of these brokers, given as `host:port` separated by commas.
+    ///
+    /// ```
+    /// let config = ottla_client::ClientConfig::new("a:9092, b:9092").unwrap();
+    /// assert_eq!(config.bootstrap_servers, ["a:9092", "b:9092"]);
+    /// ```
     pub fn new(bootstrap_servers: &str) -> Result<ClientConfig, ClientError> {
         let mut config = ClientConfig::default();
         config.set_bootstrap_servers(bootstrap_servers)?;

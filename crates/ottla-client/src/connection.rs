@@ -26,6 +26,8 @@ use ottla_protocol::{ApiKey, ApiRequest, Message, decode_api_versions_response};
 use ottla_sync::mpsc;
 use ottla_sync::task::AbortHandle;
 use ottla_sync::{BoxFuture, Mutex};
+use ottla_tls::CertificateFacts;
+use rustls::pki_types::CertificateDer;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 
 use crate::config::ClientConfig;
@@ -46,6 +48,8 @@ pub struct Connection {
     versions: HashMap<ApiKey, RangeInclusive<i16>>,
     /// The finalized features of the cluster.
     features: HashMap<String, i16>,
+    /// The certificate of the broker itself, without its chain; `None` without TLS.
+    certificate: Option<CertificateDer<'static>>,
     tasks: Vec<AbortHandle>,
 }
 
@@ -85,6 +89,7 @@ impl Connection {
             .map_err(|error| refused(error.to_string()))?;
         let tls = config.security.tls()?;
         let is_plain = tls.is_none();
+        let mut certificate = None;
         let (read, write): (ReadHalf, WriteHalf) = match tls {
             Some(tls) => {
                 let limit = config.socket_connection_setup_timeout;
@@ -93,6 +98,8 @@ impl Connection {
                     .await
                     .map_err(|_| refused("no answer to the TLS handshake".into()))?
                     .map_err(refused)?;
+                let shown = stream.get_ref().1.peer_certificates();
+                certificate = shown.and_then(|chain| chain.first()).cloned();
                 let (read, write) = tokio::io::split(stream);
                 (Box::new(read), Box::new(write))
             }
@@ -137,6 +144,7 @@ impl Connection {
             wire: Arc::new(wire),
             versions: HashMap::new(),
             features: HashMap::new(),
+            certificate,
             tasks: vec![writer.abort_handle(), reader.abort_handle()],
         };
         connection.negotiate().await?;
@@ -215,6 +223,12 @@ impl Connection {
 
     pub fn address(&self) -> &str {
         &self.wire.address
+    }
+
+    /// The certificate that the broker presented, for example to see when it expires; `None` without
+    /// TLS.
+    pub fn peer_certificate(&self) -> Option<CertificateFacts> {
+        CertificateFacts::of(self.certificate.as_ref()?).ok()
     }
 
     /// Why the connection is closed, if it is.

@@ -99,11 +99,70 @@
 //! # }
 //! ```
 //!
+//! # Administering
+//!
+//! [`Admin`] has the operations of Kafka's admin client: topics, settings, groups, offsets, ACLs,
+//! quotas, and the state of the cluster. A request about several items gets a result for each.
+//!
+//! ```no_run
+//! # async fn administer() -> Result<(), ottla_client::ClientError> {
+//! use std::collections::BTreeMap;
+//! use ottla_client::admin::NewTopic;
+//! use ottla_client::{Admin, Client, ClientError, properties};
+//!
+//! let settings = BTreeMap::from([
+//!     ("bootstrap.servers".to_owned(), "127.0.0.1:9092".to_owned()),
+//! ]);
+//! let admin = Admin::new(Client::connect(properties::admin(&settings)?).await?);
+//! let topic = NewTopic {
+//!     name: "greetings".to_owned(),
+//!     partitions: Some(6),
+//!     ..NewTopic::default()
+//! };
+//! for created in admin.create_topics(&[topic], false).await? {
+//!     let topic = format!("topic {}", &*created.name);
+//!     ClientError::check(topic, created.error_code, created.error_message.as_ref())?;
+//! }
+//! for topic in admin.describe_topics(&["greetings".to_owned()]).await? {
+//!     println!("{}: {} partitions", topic.name, topic.partitions.len());
+//! }
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Secured clusters
+//!
+//! `security.protocol`, `ssl.*` and `sasl.*` are those of Kafka's clients, for every kind of client.
+//!
+//! ```no_run
+//! # async fn connect() -> Result<(), ottla_client::ClientError> {
+//! use std::collections::BTreeMap;
+//! use ottla_client::{Admin, Client, properties};
+//!
+//! let jaas = "org.apache.kafka.common.security.scram.ScramLoginModule required \
+//!             username=\"alice\" password=\"secret\";";
+//! let settings = [
+//!     ("bootstrap.servers", "kafka-1.example.com:9093"),
+//!     ("security.protocol", "SASL_SSL"),
+//!     ("ssl.truststore.type", "PEM"),
+//!     ("ssl.truststore.location", "ca.crt"),
+//!     ("sasl.mechanism", "SCRAM-SHA-512"),
+//!     ("sasl.jaas.config", jaas),
+//! ];
+//! let settings: BTreeMap<String, String> =
+//!     settings.map(|(key, value)| (key.to_owned(), value.to_owned())).into();
+//! let admin = Admin::new(Client::connect(properties::admin(&settings)?).await?);
+//! println!("{:?}", admin.list_topics(false).await?);
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! # Complete programs
 //!
-//! `examples/` has three: `produce`, `consume_in_a_group`, and `read_process_write`, which
-//! consumes, processes and produces each record exactly once, in transactions. Ottla's command line
-//! tools are built on [`Admin`].
+//! `examples/` has five: `produce`, `consume_in_a_group`, `share_work`, `administer`, and
+//! `read_process_write`, which consumes, processes and produces each record exactly once, in
+//! transactions. Ottla's command-line
+//! tools are further examples.
 //!
 //! # Implementation
 //!
@@ -149,10 +208,16 @@ pub use consumer::{
 pub use error::ClientError;
 pub use metadata::{BrokerNode, Metadata, PartitionInfo, TopicInfo};
 pub use metrics::{Metric, Metrics};
+// Arguments and results have their types.
+pub use ottla_protocol;
+pub use ottla_records;
 #[doc(hidden)]
 pub use ottla_sasl::ClientLogin;
 pub use ottla_sasl::scram::ScramKeys;
 pub use ottla_sasl::{ClientCredentials, Mechanism as SaslMechanism, ScramMechanism};
+pub use ottla_tls::CertificateFacts;
+pub use ottla_types;
+pub use ottla_types::ErrorCode;
 pub use outages::Outage;
 pub use partitioner::{murmur2, partition_for_key};
 #[doc(hidden)]

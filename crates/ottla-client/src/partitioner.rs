@@ -28,7 +28,11 @@ pub fn murmur2(data: &[u8]) -> u32 {
     hash ^ (hash >> 15)
 }
 
-/// The partition of a record with this key, out of `partitions`.
+/// The partition of a record with this key, out of `partitions`, which must not be 0.
+///
+/// ```
+/// assert_eq!(ottla_client::partition_for_key(b"foobar", 10), 6);
+/// ```
 pub fn partition_for_key(key: &[u8], partitions: usize) -> usize {
     (murmur2(key) & 0x7fff_ffff) as usize % partitions
 }

@@ -31,6 +31,14 @@ const WITHOUT_EFFECT: &[&str] = &[
 ];
 
 /// The settings of a producer. Unknown keys are an error.
+///
+/// ```
+/// use std::collections::BTreeMap;
+///
+/// let mistyped = BTreeMap::from([("akcs".to_owned(), "1".to_owned())]);
+/// let refused = ottla_client::properties::producer(&mistyped).err().unwrap();
+/// assert!(refused.to_string().contains("akcs"));
+/// ```
 pub fn producer(
     settings: &BTreeMap<String, String>,
 ) -> Result<(ClientConfig, ProducerConfig), ClientError> {

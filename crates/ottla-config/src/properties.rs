@@ -7,7 +7,7 @@
 //! The rules are documented at `java.util.Properties.load(Reader)`.
 
 use std::collections::BTreeMap;
-use std::fmt;
+use std::fmt::{self, Write as _};
 
 /// The origin of a value.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -189,6 +189,34 @@ impl Properties {
             Some(Origin::Line(line)) => format!("{} line {line}", self.file_name),
             Some(Origin::Override) => format!("--override {key}"),
             None => self.file_name.clone(),
+        }
+    }
+}
+
+/// A line of a properties file that is read as this key and value.
+pub fn property_line(key: &str, value: &str) -> String {
+    let mut line = String::new();
+    write_escaped(&mut line, key, true);
+    line.push('=');
+    write_escaped(&mut line, value, false);
+    line.push('\n');
+    line
+}
+
+/// As `java.util.Properties.store` writes it. A line end would end the line, and other characters than
+/// those of ASCII are not read in UTF-8.
+fn write_escaped(line: &mut String, text: &str, is_key: bool) {
+    for (index, character) in text.chars().enumerate() {
+        match character {
+            '\\' => line.push_str("\\\\"),
+            ' ' if is_key || index == 0 => line.push_str("\\ "),
+            '=' | ':' | '#' | '!' if is_key => line.extend(['\\', character]),
+            ' '..='~' => line.push(character),
+            _ => {
+                for unit in character.encode_utf16(&mut [0; 2]) {
+                    let _ = write!(line, "\\u{unit:04x}");
+                }
+            }
         }
     }
 }
@@ -397,6 +425,26 @@ mod tests {
              digits, or double the backslash if it is meant as one"
         );
         assert!(Properties::parse(r"a=\u12", "test.properties").is_err());
+    }
+
+    #[test]
+    fn what_is_written_is_read_again() {
+        for (key, value) in [
+            ("a", " b\\c "),
+            ("ssl.keystore.key", "-----BEGIN KEY-----\r\nlog.dirs=/\r\n"),
+            ("password", "\tp\u{e4}ss \u{20ac}\u{1f600}=:#!"),
+            ("#a key: with=blanks!", "#"),
+            ("empty", ""),
+        ] {
+            let line = property_line(key, value);
+            assert_eq!(line.lines().count(), 1, "{line}");
+            let read = Properties::parse_bytes(line.as_bytes(), "test.properties").unwrap();
+            assert_eq!(read.value(key), Some(value), "{line}");
+        }
+        assert_eq!(
+            property_line("log.dirs", "/var/lib/a"),
+            "log.dirs=/var/lib/a\n"
+        );
     }
 
     #[test]

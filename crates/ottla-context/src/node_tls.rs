@@ -59,6 +59,8 @@ pub struct ExaminedTls {
     pub warnings: Vec<String>,
     /// The listeners whose settings and files can be used.
     pub usable: Vec<ListenerTls>,
+    /// About certificates that are valid and expire soon.
+    pub expiring: Vec<String>,
 }
 
 #[derive(Debug, Default)]
@@ -149,17 +151,13 @@ impl NodeTls {
     /// expired.
     pub fn warn_of_expiry(&self, now: SystemTime) {
         for (listener, facts) in self.take_expiring(now) {
-            let of = facts.describe();
             let left = facts.seconds_left(now);
-            let days = left / DAY_SECONDS;
             match left > 0 {
-                true => tracing::warn!(
-                    listener,
-                    "the certificate of {of} expires in {days} days; replace its file; no restart is needed"
-                ),
+                true => tracing::warn!(listener, "{}", expiry(&facts, left)),
                 false => tracing::error!(
                     listener,
-                    "the certificate of {of} has expired; clients that verify it cannot connect until its file is replaced"
+                    "the certificate of {} has expired; clients that verify it cannot connect until its file is replaced",
+                    facts.describe()
                 ),
             }
         }
@@ -170,12 +168,7 @@ impl NodeTls {
         let mut warned = self.warned.lock();
         let mut expiring = Vec::new();
         for ListenerTls { listener, context } in self.all() {
-            let chains = context.chains().into_iter();
-            let shown = chains.flat_map(|(alias, chain)| {
-                let of_alias = move |facts| (alias.clone(), facts);
-                chain.into_iter().map(of_alias)
-            });
-            for (alias, facts) in shown {
+            for (alias, facts) in shown(&context) {
                 let left = facts.seconds_left(now);
                 let stage = WARNED_DAYS
                     .iter()
@@ -250,21 +243,55 @@ impl NodeTls {
         all.collect()
     }
 
-    /// Loads the settings and files of each listener. Changes nothing. Blocks.
-    pub fn examine(config: &BrokerConfig) -> ExaminedTls {
+    /// Examines the settings and files of each listener at this time. Reads the files and changes
+    /// nothing. Blocks.
+    pub fn examine(config: &BrokerConfig, now: SystemTime) -> ExaminedTls {
         let mut examined = ExaminedTls::default();
         for (listener, settings) in settings(config) {
-            match TlsContext::load(settings) {
-                Ok(context) => {
-                    examined.warnings.extend(context.warnings());
-                    let context = Arc::new(context);
-                    examined.usable.push(ListenerTls { listener, context });
+            let context = match TlsContext::load(settings) {
+                Ok(context) => Arc::new(context),
+                Err(error) => {
+                    examined.errors.push(error);
+                    continue;
                 }
-                Err(error) => examined.errors.push(error),
+            };
+            examined.warnings.extend(context.warnings());
+            for (_, facts) in shown(&context) {
+                let left = facts.seconds_left(now);
+                // An expired certificate is among the warnings.
+                if (0..=WARNED_DAYS[0] * DAY_SECONDS).contains(&left) {
+                    let text = expiry(&facts, left);
+                    examined
+                        .expiring
+                        .push(format!("listener {listener}: {text}"));
+                }
             }
+            examined.usable.push(ListenerTls { listener, context });
         }
         examined
     }
+}
+
+/// The certificates that a listener presents, with their issuers in the chain, and their aliases.
+fn shown(context: &TlsContext) -> Vec<(String, CertificateFacts)> {
+    let chains = context.chains().into_iter();
+    let shown = chains.flat_map(|(alias, chain)| {
+        let of_alias = move |facts| (alias.clone(), facts);
+        chain.into_iter().map(of_alias)
+    });
+    shown.collect()
+}
+
+/// What to do about a certificate with this much time left.
+fn expiry(facts: &CertificateFacts, seconds_left: i64) -> String {
+    let days = match seconds_left / DAY_SECONDS {
+        1 => "1 day".to_owned(),
+        days => format!("{days} days"),
+    };
+    format!(
+        "the certificate of {} expires in {days}; replace its file, which needs no restart",
+        facts.describe()
+    )
 }
 
 /// The listeners with TLS that a node with this configuration needs, and their settings.
@@ -380,7 +407,8 @@ mod tests {
             assert!(expiring.iter().all(|(listener, _)| listener == "SSL"));
         }
 
-        let needs = NodeTls::examine(&config).usable[0].needs_of_clients();
+        let needs =
+            NodeTls::examine(&config, ottla_sync::time::wall_clock()).usable[0].needs_of_clients();
         assert!(
             needs[0]
                 .starts_with("trust in CN=authority,O=Ottla, the authority of CN=broker,O=Ottla"),

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
-use ottla_config::{BrokerConfig, Properties};
+use ottla_config::{BrokerConfig, Properties, property_line};
 use ottla_metadata::MetadataVersion;
 use ottla_storage::format::{FormatOptions, InitialQuorum, format};
 
@@ -217,7 +217,9 @@ fn settings(
             let path = secrets.join(file);
             let word = std::fs::read_to_string(&path)
                 .map_err(|error| format!("{name}={file}: {}: {error}; mount it", path.display()))?;
-            settings.insert((*key).to_owned(), word.trim_end().to_owned());
+            // As a shell's `$(cat FILE)`: blanks may belong to the password.
+            let word = word.trim_end_matches(['\r', '\n']);
+            settings.insert((*key).to_owned(), word.to_owned());
         }
     }
     if settings.is_empty() {
@@ -295,16 +297,9 @@ fn is_of_this_machine(server: &str) -> bool {
 
 /// In the format of properties files.
 fn text_of(settings: &BTreeMap<String, String>) -> String {
-    let escaped = |value: &str| {
-        let value = value.replace('\\', "\\\\").replace('\n', "\\n");
-        match value.strip_prefix(' ') {
-            Some(rest) => format!("\\ {rest}"),
-            None => value,
-        }
-    };
     let lines = settings
         .iter()
-        .map(|(key, value)| format!("{key}={}\n", escaped(value)));
+        .map(|(key, value)| property_line(key, value));
     lines.collect()
 }
 
@@ -404,13 +399,13 @@ mod tests {
     fn secrets_are_files_with_contents() {
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("k.pem"), "").unwrap();
-        std::fs::write(dir.path().join("word"), "secret\n").unwrap();
+        std::fs::write(dir.path().join("word"), "secret \n").unwrap();
         let environment = of(&[
             ("KAFKA_SSL_KEYSTORE_FILENAME", "k.pem"),
             ("KAFKA_SSL_KEY_CREDENTIALS", "word"),
         ]);
         let found = settings(None, &environment, dir.path()).unwrap();
-        assert_eq!(found["ssl.key.password"], "secret");
+        assert_eq!(found["ssl.key.password"], "secret ");
         assert_eq!(
             found["ssl.keystore.location"],
             dir.path().join("k.pem").display().to_string()
@@ -447,8 +442,10 @@ mod tests {
 
     #[test]
     fn values_round_trip() {
-        let given = of(&[("a", " b\\c"), ("d", "e\nf")]);
-        let read = Properties::parse(&text_of(&given), "s.properties").unwrap();
-        assert_eq!(read.into_map(), given);
+        let given = of(&[("a", " b\\c"), ("d", "e\r\nf"), ("p\u{e4}ss", "\u{20ac} ")]);
+        let text = text_of(&given);
+        // As the server reads it.
+        let read = Properties::parse_bytes(text.as_bytes(), "s.properties").unwrap();
+        assert_eq!(read.into_map(), given, "{text}");
     }
 }

@@ -6,6 +6,8 @@ use std::io::IsTerminal;
 use ottla_config::nearest_name;
 use tracing_subscriber::EnvFilter;
 
+use crate::colours;
+
 /// Logs to standard error: plain lines on a terminal, one JSON object per line otherwise. `OTTLA_LOG_FORMAT`
 /// (`text` or `json`) overrides the format, `OTTLA_LOG` (a level, or levels by module) the level.
 pub fn start_logging() -> Result<(), String> {
@@ -22,6 +24,7 @@ pub fn start_logging() -> Result<(), String> {
         .parse()
         .map_err(|error: tracing_subscriber::filter::ParseError| error.to_string())?;
     let filter = filter.add_directive(quiet);
+    let is_terminal = std::io::stderr().is_terminal();
     let is_json = match setting_from_env("OTTLA_LOG_FORMAT")?.as_deref() {
         Some("json") => true,
         Some("text") => false,
@@ -30,12 +33,13 @@ pub fn start_logging() -> Result<(), String> {
                 "OTTLA_LOG_FORMAT={other}: unknown format; give text or json"
             ));
         }
-        None => !std::io::stderr().is_terminal(),
+        None => !is_terminal,
     };
     let logging = tracing_subscriber::fmt()
         .with_env_filter(filter)
         // Otherwise a line that cannot be written would be reported with `eprintln!`, which panics.
         .log_internal_errors(false)
+        .with_ansi(is_terminal && colours::are_allowed())
         .with_writer(std::io::stderr);
     if is_json {
         logging.json().flatten_event(true).init()

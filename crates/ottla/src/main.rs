@@ -25,6 +25,7 @@ mod paragraphs;
 mod preflight;
 mod scripts;
 mod server;
+mod shell_word;
 mod stop_signals;
 mod terminal;
 mod tls;

@@ -238,6 +238,20 @@ async fn a_broker_whose_last_log_directory_fails_exits_with_an_error() {
 }
 
 #[test]
+fn a_log_that_goes_to_no_terminal_has_no_colours() {
+    let mut broker = BrokerBuilder::new()
+        .environment("OTTLA_LOG", "info")
+        .environment("OTTLA_LOG_FORMAT", "text")
+        // As if it were not set.
+        .environment("NO_COLOR", "")
+        .start();
+    assert!(broker.stop().success(), "{}", broker.output());
+    let output = broker.output();
+    assert!(output.contains("is registered with epoch"), "{output}");
+    assert!(!output.contains('\x1b'), "{output}");
+}
+
+#[test]
 fn the_error_names_an_address_in_use_and_the_way_out() {
     let running = BrokerBuilder::new().start();
     let port = running.port();

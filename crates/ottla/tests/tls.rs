@@ -2,6 +2,7 @@
 //! replacement of a certificate in use.
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::io::Read;
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
@@ -338,6 +339,9 @@ fn an_unusable_key_store_refuses_the_start_with_a_message() {
     let output = refused("/nowhere/broker.pem");
     let expected = "ssl.keystore.location=/nowhere/broker.pem: cannot read the file";
     assert!(output.contains(expected), "{output}");
+    let output = refused("");
+    let expected = "listener SSL has no certificate; give ssl.keystore.location";
+    assert!(output.contains(expected), "{output}");
     let output = refused(&mixed);
     assert!(
         output.contains(
@@ -480,6 +484,25 @@ fn settings_of(path: &Path) -> BTreeMap<String, String> {
         .collect()
 }
 
+/// The level and the text of the doctor's check of a certificate.
+fn certificate_check(arguments: &[&OsStr]) -> (String, String) {
+    let looked = std::process::Command::new(ottla_binary())
+        .args(["doctor", "--json"])
+        .args(arguments)
+        .output()
+        .expect("the binary can be started");
+    let json: serde_json::Value = serde_json::from_slice(&looked.stdout).expect("JSON");
+    let is_meant = |check: &&serde_json::Value| {
+        let subject = check["subject"].as_str().unwrap_or_default();
+        subject.starts_with("certificate")
+    };
+    let mut checks = json["checks"].as_array().expect("checks").iter();
+    let check = checks.find(is_meant);
+    let check = check.unwrap_or_else(|| panic!("no certificate in {json:#}"));
+    let text = |key: &str| check[key].as_str().unwrap_or_default().to_owned();
+    (text("level"), text("what"))
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn the_files_of_one_command_secure_a_broker_and_its_clients() {
     for store in ["pem", "pkcs12"] {
@@ -488,7 +511,7 @@ async fn the_files_of_one_command_secure_a_broker_and_its_clients() {
         let (port, plain, controller) = (free_port(), free_port(), free_port());
         let init = || {
             std::process::Command::new(ottla_binary())
-                .args(["tls", "init", "--store", store, "--dir"])
+                .args(["tls", "init", "--store", store, "--days", "20", "--dir"])
                 .arg(&dir)
                 .args(["--port", &port.to_string()])
                 .output()
@@ -524,6 +547,26 @@ async fn the_files_of_one_command_secure_a_broker_and_its_clients() {
         let client = settings_of(&dir.join("client.properties"));
         assert_eq!(client["bootstrap.servers"], format!("localhost:{port}"));
         produce_and_consume(&client).await.expect("served");
+
+        // Both the node's files and a client's connection show when the certificate expires.
+        let of_node = broker.dir().join("server.properties");
+        let of_client = dir.join("client.properties");
+        let servers = &client["bootstrap.servers"];
+        for arguments in [
+            vec![of_node.as_os_str()],
+            vec![
+                OsStr::new("--bootstrap-server"),
+                OsStr::new(servers),
+                OsStr::new("--command-config"),
+                of_client.as_os_str(),
+            ],
+        ] {
+            let (level, what) = certificate_check(&arguments);
+            assert_eq!(level, "warning", "{what}");
+            // The first of the 20 days was yesterday.
+            let is_right = ["expires in 18 days", "expires in 19 days"].map(|it| what.contains(it));
+            assert!(is_right.contains(&true), "{what}");
+        }
         assert!(broker.stop().success(), "{}", broker.output());
     }
 }

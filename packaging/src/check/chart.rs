@@ -69,6 +69,25 @@ pub fn check(run: &mut Run, binary: &Binary) {
         ensure!(kinds.contains(&"StatefulSet"), "{kinds:?}");
         Ok(kinds.join(", "))
     });
+    run.check("numbers of a values file stay as they are", || {
+        let values = tempfile::NamedTempFile::new()?;
+        let lines = [
+            "log.retention.bytes=1073741824",
+            "log.cleaner.min.cleanable.ratio=0.25",
+        ];
+        let settings: String = lines
+            .iter()
+            .map(|line| format!("  {}\n", line.replace('=', ": ")))
+            .collect();
+        fs::write(values.path(), format!("settings:\n{settings}"))?;
+        let mut helm = template(&chart, &[&id]);
+        helm.arg("--values").arg(values.path());
+        let properties = properties(&objects(&mut helm)?)?;
+        for line in lines {
+            ensure!(properties.lines().any(|it| it == line), "{properties}");
+        }
+        Ok(String::new())
+    });
     let folder = run.folder.join("chart");
     run.check("a node starts with the configuration of the chart", || {
         let one = rendered(&chart, &[&id, "replicas=1"])?;
@@ -136,12 +155,21 @@ fn paths(above: &str, value: &Value, found: &mut BTreeSet<String>) {
 
 /// The objects that Helm renders from the chart.
 fn rendered(chart: &Path, values: &[&str]) -> Result<Vec<Value>> {
+    objects(&mut template(chart, values))
+}
+
+/// The command that renders the chart.
+fn template(chart: &Path, values: &[&str]) -> Command {
     let mut helm = Command::new("helm");
     helm.args(["template", "checked"]).arg(chart);
     for value in values {
         helm.args(["--set", value]);
     }
-    let printed = output_of(&mut helm)?;
+    helm
+}
+
+fn objects(helm: &mut Command) -> Result<Vec<Value>> {
+    let printed = output_of(helm)?;
     let documents = printed.split("\n---").filter(|text| text.contains("kind:"));
     documents
         .map(|text| {

@@ -200,10 +200,10 @@ impl Within {
 }
 
 /// The Testcontainers command waits for a script, which sets the advertised listeners and runs
-/// Kafka's start script.
+/// Kafka's start script. The variables are those of its module for Kafka.
 fn starts(root: &Path) -> Result<String> {
     let within = Within::of(root);
-    let [clients, controllers] = node::free_ports()?;
+    let [clients, brokers, controllers] = node::free_ports()?;
     let log = root.with_extension("output");
     let output = fs::File::create(&log)?;
     let mut container = within.command(WAIT_FOR_SCRIPT);
@@ -213,6 +213,9 @@ fn starts(root: &Path) -> Result<String> {
             ("KAFKA_PROCESS_ROLES", "broker,controller"),
             ("KAFKA_NODE_ID", "1"),
             ("KAFKA_CONTROLLER_LISTENER_NAMES", "CONTROLLER"),
+            ("KAFKA_INTER_BROKER_LISTENER_NAME", "BROKER"),
+            ("KAFKA_LOG_FLUSH_INTERVAL_MESSAGES", "9223372036854775807"),
+            ("KAFKA_OFFSETS_TOPIC_NUM_PARTITIONS", "1"),
             ("KAFKA_OFFSETS_TOPIC_REPLICATION_FACTOR", "1"),
             ("KAFKA_TRANSACTION_STATE_LOG_REPLICATION_FACTOR", "1"),
             ("KAFKA_TRANSACTION_STATE_LOG_MIN_ISR", "1"),
@@ -224,11 +227,14 @@ fn starts(root: &Path) -> Result<String> {
         )
         .env(
             "KAFKA_LISTENER_SECURITY_PROTOCOL_MAP",
-            "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+            "BROKER:PLAINTEXT,PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
         )
         .env(
             "KAFKA_LISTENERS",
-            format!("PLAINTEXT://127.0.0.1:{clients},CONTROLLER://127.0.0.1:{controllers}"),
+            format!(
+                "PLAINTEXT://0.0.0.0:{clients},BROKER://0.0.0.0:{brokers},\
+                 CONTROLLER://0.0.0.0:{controllers}"
+            ),
         )
         .stdout(Stdio::from(output.try_clone()?))
         .stderr(Stdio::from(output));
@@ -256,7 +262,7 @@ fn starts(root: &Path) -> Result<String> {
     container.env("KAFKA_LOG_DIRS", data);
     let mut container = OwnedChild::start(&mut container)?;
     let script = format!(
-        "#!{bash}\nexport KAFKA_ADVERTISED_LISTENERS=PLAINTEXT://127.0.0.1:{clients}\n{start}\n"
+        "#!{bash}\nexport KAFKA_ADVERTISED_LISTENERS=PLAINTEXT://127.0.0.1:{clients},BROKER://127.0.0.1:{brokers}\n{start}\n"
     );
     // Renamed into place, so that it appears atomically as with a copy into a container.
     let (written, script_path) = (

@@ -43,7 +43,7 @@ pub fn starts_from(root: &Path, data: &Path) -> Result<String> {
         Command::new(&binary)
             .arg("server")
             .arg(&file)
-            .envs([("OTTLA_LOG_FORMAT", "text"), ("NO_COLOR", "1")])
+            .env("OTTLA_LOG_FORMAT", "text")
             .stdout(Stdio::from(log.try_clone()?))
             .stderr(Stdio::from(log)),
     )?;

@@ -18,9 +18,10 @@ use crate::binary::Binary;
 use crate::contents::{Contents, Entry, Item, Role};
 
 const PROGRAMS: &[&str] = &[
-    "bash", "sh", "cat", "chmod", "chown", "cp", "cut", "date", "echo", "env", "false", "grep",
-    "head", "id", "ln", "ls", "mkdir", "mv", "printf", "pwd", "rm", "rmdir", "sed", "sleep",
-    "sort", "tail", "tee", "test", "touch", "tr", "true", "uname", "wc",
+    "bash", "sh", "basename", "cat", "chmod", "chown", "cp", "cut", "date", "dirname", "echo",
+    "env", "expr", "false", "find", "grep", "head", "id", "ln", "ls", "mkdir", "mktemp", "mv",
+    "printf", "pwd", "readlink", "rm", "rmdir", "sed", "seq", "sleep", "sort", "stat", "tail",
+    "tee", "test", "timeout", "touch", "tr", "true", "uname", "uniq", "wc", "xargs",
 ];
 /// Programs without which the image cannot replace Kafka's.
 const NEEDED: &[&str] = &["bash", "sh", "sleep"];

@@ -19,11 +19,12 @@ pub struct Reached {
 }
 
 impl Reached {
-    /// Whether the change affects one of these packages or folders. An empty list means any.
+    /// Whether the change affects one of these packages, folders or files. An empty list means any.
     pub fn includes_any(&self, names: &[&str]) -> bool {
         let is_reached = |name: &&str| {
             let folder = format!("{name}/");
-            self.packages.contains(*name) || self.files.iter().any(|it| it.starts_with(&folder))
+            let is_within = |file: &String| file == name || file.starts_with(&folder);
+            self.packages.contains(*name) || self.files.iter().any(is_within)
         };
         self.everything || names.is_empty() || names.iter().any(is_reached)
     }
@@ -33,7 +34,8 @@ impl Reached {
 pub fn reached_since(base: &str) -> Result<Reached> {
     let mut files = Vec::new();
     for arguments in [
-        ["diff", "--name-only", base].as_slice(),
+        // A file that moves affects the package that it leaves, too.
+        ["diff", "--name-only", "--no-renames", base].as_slice(),
         ["ls-files", "--others", "--exclude-standard"].as_slice(),
     ] {
         let mut git = std::process::Command::new("git");
@@ -146,6 +148,13 @@ mod tests {
         assert!(found.includes_any(&["conformance/java"]));
         assert!(found.includes_any(&["conformance"]));
         assert!(!found.includes_any(&["server"]));
+    }
+
+    #[test]
+    fn files_at_the_root_are_reached_by_their_name() {
+        let found = reached(vec!["README.md".to_owned()], &tree());
+        assert!(found.includes_any(&["docs", "README.md"]));
+        assert!(!found.includes_any(&["docs", "README"]));
     }
 
     #[test]

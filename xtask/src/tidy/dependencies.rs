@@ -1,6 +1,7 @@
-//! Which crate may depend on which: the table of the design, compared with `cargo metadata`.
+//! Which crate may depend on which: the table of the design, compared with `cargo metadata`. And what
+//! a registry needs to know of the crates that are published.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context, Result};
 use serde_json::Value;
@@ -61,31 +62,68 @@ const MAY_USE: &[(&str, &str)] = &[
     ("xtask", "workspace"),
 ];
 
-pub fn check(metadata: &str) -> Result<Vec<Complaint>> {
-    Ok(complaints(&used(metadata)?))
-}
+/// The crate that other projects use. The crates that it depends on are published with it.
+const PUBLISHED: &str = "ottla-client";
+/// What a registry requires, and shows to people who look for a crate.
+const REQUIRED: [&str; 3] = ["description", "license", "repository"];
 
-/// Package to the workspace packages that it depends on, without development dependencies.
-fn used(metadata: &str) -> Result<BTreeMap<String, Vec<String>>> {
+pub fn check(metadata: &str) -> Result<Vec<Complaint>> {
     let metadata: Value = serde_json::from_str(metadata).context("cargo metadata")?;
     let packages = metadata["packages"]
         .as_array()
         .context("cargo metadata without packages")?;
+    let mut found = complaints(&used(packages));
+    found.extend(unpublishable(packages));
+    Ok(found)
+}
+
+/// The dependencies on packages of the workspace, without development dependencies.
+fn own_dependencies(package: &Value) -> impl Iterator<Item = &Value> {
+    let all = package["dependencies"].as_array().into_iter().flatten();
+    all.filter(|dependency| dependency["path"].is_string() && dependency["kind"] != "dev")
+}
+
+/// Package to the workspace packages that it depends on, without development dependencies.
+fn used(packages: &[Value]) -> BTreeMap<String, Vec<String>> {
     let mut used = BTreeMap::new();
     for package in packages {
         let name = package["name"].as_str().unwrap_or_default().to_owned();
-        let dependencies = package["dependencies"]
-            .as_array()
-            .cloned()
-            .unwrap_or_default();
-        let own = dependencies
-            .iter()
-            .filter(|dependency| dependency["path"].is_string() && dependency["kind"] != "dev")
+        let own = own_dependencies(package)
             .filter_map(|dependency| dependency["name"].as_str().map(str::to_owned))
             .collect();
         used.insert(name, own);
     }
-    Ok(used)
+    used
+}
+
+/// What a registry would refuse in the published crate, and in those that it depends on.
+fn unpublishable(packages: &[Value]) -> Vec<Complaint> {
+    let mut complaints = Vec::new();
+    let mut open = vec![PUBLISHED];
+    let mut seen = BTreeSet::new();
+    while let Some(name) = open.pop() {
+        let package = packages.iter().find(|it| it["name"] == name);
+        let Some(package) = package.filter(|_| seen.insert(name)) else {
+            continue;
+        };
+        for field in REQUIRED {
+            if !package[field].is_string() {
+                let text = format!("is published with {PUBLISHED}; give it a {field}");
+                complaints.push(Complaint::new(name, text));
+            }
+        }
+        for dependency in own_dependencies(package) {
+            let used = dependency["name"].as_str().unwrap_or_default();
+            if dependency["req"] == "*" {
+                let text = format!(
+                    "is published with {PUBLISHED}; give {used} a version in the workspace's Cargo.toml"
+                );
+                complaints.push(Complaint::new(name, text));
+            }
+            open.push(used);
+        }
+    }
+    complaints
 }
 
 fn complaints(used: &BTreeMap<String, Vec<String>>) -> Vec<Complaint> {
@@ -148,6 +186,27 @@ mod tests {
                 .len(),
             1
         );
+    }
+
+    #[test]
+    fn what_a_published_crate_depends_on_must_be_publishable() {
+        let described = r#""description":"d","license":"l","repository":"r""#;
+        let metadata = |of_types: &str, req: &str| {
+            format!(
+                r#"{{"packages":[{{"name":"ottla-types","dependencies":[]{of_types}}},
+                {{"name":"ottla-log","dependencies":[]}},
+                {{"name":"ottla-client",{described},"dependencies":[
+                    {{"name":"ottla-types","path":"/x","kind":null,"req":"{req}"}},
+                    {{"name":"ottla-log","path":"/x","kind":"dev","req":"*"}}]}}]}}"#
+            )
+        };
+        let good = check(&metadata(&format!(",{described}"), "^0.1.0")).unwrap();
+        assert_eq!(good, []);
+        let found = check(&metadata(r#","license":"l","repository":"r""#, "*")).unwrap();
+        let places: Vec<&str> = found.iter().map(|it| it.place.as_str()).collect();
+        assert_eq!(places, ["ottla-client", "ottla-types"]);
+        assert!(found[0].text.contains("give ottla-types a version"));
+        assert!(found[1].text.contains("description"));
     }
 
     #[test]

@@ -68,6 +68,23 @@ impl Producer {
         Ok(())
     }
 
+    /// Begins a transaction, to which all records belong that are sent until its end.
+    ///
+    /// ```no_run
+    /// # async fn transfer(producer: ottla_client::Producer) -> Result<(), ottla_client::ClientError> {
+    /// use ottla_client::RecordRef;
+    ///
+    /// producer.init_transactions().await?;
+    /// producer.begin_transaction()?;
+    /// producer.send_ref(RecordRef::new("debits", b"a:10")).await?;
+    /// producer.send_ref(RecordRef::new("credits", b"b:10")).await?;
+    /// if let Err(error) = producer.commit_transaction().await {
+    ///     producer.abort_transaction().await?;
+    ///     return Err(error);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn begin_transaction(&self) -> Result<(), ClientError> {
         let began = ottla_sync::time::now();
         let state = self.shared.transactional()?;

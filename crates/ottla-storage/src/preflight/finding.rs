@@ -45,6 +45,9 @@ impl Unserved {
     }
 }
 
+/// The subject of findings about key stores, trust stores and certificates.
+pub const TLS: &str = "TLS";
+
 /// One finding.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Finding {

@@ -4,8 +4,9 @@ use ottla_config::{
     BrokerConfig, ConfigError, DefaultValue, Properties, Support, Warning, broker_config,
 };
 
-use ottla_context::{ExaminedTls, NodeTls};
+use ottla_context::NodeTls;
 
+use super::finding::TLS;
 use super::listeners;
 use super::look::Look;
 
@@ -23,25 +24,25 @@ pub(super) fn examine(
     }
     if let Some(config) = config {
         look.facts.node_id = Some(config.node_id);
-        let ExaminedTls {
-            errors,
-            warnings: found,
-            usable,
-        } = NodeTls::examine(config);
+        let found = NodeTls::examine(config, ottla_sync::time::wall_clock());
         // Each message starts with its setting.
         let place = |message: &str| {
             let key = message.split(['=', ':']).next().unwrap_or_default();
             properties.place(key)
         };
-        for error in errors {
+        for error in found.errors {
             let (what, change) = in_two(&error.0);
-            look.refuse("TLS", &place(&error.0), what, change);
+            look.refuse(TLS, &place(&error.0), what, change);
         }
-        for warning in found {
+        for warning in found.warnings {
             let (what, change) = in_two(&warning);
-            look.warn("TLS", &place(&warning), what, change);
+            look.warn(TLS, &place(&warning), what, change);
         }
-        listeners::examine(properties, config, &usable, look);
+        for expiring in found.expiring {
+            let (what, change) = in_two(&expiring);
+            look.note(TLS, "", what, change);
+        }
+        listeners::examine(properties, config, &found.usable, look);
     }
     for warning in warnings {
         let (what, change) = in_two(&warning.message);

@@ -1,8 +1,8 @@
-//! Checks of a running cluster: brokers that are down, partitions without a leader or with missing
-//! replicas, uneven load, disks that fill up, and a lagging quorum.
+//! Checks of a running cluster: brokers that are down, certificates that expire, partitions without
+//! a leader or with missing replicas, uneven load, disks that fill up, and a lagging quorum.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use futures_util::future::{join, join_all};
 use ottla_client::admin::{
@@ -16,6 +16,7 @@ use ottla_types::{ErrorCode, Uuid};
 
 use super::check::{Check, Section, bytes_text};
 use crate::counted::counted;
+use crate::shell_word::shell_word;
 use crate::tools;
 
 /// Maximum number of partitions that are listed; all are counted.
@@ -30,6 +31,9 @@ const MANY_MORE: usize = 10;
 /// Used fraction of a disk.
 const NEAR_FULL: f64 = 0.85;
 const FULL: f64 = 0.95;
+/// A certificate with fewer days left is reported.
+const FEW_DAYS: i64 = 30;
+const DAY_SECONDS: i64 = 24 * 60 * 60;
 /// Lag of a voter, in records of the metadata log.
 const MUCH_LAG: i64 = 10_000;
 /// A running voter fetches at least every half second. A voter that has not fetched for this long
@@ -55,8 +59,12 @@ pub(super) fn look(servers: &str, command_config: Option<&str>) -> Result<Vec<Se
         ask(&admin).await
     });
     let mut sections = looked.map_err(|error: anyhow::Error| format!("{error:#}"))?;
+    let servers = shell_word(servers);
     let flags = match command_config {
-        Some(file) => format!("--bootstrap-server {servers} --command-config {file}"),
+        Some(file) => {
+            let file = shell_word(file);
+            format!("--bootstrap-server {servers} --command-config {file}")
+        }
         None => format!("--bootstrap-server {servers}"),
     };
     name_cluster(&mut sections, &flags);
@@ -77,11 +85,17 @@ async fn ask(admin: &Admin) -> anyhow::Result<Vec<Section>> {
     let topics = admin.describe_topics(&names).await?;
     let running = cluster.brokers.iter().filter(|it| !it.is_fenced);
     let asked = running.map(|broker| async move {
-        let dirs = admin.describe_log_dirs(broker.broker_id).await;
-        disks(broker.broker_id, dirs)
+        let id = broker.broker_id;
+        let dirs = admin.describe_log_dirs(id).await;
+        let certificate = match dirs.is_ok() {
+            true => certificate(admin, id).await,
+            false => None,
+        };
+        (disks(id, dirs), certificate)
     });
     // All at the same time: each that does not answer is waited for.
-    let (disks, quorum) = join(join_all(asked), admin.describe_quorum()).await;
+    let (answers, quorum) = join(join_all(asked), admin.describe_quorum()).await;
+    let (disks, certificates): (Vec<Vec<Check>>, Vec<Option<Check>>) = answers.into_iter().unzip();
     let quorum = match quorum {
         Ok(quorum) => quorum_checks(&quorum),
         Err(error) => vec![Check::problem(
@@ -92,6 +106,7 @@ async fn ask(admin: &Admin) -> anyhow::Result<Vec<Section>> {
     };
     let mut brokers = brokers(&cluster.brokers);
     brokers.push(skew(&cluster.brokers, &topics));
+    brokers.extend(certificates.into_iter().flatten());
     Ok(vec![
         ("Brokers", brokers),
         ("Partitions", partitions(&topics)),
@@ -118,6 +133,30 @@ fn disks(broker: i32, answer: Result<Vec<DescribeLogDirsResult>, ClientError>) -
             format!("start broker {broker}; if it runs, check its log"),
         ),
     }]
+}
+
+/// The certificate that a broker presents to this client; `None` without TLS.
+async fn certificate(admin: &Admin, broker: i32) -> Option<Check> {
+    let connection = admin.client().node(broker).await.ok()?;
+    let certificate = connection.peer_certificate()?;
+    let left = certificate.seconds_left(SystemTime::now());
+    Some(certificate_check(broker, &certificate.subject, left))
+}
+
+fn certificate_check(broker: i32, subject: &str, seconds_left: i64) -> Check {
+    let name = format!("certificate of broker {broker}");
+    let remedy = format!(
+        "replace the key store file of broker {broker}; it is read again without a restart"
+    );
+    let Ok(left) = usize::try_from(seconds_left) else {
+        return Check::problem(name, format!("{subject} has expired"), remedy);
+    };
+    let days = counted(left / DAY_SECONDS as usize, "day");
+    let what = format!("{subject} expires in {days}");
+    match seconds_left < FEW_DAYS * DAY_SECONDS {
+        true => Check::warning(name, what, remedy),
+        false => Check::good(name, what),
+    }
 }
 
 fn brokers(brokers: &[DescribeClusterBroker]) -> Vec<Check> {
@@ -488,6 +527,17 @@ mod tests {
         let found = findings(&[(2, 499, -1, -1), (3, 499, -1, -1)]);
         assert_eq!(found.len(), 1, "{found:?}");
         assert!(found[0].starts_with("Good"), "{found:?}");
+    }
+
+    #[test]
+    fn a_certificate_is_reported_before_it_expires() {
+        let check = |seconds| certificate_check(2, "CN=b", seconds);
+        assert_eq!(check(400 * DAY_SECONDS).level, Level::Good);
+        let soon = check(DAY_SECONDS + 5);
+        assert_eq!(soon.level, Level::Warning);
+        assert_eq!(soon.subject, "certificate of broker 2");
+        assert_eq!(soon.what, "CN=b expires in 1 day");
+        assert_eq!(check(-1).level, Level::Problem);
     }
 
     #[test]

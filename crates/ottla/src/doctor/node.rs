@@ -1,4 +1,4 @@
-//! Checks of a node: disk space and latency, free ports, and resolvable host names.
+//! Checks of a node: disk space and latency, free ports, resolvable host names, and certificates.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use ottla_config::{BrokerConfig, Listener, Properties, RemoteLogMetadataConfig, settings_below};
 use ottla_storage::log_dirs::Holder;
-use ottla_storage::preflight::{Finding, Preflight};
+use ottla_storage::preflight::{Finding, Preflight, Severity, TLS};
 use rustix::fs::{StatVfs, statfs, statvfs};
 
 use super::check::{Check, Level, bytes_text};
@@ -64,6 +64,7 @@ pub(super) fn look(properties: &Properties, preflight: &Preflight) -> Result<Vec
         .filter(|finding| !is_told(finding, &checks))
         .collect();
     checks.extend(refusals.into_iter().map(start));
+    checks.extend(preflight.findings.iter().filter_map(certificate));
     checks.extend(metadata_topic(&config));
     Ok(checks)
 }
@@ -91,6 +92,21 @@ fn start(refusal: &Finding) -> Check {
     Check {
         remedy,
         ..Check::problem("start", what, "")
+    }
+}
+
+/// A certificate with which the node starts, and which is not valid or soon will not be.
+fn certificate(finding: &Finding) -> Option<Check> {
+    const REMEDY: &str =
+        "replace the file of the key store; the broker reads it again without a restart";
+    if finding.subject != TLS {
+        return None;
+    }
+    match finding.severity {
+        // The start tells it.
+        Severity::Refuses => None,
+        Severity::Warns => Some(Check::problem("certificate", &finding.what, REMEDY)),
+        Severity::Notes => Some(Check::warning("certificate", &finding.what, REMEDY)),
     }
 }
 
@@ -294,8 +310,6 @@ fn name(listener: &Listener) -> Option<Check> {
 
 #[cfg(test)]
 mod tests {
-    use ottla_storage::preflight::Severity;
-
     use super::*;
 
     fn listener(host: &str, port: u16) -> Listener {
@@ -387,6 +401,25 @@ mod tests {
             "s.properties line 3: rsm.config.dir: is missing"
         );
         assert_eq!(check.remedy.as_deref(), Some("give a directory"));
+    }
+
+    #[test]
+    fn certificates_that_expire_are_reported_before_they_have() {
+        let level = |severity, subject| {
+            let finding = Finding {
+                severity,
+                subject,
+                place: String::new(),
+                what: "listener SSL: the certificate of CN=a expires in 3 days".to_owned(),
+                change: None,
+                accept: None,
+            };
+            certificate(&finding).map(|check| check.level)
+        };
+        assert_eq!(level(Severity::Notes, TLS), Some(Level::Warning));
+        assert_eq!(level(Severity::Warns, TLS), Some(Level::Problem));
+        assert_eq!(level(Severity::Refuses, TLS), None);
+        assert_eq!(level(Severity::Notes, "settings"), None);
     }
 
     #[test]

@@ -1,8 +1,9 @@
 //! The settings for the certificates: a listener's lines of `server.properties`, and the settings
 //! of clients in Java, of librdkafka, and in Go.
 
-use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
+
+use ottla_config::property_line;
 
 use super::new_files::NewFile;
 
@@ -25,10 +26,13 @@ impl Store {
             Some(_) => "PKCS12",
             None => "PEM",
         };
-        let mut text = line(&format!("ssl.{kind}.type"), format);
-        text.push_str(&line(&format!("ssl.{kind}.location"), &shown(&self.path)));
+        let mut text = property_line(&format!("ssl.{kind}.type"), format);
+        text.push_str(&property_line(
+            &format!("ssl.{kind}.location"),
+            &shown(&self.path),
+        ));
         if let Some(password) = &self.password {
-            text.push_str(&line(&format!("ssl.{kind}.password"), password));
+            text.push_str(&property_line(&format!("ssl.{kind}.password"), password));
         }
         text
     }
@@ -43,33 +47,13 @@ pub fn listener(host: &str, port: u16, key_store: &Store, trust: &Store) -> Stri
          listener.security.protocol.map=SSL:SSL,CONTROLLER:SSL\n\
          {}\
          security.inter.broker.protocol=SSL\n{}{}",
-        line(
+        property_line(
             "advertised.listeners",
             &format!("SSL://{}", address(host, port))
         ),
         key_store.lines("keystore"),
         trust.lines("truststore")
     )
-}
-
-/// A line of a properties file, escaped.
-pub fn line(key: &str, value: &str) -> String {
-    let mut text = format!("{key}=");
-    for (index, character) in value.chars().enumerate() {
-        match character {
-            '\\' => text.push_str("\\\\"),
-            ' ' if index == 0 => text.push_str("\\ "),
-            ' '..='~' => text.push(character),
-            _ => {
-                // Java reads properties files as Latin-1.
-                for unit in character.encode_utf16(&mut [0; 2]) {
-                    let _ = write!(text, "\\u{unit:04x}");
-                }
-            }
-        }
-    }
-    text.push('\n');
-    text
 }
 
 /// `host:port`, with an IPv6 address in brackets.
@@ -109,14 +93,14 @@ impl ClientSettings<'_> {
 
     fn java(&self) -> String {
         let mut text = "# For clients in Java, and for the tools: --command-config.\n".to_owned();
-        text.push_str(&line("bootstrap.servers", self.bootstrap_servers));
+        text.push_str(&property_line("bootstrap.servers", self.bootstrap_servers));
         match self.user {
             Some((user, password)) => {
                 let login =
                     format!("{SCRAM_MODULE} required username=\"{user}\" password=\"{password}\";");
                 text.push_str("security.protocol=SASL_SSL\n");
-                text.push_str(&line("sasl.mechanism", MECHANISM));
-                text.push_str(&line("sasl.jaas.config", &login));
+                text.push_str(&property_line("sasl.mechanism", MECHANISM));
+                text.push_str(&property_line("sasl.jaas.config", &login));
             }
             None => text.push_str("security.protocol=SSL\n"),
         }
@@ -216,7 +200,7 @@ mod tests {
     #[test]
     fn special_characters_are_escaped_for_java() {
         for value in ["/a b/c", " leading", "C:\\x", "/päth/\u{1f511}", "a=b:c#d!"] {
-            let text = line("key", value);
+            let text = property_line("key", value);
             assert!(text.is_ascii());
             let read = ottla_config::Properties::parse_bytes(text.as_bytes(), "test").unwrap();
             assert_eq!(read.value("key"), Some(value), "{text}");

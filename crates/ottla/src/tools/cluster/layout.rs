@@ -11,7 +11,7 @@ use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use ottla_config::{BrokerConfig, Properties};
+use ottla_config::{BrokerConfig, Properties, property_line};
 use ottla_metadata::MetadataVersion;
 use ottla_protocol::metadata_records::MetadataRecord;
 use ottla_storage::format::{FormatOptions, InitialController, InitialQuorum, format};
@@ -263,8 +263,7 @@ impl Layout {
              listeners={}\n\
              controller.listener.names=CONTROLLER\n\
              listener.security.protocol.map={protocol}:{protocol},CONTROLLER:{protocol}\n\
-             controller.quorum.bootstrap.servers={}\n\
-             log.dirs={}\n\
+             controller.quorum.bootstrap.servers={}\n{}\
              default.replication.factor={replicas}\n\
              min.insync.replicas={in_sync}\n\
              offsets.topic.replication.factor={replicas}\n\
@@ -277,7 +276,10 @@ impl Layout {
             node.id,
             listeners.join(","),
             voters.join(","),
-            self.node_dir(node).join("data").display(),
+            property_line(
+                "log.dirs",
+                &self.node_dir(node).join("data").display().to_string()
+            ),
             self.secured
                 .as_ref()
                 .map_or(String::new(), |secured| secured.node_lines(node.id)),

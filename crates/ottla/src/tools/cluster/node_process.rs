@@ -53,8 +53,6 @@ impl NodeProcess {
             .stdout(log.try_clone()?)
             .stderr(Stdio::piped())
             .process_group(0);
-        // The output goes through a pipe and into a file.
-        command.env("NO_COLOR", "1");
         if std::env::var_os("OTTLA_LOG_FORMAT").is_none() {
             command.env("OTTLA_LOG_FORMAT", "text");
         }

@@ -9,12 +9,12 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use ottla_config::Properties;
+use ottla_config::{Properties, property_line};
 use ottla_protocol::metadata_records::MetadataRecord;
 
 use crate::tls::authority::Authority;
 use crate::tls::new_files::{self, NewFile};
-use crate::tls::settings::{ClientSettings, MECHANISM, SCRAM_MODULE, Store, line};
+use crate::tls::settings::{ClientSettings, MECHANISM, SCRAM_MODULE, Store};
 use crate::tls::{DAYS, LOCAL_NAMES, stores};
 use crate::tools::storage::scram_record;
 
@@ -97,7 +97,7 @@ impl Secured {
                 "listener.name.{listener}.{}.sasl.jaas.config",
                 MECHANISM.to_lowercase()
             );
-            text.push_str(&line(&key, &login));
+            text.push_str(&property_line(&key, &login));
         }
         text.push_str(&pem(key_store(&self.dir.join("tls"), node)).lines("keystore"));
         text.push_str(&pem(self.authority()).lines("truststore"));
@@ -161,7 +161,7 @@ fn passwords(file: &Path) -> Result<Vec<(&'static str, String)>, String> {
                 "# The users of a cluster created by `ottla cluster start --secure`.\n".to_owned();
             for user in USERS {
                 let key = format!("{user}.password");
-                text.push_str(&line(&key, &stores::random_password()));
+                text.push_str(&property_line(&key, &stores::random_password()));
             }
             let unfinished = file.with_extension("unfinished");
             match fs::remove_file(&unfinished) {

@@ -21,6 +21,7 @@ use super::layout::{Layout, NodeLayout, Wanted};
 use super::node_process::NodeProcess;
 use super::secured::{ADMIN, Secured, USER};
 use crate::counted::counted;
+use crate::shell_word::shell_word;
 use crate::stop_signals::StopSignals;
 use crate::tools::load_properties;
 
@@ -160,8 +161,8 @@ async fn serve(layout: &Layout, overrides: &[String]) -> Result<(), String> {
 
 /// The options that repeat these overrides, for a shell.
 fn options_of(overrides: &[String]) -> String {
-    let quoted = overrides.iter().map(|given| given.replace('\'', r"'\''"));
-    quoted.map(|it| format!(" --override '{it}'")).collect()
+    let words = overrides.iter().map(|given| shell_word(given));
+    words.map(|word| format!(" --override {word}")).collect()
 }
 
 /// The progress of the start.
@@ -176,6 +177,7 @@ struct Readiness {
 impl Readiness {
     fn text(&self, brokers: usize) -> String {
         match self.leaderless {
+            Some(1) if self.brokers == brokers => "1 partition has no leader yet".to_owned(),
             Some(leaderless) if self.brokers == brokers => {
                 format!("{leaderless} partitions have no leader yet")
             }
@@ -357,7 +359,7 @@ impl Cluster<'_> {
             };
             eprintln!(
                 "{reason}.\n{left}. To restart it: ottla server {}{}",
-                file.display(),
+                shell_word(&file.display().to_string()),
                 options_of(overrides)
             );
         }
@@ -457,7 +459,7 @@ impl Cluster<'_> {
 /// Instructions for the use of a secured cluster.
 fn how_to_connect(secured: &Secured, servers: &str) -> String {
     let (admin, user) = (secured.client_file(ADMIN), secured.client_file(USER));
-    let (admin, user) = (admin.display(), user.display());
+    let (admin, user) = (shell_word(&admin.display().to_string()), user.display());
     format!(
         "Connect as {ADMIN}, with all permissions:\n  \
          ottla topics --bootstrap-server {servers} --command-config {admin} --list\n\
@@ -543,7 +545,7 @@ mod tests {
         ];
         assert_eq!(
             options_of(&given),
-            r" --override 'num.partitions=6' --override 'ssl.key.password=it'\''s'"
+            r" --override num.partitions=6 --override 'ssl.key.password=it'\''s'"
         );
         assert_eq!(options_of(&[]), "");
     }
@@ -576,6 +578,7 @@ mod tests {
         assert_eq!(text(0, None), "0 of 3 brokers are ready");
         assert_eq!(text(2, Some(4)), "2 of 3 brokers are ready");
         assert_eq!(text(3, Some(4)), "4 partitions have no leader yet");
+        assert_eq!(text(3, Some(1)), "1 partition has no leader yet");
     }
 
     #[test]

@@ -46,9 +46,11 @@ fn up_to_three_brokers_are_controllers_by_default() {
 #[test]
 fn a_directory_keeps_its_cluster() {
     let dir = tempfile::tempdir().unwrap();
-    let dir = dir.path().join("cluster");
+    // Properties files are not in UTF-8.
+    let dir = dir.path().join("cl\u{fc}ster \u{20ac}");
     let made = Layout::open(&dir, WANTED).unwrap();
     made.prepare().unwrap();
+    assert!(dir.join("node-1/data/meta.properties").exists());
     let in_use = Layout::open(&dir, WANTED).unwrap_err();
     assert!(in_use.contains("is in use by another"), "{in_use}");
     let (id, nodes) = (made.cluster_id.clone(), made.nodes.clone());
