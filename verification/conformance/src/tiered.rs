@@ -54,7 +54,11 @@ pub fn run(options: &Options) -> Result<()> {
     match &server {
         Ok(server) => {
             step("the store and a real S3 server", store_tests(server));
-            match options.plugin.as_ref().map(|dir| plugin(dir.as_deref())) {
+            match options
+                .plugin
+                .as_ref()
+                .map(|dir| tiered::plugin_classes(dir.as_deref()))
+            {
                 Some(Ok(classes)) => {
                     for form in FORMS {
                         step(
@@ -250,12 +254,6 @@ fn tier(
     command.args(["--bootstrap-server", &kafka.node.bootstrap(), "--config"]);
     command.arg(config).args(more);
     process::run_captured(&mut command)
-}
-
-/// The class path entries for Aiven's plugin.
-fn plugin(given: Option<&Path>) -> Result<Vec<PathBuf>> {
-    let kafka = Peer::load("kafka")?.install()?;
-    tiered::plugin_classes(given, &kafka)
 }
 
 /// A form of the plugin's objects.
