@@ -327,6 +327,18 @@ impl Segment {
         self.transaction_index.entries().write_tail(opener)
     }
 
+    /// Puts the transaction index on disk, with its name.
+    pub(crate) fn force_transaction_index(&self) -> io::Result<()> {
+        let aborted = self.transaction_index.entries();
+        if !aborted.is_unforced() {
+            return Ok(());
+        }
+        let opener = self.opener(SegmentFile::TransactionIndex);
+        aborted.write_tail(opener)?;
+        aborted.sync(&opener.open(DiskWait::Allowed)?)?;
+        disk::open_dir(&self.dir())?.sync()
+    }
+
     /// Renames all files of the segment and the producer snapshot at its base offset to `.deleted`
     /// names. Open handles stay valid.
     pub(crate) fn rename_to_deleted(&self) -> io::Result<()> {

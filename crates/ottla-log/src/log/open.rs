@@ -256,6 +256,7 @@ impl Loader<'_> {
             leader_epochs: &mut leader_epochs,
             producers: &mut producers,
             next_base_offset: None,
+            is_below_recovery_point: true,
         };
         let outcome = scan
             .run()
@@ -320,6 +321,7 @@ impl Loader<'_> {
                 leader_epochs: &mut self.leader_epochs,
                 producers: &mut producers,
                 next_base_offset: self.segments.get(index + 1).map(|next| next.base_offset),
+                is_below_recovery_point: false,
             };
             let outcome = scan.run().map_err(|error| {
                 StorageError::new("recover a segment of", &self.params.dir, error)

@@ -165,6 +165,9 @@ pub(super) struct SegmentScan<'a> {
     pub(super) producers: &'a mut ProducerState,
     /// The base offset of the next segment, if batches at or after it must be ignored.
     pub(super) next_base_offset: Option<Offset>,
+    /// The next start may find the segment complete by its offset and time index, and not scan it
+    /// again: they are written when the transaction index is on disk.
+    pub(super) is_below_recovery_point: bool,
 }
 
 pub(super) struct ScanOutcome {
@@ -294,6 +297,9 @@ impl SegmentScan<'_> {
     }
 
     fn write_tails(&self) -> io::Result<()> {
+        if self.is_below_recovery_point {
+            self.segment.force_transaction_index()?;
+        }
         self.segment.write_index_tails()
     }
 }

@@ -406,7 +406,19 @@ impl LeaderFetcher for Link {
         *self.order.lock() = None;
     }
 
-    fn list_leader_offsets(&self, _: &Arc<Partition>, _: LeaderEpoch) {
-        panic!("the log of the peer starts at 0");
+    fn list_leader_offsets(&self, partition: &Arc<Partition>, leader_epoch: LeaderEpoch) {
+        let host = self.host.lock().clone().expect("the broker has started");
+        let (cluster, partition) = (self.cluster.clone(), Arc::clone(partition));
+        task::spawn(async move {
+            time::sleep(Duration::from_millis(2)).await;
+            let result = cluster.with(|state| state.list_offsets(leader_epoch));
+            let now_ms = host.context.now_ms();
+            let listed = Event::LeaderOffsetsListed {
+                leader_epoch,
+                result,
+                now_ms,
+            };
+            partition.notify(&host, listed);
+        });
     }
 }

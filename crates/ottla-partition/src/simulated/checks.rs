@@ -94,16 +94,22 @@ pub(super) fn on_start(
             }
             next = after;
         }
+        tell!("segments {bases:?}, missing {gaps:?}");
         for (from, to) in &gaps {
-            let is_known = state
+            // A known hole may have grown: the log was truncated in it, and what came after is lost.
+            let known = state
                 .holes
                 .iter()
-                .any(|hole| hole.0 <= *from && *to <= hole.1);
+                .find(|hole| hole.0 <= *from && *from < hole.1);
+            let lost_from = known.map_or(*from, |hole| hole.1);
+            let is_known = *to <= lost_from;
             // A segment and the next one lost their ends: like Kafka, recovery keeps the next.
-            let is_lost = has_lost_power && *from >= recovery_point && bases.contains(&Offset(*to));
+            let is_lost =
+                has_lost_power && lost_from >= recovery_point && bases.contains(&Offset(*to));
             assert!(
                 is_known || is_lost,
-                "{from} to {to} are missing, with the recovery point {recovery_point}"
+                "{from} to {to} are missing, with the recovery point {recovery_point} and the holes {:?}",
+                state.holes
             );
             state.tally.holes += u64::from(!is_known);
         }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use ottla_protocol::metadata_records::{MetadataRecord, PartitionChangeRecord};
 use ottla_records::{Compression, RecordBatch, RecordBatchBuilder};
-use ottla_replica::{AlterPartition, AlteredPartition, EpochEnd, FetchPosition};
+use ottla_replica::{AlterPartition, AlteredPartition, EpochEnd, FetchPosition, LeaderOffsets};
 use ottla_sync::Mutex;
 use ottla_sync::simulation::Random;
 use ottla_types::{BrokerId, ErrorCode, LeaderEpoch, Offset, PartitionEpoch, Timestamp};
@@ -230,14 +230,29 @@ impl State {
         self.committed = self.committed.max(self.peer_high_watermark);
     }
 
-    /// The peer's response to a fetch of the broker.
-    pub(super) fn serve(&mut self, position: FetchPosition) -> Result<Answered, ErrorCode> {
-        if position.leader_epoch.0 < self.leader_epoch {
+    /// Whether the peer leads in the epoch that a request of the broker names.
+    fn check_epoch(&self, epoch: LeaderEpoch) -> Result<(), ErrorCode> {
+        if epoch.0 < self.leader_epoch {
             return Err(ErrorCode::FencedLeaderEpoch);
         }
-        if position.leader_epoch.0 > self.leader_epoch || self.leader != PEER {
+        if epoch.0 > self.leader_epoch || self.leader != PEER {
             return Err(ErrorCode::UnknownLeaderEpoch);
         }
+        Ok(())
+    }
+
+    /// The peer's response to a query for its offsets.
+    pub(super) fn list_offsets(&self, epoch: LeaderEpoch) -> Result<LeaderOffsets, ErrorCode> {
+        self.check_epoch(epoch)?;
+        Ok(LeaderOffsets {
+            log_start_offset: Offset(0),
+            log_end_offset: Offset(self.peer_end()),
+        })
+    }
+
+    /// The peer's response to a fetch of the broker.
+    pub(super) fn serve(&mut self, position: FetchPosition) -> Result<Answered, ErrorCode> {
+        self.check_epoch(position.leader_epoch)?;
         let from = position.fetch_offset.0;
         if let Some(epoch) = position.last_fetched_epoch {
             let local = self.end_of(epoch);
@@ -246,6 +261,11 @@ impl State {
                 tell!("the logs differ at {from}: the peer has {local:?}");
                 return Ok(Answered::Diverging(local));
             }
+        }
+        // Without an epoch: nothing is left of the broker's log before this offset.
+        if from > self.peer_end() {
+            tell!("the peer does not have {from}");
+            return Err(ErrorCode::OffsetOutOfRange);
         }
         self.fetched = self.fetched.max(from);
         if from >= self.peer_end() && !self.isr.contains(&BROKER) {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ottla_config::TopicConfig;
+use ottla_records::control::ControlRecordType;
 use ottla_sync::fs::{Disk, Faults, PowerLoss};
 use ottla_sync::simulation::{Config, Host, run};
 use ottla_sync::thread;
@@ -12,6 +13,7 @@ use ottla_types::{Offset, Timestamp, TopicPartition};
 
 use super::build;
 use super::simulated_disk::{DIR, batches, config};
+use super::transactions::{end, transactional};
 use crate::{AppendErrorReason, Log, OpenParams};
 
 /// A log with segments of this size and three fsynced records.
@@ -188,6 +190,48 @@ fn half_a_batch_that_a_full_disk_took_stays_away() {
         found.push(segments);
     }
     assert!(found.contains(&2), "the new segment was never there");
+}
+
+/// A start rebuilds the indexes of a segment below the recovery point, and power is lost. The next
+/// start takes the segment for complete, or rebuilds it again: it knows the aborted transaction.
+#[test]
+fn a_rebuilt_segment_keeps_its_aborted_transactions() {
+    let last = || end(2, 1, ControlRecordType::Abort);
+    let segment_bytes = transactional(0, 2, 1, 0).size_in_bytes() + last().size_in_bytes();
+    let append = |log: &mut Log, batch| log.append(&[batch], Timestamp(1_000_000)).unwrap();
+    let roll_and_start_again = move || {
+        ottla_sync::fs::create_dir_all(Path::new(DIR)).unwrap();
+        let mut log = open(segment_bytes);
+        append(&mut log, transactional(0, 2, 1, 0));
+        append(&mut log, last());
+        // Without the offset and time index, because the segment is active.
+        log.flush_job().unwrap().run().unwrap();
+        let next = build(3, 3, 1_000_003, |builder| builder);
+        assert!(append(&mut log, next).rolled);
+        for path in ["/", "/data", DIR] {
+            let dir = ottla_sync::fs::Dir::open(Path::new(path)).unwrap();
+            dir.sync().unwrap();
+        }
+        drop(log);
+        let reader = open(segment_bytes).reader();
+        assert_eq!(reader.segment_base_offsets(), [Offset(0), Offset(3)]);
+    };
+    for seed in 0..100 {
+        let body = move || {
+            let disk = Disk::new(seed, "disk");
+            let host = Host::new("broker").with_disk(&disk);
+            host.spawn("main", roll_and_start_again).join().unwrap();
+            host.kill();
+            disk.lose_power(PowerLoss::Journalled);
+            let host = Host::new("broker").with_disk(&disk);
+            let opened = host.spawn("main", move || {
+                let reader = open(segment_bytes).reader();
+                reader.aborted_transactions(Offset(0), Offset(3)).unwrap()
+            });
+            opened.join().unwrap().len()
+        };
+        assert_eq!(run(Config::new(seed), body).unwrap(), 1, "seed {seed}");
+    }
 }
 
 /// A write that fails on a full disk is truncated through the handle that wrote it. So other logs
