@@ -55,7 +55,11 @@ fn read(count: u64) -> Duration {
     // The goal is about the whole time. `cargo test -p ottla-tiered a_million_segments` checks the
     // memory: that of this process depends on what the rows before have freed.
     if count >= 1_000_000 {
-        eprintln!("{}: {count} segments are read in {}", ROW.name, written(took));
+        eprintln!(
+            "{}: {count} segments are read in {}",
+            ROW.name,
+            written(took)
+        );
     }
     took / u32::try_from(count).expect("a small number")
 }
