@@ -335,7 +335,8 @@ impl Segment {
         }
         let opener = self.opener(SegmentFile::TransactionIndex);
         aborted.write_tail(opener)?;
-        aborted.sync(&opener.open(DiskWait::Allowed)?)?;
+        let file = opener.open(DiskWait::Allowed)?;
+        aborted.sync(&file)?;
         disk::open_dir(&self.dir())?.sync()
     }
 

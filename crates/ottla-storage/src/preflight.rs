@@ -52,8 +52,8 @@ impl Preflight {
         Preflight::new(look, properties)
     }
 
-    /// Examines the small files of every log as well. `ottla server` does not, because its start reads them itself.
-    /// Blocks.
+    /// Examines the small files of every log as well, and measures the logs. `ottla server` does not,
+    /// because its start reads them itself. Blocks.
     pub fn with_log_files(self, properties: &Properties) -> Preflight {
         let mut look = Look {
             facts: self.facts,
@@ -61,6 +61,7 @@ impl Preflight {
         };
         if let Some(config) = &BrokerConfig::examine(properties).config {
             log_files::examine(config, &mut look);
+            directories::measure(config, &mut look);
         }
         Preflight::new(look, properties)
     }

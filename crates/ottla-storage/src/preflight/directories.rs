@@ -1,6 +1,6 @@
 //! The directories of a node: their identity, whether they are in use, and whether they are usable.
 
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 use ottla_config::BrokerConfig;
@@ -27,12 +27,6 @@ pub enum Unformatted {
     Refused,
     /// They will be formatted.
     Formatted,
-}
-
-/// A log directory and its partitions.
-struct Listed {
-    path: PathBuf,
-    partitions: Vec<TopicPartition>,
 }
 
 pub(super) fn examine(config: &BrokerConfig, unformatted: Unformatted, look: &mut Look) {
@@ -73,18 +67,46 @@ pub(super) fn examine(config: &BrokerConfig, unformatted: Unformatted, look: &mu
     };
     look.facts.cluster_id.clone_from(&own.cluster_id);
     directory_ids(&found, look);
-    let listed: Vec<Listed> = all
-        .iter()
-        .filter(|dir| config.log_dirs.iter().any(|it| Path::new(it) == *dir))
-        .filter_map(|dir| list(dir, look))
-        .collect();
-    let mut size = DirSize::default();
-    for dir in &listed {
-        size += stop(dir, is_running, look);
+    let threads = config.num_recovery_threads_per_data_dir.max(1) as usize;
+    for dir in log_dirs(config) {
+        if list(&dir, threads, look) && !is_running {
+            stop(&dir, look);
+        }
     }
-    look.facts.size_bytes = size.bytes;
-    look.facts.recovery_bytes = size.to_recover;
     metadata::examine(config, &own, look);
+}
+
+/// The size of the logs, and how much of them the start must recover.
+pub(super) fn measure(config: &BrokerConfig, look: &mut Look) {
+    let mut all = DirSize::default();
+    for dir in log_dirs(config) {
+        // A directory that cannot be listed was reported already.
+        let Ok(partitions) = partitions(&dir) else {
+            continue;
+        };
+        let is_running = holder_of(&dir).is_ok_and(|holder| holder.is_some());
+        let is_clean = is_running || CleanShutdown::read(&dir).is_ok_and(|it| it.is_some());
+        let size = recovery::size_of(&dir, &partitions, is_clean);
+        if !is_clean && size.bytes > 0 {
+            let what = format!(
+                "was not stopped cleanly: the start reads about {} to recover {} of {} logs",
+                size_text(size.to_recover),
+                size.logs_to_recover,
+                partitions.len()
+            );
+            look.note("stop", &dir.display().to_string(), what, "");
+        }
+        all += size;
+    }
+    look.facts.size_bytes = all.bytes;
+    look.facts.recovery_bytes = all.to_recover;
+}
+
+/// The directories with logs: all but one that has only the metadata log.
+fn log_dirs(config: &BrokerConfig) -> Vec<PathBuf> {
+    let mut all = directories(config);
+    all.retain(|dir| config.log_dirs.iter().any(|it| Path::new(it) == dir));
+    all
 }
 
 /// A path that the kernel refuses. Every other check would report it again.
@@ -203,36 +225,38 @@ fn directory_ids(found: &[(PathBuf, Option<MetaProperties>)], look: &mut Look) {
     }
 }
 
-/// The partitions of a log directory, and whether their directories are writable.
-fn list(dir: &Path, look: &mut Look) -> Option<Listed> {
+/// The partitions of a log directory, sorted.
+fn partitions(dir: &Path) -> io::Result<Vec<TopicPartition>> {
+    let mut partitions = Vec::new();
+    for entry in fs::read_dir(dir)?.flatten() {
+        let name = entry.file_name();
+        let Some(name) = name.to_str() else { continue };
+        if let Ok(partition) = TopicPartition::from_dir_name(name)
+            && entry.file_type().is_ok_and(|kind| kind.is_dir())
+        {
+            partitions.push(partition);
+        }
+    }
+    partitions.sort();
+    Ok(partitions)
+}
+
+/// Whether the partitions of a log directory are writable, and its checkpoints readable. Returns
+/// whether the directory is there and can be listed.
+fn list(dir: &Path, threads: usize, look: &mut Look) -> bool {
     let place = dir.display().to_string();
-    let entries = match fs::read_dir(dir) {
-        Ok(entries) => entries,
+    let partitions = match partitions(dir) {
+        Ok(partitions) => partitions,
         // A new directory is created at start.
-        Err(error) if error.kind() == ErrorKind::NotFound => return None,
+        Err(error) if error.kind() == ErrorKind::NotFound => return false,
         Err(error) => {
             let what = format!("cannot be listed: {error}");
             look.refuse("directories", &place, what, "make it readable");
-            return None;
+            return false;
         }
     };
-    let mut partitions = Vec::new();
-    let mut closed = Vec::new();
-    for entry in entries.flatten() {
-        let name = entry.file_name();
-        let Some(name) = name.to_str() else { continue };
-        let Ok(partition) = TopicPartition::from_dir_name(name) else {
-            continue;
-        };
-        if !entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-            continue;
-        }
-        closed.extend(closed_in(&entry.path(), name));
-        partitions.push(partition);
-    }
-    partitions.sort();
+    let closed = closed_of(dir, &partitions, threads);
     if !closed.is_empty() {
-        closed.sort();
         let what = format!(
             "the user that runs this cannot write to {}",
             some_of(&closed)
@@ -255,8 +279,28 @@ fn list(dir: &Path, look: &mut Look) -> Option<Listed> {
             );
         }
     }
-    let path = dir.to_owned();
-    Some(Listed { path, partitions })
+    true
+}
+
+/// The paths of partitions that the current user cannot write, one for each partition. A directory
+/// may have very many files, and each takes a system call.
+fn closed_of(dir: &Path, partitions: &[TopicPartition], threads: usize) -> Vec<String> {
+    let of_one = |partition: &TopicPartition| {
+        let name = partition.dir_name();
+        closed_in(&dir.join(&name), &name)
+    };
+    let at_once = partitions.len().div_ceil(threads).max(1);
+    ottla_sync::thread::scope(|scope| {
+        let parts = partitions.chunks(at_once);
+        let of_part = |part: &[TopicPartition]| part.iter().filter_map(of_one).collect::<Vec<_>>();
+        let threads: Vec<_> = parts
+            .map(|part| scope.spawn(move || of_part(part)))
+            .collect();
+        let found = threads.into_iter().map(|thread| thread.join());
+        found
+            .flat_map(|closed| closed.unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+            .collect()
+    })
 }
 
 /// The first path of a partition that the current user cannot write: its directory or a file in it,
@@ -274,12 +318,9 @@ fn closed_in(dir: &Path, name: &str) -> Option<String> {
     Some(format!("{name}/{}", closed.file_name().display()))
 }
 
-/// How the directory was stopped, unless a process is still using it.
-fn stop(dir: &Listed, is_running: bool, look: &mut Look) -> DirSize {
-    if is_running {
-        return recovery::size_of(&dir.path, &dir.partitions, true);
-    }
-    let is_clean = match CleanShutdown::read(&dir.path) {
+/// How the directory was stopped.
+fn stop(dir: &Path, look: &mut Look) {
+    let is_clean = match CleanShutdown::read(dir) {
         Ok(marker) => marker.is_some(),
         Err(error) => {
             look.warn("stop", "", error.to_string(), "");
@@ -288,18 +329,6 @@ fn stop(dir: &Listed, is_running: bool, look: &mut Look) -> DirSize {
     };
     let was_clean = look.facts.stopped_cleanly.unwrap_or(true);
     look.facts.stopped_cleanly = Some(was_clean && is_clean);
-    let size = recovery::size_of(&dir.path, &dir.partitions, is_clean);
-    if !is_clean && size.bytes > 0 {
-        let what = format!(
-            "was not stopped cleanly: the start reads about {} to recover {} of {} logs",
-            size_text(size.to_recover),
-            size.logs_to_recover,
-            dir.partitions.len()
-        );
-        let place = dir.path.display().to_string();
-        look.note("stop", &place, what, "");
-    }
-    size
 }
 
 fn size_text(bytes: u64) -> String {
