@@ -20,6 +20,9 @@ use crate::segment_file::SegmentFile;
 const USED: u8 = 1;
 /// The log file was written and not fsynced since.
 const UNFORCED: u8 = 2;
+/// The first of four marks: the file of this slot is open.
+const OPEN: u8 = 4;
+const ALL_OPEN: u8 = 0b1111 * OPEN;
 
 pub(crate) struct OpenFiles {
     dir: Arc<PartitionDir>,
@@ -40,7 +43,7 @@ impl OpenFiles {
                 ArcSwapOption::empty(),
                 ArcSwapOption::empty(),
             ],
-            marks: AtomicU8::new(USED),
+            marks: AtomicU8::new(USED | if is_open { OPEN } else { 0 }),
             is_listed: AtomicBool::new(false),
             dir,
         });
@@ -64,8 +67,11 @@ impl OpenFiles {
     /// Stores an opened file for later use.
     pub(crate) fn keep(self: &Arc<Self>, kind: SegmentFile, file: LogFile) -> Arc<LogFile> {
         let file = Arc::new(file);
-        self.mark(USED);
         self.slots[kind as usize].store(Some(Arc::clone(&file)));
+        // Marked after it is stored, and listed after it is marked: of this and a concurrent close,
+        // the later one on the marks closes the file or lists it again.
+        let open = OPEN << kind as u8;
+        self.marks.fetch_or(USED | open, Ordering::AcqRel);
         self.list();
         file
     }
@@ -142,8 +148,12 @@ impl HoldsHandles for OpenFiles {
     fn close(&self) -> usize {
         // Cleared first: a thread that opens a file now lists it again.
         self.is_listed.store(false, Ordering::Release);
-        let closed = self.slots.iter().filter_map(|slot| slot.swap(None));
-        closed.count()
+        let marks = self.marks.fetch_and(!ALL_OPEN, Ordering::AcqRel);
+        // A swap looks at every thread that may be reading. Most files are closed already.
+        let is_open = |place: &usize| marks & (OPEN << place) != 0;
+        let open = (0..self.slots.len()).filter(is_open);
+        open.filter_map(|place| self.slots[place].swap(None))
+            .count()
     }
 }
 

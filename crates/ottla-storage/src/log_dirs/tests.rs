@@ -780,30 +780,3 @@ fn a_log_keeps_its_name_if_the_rename_of_its_copy_fails() {
         );
     }
 }
-
-#[test]
-fn the_cleaner_checkpoint_moves_with_the_log() {
-    let test = Dirs::new(2);
-    let dirs = test.load().unwrap();
-    let mut log = open(&dirs, 0);
-    append(&mut log);
-    let from = dirs.directory_of(&partition(0)).unwrap();
-    let of = |is_from: bool| {
-        let mut all = dirs.dirs.iter();
-        all.find(|dir| (dir.directory_id == from) == is_from)
-            .unwrap()
-    };
-    dirs.change_clean_offset(of(true), &partition(0), Some(Offset(1)));
-    let to = of(false).directory_id;
-    let created = dirs.create_future(&partition(0), TOPIC_ID, to, settings());
-    let mut copy = created.unwrap();
-    append(&mut copy);
-    dirs.promote(&copy.reader(), true).unwrap();
-    assert_eq!(dirs.directory_of(&partition(0)), Some(to));
-    let clean = |is_from| {
-        let file = of(is_from).path.join(CLEANER_OFFSET_CHECKPOINT);
-        let offsets = OffsetCheckpoint::read(&file).unwrap().offsets;
-        offsets.get(&partition(0)).copied()
-    };
-    assert_eq!((clean(true), clean(false)), (None, Some(Offset(1))));
-}

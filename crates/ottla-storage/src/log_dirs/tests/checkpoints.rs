@@ -1,4 +1,4 @@
-//! The checkpoint entries of a truncated log.
+//! The checkpoint entries of a log that is truncated or moved.
 
 use ottla_log::checkpoint::{
     CLEANER_OFFSET_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, OffsetCheckpoint,
@@ -6,7 +6,7 @@ use ottla_log::checkpoint::{
 };
 use ottla_types::Offset;
 
-use super::{Dirs, append, on_simulated_disk, open, partition};
+use super::{Dirs, TOPIC_ID, append, on_simulated_disk, open, partition, settings};
 
 /// The cleaner would clean the log again at once, and again, as long as no file handle is left.
 #[test]
@@ -132,4 +132,31 @@ fn idle_logs_are_not_compared_with_their_checkpoint() {
     let offsets = OffsetCheckpoint::read(&path).unwrap().offsets;
     assert_eq!(offsets[&partition(0)], Offset(1));
     assert_eq!(offsets[&partition(1)], Offset(0));
+}
+
+#[test]
+fn the_cleaner_checkpoint_moves_with_the_log() {
+    let test = Dirs::new(2);
+    let dirs = test.load().unwrap();
+    let mut log = open(&dirs, 0);
+    append(&mut log);
+    let from = dirs.directory_of(&partition(0)).unwrap();
+    let of = |is_from: bool| {
+        let mut all = dirs.dirs.iter();
+        all.find(|dir| (dir.directory_id == from) == is_from)
+            .unwrap()
+    };
+    dirs.change_clean_offset(of(true), &partition(0), Some(Offset(1)));
+    let to = of(false).directory_id;
+    let created = dirs.create_future(&partition(0), TOPIC_ID, to, settings());
+    let mut copy = created.unwrap();
+    append(&mut copy);
+    dirs.promote(&copy.reader(), true).unwrap();
+    assert_eq!(dirs.directory_of(&partition(0)), Some(to));
+    let clean = |is_from| {
+        let file = of(is_from).path.join(CLEANER_OFFSET_CHECKPOINT);
+        let offsets = OffsetCheckpoint::read(&file).unwrap().offsets;
+        offsets.get(&partition(0)).copied()
+    };
+    assert_eq!((clean(true), clean(false)), (None, Some(Offset(1))));
 }
