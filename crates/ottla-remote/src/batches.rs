@@ -98,8 +98,9 @@ pub async fn find_batches(
         }
         end += size;
     }
-    // Excess bytes of the read would stay in memory with the batches.
-    if end < buffer.capacity() / 2 {
+    // The rest of the buffer would stay in memory with the batches, and the budget for remote reads
+    // does not count it.
+    if end < buffer.capacity() / 4 * 3 {
         return Ok(Some(found(Bytes::copy_from_slice(&buffer[..end]))));
     }
     buffer.truncate(end);

@@ -12,6 +12,8 @@ pub struct BoundedCache<K: Hash + Eq, V> {
     entries: LruCache<K, Entry<V>>,
     /// Of all entries.
     weight: u64,
+    /// Of values that are not there yet.
+    reserved: u64,
     /// None: no limit.
     limit: Option<u64>,
     /// After the last use. None: no limit.
@@ -29,6 +31,7 @@ impl<K: Hash + Eq, V: Clone> BoundedCache<K, V> {
         BoundedCache {
             entries: LruCache::unbounded(),
             weight: 0,
+            reserved: 0,
             limit,
             retention,
         }
@@ -52,10 +55,39 @@ impl<K: Hash + Eq, V: Clone> BoundedCache<K, V> {
         if self.limit.is_some_and(|limit| weight > limit) {
             return vec![value];
         }
+        let mut gone = self.evict_for(weight);
+        self.weight += weight;
+        let entry = Entry {
+            value,
+            weight,
+            used: time::now(),
+        };
+        if let Some(replaced) = self.entries.put(key, entry) {
+            self.weight -= replaced.weight;
+            gone.push(replaced.value);
+        }
+        gone
+    }
+
+    /// Counts the weight of a value that is on its way, until [`BoundedCache::release`], and returns
+    /// the values displaced by it.
+    pub fn reserve(&mut self, weight: u64) -> Vec<V> {
+        let gone = self.evict_for(weight);
+        self.reserved += weight;
+        gone
+    }
+
+    pub fn release(&mut self, weight: u64) {
+        self.reserved -= weight;
+    }
+
+    /// Evicts what is too old, and as much as necessary to let this weight fit.
+    fn evict_for(&mut self, weight: u64) -> Vec<V> {
         let mut gone = Vec::new();
         let now = time::now();
         while let Some((_, oldest)) = self.entries.peek_lru() {
-            let is_full = self.limit.is_some_and(|limit| self.weight + weight > limit);
+            let total = self.weight + self.reserved + weight;
+            let is_full = self.limit.is_some_and(|limit| total > limit);
             let is_old = self
                 .retention
                 .is_some_and(|it| now.saturating_duration_since(oldest.used) > it);
@@ -66,16 +98,6 @@ impl<K: Hash + Eq, V: Clone> BoundedCache<K, V> {
                 self.weight -= entry.weight;
                 gone.push(entry.value);
             }
-        }
-        self.weight += weight;
-        let entry = Entry {
-            value,
-            weight,
-            used: now,
-        };
-        if let Some(replaced) = self.entries.put(key, entry) {
-            self.weight -= replaced.weight;
-            gone.push(replaced.value);
         }
         gone
     }
@@ -89,6 +111,11 @@ impl<K: Hash + Eq, V: Clone> BoundedCache<K, V> {
     /// What all values weigh together.
     pub fn weight(&self) -> u64 {
         self.weight
+    }
+
+    /// What is reserved for values that are not there yet.
+    pub fn reserved(&self) -> u64 {
+        self.reserved
     }
 }
 
@@ -110,6 +137,22 @@ mod tests {
         assert_eq!(cache.insert("d", 5, 11), [5]);
         assert_eq!(cache.remove(&"c"), Some(4));
         assert_eq!(cache.weight(), 0);
+    }
+
+    #[test]
+    fn a_reservation_takes_room() {
+        let mut cache = BoundedCache::new(Some(10), None);
+        cache.insert("a", 1, 4);
+        cache.insert("b", 2, 4);
+        assert_eq!(cache.reserve(5), [1]);
+        assert_eq!((cache.weight(), cache.reserved()), (4, 5));
+        assert_eq!(cache.insert("c", 3, 4), [2]);
+        // More than fits is on its way: nothing else stays.
+        assert_eq!(cache.reserve(6), [3]);
+        cache.release(6);
+        cache.release(5);
+        assert_eq!((cache.weight(), cache.reserved()), (0, 0));
+        assert!(cache.insert("d", 4, 10).is_empty());
     }
 
     #[test]

@@ -57,7 +57,8 @@ impl Drop for ChunkFile {
     }
 }
 
-/// Chunks by their keys, bounded in bytes of the segment.
+/// Chunks by their keys, bounded in bytes of the segment. In memory, a chunk that is being fetched
+/// counts too.
 pub struct ChunkCache {
     chunks: Mutex<BoundedCache<ChunkKey, CachedChunk>>,
     directory: Option<PathBuf>,
@@ -81,28 +82,29 @@ impl ChunkCache {
         self.chunks.lock().get(key)
     }
 
+    /// What the chunks weigh that are there, and those that are fetched.
+    #[cfg(test)]
+    pub fn held_bytes(&self) -> (u64, u64) {
+        let chunks = self.chunks.lock();
+        (chunks.weight(), chunks.reserved())
+    }
+
     /// Whether putting a chunk in writes a file.
     pub fn is_on_disk(&self) -> bool {
         self.directory.is_some()
     }
 
-    /// Keeps a chunk. With a directory, it blocks. A chunk that cannot be written is not kept.
-    pub fn insert(&self, key: ChunkKey, chunk: &Bytes) {
-        let weight = chunk.len() as u64;
-        let cached = match &self.directory {
-            // A slice would keep the buffer that it is of.
-            None => CachedChunk::InMemory(chunk.clone()),
-            Some(directory) => match self.write(directory, chunk) {
-                Ok(file) => CachedChunk::InFile(Arc::new(file)),
-                Err(error) => {
-                    tracing::warn!("{error}; the chunk is not cached");
-                    return;
-                }
-            },
-        };
-        let gone = self.chunks.lock().insert(key, cached, weight);
+    /// Evicts chunks until another one fits. With a directory, it blocks.
+    ///
+    /// Fetches that exceed the limit by themselves continue: their readers wait for them.
+    pub fn make_room(self: &Arc<Self>, bytes: u64) -> Room {
+        let gone = self.chunks.lock().reserve(bytes);
         // Files are deleted outside the lock.
         drop(gone);
+        Room {
+            cache: self.clone(),
+            bytes,
+        }
     }
 
     fn write(&self, directory: &Path, chunk: &Bytes) -> Result<ChunkFile, RemoteStorageError> {
@@ -116,6 +118,41 @@ impl ChunkCache {
             Ok(()) => Ok(file),
             Err(error) => Err(RemoteStorageError::local(&file.path, "write", &error)),
         }
+    }
+}
+
+/// Room for a chunk that is not there yet. Given back when it is dropped.
+pub struct Room {
+    cache: Arc<ChunkCache>,
+    bytes: u64,
+}
+
+impl Room {
+    /// Keeps a chunk. With a directory, it blocks. A chunk that cannot be written is not kept.
+    pub fn fill(mut self, key: ChunkKey, chunk: &Bytes) {
+        let cached = match &self.cache.directory {
+            None => CachedChunk::InMemory(chunk.clone()),
+            Some(directory) => match self.cache.write(directory, chunk) {
+                Ok(file) => CachedChunk::InFile(Arc::new(file)),
+                Err(error) => {
+                    tracing::warn!("{error}; the chunk is not cached");
+                    return;
+                }
+            },
+        };
+        let gone = {
+            let mut chunks = self.cache.chunks.lock();
+            chunks.release(std::mem::take(&mut self.bytes));
+            chunks.insert(key, cached, chunk.len() as u64)
+        };
+        // Files are deleted outside the lock.
+        drop(gone);
+    }
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        self.cache.chunks.lock().release(self.bytes);
     }
 }
 
@@ -140,33 +177,61 @@ mod tests {
     use crate::settings::CacheSettings;
     use std::time::Duration;
 
+    fn open(size: u64, path: Option<&Path>) -> Arc<ChunkCache> {
+        let cache = ChunkCache::open(&ChunkCacheSettings {
+            cache: CacheSettings {
+                size: Some(size),
+                retention: None,
+                get_timeout: Duration::from_secs(1),
+                threads: None,
+            },
+            path: path.map(Path::to_owned),
+            prefetch_max_size: 0,
+        });
+        Arc::new(cache.unwrap())
+    }
+
+    fn key(chunk: u32) -> ChunkKey {
+        ChunkKey {
+            object: "log".into(),
+            chunk,
+        }
+    }
+
+    #[test]
+    fn a_chunk_counts_from_the_start_of_its_fetch() {
+        let cache = open(10, None);
+        let (first, second) = (cache.make_room(6), cache.make_room(4));
+        assert_eq!(cache.held_bytes(), (0, 10));
+        first.fill(key(0), &Bytes::from_static(b"123456"));
+        assert_eq!(cache.held_bytes(), (6, 4));
+        // Its fetch failed.
+        drop(second);
+        assert_eq!(cache.held_bytes(), (6, 0));
+        let third = cache.make_room(6);
+        assert_eq!(cache.held_bytes(), (0, 6));
+        assert!(cache.find(&key(0)).is_none());
+        third.fill(key(1), &Bytes::from_static(b"abcdef"));
+        assert_eq!(cache.held_bytes(), (6, 0));
+    }
+
     #[test]
     fn a_displaced_file_is_deleted_when_its_last_reader_is_gone() {
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("7.chunk"), "old").unwrap();
         std::fs::write(dir.path().join("mine.txt"), "kept").unwrap();
-        let cache = ChunkCache::open(&ChunkCacheSettings {
-            cache: CacheSettings {
-                size: Some(10),
-                retention: None,
-                get_timeout: Duration::from_secs(1),
-                threads: None,
-            },
-            path: Some(dir.path().to_owned()),
-            prefetch_max_size: 0,
-        })
-        .unwrap();
-        let key = |chunk| ChunkKey {
-            object: "log".into(),
-            chunk,
+        let cache = open(10, Some(dir.path()));
+        let put = |chunk, bytes: &'static [u8]| {
+            let room = cache.make_room(6);
+            room.fill(key(chunk), &Bytes::from_static(bytes));
         };
-        cache.insert(key(0), &Bytes::from_static(b"123456"));
+        put(0, b"123456");
         let Some(CachedChunk::InFile(held)) = cache.find(&key(0)) else {
             panic!("not in a file");
         };
-        cache.insert(key(1), &Bytes::from_static(b"abcdef"));
+        put(1, b"abcdef");
         assert!(cache.find(&key(0)).is_none());
-        assert_eq!(cache.chunks.lock().weight(), 6);
+        assert_eq!(cache.held_bytes(), (6, 0));
         assert_eq!(held.read().unwrap(), "123456");
         drop(held);
         let mut names: Vec<_> = std::fs::read_dir(dir.path())

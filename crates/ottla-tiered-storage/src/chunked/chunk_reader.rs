@@ -10,6 +10,9 @@
 //! again; otherwise it would never get a chunk that takes longer. In Kafka, reads that have begun
 //! continue.
 //!
+//! A cache in memory makes room for a chunk before it is requested, so that chunks in flight do not
+//! come on top of its limit.
+//!
 //! Without a cache, only the requested bytes of a chunk are fetched if it is neither compressed nor
 //! encrypted.
 //!
@@ -272,18 +275,25 @@ async fn fetch_chunk(
     key: ChunkKey,
     chunk: Chunk,
 ) -> Result<Bytes, RemoteStorageError> {
+    let size = u64::from(chunk.original_size);
+    let is_disk = cache.as_ref().is_some_and(|cache| cache.is_on_disk());
+    // A file takes its room when it is written.
+    let room = match &cache {
+        Some(cache) if !is_disk => Some(cache.make_room(size)),
+        _ => None,
+    };
     let bytes = storage
         .get_range(&key.object, chunk.transformed_range())
         .await?;
     let name = storage.name(&key.object);
-    let is_disk = cache.as_ref().is_some_and(|cache| cache.is_on_disk());
     let is_plain = manifest.is_plain();
     let finish = move || {
         let data_key = manifest.data_key.as_ref();
         let bytes = restored(bytes, &chunk, manifest.is_compressed, data_key)
             .map_err(|error| RemoteStorageError::damaged(&name, error))?;
         if let Some(cache) = cache {
-            cache.insert(key, &bytes);
+            let room = room.unwrap_or_else(|| cache.make_room(size));
+            room.fill(key, &bytes);
         }
         Ok(bytes)
     };
@@ -347,5 +357,67 @@ fn forget(readers: &Mutex<HashMap<Arc<str>, Readers>>, object: &Arc<str>, chunk:
         if state.count == 0 && state.prefetches.is_empty() {
             readers.remove(object);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use object_store::memory::InMemory;
+    use object_store::throttle::{ThrottleConfig, ThrottledStore};
+
+    use super::super::chunk_index::ChunkIndex;
+    use super::super::manifest::IndexPlaces;
+    use super::*;
+    use crate::settings::{CacheSettings, ChunkCacheSettings};
+
+    const CHUNK: u32 = 1000;
+
+    #[tokio::test]
+    async fn chunks_in_flight_do_not_come_on_top_of_the_cache() {
+        let silent = ThrottleConfig {
+            wait_get_per_call: Duration::from_secs(3600),
+            ..ThrottleConfig::default()
+        };
+        let store = ThrottledStore::new(InMemory::new(), silent);
+        let storage = ObjectStorage::new(Arc::new(store), "memory".to_owned(), 1 << 20);
+        let settings = ChunkCacheSettings {
+            cache: CacheSettings {
+                size: Some(5000),
+                retention: None,
+                get_timeout: Duration::from_secs(60),
+                threads: None,
+            },
+            path: None,
+            prefetch_max_size: 0,
+        };
+        let cache = Arc::new(ChunkCache::open(&settings).unwrap());
+        for chunk in 0..5 {
+            let key = ChunkKey {
+                object: "earlier".into(),
+                chunk,
+            };
+            let bytes = Bytes::from(vec![0; CHUNK as usize]);
+            cache.make_room(CHUNK.into()).fill(key, &bytes);
+        }
+        assert_eq!(cache.held_bytes(), (5000, 0));
+
+        let prefetch = Prefetch {
+            bytes: 0,
+            at_once: 1,
+            get_timeout: settings.cache.get_timeout,
+        };
+        let storage = Arc::new(storage);
+        let reader = Arc::new(ChunkReader::new(storage, Some(cache.clone()), prefetch));
+        let manifest = Arc::new(Manifest {
+            chunks: ChunkIndex::new(CHUNK, 10_000, &[CHUNK; 10]).unwrap(),
+            indexes: IndexPlaces::of_sizes([0; 4], None),
+            is_compressed: false,
+            data_key: None,
+        });
+        let mut stream = reader.read("later", manifest, 0, 10_000);
+        let first = time::timeout(Duration::from_millis(50), stream.next()).await;
+        assert!(first.is_err(), "the store does not answer");
+        // Two chunks of the range are requested at once.
+        assert_eq!(cache.held_bytes(), (3000, 2000));
     }
 }

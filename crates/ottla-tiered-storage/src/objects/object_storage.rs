@@ -23,6 +23,10 @@ const ABORT_TIMEOUT: Duration = Duration::from_secs(60);
 /// An error text longer than this is cut.
 const MAX_CAUSE: usize = 600;
 
+/// More than a connection reads at once. A response with fewer bytes may be a slice of the buffer
+/// that its connection read into.
+const LARGEST_READ: usize = 512 << 10;
+
 /// Bytes that are uploaded, in order.
 pub type UploadSource<'a> = BoxStream<'a, Result<Bytes, RemoteStorageError>>;
 
@@ -102,15 +106,21 @@ impl ObjectStorage {
         })
     }
 
-    /// Bytes of an object. Fewer than requested if the object is shorter.
+    /// Bytes of an object, in a buffer of their size: caches keep them. Fewer than requested if the
+    /// object is shorter.
     pub async fn get_range(
         &self,
         key: &str,
         range: std::ops::Range<u64>,
     ) -> Result<Bytes, RemoteStorageError> {
         let path = self.path(key)?;
-        self.bounded("fetch", key, self.store.get_range(&path, range))
-            .await
+        let bytes = self
+            .bounded("fetch", key, self.store.get_range(&path, range))
+            .await?;
+        if bytes.len() < LARGEST_READ {
+            return Ok(Bytes::copy_from_slice(&bytes));
+        }
+        Ok(bytes)
     }
 
     pub async fn size(&self, key: &str) -> Result<u64, RemoteStorageError> {

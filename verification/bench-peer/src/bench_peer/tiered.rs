@@ -48,6 +48,9 @@ const SEGMENT_BYTES: u64 = 32 << 20;
 const INDEX_CACHE_BYTES: u64 = 16 << 20;
 /// The plugin's default.
 const PLUGIN_INDEX_CACHE_BYTES: u64 = 10 << 20;
+/// After this time without readers, no response and no request to the store is left, and freed memory
+/// is back in the system, as far as the broker returns it.
+const QUIET: Duration = Duration::from_secs(15);
 const DELAY: Duration = Duration::from_millis(30);
 const TAIL_SECONDS: u64 = 10;
 const TAIL_RECORDS: u64 = 3000;
@@ -131,7 +134,7 @@ struct Turn<'a> {
     dir: PathBuf,
     ottla: PathBuf,
     measured: Vec<(String, f64)>,
-    /// Before the first cold read.
+    /// Before the first remote read, with empty caches.
     at_rest: Option<ProcessReading>,
     /// Whether a step has failed, after which the broker may have ended too.
     is_broken: bool,
@@ -232,9 +235,9 @@ impl<'a> Turn<'a> {
             Ok(turn.closed_segments(PLAIN)?.count == 0)
         })?;
         self.start_again(self.store.settings())?;
-        self.wait_until_read(1)?;
-        std::thread::sleep(Duration::from_secs(5));
+        std::thread::sleep(QUIET);
         self.at_rest = Some(ProcessReading::of(self.node.pid())?);
+        self.wait_until_read(1)?;
         let report = self.load(&format!(
             "fetch --topic {PLAIN} --connections 1 --fetch-bytes 1048576"
         ))?;
@@ -248,11 +251,19 @@ impl<'a> Turn<'a> {
             number_at(&report, "/broker/cpu_seconds_per_gb")?,
         );
         self.add("cold read: part in the store", closed.bytes as f64 / read);
-        self.add_memory("after one reader")
+        self.add_memory("one reader")
+    }
+
+    /// Growth right after the readers, which includes what their reads take besides caches, and the
+    /// growth that stays.
+    fn add_memory(&mut self, readers: &str) -> Result<()> {
+        self.add_growth(&format!("right after {readers}"))?;
+        std::thread::sleep(QUIET);
+        self.add_growth(&format!("{} s after {readers}", QUIET.as_secs()))
     }
 
     /// Compares the growth since the idle state with the configured cache sizes.
-    fn add_memory(&mut self, when: &str) -> Result<()> {
+    fn add_growth(&mut self, when: &str) -> Result<()> {
         let at_rest = self.at_rest.context("nothing was read before")?;
         let now = ProcessReading::of(self.node.pid())?;
         let grown = now.resident_mb() - at_rest.resident_mb();
@@ -298,7 +309,7 @@ impl<'a> Turn<'a> {
                 p99[WITH] / p99[WITHOUT],
             );
         }
-        self.add_memory("after the cold readers")
+        self.add_memory("the cold readers")
     }
 
     /// The 99th percentiles in µs: of the acknowledgement at a fixed rate, and from producer to
