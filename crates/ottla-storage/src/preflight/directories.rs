@@ -20,6 +20,9 @@ use crate::log_dirs::{Holder, holder_of};
 /// Below this, there is hardly room to start and clean up.
 const LITTLE_SPACE: u64 = 1024 * 1024 * 1024;
 
+/// Threads that look at the files of a directory. A larger setting need not be possible here.
+const MOST_THREADS: i32 = 16;
+
 /// How empty directories are treated.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Unformatted {
@@ -67,7 +70,9 @@ pub(super) fn examine(config: &BrokerConfig, unformatted: Unformatted, look: &mu
     };
     look.facts.cluster_id.clone_from(&own.cluster_id);
     directory_ids(&found, look);
-    let threads = config.num_recovery_threads_per_data_dir.max(1) as usize;
+    let threads = config
+        .num_recovery_threads_per_data_dir
+        .clamp(1, MOST_THREADS) as usize;
     for dir in log_dirs(config) {
         if list(&dir, threads, look) && !is_running {
             stop(&dir, look);

@@ -13,7 +13,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use clap::Args;
-use ottla_security::{Acl, Rule, flags_to_remove};
+use ottla_security::{Acl, PermissionType, Rule, flags_to_remove};
 use serde_json::{Value, json};
 
 use super::explain::{connection_flags, failed};
@@ -123,8 +123,15 @@ fn to_text(decisions: &Decisions, count: usize, unused: &[Acl], connection: &str
     };
     for acl in unused {
         let _ = writeln!(text, "  {}", acl_in_words(acl));
-        let remove = flags_to_remove(acl);
-        let _ = writeln!(text, "    to remove it  ottla acls {connection} {remove}");
+        let _ = if acl.permission_type == PermissionType::Deny {
+            writeln!(
+                text,
+                "    it denies: keep it if nobody was to try, because without it more may be allowed"
+            )
+        } else {
+            let remove = flags_to_remove(acl);
+            writeln!(text, "    to remove it  ottla acls {connection} {remove}")
+        };
     }
     if decisions.lost > 0 {
         let _ = writeln!(
@@ -139,7 +146,9 @@ fn to_text(decisions: &Decisions, count: usize, unused: &[Acl], connection: &str
 fn to_json(decisions: &Decisions, count: usize, unused: &[Acl]) -> Value {
     let shown = unused.iter().map(|acl| {
         let mut shown = acl_to_json(acl);
-        shown["toRemove"] = format!("ottla acls {}", flags_to_remove(acl)).into();
+        if acl.permission_type != PermissionType::Deny {
+            shown["toRemove"] = format!("ottla acls {}", flags_to_remove(acl)).into();
+        }
         shown
     });
     json!({
@@ -152,7 +161,7 @@ fn to_json(decisions: &Decisions, count: usize, unused: &[Acl]) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use ottla_security::{Operation, Pattern, PatternType, PermissionType, ResourceType, WILDCARD};
+    use ottla_security::{Operation, Pattern, PatternType, ResourceType, WILDCARD};
 
     use super::*;
 
@@ -195,6 +204,21 @@ mod tests {
         let json = to_json(&decisions, 2, &unused);
         assert_eq!(json["unused"][0]["resourceName"], "idle");
         assert_eq!(json["lost"], 0);
+    }
+
+    /// Somebody may be kept out by it who has not tried.
+    #[test]
+    fn no_command_removes_an_unused_denial() {
+        let denial = Acl {
+            permission_type: PermissionType::Deny,
+            ..acl("secret")
+        };
+        let text = to_text(&Decisions::default(), 1, std::slice::from_ref(&denial), "");
+        assert!(text.contains("  DENY Read on Topic secret"), "{text}");
+        assert!(
+            text.contains("it denies") && !text.contains("--remove"),
+            "{text}"
+        );
     }
 
     #[test]

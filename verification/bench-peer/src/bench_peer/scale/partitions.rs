@@ -24,6 +24,9 @@ const PARTITION_BYTES: u64 = 32 << 10;
 const OF_A_TOPIC: usize = 5000;
 /// Time for work that was deferred while partitions were created.
 const REST: Duration = Duration::from_secs(5);
+/// Of a core, at which a broker counts as settled.
+const SETTLED_SHARE: f64 = 0.05;
+const MOST_SETTLING: Duration = Duration::from_secs(120);
 const IDLE: Duration = Duration::from_secs(20);
 const LEAST_HANDLES: usize = 1024;
 /// Heap of a Java broker for a partition, on top of its default.
@@ -97,6 +100,22 @@ fn start<'a>(
     Turn::start_with(setting, side, dir, overrides, environment, launcher)
 }
 
+/// When the broker has done what it deferred, such as the files of the new partitions: it uses little
+/// of a core, or the time is up.
+fn settled(turn: &Turn<'_>) -> Result<ProcessReading> {
+    let until = Instant::now() + MOST_SETTLING;
+    let mut before = ProcessReading::of(turn.node.pid())?;
+    loop {
+        std::thread::sleep(REST);
+        let now = ProcessReading::of(turn.node.pid())?;
+        let used = now.since(&before).cpu_seconds;
+        if used < REST.as_secs_f64() * SETTLED_SHARE || Instant::now() >= until {
+            return Ok(now);
+        }
+        before = now;
+    }
+}
+
 fn measured(mut turn: Turn<'_>, partitions: usize, add: &mut dyn FnMut(&str, f64)) -> Result<()> {
     std::thread::sleep(REST);
     let empty = ProcessReading::of(turn.node.pid())?;
@@ -119,8 +138,12 @@ fn measured(mut turn: Turn<'_>, partitions: usize, add: &mut dyn FnMut(&str, f64
         println!("    stopped by: {}", created["stopped_by"]);
     }
     ensure!(count > 0.0, "no partition was created: {created}");
-    std::thread::sleep(REST);
-    let before = ProcessReading::of(turn.node.pid())?;
+    let settling = Instant::now();
+    let before = settled(&turn)?;
+    add(
+        "created: settled after, s",
+        settling.elapsed().as_secs_f64(),
+    );
     std::thread::sleep(IDLE);
     let idle = ProcessReading::of(turn.node.pid())?;
     let used = idle.since(&before).cpu_seconds;
