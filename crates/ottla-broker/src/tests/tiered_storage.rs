@@ -59,6 +59,18 @@ pub(super) const SETTINGS: [(&str, &str); 5] = [
     ("file.delete.delay.ms", "0"),
 ];
 
+/// A store, a broker with it, a topic `tiered` with these settings, and a client.
+async fn with_topic(
+    partitions: i32,
+    settings: &[(&'static str, &'static str)],
+) -> (tempfile::TempDir, TestBroker, Client) {
+    let store = tempfile::tempdir().expect("a directory");
+    let broker = broker(store.path()).await;
+    broker.create_topic("tiered", partitions, settings).await;
+    let client = broker.connect().await;
+    (store, broker, client)
+}
+
 fn value(offset: i64) -> String {
     format!("the record at offset {offset:010}")
 }
@@ -192,16 +204,12 @@ fn stored_files(store: &Path) -> Vec<String> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn segments_are_copied_deleted_locally_and_read_remotely() {
-    let store = tempfile::tempdir().expect("a directory");
-    let broker = broker(store.path()).await;
-    broker.create_topic("tiered", 1, &SETTINGS).await;
-    let mut client = broker.connect().await;
+    let (store, broker, mut client) = with_topic(1, &SETTINGS).await;
     produce(&mut client, 0, 30).await;
     wait_for_local_start(&broker, 250).await;
     let reader = broker.partition("tiered", 0).reader().clone();
     assert_eq!(reader.log_start_offset(), Offset(0));
-    let logs = stored_files(store.path());
-    let logs = logs.iter().filter(|name| name.ends_with(".log")).count();
+    let logs = stored_logs(store.path());
     assert!(logs >= 5, "{logs} segments are in the store");
 
     assert_eq!(read_all(&mut client, 0, 300).await, expected(0, 300));
@@ -246,23 +254,18 @@ async fn segments_are_copied_deleted_locally_and_read_remotely() {
     };
     let answer = client.ask(5, &request).await;
     assert_eq!(answer.responses[0].error_code, 0);
-    let began = Instant::now();
-    while !stored_files(store.path()).is_empty() {
-        let left = stored_files(store.path());
-        assert!(began.elapsed() < PATIENCE, "the store has {left:?}");
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
+    wait_until("the store keeps files", || {
+        stored_files(store.path()).is_empty()
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn retention_moves_the_start_of_the_log_and_empties_the_store() {
-    let store = tempfile::tempdir().expect("a directory");
-    let broker = broker(store.path()).await;
     let mut settings = SETTINGS.to_vec();
     // Four segments, of either tier.
     settings.push(("retention.bytes", "8000"));
-    broker.create_topic("tiered", 1, &settings).await;
-    let mut client = broker.connect().await;
+    let (store, _broker, mut client) = with_topic(1, &settings).await;
     produce(&mut client, 0, 60).await;
     let began = Instant::now();
     let (start, _) = loop {
@@ -280,27 +283,12 @@ async fn retention_moves_the_start_of_the_log_and_empties_the_store() {
     let response = client.ask(12, &fetch_from("tiered", 0, 0)).await;
     // OFFSET_OUT_OF_RANGE
     assert_eq!(response.responses[0].partitions[0].error_code, 1);
-    let began = Instant::now();
-    loop {
-        let logs = stored_files(store.path());
-        let logs = logs.iter().filter(|name| name.ends_with(".log")).count();
-        if logs <= 5 {
-            break;
-        }
-        assert!(
-            began.elapsed() < PATIENCE,
-            "{logs} segments are in the store"
-        );
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    wait_until("remote segments stay", || stored_logs(store.path()) <= 5).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_fetch_reads_several_remote_partitions() {
-    let store = tempfile::tempdir().expect("a directory");
-    let broker = broker(store.path()).await;
-    broker.create_topic("tiered", 2, &SETTINGS).await;
-    let mut client = broker.connect().await;
+    let (_store, broker, mut client) = with_topic(2, &SETTINGS).await;
     for index in [0, 1] {
         produce_in(&mut client, index, 0, 20).await;
         let reader = broker.partition("tiered", index).reader().clone();
@@ -333,10 +321,7 @@ async fn one_fetch_reads_several_remote_partitions() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn tiering_that_ends_with_deletion_leaves_the_local_log_and_may_begin_again() {
-    let store = tempfile::tempdir().expect("a directory");
-    let broker = broker(store.path()).await;
-    broker.create_topic("tiered", 1, &SETTINGS).await;
-    let mut client = broker.connect().await;
+    let (store, broker, mut client) = with_topic(1, &SETTINGS).await;
     produce(&mut client, 0, 20).await;
     wait_for_local_start(&broker, 150).await;
     let reader = broker.partition("tiered", 0).reader().clone();
@@ -371,10 +356,7 @@ async fn tiering_that_ends_with_deletion_leaves_the_local_log_and_may_begin_agai
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn while_copying_is_disabled_remote_segments_are_read_and_expire() {
-    let store = tempfile::tempdir().expect("a directory");
-    let broker = broker(store.path()).await;
-    broker.create_topic("tiered", 1, &SETTINGS).await;
-    let mut client = broker.connect().await;
+    let (store, broker, mut client) = with_topic(1, &SETTINGS).await;
     produce(&mut client, 0, 20).await;
     wait_for_local_start(&broker, 150).await;
     let disabled = [
@@ -447,10 +429,7 @@ async fn gets_records(client: &mut Client) -> bool {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_failing_store_delays_only_deletion() {
-    let store = tempfile::tempdir().expect("a directory");
-    let broker = broker(store.path()).await;
-    broker.create_topic("tiered", 1, &SETTINGS).await;
-    let mut client = broker.connect().await;
+    let (store, broker, mut client) = with_topic(1, &SETTINGS).await;
     // A file in the place of the store's directory.
     let root = store.path().join("kafka-tiered-storage");
     std::fs::remove_dir(&root).expect("it is empty");
