@@ -71,9 +71,15 @@ pub(super) fn on_start(
     cluster.with(|state| {
         state.kept = (values(&found), end.0);
         let has_lost_power = std::mem::take(&mut state.has_lost_power);
+        let gaps = gaps(&found, end.0);
         // The last records that a truncation keeps may have been cleaned away; they are fetched
-        // again.
+        // again. Most gaps are the cleaner's.
         if state.setup.is_compacted {
+            let may_be_lost =
+                |gap: &(i64, i64)| gap.0 >= recovery_point && bases.contains(&Offset(gap.1));
+            if has_lost_power {
+                state.holes.extend(gaps.into_iter().filter(may_be_lost));
+            }
             return;
         }
         // A truncation right behind a hole leaves no record between the hole and the end.
@@ -83,17 +89,6 @@ pub(super) fn on_start(
             "the log ends at {end}, before the recovery point {recovery_point}, with the holes {:?}",
             state.holes
         );
-        let mut gaps = Vec::new();
-        let mut next = 0;
-        let starts = found
-            .iter()
-            .map(|it| (it.header.base_offset.0, it.header.next_offset().0));
-        for (first, after) in starts.chain([(end.0, end.0)]) {
-            if next < first {
-                gaps.push((next, first));
-            }
-            next = after;
-        }
         tell!("segments {bases:?}, missing {gaps:?}");
         for (from, to) in &gaps {
             // A known hole may have grown: the log was truncated in it, and what came after is lost.
@@ -117,6 +112,22 @@ pub(super) fn on_start(
         check_transaction_index(&reader, &found, state);
     });
     Some(reader.truncations())
+}
+
+/// The offset ranges without a batch.
+fn gaps(found: &[RecordBatch], end: i64) -> Vec<(i64, i64)> {
+    let mut gaps = Vec::new();
+    let mut next = 0;
+    let starts = found
+        .iter()
+        .map(|it| (it.header.base_offset.0, it.header.next_offset().0));
+    for (first, after) in starts.chain([(end, end)]) {
+        if next < first {
+            gaps.push((next, first));
+        }
+        next = after;
+    }
+    gaps
 }
 
 /// Every transaction that the log shows as aborted is in the transaction index.
@@ -256,13 +267,7 @@ fn check_equal(found: &[RecordBatch], state: &State) {
     };
     let ours: BTreeSet<_> = found.iter().map(content).collect();
     let theirs: BTreeSet<_> = state.peer.iter().map(content).collect();
-    let in_hole = |at: i64| {
-        state
-            .holes
-            .iter()
-            .any(|hole| (hole.0..hole.1).contains(&at))
-    };
-    let missing = theirs.difference(&ours).find(|it| !in_hole(it.0));
+    let missing = theirs.difference(&ours).find(|it| !state.in_hole(it.0));
     let other = ours.difference(&theirs).next();
     assert!(
         missing.is_none() && other.is_none(),
@@ -279,7 +284,13 @@ fn check_compacted(found: &[RecordBatch], state: &mut State) {
             "another record is at {offset}"
         );
     }
-    let aborted = aborted_offsets(&state.peer);
+    // If the end of a segment was lost with a transaction's marker, the broker takes the records for
+    // a part of the producer's next transaction, as Kafka does.
+    let is_lost = |batch: &RecordBatch| {
+        let at = batch.header.base_offset.0;
+        state.in_hole(at) && found.iter().all(|it| it.header.base_offset.0 != at)
+    };
+    let aborted = aborted_offsets(state.peer.iter().filter(|batch| !is_lost(batch)));
     // A record cleaned before the last truncation may have had a successor that is truncated now.
     let (kept, kept_end) = &state.kept;
     let since = theirs.range(kept_end..);
@@ -289,16 +300,10 @@ fn check_compacted(found: &[RecordBatch], state: &mut State) {
             last.insert(key, *offset);
         }
     }
-    let in_hole = |at: i64| {
-        state
-            .holes
-            .iter()
-            .any(|hole| (hole.0..hole.1).contains(&at))
-    };
     for (key, offset) in last {
         let key = String::from_utf8_lossy(key);
         assert!(
-            ours.contains_key(&offset) || state.setup.has_losses && in_hole(offset),
+            ours.contains_key(&offset),
             "the last record of {key}, at {offset}, was cleaned away"
         );
     }
@@ -330,10 +335,10 @@ fn kind_of(batch: &RecordBatch) -> Option<ControlRecordType> {
 }
 
 /// The records of aborted or open transactions.
-fn aborted_offsets(batches: &[RecordBatch]) -> BTreeSet<i64> {
+fn aborted_offsets<'a>(batches: impl Iterator<Item = &'a RecordBatch>) -> BTreeSet<i64> {
     let mut open: BTreeMap<i64, Vec<i64>> = BTreeMap::new();
     let mut aborted = BTreeSet::new();
-    for batch in batches.iter().filter(|it| it.header.is_transactional()) {
+    for batch in batches.filter(|it| it.header.is_transactional()) {
         let header = &batch.header;
         if !header.is_control() {
             let offsets = header.base_offset.0..header.next_offset().0;

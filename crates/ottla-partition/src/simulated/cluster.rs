@@ -75,7 +75,7 @@ pub(super) struct State {
     /// Records below this offset are committed.
     pub(super) committed: i64,
     /// Offset ranges that a power loss removed from the broker's log at the end of a segment, above
-    /// the recovery point.
+    /// the recovery point; in a compacted log, that it may have removed.
     pub(super) holes: Vec<(i64, i64)>,
     /// Since the last start whose log was checked.
     pub(super) has_lost_power: bool,
@@ -129,6 +129,11 @@ impl Cluster {
 }
 
 impl State {
+    pub(super) fn in_hole(&self, offset: i64) -> bool {
+        let mut holes = self.holes.iter();
+        holes.any(|hole| (hole.0..hole.1).contains(&offset))
+    }
+
     pub(super) fn next_values(&mut self) -> u64 {
         self.values += 10;
         self.values
