@@ -123,7 +123,9 @@ const GOALS: &[Goal] = &[
     Goal("tiered: cold read: broker CPU s per GB", RatioAtMost(QUARTER), "≤ 1/4"),
     Goal("tiered: first byte of a cold read: round trips", AtMost(2.0), "≤ 2"),
     Goal("tiered: tail producers: p99 with cold readers / without", AtMost(1.2), "≤ 1.2"),
+    Goal("tiered: tail producers: p99 with cold readers of lowest priority / without", AtMost(1.2), "≤ 1.2"),
     Goal("tiered: tail consumers: p99 with cold readers / without", AtMost(1.2), "≤ 1.2"),
+    Goal("tiered: tail consumers: p99 with cold readers of lowest priority / without", AtMost(1.2), "≤ 1.2"),
     Goal("tiered: memory 15 s after one reader: growth / caches that are set", AtMost(1.0), "what is set"),
     Goal("tiered: memory 15 s after the cold readers: growth / caches that are set", AtMost(1.0), "what is set"),
 ];

@@ -67,8 +67,8 @@ pub fn settings_in_words(options: &Options) -> String {
     format!(
         "{} GB in {PARTITIONS} partitions, batches of 64 KiB, segments of {} MiB, chunks of {} MiB, a chunk cache of \
          {} MiB with {} MiB fetched ahead, an index cache of {} MiB; the objects are files in the page cache; the tail \
-         has 2,000 records/s for {TAIL_SECONDS} s and {TAIL_RECORDS} records end to end, twice without and twice with \
-         {COLD_READERS} cold readers that read as fast as they can; the sealed topic has {} GB",
+         has 2,000 records/s for {TAIL_SECONDS} s and {TAIL_RECORDS} records end to end, twice each alone, \
+         with {COLD_READERS} cold readers that read as fast as they can, and with the same at the lowest priority; the sealed topic has {} GB",
         options.gigabytes_or(GIGABYTES),
         mib(SEGMENT_BYTES),
         mib(CHUNK_BYTES),
@@ -276,38 +276,43 @@ impl<'a> Turn<'a> {
         Ok(())
     }
 
-    /// Twice without and twice with cold readers, in turn.
+    /// Twice each, in turn: alone, beside cold readers that share the processors with everything
+    /// else, and beside cold readers that leave the processors to whoever wants them, as readers on
+    /// another machine do.
     fn tail(&mut self) -> Result<()> {
-        const WITHOUT: usize = 0;
-        const WITH: usize = 1;
-        let (mut producers, mut consumers) = ([0.0; 2], [0.0; 2]);
+        const NAMES: [&str; 3] = [
+            "",
+            " with cold readers",
+            " with cold readers of lowest priority",
+        ];
+        let mut p99 = [(0.0, 0.0); NAMES.len()];
         // Creates the topics, and lets Java compile the code paths.
         self.tail_once()?;
-        for case in [WITHOUT, WITH, WITHOUT, WITH] {
-            let readers = if case == WITH {
-                Some(self.cold_readers()?)
-            } else {
-                None
+        for case in [0, 1, 2, 0, 1, 2] {
+            let readers = match case {
+                0 => None,
+                1 => Some(self.cold_readers(&[])?),
+                _ => Some(self.cold_readers(&["nice", "-n", "19"])?),
             };
             let (produced, consumed) = self.tail_once()?;
-            producers[case] += produced / 2.0;
-            consumers[case] += consumed / 2.0;
+            p99[case].0 += produced / 2.0;
+            p99[case].1 += consumed / 2.0;
             if let Some(mut readers) = readers {
                 let ended = readers.try_wait()?;
                 ensure!(ended.is_none(), "the cold readers ended early: {ended:?}");
                 readers.kill()?;
             }
         }
-        for (name, p99) in [("producers", producers), ("consumers", consumers)] {
-            self.add(&format!("tail {name}: p99, µs"), p99[WITHOUT]);
-            self.add(
-                &format!("tail {name}: p99 with cold readers, µs"),
-                p99[WITH],
-            );
-            self.add(
-                &format!("tail {name}: p99 with cold readers / without"),
-                p99[WITH] / p99[WITHOUT],
-            );
+        for (name, of) in [
+            ("producers", p99.map(|it| it.0)),
+            ("consumers", p99.map(|it| it.1)),
+        ] {
+            for (with, p99) in NAMES.iter().zip(of) {
+                self.add(&format!("tail {name}: p99{with}, µs"), p99);
+            }
+            for (with, p99) in NAMES.iter().zip(of).skip(1) {
+                self.add(&format!("tail {name}: p99{with} / without"), p99 / of[0]);
+            }
         }
         self.add_memory("the cold readers")
     }
@@ -328,8 +333,9 @@ impl<'a> Turn<'a> {
     }
 
     /// Each reads its own partition repeatedly.
-    fn cold_readers(&self) -> Result<OwnedChild> {
-        let load = Load::on(self.setting.load_generator()?, &self.node);
+    fn cold_readers(&self, launcher: &[&str]) -> Result<OwnedChild> {
+        let mut load = Load::on(self.setting.load_generator()?, &self.node);
+        load.launcher = launcher.iter().map(|&word| word.to_owned()).collect();
         let mut command = load.command(&format!(
             "fetch --topic {PLAIN} --connections {COLD_READERS} --fetch-bytes 1048576 --passes 100000"
         ));
