@@ -48,7 +48,7 @@ fn main() -> Result<ExitCode> {
             None
         }
         Some(seed) => {
-            let outcome = ottla_simulation::tell(seed);
+            let (outcome, _) = ottla_simulation::tell(seed, std::io::stdout);
             println!("{outcome:#?}");
             outcome.finding
         }

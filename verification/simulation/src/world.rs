@@ -9,6 +9,11 @@ use ottla_sync::simulation::{self, Config, Host, host_name, now, stream};
 use ottla_sync::thread::sleep;
 use ottla_testkit::client_histories::workload::{self, PARTITIONS, Scene};
 use ottla_testkit::client_histories::{self, Operation, Seen, Step, Value};
+use tracing::level_filters::LevelFilter;
+use tracing::span::{Attributes, Id, Record};
+use tracing::subscriber::with_default;
+use tracing::{Event, Level, Metadata, Subscriber};
+use tracing_subscriber::fmt::MakeWriter;
 
 use crate::administrator::Administrators;
 use crate::checks::LogChecks;
@@ -28,22 +33,25 @@ use crate::unclean::UncleanTopic;
 use crate::uncommitted::Uncommitted;
 
 const WORKERS: u32 = 3;
+/// The events of the product's log.
+const LEVEL: Level = Level::DEBUG;
 /// How long there are faults.
 const FAULTS: Duration = Duration::from_secs(20);
 
 /// Runs a seed.
 pub fn run(seed: u64) -> Outcome {
-    run_with(Config::new(seed)).0
+    run_with(seed, Unwritten).0
 }
 
 /// Runs a seed, and returns the hash of all scheduling decisions.
 pub fn hash(seed: u64) -> u64 {
-    run_with(Config::new(seed)).1
+    run_with(seed, Unwritten).1
 }
 
 /// Runs a seed, and counts its switch points by operation and source line, most frequent first.
 pub fn count_switch_points(seed: u64) -> Vec<(u64, String)> {
-    let report = simulation::run(Config::new(seed).recorded(), world);
+    let config = Config::new(seed).recorded();
+    let report = with_default(Unwritten, || simulation::run(config, world));
     let mut counts: BTreeMap<&str, u64> = BTreeMap::new();
     for line in report.trace.lines() {
         // The text after the time and the thread.
@@ -56,15 +64,48 @@ pub fn count_switch_points(seed: u64) -> Vec<(u64, String)> {
     counts
 }
 
-/// Runs a seed. The product's log and the faults are printed to standard output with the simulated
-/// time.
-pub fn tell(seed: u64) -> Outcome {
-    let subscriber = tracing_subscriber::fmt()
+/// Runs a seed. The product's log and the faults are written with the simulated time. Returns the
+/// hash of all scheduling decisions as well.
+pub fn tell<W>(seed: u64, writer: W) -> (Outcome, u64)
+where
+    W: for<'w> MakeWriter<'w> + Send + Sync + 'static,
+{
+    let log = tracing_subscriber::fmt()
         .with_timer(SimulatedTime)
-        .with_max_level(tracing::Level::DEBUG)
+        .with_max_level(LEVEL)
         .with_ansi(false)
+        .with_writer(writer)
         .finish();
-    tracing::subscriber::with_default(subscriber, || run(seed))
+    run_with(seed, log)
+}
+
+/// The log of a run that nobody reads. It asks for the same events as [`tell`]: what an event shows
+/// may be read under a lock, which is a switch point, so that a run with fewer events is another
+/// run.
+struct Unwritten;
+
+impl Subscriber for Unwritten {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        *metadata.level() <= LEVEL
+    }
+
+    fn max_level_hint(&self) -> Option<LevelFilter> {
+        Some(LEVEL.into())
+    }
+
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+
+    fn event(&self, _: &Event<'_>) {}
+
+    fn enter(&self, _: &Id) {}
+
+    fn exit(&self, _: &Id) {}
 }
 
 struct SimulatedTime;
@@ -75,8 +116,8 @@ impl tracing_subscriber::fmt::time::FormatTime for SimulatedTime {
     }
 }
 
-fn run_with(config: Config) -> (Outcome, u64) {
-    let report = simulation::run(config, world);
+fn run_with(seed: u64, log: impl Subscriber + Send + Sync + 'static) -> (Outcome, u64) {
+    let report = with_default(log, || simulation::run(Config::new(seed), world));
     let mut outcome = match report.result {
         Ok(outcome) => outcome,
         Err(failure) => Outcome {

@@ -72,6 +72,11 @@ fn the_same_seed_is_the_same_run() {
     let (one, other) = (ottla_simulation::hash(seed), ottla_simulation::hash(seed));
     assert_eq!(one, other, "two runs of seed {seed} differ");
     assert_ne!(one, ottla_simulation::hash(seed + 1));
+    let (_, told) = ottla_simulation::tell(seed, std::io::sink);
+    assert_eq!(
+        one, told,
+        "seed {seed} is another run when its log is written"
+    );
 }
 
 fn number(name: &str) -> Option<u64> {
