@@ -1,6 +1,9 @@
 //! Events between two turns of the cleaner: truncation and retention come first.
 
+use std::rc::Rc;
+
 use super::*;
+use crate::disk::trace;
 
 #[test]
 fn a_truncation_comes_first_on_every_turn() {
@@ -72,4 +75,49 @@ fn retention_comes_first_on_every_turn() {
             1
         );
     }
+}
+
+/// In the middle of a truncation that removes a marker, the transaction counts as committed: its
+/// segment is sealed already, and the last stable offset is that of before.
+#[test]
+fn a_look_during_a_truncation_cleans_nothing() {
+    let mut test = TestLog::compacted(|_| {});
+    test.put(&[("a", Some("1"))]);
+    test.roll();
+    test.put_with(&[("a", Some("2"))], |builder| {
+        let builder = builder.producer(ProducerId(5), ProducerEpoch(0), Sequence(0));
+        builder.transactional(true)
+    });
+    test.end_transaction(5, ControlRecordType::Commit);
+    let looks: Rc<RefCell<Vec<LogToClean>>> = Rc::default();
+    let (reader, now) = (test.reader(), test.now);
+    let look = {
+        let (looks, reader) = (Rc::clone(&looks), reader.clone());
+        move || {
+            let found = LogToClean::examine(&reader, None, now).unwrap();
+            looks.borrow_mut().push(found);
+        }
+    };
+    let truncate = || test.log().truncate_to(Offset(2), now).unwrap();
+    assert!(trace::observed(look, truncate));
+    let (open, looks) = (Offset(1), looks.borrow());
+    assert_eq!(test.to_clean(None).first_uncleanable_offset, open);
+    let mut includes_open = looks
+        .iter()
+        .filter(|look| look.first_uncleanable_offset > open)
+        .peekable();
+    assert!(includes_open.peek().is_some(), "{looks:?}");
+    for look in includes_open {
+        assert_ne!(look.truncations, reader.truncations(), "{look:?}");
+    }
+    let params = params(test.now);
+    let owner = Owner::new(test.log());
+    let planned = looks.last().unwrap();
+    let result = clean(&reader, planned, &owner, &Unhurried, &params, |_| {});
+    assert!(matches!(result, Err(CleanError::Stopped)), "{result:?}");
+    drop(owner);
+    assert_eq!(
+        test.records(),
+        kept(&[(0, "a", Some("1")), (1, "a", Some("2"))])
+    );
 }
