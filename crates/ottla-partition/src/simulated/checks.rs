@@ -62,6 +62,7 @@ pub(super) fn on_start(
     recovery_point: i64,
 ) -> Option<u64> {
     let reader = partition.reader();
+    let truncations = reader.truncations();
     let (end, bases) = (reader.log_end_offset(), reader.segment_base_offsets());
     let found = batches(&reader)?;
     tell!(
@@ -69,11 +70,12 @@ pub(super) fn on_start(
         found.len()
     );
     cluster.with(|state| {
-        state.kept = (values(&found), end.0);
+        state.on_kept(found.clone(), end.0);
         let has_lost_power = std::mem::take(&mut state.has_lost_power);
         // The last records that a truncation keeps may have been cleaned away; they are fetched
         // again.
         if state.setup.is_compacted {
+            check_transaction_index(&reader, &found, state);
             return;
         }
         // A truncation right behind a hole leaves no record between the hole and the end.
@@ -96,7 +98,8 @@ pub(super) fn on_start(
         }
         tell!("segments {bases:?}, missing {gaps:?}");
         for (from, to) in &gaps {
-            // A known hole may have grown: the log was truncated in it, and what came after is lost.
+            // A known hole may have grown: the log was truncated at its end, and what came after is
+            // lost.
             let known = state
                 .holes
                 .iter()
@@ -116,11 +119,15 @@ pub(super) fn on_start(
         state.holes = gaps;
         check_transaction_index(&reader, &found, state);
     });
-    Some(reader.truncations())
+    Some(truncations)
 }
 
 /// Every transaction that the log shows as aborted is in the transaction index.
 fn check_transaction_index(reader: &LogReader, found: &[RecordBatch], state: &State) {
+    // The holes of a compacted log are not known.
+    if state.setup.is_compacted && state.setup.has_losses {
+        return;
+    }
     let Ok(indexed) = reader.aborted_transactions(Offset(0), reader.log_end_offset()) else {
         return;
     };
@@ -131,8 +138,11 @@ fn check_transaction_index(reader: &LogReader, found: &[RecordBatch], state: &St
             continue;
         }
         if !header.is_control() {
-            open.entry(header.producer_id.0)
-                .or_insert(header.base_offset);
+            // The cleaner keeps the last batch of a producer without its records.
+            if header.record_count > 0 {
+                open.entry(header.producer_id.0)
+                    .or_insert(header.base_offset);
+            }
             continue;
         }
         let kind = kind_of(batch);
@@ -164,12 +174,12 @@ pub(super) fn watch(running: &Running, mut truncations: u64) {
         if partition.reader().truncations() != truncations {
             let look = partition.look(&running.host, |_, log| {
                 let reader = log.reader();
-                let kept = (values(&batches(&reader)?), reader.log_end_offset().0);
-                Some((reader.truncations(), kept))
+                let kept = batches(&reader)?;
+                Some((reader.truncations(), kept, reader.log_end_offset().0))
             });
-            if let Some(Some((seen, kept))) = Handle::current().block_on(look) {
+            if let Some(Some((seen, kept, end))) = Handle::current().block_on(look) {
                 truncations = seen;
-                running.cluster.with(|state| state.kept = kept);
+                running.cluster.with(|state| state.on_kept(kept, end));
             }
         }
         let epoch = partition.leader_epoch();
@@ -239,9 +249,7 @@ pub(super) fn at_the_end(running: &Running) {
             true => check_compacted(&found, state),
             false => check_equal(&found, state),
         }
-        if !state.setup.is_compacted {
-            check_transaction_index(&reader, &found, state);
-        }
+        check_transaction_index(&reader, &found, state);
     });
 }
 
@@ -279,26 +287,26 @@ fn check_compacted(found: &[RecordBatch], state: &mut State) {
             "another record is at {offset}"
         );
     }
-    let aborted = aborted_offsets(&state.peer);
-    // A record cleaned before the last truncation may have had a successor that is truncated now.
+    // A record cleaned before the last truncation may have had a successor that is truncated now. A
+    // loss of power may have removed a marker: what counts is the broker's own log.
     let (kept, kept_end) = &state.kept;
-    let since = theirs.range(kept_end..);
+    let since = |batch: &&RecordBatch| batch.header.base_offset.0 >= *kept_end;
+    let own: Vec<RecordBatch> = kept
+        .iter()
+        .chain(state.peer.iter().filter(since))
+        .cloned()
+        .collect();
+    let (own_values, aborted) = (values(&own), aborted_offsets(&own));
     let mut last = BTreeMap::new();
-    for (offset, (key, _)) in kept.iter().chain(since) {
+    for (offset, (key, _)) in &own_values {
         if !aborted.contains(offset) {
             last.insert(key, *offset);
         }
     }
-    let in_hole = |at: i64| {
-        state
-            .holes
-            .iter()
-            .any(|hole| (hole.0..hole.1).contains(&at))
-    };
     for (key, offset) in last {
         let key = String::from_utf8_lossy(key);
         assert!(
-            ours.contains_key(&offset) || state.setup.has_losses && in_hole(offset),
+            ours.contains_key(&offset),
             "the last record of {key}, at {offset}, was cleaned away"
         );
     }
