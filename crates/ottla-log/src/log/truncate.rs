@@ -93,9 +93,8 @@ impl Log {
     }
 
     /// The last step of a truncation. A cleaning that was planned since the announcement is void: it
-    /// may have seen segments that are gone, and would declare records clean that are appended in
-    /// their place; or the last stable offset of before, and would take a transaction for committed
-    /// whose marker is gone.
+    /// may have read segments that are gone, and would declare records clean that are appended in
+    /// their place; or entries of the transaction index that are gone.
     fn conclude_truncation(&self) {
         *self.shared.truncations.lock() += 1;
     }
@@ -140,7 +139,7 @@ impl Log {
                 (Some(cut.map_err(scan_error)?), target)
             }
         };
-        let producers = self.producers_at(&list.segments[..=index], target, now)?;
+        let mut producers = self.producers_at(&list.segments[..=index], target, now)?;
         let resources = self.gather_resources()?;
 
         let mut segments = list.segments.clone();
@@ -154,9 +153,18 @@ impl Log {
         self.shared
             .log_end_offset
             .store(target.0, Ordering::Release);
-        self.shared
+        let before = self
+            .shared
             .high_watermark
             .fetch_min(target.0, Ordering::AcqRel);
+        // Before readers find no entry in the transaction index: transactions whose markers are gone
+        // are open again.
+        producers.on_high_watermark(target.min(Offset(before)));
+        if let Some(unstable) = producers.first_unstable_offset() {
+            self.shared
+                .first_unstable_offset
+                .fetch_min(unstable.0, Ordering::AcqRel);
+        }
         self.shared
             .log_start_offset
             .fetch_min(target.0, Ordering::AcqRel);
