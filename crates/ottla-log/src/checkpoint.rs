@@ -76,6 +76,27 @@ pub(crate) fn read_file(path: &Path) -> Result<Option<Vec<u8>>, StorageError> {
     }
 }
 
+/// Reads a small text file as a whole; `None` if it does not exist.
+fn read_text(path: &Path) -> Result<Option<String>, CheckpointError> {
+    let Some(bytes) = read_file(path)? else {
+        return Ok(None);
+    };
+    String::from_utf8(bytes).map(Some).map_err(|error| {
+        let text = String::from_utf8_lossy(error.as_bytes());
+        malformed(path, 1, &text, "not UTF-8")
+    })
+}
+
+/// The error for a line that cannot be right.
+fn malformed(path: &Path, line: usize, text: &str, reason: &'static str) -> CheckpointError {
+    CheckpointError::Malformed {
+        path: path.to_owned(),
+        line,
+        text: text.chars().take(200).collect(),
+        reason,
+    }
+}
+
 /// Writes a checkpoint with one line per entry, formatted by `format`.
 pub(crate) fn write<T>(
     path: &Path,
@@ -97,17 +118,10 @@ pub(crate) fn read<T>(
     fields: usize,
     parse: impl Fn(&[&str]) -> Option<T>,
 ) -> Result<Vec<T>, CheckpointError> {
-    let Some(bytes) = read_file(path)? else {
+    let Some(text) = read_text(path)? else {
         return Ok(Vec::new());
     };
-    let malformed = |line: usize, text: &str, reason| CheckpointError::Malformed {
-        path: path.to_owned(),
-        line,
-        text: text.chars().take(200).collect(),
-        reason,
-    };
-    let text = std::str::from_utf8(&bytes)
-        .map_err(|_| malformed(1, &String::from_utf8_lossy(&bytes), "not UTF-8"))?;
+    let malformed = |line, text: &str, reason| malformed(path, line, text, reason);
     let mut lines = text.lines();
     let Some(version) = lines.next() else {
         return Ok(Vec::new());

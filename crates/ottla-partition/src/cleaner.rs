@@ -5,11 +5,14 @@
 //!
 //! Kafka: `LogCleaner.CleanerThread`, `LogCleanerManager.grabFilthiestCompactedLog`.
 
+use std::io;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use ottla_config::BrokerConfig;
-use ottla_log::{CleanError, CleanerParams, CleanerStats, Log, LogAccess, LogToClean, clean};
+use ottla_log::{
+    CleanError, CleanerParams, CleanerStats, Log, LogAccess, LogReader, LogToClean, clean,
+};
 use ottla_sync::Mutex;
 use ottla_sync::atomic::{AtomicBool, Ordering};
 use ottla_sync::task::Handle;
@@ -205,6 +208,18 @@ impl Cleaner {
         );
     }
 
+    /// Examines a log with a clean offset that no truncation has made stale: it could be above the
+    /// new end of the log, and records that are appended there are not clean.
+    fn examine(&self, reader: &LogReader, now: Timestamp) -> io::Result<LogToClean> {
+        loop {
+            let truncations = reader.truncations();
+            let to_clean = LogToClean::examine(reader, self.log_dirs.clean_offset(reader), now)?;
+            if to_clean.truncations == truncations {
+                return Ok(to_clean);
+            }
+        }
+    }
+
     /// Picks the due log with the largest dirty share, and claims it for cleaning.
     fn grab_filthiest(
         &self,
@@ -219,8 +234,7 @@ impl Cleaner {
             if !self.states().is_free(topic_partition) || !self.log_dirs.is_online(reader) {
                 continue;
             }
-            let examined = LogToClean::examine(reader, self.log_dirs.clean_offset(reader), now);
-            let to_clean = match examined {
+            let to_clean = match self.examine(reader, now) {
                 Ok(to_clean) => to_clean,
                 // The log was deleted concurrently.
                 Err(_) if !self.log_dirs.is_hosted(reader) => continue,
@@ -258,8 +272,7 @@ impl Cleaner {
             }
             // Another thread may have cleaned the log since the check above, or the log may have
             // been replaced by one with different cleanable segments.
-            let to_clean =
-                LogToClean::examine(reader, self.log_dirs.clean_offset(reader), now).ok()?;
+            let to_clean = self.examine(reader, now).ok()?;
             let is_due = to_clean.is_due(reader.config().min_cleanable_dirty_ratio);
             is_due.then_some((partition, to_clean, claim))
         })

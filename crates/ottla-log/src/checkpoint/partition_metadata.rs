@@ -6,7 +6,7 @@ use std::path::Path;
 
 use ottla_types::TopicId;
 
-use super::{read_file, write_atomically};
+use super::{malformed, read_text, write_atomically};
 use crate::error::{CheckpointError, StorageError};
 
 pub const PARTITION_METADATA: &str = "partition.metadata";
@@ -20,29 +20,21 @@ impl PartitionMetadata {
     /// Reads the file of a partition; `None` if it has none yet.
     pub fn read(partition_dir: &Path) -> Result<Option<PartitionMetadata>, CheckpointError> {
         let path = partition_dir.join(PARTITION_METADATA);
-        let Some(bytes) = read_file(&path)? else {
+        let Some(text) = read_text(&path)? else {
             return Ok(None);
         };
-        let malformed = |line: usize, text: &str, reason| CheckpointError::Malformed {
-            path: path.clone(),
-            line,
-            text: text.chars().take(200).collect(),
-            reason,
-        };
-        let text = std::str::from_utf8(&bytes)
-            .map_err(|_| malformed(1, &String::from_utf8_lossy(&bytes), "not UTF-8"))?;
         let mut lines = text.lines();
         let version = lines.next().unwrap_or_default();
         // Kafka accepts newer versions: they may only add lines.
         let number: Option<i32> = value(version).and_then(|value| value.parse().ok());
         if number.is_none_or(|number| number < 0) {
-            return Err(malformed(1, version, "expected \"version: 0\""));
+            return Err(malformed(&path, 1, version, "expected \"version: 0\""));
         }
         let id = lines.next().unwrap_or_default();
         let topic_id: Option<TopicId> = value(id).and_then(|value| value.parse().ok());
         match topic_id {
             Some(topic_id) if !topic_id.is_zero() => Ok(Some(PartitionMetadata { topic_id })),
-            _ => Err(malformed(2, id, "expected \"topic_id:\" and an id")),
+            _ => Err(malformed(&path, 2, id, "expected \"topic_id:\" and an id")),
         }
     }
 

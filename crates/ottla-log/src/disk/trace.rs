@@ -96,6 +96,16 @@ pub(crate) struct Trace {
 
 thread_local! {
     static TRACE: RefCell<Option<Trace>> = const { RefCell::new(None) };
+    static OBSERVER: RefCell<Option<Box<dyn FnMut()>>> = const { RefCell::new(None) };
+}
+
+/// Calls `observer` before each change of this thread during `work`, as another thread might look.
+/// It must not change files.
+pub(crate) fn observed<R>(observer: impl FnMut() + 'static, work: impl FnOnce() -> R) -> R {
+    OBSERVER.set(Some(Box::new(observer)));
+    let result = work();
+    OBSERVER.set(None);
+    result
 }
 
 /// Starts recording the changes of this thread. From here on fsyncs are recorded, not executed.
@@ -157,6 +167,11 @@ pub(super) fn before_open() -> io::Result<()> {
 }
 
 pub(super) fn before(change: Change<'_>) -> io::Result<()> {
+    OBSERVER.with_borrow_mut(|observer| {
+        if let Some(observer) = observer {
+            observer();
+        }
+    });
     TRACE.with_borrow_mut(|trace| match trace {
         Some(trace) => trace.before(&change),
         None => Ok(()),

@@ -149,8 +149,9 @@ pub(super) fn clean(dir: &Path) -> Result<Found, StorageError> {
 /// Replaces segments by complete output of the cleaner.
 fn complete_swaps(dir: &Path, swaps: &[String]) -> Result<(), StorageError> {
     let log_swap = format!("{LOG_SUFFIX}{SWAP_SUFFIX}");
+    let is_log = |name: &str| name.ends_with(&log_swap);
     let mut covered = Offset(i64::MAX)..Offset(i64::MIN);
-    for name in swaps.iter().filter(|name| name.ends_with(&log_swap)) {
+    for name in swaps.iter().filter(|name| is_log(name)) {
         let Some(base_offset) = offset_from_file_name(name) else {
             continue;
         };
@@ -164,7 +165,10 @@ fn complete_swaps(dir: &Path, swaps: &[String]) -> Result<(), StorageError> {
             delete(dir, &name)?;
         }
     }
-    for name in swaps {
+    // The log files first, as in the swap itself: a start that still finds one under its `.swap` name
+    // deletes the indexes that have their regular names already.
+    let (logs, indexes): (Vec<_>, Vec<_>) = swaps.iter().partition(|name| is_log(name));
+    for name in logs.into_iter().chain(indexes) {
         let from = dir.join(name);
         let to = dir.join(name.trim_end_matches(SWAP_SUFFIX));
         disk::rename(&from, &to).map_err(|error| StorageError::new("rename", &from, error))?;
@@ -205,4 +209,44 @@ fn list(dir: &Path) -> Result<Listed, StorageError> {
 fn delete(dir: &Path, name: &str) -> Result<(), StorageError> {
     let path = dir.join(name);
     disk::remove_file_if_there(&path).map_err(|error| StorageError::new("delete", &path, error))
+}
+
+#[cfg(test)]
+mod tests {
+    use ottla_records::{Compression, RecordBatchBuilder};
+    use ottla_types::Timestamp;
+
+    use super::*;
+    use crate::disk::trace;
+
+    #[test]
+    fn a_start_that_ends_between_two_renames_keeps_the_new_indexes() {
+        let suffixes = [
+            TRANSACTION_INDEX_SUFFIX,
+            LOG_SUFFIX,
+            OFFSET_INDEX_SUFFIX,
+            TIME_INDEX_SUFFIX,
+        ];
+        for renamed in 0..=suffixes.len() {
+            let dir = tempfile::tempdir().unwrap();
+            let mut batch = RecordBatchBuilder::new(Compression::None);
+            batch.append(Timestamp(1), None, Some(b"value"), &[]);
+            let content = batch.build().to_bytes();
+            // Directories are listed in any order.
+            let swaps = suffixes.map(|suffix| format!("{:020}{suffix}{SWAP_SUFFIX}", 0));
+            for swap in &swaps {
+                std::fs::write(dir.path().join(swap), &content).unwrap();
+            }
+            trace::start(dir.path());
+            trace::fail_in(renamed);
+            let completed = complete_swaps(dir.path(), &swaps);
+            assert_eq!(completed.is_ok(), renamed == suffixes.len());
+            trace::stop();
+            clean(dir.path()).unwrap();
+            for suffix in suffixes {
+                let path = dir.path().join(format!("{:020}{suffix}", 0));
+                assert_eq!(std::fs::read(path).unwrap(), content, "{renamed} {suffix}");
+            }
+        }
+    }
 }

@@ -166,7 +166,7 @@ pub(super) struct SegmentScan<'a> {
     /// The base offset of the next segment, if batches at or after it must be ignored.
     pub(super) next_base_offset: Option<Offset>,
     /// The next start may find the segment complete by its offset and time index, and not scan it
-    /// again: they are written when the transaction index is on disk.
+    /// again. So the file of the time index is missing until the transaction index is on disk.
     pub(super) is_below_recovery_point: bool,
 }
 
@@ -183,13 +183,17 @@ pub(super) struct ScanOutcome {
 
 impl SegmentScan<'_> {
     pub(super) fn run(&mut self) -> io::Result<ScanOutcome> {
+        // The time index first: a power loss may undo the later changes only.
         for kind in [
-            SegmentFile::OffsetIndex,
             SegmentFile::TimeIndex,
+            SegmentFile::OffsetIndex,
             SegmentFile::TransactionIndex,
         ] {
             let path = self.segment.path(kind)?;
             match kind {
+                SegmentFile::TimeIndex if self.is_below_recovery_point => {
+                    disk::remove_file_if_there(&path)?;
+                }
                 SegmentFile::TransactionIndex if !self.may_have_transaction_index => {}
                 SegmentFile::TransactionIndex => disk::remove_file_if_there(&path)?,
                 _ => drop(disk::create(&path)?),
@@ -290,15 +294,20 @@ impl SegmentScan<'_> {
     }
 
     fn write_long_tails(&self) -> io::Result<()> {
-        if self.segment.offset_index.entries().is_tail_long() {
-            self.write_tails()?;
+        let offsets = self.segment.offset_index.entries();
+        match offsets.is_tail_long() {
+            false => Ok(()),
+            true if self.is_below_recovery_point => {
+                offsets.write_tail(self.segment.opener(SegmentFile::OffsetIndex))
+            }
+            true => self.segment.write_index_tails(),
         }
-        Ok(())
     }
 
     fn write_tails(&self) -> io::Result<()> {
         if self.is_below_recovery_point {
             self.segment.force_transaction_index()?;
+            drop(disk::create(&self.segment.path(SegmentFile::TimeIndex)?)?);
         }
         self.segment.write_index_tails()
     }

@@ -48,7 +48,7 @@ use crate::error::{LogError, StorageError};
 use crate::leader_epochs::LeaderEpochs;
 use crate::producer_state::{ProducerState, snapshot_of_no_producers};
 use crate::reader::LogReader;
-use crate::segment::Segment;
+use crate::segment::{Cut, Segment};
 use crate::spare::{self, SpareSegment};
 
 /// The resources that the rest of a truncation needs.
@@ -92,8 +92,9 @@ impl Log {
             .fetch_min(offset.0 - 1, Ordering::AcqRel);
     }
 
-    /// The segments are the new ones. A cleaning that was planned since the announcement may have
-    /// read those that are gone: it would declare records clean that are appended in their place.
+    /// The last step of a truncation. A cleaning that was planned since the announcement is void: it
+    /// may have read segments that are gone, and would declare records clean that are appended in
+    /// their place; or entries of the transaction index that are gone.
     fn conclude_truncation(&self) {
         *self.shared.truncations.lock() += 1;
     }
@@ -138,7 +139,7 @@ impl Log {
                 (Some(cut.map_err(scan_error)?), target)
             }
         };
-        let producers = self.producers_at(&list.segments[..=index], target, now)?;
+        let mut producers = self.producers_at(&list.segments[..=index], target, now)?;
         let resources = self.gather_resources()?;
 
         let mut segments = list.segments.clone();
@@ -152,9 +153,18 @@ impl Log {
         self.shared
             .log_end_offset
             .store(target.0, Ordering::Release);
-        self.shared
+        let before = self
+            .shared
             .high_watermark
             .fetch_min(target.0, Ordering::AcqRel);
+        // Before readers find no entry in the transaction index: transactions whose markers are gone
+        // are open again.
+        producers.on_high_watermark(target.min(Offset(before)));
+        if let Some(unstable) = producers.first_unstable_offset() {
+            self.shared
+                .first_unstable_offset
+                .fetch_min(unstable.0, Ordering::AcqRel);
+        }
         self.shared
             .log_start_offset
             .fetch_min(target.0, Ordering::AcqRel);
@@ -162,9 +172,22 @@ impl Log {
         let before_new = segments.last().cloned();
         segments.push(Arc::new(created));
         self.start_active(segments, target, now);
-        self.conclude_truncation();
         self.order_deletion(removed);
-        if let (Some(cut), Some(last)) = (&cut, before_new)
+        let cut = cut.as_ref().zip(before_new.as_deref());
+        let finished = self.finish_truncation(cut, target, producers);
+        self.conclude_truncation();
+        finished.map(|()| true)
+    }
+
+    /// Cuts the segment before the new one, and replaces the epochs and producers by those at the
+    /// new log end offset.
+    fn finish_truncation(
+        &mut self,
+        cut: Option<(&Cut, &Segment)>,
+        target: Offset,
+        producers: ProducerState,
+    ) -> Result<(), LogError> {
+        if let Some((cut, last)) = cut
             && let Err(error) = last.cut(cut)
         {
             // No flush may vouch for a segment that overlaps the next one.
@@ -176,7 +199,7 @@ impl Log {
             self.on_epochs_changed();
         }
         self.adopt_producers(producers, target)?;
-        Ok(true)
+        Ok(())
     }
 
     /// Removes all records of the local disk. Records of a tiered log that are only in remote
@@ -267,7 +290,6 @@ impl Log {
             .store(offset.0, Ordering::Release);
         self.shared.dir.mark_all_changed();
         self.start_active(vec![Arc::new(created)], offset, now);
-        self.conclude_truncation();
         self.order_deletion(removed);
         self.leader_epochs = leader_epochs;
         self.on_epochs_changed();
@@ -275,6 +297,7 @@ impl Log {
             self.producers.on_high_watermark(offset);
         }
         self.publish_first_unstable_offset();
+        self.conclude_truncation();
         Ok(())
     }
 

@@ -385,6 +385,10 @@ impl Controller {
         Ok(())
     }
 
+    fn is_activated(&self) -> bool {
+        self.deciding.as_ref().is_some_and(|it| it.is_activated)
+    }
+
     /// Fences the brokers whose sessions have expired.
     pub(super) fn fence_silent_brokers(&mut self) -> Result<(), MetadataLogError> {
         let Some(deciding) = self.deciding.as_ref().filter(|it| it.is_activated) else {
@@ -433,8 +437,7 @@ impl Controller {
     /// (`unclean.leader.election.interval.ms`) and when a setting has permitted them.
     pub(super) fn elect_unclean_leaders(&mut self) -> Result<(), MetadataLogError> {
         let now_ms = self.now_ms();
-        let is_deciding = self.deciding.as_ref().is_some_and(|it| it.is_activated);
-        if !is_deciding || now_ms < self.next_unclean_elections_ms {
+        if !self.is_activated() || now_ms < self.next_unclean_elections_ms {
             return Ok(());
         }
         self.next_unclean_elections_ms = now_ms.saturating_add(unclean_interval_ms(&self.config));
@@ -450,8 +453,7 @@ impl Controller {
     /// enough.
     pub(super) fn remove_expired_tokens(&mut self) -> Result<(), MetadataLogError> {
         let now_ms = self.now_ms();
-        let is_deciding = self.deciding.as_ref().is_some_and(|it| it.is_activated);
-        if !is_deciding || now_ms < self.next_token_sweep_ms {
+        if !self.is_activated() || now_ms < self.next_token_sweep_ms {
             return Ok(());
         }
         let records = self.with_context(|context, facts| {

@@ -13,13 +13,19 @@ use ottla_protocol::messages::{BrokerRegistrationRequest, ControllerRegistration
 use ottla_storage::format::NodeIdentity;
 use ottla_storage::random_uuid;
 use ottla_sync::oneshot;
+use ottla_sync::time::timeout;
 use ottla_types::{BrokerEpoch, BrokerId, DirectoryId, ErrorCode};
 
 use super::local_host::host_of;
 use crate::controller::handle::ControllerHandle;
+use crate::quorum_handle::QuorumHandle;
 
 /// The pause between two attempts to register.
 const REGISTRATION_BACKOFF: Duration = Duration::from_secs(1);
+
+/// A committed registration that is not published after this time may have been removed in the same
+/// publication.
+const PUBLISHED_WITHIN: Duration = Duration::from_secs(5);
 
 /// Converts the listeners to the types of one message module. Both registrations have the same
 /// fields with types of their own.
@@ -102,7 +108,6 @@ pub async fn register_controller(
             return;
         }
         let own_id = BrokerId(config.node_id);
-        let is_published = || context.metadata().cluster.controller(own_id).is_some();
         let request = controller_registration(config);
         let mut asked_once = Some(asked_once);
         loop {
@@ -113,11 +118,8 @@ pub async fn register_controller(
             }
             match answer {
                 Ok(response) if response.error_code == ErrorCode::None.code() => {
-                    let quorum = controller.quorum();
-                    quorum.published_when(&is_published).await;
-                    quorum.published_when(|| !is_published()).await;
-                    // Both return also when nothing is published any more.
-                    if quorum.caught_up().await.is_none() {
+                    let lost = registration_lost(context, controller.quorum(), own_id);
+                    if lost.await.is_none() {
                         return;
                     }
                     tracing::warn!("this controller was unregistered; registering it again");
@@ -136,3 +138,30 @@ pub async fn register_controller(
         () = context.stopping() => {}
     }
 }
+
+/// Waits until a committed registration of this controller is gone. `None` if the quorum thread has
+/// ended.
+async fn registration_lost(
+    context: &NodeContext,
+    quorum: &QuorumHandle,
+    own_id: BrokerId,
+) -> Option<()> {
+    let is_published = || context.metadata().cluster.controller(own_id).is_some();
+    loop {
+        let published = quorum.published_when(&is_published);
+        if timeout(PUBLISHED_WITHIN, published).await.is_ok() {
+            break;
+        }
+        // Otherwise only the publication is late.
+        let committed = quorum.caught_up().await?;
+        if committed.cluster.controller(own_id).is_none() {
+            return Some(());
+        }
+    }
+    quorum.published_when(|| !is_published()).await;
+    // Both return also when nothing is published any more.
+    quorum.caught_up().await.map(drop)
+}
+
+#[cfg(test)]
+mod tests;

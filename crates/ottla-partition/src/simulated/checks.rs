@@ -62,6 +62,7 @@ pub(super) fn on_start(
     recovery_point: i64,
 ) -> Option<u64> {
     let reader = partition.reader();
+    let truncations = reader.truncations();
     let (end, bases) = (reader.log_end_offset(), reader.segment_base_offsets());
     let found = batches(&reader)?;
     tell!(
@@ -69,17 +70,12 @@ pub(super) fn on_start(
         found.len()
     );
     cluster.with(|state| {
-        state.kept = (values(&found), end.0);
+        state.on_kept(found.clone(), end.0);
         let has_lost_power = std::mem::take(&mut state.has_lost_power);
-        let gaps = gaps(&found, end.0);
         // The last records that a truncation keeps may have been cleaned away; they are fetched
-        // again. Most gaps are the cleaner's.
+        // again.
         if state.setup.is_compacted {
-            let may_be_lost =
-                |gap: &(i64, i64)| gap.0 >= recovery_point && bases.contains(&Offset(gap.1));
-            if has_lost_power {
-                state.holes.extend(gaps.into_iter().filter(may_be_lost));
-            }
+            check_transaction_index(&reader, &found, state);
             return;
         }
         // A truncation right behind a hole leaves no record between the hole and the end.
@@ -89,9 +85,21 @@ pub(super) fn on_start(
             "the log ends at {end}, before the recovery point {recovery_point}, with the holes {:?}",
             state.holes
         );
+        let mut gaps = Vec::new();
+        let mut next = 0;
+        let starts = found
+            .iter()
+            .map(|it| (it.header.base_offset.0, it.header.next_offset().0));
+        for (first, after) in starts.chain([(end.0, end.0)]) {
+            if next < first {
+                gaps.push((next, first));
+            }
+            next = after;
+        }
         tell!("segments {bases:?}, missing {gaps:?}");
         for (from, to) in &gaps {
-            // A known hole may have grown: the log was truncated in it, and what came after is lost.
+            // A known hole may have grown: the log was truncated at its end, and what came after is
+            // lost.
             let known = state
                 .holes
                 .iter()
@@ -111,27 +119,15 @@ pub(super) fn on_start(
         state.holes = gaps;
         check_transaction_index(&reader, &found, state);
     });
-    Some(reader.truncations())
-}
-
-/// The offset ranges without a batch.
-fn gaps(found: &[RecordBatch], end: i64) -> Vec<(i64, i64)> {
-    let mut gaps = Vec::new();
-    let mut next = 0;
-    let starts = found
-        .iter()
-        .map(|it| (it.header.base_offset.0, it.header.next_offset().0));
-    for (first, after) in starts.chain([(end, end)]) {
-        if next < first {
-            gaps.push((next, first));
-        }
-        next = after;
-    }
-    gaps
+    Some(truncations)
 }
 
 /// Every transaction that the log shows as aborted is in the transaction index.
 fn check_transaction_index(reader: &LogReader, found: &[RecordBatch], state: &State) {
+    // The holes of a compacted log are not known.
+    if state.setup.is_compacted && state.setup.has_losses {
+        return;
+    }
     let Ok(indexed) = reader.aborted_transactions(Offset(0), reader.log_end_offset()) else {
         return;
     };
@@ -142,8 +138,11 @@ fn check_transaction_index(reader: &LogReader, found: &[RecordBatch], state: &St
             continue;
         }
         if !header.is_control() {
-            open.entry(header.producer_id.0)
-                .or_insert(header.base_offset);
+            // The cleaner keeps the last batch of a producer without its records.
+            if header.record_count > 0 {
+                open.entry(header.producer_id.0)
+                    .or_insert(header.base_offset);
+            }
             continue;
         }
         let kind = kind_of(batch);
@@ -175,12 +174,12 @@ pub(super) fn watch(running: &Running, mut truncations: u64) {
         if partition.reader().truncations() != truncations {
             let look = partition.look(&running.host, |_, log| {
                 let reader = log.reader();
-                let kept = (values(&batches(&reader)?), reader.log_end_offset().0);
-                Some((reader.truncations(), kept))
+                let kept = batches(&reader)?;
+                Some((reader.truncations(), kept, reader.log_end_offset().0))
             });
-            if let Some(Some((seen, kept))) = Handle::current().block_on(look) {
+            if let Some(Some((seen, kept, end))) = Handle::current().block_on(look) {
                 truncations = seen;
-                running.cluster.with(|state| state.kept = kept);
+                running.cluster.with(|state| state.on_kept(kept, end));
             }
         }
         let epoch = partition.leader_epoch();
@@ -250,9 +249,7 @@ pub(super) fn at_the_end(running: &Running) {
             true => check_compacted(&found, state),
             false => check_equal(&found, state),
         }
-        if !state.setup.is_compacted {
-            check_transaction_index(&reader, &found, state);
-        }
+        check_transaction_index(&reader, &found, state);
     });
 }
 
@@ -267,7 +264,13 @@ fn check_equal(found: &[RecordBatch], state: &State) {
     };
     let ours: BTreeSet<_> = found.iter().map(content).collect();
     let theirs: BTreeSet<_> = state.peer.iter().map(content).collect();
-    let missing = theirs.difference(&ours).find(|it| !state.in_hole(it.0));
+    let in_hole = |at: i64| {
+        state
+            .holes
+            .iter()
+            .any(|hole| (hole.0..hole.1).contains(&at))
+    };
+    let missing = theirs.difference(&ours).find(|it| !in_hole(it.0));
     let other = ours.difference(&theirs).next();
     assert!(
         missing.is_none() && other.is_none(),
@@ -284,18 +287,18 @@ fn check_compacted(found: &[RecordBatch], state: &mut State) {
             "another record is at {offset}"
         );
     }
-    // If the end of a segment was lost with a transaction's marker, the broker takes the records for
-    // a part of the producer's next transaction, as Kafka does.
-    let is_lost = |batch: &RecordBatch| {
-        let at = batch.header.base_offset.0;
-        state.in_hole(at) && found.iter().all(|it| it.header.base_offset.0 != at)
-    };
-    let aborted = aborted_offsets(state.peer.iter().filter(|batch| !is_lost(batch)));
-    // A record cleaned before the last truncation may have had a successor that is truncated now.
+    // A record cleaned before the last truncation may have had a successor that is truncated now. A
+    // loss of power may have removed a marker: what counts is the broker's own log.
     let (kept, kept_end) = &state.kept;
-    let since = theirs.range(kept_end..);
+    let since = |batch: &&RecordBatch| batch.header.base_offset.0 >= *kept_end;
+    let own: Vec<RecordBatch> = kept
+        .iter()
+        .chain(state.peer.iter().filter(since))
+        .cloned()
+        .collect();
+    let (own_values, aborted) = (values(&own), aborted_offsets(&own));
     let mut last = BTreeMap::new();
-    for (offset, (key, _)) in kept.iter().chain(since) {
+    for (offset, (key, _)) in &own_values {
         if !aborted.contains(offset) {
             last.insert(key, *offset);
         }
@@ -335,10 +338,10 @@ fn kind_of(batch: &RecordBatch) -> Option<ControlRecordType> {
 }
 
 /// The records of aborted or open transactions.
-fn aborted_offsets<'a>(batches: impl Iterator<Item = &'a RecordBatch>) -> BTreeSet<i64> {
+fn aborted_offsets(batches: &[RecordBatch]) -> BTreeSet<i64> {
     let mut open: BTreeMap<i64, Vec<i64>> = BTreeMap::new();
     let mut aborted = BTreeSet::new();
-    for batch in batches.filter(|it| it.header.is_transactional()) {
+    for batch in batches.iter().filter(|it| it.header.is_transactional()) {
         let header = &batch.header;
         if !header.is_control() {
             let offsets = header.base_offset.0..header.next_offset().0;

@@ -75,12 +75,12 @@ pub(super) struct State {
     /// Records below this offset are committed.
     pub(super) committed: i64,
     /// Offset ranges that a power loss removed from the broker's log at the end of a segment, above
-    /// the recovery point; in a compacted log, that it may have removed.
+    /// the recovery point.
     pub(super) holes: Vec<(i64, i64)>,
     /// Since the last start whose log was checked.
     pub(super) has_lost_power: bool,
-    /// The broker's records when the log was last opened or truncated, and the log end offset then.
-    pub(super) kept: (Values, i64),
+    /// The broker's log when it was last opened or truncated, and its end offset then.
+    pub(super) kept: (Vec<RecordBatch>, i64),
     values: u64,
     pub(super) tally: Tally,
 }
@@ -129,11 +129,6 @@ impl Cluster {
 }
 
 impl State {
-    pub(super) fn in_hole(&self, offset: i64) -> bool {
-        let mut holes = self.holes.iter();
-        holes.any(|hole| (hole.0..hole.1).contains(&offset))
-    }
-
     pub(super) fn next_values(&mut self) -> u64 {
         self.values += 10;
         self.values
@@ -184,6 +179,31 @@ impl State {
         if self.leader == NO_LEADER {
             self.change(Some(BROKER), vec![BROKER]);
         }
+    }
+
+    /// The broker's log ended here since it was opened: it has been truncated if a hole reaches
+    /// further, and later records are not missing any more.
+    fn on_log_end(&mut self, end: i64) {
+        self.holes.retain(|hole| hole.0 < end);
+        for hole in &mut self.holes {
+            hole.1 = hole.1.min(end);
+        }
+    }
+
+    /// The broker's log was opened or truncated. A batch in a hole was written after a truncation,
+    /// and so was everything after it.
+    pub(super) fn on_kept(&mut self, batches: Vec<RecordBatch>, end: i64) {
+        for hole in &mut self.holes {
+            let is_in = |batch: &&RecordBatch| {
+                let header = &batch.header;
+                header.base_offset.0 < hole.1 && hole.0 < header.next_offset().0
+            };
+            if let Some(first) = batches.iter().find(is_in) {
+                hole.1 = first.header.base_offset.0.max(hole.0);
+            }
+        }
+        self.holes.retain(|hole| hole.0 < hole.1);
+        self.kept = (batches, end);
     }
 
     /// Random actions of the controller and of the peer's clients.
@@ -257,8 +277,9 @@ impl State {
 
     /// The peer's response to a fetch of the broker.
     pub(super) fn serve(&mut self, position: FetchPosition) -> Result<Answered, ErrorCode> {
-        self.check_epoch(position.leader_epoch)?;
         let from = position.fetch_offset.0;
+        self.on_log_end(from);
+        self.check_epoch(position.leader_epoch)?;
         if let Some(epoch) = position.last_fetched_epoch {
             let local = self.end_of(epoch);
             if local.leader_epoch != epoch || local.end_offset.0 < from {
@@ -364,6 +385,7 @@ impl State {
     /// An acknowledged batch is at the acknowledged offset, on the peer as well.
     pub(super) fn on_acknowledged(&mut self, base_offset: Offset, batch: &RecordBatch) {
         self.tally.acknowledged += 1;
+        self.on_log_end(base_offset.0);
         if self.setup.has_unclean_elections {
             return;
         }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use ottla_config::TopicConfig;
 use ottla_records::control::ControlRecordType;
 use ottla_sync::fs::{Disk, Faults, PowerLoss};
-use ottla_sync::simulation::{Config, Host, run};
+use ottla_sync::simulation::{Config, Host, run, stream};
 use ottla_sync::thread;
 use ottla_types::{Offset, Timestamp, TopicPartition};
 
@@ -22,6 +22,10 @@ fn open(segment_bytes: usize) -> Log {
 }
 
 fn open_with(segment_bytes: usize, handles: Arc<crate::Handles>) -> Log {
+    open_at(Offset(3), segment_bytes, handles)
+}
+
+fn open_at(recovery_point: Offset, segment_bytes: usize, handles: Arc<crate::Handles>) -> Log {
     let config = TopicConfig {
         segment_bytes: segment_bytes as i32,
         ..config()
@@ -30,7 +34,7 @@ fn open_with(segment_bytes: usize, handles: Arc<crate::Handles>) -> Log {
         dir: DIR.into(),
         topic_partition: TopicPartition::new("topic", 0),
         config: Arc::new(config),
-        recovery_point: Offset(3),
+        recovery_point,
         log_start_offset: Offset(0),
         clean_shutdown: false,
         now: Timestamp(1_000_000),
@@ -192,6 +196,14 @@ fn half_a_batch_that_a_full_disk_took_stays_away() {
     assert!(found.contains(&2), "the new segment was never there");
 }
 
+/// Puts the names of all files on disk.
+fn force_names() {
+    for path in ["/", "/data", DIR] {
+        let dir = ottla_sync::fs::Dir::open(Path::new(path)).unwrap();
+        dir.sync().unwrap();
+    }
+}
+
 /// A start rebuilds the indexes of a segment below the recovery point, and power is lost. The next
 /// start takes the segment for complete, or rebuilds it again: it knows the aborted transaction.
 #[test]
@@ -208,10 +220,7 @@ fn a_rebuilt_segment_keeps_its_aborted_transactions() {
         log.flush_job().unwrap().run().unwrap();
         let next = build(3, 3, 1_000_003, |builder| builder);
         assert!(append(&mut log, next).rolled);
-        for path in ["/", "/data", DIR] {
-            let dir = ottla_sync::fs::Dir::open(Path::new(path)).unwrap();
-            dir.sync().unwrap();
-        }
+        force_names();
         drop(log);
         let reader = open(segment_bytes).reader();
         assert_eq!(reader.segment_base_offsets(), [Offset(0), Offset(3)]);
@@ -232,6 +241,82 @@ fn a_rebuilt_segment_keeps_its_aborted_transactions() {
         };
         assert_eq!(run(Config::new(seed), body).unwrap(), 1, "seed {seed}");
     }
+}
+
+/// A start is killed while it rebuilds an index that is so long that it is written in parts. The first
+/// part ends shortly before the end of the segment, but the marker there is in no index yet.
+#[test]
+fn a_rebuild_that_is_killed_keeps_the_aborted_transactions() {
+    // All but the first get an entry of the offset index.
+    const BATCHES: i64 = 1025;
+    const COUNT: i32 = 5;
+    let end_offset = BATCHES * i64::from(COUNT);
+    let given = move || {
+        let mut given = vec![transactional(0, COUNT, 1, 0)];
+        given.extend((1..BATCHES).map(|number| {
+            let first = number * i64::from(COUNT);
+            // Newer than the marker, so that this has no entry of the time index.
+            build(first, COUNT, 3_000_000 + first, |builder| builder)
+        }));
+        given.push(end(end_offset, 1, ControlRecordType::Abort));
+        given
+    };
+    let segment_bytes: usize = given().iter().map(|batch| batch.size_in_bytes()).sum();
+    let next_offset = Offset(end_offset + 1);
+    let start = move || open_at(next_offset, segment_bytes, crate::Handles::unlimited());
+    let of_segment = |suffix: &str| Path::new(DIR).join(format!("{:020}{suffix}", 0));
+    let (index, transactions) = (of_segment(".index"), of_segment(".txnindex"));
+    let append_and_remove_the_index = {
+        let index = index.clone();
+        move || {
+            ottla_sync::fs::create_dir_all(Path::new(DIR)).unwrap();
+            let mut log = start();
+            log.append(&given(), Timestamp(1_000_000)).unwrap();
+            let next = build(next_offset.0, 3, 3_000_000, |builder| builder);
+            assert!(log.append(&[next], Timestamp(1_000_000)).unwrap().rolled);
+            log.flush_job().unwrap().run().unwrap();
+            ottla_sync::fs::remove_file(&index).unwrap();
+            force_names();
+        }
+    };
+    let mut killed_between = 0;
+    for seed in 0..40 {
+        let (index, transactions) = (index.clone(), transactions.clone());
+        let append_and_remove_the_index = append_and_remove_the_index.clone();
+        let body = move || {
+            let disk = Disk::new(seed, "disk");
+            let new_host = || Host::new("broker").with_disk(&disk);
+            let host = new_host();
+            let appended = host.spawn("main", append_and_remove_the_index);
+            appended.join().unwrap();
+            host.kill();
+            let host = new_host();
+            let started = host.spawn("main", move || drop(start()));
+            let is_begun = || disk.content(&index).is_some_and(|bytes| !bytes.is_empty());
+            while !started.is_finished() && !is_begun() {
+                thread::yield_now();
+            }
+            host.kill_in(stream("kill").below(40));
+            // An error means that it was killed.
+            let _ = started.join();
+            host.kill();
+            let is_between = is_begun() && disk.content(&transactions).is_none();
+            if seed % 2 == 0 {
+                disk.lose_power(PowerLoss::Journalled);
+            }
+            let host = new_host();
+            let opened = host.spawn("main", move || {
+                let reader = start().reader();
+                let found = reader.aborted_transactions(Offset(0), next_offset);
+                found.unwrap().len()
+            });
+            (is_between, opened.join().unwrap())
+        };
+        let (is_between, aborted) = run(Config::new(seed), body).unwrap();
+        assert_eq!(aborted, 1, "seed {seed}");
+        killed_between += u32::from(is_between);
+    }
+    assert!(killed_between > 0, "no kill came between the two indexes");
 }
 
 /// A write that fails on a full disk is truncated through the handle that wrote it. So other logs

@@ -1,6 +1,9 @@
 //! Events between two turns of the cleaner: truncation and retention come first.
 
+use std::rc::Rc;
+
 use super::*;
+use crate::disk::trace;
 
 #[test]
 fn a_truncation_comes_first_on_every_turn() {
@@ -72,4 +75,44 @@ fn retention_comes_first_on_every_turn() {
             1
         );
     }
+}
+
+/// A truncation removes the marker of a transaction, which is open again. The cleaner looks at the log
+/// before each change of a file.
+#[test]
+fn a_look_during_a_truncation_cleans_nothing() {
+    let mut test = TestLog::compacted(|_| {});
+    test.put(&[("a", Some("1"))]);
+    test.roll();
+    test.put_with(&[("a", Some("2"))], |builder| {
+        let builder = builder.producer(ProducerId(5), ProducerEpoch(0), Sequence(0));
+        builder.transactional(true)
+    });
+    test.end_transaction(5, ControlRecordType::Commit);
+    let looks: Rc<RefCell<Vec<LogToClean>>> = Rc::default();
+    let (reader, now) = (test.reader(), test.now);
+    let look = {
+        let (looks, reader) = (Rc::clone(&looks), reader.clone());
+        move || {
+            let found = LogToClean::examine(&reader, None, now).unwrap();
+            looks.borrow_mut().push(found);
+        }
+    };
+    let truncate = || test.log().truncate_to(Offset(2), now).unwrap();
+    assert!(trace::observed(look, truncate));
+    assert_eq!(test.bases(), [0, 1, 2]);
+    let looks = looks.borrow();
+    for look in looks.iter() {
+        assert_eq!(look.first_uncleanable_offset, Offset(1), "{looks:?}");
+    }
+    let params = params(test.now);
+    let owner = Owner::new(test.log());
+    let planned = looks.last().unwrap();
+    let result = clean(&reader, planned, &owner, &Unhurried, &params, |_| {});
+    assert!(matches!(result, Err(CleanError::Stopped)), "{result:?}");
+    drop(owner);
+    assert_eq!(
+        test.records(),
+        kept(&[(0, "a", Some("1")), (1, "a", Some("2"))])
+    );
 }
