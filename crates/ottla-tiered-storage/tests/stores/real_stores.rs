@@ -252,6 +252,7 @@ macro_rules! cases {
 cases!(s3:
     segments_are_taken_and_given_back
     each_access_opens_the_store
+    keys_may_have_any_characters
     a_server_that_stumbles_is_tried_again
     wrong_credentials_are_refused
     a_refusal_names_the_settings_to_check
@@ -261,6 +262,7 @@ cases!(s3:
 cases!(gcs:
     segments_are_taken_and_given_back
     each_access_opens_the_store
+    keys_may_have_any_characters
     a_server_that_stumbles_is_tried_again
     a_refusal_names_the_settings_to_check
 );
@@ -268,6 +270,7 @@ cases!(gcs:
 cases!(azure:
     segments_are_taken_and_given_back
     each_access_opens_the_store
+    keys_may_have_any_characters
     a_server_that_stumbles_is_tried_again
     wrong_credentials_are_refused
     a_refusal_names_the_settings_to_check
@@ -338,6 +341,23 @@ async fn each_access_opens_the_store(real: Store, case: &str) {
         let deleted = store.delete_log_segment_data(&segment.metadata);
         deleted.await.unwrap();
     }
+}
+
+/// Each server decodes and signs paths in its own way.
+async fn keys_may_have_any_characters(real: Store, case: &str) {
+    let dir = tempfile::tempdir().unwrap();
+    let segment = segment(dir.path(), 1_000);
+    let prefix = prefix(&format!("{case}/ä %41 b+"));
+    let store = open(&real.settings("segments", &[&real.access[0], &prefix]));
+    let copy = store.copy_log_segment_data(&segment.metadata, &segment.data);
+    copy.await.unwrap();
+    let stream = store.fetch_log_segment(&segment.metadata, 0, None).await;
+    assert!(read_all(stream.unwrap()).await.unwrap() == segment.log);
+    let deleted = store.delete_log_segment_data(&segment.metadata);
+    deleted.await.unwrap();
+    let gone = store.fetch_log_segment(&segment.metadata, 0, None).await;
+    let error = gone.err().unwrap();
+    assert_eq!(error.kind, RemoteStorageErrorKind::NotFound, "{error}");
 }
 
 async fn a_server_that_stumbles_is_tried_again(real: Store, case: &str) {
