@@ -46,11 +46,12 @@ const IDLE_WINDOW: Duration = Duration::from_secs(4);
 const LINES_OF_A_COMPLAINT: usize = 12;
 const COMPLAINTS: usize = 12;
 
-/// Features of all test builds: the planted bugs that the simulation must find, and all test
-/// programs. The same for every build, so that nothing is built twice. Suites that call cargo
-/// themselves receive them in the environment (`ottla_workspace::workspace::selection`).
-const FEATURES: &str =
-    "ottla-simulation/planted-bugs,ottla-testkit/client-histories,ottla-protocol/samples";
+/// Features of all test builds: the planted bugs that the simulation must find, all test programs,
+/// and the stores that releases leave out. The same for every build, so that nothing is built twice.
+/// Suites that call cargo themselves receive them in the environment
+/// (`ottla_workspace::workspace::selection`).
+const FEATURES: &str = "ottla-simulation/planted-bugs,ottla-testkit/client-histories,ottla-protocol/samples,\
+     ottla-tiered-storage/azure,ottla-tiered-storage/gcs";
 
 /// The programs that the suites start, besides the test programs. `--test server` makes cargo unify
 /// features with those of development dependencies, as the build of the test programs does.
@@ -229,7 +230,7 @@ const SUITES: &[Suite] = &[
     suite(Either, "rolling-take-over", "three brokers of Kafka's handed over one by one, and back", BROKER, || conformance(&["mixed-cluster", "--brokers", "kafka,kafka,kafka", "--rolling", "ottla"])),
     suite(Either, "take-over-secured", "a directory whose clients log in over TLS, with ACLs, quotas and tokens", BROKER, || conformance(&["take-over", "--changes", "2", "--secured"])),
     suite(Either, "under-controllers", "a broker under Kafka's controller, through stops, kills and settings", BROKER, || conformance(&["under-controllers"])),
-    suite(Either, "tiered", "Kafka's remote segments are shown, checked and found damaged; stores with a real S3 server", TIERED, || conformance(&["tiered"])),
+    suite(Either, "tiered", "Kafka's remote segments are shown, checked and found damaged; stores with real servers", TIERED, || conformance(&["tiered"])),
     suite(Either, "client", "the native client against Apache Kafka and Ottla", BROKER, || conformance(&["client"])),
     suite(Either, "documentation", "the examples in the documentation", ALWAYS, || cargo(&["test", "--workspace", "--doc", "--no-fail-fast", "--locked", "--features", FEATURES])),
     suite(Either, "take-over-static", "the same with static voters", BROKER, || conformance(&["take-over", "--changes", "2", "--static-voters"])),

@@ -1,8 +1,15 @@
 //! Objects in S3, GCS, Azure or a directory.
 
 mod aws_credentials;
+#[cfg(feature = "azure")]
+mod azure;
+mod client;
+#[cfg(feature = "gcs")]
+mod gcs;
 mod object_storage;
 mod open;
+mod rotated;
+mod store_error;
 
 pub use aws_credentials::Environment;
 pub use object_storage::{ObjectStorage, once};

@@ -6,6 +6,7 @@
 //!
 //! Kafka: `LocalTieredStorage`. Aiven's plugin: `RemoteStorageManagerConfig`, `ChunkCacheConfig`.
 
+mod azure;
 mod backends;
 mod given;
 
@@ -14,9 +15,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 #[cfg(any(test, feature = "azure"))]
-pub use backends::AzureCredentials;
-#[cfg(feature = "azure")]
-pub use backends::AzureSettings;
+pub use azure::{AzureCredentials, AzureSettings};
 pub use backends::{AwsProvider, BackendSettings, S3Credentials, S3Settings};
 #[cfg(feature = "gcs")]
 pub use backends::{GcsCredentials, GcsSettings};

@@ -1,9 +1,9 @@
 //! `cargo xtask tiered`: has Apache Kafka keep segments in remote storage, and lets `ottla tier` show
 //! and check them; damage must be found and named. Then Kafka and Ottla take the directory and the
-//! store over from each other. Runs the store's own tests against a real S3 server, versitygw, on
-//! loopback.
+//! store over from each other. Runs the stores' own tests against real servers on loopback: versitygw
+//! for S3, fake-gcs-server for GCS, Azurite for Azure.
 //!
-//! With `--plugin`, Kafka keeps segments in that S3 server through Aiven's plugin too: plain, encrypted,
+//! With `--plugin`, Kafka keeps segments in the S3 server through Aiven's plugin too: plain, encrypted,
 //! and compressed and encrypted. The plugin is in no registry. Unless a folder has it, it is compiled from
 //! its published source.
 
@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 
-use ottla_peers::tiered::{self, S3Server};
+use ottla_peers::tiered::{self, S3Server, StoreServer};
 use ottla_peers::{InstalledPeer, Node, NodeOptions, Peer, reference};
 use ottla_workspace::process;
 use ottla_workspace::report::Tally;
@@ -53,7 +53,8 @@ pub fn run(options: &Options) -> Result<()> {
     let server = S3Server::start(&dir.join("s3"));
     match &server {
         Ok(server) => {
-            step("the store and a real S3 server", store_tests(server));
+            let tests = store_tests("s3", &server.endpoint());
+            step("the store and versitygw", tests);
             match options
                 .plugin
                 .as_ref()
@@ -74,6 +75,13 @@ pub fn run(options: &Options) -> Result<()> {
         Err(error) => step("versitygw", Err(anyhow::anyhow!("{error:#}"))),
     }
     drop(server);
+    for (name, store, started) in [
+        ("fake-gcs-server", "gcs", StoreServer::gcs(&dir.join("gcs"))),
+        ("Azurite", "azure", StoreServer::azure(&dir.join("azure"))),
+    ] {
+        let tests = started.and_then(|server| store_tests(store, &server.endpoint()));
+        step(&format!("the store and {name}"), tests);
+    }
     tally.conclude(&dir, options.keep)
 }
 
@@ -460,13 +468,17 @@ fn judge(
     ))
 }
 
-fn store_tests(server: &S3Server) -> Result<String> {
+/// The tests of a store, by the name of their module.
+fn store_tests(store: &str, endpoint: &str) -> Result<String> {
     let output = process::output_of(
         workspace::cargo()
             .args(["test", "--locked"])
-            .args(workspace::selection("ottla-tiered-storage", &["real-s3"]))
-            .args(["--test", "stores", "real_s3"])
-            .env("OTTLA_S3_ENDPOINT", server.endpoint()),
+            .args(workspace::selection(
+                "ottla-tiered-storage",
+                &["real-stores"],
+            ))
+            .args(["--test", "stores", &format!("real_stores::{store}::")])
+            .env(format!("OTTLA_{}_ENDPOINT", store.to_uppercase()), endpoint),
     )?;
     // In a suite, a test program of another package has the same name and no test of the store.
     let mut results = output.lines().filter(|it| it.starts_with("test result"));

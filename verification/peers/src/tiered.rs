@@ -1,23 +1,21 @@
-//! The requirements of tiered storage besides a broker: an S3 server, the jars of Kafka's own
-//! store, and Aiven's plugin with its settings.
+//! The requirements of tiered storage besides a broker: servers of object stores, the jars of Kafka's
+//! own store, and Aiven's plugin with its settings.
 
-use std::net::{TcpListener, TcpStream};
+mod servers;
+
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::process::Command;
 
 use anyhow::{Context, Result, bail};
-use ottla_workspace::process::{self, OwnedChild};
+use ottla_workspace::process;
 use ottla_workspace::{toolchain, workspace};
 
 use super::description::{class_path, resolve_with_maven};
+use servers::BUCKET;
+pub use servers::{S3Server, StoreServer};
 
 /// Of Kafka's release that the peer `kafka` is of.
 const TEST_JAR: &str = "org.apache.kafka:kafka-storage:4.3.1:jar:test";
-const SERVER_MODULE: &str = "github.com/versity/versitygw/cmd/versitygw@v1.8.0";
-const BUCKET: &str = "segments";
-/// Until the S3 server listens.
-const PATIENCE: Duration = Duration::from_secs(20);
 
 const PLUGIN_SOURCE: &str = "https://github.com/Aiven-Open/tiered-storage-for-apache-kafka.git";
 /// The last release without Iceberg.
@@ -223,66 +221,6 @@ pub fn encryption_settings(dir: &Path) -> Result<Vec<(String, String)>> {
 
 fn owned((key, value): (&str, &str)) -> (String, String) {
     (key.to_owned(), value.to_owned())
-}
-
-/// versitygw with objects as files, on loopback. Go builds it from its module.
-pub struct S3Server {
-    _process: OwnedChild,
-    port: u16,
-    root: PathBuf,
-}
-
-impl S3Server {
-    const ID: &str = "test";
-    const SECRET: &str = "testsecret";
-
-    pub fn start(dir: &Path) -> Result<S3Server> {
-        toolchain::require(&toolchain::GO)?;
-        let programs = workspace::target_dir().join("go-programs");
-        let program = programs.join("versitygw");
-        if !program.exists() {
-            std::fs::create_dir_all(&programs)?;
-            process::output_of(
-                Command::new("go")
-                    .args(["install", SERVER_MODULE])
-                    .env("GOBIN", &programs)
-                    .current_dir(std::env::temp_dir()),
-            )?;
-        }
-        let root = dir.join("objects");
-        std::fs::create_dir_all(root.join(BUCKET))?;
-        let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
-        let log = std::fs::File::create(dir.join("server.log"))?;
-        let process = OwnedChild::start(
-            Command::new(&program)
-                .args(["--port", &format!("127.0.0.1:{port}")])
-                .args(["--access", Self::ID, "--secret", Self::SECRET, "posix"])
-                .arg(&root)
-                .stdout(Stdio::from(log.try_clone()?))
-                .stderr(Stdio::from(log)),
-        )?;
-        process::retried(PATIENCE, "versitygw listens", || {
-            Ok(TcpStream::connect(("127.0.0.1", port))?)
-        })?;
-        Ok(S3Server {
-            _process: process,
-            port,
-            root,
-        })
-    }
-
-    pub fn port(&self) -> u16 {
-        self.port
-    }
-
-    pub fn endpoint(&self) -> String {
-        format!("http://127.0.0.1:{}", self.port)
-    }
-
-    /// The folder with the objects.
-    pub fn bucket(&self) -> PathBuf {
-        self.root.join(BUCKET)
-    }
 }
 
 /// The first file with this extension below a folder.

@@ -6,13 +6,12 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::SystemTime;
 
-use async_trait::async_trait;
-use object_store::CredentialProvider;
+use object_store::StaticCredentialProvider;
 use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey, AwsCredential};
-use ottla_sync::{Mutex, fs};
+use ottla_sync::fs;
 
+use super::rotated::{CredentialsFile, Provider, Rotated};
 use crate::error::RemoteStorageError;
 use crate::settings::AwsProvider;
 
@@ -122,61 +121,6 @@ fn from_container(
     )
 }
 
-/// A file with credentials.
-pub trait CredentialsFile: std::fmt::Debug + Send + Sync + 'static {
-    fn path(&self) -> &Path;
-    fn read(&self) -> Result<AwsCredential, RemoteStorageError>;
-}
-
-/// Credentials that are read again when their file changes. A file that cannot be read replaces
-/// nothing.
-#[derive(Debug)]
-pub struct Rotated<F> {
-    file: F,
-    current: Mutex<Option<(Option<SystemTime>, Arc<AwsCredential>)>>,
-}
-
-impl<F: CredentialsFile> Rotated<F> {
-    pub fn new(file: F) -> Rotated<F> {
-        Rotated {
-            file,
-            current: Mutex::new(None),
-        }
-    }
-}
-
-#[async_trait]
-impl<F: CredentialsFile> CredentialProvider for Rotated<F> {
-    type Credential = AwsCredential;
-
-    async fn get_credential(&self) -> object_store::Result<Arc<AwsCredential>> {
-        let changed = fs::metadata(self.file.path())
-            .and_then(|metadata| metadata.modified())
-            .ok();
-        let mut current = self.current.lock();
-        if let Some((read_at, credential)) = &*current
-            && *read_at == changed
-        {
-            return Ok(credential.clone());
-        }
-        match (self.file.read(), &*current) {
-            (Ok(credential), _) => {
-                let credential = Arc::new(credential);
-                *current = Some((changed, credential.clone()));
-                Ok(credential)
-            }
-            (Err(error), Some((_, credential))) => {
-                tracing::warn!("{error}; the credentials read before stay in use");
-                Ok(credential.clone())
-            }
-            (Err(error), None) => Err(object_store::Error::Generic {
-                store: "S3",
-                source: Box::new(error),
-            }),
-        }
-    }
-}
-
 /// A profile of `~/.aws/credentials`, or of the file that AWS_SHARED_CREDENTIALS_FILE names.
 #[derive(Debug)]
 pub struct ProfileFile {
@@ -196,11 +140,13 @@ impl ProfileFile {
 }
 
 impl CredentialsFile for ProfileFile {
+    type Credential = AwsCredential;
+
     fn path(&self) -> &Path {
         &self.path
     }
 
-    fn read(&self) -> Result<AwsCredential, RemoteStorageError> {
+    fn read(&self) -> Result<Provider<AwsCredential>, RemoteStorageError> {
         let text = fs::read(&self.path)
             .map_err(|error| RemoteStorageError::local(&self.path, "read", &error))?;
         let values = profile_values(&String::from_utf8_lossy(&text), &self.profile);
@@ -215,17 +161,21 @@ impl CredentialsFile for ProfileFile {
             values.get("aws_access_key_id"),
             values.get("aws_secret_access_key"),
         ) {
-            (Some(id), Some(secret)) => Ok(AwsCredential {
+            (Some(id), Some(secret)) => Ok(fixed(AwsCredential {
                 key_id: id.clone(),
                 secret_key: secret.clone(),
                 token: values.get("aws_session_token").cloned(),
-            }),
+            })),
             _ => Err(missing(
                 "it has no aws_access_key_id and aws_secret_access_key; roles, single sign-on and \
                  credential processes of profiles are not supported",
             )),
         }
     }
+}
+
+fn fixed(credential: AwsCredential) -> Provider<AwsCredential> {
+    Arc::new(StaticCredentialProvider::new(credential))
 }
 
 /// The keys of a section of an INI file.
@@ -258,11 +208,13 @@ pub struct SettingsFile {
 }
 
 impl CredentialsFile for SettingsFile {
+    type Credential = AwsCredential;
+
     fn path(&self) -> &Path {
         &self.path
     }
 
-    fn read(&self) -> Result<AwsCredential, RemoteStorageError> {
+    fn read(&self) -> Result<Provider<AwsCredential>, RemoteStorageError> {
         let bytes = fs::read(&self.path)
             .map_err(|error| RemoteStorageError::local(&self.path, "read", &error))?;
         let name = self.path.display().to_string();
@@ -274,11 +226,11 @@ impl CredentialsFile for SettingsFile {
             value.map(str::to_owned)
         };
         match (value("aws.access.key.id"), value("aws.secret.access.key")) {
-            (Some(key_id), Some(secret_key)) => Ok(AwsCredential {
+            (Some(key_id), Some(secret_key)) => Ok(fixed(AwsCredential {
                 key_id,
                 secret_key,
                 token: value("aws.session.token"),
-            }),
+            })),
             _ => Err(RemoteStorageError::settings(
                 &name,
                 "it has no aws.access.key.id and aws.secret.access.key",
@@ -289,6 +241,10 @@ impl CredentialsFile for SettingsFile {
 
 #[cfg(test)]
 mod tests {
+    use std::time::SystemTime;
+
+    use object_store::CredentialProvider;
+
     use super::*;
 
     #[test]

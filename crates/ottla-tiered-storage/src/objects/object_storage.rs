@@ -16,12 +16,11 @@ use object_store::{
 };
 use ottla_sync::{task, time};
 
+use super::store_error;
 use crate::error::{RemoteStorageError, RemoteStorageErrorKind};
 
 /// For the end of an upload whose caller is gone.
 const ABORT_TIMEOUT: Duration = Duration::from_secs(60);
-/// An error text longer than this is cut.
-const MAX_CAUSE: usize = 600;
 
 /// More than a connection reads at once. A response with fewer bytes may be a slice of the buffer
 /// that its connection read into.
@@ -264,10 +263,8 @@ impl ObjectStorage {
             return Ok(operation.await);
         };
         time::timeout(timeout, operation).await.map_err(|_| {
-            let kind = RemoteStorageErrorKind::Unavailable;
-            let cause = format!("no answer within {} ms", timeout.as_millis());
-            let cause = with_advice(&self.location, kind, cause);
-            RemoteStorageError::new(kind, format!("wait for {}", self.name(key)), cause)
+            let what = format!("wait for {}", self.name(key));
+            store_error::no_answer(&self.location, what, timeout)
         })
     }
 
@@ -284,21 +281,8 @@ impl ObjectStorage {
     }
 
     fn failed(&self, verb: &str, key: &str, error: &object_store::Error) -> RemoteStorageError {
-        use object_store::Error;
-        let cause = cause(error);
-        let kind = match error {
-            Error::NotFound { .. } if is_without_bucket(&cause) => RemoteStorageErrorKind::Settings,
-            Error::NotFound { .. } => RemoteStorageErrorKind::NotFound,
-            Error::PermissionDenied { .. } | Error::Unauthenticated { .. } => {
-                RemoteStorageErrorKind::Denied
-            }
-            Error::InvalidPath { .. } | Error::UnknownConfigurationKey { .. } => {
-                RemoteStorageErrorKind::Settings
-            }
-            _ => RemoteStorageErrorKind::Unavailable,
-        };
-        let cause = with_advice(&self.location, kind, cause);
-        RemoteStorageError::new(kind, format!("{verb} {}", self.name(key)), cause)
+        let what = format!("{verb} {}", self.name(key));
+        store_error::failed(&self.location, what, error)
     }
 }
 
@@ -332,7 +316,7 @@ impl Drop for Parts {
             sending.shutdown().await;
             let failed = match time::timeout(ABORT_TIMEOUT, upload.abort()).await {
                 Ok(Ok(())) => return,
-                Ok(Err(error)) => cause(&error),
+                Ok(Err(error)) => store_error::cause(&error),
                 Err(_) => "no answer".to_owned(),
             };
             tracing::warn!(
@@ -367,143 +351,4 @@ impl Part {
 pub fn once(bytes: impl Into<Bytes>) -> UploadSource<'static> {
     let bytes = bytes.into();
     stream::once(async move { Ok(bytes) }).boxed()
-}
-
-const ANSWERED: &str = "the store answered ";
-
-/// The error code of the store's answer, in what `cause` returns.
-fn code_of(cause: &str) -> Option<&str> {
-    let answer = cause.strip_prefix(ANSWERED)?;
-    Some(answer.split_once(':')?.0)
-}
-
-/// Whether the store has no such bucket or container: the settings name another one than at the
-/// upload. This says nothing about the object. If the object counted as deleted, it would stay in
-/// its bucket forever.
-fn is_without_bucket(cause: &str) -> bool {
-    matches!(code_of(cause), Some("NoSuchBucket" | "ContainerNotFound"))
-}
-
-/// Adds to a failure the setting that most likely has to change. Only S3 has answers that tell.
-fn with_advice(location: &str, kind: RemoteStorageErrorKind, cause: String) -> String {
-    use RemoteStorageErrorKind::{Denied, Unavailable};
-    if !location.starts_with("s3://") {
-        return cause;
-    }
-    let advice = match (code_of(&cause), kind) {
-        (Some("NoSuchBucket"), _) => "check storage.s3.bucket.name",
-        (Some("PermanentRedirect" | "AuthorizationHeaderMalformed"), _) => {
-            "check storage.s3.region and storage.s3.endpoint.url"
-        }
-        (Some("RequestTimeTooSkewed"), _) => "check the clock of this machine",
-        (_, Denied) => {
-            "check storage.aws.access.key.id and storage.aws.secret.access.key, or \
-             storage.aws.credentials.*, and what they allow in the bucket"
-        }
-        (None, Unavailable) => {
-            "check storage.s3.endpoint.url, or raise storage.s3.api.call.timeout"
-        }
-        _ => return cause,
-    };
-    format!("{cause}; {advice}")
-}
-
-/// The error of the store in one line: code and message of its XML, if there is one.
-fn cause(error: &object_store::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = std::error::Error::source(error);
-    while let Some(inner) = source {
-        let inner_text = inner.to_string();
-        if !text.contains(&inner_text) {
-            text.push_str(": ");
-            text.push_str(&inner_text);
-        }
-        source = inner.source();
-    }
-    let element = |name: &str| {
-        let (_, rest) = text.split_once(&format!("<{name}>"))?;
-        Some(rest.split_once(&format!("</{name}>"))?.0.to_owned())
-    };
-    if let Some(code) = element("Code") {
-        let message = element("Message").unwrap_or_default();
-        return format!("{ANSWERED}{code}: {message}");
-    }
-    let mut line: String = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    if line.len() > MAX_CAUSE {
-        let end = line.floor_char_boundary(MAX_CAUSE);
-        line.truncate(end);
-        line.push('…');
-    }
-    line
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_object_of_a_missing_bucket_does_not_count_as_deleted() {
-        let store = Arc::new(object_store::memory::InMemory::new());
-        let storage = ObjectStorage::new(store, "s3://bucket".to_owned(), 5 << 20);
-        let kind_of = |code: &str| {
-            let answer = format!("<Error><Code>{code}</Code><Message>x</Message></Error>");
-            let error = object_store::Error::NotFound {
-                path: "key".to_owned(),
-                source: answer.into(),
-            };
-            storage.failed("delete", "key", &error).kind
-        };
-        assert_eq!(kind_of("NoSuchKey"), RemoteStorageErrorKind::NotFound);
-        for code in ["NoSuchBucket", "ContainerNotFound"] {
-            assert_eq!(kind_of(code), RemoteStorageErrorKind::Settings);
-        }
-    }
-
-    #[test]
-    fn a_failure_names_the_setting_to_change() {
-        use RemoteStorageErrorKind::{Denied, NotFound, Unavailable};
-        let advice = |location: &str, kind, cause: &str| {
-            let text = with_advice(location, kind, cause.to_owned());
-            let advice = text.strip_prefix(cause).expect("the cause comes first");
-            advice.to_owned()
-        };
-        for (kind, cause, expected) in [
-            (
-                NotFound,
-                "the store answered NoSuchBucket: x",
-                "storage.s3.bucket.name",
-            ),
-            (
-                Unavailable,
-                "the store answered AuthorizationHeaderMalformed: x",
-                "storage.s3.region",
-            ),
-            (
-                Denied,
-                "the store answered InvalidAccessKeyId: x",
-                "storage.aws.access.key.id",
-            ),
-            (Denied, "forbidden", "storage.aws.credentials.*"),
-            (
-                Denied,
-                "the store answered RequestTimeTooSkewed: x",
-                "clock",
-            ),
-            (
-                Unavailable,
-                "no answer within 5 ms",
-                "storage.s3.api.call.timeout",
-            ),
-        ] {
-            let advice = advice("s3://bucket", kind, cause);
-            assert!(advice.contains(expected), "{cause}: {advice}");
-        }
-        for (location, kind, cause) in [
-            ("s3://bucket", NotFound, "the store answered NoSuchKey: x"),
-            ("s3://bucket", Unavailable, "the store answered SlowDown: x"),
-            ("/a/directory", Denied, "forbidden"),
-        ] {
-            assert_eq!(advice(location, kind, cause), "", "{cause}");
-        }
-    }
 }

@@ -1,32 +1,21 @@
 //! Opens the store that the settings name.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use object_store::aws::{AmazonS3Builder, Checksum};
-#[cfg(feature = "azure")]
-use object_store::azure::MicrosoftAzureBuilder;
-#[cfg(feature = "gcs")]
-use object_store::gcp::{GcpCredential, GoogleCloudStorageBuilder};
 use object_store::local::LocalFileSystem;
-use object_store::{BackoffConfig, ClientOptions, RetryConfig};
 
-use super::aws_credentials::{CredentialsFile, Environment, Rotated, SettingsFile, provide};
-use super::object_storage::ObjectStorage;
-use crate::error::RemoteStorageError;
+use super::aws_credentials::{Environment, SettingsFile, provide};
 #[cfg(feature = "azure")]
-use crate::settings::{AzureCredentials, AzureSettings};
-use crate::settings::{BackendSettings, S3Credentials, S3Settings};
+use super::azure::open_azure;
+use super::client::{client_options, is_plain_http, retries};
 #[cfg(feature = "gcs")]
-use crate::settings::{GcsCredentials, GcsSettings};
+use super::gcs::open_gcs;
+use super::object_storage::ObjectStorage;
+use super::rotated::{CredentialsFile, Rotated};
+use crate::error::RemoteStorageError;
+use crate::settings::{BackendSettings, S3Credentials, S3Settings};
 
-/// Attempts of one request after the first.
-const MAX_RETRIES: usize = 4;
-/// How long a request is tried again, unless the settings say it.
-const RETRY_TIME: Duration = Duration::from_secs(60);
-const CONNECT_TIME: Duration = Duration::from_secs(5);
-/// How long a store may say nothing, in the middle of an answer or of an upload of a part.
-const SILENCE: Duration = Duration::from_secs(60);
 /// Files need no parts; this bounds the size of a write.
 const FILE_PART_SIZE: usize = 8 << 20;
 
@@ -38,11 +27,11 @@ pub fn open_store(
     match settings {
         BackendSettings::S3(settings) => open_s3(settings, environment),
         #[cfg(feature = "gcs")]
-        BackendSettings::Gcs(settings) => open_gcs(settings),
+        BackendSettings::Gcs(settings) => open_gcs(settings, environment),
         #[cfg(not(feature = "gcs"))]
         BackendSettings::Gcs(_) => Err(not_built("GCS", "gcs")),
         #[cfg(feature = "azure")]
-        BackendSettings::Azure(settings) => open_azure(settings),
+        BackendSettings::Azure(settings) => open_azure(settings, environment),
         #[cfg(not(feature = "azure"))]
         BackendSettings::Azure(_) => Err(not_built("Azure", "azure")),
         BackendSettings::FileSystem { root } => {
@@ -136,93 +125,4 @@ fn open_s3(
         storage = storage.storage_class(&settings.storage_class);
     }
     Ok(storage)
-}
-
-#[cfg(feature = "gcs")]
-fn open_gcs(settings: &GcsSettings) -> Result<ObjectStorage, RemoteStorageError> {
-    let mut builder = GoogleCloudStorageBuilder::new()
-        .with_bucket_name(&settings.bucket)
-        .with_client_options(client_options(settings.endpoint_url.as_deref()))
-        .with_retry(retries(None));
-    if let Some(endpoint) = &settings.endpoint_url {
-        builder = builder.with_base_url(endpoint.trim_end_matches('/'));
-    }
-    builder = match &settings.credentials {
-        GcsCredentials::Json(json) => builder.with_service_account_key(json),
-        GcsCredentials::Path(path) => builder.with_service_account_path(path),
-        GcsCredentials::Default => builder,
-        GcsCredentials::None => {
-            let anonymous = GcpCredential {
-                bearer: String::new(),
-            };
-            builder
-                .with_credentials(Arc::new(object_store::StaticCredentialProvider::new(
-                    anonymous,
-                )))
-                .with_skip_signature(true)
-        }
-    };
-    let store = builder
-        .build()
-        .map_err(|error| RemoteStorageError::settings("storage.gcs.*", error))?;
-    Ok(ObjectStorage::new(
-        Arc::new(store),
-        format!("gs://{}", settings.bucket),
-        settings.chunk_size,
-    ))
-}
-
-#[cfg(feature = "azure")]
-fn open_azure(settings: &AzureSettings) -> Result<ObjectStorage, RemoteStorageError> {
-    let mut builder = MicrosoftAzureBuilder::new()
-        .with_container_name(&settings.container)
-        .with_client_options(client_options(settings.endpoint_url.as_deref()))
-        .with_retry(retries(None));
-    if let Some(account) = &settings.account {
-        builder = builder.with_account(account);
-    }
-    if let Some(endpoint) = &settings.endpoint_url {
-        builder = builder.with_endpoint(endpoint.trim_end_matches('/').to_owned());
-    }
-    builder = match &settings.credentials {
-        AzureCredentials::Key(key) => builder.with_access_key(key),
-        AzureCredentials::SasToken(pairs) => builder.with_sas_authorization(pairs.clone()),
-        AzureCredentials::Default => builder,
-    };
-    let store = builder
-        .build()
-        .map_err(|error| RemoteStorageError::settings("storage.azure.*", error))?;
-    let account = settings.account.as_deref().unwrap_or_default();
-    let location = format!("azure://{account}/{}", settings.container);
-    Ok(ObjectStorage::new(
-        Arc::new(store),
-        location,
-        settings.block_size,
-    ))
-}
-
-/// HTTP is allowed where an endpoint says it.
-fn client_options(endpoint: Option<&str>) -> ClientOptions {
-    ClientOptions::new()
-        .with_allow_http(is_plain_http(endpoint))
-        .with_connect_timeout(CONNECT_TIME)
-        .with_timeout_disabled()
-        .with_read_timeout(SILENCE)
-}
-
-fn is_plain_http(endpoint: Option<&str>) -> bool {
-    endpoint.is_some_and(|endpoint| endpoint.starts_with("http://"))
-}
-
-/// The budget of one request: attempts and time, whichever is used up first.
-fn retries(timeout: Option<Duration>) -> RetryConfig {
-    RetryConfig {
-        backoff: BackoffConfig {
-            init_backoff: Duration::from_millis(100),
-            max_backoff: Duration::from_secs(5),
-            base: 2.0,
-        },
-        max_retries: MAX_RETRIES,
-        retry_timeout: timeout.unwrap_or(RETRY_TIME),
-    }
 }

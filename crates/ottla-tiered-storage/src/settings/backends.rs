@@ -1,11 +1,12 @@
 //! Settings of the stores below the chunked format: S3, GCS, Azure, a directory.
 //!
 //! Names and rules come from Aiven's plugin: `S3StorageConfig`, `GcsStorageConfig`,
-//! `AzureBlobStorageConfig`, `FileSystemStorageConfig`. The prefix is `storage.`.
+//! `FileSystemStorageConfig`. The prefix is `storage.`.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
+use super::azure::{self, AzureSettings};
 use super::given::Given;
 use crate::error::RemoteStorageError;
 
@@ -99,24 +100,6 @@ pub enum GcsCredentials {
     None,
 }
 
-// Read and checked in every build; only the client of this store uses it.
-#[cfg_attr(not(feature = "azure"), allow(dead_code))]
-pub struct AzureSettings {
-    pub account: Option<String>,
-    pub container: String,
-    pub endpoint_url: Option<String>,
-    pub block_size: usize,
-    pub credentials: AzureCredentials,
-}
-
-// Read and checked in every build; only the client of this store uses it.
-#[cfg_attr(not(feature = "azure"), allow(dead_code))]
-pub enum AzureCredentials {
-    Key(String),
-    SasToken(Vec<(String, String)>),
-    Default,
-}
-
 const CLASS: &str = "storage.backend.class";
 const PACKAGE: &str = "io.aiven.kafka.tieredstorage.storage.";
 const DEFAULT_PART: i64 = 25 << 20;
@@ -126,7 +109,7 @@ pub fn read(given: &Given<'_>) -> Result<BackendSettings, RemoteStorageError> {
     match class.strip_prefix(PACKAGE).unwrap_or_default() {
         "s3.S3Storage" => Ok(BackendSettings::S3(read_s3(given)?)),
         "gcs.GcsStorage" => Ok(BackendSettings::Gcs(read_gcs(given)?)),
-        "azure.AzureBlobStorage" => Ok(BackendSettings::Azure(read_azure(given)?)),
+        "azure.AzureBlobStorage" => Ok(BackendSettings::Azure(azure::read(given)?)),
         "filesystem.FileSystemStorage" => {
             let root = given.required("storage.root")?;
             // The plugin reads it and replaces objects in any case.
@@ -156,7 +139,7 @@ fn read_s3(given: &Given<'_>) -> Result<S3Settings, RemoteStorageError> {
     )?;
     Ok(S3Settings {
         bucket: given.required("storage.s3.bucket.name")?.to_owned(),
-        endpoint_url: url(given, "storage.s3.endpoint.url")?,
+        endpoint_url: given.url("storage.s3.endpoint.url")?,
         region: given.required("storage.s3.region")?.to_owned(),
         storage_class: given
             .non_empty("storage.s3.storage.class")?
@@ -247,83 +230,9 @@ fn read_gcs(given: &Given<'_>) -> Result<GcsSettings, RemoteStorageError> {
     };
     Ok(GcsSettings {
         bucket: given.required("storage.gcs.bucket.name")?.to_owned(),
-        endpoint_url: url(given, "storage.gcs.endpoint.url")?,
+        endpoint_url: given.url("storage.gcs.endpoint.url")?,
         // One buffer of it is sent while the next one is filled; a store has its own least size.
         chunk_size: chunk_size.max(5 << 20) as usize,
         credentials,
     })
-}
-
-fn read_azure(given: &Given<'_>) -> Result<AzureSettings, RemoteStorageError> {
-    const CONNECTION: &str = "storage.azure.connection.string";
-    let mut account = given
-        .non_empty("storage.azure.account.name")?
-        .map(str::to_owned);
-    let mut key = given
-        .non_empty("storage.azure.account.key")?
-        .map(str::to_owned);
-    let mut sas = given
-        .non_empty("storage.azure.sas.token")?
-        .map(str::to_owned);
-    let mut endpoint_url = url(given, "storage.azure.endpoint.url")?;
-    if let Some(connection) = given.non_empty(CONNECTION)? {
-        if account.is_some() || key.is_some() || sas.is_some() || endpoint_url.is_some() {
-            let cause = "is set together with azure.account.name, azure.account.key, \
-                         azure.sas.token or azure.endpoint.url; remove those";
-            return Err(given.error(CONNECTION, cause));
-        }
-        for pair in connection.split(';').filter(|pair| !pair.is_empty()) {
-            let Some((name, value)) = pair.split_once('=') else {
-                return Err(given.error(CONNECTION, "has a part without `=`"));
-            };
-            let value = Some(value.to_owned());
-            match name {
-                "AccountName" => account = value,
-                "AccountKey" => key = value,
-                "SharedAccessSignature" => sas = value,
-                "BlobEndpoint" => endpoint_url = value,
-                "DefaultEndpointsProtocol" | "EndpointSuffix" => {}
-                _ => return Err(given.error(CONNECTION, format!("has an unknown part {name}"))),
-            }
-        }
-    } else if account.is_none() && sas.is_none() {
-        let cause = "is missing; give it, azure.sas.token or azure.connection.string";
-        return Err(given.error("storage.azure.account.name", cause));
-    }
-    let block_size = given
-        .number(
-            "storage.azure.upload.block.size",
-            100 << 10..=i32::MAX.into(),
-        )?
-        .unwrap_or(DEFAULT_PART);
-    let credentials = match (key, sas) {
-        (Some(key), _) => AzureCredentials::Key(key),
-        (None, Some(token)) => {
-            let pairs = token.trim_start_matches('?').split('&');
-            let pairs = pairs.filter_map(|pair| pair.split_once('='));
-            let owned = pairs.map(|(name, value)| (name.to_owned(), value.to_owned()));
-            AzureCredentials::SasToken(owned.collect())
-        }
-        (None, None) => AzureCredentials::Default,
-    };
-    Ok(AzureSettings {
-        account,
-        container: given.required("storage.azure.container.name")?.to_owned(),
-        endpoint_url,
-        block_size: block_size as usize,
-        credentials,
-    })
-}
-
-fn url(given: &Given<'_>, name: &str) -> Result<Option<String>, RemoteStorageError> {
-    match given.non_empty(name)? {
-        Some(url) if url.starts_with("http://") || url.starts_with("https://") => {
-            Ok(Some(url.to_owned()))
-        }
-        Some(url) => Err(given.error(
-            name,
-            format!("is {url}; give http:// or https:// and a host"),
-        )),
-        None => Ok(None),
-    }
 }

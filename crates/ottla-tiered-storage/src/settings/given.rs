@@ -46,6 +46,19 @@ impl<'a> Given<'a> {
             .ok_or_else(|| self.error(name, "is missing, and has no default; give a value"))
     }
 
+    pub fn url(&self, name: &str) -> Result<Option<String>, RemoteStorageError> {
+        match self.non_empty(name)? {
+            Some(url) if url.starts_with("http://") || url.starts_with("https://") => {
+                Ok(Some(url.to_owned()))
+            }
+            Some(url) => {
+                let cause = format!("is {url}; give http:// or https:// and a host");
+                Err(self.error(name, cause))
+            }
+            None => Ok(None),
+        }
+    }
+
     pub fn boolean(&self, name: &str, default: bool) -> Result<bool, RemoteStorageError> {
         Ok(self.optional_boolean(name)?.unwrap_or(default))
     }

@@ -126,25 +126,98 @@ fn another_prefix_is_followed() {
     }
 }
 
-#[test]
-fn an_azure_connection_string_is_taken_apart() {
+fn azure(more: &[(&str, &str)]) -> Result<AzureSettings, String> {
     let mut settings = s3(&[
         (
             "rsm.config.storage.backend.class",
             "io.aiven.kafka.tieredstorage.storage.azure.AzureBlobStorage",
         ),
         ("rsm.config.storage.azure.container.name", "c"),
-        (
-            "rsm.config.storage.azure.connection.string",
-            "DefaultEndpointsProtocol=http;AccountName=a;AccountKey=a2V5PQ==;BlobEndpoint=http://h/a",
-        ),
     ]);
     settings.retain(|key, _| !key.starts_with("rsm.config.storage.s3."));
-    let read = read(&settings).unwrap_or_else(|error| panic!("{error}"));
-    let BackendSettings::Azure(azure) = read.backend else {
-        panic!("not Azure");
-    };
-    assert_eq!(azure.account.as_deref(), Some("a"));
-    assert_eq!(azure.endpoint_url.as_deref(), Some("http://h/a"));
-    assert!(matches!(azure.credentials, AzureCredentials::Key(key) if key == "a2V5PQ=="));
+    for (key, value) in more {
+        settings.insert(
+            format!("rsm.config.storage.azure.{key}"),
+            (*value).to_owned(),
+        );
+    }
+    match read(&settings)?.backend {
+        BackendSettings::Azure(azure) => Ok(azure),
+        _ => Err("not Azure".to_owned()),
+    }
+}
+
+#[test]
+fn an_azure_connection_string_is_taken_apart() {
+    for (connection, account, endpoint) in [
+        (
+            "DefaultEndpointsProtocol=http;AccountName=a;AccountKey=a2V5PQ==;BlobEndpoint=http://h/a/",
+            "a",
+            "http://h/a",
+        ),
+        (
+            "DefaultEndpointsProtocol=https; AccountName=a; AccountKey=a2V5PQ==;EndpointSuffix=core.chinacloudapi.cn",
+            "a",
+            "https://a.blob.core.chinacloudapi.cn",
+        ),
+        (
+            "AccountName=a;AccountKey=a2V5PQ==",
+            "a",
+            "https://a.blob.core.windows.net",
+        ),
+    ] {
+        let azure = azure(&[("connection.string", connection)]).unwrap();
+        assert_eq!(
+            (azure.account.as_str(), azure.endpoint_url.as_str()),
+            (account, endpoint)
+        );
+        assert!(matches!(azure.credentials, AzureCredentials::Key(key) if key == "a2V5PQ=="));
+    }
+    // As the portal shows it beside a new token.
+    let connection = "BlobEndpoint=https://a.blob.core.windows.net/;\
+                      QueueEndpoint=https://a.queue.core.windows.net/;\
+                      FileEndpoint=https://a.file.core.windows.net/;\
+                      TableEndpoint=https://a.table.core.windows.net/;\
+                      SharedAccessSignature=sv=2024&sig=x%2By%3D";
+    let azure = azure(&[("connection.string", connection)]).unwrap();
+    assert_eq!(azure.account, "a");
+    assert!(
+        matches!(azure.credentials, AzureCredentials::SasToken(token) if token == "sv=2024&sig=x%2By%3D")
+    );
+}
+
+#[test]
+fn a_sas_token_needs_no_account_if_it_has_an_endpoint() {
+    for (endpoint, account) in [
+        ("https://a.blob.core.windows.net", "a"),
+        ("http://127.0.0.1:10000/a/", "a"),
+        ("http://localhost:10000", "localhost"),
+    ] {
+        let more = [
+            ("sas.token", "?sv=2024&sig=x%3D"),
+            ("endpoint.url", endpoint),
+        ];
+        assert_eq!(azure(&more).unwrap().account, account);
+    }
+    for (more, expected) in [
+        (
+            &[("sas.token", "x")][..],
+            "rsm.config.storage.azure.account.name: is missing; give it or storage.azure.endpoint.url",
+        ),
+        (
+            &[("endpoint.url", "https://h")],
+            "rsm.config.storage.azure.account.name: is missing; give it, azure.sas.token or \
+             azure.connection.string",
+        ),
+        (
+            &[(
+                "connection.string",
+                "AccountName=a;AccountKey=s3cret;Unknown=s3cret",
+            )],
+            "rsm.config.storage.azure.connection.string: has an unknown part Unknown",
+        ),
+    ] {
+        let error = azure(more).map(|azure| azure.endpoint_url).unwrap_err();
+        assert_eq!(error, expected);
+    }
 }

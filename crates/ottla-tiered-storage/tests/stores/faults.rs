@@ -3,11 +3,11 @@ use std::time::{Duration, Instant};
 
 use ottla_tiered_storage::{RemoteStorageError, RemoteStorageErrorKind, read_all};
 
-use crate::fake_s3::{FakeS3, FaultKind};
+use crate::fault_server::{FaultKind, FaultServer};
 use crate::reading::MEMORY;
 use crate::segments::{SEGMENT_ID, Segment, TOPIC_ID, open, segment, settings};
 
-pub fn s3(server: &FakeS3, more: &[(&str, &str)]) -> BTreeMap<String, String> {
+pub fn s3(server: &FaultServer, more: &[(&str, &str)]) -> BTreeMap<String, String> {
     let mut all = settings(&[
         (
             "remote.log.storage.manager.class.name",
@@ -28,14 +28,14 @@ pub fn s3(server: &FakeS3, more: &[(&str, &str)]) -> BTreeMap<String, String> {
     all
 }
 
-async fn upload(server: &FakeS3, segment: &Segment) -> Result<(), RemoteStorageError> {
+async fn upload(server: &FaultServer, segment: &Segment) -> Result<(), RemoteStorageError> {
     let store = open(&s3(server, &[(PART, "5242880")]));
     let copy = store.copy_log_segment_data(&segment.metadata, &segment.data);
     copy.await.map(drop)
 }
 
 async fn read(
-    server: &FakeS3,
+    server: &FaultServer,
     segment: &Segment,
     more: &[(&str, &str)],
 ) -> Result<(), RemoteStorageError> {
@@ -52,7 +52,7 @@ const SIZE: usize = 12_000_000;
 
 #[tokio::test]
 async fn a_store_that_stumbles_is_tried_again() {
-    let server = FakeS3::start().await;
+    let server = FaultServer::start().await;
     let dir = tempfile::tempdir().unwrap();
     let segment = segment(dir.path(), SIZE);
     for (request, kind) in [
@@ -79,7 +79,7 @@ async fn a_store_that_stumbles_is_tried_again() {
 
 #[tokio::test]
 async fn a_store_that_keeps_failing_gives_an_error_that_names_the_object() {
-    let server = FakeS3::start().await;
+    let server = FaultServer::start().await;
     let dir = tempfile::tempdir().unwrap();
     let segment = segment(dir.path(), SIZE);
     let key = format!("s3://bucket/orders-{TOPIC_ID}/7/00000000000000000100-{SEGMENT_ID}");
@@ -93,7 +93,7 @@ async fn a_store_that_keeps_failing_gives_an_error_that_names_the_object() {
     assert!(error.is_retriable());
     assert_eq!((server.open_uploads(), server.keys().len()), (0, 0));
 
-    let server = FakeS3::start().await;
+    let server = FaultServer::start().await;
     upload(&server, &segment).await.unwrap();
     server.fail(
         ".rsm-manifest",
@@ -129,7 +129,7 @@ async fn a_store_that_keeps_failing_gives_an_error_that_names_the_object() {
 /// Its bytes would be taken for another part of the segment.
 #[tokio::test]
 async fn a_server_that_sends_another_range_gives_an_error() {
-    let server = FakeS3::start().await;
+    let server = FaultServer::start().await;
     let dir = tempfile::tempdir().unwrap();
     let segment = segment(dir.path(), 3_000_000);
     upload(&server, &segment).await.unwrap();
@@ -146,7 +146,7 @@ async fn a_server_that_sends_another_range_gives_an_error() {
 
 #[tokio::test]
 async fn an_unreachable_server_gives_an_error_in_time() {
-    let server = FakeS3::start().await;
+    let server = FaultServer::start().await;
     let dir = tempfile::tempdir().unwrap();
     let segment = segment(dir.path(), 1000);
     let mut unreachable = server;
@@ -163,7 +163,7 @@ async fn an_unreachable_server_gives_an_error_in_time() {
 
 #[tokio::test]
 async fn an_upload_that_is_given_up_leaves_no_parts() {
-    let server = FakeS3::start().await;
+    let server = FaultServer::start().await;
     let dir = tempfile::tempdir().unwrap();
     let segment = segment(dir.path(), SIZE);
     server.fail("partNumber=", 10, FaultKind::Slow(Duration::from_secs(30)));

@@ -1,14 +1,16 @@
 //! The stores through their seam: files, objects in a directory, objects that Aiven's plugin wrote,
-//! and an S3 server that fails on purpose.
+//! a server that fails on purpose, and real servers.
 
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
 mod chunked;
-mod fake_s3;
+mod fault_server;
 mod faults;
+#[cfg(feature = "gcs")]
+mod gcs;
 mod local;
 mod plugin;
 mod reading;
-#[cfg(feature = "real-s3")]
-mod real_s3;
+#[cfg(feature = "real-stores")]
+mod real_stores;
 mod segments;

@@ -3,7 +3,7 @@ use std::time::{Duration, Instant};
 use futures_util::StreamExt;
 use ottla_tiered_storage::{IndexType, read_all};
 
-use crate::fake_s3::{FakeS3, FaultKind};
+use crate::fault_server::{FaultKind, FaultServer};
 use crate::faults::s3;
 use crate::segments::{Segment, open, segment};
 
@@ -15,7 +15,7 @@ pub const MEMORY: &[(&str, &str)] = &[
     ("rsm.config.fetch.chunk.cache.size", "5000000"),
 ];
 
-async fn uploaded(server: &FakeS3, dir: &std::path::Path) -> Segment {
+async fn uploaded(server: &FaultServer, dir: &std::path::Path) -> Segment {
     let segment = segment(dir, 10_000_000);
     let store = open(&s3(server, &[("rsm.config.compression.enabled", "true")]));
     let copy = store.copy_log_segment_data(&segment.metadata, &segment.data);
@@ -24,14 +24,14 @@ async fn uploaded(server: &FakeS3, dir: &std::path::Path) -> Segment {
     segment
 }
 
-fn gets(server: &FakeS3) -> usize {
+fn gets(server: &FaultServer) -> usize {
     let requests = server.requests();
     requests.iter().filter(|line| line.contains(".log")).count()
 }
 
 #[tokio::test]
 async fn the_first_byte_takes_two_round_trips_and_then_one() {
-    let server = FakeS3::start().await;
+    let server = FaultServer::start().await;
     let dir = tempfile::tempdir().unwrap();
     let segment = uploaded(&server, dir.path()).await;
     server.delay(Duration::from_millis(100));
@@ -51,7 +51,7 @@ async fn the_first_byte_takes_two_round_trips_and_then_one() {
 
 #[tokio::test]
 async fn without_a_cache_only_the_bytes_that_are_read_of_a_plain_chunk_are_fetched() {
-    let server = FakeS3::start().await;
+    let server = FaultServer::start().await;
     let dir = tempfile::tempdir().unwrap();
     let segment = segment(dir.path(), 3_000_000);
     let store = open(&s3(&server, &[]));
@@ -77,7 +77,7 @@ async fn without_a_cache_only_the_bytes_that_are_read_of_a_plain_chunk_are_fetch
 
 #[tokio::test]
 async fn readers_at_the_same_time_share_the_fetch_of_a_chunk() {
-    let server = FakeS3::start().await;
+    let server = FaultServer::start().await;
     let dir = tempfile::tempdir().unwrap();
     let segment = uploaded(&server, dir.path()).await;
     server.delay(Duration::from_millis(50));
@@ -93,7 +93,7 @@ async fn readers_at_the_same_time_share_the_fetch_of_a_chunk() {
 
 #[tokio::test]
 async fn a_cache_keeps_chunks_within_its_limit() {
-    let server = FakeS3::start().await;
+    let server = FaultServer::start().await;
     let dir = tempfile::tempdir().unwrap();
     let segment = uploaded(&server, dir.path()).await;
     let disk = tempfile::tempdir().unwrap();
@@ -130,7 +130,7 @@ async fn a_cache_keeps_chunks_within_its_limit() {
 
 #[tokio::test]
 async fn chunks_are_fetched_ahead_of_a_reader_until_it_goes() {
-    let server = FakeS3::start().await;
+    let server = FaultServer::start().await;
     let dir = tempfile::tempdir().unwrap();
     let segment = uploaded(&server, dir.path()).await;
     let ahead = ("rsm.config.fetch.chunk.cache.prefetch.max.size", "2000000");
@@ -174,7 +174,7 @@ async fn chunks_are_fetched_ahead_of_a_reader_until_it_goes() {
 
 #[tokio::test]
 async fn a_chunk_that_takes_longer_than_its_readers_wait_arrives_nevertheless() {
-    let server = FakeS3::start().await;
+    let server = FaultServer::start().await;
     let dir = tempfile::tempdir().unwrap();
     let segment = uploaded(&server, dir.path()).await;
     let store = open(&s3(&server, MEMORY));
@@ -198,7 +198,7 @@ async fn a_chunk_that_takes_longer_than_its_readers_wait_arrives_nevertheless() 
 
 #[tokio::test]
 async fn an_index_that_takes_longer_than_its_readers_wait_arrives_nevertheless() {
-    let server = FakeS3::start().await;
+    let server = FaultServer::start().await;
     let dir = tempfile::tempdir().unwrap();
     let segment = uploaded(&server, dir.path()).await;
     let store = open(&s3(&server, &[]));
@@ -215,11 +215,11 @@ async fn an_index_that_takes_longer_than_its_readers_wait_arrives_nevertheless()
 
 #[tokio::test]
 async fn an_offset_index_does_not_wait_for_the_manifest() {
-    let server = FakeS3::start().await;
+    let server = FaultServer::start().await;
     let dir = tempfile::tempdir().unwrap();
     let mut segment = uploaded(&server, dir.path()).await;
     server.delay(Duration::from_millis(300));
-    let requests = |server: &FakeS3| {
+    let requests = |server: &FaultServer| {
         let mut requests = server.requests();
         requests.sort();
         let kinds = requests

@@ -1,5 +1,6 @@
-//! An S3 server for one bucket, in memory, that fails on purpose and records its requests. It
-//! checks no signature: the suite `tiered` uses a real server for that.
+//! A server that fails on purpose and records its requests. It keeps one bucket of S3 in memory, and
+//! checks no signature; or it passes the requests on to a real server, which the suite `tiered`
+//! starts.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};
@@ -27,9 +28,9 @@ pub enum FaultKind {
     Cut,
     /// The connection ends without an answer.
     Close,
-    /// The range of the request is ignored.
+    /// The range of the request is ignored. Only in memory.
     Whole,
-    /// The range ends one byte too early.
+    /// The range ends one byte too early. Only in memory.
     Shorter,
 }
 
@@ -42,19 +43,37 @@ struct State {
     delay: Duration,
 }
 
+/// Who answers the requests that meet no fault.
 #[derive(Clone)]
-pub struct FakeS3 {
-    pub endpoint: String,
-    state: Arc<Mutex<State>>,
+#[cfg_attr(not(feature = "real-stores"), allow(dead_code))]
+pub enum Behind {
+    Memory,
+    /// The server at this address.
+    Server(String),
+    /// fake-gcs-server, at this address. It accepts the upload of an object through the XML API only with
+    /// the query of a signed URL, and answers it without an ETag. Both are added.
+    FakeGcs(String),
 }
 
-impl FakeS3 {
-    pub async fn start() -> FakeS3 {
+#[derive(Clone)]
+pub struct FaultServer {
+    pub endpoint: String,
+    state: Arc<Mutex<State>>,
+    behind: Behind,
+}
+
+impl FaultServer {
+    pub async fn start() -> FaultServer {
+        FaultServer::in_front_of(Behind::Memory).await
+    }
+
+    pub async fn in_front_of(behind: Behind) -> FaultServer {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let endpoint = format!("http://{}", listener.local_addr().unwrap());
-        let server = FakeS3 {
+        let server = FaultServer {
             endpoint,
             state: Arc::default(),
+            behind,
         };
         let served = server.clone();
         tokio::spawn(async move {
@@ -142,17 +161,24 @@ impl FakeS3 {
                     response(status, "", xml.as_bytes())
                 }
                 Some(FaultKind::Close) => return Ok(()),
-                Some(FaultKind::Slow(time)) => {
-                    tokio::time::sleep(time).await;
-                    self.answer(&method, &path, &range, body)
-                }
                 Some(FaultKind::Whole) => self.answer(&method, &path, "", body),
                 Some(FaultKind::Shorter) => {
                     let (from, to) = range.rsplit_once('-').unwrap();
                     let to = to.parse::<usize>().unwrap() - 1;
                     self.answer(&method, &path, &format!("{from}-{to}"), body)
                 }
-                Some(FaultKind::Cut) | None => self.answer(&method, &path, &range, body),
+                Some(FaultKind::Slow(_) | FaultKind::Cut) | None => {
+                    if let Some(FaultKind::Slow(time)) = fault {
+                        tokio::time::sleep(time).await;
+                    }
+                    match &self.behind {
+                        Behind::Memory => self.answer(&method, &path, &range, body),
+                        Behind::Server(address) => passed_on(address, &head, &body).await?,
+                        Behind::FakeGcs(address) => {
+                            passed_on_to_fake_gcs(address, &head, &body).await?
+                        }
+                    }
+                }
             };
             if method == "HEAD" {
                 let end = answer.windows(4).position(|at| at == b"\r\n\r\n").unwrap();
@@ -232,6 +258,33 @@ impl FakeS3 {
             },
         }
     }
+}
+
+/// The answer of a server. Each request has a connection of its own, which ends with the answer.
+pub async fn passed_on(address: &str, head: &str, body: &[u8]) -> std::io::Result<Vec<u8>> {
+    let mut server = TcpStream::connect(address).await?;
+    let head = head.replacen("\r\n", "\r\nConnection: close\r\n", 1);
+    server.write_all(head.as_bytes()).await?;
+    server.write_all(body).await?;
+    let mut answer = Vec::new();
+    server.read_to_end(&mut answer).await?;
+    Ok(answer)
+}
+
+async fn passed_on_to_fake_gcs(address: &str, head: &str, body: &[u8]) -> std::io::Result<Vec<u8>> {
+    if !head.starts_with("PUT ") {
+        return passed_on(address, head, body).await;
+    }
+    let signed = head.replacen(
+        " HTTP/1.1",
+        "?X-Goog-Algorithm=GOOG4-RSA-SHA256 HTTP/1.1",
+        1,
+    );
+    let answer = passed_on(address, &signed, body).await?;
+    let answer = String::from_utf8_lossy(&answer);
+    Ok(answer
+        .replacen("\r\n", "\r\nETag: \"e\"\r\n", 1)
+        .into_bytes())
 }
 
 fn response(status: u16, headers: &str, body: &[u8]) -> Vec<u8> {
