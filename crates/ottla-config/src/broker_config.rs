@@ -289,6 +289,7 @@ broker_config! {
     ottla_accept_unserved: Vec<String> = "ottla.accept.unserved",
     ottla_audit_events: Vec<String> = "ottla.audit.events",
     ottla_audit_file: Option<String> = "ottla.audit.file",
+    ottla_audit_topic: Option<String> = "ottla.audit.topic",
     ottla_console_listener: String = "ottla.console.listener",
     ottla_console_oidc_client_id: Option<String> = "ottla.console.oidc.client.id",
     ottla_console_oidc_config: Option<String> = "ottla.console.oidc.config",
