@@ -8,6 +8,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
+use std::sync::Arc;
 
 /// The origin of a value.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -37,6 +38,44 @@ pub struct Properties {
     pub(crate) jaas_file: Option<JaasSource>,
     /// Whether login settings are ignored.
     pub(crate) ignores_logins: bool,
+    /// What replaces variables in values that are given later, as dynamic settings.
+    pub(crate) variables: Option<Variables>,
+}
+
+/// Replaces the variables of `config.providers` in a value.
+#[derive(Clone)]
+pub struct Variables(Arc<dyn Fn(&str) -> Result<String, String> + Send + Sync>);
+
+impl Variables {
+    /// The function may read files. Its error names the variable and the reason, and has no secret.
+    pub fn new(
+        replace: impl Fn(&str) -> Result<String, String> + Send + Sync + 'static,
+    ) -> Variables {
+        Variables(Arc::new(replace))
+    }
+
+    /// `None` if the value has no variables.
+    pub(crate) fn replace(&self, value: &str) -> Result<Option<String>, String> {
+        if !value.contains("${") {
+            return Ok(None);
+        }
+        let replaced = (self.0)(value)?;
+        Ok(Some(replaced).filter(|replaced| replaced != value))
+    }
+}
+
+impl PartialEq for Variables {
+    fn eq(&self, other: &Variables) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for Variables {}
+
+impl fmt::Debug for Variables {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Variables")
+    }
 }
 
 /// A JAAS file: its path and text. `Debug` shows only the path.
@@ -82,6 +121,7 @@ impl Properties {
             entries: Vec::new(),
             jaas_file: None,
             ignores_logins: false,
+            variables: None,
         }
     }
 
@@ -141,6 +181,11 @@ impl Properties {
     /// access to the JAAS file. Kafka's do not read it either.
     pub fn ignore_logins(&mut self) {
         self.ignores_logins = true;
+    }
+
+    /// Sets what replaces variables in dynamic settings. Those in this file are already replaced.
+    pub fn set_variables(&mut self, variables: Variables) {
+        self.variables = Some(variables);
     }
 
     pub fn file_name(&self) -> &str {

@@ -4,7 +4,8 @@
 //! `${file:/path:key}` is a key of another properties file, `${dir:/path:name}` the contents of a
 //! file in a directory, `${env:NAME}` an environment variable. A value may contain several, also
 //! within a JAAS entry. An unresolved variable is an error at start; Kafka leaves it in the value
-//! as text.
+//! as text. Dynamic settings can contain variables too: each broker resolves them with the providers
+//! of its own properties file.
 //!
 //! Kafka: `AbstractConfig.resolveConfigVariables`, `ConfigTransformer`,
 //! `org.apache.kafka.common.config.provider`.
@@ -12,7 +13,7 @@
 use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
 
-use ottla_config::Properties;
+use ottla_config::{Properties, Variables};
 use regex::Regex;
 
 /// The kind of provider, identified by its Java class.
@@ -33,7 +34,7 @@ struct Provider {
 const CLASSES: &str = "org.apache.kafka.common.config.provider.FileConfigProvider, \
                        DirectoryConfigProvider and EnvVarConfigProvider of the same package";
 
-/// Resolves the variables in all values.
+/// Resolves the variables in all values, and makes those of dynamic settings resolvable.
 pub fn resolve(properties: &mut Properties) -> Result<(), String> {
     let providers = providers(properties)?;
     if providers.is_empty() {
@@ -57,6 +58,8 @@ pub fn resolve(properties: &mut Properties) -> Result<(), String> {
     for (key, value) in resolved {
         properties.replace(&key, &value);
     }
+    let variables = Variables::new(move |value| resolve_value(value, &providers));
+    properties.set_variables(variables);
     Ok(())
 }
 
