@@ -40,7 +40,12 @@ pub struct Properties {
     pub(crate) ignores_logins: bool,
     /// What replaces variables in values that are given later, as dynamic settings.
     pub(crate) variables: Option<Variables>,
+    /// The variables that were replaced in this file, by what replaced them.
+    replaced: BTreeMap<String, String>,
 }
+
+/// Shorter values are too likely to be a part of other words.
+const SHORTEST_SECRET: usize = 4;
 
 /// Replaces the variables of `config.providers` in a value.
 #[derive(Clone)]
@@ -122,6 +127,7 @@ impl Properties {
             jaas_file: None,
             ignores_logins: false,
             variables: None,
+            replaced: BTreeMap::new(),
         }
     }
 
@@ -181,6 +187,26 @@ impl Properties {
     /// access to the JAAS file. Kafka's do not read it either.
     pub fn ignore_logins(&mut self) {
         self.ignores_logins = true;
+    }
+
+    /// Has messages show a variable instead of the value that has replaced it, which may be a secret.
+    pub fn hide(&mut self, variable: &str, value: &str) {
+        let value = value.trim();
+        if value.chars().count() >= SHORTEST_SECRET {
+            self.replaced.insert(value.to_owned(), variable.to_owned());
+        }
+    }
+
+    /// A message about these settings, with variables instead of what has replaced them.
+    pub fn with_variables(&self, message: &str) -> String {
+        let mut replaced: Vec<_> = self.replaced.iter().collect();
+        // One may be a part of another.
+        replaced.sort_by_key(|(value, _)| std::cmp::Reverse(value.len()));
+        let mut message = message.to_owned();
+        for (value, variable) in replaced {
+            message = message.replace(value.as_str(), variable);
+        }
+        message
     }
 
     /// Sets what replaces variables in dynamic settings. Those in this file are already replaced.

@@ -40,13 +40,16 @@ pub fn resolve(properties: &mut Properties) -> Result<(), String> {
     if providers.is_empty() {
         return Ok(());
     }
-    let mut resolved = Vec::new();
+    let (mut resolved, mut found) = (Vec::new(), Vec::new());
     for property in properties.effective() {
         let is_own = property.key.starts_with("config.providers");
         if is_own || !property.value.contains("${") {
             continue;
         }
-        let value = resolve_value(&property.value, &providers).map_err(|reason| {
+        let mut find = |variable: &str, value: &str| {
+            found.push((variable.to_owned(), value.to_owned()));
+        };
+        let value = resolve_value(&property.value, &providers, &mut find).map_err(|reason| {
             format!(
                 "{}: {}: {reason}",
                 properties.place(&property.key),
@@ -58,7 +61,10 @@ pub fn resolve(properties: &mut Properties) -> Result<(), String> {
     for (key, value) in resolved {
         properties.replace(&key, &value);
     }
-    let variables = Variables::new(move |value| resolve_value(value, &providers));
+    for (variable, value) in found {
+        properties.hide(&variable, &value);
+    }
+    let variables = Variables::new(move |value| resolve_value(value, &providers, &mut |_, _| {}));
     properties.set_variables(variables);
     Ok(())
 }
@@ -142,8 +148,13 @@ fn normal(path: &Path) -> PathBuf {
     normal
 }
 
-/// Resolves the variables of one value. Replacements are not resolved again.
-fn resolve_value(value: &str, providers: &BTreeMap<String, Provider>) -> Result<String, String> {
+/// Resolves the variables of one value. Replacements are not resolved again. Each variable is passed
+/// to `find`, with its value.
+fn resolve_value(
+    value: &str,
+    providers: &BTreeMap<String, Provider>,
+    find: &mut dyn FnMut(&str, &str),
+) -> Result<String, String> {
     let mut resolved = String::new();
     let mut rest = value;
     while let Some(start) = rest.find("${") {
@@ -160,7 +171,9 @@ fn resolve_value(value: &str, providers: &BTreeMap<String, Provider>) -> Result<
             Some((provider, rest)) => {
                 let (path, key) = rest.split_once(':').unwrap_or(("", rest));
                 let found = provider.get(path, key);
-                resolved.push_str(&found.map_err(|reason| format!("{variable}: {reason}"))?);
+                let found = found.map_err(|reason| format!("{variable}: {reason}"))?;
+                find(variable, &found);
+                resolved.push_str(&found);
             }
             // Not a configured provider: a value may contain other braces.
             None => resolved.push_str(variable),

@@ -58,9 +58,12 @@ impl BrokerConfig {
             }
             let is_changed = was.get(key) != Some(value);
             let replaced = self.replace_variables(index, key, value, &mut dynamic);
+            let checked = self.check_replaced(index, key, &dynamic);
             if is_changed {
-                replaced?;
-                self.check_replaced(index, key, &dynamic)?;
+                replaced.and(checked)?;
+            } else if checked.is_err() {
+                dynamic.written[index].remove(key);
+                dynamic.replaced[index].remove(key);
             }
         }
         let now = dynamic.written[index].clone();
