@@ -19,16 +19,23 @@ pub enum Origin {
     Override,
 }
 
-/// One key and its value.
-#[derive(Clone, PartialEq, Eq, Debug)]
+/// One key and its value. `Debug` does not show the value, which may be a secret.
+#[derive(Clone, PartialEq, Eq)]
 pub struct Property {
     pub key: String,
     pub value: String,
     pub origin: Origin,
 }
 
-/// The contents of a properties file, and the overrides of the command line.
-#[derive(Clone, Default, PartialEq, Eq, Debug)]
+impl fmt::Debug for Property {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({:?})", self.key, self.origin)
+    }
+}
+
+/// The contents of a properties file, and the overrides of the command line. `Debug` shows no
+/// values.
+#[derive(Clone, Default, PartialEq, Eq)]
 pub struct Properties {
     /// As given by the user, for messages.
     file_name: String,
@@ -42,6 +49,15 @@ pub struct Properties {
     pub(crate) variables: Option<Variables>,
     /// The variables that were replaced in this file, by what replaced them.
     replaced: BTreeMap<String, String>,
+}
+
+impl fmt::Debug for Properties {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Properties")
+            .field("file_name", &self.file_name)
+            .field("entries", &self.entries)
+            .finish_non_exhaustive()
+    }
 }
 
 /// Shorter values are too likely to be a part of other words.
@@ -76,12 +92,6 @@ impl PartialEq for Variables {
 }
 
 impl Eq for Variables {}
-
-impl fmt::Debug for Variables {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Variables")
-    }
-}
 
 /// A JAAS file: its path and text. `Debug` shows only the path.
 #[derive(Clone, PartialEq, Eq)]
