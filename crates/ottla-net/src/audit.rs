@@ -5,12 +5,13 @@
 //! clients. Therefore the number of lines per second is limited, for each principal and address and
 //! in total. The next denial after that second reports the number of omitted denials.
 //! `ottla.audit.file` and `ottla.audit.topic` receive the same decisions as JSON, and allowed requests
-//! if configured. Text that a client chose is always written on one line.
+//! if configured. Text that a client chose is always written on one line, and is cut if it is long.
 
 mod queue;
 
 mod file;
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -31,6 +32,9 @@ const LOGGER: &str = "kafka.authorizer.logger";
 const DENIALS_OF_ONE: u64 = 10;
 /// The maximum number of denials per second in total.
 const DENIALS_OF_ALL: u64 = 200;
+
+/// The maximum number of characters of a name. A client may send longer ones to fill the disk.
+const LONGEST_NAME: usize = 1_024;
 
 /// Checks that decisions can be written to `ottla.audit.file`, if there are any. Changes nothing. The
 /// error starts with the setting.
@@ -155,6 +159,8 @@ impl Audit {
             return;
         }
         let rule = authorizer.explain(client, action).rule;
+        let (principal, name) = (shortened(client.principal), shortened(action.name));
+        let (client, action) = with_names(client, action, &principal, &name);
         if is_logged {
             tracing::debug!(target: LOGGER, "{}", line(client, action, api_key, &rule));
         }
@@ -177,6 +183,8 @@ impl Audit {
         if !is_asked {
             if tracing::enabled!(target: LOGGER, tracing::Level::TRACE) {
                 let rule = authorizer.explain(client, action).rule;
+                let (principal, name) = (shortened(client.principal), shortened(action.name));
+                let (client, action) = with_names(client, action, &principal, &name);
                 tracing::trace!(target: LOGGER, "{}", line(client, action, api_key, &rule));
             }
             return;
@@ -194,6 +202,8 @@ impl Audit {
             return;
         }
         let rule = authorizer.explain(client, action).rule;
+        let (principal, name) = (shortened(client.principal), shortened(action.name));
+        let (client, action) = with_names(client, action, &principal, &name);
         let way_out = way_out(client, action, &rule);
         tracing::info!(target: LOGGER, "{}", line(client, action, api_key, &rule));
         tracing::info!(target: LOGGER, "{way_out}");
@@ -202,6 +212,37 @@ impl Audit {
             self.push(&line, action, &rule);
         }
     }
+}
+
+/// A name, or its beginning and a mark if it is long.
+fn shortened(name: &str) -> Cow<'_, str> {
+    match name.char_indices().nth(LONGEST_NAME) {
+        Some((end, _)) => Cow::Owned(format!("{}…", &name[..end])),
+        None => Cow::Borrowed(name),
+    }
+}
+
+fn with_names<'a>(
+    client: Client<'a>,
+    action: Action<'_>,
+    principal: &'a str,
+    name: &'a str,
+) -> (Client<'a>, Action<'a>) {
+    let Action {
+        operation,
+        resource_type,
+        ..
+    } = action;
+    let client = Client {
+        principal,
+        host: client.host,
+    };
+    let action = Action {
+        operation,
+        resource_type,
+        name,
+    };
+    (client, action)
 }
 
 /// Kafka: `StandardAuthorizerData.buildAuditMessage`.
@@ -276,6 +317,23 @@ mod tests {
         );
         let out = way_out(CLIENT, hostile, &Rule::DefaultDeny);
         assert!(out.ends_with(r"--topic 'a'\''; rm'"), "{out}");
+    }
+
+    #[test]
+    fn a_long_name_is_cut() {
+        assert_eq!(shortened("é"), "é");
+        let longest = "é".repeat(LONGEST_NAME);
+        assert_eq!(shortened(&longest), longest);
+        assert_eq!(shortened(&format!("{longest}é")), format!("{longest}…"));
+        let name = "\u{1}".repeat(32_000);
+        let name = shortened(&name);
+        let (client, action) = with_names(CLIENT, ACTION, CLIENT.principal, &name);
+        let (rule, command) = (
+            Rule::DefaultDeny,
+            way_out(client, action, &Rule::DefaultDeny),
+        );
+        let written = queue::line(client, action, ApiKey::Fetch, &rule, Some(&command));
+        assert!(written.to_string().len() < 20 * LONGEST_NAME);
     }
 
     #[test]
