@@ -28,7 +28,7 @@ pub(super) enum AuditLine {
 /// The lines of an audit file. A line that is not JSON counts as a lost decision: a full disk may
 /// have cut it.
 pub(super) fn audit_lines(file: impl BufRead) -> impl Iterator<Item = std::io::Result<AuditLine>> {
-    file.lines().map(|line| {
+    file.lines().map(|line| -> std::io::Result<AuditLine> {
         Ok(match serde_json::from_str(&line?) {
             Ok(decision @ Value::Object(_)) => match decision.get("lost").and_then(Value::as_u64) {
                 Some(lost) => AuditLine::Lost(lost),
