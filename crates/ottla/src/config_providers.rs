@@ -42,8 +42,7 @@ pub fn resolve(properties: &mut Properties) -> Result<(), String> {
     }
     let (mut resolved, mut found) = (Vec::new(), Vec::new());
     for property in properties.effective() {
-        let is_own = property.key.starts_with("config.providers");
-        if is_own || !property.value.contains("${") {
+        if is_of_providers(&property.key) || !property.value.contains("${") {
             continue;
         }
         let mut find = |variable: &str, value: &str| {
@@ -67,6 +66,11 @@ pub fn resolve(properties: &mut Properties) -> Result<(), String> {
     let variables = Variables::new(move |value| resolve_value(value, &providers, &mut |_, _| {}));
     properties.set_variables(variables);
     Ok(())
+}
+
+/// Whether a setting is about the providers themselves.
+pub fn is_of_providers(key: &str) -> bool {
+    key == "config.providers" || key.starts_with("config.providers.")
 }
 
 fn providers(properties: &Properties) -> Result<BTreeMap<String, Provider>, String> {

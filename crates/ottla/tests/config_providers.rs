@@ -1,5 +1,5 @@
-//! Variables of `config.providers` in dynamic settings: stored and described as written, replaced by
-//! the broker.
+//! Variables of `config.providers`: in dynamic settings, which are stored and described as written,
+//! and in the files of tools.
 
 use std::process::{Command, Output, Stdio};
 
@@ -18,6 +18,34 @@ fn configs(broker: &BrokerProcess, arguments: &[&str]) -> Output {
 fn printed(output: &Output) -> String {
     let (out, err) = (&output.stdout, &output.stderr);
     String::from_utf8_lossy(out).into_owned() + &String::from_utf8_lossy(err)
+}
+
+#[test]
+fn the_file_of_a_tool_may_refer_to_other_files() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let secrets = directory.path().join("secrets");
+    std::fs::write(&secrets, "id=tool\n").expect("written");
+    let broker = BrokerBuilder::new().start();
+    let describe = |key: &str| {
+        let file = directory.path().join("client.properties");
+        let text = format!(
+            "config.providers=file\n\
+             config.providers.file.class=org.apache.kafka.common.config.provider.FileConfigProvider\n\
+             client.id=${{file:{}:{key}}}\n",
+            secrets.display()
+        );
+        std::fs::write(&file, text).expect("written");
+        let file = file.display().to_string();
+        configs(&broker, &["--describe", "--command-config", &file])
+    };
+    let described = describe("id");
+    let text = printed(&described);
+    assert!(described.status.success(), "{text}");
+    assert!(!text.contains("WARN"), "{text}");
+    let failed = describe("none");
+    assert!(!failed.status.success());
+    let text = printed(&failed);
+    assert!(text.contains("the file has no such key"), "{text}");
 }
 
 #[test]
