@@ -19,6 +19,7 @@ const _: () = assert!(
 
 mod api;
 mod api_table;
+mod audit_topic;
 mod authorization;
 mod broker;
 mod codec;

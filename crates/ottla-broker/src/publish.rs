@@ -106,7 +106,8 @@ pub(crate) fn apply_dynamic_settings(
     file_config: &BrokerConfig,
     image: &MetadataImage,
 ) -> BrokerConfig {
-    let (config, warnings) = effective_config(file_config, image, broker.broker_id());
+    let current = broker.context.config().clone();
+    let (config, warnings) = effective_config(file_config, &current, image, broker.broker_id());
     for warning in warnings {
         tracing::warn!("a dynamic setting of the broker is ignored: {warning}");
     }

@@ -32,6 +32,7 @@ use ottla_sync::task::{JoinHandle, JoinSet};
 use ottla_types::TopicPartition;
 
 use crate::Broker;
+use crate::audit_topic::{AuditTopicWriter, check_audit_topic};
 use crate::endpoint::Endpoint;
 use crate::follow_listeners::{self, NotOpened};
 use crate::http::HttpServer;
@@ -80,6 +81,7 @@ pub struct RunningBroker {
     /// Ends by itself when the broker stops.
     reporter: JoinHandle<()>,
     audit: JoinHandle<()>,
+    audit_topic: Option<Arc<AuditTopicWriter>>,
     /// Serves until everything else has ended.
     http: Option<HttpServer>,
 }
@@ -143,6 +145,7 @@ impl Broker {
             load_token_keys(context)?;
             check_kerberos(&config, |_| true)?;
             check_audit_file(&config)?;
+            check_audit_topic(&config)?;
             opening.open_remote_logs()?;
             resolving.address_limits.resolve(&config)
         })
@@ -171,6 +174,11 @@ impl Broker {
             .map_err(|error| StartError(format!("the start was aborted: {error}")))?
             .map_err(StartError)?;
         let mut tasks = background_tasks(&broker);
+        let audit_topic = AuditTopicWriter::of(&broker);
+        tasks.extend(audit_topic.iter().map(|writer| {
+            let writing = Arc::clone(writer).run();
+            ottla_sync::task::spawn(writing)
+        }));
         let opener = ottla_sync::task::spawn(open_missing_partitions(Arc::clone(&broker)));
         let reporter = ottla_sync::task::spawn(metrics::report_to_files(Arc::clone(&broker)));
         let moves = Arc::clone(&broker.directory_moves);
@@ -201,6 +209,7 @@ impl Broker {
             controller_tasks,
             reporter,
             audit,
+            audit_topic,
             http,
         })
     }
@@ -500,6 +509,9 @@ impl RunningBroker {
             // Clients are served until other brokers lead these partitions.
             leave(&broker).await;
         }
+        if let Some(writer) = &self.audit_topic {
+            writer.finish().await;
+        }
         broker.context.set_stop_step(StopStep::Clients);
         broker.context.begin_stop();
         // Otherwise members that wait for their group would prevent their connections from closing.
@@ -519,6 +531,9 @@ impl RunningBroker {
         // It only writes a file. A panic was reported where it happened.
         let _ = (&mut self.reporter).await;
         let _ = (&mut self.audit).await;
+        if let Some(writer) = &self.audit_topic {
+            writer.report_rest().await;
+        }
         if let Some(membership) = broker.node.membership() {
             if !has_successors {
                 leave(&broker).await;

@@ -7,6 +7,8 @@ use ottla_config::BrokerConfig;
 use ottla_net::{check_audit_file, check_kerberos};
 use ottla_remote::check_settings;
 
+use crate::audit_topic::check_audit_topic;
+
 /// Less is a mistake in the unit. With little more, the start warns of too little memory.
 const LEAST_MEMORY_BYTES: i64 = 64 << 20;
 
@@ -47,8 +49,10 @@ pub fn start_problems(config: &BrokerConfig) -> Vec<StartProblem> {
              {LEAST_MEMORY_BYTES}, or -1 for the memory of the machine"
         )));
     }
-    if let Err(message) = check_audit_file(config) {
-        problems.push(StartProblem::of_message(&message));
+    for checked in [check_audit_file(config), check_audit_topic(config)] {
+        if let Err(message) = checked {
+            problems.push(StartProblem::of_message(&message));
+        }
     }
     for (listener, _) in config.sasl.kerberos_services() {
         if let Err(message) = check_kerberos(config, |it| it == listener) {
@@ -124,6 +128,23 @@ mod tests {
         assert!(found[0].change.ends_with("or remove the line"), "{found:?}");
         // Without an authorizer, nothing is decided.
         assert!(problems(&format!("{PLAINTEXT}{file}")).is_empty());
+    }
+
+    #[test]
+    fn an_audit_topic_that_cannot_be_written_is_refused() {
+        let authorizer =
+            "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer\n";
+        let with = |name: &str| {
+            let topic = format!("ottla.audit.topic={name}\n");
+            problems(&format!("{PLAINTEXT}{authorizer}{topic}"))
+        };
+        assert!(with("audit").is_empty());
+        for wrong in ["a b", "__consumer_offsets", "__cluster_metadata"] {
+            let found = with(wrong);
+            assert_eq!(found.len(), 1, "{found:?}");
+            assert_eq!(found[0].setting, "ottla.audit.topic");
+            assert!(found[0].change.starts_with("give the name"), "{found:?}");
+        }
     }
 
     #[test]

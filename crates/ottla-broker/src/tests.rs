@@ -2,6 +2,7 @@
 //! responses.
 
 mod admin;
+mod audit_topic;
 mod authorization;
 mod bad_input;
 mod changing_voters;

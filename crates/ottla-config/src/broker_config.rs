@@ -22,7 +22,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::config_def::{parse_host_port, parse_voter};
-use crate::properties::{JaasSource, Properties};
+use crate::properties::{JaasSource, Properties, Variables};
 use crate::topic_config::TopicConfig;
 pub use error::{ConfigError, Warning};
 pub use examine::Examined;
@@ -88,6 +88,9 @@ macro_rules! broker_config {
             /// The dynamic settings of the cluster and of this broker that are in effect.
             dynamic_default_settings: BTreeMap<String, String>,
             dynamic_settings: BTreeMap<String, String>,
+            /// The values of those of them that have variables, in the same order.
+            replaced_settings: [BTreeMap<String, String>; 2],
+            variables: Option<Variables>,
             file_name: String,
         }
 
@@ -140,6 +143,8 @@ macro_rules! broker_config {
                     static_settings: values.static_settings(),
                     dynamic_default_settings: BTreeMap::new(),
                     dynamic_settings: BTreeMap::new(),
+                    replaced_settings: Default::default(),
+                    variables: values.variables().cloned(),
                     file_name: values.file_name().to_owned(),
                 };
                 (config.sasl, _) = SaslConfig::resolve(&config.listeners_with_sasl(), values);
@@ -163,7 +168,6 @@ broker_config! {
     broker_heartbeat_interval_ms: i32 = "broker.heartbeat.interval.ms",
     broker_rack: Option<String> = "broker.rack",
     broker_session_timeout_ms: i32 = "broker.session.timeout.ms",
-    config_providers: Vec<String> = "config.providers",
     connection_failed_authentication_delay_ms: i32 = "connection.failed.authentication.delay.ms",
     connections_max_idle_ms: i64 = "connections.max.idle.ms",
     controlled_shutdown_enable: bool = "controlled.shutdown.enable",
@@ -289,6 +293,7 @@ broker_config! {
     ottla_accept_unserved: Vec<String> = "ottla.accept.unserved",
     ottla_audit_events: Vec<String> = "ottla.audit.events",
     ottla_audit_file: Option<String> = "ottla.audit.file",
+    ottla_audit_topic: Option<String> = "ottla.audit.topic",
     ottla_console_listener: String = "ottla.console.listener",
     ottla_console_oidc_client_id: Option<String> = "ottla.console.oidc.client.id",
     ottla_console_oidc_config: Option<String> = "ottla.console.oidc.config",
@@ -396,19 +401,34 @@ impl BrokerConfig {
         &self.static_settings
     }
 
-    /// The dynamic settings of the cluster that are in effect.
+    /// The dynamic settings of the cluster that are in effect, with their variables.
     pub fn dynamic_default_settings(&self) -> &BTreeMap<String, String> {
         &self.dynamic_default_settings
     }
 
-    /// The dynamic settings of this broker that are in effect.
+    /// The dynamic settings of this broker that are in effect, with their variables.
     pub fn dynamic_settings(&self) -> &BTreeMap<String, String> {
         &self.dynamic_settings
     }
 
     /// The effective text of a key without its default: dynamic for this broker, dynamic for the
-    /// cluster, file.
+    /// cluster, file. Variables are replaced by their values.
     pub fn setting(&self, key: &str) -> Option<&str> {
+        let [of_cluster, of_broker] = &self.replaced_settings;
+        [
+            of_broker,
+            &self.dynamic_settings,
+            of_cluster,
+            &self.dynamic_default_settings,
+            &self.static_settings,
+        ]
+        .into_iter()
+        .find_map(|settings| settings.get(key))
+        .map(String::as_str)
+    }
+
+    /// Like [`setting`](Self::setting), as it is written: with variables, if it is dynamic.
+    pub(crate) fn written_setting(&self, key: &str) -> Option<&str> {
         [
             &self.dynamic_settings,
             &self.dynamic_default_settings,
@@ -417,6 +437,12 @@ impl BrokerConfig {
         .into_iter()
         .find_map(|settings| settings.get(key))
         .map(String::as_str)
+    }
+
+    /// Leaves variables in dynamic settings as they are. For threads that must not read files, and
+    /// use no setting that can have variables.
+    pub fn ignore_variables(&mut self) {
+        self.variables = None;
     }
 
     /// The protocol of a listener of this node or of others. The name is in upper case.

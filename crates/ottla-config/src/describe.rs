@@ -309,7 +309,9 @@ pub fn describe_broker(broker: &BrokerConfig) -> Vec<DescribedConfig> {
         if is_hidden && broker.setting(def.name).is_none() {
             continue;
         }
-        let own = broker.setting(def.name).map(|text| as_written(def, text));
+        // Not what a variable stands for, which may be a secret.
+        let own = broker.written_setting(def.name);
+        let own = own.map(|text| as_written(def, text));
         let value = own.or_else(|| def.default_text().map(str::to_owned));
         described.push(broker_entry(
             def,

@@ -45,7 +45,7 @@ pub use describe::{
 };
 pub use markdown::settings_markdown;
 pub use nearest_name::nearest_name;
-pub use properties::{Origin, Properties, PropertiesError, Property, property_line};
+pub use properties::{Origin, Properties, PropertiesError, Property, Variables, property_line};
 pub use remote_storage::{
     InvalidRemoteLogMetadata, InvalidRemoteStorage, RemoteLogMetadataConfig, check_remote_storage,
     check_remote_storage_defaults, settings_below,

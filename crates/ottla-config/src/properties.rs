@@ -8,6 +8,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
+use std::sync::Arc;
 
 /// The origin of a value.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -18,16 +19,23 @@ pub enum Origin {
     Override,
 }
 
-/// One key and its value.
-#[derive(Clone, PartialEq, Eq, Debug)]
+/// One key and its value. `Debug` does not show the value, which may be a secret.
+#[derive(Clone, PartialEq, Eq)]
 pub struct Property {
     pub key: String,
     pub value: String,
     pub origin: Origin,
 }
 
-/// The contents of a properties file, and the overrides of the command line.
-#[derive(Clone, Default, PartialEq, Eq, Debug)]
+impl fmt::Debug for Property {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({:?})", self.key, self.origin)
+    }
+}
+
+/// The contents of a properties file, and the overrides of the command line. `Debug` shows no
+/// values.
+#[derive(Clone, Default, PartialEq, Eq)]
 pub struct Properties {
     /// As given by the user, for messages.
     file_name: String,
@@ -37,7 +45,53 @@ pub struct Properties {
     pub(crate) jaas_file: Option<JaasSource>,
     /// Whether login settings are ignored.
     pub(crate) ignores_logins: bool,
+    /// What replaces variables in values that are given later, as dynamic settings.
+    pub(crate) variables: Option<Variables>,
+    /// The variables that were replaced in this file, by what replaced them.
+    replaced: BTreeMap<String, String>,
 }
+
+impl fmt::Debug for Properties {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Properties")
+            .field("file_name", &self.file_name)
+            .field("entries", &self.entries)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Shorter values are too likely to be a part of other words.
+const SHORTEST_SECRET: usize = 4;
+
+/// Replaces the variables of `config.providers` in a value.
+#[derive(Clone)]
+pub struct Variables(Arc<dyn Fn(&str) -> Result<String, String> + Send + Sync>);
+
+impl Variables {
+    /// The function may read files. Its error names the variable and the reason, and has no secret.
+    pub fn new(
+        replace: impl Fn(&str) -> Result<String, String> + Send + Sync + 'static,
+    ) -> Variables {
+        Variables(Arc::new(replace))
+    }
+
+    /// `None` if the value has no variables.
+    pub(crate) fn replace(&self, value: &str) -> Result<Option<String>, String> {
+        if !value.contains("${") {
+            return Ok(None);
+        }
+        let replaced = (self.0)(value)?;
+        Ok(Some(replaced).filter(|replaced| replaced != value))
+    }
+}
+
+impl PartialEq for Variables {
+    fn eq(&self, other: &Variables) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for Variables {}
 
 /// A JAAS file: its path and text. `Debug` shows only the path.
 #[derive(Clone, PartialEq, Eq)]
@@ -82,6 +136,8 @@ impl Properties {
             entries: Vec::new(),
             jaas_file: None,
             ignores_logins: false,
+            variables: None,
+            replaced: BTreeMap::new(),
         }
     }
 
@@ -141,6 +197,31 @@ impl Properties {
     /// access to the JAAS file. Kafka's do not read it either.
     pub fn ignore_logins(&mut self) {
         self.ignores_logins = true;
+    }
+
+    /// Has messages show a variable instead of the value that has replaced it, which may be a secret.
+    pub fn hide(&mut self, variable: &str, value: &str) {
+        let value = value.trim();
+        if value.chars().count() >= SHORTEST_SECRET {
+            self.replaced.insert(value.to_owned(), variable.to_owned());
+        }
+    }
+
+    /// A message about these settings, with variables instead of what has replaced them.
+    pub fn with_variables(&self, message: &str) -> String {
+        let mut replaced: Vec<_> = self.replaced.iter().collect();
+        // One may be a part of another.
+        replaced.sort_by_key(|(value, _)| std::cmp::Reverse(value.len()));
+        let mut message = message.to_owned();
+        for (value, variable) in replaced {
+            message = message.replace(value.as_str(), variable);
+        }
+        message
+    }
+
+    /// Sets what replaces variables in dynamic settings. Those in this file are already replaced.
+    pub fn set_variables(&mut self, variables: Variables) {
+        self.variables = Some(variables);
     }
 
     pub fn file_name(&self) -> &str {

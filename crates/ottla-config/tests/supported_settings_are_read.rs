@@ -17,6 +17,8 @@ use ottla_config::{ConfigDef, Support, TOPIC_CONFIGS, broker_configs};
 const READ_AS: &[(&str, &str)] = &[
     ("broker.id", "node_id"),
     ("compression.gzip.level", "compression_gzip_level"),
+    // As the variables of dynamic settings.
+    ("config.providers", "ignore_variables"),
     ("connections.max.reauth.ms", "sasl"),
     ("internal.segment.bytes", "effective_segment_bytes"),
     ("listener.security.protocol.map", "listeners"),

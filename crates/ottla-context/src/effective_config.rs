@@ -10,9 +10,11 @@ use ottla_metadata::{ConfigResource, MetadataImage};
 use ottla_types::BrokerId;
 
 /// Returns the configuration of the file, overlaid with the dynamic settings of the cluster and
-/// then of this broker, and a warning for each dynamic setting that is not accepted.
+/// then of this broker, and a warning for each dynamic setting that is not accepted. `current` is the
+/// configuration so far: a setting whose variable has no value keeps its value.
 pub fn effective_config(
     file_config: &BrokerConfig,
+    current: &BrokerConfig,
     image: &MetadataImage,
     id: BrokerId,
 ) -> (BrokerConfig, Vec<Warning>) {
@@ -28,5 +30,5 @@ pub fn effective_config(
     if cluster.is_empty() && broker.is_empty() {
         return (file_config.clone(), Vec::new());
     }
-    file_config.with_dynamic(&cluster, &broker)
+    current.with_dynamic(&cluster, &broker)
 }

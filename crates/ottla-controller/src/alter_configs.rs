@@ -317,18 +317,8 @@ fn check_dynamic_broker_configs(
         }
         match new_value(context, resource, key, change)? {
             Some(value) => {
-                let config = context.config;
-                config
-                    .check_dynamic(key, &value, is_cluster_wide)
-                    .map_err(invalid)?;
-                let mut providers = config.config_providers.iter();
-                if let Some(provider) =
-                    providers.find(|name| value.contains(&format!("${{{name}:")))
-                {
-                    return Err(invalid(format!(
-                        "${{{provider}:...}} is replaced by its value only in the properties file; give {key} there"
-                    )));
-                }
+                let checked = context.config.check_dynamic(key, &value, is_cluster_wide);
+                checked.map_err(invalid)?;
                 settings.insert(key.to_string(), value.to_string());
             }
             None => {

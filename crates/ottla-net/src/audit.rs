@@ -4,28 +4,37 @@
 //! A client that is denied in a loop must neither fill the disk nor hide the denials of other
 //! clients. Therefore the number of lines per second is limited, for each principal and address and
 //! in total. The next denial after that second reports the number of omitted denials.
-//! `ottla.audit.file` receives the same decisions as JSON, and allowed requests if configured. Text
-//! that a client chose is always written on one line.
+//! `ottla.audit.file` and `ottla.audit.topic` receive the same decisions as JSON, and allowed requests
+//! if configured. Text that a client chose is always written on one line, and is cut if it is long.
+
+mod queue;
 
 mod file;
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Instant;
 
 use ottla_config::BrokerConfig;
 use ottla_context::NodeContext;
 use ottla_protocol::ApiKey;
-use ottla_security::{Action, Client, Rule, StandardAuthorizer, escaped, flags_to_allow};
+use ottla_security::{
+    Action, Client, Operation, ResourceType, Rule, StandardAuthorizer, escaped, flags_to_allow,
+};
 use ottla_sync::Mutex;
+use serde_json::Value;
 
 use crate::line_limit::LineLimit;
-use file::AuditQueue;
+pub use queue::{AuditQueue, AuditReports, lost_line};
 
 const LOGGER: &str = "kafka.authorizer.logger";
 /// The maximum number of denials per second of one principal and address.
 const DENIALS_OF_ONE: u64 = 10;
 /// The maximum number of denials per second in total.
 const DENIALS_OF_ALL: u64 = 200;
+
+/// The maximum number of characters of a name. A client may send longer ones to fill the disk.
+const LONGEST_NAME: usize = 1_024;
 
 /// Checks that decisions can be written to `ottla.audit.file`, if there are any. Changes nothing. The
 /// error starts with the setting.
@@ -42,7 +51,11 @@ pub(crate) struct Audit {
     since: Instant,
     /// Per second.
     denials: Mutex<LineLimit>,
+    /// Which decisions the file and the topic receive.
+    has_denied: bool,
+    has_allowed: bool,
     file: Option<AuditFile>,
+    topic: Option<Arc<AuditTopic>>,
 }
 
 /// `ottla.audit.file`.
@@ -50,8 +63,25 @@ pub(crate) struct Audit {
 struct AuditFile {
     path: String,
     queue: Arc<AuditQueue>,
-    has_denied: bool,
-    has_allowed: bool,
+}
+
+/// `ottla.audit.topic`. The broker, which can reach the leaders of the topic, writes it.
+#[derive(Debug)]
+pub struct AuditTopic {
+    pub name: String,
+    pub queue: AuditQueue,
+}
+
+impl AuditTopic {
+    /// Whether a client, a broker among them, writes or reads the topic itself. Each write would
+    /// otherwise cause the next one, and so would each read of a consumer.
+    fn is_used_by(&self, action: Action<'_>) -> bool {
+        let is_use = matches!(
+            action.operation,
+            Operation::Read | Operation::Write | Operation::Describe
+        );
+        is_use && action.resource_type == ResourceType::Topic && action.name == self.name
+    }
 }
 
 impl Audit {
@@ -60,13 +90,45 @@ impl Audit {
         let file = config.ottla_audit_file.clone().map(|path| AuditFile {
             path,
             queue: Arc::default(),
-            has_denied: has("denied"),
-            has_allowed: has("allowed"),
+        });
+        let topic = config.ottla_audit_topic.clone();
+        let topic = topic.filter(|_| config.process_roles.broker);
+        let topic = topic.map(|name| {
+            Arc::new(AuditTopic {
+                name,
+                queue: AuditQueue::default(),
+            })
         });
         Audit {
             since: ottla_sync::time::now(),
             denials: Mutex::new(LineLimit::new(DENIALS_OF_ONE, DENIALS_OF_ALL)),
+            has_denied: has("denied"),
+            has_allowed: has("allowed"),
             file,
+            topic,
+        }
+    }
+
+    pub fn topic(&self) -> Option<&Arc<AuditTopic>> {
+        self.topic.as_ref()
+    }
+
+    /// The queues of the file and the topic, if they are configured, with their names.
+    pub fn queues(&self) -> impl Iterator<Item = (&'static str, &AuditQueue)> {
+        let file = self.file.as_ref().map(|file| ("file", &*file.queue));
+        let topic = self.topic.as_ref().map(|topic| ("topic", &topic.queue));
+        file.into_iter().chain(topic)
+    }
+
+    fn push(&self, line: &Value, action: Action<'_>, rule: &Rule) {
+        let line: Arc<str> = line.to_string().into();
+        if let Some(file) = &self.file {
+            file.queue.push(Arc::clone(&line));
+        }
+        if let Some(topic) = &self.topic
+            && !(rule.is_allowed() && topic.is_used_by(action))
+        {
+            topic.queue.push(line);
         }
     }
 
@@ -92,17 +154,19 @@ impl Audit {
         api_key: ApiKey,
     ) {
         let is_logged = tracing::enabled!(target: LOGGER, tracing::Level::DEBUG);
-        let file = self.file.as_ref().filter(|file| file.has_allowed);
-        if !is_logged && file.is_none() {
+        let is_kept = self.has_allowed && self.queues().next().is_some();
+        if !is_logged && !is_kept {
             return;
         }
         let rule = authorizer.explain(client, action).rule;
+        let (principal, name) = (shortened(client.principal), shortened(action.name));
+        let (client, action) = with_names(client, action, &principal, &name);
         if is_logged {
             tracing::debug!(target: LOGGER, "{}", line(client, action, api_key, &rule));
         }
-        if let Some(file) = file {
-            let line = file::line(client, action, api_key, &rule, None);
-            file.queue.push(&line);
+        if is_kept {
+            let line = queue::line(client, action, api_key, &rule, None);
+            self.push(&line, action, &rule);
         }
     }
 
@@ -119,6 +183,8 @@ impl Audit {
         if !is_asked {
             if tracing::enabled!(target: LOGGER, tracing::Level::TRACE) {
                 let rule = authorizer.explain(client, action).rule;
+                let (principal, name) = (shortened(client.principal), shortened(action.name));
+                let (client, action) = with_names(client, action, &principal, &name);
                 tracing::trace!(target: LOGGER, "{}", line(client, action, api_key, &rule));
             }
             return;
@@ -129,22 +195,54 @@ impl Audit {
         if left_out > 0 {
             tracing::info!(target: LOGGER, "{left_out} more denials were not logged");
         }
-        let file = self.file.as_ref().filter(|file| file.has_denied);
         if !has_room {
-            if let Some(file) = file {
-                file.queue.lose(1);
+            if self.has_denied {
+                self.queues().for_each(|(_, queue)| queue.lose(1));
             }
             return;
         }
         let rule = authorizer.explain(client, action).rule;
+        let (principal, name) = (shortened(client.principal), shortened(action.name));
+        let (client, action) = with_names(client, action, &principal, &name);
         let way_out = way_out(client, action, &rule);
         tracing::info!(target: LOGGER, "{}", line(client, action, api_key, &rule));
         tracing::info!(target: LOGGER, "{way_out}");
-        if let Some(file) = file {
-            let line = file::line(client, action, api_key, &rule, Some(&way_out));
-            file.queue.push(&line);
+        if self.has_denied {
+            let line = queue::line(client, action, api_key, &rule, Some(&way_out));
+            self.push(&line, action, &rule);
         }
     }
+}
+
+/// A name, or its beginning and a mark if it is long.
+fn shortened(name: &str) -> Cow<'_, str> {
+    match name.char_indices().nth(LONGEST_NAME) {
+        Some((end, _)) => Cow::Owned(format!("{}…", &name[..end])),
+        None => Cow::Borrowed(name),
+    }
+}
+
+fn with_names<'a>(
+    client: Client<'a>,
+    action: Action<'_>,
+    principal: &'a str,
+    name: &'a str,
+) -> (Client<'a>, Action<'a>) {
+    let Action {
+        operation,
+        resource_type,
+        ..
+    } = action;
+    let client = Client {
+        principal,
+        host: client.host,
+    };
+    let action = Action {
+        operation,
+        resource_type,
+        name,
+    };
+    (client, action)
 }
 
 /// Kafka: `StandardAuthorizerData.buildAuditMessage`.
@@ -184,8 +282,6 @@ fn way_out(client: Client<'_>, action: Action<'_>, rule: &Rule) -> String {
 
 #[cfg(test)]
 mod tests {
-    use ottla_security::{Operation, ResourceType};
-
     use super::*;
 
     const CLIENT: Client<'_> = Client {
@@ -224,6 +320,23 @@ mod tests {
     }
 
     #[test]
+    fn a_long_name_is_cut() {
+        assert_eq!(shortened("é"), "é");
+        let longest = "é".repeat(LONGEST_NAME);
+        assert_eq!(shortened(&longest), longest);
+        assert_eq!(shortened(&format!("{longest}é")), format!("{longest}…"));
+        let name = "\u{1}".repeat(32_000);
+        let name = shortened(&name);
+        let (client, action) = with_names(CLIENT, ACTION, CLIENT.principal, &name);
+        let (rule, command) = (
+            Rule::DefaultDeny,
+            way_out(client, action, &Rule::DefaultDeny),
+        );
+        let written = queue::line(client, action, ApiKey::Fetch, &rule, Some(&command));
+        assert!(written.to_string().len() < 20 * LONGEST_NAME);
+    }
+
+    #[test]
     fn a_client_cannot_inject_lines() {
         let forging = Client {
             principal: "User:a\nPrincipal = User:b",
@@ -239,5 +352,26 @@ mod tests {
             written.contains(r"Topic:LITERAL:a\r\n\u{1b}[2J\u{2028}b for"),
             "{written}"
         );
+    }
+
+    #[test]
+    fn reading_and_writing_the_topic_is_not_written_to_it() {
+        let topic = AuditTopic {
+            name: "foo".to_owned(),
+            queue: AuditQueue::default(),
+        };
+        let with = |operation, resource_type, name| Action {
+            operation,
+            resource_type,
+            name,
+        };
+        for used in [Operation::Read, Operation::Write, Operation::Describe] {
+            assert!(topic.is_used_by(with(used, ResourceType::Topic, "foo")));
+            assert!(!topic.is_used_by(with(used, ResourceType::Topic, "bar")));
+            assert!(!topic.is_used_by(with(used, ResourceType::Group, "foo")));
+        }
+        for change in [Operation::Delete, Operation::AlterConfigs, Operation::Alter] {
+            assert!(!topic.is_used_by(with(change, ResourceType::Topic, "foo")));
+        }
     }
 }

@@ -16,7 +16,7 @@ use ottla_metrics::sharded::Counters;
 use ottla_security::{AclIndex, Action, Operation, ResourceType, StandardAuthorizer, SuperUsers};
 use ottla_sync::{ArcSwap, Mutex};
 
-use crate::audit::Audit;
+use crate::audit::{Audit, AuditTopic};
 use crate::request_context::RequestContext;
 
 /// Whether the authorisation table lists this operation on this resource type for the request.
@@ -92,6 +92,18 @@ impl Authorizer {
         if let Some(configured) = &self.configured {
             configured.audit.write_file(&context).await;
         }
+    }
+
+    /// The decisions that wait for `ottla.audit.topic`, if it is configured.
+    pub fn audit_topic(&self) -> Option<&Arc<AuditTopic>> {
+        self.configured.as_ref()?.audit.topic()
+    }
+
+    /// How many decisions are missing in the audit file and in the topic, as far as they are
+    /// configured.
+    pub fn lost_decisions(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        let queues = self.configured.iter().flat_map(|it| it.audit.queues());
+        queues.map(|(name, queue)| (name, queue.lost()))
     }
 
     pub fn is_configured(&self) -> bool {

@@ -215,8 +215,9 @@ async fn admit(
     network.handshakes.failed.say(host, || {
         let channel = connection.channel_id();
         let reason = match &error {
-            HandshakeError::Failed { reason } => reason.as_str(),
-            _ => "",
+            // It may contain names that the peer chose, from its certificate.
+            HandshakeError::Failed { reason } => shown(reason),
+            _ => String::new(),
         };
         tracing::info!(
             reason,

@@ -37,9 +37,9 @@ mod token_keys;
 mod unsent_answers;
 
 pub use address_limits::AddressLimits;
-pub use audit::check_audit_file;
+pub use audit::{AuditQueue, AuditReports, AuditTopic, check_audit_file, lost_line};
 pub use authorizer::{Authorizer, Decisions, IsInTable};
-pub use broker_peers::BrokerPeers;
+pub use broker_peers::{BrokerPeers, ProduceTo};
 pub use client_identity::ClientIdentity;
 pub use connections::{Connection, Connections, ListenerInfo};
 pub use creation_rate::{AddressQuotas, AddressRates};

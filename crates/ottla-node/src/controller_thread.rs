@@ -176,11 +176,14 @@ impl Controller {
             log,
             loaded,
             quorum,
-            config,
+            mut config,
             cluster_id,
             bootstrap,
             scram,
         } = opened;
+        // The values are in files, which this thread must not wait for. They are for listeners and
+        // logins, which the controller takes from the configuration of the node.
+        config.ignore_variables();
         let now = time_of_day();
         let mut snapshot_progress = SnapshotProgress::new(now);
         let tail_bytes: u64 = loaded.tail.iter().map(|batch| batch.size_bytes).sum();

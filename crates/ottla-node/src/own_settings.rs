@@ -41,9 +41,11 @@ macro_rules! judged_and_forwarded {
             mut request: $request,
             hand_on: impl AsyncFnOnce($request) -> Result<$response, ErrorCode>,
         ) -> Result<$response, ErrorCode> {
-            let judgement = judge(node, |context| {
-                ottla_controller::$judge(context, &request).response
-            });
+            let judged = request.clone();
+            let judgement = judge(node, move |context| {
+                ottla_controller::$judge(context, &judged).response
+            })
+            .await?;
             let is_refused = |kind: i8, error_code: i16| {
                 kind == ConfigResourceType::Broker.code() && error_code != ErrorCode::None.code()
             };
@@ -181,8 +183,12 @@ fn check_new_listeners(config: &BrokerConfig, next: &BrokerConfig) -> Result<(),
     Ok(())
 }
 
-/// Runs a controller decision against the metadata of this node.
-fn judge<T>(node: &Node, decide: impl FnOnce(&ControllerContext<'_>) -> T) -> T {
+/// Runs a controller decision against the metadata of this node, on a blocking thread: the values of
+/// variables are in files.
+async fn judge<T: Send + 'static>(
+    node: &Node,
+    decide: impl FnOnce(&ControllerContext<'_>) -> T + Send + 'static,
+) -> Result<T, ErrorCode> {
     let kraft_version = node.controller().map_or(0, |controller| {
         controller.status().kraft_version.feature_level()
     });
@@ -190,14 +196,18 @@ fn judge<T>(node: &Node, decide: impl FnOnce(&ControllerContext<'_>) -> T) -> T 
         node.context.metadata().clone(),
         node.context.config().clone(),
     );
-    decide(&ControllerContext {
-        image: &image,
-        config: &config,
-        kraft_version,
-        // No broker setting depends on it.
-        kraft_version_upgrade: &|_| Ok(false),
-        client: Default::default(),
-        mutation_quota: None,
-        random: &mut || ottla_sync::random::random("own settings"),
-    })
+    let judging = ottla_sync::task::spawn_blocking(move || {
+        decide(&ControllerContext {
+            image: &image,
+            config: &config,
+            kraft_version,
+            // No broker setting depends on it.
+            kraft_version_upgrade: &|_| Ok(false),
+            client: Default::default(),
+            mutation_quota: None,
+            random: &mut || ottla_sync::random::random("own settings"),
+        })
+    });
+    // A panic was reported where it happened.
+    judging.await.map_err(|_| ErrorCode::UnknownServerError)
 }

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use ottla_config::RemoteLogMetadataConfig;
 use ottla_context::NodeContext;
-use ottla_net::{BrokerPeers, PeerError};
+use ottla_net::{BrokerPeers, PeerError, ProduceTo};
 use ottla_node::Node;
 use ottla_protocol::messages::CreateTopicsRequest;
 use ottla_protocol::messages::create_topics_request::{CreatableTopic, CreatableTopicConfig};
@@ -177,13 +177,13 @@ impl MetadataTopic {
 
     async fn write(&self, partition: i32, records: bytes::Bytes) -> Result<Offset, Trouble> {
         let (topic_id, leader) = self.leader(partition)?;
-        let peers = &self.writers;
-        let connection = peers.connection(&self.context, leader, REQUEST).await?;
-        let timeout_ms = REQUEST.as_millis() as i32;
-        let request = wire::produce(topic_id, partition, records, timeout_ms);
-        let response = connection.send(&request).await?;
-        let answer = wire::produced(response);
-        let answer = answer.ok_or(Trouble::Refused(ErrorCode::UnknownServerError))?;
+        let to = ProduceTo {
+            leader,
+            topic: REMOTE_LOG_METADATA_TOPIC.into(),
+            topic_id,
+            partition,
+        };
+        let answer = self.writers.produce(&self.context, to, records).await?;
         match ErrorCode::from_code(answer.error_code) {
             ErrorCode::None => Ok(Offset(answer.base_offset)),
             code => Err(Trouble::Refused(code)),

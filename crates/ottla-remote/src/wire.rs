@@ -1,15 +1,10 @@
 //! The requests to the leaders of `__remote_log_metadata`.
 
-use bytes::Bytes;
-use ottla_protocol::Records;
 use ottla_protocol::messages::fetch_request::{FetchPartition, FetchTopic};
 use ottla_protocol::messages::fetch_response::PartitionData;
 use ottla_protocol::messages::list_offsets_request::{ListOffsetsPartition, ListOffsetsTopic};
-use ottla_protocol::messages::produce_request::{PartitionProduceData, TopicProduceData};
-use ottla_protocol::messages::produce_response::PartitionProduceResponse;
 use ottla_protocol::messages::{
-    FetchRequest, FetchResponse, ListOffsetsRequest, ListOffsetsResponse, ProduceRequest,
-    ProduceResponse,
+    FetchRequest, FetchResponse, ListOffsetsRequest, ListOffsetsResponse,
 };
 use ottla_tiered::REMOTE_LOG_METADATA_TOPIC;
 use ottla_types::{ErrorCode, LeaderEpoch, Offset, TopicId};
@@ -19,34 +14,6 @@ use ottla_types::{ErrorCode, LeaderEpoch, Offset, TopicId};
 const FETCH_WAIT_MS: i32 = 200;
 /// Bytes of records of one response.
 const FETCH_BYTES: i32 = 4 << 20;
-
-pub fn produce(
-    topic_id: TopicId,
-    partition: i32,
-    records: Bytes,
-    timeout_ms: i32,
-) -> ProduceRequest {
-    ProduceRequest {
-        acks: -1,
-        timeout_ms,
-        topic_data: vec![TopicProduceData {
-            name: REMOTE_LOG_METADATA_TOPIC.into(),
-            topic_id,
-            partition_data: vec![PartitionProduceData {
-                index: partition,
-                records: Some(Records::Bytes(records)),
-                ..Default::default()
-            }],
-            ..Default::default()
-        }],
-        ..Default::default()
-    }
-}
-
-pub fn produced(response: ProduceResponse) -> Option<PartitionProduceResponse> {
-    let topic = response.responses.into_iter().next()?;
-    topic.partition_responses.into_iter().next()
-}
 
 /// Partitions with the offsets from which on to read, and the epochs of the records before these. Where
 /// the leader has another history, it answers with a diverging epoch.

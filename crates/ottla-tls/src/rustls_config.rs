@@ -247,7 +247,14 @@ pub fn out_of_time(settings: &TlsSettings, keystore: &KeyStore, now: SystemTime)
     all.filter_map(|certificate| {
         let reason = certificate.facts.out_of_time(now)?;
         let of = certificate.facts.describe();
-        let message = format!("the certificate of {of} cannot be used: {reason}; clients that verify it cannot connect until it is replaced");
+        let way_out = match (certificate.facts.seconds_left(now) < 0, &keystore.origin.stamp) {
+            (true, Some(_)) => "replace it in this file, which needs no restart",
+            (true, None) => "give a new one in this setting",
+            (false, _) => "correct the clock of this machine, or use a certificate that is valid now",
+        };
+        let message = format!(
+            "the certificate of {of} cannot be used: {reason}, and clients that verify it cannot connect; {way_out}"
+        );
         Some(settings.error(key, message).0)
     })
     .collect()

@@ -4,7 +4,8 @@
 //! `${file:/path:key}` is a key of another properties file, `${dir:/path:name}` the contents of a
 //! file in a directory, `${env:NAME}` an environment variable. A value may contain several, also
 //! within a JAAS entry. An unresolved variable is an error at start; Kafka leaves it in the value
-//! as text.
+//! as text. Dynamic settings can contain variables too: each broker resolves them with the providers
+//! of its own properties file.
 //!
 //! Kafka: `AbstractConfig.resolveConfigVariables`, `ConfigTransformer`,
 //! `org.apache.kafka.common.config.provider`.
@@ -12,7 +13,7 @@
 use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
 
-use ottla_config::Properties;
+use ottla_config::{Properties, Variables};
 use regex::Regex;
 
 /// The kind of provider, identified by its Java class.
@@ -33,19 +34,21 @@ struct Provider {
 const CLASSES: &str = "org.apache.kafka.common.config.provider.FileConfigProvider, \
                        DirectoryConfigProvider and EnvVarConfigProvider of the same package";
 
-/// Resolves the variables in all values.
+/// Resolves the variables in all values, and makes those of dynamic settings resolvable.
 pub fn resolve(properties: &mut Properties) -> Result<(), String> {
     let providers = providers(properties)?;
     if providers.is_empty() {
         return Ok(());
     }
-    let mut resolved = Vec::new();
+    let (mut resolved, mut found) = (Vec::new(), Vec::new());
     for property in properties.effective() {
-        let is_own = property.key.starts_with("config.providers");
-        if is_own || !property.value.contains("${") {
+        if is_of_providers(&property.key) || !property.value.contains("${") {
             continue;
         }
-        let value = resolve_value(&property.value, &providers).map_err(|reason| {
+        let mut find = |variable: &str, value: &str| {
+            found.push((variable.to_owned(), value.to_owned()));
+        };
+        let value = resolve_value(&property.value, &providers, &mut find).map_err(|reason| {
             format!(
                 "{}: {}: {reason}",
                 properties.place(&property.key),
@@ -57,7 +60,17 @@ pub fn resolve(properties: &mut Properties) -> Result<(), String> {
     for (key, value) in resolved {
         properties.replace(&key, &value);
     }
+    for (variable, value) in found {
+        properties.hide(&variable, &value);
+    }
+    let variables = Variables::new(move |value| resolve_value(value, &providers, &mut |_, _| {}));
+    properties.set_variables(variables);
     Ok(())
+}
+
+/// Whether a setting is about the providers themselves.
+pub fn is_of_providers(key: &str) -> bool {
+    key == "config.providers" || key.starts_with("config.providers.")
 }
 
 fn providers(properties: &Properties) -> Result<BTreeMap<String, Provider>, String> {
@@ -139,8 +152,13 @@ fn normal(path: &Path) -> PathBuf {
     normal
 }
 
-/// Resolves the variables of one value. Replacements are not resolved again.
-fn resolve_value(value: &str, providers: &BTreeMap<String, Provider>) -> Result<String, String> {
+/// Resolves the variables of one value. Replacements are not resolved again. Each variable is passed
+/// to `find`, with its value.
+fn resolve_value(
+    value: &str,
+    providers: &BTreeMap<String, Provider>,
+    find: &mut dyn FnMut(&str, &str),
+) -> Result<String, String> {
     let mut resolved = String::new();
     let mut rest = value;
     while let Some(start) = rest.find("${") {
@@ -157,7 +175,9 @@ fn resolve_value(value: &str, providers: &BTreeMap<String, Provider>) -> Result<
             Some((provider, rest)) => {
                 let (path, key) = rest.split_once(':').unwrap_or(("", rest));
                 let found = provider.get(path, key);
-                resolved.push_str(&found.map_err(|reason| format!("{variable}: {reason}"))?);
+                let found = found.map_err(|reason| format!("{variable}: {reason}"))?;
+                find(variable, &found);
+                resolved.push_str(&found);
             }
             // Not a configured provider: a value may contain other braces.
             None => resolved.push_str(variable),

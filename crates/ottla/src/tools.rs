@@ -66,7 +66,10 @@ use running::{
     UsageError, block_on, block_on_while_receiving, message_of, report_on_stderr, report_on_stdout,
     report_plainly,
 };
-use settings::{key_values, load_properties_if_given, read_text, warn_of_unknown};
+use settings::{
+    key_values, load_client_properties, load_client_properties_if_given, load_properties_if_given,
+    read_text, warn_of_unknown,
+};
 
 pub use acls::UNKNOWN;
 pub use admin_client::{config_without_credentials, connect_within as connect_admin};

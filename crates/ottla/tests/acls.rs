@@ -127,6 +127,29 @@ fn rules_that_decide_nothing_are_found_in_the_audit_file() {
         "{text}"
     );
 
+    // A dry run names the clients that would lose what they used.
+    let denial = "--add --deny-principal User:mallory --operation All --topic orders";
+    let text = with_status(
+        0,
+        &broker,
+        &format!("{denial} --dry-run --audit-file {file}"),
+    );
+    assert!(text.contains("No client in the audit files (2"), "{text}");
+    let used = r#"{"time":"2026-01-01T00:00:00.000Z","principal":"User:alice","host":"10.0.0.7",
+        "operation":"READ","resourceType":"TOPIC","resourceName":"orders","allowed":true}"#;
+    let earlier = directory.path().join("earlier").display().to_string();
+    std::fs::write(&earlier, used.replace('\n', "") + "\n").expect("written");
+    let removal = "--remove --topic orders --dry-run";
+    let text = with_status(0, &broker, &format!("{removal} --audit-file {earlier}"));
+    assert!(
+        text.contains(
+            "  User:alice from 10.0.0.7 loses Read on Topic orders, last used 2026-01-01T00:00:00.000Z\n"
+        ),
+        "{text}"
+    );
+    let text = with_status(0, &broker, removal);
+    assert!(text.contains("give --audit-file"), "{text}");
+
     // A file without requests that were allowed says nothing about rules.
     let other = directory.path().join("other").display().to_string();
     std::fs::write(&other, "{}\n").expect("written");

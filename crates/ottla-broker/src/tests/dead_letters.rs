@@ -56,7 +56,7 @@ async fn configure(broker: &TestBroker, settings: &[(&'static str, &'static str)
 }
 
 /// Waits until the topic exists and has this many records.
-async fn letters(client: &mut Client, topic: &'static str, count: usize) -> Vec<Record> {
+pub(super) async fn letters(client: &mut Client, topic: &'static str, count: usize) -> Vec<Record> {
     let deadline = Instant::now() + PATIENCE;
     loop {
         let mut request = fetch_from(topic, 0, 0);

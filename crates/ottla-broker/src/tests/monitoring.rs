@@ -110,6 +110,7 @@ const LABELS_ELSEWHERE: &[(&str, &str)] = &[
         "kafka_server_sharegroupmetrics_deadletterqueuetotalproducerequests",
         "group",
     ),
+    ("ottla_authorizer_audit_lost", "to"),
     (
         "ottla_tls_certificate_expiry_seconds",
         "alias, listener, subject",

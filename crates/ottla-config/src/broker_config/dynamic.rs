@@ -45,57 +45,84 @@ fn base_of(key: &str) -> (&str, bool) {
     }
 }
 
+/// Where a dynamic setting is stored, for messages.
+const PLACES: [&str; 2] = [
+    "the cluster's dynamic settings",
+    "this broker's dynamic settings",
+];
+
+/// Dynamic settings of the cluster and of a broker, and the values of those that have variables.
+#[derive(Clone, Default)]
+struct Dynamic {
+    written: [BTreeMap<String, String>; 2],
+    replaced: [BTreeMap<String, String>; 2],
+}
+
 impl BrokerConfig {
     /// Overlays dynamic settings on the file, first the settings of the cluster, then those of this
     /// broker. An invalid dynamic value is ignored and reported, as in Kafka, because a running
     /// broker must not stop because of a setting that was changed elsewhere.
+    ///
+    /// A variable that has no value leaves the setting at the value that it has in `self`, and is
+    /// reported.
     pub fn with_dynamic(
         &self,
         cluster: &BTreeMap<String, String>,
         broker: &BTreeMap<String, String>,
     ) -> (BrokerConfig, Vec<Warning>) {
-        let are_all_good = |settings: &BTreeMap<String, String>, cluster_wide| {
-            let mut settings = settings.iter();
-            settings.all(|(key, value)| self.check_dynamic(key, value, cluster_wide).is_ok())
+        let mut warnings = Vec::new();
+        let mut all = Dynamic::default();
+        for (index, settings) in [cluster, broker].into_iter().enumerate() {
+            for (key, value) in settings {
+                if let Err(message) = self.replace_variables(index, key, value, &mut all) {
+                    let then = match all.written[index].contains_key(key) {
+                        true => "the setting keeps its value",
+                        false => "the setting has no effect",
+                    };
+                    warnings.push(Warning {
+                        place: PLACES[index].into(),
+                        message: format!("{message}; {then}"),
+                    });
+                }
+            }
+        }
+        let are_all_good = |index: usize| {
+            let mut keys = all.written[index].keys();
+            keys.all(|key| self.check_replaced(index, key, &all).is_ok())
         };
         // Settings are checked one by one only if they are not valid together, because their number
         // is unbounded.
-        if are_all_good(cluster, true)
-            && are_all_good(broker, false)
-            && let Ok(config) = self.rebuild(&[cluster.clone(), broker.clone()])
+        if are_all_good(0)
+            && are_all_good(1)
+            && let Ok(config) = self.rebuild(&all)
         {
-            return (config, Vec::new());
+            return (config, warnings);
         }
-        let mut warnings = Vec::new();
-        let mut accepted = [BTreeMap::new(), BTreeMap::new()];
+        let mut accepted = Dynamic::default();
         let mut result = None;
-        let places = [
-            "the cluster's dynamic settings",
-            "this broker's dynamic settings",
-        ];
-        for (index, settings) in [cluster, broker].into_iter().enumerate() {
-            for (key, value) in settings {
-                let mut attempt = accepted.clone();
-                attempt[index].insert(key.clone(), value.clone());
-                match self.check_dynamic(key, value, index == 0) {
-                    Ok(()) => {}
-                    Err(message) => {
-                        warnings.push(Warning {
-                            place: places[index].into(),
-                            message,
-                        });
-                        continue;
-                    }
+        for (index, place) in PLACES.into_iter().enumerate() {
+            for (key, value) in &all.written[index] {
+                let mut warn = |message| {
+                    warnings.push(Warning {
+                        place: place.into(),
+                        message,
+                    });
+                };
+                if let Err(message) = self.check_replaced(index, key, &all) {
+                    warn(message);
+                    continue;
                 }
+                let replaced = all.replaced[index].get(key);
+                let mut attempt = accepted.clone();
+                attempt.written[index].insert(key.clone(), value.clone());
+                attempt.replaced[index].extend(replaced.map(|it| (key.clone(), it.clone())));
                 match self.rebuild(&attempt) {
                     Ok(config) => {
                         accepted = attempt;
                         result = Some(config);
                     }
-                    Err(error) => warnings.push(Warning {
-                        place: places[index].into(),
-                        message: error.to_string(),
-                    }),
+                    Err(_) if replaced.is_some() => warn(invalid_variables(key)),
+                    Err(error) => warn(error.to_string()),
                 }
             }
         }
@@ -103,23 +130,67 @@ impl BrokerConfig {
         (config.unwrap_or_else(|| self.clone()), warnings)
     }
 
-    fn rebuild(
+    /// Adds a setting with its value. If there is none for a variable, the setting is added with the
+    /// value that it has in `self`, or is left out, and the error names the variable.
+    fn replace_variables(
         &self,
-        dynamic: &[BTreeMap<String, String>; 2],
-    ) -> Result<BrokerConfig, ConfigError> {
+        index: usize,
+        key: &str,
+        value: &str,
+        to: &mut Dynamic,
+    ) -> Result<(), String> {
+        let variables = self.variables.as_ref();
+        let (replaced, result) = match variables.map(|it| it.replace(value)) {
+            None | Some(Ok(None)) => (None, Ok(())),
+            Some(Ok(Some(replaced))) => (Some(replaced), Ok(())),
+            Some(Err(reason)) => {
+                let written = [&self.dynamic_default_settings, &self.dynamic_settings][index];
+                let present = self.replaced_settings[index].get(key);
+                let message = format!("{key}: {reason}");
+                match present.or_else(|| written.get(key)) {
+                    Some(present) => (Some(present.clone()), Err(message)),
+                    None => return Err(message),
+                }
+            }
+        };
+        to.written[index].insert(key.to_owned(), value.to_owned());
+        to.replaced[index].extend(replaced.map(|it| (key.to_owned(), it)));
+        result
+    }
+
+    /// Validates one setting, as it is written, and then the value that it has. The message does not
+    /// contain what a variable stands for.
+    fn check_replaced(&self, index: usize, key: &str, all: &Dynamic) -> Result<(), String> {
+        let cluster_wide = index == 0;
+        if let Some(value) = all.written[index].get(key) {
+            self.check_dynamic(key, value, cluster_wide)?;
+        }
+        if let Some(value) = all.replaced[index].get(key) {
+            let checked = self.check_dynamic(key, value, cluster_wide);
+            checked.map_err(|_| invalid_variables(key))?;
+        }
+        Ok(())
+    }
+
+    fn rebuild(&self, dynamic: &Dynamic) -> Result<BrokerConfig, ConfigError> {
         let mut properties = Properties::new(&self.file_name);
         properties.jaas_file = self.jaas_file.clone();
+        properties.variables = self.variables.clone();
         for (key, value) in &self.static_settings {
             properties.set(key, value);
         }
-        for (key, value) in dynamic.iter().flatten() {
-            properties.set(key, value);
-            // A dynamic `log.retention.ms` takes precedence over a static `log.retention.hours`.
-            // This follows from the order of the synonyms.
+        for (written, replaced) in dynamic.written.iter().zip(&dynamic.replaced) {
+            for (key, value) in written {
+                properties.set(key, replaced.get(key).unwrap_or(value));
+                // A dynamic `log.retention.ms` takes precedence over a static
+                // `log.retention.hours`. This follows from the order of the synonyms.
+            }
         }
         let mut config = BrokerConfig::build(&Values::new(&properties))?;
         config.static_settings = self.static_settings.clone();
-        [config.dynamic_default_settings, config.dynamic_settings] = dynamic.clone();
+        let Dynamic { written, replaced } = dynamic.clone();
+        [config.dynamic_default_settings, config.dynamic_settings] = written;
+        config.replaced_settings = replaced;
         Ok(config)
     }
 
@@ -175,6 +246,11 @@ impl BrokerConfig {
         }
         Ok(())
     }
+}
+
+/// The message about a setting whose variables stand for a wrong value, without that value.
+fn invalid_variables(key: &str) -> String {
+    format!("{key}: the value that its variables stand for is not valid")
 }
 
 #[cfg(test)]

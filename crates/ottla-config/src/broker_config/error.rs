@@ -38,6 +38,21 @@ impl ConfigError {
         }
     }
 
+    /// Changes each text that may contain a value of the file.
+    pub(super) fn map_texts(&mut self, change: impl Fn(&str) -> String) {
+        match self {
+            ConfigError::Properties(_) => {}
+            ConfigError::Value { error, .. } => {
+                let error = error.as_mut();
+                for text in [&mut error.value, &mut error.problem, &mut error.short] {
+                    *text = change(text);
+                }
+            }
+            ConfigError::Refused { value, .. } => *value = change(value),
+            ConfigError::Conflict { message, .. } => *message = change(message),
+        }
+    }
+
     /// The problem and its remedy, without the place.
     pub fn message(&self) -> String {
         match self {

@@ -46,8 +46,21 @@ impl BrokerConfig {
         }
     }
 
-    /// Builds the configuration of a node, and finds all of its problems.
+    /// Builds the configuration of a node, and finds all of its problems. No message contains what
+    /// has replaced a variable.
     pub fn examine(properties: &Properties) -> Examined {
+        let mut examined = BrokerConfig::examine_values(properties);
+        let shown = |text: &str| properties.with_variables(text);
+        for problem in &mut examined.problems {
+            problem.map_texts(shown);
+        }
+        for warning in &mut examined.warnings {
+            warning.message = shown(&warning.message);
+        }
+        examined
+    }
+
+    fn examine_values(properties: &Properties) -> Examined {
         let mut examined = Examined {
             config: None,
             problems: Vec::new(),
@@ -221,6 +234,20 @@ mod tests {
             "{found:#?}"
         );
         assert_eq!(config.expect("the rest is good").log_dirs, ["/data"]);
+    }
+
+    #[test]
+    fn messages_show_variables_and_not_what_has_replaced_them() {
+        let text = format!("{NODE}num.partitions=s3cret\nsuper.users=x-s3cret\n");
+        let mut properties = Properties::parse(&text, "server.properties").expect("readable");
+        properties.hide("${file:/s:password}", "s3cret\n");
+        let examined = BrokerConfig::examine(&properties);
+        assert_eq!(examined.problems.len(), 2, "{:#?}", examined.problems);
+        for problem in &examined.problems {
+            let shown = problem.to_string();
+            assert!(!shown.contains("s3cret"), "{shown}");
+            assert!(shown.contains("${file:/s:password}"), "{shown}");
+        }
     }
 
     #[test]

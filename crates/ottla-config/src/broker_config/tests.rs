@@ -452,6 +452,8 @@ fn every_supported_setting_is_read() {
         "log.dir",
         "log.dirs",
         "log.flush.interval.ms",
+        // `ottla` reads it before the configuration is built.
+        "config.providers",
         "log.retention.hours",
         "log.retention.minutes",
         "log.roll.hours",

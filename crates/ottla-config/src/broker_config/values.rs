@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::ConfigError;
 use crate::config_def::{ConfigDef, ConfigValue};
-use crate::properties::{JaasSource, Properties};
+use crate::properties::{JaasSource, Properties, Variables};
 use crate::tables::broker_config;
 use crate::topic_config::TopicConfig;
 
@@ -155,6 +155,10 @@ impl<'a> Values<'a> {
 
     pub(crate) fn jaas_file(&self) -> Option<&'a JaasSource> {
         self.properties.jaas_file.as_ref()
+    }
+
+    pub(crate) fn variables(&self) -> Option<&'a Variables> {
+        self.properties.variables.as_ref()
     }
 
     pub(crate) fn ignores_logins(&self) -> bool {

@@ -9,6 +9,7 @@ configs! {
     "ottla.accept.unserved"              List   ""     (list_of "settings") Low ReadOnly SUPPORTED;
     "ottla.audit.events"                 List   "denied" (list_of "denied", "allowed") Low ReadOnly SUPPORTED;
     "ottla.audit.file"                   String null   (non_empty)          Low ReadOnly SUPPORTED;
+    "ottla.audit.topic"                  String null   (non_empty)          Low ReadOnly SUPPORTED;
     "ottla.console.listener"             String "127.0.0.1:9080" (host_port_or_none) Low ReadOnly SUPPORTED;
     "ottla.console.oidc.client.id"       String null   (non_empty)          Low ReadOnly SUPPORTED;
     "ottla.console.oidc.config"          String null   (non_empty)          Low ReadOnly SUPPORTED;

@@ -23,6 +23,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use bytestring::ByteString;
 use ottla_coordinator::dead_letter_queue::{
     AfterWrite, FailedAttempts, LetterSource, LettersPerBatch,
@@ -30,11 +31,8 @@ use ottla_coordinator::dead_letter_queue::{
 use ottla_coordinator::persister::SharePartitionKey;
 use ottla_coordinator::share_partition::DeadLetters;
 use ottla_metadata::ConfigResource;
-use ottla_net::{BrokerPeers, PeerError};
+use ottla_net::{BrokerPeers, PeerError, ProduceTo};
 use ottla_partition::partition::Partition;
-use ottla_protocol::Records;
-use ottla_protocol::messages::ProduceRequest;
-use ottla_protocol::messages::produce_request::{PartitionProduceData, TopicProduceData};
 use ottla_sync::Mutex;
 use ottla_types::{ErrorCode, PartitionIndex};
 
@@ -44,11 +42,6 @@ use originals::Originals;
 use queue::{Queue, QueueFailure};
 use size_limits::SizeLimits;
 use slots::Slots;
-
-/// How long the leader of a queue waits for its replicas.
-const PRODUCE_TIMEOUT_MS: i32 = 30_000;
-/// When the connection is given up: after the leader should have answered.
-const REQUEST_TIMEOUT: Duration = Duration::from_secs(35);
 
 /// The dead-letter queues that this broker writes to.
 #[derive(Debug)]
@@ -304,32 +297,17 @@ impl DeadLetterQueues {
         &self,
         peers: &BrokerPeers,
         queue: &Queue,
-        records: Records,
+        records: Bytes,
     ) -> Result<ErrorCode, PeerError> {
-        let request = ProduceRequest {
-            acks: -1,
-            timeout_ms: PRODUCE_TIMEOUT_MS,
-            topic_data: vec![TopicProduceData {
-                name: queue.topic.clone(),
-                topic_id: queue.topic_id,
-                partition_data: vec![PartitionProduceData {
-                    index: queue.partition.0,
-                    records: Some(records),
-                    ..Default::default()
-                }],
-                ..Default::default()
-            }],
-            ..Default::default()
+        let to = ProduceTo {
+            leader: queue.leader,
+            topic: queue.topic.clone(),
+            topic_id: queue.topic_id,
+            partition: queue.partition.0,
         };
         let context = &self.surroundings.context;
-        let connection = peers
-            .connection(context, queue.leader, REQUEST_TIMEOUT)
-            .await?;
-        let response = connection.send(&request).await?;
-        let topics = response.responses.iter();
-        let mut partitions = topics.flat_map(|topic| &topic.partition_responses);
-        let code = partitions.next().map(|partition| partition.error_code);
-        Ok(code.map_or(ErrorCode::UnknownServerError, ErrorCode::from_code))
+        let answer = peers.produce(context, to, records).await?;
+        Ok(ErrorCode::from_code(answer.error_code))
     }
 }
 

@@ -1,84 +1,18 @@
 //! `ottla.audit.file`: authorisation decisions as lines of JSON.
 //!
-//! A request adds its line to a bounded queue and continues. If the queue is full, or the file
-//! cannot be written, lines are lost. Their number is reported once a minute, in the log and in the
-//! file, and so is why the file cannot be written. The file is opened for each batch of lines, so it
-//! can be renamed or deleted at any time.
+//! The file is opened for each batch of lines, so it can be renamed or deleted at any time.
 
 use std::io::{self, ErrorKind, Write as _};
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
-use ottla_context::{NodeContext, time_of_day};
-use ottla_protocol::ApiKey;
-use ottla_security::{Action, Client, Rule};
-use ottla_sync::atomic::{AtomicU64, Ordering};
+use ottla_context::NodeContext;
 use ottla_sync::fs::{self, OpenOptions};
-use ottla_sync::{Mutex, Notify};
-use serde_json::{Value, json};
 
-/// The maximum number of lines in the queue.
-const MAX_LINES: usize = 8_192;
-const SPEAK_EVERY: Duration = Duration::from_secs(60);
+use super::queue::{AuditQueue, AuditReports, lost_line};
+
 const WAY_OUT: &str =
     "give a file in a directory that is there and that this process may write, or remove the line";
-
-/// The lines that are not written yet.
-#[derive(Debug, Default)]
-pub(super) struct AuditQueue {
-    lines: Mutex<Vec<String>>,
-    lost: AtomicU64,
-    has_lines: Notify,
-}
-
-impl AuditQueue {
-    pub(super) fn push(&self, line: &Value) {
-        let mut lines = self.lines.lock();
-        match lines.len() < MAX_LINES {
-            true => lines.push(line.to_string()),
-            false => self.lose(1),
-        }
-        drop(lines);
-        self.has_lines.notify_one();
-    }
-
-    pub(super) fn lose(&self, lines: u64) {
-        self.lost.fetch_add(lines, Ordering::Relaxed);
-    }
-
-    fn take(&self) -> Vec<String> {
-        std::mem::take(&mut *self.lines.lock())
-    }
-}
-
-/// The time of the last warning in the log.
-#[derive(Clone, Copy, Debug)]
-struct Reports {
-    /// Of the number of lost lines.
-    lost: Instant,
-    /// Of a failure that lasts. `None` if the file was written since.
-    failure: Option<Instant>,
-}
-
-impl Reports {
-    fn begin() -> Reports {
-        Reports {
-            lost: ottla_sync::time::now(),
-            failure: None,
-        }
-    }
-
-    /// Whether a failure is to be reported now, which is then taken for done.
-    fn is_failure_due(&mut self) -> bool {
-        let is_due = |at: Instant| ottla_sync::time::elapsed(at) >= SPEAK_EVERY;
-        let is_due = self.failure.is_none_or(is_due);
-        if is_due {
-            self.failure = Some(ottla_sync::time::now());
-        }
-        is_due
-    }
-}
 
 /// Whether the file can be written. Makes none. The error is for people.
 pub(super) fn check(path: &str) -> Result<(), String> {
@@ -101,43 +35,12 @@ fn failure(path: &str, error: &io::Error) -> String {
     format!("ottla.audit.file={path}: cannot be written: {error}; {WAY_OUT}")
 }
 
-/// Formats one decision. `way_out` is the command that would allow the request.
-pub(super) fn line(
-    client: Client<'_>,
-    action: Action<'_>,
-    api_key: ApiKey,
-    rule: &Rule,
-    way_out: Option<&str>,
-) -> Value {
-    let mut line = json!({
-        "time": now(),
-        "principal": client.principal,
-        "host": client.host,
-        "operation": action.operation.name(),
-        "resourceType": action.resource_type.name(),
-        "patternType": "LITERAL",
-        "resourceName": action.name,
-        "request": api_key.name(),
-        "allowed": rule.is_allowed(),
-        "rule": rule.to_string(),
-    });
-    if let Some(way_out) = way_out {
-        line["toAllow"] = way_out.into();
-    }
-    line
-}
-
-fn now() -> String {
-    let now = jiff::Timestamp::from_millisecond(time_of_day().0);
-    now.map_or_else(|_| String::new(), |now| format!("{now:.3}"))
-}
-
 /// Writes lines until the node stops, and then the remaining ones.
 pub(super) async fn write(queue: Arc<AuditQueue>, context: Arc<NodeContext>, path: String) {
-    let mut reports = Reports::begin();
+    let mut reports = AuditReports::begin();
     loop {
         let is_last = ottla_sync::select! {
-            () = queue.has_lines.notified() => false,
+            () = queue.filled() => false,
             () = context.stopping() => true,
         };
         let writing = (Arc::clone(&queue), path.clone());
@@ -155,35 +58,32 @@ pub(super) async fn write(queue: Arc<AuditQueue>, context: Arc<NodeContext>, pat
     }
 }
 
-fn write_lines(queue: &AuditQueue, path: &str, reports: &mut Reports, is_last: bool) {
-    let lines = queue.take();
+fn write_lines(queue: &AuditQueue, path: &str, reports: &mut AuditReports, is_last: bool) {
+    let lines = queue.first(usize::MAX, usize::MAX);
     let mut text = String::new();
     for line in &lines {
         text.push_str(line);
         text.push('\n');
     }
-    let is_time = is_last || ottla_sync::time::elapsed(reports.lost) >= SPEAK_EVERY;
-    let lost = match is_time {
-        true => queue.lost.swap(0, Ordering::Relaxed),
-        false => 0,
-    };
+    let lost = reports.lost_lines(queue, is_last);
     if lost > 0 {
-        reports.lost = ottla_sync::time::now();
         tracing::warn!("{lost} decisions are missing in the file of ottla.audit.file");
-        text.push_str(&format!("{}\n", json!({ "time": now(), "lost": lost })));
+        text.push_str(&lost_line(lost));
+        text.push('\n');
     }
     if text.is_empty() {
         return;
     }
     match append(Path::new(path), &text) {
-        Ok(()) => reports.failure = None,
+        Ok(()) => reports.on_written(lost),
         Err(error) => {
             if reports.is_failure_due() {
                 tracing::error!("decisions are lost: {}", failure(path, &error));
             }
-            queue.lose(lost + lines.len() as u64);
+            queue.lose(lines.len());
         }
     }
+    queue.remove(lines.len());
 }
 
 fn append(path: &Path, text: &str) -> io::Result<()> {
@@ -193,9 +93,12 @@ fn append(path: &Path, text: &str) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use ottla_security::{Operation, ResourceType};
+    use ottla_protocol::ApiKey;
+    use ottla_security::{Action, Client, Operation, ResourceType, Rule};
+    use serde_json::Value;
 
     use super::*;
+    use crate::audit::queue::{MAX_LINES, line};
 
     fn written(path: &Path) -> Vec<Value> {
         let text = std::fs::read_to_string(path).unwrap();
@@ -203,7 +106,7 @@ mod tests {
         lines.collect()
     }
 
-    fn a_line(name: &str) -> Value {
+    fn a_line(name: &str) -> Arc<str> {
         let client = Client {
             principal: "User:a\n\"b\"",
             host: "127.0.0.1",
@@ -213,13 +116,9 @@ mod tests {
             resource_type: ResourceType::TransactionalId,
             name,
         };
-        line(
-            client,
-            action,
-            ApiKey::Fetch,
-            &Rule::DefaultDeny,
-            Some("do"),
-        )
+        let (rule, way_out) = (&Rule::DefaultDeny, Some("do"));
+        let line = line(client, action, ApiKey::Fetch, rule, way_out);
+        line.to_string().into()
     }
 
     #[test]
@@ -227,12 +126,12 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let (path, old) = (directory.path().join("audit"), directory.path().join("old"));
         let queue = AuditQueue::default();
-        let mut reports = Reports::begin();
-        queue.push(&a_line("1"));
-        queue.push(&a_line("2"));
+        let mut reports = AuditReports::begin();
+        queue.push(a_line("1"));
+        queue.push(a_line("2"));
         write_lines(&queue, path.to_str().unwrap(), &mut reports, false);
         std::fs::rename(&path, &old).unwrap();
-        queue.push(&a_line("3"));
+        queue.push(a_line("3"));
         write_lines(&queue, path.to_str().unwrap(), &mut reports, false);
         let names = |path| {
             let lines = written(path).into_iter();
@@ -258,17 +157,17 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let queue = AuditQueue::default();
         for _ in 0..MAX_LINES + 3 {
-            queue.push(&json!({}));
+            queue.push("{}".into());
         }
-        let mut reports = Reports::begin();
+        let mut reports = AuditReports::begin();
         // A directory cannot be written as a file.
         let wrong = directory.path().to_str().unwrap();
         write_lines(&queue, wrong, &mut reports, false);
-        assert!(reports.failure.is_some() && !reports.is_failure_due());
+        assert!(reports.is_failing() && !reports.is_failure_due());
         let path = directory.path().join("audit");
-        queue.push(&json!({"last": true}));
+        queue.push(r#"{"last":true}"#.into());
         write_lines(&queue, path.to_str().unwrap(), &mut reports, true);
-        assert!(reports.failure.is_none() && reports.is_failure_due());
+        assert!(!reports.is_failing() && reports.is_failure_due());
         let lines = written(&path);
         assert_eq!(lines.len(), 2);
         assert_eq!(lines[0]["last"], true);

@@ -135,6 +135,6 @@ impl Controller {
     pub(super) fn refresh_config(&mut self) {
         let id = ottla_types::BrokerId(self.file_config.node_id);
         // Settings that are refused were reported where they were published.
-        (self.config, _) = effective_config(&self.file_config, self.image(), id);
+        (self.config, _) = effective_config(&self.file_config, &self.config, self.image(), id);
     }
 }

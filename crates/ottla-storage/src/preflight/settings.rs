@@ -66,6 +66,7 @@ pub(super) fn examine(
                 false => value,
             };
             let what = format!("{}={shown} has no effect: {note}", def.name);
+            let what = properties.with_variables(&what);
             look.note("settings", &properties.place(def.name), what, "");
         }
     }

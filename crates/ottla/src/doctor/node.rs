@@ -97,17 +97,19 @@ fn start(refusal: &Finding) -> Check {
 
 /// A certificate with which the node starts, and which is not valid or soon will not be.
 fn certificate(finding: &Finding) -> Option<Check> {
-    const REMEDY: &str =
-        "replace the file of the key store; the broker reads it again without a restart";
     if finding.subject != TLS {
         return None;
     }
-    match finding.severity {
+    let check = match finding.severity {
         // The start tells it.
-        Severity::Refuses => None,
-        Severity::Warns => Some(Check::problem("certificate", &finding.what, REMEDY)),
-        Severity::Notes => Some(Check::warning("certificate", &finding.what, REMEDY)),
-    }
+        Severity::Refuses => return None,
+        Severity::Warns => Check::problem("certificate", &finding.what, ""),
+        Severity::Notes => Check::warning("certificate", &finding.what, ""),
+    };
+    Some(Check {
+        remedy: finding.change.clone(),
+        ..check
+    })
 }
 
 /// The replicas of `__remote_log_metadata`, which a broker that is alone cannot have. The file does not
@@ -404,18 +406,21 @@ mod tests {
     }
 
     #[test]
-    fn certificates_that_expire_are_reported_before_they_have() {
-        let level = |severity, subject| {
+    fn certificates_that_expire_are_reported_with_their_own_advice() {
+        let checked = |severity, subject| {
             let finding = Finding {
                 severity,
                 subject,
                 place: String::new(),
                 what: "listener SSL: the certificate of CN=a expires in 3 days".to_owned(),
-                change: None,
+                change: Some("replace its file".to_owned()),
                 accept: None,
             };
-            certificate(&finding).map(|check| check.level)
+            certificate(&finding)
         };
+        let level = |severity, subject| checked(severity, subject).map(|check| check.level);
+        let advice = checked(Severity::Notes, TLS).and_then(|check| check.remedy);
+        assert_eq!(advice.as_deref(), Some("replace its file"));
         assert_eq!(level(Severity::Notes, TLS), Some(Level::Warning));
         assert_eq!(level(Severity::Warns, TLS), Some(Level::Problem));
         assert_eq!(level(Severity::Refuses, TLS), None);

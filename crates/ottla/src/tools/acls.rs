@@ -7,10 +7,12 @@ mod authorizer_settings;
 mod dry_run;
 mod explain;
 mod rules;
+mod seen;
 mod unused;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::BufRead;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{anyhow, bail};
@@ -96,6 +98,10 @@ pub struct AclsArgs {
     /// With --add or --remove: change nothing, and print the rules and permissions that would change.
     #[arg(long, conflicts_with_all = ["list", "force"])]
     dry_run: bool,
+    /// With --dry-run: a file that a broker wrote as ottla.audit.file, to print which clients would
+    /// lose what they used; give those of all brokers. Repeatable.
+    #[arg(long, value_name = "FILE", requires = "dry_run")]
+    audit_file: Vec<PathBuf>,
 }
 
 #[derive(Subcommand, Debug)]
@@ -156,7 +162,7 @@ async fn act(args: &AclsArgs) -> anyhow::Result<()> {
             Some(_) => EndpointType::Controller,
             None => EndpointType::Broker,
         };
-        dry_run::run(&admin, nodes, &changes, args.remove).await
+        dry_run::run(&admin, nodes, &changes, args.remove, &args.audit_file).await
     } else if args.add {
         add(&admin, changes).await
     } else if args.remove {

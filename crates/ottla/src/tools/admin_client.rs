@@ -11,7 +11,7 @@ use clap::Args;
 use ottla_client::admin::EndpointType;
 use ottla_client::{Admin, Client, ClientConfig, ClientError, SlowRequestListener};
 
-use super::{load_properties, warn_of_unknown};
+use super::{load_client_properties, warn_of_unknown};
 
 /// How long a tool waits for a cluster that may be starting. Kafka's tools give up after a minute.
 const CONNECT_PATIENCE: Duration = Duration::from_secs(10);
@@ -186,7 +186,7 @@ pub fn config_without_credentials(
     let mut patience = CONNECT_PATIENCE;
     let mut sets_connection_timeout = false;
     if let Some(path) = command_config {
-        let settings = load_properties(path)?;
+        let settings = load_client_properties(path)?;
         warn_of_unknown(&settings, &[config.apply_without_credentials(&settings)?]);
         if settings.contains_key(PATIENCE_SETTING) {
             patience = config.default_api_timeout;

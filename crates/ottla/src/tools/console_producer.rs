@@ -17,8 +17,8 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 use super::{
-    block_on, connection_watch, key_values, load_properties_if_given, report_plainly,
-    warn_of_unknown,
+    block_on, connection_watch, key_values, load_client_properties_if_given,
+    load_properties_if_given, report_plainly, warn_of_unknown,
 };
 use crate::stop_signals::StopSignals;
 use line_reader::LineReader;
@@ -166,7 +166,7 @@ fn warn_about_deprecated_flags(args: &ConsoleProducerArgs) {
 /// tool's defaults.
 fn settings(args: &ConsoleProducerArgs) -> anyhow::Result<BTreeMap<String, String>> {
     let file = args.command_config.as_ref();
-    let mut settings = load_properties_if_given(file.or(args.producer_config.as_ref()))?;
+    let mut settings = load_client_properties_if_given(file.or(args.producer_config.as_ref()))?;
     settings.extend(key_values(&args.producer_property));
     settings.extend(key_values(&args.command_property));
     let text = |number: Option<u64>| number.map(|number| number.to_string());

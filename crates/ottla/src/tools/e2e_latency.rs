@@ -21,7 +21,7 @@ use super::consumer_perf_test::arguments::number;
 use super::java_numbers::{double_to_string, fixed};
 use super::performance::{show_latency, write_histogram};
 use super::{
-    block_on, connection_watch, load_properties_if_given, report_plainly, warn_of_unknown,
+    block_on, connection_watch, load_client_properties_if_given, report_plainly, warn_of_unknown,
 };
 
 const POLL_TIMEOUT: Duration = Duration::from_secs(60);
@@ -196,7 +196,7 @@ fn without_flags(words: &[String]) -> anyhow::Result<Vec<String>> {
 
 /// The settings of a client: the file, overridden by the test's own settings.
 fn settings(plan: &Plan, own: &[(&str, &str)]) -> anyhow::Result<BTreeMap<String, String>> {
-    let mut settings = load_properties_if_given(plan.command_config.as_ref())?;
+    let mut settings = load_client_properties_if_given(plan.command_config.as_ref())?;
     settings.insert("bootstrap.servers".into(), plan.servers.clone());
     for (key, value) in own {
         settings.insert((*key).to_owned(), (*value).to_owned());

@@ -13,7 +13,7 @@ use ottla_protocol::messages::describe_quorum_response::{Node, ReplicaState};
 use ottla_types::Uuid;
 
 use super::admin_client::Bootstrap;
-use super::{block_on, load_properties, report_on_stderr, tabbed_table};
+use super::{block_on, load_client_properties, load_properties, report_on_stderr, tabbed_table};
 
 /// Show the metadata quorum, and change its voters.
 #[derive(Args, Debug)]
@@ -106,7 +106,7 @@ async fn act(args: &MetadataQuorumArgs) -> anyhow::Result<()> {
                      add-controller."
                 );
             };
-            let controller = NewController::from_properties(&load_properties(path)?)?;
+            let controller = NewController::from_properties(&load_client_properties(path)?)?;
             if !dry_run {
                 connect()
                     .await?

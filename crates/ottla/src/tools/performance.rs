@@ -52,7 +52,7 @@ pub(super) fn settings_of_file(path: Option<&str>) -> Result<BTreeMap<String, St
         Some(path) if !Path::new(path).exists() => {
             Err(Trouble::Uncaught(NO_SUCH_FILE, path.to_owned()))
         }
-        Some(path) => Ok(super::load_properties(path)?),
+        Some(path) => Ok(super::load_client_properties(path)?),
     }
 }
 

@@ -5,9 +5,29 @@ use std::collections::BTreeMap;
 use ottla_client::properties;
 use ottla_config::{Properties, nearest_name};
 
+use crate::config_providers;
+
 /// Reads a properties file given on the command line.
 pub fn load_properties(path: &str) -> anyhow::Result<BTreeMap<String, String>> {
     Ok(read_properties(path)?.into_map())
+}
+
+/// Like [`load_properties`], for the settings of a client: variables of `config.providers` are
+/// replaced by their values, and the settings of the providers are left out, which the client does
+/// not know.
+pub(super) fn load_client_properties(path: &str) -> anyhow::Result<BTreeMap<String, String>> {
+    let mut properties = read_properties(path)?;
+    config_providers::resolve(&mut properties).map_err(anyhow::Error::msg)?;
+    let mut settings = properties.into_map();
+    settings.retain(|key, _| !config_providers::is_of_providers(key));
+    Ok(settings)
+}
+
+/// Like [`load_client_properties`]; empty without a file.
+pub(super) fn load_client_properties_if_given(
+    path: Option<&String>,
+) -> anyhow::Result<BTreeMap<String, String>> {
+    path.map_or_else(|| Ok(BTreeMap::new()), |path| load_client_properties(path))
 }
 
 /// Like [`load_properties`], with the lines of the settings.

@@ -16,7 +16,7 @@ use ottla_client::{
 use serde::Serialize;
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::{block_on, load_properties_if_given, warn_of_unknown};
+use super::{block_on, load_client_properties_if_given, warn_of_unknown};
 
 const POLL: Duration = Duration::from_secs(5);
 
@@ -168,7 +168,7 @@ pub fn run(args: VerifiableShareConsumerArgs) -> ExitCode {
 }
 
 fn begin(args: &VerifiableShareConsumerArgs) -> anyhow::Result<ShareConsumer> {
-    let mut settings = load_properties_if_given(args.command_config.as_ref())?;
+    let mut settings = load_client_properties_if_given(args.command_config.as_ref())?;
     settings.insert("group.id".into(), args.group_id.clone());
     settings.insert("bootstrap.servers".into(), args.bootstrap_server.clone());
     let (mut client, mut config) = (ClientConfig::default(), ShareConsumerConfig::default());

@@ -217,6 +217,14 @@ fn authorizer(broker: &Broker, families: &mut Vec<Family>) {
         Family::gauge("ottla_authorizer_acls", "ACLs of the cluster")
             .value(broker.metadata().kept.acls.len() as f64),
     ]);
+    let mut lost = Family::counter(
+        "ottla_authorizer_audit_lost",
+        "Decisions that are missing in the file of ottla.audit.file and in the topic of ottla.audit.topic",
+    );
+    for (to, count) in broker.authorizer.lost_decisions() {
+        lost.push([("to", to.to_owned())], count as f64);
+    }
+    families.push(lost);
 }
 
 /// The remaining validity of this node's certificates.

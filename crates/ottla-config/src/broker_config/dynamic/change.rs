@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::super::BrokerConfig;
-use super::base_of;
+use super::{Dynamic, base_of, invalid_variables};
 use crate::config_def::ConfigValue;
 use crate::remote_storage::check_copy_lag;
 use crate::tables::broker_config;
@@ -41,23 +41,42 @@ impl BrokerConfig {
         cluster_wide: bool,
         settings: &BTreeMap<String, String>,
     ) -> Result<(), String> {
-        let mut dynamic = [
-            self.dynamic_default_settings.clone(),
-            self.dynamic_settings.clone(),
-        ];
+        let mut dynamic = Dynamic {
+            written: [
+                self.dynamic_default_settings.clone(),
+                self.dynamic_settings.clone(),
+            ],
+            replaced: self.replaced_settings.clone(),
+        };
         // A stored value that was never applied must not block other changes.
         let index = usize::from(!cluster_wide);
-        let was = std::mem::take(&mut dynamic[index]);
+        let was = std::mem::take(&mut dynamic.written[index]);
+        dynamic.replaced[index].clear();
         for (key, value) in settings {
-            if self.check_dynamic(key, value, cluster_wide).is_ok() {
-                dynamic[index].insert(key.clone(), value.clone());
+            if self.check_dynamic(key, value, cluster_wide).is_err() {
+                continue;
+            }
+            let is_changed = was.get(key) != Some(value);
+            let replaced = self.replace_variables(index, key, value, &mut dynamic);
+            let checked = self.check_replaced(index, key, &dynamic);
+            if is_changed {
+                replaced.and(checked)?;
+            } else if checked.is_err() {
+                dynamic.written[index].remove(key);
+                dynamic.replaced[index].remove(key);
             }
         }
-        let now = dynamic[index].clone();
+        let now = dynamic.written[index].clone();
         let all: BTreeSet<&str> = was.keys().chain(now.keys()).map(String::as_str).collect();
         let changed = all.into_iter().filter(|key| was.get(*key) != now.get(*key));
         let changed: Vec<&str> = changed.collect();
-        let config = self.rebuild(&dynamic).map_err(|error| error.message())?;
+        let config = self.rebuild(&dynamic).map_err(|error| {
+            let mut changed = changed.iter();
+            match changed.find(|key| dynamic.replaced[index].contains_key(**key)) {
+                Some(key) => invalid_variables(key),
+                None => error.message(),
+            }
+        })?;
         self.check_listeners(&config)?;
         for key in changed {
             self.check_step(&config, key)?;

@@ -1,6 +1,9 @@
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use super::*;
 use crate::config_def::Support;
-use crate::single_node_properties;
+use crate::{Variables, single_node_properties};
 
 fn config() -> BrokerConfig {
     let properties = single_node_properties("./data", "127.0.0.1:9092", "127.0.0.1:9093");
@@ -320,6 +323,86 @@ fn a_change_has_the_effect_listed_in_the_tables() {
             assert!(is_read_when_changed(name), "{name}");
         }
     }
+}
+
+const OVERRIDES: &str = "max.connections.per.ip.overrides";
+
+/// A configuration whose variables have values while the flag is set.
+fn config_with_variables(is_there: &Arc<AtomicBool>) -> BrokerConfig {
+    let mut properties = single_node_properties("./data", "127.0.0.1:9092", "127.0.0.1:9093");
+    let is_there = Arc::clone(is_there);
+    properties.set_variables(Variables::new(move |value| {
+        match is_there.load(Ordering::Relaxed) {
+            true => Ok(value
+                .replace("${file:/s:limit}", "5")
+                .replace("${file:/s:password}", "secret")),
+            false => Err("${file:/s:limit}: the file has no such key".to_owned()),
+        }
+    }));
+    BrokerConfig::from_properties(&properties).unwrap().0
+}
+
+fn overrides(value: &str) -> BTreeMap<String, String> {
+    BTreeMap::from([(OVERRIDES.to_owned(), value.to_owned())])
+}
+
+#[test]
+fn variables_are_replaced_on_use_and_described_as_written() {
+    let config = config_with_variables(&Arc::new(AtomicBool::new(true)));
+    let written = "127.0.0.1:${file:/s:limit}";
+    assert_eq!(
+        config.check_dynamic_change(true, &overrides(written)),
+        Ok(())
+    );
+    let (config, warnings) = config.with_dynamic(&overrides(written), &BTreeMap::new());
+    assert_eq!(warnings, []);
+    assert_eq!(config.max_connections_per_ip_overrides["127.0.0.1"], 5);
+    assert_eq!(config.setting(OVERRIDES), Some("127.0.0.1:5"));
+    let described = crate::describe_broker(&config);
+    let described = described.iter().find(|it| it.name == OVERRIDES).unwrap();
+    assert_eq!(described.value.as_deref(), Some(written));
+    assert_eq!(described.synonyms[0].value.as_deref(), Some(written));
+
+    // What a variable stands for is in no message.
+    let wrong = overrides("127.0.0.1:${file:/s:password}");
+    let said = config.check_dynamic_change(true, &wrong).unwrap_err();
+    assert_eq!(said, invalid_variables(OVERRIDES));
+    let (_, warnings) = config.with_dynamic(&wrong, &BTreeMap::new());
+    assert_eq!(warnings[0].message, invalid_variables(OVERRIDES));
+}
+
+#[test]
+fn a_variable_without_a_value_is_refused_and_later_keeps_the_value() {
+    let is_there = Arc::new(AtomicBool::new(false));
+    let file = config_with_variables(&is_there);
+    let settings = overrides("127.0.0.1:${file:/s:limit}");
+    let reason = format!("{OVERRIDES}: ${{file:/s:limit}}: the file has no such key");
+    assert_eq!(
+        file.check_dynamic_change(true, &settings),
+        Err(reason.clone())
+    );
+    let (without, warnings) = file.with_dynamic(&settings, &BTreeMap::new());
+    assert_eq!(
+        warnings[0].message,
+        format!("{reason}; the setting has no effect")
+    );
+    assert!(without.max_connections_per_ip_overrides.is_empty());
+
+    is_there.store(true, Ordering::Relaxed);
+    let (config, warnings) = file.with_dynamic(&settings, &BTreeMap::new());
+    assert_eq!(warnings, []);
+    is_there.store(false, Ordering::Relaxed);
+    let mut more = settings.clone();
+    more.insert("num.io.threads".to_owned(), "4".to_owned());
+    assert_eq!(config.check_dynamic_change(true, &more), Ok(()));
+    let (config, warnings) = config.with_dynamic(&more, &BTreeMap::new());
+    assert_eq!(warnings.len(), 1);
+    assert_eq!(
+        warnings[0].message,
+        format!("{reason}; the setting keeps its value")
+    );
+    assert_eq!(config.max_connections_per_ip_overrides["127.0.0.1"], 5);
+    assert_eq!(config.setting("num.io.threads"), Some("4"));
 }
 
 #[test]

@@ -6,7 +6,6 @@ use std::collections::VecDeque;
 use bytes::Bytes;
 use ottla_coordinator::dead_letter_queue::LetterSource;
 use ottla_coordinator::share_partition::DeadLetters;
-use ottla_protocol::Records;
 use ottla_records::{Compression, RecordBatchBuilder, RecordHeader};
 use ottla_types::{Offset, Timestamp};
 
@@ -15,7 +14,7 @@ use super::size_limits::SizeLimits;
 
 /// A batch for the queue.
 pub(super) struct Composed {
-    pub(super) records: Records,
+    pub(super) records: Bytes,
     /// The number of pending letters that it holds.
     pub(super) letters: i64,
 }
@@ -58,7 +57,7 @@ pub(super) fn compose(
         count += 1;
     }
     Composed {
-        records: Records::Bytes(builder.build_in_place()),
+        records: builder.build_in_place(),
         letters: count,
     }
 }
@@ -92,10 +91,7 @@ mod tests {
     }
 
     fn batch_of(composed: &Composed) -> RecordBatch {
-        let Records::Bytes(bytes) = &composed.records else {
-            panic!("it was just built");
-        };
-        let batch = RecordBatch::read(&mut bytes.clone()).expect("a batch");
+        let batch = RecordBatch::read(&mut composed.records.clone()).expect("a batch");
         batch.verify_crc().expect("its checksum");
         batch
     }

@@ -5,6 +5,7 @@
 //! brokers' own decision, before and after.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 
 use ottla_client::Admin;
 use ottla_client::admin::EndpointType;
@@ -17,6 +18,7 @@ use super::authorizer_settings;
 use super::rules::{
     Entry, Target, acl, acl_filter, acl_in_words, acls, filter, host_in_words, resource_in_words,
 };
+use super::seen::Seen;
 
 /// Continues a name so that it is none that a rule names.
 const UNNAMED: &str = "\u{10ffff}";
@@ -26,7 +28,12 @@ pub(super) async fn run(
     nodes: EndpointType,
     changes: &BTreeMap<Target, BTreeSet<Entry>>,
     removes: bool,
+    audit_files: &[PathBuf],
 ) -> anyhow::Result<()> {
+    let seen = match audit_files.is_empty() {
+        true => None,
+        false => Some(Seen::read(audit_files)?),
+    };
     let settings = authorizer_settings::read(admin, nodes, None).await?;
     let before = acls(admin, &filter(None, None)).await?;
     let (changed, after) = match removes {
@@ -52,18 +59,27 @@ pub(super) async fn run(
         }
         authorizer
     };
-    let differences = differences(&Rules {
+    let rules = Rules {
         before: with(&before),
         after: with(&after),
         all: before.iter().chain(&changed).cloned().collect(),
         changed,
-    });
+    };
+    let differences = differences(&rules);
     match differences.is_empty() {
         true => println!("\nNo decision would change."),
         false => println!("\nDecisions that would change:"),
     }
     for (who, names) in &differences {
         println!("  {}", who.in_words(names));
+    }
+    let is_loss = differences.keys().any(|who| !who.lost.is_empty());
+    match seen {
+        Some(seen) => print!("\n{}", seen.in_words(&rules.before, &rules.after)),
+        None if is_loss => {
+            println!("note: who uses what would be lost is unknown; give --audit-file");
+        }
+        None => {}
     }
     for note in &settings.notes {
         println!("note: {note}");

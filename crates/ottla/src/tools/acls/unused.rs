@@ -6,18 +6,18 @@
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
-use std::fs::File;
-use std::io::{BufRead, BufReader, Write as _};
+use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::{Context, bail};
+use anyhow::bail;
 use clap::Args;
 use ottla_security::{Acl, PermissionType, Rule, flags_to_remove};
 use serde_json::{Value, json};
 
 use super::explain::{connection_flags, failed};
 use super::rules::{acl_in_words, acl_to_json, acls, filter};
+use super::seen::{AuditLine, read_audit_files};
 use crate::counted::counted;
 use crate::tools::admin_client;
 
@@ -45,11 +45,7 @@ pub(super) async fn run(args: &UnusedArgs) -> ExitCode {
 
 async fn unused(args: &UnusedArgs) -> anyhow::Result<()> {
     let mut decisions = Decisions::default();
-    for path in &args.audit_file {
-        let read = File::open(path).map_err(anyhow::Error::from);
-        let read = read.and_then(|file| decisions.read(BufReader::new(file)));
-        read.with_context(|| format!("{} cannot be read", path.display()))?;
-    }
+    read_audit_files(&args.audit_file, |line| decisions.take(&line))?;
     if !decisions.has_allowed {
         bail!(
             "the files have no request that was allowed; set ottla.audit.events=allowed,denied on the brokers, and \
@@ -86,27 +82,24 @@ struct Decisions {
 }
 
 impl Decisions {
-    /// Reads the lines of a file. A line that is not JSON counts as a lost decision: a full disk may
-    /// have cut it.
-    fn read(&mut self, file: impl BufRead) -> anyhow::Result<()> {
-        for line in file.lines() {
-            let Ok(Value::Object(line)) = serde_json::from_str(&line?) else {
-                self.lost += 1;
-                continue;
-            };
-            let time = line.get("time").and_then(Value::as_str).unwrap_or_default();
-            if !time.is_empty() && (self.since.is_empty() || time < self.since.as_str()) {
-                self.since = time.to_owned();
+    fn take(&mut self, line: &AuditLine) {
+        let line = match line {
+            AuditLine::Decision(line) => line,
+            AuditLine::Lost(lost) => {
+                self.lost += lost;
+                return;
             }
-            self.lost += line.get("lost").and_then(Value::as_u64).unwrap_or(0);
-            self.has_allowed |= line.get("allowed") == Some(&Value::Bool(true));
-            if let Some(rule) = line.get("rule").and_then(Value::as_str)
-                && !self.rules.contains(rule)
-            {
-                self.rules.insert(rule.to_owned());
-            }
+        };
+        let time = line.get("time").and_then(Value::as_str).unwrap_or_default();
+        if !time.is_empty() && (self.since.is_empty() || time < self.since.as_str()) {
+            self.since = time.to_owned();
         }
-        Ok(())
+        self.has_allowed |= line.get("allowed") == Some(&Value::Bool(true));
+        if let Some(rule) = line.get("rule").and_then(Value::as_str)
+            && !self.rules.contains(rule)
+        {
+            self.rules.insert(rule.to_owned());
+        }
     }
 
     fn has(&self, acl: &Acl) -> bool {
@@ -164,6 +157,13 @@ mod tests {
     use ottla_security::{Operation, Pattern, PatternType, ResourceType, WILDCARD};
 
     use super::*;
+    use crate::tools::acls::seen::audit_lines;
+
+    fn read(decisions: &mut Decisions, text: &str) {
+        for line in audit_lines(text.as_bytes()) {
+            decisions.take(&line.unwrap());
+        }
+    }
 
     fn acl(name: &str) -> Acl {
         Acl {
@@ -188,9 +188,9 @@ mod tests {
     fn rules_that_occur_in_no_file_are_unused() {
         let mut decisions = Decisions::default();
         let one = line("2026-02-01T00:00:00.000Z", true, &Rule::Acl(acl("used")));
-        decisions.read(one.as_bytes()).unwrap();
+        read(&mut decisions, &one);
         let other = line("2026-01-01T00:00:00.000Z", false, &Rule::DefaultDeny);
-        decisions.read(other.as_bytes()).unwrap();
+        read(&mut decisions, &other);
         assert!(decisions.has_allowed && decisions.has(&acl("used")));
         let unused = [acl("idle")];
         assert!(!decisions.has(&unused[0]));
@@ -225,7 +225,7 @@ mod tests {
     fn missing_decisions_are_counted() {
         let mut decisions = Decisions::default();
         let text = "{\"time\":\"2026-01-01T00:00:00.000Z\",\"lost\":3}\n{\"time\":\"2026\n";
-        decisions.read(text.as_bytes()).unwrap();
+        read(&mut decisions, text);
         assert_eq!(decisions.lost, 4);
         assert!(!decisions.has_allowed);
         let text = to_text(&decisions, 1, &[], "");

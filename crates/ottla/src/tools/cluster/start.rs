@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use ottla_client::admin::EndpointType;
 use ottla_client::{Admin, Client, ClientConfig, ClientError};
-use ottla_config::{BrokerConfig, Properties, Warning};
+use ottla_config::{BrokerConfig, Properties, Warning, broker_config};
 use rustix::process::Signal;
 
 use super::layout::{Layout, NodeLayout, Wanted};
@@ -159,9 +159,27 @@ async fn serve(layout: &Layout, overrides: &[String]) -> Result<(), String> {
     outcome
 }
 
-/// The options that repeat these overrides, for a shell.
+/// The options that repeat these overrides, for a shell. The values of secrets, and of settings that
+/// may be secrets because no table has them, are left out.
 fn options_of(overrides: &[String]) -> String {
-    let words = overrides.iter().map(|given| shell_word(given));
+    let shown = |given: &String| {
+        let key = given.split_once('=').map_or("", |(key, _)| key.trim());
+        let base = key.strip_prefix("listener.name.");
+        let base = base.and_then(|rest| Some(rest.split_once('.')?.1));
+        // A mechanism may follow the name of the listener.
+        let names = [
+            Some(key),
+            base,
+            base.and_then(|it| Some(it.split_once('.')?.1)),
+        ];
+        let mut defs = names.into_iter().flatten().filter_map(broker_config);
+        let is_shown = defs.next().is_some_and(|def| !def.is_sensitive());
+        match is_shown {
+            true => shell_word(given),
+            false => shell_word(&format!("{key}=[hidden]")),
+        }
+    };
+    let words = overrides.iter().map(shown);
     words.map(|word| format!(" --override {word}")).collect()
 }
 
@@ -538,15 +556,25 @@ mod tests {
     use super::{Readiness, options_of, reason_text, table};
 
     #[test]
-    fn the_restart_command_of_a_node_has_its_overrides() {
+    fn the_restart_command_of_a_node_has_its_overrides_without_secrets() {
         let given = [
             "num.partitions=6".to_owned(),
-            "ssl.key.password=it's".to_owned(),
+            "log.dirs=it's".to_owned(),
+            "ssl.key.password=secret".to_owned(),
+            "listener.name.a.scram-sha-256.sasl.jaas.config=x secret".to_owned(),
+            "listener.name.a.ssl.client.auth=required".to_owned(),
+            "no.such.setting=secret".to_owned(),
         ];
-        assert_eq!(
-            options_of(&given),
-            r" --override num.partitions=6 --override 'ssl.key.password=it'\''s'"
-        );
+        let expected = [
+            "num.partitions=6",
+            r"'log.dirs=it'\''s'",
+            "'ssl.key.password=[hidden]'",
+            "'listener.name.a.scram-sha-256.sasl.jaas.config=[hidden]'",
+            "listener.name.a.ssl.client.auth=required",
+            "'no.such.setting=[hidden]'",
+        ];
+        let expected = expected.map(|word| format!(" --override {word}"));
+        assert_eq!(options_of(&given), expected.concat());
         assert_eq!(options_of(&[]), "");
     }
 

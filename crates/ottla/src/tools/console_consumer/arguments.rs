@@ -6,7 +6,7 @@ use anyhow::bail;
 use clap::Args;
 
 use super::formatter::Formatter;
-use crate::tools::{key_values, load_properties_if_given};
+use crate::tools::{key_values, load_client_properties_if_given, load_properties_if_given};
 
 #[derive(Args, Debug)]
 pub(in crate::tools) struct PrintingArgs {
@@ -107,7 +107,8 @@ impl SettingsArgs {
         group: Option<&String>,
         (old_flag, old_file): (&str, Option<&String>),
     ) -> anyhow::Result<(BTreeMap<String, String>, Option<String>)> {
-        let mut settings = load_properties_if_given(self.command_config.as_ref().or(old_file))?;
+        let file = self.command_config.as_ref().or(old_file);
+        let mut settings = load_client_properties_if_given(file)?;
         let mut given = key_values(&self.consumer_property);
         given.extend(key_values(&self.command_property));
         let groups = [

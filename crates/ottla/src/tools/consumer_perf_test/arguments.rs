@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use clap::Args;
 
-use crate::tools::settings::{key_values, load_properties_if_given};
+use crate::tools::settings::{key_values, load_client_properties_if_given};
 use crate::tools::simple_date_format::SimpleDateFormat;
 
 /// Kafka's default. It leaves the buffer size to the kernel, which can grow it beyond the limit for
@@ -115,7 +115,8 @@ impl MeasuringArgs {
         client_id: &str,
     ) -> anyhow::Result<BTreeMap<String, String>> {
         let file = self.consumer_config.as_ref();
-        let mut settings = load_properties_if_given(file.or(self.command_config.as_ref()))?;
+        let file = file.or(self.command_config.as_ref());
+        let mut settings = load_client_properties_if_given(file)?;
         settings.extend(key_values(&self.command_property));
         let socket_buffer_size: i32 = number("socket-buffer-size", &self.socket_buffer_size)?;
         let receive_buffer = if self.socket_buffer_size == SOCKET_BUFFER_SIZE {
