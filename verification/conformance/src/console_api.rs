@@ -1,7 +1,7 @@
 //! `cargo xtask console-api`: does everything that the console's API offers, against Ottla and
 //! against Apache Kafka, and asks the cluster with the command-line tools whether it happened.
 
-mod access;
+pub mod access;
 mod beside;
 mod cluster;
 mod groups;
