@@ -34,7 +34,7 @@ const READING: usize = 4;
 const MOST_HEADERS: usize = 1000;
 /// The memory that decoding the key and the value of a record takes, besides their own.
 pub(crate) const DECODING_BYTES: usize = 16 << 20;
-/// A message takes up to 60 times its size while it is decoded. Messages longer than this, for
+/// A message takes up to 50 times its size while it is decoded. Messages longer than this, for
 /// which [`DECODING_BYTES`] would be too little, are decoded one at a time in the whole console.
 const LARGE: usize = 128 << 10;
 /// The memory for reading a schema: its texts, the responses, and the parsed schema.

@@ -1,7 +1,7 @@
 //! `cargo xtask console-api`: does everything that the console's API offers, against Ottla and
 //! against Apache Kafka, and asks the cluster with the command-line tools whether it happened.
 
-mod access;
+pub mod access;
 mod beside;
 mod cluster;
 mod groups;
@@ -11,6 +11,7 @@ mod records;
 mod registry;
 mod schemas;
 pub mod stage;
+mod streams;
 mod topics;
 mod trouble;
 
@@ -36,11 +37,17 @@ pub struct Options {
     until: Option<String>,
 }
 
-const SETTINGS: [(&str, &str); 8] = [
+const SETTINGS: [(&str, &str); 13] = [
     ("group.initial.rebalance.delay.ms", "0"),
     ("offsets.topic.num.partitions", "1"),
     ("transaction.state.log.num.partitions", "1"),
     ("share.coordinator.state.topic.num.partitions", "1"),
+    // A streams group starts at once, and notices soon that its application was killed.
+    ("group.streams.initial.rebalance.delay.ms", "0"),
+    ("group.streams.min.session.timeout.ms", "6000"),
+    ("group.streams.session.timeout.ms", "6000"),
+    ("group.streams.min.heartbeat.interval.ms", "1000"),
+    ("group.streams.heartbeat.interval.ms", "1000"),
     ("auto.create.topics.enable", "false"),
     (
         "authorizer.class.name",
@@ -81,6 +88,7 @@ const STEPS: &[Step] = &[
     ("a topic is deleted", topics::delete_topic),
     ("series", cluster::series),
     ("a benchmark", measure::benchmark),
+    ("a Streams application", streams::application),
 ];
 
 pub fn run(options: &Options) -> Result<()> {

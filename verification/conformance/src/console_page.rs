@@ -3,9 +3,9 @@
 //!
 //! A transcript is a text file of steps, one per line: pages to open, clicks, input, and the
 //! expected contents of the page ([`steps::Step`]). It begins with the server that it needs: the
-//! mock in `page/mock`, or a broker of Ottla's with its console. After every transcript the page
-//! must have logged no error and violated no content security policy. Screenshots are kept below
-//! the target directory.
+//! mock in `page/mock`, or brokers with a console, which are Ottla's and then Apache Kafka's. After
+//! every transcript the page must have logged no error and violated no content security policy.
+//! Screenshots are kept below the target directory.
 
 pub mod page;
 pub mod servers;
@@ -13,8 +13,10 @@ pub mod steps;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::thread::JoinHandle;
+use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 
 use ottla_workspace::report::Tally;
 use ottla_workspace::{process, toolchain, workspace};
@@ -28,9 +30,16 @@ pub struct Options {
     /// Only transcripts whose names contain one of these.
     #[arg(value_name = "NAME")]
     names: Vec<String>,
-    /// Play the transcripts that need a broker against Apache Kafka as well.
+    /// Only what is played against this broker. Transcripts without a broker belong to Ottla's.
     #[arg(long)]
-    kafka: bool,
+    broker: Option<Kind>,
+}
+
+/// A transcript, and the broker that it is played against.
+struct Play {
+    name: String,
+    transcript: Transcript,
+    kind: Kind,
 }
 
 pub fn run(options: &Options) -> Result<()> {
@@ -44,33 +53,61 @@ pub fn run(options: &Options) -> Result<()> {
     let axe = std::fs::read_to_string(root.join("node_modules/axe-core/axe.min.js"))?;
     let shots = workspace::target_dir().join("console");
     std::fs::create_dir_all(&shots)?;
-    let mut tally = Tally::default();
+    let mut plays = Vec::new();
     for file in transcripts(&root.join("tests"), &options.names)? {
         let name = file.file_stem().unwrap_or_default().to_string_lossy();
         let text = std::fs::read_to_string(&file)?;
         let transcript = steps::parse(&text).with_context(|| file.display().to_string())?;
-        let is_broker_needed = matches!(transcript.server, Needs::Broker(_));
-        let kinds: &[Kind] = if is_broker_needed && options.kafka {
-            &[Kind::Ottla, Kind::Kafka]
-        } else {
-            &[Kind::Ottla]
-        };
-        for kind in kinds {
-            let name = match kind {
-                Kind::Ottla => name.to_string(),
-                Kind::Kafka => format!("{name}-kafka"),
-            };
-            let outcome = play(&transcript, *kind, &name, &axe, &shots);
-            match &outcome {
-                Ok(()) => println!("ok   {name}: {} steps", transcript.steps.len()),
-                Err(error) => println!("FAIL {name}: {error:#}"),
+        for kind in kinds(&transcript.server) {
+            if options.broker.is_none_or(|it| it == *kind) {
+                plays.push(Play {
+                    name: match kind {
+                        Kind::Ottla => name.to_string(),
+                        Kind::Kafka => format!("{name}-kafka"),
+                    },
+                    transcript: transcript.clone(),
+                    kind: *kind,
+                });
             }
-            tally.add(Tally::of(outcome.is_ok()));
         }
+    }
+    let mut tally = Tally::default();
+    let mut ahead = None;
+    for (index, play) in plays.iter().enumerate() {
+        let server = match ahead.take() {
+            Some(starting) => joined(starting),
+            None => Server::start(&play.transcript.server, play.kind),
+        };
+        // Kafka starts while the same transcript is played against Ottla, not while a mock is
+        // played with, whose transcripts measure times.
+        let next = plays.get(index + 1);
+        if let Some(next) = next.filter(|it| it.kind == Kind::Kafka) {
+            let (needs, kind) = (next.transcript.server.clone(), next.kind);
+            ahead = Some(std::thread::spawn(move || Server::start(&needs, kind)));
+        }
+        let outcome = server.and_then(|server| perform(play, server, &axe, &shots));
+        match &outcome {
+            Ok(()) => println!("ok   {}: {} steps", play.name, play.transcript.steps.len()),
+            Err(error) => println!("FAIL {}: {error:#}", play.name),
+        }
+        tally.add(Tally::of(outcome.is_ok()));
     }
     println!("{tally}");
     ensure!(tally.failed == 0, "the page of the console has failed");
     Ok(())
+}
+
+/// The brokers that a transcript is played against. Kafka comes right after Ottla.
+fn kinds(needs: &Needs) -> &'static [Kind] {
+    match needs {
+        Needs::Brokers(brokers) if !brokers.is_only_ottla => &[Kind::Ottla, Kind::Kafka],
+        _ => &[Kind::Ottla],
+    }
+}
+
+fn joined(starting: JoinHandle<Result<Server>>) -> Result<Server> {
+    let ended = starting.join();
+    ended.unwrap_or_else(|_| Err(anyhow!("the start of a server panicked")))
 }
 
 fn transcripts(folder: &Path, names: &[String]) -> Result<Vec<PathBuf>> {
@@ -93,15 +130,14 @@ fn transcripts(folder: &Path, names: &[String]) -> Result<Vec<PathBuf>> {
 }
 
 /// Runs the steps of one transcript, with its own server and browser.
-fn play(transcript: &Transcript, kind: Kind, name: &str, axe: &str, shots: &Path) -> Result<()> {
-    let server = Server::start(&transcript.server, kind)?;
+fn perform(play: &Play, mut server: Server, axe: &str, shots: &Path) -> Result<()> {
     let mut page = Page::open(axe)?;
-    let mut printed = String::new();
-    for (number, step) in &transcript.steps {
+    for (number, step) in &play.transcript.steps {
         let done = match step {
             Step::Open(address) => page.go(&format!("{}{address}", server.url())),
             Step::Reload => page.reload(),
             Step::See(text) => page.see(text),
+            Step::Wait(seconds, text) => page.see_within(Duration::from_secs(*seconds), text),
             Step::SeeNot(text) => page.see_not(text),
             Step::Click(target) => page.click(target),
             Step::Type(field, text) => page.fill(field, text),
@@ -114,15 +150,13 @@ fn play(transcript: &Transcript, kind: Kind, name: &str, axe: &str, shots: &Path
             Step::Fits => page.check_width(),
             Step::Smooth => page.check_scrolling(),
             Step::Within(milliseconds, target, text) => page.within(*milliseconds, target, text),
-            Step::Shot(shot) => page.shoot(&shots.join(format!("{name}-{shot}.png"))),
+            Step::Shot(shot) => page.shoot(&shots.join(format!("{}-{shot}.png", play.name))),
             Step::Holds(expression) => page.holds(expression),
-            Step::Tool(arguments) => server.tool(arguments).map(|output| printed = output),
-            Step::Printed(text) => {
-                let is_there = printed.contains(text.as_str());
-                is_there.then_some(()).with_context(|| {
-                    format!("the tool has not printed “{text}”:\n{}", printed.trim_end())
-                })
-            }
+            Step::Tool(arguments) => server.tool(arguments),
+            Step::Printed(text) => server.has_printed(text),
+            Step::Until(text) => server.repeat_until(text, true),
+            Step::UntilNot(text) => server.repeat_until(text, false),
+            Step::Start(arguments) => server.start_tool(arguments),
         };
         done.with_context(|| format!("line {number}"))?;
     }

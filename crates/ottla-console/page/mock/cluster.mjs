@@ -27,7 +27,21 @@ const small = [
 export const groups = [
   { group_id: "billing", type: "consumer", state: "Stable", topics: ["orders", "payments"], lag: 1_204, members: 3 },
   { group_id: "warehouse-sync", type: "classic", state: "Empty", topics: ["orders"], lag: 2_480_112, members: 0 },
-  { group_id: "fraud-detection", type: "streams", state: "Reconciling", topics: ["payments"], lag: 18_400, members: 2 },
+  {
+    group_id: "fraud-detection",
+    type: "streams",
+    state: "Reconciling",
+    topics: ["payments"],
+    lag: 18_400,
+    members: 2,
+    topology: {
+      epoch: 3,
+      subtopologies: [
+        { id: "0", source_topics: ["payments"], repartition_source_topics: [], state_changelog_topics: [] },
+        { id: "1", source_topics: [], repartition_source_topics: ["fraud-detection-by-card-repartition"], state_changelog_topics: ["fraud-detection-counts-changelog"] },
+      ],
+    },
+  },
   { group_id: "mail-senders", type: "share", state: "Stable", topics: ["orders"], lag: 12, members: 6 },
   { group_id: "analytics-" + "nightly-".repeat(9), type: "classic", state: "PreparingRebalance", topics: ["clickstream.web.v2"], lag: 98_000_000, members: 14 },
 ];

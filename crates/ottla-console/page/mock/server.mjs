@@ -54,7 +54,7 @@ function topicOf(name) {
 function groupOf(name) {
   const group = made.groups.find((it) => it.group_id === name);
   if (!group) throw new Refusal(404, `group ${name} does not exist`, "GROUP_ID_NOT_FOUND");
-  const members = Array.from({ length: group.members }, (_, index) => ({ member_id: `member-${index}`, instance_id: null, client_id: `${name.slice(0, 20)}-${index}`, host: `10.2.0.${index + 10}`, epoch: 8, assignment: [{ topic: group.topics[0], partitions: [index] }], target_assignment: null }));
+  const members = Array.from({ length: group.members }, (_, index) => ({ member_id: `member-${index}`, instance_id: null, client_id: `${name.slice(0, 20)}-${index}`, host: `10.2.0.${index + 10}`, epoch: 8, assignment: [{ topic: group.topics[0], partitions: [index] }], target_assignment: null, tasks: group.topology ? [{ role: "active", subtopology: "0", partitions: [index] }, { role: "standby", subtopology: "1", partitions: [index] }] : null }));
   const partition_list = group.topics.flatMap((topic) =>
     made.partitionsOf(made.topics.get(topic)).map((it) => {
       const lag = Math.floor(group.lag / 12);
@@ -62,7 +62,7 @@ function groupOf(name) {
       return { topic, partition: it.partition, committed_offset: committed, log_start_offset: it.log_start_offset, log_end_offset: it.log_end_offset, lag: it.log_end_offset - committed, member_id: members[it.partition % Math.max(1, members.length)]?.member_id ?? null, metadata: "" };
     }),
   );
-  return { ...group, protocol_type: "consumer", why: members.length ? null : "No consumer is connected, so the lag grows with every record.", coordinator: 2, assignor: "uniform", group_epoch: 8, assignment_epoch: 8, member_list: members, partition_list };
+  return { ...group, protocol_type: "consumer", why: members.length ? null : "No consumer is connected, so the lag grows with every record.", coordinator: 2, assignor: "uniform", group_epoch: 8, assignment_epoch: 8, member_list: members, partition_list, topology: group.topology ?? null };
 }
 
 function resetOffsets(name, body) {

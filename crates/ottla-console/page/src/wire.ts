@@ -245,6 +245,19 @@ export interface GroupMember {
   epoch: Maybe<number>;
   assignment: TopicSelection;
   target_assignment: Maybe<TopicSelection>;
+  /** Of a member of a streams group. */
+  tasks: Maybe<GroupTasks[]>;
+}
+
+export interface GroupTasks {
+  role: "active" | "standby" | "warmup";
+  subtopology: string;
+  partitions: number[];
+}
+
+export interface GroupTopology {
+  epoch: number;
+  subtopologies: { id: string; source_topics: string[]; repartition_source_topics: string[]; state_changelog_topics: string[] }[];
 }
 
 export interface Group extends GroupRow {
@@ -255,6 +268,8 @@ export interface Group extends GroupRow {
   assignment_epoch: Maybe<number>;
   member_list: GroupMember[];
   partition_list: GroupPartition[];
+  /** Of a streams group. */
+  topology: Maybe<GroupTopology>;
 }
 
 /** The request of a preview. */

@@ -44,6 +44,8 @@ pub(super) struct GroupDetail {
     assignment_epoch: Option<i32>,
     member_list: Vec<Member>,
     partition_list: Vec<PartitionOfGroup>,
+    /// Of a streams group.
+    topology: Option<Topology>,
 }
 
 #[derive(Serialize)]
@@ -55,6 +57,32 @@ struct Member {
     epoch: Option<i32>,
     assignment: Vec<TopicPartitions>,
     target_assignment: Option<Vec<TopicPartitions>>,
+    /// Of a member of a streams group.
+    tasks: Option<Vec<Tasks>>,
+}
+
+/// The tasks of a subtopology that a member has in the same role. A task has the number of the
+/// partitions that it reads.
+#[derive(Serialize)]
+struct Tasks {
+    /// `active`, `standby` or `warmup`.
+    role: &'static str,
+    subtopology: String,
+    partitions: Vec<i32>,
+}
+
+#[derive(Serialize)]
+struct Topology {
+    epoch: i32,
+    subtopologies: Vec<Subtopology>,
+}
+
+#[derive(Serialize)]
+struct Subtopology {
+    id: String,
+    source_topics: Vec<String>,
+    repartition_source_topics: Vec<String>,
+    state_changelog_topics: Vec<String>,
 }
 
 /// Partitions of a topic; all of them without numbers.
@@ -147,6 +175,7 @@ struct Described {
     group_epoch: Option<i32>,
     assignment_epoch: Option<i32>,
     members: Vec<Member>,
+    topology: Option<Topology>,
 }
 
 pub(super) async fn get(
@@ -189,6 +218,7 @@ pub(super) async fn get(
         assignment_epoch: described.assignment_epoch,
         member_list: described.members,
         partition_list,
+        topology: described.topology,
     }))
 }
 
@@ -218,6 +248,7 @@ async fn consumer(visitor: &Visitor, id: &str) -> Result<Described, Problem> {
     let member = |it: GroupMember| Member {
         assignment: by_topic(it.assignment),
         target_assignment: it.target_assignment.map(by_topic),
+        tasks: None,
         member_id: it.member_id,
         instance_id: it.group_instance_id,
         client_id: it.client_id,
@@ -231,6 +262,7 @@ async fn consumer(visitor: &Visitor, id: &str) -> Result<Described, Problem> {
         group_epoch: group.group_epoch,
         assignment_epoch: group.target_assignment_epoch,
         members: group.members.into_iter().map(member).collect(),
+        topology: None,
     })
 }
 
@@ -250,6 +282,7 @@ async fn share(visitor: &Visitor, id: &str) -> Result<Described, Problem> {
             epoch: Some(it.member_epoch),
             assignment: assignment.collect(),
             target_assignment: None,
+            tasks: None,
         }
     });
     Ok(Described {
@@ -259,6 +292,7 @@ async fn share(visitor: &Visitor, id: &str) -> Result<Described, Problem> {
         group_epoch: Some(group.group_epoch),
         assignment_epoch: Some(group.assignment_epoch),
         members: members.collect(),
+        topology: None,
     })
 }
 
@@ -274,9 +308,21 @@ async fn streams(visitor: &Visitor, id: &str) -> Result<Described, Problem> {
         .collect();
     let group = &streams.group;
     let members = group.members.iter().map(|it| {
+        let roles = [
+            ("active", &it.assignment.active_tasks),
+            ("standby", &it.assignment.standby_tasks),
+            ("warmup", &it.assignment.warmup_tasks),
+        ];
+        let tasks = roles.into_iter().flat_map(|(role, tasks)| {
+            tasks.iter().map(move |task| Tasks {
+                role,
+                subtopology: task.subtopology_id.to_string(),
+                partitions: task.partitions.clone(),
+            })
+        });
         // A task of a subtopology reads the partition of its number of each source topic.
-        let tasks = it.assignment.active_tasks.iter();
-        let assigned = tasks.flat_map(|task| {
+        let active = it.assignment.active_tasks.iter();
+        let assigned = active.flat_map(|task| {
             let topics = sources.get(&*task.subtopology_id).into_iter().flatten();
             topics.flat_map(|topic| task.partitions.iter().map(|it| ((*topic).clone(), *it)))
         });
@@ -288,10 +334,21 @@ async fn streams(visitor: &Visitor, id: &str) -> Result<Described, Problem> {
             epoch: Some(it.member_epoch),
             assignment: by_topic(assigned.collect()),
             target_assignment: None,
+            tasks: Some(tasks.collect()),
         }
+    });
+    let subtopologies = streams.subtopologies.iter().map(|it| Subtopology {
+        id: it.id.clone(),
+        source_topics: it.source_topics.clone(),
+        repartition_source_topics: it.repartition_source_topics.clone(),
+        state_changelog_topics: it.state_changelog_topics.clone(),
     });
     Ok(Described {
         members: members.collect(),
+        topology: Some(Topology {
+            epoch: streams.topology_epoch,
+            subtopologies: subtopologies.collect(),
+        }),
         state: group.group_state.to_string(),
         coordinator: streams.coordinator.id,
         assignor: None,

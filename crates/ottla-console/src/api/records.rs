@@ -139,7 +139,7 @@ async fn page(
     let mut found = 0;
     while !scan.is_done() {
         let next = scan
-            .step(|batch, record, decoded| {
+            .step(&mut |batch, record, decoded| {
                 pending.push(query.show(batch, record, decoded));
                 found += 1;
                 if found >= limit {
@@ -175,7 +175,7 @@ async fn follow(mut scan: Scan, query: &StreamQuery, sender: &Sender) -> Result<
     // As many as are shown in a second may come at once.
     let (mut allowed, mut refilled) = (rate, Instant::now());
     loop {
-        scan.step(|batch, record, decoded| {
+        scan.step(&mut |batch, record, decoded| {
             if allowed >= 1.0 && pending.bytes < BYTES_PER_EVENT {
                 allowed -= 1.0;
                 pending.push(query.show(batch, record, decoded));
@@ -245,7 +245,7 @@ pub(super) async fn one(
     let mut found = None;
     let began = Instant::now();
     while found.is_none() && !scan.is_done() {
-        scan.step(|batch, record, decoded| {
+        scan.step(&mut |batch, record, decoded| {
             if record.offset.0 == offset {
                 let shown = Record::new(batch, record, decoded, query.format, WHOLE_BYTES);
                 found = Some(shown);
@@ -317,7 +317,7 @@ pub(super) async fn export(
         let mut found = 0;
         while !scan.is_done() {
             let next = scan
-                .step(|batch, record, decoded| {
+                .step(&mut |batch, record, decoded| {
                     let decoded = if query.raw { &undecoded } else { decoded };
                     write(
                         &mut text,

@@ -245,7 +245,7 @@ async fn count(
     let mut found = 0;
     while !scan.is_done() {
         let next = scan
-            .step(|batch, record, _decoded| {
+            .step(&mut |batch, record, _decoded| {
                 found += u64::from(plan.wants(batch, record));
                 match found < plan.limit {
                     true => Next::More,

@@ -110,6 +110,10 @@ pub(crate) enum Next {
     Stop,
 }
 
+/// Receives a match. No type parameter, because each caller would get its own copy of the scan.
+pub(crate) type Take<'a> =
+    dyn FnMut(&FetchedBatch, &RecordView<'_>, &DecodedRecord) -> Next + Send + 'a;
+
 /// The time of a step. It begins with the first record that is judged: a step judges at least one.
 #[derive(Default)]
 struct Turn {
@@ -255,10 +259,7 @@ impl Scan {
     /// Reading and judging can use a whole processor. So in a runtime with several threads, they
     /// run without blocking the tasks of their thread. In a broker's process, the console has one
     /// thread.
-    pub(crate) async fn step(
-        &mut self,
-        take: impl FnMut(&FetchedBatch, &RecordView<'_>, &DecodedRecord) -> Next,
-    ) -> Result<Next, Problem> {
+    pub(crate) async fn step(&mut self, take: &mut Take<'_>) -> Result<Next, Problem> {
         // A search that was stopped ends here.
         tokio::task::yield_now().await;
         let runtime = Handle::current();
@@ -269,10 +270,7 @@ impl Scan {
         }
     }
 
-    async fn step_here(
-        &mut self,
-        mut take: impl FnMut(&FetchedBatch, &RecordView<'_>, &DecodedRecord) -> Next,
-    ) -> Result<Next, Problem> {
+    async fn step_here(&mut self, take: &mut Take<'_>) -> Result<Next, Problem> {
         if self.pending.is_empty() {
             let began = Instant::now();
             let batches = self.poll().await?;
@@ -284,7 +282,7 @@ impl Scan {
         }
         let mut turn = Turn::default();
         while let Some(batch) = self.pending.pop_front() {
-            let judged = self.judge(&batch, &mut turn, &mut take).await?;
+            let judged = self.judge(&batch, &mut turn, take).await?;
             self.is_first_begun = !judged.is_finished && judged.next != Next::Stop;
             if self.is_first_begun {
                 self.pending.push_front(batch);
@@ -364,7 +362,7 @@ impl Scan {
         &mut self,
         batch: &FetchedBatch,
         turn: &mut Turn,
-        take: &mut impl FnMut(&FetchedBatch, &RecordView<'_>, &DecodedRecord) -> Next,
+        take: &mut Take<'_>,
     ) -> Result<Judged, Problem> {
         let partition = batch.partition;
         // Before the position are records that were judged before a pause; or the log was cut or
@@ -411,7 +409,7 @@ impl Scan {
         range: &std::ops::Range<i64>,
         turn: &mut Turn,
         position: &mut Option<i64>,
-        take: &mut impl FnMut(&FetchedBatch, &RecordView<'_>, &DecodedRecord) -> Next,
+        take: &mut Take<'_>,
     ) -> Result<Judged, Problem> {
         let is_slow = self.filter.has_expressions() || self.registry.is_some();
         let mut judged = 0_u64;

@@ -4,20 +4,26 @@
 //! compared, and well-known types are messages like others. Fields that are not set and have no
 //! presence have their default.
 //!
-//! Pure. The size of a message, the nesting of files, and the JSON are bounded; messages are not
-//! decoded deeper than 100 levels. Nothing looks into an `Any`, whose message could be another
-//! `Any` without end.
+//! Files are parsed by `protox-parse`. Types and encoding are the console's own: the known crate for
+//! them contains code that builds the types of Google's files, which is larger than all of this.
+//!
+//! Pure. The size of a message, the nesting of files, and the JSON with its levels are bounded.
+//! Nothing looks into an `Any`, whose message could be another `Any` without end.
 
-use std::collections::HashMap;
+mod descriptor;
+mod encoding;
+mod google;
 
-use prost_reflect::{DescriptorPool, DynamicMessage, Kind, MapKey, MessageDescriptor};
-use prost_reflect::{ReflectMessage, Value};
-use protox::Compiler;
-use protox::file::{ChainFileResolver, File, FileResolver, GoogleFileResolver};
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use prost_types::FileDescriptorProto;
+use prost_types::field_descriptor_proto::Type;
 
 use super::json::JsonText;
+use descriptor::{Field, MessageType, Types};
+use encoding::{Encoded, Reader, Scalar};
 
-/// In memory, a message takes up to 60 times its size; `registry.rs` decodes one large message at a time.
+/// In memory, a message takes up to 50 times its size; `registry.rs` decodes one large message at a time.
 const MOST_BYTES: usize = 1 << 20;
 /// The parser of files recurses. Messages can be nested 32 levels.
 const MOST_NESTING: usize = 64;
@@ -26,19 +32,7 @@ const ROOT: &str = "schema-of-the-record.proto";
 
 #[derive(Debug)]
 pub(super) struct ProtobufSchema {
-    pool: DescriptorPool,
-}
-
-/// The files by their names in `import`.
-struct Files(HashMap<String, String>);
-
-impl FileResolver for Files {
-    fn open_file(&self, name: &str) -> Result<File, protox::Error> {
-        match self.0.get(name) {
-            Some(text) => File::from_source(name, text),
-            None => Err(protox::Error::file_not_found(name)),
-        }
-    }
+    types: Types,
 }
 
 impl ProtobufSchema {
@@ -47,27 +41,9 @@ impl ProtobufSchema {
         text: &str,
         references: &[(String, String)],
     ) -> Result<ProtobufSchema, String> {
-        let mut files: HashMap<String, String> = references.iter().cloned().collect();
-        files.insert(ROOT.to_owned(), text.to_owned());
-        for (name, text) in &files {
-            if nesting(text) > MOST_NESTING {
-                return Err(format!(
-                    "{name} is nested more than {MOST_NESTING} levels deep"
-                ));
-            }
-        }
-        let mut resolver = ChainFileResolver::new();
-        resolver.add(Files(files));
-        resolver.add(GoogleFileResolver::new());
-        let mut compiler = Compiler::with_file_resolver(resolver);
-        if let Err(error) = compiler.open_file(ROOT) {
-            return Err(match error.file().filter(|it| *it != ROOT) {
-                Some(file) => format!("{file}: {error}"),
-                None => error.to_string(),
-            });
-        }
+        let files = read_files(text, references)?;
         Ok(ProtobufSchema {
-            pool: compiler.descriptor_pool(),
+            types: Types::resolve(&files)?,
         })
     }
 
@@ -81,27 +57,256 @@ impl ProtobufSchema {
             ));
         }
         let message = self
-            .message(place)
+            .types
+            .at(place)
             .ok_or_else(|| format!("the schema has no message {place:?}"))?;
-        let message = DynamicMessage::decode(message, bytes).map_err(|error| error.to_string())?;
         let mut json = JsonText::default();
-        write_message(&message, &mut json)?;
+        self.write_message(message, &[bytes], &mut json)?;
         Ok(json.finish())
     }
 
-    fn message(&self, place: &[usize]) -> Option<MessageDescriptor> {
-        let (first, others) = place.split_first()?;
-        let mut message = self.pool.get_file_by_name(ROOT)?.messages().nth(*first)?;
-        for index in others {
-            // The messages for the entries of maps are not in the file.
-            let inner = message
-                .child_messages()
-                .filter(|it| !it.is_map_entry())
-                .nth(*index)?;
-            message = inner;
+    /// `parts` are messages that are one: of a field that is set several times, the messages are
+    /// merged.
+    fn write_message(
+        &self,
+        message: &MessageType,
+        parts: &[&[u8]],
+        json: &mut JsonText,
+    ) -> Result<(), String> {
+        json.open('{')?;
+        let found = values_of(message, parts)?;
+        let mut rest = found.as_slice();
+        for (index, field) in message.fields.iter().enumerate() {
+            let count = rest.iter().take_while(|it| it.field == index).count();
+            let (values, others) = rest.split_at(count);
+            rest = others;
+            if field.has_presence && values.is_empty() {
+                continue;
+            }
+            json.name(&field.json_name)?;
+            self.write_field(field, values, json)?;
         }
-        Some(message)
+        json.close('}');
+        Ok(())
     }
+
+    fn write_field(
+        &self,
+        field: &Field,
+        values: &[FieldValue<'_>],
+        json: &mut JsonText,
+    ) -> Result<(), String> {
+        match self.types.map_entry(field) {
+            Some(entry) if field.is_repeated => return self.write_map(entry, values, json),
+            _ if field.is_repeated => return self.write_list(field, values, json),
+            _ => {}
+        }
+        if matches!(field.kind, Type::Message | Type::Group) {
+            let parts = values.iter().map(|it| it.value.message(field.kind));
+            let parts = parts.collect::<Result<Vec<&[u8]>, String>>()?;
+            return self.write_message(self.types.message(field), &parts, json);
+        }
+        let last = values.last().map(|it| it.value);
+        self.write_value(field, last.unwrap_or_else(|| self.default_of(field)), json)
+    }
+
+    fn default_of(&self, field: &Field) -> Encoded<'static> {
+        match field.kind {
+            Type::Enum => Encoded::Varint(i64::from(self.types.enum_default(field)) as u64),
+            other => Encoded::zero(other),
+        }
+    }
+
+    fn write_list(
+        &self,
+        field: &Field,
+        values: &[FieldValue<'_>],
+        json: &mut JsonText,
+    ) -> Result<(), String> {
+        let zero = Encoded::zero(field.kind);
+        let is_packable = !matches!(zero, Encoded::Bytes(_) | Encoded::Group(_));
+        json.open('[')?;
+        for FieldValue { value, .. } in values {
+            match value {
+                Encoded::Bytes(packed) if is_packable => {
+                    let mut reader = Reader::new(packed);
+                    while let Some(value) = reader.packed(field.kind)? {
+                        json.separate();
+                        self.write_value(field, value, json)?;
+                    }
+                }
+                _ => {
+                    json.separate();
+                    self.write_value(field, *value, json)?;
+                }
+            }
+        }
+        json.close(']');
+        Ok(())
+    }
+
+    /// The last value of each key, ordered by keys.
+    fn write_map(
+        &self,
+        entry: &MessageType,
+        values: &[FieldValue<'_>],
+        json: &mut JsonText,
+    ) -> Result<(), String> {
+        let [key, value] = entry.fields.as_slice() else {
+            return Err("an entry of a map is not a key and a value".to_owned());
+        };
+        let mut entries = BTreeMap::new();
+        for it in values {
+            let part = it.value.message(Type::Message)?;
+            let found = values_of(entry, &[part])?;
+            let encoded = found.iter().rfind(|it| it.field == 0).map(|it| it.value);
+            let encoded = encoded.unwrap_or_else(|| Encoded::zero(key.kind));
+            entries.insert(MapKey::new(encoded.scalar(key.kind)?)?, part);
+        }
+        json.open('{')?;
+        for (key, part) in entries {
+            match key {
+                MapKey::Bool(it) => json.name(&it.to_string())?,
+                MapKey::Signed(it) => json.name(&it.to_string())?,
+                MapKey::Unsigned(it) => json.name(&it.to_string())?,
+                MapKey::Text(it) => json.name(it)?,
+            }
+            let found = values_of(entry, &[part])?;
+            let keys = found.partition_point(|it| it.field == 0);
+            self.write_field(value, &found[keys..], json)?;
+        }
+        json.close('}');
+        Ok(())
+    }
+
+    fn write_value(
+        &self,
+        field: &Field,
+        value: Encoded<'_>,
+        json: &mut JsonText,
+    ) -> Result<(), String> {
+        if matches!(field.kind, Type::Message | Type::Group) {
+            let part = value.message(field.kind)?;
+            return self.write_message(self.types.message(field), &[part], json);
+        }
+        match value.scalar(field.kind)? {
+            Scalar::Signed(it) if field.kind == Type::Enum => {
+                match self.types.enum_name(field, it) {
+                    Some(name) => json.string(name),
+                    None => json.raw(&it.to_string()),
+                }
+            }
+            Scalar::Bool(it) => json.raw(&it.to_string()),
+            Scalar::Signed(it) => json.raw(&it.to_string()),
+            Scalar::Unsigned(it) => json.raw(&it.to_string()),
+            Scalar::Float(it) => json.float(it),
+            Scalar::Double(it) => json.double(it),
+            Scalar::Text(it) => json.string(it),
+            Scalar::Bytes(it) => json.bytes(it),
+        }
+    }
+}
+
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+enum MapKey<'a> {
+    Bool(bool),
+    Signed(i64),
+    Unsigned(u64),
+    Text(&'a str),
+}
+
+impl<'a> MapKey<'a> {
+    fn new(value: Scalar<'a>) -> Result<MapKey<'a>, String> {
+        Ok(match value {
+            Scalar::Bool(it) => MapKey::Bool(it),
+            Scalar::Signed(it) => MapKey::Signed(it),
+            Scalar::Unsigned(it) => MapKey::Unsigned(it),
+            Scalar::Text(it) => MapKey::Text(it),
+            Scalar::Float(_) | Scalar::Double(_) | Scalar::Bytes(_) => {
+                return Err("it has a map whose keys are neither numbers nor texts".to_owned());
+            }
+        })
+    }
+}
+
+struct FieldValue<'a> {
+    /// The index in the fields of the message.
+    field: usize,
+    value: Encoded<'a>,
+}
+
+/// The values of all fields of a message, in the order of its fields. A field that is not set has
+/// none. A field that is set several times has all its values, in their order; of a oneof, only the
+/// field that was set last has values.
+fn values_of<'a>(message: &MessageType, parts: &[&'a [u8]]) -> Result<Vec<FieldValue<'a>>, String> {
+    let mut values: Vec<FieldValue<'a>> = Vec::new();
+    // By oneof: the field that is set, and since which value.
+    let mut set: HashMap<i32, (usize, usize)> = HashMap::new();
+    for part in parts {
+        let mut reader = Reader::new(part);
+        while let Some((number, value)) = reader.field()? {
+            let known = message.fields.binary_search_by_key(&number, |it| it.number);
+            let Ok(field) = known else {
+                continue;
+            };
+            if let Some(oneof) = message.fields[field].oneof {
+                let now = (field, values.len());
+                let before = set.entry(oneof).or_insert(now);
+                if before.0 != field {
+                    *before = now;
+                }
+            }
+            values.push(FieldValue { field, value });
+        }
+    }
+    let mut index = 0;
+    values.retain(|it| {
+        let of_oneof = message.fields[it.field].oneof;
+        let since = of_oneof
+            .and_then(|oneof| set.get(&oneof))
+            .map_or(0, |it| it.1);
+        index += 1;
+        index > since
+    });
+    values.sort_by_key(|it| it.field);
+    Ok(values)
+}
+
+/// The file, and after it all that it imports, directly or not.
+fn read_files(
+    text: &str,
+    references: &[(String, String)],
+) -> Result<Vec<FileDescriptorProto>, String> {
+    let mut texts: HashMap<&str, &str> = HashMap::new();
+    for (name, text) in references {
+        texts.insert(name, text);
+    }
+    texts.insert(ROOT, text);
+    let mut files: Vec<FileDescriptorProto> = Vec::new();
+    let mut names = HashSet::from([ROOT.to_owned()]);
+    let mut waiting = vec![ROOT.to_owned()];
+    while let Some(name) = waiting.pop() {
+        let text = texts.get(name.as_str()).copied();
+        let text = text
+            .or_else(|| google::file(&name))
+            .ok_or_else(|| format!("there is no reference for the import {name}"))?;
+        if nesting(text) > MOST_NESTING {
+            return Err(format!(
+                "{name} is nested more than {MOST_NESTING} levels deep"
+            ));
+        }
+        let file = protox_parse::parse(&name, text).map_err(|error| match name == ROOT {
+            true => error.to_string(),
+            false => format!("{name}: {error}"),
+        })?;
+        for import in &file.dependency {
+            if names.insert(import.clone()) {
+                waiting.push(import.clone());
+            }
+        }
+        files.push(file);
+    }
+    Ok(files)
 }
 
 /// How deep brackets are nested, besides those in comments and texts.
@@ -164,170 +369,5 @@ fn nesting(text: &str) -> usize {
     deepest
 }
 
-fn write_message(message: &DynamicMessage, json: &mut JsonText) -> Result<(), String> {
-    let descriptor = message.descriptor();
-    json.open('{')?;
-    for field in descriptor.fields() {
-        if field.supports_presence() && !message.has_field(&field) {
-            continue;
-        }
-        json.name(field.json_name())?;
-        write(&message.get_field(&field), &field.kind(), json)?;
-    }
-    json.close('}');
-    Ok(())
-}
-
-fn write(value: &Value, kind: &Kind, json: &mut JsonText) -> Result<(), String> {
-    match value {
-        Value::Bool(it) => json.raw(&it.to_string()),
-        Value::I32(it) => json.raw(&it.to_string()),
-        Value::I64(it) => json.raw(&it.to_string()),
-        Value::U32(it) => json.raw(&it.to_string()),
-        Value::U64(it) => json.raw(&it.to_string()),
-        Value::F32(it) => json.float(*it),
-        Value::F64(it) => json.double(*it),
-        Value::String(it) => json.string(it),
-        Value::Bytes(it) => json.bytes(it),
-        Value::EnumNumber(number) => {
-            let found = kind.as_enum().and_then(|it| it.get_value(*number));
-            match found {
-                Some(found) => json.string(found.name()),
-                None => json.raw(&number.to_string()),
-            }
-        }
-        Value::Message(inner) => write_message(inner, json),
-        Value::List(items) => {
-            json.open('[')?;
-            for item in items {
-                json.separate();
-                write(item, kind, json)?;
-            }
-            json.close(']');
-            Ok(())
-        }
-        Value::Map(entries) => {
-            let kind = match kind {
-                Kind::Message(entry) if entry.is_map_entry() => {
-                    entry.map_entry_value_field().kind()
-                }
-                other => other.clone(),
-            };
-            let mut entries: Vec<(&MapKey, &Value)> = entries.iter().collect();
-            entries.sort_by_key(|(key, _)| *key);
-            json.open('{')?;
-            for (key, value) in entries {
-                match key {
-                    MapKey::Bool(it) => json.name(&it.to_string())?,
-                    MapKey::I32(it) => json.name(&it.to_string())?,
-                    MapKey::I64(it) => json.name(&it.to_string())?,
-                    MapKey::U32(it) => json.name(&it.to_string())?,
-                    MapKey::U64(it) => json.name(&it.to_string())?,
-                    MapKey::String(it) => json.name(it)?,
-                }
-                write(value, &kind, json)?;
-            }
-            json.close('}');
-            Ok(())
-        }
-    }
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const FILE: &str = r#"
-        syntax = "proto3";
-        package shop;
-        import "inner.proto";
-        import "google/protobuf/timestamp.proto";
-        message Order {
-          int64 big_number = 1;
-          repeated string tags = 2;
-          map<string, int32> counts = 3;
-          State state = 4;
-          Inner inner = 5;
-          optional string note = 6;
-          google.protobuf.Timestamp at = 7;
-          bytes raw = 8;
-          message Nested { bool is_ok = 1; }
-        }
-        enum State { NONE = 0; SOME = 1; }
-        message Second { double number = 1; }
-    "#;
-    const INNER: &str = "syntax = \"proto3\"; package shop; message Inner { uint32 id = 1; Inner inner = 2; repeated bool many = 3; }";
-
-    fn schema() -> ProtobufSchema {
-        let references = [("inner.proto".to_owned(), INNER.to_owned())];
-        ProtobufSchema::parse(FILE, &references).unwrap()
-    }
-
-    #[test]
-    fn messages_are_json() {
-        let schema = schema();
-        let bytes = [
-            0x08, 0x05, // big_number
-            0x12, 0x01, b'a', // tags
-            0x1a, 0x05, 0x0a, 0x01, b'k', 0x10, 0x02, // counts
-            0x20, 0x01, // state
-            0x2a, 0x02, 0x08, 0x01, // inner
-            0x3a, 0x02, 0x08, 0x09, // at
-        ];
-        assert_eq!(
-            schema.decode(&[0], &bytes).unwrap(),
-            r#"{"bigNumber":5,"tags":["a"],"counts":{"k":2},"state":"SOME","inner":{"id":1,"many":[]},"at":{"seconds":9,"nanos":0},"raw":""}"#
-        );
-        assert_eq!(schema.decode(&[0, 0], &[8, 1]).unwrap(), r#"{"isOk":true}"#);
-        let double = [&[9_u8][..], &1.5_f64.to_le_bytes()].concat();
-        assert_eq!(schema.decode(&[1], &double).unwrap(), r#"{"number":1.5}"#);
-    }
-
-    #[test]
-    fn bytes_that_do_not_fit_the_schema_are_refused() {
-        let schema = schema();
-        for place in [&[] as &[usize], &[2], &[0, 1], &[0, 0, 0]] {
-            schema.decode(place, &[]).unwrap_err();
-        }
-        schema.decode(&[0], &[0x08]).unwrap_err();
-        schema.decode(&[0], &[0x12, 0x09, b'a']).unwrap_err();
-        let error = schema.decode(&[0], &vec![0; MOST_BYTES + 1]).unwrap_err();
-        assert!(error.contains("MiB"), "{error}");
-        let missing = ProtobufSchema::parse(FILE, &[]).unwrap_err();
-        assert!(missing.contains("inner.proto"), "{missing}");
-        ProtobufSchema::parse("message {", &[]).unwrap_err();
-    }
-
-    #[test]
-    fn nesting_is_bounded() {
-        // Messages in messages, which name their size.
-        let mut bytes = Vec::new();
-        for _ in 0..150 {
-            let mut outer = vec![0x12];
-            let mut size = bytes.len();
-            while size >= 0x80 {
-                outer.push(size as u8 | 0x80);
-                size >>= 7;
-            }
-            outer.push(size as u8);
-            outer.append(&mut bytes);
-            bytes = outer;
-        }
-        let inner = ProtobufSchema::parse(INNER, &[]).unwrap();
-        inner.decode(&[0], &bytes).unwrap_err();
-        let open = "message A { option (a) = { ";
-        for text in [open.repeat(5000), "message A {".repeat(5000)] {
-            let error = ProtobufSchema::parse(&text, &[]).unwrap_err();
-            assert!(error.contains("nested"), "{error}");
-        }
-        // Brackets that would be in a text if a backslash continued its line.
-        let hidden = format!("message A {{ option (a) = \"\\\n{}", "{ a ".repeat(5000));
-        let error = ProtobufSchema::parse(&hidden, &[]).unwrap_err();
-        assert!(error.contains("nested"), "{error}");
-        for wrong in ["\"\\\n{", "\"\\x\" \"{", "\"\\u004\" \"{", "'\\q'", "'\\"] {
-            assert_eq!(nesting(wrong), usize::MAX, "{wrong}");
-        }
-        assert_eq!(nesting(r#""\x4{\101{\u0041{\U00000041\"{" '\'{' {"#), 1);
-        assert_eq!(nesting("{ /* } */ [ '}' // } \n # } \n \"\\\"}\" { ] }"), 3);
-    }
-}
+mod tests;

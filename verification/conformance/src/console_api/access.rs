@@ -57,7 +57,9 @@ pub fn check(peer: &InstalledPeer, binary: &Path, dir: &Path) -> Result<()> {
     refuses_to_start(binary, &guarded.bootstrap)
 }
 
-fn settings(port: u16, sasl: u16) -> Vec<(String, String)> {
+/// A broker that has, beside its listener without logins, one at which [`USERS`] log in; with ACLs and
+/// delegation tokens.
+pub fn settings(port: u16, sasl: u16) -> Vec<(String, String)> {
     let clients = format!("PLAINTEXT://127.0.0.1:{port},SASL://127.0.0.1:{sasl}");
     let users: Vec<String> = USERS
         .iter()
@@ -91,13 +93,21 @@ fn settings(port: u16, sasl: u16) -> Vec<(String, String)> {
     .to_vec()
 }
 
+/// The properties of a client.
+const CLIENT: &str = "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\n";
+
+/// The properties of a client that logs in as this user.
+pub fn login(user: &str) -> String {
+    let module = "org.apache.kafka.common.security.plain.PlainLoginModule";
+    format!(
+        "{CLIENT}sasl.jaas.config={module} required username=\"{user}\" password=\"{user}-secret\";\n"
+    )
+}
+
 /// Starts a console on which people log in. Its log goes to a file.
 fn start(binary: &Path, sasl: u16, dir: &Path, log: &Path) -> Result<(OwnedChild, String)> {
     let client = dir.join("client.properties");
-    std::fs::write(
-        &client,
-        "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\n",
-    )?;
+    std::fs::write(&client, CLIENT)?;
     let mut command = Command::new(binary);
     command
         .args([

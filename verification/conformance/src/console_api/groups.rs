@@ -59,7 +59,7 @@ fn committed(stage: &Stage) -> Result<Vec<i64>> {
 }
 
 /// Previews a reset, and executes the previewed changes.
-fn reset(stage: &Stage, path: &str, mut wanted: Value) -> Result<Value> {
+pub(super) fn reset(stage: &Stage, path: &str, mut wanted: Value) -> Result<Value> {
     wanted["preview"] = json!(true);
     let preview = stage.post(path, &wanted)?;
     let done = stage.post(path, &json!({"changes": preview["items"]}))?;

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::browser::{Browser, chromium};
 
 /// How long something may take to appear.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub const PATIENCE: Duration = Duration::from_secs(60);
 const AGAIN: Duration = Duration::from_millis(25);
 /// Finds elements by accessible names, measures, and watches for violations of the policy.
 const IN_PAGE: &str = include_str!("in_page.js");
@@ -71,8 +71,12 @@ impl Page {
     }
 
     pub fn see(&mut self, text: &str) -> Result<()> {
+        self.see_within(PATIENCE, text)
+    }
+
+    pub fn see_within(&mut self, patience: Duration, text: &str) -> Result<()> {
         let seen = format!("inPage.text().includes({})", json!(text));
-        self.until(&seen, &format!("“{text}”"))
+        self.until_within(patience, &seen, &format!("“{text}”"))
     }
 
     pub fn see_not(&mut self, text: &str) -> Result<()> {
@@ -359,6 +363,10 @@ impl Page {
     }
 
     fn until(&mut self, expression: &str, what: &str) -> Result<()> {
+        self.until_within(PATIENCE, expression, what)
+    }
+
+    fn until_within(&mut self, patience: Duration, expression: &str, what: &str) -> Result<()> {
         let began = Instant::now();
         loop {
             // While a document is replaced, there is none to ask.
@@ -366,7 +374,7 @@ impl Page {
             if matches!(&is_so, Ok(value) if *value == true) {
                 return Ok(());
             }
-            if began.elapsed() > PATIENCE {
+            if began.elapsed() > patience {
                 if let Err(error) = is_so {
                     return Err(error.context(format!("waited for {what}")));
                 }

@@ -2,31 +2,45 @@
 
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
-use std::process::Command;
+use std::process::{Command, Stdio};
+use std::time::Instant;
 
 use anyhow::{Context, Result, bail, ensure};
 
-use ottla_peers::{Node, NodeOptions, Peer};
+use ottla_peers::{Cluster, free_port_pair};
 use ottla_workspace::process::{self, OwnedChild};
 use ottla_workspace::workspace;
 
-use super::steps::Needs;
+use super::page::PATIENCE;
+use super::steps::{Brokers, Needs};
+use crate::console_api::access;
 
 /// Where the page's sources are, in the workspace.
 pub const PAGE: &str = "crates/ottla-console/page";
 
 /// A broker that a transcript is played against.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Kind {
     Ottla,
     Kafka,
 }
 
+impl Kind {
+    /// The name of its file in `peers/`.
+    fn peer(self) -> &'static str {
+        match self {
+            Kind::Ottla => "ottla",
+            Kind::Kafka => "kafka",
+        }
+    }
+}
+
 /// Settings that reduce the delays of a small broker.
-const SETTINGS: [(&str, &str); 4] = [
+const SETTINGS: [(&str, &str); 5] = [
     ("group.initial.rebalance.delay.ms", "0"),
     ("offsets.topic.num.partitions", "1"),
     ("transaction.state.log.num.partitions", "1"),
+    ("share.coordinator.state.topic.num.partitions", "1"),
     ("auto.create.topics.enable", "false"),
 ];
 
@@ -35,21 +49,43 @@ pub struct Server {
     url: String,
     // Killed on drop.
     _process: OwnedChild,
-    cluster: Option<Cluster>,
+    tools: Option<Tools>,
 }
 
-struct Cluster {
+/// A cluster, and the tools that connect to it. The fields are dropped in this order.
+struct Tools {
     binary: PathBuf,
-    node: Node,
+    /// The options with which a program connects.
+    connection: Vec<String>,
+    /// The last tool, and what it has printed.
+    last: Vec<String>,
+    printed: String,
+    /// Killed on drop, as are the brokers.
+    started: Vec<OwnedChild>,
+    _brokers: Cluster,
     _dir: tempfile::TempDir,
 }
 
+impl Tools {
+    fn command(&self, arguments: &[String]) -> Result<Command> {
+        let (name, rest) = arguments.split_first().context("no tool is named")?;
+        let mut command = Command::new(&self.binary);
+        command.arg(name).args(&self.connection).args(rest);
+        Ok(command)
+    }
+
+    fn run_last(&mut self) -> Result<()> {
+        self.printed = process::output_of(&mut self.command(&self.last)?)?;
+        Ok(())
+    }
+}
+
 impl Server {
-    /// `kind` is the broker for a transcript that needs one.
+    /// `kind` is the maker of the brokers, for a transcript that needs some.
     pub fn start(needs: &Needs, kind: Kind) -> Result<Server> {
         match needs {
             Needs::Mock(variables) => start_mock(variables),
-            Needs::Broker(settings) => start_console(settings, kind),
+            Needs::Brokers(brokers) => start_console(brokers, kind),
         }
     }
 
@@ -58,16 +94,56 @@ impl Server {
         &self.url
     }
 
-    /// Runs one of Ottla's tools against the cluster, and returns its output.
-    pub fn tool(&self, arguments: &[String]) -> Result<String> {
-        let cluster = self.cluster.as_ref().context("the mock has no cluster")?;
-        let (name, rest) = arguments.split_first().context("no tool is named")?;
-        let mut command = Command::new(&cluster.binary);
-        command
-            .arg(name)
-            .args(["--bootstrap-server", &cluster.node.bootstrap()])
-            .args(rest);
-        process::output_of(&mut command)
+    fn tools(&mut self) -> Result<&mut Tools> {
+        self.tools.as_mut().context("the mock has no cluster")
+    }
+
+    /// Runs one of Ottla's tools against the cluster.
+    pub fn tool(&mut self, arguments: &[String]) -> Result<()> {
+        let tools = self.tools()?;
+        tools.last = arguments.to_vec();
+        tools.run_last()
+    }
+
+    pub fn has_printed(&mut self, text: &str) -> Result<()> {
+        let printed = &self.tools()?.printed;
+        let shown = printed.trim_end();
+        ensure!(
+            printed.contains(text),
+            "the tool has not printed “{text}”:\n{shown}"
+        );
+        Ok(())
+    }
+
+    /// Runs the last tool again until it prints this, or does not. It may fail in between.
+    pub fn repeat_until(&mut self, text: &str, is_wanted: bool) -> Result<()> {
+        let began = Instant::now();
+        let tools = self.tools()?;
+        let mut outcome = Ok(());
+        loop {
+            if outcome.is_ok() && tools.printed.contains(text) == is_wanted {
+                return Ok(());
+            }
+            if began.elapsed() > PATIENCE {
+                outcome?;
+                let so = if is_wanted {
+                    "does not print"
+                } else {
+                    "prints"
+                };
+                bail!("the tool {so} “{text}”:\n{}", tools.printed.trim_end());
+            }
+            outcome = tools.run_last();
+        }
+    }
+
+    /// Starts one of Ottla's tools, which runs until the server is dropped.
+    pub fn start_tool(&mut self, arguments: &[String]) -> Result<()> {
+        let tools = self.tools()?;
+        let mut command = tools.command(arguments)?;
+        command.stdout(Stdio::null()).stderr(Stdio::null());
+        tools.started.push(OwnedChild::start(&mut command)?);
+        Ok(())
     }
 }
 
@@ -82,42 +158,55 @@ fn start_mock(variables: &[(String, String)]) -> Result<Server> {
     Ok(Server {
         url,
         _process: process,
-        cluster: None,
+        tools: None,
     })
 }
 
-fn start_console(settings: &[(String, String)], kind: Kind) -> Result<Server> {
-    let binary = match std::env::var_os("OTTLA_BINARY") {
-        Some(named) => PathBuf::from(named),
-        None => workspace::release_binary("ottla", "ottla")?,
-    };
+fn start_console(wanted: &Brokers, kind: Kind) -> Result<Server> {
+    let binary = workspace::release_binary("ottla", "ottla")?;
     let dir = tempfile::Builder::new()
         .prefix("ottla-console-")
         .tempdir()?;
-    let peer = match kind {
-        Kind::Ottla => Peer::other_build(&binary)?,
-        Kind::Kafka => Peer::load("kafka")?,
-    };
-    let own = SETTINGS.map(|(key, value)| (key.to_owned(), value.to_owned()));
-    let node = peer.install()?.start(NodeOptions {
-        dir: dir.path().to_path_buf(),
-        overrides: own.iter().chain(settings).cloned().collect(),
-        ..NodeOptions::default()
-    })?;
+    let peers = vec![kind.peer().to_owned(); wanted.count];
+    let own = SETTINGS.map(|(key, value)| (key, value.to_owned()));
+    let mut brokers = Cluster::plan(&peers, &[], dir.path(), &own)?;
+    for broker in &mut brokers.brokers {
+        broker.options.overrides.extend(wanted.settings.clone());
+    }
+    let mut connection = vec!["--bootstrap-server".to_owned(), brokers.bootstrap()];
+    if wanted.is_secured {
+        let [broker] = brokers.brokers.as_mut_slice() else {
+            bail!("several brokers cannot be secured");
+        };
+        let port = free_port_pair()?;
+        let settings = access::settings(broker.port, port);
+        broker.options.overrides.extend(settings);
+        let login = dir.path().join("login.properties");
+        std::fs::write(&login, access::login("root"))?;
+        connection[1] = format!("127.0.0.1:{port}");
+        connection.extend(["--command-config".to_owned(), login.display().to_string()]);
+    }
+    brokers.start()?;
     let mut command = Command::new(&binary);
     command
-        .args(["console", "--bootstrap-server", &node.bootstrap()])
-        .args(["--listen", "127.0.0.1:0"]);
+        .arg("console")
+        .args(&connection)
+        .args(["--listen", "127.0.0.1:0", "--bench-dir"])
+        .arg(dir.path().join("bench"));
     let (url, process) = started(&mut command)?;
-    let cluster = Cluster {
+    let tools = Tools {
         binary,
-        node,
+        connection,
+        last: Vec::new(),
+        printed: String::new(),
+        started: Vec::new(),
+        _brokers: brokers,
         _dir: dir,
     };
     Ok(Server {
         url,
         _process: process,
-        cluster: Some(cluster),
+        tools: Some(tools),
     })
 }
 

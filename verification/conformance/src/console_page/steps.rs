@@ -11,6 +11,8 @@ pub enum Step {
     Reload,
     /// `see "text"`: the text is visible, within some seconds.
     See(String),
+    /// `wait 300 "text"`: the text is visible, within this many seconds.
+    Wait(u64, String),
     /// `not "text"`: it is not, or goes within some seconds.
     SeeNot(String),
     /// `click "name"`: a button, link or check box with this accessible name; if there are several,
@@ -44,6 +46,14 @@ pub enum Step {
     Tool(Vec<String>),
     /// `printed "text"`: the last tool has printed `text`.
     Printed(String),
+    /// `until "text"`: the last tool, which is run again if necessary, prints `text` within some
+    /// seconds.
+    Until(String),
+    /// `until-not "text"`: it does not, or stops printing it within some seconds.
+    UntilNot(String),
+    /// `start producer-perf-test --topic x …`: starts one of Ottla's tools, which runs until the end
+    /// of the transcript.
+    Start(Vec<String>),
 }
 
 /// The server that a transcript needs.
@@ -51,11 +61,24 @@ pub enum Step {
 pub enum Needs {
     /// `mock NAME=VALUE …`: the mock, with these variables in its environment.
     Mock(Vec<(String, String)>),
-    /// `broker NAME=VALUE …`: a broker of Ottla's with these settings, and its console.
-    Broker(Vec<(String, String)>),
+    /// `broker [two] [secured] [ottla] NAME=VALUE …`: a broker with these settings, and its console.
+    Brokers(Brokers),
 }
 
-#[derive(Debug)]
+/// A cluster, and how the console and the tools connect to it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Brokers {
+    /// 1, or 2 with `two`.
+    pub count: usize,
+    /// `secured`: the cluster has ACLs, delegation tokens and logins, and the console and the tools
+    /// log in as a super user.
+    pub is_secured: bool,
+    /// `ottla`: the transcript is not played against Apache Kafka.
+    pub is_only_ottla: bool,
+    pub settings: Vec<(String, String)>,
+}
+
+#[derive(Debug, Clone)]
 pub struct Transcript {
     pub server: Needs,
     /// With their line numbers.
@@ -75,11 +98,11 @@ pub fn parse(text: &str) -> Result<Transcript> {
         let (verb, rest) = line.split_once(' ').unwrap_or((line, ""));
         if verb == "mock" || verb == "broker" {
             ensure!(server.is_none(), "line {number}: a second server");
-            let pairs = settings(rest).with_context(|| format!("line {number}"))?;
-            server = Some(match verb {
-                "mock" => Needs::Mock(pairs),
-                _ => Needs::Broker(pairs),
-            });
+            let needs = match verb {
+                "mock" => settings(rest).map(Needs::Mock),
+                _ => brokers(rest).map(Needs::Brokers),
+            };
+            server = Some(needs.with_context(|| format!("line {number}"))?);
             continue;
         }
         let step = step(verb, rest).with_context(|| format!("line {number}: {line}"))?;
@@ -87,6 +110,18 @@ pub fn parse(text: &str) -> Result<Transcript> {
     }
     let server = server.context("it names no server: begin with `mock` or `broker`")?;
     Ok(Transcript { server, steps })
+}
+
+fn brokers(text: &str) -> Result<Brokers> {
+    let is_flag = |word: &&str| matches!(*word, "two" | "secured" | "ottla");
+    let flags: Vec<&str> = text.split_whitespace().take_while(is_flag).collect();
+    let rest: Vec<&str> = text.split_whitespace().skip_while(is_flag).collect();
+    Ok(Brokers {
+        count: if flags.contains(&"two") { 2 } else { 1 },
+        is_secured: flags.contains(&"secured"),
+        is_only_ottla: flags.contains(&"ottla"),
+        settings: settings(&rest.join(" "))?,
+    })
 }
 
 fn settings(text: &str) -> Result<Vec<(String, String)>> {
@@ -107,6 +142,7 @@ fn step(verb: &str, rest: &str) -> Result<Step> {
         "open" => Step::Open(next()?),
         "reload" => Step::Reload,
         "see" => Step::See(next()?),
+        "wait" => Step::Wait(next()?.parse()?, next()?),
         "not" => Step::SeeNot(next()?),
         "click" => Step::Click(next()?),
         "type" => Step::Type(next()?, next()?),
@@ -124,6 +160,9 @@ fn step(verb: &str, rest: &str) -> Result<Step> {
         "holds" => return Ok(Step::Holds(rest.to_owned())),
         "tool" => return Ok(Step::Tool(words)),
         "printed" => Step::Printed(next()?),
+        "until" => Step::Until(next()?),
+        "until-not" => Step::UntilNot(next()?),
+        "start" => return Ok(Step::Start(words)),
         _ => bail!("no step is called `{verb}`"),
     };
     ensure!(left.next().is_none(), "a word too many");
@@ -174,6 +213,18 @@ mod tests {
     }
 
     #[test]
+    fn brokers_have_flags_and_settings() {
+        let found = parse("broker two ottla a.b=c\nopen /").unwrap();
+        let expected = Brokers {
+            count: 2,
+            is_secured: false,
+            is_only_ottla: true,
+            settings: vec![("a.b".into(), "c".into())],
+        };
+        assert_eq!(found.server, Needs::Brokers(expected));
+    }
+
+    #[test]
     fn mistakes_are_found_with_their_line() {
         for (text, said) in [
             ("open /", "no server"),
@@ -183,6 +234,7 @@ mod tests {
             ("mock\nsee \"a\" \"b\"", "line 2"),
             ("mock\nmock", "line 2: a second server"),
             ("mock x", "line 1"),
+            ("broker three", "line 1"),
         ] {
             let error = format!("{:#}", parse(text).unwrap_err());
             assert!(error.contains(said), "{text:?}: {error}");

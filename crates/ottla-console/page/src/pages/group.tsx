@@ -15,6 +15,7 @@ import { Badge, Empty, Facts, Failure, Loading } from "../parts/states";
 import { type Column, Table, sorted } from "../parts/table";
 import type { Group as GroupData, GroupMember, GroupPartition, TopicSelection } from "../wire";
 import { ResetOffsets, SetOffset } from "./group/offsets";
+import { Topology, textOfTasks } from "./group/topology";
 import { stateTone } from "./groups";
 import { orderOf, setOrder } from "./topics";
 
@@ -77,6 +78,7 @@ export function Group({ name }: { name: string }) {
           />
           <OverTime of={`group/${name}`} />
           <Lag group={group} />
+          {group.topology ? <Topology topology={group.topology} /> : null}
         </>
       )}
       {isDialogOpen("reset") ? <ResetOffsets group={group} reload={reload} /> : null}
@@ -187,7 +189,7 @@ const sizeOf = (selection: TopicSelection): number => selection.reduce((sum, it)
 const textOfSelection = (selection: TopicSelection): string => selection.map((it) => `${it.topic}: ${it.partitions?.join(", ") ?? "all"}`).join("; ");
 
 function Assignment({ member }: { member: GroupMember }) {
-  const now = textOfSelection(member.assignment);
+  const now = member.tasks ? textOfTasks(member.tasks) : textOfSelection(member.assignment);
   const target = member.target_assignment ? textOfSelection(member.target_assignment) : now;
   return (
     <span title={now}>

@@ -155,7 +155,7 @@ impl<'a> Sending<'a> {
             ..
         } = &mut *self;
         let next = scan
-            .step(|batch, record, _decoded| {
+            .step(&mut |batch, record, _decoded| {
                 if !plan.wants(batch, record) {
                     return Next::More;
                 }
