@@ -37,6 +37,18 @@ pub use topics::{NewTopic, PartitionDescription, TopicDescription};
 pub use transactions::{OpenTransaction, TransactionFilter, TransactionListing};
 
 /// Administers a cluster.
+///
+/// ```no_run
+/// # async fn example() -> Result<(), ottla_client::ClientError> {
+/// use ottla_client::{Admin, Client, ClientConfig};
+///
+/// let admin = Admin::new(Client::connect(ClientConfig::new("127.0.0.1:9092")?).await?);
+/// for topic in admin.list_topics(false).await? {
+///     println!("{topic}");
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct Admin {
     client: Client,
@@ -46,6 +58,16 @@ pub struct Admin {
 }
 
 impl Admin {
+    /// An admin client of this client's cluster.
+    ///
+    /// ```no_run
+    /// # fn example() -> Result<(), ottla_client::ClientError> {
+    /// use ottla_client::{Admin, Client, ClientConfig};
+    ///
+    /// let admin = Admin::new(Client::unconnected(ClientConfig::new("127.0.0.1:9092")?));
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn new(client: Client) -> Admin {
         Admin {
             client,
@@ -53,6 +75,16 @@ impl Admin {
         }
     }
 
+    /// The client that sends the requests.
+    ///
+    /// ```no_run
+    /// # async fn example(admin: &ottla_client::Admin) -> Result<(), ottla_client::ClientError> {
+    /// for broker in admin.client().refresh_metadata(None, false).await?.brokers.values() {
+    ///     println!("{} at {}", broker.id, broker.address());
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn client(&self) -> &Client {
         &self.client
     }
