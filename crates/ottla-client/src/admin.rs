@@ -2,6 +2,22 @@
 //!
 //! Each call sends the request to the broker that can answer it, and returns the result of each
 //! item in the request, in Kafka's own response structs where these are suitable.
+//!
+//! ```no_run
+//! # async fn example(admin: &ottla_client::Admin) -> Result<(), ottla_client::ClientError> {
+//! use ottla_client::admin::{ConfigResourceType, OffsetSpec};
+//!
+//! for topic in admin.describe_topics(&admin.list_topics(false).await?).await? {
+//!     let partitions = topic.partitions.iter().map(|it| (topic.name.clone(), it.partition));
+//!     let partitions: Vec<(String, i32)> = partitions.collect();
+//!     let ends = admin.list_offsets(&partitions, OffsetSpec::Latest, false).await;
+//!     println!("{}: {} partitions, ends {ends:?}", topic.name, partitions.len());
+//!     let settings = admin.describe_configs(ConfigResourceType::Topic, &topic.name, false).await?;
+//!     println!("{} settings", settings.len());
+//! }
+//! # Ok(())
+//! # }
+//! ```
 
 mod acls;
 mod cluster;

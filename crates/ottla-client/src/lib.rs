@@ -214,7 +214,7 @@ pub use ottla_records;
 #[doc(hidden)]
 pub use ottla_sasl::ClientLogin;
 pub use ottla_sasl::scram::ScramKeys;
-pub use ottla_sasl::{ClientCredentials, Mechanism as SaslMechanism, ScramMechanism};
+pub use ottla_sasl::{ClientCredentials, Mechanism as SaslMechanism, ScramMechanism, Secret};
 pub use ottla_tls::CertificateFacts;
 pub use ottla_types;
 pub use ottla_types::ErrorCode;
