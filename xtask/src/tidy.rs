@@ -6,7 +6,7 @@
 mod architecture;
 mod circles;
 mod complaint;
-mod dependencies;
+pub mod dependencies;
 mod licence;
 pub mod links;
 mod modules;

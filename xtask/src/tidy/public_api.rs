@@ -17,12 +17,12 @@ use anyhow::{Context, Result};
 use serde_json::Value;
 
 use super::complaint::Complaint;
+use super::dependencies::PUBLISHED;
 use super::modules;
 use super::source_file::SourceFile;
 use listing::Listing;
 use reading::Entry;
 
-const PACKAGE: &str = "ottla-client";
 const FOLDER: &str = "crates/ottla-client/";
 const LISTING: &str = "crates/ottla-client/public-api.txt";
 const ACCEPT: &str = "`cargo xtask tidy --accept-api`";
@@ -97,7 +97,7 @@ fn compared(committed: Option<&str>, present: &BTreeSet<String>, version: &str) 
             listing::next_incompatible(published),
             removed.join("\n        - ")
         );
-        complaints.push(Complaint::new(PACKAGE, text));
+        complaints.push(Complaint::new(PUBLISHED, text));
     }
     complaints
 }
@@ -111,14 +111,14 @@ fn entries(files: &[SourceFile]) -> Vec<Entry> {
         .iter()
         .filter_map(|file| Some((file.path.strip_prefix(FOLDER)?, file.text.as_str())))
         .collect();
-    reading::read(&modules::read(&sources), &PACKAGE.replace('-', "_"))
+    reading::read(&modules::read(&sources), &PUBLISHED.replace('-', "_"))
 }
 
 fn version(metadata: &str) -> Result<String> {
     let metadata: Value = serde_json::from_str(metadata).context("cargo metadata")?;
     let packages = metadata["packages"].as_array();
     let mut packages = packages.into_iter().flatten();
-    let package = packages.find(|package| package["name"] == PACKAGE);
+    let package = packages.find(|package| package["name"] == PUBLISHED);
     let version = package.and_then(|package| package["version"].as_str());
     Ok(version.context("cargo metadata has no version")?.to_owned())
 }
