@@ -512,7 +512,7 @@ impl Client {
     /// use ottla_client::CoordinatorKind;
     /// use ottla_client::ottla_protocol::messages::heartbeat_request::HeartbeatRequest;
     ///
-    /// let build = |_version| HeartbeatRequest { group_id: "billing".into(), ..Default::default() };
+    /// let build = |_version: i16| HeartbeatRequest { group_id: "billing".into(), ..Default::default() };
     /// let kind = CoordinatorKind::Group;
     /// let answer = client.send_to_coordinator(kind, "billing", build, |it| it.error_code).await?;
     /// println!("{}", answer.error_code);

@@ -159,10 +159,9 @@
 //!
 //! # Complete programs
 //!
-//! `examples/` has five: `produce`, `consume_in_a_group`, `share_work`, `administer`, and
-//! `read_process_write`, which consumes, processes and produces each record exactly once, in
-//! transactions. Ottla's command-line
-//! tools are further examples.
+//! `examples/` has six: `produce`, `consume_in_a_group`, `read_from_a_time`, `share_work`,
+//! `administer`, and `read_process_write`, which consumes, processes and produces each record
+//! exactly once, in transactions. Ottla's command-line tools are further examples.
 //!
 //! # Features and versions
 //!
