@@ -132,8 +132,8 @@ enum Command {
     Docs(docs::Options),
     /// Check that ottla-client compiles with the oldest dependencies that its manifests allow.
     ClientVersions(client_versions::Options),
-    /// Check crate dependencies, file lengths, names and licences, which neither the compiler nor
-    /// clippy checks.
+    /// Check crate dependencies, file lengths, names, licences and the client's public API, which
+    /// neither the compiler nor clippy checks.
     Tidy(tidy::Options),
     /// Show which programs of other languages the suites need, and install missing ones.
     Toolchains(toolchains::Options),

@@ -32,9 +32,11 @@ impl Admin {
     ///
     /// ```no_run
     /// # async fn example(admin: &ottla_client::Admin) -> Result<(), ottla_client::ClientError> {
+    /// use ottla_client::admin::PrincipalParts;
+    ///
     /// // Bob may renew the token, which lives for a day at most.
-    /// let renewers = [("User".into(), "bob".into())];
-    /// let token = admin.create_delegation_token(None, &renewers, 86_400_000).await?;
+    /// let bob: PrincipalParts = ("User".into(), "bob".into());
+    /// let token = admin.create_delegation_token(None, &[bob], 86_400_000).await?;
     /// println!("{} expires at {}", token.token_id, token.expiry_timestamp_ms);
     /// # Ok(())
     /// # }

@@ -1,8 +1,8 @@
 //! The public items of a library, read from its sources: what other crates can name, under the path
 //! that they write.
 //!
-//! Types are compared as they are written. What the compiler derives from private parts, such as
-//! whether a type is `Send`, is not seen here.
+//! Types are those that are written, with private aliases replaced. What the compiler derives from
+//! private parts, such as whether a type is `Send`, is not seen here.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -40,6 +40,7 @@ pub fn read(tree: &Tree, name: &str) -> Vec<Entry> {
             reader.read_module(module, &path);
         }
         reader.read_implementations(root);
+        reader.replace_aliases(root);
     }
     reader.entries
 }
@@ -303,6 +304,25 @@ impl Reader<'_> {
         }
     }
 
+    /// Other crates see the types behind aliases that they cannot name.
+    fn replace_aliases(&mut self, root: ModuleId) {
+        let tree = self.tree;
+        let mut aliases = BTreeMap::new();
+        for (id, module) in tree.modules_of(root) {
+            for item in &module.items {
+                if let Item::Type(item) = item
+                    && item.generics.params.is_empty()
+                    && !self.paths.contains_key(&(id, item.ident.to_string()))
+                {
+                    aliases.insert(item.ident.to_string(), text::of(&item.ty));
+                }
+            }
+        }
+        for entry in &mut self.entries {
+            entry.line = text::with_replaced(&entry.line, &aliases);
+        }
+    }
+
     fn add(&mut self, file: &str, path: &str, line: String) {
         self.entries.push(Entry {
             path: path.to_owned(),
@@ -449,6 +469,18 @@ mod tests {
         assert_eq!(
             lines(others),
             ["pub type x::T<A> = Vec<A>", "pub const x::C: u8"]
+        );
+    }
+
+    #[test]
+    fn private_aliases_are_replaced() {
+        let text = "type P = (String, i32); pub type Q = P; pub fn f(_: &[P]) -> Vec<Q> {}";
+        assert_eq!(
+            lines(text),
+            [
+                "pub type x::Q = (String, i32)",
+                "pub fn x::f(&[(String, i32)]) -> Vec<Q>",
+            ]
         );
     }
 

@@ -1,5 +1,7 @@
 //! Declarations as text that does not depend on the layout of the source, nor on names of parameters.
 
+use std::collections::BTreeMap;
+
 use quote::ToTokens;
 use syn::{Fields, FnArg, PathArguments, ReceiverKind, ReturnType, Safety, Signature};
 
@@ -98,6 +100,22 @@ pub fn of_last(path: &syn::Path) -> String {
         };
         format!("{}{arguments}", last.ident)
     })
+}
+
+/// The text with names replaced, unless they are the end of a path.
+pub fn with_replaced(text: &str, names: &BTreeMap<String, String>) -> String {
+    let is_of_name = |letter: char| letter.is_alphanumeric() || letter == '_';
+    let mut replaced = String::new();
+    let mut rest = text;
+    while let Some(first) = rest.chars().next() {
+        let is_name = is_of_name(first);
+        let end = rest.find(|letter: char| is_of_name(letter) != is_name);
+        let (part, after) = rest.split_at(end.unwrap_or(rest.len()));
+        let other = names.get(part).filter(|_| !replaced.ends_with("::"));
+        replaced.push_str(other.map_or(part, String::as_str));
+        rest = after;
+    }
+    replaced
 }
 
 #[cfg(test)]
