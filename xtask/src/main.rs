@@ -5,6 +5,7 @@
 //! programs (`verification/`, `packaging/`), so that `tidy` does not wait for their build; their
 //! arguments are forwarded. The product does not link any of this.
 
+mod client_versions;
 mod console;
 mod docs;
 mod programs;
@@ -129,8 +130,10 @@ enum Command {
     CheckPackages(Handed),
     /// Build the documentation site with mdBook, and check its links.
     Docs(docs::Options),
-    /// Check crate dependencies, file lengths, names and licences, which neither the compiler nor
-    /// clippy checks.
+    /// Check that ottla-client compiles with the oldest dependencies that its manifests allow.
+    ClientVersions(client_versions::Options),
+    /// Check crate dependencies, file lengths, names, licences and the client's public API, which
+    /// neither the compiler nor clippy checks.
     Tidy(tidy::Options),
     /// Show which programs of other languages the suites need, and install missing ones.
     Toolchains(toolchains::Options),
@@ -212,6 +215,7 @@ fn main() {
             programs::become_one(PACKAGING, "check-packages", &handed.arguments)
         }
         Command::Docs(options) => docs::run(&options),
+        Command::ClientVersions(options) => client_versions::run(&options),
         Command::Tidy(options) => tidy::run(&options),
         Command::Toolchains(options) => toolchains::run(&options),
     };

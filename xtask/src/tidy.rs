@@ -6,9 +6,11 @@
 mod architecture;
 mod circles;
 mod complaint;
-mod dependencies;
+pub mod dependencies;
 mod licence;
 pub mod links;
+mod modules;
+mod public_api;
 mod purity;
 pub mod source_file;
 mod sources;
@@ -24,10 +26,24 @@ use ottla_workspace::report::Tally;
 use ottla_workspace::{process, workspace};
 
 #[derive(clap::Args)]
-pub struct Options {}
+pub struct Options {
+    /// List the present public API of ottla-client in its public-api.txt.
+    #[arg(long)]
+    accept_api: bool,
+}
 
-pub fn run(_options: &Options) -> Result<()> {
-    let tally = run_all()?;
+pub fn run(options: &Options) -> Result<()> {
+    let metadata = process::output_of(workspace::cargo().args([
+        "metadata",
+        "--format-version",
+        "1",
+        "--no-deps",
+        "--locked",
+    ]))?;
+    if options.accept_api {
+        public_api::accept(&repository_files()?, &metadata, &workspace::root())?;
+    }
+    let tally = run_all(&repository_files()?, &metadata)?;
     println!("{tally}");
     if tally.failed > 0 {
         bail!("the repository is not tidy");
@@ -36,38 +52,35 @@ pub fn run(_options: &Options) -> Result<()> {
 }
 
 /// Runs every check and prints the complaints.
-pub fn run_all() -> Result<Tally> {
-    let files = repository_files()?;
-    let metadata = process::output_of(workspace::cargo().args([
-        "metadata",
-        "--format-version",
-        "1",
-        "--no-deps",
-        "--locked",
-    ]))?;
-    let checks: [(&str, Vec<Complaint>); 11] = [
-        ("crate dependencies", dependencies::check(&metadata)?),
-        ("circles between modules", circles::check(&files)),
-        ("pure crates", purity::check(&files, &metadata)?),
-        ("file lengths", sources::lengths(&files)),
-        ("file names", sources::names(&files)),
-        ("paths of a machine", sources::machine_paths(&files)),
+fn run_all(files: &[SourceFile], metadata: &str) -> Result<Tally> {
+    let checks: [(&str, Vec<Complaint>); 13] = [
+        ("crate dependencies", dependencies::check(metadata)?),
+        ("circles between modules", circles::check(files)),
+        ("pure crates", purity::check(files, metadata)?),
+        ("file lengths", sources::lengths(files)),
+        ("file names", sources::names(files)),
+        ("paths of a machine", sources::machine_paths(files)),
         (
             "unfinished code and ignored tests",
-            sources::unfinished(&files),
+            sources::unfinished(files),
         ),
         (
             "API versions where they belong",
-            sources::api_versions(&files),
+            sources::api_versions(files),
         ),
         (
             "names in ARCHITECTURE.md and docs/format.md",
-            architecture::check(&files),
+            architecture::check(files),
         ),
-        ("licence", licence::check(&files)),
+        ("licence", licence::check(files)),
+        ("examples of the public API", public_api::examples(files)),
+        (
+            "changes of the public API",
+            public_api::changes(files, metadata)?,
+        ),
         (
             "links between pages",
-            links::check(&files, links::is_there(&workspace::root())),
+            links::check(files, links::is_there(&workspace::root())),
         ),
     ];
     let mut tally = Tally::default();

@@ -2,6 +2,22 @@
 //!
 //! Each call sends the request to the broker that can answer it, and returns the result of each
 //! item in the request, in Kafka's own response structs where these are suitable.
+//!
+//! ```no_run
+//! # async fn example(admin: &ottla_client::Admin) -> Result<(), ottla_client::ClientError> {
+//! use ottla_client::admin::{ConfigResourceType, OffsetSpec};
+//!
+//! for topic in admin.describe_topics(&admin.list_topics(false).await?).await? {
+//!     let partitions = topic.partitions.iter().map(|it| (topic.name.clone(), it.partition));
+//!     let partitions: Vec<(String, i32)> = partitions.collect();
+//!     let ends = admin.list_offsets(&partitions, OffsetSpec::Latest, false).await;
+//!     println!("{}: {} partitions, ends {ends:?}", topic.name, partitions.len());
+//!     let settings = admin.describe_configs(ConfigResourceType::Topic, &topic.name, false).await?;
+//!     println!("{} settings", settings.len());
+//! }
+//! # Ok(())
+//! # }
+//! ```
 
 mod acls;
 mod cluster;
@@ -37,6 +53,18 @@ pub use topics::{NewTopic, PartitionDescription, TopicDescription};
 pub use transactions::{OpenTransaction, TransactionFilter, TransactionListing};
 
 /// Administers a cluster.
+///
+/// ```no_run
+/// # async fn example() -> Result<(), ottla_client::ClientError> {
+/// use ottla_client::{Admin, Client, ClientConfig};
+///
+/// let admin = Admin::new(Client::connect(ClientConfig::new("127.0.0.1:9092")?).await?);
+/// for topic in admin.list_topics(false).await? {
+///     println!("{topic}");
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct Admin {
     client: Client,
@@ -46,6 +74,16 @@ pub struct Admin {
 }
 
 impl Admin {
+    /// An admin client of this client's cluster.
+    ///
+    /// ```no_run
+    /// # fn example() -> Result<(), ottla_client::ClientError> {
+    /// use ottla_client::{Admin, Client, ClientConfig};
+    ///
+    /// let admin = Admin::new(Client::unconnected(ClientConfig::new("127.0.0.1:9092")?));
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn new(client: Client) -> Admin {
         Admin {
             client,
@@ -53,6 +91,16 @@ impl Admin {
         }
     }
 
+    /// The client that sends the requests.
+    ///
+    /// ```no_run
+    /// # async fn example(admin: &ottla_client::Admin) -> Result<(), ottla_client::ClientError> {
+    /// for broker in admin.client().refresh_metadata(None, false).await?.brokers.values() {
+    ///     println!("{} at {}", broker.id, broker.address());
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn client(&self) -> &Client {
         &self.client
     }

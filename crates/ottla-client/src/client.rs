@@ -4,9 +4,10 @@
 //! Holds one connection per broker, the metadata, and the known coordinators. Clones are cheap and
 //! share all of it.
 
+mod retry;
+
 use ottla_sync::atomic::{AtomicUsize, Ordering};
 use std::collections::BTreeMap;
-use std::future::Future;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -24,10 +25,17 @@ use crate::metadata::{BrokerNode, Metadata};
 use crate::metrics::{NetworkSensors, Sheet};
 use crate::outages::{Outage, Outages};
 
-/// How long a broker is asked whether it answers at all.
-const PROBE: Duration = Duration::from_secs(2);
-
 /// The type of a coordinator key.
+///
+/// ```no_run
+/// # async fn example(client: &ottla_client::Client) -> Result<(), ottla_client::ClientError> {
+/// use ottla_client::CoordinatorKind;
+///
+/// let node = client.coordinator(CoordinatorKind::Group, "billing").await?;
+/// println!("broker {}", node.id);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[repr(i8)]
 pub enum CoordinatorKind {
@@ -37,6 +45,18 @@ pub enum CoordinatorKind {
 }
 
 /// A client of one cluster.
+///
+/// ```no_run
+/// # async fn example() -> Result<(), ottla_client::ClientError> {
+/// use ottla_client::{Admin, Client, ClientConfig};
+///
+/// let client = Client::connect(ClientConfig::new("127.0.0.1:9092")?).await?;
+/// // Both use the same connections.
+/// let (admin, client) = (Admin::new(client.clone()), client);
+/// println!("{:?}, {} brokers", admin.list_topics(false).await?, client.metadata().brokers.len());
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct Client {
     inner: Arc<Inner>,
@@ -65,6 +85,16 @@ type Slot = Arc<ottla_sync::async_lock::Mutex<Option<Arc<Connection>>>>;
 
 impl Client {
     /// Connects to the first broker that answers and asks it for the cluster's brokers.
+    ///
+    /// ```no_run
+    /// # async fn example() -> Result<(), ottla_client::ClientError> {
+    /// use ottla_client::{Client, ClientConfig};
+    ///
+    /// let client = Client::connect(ClientConfig::new("127.0.0.1:9092")?).await?;
+    /// println!("cluster {:?}", client.metadata().cluster_id);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn connect(config: ClientConfig) -> Result<Client, ClientError> {
         let client = Client::unconnected(config);
         client.refresh_metadata(Some(&[]), false).await?;
@@ -72,6 +102,13 @@ impl Client {
     }
 
     /// A client that connects on first use.
+    ///
+    /// ```
+    /// use ottla_client::{Client, ClientConfig};
+    ///
+    /// let client = Client::unconnected(ClientConfig::new("127.0.0.1:9092").unwrap());
+    /// assert!(!client.is_connected());
+    /// ```
     pub fn unconnected(config: ClientConfig) -> Client {
         Client {
             inner: Arc::new(Inner {
@@ -87,21 +124,54 @@ impl Client {
         }
     }
 
+    /// The settings of this client.
+    ///
+    /// ```
+    /// use ottla_client::{Client, ClientConfig};
+    ///
+    /// let client = Client::unconnected(ClientConfig::new("127.0.0.1:9092").unwrap());
+    /// assert_eq!(client.config().client_id, "ottla");
+    /// ```
     pub fn config(&self) -> &ClientConfig {
         &self.inner.config
     }
 
     /// The current metadata.
+    ///
+    /// ```no_run
+    /// # async fn example(client: &ottla_client::Client) -> Result<(), ottla_client::ClientError> {
+    /// for broker in client.metadata().brokers.values() {
+    ///     println!("{} at {}", broker.id, broker.address());
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn metadata(&self) -> Arc<Metadata> {
         self.inner.metadata.lock().0.clone()
     }
 
     /// The brokers that cannot be reached at the moment, for a program to display while it waits.
+    ///
+    /// ```no_run
+    /// # fn example(client: &ottla_client::Client) {
+    /// for outage in client.outages() {
+    ///     println!("{} for {:?}: {}", outage.address, outage.since.elapsed(), outage.reason);
+    /// }
+    /// # }
+    /// ```
     pub fn outages(&self) -> Vec<Outage> {
         self.inner.outages.all()
     }
 
     /// Whether any connection to a broker is open.
+    ///
+    /// ```no_run
+    /// # fn example(client: &ottla_client::Client) {
+    /// if !client.is_connected() {
+    ///     println!("the cluster is not reachable at the moment");
+    /// }
+    /// # }
+    /// ```
     pub fn is_connected(&self) -> bool {
         self.inner.outages.is_connected()
     }
@@ -123,6 +193,14 @@ impl Client {
     }
 
     /// A connection to this address; opens one if there is none, or if it is broken.
+    ///
+    /// ```no_run
+    /// # async fn example(client: &ottla_client::Client) -> Result<(), ottla_client::ClientError> {
+    /// let connection = client.connection("127.0.0.1:9092").await?;
+    /// println!("metadata.version {}", connection.finalized_feature("metadata.version"));
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn connection(&self, address: &str) -> Result<Arc<Connection>, ClientError> {
         self.connection_of(address, None).await
     }
@@ -170,6 +248,13 @@ impl Client {
     }
 
     /// A connection to a broker of the cluster.
+    ///
+    /// ```no_run
+    /// # async fn example(client: &ottla_client::Client) -> Result<(), ottla_client::ClientError> {
+    /// println!("broker 1 is at {}", client.node(1).await?.address());
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn node(&self, id: i32) -> Result<Arc<Connection>, ClientError> {
         self.node_of(id, None).await
     }
@@ -198,6 +283,13 @@ impl Client {
     }
 
     /// A connection to any broker: an open one, otherwise each known address in turn.
+    ///
+    /// ```no_run
+    /// # async fn example(client: &ottla_client::Client) -> Result<(), ottla_client::ClientError> {
+    /// println!("connected to {}", client.any_node().await?.address());
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn any_node(&self) -> BoxFuture<'_, Result<Arc<Connection>, ClientError>> {
         Box::pin(self.any_node_unboxed())
     }
@@ -237,6 +329,15 @@ impl Client {
 
     /// Requests metadata of these topics, or of all, and stores it. Topics that do not exist are
     /// missing in the result.
+    ///
+    /// ```no_run
+    /// # async fn example(client: &ottla_client::Client) -> Result<(), ottla_client::ClientError> {
+    /// let topics = ["orders".to_owned()];
+    /// let metadata = client.refresh_metadata(Some(&topics), false).await?;
+    /// println!("{:?}", metadata.topics.get("orders"));
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn refresh_metadata(
         &self,
         topics: Option<&[String]>,
@@ -267,6 +368,14 @@ impl Client {
 
     /// Requests the brokers of the cluster. `on_retry` is called with the failure before each further
     /// attempt, for a program to display.
+    ///
+    /// ```no_run
+    /// # async fn example(client: &ottla_client::Client) -> Result<(), ottla_client::ClientError> {
+    /// let metadata = client.refresh_brokers(|error| eprintln!("trying again: {error}")).await?;
+    /// println!("{} brokers", metadata.brokers.len());
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn refresh_brokers(
         &self,
         on_retry: impl Fn(&ClientError),
@@ -329,6 +438,14 @@ impl Client {
 
     /// Metadata with these topics, refreshed if one is missing or has no leader, or if it is too
     /// old. An unknown topic is an error.
+    ///
+    /// ```no_run
+    /// # async fn example(client: &ottla_client::Client) -> Result<(), ottla_client::ClientError> {
+    /// let metadata = client.topics(&["orders".to_owned()]).await?;
+    /// println!("{:?} leads partition 0", metadata.leader("orders", 0));
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn topics(&self, names: &[String]) -> Result<Arc<Metadata>, ClientError> {
         let (metadata, asked) = self.inner.metadata.lock().clone();
         let usable = |metadata: &Metadata| {
@@ -366,6 +483,16 @@ impl Client {
     }
 
     /// Sends a request to any broker, with retries. Brokers forward requests for the controller.
+    ///
+    /// ```no_run
+    /// # async fn example(client: &ottla_client::Client) -> Result<(), ottla_client::ClientError> {
+    /// use ottla_client::ottla_protocol::messages::list_groups_request::ListGroupsRequest;
+    ///
+    /// let listed = client.send(|_version| ListGroupsRequest::default()).await?;
+    /// println!("{} groups", listed.groups.len());
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn send<R: ApiRequest>(
         &self,
         build: impl Fn(i16) -> R,
@@ -379,6 +506,19 @@ impl Client {
     /// Sends a request to the coordinator of this group or transactional id, with retries.
     /// `error_of` returns the error code of the whole response, so that a coordinator that has
     /// moved is looked up again.
+    ///
+    /// ```no_run
+    /// # async fn example(client: &ottla_client::Client) -> Result<(), ottla_client::ClientError> {
+    /// use ottla_client::CoordinatorKind;
+    /// use ottla_client::ottla_protocol::messages::heartbeat_request::HeartbeatRequest;
+    ///
+    /// let build = |_version: i16| HeartbeatRequest { group_id: "billing".into(), ..Default::default() };
+    /// let kind = CoordinatorKind::Group;
+    /// let answer = client.send_to_coordinator(kind, "billing", build, |it| it.error_code).await?;
+    /// println!("{}", answer.error_code);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn send_to_coordinator<R: ApiRequest>(
         &self,
         kind: CoordinatorKind,
@@ -426,6 +566,16 @@ impl Client {
     }
 
     /// The coordinator of this group or transactional id.
+    ///
+    /// ```no_run
+    /// # async fn example(client: &ottla_client::Client) -> Result<(), ottla_client::ClientError> {
+    /// use ottla_client::CoordinatorKind;
+    ///
+    /// let node = client.coordinator(CoordinatorKind::Transaction, "billing-1").await?;
+    /// println!("{}", node.address());
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn coordinator<'a>(
         &'a self,
         kind: CoordinatorKind,
@@ -532,6 +682,14 @@ impl Client {
 
     /// The finalized level of a feature, according to one of the open connections; 0 if it has
     /// none.
+    ///
+    /// ```no_run
+    /// # fn example(client: &ottla_client::Client) {
+    /// if client.finalized_feature("group.version") == 0 {
+    ///     println!("the cluster has classic groups only");
+    /// }
+    /// # }
+    /// ```
     pub fn finalized_feature(&self, name: &str) -> i16 {
         let slots: Vec<Slot> = self.inner.connections.lock().values().cloned().collect();
         let levels = slots.iter().filter_map(|slot| {
@@ -542,125 +700,19 @@ impl Client {
     }
 
     /// Whether the cluster supports an API.
+    ///
+    /// ```no_run
+    /// # async fn example(client: &ottla_client::Client) -> Result<(), ottla_client::ClientError> {
+    /// use ottla_client::ottla_protocol::ApiKey;
+    ///
+    /// println!("share groups: {}", client.serves(ApiKey::ShareFetch).await?);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn serves(&self, api: ApiKey) -> Result<bool, ClientError> {
         let connection = self
             .retrying("a connection", async || self.any_node().await)
             .await?;
         Ok(connection.version(api).is_ok())
-    }
-
-    /// Retries an operation until it succeeds, fails with an error that is not retriable, or
-    /// reaches the timeout.
-    pub async fn retrying<T, F>(
-        &self,
-        what: &str,
-        mut attempt: impl FnMut() -> F,
-    ) -> Result<T, ClientError>
-    where
-        F: Future<Output = Result<T, ClientError>>,
-    {
-        let mut retry = Retry::new(&self.inner.config);
-        loop {
-            match attempt().await {
-                Err(error) if error.is_retriable() => {
-                    if let Err(given_up) = retry.wait(what, error).await {
-                        return Err(self.explain(given_up).await);
-                    }
-                }
-                result => return result,
-            }
-        }
-    }
-
-    /// Names the metadata quorum if it is why an operation was given up.
-    fn explain(&self, given_up: ClientError) -> BoxFuture<'_, ClientError> {
-        Box::pin(async move {
-            let (what, after, last) = match given_up {
-                ClientError::GaveUp { what, after, last } => (what, after, last),
-                other => return other,
-            };
-            let last = match *last {
-                ClientError::TimedOut {
-                    address,
-                    what,
-                    after,
-                } if is_forwarded(&what) => {
-                    // The timeout has closed the connection. A new one shows whether the broker answers.
-                    let opened = ottla_sync::time::timeout(PROBE, self.connection(&address)).await;
-                    match opened {
-                        Ok(Ok(_)) => ClientError::NoController {
-                            address,
-                            what,
-                            after,
-                        },
-                        _ => ClientError::TimedOut {
-                            address,
-                            what,
-                            after,
-                        },
-                    }
-                }
-                ClientError::Broker {
-                    what,
-                    code: code @ ErrorCode::NotController,
-                    message: None,
-                } => ClientError::Broker {
-                    what,
-                    code,
-                    message: Some(
-                        "the broker knows no active controller; check the metadata quorum".into(),
-                    ),
-                },
-                other => other,
-            };
-            ClientError::GaveUp {
-                what,
-                after,
-                last: Box::new(last),
-            }
-        })
-    }
-}
-
-/// Whether brokers pass requests with this name to the active controller.
-fn is_forwarded(name: &str) -> bool {
-    let mut forwarded = ApiKey::ALL.iter().filter(|api| api.is_forwardable());
-    forwarded.any(|api| api.name() == name)
-}
-
-/// The schedule of retries: exponential backoff with jitter, until a deadline.
-pub(crate) struct Retry {
-    started: Instant,
-    limit: Duration,
-    backoff: Duration,
-    backoff_max: Duration,
-}
-
-impl Retry {
-    pub(crate) fn new(config: &ClientConfig) -> Retry {
-        Retry {
-            started: ottla_sync::time::now(),
-            limit: config.default_api_timeout,
-            backoff: config.retry_backoff,
-            backoff_max: config.retry_backoff_max,
-        }
-    }
-
-    /// Waits before the next attempt. Returns the error, wrapped, when the deadline has passed.
-    pub(crate) async fn wait(&mut self, what: &str, error: ClientError) -> Result<(), ClientError> {
-        let pause = self
-            .backoff
-            .mul_f64(ottla_sync::random::random_range("backoff", 0.8..1.2));
-        if ottla_sync::time::elapsed(self.started) + pause >= self.limit {
-            return Err(ClientError::GaveUp {
-                what: what.to_owned(),
-                after: self.limit,
-                last: Box::new(error),
-            });
-        }
-        tracing::debug!(%error, "{what} failed; trying again");
-        ottla_sync::time::sleep(pause).await;
-        self.backoff = (self.backoff * 2).min(self.backoff_max);
-        Ok(())
     }
 }

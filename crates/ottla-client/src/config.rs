@@ -13,6 +13,18 @@ use crate::slow_requests::SlowRequestListener;
 const MOST_METRICS_SAMPLES: u64 = 1000;
 
 /// Settings that producers, consumers and admin clients share. The defaults are Kafka's.
+///
+/// ```
+/// use std::time::Duration;
+/// use ottla_client::ClientConfig;
+///
+/// let config = ClientConfig {
+///     client_id: "billing".to_owned(),
+///     request_timeout: Duration::from_secs(10),
+///     ..ClientConfig::new("kafka-1.example.com:9092").unwrap()
+/// };
+/// # assert_eq!(config.client_id, "billing");
+/// ```
 #[derive(Clone, Debug)]
 pub struct ClientConfig {
     /// `host:port` of one or more brokers, from which the others are discovered.
@@ -81,6 +93,15 @@ impl ClientConfig {
         Ok(config)
     }
 
+    /// Replaces the bootstrap servers, given as `host:port` separated by commas.
+    ///
+    /// ```
+    /// use ottla_client::ClientConfig;
+    ///
+    /// let mut config = ClientConfig::default();
+    /// config.set_bootstrap_servers("a:9092,b:9092").unwrap();
+    /// assert!(config.set_bootstrap_servers("a:99999").is_err());
+    /// ```
     pub fn set_bootstrap_servers(&mut self, servers: &str) -> Result<(), ClientError> {
         let mut parsed = Vec::new();
         for server in servers
@@ -118,6 +139,20 @@ impl ClientConfig {
 
     /// Applies the settings of Kafka's clients in a properties file. Returns the settings that this
     /// client does not know.
+    ///
+    /// ```
+    /// use std::collections::BTreeMap;
+    /// use ottla_client::ClientConfig;
+    ///
+    /// let settings = BTreeMap::from([
+    ///     ("client.id".to_owned(), "billing".to_owned()),
+    ///     ("linger.ms".to_owned(), "5".to_owned()),
+    /// ]);
+    /// let mut config = ClientConfig::default();
+    /// // `linger.ms` is a setting of producers.
+    /// assert_eq!(config.apply(&settings).unwrap(), ["linger.ms"]);
+    /// assert_eq!(config.client_id, "billing");
+    /// ```
     pub fn apply(
         &mut self,
         settings: &BTreeMap<String, String>,
@@ -129,6 +164,20 @@ impl ClientConfig {
 
     /// As [`ClientConfig::apply`], for a program whose users log in themselves: credentials may be
     /// missing.
+    ///
+    /// ```
+    /// use std::collections::BTreeMap;
+    /// use ottla_client::{ClientConfig, SaslMechanism};
+    ///
+    /// let settings = [("security.protocol", "SASL_PLAINTEXT"), ("sasl.mechanism", "PLAIN")];
+    /// let settings: BTreeMap<String, String> =
+    ///     settings.map(|(key, value)| (key.to_owned(), value.to_owned())).into();
+    /// let mut config = ClientConfig::default();
+    /// config.apply_without_credentials(&settings).unwrap();
+    /// assert!(config.validate().is_err());
+    /// config.security.log_in_as(SaslMechanism::Plain, "alice", "secret");
+    /// config.validate().unwrap();
+    /// ```
     pub fn apply_without_credentials(
         &mut self,
         settings: &BTreeMap<String, String>,
@@ -178,6 +227,16 @@ impl ClientConfig {
 
     /// Refuses security settings with which no connection is possible, such as SASL without
     /// credentials.
+    ///
+    /// ```
+    /// use ottla_client::{ClientConfig, SaslMechanism, SecurityProtocol};
+    ///
+    /// let mut config = ClientConfig::default();
+    /// config.security.protocol = SecurityProtocol::SaslPlaintext;
+    /// config.security.sasl_mechanism = Some(SaslMechanism::Plain);
+    /// let refused = config.validate().unwrap_err().to_string();
+    /// assert!(refused.starts_with("sasl.jaas.config"));
+    /// ```
     pub fn validate(&self) -> Result<(), ClientError> {
         self.security.validate()
     }

@@ -43,6 +43,17 @@ type ReadHalf = Box<dyn AsyncRead + Send + Unpin>;
 type WriteHalf = Box<dyn AsyncWrite + Send + Unpin>;
 
 /// A connection to a broker whose API versions are known. Dropping it closes the socket.
+///
+/// ```no_run
+/// # async fn example(client: &ottla_client::Client) -> Result<(), ottla_client::ClientError> {
+/// let connection = client.node(1).await?;
+/// match connection.closed() {
+///     None => println!("{} is open", connection.address()),
+///     Some(why) => println!("{why}"),
+/// }
+/// # Ok(())
+/// # }
+/// ```
 pub struct Connection {
     wire: Arc<Wire>,
     versions: HashMap<ApiKey, RangeInclusive<i16>>,
@@ -221,27 +232,69 @@ impl Connection {
         }
     }
 
+    /// `host:port` of the broker, as it was connected to.
+    ///
+    /// ```no_run
+    /// # fn example(connection: &ottla_client::Connection) {
+    /// println!("{}", connection.address());
+    /// # }
+    /// ```
     pub fn address(&self) -> &str {
         &self.wire.address
     }
 
     /// The certificate that the broker presented, for example to see when it expires; `None` without
     /// TLS.
+    ///
+    /// ```no_run
+    /// # fn example(connection: &ottla_client::Connection) {
+    /// if let Some(certificate) = connection.peer_certificate() {
+    ///     println!("{} until {}", certificate.subject, certificate.not_after);
+    /// }
+    /// # }
+    /// ```
     pub fn peer_certificate(&self) -> Option<CertificateFacts> {
         CertificateFacts::of(self.certificate.as_ref()?).ok()
     }
 
     /// Why the connection is closed, if it is.
+    ///
+    /// ```no_run
+    /// # fn example(connection: &ottla_client::Connection) {
+    /// if let Some(error) = connection.closed() {
+    ///     println!("{error}");
+    /// }
+    /// # }
+    /// ```
     pub fn closed(&self) -> Option<ClientError> {
         self.wire.pending.closed()
     }
 
     /// The versions of an API that the broker supports.
+    ///
+    /// ```no_run
+    /// # fn example(connection: &ottla_client::Connection) {
+    /// use ottla_client::ottla_protocol::ApiKey;
+    ///
+    /// if let Some(versions) = connection.served_versions(ApiKey::Produce) {
+    ///     println!("Produce {} to {}", versions.start(), versions.end());
+    /// }
+    /// # }
+    /// ```
     pub fn served_versions(&self, api: ApiKey) -> Option<RangeInclusive<i16>> {
         self.versions.get(&api).cloned()
     }
 
     /// The newest version of an API that both sides support.
+    ///
+    /// ```no_run
+    /// # fn example(connection: &ottla_client::Connection) -> Result<(), ottla_client::ClientError> {
+    /// use ottla_client::ottla_protocol::ApiKey;
+    ///
+    /// println!("Fetch {}", connection.version(ApiKey::Fetch)?);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn version(&self, api: ApiKey) -> Result<i16, ClientError> {
         let spoken = api.stable_versions();
         let text = |range: &RangeInclusive<i16>| format!("{}-{}", range.start(), range.end());
@@ -269,6 +322,12 @@ impl Connection {
     }
 
     /// The finalized level of a feature; 0 if it has none.
+    ///
+    /// ```no_run
+    /// # fn example(connection: &ottla_client::Connection) {
+    /// println!("transaction.version {}", connection.finalized_feature("transaction.version"));
+    /// # }
+    /// ```
     pub fn finalized_feature(&self, name: &str) -> i16 {
         self.features.get(name).copied().unwrap_or(0)
     }
@@ -285,6 +344,16 @@ impl Connection {
     }
 
     /// Sends a request and waits for its response.
+    ///
+    /// ```no_run
+    /// # async fn example(connection: &ottla_client::Connection) -> Result<(), ottla_client::ClientError> {
+    /// use ottla_client::ottla_protocol::messages::list_groups_request::ListGroupsRequest;
+    ///
+    /// let listed = connection.send(&ListGroupsRequest::default()).await?;
+    /// println!("this broker coordinates {} groups", listed.groups.len());
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn send<R: ApiRequest>(&self, request: &R) -> Result<R::Response, ClientError> {
         let version = self.version(R::API_KEY)?;
         self.send_in(request, version, self.wire.request_timeout)
@@ -292,6 +361,22 @@ impl Connection {
     }
 
     /// Sends the request that `build` makes for the version that will be used.
+    ///
+    /// ```no_run
+    /// # async fn example(connection: &ottla_client::Connection) -> Result<(), ottla_client::ClientError> {
+    /// use ottla_client::ottla_protocol::messages::list_groups_request::ListGroupsRequest;
+    ///
+    /// let listed = connection
+    ///     .send_with(|version| ListGroupsRequest {
+    ///         // Older brokers have no types of groups.
+    ///         types_filter: if version >= 5 { vec!["share".into()] } else { Vec::new() },
+    ///         ..Default::default()
+    ///     })
+    ///     .await?;
+    /// println!("{} groups", listed.groups.len());
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn send_with<R: ApiRequest>(
         &self,
         build: impl FnOnce(i16) -> R,
@@ -302,6 +387,18 @@ impl Connection {
     }
 
     /// As [`Connection::send`], for a request that the broker may delay.
+    ///
+    /// ```no_run
+    /// # async fn example(connection: &ottla_client::Connection) -> Result<(), ottla_client::ClientError> {
+    /// use std::time::Duration;
+    /// use ottla_client::ottla_protocol::messages::fetch_request::FetchRequest;
+    ///
+    /// let wait = Duration::from_secs(20);
+    /// let request = FetchRequest { max_wait_ms: wait.as_millis() as i32, ..Default::default() };
+    /// println!("{}", connection.send_waiting(&request, wait).await?.error_code);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn send_waiting<R: ApiRequest>(
         &self,
         request: &R,

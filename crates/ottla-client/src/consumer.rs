@@ -24,14 +24,13 @@ mod position;
 mod rebalance;
 mod records;
 mod session;
+mod waker;
 
-use ottla_sync::atomic::{AtomicBool, Ordering};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{Bound, Range};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ottla_sync::Notify;
 use ottla_sync::task::{JoinHandle, JoinSet};
 
 use crate::admin::Admin;
@@ -57,6 +56,7 @@ pub(crate) use offset_commits::commit_topics;
 pub use offset_commits::{CommitCallback, CommitOffset};
 pub(crate) use records::CompletedFetch;
 pub use records::{ConsumerRecord, FetchedBatch};
+pub use waker::ConsumerWaker;
 
 /// The initial capacity of a poll's result, if that many records are requested: the default of
 /// `max.poll.records`.
@@ -65,6 +65,31 @@ const MAX_POLL_RESERVED: usize = 500;
 /// Called from within `poll` when partitions are assigned or revoked
 /// (`org.apache.kafka.clients.consumer.ConsumerRebalanceListener`). `Sync`, so that a task can own a
 /// consumer.
+///
+/// ```no_run
+/// # async fn example(consumer: &mut ottla_client::Consumer) -> Result<(), ottla_client::ClientError> {
+/// use ottla_client::RebalanceListener;
+///
+/// struct Telling;
+///
+/// impl RebalanceListener for Telling {
+///     fn on_partitions_assigned(&mut self, partitions: &[(String, i32)]) {
+///         println!("assigned {partitions:?}");
+///     }
+///
+///     fn on_partitions_revoked(&mut self, partitions: &[(String, i32)]) {
+///         println!("revoked {partitions:?}");
+///     }
+///
+///     fn on_partitions_lost(&mut self, partitions: &[(String, i32)]) {
+///         println!("lost {partitions:?}");
+///     }
+/// }
+///
+/// consumer.subscribe_with_listener(&["orders".to_owned()], Box::new(Telling))?;
+/// # Ok(())
+/// # }
+/// ```
 pub trait RebalanceListener: Send + Sync {
     fn on_partitions_assigned(&mut self, _partitions: &[(String, i32)]) {}
 
@@ -78,37 +103,22 @@ pub trait RebalanceListener: Send + Sync {
     }
 }
 
-/// Wakes up a consumer that waits in a poll, from any thread.
-#[derive(Clone, Default, Debug)]
-pub struct ConsumerWaker {
-    woken: Arc<(AtomicBool, Notify)>,
-}
-
-impl ConsumerWaker {
-    /// Makes the current or the next waiting poll fail with [`ClientError::WokenUp`].
-    pub fn wake_up(&self) {
-        let (is_woken, notify) = &*self.woken;
-        is_woken.store(true, Ordering::Release);
-        notify.notify_one();
-    }
-
-    pub(crate) fn take(&self) -> bool {
-        self.woken.0.swap(false, Ordering::AcqRel)
-    }
-
-    pub(crate) async fn notified(&self) {
-        self.woken.1.notified().await;
-    }
-
-    /// Completes when the consumer is woken up, and consumes that. Cancel-safe.
-    async fn woken(&self) {
-        while !self.take() {
-            self.notified().await;
-        }
-    }
-}
-
 /// Reads records.
+///
+/// ```no_run
+/// # async fn example(consumer: &mut ottla_client::Consumer) -> Result<(), ottla_client::ClientError> {
+/// use std::time::Duration;
+///
+/// consumer.subscribe(&["orders".to_owned()])?;
+/// loop {
+///     for record in consumer.poll(Duration::from_secs(1)).await? {
+///         println!("{} {:?}", record.offset, record.value);
+///     }
+/// #     if consumer.paused().is_empty() { break; }
+/// }
+/// # Ok(())
+/// # }
+/// ```
 pub struct Consumer {
     client: Client,
     /// The owner of the connections for fetches.
@@ -150,6 +160,19 @@ pub struct Consumer {
 }
 
 impl Consumer {
+    /// A consumer with these settings. It has no partitions yet.
+    ///
+    /// ```no_run
+    /// # async fn example() -> Result<(), ottla_client::ClientError> {
+    /// use ottla_client::{Client, ClientConfig, Consumer, ConsumerConfig};
+    ///
+    /// let client = Client::connect(ClientConfig::new("127.0.0.1:9092")?).await?;
+    /// let config = ConsumerConfig { group_id: Some("billing".to_owned()), ..Default::default() };
+    /// let mut consumer = Consumer::new(client, config);
+    /// consumer.subscribe(&["orders".to_owned()])?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn new(client: Client, config: ConsumerConfig) -> Consumer {
         let windows = client.config().metrics_windows();
         Consumer {
@@ -184,68 +207,186 @@ impl Consumer {
     }
 
     /// Assigns these partitions manually, without a group.
+    ///
+    /// ```no_run
+    /// # async fn example(consumer: &mut ottla_client::Consumer) -> Result<(), ottla_client::ClientError> {
+    /// use std::time::Duration;
+    ///
+    /// let partition = ("orders".to_owned(), 0);
+    /// consumer.assign(std::slice::from_ref(&partition));
+    /// consumer.seek(&partition, 4200);
+    /// println!("{:?}", consumer.poll(Duration::from_secs(1)).await?.first());
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn assign(&mut self, partitions: &[Partition]) {
         self.subscription.clear();
         self.replace_assignment(partitions);
     }
 
     /// Adds an interceptor after the existing ones, for the lifetime of the consumer.
+    ///
+    /// ```no_run
+    /// # fn example(consumer: &mut ottla_client::Consumer) {
+    /// use ottla_client::{ConsumerInterceptor, ConsumerRecord};
+    ///
+    /// struct WithValue;
+    ///
+    /// impl ConsumerInterceptor for WithValue {
+    ///     fn on_consume(&mut self, mut records: Vec<ConsumerRecord>) -> Vec<ConsumerRecord> {
+    ///         records.retain(|record| record.value.is_some());
+    ///         records
+    ///     }
+    /// }
+    ///
+    /// consumer.add_interceptor(Box::new(WithValue));
+    /// # }
+    /// ```
     pub fn add_interceptor(&mut self, interceptor: Box<dyn ConsumerInterceptor>) {
         self.interceptors.push(interceptor);
     }
 
+    /// The settings of this consumer.
+    ///
+    /// ```no_run
+    /// # fn example(consumer: &ottla_client::Consumer) {
+    /// println!("at most {} records per poll", consumer.config().max_poll_records);
+    /// # }
+    /// ```
     pub fn config(&self) -> &ConsumerConfig {
         &self.config
     }
 
     /// Changes `auto.offset.reset` for the positions that are lost from now on.
+    ///
+    /// ```no_run
+    /// # fn example(consumer: &mut ottla_client::Consumer) {
+    /// consumer.set_offset_reset(ottla_client::OffsetReset::Earliest);
+    /// # }
+    /// ```
     pub fn set_offset_reset(&mut self, offset_reset: OffsetReset) {
         self.config.offset_reset = offset_reset;
     }
 
     /// Changes [`ConsumerConfig::max_batch_bytes`] for data that is fetched from now on. After an error, it is fetched again.
+    ///
+    /// ```no_run
+    /// # fn example(consumer: &mut ottla_client::Consumer) {
+    /// consumer.set_max_batch_bytes(16 << 20);
+    /// # }
+    /// ```
     pub fn set_max_batch_bytes(&mut self, max_batch_bytes: usize) {
         self.config.max_batch_bytes = max_batch_bytes;
     }
 
     /// Seeks to the end of the batch of this partition that [`Consumer::poll_batches`] could not read
     /// last. Returns the skipped offsets; `None` if there is no such batch, or its end is unknown.
+    ///
+    /// ```no_run
+    /// # async fn example(consumer: &mut ottla_client::Consumer) -> Result<(), ottla_client::ClientError> {
+    /// use std::time::Duration;
+    /// use ottla_client::ClientError;
+    ///
+    /// let partition = ("orders".to_owned(), 0);
+    /// if let Err(ClientError::Records { error, .. }) =
+    ///     consumer.poll_batches(Duration::from_secs(1)).await
+    /// {
+    ///     println!("{error}: skipping {:?}", consumer.skip_unreadable_batch(&partition));
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn skip_unreadable_batch(&mut self, partition: &Partition) -> Option<Range<i64>> {
         let offsets = self.positions.get(partition)?.unreadable()?;
         self.seek(partition, offsets.end);
         Some(offsets)
     }
 
+    /// The topics that are subscribed to by name.
+    ///
+    /// ```no_run
+    /// # fn example(consumer: &ottla_client::Consumer) {
+    /// println!("{:?}", consumer.subscription());
+    /// # }
+    /// ```
     pub fn subscription(&self) -> &[String] {
         &self.subscription
     }
 
     /// The assigned partitions.
+    ///
+    /// ```no_run
+    /// # fn example(consumer: &ottla_client::Consumer) {
+    /// for (topic, partition) in consumer.assignment() {
+    ///     println!("{topic}-{partition}");
+    /// }
+    /// # }
+    /// ```
     pub fn assignment(&self) -> Vec<Partition> {
         self.positions.keys().cloned().collect()
     }
 
     /// The metrics of this consumer and of its client's connections.
+    ///
+    /// ```no_run
+    /// # fn example(consumer: &ottla_client::Consumer) {
+    /// println!("{:?}", consumer.metrics().value("records-consumed-rate"));
+    /// # }
+    /// ```
     pub fn metrics(&self) -> Metrics {
         self.sensors.read(&self.client)
     }
 
     /// A reader of the metrics for another thread.
+    ///
+    /// ```no_run
+    /// # fn example(consumer: &ottla_client::Consumer) {
+    /// let reader = consumer.metrics_reader();
+    /// std::thread::spawn(move || println!("{:?}", reader.read().value("records-lag-max")));
+    /// # }
+    /// ```
     pub fn metrics_reader(&self) -> ConsumerMetricsReader {
         ConsumerMetricsReader::new(self.client.clone(), self.sensors.clone())
     }
 
     /// Whether any partition is assigned.
+    ///
+    /// ```no_run
+    /// # fn example(consumer: &ottla_client::Consumer) {
+    /// if !consumer.has_assignment() {
+    ///     println!("waiting for partitions");
+    /// }
+    /// # }
+    /// ```
     pub fn has_assignment(&self) -> bool {
         !self.positions.is_empty()
     }
 
     /// A handle that wakes up this consumer.
+    ///
+    /// ```no_run
+    /// # fn example(consumer: &ottla_client::Consumer) {
+    /// let waker = consumer.waker();
+    /// std::thread::spawn(move || waker.wake_up());
+    /// # }
+    /// ```
     pub fn waker(&self) -> ConsumerWaker {
         self.waker.clone()
     }
 
     /// The member's identity for [`crate::Producer::send_offsets_to_transaction`].
+    ///
+    /// ```no_run
+    /// # async fn example(consumer: &ottla_client::Consumer, producer: &ottla_client::Producer) -> Result<(), ottla_client::ClientError> {
+    /// use std::collections::BTreeMap;
+    /// use ottla_client::CommitOffset;
+    ///
+    /// let offsets = BTreeMap::from([(("orders".to_owned(), 0), CommitOffset::new(4200))]);
+    /// let group = consumer.group_metadata();
+    /// producer.send_offsets_to_transaction(&offsets, &group).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn group_metadata(&self) -> ConsumerGroupMetadata {
         let (generation_id, member_id) = match (&self.membership, &self.modern) {
             (Some(membership), _) => membership.generation_and_id(),
@@ -261,10 +402,25 @@ impl Consumer {
     }
 
     /// Returns no records of these partitions until they are resumed. They stay assigned.
+    ///
+    /// ```no_run
+    /// # fn example(consumer: &mut ottla_client::Consumer) {
+    /// // While the work on this partition is behind:
+    /// consumer.pause(&[("orders".to_owned(), 0)]);
+    /// # }
+    /// ```
     pub fn pause(&mut self, partitions: &[Partition]) {
         self.set_paused(partitions, true);
     }
 
+    /// Ends the pause of these partitions.
+    ///
+    /// ```no_run
+    /// # fn example(consumer: &mut ottla_client::Consumer) {
+    /// let paused = consumer.paused();
+    /// consumer.resume(&paused);
+    /// # }
+    /// ```
     pub fn resume(&mut self, partitions: &[Partition]) {
         self.set_paused(partitions, false);
     }
@@ -277,12 +433,30 @@ impl Consumer {
         }
     }
 
+    /// The paused partitions.
+    ///
+    /// ```no_run
+    /// # fn example(consumer: &ottla_client::Consumer) {
+    /// println!("{:?}", consumer.paused());
+    /// # }
+    /// ```
     pub fn paused(&self) -> Vec<Partition> {
         let paused = self.positions.iter().filter(|(_, it)| it.is_paused);
         paused.map(|(partition, _)| partition.clone()).collect()
     }
 
     /// The next records; empty if none arrive within the timeout.
+    ///
+    /// ```no_run
+    /// # async fn example(consumer: &mut ottla_client::Consumer) -> Result<(), ottla_client::ClientError> {
+    /// use std::time::Duration;
+    ///
+    /// for record in consumer.poll(Duration::from_secs(1)).await? {
+    ///     println!("{}-{} {}: {:?}", record.topic, record.partition, record.offset, record.value);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn poll(&mut self, timeout: Duration) -> Result<Vec<ConsumerRecord>, ClientError> {
         let limit = self.config.max_poll_records;
         let records = self
@@ -298,6 +472,20 @@ impl Consumer {
     /// As [`Consumer::poll`], with records that are not copied: whole batches whose records are
     /// borrowed, with at least `max.poll.records` in total if available. Batches are decompressed
     /// only until they have `fetch.max.bytes`.
+    ///
+    /// ```no_run
+    /// # async fn example(consumer: &mut ottla_client::Consumer) -> Result<(), Box<dyn std::error::Error>> {
+    /// use std::time::Duration;
+    ///
+    /// let mut bytes = 0;
+    /// for batch in &consumer.poll_batches(Duration::from_secs(1)).await? {
+    ///     for record in batch.iter() {
+    ///         bytes += record?.value.map_or(0, <[u8]>::len);
+    ///     }
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn poll_batches(
         &mut self,
         timeout: Duration,
@@ -392,6 +580,13 @@ impl Consumer {
     }
 
     /// Commits, if commits are automatic, and leaves the group.
+    ///
+    /// ```no_run
+    /// # async fn example(consumer: ottla_client::Consumer) -> Result<(), ottla_client::ClientError> {
+    /// consumer.close().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn close(mut self) -> Result<(), ClientError> {
         self.finish_commits().await;
         if self.give_up_joining().await {
@@ -406,6 +601,13 @@ impl Consumer {
     }
 
     /// As [`Consumer::close`] with a timeout. After it, the membership expires by itself.
+    ///
+    /// ```no_run
+    /// # async fn example(consumer: ottla_client::Consumer) -> Result<(), ottla_client::ClientError> {
+    /// consumer.close_within(std::time::Duration::from_secs(5)).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn close_within(self, limit: Duration) -> Result<(), ClientError> {
         match ottla_sync::time::timeout(limit, self.close()).await {
             Ok(closed) => closed,

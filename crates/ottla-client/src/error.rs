@@ -9,6 +9,22 @@ use ottla_records::BatchError;
 use ottla_types::ErrorCode;
 
 /// A failed operation. Cheap to clone, because one failed request can fail many records.
+///
+/// ```no_run
+/// # async fn example(admin: &ottla_client::Admin) -> Result<(), ottla_client::ClientError> {
+/// use ottla_client::{ClientError, ErrorCode};
+///
+/// match admin.delete_topic("orders").await {
+///     Ok(()) => println!("deleted"),
+///     Err(ClientError::Broker { code: ErrorCode::UnknownTopicOrPartition, .. }) => {
+///         println!("there is no such topic");
+///     }
+///     Err(error) if error.is_retriable() => println!("try again later: {error}"),
+///     Err(error) => return Err(error),
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum ClientError {
     /// The configuration is incomplete, or contains something that this client does not support.
@@ -111,6 +127,14 @@ fn describe_unsupported(
 
 impl ClientError {
     /// The error for an error code of the cluster.
+    ///
+    /// ```
+    /// use ottla_client::{ClientError, ErrorCode};
+    ///
+    /// let error = ClientError::broker("topic orders", 3, Some("it is gone"));
+    /// assert_eq!(error.code(), Some(ErrorCode::UnknownTopicOrPartition));
+    /// assert!(error.to_string().starts_with("topic orders: it is gone"));
+    /// ```
     pub fn broker(
         what: impl Into<String>,
         code: i16,
@@ -124,6 +148,13 @@ impl ClientError {
     }
 
     /// `Ok` for code 0, otherwise the error.
+    ///
+    /// ```
+    /// use ottla_client::ClientError;
+    ///
+    /// assert!(ClientError::check("topic orders", 0, None::<&str>).is_ok());
+    /// assert!(ClientError::check("topic orders", 3, None::<&str>).is_err());
+    /// ```
     pub fn check(
         what: impl Into<String>,
         code: i16,
@@ -155,6 +186,13 @@ impl ClientError {
     }
 
     /// Whether a retry may succeed.
+    ///
+    /// ```
+    /// use ottla_client::ClientError;
+    ///
+    /// assert!(ClientError::broker("topic orders", 5, None::<&str>).is_retriable());
+    /// assert!(!ClientError::Config("a typo".to_owned()).is_retriable());
+    /// ```
     pub fn is_retriable(&self) -> bool {
         match self {
             ClientError::Connect { .. }
@@ -167,6 +205,14 @@ impl ClientError {
     }
 
     /// The error code, if the cluster returned one.
+    ///
+    /// ```
+    /// use ottla_client::{ClientError, ErrorCode};
+    ///
+    /// let error = ClientError::broker("topic orders", 36, None::<&str>);
+    /// assert_eq!(error.code(), Some(ErrorCode::TopicAlreadyExists));
+    /// assert_eq!(ClientError::WokenUp.code(), None);
+    /// ```
     pub fn code(&self) -> Option<ErrorCode> {
         match self {
             ClientError::Broker { code, .. } => Some(*code),
@@ -177,6 +223,13 @@ impl ClientError {
 
     /// The message of Kafka's exception, without the context of the error. A message of this client
     /// that begins with `it` is about the context, and names it.
+    ///
+    /// ```
+    /// use ottla_client::ClientError;
+    ///
+    /// let error = ClientError::broker("topic orders", 36, Some("Topic 'orders' already exists."));
+    /// assert_eq!(error.broker_message(), "Topic 'orders' already exists.");
+    /// ```
     pub fn broker_message(&self) -> String {
         match self {
             ClientError::Broker {

@@ -159,10 +159,20 @@
 //!
 //! # Complete programs
 //!
-//! `examples/` has five: `produce`, `consume_in_a_group`, `share_work`, `administer`, and
-//! `read_process_write`, which consumes, processes and produces each record exactly once, in
-//! transactions. Ottla's command-line
-//! tools are further examples.
+//! `examples/` has six: `produce`, `consume_in_a_group`, `read_from_a_time`, `share_work`,
+//! `administer`, and `read_process_write`, which consumes, processes and produces each record
+//! exactly once, in transactions. Ottla's command-line tools are further examples.
+//!
+//! # Features and versions
+//!
+//! The crate has no cargo features: TLS, all SASL mechanisms and all codecs are always there, so
+//! that a program accepts the same settings wherever it was built. It runs on Tokio.
+//!
+//! Versions follow semantic versioning: before 1.0, a release that removes or changes an item raises
+//! the second number. That includes new fields of structs without private ones, such as
+//! [`ClientConfig`]; programs that end them with `..Default::default()` compile unchanged. Items of
+//! the re-exported crates, such as the messages in [`ottla_protocol`], follow the Kafka protocol
+//! and change with it.
 //!
 //! # Implementation
 //!
@@ -214,7 +224,7 @@ pub use ottla_records;
 #[doc(hidden)]
 pub use ottla_sasl::ClientLogin;
 pub use ottla_sasl::scram::ScramKeys;
-pub use ottla_sasl::{ClientCredentials, Mechanism as SaslMechanism, ScramMechanism};
+pub use ottla_sasl::{ClientCredentials, Mechanism as SaslMechanism, ScramMechanism, Secret};
 pub use ottla_tls::CertificateFacts;
 pub use ottla_types;
 pub use ottla_types::ErrorCode;
@@ -235,3 +245,28 @@ pub use share_consumer::{
     ShareConsumerConfig, ShareRecord,
 };
 pub use slow_requests::{SlowRequest, SlowRequestListener};
+
+/// The example of the README is compiled with those of the documentation.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
+/// Programs move clients to other tasks and share them. Private fields decide whether they can, so
+/// the listing of the public API does not show it.
+const _: () = {
+    const fn is_sent<T: Send + 'static>() {}
+    const fn is_shared<T: Send + Sync + 'static>() {}
+    is_shared::<Client>();
+    is_shared::<Connection>();
+    is_shared::<Admin>();
+    is_shared::<Producer>();
+    is_shared::<Consumer>();
+    is_shared::<ConsumerWaker>();
+    is_shared::<ConsumerMetricsReader>();
+    is_shared::<ClientError>();
+    is_sent::<Delivery>();
+    is_sent::<FetchedBatch>();
+    is_sent::<ConsumerRecord>();
+    is_sent::<ShareConsumer>();
+    is_sent::<ShareRecord>();
+};

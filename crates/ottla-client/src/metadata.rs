@@ -6,6 +6,14 @@ use ottla_protocol::messages::metadata_response::{MetadataResponse, MetadataResp
 use ottla_types::{ErrorCode, Uuid};
 
 /// One broker.
+///
+/// ```no_run
+/// # fn example(client: &ottla_client::Client) {
+/// for broker in client.metadata().brokers.values() {
+///     println!("{} in rack {:?}", broker.host, broker.rack);
+/// }
+/// # }
+/// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct BrokerNode {
     pub id: i32,
@@ -16,6 +24,13 @@ pub struct BrokerNode {
 
 impl BrokerNode {
     /// The address to connect to.
+    ///
+    /// ```
+    /// use ottla_client::BrokerNode;
+    ///
+    /// let broker = BrokerNode { id: 1, host: "::1".to_owned(), port: 9092, rack: None };
+    /// assert_eq!(broker.address(), "[::1]:9092");
+    /// ```
     pub fn address(&self) -> String {
         address_of(&self.host, self.port)
     }
@@ -30,6 +45,14 @@ pub(crate) fn address_of(host: &str, port: i32) -> String {
 }
 
 /// One partition.
+///
+/// ```no_run
+/// # fn example(metadata: &ottla_client::Metadata) {
+/// if let Some(partition) = metadata.partition("orders", 0) {
+///     println!("leader {}, in sync {:?}", partition.leader, partition.isr);
+/// }
+/// # }
+/// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PartitionInfo {
     pub partition: i32,
@@ -43,6 +66,14 @@ pub struct PartitionInfo {
 }
 
 /// One topic, with its partitions in the order of their numbers.
+///
+/// ```no_run
+/// # fn example(metadata: &ottla_client::Metadata) {
+/// for topic in metadata.topics.values().filter(|topic| !topic.is_internal) {
+///     println!("{}: {} partitions", topic.name, topic.partitions.len());
+/// }
+/// # }
+/// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TopicInfo {
     pub name: String,
@@ -53,6 +84,14 @@ pub struct TopicInfo {
 }
 
 /// A snapshot of the cluster's metadata.
+///
+/// ```no_run
+/// # async fn example(client: &ottla_client::Client) -> Result<(), ottla_client::ClientError> {
+/// let metadata = client.refresh_metadata(None, false).await?;
+/// println!("{} brokers, {} topics", metadata.brokers.len(), metadata.topics.len());
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub struct Metadata {
     pub cluster_id: Option<String>,
@@ -62,6 +101,12 @@ pub struct Metadata {
 }
 
 impl Metadata {
+    /// A partition, if it is known.
+    ///
+    /// ```
+    /// let metadata = ottla_client::Metadata::default();
+    /// assert_eq!(metadata.partition("orders", 0), None);
+    /// ```
     pub fn partition(&self, topic: &str, partition: i32) -> Option<&PartitionInfo> {
         self.topics
             .get(topic)?
@@ -71,6 +116,15 @@ impl Metadata {
     }
 
     /// The broker that leads a partition, if it has one.
+    ///
+    /// ```no_run
+    /// # fn example(metadata: &ottla_client::Metadata) {
+    /// match metadata.leader("orders", 0) {
+    ///     Some(broker) => println!("{}", broker.address()),
+    ///     None => println!("no leader"),
+    /// }
+    /// # }
+    /// ```
     pub fn leader(&self, topic: &str, partition: i32) -> Option<&BrokerNode> {
         self.brokers.get(&self.partition(topic, partition)?.leader)
     }
@@ -81,6 +135,14 @@ impl Metadata {
         topic.map_or(Uuid::ZERO, |topic| topic.topic_id)
     }
 
+    /// The name of the topic with this ID, if it is known.
+    ///
+    /// ```no_run
+    /// # fn example(metadata: &ottla_client::Metadata, topic_id: ottla_client::ottla_types::Uuid) {
+    /// // `topic_id` is from a message that has no names.
+    /// println!("{:?}", metadata.topic_name(topic_id));
+    /// # }
+    /// ```
     pub fn topic_name(&self, topic_id: Uuid) -> Option<&str> {
         self.topics
             .values()

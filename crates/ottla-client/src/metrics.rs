@@ -18,6 +18,15 @@ pub(crate) use network::NetworkSensors;
 pub(crate) use sensor::{Measured, Moment, Sensor, Windows};
 
 /// One metric.
+///
+/// ```no_run
+/// # fn example(producer: &ottla_client::Producer) {
+/// for metric in producer.metrics() {
+///     // producer-metrics:record-send-rate:{client-id=billing} 1200
+///     println!("{metric} {}", metric.value);
+/// }
+/// # }
+/// ```
 #[derive(Clone, PartialEq, Debug)]
 pub struct Metric {
     /// `producer-metrics`, `consumer-fetch-manager-metrics` and so on.
@@ -41,21 +50,51 @@ impl fmt::Display for Metric {
 }
 
 /// The values of all metrics of a client at one time.
+///
+/// ```no_run
+/// # fn example(producer: &ottla_client::Producer) {
+/// let metrics = producer.metrics();
+/// println!("{:?} records per second", metrics.value("record-send-rate"));
+/// # }
+/// ```
 #[derive(Clone, Default, Debug)]
 pub struct Metrics(Vec<Metric>);
 
 impl Metrics {
+    /// All metrics, group by group.
+    ///
+    /// ```no_run
+    /// # fn example(producer: &ottla_client::Producer) {
+    /// let metrics = producer.metrics();
+    /// let of_topics = metrics.iter().filter(|metric| metric.group == "producer-topic-metrics");
+    /// println!("{}", of_topics.count());
+    /// # }
+    /// ```
     pub fn iter(&self) -> impl Iterator<Item = &Metric> {
         self.0.iter()
     }
 
     /// The value of a metric of the client as a whole; `None` if there is no such metric.
+    ///
+    /// ```no_run
+    /// # fn example(producer: &ottla_client::Producer) {
+    /// let metrics = producer.metrics();
+    /// println!("{:?} records were sent", metrics.value("record-send-total"));
+    /// # }
+    /// ```
     pub fn value(&self, name: &str) -> Option<f64> {
         self.value_of(name, &[])
     }
 
     /// The value of a metric of one topic, partition or node, given by its tags besides
     /// `client-id`.
+    ///
+    /// ```no_run
+    /// # fn example(producer: &ottla_client::Producer) {
+    /// let metrics = producer.metrics();
+    /// println!("{:?}", metrics.value_of("byte-rate", &[("topic", "orders")]));
+    /// # }
+    /// ```
     pub fn value_of(&self, name: &str, tags: &[(&str, &str)]) -> Option<f64> {
         let found = self.0.iter().find(|metric| {
             let own = metric.tags.iter().filter(|(tag, _)| *tag != "client-id");

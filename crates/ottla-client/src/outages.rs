@@ -12,6 +12,15 @@ use ottla_sync::Mutex;
 use crate::error::ClientError;
 
 /// A broker that cannot be reached at the moment.
+///
+/// ```no_run
+/// # fn example(client: &ottla_client::Client) {
+/// for outage in client.outages() {
+///     let what = if outage.was_connected { "lost" } else { "never reached" };
+///     println!("{what} {}: {}", outage.address, outage.reason);
+/// }
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct Outage {
     /// `host:port`

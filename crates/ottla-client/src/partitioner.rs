@@ -4,6 +4,10 @@
 //! languages agree. Records without a key stay with one partition for a batch and then switch.
 
 /// Murmur2 as in Kafka's Java client (`Utils.murmur2`).
+///
+/// ```
+/// assert_eq!(ottla_client::murmur2(b"abc"), 479_470_107);
+/// ```
 pub fn murmur2(data: &[u8]) -> u32 {
     const SEED: u32 = 0x9747_b28c;
     const M: u32 = 0x5bd1_e995;

@@ -53,6 +53,19 @@ pub use send::TrySendError;
 pub use transaction::ConsumerGroupMetadata;
 
 /// Sends records. Clones are cheap and share everything. Any number of threads can send.
+///
+/// ```no_run
+/// # async fn example(producer: &ottla_client::Producer) -> Result<(), ottla_client::ClientError> {
+/// use ottla_client::RecordRef;
+///
+/// for value in ["a", "b", "c"] {
+///     producer.send_ref(RecordRef::new("letters", value.as_bytes())).await?;
+/// }
+/// // Records are sent in the background.
+/// producer.flush().await;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct Producer {
     shared: Arc<Shared>,
@@ -70,6 +83,25 @@ impl Drop for LastOwner {
 }
 
 /// A builder with the settings, listener and interceptors of a producer.
+///
+/// ```no_run
+/// # async fn example(client: ottla_client::Client) -> Result<(), ottla_client::ClientError> {
+/// use std::sync::Arc;
+/// use ottla_client::{DeliveredBatch, DeliveryListener, Producer, ProducerConfig};
+///
+/// struct Telling;
+///
+/// impl DeliveryListener for Telling {
+///     fn on_delivered(&self, batch: &DeliveredBatch<'_>) {
+///         println!("{} records of {}", batch.record_count, batch.topic);
+///     }
+/// }
+///
+/// let builder = Producer::builder(client, ProducerConfig::default());
+/// let producer = builder.listener(Arc::new(Telling)).start()?;
+/// # Ok(())
+/// # }
+/// ```
 pub struct ProducerBuilder {
     client: Client,
     config: ProducerConfig,
@@ -79,6 +111,23 @@ pub struct ProducerBuilder {
 
 impl ProducerBuilder {
     /// Sets the listener, which is notified of every completed batch with the tags of its records.
+    ///
+    /// ```no_run
+    /// # fn example(builder: ottla_client::ProducerBuilder) {
+    /// use std::sync::Arc;
+    /// use ottla_client::{DeliveredBatch, DeliveryListener};
+    ///
+    /// struct Telling;
+    ///
+    /// impl DeliveryListener for Telling {
+    ///     fn on_delivered(&self, batch: &DeliveredBatch<'_>) {
+    ///         println!("{:?}: {:?}", batch.tags, batch.result);
+    ///     }
+    /// }
+    ///
+    /// let builder = builder.listener(Arc::new(Telling));
+    /// # }
+    /// ```
     #[must_use]
     pub fn listener(mut self, listener: Arc<dyn DeliveryListener>) -> Self {
         self.listener = Some(listener);
@@ -86,6 +135,23 @@ impl ProducerBuilder {
     }
 
     /// Adds an interceptor after the existing ones.
+    ///
+    /// ```no_run
+    /// # fn example(builder: ottla_client::ProducerBuilder) {
+    /// use std::sync::Arc;
+    /// use ottla_client::{ProducerInterceptor, ProducerRecord};
+    ///
+    /// struct Stamping;
+    ///
+    /// impl ProducerInterceptor for Stamping {
+    ///     fn on_send(&self, record: ProducerRecord) -> ProducerRecord {
+    ///         ProducerRecord { timestamp: record.timestamp.or(Some(0)), ..record }
+    ///     }
+    /// }
+    ///
+    /// let builder = builder.interceptor(Arc::new(Stamping));
+    /// # }
+    /// ```
     #[must_use]
     pub fn interceptor(mut self, interceptor: Arc<dyn ProducerInterceptor>) -> Self {
         self.interceptors.push(interceptor);
@@ -93,6 +159,15 @@ impl ProducerBuilder {
     }
 
     /// Starts the sender on the current runtime.
+    ///
+    /// ```no_run
+    /// # async fn example(client: ottla_client::Client) -> Result<(), ottla_client::ClientError> {
+    /// use ottla_client::{Producer, ProducerConfig};
+    ///
+    /// let producer = Producer::builder(client, ProducerConfig::default()).start()?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn start(self) -> Result<Producer, ClientError> {
         let shared = Arc::new(self.shared()?);
         ottla_sync::task::spawn(sender::run(shared.clone()));
@@ -144,10 +219,29 @@ impl ProducerBuilder {
 
 impl Producer {
     /// A producer with these settings. Contradictory settings are an error.
+    ///
+    /// ```no_run
+    /// # async fn example() -> Result<(), ottla_client::ClientError> {
+    /// use ottla_client::{Client, ClientConfig, Producer, ProducerConfig};
+    ///
+    /// let client = Client::connect(ClientConfig::new("127.0.0.1:9092")?).await?;
+    /// let producer = Producer::new(client, ProducerConfig::default())?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn new(client: Client, config: ProducerConfig) -> Result<Producer, ClientError> {
         Producer::builder(client, config).start()
     }
 
+    /// A builder, for a producer with a listener or interceptors.
+    ///
+    /// ```no_run
+    /// # fn example(client: ottla_client::Client) {
+    /// use ottla_client::{Producer, ProducerConfig};
+    ///
+    /// let builder = Producer::builder(client, ProducerConfig::default());
+    /// # }
+    /// ```
     pub fn builder(client: Client, config: ProducerConfig) -> ProducerBuilder {
         ProducerBuilder {
             client,
@@ -157,15 +251,40 @@ impl Producer {
         }
     }
 
+    /// The settings of this producer.
+    ///
+    /// ```no_run
+    /// # fn example(producer: &ottla_client::Producer) {
+    /// println!("idempotent: {}", producer.config().is_idempotent());
+    /// # }
+    /// ```
     pub fn config(&self) -> &ProducerConfig {
         &self.shared.config
     }
 
+    /// The client that sends the requests.
+    ///
+    /// ```no_run
+    /// # fn example(producer: &ottla_client::Producer) {
+    /// println!("connected: {}", producer.client().is_connected());
+    /// # }
+    /// ```
     pub fn client(&self) -> &Client {
         &self.shared.client
     }
 
     /// Waits until every record sent so far is completed.
+    ///
+    /// ```no_run
+    /// # async fn example(producer: &ottla_client::Producer) -> Result<(), ottla_client::ClientError> {
+    /// use ottla_client::RecordRef;
+    ///
+    /// let delivery = producer.send_ref(RecordRef::new("orders", b"1")).await?;
+    /// producer.flush().await;
+    /// assert!(delivery.outcome().is_some());
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn flush(&self) {
         let began = ottla_sync::time::now();
         self.shared.flush().await;
@@ -173,6 +292,13 @@ impl Producer {
     }
 
     /// Sends the remaining records and refuses new ones.
+    ///
+    /// ```no_run
+    /// # async fn example(producer: &ottla_client::Producer) -> Result<(), ottla_client::ClientError> {
+    /// producer.close().await;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn close(&self) {
         self.shared.is_closed.store(true, Ordering::Release);
         self.shared.flush().await;
@@ -181,6 +307,13 @@ impl Producer {
     }
 
     /// As [`Producer::close`], but records that are not sent within the limit fail.
+    ///
+    /// ```no_run
+    /// # async fn example(producer: &ottla_client::Producer) -> Result<(), ottla_client::ClientError> {
+    /// producer.close_within(std::time::Duration::from_secs(5)).await;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn close_within(&self, limit: Duration) {
         if ottla_sync::time::timeout(limit, self.close())
             .await
@@ -193,6 +326,12 @@ impl Producer {
     }
 
     /// The metrics of this producer and of its client's connections.
+    ///
+    /// ```no_run
+    /// # fn example(producer: &ottla_client::Producer) {
+    /// println!("{:?}", producer.metrics().value("record-send-rate"));
+    /// # }
+    /// ```
     pub fn metrics(&self) -> Metrics {
         self.shared
             .sensors
@@ -201,6 +340,13 @@ impl Producer {
 
     /// The number of partitions of a topic. A topic that does not exist is created if the broker
     /// allows it.
+    ///
+    /// ```no_run
+    /// # async fn example(producer: &ottla_client::Producer) -> Result<(), ottla_client::ClientError> {
+    /// println!("{} partitions", producer.partitions_for("orders").await?);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn partitions_for(&self, topic: &str) -> Result<usize, ClientError> {
         let deadline = ottla_sync::time::now() + self.shared.config.max_block;
         self.shared.wait_for_topic(topic, deadline).await?;

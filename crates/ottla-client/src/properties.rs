@@ -3,6 +3,15 @@
 //! A key that the client does not have, or a value that it does not accept, is an error that names
 //! the key, the value and the accepted values: a misspelt setting that is silently ignored costs
 //! days. Kafka's clients warn about unknown keys and continue.
+//!
+//! ```
+//! use std::collections::BTreeMap;
+//! use ottla_client::properties;
+//!
+//! let settings = BTreeMap::from([("acks".to_owned(), "2".to_owned())]);
+//! let refused = properties::producer(&settings).err().unwrap();
+//! assert_eq!(refused.to_string(), "acks=2: not accepted; give all, -1, 0 or 1");
+//! ```
 
 use std::collections::BTreeMap;
 
@@ -50,6 +59,19 @@ pub fn producer(
 }
 
 /// The settings of a consumer. Unknown keys are an error.
+///
+/// ```
+/// use std::collections::BTreeMap;
+/// use ottla_client::properties;
+///
+/// let settings = BTreeMap::from([
+///     ("bootstrap.servers".to_owned(), "127.0.0.1:9092".to_owned()),
+///     ("group.id".to_owned(), "billing".to_owned()),
+/// ]);
+/// let (client, consumer) = properties::consumer(&settings).unwrap();
+/// assert_eq!(client.bootstrap_servers, ["127.0.0.1:9092"]);
+/// assert_eq!(consumer.group_id.as_deref(), Some("billing"));
+/// ```
 pub fn consumer(
     settings: &BTreeMap<String, String>,
 ) -> Result<(ClientConfig, ConsumerConfig), ClientError> {
@@ -60,6 +82,18 @@ pub fn consumer(
 }
 
 /// The settings of a share consumer. Unknown keys are an error.
+///
+/// ```
+/// use std::collections::BTreeMap;
+/// use ottla_client::{AcknowledgementMode, properties};
+///
+/// let settings = BTreeMap::from([
+///     ("group.id".to_owned(), "workers".to_owned()),
+///     ("share.acknowledgement.mode".to_owned(), "explicit".to_owned()),
+/// ]);
+/// let (_, consumer) = properties::share_consumer(&settings).unwrap();
+/// assert_eq!(consumer.acknowledgement_mode, AcknowledgementMode::Explicit);
+/// ```
 pub fn share_consumer(
     settings: &BTreeMap<String, String>,
 ) -> Result<(ClientConfig, ShareConsumerConfig), ClientError> {
@@ -70,6 +104,16 @@ pub fn share_consumer(
 }
 
 /// The settings of an admin client. Unknown keys are an error.
+///
+/// ```
+/// use std::collections::BTreeMap;
+/// use std::time::Duration;
+/// use ottla_client::properties;
+///
+/// let settings = BTreeMap::from([("request.timeout.ms".to_owned(), "5000".to_owned())]);
+/// let client = properties::admin(&settings).unwrap();
+/// assert_eq!(client.request_timeout, Duration::from_secs(5));
+/// ```
 pub fn admin(settings: &BTreeMap<String, String>) -> Result<ClientConfig, ClientError> {
     let mut client = ClientConfig::default();
     let unknown = [client.apply(settings)?];
@@ -83,6 +127,19 @@ pub fn admin(settings: &BTreeMap<String, String>) -> Result<ClientConfig, Client
 
 /// The keys among these settings that no client of Kafka 4.3 has, for programs that only warn about
 /// them. `unknown` are the keys that the parts of a client did not know.
+///
+/// ```
+/// use std::collections::BTreeMap;
+/// use ottla_client::{ClientConfig, properties};
+///
+/// let settings = BTreeMap::from([
+///     ("linger.ms".to_owned(), "5".to_owned()),
+///     ("akcs".to_owned(), "1".to_owned()),
+/// ]);
+/// let unknown = [ClientConfig::default().apply(&settings).unwrap()];
+/// let keys: Vec<&str> = properties::unknown_keys(&settings, &unknown).collect();
+/// assert_eq!(keys, ["akcs"]);
+/// ```
 pub fn unknown_keys<'a>(
     settings: &'a BTreeMap<String, String>,
     unknown: &'a [Vec<String>],
@@ -98,6 +155,10 @@ pub fn unknown_keys<'a>(
 }
 
 /// The keys of Kafka 4.3's producers, consumers and admin clients. Some occur more than once.
+///
+/// ```
+/// assert!(ottla_client::properties::known_keys().any(|key| key == "acks"));
+/// ```
 pub fn known_keys() -> impl Iterator<Item = &'static str> {
     let lines = include_str!("properties/kafka_defaults.txt").lines();
     lines.filter_map(|line| line.split('\t').nth(1))

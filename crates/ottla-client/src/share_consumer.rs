@@ -52,10 +52,35 @@ const PAUSE: Duration = Duration::from_millis(100);
 
 /// Called with a partition, the acknowledged offsets, including those without a record, and the
 /// result. Called from within `poll`, `commit` and `close`.
+///
+/// ```no_run
+/// # fn example(consumer: &mut ottla_client::ShareConsumer) {
+/// use ottla_client::AcknowledgementListener;
+///
+/// let tell: AcknowledgementListener = Box::new(|(topic, partition), offsets, result| {
+///     println!("{topic}-{partition} {offsets:?}: {result:?}");
+/// });
+/// consumer.set_listener(tell);
+/// # }
+/// ```
 pub type AcknowledgementListener =
     Box<dyn FnMut(&(String, i32), &[RangeInclusive<i64>], &Result<(), ClientError>) + Send>;
 
 /// Reads records that it shares with the other members of its group.
+///
+/// ```no_run
+/// # async fn example(consumer: &mut ottla_client::ShareConsumer) -> Result<(), ottla_client::ClientError> {
+/// use std::time::Duration;
+///
+/// // In implicit mode, each poll accepts the records of the one before.
+/// consumer.subscribe(&["jobs".to_owned()]);
+/// for job in consumer.poll(Duration::from_secs(1)).await? {
+///     println!("{:?}", job.record.value);
+/// }
+/// consumer.commit().await?;
+/// # Ok(())
+/// # }
+/// ```
 pub struct ShareConsumer {
     client: Client,
     /// The owner of the connections for fetches.
@@ -90,6 +115,18 @@ pub struct ShareConsumer {
 }
 
 impl ShareConsumer {
+    /// A member of the share group `group.id`.
+    ///
+    /// ```no_run
+    /// # async fn example() -> Result<(), ottla_client::ClientError> {
+    /// use ottla_client::{Client, ClientConfig, ShareConsumer, ShareConsumerConfig};
+    ///
+    /// let client = Client::connect(ClientConfig::new("127.0.0.1:9092")?).await?;
+    /// let config = ShareConsumerConfig { group_id: "workers".to_owned(), ..Default::default() };
+    /// let consumer = ShareConsumer::new(client, config)?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn new(client: Client, config: ShareConsumerConfig) -> Result<ShareConsumer, ClientError> {
         if config.group_id.is_empty() {
             return Err(ClientError::Config(
@@ -121,11 +158,24 @@ impl ShareConsumer {
         })
     }
 
+    /// The client that sends the requests.
+    ///
+    /// ```no_run
+    /// # fn example(consumer: &ottla_client::ShareConsumer) {
+    /// println!("connected: {}", consumer.client().is_connected());
+    /// # }
+    /// ```
     pub fn client(&self) -> &Client {
         &self.client
     }
 
     /// The metrics of the client's connections.
+    ///
+    /// ```no_run
+    /// # fn example(consumer: &ottla_client::ShareConsumer) {
+    /// println!("{:?}", consumer.metrics().value("request-rate"));
+    /// # }
+    /// ```
     pub fn metrics(&self) -> Metrics {
         let mut sheet = Sheet::new(&self.client.config().client_id);
         self.client
@@ -133,11 +183,24 @@ impl ShareConsumer {
         sheet.finish()
     }
 
+    /// The settings of this consumer.
+    ///
+    /// ```no_run
+    /// # fn example(consumer: &ottla_client::ShareConsumer) {
+    /// println!("a member of {}", consumer.config().group_id);
+    /// # }
+    /// ```
     pub fn config(&self) -> &ShareConsumerConfig {
         &self.config
     }
 
     /// Subscribes to these topics only, from the next poll on. Without topics it leaves the group.
+    ///
+    /// ```no_run
+    /// # fn example(consumer: &mut ottla_client::ShareConsumer) {
+    /// consumer.subscribe(&["jobs".to_owned()]);
+    /// # }
+    /// ```
     pub fn subscribe(&mut self, topics: &[String]) {
         self.subscription = topics.iter().cloned().collect();
         let membership = self.membership.get_or_insert_with(|| {
@@ -146,20 +209,53 @@ impl ShareConsumer {
         membership.change(|member| member.subscribe(self.subscription.clone()));
     }
 
+    /// The topics that are subscribed to.
+    ///
+    /// ```no_run
+    /// # fn example(consumer: &ottla_client::ShareConsumer) {
+    /// println!("{:?}", consumer.subscription());
+    /// # }
+    /// ```
     pub fn subscription(&self) -> &BTreeSet<String> {
         &self.subscription
     }
 
     /// The duration of acquisition locks as a broker has sent it; `None` before that.
+    ///
+    /// ```no_run
+    /// # fn example(consumer: &ottla_client::ShareConsumer) {
+    /// if let Some(limit) = consumer.acquisition_lock_timeout() {
+    ///     println!("acknowledge each record within {limit:?}");
+    /// }
+    /// # }
+    /// ```
     pub fn acquisition_lock_timeout(&self) -> Option<Duration> {
         self.lock_timeout
     }
 
     /// A handle that wakes up this consumer.
+    ///
+    /// ```no_run
+    /// # fn example(consumer: &ottla_client::ShareConsumer) {
+    /// let waker = consumer.waker();
+    /// std::thread::spawn(move || waker.wake_up());
+    /// # }
+    /// ```
     pub fn waker(&self) -> ConsumerWaker {
         self.waker.clone()
     }
 
+    /// Sets the listener, which is told the result of each acknowledgement.
+    ///
+    /// ```no_run
+    /// # fn example(consumer: &mut ottla_client::ShareConsumer) {
+    /// consumer.set_listener(Box::new(|partition, _offsets, result| {
+    ///     if let Err(error) = result {
+    ///         eprintln!("{partition:?}: {error}");
+    ///     }
+    /// }));
+    /// # }
+    /// ```
     pub fn set_listener(&mut self, listener: AcknowledgementListener) {
         self.listener = Some(listener);
     }
@@ -170,6 +266,17 @@ impl ShareConsumer {
     ///
     /// A batch that cannot be read is rejected, and reported with [`ClientError::Records`] after
     /// the records before it. The next poll continues after it.
+    ///
+    /// ```no_run
+    /// # async fn example(consumer: &mut ottla_client::ShareConsumer) -> Result<(), ottla_client::ClientError> {
+    /// use std::time::Duration;
+    ///
+    /// for job in consumer.poll(Duration::from_secs(1)).await? {
+    ///     println!("{:?}, delivery {}", job.record.value, job.delivery_count);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn poll(&mut self, timeout: Duration) -> Result<Vec<ShareRecord>, ClientError> {
         let begun = ottla_sync::time::now();
         self.take_finished();
@@ -285,6 +392,20 @@ impl ShareConsumer {
 
     /// Acknowledges a record of the last poll. It is sent with the next poll or commit; until then
     /// the last call for a record counts. Only in explicit mode.
+    ///
+    /// ```no_run
+    /// # async fn example(consumer: &mut ottla_client::ShareConsumer) -> Result<(), ottla_client::ClientError> {
+    /// use std::time::Duration;
+    /// use ottla_client::AcknowledgeType;
+    ///
+    /// for job in consumer.poll(Duration::from_secs(1)).await? {
+    ///     let was_seen_often = job.delivery_count > 3;
+    ///     let became = if was_seen_often { AcknowledgeType::Reject } else { AcknowledgeType::Accept };
+    ///     consumer.acknowledge(&job, became)?;
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn acknowledge(
         &mut self,
         record: &ShareRecord,
@@ -316,6 +437,17 @@ impl ShareConsumer {
     /// Sends the acknowledgements and waits for the responses. Returns the result of each
     /// partition. Retriable errors are retried within `default.api.timeout.ms`. In implicit mode,
     /// this accepts the records of the last poll.
+    ///
+    /// ```no_run
+    /// # async fn example(consumer: &mut ottla_client::ShareConsumer) -> Result<(), ottla_client::ClientError> {
+    /// for ((topic, partition), result) in consumer.commit().await? {
+    ///     if let Err(error) = result {
+    ///         println!("{topic}-{partition}: {error}; its records are delivered again");
+    ///     }
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn commit(
         &mut self,
     ) -> Result<BTreeMap<(String, i32), Result<(), ClientError>>, ClientError> {
@@ -340,6 +472,12 @@ impl ShareConsumer {
     }
 
     /// As [`ShareConsumer::commit`] without waiting. The listener gets the results.
+    ///
+    /// ```no_run
+    /// # fn example(consumer: &mut ottla_client::ShareConsumer) {
+    /// consumer.commit_async();
+    /// # }
+    /// ```
     pub fn commit_async(&mut self) {
         let until = ottla_sync::time::now() + self.client.config().default_api_timeout;
         self.take_finished();
@@ -352,6 +490,13 @@ impl ShareConsumer {
     /// Sends the acknowledgements, releases acquired records that are not acknowledged, and leaves
     /// the group, within 30 seconds or `request.timeout.ms`. Does not accept anything implicitly:
     /// the records of the last poll are delivered to other members unless they were committed.
+    ///
+    /// ```no_run
+    /// # async fn example(consumer: ottla_client::ShareConsumer) -> Result<(), ottla_client::ClientError> {
+    /// consumer.close().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn close(mut self) -> Result<(), ClientError> {
         let limit = CLOSE_TIMEOUT.min(self.client.config().request_timeout);
         if ottla_sync::time::timeout(limit, self.leave())

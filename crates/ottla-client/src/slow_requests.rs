@@ -7,6 +7,16 @@ use std::time::{Duration, Instant};
 use ottla_protocol::ApiKey;
 
 /// A request without an answer so far.
+///
+/// ```no_run
+/// # fn example(config: &mut ottla_client::ClientConfig) {
+/// use std::time::Duration;
+/// use ottla_client::{SlowRequest, SlowRequestListener};
+///
+/// let tell = |slow: &SlowRequest| eprintln!("{slow}");
+/// config.slow_requests = Some(SlowRequestListener::new(Duration::from_secs(5), tell));
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct SlowRequest {
     /// `host:port` of the node.
@@ -32,6 +42,17 @@ impl fmt::Display for SlowRequest {
 }
 
 /// Called once for each request that is slow, on the task that waits, so it must not block.
+///
+/// ```no_run
+/// # fn example(config: &mut ottla_client::ClientConfig) {
+/// use std::time::Duration;
+/// use ottla_client::SlowRequestListener;
+///
+/// let after = Duration::from_secs(5);
+/// let listener = SlowRequestListener::new(after, |slow| eprintln!("{} is slow", slow.address));
+/// config.slow_requests = Some(listener);
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct SlowRequestListener {
     after: Duration,
@@ -40,6 +61,14 @@ pub struct SlowRequestListener {
 
 impl SlowRequestListener {
     /// A request is slow after this time. Requests that a broker may delay get their delay in addition.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use ottla_client::SlowRequestListener;
+    ///
+    /// let listener = SlowRequestListener::new(Duration::from_secs(5), |slow| eprintln!("{slow}"));
+    /// # assert!(format!("{listener:?}").contains("5s"));
+    /// ```
     pub fn new(
         after: Duration,
         tell: impl Fn(&SlowRequest) + Send + Sync + 'static,

@@ -116,13 +116,15 @@ fn test(peer: &InstalledPeer, options: &Options) -> Result<Tally> {
     Ok(total)
 }
 
-/// The examples that one of the tests starts.
+/// The examples, which one of the tests starts.
 fn build_examples() -> Result<()> {
     let mut command = workspace::cargo();
     command.args(["build", "--locked"]);
     command.args(workspace::selection("ottla-client", &[]));
-    for name in ["produce", "consume_in_a_group", "read_process_write"] {
-        command.args(["--example", name]);
+    for example in std::fs::read_dir(workspace::root().join("crates/ottla-client/examples"))? {
+        let path = example?.path();
+        let name = path.file_stem().context("an example without a name")?;
+        command.arg("--example").arg(name);
     }
     if command.status()?.success() {
         Ok(())

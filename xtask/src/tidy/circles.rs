@@ -6,7 +6,6 @@
 //! are not edges, because a facade does not use its children. Tests are excluded.
 
 mod graph;
-mod modules;
 mod paths;
 
 use std::collections::BTreeMap;
@@ -14,6 +13,7 @@ use std::collections::BTreeMap;
 use graph::{Arrows, Circle};
 
 use super::complaint::Complaint;
+use super::modules;
 use super::source_file::SourceFile;
 
 /// Reports each cycle.

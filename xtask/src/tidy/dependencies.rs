@@ -1,7 +1,7 @@
 //! Which crate may depend on which: the table of the design, compared with `cargo metadata`. And what
 //! a registry needs to know of the crates that are published.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use anyhow::{Context, Result};
 use serde_json::Value;
@@ -63,7 +63,7 @@ const MAY_USE: &[(&str, &str)] = &[
 ];
 
 /// The crate that other projects use. The crates that it depends on are published with it.
-const PUBLISHED: &str = "ottla-client";
+pub const PUBLISHED: &str = "ottla-client";
 /// What a registry requires, and shows to people who look for a crate.
 const REQUIRED: [&str; 3] = ["description", "license", "repository"];
 
@@ -96,16 +96,26 @@ fn used(packages: &[Value]) -> BTreeMap<String, Vec<String>> {
     used
 }
 
+/// The published crate and the crates of the workspace that it depends on.
+pub fn published(packages: &[Value]) -> Vec<&Value> {
+    let mut found: Vec<&Value> = Vec::new();
+    let mut open = vec![PUBLISHED];
+    while let Some(name) = open.pop() {
+        let is_new = found.iter().all(|package| package["name"] != name);
+        let package = packages.iter().find(|package| package["name"] == name);
+        if let Some(package) = package.filter(|_| is_new) {
+            found.push(package);
+            open.extend(own_dependencies(package).filter_map(|it| it["name"].as_str()));
+        }
+    }
+    found
+}
+
 /// What a registry would refuse in the published crate, and in those that it depends on.
 fn unpublishable(packages: &[Value]) -> Vec<Complaint> {
     let mut complaints = Vec::new();
-    let mut open = vec![PUBLISHED];
-    let mut seen = BTreeSet::new();
-    while let Some(name) = open.pop() {
-        let package = packages.iter().find(|it| it["name"] == name);
-        let Some(package) = package.filter(|_| seen.insert(name)) else {
-            continue;
-        };
+    for package in published(packages) {
+        let name = package["name"].as_str().unwrap_or_default();
         for field in REQUIRED {
             if !package[field].is_string() {
                 let text = format!("is published with {PUBLISHED}; give it a {field}");
@@ -120,7 +130,6 @@ fn unpublishable(packages: &[Value]) -> Vec<Complaint> {
                 );
                 complaints.push(Complaint::new(name, text));
             }
-            open.push(used);
         }
     }
     complaints

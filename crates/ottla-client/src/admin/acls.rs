@@ -11,6 +11,28 @@ use crate::error::ClientError;
 
 impl Admin {
     /// The ACLs that match a filter, grouped by resource.
+    ///
+    /// ```no_run
+    /// # async fn example(admin: &ottla_client::Admin) -> Result<(), ottla_client::ClientError> {
+    /// use ottla_client::ottla_protocol::messages::delete_acls_request::DeleteAclsFilter;
+    ///
+    /// // The ACLs of one user: 1 matches any type, pattern, operation and permission.
+    /// let filter = DeleteAclsFilter {
+    ///     resource_type_filter: 1,
+    ///     resource_name_filter: None,
+    ///     pattern_type_filter: 1,
+    ///     principal_filter: Some("User:alice".into()),
+    ///     host_filter: None,
+    ///     operation: 1,
+    ///     permission_type: 1,
+    ///     ..DeleteAclsFilter::default()
+    /// };
+    /// for resource in admin.describe_acls(&filter).await? {
+    ///     println!("{}: {} ACLs", resource.resource_name, resource.acls.len());
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn describe_acls(
         &self,
         filter: &DeleteAclsFilter,
@@ -32,6 +54,26 @@ impl Admin {
     }
 
     /// Creates ACLs. Existing ones are not changed. The error is that of the first refused ACL.
+    ///
+    /// ```no_run
+    /// # async fn example(admin: &ottla_client::Admin) -> Result<(), ottla_client::ClientError> {
+    /// use ottla_client::ottla_protocol::messages::create_acls_request::AclCreation;
+    ///
+    /// // Alice may read the topic `orders`. The numbers are Kafka's.
+    /// let reads = AclCreation {
+    ///     resource_type: 2,
+    ///     resource_name: "orders".into(),
+    ///     resource_pattern_type: 3,
+    ///     principal: "User:alice".into(),
+    ///     host: "*".into(),
+    ///     operation: 3,
+    ///     permission_type: 3,
+    ///     ..AclCreation::default()
+    /// };
+    /// admin.create_acls(&[reads]).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn create_acls(&self, creations: &[AclCreation]) -> Result<(), ClientError> {
         let request = CreateAclsRequest {
             creations: creations.to_vec(),
@@ -46,6 +88,28 @@ impl Admin {
 
     /// Deletes the ACLs that match any of the filters, and returns them. The error is that of the
     /// first refused filter.
+    ///
+    /// ```no_run
+    /// # async fn example(admin: &ottla_client::Admin) -> Result<(), ottla_client::ClientError> {
+    /// use ottla_client::ottla_protocol::messages::delete_acls_request::DeleteAclsFilter;
+    ///
+    /// // All ACLs of the topic `orders`, whoever they are for.
+    /// let filter = DeleteAclsFilter {
+    ///     resource_type_filter: 2,
+    ///     resource_name_filter: Some("orders".into()),
+    ///     pattern_type_filter: 3,
+    ///     principal_filter: None,
+    ///     host_filter: None,
+    ///     operation: 1,
+    ///     permission_type: 1,
+    ///     ..DeleteAclsFilter::default()
+    /// };
+    /// for acl in admin.delete_acls(&[filter]).await? {
+    ///     println!("deleted an ACL of {}", acl.principal);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn delete_acls(
         &self,
         filters: &[DeleteAclsFilter],

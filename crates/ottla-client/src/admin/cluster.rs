@@ -31,6 +31,16 @@ use crate::metadata::address_of;
 use crate::partitions::by_topic;
 
 /// The kind of nodes in a description of the cluster. The numbers are Kafka's (KIP-919).
+///
+/// ```no_run
+/// # async fn example(admin: &ottla_client::Admin) -> Result<(), ottla_client::ClientError> {
+/// use ottla_client::admin::EndpointType;
+///
+/// let cluster = admin.describe_cluster(EndpointType::Broker, false).await?;
+/// println!("{} brokers", cluster.brokers.len());
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(i8)]
 pub enum EndpointType {
@@ -39,6 +49,17 @@ pub enum EndpointType {
 }
 
 /// The metadata quorum as its leader sees it.
+///
+/// ```no_run
+/// # async fn example(admin: &ottla_client::Admin) -> Result<(), ottla_client::ClientError> {
+/// let quorum = admin.describe_quorum().await?;
+/// for voter in &quorum.state.current_voters {
+///     let behind = quorum.state.high_watermark - voter.log_end_offset;
+///     println!("controller {}: {behind} records behind", voter.replica_id);
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct QuorumDescription {
     pub state: describe_quorum_response::PartitionData,
@@ -46,6 +67,16 @@ pub struct QuorumDescription {
 }
 
 /// The kind of change of a feature. The numbers are Kafka's (KIP-778).
+///
+/// ```no_run
+/// # async fn example(admin: &ottla_client::Admin) -> Result<(), ottla_client::ClientError> {
+/// use ottla_client::admin::FeatureUpdateType;
+///
+/// let levels = [("group.version".to_owned(), 0)];
+/// admin.update_features(&levels, FeatureUpdateType::SafeDowngrade, false).await?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(i8)]
 pub enum FeatureUpdateType {
@@ -55,6 +86,16 @@ pub enum FeatureUpdateType {
 }
 
 /// The kind of election. The numbers are Kafka's.
+///
+/// ```no_run
+/// # async fn example(admin: &ottla_client::Admin) -> Result<(), ottla_client::ClientError> {
+/// use ottla_client::admin::ElectionType;
+///
+/// // Every partition gets its preferred leader again.
+/// admin.elect_leaders(ElectionType::Preferred, None).await?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(i8)]
 pub enum ElectionType {
@@ -65,6 +106,16 @@ pub enum ElectionType {
 impl Admin {
     /// Creates an admin client that talks to the active controller only (KIP-919).
     /// `bootstrap_servers` are controllers.
+    ///
+    /// ```no_run
+    /// # async fn example() -> Result<(), ottla_client::ClientError> {
+    /// use ottla_client::{Admin, ClientConfig};
+    ///
+    /// let admin = Admin::of_controllers(ClientConfig::new("controller-1.example.com:9093")?).await?;
+    /// println!("the leader is {}", admin.describe_quorum().await?.state.leader_id);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn of_controllers(mut config: ClientConfig) -> Result<Admin, ClientError> {
         let first = Admin::new(Client::unconnected(config.clone()));
         let cluster = first
@@ -89,6 +140,19 @@ impl Admin {
     }
 
     /// The cluster's id and nodes. Brokers before Kafka 4.0 do not list fenced brokers.
+    ///
+    /// ```no_run
+    /// # async fn example(admin: &ottla_client::Admin) -> Result<(), ottla_client::ClientError> {
+    /// use ottla_client::admin::EndpointType;
+    ///
+    /// let cluster = admin.describe_cluster(EndpointType::Broker, true).await?;
+    /// println!("cluster {}", cluster.cluster_id);
+    /// for broker in cluster.brokers.iter().filter(|broker| broker.is_fenced) {
+    ///     println!("broker {} is fenced", broker.broker_id);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn describe_cluster(
         &self,
         nodes: EndpointType,
@@ -134,6 +198,16 @@ impl Admin {
     }
 
     /// The API versions and features of a node, or of any node.
+    ///
+    /// ```no_run
+    /// # async fn example(admin: &ottla_client::Admin) -> Result<(), ottla_client::ClientError> {
+    /// let served = admin.api_versions(Some(1)).await?;
+    /// for feature in &served.finalized_features {
+    ///     println!("{}={}", feature.name, feature.max_version_level);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn api_versions(
         &self,
         node: Option<i32>,
@@ -159,6 +233,14 @@ impl Admin {
     }
 
     /// The metadata quorum.
+    ///
+    /// ```no_run
+    /// # async fn example(admin: &ottla_client::Admin) -> Result<(), ottla_client::ClientError> {
+    /// let quorum = admin.describe_quorum().await?;
+    /// println!("leader {}, epoch {}", quorum.state.leader_id, quorum.state.leader_epoch);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn describe_quorum(&self) -> Result<QuorumDescription, ClientError> {
         const TOPIC: &str = "__cluster_metadata";
         self.client
@@ -190,6 +272,17 @@ impl Admin {
 
     /// Changes feature levels, all or none (KIP-1022). Older clusters return a result per feature;
     /// this returns the first error.
+    ///
+    /// ```no_run
+    /// # async fn example(admin: &ottla_client::Admin) -> Result<(), ottla_client::ClientError> {
+    /// use ottla_client::admin::FeatureUpdateType;
+    ///
+    /// let levels = [("transaction.version".to_owned(), 2)];
+    /// let validate_only = true;
+    /// admin.update_features(&levels, FeatureUpdateType::Upgrade, validate_only).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn update_features(
         &self,
         levels: &[(String, i16)],
@@ -217,6 +310,15 @@ impl Admin {
     }
 
     /// The log directories of a broker with their contents.
+    ///
+    /// ```no_run
+    /// # async fn example(admin: &ottla_client::Admin) -> Result<(), ottla_client::ClientError> {
+    /// for dir in admin.describe_log_dirs(1).await? {
+    ///     println!("{}: {} of {} bytes are free", dir.log_dir, dir.usable_bytes, dir.total_bytes);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn describe_log_dirs(
         &self,
         broker: i32,
@@ -238,6 +340,22 @@ impl Admin {
     }
 
     /// Elects leaders of these partitions, or of all that need an election.
+    ///
+    /// ```no_run
+    /// # async fn example(admin: &ottla_client::Admin) -> Result<(), ottla_client::ClientError> {
+    /// use std::collections::BTreeSet;
+    /// use ottla_client::admin::ElectionType;
+    ///
+    /// // Records may be lost: the leader can be a replica that was not in sync.
+    /// let partitions = BTreeSet::from([("orders".to_owned(), 0)]);
+    /// for topic in admin.elect_leaders(ElectionType::Unclean, Some(&partitions)).await? {
+    ///     for partition in &topic.partition_result {
+    ///         println!("{}-{}: {}", topic.topic, partition.partition_id, partition.error_code);
+    ///     }
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn elect_leaders(
         &self,
         how: ElectionType,
@@ -263,6 +381,13 @@ impl Admin {
     }
 
     /// Unregisters a broker that is permanently gone.
+    ///
+    /// ```no_run
+    /// # async fn example(admin: &ottla_client::Admin) -> Result<(), ottla_client::ClientError> {
+    /// admin.unregister_broker(4).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn unregister_broker(&self, broker: i32) -> Result<(), ClientError> {
         let request = UnregisterBrokerRequest {
             broker_id: broker,
@@ -274,6 +399,13 @@ impl Admin {
     }
 
     /// Removes the registration of a controller that is permanently gone.
+    ///
+    /// ```no_run
+    /// # async fn example(admin: &ottla_client::Admin) -> Result<(), ottla_client::ClientError> {
+    /// admin.unregister_controller(3003).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn unregister_controller(&self, controller: i32) -> Result<(), ClientError> {
         let request = UnregisterControllerRequest {
             controller_id: controller,
@@ -285,6 +417,17 @@ impl Admin {
     }
 
     /// Adds a controller to the metadata quorum. The endpoints are listener, host and port.
+    ///
+    /// ```no_run
+    /// # async fn example(admin: &ottla_client::Admin) -> Result<(), Box<dyn std::error::Error>> {
+    /// // The directory ID is in the `meta.properties` of the new controller.
+    /// let directory_id: ottla_client::ottla_types::Uuid = "J8aAPcfLQt2bqs1JT_rMgQ".parse()?;
+    /// let host = "controller-4.example.com".to_owned();
+    /// let endpoints = [("CONTROLLER".to_owned(), host, 9093)];
+    /// admin.add_raft_voter(3004, directory_id, &endpoints).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn add_raft_voter(
         &self,
         voter: i32,
@@ -312,6 +455,17 @@ impl Admin {
     }
 
     /// Removes a controller from the metadata quorum.
+    ///
+    /// ```no_run
+    /// # async fn example(admin: &ottla_client::Admin) -> Result<(), ottla_client::ClientError> {
+    /// let quorum = admin.describe_quorum().await?;
+    /// let voters = quorum.state.current_voters.iter();
+    /// for voter in voters.filter(|voter| voter.replica_id == 3004) {
+    ///     admin.remove_raft_voter(voter.replica_id, voter.replica_directory_id).await?;
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn remove_raft_voter(
         &self,
         voter: i32,

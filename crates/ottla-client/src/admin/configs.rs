@@ -15,6 +15,17 @@ use super::{Admin, text};
 use crate::error::ClientError;
 
 /// The types of resources with settings. The numbers are Kafka's.
+///
+/// ```no_run
+/// # async fn example(admin: &ottla_client::Admin) -> Result<(), ottla_client::ClientError> {
+/// use ottla_client::admin::ConfigResourceType;
+///
+/// for setting in admin.describe_configs(ConfigResourceType::Broker, "1", false).await? {
+///     println!("{}={:?}", setting.name, setting.value);
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 #[repr(i8)]
 pub enum ConfigResourceType {
@@ -26,6 +37,21 @@ pub enum ConfigResourceType {
 }
 
 /// The operation on a setting. The numbers are Kafka's (KIP-339).
+///
+/// ```no_run
+/// # async fn example(admin: &ottla_client::Admin) -> Result<(), ottla_client::ClientError> {
+/// use std::collections::BTreeMap;
+/// use ottla_client::admin::{ConfigOperation, ConfigResourceType};
+///
+/// let changes = BTreeMap::from([
+///     ("retention.ms".to_owned(), ConfigOperation::Set("86400000".to_owned())),
+///     ("segment.bytes".to_owned(), ConfigOperation::Delete),
+///     ("cleanup.policy".to_owned(), ConfigOperation::Append("compact".to_owned())),
+/// ]);
+/// admin.alter_configs(ConfigResourceType::Topic, "orders", &changes, false).await?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ConfigOperation {
     Set(String),
@@ -57,11 +83,35 @@ impl ConfigOperation {
 }
 
 /// The settings of one resource.
+///
+/// ```no_run
+/// # async fn example(admin: &ottla_client::Admin) -> Result<(), ottla_client::ClientError> {
+/// use ottla_client::admin::{ConfigResourceType, DescribedConfigs};
+///
+/// let settings: DescribedConfigs =
+///     admin.describe_configs(ConfigResourceType::Topic, "orders", false).await?;
+/// let retention = settings.iter().find(|setting| setting.name == "retention.ms");
+/// println!("{:?}", retention.and_then(|setting| setting.value.as_deref()));
+/// # Ok(())
+/// # }
+/// ```
 pub type DescribedConfigs = Vec<DescribeConfigsResourceResult>;
 
 impl Admin {
     /// The settings of one resource. Settings of a broker are requested from that broker, because
     /// only that broker knows its properties file.
+    ///
+    /// ```no_run
+    /// # async fn example(admin: &ottla_client::Admin) -> Result<(), ottla_client::ClientError> {
+    /// use ottla_client::admin::ConfigResourceType;
+    ///
+    /// for setting in admin.describe_configs(ConfigResourceType::Topic, "orders", true).await? {
+    ///     let sources = setting.synonyms.len();
+    ///     println!("{}={:?}, from {sources} sources", setting.name, setting.value);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn describe_configs(
         &self,
         kind: ConfigResourceType,
@@ -73,6 +123,18 @@ impl Admin {
 
     /// As [`Admin::describe_configs`], with the synonyms and the documentation of each setting, if
     /// the cluster has it (KIP-569).
+    ///
+    /// ```no_run
+    /// # async fn example(admin: &ottla_client::Admin) -> Result<(), ottla_client::ClientError> {
+    /// use ottla_client::admin::ConfigResourceType;
+    ///
+    /// let kind = ConfigResourceType::Broker;
+    /// for setting in admin.describe_configs_with_documentation(kind, "1").await? {
+    ///     println!("{}: {}", setting.name, setting.documentation.unwrap_or_default());
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn describe_configs_with_documentation(
         &self,
         kind: ConfigResourceType,
@@ -115,6 +177,18 @@ impl Admin {
 
     /// These settings of several topics, in one request. Topics whose settings the cluster does not
     /// return, because they are gone or denied, are missing.
+    ///
+    /// ```no_run
+    /// # async fn example(admin: &ottla_client::Admin) -> Result<(), ottla_client::ClientError> {
+    /// let topics = admin.list_topics(false).await?;
+    /// for (topic, settings) in admin.describe_topic_configs(&topics, &["cleanup.policy"]).await? {
+    ///     for setting in settings {
+    ///         println!("{topic}: {:?}", setting.value);
+    ///     }
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn describe_topic_configs(
         &self,
         topics: &[String],
@@ -138,6 +212,19 @@ impl Admin {
     }
 
     /// Changes settings of one resource, all or none.
+    ///
+    /// ```no_run
+    /// # async fn example(admin: &ottla_client::Admin) -> Result<(), ottla_client::ClientError> {
+    /// use std::collections::BTreeMap;
+    /// use ottla_client::admin::{ConfigOperation, ConfigResourceType};
+    ///
+    /// let one_day = ConfigOperation::Set("86400000".to_owned());
+    /// let changes = BTreeMap::from([("retention.ms".to_owned(), one_day)]);
+    /// let validate_only = false;
+    /// admin.alter_configs(ConfigResourceType::Topic, "orders", &changes, validate_only).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn alter_configs(
         &self,
         kind: ConfigResourceType,
@@ -177,6 +264,17 @@ impl Admin {
     }
 
     /// The resources of a type that have settings.
+    ///
+    /// ```no_run
+    /// # async fn example(admin: &ottla_client::Admin) -> Result<(), ottla_client::ClientError> {
+    /// use ottla_client::admin::ConfigResourceType;
+    ///
+    /// for name in admin.list_config_resources(ConfigResourceType::ClientMetrics).await? {
+    ///     println!("metrics subscription {name}");
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn list_config_resources(
         &self,
         kind: ConfigResourceType,

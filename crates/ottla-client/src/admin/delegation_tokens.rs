@@ -14,11 +14,33 @@ use super::Admin;
 use crate::error::ClientError;
 
 /// Type and name of a principal.
+///
+/// ```no_run
+/// # async fn example(admin: &ottla_client::Admin) -> Result<(), ottla_client::ClientError> {
+/// use ottla_client::admin::PrincipalParts;
+///
+/// let alice: PrincipalParts = ("User".into(), "alice".into());
+/// println!("{}", admin.describe_delegation_tokens(Some(&[alice])).await?.len());
+/// # Ok(())
+/// # }
+/// ```
 pub type PrincipalParts = (ByteString, ByteString);
 
 impl Admin {
     /// Creates a token for the client itself, unless an owner is given. `-1` as maximum lifetime
     /// means the broker's maximum.
+    ///
+    /// ```no_run
+    /// # async fn example(admin: &ottla_client::Admin) -> Result<(), ottla_client::ClientError> {
+    /// use ottla_client::admin::PrincipalParts;
+    ///
+    /// // Bob may renew the token, which lives for a day at most.
+    /// let bob: PrincipalParts = ("User".into(), "bob".into());
+    /// let token = admin.create_delegation_token(None, &[bob], 86_400_000).await?;
+    /// println!("{} expires at {}", token.token_id, token.expiry_timestamp_ms);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn create_delegation_token(
         &self,
         owner: Option<PrincipalParts>,
@@ -46,6 +68,16 @@ impl Admin {
     }
 
     /// Renews a token. Returns its new expiry time.
+    ///
+    /// ```no_run
+    /// # async fn example(admin: &ottla_client::Admin) -> Result<(), ottla_client::ClientError> {
+    /// let token = admin.create_delegation_token(None, &[], -1).await?;
+    /// let one_hour = 3_600_000;
+    /// let expires_at = admin.renew_delegation_token(token.hmac, one_hour).await?;
+    /// println!("expires at {expires_at}");
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn renew_delegation_token(
         &self,
         hmac: Bytes,
@@ -63,6 +95,15 @@ impl Admin {
 
     /// Changes the expiry time of a token; a negative period expires it at once. Returns its new
     /// expiry time.
+    ///
+    /// ```no_run
+    /// # async fn example(admin: &ottla_client::Admin) -> Result<(), ottla_client::ClientError> {
+    /// for token in admin.describe_delegation_tokens(None).await? {
+    ///     admin.expire_delegation_token(token.hmac, -1).await?;
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn expire_delegation_token(
         &self,
         hmac: Bytes,
@@ -79,6 +120,15 @@ impl Admin {
     }
 
     /// The tokens of these owners and renewers, or all, as far as the client may see them.
+    ///
+    /// ```no_run
+    /// # async fn example(admin: &ottla_client::Admin) -> Result<(), ottla_client::ClientError> {
+    /// for token in admin.describe_delegation_tokens(None).await? {
+    ///     println!("{} of {}", token.token_id, token.principal_name);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn describe_delegation_tokens(
         &self,
         owners: Option<&[PrincipalParts]>,

@@ -20,6 +20,15 @@ use crate::metadata::BrokerNode;
 use crate::partitions::{Partition, first_error, partitions_of};
 
 /// A group in a list.
+///
+/// ```no_run
+/// # async fn example(admin: &ottla_client::Admin) -> Result<(), ottla_client::ClientError> {
+/// for group in admin.list_groups(&[], &[]).await? {
+///     println!("{} ({}): {}", group.group_id, group.group_type, group.state);
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct GroupListing {
     pub group_id: String,
@@ -30,6 +39,16 @@ pub struct GroupListing {
 }
 
 /// A member of a group.
+///
+/// ```no_run
+/// # async fn example(admin: &ottla_client::Admin) -> Result<(), ottla_client::ClientError> {
+/// let group = admin.describe_consumer_group("billing").await?;
+/// for member in &group.members {
+///     println!("{} at {} has {:?}", member.client_id, member.host, member.assignment);
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct GroupMember {
     pub member_id: String,
@@ -47,6 +66,14 @@ pub struct GroupMember {
 }
 
 /// A consumer group.
+///
+/// ```no_run
+/// # async fn example(admin: &ottla_client::Admin) -> Result<(), ottla_client::ClientError> {
+/// let group = admin.describe_consumer_group("billing").await?;
+/// println!("{}: {} members, assigned by {}", group.state, group.members.len(), group.assignor);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DescribedConsumerGroup {
     pub group_id: String,
@@ -63,6 +90,17 @@ pub struct DescribedConsumerGroup {
 impl Admin {
     /// The groups of all brokers' coordinators. If states or types are given, only groups with
     /// these.
+    ///
+    /// ```no_run
+    /// # async fn example(admin: &ottla_client::Admin) -> Result<(), ottla_client::ClientError> {
+    /// // Share groups that have no members.
+    /// let (states, types) = (["Empty".to_owned()], ["share".to_owned()]);
+    /// for group in admin.list_groups(&states, &types).await? {
+    ///     println!("{}", group.group_id);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn list_groups(
         &self,
         states: &[String],
@@ -107,6 +145,14 @@ impl Admin {
     }
 
     /// Describes a consumer group, of the consumer protocol or the classic one.
+    ///
+    /// ```no_run
+    /// # async fn example(admin: &ottla_client::Admin) -> Result<(), ottla_client::ClientError> {
+    /// let group = admin.describe_consumer_group("billing").await?;
+    /// println!("{} is coordinated by broker {}", group.group_id, group.coordinator.id);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn describe_consumer_group<'a>(
         &'a self,
         group: &'a str,
@@ -229,6 +275,18 @@ impl Admin {
     }
 
     /// Deletes groups that have no members.
+    ///
+    /// ```no_run
+    /// # async fn example(admin: &ottla_client::Admin) -> Result<(), ottla_client::ClientError> {
+    /// for (group, deleted) in admin.delete_groups(&["billing".to_owned()]).await {
+    ///     match deleted {
+    ///         Ok(()) => println!("{group} is deleted"),
+    ///         Err(error) => println!("{group}: {error}"),
+    ///     }
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn delete_groups(
         &self,
         groups: &[String],
@@ -254,6 +312,20 @@ impl Admin {
 
     /// Removes members from a group: a static member by its instance id, any other by its member
     /// id.
+    ///
+    /// ```no_run
+    /// # async fn example(admin: &ottla_client::Admin) -> Result<(), ottla_client::ClientError> {
+    /// use ottla_client::ottla_protocol::messages::leave_group_request::MemberIdentity;
+    ///
+    /// let stuck = MemberIdentity {
+    ///     group_instance_id: Some("billing-7".into()),
+    ///     reason: Some("its host is gone".into()),
+    ///     ..MemberIdentity::default()
+    /// };
+    /// admin.remove_members("billing", vec![stuck]).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn remove_members(
         &self,
         group: &str,

@@ -24,6 +24,17 @@ use crate::error::ClientError;
 use crate::partitions::{Partition, by_topic, first_error};
 
 /// Which offset of a partition is requested. The numbers are Kafka's.
+///
+/// ```no_run
+/// # async fn example(admin: &ottla_client::Admin) -> Result<(), ottla_client::ClientError> {
+/// use ottla_client::admin::OffsetSpec;
+///
+/// let midnight = OffsetSpec::Timestamp(1_767_225_600_000);
+/// let first = admin.list_offset("orders", 0, midnight, false).await?;
+/// println!("the first record of the day is at {}", first.offset);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum OffsetSpec {
     /// The offset of the first record with this timestamp or a later one.
@@ -43,6 +54,13 @@ pub enum OffsetSpec {
 
 impl OffsetSpec {
     /// The number in a request.
+    ///
+    /// ```
+    /// use ottla_client::admin::OffsetSpec;
+    ///
+    /// assert_eq!(OffsetSpec::Latest.timestamp(), -1);
+    /// assert_eq!(OffsetSpec::Timestamp(5).timestamp(), 5);
+    /// ```
     pub fn timestamp(self) -> i64 {
         match self {
             OffsetSpec::Timestamp(timestamp) => timestamp,
@@ -56,6 +74,12 @@ impl OffsetSpec {
     }
 
     /// The reverse of [`OffsetSpec::timestamp`].
+    ///
+    /// ```
+    /// use ottla_client::admin::OffsetSpec;
+    ///
+    /// assert_eq!(OffsetSpec::from_timestamp(-2), OffsetSpec::Earliest);
+    /// ```
     pub fn from_timestamp(timestamp: i64) -> OffsetSpec {
         match timestamp {
             -1 => OffsetSpec::Latest,
@@ -70,6 +94,19 @@ impl OffsetSpec {
 }
 
 /// An offset of a partition.
+///
+/// ```no_run
+/// # async fn example(admin: &ottla_client::Admin) -> Result<(), ottla_client::ClientError> {
+/// use ottla_client::admin::OffsetSpec;
+///
+/// let newest = admin.list_offset("orders", 0, OffsetSpec::MaxTimestamp, false).await?;
+/// match newest.offset {
+///     -1 => println!("no records"),
+///     offset => println!("offset {offset} at {}", newest.timestamp),
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ListedOffset {
     /// -1 if there is no such record.
@@ -79,6 +116,15 @@ pub struct ListedOffset {
 }
 
 /// A committed offset of a group.
+///
+/// ```no_run
+/// # async fn example(admin: &ottla_client::Admin) -> Result<(), ottla_client::ClientError> {
+/// for ((topic, partition), committed) in admin.committed_offsets("billing").await? {
+///     println!("{topic}-{partition}: {} {}", committed.offset, committed.metadata);
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CommittedOffset {
     pub offset: i64,
@@ -88,6 +134,17 @@ pub struct CommittedOffset {
 
 impl Admin {
     /// An offset of one partition.
+    ///
+    /// ```no_run
+    /// # async fn example(admin: &ottla_client::Admin) -> Result<(), ottla_client::ClientError> {
+    /// use ottla_client::admin::OffsetSpec;
+    ///
+    /// let start = admin.list_offset("orders", 0, OffsetSpec::Earliest, false).await?;
+    /// let end = admin.list_offset("orders", 0, OffsetSpec::Latest, false).await?;
+    /// println!("{} records at most", end.offset - start.offset);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn list_offset(
         &self,
         topic: &str,
@@ -131,6 +188,20 @@ impl Admin {
 
     /// Offsets of several partitions: one request per leader, in parallel. Partitions that cannot be
     /// looked up at the moment are then requested one by one, with retries.
+    ///
+    /// ```no_run
+    /// # async fn example(admin: &ottla_client::Admin) -> Result<(), ottla_client::ClientError> {
+    /// use ottla_client::admin::OffsetSpec;
+    ///
+    /// let partitions = [("orders".to_owned(), 0), ("orders".to_owned(), 1)];
+    /// let read_committed = true;
+    /// let ends = admin.list_offsets(&partitions, OffsetSpec::Latest, read_committed).await;
+    /// for ((topic, partition), end) in ends {
+    ///     println!("{topic}-{partition} ends at {}", end?.offset);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn list_offsets<'a>(
         &'a self,
         partitions: &'a [Partition],
@@ -170,6 +241,21 @@ impl Admin {
     }
 
     /// As [`Admin::list_offsets`], without retries: partitions without a leader have an error.
+    ///
+    /// ```no_run
+    /// # async fn example(admin: &ottla_client::Admin) -> Result<(), ottla_client::ClientError> {
+    /// use ottla_client::admin::OffsetSpec;
+    ///
+    /// let partitions = [("orders".to_owned(), 0)];
+    /// for (_, end) in admin.list_offsets_once(&partitions, OffsetSpec::Latest, false).await {
+    ///     match end {
+    ///         Ok(end) => println!("ends at {}", end.offset),
+    ///         Err(error) => println!("unknown at the moment: {error}"),
+    ///     }
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn list_offsets_once(
         &self,
         partitions: &[Partition],
@@ -289,6 +375,16 @@ impl Admin {
     }
 
     /// All committed offsets of a group.
+    ///
+    /// ```no_run
+    /// # async fn example(admin: &ottla_client::Admin) -> Result<(), ottla_client::ClientError> {
+    /// let committed = admin.committed_offsets("billing").await?;
+    /// if let Some(committed) = committed.get(&("orders".to_owned(), 0)) {
+    ///     println!("the group continues at {}", committed.offset);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn committed_offsets(
         &self,
         group: &str,
@@ -298,6 +394,16 @@ impl Admin {
 
     /// The committed offsets of a group for these partitions, after all open transactions with
     /// pending offsets for them have ended. A member of the group starts there.
+    ///
+    /// ```no_run
+    /// # async fn example(admin: &ottla_client::Admin) -> Result<(), ottla_client::ClientError> {
+    /// let partitions = [("orders".to_owned(), 0)];
+    /// for committed in admin.stable_offsets("billing", &partitions).await?.values() {
+    ///     println!("a member would start at {}", committed.offset);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn stable_offsets(
         &self,
         group: &str,
@@ -429,6 +535,18 @@ impl Admin {
     }
 
     /// Commits offsets for a group without members, as a reset does.
+    ///
+    /// ```no_run
+    /// # async fn example(admin: &ottla_client::Admin) -> Result<(), ottla_client::ClientError> {
+    /// use std::collections::BTreeMap;
+    ///
+    /// let offsets = BTreeMap::from([(("orders".to_owned(), 0), 4200)]);
+    /// for (_, altered) in admin.alter_offsets("billing", &offsets).await? {
+    ///     altered?;
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn alter_offsets(
         &self,
         group: &str,
@@ -468,6 +586,16 @@ impl Admin {
     }
 
     /// Deletes committed offsets of a group.
+    ///
+    /// ```no_run
+    /// # async fn example(admin: &ottla_client::Admin) -> Result<(), ottla_client::ClientError> {
+    /// let partitions = [("orders".to_owned(), 0)];
+    /// for (_, deleted) in admin.delete_offsets("billing", &partitions).await? {
+    ///     deleted?;
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn delete_offsets(
         &self,
         group: &str,

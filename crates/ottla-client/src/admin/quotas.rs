@@ -21,9 +21,35 @@ use crate::error::ClientError;
 
 /// The entity of a quota: for each type (`user`, `client-id`, `ip`) a name, or `None` for the
 /// default.
+///
+/// ```no_run
+/// # async fn example(admin: &ottla_client::Admin) -> Result<(), ottla_client::ClientError> {
+/// use std::collections::BTreeMap;
+/// use ottla_client::admin::QuotaEntity;
+///
+/// // The default for clients of alice that have no quota of their own.
+/// let entity: QuotaEntity = BTreeMap::from([
+///     ("user".to_owned(), Some("alice".to_owned())),
+///     ("client-id".to_owned(), None),
+/// ]);
+/// let quotas = BTreeMap::from([("consumer_byte_rate".to_owned(), Some(1_048_576.0))]);
+/// admin.alter_client_quotas(&entity, &quotas).await?;
+/// # Ok(())
+/// # }
+/// ```
 pub type QuotaEntity = BTreeMap<String, Option<String>>;
 
 /// Which names of a type match. The numbers are Kafka's.
+///
+/// ```no_run
+/// # async fn example(admin: &ottla_client::Admin) -> Result<(), ottla_client::ClientError> {
+/// use ottla_client::admin::QuotaMatch;
+///
+/// let filter = [("user".to_owned(), QuotaMatch::Exactly("alice".to_owned()))];
+/// println!("{:?}", admin.describe_client_quotas(&filter).await?);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum QuotaMatch {
     Exactly(String),
@@ -32,6 +58,23 @@ pub enum QuotaMatch {
 }
 
 /// A SCRAM credential to store.
+///
+/// ```no_run
+/// # async fn example(admin: &ottla_client::Admin, salt: Vec<u8>) -> Result<(), ottla_client::ClientError> {
+/// use ottla_client::ScramMechanism;
+/// use ottla_client::admin::NewScramCredential;
+///
+/// // `salt` holds random bytes, for example 16 of them.
+/// let credential = NewScramCredential {
+///     mechanism: ScramMechanism::Sha512,
+///     iterations: 8192,
+///     password: "secret".to_owned(),
+///     salt,
+/// };
+/// admin.alter_scram_credentials("alice", &[credential], &[]).await?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct NewScramCredential {
     pub mechanism: ScramMechanism,
@@ -43,6 +86,18 @@ pub struct NewScramCredential {
 
 impl Admin {
     /// The quotas of the entities with exactly these types, in the order of the response.
+    ///
+    /// ```no_run
+    /// # async fn example(admin: &ottla_client::Admin) -> Result<(), ottla_client::ClientError> {
+    /// use ottla_client::admin::QuotaMatch;
+    ///
+    /// let filter = [("client-id".to_owned(), QuotaMatch::Any)];
+    /// for (entity, quotas) in admin.describe_client_quotas(&filter).await? {
+    ///     println!("{entity:?}: {quotas:?}");
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn describe_client_quotas(
         &self,
         filter: &[(String, QuotaMatch)],
@@ -87,6 +142,20 @@ impl Admin {
     }
 
     /// Sets quotas of an entity. A quota without a value is removed.
+    ///
+    /// ```no_run
+    /// # async fn example(admin: &ottla_client::Admin) -> Result<(), ottla_client::ClientError> {
+    /// use std::collections::BTreeMap;
+    ///
+    /// let entity = BTreeMap::from([("user".to_owned(), Some("alice".to_owned()))]);
+    /// let quotas = BTreeMap::from([
+    ///     ("producer_byte_rate".to_owned(), Some(10_485_760.0)),
+    ///     ("request_percentage".to_owned(), None),
+    /// ]);
+    /// admin.alter_client_quotas(&entity, &quotas).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn alter_client_quotas(
         &self,
         entity: &QuotaEntity,
@@ -127,6 +196,15 @@ impl Admin {
 
     /// The SCRAM mechanisms of users, or of all users if none is named. Users without credentials
     /// are omitted.
+    ///
+    /// ```no_run
+    /// # async fn example(admin: &ottla_client::Admin) -> Result<(), ottla_client::ClientError> {
+    /// for user in admin.describe_scram_credentials(&[]).await? {
+    ///     println!("{}: {} mechanisms", user.user, user.credential_infos.len());
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn describe_scram_credentials(
         &self,
         users: &[String],
@@ -148,6 +226,16 @@ impl Admin {
     }
 
     /// Stores and deletes credentials of a user.
+    ///
+    /// ```no_run
+    /// # async fn example(admin: &ottla_client::Admin) -> Result<(), ottla_client::ClientError> {
+    /// use ottla_client::ScramMechanism;
+    ///
+    /// // Alice can no longer log in with SCRAM-SHA-256.
+    /// admin.alter_scram_credentials("alice", &[], &[ScramMechanism::Sha256]).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn alter_scram_credentials(
         &self,
         user: &str,

@@ -16,6 +16,20 @@ use crate::error::ClientError;
 use crate::partitions::{Partition, by_topic};
 
 /// The log directories of a replica on a broker.
+///
+/// ```no_run
+/// # async fn example(admin: &ottla_client::Admin) -> Result<(), ottla_client::ClientError> {
+/// use std::collections::BTreeSet;
+///
+/// let partitions = BTreeSet::from([("orders".to_owned(), 0)]);
+/// for dirs in admin.describe_replica_log_dirs(1, &partitions).await?.values() {
+///     if let (Some(from), Some(to)) = (&dirs.current, &dirs.future) {
+///         println!("moving from {from} to {to}");
+///     }
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct ReplicaLogDirs {
     /// `None` if no directory of the broker has it.
@@ -26,6 +40,15 @@ pub struct ReplicaLogDirs {
 
 impl Admin {
     /// The reassignments in progress, by topic and partition.
+    ///
+    /// ```no_run
+    /// # async fn example(admin: &ottla_client::Admin) -> Result<(), ottla_client::ClientError> {
+    /// for ((topic, partition), moving) in admin.list_partition_reassignments().await? {
+    ///     println!("{topic}-{partition}: adding {:?}", moving.adding_replicas);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn list_partition_reassignments(
         &self,
     ) -> Result<BTreeMap<(String, i32), OngoingPartitionReassignment>, ClientError> {
@@ -51,6 +74,22 @@ impl Admin {
     }
 
     /// Requests other replicas of partitions. `None` cancels a reassignment that is in progress.
+    ///
+    /// ```no_run
+    /// # async fn example(admin: &ottla_client::Admin) -> Result<(), ottla_client::ClientError> {
+    /// use std::collections::BTreeMap;
+    ///
+    /// let moves = BTreeMap::from([
+    ///     (("orders".to_owned(), 0), Some(vec![2, 3, 4])),
+    ///     (("orders".to_owned(), 1), None),
+    /// ]);
+    /// let may_change_count = false;
+    /// for (_, accepted) in admin.alter_partition_reassignments(&moves, may_change_count).await? {
+    ///     accepted?;
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn alter_partition_reassignments(
         &self,
         partitions: &BTreeMap<Partition, Option<Vec<i32>>>,
@@ -93,6 +132,14 @@ impl Admin {
     }
 
     /// Moves a replica to another log directory of its broker.
+    ///
+    /// ```no_run
+    /// # async fn example(admin: &ottla_client::Admin) -> Result<(), ottla_client::ClientError> {
+    /// let partition = ("orders".to_owned(), 0);
+    /// admin.alter_replica_log_dir(1, &partition, "/var/lib/kafka/disk2").await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn alter_replica_log_dir(
         &self,
         broker: i32,
@@ -120,6 +167,18 @@ impl Admin {
     }
 
     /// The log directories of these replicas. Offline directories report none.
+    ///
+    /// ```no_run
+    /// # async fn example(admin: &ottla_client::Admin) -> Result<(), ottla_client::ClientError> {
+    /// use std::collections::BTreeSet;
+    ///
+    /// let partitions = BTreeSet::from([("orders".to_owned(), 0)]);
+    /// for ((topic, partition), dirs) in admin.describe_replica_log_dirs(1, &partitions).await? {
+    ///     println!("{topic}-{partition} is in {:?}", dirs.current);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn describe_replica_log_dirs(
         &self,
         broker: i32,

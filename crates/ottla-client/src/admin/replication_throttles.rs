@@ -19,6 +19,19 @@ const FOLLOWER_REPLICAS: &str = "follower.replication.throttled.replicas";
 impl Admin {
     /// Limits replication between brokers to this many bytes per second, for the moves in progress
     /// and the proposed moves. `current` holds the source replicas.
+    ///
+    /// ```no_run
+    /// # async fn example(admin: &ottla_client::Admin) -> Result<(), ottla_client::ClientError> {
+    /// use std::collections::BTreeMap;
+    ///
+    /// let partition = ("orders".to_owned(), 0);
+    /// let current = BTreeMap::from([(partition.clone(), vec![1, 2, 3])]);
+    /// let proposed = BTreeMap::from([(partition, vec![2, 3, 4])]);
+    /// let ongoing = admin.list_partition_reassignments().await?;
+    /// admin.limit_replication(&ongoing, &current, &proposed, 50_000_000).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn limit_replication(
         &self,
         ongoing: &BTreeMap<Partition, OngoingPartitionReassignment>,
@@ -47,6 +60,15 @@ impl Admin {
     }
 
     /// Limits moves between log directories of these brokers to this many bytes per second.
+    ///
+    /// ```no_run
+    /// # async fn example(admin: &ottla_client::Admin) -> Result<(), ottla_client::ClientError> {
+    /// use std::collections::BTreeSet;
+    ///
+    /// admin.limit_log_dir_moves(&BTreeSet::from([1, 2]), 50_000_000).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn limit_log_dir_moves(
         &self,
         brokers: &BTreeSet<i32>,
@@ -76,6 +98,15 @@ impl Admin {
     }
 
     /// Removes the rates of throttles from these brokers.
+    ///
+    /// ```no_run
+    /// # async fn example(admin: &ottla_client::Admin) -> Result<(), ottla_client::ClientError> {
+    /// use std::collections::BTreeSet;
+    ///
+    /// admin.clear_throttle_rates(&BTreeSet::from([1, 2, 3])).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn clear_throttle_rates(&self, brokers: &BTreeSet<i32>) -> Result<(), ClientError> {
         let rates = deleted(&[LEADER_RATE, FOLLOWER_RATE, LOG_DIRS_RATE]);
         for broker in brokers {
@@ -87,6 +118,13 @@ impl Admin {
     }
 
     /// Removes the throttled replicas from these topics.
+    ///
+    /// ```no_run
+    /// # async fn example(admin: &ottla_client::Admin) -> Result<(), ottla_client::ClientError> {
+    /// admin.clear_throttled_replicas(&["orders"]).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn clear_throttled_replicas(&self, topics: &[&str]) -> Result<(), ClientError> {
         let replicas = deleted(&[LEADER_REPLICAS, FOLLOWER_REPLICAS]);
         for topic in topics {
@@ -97,6 +135,16 @@ impl Admin {
     }
 
     /// Which of these topics have throttled replicas.
+    ///
+    /// ```no_run
+    /// # async fn example(admin: &ottla_client::Admin) -> Result<(), ottla_client::ClientError> {
+    /// let topics = admin.list_topics(false).await?;
+    /// for topic in admin.throttled_topics(&topics).await? {
+    ///     println!("{topic} is throttled");
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn throttled_topics(&self, topics: &[String]) -> Result<Vec<String>, ClientError> {
         let keys = [LEADER_REPLICAS, FOLLOWER_REPLICAS];
         let described = self.describe_topic_configs(topics, &keys).await?;

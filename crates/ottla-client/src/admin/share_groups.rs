@@ -22,6 +22,16 @@ use crate::metadata::BrokerNode;
 use crate::partitions::by_topic;
 
 /// The offset of a share group in a partition.
+///
+/// ```no_run
+/// # async fn example(admin: &ottla_client::Admin) -> Result<(), ottla_client::ClientError> {
+/// for ((topic, partition), offset) in admin.share_group_offsets("workers").await? {
+///     let lag = offset.and_then(|offset| offset.lag);
+///     println!("{topic}-{partition}: lag {lag:?}");
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SharePartitionOffset {
     /// Records before it are settled.
@@ -33,6 +43,15 @@ pub struct SharePartitionOffset {
 
 impl Admin {
     /// A share group, and the broker id of its coordinator.
+    ///
+    /// ```no_run
+    /// # async fn example(admin: &ottla_client::Admin) -> Result<(), ottla_client::ClientError> {
+    /// let (group, coordinator) = admin.describe_share_group("workers").await?;
+    /// println!("{}, {} members", group.group_state, group.members.len());
+    /// println!("coordinated by broker {}", coordinator.id);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn describe_share_group(
         &self,
         group: &str,
@@ -52,6 +71,16 @@ impl Admin {
     /// The offsets of a share group in all partitions that it has started to read; `None` if the
     /// first offset is not determined yet. Partitions whose offset is currently unavailable are
     /// omitted.
+    ///
+    /// ```no_run
+    /// # async fn example(admin: &ottla_client::Admin) -> Result<(), ottla_client::ClientError> {
+    /// let offsets = admin.share_group_offsets("workers").await?;
+    /// if let Some(Some(offset)) = offsets.get(&("jobs".to_owned(), 0)) {
+    ///     println!("records before {} are settled", offset.start_offset);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn share_group_offsets(
         &self,
         group: &str,
@@ -90,6 +119,18 @@ impl Admin {
     }
 
     /// Sets the offsets of a share group without members. A group that does not exist is created.
+    ///
+    /// ```no_run
+    /// # async fn example(admin: &ottla_client::Admin) -> Result<(), ottla_client::ClientError> {
+    /// use std::collections::BTreeMap;
+    ///
+    /// let offsets = BTreeMap::from([(("jobs".to_owned(), 0), 0)]);
+    /// for (_, altered) in admin.alter_share_group_offsets("workers", &offsets).await? {
+    ///     altered?;
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn alter_share_group_offsets(
         &self,
         group: &str,
@@ -133,6 +174,16 @@ impl Admin {
 
     /// Deletes the offsets of a share group without members in these topics. A topic that is
     /// missing in the response had no offsets.
+    ///
+    /// ```no_run
+    /// # async fn example(admin: &ottla_client::Admin) -> Result<(), ottla_client::ClientError> {
+    /// let topics = ["jobs".to_owned()];
+    /// for (_, deleted) in admin.delete_share_group_offsets("workers", &topics).await? {
+    ///     deleted?;
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn delete_share_group_offsets(
         &self,
         group: &str,

@@ -9,6 +9,14 @@ use crate::error::ClientError;
 use crate::metadata::BrokerNode;
 
 /// A streams group.
+///
+/// ```no_run
+/// # async fn example(admin: &ottla_client::Admin) -> Result<(), ottla_client::ClientError> {
+/// let application = admin.describe_streams_group("word-count").await?;
+/// println!("{}, topology {}", application.group.group_state, application.topology_epoch);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct DescribedStreamsGroup {
     pub group: response::DescribedGroup,
@@ -19,6 +27,16 @@ pub struct DescribedStreamsGroup {
 
 /// A subtopology of an application with its topics. Its number of tasks is the partition count of
 /// these.
+///
+/// ```no_run
+/// # async fn example(admin: &ottla_client::Admin) -> Result<(), ottla_client::ClientError> {
+/// let application = admin.describe_streams_group("word-count").await?;
+/// for subtopology in &application.subtopologies {
+///     println!("{} reads {:?}", subtopology.id, subtopology.source_topics);
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Subtopology {
     pub id: String,
@@ -28,6 +46,15 @@ pub struct Subtopology {
 }
 
 impl Admin {
+    /// Describes the group of a Kafka Streams application with `group.protocol=streams` (KIP-1071).
+    ///
+    /// ```no_run
+    /// # async fn example(admin: &ottla_client::Admin) -> Result<(), ottla_client::ClientError> {
+    /// let application = admin.describe_streams_group("word-count").await?;
+    /// println!("{} members", application.group.members.len());
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn describe_streams_group(
         &self,
         group: &str,

@@ -25,6 +25,21 @@ use crate::client::Client;
 use crate::error::ClientError;
 
 /// A topic to create.
+///
+/// ```
+/// use std::collections::BTreeMap;
+/// use ottla_client::admin::NewTopic;
+///
+/// let compacted = ("cleanup.policy".to_owned(), "compact".to_owned());
+/// let topic = NewTopic {
+///     name: "prices".to_owned(),
+///     partitions: Some(12),
+///     replication_factor: Some(3),
+///     configs: BTreeMap::from([compacted]),
+///     ..NewTopic::default()
+/// };
+/// # assert_eq!(topic.partitions, Some(12));
+/// ```
 #[derive(Clone, Default, Debug)]
 pub struct NewTopic {
     pub name: String,
@@ -38,6 +53,15 @@ pub struct NewTopic {
 }
 
 /// One topic.
+///
+/// ```no_run
+/// # async fn example(admin: &ottla_client::Admin) -> Result<(), ottla_client::ClientError> {
+/// for topic in admin.describe_topics(&["orders".to_owned()]).await? {
+///     println!("{} has the ID {}", topic.name, topic.topic_id);
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct TopicDescription {
     pub name: String,
@@ -47,6 +71,19 @@ pub struct TopicDescription {
 }
 
 /// One partition.
+///
+/// ```no_run
+/// # async fn example(admin: &ottla_client::Admin) -> Result<(), ottla_client::ClientError> {
+/// for topic in admin.describe_topics(&["orders".to_owned()]).await? {
+///     for partition in topic.partitions {
+///         if partition.isr.len() < partition.replicas.len() {
+///             println!("{}-{} is under-replicated", topic.name, partition.partition);
+///         }
+///     }
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct PartitionDescription {
     pub partition: i32,
@@ -61,6 +98,21 @@ pub struct PartitionDescription {
 
 impl Admin {
     /// Creates topics. The results are in the order of the response.
+    ///
+    /// ```no_run
+    /// # async fn example(admin: &ottla_client::Admin) -> Result<(), ottla_client::ClientError> {
+    /// use ottla_client::ClientError;
+    /// use ottla_client::admin::NewTopic;
+    ///
+    /// let topic = NewTopic { name: "orders".to_owned(), ..NewTopic::default() };
+    /// let validate_only = false;
+    /// for created in admin.create_topics(&[topic], validate_only).await? {
+    ///     ClientError::check("orders", created.error_code, created.error_message.as_ref())?;
+    ///     println!("{} partitions", created.num_partitions);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn create_topics(
         &self,
         topics: &[NewTopic],
@@ -88,6 +140,13 @@ impl Admin {
     }
 
     /// Deletes a topic by its name.
+    ///
+    /// ```no_run
+    /// # async fn example(admin: &ottla_client::Admin) -> Result<(), ottla_client::ClientError> {
+    /// admin.delete_topic("orders").await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn delete_topic(&self, name: &str) -> Result<(), ClientError> {
         let response = self
             .client
@@ -117,6 +176,14 @@ impl Admin {
 
     /// Raises the number of partitions of a topic to `count`. `assignments` has the replicas of the
     /// new ones.
+    ///
+    /// ```no_run
+    /// # async fn example(admin: &ottla_client::Admin) -> Result<(), ottla_client::ClientError> {
+    /// // 24 partitions in all; the cluster places the new ones.
+    /// admin.create_partitions("orders", 24, None).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn create_partitions(
         &self,
         name: &str,
@@ -148,6 +215,16 @@ impl Admin {
     }
 
     /// The names of all topics.
+    ///
+    /// ```no_run
+    /// # async fn example(admin: &ottla_client::Admin) -> Result<(), ottla_client::ClientError> {
+    /// let include_internal = true;
+    /// for topic in admin.list_topics(include_internal).await? {
+    ///     println!("{topic}");
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn list_topics(&self, include_internal: bool) -> Result<Vec<String>, ClientError> {
         let metadata = self.client.refresh_metadata(None, false).await?;
         let names = metadata
@@ -159,6 +236,16 @@ impl Admin {
 
     /// Describes topics by name, in the order of their names. A topic that does not exist is an
     /// error.
+    ///
+    /// ```no_run
+    /// # async fn example(admin: &ottla_client::Admin) -> Result<(), ottla_client::ClientError> {
+    /// for topic in admin.describe_topics(&["orders".to_owned()]).await? {
+    ///     let without_leader = topic.partitions.iter().filter(|it| it.leader.is_none());
+    ///     println!("{}: {} partitions without a leader", topic.name, without_leader.count());
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn describe_topics<'a>(
         &'a self,
         names: &'a [String],
@@ -277,6 +364,18 @@ impl Admin {
 
     /// Deletes the records before an offset of each partition; -1 means the high watermark. Returns
     /// the new log start offsets.
+    ///
+    /// ```no_run
+    /// # async fn example(admin: &ottla_client::Admin) -> Result<(), ottla_client::ClientError> {
+    /// use std::collections::BTreeMap;
+    ///
+    /// let offsets = BTreeMap::from([(("orders".to_owned(), 0), 1000)]);
+    /// for ((topic, partition), start) in admin.delete_records(&offsets).await? {
+    ///     println!("{topic}-{partition} starts at {}", start?);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn delete_records(
         &self,
         offsets: &BTreeMap<(String, i32), i64>,

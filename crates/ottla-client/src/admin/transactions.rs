@@ -20,6 +20,17 @@ use crate::client::CoordinatorKind;
 use crate::error::ClientError;
 
 /// A transactional id in a list.
+///
+/// ```no_run
+/// # async fn example(admin: &ottla_client::Admin) -> Result<(), ottla_client::ClientError> {
+/// use ottla_client::admin::TransactionFilter;
+///
+/// for listed in admin.list_transactions(&TransactionFilter::default()).await? {
+///     println!("{}: {}", listed.transactional_id, listed.state);
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct TransactionListing {
     /// The broker id of its coordinator.
@@ -31,6 +42,20 @@ pub struct TransactionListing {
 }
 
 /// A filter of transactional ids. Empty lists and `None` match everything.
+///
+/// ```no_run
+/// # async fn example(admin: &ottla_client::Admin) -> Result<(), ottla_client::ClientError> {
+/// use ottla_client::admin::TransactionFilter;
+///
+/// let long = TransactionFilter {
+///     duration_ms: Some(600_000),
+///     id_pattern: Some("billing-.*".to_owned()),
+///     ..TransactionFilter::default()
+/// };
+/// println!("{} transactions are late", admin.list_transactions(&long).await?.len());
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Default, Debug)]
 pub struct TransactionFilter {
     pub producer_ids: Vec<i64>,
@@ -41,6 +66,27 @@ pub struct TransactionFilter {
 }
 
 /// One open transaction in one partition, identified by the producer state there.
+///
+/// ```no_run
+/// # async fn example(admin: &ottla_client::Admin) -> Result<(), ottla_client::ClientError> {
+/// use ottla_client::admin::OpenTransaction;
+///
+/// // A transaction that blocks readers of committed records.
+/// for producer in admin.describe_producers("orders", 0, None).await? {
+///     if producer.current_txn_start_offset >= 0 {
+///         let open = OpenTransaction {
+///             topic: "orders".to_owned(),
+///             partition: 0,
+///             producer_id: producer.producer_id,
+///             producer_epoch: producer.producer_epoch as i16,
+///             coordinator_epoch: producer.coordinator_epoch,
+///         };
+///         println!("{open:?}");
+///     }
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct OpenTransaction {
     pub topic: String,
@@ -52,6 +98,18 @@ pub struct OpenTransaction {
 
 impl Admin {
     /// The transactional ids of all brokers' coordinators, by broker.
+    ///
+    /// ```no_run
+    /// # async fn example(admin: &ottla_client::Admin) -> Result<(), ottla_client::ClientError> {
+    /// use ottla_client::admin::TransactionFilter;
+    ///
+    /// let filter = TransactionFilter { producer_ids: vec![4000], ..TransactionFilter::default() };
+    /// for listed in admin.list_transactions(&filter).await? {
+    ///     println!("{} on broker {}", listed.transactional_id, listed.coordinator);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn list_transactions(
         &self,
         filter: &TransactionFilter,
@@ -89,6 +147,17 @@ impl Admin {
     }
 
     /// The description of a transactional id, and the broker id of its coordinator.
+    ///
+    /// ```no_run
+    /// # async fn example(admin: &ottla_client::Admin) -> Result<(), ottla_client::ClientError> {
+    /// let (coordinator, transaction) = admin.describe_transaction("billing-1").await?;
+    /// println!("{} at broker {coordinator}", transaction.transaction_state);
+    /// for topic in &transaction.topics {
+    ///     println!("{}: partitions {:?}", topic.topic, topic.partitions);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn describe_transaction(
         &self,
         transactional_id: &str,
@@ -118,6 +187,15 @@ impl Admin {
     }
 
     /// The active producers of a partition, from its leader or from the replica on `broker`.
+    ///
+    /// ```no_run
+    /// # async fn example(admin: &ottla_client::Admin) -> Result<(), ottla_client::ClientError> {
+    /// for producer in admin.describe_producers("orders", 0, None).await? {
+    ///     println!("{} last wrote at {}", producer.producer_id, producer.last_timestamp);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn describe_producers(
         &self,
         topic: &str,
@@ -151,6 +229,14 @@ impl Admin {
     }
 
     /// Aborts an open transaction in one partition, without its coordinator.
+    ///
+    /// ```no_run
+    /// # async fn example(admin: &ottla_client::Admin, open: ottla_client::admin::OpenTransaction) -> Result<(), ottla_client::ClientError> {
+    /// // `open` is the state of a producer whose coordinator has lost the transaction.
+    /// admin.abort_transaction(&open).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn abort_transaction(&self, open: &OpenTransaction) -> Result<(), ClientError> {
         let OpenTransaction {
             topic, partition, ..
@@ -184,6 +270,13 @@ impl Admin {
     }
 
     /// Fences the producer of a transactional id, which aborts its open transaction.
+    ///
+    /// ```no_run
+    /// # async fn example(admin: &ottla_client::Admin) -> Result<(), ottla_client::ClientError> {
+    /// admin.fence_producer("billing-1").await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn fence_producer(&self, transactional_id: &str) -> Result<(), ClientError> {
         self.client
             .retrying("InitProducerId", async || {

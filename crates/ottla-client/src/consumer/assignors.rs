@@ -18,6 +18,16 @@ use subscriber::Assignment;
 pub(super) use subscriber::{Racks, Subscriber, Topics};
 
 /// Kafka's assignors.
+///
+/// ```
+/// use ottla_client::{Assignor, ConsumerConfig};
+///
+/// let config = ConsumerConfig {
+///     partition_assignment_strategy: vec![Assignor::CooperativeSticky],
+///     ..ConsumerConfig::default()
+/// };
+/// # assert_eq!(config.partition_assignment_strategy.len(), 1);
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Assignor {
     Range,
@@ -42,6 +52,14 @@ impl Assignor {
     ];
 
     /// By its name in the protocol or by the name of Kafka's class.
+    ///
+    /// ```
+    /// use ottla_client::Assignor;
+    ///
+    /// let class = "org.apache.kafka.clients.consumer.RangeAssignor";
+    /// assert_eq!(Assignor::from_name(class), Some(Assignor::Range));
+    /// assert_eq!(Assignor::from_name("range"), Some(Assignor::Range));
+    /// ```
     pub fn from_name(name: &str) -> Option<Assignor> {
         Assignor::ALL.into_iter().find(|assignor| {
             let class = match assignor {
@@ -56,6 +74,10 @@ impl Assignor {
     }
 
     /// The name in the protocol.
+    ///
+    /// ```
+    /// assert_eq!(ottla_client::Assignor::Sticky.name(), "sticky");
+    /// ```
     pub fn name(self) -> &'static str {
         match self {
             Assignor::Range => "range",

@@ -68,12 +68,35 @@ impl CommitTarget {
 
 impl Consumer {
     /// Commits the positions after all records returned so far.
+    ///
+    /// ```no_run
+    /// # async fn example(consumer: &mut ottla_client::Consumer) -> Result<(), ottla_client::ClientError> {
+    /// use std::time::Duration;
+    ///
+    /// let records = consumer.poll(Duration::from_secs(1)).await?;
+    /// println!("{} records are processed", records.len());
+    /// consumer.commit().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn commit(&mut self) -> Result<(), ClientError> {
         let offsets = self.consumed();
         self.commit_offsets(&offsets).await
     }
 
     /// Commits these offsets.
+    ///
+    /// ```no_run
+    /// # async fn example(consumer: &mut ottla_client::Consumer) -> Result<(), ottla_client::ClientError> {
+    /// use std::collections::BTreeMap;
+    /// use ottla_client::CommitOffset;
+    ///
+    /// // The record at 4199 was the last one that was processed.
+    /// let offsets = BTreeMap::from([(("orders".to_owned(), 0), CommitOffset::new(4200))]);
+    /// consumer.commit_offsets(&offsets).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn commit_offsets(
         &mut self,
         offsets: &BTreeMap<Partition, CommitOffset>,
@@ -94,6 +117,16 @@ impl Consumer {
     }
 
     /// Commits the positions after all records returned so far, without waiting.
+    ///
+    /// ```no_run
+    /// # fn example(consumer: &mut ottla_client::Consumer) -> Result<(), ottla_client::ClientError> {
+    /// consumer.commit_async(Some(Box::new(|offsets, committed| match committed {
+    ///     Ok(()) => println!("committed {} offsets", offsets.len()),
+    ///     Err(error) => eprintln!("not committed: {error}"),
+    /// })))?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn commit_async(&mut self, callback: Option<CommitCallback>) -> Result<(), ClientError> {
         let offsets = self.consumed();
         self.commit_offsets_async(offsets, callback)
@@ -101,6 +134,17 @@ impl Consumer {
 
     /// Commits these offsets without waiting. A failed commit is not retried, because a later one
     /// may be in flight.
+    ///
+    /// ```no_run
+    /// # fn example(consumer: &mut ottla_client::Consumer) -> Result<(), ottla_client::ClientError> {
+    /// use std::collections::BTreeMap;
+    /// use ottla_client::CommitOffset;
+    ///
+    /// let offsets = BTreeMap::from([(("orders".to_owned(), 0), CommitOffset::new(4200))]);
+    /// consumer.commit_offsets_async(offsets, None)?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn commit_offsets_async(
         &mut self,
         offsets: BTreeMap<Partition, CommitOffset>,

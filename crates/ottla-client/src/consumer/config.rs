@@ -9,6 +9,17 @@ use crate::error::ClientError;
 use crate::properties::value::Value;
 
 /// Where to start if there is no committed offset, or if the log does not have it any more.
+///
+/// ```
+/// use std::time::Duration;
+/// use ottla_client::{ConsumerConfig, OffsetReset};
+///
+/// let config = ConsumerConfig {
+///     offset_reset: OffsetReset::ByDuration(Duration::from_secs(86_400)),
+///     ..ConsumerConfig::default()
+/// };
+/// # assert!(matches!(config.offset_reset, OffsetReset::ByDuration(_)));
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum OffsetReset {
     Earliest,
@@ -20,6 +31,17 @@ pub enum OffsetReset {
 }
 
 /// The protocol that assigns the partitions of a group: `group.protocol`.
+///
+/// ```
+/// use ottla_client::{ConsumerConfig, GroupProtocol};
+///
+/// let config = ConsumerConfig {
+///     group_id: Some("billing".to_owned()),
+///     group_protocol: GroupProtocol::Consumer,
+///     ..ConsumerConfig::default()
+/// };
+/// # assert_eq!(config.group_protocol, GroupProtocol::Consumer);
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum GroupProtocol {
     /// One of the members.
@@ -29,6 +51,19 @@ pub enum GroupProtocol {
 }
 
 /// The settings of a consumer, with Kafka's keys and defaults.
+///
+/// ```
+/// use ottla_client::{ConsumerConfig, OffsetReset};
+///
+/// let config = ConsumerConfig {
+///     group_id: Some("billing".to_owned()),
+///     offset_reset: OffsetReset::Earliest,
+///     read_committed: true,
+///     auto_commit: false,
+///     ..ConsumerConfig::default()
+/// };
+/// # assert_eq!(config.max_poll_records, 500);
+/// ```
 #[derive(Clone, Debug)]
 pub struct ConsumerConfig {
     pub group_id: Option<String>,
@@ -98,6 +133,16 @@ impl Default for ConsumerConfig {
 impl ConsumerConfig {
     /// Applies the settings of a consumer in a properties file. Returns the keys of other settings.
     /// [`crate::properties::consumer`] refuses these.
+    ///
+    /// ```
+    /// use std::collections::BTreeMap;
+    /// use ottla_client::{ConsumerConfig, OffsetReset};
+    ///
+    /// let settings = BTreeMap::from([("auto.offset.reset".to_owned(), "earliest".to_owned())]);
+    /// let mut config = ConsumerConfig::default();
+    /// assert!(config.apply(&settings).unwrap().is_empty());
+    /// assert_eq!(config.offset_reset, OffsetReset::Earliest);
+    /// ```
     pub fn apply(
         &mut self,
         settings: &BTreeMap<String, String>,

@@ -10,6 +10,36 @@ use super::{CommitOffset, ConsumerRecord, FetchedBatch, Partition};
 ///
 /// Positions advance by the fetched records, regardless of changes here. Kafka catches exceptions
 /// of an interceptor; a panic here goes to the caller. `Sync`, so that a task can own a consumer.
+///
+/// ```
+/// use std::collections::BTreeMap;
+/// use ottla_client::{CommitOffset, ConsumerInterceptor, ConsumerRecord, FetchedBatch};
+///
+/// #[derive(Default)]
+/// struct Counting {
+///     records: usize,
+///     commits: usize,
+/// }
+///
+/// impl ConsumerInterceptor for Counting {
+///     fn on_consume(&mut self, records: Vec<ConsumerRecord>) -> Vec<ConsumerRecord> {
+///         self.records += records.len();
+///         records
+///     }
+///
+///     fn on_consume_batches(&mut self, batches: Vec<FetchedBatch>) -> Vec<FetchedBatch> {
+///         self.records += batches.iter().map(FetchedBatch::record_count).sum::<usize>();
+///         batches
+///     }
+///
+///     fn on_commit(&mut self, _offsets: &BTreeMap<(String, i32), CommitOffset>) {
+///         self.commits += 1;
+///     }
+/// }
+/// # let mut counting = Counting::default();
+/// # counting.on_commit(&BTreeMap::new());
+/// # assert_eq!(counting.commits, 1);
+/// ```
 pub trait ConsumerInterceptor: Send + Sync {
     /// Called before [`Consumer::poll`](super::Consumer::poll) returns. Records can be changed,
     /// removed and added.

@@ -388,6 +388,17 @@ impl Drop for RequestTally {
 }
 
 /// Reads a consumer's metrics while its owner polls.
+///
+/// ```no_run
+/// # fn example(consumer: &ottla_client::Consumer) {
+/// let reader = consumer.metrics_reader();
+/// std::thread::spawn(move || {
+///     for metric in reader.read() {
+///         println!("{metric} {}", metric.value);
+///     }
+/// });
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct ConsumerMetricsReader {
     client: Client,
@@ -400,6 +411,12 @@ impl ConsumerMetricsReader {
     }
 
     /// The current values of all metrics.
+    ///
+    /// ```no_run
+    /// # fn example(reader: &ottla_client::ConsumerMetricsReader) {
+    /// println!("{:?}", reader.read().value("records-lag-max"));
+    /// # }
+    /// ```
     pub fn read(&self) -> Metrics {
         self.sensors.read(&self.client)
     }

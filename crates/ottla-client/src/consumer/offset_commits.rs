@@ -15,6 +15,13 @@ use crate::metadata::Metadata;
 use crate::partitions::by_topic;
 
 /// An offset to commit, which is that of the next record to read.
+///
+/// ```
+/// use ottla_client::CommitOffset;
+///
+/// let offset = CommitOffset { metadata: "file 7".to_owned(), ..CommitOffset::new(4200) };
+/// # assert_eq!(offset.leader_epoch, -1);
+/// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CommitOffset {
     pub offset: i64,
@@ -24,6 +31,14 @@ pub struct CommitOffset {
 }
 
 impl CommitOffset {
+    /// The offset without a leader epoch and without metadata.
+    ///
+    /// ```
+    /// use ottla_client::CommitOffset;
+    ///
+    /// let offset = CommitOffset::new(4200);
+    /// assert_eq!((offset.offset, offset.leader_epoch), (4200, -1));
+    /// ```
     pub fn new(offset: i64) -> CommitOffset {
         CommitOffset {
             offset,
@@ -35,6 +50,18 @@ impl CommitOffset {
 
 /// Called with the result of an asynchronous commit
 /// (`org.apache.kafka.clients.consumer.OffsetCommitCallback`).
+///
+/// ```no_run
+/// # fn example(consumer: &mut ottla_client::Consumer) -> Result<(), ottla_client::ClientError> {
+/// use ottla_client::CommitCallback;
+///
+/// let tell: CommitCallback = Box::new(|offsets, committed| {
+///     println!("{} offsets: {committed:?}", offsets.len());
+/// });
+/// consumer.commit_async(Some(tell))?;
+/// # Ok(())
+/// # }
+/// ```
 pub type CommitCallback =
     Box<dyn FnOnce(&BTreeMap<Partition, CommitOffset>, Result<(), ClientError>) + Send>;
 

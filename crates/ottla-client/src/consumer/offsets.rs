@@ -12,23 +12,51 @@ use crate::metadata::{PartitionInfo, TopicInfo};
 
 impl Consumer {
     /// The offset of the next record that `poll` returns for a partition, if it is known.
+    ///
+    /// ```no_run
+    /// # fn example(consumer: &ottla_client::Consumer) {
+    /// println!("next: {:?}", consumer.position(&("orders".to_owned(), 0)));
+    /// # }
+    /// ```
     pub fn position(&self, partition: &Partition) -> Option<i64> {
         self.positions.get(partition)?.next
     }
 
     /// The number of records after the position, as of the leader's last response.
+    ///
+    /// ```no_run
+    /// # fn example(consumer: &ottla_client::Consumer) {
+    /// for partition in consumer.assignment() {
+    ///     println!("{partition:?}: {:?} records behind", consumer.current_lag(&partition));
+    /// }
+    /// # }
+    /// ```
     pub fn current_lag(&self, partition: &Partition) -> Option<i64> {
         let position = self.positions.get(partition)?;
         position.lag(self.config.read_committed)
     }
 
     /// Sets the position.
+    ///
+    /// ```no_run
+    /// # fn example(consumer: &mut ottla_client::Consumer) {
+    /// consumer.seek(&("orders".to_owned(), 0), 4200);
+    /// # }
+    /// ```
     pub fn seek(&mut self, partition: &Partition, offset: i64) {
         self.seek_after(partition, offset, -1);
     }
 
     /// As [`Consumer::seek`], with the leader epoch of the record before the offset, as in a
     /// commit; -1 if unknown.
+    ///
+    /// ```no_run
+    /// # fn example(consumer: &mut ottla_client::Consumer, last: &ottla_client::ConsumerRecord) {
+    /// // Continues after `last`, and notices if the log was truncated before it.
+    /// let partition = (last.topic.to_string(), last.partition);
+    /// consumer.seek_after(&partition, last.offset + 1, last.leader_epoch);
+    /// # }
+    /// ```
     pub fn seek_after(&mut self, partition: &Partition, offset: i64, leader_epoch: i32) {
         if !self.positions.contains_key(partition) {
             return;
@@ -40,10 +68,28 @@ impl Consumer {
         self.positions.insert(partition.clone(), position);
     }
 
+    /// Seeks to the first offset of each partition.
+    ///
+    /// ```no_run
+    /// # async fn example(consumer: &mut ottla_client::Consumer) -> Result<(), ottla_client::ClientError> {
+    /// let assignment = consumer.assignment();
+    /// consumer.seek_to_beginning(&assignment).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn seek_to_beginning(&mut self, partitions: &[Partition]) -> Result<(), ClientError> {
         self.seek_to(partitions, OffsetSpec::Earliest).await
     }
 
+    /// Seeks to the end of each partition: with `isolation.level=read_committed`, to the last stable offset.
+    ///
+    /// ```no_run
+    /// # async fn example(consumer: &mut ottla_client::Consumer) -> Result<(), ottla_client::ClientError> {
+    /// let assignment = consumer.assignment();
+    /// consumer.seek_to_end(&assignment).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn seek_to_end(&mut self, partitions: &[Partition]) -> Result<(), ClientError> {
         self.seek_to(partitions, OffsetSpec::Latest).await
     }
@@ -59,6 +105,16 @@ impl Consumer {
         Ok(())
     }
 
+    /// The first offset of each partition.
+    ///
+    /// ```no_run
+    /// # async fn example(consumer: &mut ottla_client::Consumer) -> Result<(), ottla_client::ClientError> {
+    /// for ((topic, partition), start) in consumer.beginning_offsets(&consumer.assignment()).await? {
+    ///     println!("{topic}-{partition} starts at {start}");
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn beginning_offsets(
         &self,
         partitions: &[Partition],
@@ -67,6 +123,16 @@ impl Consumer {
     }
 
     /// The offset after the last record that this consumer can read.
+    ///
+    /// ```no_run
+    /// # async fn example(consumer: &mut ottla_client::Consumer) -> Result<(), ottla_client::ClientError> {
+    /// for (partition, end) in consumer.end_offsets(&consumer.assignment()).await? {
+    ///     let left = consumer.position(&partition).map(|position| end - position);
+    ///     println!("{partition:?}: {left:?} records left");
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn end_offsets(
         &self,
         partitions: &[Partition],
@@ -92,6 +158,19 @@ impl Consumer {
 
     /// For each partition, the first record that is not older than the given time; `None` if there
     /// is none.
+    ///
+    /// ```no_run
+    /// # async fn example(consumer: &mut ottla_client::Consumer) -> Result<(), ottla_client::ClientError> {
+    /// let midnight = 1_767_225_600_000;
+    /// let times = consumer.assignment().into_iter().map(|partition| (partition, midnight)).collect();
+    /// for (partition, found) in consumer.offsets_for_times(&times).await? {
+    ///     if let Some(first) = found {
+    ///         consumer.seek(&partition, first.offset);
+    ///     }
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn offsets_for_times(
         &self,
         times: &BTreeMap<Partition, i64>,
@@ -117,6 +196,15 @@ impl Consumer {
     }
 
     /// The committed offsets of the group.
+    ///
+    /// ```no_run
+    /// # async fn example(consumer: &mut ottla_client::Consumer) -> Result<(), ottla_client::ClientError> {
+    /// for (partition, committed) in consumer.committed().await? {
+    ///     println!("{partition:?}: {}", committed.offset);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn committed(&self) -> Result<BTreeMap<Partition, CommittedOffset>, ClientError> {
         let began = ottla_sync::time::now();
         let committed = self.admin.committed_offsets(self.group()?).await;
@@ -126,6 +214,15 @@ impl Consumer {
     }
 
     /// The committed offsets of these partitions. Those without one are missing.
+    ///
+    /// ```no_run
+    /// # async fn example(consumer: &mut ottla_client::Consumer) -> Result<(), ottla_client::ClientError> {
+    /// let partition = ("orders".to_owned(), 0);
+    /// let committed = consumer.committed_of(std::slice::from_ref(&partition)).await?;
+    /// println!("{:?}", committed.get(&partition).map(|committed| committed.offset));
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn committed_of(
         &self,
         partitions: &[Partition],
@@ -143,6 +240,15 @@ impl Consumer {
 
     /// The partitions of a topic. A topic that does not exist is created if both client and broker
     /// allow that; otherwise it is an error.
+    ///
+    /// ```no_run
+    /// # async fn example(consumer: &mut ottla_client::Consumer) -> Result<(), ottla_client::ClientError> {
+    /// for partition in consumer.partitions_for("orders").await? {
+    ///     println!("{}: leader {}", partition.partition, partition.leader);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn partitions_for(&self, topic: &str) -> Result<Vec<PartitionInfo>, ClientError> {
         let names = [topic.to_owned()];
         let creates = self.config.allow_auto_create_topics;
@@ -153,6 +259,15 @@ impl Consumer {
     }
 
     /// All topics that this client may see.
+    ///
+    /// ```no_run
+    /// # async fn example(consumer: &mut ottla_client::Consumer) -> Result<(), ottla_client::ClientError> {
+    /// for (name, topic) in consumer.list_topics().await? {
+    ///     println!("{name}: {} partitions", topic.partitions.len());
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn list_topics(&self) -> Result<BTreeMap<String, TopicInfo>, ClientError> {
         let metadata = self.client.refresh_metadata(None, false).await?;
         Ok(metadata.topics.clone())

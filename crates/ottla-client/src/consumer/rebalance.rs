@@ -22,12 +22,36 @@ use crate::metadata::Metadata;
 
 impl Consumer {
     /// Subscribes to these topics.
+    ///
+    /// ```no_run
+    /// # fn example(consumer: &mut ottla_client::Consumer) -> Result<(), ottla_client::ClientError> {
+    /// consumer.subscribe(&["orders".to_owned(), "payments".to_owned()])?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn subscribe(&mut self, topics: &[String]) -> Result<(), ClientError> {
         self.pattern = None;
         self.subscribe_as(topics.to_vec(), None)
     }
 
     /// As [`Consumer::subscribe`] with a rebalance listener.
+    ///
+    /// ```no_run
+    /// # fn example(consumer: &mut ottla_client::Consumer) -> Result<(), ottla_client::ClientError> {
+    /// use ottla_client::RebalanceListener;
+    ///
+    /// struct Telling;
+    ///
+    /// impl RebalanceListener for Telling {
+    ///     fn on_partitions_revoked(&mut self, partitions: &[(String, i32)]) {
+    ///         println!("revoked {partitions:?}");
+    ///     }
+    /// }
+    ///
+    /// consumer.subscribe_with_listener(&["orders".to_owned()], Box::new(Telling))?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn subscribe_with_listener(
         &mut self,
         topics: &[String],
@@ -40,6 +64,13 @@ impl Consumer {
     /// Subscribes to the topics whose names match a regular expression completely, including future
     /// ones. The metadata is checked every `metadata.max.age.ms`. Internal topics are excluded
     /// unless `exclude.internal.topics` is false.
+    ///
+    /// ```no_run
+    /// # fn example(consumer: &mut ottla_client::Consumer) -> Result<(), ottla_client::ClientError> {
+    /// consumer.subscribe_pattern("orders-(eu|us)")?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn subscribe_pattern(&mut self, pattern: &str) -> Result<(), ClientError> {
         let regex = Regex::new(&format!("^(?:{pattern})$")).map_err(|error| {
             ClientError::Config(format!("{pattern}: not a regular expression: {error}"))
@@ -51,6 +82,13 @@ impl Consumer {
 
     /// As [`Consumer::subscribe_pattern`], but the coordinator matches the topics, so that members
     /// need not request all names. Only with `group.protocol=consumer`; the syntax is RE2.
+    ///
+    /// ```no_run
+    /// # fn example(consumer: &mut ottla_client::Consumer) -> Result<(), ottla_client::ClientError> {
+    /// consumer.subscribe_regex("orders-.*")?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn subscribe_regex(&mut self, regex: &str) -> Result<(), ClientError> {
         if self.config.group_protocol == GroupProtocol::Classic {
             return Err(ClientError::Config(format!(
@@ -63,6 +101,22 @@ impl Consumer {
     }
 
     /// Sets the listener for assigned and revoked partitions.
+    ///
+    /// ```no_run
+    /// # fn example(consumer: &mut ottla_client::Consumer) {
+    /// use ottla_client::RebalanceListener;
+    ///
+    /// struct Telling;
+    ///
+    /// impl RebalanceListener for Telling {
+    ///     fn on_partitions_assigned(&mut self, partitions: &[(String, i32)]) {
+    ///         println!("assigned {partitions:?}");
+    ///     }
+    /// }
+    ///
+    /// consumer.set_rebalance_listener(Box::new(Telling));
+    /// # }
+    /// ```
     pub fn set_rebalance_listener(&mut self, listener: Box<dyn RebalanceListener>) {
         self.listener = Some(listener);
     }
@@ -106,6 +160,13 @@ impl Consumer {
     }
 
     /// Removes the subscription and leaves the group.
+    ///
+    /// ```no_run
+    /// # async fn example(consumer: &mut ottla_client::Consumer) -> Result<(), ottla_client::ClientError> {
+    /// consumer.unsubscribe().await;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn unsubscribe(&mut self) {
         self.subscription.clear();
         self.pattern = None;
@@ -139,6 +200,12 @@ impl Consumer {
 
     /// Starts a rebalance with the next poll. Does nothing if the coordinator assigns partitions,
     /// as in Kafka.
+    ///
+    /// ```no_run
+    /// # fn example(consumer: &ottla_client::Consumer) {
+    /// consumer.enforce_rebalance();
+    /// # }
+    /// ```
     pub fn enforce_rebalance(&self) {
         if let Some(membership) = &self.membership {
             membership.rejoin();

@@ -21,6 +21,18 @@ use ottla_records::{
 pub(super) const MAX_BATCH_BYTES: usize = 1 << 30;
 
 /// An owned record whose key and value are slices of the response.
+///
+/// ```no_run
+/// # async fn example(consumer: &mut ottla_client::Consumer) -> Result<(), ottla_client::ClientError> {
+/// use std::time::Duration;
+///
+/// for record in consumer.poll(Duration::from_secs(1)).await? {
+///     let key = record.key.as_deref().map(String::from_utf8_lossy);
+///     println!("{key:?} at {}, {} headers", record.timestamp, record.headers.len());
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ConsumerRecord {
     pub topic: Arc<str>,
@@ -35,6 +47,17 @@ pub struct ConsumerRecord {
 }
 
 /// The unread records of one batch, borrowed when they are accessed.
+///
+/// ```no_run
+/// # async fn example(consumer: &mut ottla_client::Consumer) -> Result<(), ottla_client::ClientError> {
+/// use std::time::Duration;
+///
+/// for batch in consumer.poll_batches(Duration::from_secs(1)).await? {
+///     println!("{}-{}: {} records", batch.topic, batch.partition, batch.record_count());
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct FetchedBatch {
     pub topic: Arc<str>,
@@ -52,6 +75,17 @@ pub struct FetchedBatch {
 
 impl FetchedBatch {
     /// The records, without copies.
+    ///
+    /// ```no_run
+    /// # fn example(batch: &ottla_client::FetchedBatch) {
+    /// for record in batch.iter() {
+    ///     match record {
+    ///         Ok(record) => println!("{}: {:?}", record.offset, record.value),
+    ///         Err(error) => println!("the rest of the batch cannot be read: {error}"),
+    ///     }
+    /// }
+    /// # }
+    /// ```
     #[inline]
     pub fn iter(&self) -> impl Iterator<Item = Result<RecordView<'_>, BatchError>> {
         let first_offset = self.first_offset;
@@ -63,22 +97,48 @@ impl FetchedBatch {
     }
 
     /// The number of records in the batch, including those before the position.
+    ///
+    /// ```no_run
+    /// # fn example(batch: &ottla_client::FetchedBatch) {
+    /// println!("{} records", batch.record_count());
+    /// # }
+    /// ```
     pub fn record_count(&self) -> usize {
         usize::try_from(self.records.record_count()).unwrap_or(0)
     }
 
     /// All records of the batch as they are encoded, decompressed; also those before the position. Keys, values and headers
     /// are parts of it, so that a search can pass over a batch as a whole.
+    ///
+    /// ```no_run
+    /// # fn example(batch: &ottla_client::FetchedBatch) {
+    /// let may_match = batch.bytes().windows(5).any(|bytes| bytes == b"error");
+    /// # }
+    /// ```
     pub fn bytes(&self) -> &[u8] {
         self.records.bytes()
     }
 
     /// The offset of the first record that the batch was written with, which can be before the position.
+    ///
+    /// ```no_run
+    /// # fn example(batch: &ottla_client::FetchedBatch) {
+    /// println!("{} to {}", batch.base_offset(), batch.last_offset());
+    /// # }
+    /// ```
     pub fn base_offset(&self) -> i64 {
         self.records.base_offset().0
     }
 
     /// Whether no record of the batch is before the position.
+    ///
+    /// ```no_run
+    /// # fn example(batch: &ottla_client::FetchedBatch) {
+    /// if batch.is_whole() {
+    ///     println!("all {} records are new", batch.record_count());
+    /// }
+    /// # }
+    /// ```
     pub fn is_whole(&self) -> bool {
         !self.is_begun
     }
@@ -99,6 +159,12 @@ impl FetchedBatch {
     }
 
     /// The last offset of the batch, whether or not its record still exists.
+    ///
+    /// ```no_run
+    /// # fn example(batch: &ottla_client::FetchedBatch) {
+    /// println!("the next batch begins after {}", batch.last_offset());
+    /// # }
+    /// ```
     pub fn last_offset(&self) -> i64 {
         self.last_offset
     }

@@ -9,6 +9,19 @@ use crate::error::ClientError;
 use crate::properties::value::Value;
 
 /// The settings of a producer, with Kafka's keys and defaults.
+///
+/// ```
+/// use std::time::Duration;
+/// use ottla_client::ProducerConfig;
+/// use ottla_client::ottla_records::CompressionType;
+///
+/// let config = ProducerConfig {
+///     compression: CompressionType::Zstd.into(),
+///     linger: Duration::from_millis(20),
+///     ..ProducerConfig::default()
+/// };
+/// # assert!(config.is_idempotent());
+/// ```
 #[derive(Clone, Debug)]
 pub struct ProducerConfig {
     /// 0, 1, or -1 for all in-sync replicas.
@@ -70,6 +83,17 @@ const MAX_IN_FLIGHT_WITH_IDEMPOTENCE: usize = 5;
 impl ProducerConfig {
     /// Applies the settings of a producer in a properties file. Returns the keys of other settings.
     /// [`crate::properties::producer`] refuses these.
+    ///
+    /// ```
+    /// use std::collections::BTreeMap;
+    /// use std::time::Duration;
+    /// use ottla_client::ProducerConfig;
+    ///
+    /// let settings = BTreeMap::from([("linger.ms".to_owned(), "20".to_owned())]);
+    /// let mut config = ProducerConfig::default();
+    /// assert!(config.apply(&settings).unwrap().is_empty());
+    /// assert_eq!(config.linger, Duration::from_millis(20));
+    /// ```
     pub fn apply(
         &mut self,
         settings: &BTreeMap<String, String>,
@@ -154,6 +178,13 @@ impl ProducerConfig {
     }
 
     /// Whether the producer is idempotent.
+    ///
+    /// ```
+    /// use ottla_client::ProducerConfig;
+    ///
+    /// assert!(ProducerConfig::default().is_idempotent());
+    /// assert!(!ProducerConfig { acks: 1, ..ProducerConfig::default() }.is_idempotent());
+    /// ```
     pub fn is_idempotent(&self) -> bool {
         self.enable_idempotence.unwrap_or_else(|| {
             self.transactional_id.is_some() || self.acks == -1 && self.retries > 0
@@ -161,6 +192,15 @@ impl ProducerConfig {
     }
 
     /// Refuses contradictory settings.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use ottla_client::ProducerConfig;
+    ///
+    /// let config = ProducerConfig { acks: 1, enable_idempotence: Some(true), ..Default::default() };
+    /// let refused = config.validate(Duration::from_secs(30)).unwrap_err().to_string();
+    /// assert!(refused.starts_with("acks=1: idempotence needs acks=all"));
+    /// ```
     pub fn validate(&self, request_timeout: Duration) -> Result<(), ClientError> {
         let refuse = |text: String| Err(ClientError::Config(text));
         // As in Kafka, checked even if `acks` or `retries` turn the default off: the order of

@@ -113,6 +113,17 @@ impl Completion {
 }
 
 /// The result of a record, which can be awaited, polled or ignored.
+///
+/// ```no_run
+/// # async fn example(producer: &ottla_client::Producer) -> Result<(), ottla_client::ClientError> {
+/// use ottla_client::RecordRef;
+///
+/// let first = producer.send_ref(RecordRef::new("orders", b"1")).await?;
+/// let second = producer.send_ref(RecordRef::new("orders", b"2")).await?;
+/// println!("{}, {}", first.wait().await?.offset, second.wait().await?.offset);
+/// # Ok(())
+/// # }
+/// ```
 pub struct Delivery {
     /// `Some` until it is dropped.
     completion: Option<Arc<Completion>>,
@@ -136,6 +147,18 @@ impl Delivery {
             .expect("it is given back when the delivery is dropped")
     }
 
+    /// Waits until the record is written, or has failed.
+    ///
+    /// ```no_run
+    /// # async fn example(producer: &ottla_client::Producer) -> Result<(), ottla_client::ClientError> {
+    /// use ottla_client::RecordRef;
+    ///
+    /// let delivery = producer.send_ref(RecordRef::new("orders", b"1")).await?;
+    /// let written = delivery.wait().await?;
+    /// println!("partition {}, offset {}", written.partition, written.offset);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn wait(self) -> Result<RecordMetadata, ClientError> {
         let (mut completion, mut index) = (self.completion(), self.index);
         loop {
@@ -151,6 +174,16 @@ impl Delivery {
     }
 
     /// The result of the record, if it is known.
+    ///
+    /// ```no_run
+    /// # fn example(delivery: &ottla_client::Delivery) {
+    /// match delivery.outcome() {
+    ///     None => println!("not sent yet"),
+    ///     Some(Ok(written)) => println!("offset {}", written.offset),
+    ///     Some(Err(error)) => println!("{error}"),
+    /// }
+    /// # }
+    /// ```
     pub fn outcome(&self) -> Option<Result<RecordMetadata, ClientError>> {
         let (mut completion, mut index) = (self.completion(), self.index);
         loop {
@@ -203,9 +236,28 @@ fn part_of(parts: &[(u32, Arc<Completion>)], index: u32) -> (Arc<Completion>, u3
 }
 
 /// Called once with the result of a record.
+///
+/// ```no_run
+/// # async fn example(producer: &ottla_client::Producer) -> Result<(), ottla_client::ClientError> {
+/// use ottla_client::{DeliveryCallback, RecordRef};
+///
+/// let tell: DeliveryCallback = Box::new(|written| println!("{written:?}"));
+/// producer.send_with_callback(RecordRef::new("orders", b"1"), tell).await?;
+/// # Ok(())
+/// # }
+/// ```
 pub type DeliveryCallback = Box<dyn FnOnce(Result<RecordMetadata, ClientError>) + Send>;
 
 /// A completed batch.
+///
+/// ```no_run
+/// # fn example(batch: &ottla_client::DeliveredBatch<'_>) {
+/// match batch.result {
+///     Ok(offset) => println!("{}-{} from {offset} on", batch.topic, batch.partition),
+///     Err(error) => println!("{} records failed: {error}", batch.record_count),
+/// }
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct DeliveredBatch<'a> {
     pub topic: &'a str,
@@ -220,12 +272,56 @@ pub struct DeliveredBatch<'a> {
 }
 
 /// Notified of every completed batch, on the sender's task, so it must not block.
+///
+/// ```
+/// use std::sync::atomic::{AtomicU64, Ordering};
+/// use ottla_client::{DeliveredBatch, DeliveryListener};
+///
+/// #[derive(Default)]
+/// struct Counting {
+///     written: AtomicU64,
+/// }
+///
+/// impl DeliveryListener for Counting {
+///     fn on_delivered(&self, batch: &DeliveredBatch<'_>) {
+///         if batch.result.is_ok() {
+///             self.written.fetch_add(batch.record_count.into(), Ordering::Relaxed);
+///         }
+///     }
+/// }
+/// # let counting = Counting::default();
+/// # counting.on_delivered(&DeliveredBatch {
+/// #     topic: "orders", partition: 0, result: Ok(7), record_count: 2, bytes: 90, tags: &[],
+/// # });
+/// # assert_eq!(counting.written.into_inner(), 2);
+/// ```
 pub trait DeliveryListener: Send + Sync {
     fn on_delivered(&self, batch: &DeliveredBatch<'_>);
 }
 
 /// Sees and can change every record that is sent, and is notified of its result
 /// (`org.apache.kafka.clients.producer.ProducerInterceptor`).
+///
+/// ```
+/// use ottla_client::{ClientError, ProducerInterceptor, ProducerRecord, RecordMetadata};
+///
+/// struct Lowercase;
+///
+/// impl ProducerInterceptor for Lowercase {
+///     fn on_send(&self, record: ProducerRecord) -> ProducerRecord {
+///         let value = record.value.map(|value| value.to_ascii_lowercase().into());
+///         ProducerRecord { value, ..record }
+///     }
+///
+///     fn on_acknowledgement(&self, topic: &str, result: Result<&RecordMetadata, &ClientError>) {
+///         if let Err(error) = result {
+///             eprintln!("{topic}: {error}");
+///         }
+///     }
+/// }
+/// # let record = ProducerRecord { value: Some("A".into()), ..Default::default() };
+/// # assert_eq!(Lowercase.on_send(record).value.as_deref(), Some(&b"a"[..]));
+/// ```
 pub trait ProducerInterceptor: Send + Sync {
     /// Called on the sending thread.
     fn on_send(&self, record: ProducerRecord) -> ProducerRecord {

@@ -4,6 +4,20 @@ use bytes::Bytes;
 use ottla_records::{BatchHeader, RecordHeader};
 
 /// An owned record to send.
+///
+/// ```
+/// use ottla_client::ProducerRecord;
+/// use ottla_client::ottla_records::RecordHeader;
+///
+/// let record = ProducerRecord {
+///     topic: "orders".to_owned(),
+///     key: Some("customer-7".into()),
+///     value: Some("1 book".into()),
+///     headers: vec![RecordHeader::new("trace", Some("4bf9".into()))],
+///     ..ProducerRecord::default()
+/// };
+/// # assert_eq!(record.headers.len(), 1);
+/// ```
 #[derive(Clone, Default, Debug)]
 pub struct ProducerRecord {
     pub topic: String,
@@ -17,6 +31,14 @@ pub struct ProducerRecord {
 }
 
 impl ProducerRecord {
+    /// The record, borrowed.
+    ///
+    /// ```
+    /// use ottla_client::ProducerRecord;
+    ///
+    /// let record = ProducerRecord { topic: "orders".to_owned(), ..ProducerRecord::default() };
+    /// assert_eq!(record.as_ref().topic, "orders");
+    /// ```
     pub fn as_ref(&self) -> RecordRef<'_> {
         RecordRef {
             topic: &self.topic,
@@ -30,6 +52,13 @@ impl ProducerRecord {
 }
 
 /// A borrowed record to send. It is encoded before the call returns.
+///
+/// ```
+/// use ottla_client::RecordRef;
+///
+/// let record = RecordRef { key: Some(b"customer-7"), ..RecordRef::new("orders", b"1 book") };
+/// # assert_eq!(record.partition, None);
+/// ```
 #[derive(Clone, Copy, Default, Debug)]
 pub struct RecordRef<'a> {
     pub topic: &'a str,
@@ -44,6 +73,13 @@ pub struct RecordRef<'a> {
 
 impl<'a> RecordRef<'a> {
     /// A record without a key and a partition.
+    ///
+    /// ```
+    /// use ottla_client::RecordRef;
+    ///
+    /// let record = RecordRef::new("orders", b"1 book");
+    /// assert_eq!((record.key, record.partition), (None, None));
+    /// ```
     pub fn new(topic: &'a str, value: &'a [u8]) -> RecordRef<'a> {
         RecordRef {
             topic,
@@ -99,6 +135,14 @@ fn varint_size(length: usize) -> usize {
 }
 
 /// Where a record was written.
+///
+/// ```no_run
+/// # async fn example(delivery: ottla_client::Delivery) -> Result<(), ottla_client::ClientError> {
+/// let written = delivery.wait().await?;
+/// println!("{}: {} at {}", written.partition, written.offset, written.timestamp);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RecordMetadata {
     pub partition: i32,

@@ -15,6 +15,22 @@ use crate::clock::now_ms;
 use crate::error::ClientError;
 
 /// Why a record could not be sent immediately.
+///
+/// ```no_run
+/// # async fn example(producer: &ottla_client::Producer) -> Result<(), ottla_client::ClientError> {
+/// use ottla_client::{RecordRef, TrySendError};
+///
+/// let record = RecordRef::new("orders", b"1");
+/// match producer.try_send(record) {
+///     Ok(_delivery) => {}
+///     Err(TrySendError::Failed(error)) => return Err(error),
+///     Err(TrySendError::BufferFull | TrySendError::UnknownTopic) => {
+///         producer.send_ref(record).await?;
+///     }
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub enum TrySendError {
     /// `buffer.memory` is exhausted.
@@ -27,16 +43,54 @@ pub enum TrySendError {
 impl Producer {
     /// Sends a record. Waits up to `max.block.ms` for memory and for the topic's metadata. The
     /// returned delivery gives the result.
+    ///
+    /// ```no_run
+    /// # async fn example(producer: &ottla_client::Producer) -> Result<(), ottla_client::ClientError> {
+    /// use ottla_client::ProducerRecord;
+    ///
+    /// let record = ProducerRecord {
+    ///     topic: "orders".to_owned(),
+    ///     value: Some("1 book".into()),
+    ///     ..ProducerRecord::default()
+    /// };
+    /// println!("{:?}", producer.send(record).await?.wait().await?);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn send(&self, record: ProducerRecord) -> Result<Delivery, ClientError> {
         self.send_ref(record.as_ref()).await
     }
 
     /// As [`Producer::send`], with a borrowed record.
+    ///
+    /// ```no_run
+    /// # async fn example(producer: &ottla_client::Producer) -> Result<(), ottla_client::ClientError> {
+    /// use ottla_client::RecordRef;
+    ///
+    /// for number in 0..1000 {
+    ///     let value = number.to_string();
+    ///     producer.send_ref(RecordRef::new("numbers", value.as_bytes())).await?;
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn send_ref(&self, record: RecordRef<'_>) -> Result<Delivery, ClientError> {
         self.shared.send(record, AwaitDelivery).await
     }
 
     /// As [`Producer::send`]. The callback is called on the sender's task and must not block.
+    ///
+    /// ```no_run
+    /// # async fn example(producer: &ottla_client::Producer) -> Result<(), ottla_client::ClientError> {
+    /// use ottla_client::RecordRef;
+    ///
+    /// let record = RecordRef::new("orders", b"1");
+    /// producer
+    ///     .send_with_callback(record, Box::new(|written| println!("{written:?}")))
+    ///     .await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn send_with_callback(
         &self,
         record: RecordRef<'_>,
@@ -46,11 +100,32 @@ impl Producer {
     }
 
     /// As [`Producer::send`]. Only the listener is notified, with the tag.
+    ///
+    /// ```no_run
+    /// # async fn example(producer: &ottla_client::Producer) -> Result<(), ottla_client::ClientError> {
+    /// use ottla_client::RecordRef;
+    ///
+    /// for tag in 0..1000 {
+    ///     producer.send_tagged(RecordRef::new("numbers", b"x"), tag).await?;
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn send_tagged(&self, record: RecordRef<'_>, tag: u64) -> Result<(), ClientError> {
         self.shared.send(record, Tagged(tag)).await
     }
 
     /// As [`Producer::send_ref`] for a thread outside the runtime, which it blocks.
+    ///
+    /// ```no_run
+    /// # fn example(producer: &ottla_client::Producer, runtime: &ottla_sync::task::Handle) -> Result<(), ottla_client::ClientError> {
+    /// use ottla_client::RecordRef;
+    ///
+    /// // `runtime` is the handle of the runtime on which the producer was started.
+    /// let delivery = producer.send_blocking(runtime, RecordRef::new("orders", b"1"))?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn send_blocking(
         &self,
         runtime: &ottla_sync::task::Handle,
@@ -61,12 +136,34 @@ impl Producer {
 
     /// Sends a record immediately or not at all. Never waits, so it can be called on any thread.
     /// For interceptors, a refused record has failed, and a retry is a new record.
+    ///
+    /// ```no_run
+    /// # fn example(producer: &ottla_client::Producer) {
+    /// use ottla_client::{RecordRef, TrySendError};
+    ///
+    /// match producer.try_send(RecordRef::new("orders", b"1")) {
+    ///     Ok(_delivery) => println!("on its way"),
+    ///     Err(TrySendError::BufferFull) => println!("dropped: the brokers are too slow"),
+    ///     Err(other) => println!("{other:?}"),
+    /// }
+    /// # }
+    /// ```
     #[inline]
     pub fn try_send(&self, record: RecordRef<'_>) -> Result<Delivery, TrySendError> {
         self.shared.try_send_for_delivery(record)
     }
 
     /// As [`Producer::try_send`]. Only the listener is notified, with the tag.
+    ///
+    /// ```no_run
+    /// # fn example(producer: &ottla_client::Producer) {
+    /// use ottla_client::RecordRef;
+    ///
+    /// if producer.try_send_tagged(RecordRef::new("orders", b"1"), 7).is_err() {
+    ///     println!("record 7 was not taken");
+    /// }
+    /// # }
+    /// ```
     #[inline]
     pub fn try_send_tagged(&self, record: RecordRef<'_>, tag: u64) -> Result<(), TrySendError> {
         self.shared.try_send_tagged(record, tag)

@@ -40,6 +40,19 @@ const LAST_TXN_OFFSET_COMMIT_VERSION_WITH_NAMES: i16 = 5;
 const LAST_ADD_PARTITIONS_VERSION_OF_CLIENTS: i16 = 3;
 
 /// The group member whose offsets a transaction commits, from [`crate::Consumer::group_metadata`].
+///
+/// ```
+/// use ottla_client::ConsumerGroupMetadata;
+///
+/// // For a program that assigns partitions itself; others take that of their consumer.
+/// let group = ConsumerGroupMetadata {
+///     group_id: "billing".to_owned(),
+///     generation_id: -1,
+///     member_id: String::new(),
+///     group_instance_id: None,
+/// };
+/// # assert_eq!(group.generation_id, -1);
+/// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ConsumerGroupMetadata {
     pub group_id: String,
@@ -52,6 +65,18 @@ pub struct ConsumerGroupMetadata {
 impl Producer {
     /// Fences earlier producers with this `transactional.id`, and waits until their last
     /// transaction has ended. Must be called once, before everything else.
+    ///
+    /// ```no_run
+    /// # async fn example(client: ottla_client::Client) -> Result<(), ottla_client::ClientError> {
+    /// use ottla_client::{Producer, ProducerConfig};
+    ///
+    /// let transactional_id = Some("billing-1".to_owned());
+    /// let config = ProducerConfig { transactional_id, ..ProducerConfig::default() };
+    /// let producer = Producer::new(client, config)?;
+    /// producer.init_transactions().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn init_transactions(&self) -> Result<(), ClientError> {
         let shared = &self.shared;
         let state = shared.transactional()?;
@@ -95,6 +120,18 @@ impl Producer {
     }
 
     /// Commits a group's offsets with the transaction. The consumer itself must not commit.
+    ///
+    /// ```no_run
+    /// # async fn example(producer: &ottla_client::Producer, consumer: &ottla_client::Consumer) -> Result<(), ottla_client::ClientError> {
+    /// use std::collections::BTreeMap;
+    /// use ottla_client::CommitOffset;
+    ///
+    /// let offsets = BTreeMap::from([(("orders".to_owned(), 0), CommitOffset::new(4200))]);
+    /// producer.send_offsets_to_transaction(&offsets, &consumer.group_metadata()).await?;
+    /// producer.commit_transaction().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn send_offsets_to_transaction(
         &self,
         offsets: &BTreeMap<(String, i32), CommitOffset>,
@@ -126,6 +163,17 @@ impl Producer {
 
     /// Sends the remaining records and commits the transaction. After an error the transaction must
     /// be aborted, unless the producer has failed permanently; see [`Producer::abort_transaction`].
+    ///
+    /// ```no_run
+    /// # async fn example(producer: &ottla_client::Producer) -> Result<(), ottla_client::ClientError> {
+    /// use ottla_client::RecordRef;
+    ///
+    /// producer.begin_transaction()?;
+    /// producer.send_ref(RecordRef::new("orders", b"1")).await?;
+    /// producer.commit_transaction().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn commit_transaction(&self) -> Result<(), ClientError> {
         let shared = &self.shared;
         let state = shared.transactional()?;
@@ -141,6 +189,18 @@ impl Producer {
     }
 
     /// Drops unsent records and aborts the transaction.
+    ///
+    /// ```no_run
+    /// # async fn example(producer: &ottla_client::Producer) -> Result<(), ottla_client::ClientError> {
+    /// use ottla_client::RecordRef;
+    ///
+    /// producer.begin_transaction()?;
+    /// producer.send_ref(RecordRef::new("orders", b"1")).await?;
+    /// // Readers of committed records never see it.
+    /// producer.abort_transaction().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn abort_transaction(&self) -> Result<(), ClientError> {
         let shared = &self.shared;
         shared.transactional()?.lock().begin_abort()?;

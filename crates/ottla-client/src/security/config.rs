@@ -15,6 +15,12 @@ use crate::error::ClientError;
 use crate::properties::value::Value;
 
 /// `security.protocol`.
+///
+/// ```
+/// use ottla_client::{SecurityConfig, SecurityProtocol};
+///
+/// assert_eq!(SecurityConfig::default().protocol, SecurityProtocol::Plaintext);
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum SecurityProtocol {
     #[default]
@@ -25,6 +31,16 @@ pub enum SecurityProtocol {
 }
 
 /// Security settings. Kafka's defaults: no TLS, no SASL, and host names are verified.
+///
+/// ```
+/// use ottla_client::{ClientConfig, SaslMechanism, SecurityProtocol};
+///
+/// let mut config = ClientConfig::new("kafka-1.example.com:9093").unwrap();
+/// config.security.protocol = SecurityProtocol::SaslSsl;
+/// config.security.ssl.insert("ssl.truststore.type".to_owned(), "PEM".to_owned());
+/// config.security.ssl.insert("ssl.truststore.location".to_owned(), "ca.crt".to_owned());
+/// config.security.log_in_as(SaslMechanism::Plain, "alice", "secret");
+/// ```
 #[derive(Clone, Default)]
 pub struct SecurityConfig {
     pub protocol: SecurityProtocol,
@@ -79,6 +95,14 @@ impl SecurityConfig {
     }
 
     /// Whether connections log in.
+    ///
+    /// ```
+    /// use ottla_client::{SecurityConfig, SecurityProtocol};
+    ///
+    /// let mut security = SecurityConfig::default();
+    /// security.protocol = SecurityProtocol::SaslSsl;
+    /// assert!(security.uses_sasl());
+    /// ```
     pub fn uses_sasl(&self) -> bool {
         matches!(
             self.protocol,
@@ -87,17 +111,39 @@ impl SecurityConfig {
     }
 
     /// `sasl.mechanism`.
+    ///
+    /// ```
+    /// use ottla_client::{SaslMechanism, SecurityConfig};
+    ///
+    /// assert_eq!(SecurityConfig::default().mechanism(), SaslMechanism::Gssapi);
+    /// ```
     pub fn mechanism(&self) -> Mechanism {
         self.sasl_mechanism.unwrap_or(Mechanism::Gssapi)
     }
 
     /// Logs in as this user, with a mechanism that takes passwords.
+    ///
+    /// ```
+    /// use ottla_client::{SaslMechanism, ScramMechanism, SecurityConfig};
+    ///
+    /// let mut security = SecurityConfig::default();
+    /// security.log_in_as(SaslMechanism::Scram(ScramMechanism::Sha512), "alice", "secret");
+    /// assert_eq!(security.mechanism().name(), "SCRAM-SHA-512");
+    /// ```
     pub fn log_in_as(&mut self, mechanism: Mechanism, user: &str, password: &str) {
         self.sasl_mechanism = Some(mechanism);
         self.credentials = Some(ClientCredentials::password(user, password));
     }
 
     /// Logs in with OAUTHBEARER and this token.
+    ///
+    /// ```
+    /// use ottla_client::{SaslMechanism, Secret, SecurityConfig, SuppliedToken};
+    ///
+    /// let mut security = SecurityConfig::default();
+    /// security.log_in_with_token(SuppliedToken::new(Secret::new("eyJhbGciOi…")));
+    /// assert_eq!(security.mechanism(), SaslMechanism::OAuthBearer);
+    /// ```
     pub fn log_in_with_token(&mut self, token: SuppliedToken) {
         self.sasl_mechanism = Some(Mechanism::OAuthBearer);
         self.supplied_token = Some(token);

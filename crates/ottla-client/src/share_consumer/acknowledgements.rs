@@ -10,6 +10,23 @@ use std::collections::BTreeMap;
 use super::ShareRecord;
 
 /// The result of processing a record (`org.apache.kafka.clients.consumer.AcknowledgeType`).
+///
+/// ```no_run
+/// # async fn example(consumer: &mut ottla_client::ShareConsumer) -> Result<(), ottla_client::ClientError> {
+/// use std::time::Duration;
+/// use ottla_client::AcknowledgeType;
+///
+/// for job in consumer.poll(Duration::from_secs(1)).await? {
+///     let became = match job.record.value.as_deref() {
+///         Some(b"later") => AcknowledgeType::Release,
+///         Some(_) => AcknowledgeType::Accept,
+///         None => AcknowledgeType::Reject,
+///     };
+///     consumer.acknowledge(&job, became)?;
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(i8)]
 pub enum AcknowledgeType {

@@ -8,6 +8,17 @@ use crate::error::ClientError;
 use crate::properties::value::Value;
 
 /// How records are acknowledged: `share.acknowledgement.mode`.
+///
+/// ```
+/// use ottla_client::{AcknowledgementMode, ShareConsumerConfig};
+///
+/// let config = ShareConsumerConfig {
+///     group_id: "workers".to_owned(),
+///     acknowledgement_mode: AcknowledgementMode::Explicit,
+///     ..ShareConsumerConfig::default()
+/// };
+/// # assert_eq!(config.acknowledgement_mode, AcknowledgementMode::Explicit);
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum AcknowledgementMode {
     /// The next poll or commit accepts all returned records.
@@ -17,6 +28,18 @@ pub enum AcknowledgementMode {
 }
 
 /// How many records a poll returns: `share.acquire.mode`.
+///
+/// ```
+/// use ottla_client::{AcquireMode, ShareConsumerConfig};
+///
+/// let config = ShareConsumerConfig {
+///     group_id: "workers".to_owned(),
+///     acquire_mode: AcquireMode::RecordLimit,
+///     max_poll_records: 10,
+///     ..ShareConsumerConfig::default()
+/// };
+/// # assert_eq!(config.acquire_mode, AcquireMode::RecordLimit);
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(i8)]
 pub enum AcquireMode {
@@ -43,6 +66,17 @@ const UNSUPPORTED: [&str; 10] = [
 
 /// The settings of a share consumer, with Kafka's keys and defaults. The first offset, the lock
 /// duration and the delivery limit are settings of the group, which the cluster stores.
+///
+/// ```
+/// use ottla_client::ShareConsumerConfig;
+///
+/// let config = ShareConsumerConfig {
+///     group_id: "workers".to_owned(),
+///     max_poll_records: 10,
+///     ..ShareConsumerConfig::default()
+/// };
+/// # assert_eq!(config.max_poll_records, 10);
+/// ```
 #[derive(Clone, Debug)]
 pub struct ShareConsumerConfig {
     pub group_id: String,
@@ -78,6 +112,18 @@ impl ShareConsumerConfig {
     /// Applies the settings of a share consumer. Returns the keys of other settings, which
     /// [`crate::properties::share_consumer`] refuses. Settings of ordinary consumers are always
     /// refused.
+    ///
+    /// ```
+    /// use std::collections::BTreeMap;
+    /// use ottla_client::ShareConsumerConfig;
+    ///
+    /// let mut config = ShareConsumerConfig::default();
+    /// let settings = BTreeMap::from([("max.poll.records".to_owned(), "10".to_owned())]);
+    /// assert!(config.apply(&settings).unwrap().is_empty());
+    /// // The group has this setting, not its members.
+    /// let settings = BTreeMap::from([("auto.offset.reset".to_owned(), "earliest".to_owned())]);
+    /// assert!(config.apply(&settings).is_err());
+    /// ```
     pub fn apply(
         &mut self,
         settings: &BTreeMap<String, String>,

@@ -7,7 +7,7 @@ use proc_macro2::{TokenStream, TokenTree};
 use syn::visit::{self, Visit};
 
 use super::graph::Arrows;
-use super::modules::{Import, ModuleId, Target, Tree, imports, is_of_tests, is_re_export};
+use crate::tidy::modules::{Import, ModuleId, Target, Tree, imports, is_of_tests, is_re_export};
 
 pub fn arrows(tree: &Tree) -> Arrows {
     let mut arrows = Arrows::new();

@@ -16,6 +16,12 @@ pub type ModuleId = usize;
 
 pub struct Module {
     pub file: String,
+    /// Empty for the root of a library or program.
+    pub name: String,
+    /// Whether it is declared `pub`.
+    pub is_public: bool,
+    /// Its attributes and documentation, inside and outside.
+    pub attributes: Vec<Attribute>,
     parent: Option<ModuleId>,
     root: ModuleId,
     /// A type, a value and a module may share a name.
@@ -31,6 +37,13 @@ pub struct Import {
     /// The local name; `None` for a `*`.
     pub name: Option<String>,
     pub path: Vec<String>,
+}
+
+/// How a module is declared.
+struct Declaration {
+    name: String,
+    is_public: bool,
+    attributes: Vec<Attribute>,
 }
 
 enum Name {
@@ -62,7 +75,12 @@ pub fn read(sources: &BTreeMap<&str, &str>) -> Tree {
     for path in sources.keys().filter(|path| is_root(path)) {
         let (folder, _) = path.rsplit_once('/').unwrap_or_default();
         let id = tree.modules.len();
-        tree.add_file(sources, path, folder, None, id);
+        let root = Declaration {
+            name: String::new(),
+            is_public: true,
+            attributes: Vec::new(),
+        };
+        tree.add_file(sources, path, folder, None, id, root);
     }
     tree
 }
@@ -142,16 +160,20 @@ impl Tree {
         folder: &str,
         parent: Option<ModuleId>,
         root: ModuleId,
+        mut declared: Declaration,
     ) {
         let items = match syn::parse_file(sources[file]) {
-            Ok(parsed) => parsed.items,
+            Ok(parsed) => {
+                declared.attributes.extend(parsed.attrs);
+                parsed.items
+            }
             Err(error) => {
                 let why = format!("does not parse: {error}");
                 self.unread.push((file.to_owned(), why));
                 Vec::new()
             }
         };
-        self.add(sources, file, folder, parent, root, items);
+        self.add(sources, file, folder, parent, root, declared, items);
     }
 
     fn add(
@@ -161,11 +183,15 @@ impl Tree {
         folder: &str,
         parent: Option<ModuleId>,
         root: ModuleId,
+        declared: Declaration,
         items: Vec<Item>,
     ) {
         let id = self.modules.len();
         self.modules.push(Module {
             file: file.to_owned(),
+            name: declared.name,
+            is_public: declared.is_public,
+            attributes: declared.attributes,
             parent,
             root,
             names: BTreeMap::new(),
@@ -183,8 +209,13 @@ impl Tree {
             let name = inner.ident.to_string();
             let child = Name::Module(self.modules.len());
             let inside = format!("{folder}/{name}");
+            let declared = Declaration {
+                name: name.clone(),
+                is_public: is_public(&inner.vis),
+                attributes: inner.attrs,
+            };
             if let Some((_, items)) = inner.content {
-                self.add(sources, file, &inside, Some(id), root, items);
+                self.add(sources, file, &inside, Some(id), root, declared, items);
             } else {
                 let places = [format!("{inside}.rs"), format!("{inside}/mod.rs")];
                 let Some(place) = places
@@ -195,7 +226,7 @@ impl Tree {
                     self.unread.push((file.to_owned(), why));
                     continue;
                 };
-                self.add_file(sources, place, &inside, Some(id), root);
+                self.add_file(sources, place, &inside, Some(id), root, declared);
             }
             self.modules[id].names.entry(name).or_default().push(child);
         }
@@ -301,6 +332,24 @@ impl Tree {
         best
     }
 
+    /// The root of the crate's library.
+    pub fn library(&self) -> Option<ModuleId> {
+        let is_root = |module: &Module| module.parent.is_none() && module.file == "src/lib.rs";
+        self.modules.iter().position(is_root)
+    }
+
+    /// The modules of the library or program with this root.
+    pub fn modules_of(&self, root: ModuleId) -> impl Iterator<Item = (ModuleId, &Module)> {
+        let all = self.modules.iter().enumerate();
+        all.filter(move |(_, module)| module.root == root)
+    }
+
+    /// The modules that this one declares.
+    pub fn children(&self, parent: ModuleId) -> impl Iterator<Item = (ModuleId, &Module)> {
+        let all = self.modules.iter().enumerate();
+        all.filter(move |(_, module)| module.parent == Some(parent))
+    }
+
     /// Whether a module is nested in another one.
     pub fn is_inside(&self, inner: ModuleId, outer: ModuleId) -> bool {
         let parents = std::iter::successors(Some(inner), |id| self.modules[*id].parent);
@@ -349,6 +398,11 @@ impl Module {
         }
         self.items.push(item);
     }
+}
+
+/// Whether other crates may use it, if they can reach its module.
+pub fn is_public(visibility: &Visibility) -> bool {
+    matches!(visibility, Visibility::Public(_))
 }
 
 /// Whether a `use` re-exports its imports.
