@@ -62,6 +62,8 @@ pub struct Log {
     /// Random state for the roll jitter of the next segments; seeded by
     /// [`OpenParams::random_seed`].
     random: u64,
+    /// `i64::MAX` without doubt.
+    doubtful_from: Offset,
     had_topic_id: bool,
 }
 
@@ -120,6 +122,14 @@ impl Log {
 
     pub fn log_start_offset(&self) -> Offset {
         self.shared.offset(&self.shared.log_start_offset)
+    }
+
+    /// The offset from which on the log may lack records although it has later ones: recovery found a
+    /// gap above the recovery point. A loss of power can take the end of a segment and leave the next
+    /// one. Compaction leaves such gaps too, so only a replica that can fetch the records again
+    /// should act on it.
+    pub fn doubtful_from(&self) -> Option<Offset> {
+        Some(self.doubtful_from).filter(|offset| *offset < self.log_end_offset())
     }
 
     pub fn log_end_offset(&self) -> Offset {

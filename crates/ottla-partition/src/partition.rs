@@ -250,7 +250,8 @@ impl Partition {
             log.high_watermark(),
             log.reader().recovery_point(),
             log.latest_epoch(),
-        );
+        )
+        .doubtful_from(log.doubtful_from());
         Arc::new(Partition {
             topic_partition,
             topic_id,

@@ -373,14 +373,17 @@ impl Follower {
     }
 
     /// Starts to follow. A log without leader epochs cannot be compared with the leader's:
-    /// everything above the high watermark is truncated.
+    /// everything above the high watermark is truncated. So is everything after a gap that a crash
+    /// may have left, which Kafka keeps.
     fn start<Ack>(&mut self, log: &LogState, effects: &mut Vec<Effect<Ack>>) {
         self.state = FetchState::Fetching;
-        if log.latest_epoch.is_none() && log.log_end_offset > log.high_watermark {
+        let to = match log.latest_epoch {
+            Some(_) => log.doubtful_from,
+            None => log.high_watermark.min(log.doubtful_from),
+        };
+        if to < log.log_end_offset {
             self.truncate(log, None);
-            effects.push(Effect::TruncateLog {
-                to: log.high_watermark,
-            });
+            effects.push(Effect::TruncateLog { to });
         } else {
             self.order_fetch(log, effects);
         }

@@ -14,4 +14,7 @@ pub(crate) struct LogState {
     pub(crate) flushed_end: Offset,
     /// The latest epoch in the leader epoch checkpoint.
     pub(crate) latest_epoch: Option<LeaderEpoch>,
+    /// A crash may have taken records from this offset on, though later ones are there; `i64::MAX`
+    /// without doubt.
+    pub(crate) doubtful_from: Offset,
 }

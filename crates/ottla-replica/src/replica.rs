@@ -52,8 +52,22 @@ impl<Ack> Replica<Ack> {
                 high_watermark: high_watermark.min(log_end_offset),
                 flushed_end: recovery_point.min(log_end_offset),
                 latest_epoch,
+                doubtful_from: Offset(i64::MAX),
             },
         }
+    }
+
+    /// Has the replica fetch again from this offset on when it follows a leader: a crash may have
+    /// taken records there, though later ones are in the log. A leader keeps what it has.
+    #[must_use]
+    pub fn doubtful_from(mut self, offset: Option<Offset>) -> Self {
+        self.log.doubtful_from = offset.unwrap_or(Offset(i64::MAX));
+        self
+    }
+
+    /// Whether a follower has yet to fetch again what a crash may have taken.
+    pub fn is_in_doubt(&self) -> bool {
+        self.log.doubtful_from < self.log.log_end_offset
     }
 
     pub fn log_end_offset(&self) -> Offset {
@@ -297,6 +311,9 @@ impl<Ack> Replica<Ack> {
                 self.log.log_end_offset = log_end_offset;
                 self.log.flushed_end = self.log.flushed_end.min(log_end_offset);
                 self.log.latest_epoch = latest_epoch;
+                if log_end_offset <= self.log.doubtful_from {
+                    self.log.doubtful_from = Offset(i64::MAX);
+                }
                 let high_watermark = self.log.high_watermark.max(log_start_offset);
                 self.log.high_watermark = high_watermark.min(log_end_offset);
                 if let Role::Follower(follower) = &mut self.role {
@@ -334,6 +351,7 @@ impl<Ack> Replica<Ack> {
                 if matches!(self.role, Role::Follower(_)) {
                     effects.push(Effect::StopFetching);
                 }
+                self.log.doubtful_from = Offset(i64::MAX);
                 self.role = Role::Leader(Box::new(Leader::elected(
                     Arc::clone(&self.config),
                     leadership,

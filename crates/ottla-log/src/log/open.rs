@@ -14,7 +14,7 @@
 //! | invalid bytes in an index rebuild below the recovery point | kept; reads of them fail |
 //! | invalid bytes above the recovery point | cut off, later segments deleted |
 //! | above the recovery point, a segment that overlaps the next | cut where the next begins: a truncation replaced the rest |
-//! | a segment that ends before the next begins | both kept: compaction leaves such gaps, and nothing distinguishes them from a loss |
+//! | a segment that ends before the next begins | both kept: compaction leaves such gaps, and nothing distinguishes them from a loss; above the recovery point, a follower fetches again from there on (`Log::doubtful_from`) |
 //! | invalid bytes below the recovery point, in the segment that holds it | cut off as in Kafka, reported and logged as an error |
 //! | the log ends before its recovery point, and no byte shows why | kept, and logged as an error |
 //! | clean stop, but the last segment does not end with a whole batch | recovered as after a crash |
@@ -93,6 +93,8 @@ pub struct RecoveryReport {
     pub segments_deleted: usize,
     /// The offset at which the log was cut or ends, if it is below the recovery point.
     pub truncated_below_recovery_point: Option<Offset>,
+    /// Above the recovery point, the offset at which a segment ends before the next one begins.
+    pub first_gap: Option<Offset>,
 }
 
 impl Log {
@@ -333,6 +335,7 @@ impl Loader<'_> {
             if outcome.is_overlapped {
                 self.cut_overlap(index, outcome.valid_bytes)?;
             }
+            self.note_gap(index, outcome.next_offset);
             let Some(reason) = outcome.corruption else {
                 continue;
             };
@@ -356,6 +359,18 @@ impl Loader<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Notes that segment `index` ends before the next one begins, at an offset at which a crash may
+    /// have taken its end.
+    fn note_gap(&mut self, index: usize, end: Offset) {
+        let on_disk = self.params.recovery_point.max(self.params.log_start_offset);
+        let from = end.max(on_disk);
+        if let Some(next) = self.segments.get(index + 1)
+            && from < next.base_offset
+        {
+            self.report.first_gap.get_or_insert(from);
+        }
     }
 
     /// Cuts segment `index` where the next begins: a truncation had created the next segment, and
@@ -656,6 +671,7 @@ impl Loader<'_> {
             producers,
             writeback_bytes: DEFAULT_WRITEBACK_BYTES,
             random: self.params.random_seed,
+            doubtful_from: self.report.first_gap.unwrap_or(Offset(i64::MAX)),
             had_topic_id: self.found.has_topic_id,
             jobs: PendingJobs {
                 epochs_version: 1,

@@ -87,3 +87,26 @@ fn a_directory_that_cannot_be_written_is_an_error_not_a_panic() {
         )),
     }
 }
+
+#[test]
+fn a_gap_above_the_recovery_point_is_doubtful() {
+    let size = batch(0, 1).size_in_bytes() as i32;
+    let mut test = TestLog::with_config(|config| config.segment_bytes = 2 * size);
+    for _ in 0..5 {
+        test.append(1);
+    }
+    assert_eq!(test.bases(), [0, 2, 4]);
+    test.log = None;
+    let cut = test.path().join("00000000000000000002.log");
+    let file = fs::File::options().write(true).open(cut).unwrap();
+    file.set_len(size as u64).unwrap();
+    for (recovery_point, first_gap) in [(0, Some(3)), (2, Some(3)), (3, Some(3)), (4, None)] {
+        let report = test.open(recovery_point, false);
+        let first_gap = first_gap.map(Offset);
+        assert_eq!(report.first_gap, first_gap, "{recovery_point}");
+        assert_eq!(test.log().doubtful_from(), first_gap, "{recovery_point}");
+        // Nothing is cut: a leader keeps what it has.
+        assert_eq!(test.read_all(0), [(0, 0), (1, 1), (2, 2), (4, 4)]);
+        test.log = None;
+    }
+}

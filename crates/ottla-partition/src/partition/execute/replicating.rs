@@ -214,12 +214,19 @@ impl PartitionState {
         }
         let before = self.log.log_end_offset();
         let committed = self.replica.high_watermark();
+        let was_in_doubt = self.replica.is_in_doubt();
         match self.cut(host, truncation) {
             Ok(()) => {
                 let after = self.log.log_end_offset();
                 partition.readers.note_truncated(after);
                 let partition_name = &partition.topic_partition;
-                if after < committed {
+                if was_in_doubt {
+                    tracing::warn!(
+                        partition = %partition_name,
+                        "the crash may have taken records from {after} on, though the log went on to {before}: \
+                         they are fetched again from the leader"
+                    );
+                } else if after < committed {
                     tracing::warn!(
                         partition = %partition_name,
                         "the log was truncated from {before} to {after}, where it diverged from the leader's, though all below \
