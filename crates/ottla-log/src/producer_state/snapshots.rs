@@ -11,7 +11,7 @@ use ottla_types::{Offset, Timestamp};
 
 use super::ProducerState;
 use super::entry::ProducerStateEntry;
-use super::snapshot::{PendingSnapshot, SnapshotError, decode, encode};
+use super::snapshot::{PendingSnapshot, SnapshotError, decode, encode, of_no_producers};
 use crate::checkpoint::read_file;
 use crate::disk;
 use crate::error::StorageError;
@@ -132,6 +132,32 @@ impl ProducerState {
         }
         self.last_snapshot_offset = log_start_offset;
         self.map_end_offset = log_start_offset;
+        Ok(())
+    }
+
+    /// Decides about the snapshots after the offset where recovery began, when it has read the
+    /// records up to `log_end_offset`. They may date from before a truncation and are deleted, except
+    /// those of no producers if there were none: the directories of idle logs stay unchanged.
+    pub(crate) fn keep_confirmed_snapshots(
+        &mut self,
+        dir: &Path,
+        found: &[Offset],
+        log_end_offset: Offset,
+    ) -> Result<(), StorageError> {
+        let expected = self.known.is_none().then(of_no_producers);
+        for &offset in found {
+            if self.snapshots.contains(&offset) {
+                // Recovery has written it again.
+                continue;
+            }
+            let path = dir.join(file_name(offset, PRODUCER_SNAPSHOT_SUFFIX));
+            let may_be_right = expected.is_some() && offset <= log_end_offset;
+            if may_be_right && read_file(&path)? == expected {
+                self.snapshots.insert(offset);
+            } else {
+                self.delete_snapshot(dir, offset)?;
+            }
+        }
         Ok(())
     }
 
