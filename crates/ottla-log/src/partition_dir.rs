@@ -60,6 +60,11 @@ impl PartitionDir {
         self.path.read().clone()
     }
 
+    /// Whether it is in a log directory.
+    pub(crate) fn is_in(&self, log_dir: &Path) -> bool {
+        self.path.read().parent() == Some(log_dir)
+    }
+
     pub(crate) fn join(&self, name: &str) -> PathBuf {
         self.path.read().join(name)
     }

@@ -193,6 +193,11 @@ impl LogReader {
         self.shared.dir.path()
     }
 
+    /// Whether the directory of the partition is in a log directory.
+    pub fn is_in(&self, log_dir: &std::path::Path) -> bool {
+        self.shared.dir.is_in(log_dir)
+    }
+
     pub fn config(&self) -> Arc<TopicConfig> {
         self.shared.config.load_full()
     }
