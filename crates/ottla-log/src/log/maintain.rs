@@ -68,7 +68,7 @@ impl Log {
     /// Takes the result of a job of this log.
     pub fn on_job_done(&mut self, outcome: JobOutcome) {
         if let JobOutcome::Spare(spare) = outcome {
-            self.jobs.spare = Spare::Ready(spare);
+            self.jobs.spare = Spare::Ready(Box::new(spare));
         }
     }
 

@@ -108,5 +108,6 @@ pub(super) enum Spare {
     Ordered,
     /// Creating it failed.
     Refused,
-    Ready(SpareSegment),
+    /// Boxed, because idle logs have none.
+    Ready(Box<SpareSegment>),
 }

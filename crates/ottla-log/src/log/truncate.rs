@@ -292,7 +292,7 @@ impl Log {
         let dir = self.dir();
         let open = disk::open_dir(&dir).map_err(|error| StorageError::new("open", &dir, error))?;
         let ready = match std::mem::take(&mut self.jobs.spare) {
-            Spare::Ready(spare) => Some(spare),
+            Spare::Ready(spare) => Some(*spare),
             other => {
                 self.jobs.spare = other;
                 None

@@ -48,14 +48,14 @@ impl ProducerState {
     pub(crate) fn write_snapshot(&mut self, dir: &Path) -> Result<(), StorageError> {
         if let Some(snapshot) = self.take_snapshot() {
             snapshot.write_unforced(dir)?;
-            self.unforced.push(snapshot);
+            self.unforced.get_or_insert_default().0.push(snapshot);
         }
         Ok(())
     }
 
     /// The existing snapshots that [`ProducerState::write_snapshot`] wrote.
     pub(crate) fn take_unforced(&mut self) -> Vec<PendingSnapshot> {
-        std::mem::take(&mut self.unforced)
+        self.unforced.take().map_or_else(Vec::new, |it| it.0)
     }
 
     /// Lists the snapshot files.
@@ -280,7 +280,9 @@ impl ProducerState {
 
     fn delete_snapshot(&mut self, dir: &Path, offset: Offset) -> Result<(), StorageError> {
         self.snapshots.remove(&offset);
-        self.unforced.retain(|snapshot| snapshot.offset != offset);
+        if let Some(unforced) = &mut self.unforced {
+            unforced.0.retain(|snapshot| snapshot.offset != offset);
+        }
         let path = dir.join(file_name(offset, PRODUCER_SNAPSHOT_SUFFIX));
         disk::remove_file_if_there(&path).map_err(|error| StorageError::new("delete", &path, error))
     }
