@@ -79,7 +79,7 @@ pub struct FlushJob {
     /// The value of [`Shared::truncations`] when the job was made.
     pub(crate) truncations: u64,
     /// Incremented whenever a file is created or renamed.
-    pub(crate) dir_version: u64,
+    pub(crate) dir_version: u32,
     /// The base offset of the active segment. Its offset and time index are not fsynced, because
     /// recovery rebuilds them; `None` to fsync the indexes of all segments.
     pub(crate) active: Option<Offset>,
@@ -98,7 +98,7 @@ pub(crate) struct StateFiles {
 #[derive(Clone)]
 pub(crate) struct EpochsVersion {
     pub(crate) epochs: LeaderEpochs,
-    pub(crate) version: u64,
+    pub(crate) version: u32,
 }
 
 impl FlushJob {
@@ -199,7 +199,7 @@ impl FlushJob {
             fsync(segment.time_index.entries().sync(&file))?;
         }
         let truncations = self.shared.truncations.lock();
-        if *truncations == self.truncations {
+        if u64::from(*truncations) == self.truncations {
             segment.are_indexes_flushed.store(true, Ordering::Release);
         }
         Ok(is_created)
@@ -237,7 +237,7 @@ impl Shared {
     /// Advances the recovery point, unless the log was truncated since `truncations` was read.
     pub(crate) fn on_flushed(&self, up_to: Offset, truncations: u64) {
         let current = self.truncations.lock();
-        if *current == truncations {
+        if u64::from(*current) == truncations {
             self.recovery_point.fetch_max(up_to.0, Ordering::AcqRel);
             self.dir.mark_changed(CheckpointedOffset::RecoveryPoint);
         }

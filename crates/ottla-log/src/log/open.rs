@@ -662,9 +662,9 @@ impl Loader<'_> {
             recovery_point: counter(recovery_point),
             truncations: Mutex::new(0),
             flushed: Mutex::new(Flushed {
-                epochs_version: u64::from(!self.epochs_changed),
+                epochs_version: u32::from(!self.epochs_changed),
                 // The preceding clean stop fsynced them.
-                dir_version: u64::from(self.params.clean_shutdown && !is_new),
+                dir_version: u32::from(self.params.clean_shutdown && !is_new),
                 is_parent_synced: self.params.clean_shutdown && !is_new,
                 ..Flushed::default()
             }),

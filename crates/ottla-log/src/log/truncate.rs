@@ -101,7 +101,7 @@ impl Log {
     /// This log replaces another one, and continues its count of truncations. Otherwise a decision
     /// based on the other log could be carried out after a truncation of this one.
     pub fn continue_truncations_of(&mut self, replaced: &LogReader) {
-        let before = replaced.truncations();
+        let before = *replaced.shared.truncations.lock();
         let mut truncations = self.shared.truncations.lock();
         *truncations = before.max(*truncations);
     }
