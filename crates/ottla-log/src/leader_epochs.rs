@@ -166,7 +166,17 @@ impl LeaderEpochs {
     /// Writes the checkpoint of a partition durably.
     pub fn write(&self, partition_dir: &Path) -> Result<(), StorageError> {
         let path = partition_dir.join(LEADER_EPOCH_CHECKPOINT);
-        checkpoint::write(&path, &self.entries, |entry, line| {
+        checkpoint::write_atomically(&path, self.text().as_bytes())
+    }
+
+    /// The same for a caller that fsyncs the directory.
+    pub(crate) fn replace(&self, partition_dir: &Path) -> Result<(), StorageError> {
+        let path = partition_dir.join(LEADER_EPOCH_CHECKPOINT);
+        checkpoint::replace(&path, self.text().as_bytes())
+    }
+
+    fn text(&self) -> String {
+        checkpoint::text_of(&self.entries, |entry, line| {
             use std::fmt::Write;
             let _ = write!(line, "{} {}", entry.epoch, entry.start_offset);
         })
