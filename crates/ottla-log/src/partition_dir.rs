@@ -39,7 +39,7 @@ impl PartitionDir {
             path: RwLock::new(path),
             renaming: Mutex::new(()),
             handles,
-            name_number: checkpoint_marks.names.next(),
+            name_number: checkpoint_marks.names.take_number(),
             checkpoint_marks,
             lost: OnceLock::new(),
         })

@@ -71,7 +71,7 @@ pub(crate) struct NameSyncs {
 
 impl NameSyncs {
     /// The number of a log whose directory exists.
-    pub(crate) fn next(&self) -> u32 {
+    pub(crate) fn take_number(&self) -> u32 {
         self.opened.fetch_add(1, Ordering::AcqRel) + 1
     }
 
