@@ -131,8 +131,10 @@ pub(crate) fn read<T>(
         .parse()
         .map_err(|_| malformed(2, count, "expected the number of entries"))?;
     let mut entries = Vec::new();
+    let mut parts: Vec<&str> = Vec::new();
     for (index, line) in lines.enumerate() {
-        let parts: Vec<&str> = line.split_whitespace().collect();
+        parts.clear();
+        parts.extend(line.split_whitespace());
         let entry = (parts.len() == fields)
             .then(|| parse(&parts))
             .flatten()
