@@ -137,7 +137,8 @@ impl ProducerState {
 
     /// Decides about the snapshots after the offset where recovery began, when it has read the
     /// records up to `log_end_offset`. They may date from before a truncation and are deleted, except
-    /// those of no producers if there were none: the directories of idle logs stay unchanged.
+    /// those of no producers if there were none: the directories of idle logs stay unchanged. These
+    /// need not be on disk: if one is lost, no producer is.
     pub(crate) fn keep_confirmed_snapshots(
         &mut self,
         dir: &Path,
