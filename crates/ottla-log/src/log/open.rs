@@ -473,7 +473,7 @@ impl Loader<'_> {
             return Ok(LastBatches::default());
         }
         let read = self.storage("read a segment of");
-        let file = last.log_file().map_err(&read)?;
+        let file = last.log_file_once().map_err(&read)?;
         let indexed = last
             .offset_index
             .last_entry(last.opener(SegmentFile::OffsetIndex))
@@ -635,7 +635,7 @@ impl Loader<'_> {
             (0, _) => None,
             (_, Some(first)) => Some(first),
             (size, None) => {
-                let file = segment.log_file();
+                let file = segment.log_file_once();
                 let file = file.map_err(self.storage("open a segment of"))?;
                 let mut scanner = BatchScanner::new(&file, 0, size, LOOKUP_WINDOW);
                 scanner.next_batch().ok().flatten()

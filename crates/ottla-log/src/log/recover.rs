@@ -240,7 +240,7 @@ impl SegmentScan<'_> {
 
     /// Reads the batches. Returns the largest timestamp.
     fn scan(&mut self, outcome: &mut ScanOutcome) -> io::Result<Option<TimestampOffset>> {
-        let file = self.segment.log_file()?;
+        let file = self.segment.log_file_once()?;
         let size = self.segment.size();
         let end = size.min(MAX_SEGMENT_BYTES);
         let mut scanner = BatchScanner::new(&file, 0, end, SEQUENTIAL_WINDOW);
