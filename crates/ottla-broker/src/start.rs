@@ -24,6 +24,7 @@ use ottla_net::{
 use ottla_node::{ControllerHandle, Membership};
 use ottla_partition::cleaner::Cleaner;
 use ottla_partition::maintenance::Maintenance;
+use ottla_partition::partition::Partition;
 use ottla_partition::replication;
 use ottla_storage::format::{format_standalone, not_formatted, read_identity};
 use ottla_storage::log_dirs::{DirLocks, LoadSettings, LogDirs};
@@ -44,8 +45,9 @@ const DRAIN: Duration = Duration::from_secs(5);
 /// How long an active controller tries to hand over leadership at a stop. Kafka:
 /// `KafkaRaftClientDriver.shutdown`.
 const LEAD_AWAY: Duration = Duration::from_secs(5);
-/// How many logs are closed at a time, so that their fsyncs share disk operations.
-const LOGS_CLOSED_AT_ONCE: usize = 16;
+/// How many logs are closed at a time, so that their fsyncs share disk operations. Fewer than the
+/// blocking threads of one log directory, some of which write topic IDs.
+const LOGS_CLOSED_AT_ONCE: usize = 24;
 /// The interval between attempts to open partitions that could not be opened.
 const OPEN_RETRY: Duration = Duration::from_secs(10);
 /// The maximum interval between searches for idle connections.
@@ -597,36 +599,35 @@ impl RunningBroker {
             .map(Arc::clone)
             .collect();
         let mut unclosed = Vec::new();
-        for some in partitions.chunks(LOGS_CLOSED_AT_ONCE) {
-            let mut closing = Vec::new();
-            let mut named = JoinSet::new();
-            for partition in some.iter().map(Arc::clone) {
-                let broker = Arc::clone(&self.broker);
-                named.spawn(async move { partition.ensure_topic_id(&broker.host).await });
+        let mut closing = JoinSet::new();
+        for partition in partitions {
+            if closing.len() >= LOGS_CLOSED_AT_ONCE
+                && let Some(closed) = closing.join_next().await
+            {
+                unclosed.extend(closed.expect("a panic of a partition ends the process"));
             }
-            named.join_all().await;
-            for partition in some {
-                let topic_partition = partition.topic_partition.clone();
-                match partition.close(&self.broker.host).await {
-                    Some(job) => {
-                        let close = move || retry_lacking(|| job.run());
-                        let task = ottla_sync::task::spawn_blocking(close);
-                        closing.push((topic_partition, task));
-                    }
-                    None => unclosed.push(topic_partition),
-                }
-            }
-            for (topic_partition, task) in closing {
-                let result = task.await;
-                if let Ok(Err(error)) = &result {
-                    tracing::error!(%topic_partition, "the log could not be closed: {error}");
-                }
-                if !matches!(result, Ok(Ok(_))) {
-                    unclosed.push(topic_partition);
-                }
-            }
+            closing.spawn(close_log(Arc::clone(&self.broker), partition));
         }
+        unclosed.extend(closing.join_all().await.into_iter().flatten());
         unclosed
+    }
+}
+
+/// Closes a log. Returns its partition if it could not be closed.
+async fn close_log(broker: Arc<Broker>, partition: Arc<Partition>) -> Option<TopicPartition> {
+    partition.ensure_topic_id(&broker.host).await;
+    let closed = match partition.close(&broker.host).await {
+        Some(job) => ottla_sync::task::spawn_blocking(move || retry_lacking(|| job.run())).await,
+        None => return Some(partition.topic_partition.clone()),
+    };
+    let topic_partition = &partition.topic_partition;
+    if let Ok(Err(error)) = &closed {
+        tracing::error!(%topic_partition, "the log could not be closed: {error}");
+    }
+    // A panic was reported where it happened.
+    match closed {
+        Ok(Ok(_)) => None,
+        _ => Some(topic_partition.clone()),
     }
 }
 

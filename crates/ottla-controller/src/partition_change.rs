@@ -316,7 +316,7 @@ impl<'a, 'c> PartitionChange<'a, 'c> {
                 .context
                 .metadata_version()
                 .is_directory_assignment_supported()
-                && directories != self.partition.directories
+                && directories[..] != self.partition.directories[..]
             {
                 record.directories = Some(directories);
             }

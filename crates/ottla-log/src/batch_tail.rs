@@ -27,13 +27,29 @@ const FIRST_SLOTS: usize = 8;
 pub(crate) struct BatchTail {
     /// The initial boundary; the only one of a log that is not written to.
     first: Boundary,
-    /// The boundaries below [`FIRST_SLOTS`]. Allocated by the first push.
-    first_slots: OnceLock<Box<[Slot; FIRST_SLOTS]>>,
-    /// The ring, with copies of the boundaries before. Allocated by the push of number
-    /// [`FIRST_SLOTS`], before its count is published.
-    slots: OnceLock<Box<[Slot; SLOTS]>>,
+    /// Allocated by the first push.
+    slots: OnceLock<Box<Slots>>,
     /// Boundaries published so far; the newest is number `count - 1`.
     count: AtomicU64,
+}
+
+#[derive(Default)]
+struct Slots {
+    /// The boundaries below [`FIRST_SLOTS`].
+    first: [Slot; FIRST_SLOTS],
+    /// The ring, with copies of the boundaries before. Allocated by the push of number
+    /// [`FIRST_SLOTS`], before its count is published.
+    ring: OnceLock<Box<[Slot; SLOTS]>>,
+}
+
+impl Slots {
+    fn make_ring(&self) -> Box<[Slot; SLOTS]> {
+        let ring: Box<[Slot; SLOTS]> = Box::new(std::array::from_fn(|_| Slot::default()));
+        for (slot, before) in ring.iter().zip(&self.first) {
+            slot.set(before.get());
+        }
+        ring
+    }
 }
 
 #[derive(Default)]
@@ -71,36 +87,22 @@ impl BatchTail {
     pub(crate) fn new(first: Boundary) -> Self {
         Self {
             first,
-            first_slots: OnceLock::new(),
             slots: OnceLock::new(),
             count: AtomicU64::new(1),
         }
     }
 
-    /// Slots with all boundaries published so far. Called while they fit into the first ones.
-    fn make_slots<const COUNT: usize>(&self) -> Box<[Slot; COUNT]> {
-        let slots: Box<[Slot; COUNT]> = Box::new(std::array::from_fn(|_| Slot::default()));
-        slots[0].set(self.first);
-        if let Some(before) = self.first_slots.get() {
-            for (slot, before) in slots.iter().zip(before.iter()) {
-                slot.set(before.get());
-            }
-        }
-        slots
-    }
-
     /// Adds a boundary. Only the appender calls this.
     pub(crate) fn push(&self, boundary: Boundary) {
         let count = self.count.load(Ordering::Relaxed);
+        let slots = self.slots.get_or_init(|| {
+            let slots = Box::<Slots>::default();
+            slots.first[0].set(self.first);
+            slots
+        });
         let slots = match count < FIRST_SLOTS as u64 {
-            true => {
-                let first = self.first_slots.get_or_init(|| self.make_slots());
-                first.as_slice()
-            }
-            false => {
-                let ring = self.slots.get_or_init(|| self.make_slots());
-                ring.as_slice()
-            }
+            true => slots.first.as_slice(),
+            false => slots.ring.get_or_init(|| slots.make_ring()).as_slice(),
         };
         slots[count as usize % SLOTS].set(boundary);
         self.count.store(count + 1, Ordering::Release);
@@ -109,10 +111,12 @@ impl BatchTail {
     fn read(&self, number: u64) -> Option<Boundary> {
         // Without a ring the number is below FIRST_SLOTS: a count above it is published after the
         // ring is there.
-        let slots = match (self.slots.get(), self.first_slots.get()) {
-            (Some(ring), _) => ring.as_slice(),
-            (None, Some(first)) => first.as_slice(),
-            (None, None) => return Some(self.first),
+        let Some(slots) = self.slots.get() else {
+            return Some(self.first);
+        };
+        let slots = match slots.ring.get() {
+            Some(ring) => ring.as_slice(),
+            None => slots.first.as_slice(),
         };
         let boundary = slots[number as usize % SLOTS].get();
         (self.count.load(Ordering::Acquire) < number + SLOTS as u64).then_some(boundary)

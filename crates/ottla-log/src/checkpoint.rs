@@ -37,17 +37,22 @@ const USUAL_FILE_BYTES: usize = 512;
 
 /// Replaces `path` by `bytes`. A crash leaves the old or the new file, whole.
 pub fn write_atomically(path: &Path, bytes: &[u8]) -> Result<(), StorageError> {
+    replace(path, bytes)?;
+    match path.parent() {
+        Some(dir) => sync_dir(dir),
+        None => Ok(()),
+    }
+}
+
+/// The same, but until the directory is fsynced a power loss may bring the old file back.
+pub(crate) fn replace(path: &Path, bytes: &[u8]) -> Result<(), StorageError> {
     let mut temporary = path.as_os_str().to_owned();
     temporary.push(".tmp");
     let temporary = PathBuf::from(temporary);
     let file = disk::write(&temporary, bytes)
         .map_err(|error| StorageError::new("write", &temporary, error))?;
     disk::sync_all(&file).map_err(|error| StorageError::fsync(&temporary, error))?;
-    disk::rename(&temporary, path).map_err(|error| StorageError::new("rename to", path, error))?;
-    match path.parent() {
-        Some(dir) => sync_dir(dir),
-        None => Ok(()),
-    }
+    disk::rename(&temporary, path).map_err(|error| StorageError::new("rename to", path, error))
 }
 
 /// Fsyncs a directory: files created, renamed and removed in it survive a power loss.
@@ -103,12 +108,16 @@ pub(crate) fn write<T>(
     entries: &[T],
     format: impl Fn(&T, &mut String),
 ) -> Result<(), StorageError> {
+    write_atomically(path, text_of(entries, format).as_bytes())
+}
+
+pub(crate) fn text_of<T>(entries: &[T], format: impl Fn(&T, &mut String)) -> String {
     let mut text = format!("{VERSION}\n{}\n", entries.len());
     for entry in entries {
         format(entry, &mut text);
         text.push('\n');
     }
-    write_atomically(path, text.as_bytes())
+    text
 }
 
 /// Reads a checkpoint whose lines have `fields` fields. A missing file, or one that ends before its
@@ -136,8 +145,10 @@ pub(crate) fn read<T>(
         .parse()
         .map_err(|_| malformed(2, count, "expected the number of entries"))?;
     let mut entries = Vec::new();
+    let mut parts: Vec<&str> = Vec::new();
     for (index, line) in lines.enumerate() {
-        let parts: Vec<&str> = line.split_whitespace().collect();
+        parts.clear();
+        parts.extend(line.split_whitespace());
         let entry = (parts.len() == fields)
             .then(|| parse(&parts))
             .flatten()

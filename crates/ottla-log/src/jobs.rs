@@ -79,7 +79,7 @@ pub struct FlushJob {
     /// The value of [`Shared::truncations`] when the job was made.
     pub(crate) truncations: u64,
     /// Incremented whenever a file is created or renamed.
-    pub(crate) dir_version: u64,
+    pub(crate) dir_version: u32,
     /// The base offset of the active segment. Its offset and time index are not fsynced, because
     /// recovery rebuilds them; `None` to fsync the indexes of all segments.
     pub(crate) active: Option<Offset>,
@@ -98,7 +98,7 @@ pub(crate) struct StateFiles {
 #[derive(Clone)]
 pub(crate) struct EpochsVersion {
     pub(crate) epochs: LeaderEpochs,
-    pub(crate) version: u64,
+    pub(crate) version: u32,
 }
 
 impl FlushJob {
@@ -127,8 +127,8 @@ impl FlushJob {
 
     fn flush(&self, flushed: &mut Flushed) -> Result<(), StorageError> {
         let dir = self.shared.dir.path();
-        self.state.write(&dir, flushed)?;
-        let mut has_created = false;
+        let epochs_version = self.state.write(&dir, flushed)?;
+        let mut has_created = epochs_version.is_some();
         let recovery_point = self.shared.offset(&self.shared.recovery_point);
         for segment in &self.segments {
             // At a stop, most logs are unchanged since the last flush or the last start.
@@ -147,12 +147,13 @@ impl FlushJob {
         }
         if has_created || flushed.dir_version < self.dir_version {
             sync_dir(&dir)?;
-            flushed.dir_version = self.dir_version;
+            flushed.dir_version = flushed.dir_version.max(self.dir_version);
+        }
+        if let Some(version) = epochs_version {
+            flushed.epochs_version = version;
         }
         if !flushed.is_parent_synced {
-            if let Some(parent) = dir.parent() {
-                sync_dir(parent)?;
-            }
+            self.shared.dir.sync_name()?;
             flushed.is_parent_synced = true;
         }
         Ok(())
@@ -192,14 +193,22 @@ impl FlushJob {
             return Ok(is_created);
         }
         write(segment.write_index_tails())?;
-        if let Some(file) = open_index(SegmentFile::OffsetIndex)? {
+        // The file of an index without entries is empty. Only its name has to be on disk, and is
+        // when the directory is fsynced.
+        let has_files = segment.has_index_files.load(Ordering::Acquire);
+        let is_needed = |never_had_entries: bool| !(has_files && never_had_entries);
+        if is_needed(segment.offset_index.entries().is_untouched())
+            && let Some(file) = open_index(SegmentFile::OffsetIndex)?
+        {
             fsync(segment.offset_index.entries().sync(&file))?;
         }
-        if let Some(file) = open_index(SegmentFile::TimeIndex)? {
+        if is_needed(segment.time_index.entries().is_untouched())
+            && let Some(file) = open_index(SegmentFile::TimeIndex)?
+        {
             fsync(segment.time_index.entries().sync(&file))?;
         }
         let truncations = self.shared.truncations.lock();
-        if *truncations == self.truncations {
+        if u64::from(*truncations) == self.truncations {
             segment.are_indexes_flushed.store(true, Ordering::Release);
         }
         Ok(is_created)
@@ -218,18 +227,21 @@ fn unless_deleted(
 }
 
 impl StateFiles {
-    fn write(&self, dir: &Path, flushed: &mut Flushed) -> Result<(), StorageError> {
+    /// Returns the version of the leader epochs if their file was replaced: the directory has to be
+    /// fsynced.
+    fn write(&self, dir: &Path, flushed: &Flushed) -> Result<Option<u32>, StorageError> {
+        let mut replaced = None;
         if let Some(EpochsVersion { epochs, version }) = &self.leader_epochs {
             // Jobs may run in any order: an older list must not replace a newer one.
             if flushed.epochs_version < *version {
-                epochs.write(dir)?;
-                flushed.epochs_version = *version;
+                epochs.replace(dir)?;
+                replaced = Some(*version);
             }
         }
         for snapshot in &self.snapshots {
             snapshot.write_once(dir)?;
         }
-        Ok(())
+        Ok(replaced)
     }
 }
 
@@ -237,7 +249,7 @@ impl Shared {
     /// Advances the recovery point, unless the log was truncated since `truncations` was read.
     pub(crate) fn on_flushed(&self, up_to: Offset, truncations: u64) {
         let current = self.truncations.lock();
-        if *current == truncations {
+        if u64::from(*current) == truncations {
             self.recovery_point.fetch_max(up_to.0, Ordering::AcqRel);
             self.dir.mark_changed(CheckpointedOffset::RecoveryPoint);
         }

@@ -7,6 +7,7 @@
 //! Kafka: `LeaderEpochFileCache`, `LeaderEpochCheckpointFile`.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use ottla_types::{LeaderEpoch, Offset};
 
@@ -23,9 +24,29 @@ pub struct EpochEntry {
     pub start_offset: Offset,
 }
 
+impl EpochEntry {
+    /// Whether a list lacks the epoch, or has it from a later offset on.
+    fn changes(self, entries: &[EpochEntry]) -> bool {
+        let is_new = entries.last().is_none_or(|latest| {
+            self.epoch != latest.epoch || self.start_offset < latest.start_offset
+        });
+        self.epoch.0 >= 0 && self.start_offset.0 >= 0 && is_new
+    }
+
+    /// Adds it to a list that it changes, and removes entries that contradict it.
+    fn add_to(self, entries: &mut Vec<EpochEntry>) {
+        let keep = entries
+            .iter()
+            .rposition(|entry| entry.epoch < self.epoch && entry.start_offset < self.start_offset);
+        entries.truncate(keep.map_or(0, |last| last + 1));
+        entries.push(self);
+    }
+}
+
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct LeaderEpochs {
-    entries: Vec<EpochEntry>,
+    /// Shared by the owner of the log and its readers. Changes are rare.
+    entries: Arc<[EpochEntry]>,
 }
 
 impl LeaderEpochs {
@@ -44,28 +65,16 @@ impl LeaderEpochs {
     /// Adds `epoch` with its start offset and removes entries that contradict it. Returns whether
     /// the list changed.
     pub fn assign(&mut self, epoch: LeaderEpoch, start_offset: Offset) -> bool {
-        if epoch.0 < 0 || start_offset.0 < 0 {
-            return false;
-        }
-        if let Some(latest) = self.latest()
-            && epoch == latest.epoch
-            && start_offset >= latest.start_offset
-        {
-            return false;
-        }
-        let keep = self
-            .entries
-            .iter()
-            .rposition(|entry| entry.epoch < epoch && entry.start_offset < start_offset);
-        self.entries.truncate(keep.map_or(0, |last| last + 1));
-        // Most logs have one epoch.
-        if self.entries.capacity() == 0 {
-            self.entries.reserve_exact(1);
-        }
-        self.entries.push(EpochEntry {
+        let entry = EpochEntry {
             epoch,
             start_offset,
-        });
+        };
+        if !entry.changes(&self.entries) {
+            return false;
+        }
+        let mut entries = self.entries.to_vec();
+        entry.add_to(&mut entries);
+        self.entries = entries.into();
         true
     }
 
@@ -106,7 +115,9 @@ impl LeaderEpochs {
             .entries
             .partition_point(|entry| entry.start_offset < end_offset);
         let changed = keep < self.entries.len();
-        self.entries.truncate(keep);
+        if changed {
+            self.entries = self.entries[..keep].into();
+        }
         changed
     }
 
@@ -120,35 +131,52 @@ impl LeaderEpochs {
             return false;
         };
         let changed = first > 0 || self.entries[0].start_offset != start_offset;
-        self.entries.drain(..first);
-        self.entries[0].start_offset = start_offset;
+        if changed {
+            let mut entries = self.entries[first..].to_vec();
+            entries[0].start_offset = start_offset;
+            self.entries = entries.into();
+        }
         changed
     }
 
     pub fn clear(&mut self) {
-        self.entries.clear();
+        self.entries = Arc::default();
     }
 
     /// Reads the checkpoint of a partition; empty if there is no file.
     pub fn read(partition_dir: &Path) -> Result<LeaderEpochs, CheckpointError> {
         let path = partition_dir.join(LEADER_EPOCH_CHECKPOINT);
-        let mut epochs = LeaderEpochs::default();
-        let entries = checkpoint::read(&path, 2, |fields| {
+        let found = checkpoint::read(&path, 2, |fields| {
             Some(EpochEntry {
                 epoch: LeaderEpoch(fields[0].parse().ok()?),
                 start_offset: Offset(fields[1].parse().ok()?),
             })
         })?;
-        for entry in entries {
-            epochs.assign(entry.epoch, entry.start_offset);
+        let mut entries = Vec::new();
+        for entry in found {
+            if entry.changes(&entries) {
+                entry.add_to(&mut entries);
+            }
         }
-        Ok(epochs)
+        Ok(LeaderEpochs {
+            entries: entries.into(),
+        })
     }
 
     /// Writes the checkpoint of a partition durably.
     pub fn write(&self, partition_dir: &Path) -> Result<(), StorageError> {
         let path = partition_dir.join(LEADER_EPOCH_CHECKPOINT);
-        checkpoint::write(&path, &self.entries, |entry, line| {
+        checkpoint::write_atomically(&path, self.text().as_bytes())
+    }
+
+    /// The same for a caller that fsyncs the directory.
+    pub(crate) fn replace(&self, partition_dir: &Path) -> Result<(), StorageError> {
+        let path = partition_dir.join(LEADER_EPOCH_CHECKPOINT);
+        checkpoint::replace(&path, self.text().as_bytes())
+    }
+
+    fn text(&self) -> String {
+        checkpoint::text_of(&self.entries, |entry, line| {
             use std::fmt::Write;
             let _ = write!(line, "{} {}", entry.epoch, entry.start_offset);
         })

@@ -107,6 +107,10 @@ impl Log {
     /// Applies changed settings from the next operation on. A log that is no longer tiered starts
     /// with its local segments.
     pub fn set_config(&mut self, config: Arc<TopicConfig>) {
+        // A start claims each loaded log with the settings that it was loaded with.
+        if Arc::ptr_eq(&config, &self.config) {
+            return;
+        }
         let is_untiered = self.config.remote_storage_enable && !config.remote_storage_enable;
         self.shared.config.store(config.clone());
         // The start of every tiered log is in the checkpoint.

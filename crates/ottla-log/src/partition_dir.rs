@@ -10,6 +10,7 @@ use ottla_sync::{Mutex, RwLock};
 
 use crate::checkpoint::{CheckpointMarks, CheckpointedOffset};
 use crate::disk;
+use crate::error::StorageError;
 use crate::handles::Handles;
 
 /// The directory of a partition.
@@ -22,6 +23,8 @@ pub(crate) struct PartitionDir {
     handles: Arc<Handles>,
     /// Of the log directory.
     checkpoint_marks: Arc<CheckpointMarks>,
+    /// Its number in [`NameSyncs`](crate::checkpoint::CheckpointMarks).
+    name_number: u32,
     /// A write could not be brought to disk; no flush may succeed any more.
     lost: OnceLock<io::ErrorKind>,
 }
@@ -36,6 +39,7 @@ impl PartitionDir {
             path: RwLock::new(path),
             renaming: Mutex::new(()),
             handles,
+            name_number: checkpoint_marks.names.take_number(),
             checkpoint_marks,
             lost: OnceLock::new(),
         })
@@ -58,6 +62,11 @@ impl PartitionDir {
 
     pub(crate) fn path(&self) -> PathBuf {
         self.path.read().clone()
+    }
+
+    /// Whether it is in a log directory.
+    pub(crate) fn is_in(&self, log_dir: &Path) -> bool {
+        self.path.read().parent() == Some(log_dir)
     }
 
     pub(crate) fn join(&self, name: &str) -> PathBuf {
@@ -105,6 +114,14 @@ impl PartitionDir {
                 Err(io::ErrorKind::WouldBlock.into())
             }
             opened => opened,
+        }
+    }
+
+    /// Puts its name in the log directory on disk. Blocks.
+    pub(crate) fn sync_name(&self) -> Result<(), StorageError> {
+        match self.path().parent() {
+            Some(log_dir) => self.checkpoint_marks.names.sync(self.name_number, log_dir),
+            None => Ok(()),
         }
     }
 

@@ -38,9 +38,13 @@ pub struct ProducerState {
     last_snapshot_offset: Offset,
     /// `producer.id.expiration.ms`
     expiration_ms: i64,
-    /// Snapshots that were written without fsync.
-    unforced: Vec<PendingSnapshot>,
+    /// `None` unless recovery has written some.
+    unforced: Option<Box<UnforcedSnapshots>>,
 }
+
+/// Snapshots that were written without fsync.
+#[derive(Default)]
+struct UnforcedSnapshots(Vec<PendingSnapshot>);
 
 /// The producers and their transactions.
 #[derive(Default)]
@@ -77,7 +81,7 @@ impl ProducerState {
             map_end_offset: Offset::ZERO,
             last_snapshot_offset: Offset::ZERO,
             expiration_ms,
-            unforced: Vec::new(),
+            unforced: None,
         }
     }
 

@@ -31,7 +31,8 @@ mod timestamps;
 
 pub use timestamps::{TimestampLookup, TimestampTarget};
 
-/// State shared by the owner of a log and its readers.
+/// State shared by the owner of a log and its readers. There is one for each of very many logs: the
+/// counts of changes have 32 bits, so that it fits into 160 bytes.
 pub(crate) struct Shared {
     pub(crate) topic_partition: TopicPartition,
     pub(crate) dir: Arc<PartitionDir>,
@@ -50,7 +51,7 @@ pub(crate) struct Shared {
     pub(crate) recovery_point: AtomicI64,
     /// Incremented by every truncation, so that a concurrent flush or cleaning does not vouch for
     /// later records. Locked while the recovery point changes.
-    pub(crate) truncations: Mutex<u64>,
+    pub(crate) truncations: Mutex<u32>,
     /// What completed flushes have written. Locked during a flush, so that only one runs at a time.
     pub(crate) flushed: Mutex<Flushed>,
 }
@@ -60,9 +61,9 @@ pub(crate) struct Shared {
 #[derive(Default)]
 pub(crate) struct Flushed {
     /// The version of the leader epochs in the file.
-    pub(crate) epochs_version: u64,
+    pub(crate) epochs_version: u32,
     /// The version of the directory that was fsynced.
-    pub(crate) dir_version: u64,
+    pub(crate) dir_version: u32,
     /// The partition directory's entry in its log directory is on disk.
     pub(crate) is_parent_synced: bool,
     /// The failure of an fsync. Later flushes fail too, because a repeated fsync could succeed
@@ -193,6 +194,11 @@ impl LogReader {
         self.shared.dir.path()
     }
 
+    /// Whether the directory of the partition is in a log directory.
+    pub fn is_in(&self, log_dir: &std::path::Path) -> bool {
+        self.shared.dir.is_in(log_dir)
+    }
+
     pub fn config(&self) -> Arc<TopicConfig> {
         self.shared.config.load_full()
     }
@@ -246,7 +252,7 @@ impl LogReader {
 
     /// Number of truncations since the log was opened.
     pub fn truncations(&self) -> u64 {
-        *self.shared.truncations.lock()
+        u64::from(*self.shared.truncations.lock())
     }
 
     pub fn leader_epochs(&self) -> Arc<LeaderEpochs> {

@@ -213,6 +213,12 @@ impl Segment {
         self.log_file_for(DiskWait::Allowed)
     }
 
+    /// The log file, opened for one use and not kept open: a start reads those of very many logs.
+    pub(crate) fn log_file_once(&self) -> io::Result<LogFile> {
+        let path = self.path(SegmentFile::Log)?;
+        self.dir.handles().open(|| disk::open_existing(&path))
+    }
+
     /// As [`Segment::log_file`]; with [`DiskWait::Refused`], fails with
     /// [`io::ErrorKind::WouldBlock`] if opening it needs disk I/O.
     pub(crate) fn log_file_for(&self, wait: DiskWait) -> io::Result<Arc<LogFile>> {

@@ -47,7 +47,7 @@ pub struct PartitionRegistration {
     /// In order of preference: the first is the preferred leader.
     pub replicas: Vec<BrokerId>,
     /// The directory of each replica, in the order of `replicas`.
-    pub directories: Vec<DirectoryId>,
+    pub directories: Box<[DirectoryId]>,
     pub isr: Vec<BrokerId>,
     /// `None` if all of them are empty, as for most partitions.
     pub rare: Option<Box<RareReplicas>>,
@@ -119,7 +119,7 @@ impl PartitionRegistration {
             None => current.to_vec(),
         };
         let replicas = changed(&record.replicas, &self.replicas);
-        let directories = record.directories.as_ref().unwrap_or(&self.directories);
+        let directories = record.directories.as_deref().unwrap_or(&self.directories);
         let (leader, leader_epoch) = if record.leader == NO_LEADER_CHANGE {
             (self.leader, self.leader_epoch)
         } else {
@@ -173,7 +173,7 @@ impl PartitionRegistration {
             leader_epoch: self.leader_epoch.value(),
             partition_epoch: self.partition_epoch.value(),
             directories: if metadata_version.is_directory_assignment_supported() {
-                self.directories.clone()
+                self.directories.to_vec()
             } else {
                 Vec::new()
             },
@@ -254,17 +254,17 @@ fn numbers(ids: &[BrokerId]) -> Vec<i32> {
 fn directories_of(
     directories: &[Uuid],
     replica_count: usize,
-) -> Result<Vec<DirectoryId>, &'static str> {
+) -> Result<Box<[DirectoryId]>, &'static str> {
     if directories
         .iter()
         .all(|&id| id == Uuid::DIRECTORY_MIGRATING)
     {
-        return Ok(vec![Uuid::DIRECTORY_MIGRATING; replica_count]);
+        return Ok(vec![Uuid::DIRECTORY_MIGRATING; replica_count].into());
     }
     if directories.len() != replica_count {
         return Err("the number of directories is not the number of replicas");
     }
-    Ok(directories.to_vec())
+    Ok(directories.into())
 }
 
 #[cfg(test)]

@@ -256,15 +256,16 @@ impl LocalReplicas {
     /// Reports the directory of a replica to the controller, if it has a different one.
     fn tell_directory(&self, partition: &Partition, replica: &LocalReplica) {
         let known = replica.registration.directory(self.broker_id());
-        let actual = self
-            .host
-            .log_dirs()
-            .and_then(|log_dirs| log_dirs.directory_of(&partition.topic_partition));
+        let log_dirs = self.host.log_dirs();
+        // A start comes here with every partition, and nearly always there is nothing to report.
+        if known.is_some() && known == log_dirs.and_then(|log_dirs| log_dirs.only_directory()) {
+            return;
+        }
+        let actual =
+            log_dirs.and_then(|log_dirs| log_dirs.directory_of(&partition.topic_partition));
         // During a move, the controller knows the future directory.
-        let next = self
-            .host
-            .log_dirs()
-            .and_then(|log_dirs| log_dirs.future_directory_of(&partition.topic_partition));
+        let next =
+            log_dirs.and_then(|log_dirs| log_dirs.future_directory_of(&partition.topic_partition));
         if next.is_some() && next == known {
             return;
         }

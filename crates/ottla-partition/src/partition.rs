@@ -144,7 +144,7 @@ struct PartitionState {
     /// Batches of `WriteLog` effects that are not written yet.
     unwritten: Vec<RecordBatch>,
     /// The same for old formats. Only followers have them, and never together with `unwritten`.
-    unwritten_legacy: Vec<LegacyMessage>,
+    unwritten_legacy: Option<Box<LegacyMessages>>,
     /// The producer state after `unwritten`.
     stage: ProducerStage,
     flush: FlushState,
@@ -161,6 +161,10 @@ struct PartitionState {
     replicating: Replicating,
     append_meter: AppendMeter,
 }
+
+/// Boxed, because hardly any partition has them.
+#[derive(Default)]
+struct LegacyMessages(Vec<LegacyMessage>);
 
 /// Flushes of a log run one at a time; requests that wait for the same bytes share one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -211,7 +215,7 @@ impl PartitionState {
             replica,
             log,
             unwritten: Vec::new(),
-            unwritten_legacy: Vec::new(),
+            unwritten_legacy: None,
             stage: ProducerStage::default(),
             flush: FlushState::Idle,
             is_flushed_already: false,

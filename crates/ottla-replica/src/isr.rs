@@ -52,7 +52,7 @@ pub struct AlteredPartition {
 
 #[derive(Debug)]
 pub(crate) struct Isr {
-    committed: Vec<BrokerId>,
+    committed: Box<[BrokerId]>,
     partition_epoch: PartitionEpoch,
     /// Boxed, because it is rare and most partitions are idle.
     pending: Option<Box<Pending>>,
@@ -79,7 +79,7 @@ pub(crate) enum Settled {
 impl Isr {
     pub(crate) fn new(committed: Vec<BrokerId>, partition_epoch: PartitionEpoch) -> Isr {
         Isr {
-            committed,
+            committed: committed.into(),
             partition_epoch,
             pending: None,
         }
@@ -133,7 +133,7 @@ impl Isr {
         if is_known && !planted::has(Bug::ForgetPendingOnSameEpoch) {
             return;
         }
-        self.committed = isr;
+        self.committed = isr.into();
         self.partition_epoch = partition_epoch;
         self.pending = None;
     }
@@ -161,10 +161,10 @@ impl Isr {
         leader_epoch: LeaderEpoch,
         broker_epoch_of: impl Fn(BrokerId) -> BrokerEpoch,
     ) -> AlterPartition {
-        let mut new_isr = self.committed.clone();
+        let mut new_isr = self.committed.to_vec();
         new_isr.retain(|member| !removed.contains(member));
         if planted::has(Bug::ShrinkBeforeItIsCommitted) {
-            self.committed.clone_from(&new_isr);
+            self.committed = new_isr.clone().into();
         }
         self.propose(new_isr, None, leader_epoch, broker_epoch_of)
     }
@@ -215,7 +215,7 @@ impl Isr {
                 Settled::Unchanged
             }
             Ok(altered) => {
-                self.committed = altered.isr;
+                self.committed = altered.isr.into();
                 self.partition_epoch = altered.partition_epoch;
                 self.pending = None;
                 Settled::Changed

@@ -46,7 +46,7 @@ pub(crate) struct Leader<Ack> {
     leader_epoch_start_offset: Offset,
     isr: Isr,
     /// All replicas except this one.
-    followers: Vec<RemoteReplica>,
+    followers: Box<[RemoteReplica]>,
     /// This broker's registered epoch.
     broker_epoch: BrokerEpoch,
     /// The latest time of any event.
@@ -96,7 +96,7 @@ impl<Ack> Leader<Ack> {
             leader_epoch: leadership.leader_epoch,
             leader_epoch_start_offset: log_end_offset,
             isr: Isr::new(leadership.isr, leadership.partition_epoch),
-            followers: Vec::new(),
+            followers: Box::default(),
             broker_epoch: BrokerEpoch::UNKNOWN,
             now_ms,
             next_offset: log_end_offset,
@@ -426,15 +426,16 @@ impl<Ack> Leader<Ack> {
 
     /// Keeps one entry per follower.
     fn follow_replicas(&mut self, replicas: &[BrokerId]) {
-        self.followers
-            .retain(|follower| replicas.contains(&follower.broker_id));
+        let mut followers = std::mem::take(&mut self.followers).into_vec();
+        followers.retain(|follower| replicas.contains(&follower.broker_id));
         for &broker_id in replicas {
-            if broker_id != self.config.broker_id && self.follower(broker_id).is_none() {
+            let is_known = followers.iter().any(|it| it.broker_id == broker_id);
+            if broker_id != self.config.broker_id && !is_known {
                 let is_in_sync = self.isr.contains(broker_id);
-                let follower = RemoteReplica::new(broker_id, is_in_sync, self.now_ms);
-                self.followers.push(follower);
+                followers.push(RemoteReplica::new(broker_id, is_in_sync, self.now_ms));
             }
         }
+        self.followers = followers.into();
     }
 
     fn register_brokers(&mut self, brokers: &[ReplicaBroker]) {

@@ -246,6 +246,14 @@ impl LogDirs {
         Some(hosted.get(topic_partition)?.dir.directory_id)
     }
 
+    /// The directory of all logs, if there is only one.
+    pub fn only_directory(&self) -> Option<DirectoryId> {
+        match self.dirs.as_slice() {
+            [only] => Some(only.directory_id),
+            _ => None,
+        }
+    }
+
     /// In the order of `log.dirs`, including failed ones.
     pub fn dirs(&self) -> &[Arc<LogDir>] {
         &self.dirs

@@ -4,13 +4,15 @@ pub mod machine;
 pub mod memory;
 pub mod sockets;
 
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use rustix::fs::{Access, Advice, FallocateFlags, StatVfsMountFlags};
+use rustix::fs::{Access, Advice, AtFlags, CWD, FallocateFlags, Mode, OFlags, StatVfsMountFlags};
 use rustix::io::{Errno, ReadWriteFlags};
 
 /// The processor's time stamp counter, which runs at a constant 1 to 5 GHz on this architecture.
@@ -80,7 +82,7 @@ pub fn is_cached_at(file: &(impl AsFd + ?Sized), position: u64) -> bool {
 /// [`io::ErrorKind::WouldBlock`] otherwise, or if the kernel does not support the check.
 #[cfg(target_os = "linux")]
 pub fn open_cached(path: &Path) -> io::Result<File> {
-    use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
+    use rustix::fs::{ResolveFlags, openat2};
     let flags = OFlags::RDWR | OFlags::CLOEXEC;
     match openat2(CWD, path, flags, Mode::empty(), ResolveFlags::CACHED) {
         Ok(file) => Ok(File::from(file)),
@@ -227,12 +229,26 @@ pub fn check_dir_access(path: impl AsRef<Path>) -> io::Result<()> {
     Ok(rustix::fs::access(path.as_ref(), access)?)
 }
 
-/// Whether this process may read and write a file.
-pub fn check_file_access(path: impl AsRef<Path>) -> io::Result<()> {
-    Ok(rustix::fs::access(
-        path.as_ref(),
-        Access::READ_OK | Access::WRITE_OK,
-    )?)
+/// The name of a file in a directory that this process may not read and write. Files that are
+/// deleted at the same time do not count. The files are looked up in the open directory, because
+/// there may be very many directories, with long paths.
+pub fn closed_file_in(path: &Path) -> io::Result<Option<OsString>> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let dir = rustix::fs::openat(CWD, path, flags, Mode::empty())?;
+    let mut entries = rustix::fs::Dir::new(dir)?;
+    while let Some(entry) = entries.read() {
+        let entry = entry?;
+        let name = entry.file_name();
+        if matches!(name.to_bytes(), b"." | b"..") {
+            continue;
+        }
+        let access = Access::READ_OK | Access::WRITE_OK;
+        match rustix::fs::accessat(entries.fd()?, name, access, AtFlags::empty()) {
+            Ok(()) | Err(Errno::NOENT) => {}
+            Err(_) => return Ok(Some(OsStr::from_bytes(name.to_bytes()).to_owned())),
+        }
+    }
+    Ok(None)
 }
 
 /// The holder of a file lock.

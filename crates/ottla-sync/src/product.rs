@@ -165,7 +165,7 @@ pub mod fs {
     };
 
     pub use crate::kernel::{
-        Dir, LockHolder, Space, Writeback, check_dir_access, check_file_access, forget_cached,
+        Dir, LockHolder, Space, Writeback, check_dir_access, closed_file_in, forget_cached,
         is_cached_at, lock_holder, open_cached, read_cached_at, read_if_cached_at, reserve, space,
         sync_file_range, try_lock, write_vectored_at,
     };

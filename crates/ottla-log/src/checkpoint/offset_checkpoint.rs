@@ -1,11 +1,12 @@
 //! Checkpoint files of a log directory with one offset per partition. Kafka:
 //! `OffsetCheckpointFile`.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::Path;
 
-use ottla_types::{Offset, TopicPartition};
+use ottla_types::{Offset, TopicName, TopicPartition};
 
 use crate::error::{CheckpointError, StorageError};
 
@@ -27,10 +28,17 @@ pub struct OffsetCheckpoint {
 impl OffsetCheckpoint {
     /// Reads the file; a missing file has no entries.
     pub fn read(path: &Path) -> Result<OffsetCheckpoint, CheckpointError> {
+        // The partitions of a topic follow each other and share its name: a start reads the entries
+        // of very many.
+        let last: RefCell<Option<TopicName>> = RefCell::default();
         let entries = super::read(path, 3, |fields| {
             let partition = fields[1].parse().ok()?;
             let offset = fields[2].parse().ok()?;
-            let topic = fields[0].to_owned();
+            let mut last = last.borrow_mut();
+            if last.as_deref() != Some(fields[0]) {
+                *last = Some(fields[0].to_owned().into());
+            }
+            let topic = last.clone()?;
             Some((TopicPartition::new(topic, partition), Offset(offset)))
         })?;
         Ok(OffsetCheckpoint {

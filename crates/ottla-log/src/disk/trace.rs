@@ -257,6 +257,12 @@ impl Trace {
         self.ops.len()
     }
 
+    /// Number of fsyncs of files and directories.
+    pub(crate) fn syncs(&self) -> usize {
+        let is_sync = |op: &&Op| matches!(op, Op::Sync(_) | Op::SyncDir(_));
+        self.ops.iter().filter(is_sync).count()
+    }
+
     /// The files that a crash after the first `count` changes leaves, by path.
     pub(crate) fn image(&self, count: usize, loss: Loss) -> Image {
         let mut disk = Disk::new(&self.before);

@@ -157,6 +157,11 @@ impl<const SIZE: usize> Entries<SIZE> {
         stored.is_some_and(|stored| stored.state.lock().in_file > 0)
     }
 
+    /// Whether it never had entries since it was created or loaded.
+    pub(crate) fn is_untouched(&self) -> bool {
+        self.stored.get().is_none()
+    }
+
     /// Whether entries or truncations are not on disk yet.
     pub(crate) fn is_unforced(&self) -> bool {
         let Some(stored) = self.stored.get() else {

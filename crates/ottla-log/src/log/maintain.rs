@@ -51,7 +51,7 @@ impl Log {
                 segment: Arc::clone(segment),
                 range: start..end,
                 end_offset: self.log_end_offset(),
-                truncations: *self.shared.truncations.lock(),
+                truncations: u64::from(*self.shared.truncations.lock()),
             }));
         }
         if self.is_spare_due() {
@@ -68,7 +68,7 @@ impl Log {
     /// Takes the result of a job of this log.
     pub fn on_job_done(&mut self, outcome: JobOutcome) {
         if let JobOutcome::Spare(spare) = outcome {
-            self.jobs.spare = Spare::Ready(spare);
+            self.jobs.spare = Spare::Ready(Box::new(spare));
         }
     }
 
@@ -119,7 +119,7 @@ impl Log {
     /// `is_last` is for a clean stop, after which the indexes of the active segment are trusted
     /// too.
     fn make_flush_job(&mut self, up_to: Offset, is_last: bool) -> FlushJob {
-        let truncations = *self.shared.truncations.lock();
+        let truncations = u64::from(*self.shared.truncations.lock());
         let recovery_point = self.shared.offset(&self.shared.recovery_point);
         let list = self.segments();
         let first = list.floor(recovery_point).unwrap_or(0);

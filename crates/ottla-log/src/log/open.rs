@@ -34,7 +34,7 @@ use ottla_sync::Mutex;
 
 use super::leftovers::{self, Found};
 use super::pending_jobs::PendingJobs;
-use super::recover::{self, SegmentScan};
+use super::recover::{self, IndexFiles, SegmentScan};
 use super::recovery_progress::RecoveryProgress;
 use super::{ActiveSegment, Log};
 use crate::batch_scan::{BatchLocation, BatchScanner, LOOKUP_WINDOW};
@@ -133,8 +133,8 @@ impl Log {
             segments: Vec::with_capacity(base_offsets.len().max(1)),
             report: RecoveryReport::default(),
             found,
-            clean_end: None,
-            clean_first: None,
+            end: None,
+            first: None,
             params,
             progress,
         };
@@ -160,11 +160,11 @@ struct Loader<'a> {
     report: RecoveryReport,
     /// The files that existed before recovery, without the segments.
     found: Found,
-    /// The log end offset of a log that needs no recovery, so that its last batch is read once.
-    clean_end: Option<Offset>,
-    /// The first batch of the last segment of such a log, if the search for the last one has read
-    /// it.
-    clean_first: Option<BatchLocation>,
+    /// The log end offset, so that the last segment is read once: found by recovery, or by the
+    /// search for the last batch of a log that needs none.
+    end: Option<Offset>,
+    /// The first batch of the last segment, if one of the two has read it.
+    first: Option<BatchLocation>,
     progress: &'a RecoveryProgress,
 }
 
@@ -252,6 +252,7 @@ impl Loader<'_> {
         let mut leader_epochs = self.leader_epochs.clone();
         let mut scan = SegmentScan {
             segment: &segment,
+            index_files: IndexFiles::Stale,
             // Perhaps from an earlier rebuild.
             may_have_transaction_index: true,
             config: &self.params.config,
@@ -285,8 +286,8 @@ impl Loader<'_> {
         let end_position = batch.map_or(start, |batch| batch.end_position());
         let end = batch.map_or(last.base_offset, |batch| batch.next_offset());
         let is_whole = end_position == last.size();
-        self.clean_end = is_whole.then_some(end);
-        self.clean_first = first.filter(|first| is_whole && first.position == 0);
+        self.end = is_whole.then_some(end);
+        self.first = first.filter(|first| is_whole && first.position == 0);
         Ok(is_whole)
     }
 
@@ -307,15 +308,30 @@ impl Loader<'_> {
         // The file's epochs for the offsets scanned again may date from before a truncation.
         self.leader_epochs.truncate_from_end(base_offset);
         let mut producers = ProducerState::new(self.params.producer_id_expiration_ms);
-        producers.set_listed_snapshots(&self.found.snapshots);
+        let snapshots = &self.found.snapshots;
+        let later = snapshots.partition_point(|offset| *offset <= base_offset);
+        producers.set_listed_snapshots(&snapshots[..later]);
         self.rebuild_producers(&mut producers, base_offset, false)?;
         for index in first..self.segments.len() {
             let segment = &self.segments[index];
-            let size = segment.size();
-            let scanned = self.without_indexes(segment.base_offset, size);
-            let base_offset = segment.base_offset;
+            let (base_offset, size) = (segment.base_offset, segment.size());
+            let is_last = index + 1 == self.segments.len();
+            let sparse = match is_last {
+                true => recover::check_indexes(self.path(), base_offset, size, false)
+                    .map_err(self.storage("read the indexes of"))?
+                    .filter(|sizes| sizes.offset_entries == 0 && sizes.time_entries <= 1),
+                false => None,
+            };
+            let sizes = sparse.unwrap_or_default();
+            let scanned = Segment::new(self.dir.clone(), base_offset, size, sizes, None);
             let mut scan = SegmentScan {
                 segment: &scanned,
+                index_files: match sparse {
+                    Some(sizes) => IndexFiles::Sparse {
+                        unconfirmed: sizes.last_time_entry,
+                    },
+                    None => IndexFiles::Stale,
+                },
                 // Rebuilding its indexes may have written one since the listing.
                 may_have_transaction_index: self.report.indexes_rebuilt > 0
                     || self.found.may_have_transaction_index(base_offset),
@@ -328,7 +344,12 @@ impl Loader<'_> {
             let outcome = scan.run().map_err(|error| {
                 StorageError::new("recover a segment of", &self.params.dir, error)
             })?;
-            producers.write_snapshot(&self.params.dir)?;
+            // At the end of the log, the next recovery would not use it.
+            if !is_last || !producers.is_empty() {
+                producers.write_snapshot(&self.params.dir)?;
+            }
+            self.end = Some(outcome.next_offset);
+            self.first = outcome.first;
             self.report.segments_recovered += 1;
             self.progress.on_segment(size);
             self.segments[index] = Arc::new(scanned);
@@ -343,6 +364,12 @@ impl Loader<'_> {
             break;
         }
         self.progress.set_remaining_segments(0);
+        let later = &self.found.snapshots[later..];
+        producers.keep_confirmed_snapshots(
+            &self.params.dir,
+            later,
+            self.end.unwrap_or(base_offset),
+        )?;
         Ok(Some(producers))
     }
 
@@ -461,7 +488,7 @@ impl Loader<'_> {
             return Ok(LastBatches::default());
         }
         let read = self.storage("read a segment of");
-        let file = last.log_file().map_err(&read)?;
+        let file = last.log_file_once().map_err(&read)?;
         let indexed = last
             .offset_index
             .last_entry(last.opener(SegmentFile::OffsetIndex))
@@ -514,7 +541,7 @@ impl Loader<'_> {
         recovered: Option<ProducerState>,
     ) -> Result<(Log, RecoveryReport), LogError> {
         let checkpointed_start = self.params.log_start_offset;
-        let mut end = match self.clean_end {
+        let mut end = match self.end {
             Some(end) => Some(end),
             None => self.log_end_offset()?,
         };
@@ -619,11 +646,11 @@ impl Loader<'_> {
         let segment = self.segments.last().expect("there is a segment").clone();
         // Future entries will not be in its index files.
         segment.are_indexes_flushed.store(false, Ordering::Release);
-        let first = match (segment.size(), self.clean_first) {
+        let first = match (segment.size(), self.first) {
             (0, _) => None,
             (_, Some(first)) => Some(first),
             (size, None) => {
-                let file = segment.log_file();
+                let file = segment.log_file_once();
                 let file = file.map_err(self.storage("open a segment of"))?;
                 let mut scanner = BatchScanner::new(&file, 0, size, LOOKUP_WINDOW);
                 scanner.next_batch().ok().flatten()
@@ -650,9 +677,9 @@ impl Loader<'_> {
             recovery_point: counter(recovery_point),
             truncations: Mutex::new(0),
             flushed: Mutex::new(Flushed {
-                epochs_version: u64::from(!self.epochs_changed),
+                epochs_version: u32::from(!self.epochs_changed),
                 // The preceding clean stop fsynced them.
-                dir_version: u64::from(self.params.clean_shutdown && !is_new),
+                dir_version: u32::from(self.params.clean_shutdown && !is_new),
                 is_parent_synced: self.params.clean_shutdown && !is_new,
                 ..Flushed::default()
             }),

@@ -13,14 +13,14 @@ use crate::swap::Swap;
 #[derive(Default)]
 pub(super) struct PendingJobs {
     /// Version of the leader epochs; see [`Flushed`](crate::reader::Flushed).
-    pub(super) epochs_version: u64,
+    pub(super) epochs_version: u32,
     /// `None` while there are none: most logs are idle.
     pub(super) rare: Option<Box<RareJobs>>,
     /// Sealed segments below this offset must be flushed.
     pub(super) flush_below: Option<Offset>,
     /// Version of the directory: counts file creations and renames; see
     /// [`Flushed`](crate::reader::Flushed).
-    pub(super) dir_version: u64,
+    pub(super) dir_version: u32,
     pub(super) spare: Spare,
     /// Position in the active segment up to which writeback has been started.
     pub(super) written_back: u64,
@@ -108,5 +108,6 @@ pub(super) enum Spare {
     Ordered,
     /// Creating it failed.
     Refused,
-    Ready(SpareSegment),
+    /// Boxed, because idle logs have none.
+    Ready(Box<SpareSegment>),
 }

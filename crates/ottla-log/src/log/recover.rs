@@ -153,10 +153,26 @@ pub(super) fn are_indexes_complete(segment: &Segment, config: &TopicConfig) -> i
     }
 }
 
+/// The files of a segment's offset and time index when its scan begins.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum IndexFiles {
+    /// They are made anew.
+    Stale,
+    /// They hold at most one entry, of the time index, as those of most idle logs do. They are not
+    /// touched if the scan finds that this is right and adds none to the offset index: changes of
+    /// files are what takes longest in the recovery of very many logs. Only for the active segment,
+    /// the last entry of whose time index may stay in memory, as after an append.
+    Sparse {
+        /// The entry of the file, until the scan has found the same.
+        unconfirmed: Option<TimestampOffset>,
+    },
+}
+
 /// Verifies all batches of a segment and rebuilds its indexes.
 pub(super) struct SegmentScan<'a> {
-    /// Its indexes are empty.
+    /// Its indexes have the entries of `index_files`.
     pub(super) segment: &'a Segment,
+    pub(super) index_files: IndexFiles,
     /// There may be a file of its transaction index, which is removed.
     pub(super) may_have_transaction_index: bool,
     pub(super) config: &'a TopicConfig,
@@ -175,6 +191,7 @@ pub(super) struct ScanOutcome {
     pub(super) valid_bytes: u64,
     /// The offset after the last of them.
     pub(super) next_offset: Offset,
+    pub(super) first: Option<BatchLocation>,
     /// Why the next bytes are invalid, if any follow.
     pub(super) corruption: Option<String>,
     /// The next bytes overlap the next segment.
@@ -183,32 +200,56 @@ pub(super) struct ScanOutcome {
 
 impl SegmentScan<'_> {
     pub(super) fn run(&mut self) -> io::Result<ScanOutcome> {
-        // The time index first: a power loss may undo the later changes only.
-        for kind in [
-            SegmentFile::TimeIndex,
-            SegmentFile::OffsetIndex,
-            SegmentFile::TransactionIndex,
-        ] {
-            let path = self.segment.path(kind)?;
-            match kind {
-                SegmentFile::TimeIndex if self.is_below_recovery_point => {
+        if self.index_files == IndexFiles::Stale {
+            // The time index first: a power loss may undo the later changes only.
+            for kind in [SegmentFile::TimeIndex, SegmentFile::OffsetIndex] {
+                let path = self.segment.path(kind)?;
+                if kind == SegmentFile::TimeIndex && self.is_below_recovery_point {
                     disk::remove_file_if_there(&path)?;
+                } else {
+                    drop(disk::create(&path)?);
                 }
-                SegmentFile::TransactionIndex if !self.may_have_transaction_index => {}
-                SegmentFile::TransactionIndex => disk::remove_file_if_there(&path)?,
-                _ => drop(disk::create(&path)?),
             }
         }
-        let file = self.segment.log_file()?;
-        let size = self.segment.size();
-        let end = size.min(MAX_SEGMENT_BYTES);
-        let mut scanner = BatchScanner::new(&file, 0, end, SEQUENTIAL_WINDOW);
+        if self.may_have_transaction_index {
+            disk::remove_file_if_there(&self.segment.path(SegmentFile::TransactionIndex)?)?;
+        }
         let mut outcome = ScanOutcome {
             valid_bytes: 0,
             next_offset: self.segment.base_offset,
+            first: None,
             corruption: None,
             is_overlapped: false,
         };
+        let max_timestamp = match self.segment.size() {
+            // Its file need not be opened.
+            0 => None,
+            _ => self.scan(&mut outcome)?,
+        };
+        if matches!(
+            self.index_files,
+            IndexFiles::Sparse {
+                unconfirmed: Some(_)
+            }
+        ) {
+            self.empty_sparse_indexes()?;
+        }
+        if let Some(max) = max_timestamp {
+            self.segment.time_index.append_if_younger(max);
+        }
+        self.segment.set_max_timestamp(max_timestamp);
+        if self.index_files == IndexFiles::Stale {
+            self.write_tails()?;
+        }
+        Ok(outcome)
+    }
+
+    /// Reads the batches. Returns the largest timestamp.
+    fn scan(&mut self, outcome: &mut ScanOutcome) -> io::Result<Option<TimestampOffset>> {
+        let file = self.segment.log_file_once()?;
+        let size = self.segment.size();
+        let end = size.min(MAX_SEGMENT_BYTES);
+        let mut scanner = BatchScanner::new(&file, 0, end, SEQUENTIAL_WINDOW);
         let mut max_timestamp: Option<TimestampOffset> = None;
         let mut last_index_entry = 0;
         let end_offset = self.next_base_offset.unwrap_or(Offset(i64::MAX));
@@ -239,9 +280,16 @@ impl SegmentScan<'_> {
                     timestamp: location.max_timestamp,
                     offset: last_offset,
                 });
+                let confirmed = IndexFiles::Sparse {
+                    unconfirmed: max_timestamp,
+                };
+                if self.index_files == confirmed {
+                    self.index_files = IndexFiles::Sparse { unconfirmed: None };
+                }
             }
             let interval = self.config.index_interval_bytes.max(0) as u64;
             if location.position - last_index_entry > interval {
+                self.empty_sparse_indexes()?;
                 self.segment
                     .offset_index
                     .append(last_offset, location.position);
@@ -251,6 +299,7 @@ impl SegmentScan<'_> {
                 last_index_entry = location.position;
                 self.write_long_tails()?;
             }
+            outcome.first.get_or_insert(location);
             outcome.valid_bytes = location.end_position();
             outcome.next_offset = location.next_offset();
             if let Some(batch) = batch {
@@ -261,12 +310,17 @@ impl SegmentScan<'_> {
         if !is_explained && outcome.valid_bytes < size {
             outcome.corruption = Some("the last batch is not whole".to_owned());
         }
-        if let Some(max) = max_timestamp {
-            self.segment.time_index.append_if_younger(max);
+        Ok(max_timestamp)
+    }
+
+    /// From here on, the files are written like new ones.
+    fn empty_sparse_indexes(&mut self) -> io::Result<()> {
+        if self.index_files == IndexFiles::Stale {
+            return Ok(());
         }
-        self.segment.set_max_timestamp(max_timestamp);
-        self.write_tails()?;
-        Ok(outcome)
+        self.index_files = IndexFiles::Stale;
+        let opener = self.segment.opener(SegmentFile::TimeIndex);
+        self.segment.time_index.truncate(0, None, opener)
     }
 
     fn apply(&mut self, batch: &RecordBatch) {
@@ -479,7 +533,10 @@ pub(super) fn rebuild_producers(rebuild: Rebuild<'_>) -> Result<(), LogError> {
         }
     }
     producers.set_map_end_offset(end);
-    producers.write_snapshot(dir)?;
+    // A recovered log without producers gets its snapshot at the next stop.
+    if !is_empty {
+        producers.write_snapshot(dir)?;
+    }
     Ok(())
 }
 

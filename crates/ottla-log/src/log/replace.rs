@@ -38,7 +38,7 @@ impl Log {
     ) -> Option<Arc<Swap>> {
         self.jobs.rare().swaps.retain(|swap| !swap.is_over());
         let is_planted = ottla_sync::planted::has("a cleaning goes on over a truncation");
-        if *self.shared.truncations.lock() != truncations && !is_planted {
+        if u64::from(*self.shared.truncations.lock()) != truncations && !is_planted {
             return None;
         }
         find_sealed(&self.segments(), &old)?;

@@ -84,7 +84,7 @@ impl Log {
             _ => std::mem::take(&mut self.jobs.spare),
         };
         if let Spare::Ready(spare) = spare {
-            return Segment::from_spare(dir, base_offset, spare);
+            return Segment::from_spare(dir, base_offset, *spare);
         }
         let segment = Segment::create(dir, base_offset)?;
         if self.bytes_to_reserve() > 0 {

@@ -4,6 +4,7 @@ mod append;
 mod broken_cases;
 mod cleaning;
 mod cleaning_model;
+mod closing;
 mod crash;
 mod crash_points;
 mod failed_writes;

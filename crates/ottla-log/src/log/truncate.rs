@@ -102,7 +102,7 @@ impl Log {
     /// This log replaces another one, and continues its count of truncations. Otherwise a decision
     /// based on the other log could be carried out after a truncation of this one.
     pub fn continue_truncations_of(&mut self, replaced: &LogReader) {
-        let before = replaced.truncations();
+        let before = *replaced.shared.truncations.lock();
         let mut truncations = self.shared.truncations.lock();
         *truncations = before.max(*truncations);
     }
@@ -315,7 +315,7 @@ impl Log {
         let dir = self.dir();
         let open = disk::open_dir(&dir).map_err(|error| StorageError::new("open", &dir, error))?;
         let ready = match std::mem::take(&mut self.jobs.spare) {
-            Spare::Ready(spare) => Some(spare),
+            Spare::Ready(spare) => Some(*spare),
             other => {
                 self.jobs.spare = other;
                 None

@@ -11,7 +11,7 @@ use ottla_types::{Offset, Timestamp};
 
 use super::ProducerState;
 use super::entry::ProducerStateEntry;
-use super::snapshot::{PendingSnapshot, SnapshotError, decode, encode};
+use super::snapshot::{PendingSnapshot, SnapshotError, decode, encode, of_no_producers};
 use crate::checkpoint::read_file;
 use crate::disk;
 use crate::error::StorageError;
@@ -48,14 +48,14 @@ impl ProducerState {
     pub(crate) fn write_snapshot(&mut self, dir: &Path) -> Result<(), StorageError> {
         if let Some(snapshot) = self.take_snapshot() {
             snapshot.write_unforced(dir)?;
-            self.unforced.push(snapshot);
+            self.unforced.get_or_insert_default().0.push(snapshot);
         }
         Ok(())
     }
 
     /// The existing snapshots that [`ProducerState::write_snapshot`] wrote.
     pub(crate) fn take_unforced(&mut self) -> Vec<PendingSnapshot> {
-        std::mem::take(&mut self.unforced)
+        self.unforced.take().map_or_else(Vec::new, |it| it.0)
     }
 
     /// Lists the snapshot files.
@@ -132,6 +132,33 @@ impl ProducerState {
         }
         self.last_snapshot_offset = log_start_offset;
         self.map_end_offset = log_start_offset;
+        Ok(())
+    }
+
+    /// Decides about the snapshots after the offset where recovery began, when it has read the
+    /// records up to `log_end_offset`. They may date from before a truncation and are deleted, except
+    /// those of no producers if there were none: the directories of idle logs stay unchanged. These
+    /// need not be on disk: if one is lost, no producer is.
+    pub(crate) fn keep_confirmed_snapshots(
+        &mut self,
+        dir: &Path,
+        found: &[Offset],
+        log_end_offset: Offset,
+    ) -> Result<(), StorageError> {
+        let expected = self.known.is_none().then(of_no_producers);
+        for &offset in found {
+            if self.snapshots.contains(&offset) {
+                // Recovery has written it again.
+                continue;
+            }
+            let path = dir.join(file_name(offset, PRODUCER_SNAPSHOT_SUFFIX));
+            let may_be_right = expected.is_some() && offset <= log_end_offset;
+            if may_be_right && read_file(&path)? == expected {
+                self.snapshots.insert(offset);
+            } else {
+                self.delete_snapshot(dir, offset)?;
+            }
+        }
         Ok(())
     }
 
@@ -254,7 +281,9 @@ impl ProducerState {
 
     fn delete_snapshot(&mut self, dir: &Path, offset: Offset) -> Result<(), StorageError> {
         self.snapshots.remove(&offset);
-        self.unforced.retain(|snapshot| snapshot.offset != offset);
+        if let Some(unforced) = &mut self.unforced {
+            unforced.0.retain(|snapshot| snapshot.offset != offset);
+        }
         let path = dir.join(file_name(offset, PRODUCER_SNAPSHOT_SUFFIX));
         disk::remove_file_if_there(&path).map_err(|error| StorageError::new("delete", &path, error))
     }

@@ -29,9 +29,14 @@ pub struct TransactionStart {
     pub raises_epoch: bool,
 }
 
-/// The pending verifications, by producer.
+/// The pending verifications. Takes no memory before the first: most partitions are in no
+/// transaction.
 #[derive(Default, Debug)]
-pub struct Verifications {
+pub struct Verifications(Option<Box<Pending>>);
+
+/// Kept when it is empty, because no guard may be given twice.
+#[derive(Default, Debug)]
+struct Pending {
     by_producer: BTreeMap<ProducerId, Verification>,
     last_guard: u64,
 }
@@ -81,12 +86,14 @@ impl Verifications {
             sequence,
             raises_epoch,
         } = start;
-        if self.by_producer.len() >= MANY {
-            self.by_producer
-                .retain(|_, known| now_ms.saturating_sub(known.began_ms) < expiration_ms);
+        let Pending {
+            by_producer,
+            last_guard,
+        } = &mut **self.0.get_or_insert_default();
+        if by_producer.len() >= MANY {
+            by_producer.retain(|_, known| now_ms.saturating_sub(known.began_ms) < expiration_ms);
         }
-        let last_guard = &mut self.last_guard;
-        let known = self.by_producer.entry(producer_id).or_insert_with(|| {
+        let known = by_producer.entry(producer_id).or_insert_with(|| {
             *last_guard += 1;
             Verification {
                 guard: *last_guard,
@@ -139,16 +146,20 @@ impl Verifications {
         }
     }
 
+    fn of(&self, producer_id: ProducerId) -> Option<&Verification> {
+        self.0.as_ref()?.by_producer.get(&producer_id)
+    }
+
     /// Whether `guard` is still valid.
     fn is_current(&self, producer_id: ProducerId, guard: Option<u64>) -> bool {
-        let known = self.by_producer.get(&producer_id).map(|known| known.guard);
+        let known = self.of(producer_id).map(|known| known.guard);
         known.is_some() && known == guard
     }
 
     /// Checks that the first batch of a transaction is the one it must begin with. `has_batches` is
     /// whether batches of the producer's current epoch are known.
     fn check_sequence(&self, header: &BatchHeader, has_batches: bool) -> Result<(), ErrorCode> {
-        let Some(known) = self.by_producer.get(&header.producer_id) else {
+        let Some(known) = self.of(header.producer_id) else {
             return Ok(());
         };
         let is_new = known.raises_epoch && !has_batches;
@@ -161,25 +172,29 @@ impl Verifications {
 
     /// A batch of a producer is about to be appended.
     pub fn on_appended(&mut self, header: &BatchHeader) {
-        if !header.is_transactional() || self.by_producer.is_empty() {
+        let Some(pending) = &mut self.0 else {
+            return;
+        };
+        if !header.is_transactional() || pending.by_producer.is_empty() {
             return;
         }
         // A repeated marker of the previous transaction must not void the verification of the next.
-        let is_of_next = self
-            .by_producer
-            .get(&header.producer_id)
-            .is_some_and(|known| {
-                known.raises_epoch && header.is_control() && header.producer_epoch == known.epoch
-            });
+        let known = pending.by_producer.get(&header.producer_id);
+        let is_of_next = known.is_some_and(|known| {
+            known.raises_epoch && header.is_control() && header.producer_epoch == known.epoch
+        });
         if !is_of_next {
-            self.by_producer.remove(&header.producer_id);
+            pending.by_producer.remove(&header.producer_id);
         }
     }
 
     /// The coordinator refused the verification under `guard`. A non-retriable error ends it.
     pub fn on_refused(&mut self, producer_id: ProducerId, guard: u64, error: ErrorCode) {
-        if is_final(error) && self.is_current(producer_id, Some(guard)) {
-            self.by_producer.remove(&producer_id);
+        if is_final(error)
+            && self.is_current(producer_id, Some(guard))
+            && let Some(pending) = &mut self.0
+        {
+            pending.by_producer.remove(&producer_id);
         }
     }
 }
@@ -302,6 +317,6 @@ mod tests {
             ..start(0, 0, true)
         };
         verifications.ask(other, DAY, DAY);
-        assert_eq!(verifications.by_producer.len(), 1);
+        assert_eq!(verifications.0.unwrap().by_producer.len(), 1);
     }
 }

@@ -304,7 +304,12 @@ impl PartitionState {
                 }
                 self.unwritten.push(batch);
             }
-            Effect::WriteLegacy { message } => self.unwritten_legacy.push(message),
+            Effect::WriteLegacy { message } => {
+                self.unwritten_legacy
+                    .get_or_insert_default()
+                    .0
+                    .push(message);
+            }
             Effect::Flush { up_to } => {
                 self.is_flushed_already |= self.flush(partition, host, up_to);
             }
@@ -341,11 +346,12 @@ impl PartitionState {
 
     /// Writes the collected batches and reports the new log end to the replica.
     fn write(&mut self, partition: &Arc<Partition>, host: &Arc<PartitionHost>) {
-        if self.unwritten.is_empty() && self.unwritten_legacy.is_empty() {
+        if self.unwritten.is_empty() && self.unwritten_legacy.is_none() {
             return;
         }
         let mut batches = std::mem::take(&mut self.unwritten);
-        let messages = std::mem::take(&mut self.unwritten_legacy);
+        let messages = self.unwritten_legacy.take();
+        let messages = messages.map_or_else(Vec::new, |messages| messages.0);
         let bytes = batches.iter().map(RecordBatch::size_in_bytes);
         let bytes = bytes.chain(messages.iter().map(LegacyMessage::size_in_bytes));
         let bytes = bytes.sum::<usize>() as u64;

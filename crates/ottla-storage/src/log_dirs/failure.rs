@@ -36,10 +36,7 @@ impl LogDirs {
 
     /// The directory of a log, even if the log was deleted.
     pub fn dir_of(&self, log: &LogReader) -> Option<&Arc<LogDir>> {
-        let path = log.dir();
-        self.dirs
-            .iter()
-            .find(|dir| path.parent() == Some(&dir.path))
+        self.dirs.iter().find(|dir| log.is_in(&dir.path))
     }
 
     /// Runs file work on the directory of a log after a delay. No effect if no directory has the

@@ -26,7 +26,9 @@ use ottla_types::{DirectoryId, Offset, Timestamp, TopicId, TopicName, TopicParti
 use super::dir_names::{self, DirKind};
 use super::known_logs::{FailedLog, LoadedLog};
 use super::log_dir::LogDir;
-use super::recovery_progress::{DirProgress, Loading, ProgressLogger, bytes_to_recover};
+use super::recovery_progress::{
+    DirProgress, Loading, MOST_MEASURED, ProgressLogger, bytes_to_recover,
+};
 use super::{LogDirs, OpenSettings, remove_dir};
 
 /// How long a directory is left alone after a log could not be loaded.
@@ -139,12 +141,20 @@ impl LogDirs {
 
     /// Opens logs until none is left.
     fn load_some(&self, load: &DirLoad, progress: &RecoveryProgress, settings: &LoadSettings<'_>) {
+        let mut last: Option<(&TopicName, Arc<TopicConfig>)> = None;
         while load.dir.is_online() {
             let number = load.next.fetch_add(1, Ordering::Relaxed);
             let Some((topic_partition, path)) = load.partitions.get(number) else {
                 return;
             };
-            let opened = load.open(topic_partition, path, settings, progress);
+            // Resolved once for the partitions of a topic, which follow each other.
+            let topic = &topic_partition.topic;
+            let config = match last.take().filter(|(name, _)| *name == topic) {
+                Some((_, config)) => config,
+                None => (settings.topic_config)(topic),
+            };
+            last = Some((topic, Arc::clone(&config)));
+            let opened = load.open(topic_partition, path, config, settings, progress);
             load.progress.on_log();
             match opened {
                 Ok(loaded) => {
@@ -316,6 +326,9 @@ impl DirLoad {
             true => logs,
             false => logs.saturating_sub(self.progress.remaining_logs()),
         };
+        if logs - first > MOST_MEASURED {
+            return;
+        }
         let recovered = self.progress.recovered_bytes();
         let bytes = self.partitions[first..].iter().map(|(partition, path)| {
             let recovery_point = self.recovery_points.offsets.get(partition);
@@ -341,6 +354,7 @@ impl DirLoad {
         &self,
         topic_partition: &TopicPartition,
         path: &Path,
+        config: Arc<TopicConfig>,
         settings: &LoadSettings<'_>,
         progress: &RecoveryProgress,
     ) -> Result<LoadedLog, LogError> {
@@ -353,7 +367,7 @@ impl DirLoad {
         let params = OpenParams {
             dir: path.to_owned(),
             topic_partition: topic_partition.clone(),
-            config: (settings.topic_config)(&topic_partition.topic),
+            config,
             recovery_point: offset(&self.recovery_points),
             log_start_offset: offset(&self.log_start_offsets),
             clean_shutdown: self.clean_shutdown,
@@ -445,8 +459,12 @@ fn superseded(
     listed: &[(&Arc<LogDir>, Vec<(TopicPartition, PathBuf)>)],
     settings: &LoadSettings<'_>,
 ) -> Result<Vec<(usize, usize)>, String> {
-    let mut seen: BTreeMap<&TopicPartition, (usize, usize)> = BTreeMap::new();
     let mut superseded = Vec::new();
+    // The names in one directory differ.
+    if listed.len() < 2 {
+        return Ok(superseded);
+    }
+    let mut seen: BTreeMap<&TopicPartition, (usize, usize)> = BTreeMap::new();
     for (number, (_, partitions)) in listed.iter().enumerate() {
         for (index, (partition, path)) in partitions.iter().enumerate() {
             let Some(other) = seen.insert(partition, (number, index)) else {

@@ -15,6 +15,9 @@ use ottla_types::Offset;
 
 /// The log interval.
 const INTERVAL: Duration = Duration::from_secs(1);
+/// Of more logs, the files are not looked at while they are loaded: that would take longer than
+/// the loading of most of them, and their number says enough.
+pub(super) const MOST_MEASURED: usize = 10_000;
 const UNKNOWN: u64 = u64::MAX;
 
 /// All directories while their logs are loaded; empty before and after.
@@ -28,7 +31,7 @@ pub struct DirProgress {
     pub is_recovering: bool,
     remaining_logs: AtomicUsize,
     /// Bytes scanned and to be scanned; [`UNKNOWN`] until loading has taken long enough to measure
-    /// it.
+    /// it, and of more than [`MOST_MEASURED`] logs.
     bytes_to_recover: AtomicU64,
     pub threads: Vec<RecoveryProgress>,
 }
@@ -77,12 +80,16 @@ impl DirProgress {
         if logs == 0 {
             return;
         }
-        match self.remaining_bytes().filter(|_| self.is_recovering) {
-            Some(bytes) => tracing::warn!(
+        match (self.is_recovering, self.remaining_bytes()) {
+            (true, Some(bytes)) => tracing::warn!(
                 %dir, remaining_logs = logs, remaining_mb = bytes / 1_000_000, elapsed_s = elapsed,
                 "recovering logs: the last stop was not clean"
             ),
-            None => {
+            (true, None) => tracing::warn!(
+                %dir, remaining_logs = logs, elapsed_s = elapsed,
+                "recovering logs: the last stop was not clean"
+            ),
+            (false, _) => {
                 tracing::warn!(%dir, remaining_logs = logs, elapsed_s = elapsed, "loading logs")
             }
         }

@@ -2,6 +2,7 @@ mod broken_cases;
 mod checkpoints;
 mod disk_trouble;
 mod late;
+mod loading;
 mod made_anew;
 
 use std::fs;

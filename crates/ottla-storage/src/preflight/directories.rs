@@ -314,13 +314,9 @@ fn closed_in(dir: &Path, name: &str) -> Option<String> {
     if fs::check_dir_access(dir).is_err() {
         return Some(name.to_owned());
     }
-    let is_closed = |file: &fs::DirEntry| {
-        let refused = fs::check_file_access(file.path()).err();
-        // A running broker may delete files at any moment.
-        refused.is_some_and(|error| error.kind() != ErrorKind::NotFound)
-    };
-    let closed = fs::read_dir(dir).ok()?.flatten().find(is_closed)?;
-    Some(format!("{name}/{}", closed.file_name().display()))
+    // A running broker may delete files, and the directory, at any moment.
+    let closed = fs::closed_file_in(dir).ok().flatten()?;
+    Some(format!("{name}/{}", closed.display()))
 }
 
 /// How the directory was stopped.

@@ -267,6 +267,22 @@ fn an_unreadable_metadata_log_is_a_refusal() {
 }
 
 #[test]
+fn a_file_of_a_log_that_cannot_be_written_is_a_refusal() {
+    use std::os::unix::fs::symlink;
+    let node = Node::new();
+    let log = node.path().join("topic-0");
+    fs::create_dir(&log).unwrap();
+    fs::write(log.join("00000000000000000000.log"), b"").unwrap();
+    // Like a file that is deleted while the directory is read.
+    symlink("gone", log.join("00000000000000000000.log.deleted")).unwrap();
+    assert!(node.look().is_possible());
+    // Root may write any file, but cannot open a link to itself either.
+    let name = "00000000000000000000.index";
+    symlink(name, log.join(name)).unwrap();
+    node.refuses(&format!("cannot write to topic-0/{name}"));
+}
+
+#[test]
 fn acls_without_an_authorizer_are_a_note() {
     let acl = MetadataRecord::AccessControlEntry(AccessControlEntryRecord {
         id: Uuid::from_u128(9),

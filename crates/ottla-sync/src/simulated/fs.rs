@@ -417,12 +417,13 @@ pub fn check_dir_access(path: impl AsRef<Path>) -> io::Result<()> {
     }
 }
 
-/// Whether this process may read and write a file.
+/// The name of a file in a directory that this process may not read and write. A simulated process
+/// may read and write all files.
 #[track_caller]
-pub fn check_file_access(path: impl AsRef<Path>) -> io::Result<()> {
+pub fn closed_file_in(path: &Path) -> io::Result<Option<OsString>> {
     match simulated() {
-        Some(disk) => disk.metadata(path.as_ref()).map(drop),
-        None => kernel::check_file_access(path),
+        Some(disk) => disk.list(path).map(|_| None),
+        None => kernel::closed_file_in(path),
     }
 }
 

@@ -5,8 +5,9 @@ use std::os::unix::fs::PermissionsExt;
 
 use ottla_types::Offset;
 
-use super::{TestLog, batch};
+use super::{TestLog, batch, idempotent};
 use crate::AppendErrorReason;
+use crate::disk::trace;
 
 #[test]
 fn every_cut_of_the_last_write_is_recovered_from() {
@@ -47,6 +48,74 @@ fn index_entries_that_never_reached_the_file_are_written_again() {
     // The first batch has none.
     assert_eq!(test.file_len("00000000000000000000.index"), 49 * 8);
     assert_eq!(test.reader().size(), 50 * size);
+}
+
+/// Number of changes to the disk that the recovery after a kill makes.
+fn changes_of_recovery(test: &mut TestLog) -> usize {
+    trace::start(test.path());
+    let report = test.crash();
+    assert_eq!(report.segments_recovered, 1);
+    assert_eq!((report.indexes_rebuilt, report.bytes_truncated), (0, 0));
+    trace::stop().len()
+}
+
+/// With very many logs, changes of files and directories would be most of a start after a kill.
+#[test]
+fn the_recovery_of_an_idle_log_changes_nothing_on_disk() {
+    let mut test = TestLog::new();
+    assert_eq!(changes_of_recovery(&mut test), 0, "without a record");
+    test.append(3);
+    assert_eq!(changes_of_recovery(&mut test), 0, "never stopped");
+    test.reopen();
+    let files = test.files();
+    assert!(files.contains(&"00000000000000000003.snapshot".to_owned()));
+    assert_eq!(changes_of_recovery(&mut test), 0, "nothing since a stop");
+    test.append(2);
+    for _ in 0..2 {
+        assert_eq!(changes_of_recovery(&mut test), 0, "a record since a stop");
+        assert_eq!(test.files(), files);
+        assert_eq!(test.read_all(0), [(0, 2), (3, 4)]);
+    }
+    test.reopen();
+    assert_eq!(test.read_all(0), [(0, 2), (3, 4)]);
+    // An entry of each stop.
+    assert_eq!(test.file_len("00000000000000000000.timeindex"), 2 * 12);
+    assert_eq!(test.file_len("00000000000000000000.index"), 0);
+}
+
+#[test]
+fn a_time_index_that_the_records_contradict_is_written_again() {
+    let mut test = TestLog::new();
+    test.append(3);
+    test.reopen();
+    let path = test.path().join("00000000000000000000.timeindex");
+    let right = fs::read(&path).unwrap();
+    for at in [7, 11] {
+        let mut wrong = right.clone();
+        wrong[at] ^= 1;
+        fs::write(&path, wrong).unwrap();
+        test.crash();
+        assert_eq!(fs::read(&path).unwrap(), right, "byte {at}");
+    }
+}
+
+#[test]
+fn a_snapshot_that_the_records_contradict_is_deleted() {
+    let name = "00000000000000000003.snapshot";
+    let mut other = TestLog::new();
+    other.append_batch(idempotent(0, 3, 5, 0, 0));
+    other.close();
+    let mut test = TestLog::new();
+    test.append(3);
+    test.reopen();
+    // As from before a truncation.
+    fs::copy(other.path().join(name), test.path().join(name)).unwrap();
+    test.append(2);
+    test.crash();
+    assert!(!test.files().contains(&name.to_owned()));
+    assert_eq!(test.log().producers().producer_count(), 0);
+    test.reopen();
+    assert_eq!(test.log().producers().producer_count(), 0);
 }
 
 #[test]

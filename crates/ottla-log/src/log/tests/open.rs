@@ -425,6 +425,19 @@ fn the_indexes_of_a_segment_that_was_loaded_and_went_on_are_whole_after_a_stop()
     assert_eq!(test.file_len("00000000000000000000.index"), 6 * 8);
 }
 
+/// A start opens thousands of logs, most of which are not used soon.
+#[test]
+fn a_log_that_was_opened_keeps_no_file_open() {
+    let mut test = TestLog::new();
+    test.append(3);
+    test.reopen();
+    assert_eq!(test.handles.stats().open, 0);
+    test.append(3);
+    assert_eq!(test.handles.stats().open, 1);
+    test.crash();
+    assert_eq!(test.handles.stats().open, 0);
+}
+
 /// A broker closes thousands of logs before it ends and must not need more open files for that.
 #[test]
 fn a_log_at_rest_keeps_no_index_open() {
