@@ -36,7 +36,7 @@ const TASK_OFFSET_INTERVAL_MS: i32 = 60_000;
 pub(crate) async fn handle(
     broker: &Arc<Broker>,
     context: &RequestContext,
-    mut request: StreamsGroupHeartbeatRequest,
+    request: StreamsGroupHeartbeatRequest,
 ) -> StreamsGroupHeartbeatResponse {
     if !broker.groups.serves_streams_protocol() {
         return StreamsGroupHeartbeatResponse::refused(ErrorCode::UnsupportedVersion);
@@ -50,10 +50,6 @@ pub(crate) async fn handle(
         && let Err(error) = check_topics(broker, context, topology)
     {
         return StreamsGroupHeartbeatResponse::refused(error);
-    }
-    let tells_offsets = context.api_version >= VERSION_WITH_OFFSETS;
-    if tells_offsets {
-        forget_warmup(&mut request);
     }
     if let Err(error) = validate_streams_heartbeat(&request) {
         return StreamsGroupHeartbeatResponse::refused(error);
@@ -80,24 +76,12 @@ pub(crate) async fn handle(
             if !topics_to_create.is_empty() {
                 create_topics(broker, context, topics_to_create, &mut response);
             }
-            if tells_offsets {
+            if context.api_version >= VERSION_WITH_OFFSETS {
                 response.task_offset_interval_ms = TASK_OFFSET_INTERVAL_MS;
             }
             *response
         }
         Err(error) => StreamsGroupHeartbeatResponse::refused(error),
-    }
-}
-
-/// Drops the fields that Kafka 4.4 needs for warm-up tasks, because Ottla does not assign them: the
-/// offsets of the tasks, and the warm-up tasks that a member still has from a coordinator of Kafka.
-fn forget_warmup(request: &mut StreamsGroupHeartbeatRequest) {
-    request.task_offsets = None;
-    request.task_end_offsets = None;
-    if request.member_epoch != JOINS
-        && let Some(tasks) = &mut request.warmup_tasks
-    {
-        tasks.clear();
     }
 }
 

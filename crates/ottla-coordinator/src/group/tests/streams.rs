@@ -17,6 +17,7 @@ mod errors;
 mod lifecycle;
 mod other_groups;
 mod random;
+mod static_members;
 
 /// A heartbeat of `member_id` in `g` without changes.
 pub(super) fn beat(member_id: &str, epoch: i32) -> Beat {
@@ -86,6 +87,11 @@ impl Beat {
         self.0.active_tasks = task_ids(active);
         self.0.standby_tasks = task_ids(standby);
         self.0.warmup_tasks = Some(Vec::new());
+        self
+    }
+
+    pub(super) fn instance(mut self, instance_id: &'static str) -> Self {
+        self.0.instance_id = Some(instance_id.into());
         self
     }
 
