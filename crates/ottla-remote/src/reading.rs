@@ -159,8 +159,13 @@ impl RemoteTier {
         // Takes none of the read permits. If the client got a response at once, it would send the
         // next request at once; the caller's limit ends the wait, and the response then has no
         // records, as in Kafka.
-        while self.is_fetch_quota_exceeded() {
+        let mut throttle_ms = self.fetch_throttle_ms();
+        if throttle_ms > 0 {
+            self.on_fetch_throttled(throttle_ms);
+        }
+        while throttle_ms > 0 {
             ottla_sync::time::sleep(THROTTLE).await;
+            throttle_ms = self.fetch_throttle_ms();
         }
         let before = self.pending_reads.fetch_add(1, Ordering::AcqRel);
         let _pending = Pending(&self.pending_reads);
