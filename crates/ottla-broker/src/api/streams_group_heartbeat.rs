@@ -27,11 +27,8 @@ use crate::{Broker, is_internal_topic};
 const MAX_FAILURES_LISTED: usize = 3;
 /// After a failure, the creation of a topic is not retried for this number of heartbeats.
 const HEARTBEATS_WITHOUT_CREATION: u64 = 2;
-/// From this version on, clients of Kafka 4.4 send the offsets of their tasks.
+/// From this version on, clients send the offsets of their tasks, and know all status codes of 4.4.
 const VERSION_WITH_OFFSETS: i16 = 1;
-/// The interval at which clients send them: Kafka's default, because Ottla does not use the
-/// offsets.
-const TASK_OFFSET_INTERVAL_MS: i32 = 60_000;
 
 pub(crate) async fn handle(
     broker: &Arc<Broker>,
@@ -62,6 +59,7 @@ pub(crate) async fn handle(
     let heartbeat = StreamsHeartbeatContext {
         client_id: context.client_id(),
         client_host: context.client_host().into(),
+        knows_offsets_and_tags: context.api_version >= VERSION_WITH_OFFSETS,
     };
     let heard = broker
         .groups
@@ -75,9 +73,6 @@ pub(crate) async fn handle(
         }) => {
             if !topics_to_create.is_empty() {
                 create_topics(broker, context, topics_to_create, &mut response);
-            }
-            if context.api_version >= VERSION_WITH_OFFSETS {
-                response.task_offset_interval_ms = TASK_OFFSET_INTERVAL_MS;
             }
             *response
         }

@@ -110,7 +110,7 @@ async fn clients_of_kafka_4_4_send_offsets_and_warm_up_tasks() {
             joined.acceptable_recovery_lag,
             joined.task_offset_interval_ms
         ),
-        (-1, 60_000)
+        (10_000, 60_000)
     );
     let mut beat = alive("m1", joined.member_epoch);
     beat.task_offsets = Some(vec![TaskOffset::default()]);

@@ -84,10 +84,11 @@ impl GroupCoordinator {
             &member.member_id,
             left_epoch,
         ));
-        if decision.group.is_empty()
-            && let Some(unwritten) = self.unwritten.get_mut(&group_id)
-        {
-            unwritten.shutdown_requested_by = None;
+        if let Some(unwritten) = self.unwritten.get_mut(&group_id) {
+            unwritten.task_offsets.forget(&member.member_id);
+            if decision.group.is_empty() {
+                unwritten.shutdown_requested_by = None;
+            }
         }
         self.conclude(decision, deferred, effects);
     }

@@ -20,7 +20,9 @@ use super::group::StreamsGroup;
 use super::member::{Endpoint, LEAVE_GROUP_EPOCH, LEAVE_GROUP_STATIC_EPOCH, StreamsGroupMember};
 use super::reconcile::Reconciliation;
 use super::record;
+use super::settings::missing_tags;
 use super::target::Target;
+use super::task_offsets::check_reported;
 use super::tasks::{self, Tasks, TasksTuple};
 use super::topology::{StreamsTopology, to_record};
 use super::topology_error::StreamsStatus;
@@ -43,6 +45,9 @@ pub struct StreamsHeartbeatContext {
     pub client_id: ByteString,
     /// The peer's address as Java prints it: `/192.0.2.1`.
     pub client_host: ByteString,
+    /// The client is of Kafka 4.4: it reports offsets of tasks, and knows the status of missing
+    /// client tags.
+    pub knows_offsets_and_tags: bool,
 }
 
 /// The tasks that the member reports to own. A kind of task that it does not report is `None`.
@@ -91,6 +96,8 @@ impl GroupCoordinator {
         let was_empty = decision.group.is_empty();
         let mut unwritten = self.unwritten_of(&group_id, is_made);
         let owned_tasks = OwnedTasks::of(request)?;
+        check_reported(request.task_offsets.as_deref())?;
+        check_reported(request.task_end_offsets.as_deref())?;
 
         // Step 1: changes of the member.
         let member = match &request.instance_id {
@@ -100,6 +107,9 @@ impl GroupCoordinator {
                 static_member(&mut decision, member_id, instance_id, is_joining)?
             }
         };
+        if is_joining && request.instance_id.is_some() {
+            unwritten.task_offsets.keep_members_of(&decision.group);
+        }
         let received = request.member_epoch;
         let may_be_behind = || {
             received == member.previous_member_epoch && member.assigned.covers(owned_tasks.said())
@@ -137,6 +147,10 @@ impl GroupCoordinator {
             None => -1,
             Some(subtopologies) => {
                 owned_tasks.check_exist(subtopologies)?;
+                if let Some(reported) = &request.task_offsets {
+                    let offsets = &mut unwritten.task_offsets;
+                    offsets.put(&updated.member_id, reported, subtopologies);
+                }
                 topology.epoch
             }
         };
@@ -166,7 +180,8 @@ impl GroupCoordinator {
             status.push(StreamsStatus::AssignmentDelayed.with(reason));
             Target::none_yet(&decision.group)
         } else {
-            let is_delayed = self.update_streams_target(&mut decision, &configured)?;
+            let offsets = &unwritten.task_offsets;
+            let is_delayed = self.update_streams_target(&mut decision, &configured, offsets)?;
             if is_delayed {
                 let reason = "Assignment delayed due to the configured assignment interval.";
                 status.push(StreamsStatus::AssignmentDelayed.with(reason));
@@ -228,6 +243,18 @@ impl GroupCoordinator {
                 "Streams group member {member_id} encountered a fatal error and requested a \
                  shutdown for the entire application."
             )));
+        }
+        if context.knows_offsets_and_tags {
+            response.task_offset_interval_ms = self.streams_task_offset_interval_ms(&group_id);
+            response.acceptable_recovery_lag = self.streams_acceptable_recovery_lag(&group_id);
+            let missing = missing_tags(&configs, &updated);
+            if !missing.is_empty() {
+                status.push(StreamsStatus::MissingClientTags.with(format!(
+                    "Missing required client tags for rack-aware standby assignment: [{}]. \
+                     Configure them via 'client.tag.<tagKey>' in your Streams config.",
+                    missing.join(", ")
+                )));
+            }
         }
         response.status = Some(status);
 

@@ -151,6 +151,7 @@ impl Script {
         let context = StreamsHeartbeatContext {
             client_id: "c".into(),
             client_host: "/192.0.2.1".into(),
+            knows_offsets_and_tags: true,
         };
         let now = self.now();
         let outcome = self

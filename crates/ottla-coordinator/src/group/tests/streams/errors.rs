@@ -222,3 +222,21 @@ fn a_full_streams_group_refuses_new_members() {
     }
     assert_eq!(script.streams_beat(beat("m1", 2)), "m1@2");
 }
+
+#[test]
+fn offsets_of_a_task_that_is_reported_twice_are_refused() {
+    let mut script = Script::with_streams(&ready());
+    script.stream(joining("m1", "p1"));
+    let task = || TaskOffset {
+        subtopology_id: "0".into(),
+        partition: 1,
+        ..Default::default()
+    };
+    let reporting =
+        |offsets: Vec<TaskOffset>| with(beat("m1", 2), |it| it.task_offsets = Some(offsets));
+    assert_eq!(
+        script.streams_beat(reporting(vec![task(), task()])),
+        "INVALID_REQUEST Task offsets contain a duplicate entry for subtopology 0 and partition 1."
+    );
+    assert_eq!(script.streams_beat(reporting(vec![task()])), "m1@2");
+}
