@@ -3,11 +3,11 @@
 //!
 //! Active tasks are first assigned to their previous owners, then to members that had them as
 //! standby tasks or have reported offsets of them, and the rest to the process with the fewest tasks
-//! per member. Standby tasks
-//! follow in the same way, but never to a process that has the task already. The number of tasks
-//! that a member may keep is computed again whenever a member has reached its share. Racks, client
-//! tags and warm-up tasks are not considered, as in Kafka 4.4.0. The iteration order is that of
-//! Java's collections, so the assignment equals Kafka's task by task. Source: `StickyTaskAssignor`.
+//! per member. Standby tasks follow in the same way, but never to a process that has the task
+//! already. The number of tasks that a member may keep is computed again whenever a member has
+//! reached its share. Racks, client tags and warm-up tasks are not considered, as in Kafka 4.4.0.
+//! The iteration order is that of Java's collections, so the assignment equals Kafka's task by task.
+//! Source: `StickyTaskAssignor`.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
