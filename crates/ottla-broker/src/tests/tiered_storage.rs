@@ -428,6 +428,10 @@ async fn quotas_delay_copies_and_leave_responses_empty() {
         assert!(began.elapsed() < PATIENCE, "nothing is read");
     }
     assert!(!gets_records(&mut client).await);
+    let remote_logs = broker.broker().remote_logs().expect("it is tiered");
+    for time in remote_logs.throttle_times() {
+        assert!(time.max > 0.0 && time.average <= time.max, "{time:?}");
+    }
 }
 
 /// Whether a fetch from offset 0 is answered with records.
