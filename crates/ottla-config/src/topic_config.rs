@@ -254,6 +254,11 @@ impl TopicConfig {
         self.internal_segment_bytes.unwrap_or(self.segment_bytes)
     }
 
+    /// `max.decompressed.message.bytes`: the limit for a record of a compressed batch.
+    pub fn max_decompressed_record_bytes(&self) -> usize {
+        self.max_decompressed_message_bytes.max(1) as usize
+    }
+
     /// The age at which a segment rolls: a compacted topic must roll in time for
     /// `max.compaction.lag.ms`, as in `LogConfig.maxSegmentMs`.
     pub fn max_segment_ms(&self) -> i64 {

@@ -174,6 +174,12 @@ pub enum ReadError {
         segment_base_offset: Offset,
         reason: String,
     },
+    /// A record exceeds `max.decompressed.message.bytes`. Only of lookups by time.
+    #[error("segment {segment_base_offset}: {reason}")]
+    RecordTooLarge {
+        segment_base_offset: Offset,
+        reason: String,
+    },
     #[error(transparent)]
     Storage(StorageError),
     /// Only of [`LogReader::read_cached`](crate::LogReader::read_cached).
@@ -186,6 +192,7 @@ impl ReadError {
         match self {
             ReadError::OffsetOutOfRange { .. } => ErrorCode::OffsetOutOfRange,
             ReadError::Corrupt { .. } => ErrorCode::CorruptMessage,
+            ReadError::RecordTooLarge { .. } => ErrorCode::InvalidRecord,
             ReadError::Storage(_) | ReadError::NotCached => ErrorCode::KafkaStorageError,
         }
     }

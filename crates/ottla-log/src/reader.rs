@@ -597,6 +597,13 @@ impl LogReader {
                     .unwrap_or_else(|_| self.dir());
                 ReadError::Storage(StorageError::new("read", &path, error))
             }
+            ScanError::Corrupt {
+                error: ottla_records::BatchError::RecordTooLarge { .. },
+                ..
+            } => ReadError::RecordTooLarge {
+                segment_base_offset: segment.base_offset,
+                reason: error.to_string(),
+            },
             error => ReadError::Corrupt {
                 segment_base_offset: segment.base_offset,
                 reason: error.to_string(),

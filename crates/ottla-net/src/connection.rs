@@ -39,12 +39,14 @@ use crate::service::{Answer, RequestError, Service};
 use crate::stream::Stream;
 use crate::unsent_answers::Unsent;
 
+mod api_rules;
 mod last_client_id;
 mod scarce_memory;
 #[cfg(test)]
 mod tests;
 mod turn;
 
+use api_rules::{has_large_answer, left_by_client};
 use last_client_id::LastClientId;
 use scarce_memory::{STALLED_AFTER, held_for_long, stalled};
 use turn::Turn;
@@ -595,6 +597,7 @@ impl<S: Service> Session<S> {
                 handled = handled => handled?,
                 () = held_for_long(frame, decoded) => return Err(ConnectionError::Holding),
                 () = self.connection.closed() => return Err(ConnectionError::Closed),
+                left = left_by_client(api_key, self.stream.socket()) => return Err(left.into()),
             }
         };
         let now = ottla_sync::time::now();
@@ -782,19 +785,4 @@ impl<S: Service> Session<S> {
 
 fn overdue_login() -> ConnectionError {
     ConnectionError::Login("it has not logged in in time".to_owned())
-}
-
-/// Whether a request waits while too many responses are unread. Requests that keep replicas and
-/// members alive do not: their responses are small, or file regions.
-fn has_large_answer(api_key: ApiKey) -> bool {
-    !matches!(
-        api_key,
-        ApiKey::Fetch
-            | ApiKey::Heartbeat
-            | ApiKey::ConsumerGroupHeartbeat
-            | ApiKey::ShareGroupHeartbeat
-            | ApiKey::StreamsGroupHeartbeat
-            | ApiKey::OffsetCommit
-            | ApiKey::ApiVersions
-    )
 }

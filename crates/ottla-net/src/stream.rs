@@ -58,6 +58,13 @@ impl Stream {
         }
     }
 
+    pub fn socket(&self) -> &TcpStream {
+        match self {
+            Stream::Plain(stream) => stream,
+            Stream::Tls(stream) => &stream.get_ref().0.stream,
+        }
+    }
+
     /// Returns when there is data to read, or the stream has ended.
     pub async fn readable(&mut self) -> io::Result<()> {
         match self {

@@ -52,6 +52,14 @@ pub fn retention_of(config: &TopicConfig) -> Retention {
     }
 }
 
+/// The limit of the bytes on the local disk, which may be that of both tiers. Negative: no limit.
+pub fn local_retention_bytes_of(config: &TopicConfig) -> i64 {
+    match config.local_retention_bytes {
+        -2 => config.retention_bytes,
+        limit => limit,
+    }
+}
+
 /// How long closed segments stay uncopied. -1 means the local retention, and that may mean the
 /// retention of all.
 pub fn copy_delay_of(config: &TopicConfig) -> CopyDelay {

@@ -36,6 +36,15 @@ pub enum BatchError {
     InvalidRecordCount { count: i32 },
     #[error("record {index} is malformed: {reason}")]
     MalformedRecord { index: i32, reason: &'static str },
+    #[error(
+        "record {index} decompresses to {size} bytes, more than \
+         max.decompressed.message.bytes={limit}"
+    )]
+    RecordTooLarge {
+        index: i32,
+        size: usize,
+        limit: usize,
+    },
     #[error("bytes remain after the last of {count} records")]
     TrailingBytes { count: i32 },
     #[error("malformed message set: {0}")]
@@ -59,6 +68,7 @@ impl BatchError {
             | BatchError::Decompression { .. }
             | BatchError::InvalidRecordCount { .. }
             | BatchError::MalformedRecord { .. }
+            | BatchError::RecordTooLarge { .. }
             | BatchError::TrailingBytes { .. }
             | BatchError::MalformedMessageSet(_)
             | BatchError::MalformedControlRecord(_) => ErrorCode::InvalidRecord,

@@ -286,8 +286,18 @@ impl AnyBatch {
 
     /// The records, decompressed, at most `limit` bytes of them.
     pub fn records(&self, limit: usize) -> Result<Vec<Record>, BatchError> {
+        self.records_of_at_most(usize::MAX, limit)
+    }
+
+    /// As [`AnyBatch::records`]. A larger record of a compressed batch is an error, in message
+    /// format 2 as in Kafka.
+    pub fn records_of_at_most(
+        &self,
+        max_record_bytes: usize,
+        limit: usize,
+    ) -> Result<Vec<Record>, BatchError> {
         match self {
-            AnyBatch::Current(batch) => batch.records(limit)?.collect(),
+            AnyBatch::Current(batch) => batch.records(limit)?.at_most(max_record_bytes).collect(),
             AnyBatch::Legacy(message) => message.records(limit),
         }
     }

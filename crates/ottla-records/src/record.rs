@@ -16,7 +16,7 @@ use bytes::Bytes;
 use ottla_types::{Offset, Timestamp};
 
 use crate::source::{RecordParts, SliceSource, read_record};
-use crate::varint::read_varint;
+use crate::varint::{read_varint, size_of_varint};
 use crate::{BatchError, BatchHeader, TimestampType};
 
 /// A record that borrows from the bytes of its batch.
@@ -142,6 +142,48 @@ impl<'a> Iterator for HeaderIter<'a> {
     }
 }
 
+/// The maximum size of the records of one batch (`max.decompressed.message.bytes`).
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RecordLimit {
+    /// Without the length in front of the record.
+    body_bytes: usize,
+    size_in_bytes: usize,
+}
+
+impl RecordLimit {
+    pub(crate) const NONE: RecordLimit = RecordLimit {
+        body_bytes: usize::MAX,
+        size_in_bytes: usize::MAX,
+    };
+
+    /// Applies to compressed batches. Others are bounded by their own size.
+    pub(crate) fn of(header: &BatchHeader, body_bytes: usize) -> RecordLimit {
+        if !header.attributes.is_compressed() {
+            return RecordLimit::NONE;
+        }
+        let length_bytes = size_of_varint(body_bytes.min(i32::MAX as usize) as i32);
+        RecordLimit {
+            body_bytes,
+            size_in_bytes: body_bytes.saturating_add(length_bytes),
+        }
+    }
+
+    /// Whether a record of this size, including its length prefix, is too large.
+    #[inline]
+    pub(crate) fn is_below(self, size_in_bytes: usize) -> bool {
+        size_in_bytes > self.size_in_bytes
+    }
+
+    #[cold]
+    pub(crate) fn error(self, index: i32, size: usize) -> BatchError {
+        BatchError::RecordTooLarge {
+            index,
+            size,
+            limit: self.body_bytes,
+        }
+    }
+}
+
 /// The records of one batch, uncompressed. Iterating it gives records that own slices of the buffer;
 /// [`BatchRecords::iter`] gives borrowed ones and does not allocate.
 #[derive(Clone, Debug)]
@@ -151,6 +193,7 @@ pub struct BatchRecords {
     position: usize,
     read: i32,
     failed: bool,
+    limit: RecordLimit,
 }
 
 impl BatchRecords {
@@ -166,7 +209,14 @@ impl BatchRecords {
             position: 0,
             read: 0,
             failed: false,
+            limit: RecordLimit::NONE,
         })
+    }
+
+    /// As [`RecordIter::at_most`].
+    pub fn at_most(mut self, max_record_bytes: usize) -> BatchRecords {
+        self.limit = RecordLimit::of(&self.header, max_record_bytes);
+        self
     }
 
     /// The number of records according to the header.
@@ -191,7 +241,10 @@ impl BatchRecords {
 
     /// All records from the first, borrowed.
     pub fn iter(&self) -> RecordIter<'_> {
-        RecordIter::new(&self.header, &self.bytes)
+        RecordIter {
+            limit: self.limit,
+            ..RecordIter::new(&self.header, &self.bytes)
+        }
     }
 }
 
@@ -204,6 +257,7 @@ impl Iterator for BatchRecords {
             source: SliceSource::at(&self.bytes, self.position),
             read: self.read,
             failed: self.failed,
+            limit: self.limit,
         };
         let item = iter.next()?;
         let (position, read, failed) = (iter.source.position(), iter.read, iter.failed);
@@ -234,6 +288,7 @@ pub struct RecordIter<'a> {
     source: SliceSource<'a>,
     read: i32,
     failed: bool,
+    limit: RecordLimit,
 }
 
 impl<'a> RecordIter<'a> {
@@ -244,7 +299,15 @@ impl<'a> RecordIter<'a> {
             source: SliceSource::at(bytes, 0),
             read: 0,
             failed: false,
+            limit: RecordLimit::NONE,
         }
+    }
+
+    /// Takes a larger record of a compressed batch for an error (`max.decompressed.message.bytes`).
+    /// Other batches are bounded by their own size.
+    pub fn at_most(mut self, max_record_bytes: usize) -> RecordIter<'a> {
+        self.limit = RecordLimit::of(self.header, max_record_bytes);
+        self
     }
 
     fn view(&self, parts: RecordParts<&'a [u8]>) -> RecordView<'a> {
@@ -278,6 +341,10 @@ impl<'a> Iterator for RecordIter<'a> {
                 return Some(Err(broken.at(index)));
             }
         };
+        if self.limit.is_below(parts.size_in_bytes) {
+            self.failed = true;
+            return Some(Err(self.limit.error(index, parts.size_in_bytes)));
+        }
         if self.read == self.header.record_count && !self.source.is_at_end() {
             self.failed = true;
             return Some(Err(BatchError::TrailingBytes {

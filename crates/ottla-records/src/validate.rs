@@ -19,9 +19,8 @@ use bytes::Bytes;
 use ottla_types::{ErrorCode, Timestamp};
 
 use crate::compression::{CodecMemory, Decompressor};
-use crate::record::record_timestamp;
+use crate::record::{RecordLimit, record_timestamp};
 use crate::source::{SliceSource, Source, StreamSource, read_record};
-use crate::varint::size_of_varint;
 use crate::{BatchError, BatchHeader, Compression, CompressionType, RecordBatch, TimestampType};
 
 /// The origin of an append. The broker's own coordinators have more rights than a client.
@@ -384,15 +383,11 @@ impl RecordChecks<'_> {
         }
         let mut max_timestamp = Timestamp::NONE;
         let mut faults = Faults::default();
-        let max_record_bytes = match self.header.attributes.is_compressed() {
-            // Without the length in front of the record.
-            true => with_length(self.rules.max_decompressed_record_bytes),
-            false => usize::MAX,
-        };
+        let limit = RecordLimit::of(self.header, self.rules.max_decompressed_record_bytes);
         for index in 0..count {
             let record = read_record(source).map_err(|broken| broken.at(index))?;
-            if record.size_in_bytes > max_record_bytes {
-                return Err(self.too_large(index, record.size_in_bytes));
+            if limit.is_below(record.size_in_bytes) {
+                return Err(self.too_large(limit.error(index, record.size_in_bytes)));
             }
             if record.offset_delta != index {
                 let reason = "its offset delta is not its place in the batch";
@@ -427,13 +422,10 @@ impl RecordChecks<'_> {
     }
 
     #[cold]
-    fn too_large(&self, index: i32, size: usize) -> Rejection {
+    fn too_large(&self, error: BatchError) -> Rejection {
         Rejection::new(
-            ErrorCode::InvalidRecord,
-            format_args!(
-                "record {index} decompresses to {size} bytes, more than max.decompressed.message.bytes={} in {}",
-                self.rules.max_decompressed_record_bytes, self.partition
-            ),
+            error.error_code(),
+            format_args!("{error} in {}", self.partition),
         )
     }
 
@@ -461,11 +453,6 @@ impl RecordChecks<'_> {
              type to LogAppendTime."
         )
     }
-}
-
-/// The size of a record with a body of `body_bytes` bytes.
-fn with_length(body_bytes: usize) -> usize {
-    body_bytes.saturating_add(size_of_varint(body_bytes.min(i32::MAX as usize) as i32))
 }
 
 /// Collects the invalid records.

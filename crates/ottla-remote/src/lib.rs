@@ -4,7 +4,7 @@
 //! one partition: it hands the decisions a view of the log, and carries out their effects at the
 //! topic, the store (`uploading`) and the log. `reading` reads records that only the store has.
 //! `remote_tier` is their shared state, `turns` limits how many of them run, `tier_metrics` has the
-//! counters. `remote_logs` gives partitions their roles when the metadata changes.
+//! counters, `throttle_times` what the quotas hold back. `remote_logs` gives partitions their roles when the metadata changes.
 //!
 //! Nothing here runs on threads that serve connections for longer than a step: stores are
 //! asynchronous or use blocking threads.
@@ -27,6 +27,7 @@ mod segment_bytes;
 mod stores;
 mod turns;
 
+mod throttle_times;
 mod tier_metrics;
 
 mod remote_tier;
@@ -45,4 +46,5 @@ pub use metadata_partitions::MetadataPartitions;
 pub use reading::{RemoteReadError, RemoteRecords, RemoteRequest};
 pub use remote_logs::RemoteLogs;
 pub use settings::check_settings;
-pub use tier_metrics::{TierCounter, TierCounts, TierGauges, TierNumbers};
+pub use throttle_times::ThrottleTime;
+pub use tier_metrics::{RetentionUse, TierCounter, TierCounts, TierGauges, TierNumbers};

@@ -22,7 +22,7 @@ use std::time::Duration;
 use ottla_context::NodeContext;
 use ottla_log::Log;
 use ottla_partition::Partition;
-use ottla_partition::tiering::{copy_delay_of, log_view, retention_of};
+use ottla_partition::tiering::{copy_delay_of, local_retention_bytes_of, log_view, retention_of};
 use ottla_storage::random_uuid;
 use ottla_sync::{mpsc, watch};
 use ottla_tiered::{
@@ -34,7 +34,7 @@ use ottla_types::Offset;
 
 use crate::remote_tier::RemoteTier;
 use crate::stores::failure_of;
-use crate::tier_metrics::{TierCounter, TierGauges};
+use crate::tier_metrics::{RetentionUse, TierCounter, TierGauges};
 use crate::uploading::{self, Source};
 
 /// How long a partition waits that has nothing due, or whose metadata is not read yet.
@@ -54,6 +54,9 @@ pub struct PartitionTask {
     truncations: Option<u64>,
     /// As it was then.
     copy_lag: CopyLag,
+    retention: RetentionUse,
+    /// How long the last run of the decisions took.
+    decided_in: Duration,
     /// Of the metadata that the decisions are from ([`crate::metadata_topic::MetadataTopic::reloads`]).
     reloads: u64,
 }
@@ -62,6 +65,7 @@ pub struct PartitionTask {
 struct View {
     log: LogView,
     retention: Retention,
+    local_retention_bytes: i64,
     copy_delay: CopyDelay,
     /// None if the log is no longer here.
     truncations: Option<u64>,
@@ -111,6 +115,8 @@ impl PartitionTask {
             answers,
             truncations: None,
             copy_lag: CopyLag::default(),
+            retention: RetentionUse::default(),
+            decided_in: Duration::ZERO,
         };
         let mut given = TierRole::Stopped;
         loop {
@@ -152,11 +158,14 @@ impl PartitionTask {
                 },
                 delete_lag: machine.expiration().delete_lag(),
                 log: machine.expiration().stats(),
+                size_computation_ms: self.decided_in.as_millis() as u64,
             },
             TierRole::Stopped | TierRole::Follower | TierRole::Deleting => TierGauges::default(),
         };
+        let leads = matches!(machine.role(), TierRole::Leader { .. });
+        let retention = leads.then_some(self.retention);
         let key = self.partition.topic_id_partition();
-        self.remote.metrics.set_gauges(key, gauges);
+        self.remote.metrics.set_gauges(key, gauges, retention);
     }
 
     fn count(&self, counter: TierCounter, count: u64) {
@@ -208,9 +217,17 @@ impl PartitionTask {
         let mut effects = Vec::new();
         let key = self.partition.topic_id_partition();
         machine.set_copy_delay(view.copy_delay);
+        let began = ottla_sync::time::now();
         self.remote.metadata.with_cache(key, |cache| {
             machine.run_due(&view.log, cache, view.retention, now, &mut effects);
         });
+        self.decided_in = ottla_sync::time::elapsed(began);
+        self.retention = RetentionUse::of(
+            machine.expiration().retained_bytes(),
+            view.retention.retention_bytes,
+            view.log.size_bytes(),
+            view.local_retention_bytes,
+        );
         self.execute(effects).await;
         // A leader's first run finds the segments that were copied before.
         if let Some(partition) = self.local() {
@@ -228,17 +245,21 @@ impl PartitionTask {
             return (role == TierRole::Deleting).then(|| View {
                 log: no_log(),
                 retention: forever,
+                local_retention_bytes: -1,
                 copy_delay: CopyDelay::default(),
                 truncations: None,
             });
         };
-        let retention = retention_of(&partition.reader().config());
-        let copy_delay = copy_delay_of(&partition.reader().config());
+        let config = partition.reader().config();
+        let retention = retention_of(&config);
+        let local_retention_bytes = local_retention_bytes_of(&config);
+        let copy_delay = copy_delay_of(&config);
         let look = |log: &mut Log| (log_view(log), log.reader().truncations());
         match partition.with_log(&self.remote.host, look).await? {
             (Ok(log), truncations) => Some(View {
                 log,
                 retention,
+                local_retention_bytes,
                 copy_delay,
                 truncations: Some(truncations),
             }),

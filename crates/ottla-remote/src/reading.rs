@@ -11,6 +11,7 @@ use ottla_log::{LogReader, TimestampLookup};
 use ottla_net::RequestMemory;
 use ottla_partition::Partition;
 use ottla_partition::tiering::{log_view, tiered_epochs};
+use ottla_records::BatchError;
 use ottla_records::legacy::AnyBatch;
 use ottla_sync::OwnedSemaphorePermit;
 use ottla_sync::atomic::{AtomicUsize, Ordering};
@@ -158,8 +159,13 @@ impl RemoteTier {
         // Takes none of the read permits. If the client got a response at once, it would send the
         // next request at once; the caller's limit ends the wait, and the response then has no
         // records, as in Kafka.
-        while self.is_fetch_quota_exceeded() {
+        let mut throttle_ms = self.fetch_throttle_ms();
+        if throttle_ms > 0 {
+            self.on_fetch_throttled(throttle_ms);
+        }
+        while throttle_ms > 0 {
             ottla_sync::time::sleep(THROTTLE).await;
+            throttle_ms = self.fetch_throttle_ms();
         }
         let before = self.pending_reads.fetch_add(1, Ordering::AcqRel);
         let _pending = Pending(&self.pending_reads);
@@ -401,6 +407,16 @@ impl Reader<'_> {
         let indexed = TimeIndex::new(segment.start_offset, &times).offset(timestamp);
         let mut next = indexed.max(from);
         let max_decompressed_bytes = self.max_batch_bytes();
+        let max_record_bytes = self.log.config().max_decompressed_record_bytes();
+        let unreadable = |error: BatchError| match error {
+            BatchError::RecordTooLarge { .. } => {
+                RemoteReadError::Local(ottla_log::ReadError::RecordTooLarge {
+                    segment_base_offset: segment.start_offset,
+                    reason: error.to_string(),
+                })
+            }
+            error => self.damaged(&segment, BatchesError::Damaged(error)),
+        };
         while next <= segment.end_offset {
             let request = RemoteRequest {
                 offset: next,
@@ -414,13 +430,13 @@ impl Reader<'_> {
                 return Ok(None);
             };
             while !records.is_empty() {
-                let damaged = |error| self.damaged(&segment, BatchesError::Damaged(error));
-                let batch = AnyBatch::read(&mut records).map_err(damaged)?;
+                let batch = AnyBatch::read(&mut records).map_err(unreadable)?;
                 next = Offset(batch.last_offset().0.saturating_add(1));
                 if batch.max_timestamp() < timestamp {
                     continue;
                 }
-                for record in batch.records(max_decompressed_bytes).map_err(damaged)? {
+                let records = batch.records_of_at_most(max_record_bytes, max_decompressed_bytes);
+                for record in records.map_err(unreadable)? {
                     if record.offset >= from && record.timestamp >= timestamp {
                         let epochs = self.log.leader_epochs();
                         return Ok(Some(TimestampLookup {

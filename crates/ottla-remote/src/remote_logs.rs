@@ -16,12 +16,13 @@ use ottla_partition::{Partition, PartitionHost, Partitions};
 use ottla_sync::atomic::Ordering;
 use ottla_sync::{Mutex, Notify, watch};
 use ottla_tiered::{RemotePartition, TierRole};
-use ottla_types::{Offset, Timestamp, TopicIdPartition, TopicName};
+use ottla_types::{Offset, Timestamp, TopicIdPartition, TopicName, TopicPartition};
 
 use crate::partition_task::PartitionTask;
 use crate::reading::{RemoteReadError, RemoteRecords, RemoteRequest};
 use crate::remote_tier::{RemoteTier, remote_partition};
-use crate::tier_metrics::TierNumbers;
+use crate::throttle_times::ThrottleTime;
+use crate::tier_metrics::{RetentionUse, TierNumbers};
 
 /// How often roles are compared with the metadata even without a change notification.
 const LOOK: Duration = Duration::from_secs(5);
@@ -97,6 +98,16 @@ impl RemoteLogs {
         self.tier.metrics.numbers()
     }
 
+    /// How much of their limits the partitions take that this broker leads.
+    pub fn retention(&self) -> Vec<(TopicPartition, RetentionUse)> {
+        self.tier.metrics.retention()
+    }
+
+    /// How long the quotas held copies and reads back.
+    pub fn throttle_times(&self) -> [ThrottleTime; 2] {
+        self.tier.throttle_times()
+    }
+
     /// Reads that wait for their turn.
     pub fn waiting_reads(&self) -> usize {
         let pending = self.tier.pending_reads.load(Ordering::Relaxed);
@@ -108,6 +119,11 @@ impl RemoteLogs {
         self.tier.idle_readers()
     }
 
+    /// The part of `remote.log.manager.copier.thread.pool.size` that copies nothing at the moment.
+    pub fn idle_copiers(&self) -> f64 {
+        self.tier.idle_copiers()
+    }
+
     /// A fetch does not wait any longer for its reads.
     pub fn on_fetch_expired(&self) {
         let expired = &self.tier.metrics.expired_fetches;
@@ -116,6 +132,16 @@ impl RemoteLogs {
 
     pub fn expired_fetches(&self) -> u64 {
         self.tier.metrics.expired_fetches.load(Ordering::Relaxed)
+    }
+
+    /// A search by time did not end within `remote.list.offsets.request.timeout.ms`.
+    pub fn on_search_expired(&self) {
+        let expired = &self.tier.metrics.expired_searches;
+        expired.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub fn expired_searches(&self) -> u64 {
+        self.tier.metrics.expired_searches.load(Ordering::Relaxed)
     }
 
     /// The part of the budget for reads that is not reserved.

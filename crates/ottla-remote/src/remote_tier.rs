@@ -15,6 +15,7 @@ use ottla_tiered::{RemotePartition, RemoteQuota};
 use crate::metadata_topic::MetadataTopic;
 use crate::settings::{Quota, RemoteSettings};
 use crate::stores::Stores;
+use crate::throttle_times::{ThrottleTime, ThrottleTimes};
 use crate::tier_metrics::TierMetrics;
 use crate::turns::{Turn, Turns};
 
@@ -42,6 +43,9 @@ pub struct RemoteTier {
     pub metrics: TierMetrics,
     copy_quota: Mutex<RemoteQuota>,
     fetch_quota: Mutex<RemoteQuota>,
+    /// How long they hold back.
+    copy_throttle_times: Mutex<ThrottleTimes>,
+    fetch_throttle_times: Mutex<ThrottleTimes>,
 }
 
 impl RemoteTier {
@@ -82,6 +86,8 @@ impl RemoteTier {
             metrics: TierMetrics::default(),
             copy_quota: quota(settings.copy_quota),
             fetch_quota: quota(settings.fetch_quota),
+            copy_throttle_times: Mutex::default(),
+            fetch_throttle_times: Mutex::default(),
             peers: BrokerPeers::default(),
             context,
             host,
@@ -139,6 +145,14 @@ impl RemoteTier {
         idle.max(0.0)
     }
 
+    /// The part of `remote.log.manager.copier.thread.pool.size` that copies nothing at the moment.
+    pub fn idle_copiers(&self) -> f64 {
+        let config = self.context.config();
+        let most = config.remote_log_manager_copier_thread_pool_size.max(1);
+        let idle = 1.0 - self.copiers.taken() as f64 / f64::from(most);
+        idle.max(0.0)
+    }
+
     /// Waits until the copy quota allows another segment, and counts it.
     pub async fn await_copy_quota(&self, bytes: u64) {
         loop {
@@ -157,18 +171,33 @@ impl RemoteTier {
                 }
                 wait_ms
             };
+            self.copy_throttle_times
+                .lock()
+                .record(wait_ms, self.context.now_ms());
             ottla_sync::time::sleep(Duration::from_millis(wait_ms.min(1000))).await;
         }
     }
 
-    pub fn is_fetch_quota_exceeded(&self) -> bool {
+    /// How long the quota holds reads back, 0 if it does not.
+    pub fn fetch_throttle_ms(&self) -> u64 {
         let mut quota = self.fetch_quota.lock();
         quota.set_quota(
             self.context
                 .config()
                 .remote_log_manager_fetch_max_bytes_per_second,
         );
-        quota.throttle_time_ms(self.context.now_ms() as i64) > 0
+        quota.throttle_time_ms(self.context.now_ms() as i64)
+    }
+
+    pub fn on_fetch_throttled(&self, throttle_ms: u64) {
+        let mut times = self.fetch_throttle_times.lock();
+        times.record(throttle_ms, self.context.now_ms());
+    }
+
+    /// Of copies and of reads.
+    pub fn throttle_times(&self) -> [ThrottleTime; 2] {
+        let now_ms = self.context.now_ms();
+        [&self.copy_throttle_times, &self.fetch_throttle_times].map(|it| it.lock().read(now_ms))
     }
 
     pub fn count_fetched(&self, bytes: u64) {

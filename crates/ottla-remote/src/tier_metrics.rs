@@ -87,6 +87,8 @@ pub struct TierGauges {
     pub copy_lag: CopyLag,
     pub delete_lag: DeleteLag,
     pub log: RemoteLogStats,
+    /// How long the last run of the decisions took, which find the size.
+    pub size_computation_ms: u64,
 }
 
 impl TierGauges {
@@ -98,6 +100,29 @@ impl TierGauges {
         self.log.segments += other.log.segments;
         self.log.size_bytes += other.log.size_bytes;
         self.log.finished_bytes += other.log.finished_bytes;
+        self.size_computation_ms += other.size_computation_ms;
+    }
+}
+
+/// How much of its limits a partition takes that this broker leads, in percent; 0 without a limit.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct RetentionUse {
+    /// Of `retention.bytes`, in both tiers.
+    pub percent: u64,
+    /// Of `local.retention.bytes`.
+    pub local_percent: u64,
+}
+
+impl RetentionUse {
+    pub fn of(bytes: u64, limit: i64, local_bytes: u64, local_limit: i64) -> RetentionUse {
+        let percent = |bytes: u64, limit: i64| match u64::try_from(limit) {
+            Ok(limit) if limit > 0 => bytes.saturating_mul(100) / limit,
+            _ => 0,
+        };
+        RetentionUse {
+            percent: percent(bytes, limit),
+            local_percent: percent(local_bytes, local_limit),
+        }
     }
 }
 
@@ -113,7 +138,15 @@ struct State {
     /// Includes topics that are gone.
     all: TierCounts,
     topics: BTreeMap<TopicName, OfTopic>,
-    partitions: BTreeMap<TopicIdPartition, (TopicName, TierGauges)>,
+    partitions: BTreeMap<TopicIdPartition, OfPartition>,
+}
+
+#[derive(Debug)]
+struct OfPartition {
+    topic: TopicName,
+    gauges: TierGauges,
+    /// Only of a leader.
+    retention: Option<RetentionUse>,
 }
 
 #[derive(Debug, Default)]
@@ -131,6 +164,8 @@ pub struct TierMetrics {
     unreported_reads: AtomicU64,
     /// Fetches whose wait ended before all their reads.
     pub expired_fetches: AtomicU64,
+    /// Searches by time that took too long.
+    pub expired_searches: AtomicU64,
 }
 
 impl TierMetrics {
@@ -163,22 +198,46 @@ impl TierMetrics {
     /// A partition has a role from now on.
     pub fn on_begun(&self, partition: TopicIdPartition, topic: &TopicName) {
         let mut state = self.state.lock();
-        let entry = (topic.clone(), TierGauges::default());
+        let entry = OfPartition {
+            topic: topic.clone(),
+            gauges: TierGauges::default(),
+            retention: None,
+        };
         if state.partitions.insert(partition, entry).is_none() {
             state.topics.entry(topic.clone()).or_default().partitions += 1;
         }
     }
 
-    pub fn set_gauges(&self, partition: TopicIdPartition, gauges: TierGauges) {
-        if let Some((_, of_partition)) = self.state.lock().partitions.get_mut(&partition) {
-            *of_partition = gauges;
+    pub fn set_gauges(
+        &self,
+        partition: TopicIdPartition,
+        gauges: TierGauges,
+        retention: Option<RetentionUse>,
+    ) {
+        if let Some(of_partition) = self.state.lock().partitions.get_mut(&partition) {
+            of_partition.gauges = gauges;
+            of_partition.retention = retention;
         }
+    }
+
+    /// How much of their limits the partitions take that this broker leads.
+    pub fn retention(&self) -> Vec<(TopicPartition, RetentionUse)> {
+        let state = self.state.lock();
+        let partitions = state.partitions.iter();
+        let of_leaders = partitions.filter_map(|(key, of_partition)| {
+            let name = TopicPartition {
+                topic: of_partition.topic.clone(),
+                partition: key.partition,
+            };
+            Some((name, of_partition.retention?))
+        });
+        of_leaders.collect()
     }
 
     /// A partition has no role any more.
     pub fn on_ended(&self, partition: TopicIdPartition) {
         let mut state = self.state.lock();
-        let Some((topic, _)) = state.partitions.remove(&partition) else {
+        let Some(OfPartition { topic, .. }) = state.partitions.remove(&partition) else {
             return;
         };
         if let Some(of_topic) = state.topics.get_mut(&topic) {
@@ -201,7 +260,7 @@ impl TierMetrics {
             let numbers = topics.entry(topic.clone()).or_default();
             numbers.counts = of_topic.counts;
         }
-        for (topic, gauges) in state.partitions.values() {
+        for OfPartition { topic, gauges, .. } in state.partitions.values() {
             all.gauges.add(gauges);
             topics.entry(topic.clone()).or_default().gauges.add(gauges);
         }
@@ -233,8 +292,15 @@ mod tests {
         for index in [0, 1] {
             let mut gauges = TierGauges::default();
             gauges.copy_lag.bytes = 5;
-            metrics.set_gauges(partition(index), gauges);
+            let retention = (index == 1).then(|| RetentionUse::of(50, 200, 50, -1));
+            metrics.set_gauges(partition(index), gauges, retention);
         }
+        let retention = RetentionUse {
+            percent: 25,
+            local_percent: 0,
+        };
+        let leads = TopicPartition::new("tiered", 1);
+        assert_eq!(metrics.retention(), [(leads, retention)]);
         let (all, topics) = metrics.numbers();
         assert_eq!(all.counts[TierCounter::CopyBytes as usize], 11);
         assert_eq!(topics.len(), 1);

@@ -151,8 +151,8 @@ pub mod net {
     pub use tokio::net::{TcpListener, TcpStream, lookup_host};
 
     pub use crate::kernel::sockets::{
-        BoundSocket, ListenOptions, bind, connect_with_buffers, has_ipv6, resolve, send_file,
-        send_vectored, set_keepalive, set_send_buffer_size,
+        BoundSocket, ListenOptions, bind, connect_with_buffers, has_ipv6, is_closed_by_peer,
+        resolve, send_file, send_vectored, set_keepalive, set_send_buffer_size,
     };
 }
 

@@ -23,6 +23,7 @@ use crate::task::{Operation, Operations, Origin, RunOutcome, TaskEffect, TaskEve
 pub struct ExpirationTask {
     origin: Origin,
     stats: RemoteLogStats,
+    retained_bytes: u64,
     running: Option<Running>,
     operations: Operations,
 }
@@ -48,6 +49,7 @@ impl ExpirationTask {
         ExpirationTask {
             origin,
             stats: RemoteLogStats::default(),
+            retained_bytes: 0,
             running: None,
             operations: Operations::default(),
         }
@@ -60,6 +62,11 @@ impl ExpirationTask {
     /// The size in remote storage, as the last run found it.
     pub fn stats(&self) -> RemoteLogStats {
         self.stats
+    }
+
+    /// The size in both tiers, as the last run found it, if `retention.bytes` limits it.
+    pub fn retained_bytes(&self) -> u64 {
+        self.retained_bytes
     }
 
     pub fn delete_lag(&self) -> DeleteLag {
@@ -95,6 +102,7 @@ impl ExpirationTask {
         }
         let expiry = expire(log, cache, retention, leading, now);
         self.stats = expiry.stats;
+        self.retained_bytes = expiry.retained_bytes;
         if let Some(log_start_offset) = expiry.log_start_offset {
             effects.push(TaskEffect::IncrementLogStartOffset { log_start_offset });
         }

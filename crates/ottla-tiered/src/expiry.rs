@@ -59,6 +59,8 @@ pub struct Expiry {
     /// uploads, by epoch and offset, then segments older than the first epoch of the log.
     pub segments: Vec<RemoteSegment>,
     pub stats: RemoteLogStats,
+    /// The size of the partition in both tiers. Only if `retention.bytes` limits it, otherwise 0.
+    pub retained_bytes: u64,
 }
 
 /// The size of a partition in remote storage.
@@ -85,13 +87,19 @@ pub fn expire(
         stats,
         ..Expiry::default()
     };
+    let limit = u64::try_from(retention.retention_bytes).ok();
     if stats.segments == 0 {
+        expiry.retained_bytes = limit.map_or(0, |_| log.size_bytes());
         return expiry;
     }
     let lineage = log.leader_epochs.without_empty();
+    if let Some(limit) = limit {
+        expiry.retained_bytes = retained_bytes(log, cache, limit, stats, &lineage);
+    }
+    let breached_bytes = limit.and_then(|limit| expiry.retained_bytes.checked_sub(limit));
     let mut rules = Rules {
         cleanup_until: cleanup_until(retention, now),
-        remaining_breached_bytes: breached_bytes(log, cache, retention, stats, &lineage),
+        remaining_breached_bytes: breached_bytes.filter(|bytes| *bytes > 0),
         log_start_offset: None,
     };
     let mut chosen = BTreeSet::new();
@@ -173,20 +181,20 @@ fn cleanup_until(retention: Retention, now: Timestamp) -> Option<Timestamp> {
     (retention.retention_ms > -1 && until >= 0).then_some(Timestamp(until))
 }
 
-/// By how much the log is larger than `retention.bytes`: the local segments that remote storage
-/// does not have, and the readable remote ones of the log's history.
+/// The size of the log in both tiers: the local segments that remote storage does not have, and the
+/// readable remote ones. Of these, all count while that is not more than `limit`, and otherwise those
+/// of the log's history.
 ///
 /// The log of a leader that was restarted does not know yet what remote storage has, and if copying is
 /// disabled, it never does. Kafka then counts segments twice that are in both tiers, and lets so much
 /// too much expire. So it would if a copy is missing before others.
-fn breached_bytes(
+fn retained_bytes(
     log: &LogView,
     cache: &RemoteLogMetadataCache,
-    retention: Retention,
+    limit: u64,
     stats: RemoteLogStats,
     lineage: &LeaderEpochs,
-) -> Option<u64> {
-    let limit = u64::try_from(retention.retention_bytes).ok()?;
+) -> u64 {
     let highest = highest_remote_offset(cache, log).max(log.highest_remote_offset);
     let local: u64 = log
         .only_local_segments(highest)
@@ -197,7 +205,7 @@ fn breached_bytes(
         .map(|segment| u64::from(segment.size_bytes))
         .sum();
     if local + stats.finished_bytes <= limit {
-        return None;
+        return local + stats.finished_bytes;
     }
     let mut counted = BTreeSet::new();
     let mut remote = 0;
@@ -211,9 +219,7 @@ fn breached_bytes(
             }
         }
     }
-    (local + remote)
-        .checked_sub(limit)
-        .filter(|bytes| *bytes > 0)
+    local + remote
 }
 
 /// The rules for segments of the log's epochs, in the order of the offsets.

@@ -275,7 +275,10 @@ async fn find_remotely(
             tracing::warn!(%partition, "search by time in remote storage failed: {error}");
             error.error_code()
         }),
-        Err(_) => Err(ErrorCode::RequestTimedOut),
+        Err(_) => {
+            remote_logs.on_search_expired();
+            Err(ErrorCode::RequestTimedOut)
+        }
     }
 }
 

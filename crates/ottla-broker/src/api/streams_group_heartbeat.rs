@@ -27,16 +27,13 @@ use crate::{Broker, is_internal_topic};
 const MAX_FAILURES_LISTED: usize = 3;
 /// After a failure, the creation of a topic is not retried for this number of heartbeats.
 const HEARTBEATS_WITHOUT_CREATION: u64 = 2;
-/// From this version on, clients of Kafka 4.4 send the offsets of their tasks.
+/// From this version on, clients send the offsets of their tasks, and know all status codes of 4.4.
 const VERSION_WITH_OFFSETS: i16 = 1;
-/// The interval at which clients send them: Kafka's default, because Ottla does not use the
-/// offsets.
-const TASK_OFFSET_INTERVAL_MS: i32 = 60_000;
 
 pub(crate) async fn handle(
     broker: &Arc<Broker>,
     context: &RequestContext,
-    mut request: StreamsGroupHeartbeatRequest,
+    request: StreamsGroupHeartbeatRequest,
 ) -> StreamsGroupHeartbeatResponse {
     if !broker.groups.serves_streams_protocol() {
         return StreamsGroupHeartbeatResponse::refused(ErrorCode::UnsupportedVersion);
@@ -51,10 +48,6 @@ pub(crate) async fn handle(
     {
         return StreamsGroupHeartbeatResponse::refused(error);
     }
-    let tells_offsets = context.api_version >= VERSION_WITH_OFFSETS;
-    if tells_offsets {
-        forget_warmup(&mut request);
-    }
     if let Err(error) = validate_streams_heartbeat(&request) {
         return StreamsGroupHeartbeatResponse::refused(error);
     }
@@ -66,6 +59,7 @@ pub(crate) async fn handle(
     let heartbeat = StreamsHeartbeatContext {
         client_id: context.client_id(),
         client_host: context.client_host().into(),
+        knows_offsets_and_tags: context.api_version >= VERSION_WITH_OFFSETS,
     };
     let heard = broker
         .groups
@@ -80,24 +74,9 @@ pub(crate) async fn handle(
             if !topics_to_create.is_empty() {
                 create_topics(broker, context, topics_to_create, &mut response);
             }
-            if tells_offsets {
-                response.task_offset_interval_ms = TASK_OFFSET_INTERVAL_MS;
-            }
             *response
         }
         Err(error) => StreamsGroupHeartbeatResponse::refused(error),
-    }
-}
-
-/// Drops the fields that Kafka 4.4 needs for warm-up tasks, because Ottla does not assign them: the
-/// offsets of the tasks, and the warm-up tasks that a member still has from a coordinator of Kafka.
-fn forget_warmup(request: &mut StreamsGroupHeartbeatRequest) {
-    request.task_offsets = None;
-    request.task_end_offsets = None;
-    if request.member_epoch != JOINS
-        && let Some(tasks) = &mut request.warmup_tasks
-    {
-        tasks.clear();
     }
 }
 

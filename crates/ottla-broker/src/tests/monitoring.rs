@@ -79,12 +79,21 @@ fn label_keys(family: &Family) -> BTreeSet<String> {
     labels.map(|(key, _)| key.to_string()).collect()
 }
 
-/// Metrics whose samples need more than one plain node that has started: another node, TLS, a quota.
+/// Metrics whose samples need more than one plain node that has started: another node, TLS, a quota,
+/// a run of the tasks of tiered storage.
 const LABELS_ELSEWHERE: &[(&str, &str)] = &[
     ("kafka_log_logmanager_remaininglogstorecover", "dir"),
     (
         "kafka_log_logmanager_remainingsegmentstorecover",
         "dir, threadNum",
+    ),
+    (
+        "kafka_log_remote_remotelogmanager_localretentionsizeinpercent",
+        "partition, topic",
+    ),
+    (
+        "kafka_log_remote_remotelogmanager_retentionsizeinpercent",
+        "partition, topic",
     ),
     (
         "kafka_server_fetcherlagmetrics_consumerlag",

@@ -19,6 +19,8 @@ use super::quorum_of_three::Quorum;
 use super::{Client, TestBroker, share_groups};
 use crate::{Endpoint, Partition, RunningBroker};
 
+mod cancelled_reads;
+
 const CLASS: &str = "org.apache.kafka.server.log.remote.storage.LocalTieredStorage";
 const PATIENCE: Duration = Duration::from_secs(60);
 /// The timestamp of the first record; each record is a millisecond younger than the one before.
@@ -185,6 +187,16 @@ async fn set(broker: &TestBroker, settings: &[(&'static str, &'static str)]) {
 fn stored_logs(store: &Path) -> usize {
     let files = stored_files(store).into_iter();
     files.filter(|name| name.ends_with(".log")).count()
+}
+
+/// The log of the first segment.
+fn first_object(store: &Path) -> PathBuf {
+    let mut files = stored_files(store).into_iter().map(PathBuf::from);
+    let is_first = |path: &PathBuf| {
+        let name = path.file_name().expect("a file").to_string_lossy();
+        name.starts_with("00000000000000000000-") && name.ends_with(".log")
+    };
+    files.find(is_first).expect("the first segment")
 }
 
 fn stored_files(store: &Path) -> Vec<String> {
@@ -416,6 +428,10 @@ async fn quotas_delay_copies_and_leave_responses_empty() {
         assert!(began.elapsed() < PATIENCE, "nothing is read");
     }
     assert!(!gets_records(&mut client).await);
+    let remote_logs = broker.broker().remote_logs().expect("it is tiered");
+    for time in remote_logs.throttle_times() {
+        assert!(time.max > 0.0 && time.average <= time.max, "{time:?}");
+    }
 }
 
 /// Whether a fetch from offset 0 is answered with records.
@@ -535,18 +551,7 @@ async fn a_share_group_acquires_remote_records() {
 async fn a_share_group_stands_still_at_a_lost_object_until_it_is_back() {
     let store = tempfile::tempdir().expect("a directory");
     let (broker, mut client) = for_share_groups(store.path()).await;
-    let entries = |folder: &Path| {
-        let entries = std::fs::read_dir(folder).expect("a folder");
-        entries.map(|entry| entry.expect("an entry").path())
-    };
-    let mut partitions = entries(&store.path().join("kafka-tiered-storage"));
-    let partition = partitions.next().expect("the partition");
-    let is_first = |path: &PathBuf| {
-        let name = path.file_name().expect("a file").to_string_lossy();
-        name.starts_with("00000000000000000000-") && name.ends_with(".log")
-    };
-    let object = entries(&partition).find(is_first);
-    let object = object.expect("the first segment");
+    let object = first_object(store.path());
     let aside = store.path().join("aside");
     std::fs::rename(&object, &aside).expect("it is there");
     let failed = || {

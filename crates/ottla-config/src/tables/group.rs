@@ -23,7 +23,7 @@ configs! {
     "share.record.lock.duration.ms"      Int     "30000"            (at_least 1000)            Medium ClusterWide SUPPORTED;
     "share.renew.acknowledge.enable"     Boolean "true"             _                          Medium ClusterWide SUPPORTED;
     "share.session.timeout.ms"           Int     "45000"            (at_least 1)               Medium ClusterWide SUPPORTED;
-    "streams.acceptable.recovery.lag"    Long    "10000"            (at_least 0)               Medium ClusterWide WARMUP internal;
+    "streams.acceptable.recovery.lag"    Long    "10000"            (at_least 0)               Medium ClusterWide SUPPORTED internal;
     "streams.assignment.interval.ms"     Int     "1000"             (at_least 0)               Medium ClusterWide SUPPORTED;
     "streams.assignor.name"              String  null               _                          Medium ClusterWide STREAMS_ASSIGNORS;
     "streams.assignor.offload.enable"    Boolean "true"             _                          Medium ClusterWide ASSIGNS_AT_ONCE internal;
@@ -31,7 +31,7 @@ configs! {
     "streams.initial.rebalance.delay.ms" Int     "3000"             (at_least 0)               Medium ClusterWide SUPPORTED;
     "streams.num.standby.replicas"       Int     "0"                (at_least 0)               Medium ClusterWide SUPPORTED;
     "streams.num.warmup.replicas"        Int     "2"                (at_least 0)               Medium ClusterWide WARMUP internal;
-    "streams.rack.aware.assignment.tags" List    ""                 (list)                     Low    ClusterWide CLIENT_TAGS;
+    "streams.rack.aware.assignment.tags" List    ""                 (list)                     Low    ClusterWide SUPPORTED;
     "streams.session.timeout.ms"         Int     "45000"            (at_least 1)               Medium ClusterWide SUPPORTED;
-    "streams.task.offset.interval.ms"    Int     "60000"            (at_least 1)               Medium ClusterWide WARMUP internal;
+    "streams.task.offset.interval.ms"    Int     "60000"            (at_least 1)               Medium ClusterWide SUPPORTED internal;
 }

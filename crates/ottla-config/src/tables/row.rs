@@ -169,10 +169,7 @@ pub(super) const STREAMS_ASSIGNORS: Support = Support::Refused {
 pub(super) const ASSIGNS_AT_ONCE: Support =
     Support::AcceptedWithoutEffect("assignments are computed by the thread that needs them");
 pub(super) const WARMUP: Support =
-    Support::AcceptedWithoutEffect("streams groups have no warm-up tasks");
-pub(super) const CLIENT_TAGS: Support = Support::AcceptedWithoutEffect(
-    "standby tasks are spread over processes, not over the values of client tags",
-);
+    Support::AcceptedWithoutEffect("Kafka 4.4 assigns no warm-up tasks either");
 pub(super) const SHARE_ASSIGNORS: Support = Support::Refused {
     reason: "only the assignor simple is supported; others are Java classes, which Ottla cannot load",
     except: &[],

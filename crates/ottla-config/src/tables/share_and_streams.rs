@@ -34,7 +34,7 @@ configs! {
     "group.share.persister.class.name"                       String "org.apache.kafka.server.share.persister.DefaultStatePersister" _                        Medium ReadOnly PLUGIN internal;
     "group.share.record.lock.duration.ms"                    Int    "30000"                        (between 1000, 3600000)  Medium ReadOnly SUPPORTED;
     "group.share.session.timeout.ms"                         Int    "45000"                        (at_least 1)             Medium ReadOnly SUPPORTED;
-    "group.streams.acceptable.recovery.lag"                  Long   "10000"                        (at_least 0)             Medium ReadOnly WARMUP internal;
+    "group.streams.acceptable.recovery.lag"                  Long   "10000"                        (at_least 0)             Medium ReadOnly SUPPORTED internal;
     "group.streams.assignment.interval.ms"                   Int    "1000"                         (at_least 0)             Medium ClusterWide SUPPORTED;
     "group.streams.assignor.offload.enable"                  Boolean "true"                        _                        Medium ClusterWide ASSIGNS_AT_ONCE internal;
     "group.streams.assignors"                                List   "sticky"                       (non_empty_list)         Medium ReadOnly STREAMS_ASSIGNORS;
@@ -49,12 +49,12 @@ configs! {
     "group.streams.min.assignment.interval.ms"               Int    "0"                            (at_least 0)             Medium ReadOnly SUPPORTED;
     "group.streams.min.heartbeat.interval.ms"                Int    "5000"                         (at_least 1)             Medium ReadOnly SUPPORTED;
     "group.streams.min.session.timeout.ms"                   Int    "45000"                        (at_least 1)             Medium ReadOnly SUPPORTED;
-    "group.streams.min.task.offset.interval.ms"              Int    "15000"                        (at_least 1)             Medium ReadOnly WARMUP internal;
+    "group.streams.min.task.offset.interval.ms"              Int    "15000"                        (at_least 1)             Medium ReadOnly SUPPORTED internal;
     "group.streams.num.standby.replicas"                     Int    "0"                            (at_least 0)             Medium ReadOnly SUPPORTED;
     "group.streams.num.warmup.replicas"                      Int    "2"                            (at_least 0)             Medium ReadOnly WARMUP internal;
-    "group.streams.rack.aware.assignment.tags"               List   ""                             (list)                   Low    ReadOnly CLIENT_TAGS;
+    "group.streams.rack.aware.assignment.tags"               List   ""                             (list)                   Low    ReadOnly SUPPORTED;
     "group.streams.session.timeout.ms"                       Int    "45000"                        (at_least 1)             Medium ReadOnly SUPPORTED;
-    "group.streams.task.offset.interval.ms"                  Int    "60000"                        (at_least 1)             Medium ReadOnly WARMUP internal;
+    "group.streams.task.offset.interval.ms"                  Int    "60000"                        (at_least 1)             Medium ReadOnly SUPPORTED internal;
     "group.streams.topology.description.plugin.class"        Class  null                           _                        Medium ReadOnly PLUGIN;
     "share.coordinator.append.linger.ms"                     Int    "-1"                           (at_least -1)            Medium ReadOnly COORDINATOR_BUFFERS;
     "share.coordinator.cached.buffer.max.bytes"              Int    "1048588"                      (at_least 524288)        Medium ClusterWide COORDINATOR_BUFFERS;

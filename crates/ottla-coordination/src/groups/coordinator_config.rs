@@ -74,6 +74,15 @@ pub(super) fn from_broker_config(config: &BrokerConfig) -> GroupCoordinatorConfi
             min: 0,
             max: config.group_streams_max_standby_replicas,
         },
+        group_streams_task_offset_interval_ms: BoundedSetting {
+            value: config.group_streams_task_offset_interval_ms,
+            min: config.group_streams_min_task_offset_interval_ms,
+            max: i32::MAX,
+        },
+        group_streams_acceptable_recovery_lag: config.group_streams_acceptable_recovery_lag,
+        group_streams_rack_aware_assignment_tags: config
+            .group_streams_rack_aware_assignment_tags
+            .clone(),
         group_streams_max_size: config.group_streams_max_size,
         ..Default::default()
     }

@@ -48,6 +48,12 @@ pub struct GroupCoordinatorConfig {
     /// How long the first assignment of an empty group waits for more members.
     pub group_streams_initial_rebalance_delay_ms: i32,
     pub group_streams_num_standby_replicas: BoundedSetting,
+    /// How often members report the offsets of their tasks.
+    pub group_streams_task_offset_interval_ms: BoundedSetting,
+    /// Told to the members. No assignor depends on it.
+    pub group_streams_acceptable_recovery_lag: i64,
+    /// The client tags that every member must have.
+    pub group_streams_rack_aware_assignment_tags: Vec<String>,
     pub group_streams_max_size: i32,
 }
 
@@ -110,6 +116,13 @@ impl Default for GroupCoordinatorConfig {
                 min: 0,
                 max: 2,
             },
+            group_streams_task_offset_interval_ms: BoundedSetting {
+                value: 60_000,
+                min: 15_000,
+                max: i32::MAX,
+            },
+            group_streams_acceptable_recovery_lag: 10_000,
+            group_streams_rack_aware_assignment_tags: Vec::new(),
             group_streams_max_size: i32::MAX,
         }
     }

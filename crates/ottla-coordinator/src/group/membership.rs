@@ -1,5 +1,7 @@
 //! Common checks of members of consumer, share and streams groups: the size limit of the group, the
-//! member epoch, and timeouts.
+//! member epoch, instance ids, and timeouts.
+
+use std::sync::Arc;
 
 use bytestring::ByteString;
 use ottla_types::{ErrorCode, Timestamp};
@@ -52,6 +54,40 @@ pub(super) fn check_member_epoch<G: RecordedGroup>(
             G::KIND
         ),
     ))
+}
+
+/// The static member with this instance id, which no other member id may use. Source:
+/// `throwIfStaticMemberIsUnknown`, `throwIfInstanceIdIsFenced`.
+pub(super) fn check_instance<'a, M: ModernMember>(
+    existing: Option<&'a Arc<M>>,
+    member_id: &str,
+    instance_id: &str,
+) -> Result<&'a Arc<M>, GroupError> {
+    let existing = existing.ok_or_else(|| {
+        let message = format!("Instance id {instance_id} is unknown.");
+        GroupError::new(ErrorCode::UnknownMemberId, message)
+    })?;
+    let owner: &str = existing.member_id();
+    if owner == member_id {
+        return Ok(existing);
+    }
+    Err(GroupError::new(
+        ErrorCode::FencedInstanceId,
+        format!(
+            "Static member {member_id} with instance id {instance_id} was fenced by member {owner}."
+        ),
+    ))
+}
+
+/// The error for a static member that joins before the owner of its instance id has left.
+pub(super) fn unreleased_instance(owner: &str, member_id: &str, instance_id: &str) -> GroupError {
+    GroupError::new(
+        ErrorCode::UnreleasedInstanceId,
+        format!(
+            "Static member {member_id} with instance id {instance_id} cannot join the group \
+             because the instance id is owned by {owner} member."
+        ),
+    )
 }
 
 pub(super) fn unknown_member(member_id: &str, group_id: &str) -> GroupError {

@@ -229,6 +229,20 @@ impl<G: RecordedGroup> Decision<G> {
         }
     }
 
+    /// A static member returned with another member id: the new member takes over the target of the
+    /// old one. Source: `replaceMember`, `replaceStreamsMember`.
+    pub(super) fn replace_member(&mut self, old_id: &ByteString, new: &G::Member)
+    where
+        <G::Member as ModernMember>::Assignment: Default,
+    {
+        let target = self.group.target.of(old_id).cloned().unwrap_or_default();
+        self.remove_member(old_id);
+        self.write_member(new);
+        let group_id = self.group_id();
+        self.write(G::target_assignment(&group_id, new.member_id(), &target));
+        self.write_current_assignment(new);
+    }
+
     /// Writes the target assignment of the group's epoch, as far as it differs from the previous
     /// one.
     pub(super) fn write_target(

@@ -9,9 +9,12 @@
 //! by a streams group when a member joins with that protocol, and vice versa. There is no other
 //! conversion.
 //!
-//! Kafka 4.3.1 does not support static members, warm-up tasks, task offsets, regular expressions
-//! for source topics or topology changes in streams groups, so requests with them are refused
-//! (`validate.rs`). Its assignor ignores racks and client tags, which are still stored and shown.
+//! As in Kafka 4.4, a member with an instance id is static: it can leave and return with another
+//! member id, and gets its tasks back. No assignor of Kafka assigns warm-up tasks so far
+//! (`AssignmentRefiner` of 4.4.0 returns the target as it is), so those of a member are taken back.
+//! The offsets that members report choose the successor of a task's owner (`task_offsets.rs`).
+//! Regular expressions for source topics and topology changes are refused (`validate.rs`). The
+//! assignor ignores racks and client tags, which are still stored and shown.
 //!
 //! The response of a heartbeat contains the missing internal topics. The shell asks the controller
 //! to create them on the member's behalf and does not wait: the members' heartbeats check until the
@@ -36,6 +39,7 @@ mod replay;
 mod settings;
 mod sticky_assignor;
 mod target;
+mod task_offsets;
 mod tasks;
 mod topology;
 mod topology_error;

@@ -41,6 +41,8 @@ pub(super) struct BatchFilter<'a> {
     pub(super) first_uncleanable_offset: Offset,
     pub(super) now: Timestamp,
     pub(super) delete_retention_ms: i64,
+    /// `max.decompressed.message.bytes`: a log with a larger record cannot be cleaned.
+    pub(super) max_record_bytes: usize,
     /// Whether this segment still keeps tombstones of magic 0 and 1, which have no delete horizon.
     pub(super) are_legacy_tombstones_kept: bool,
 }
@@ -228,7 +230,7 @@ impl BatchFilter<'_> {
         selection: &mut Selection,
     ) -> Result<(), BatchError> {
         let are_tombstones_kept = header.delete_horizon().is_none_or(|at| self.now < at);
-        let mut records = RecordIter::new(header, records);
+        let mut records = RecordIter::new(header, records).at_most(self.max_record_bytes);
         let mut some = [SeenRecord::default(); KEYS_AT_ONCE];
         loop {
             let mut count = 0;

@@ -243,10 +243,11 @@ impl<P: IoPace> Cleaning<'_, P> {
         let file = segment.log_file();
         let file = file.map_err(self.error("open a segment of"))?;
         let mut batches = self.batches(segment, &file, start);
+        let max_record_bytes = self.log.config().max_decompressed_record_bytes();
         while let Some(batch) = batches.next(self)? {
             self.stats.map_bytes_read += batch.size;
             let bytes = batches.bytes(self, &batch)?;
-            let is_room = map_batch(&batch, bytes, from, map, transactions)
+            let is_room = map_batch(&batch, bytes, from, max_record_bytes, map, transactions)
                 .map_err(|error| self.uncleanable(segment, batch.position, error))?;
             if !is_room {
                 return Ok(false);
@@ -301,6 +302,7 @@ impl<P: IoPace> Cleaning<'_, P> {
             first_uncleanable_offset: self.first_uncleanable_offset,
             now: self.params.now,
             delete_retention_ms: self.log.config().delete_retention_ms,
+            max_record_bytes: self.log.config().max_decompressed_record_bytes(),
             are_legacy_tombstones_kept: true,
         };
         for segment in group.segments {
@@ -507,6 +509,7 @@ fn map_batch(
     batch: &BatchLocation,
     bytes: &[u8],
     from: Offset,
+    max_record_bytes: usize,
     map: &mut OffsetMap,
     transactions: &mut CleanedTransactions,
 ) -> Result<bool, BatchError> {
@@ -542,7 +545,7 @@ fn map_batch(
         }
     };
     let mut keys = KeysToPut::default();
-    for record in RecordIter::new(header, records) {
+    for record in RecordIter::new(header, records).at_most(max_record_bytes) {
         let record = record?;
         if let Some(key) = record.key.filter(|_| record.offset >= from)
             && !keys.put(map, key, record.offset)

@@ -137,6 +137,7 @@ impl LogReader {
         let corrupt = |error| self.read_error(segment, error);
         let io = |error: std::io::Error| self.read_error(segment, error.into());
         let size = segment.size();
+        let max_record_bytes = self.config().max_decompressed_record_bytes();
         let Some(first) = segment
             .locate(start, size, DiskWait::Allowed)
             .map_err(corrupt)?
@@ -150,7 +151,8 @@ impl LogReader {
                 continue;
             }
             let bytes = bytes::Bytes::copy_from_slice(scanner.bytes(&batch).map_err(io)?);
-            let found = first_record(&batch, bytes, from, timestamp).map_err(|error| {
+            let found = first_record(&batch, bytes, from, timestamp, max_record_bytes);
+            let found = found.map_err(|error| {
                 corrupt(ScanError::Corrupt {
                     position: batch.position,
                     error,
@@ -170,6 +172,7 @@ fn first_record(
     mut bytes: bytes::Bytes,
     from: Offset,
     timestamp: Timestamp,
+    max_record_bytes: usize,
 ) -> Result<Option<TimestampLookup>, ottla_records::BatchError> {
     let leader_epoch = Some(location.leader_epoch).filter(|epoch| epoch.0 >= 0);
     let found = |offset, timestamp| {
@@ -189,7 +192,8 @@ fn first_record(
         return Ok(None);
     }
     let batch = RecordBatch::read(&mut bytes)?;
-    for record in batch.records(MAX_DECOMPRESSED_BYTES)? {
+    let records = batch.records(MAX_DECOMPRESSED_BYTES)?;
+    for record in records.at_most(max_record_bytes) {
         let record = record?;
         if record.offset >= from && record.timestamp >= timestamp {
             return Ok(found(record.offset, record.timestamp));

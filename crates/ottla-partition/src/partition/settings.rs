@@ -77,8 +77,7 @@ impl PartitionSettings {
                 },
                 max_decompressed_bytes: config.max_message_bytes.max(max_request_bytes).max(0)
                     as usize,
-                max_decompressed_record_bytes: config.max_decompressed_message_bytes.max(1)
-                    as usize,
+                max_decompressed_record_bytes: config.max_decompressed_record_bytes(),
             },
             segment_bytes: config.effective_segment_bytes().max(0) as usize,
             replica: ReplicaSettings {

@@ -268,6 +268,16 @@ fn one_record_of_a_compressed_batch_may_be_too_large() {
             CompressionType::None => assert!(refused.is_ok()),
             _ => assert_eq!(code(refused), ErrorCode::InvalidRecord, "{codec}"),
         }
+        let is_read = |limit| {
+            let records = batch_of(codec).records(4096).unwrap().at_most(limit);
+            let is_borrowed = records.iter().all(|record| record.is_ok());
+            let owned: Result<Vec<_>, _> = records.collect();
+            assert_eq!(is_borrowed, owned.is_ok(), "{codec}");
+            is_borrowed
+        };
+        assert!(is_read(body_bytes), "{codec}");
+        let is_plain = codec == CompressionType::None;
+        assert_eq!(is_read(body_bytes - 1), is_plain, "{codec}");
     }
 }
 

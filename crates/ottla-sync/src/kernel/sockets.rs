@@ -4,6 +4,7 @@ use std::io::{self, IoSlice};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::os::fd::AsFd;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{SendAncillaryBuffer, SendFlags};
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
@@ -62,6 +63,18 @@ pub fn bind(address: SocketAddr, options: ListenOptions) -> io::Result<BoundSock
         socket,
         backlog: options.backlog,
     })
+}
+
+/// Whether the peer has closed the connection, or its direction of it, even if data that it sent
+/// before is still to be read.
+pub fn is_closed_by_peer(stream: &TcpStream) -> bool {
+    let at_once = Timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    let mut look = [PollFd::new(stream, PollFlags::RDHUP)];
+    let closed = PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR;
+    poll(&mut look, Some(&at_once)).is_ok() && look[0].revents().intersects(closed)
 }
 
 /// Connects with the given buffer sizes. They are set before, because the first packet determines

@@ -554,6 +554,16 @@ pub fn set_send_buffer_size(stream: &TcpStream, bytes: usize) -> io::Result<()> 
     }
 }
 
+/// Whether the peer has closed the connection, or its direction of it.
+pub fn is_closed_by_peer(stream: &TcpStream) -> bool {
+    match &stream.0 {
+        StreamKind::Tokio(stream) => sockets::is_closed_by_peer(stream),
+        StreamKind::Simulated(side) => side
+            .connection
+            .is_closed_by_peer(&world::world(), side.side),
+    }
+}
+
 /// One non-blocking vectored write.
 pub fn send_vectored(
     stream: &TcpStream,

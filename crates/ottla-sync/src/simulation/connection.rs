@@ -54,6 +54,15 @@ impl Connection {
         Poll::Pending
     }
 
+    /// Whether the end of the other side has arrived, even if bytes before it are not read yet.
+    pub(crate) fn is_closed_by_peer(&self, world: &World, side: usize) -> bool {
+        let now = world.now();
+        let mut ends = self.ends.lock();
+        let end = &mut ends[side];
+        end.settle(now);
+        end.has_ended || end.is_reset
+    }
+
     /// Reads the bytes that have arrived; 0 means the end.
     pub(crate) fn try_read(
         &self,

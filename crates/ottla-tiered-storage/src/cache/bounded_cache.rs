@@ -49,11 +49,19 @@ impl<K: Hash + Eq, V: Clone> BoundedCache<K, V> {
         Some(entry.value.clone())
     }
 
-    /// Puts a value in and returns the values displaced by it: older values, or the value itself if
-    /// it is heavier than the limit.
-    pub fn insert(&mut self, key: K, value: V, weight: u64) -> Vec<V> {
+    pub fn contains(&self, key: &K) -> bool {
+        self.entries.contains(key)
+    }
+
+    pub fn limit(&self) -> Option<u64> {
+        self.limit
+    }
+
+    /// Puts a value in and returns what is displaced by it: older values, or the value itself if it
+    /// is heavier than the limit.
+    pub fn insert(&mut self, key: K, value: V, weight: u64) -> Vec<(K, V)> {
         if self.limit.is_some_and(|limit| weight > limit) {
-            return vec![value];
+            return vec![(key, value)];
         }
         let mut gone = self.evict_for(weight);
         self.weight += weight;
@@ -62,16 +70,16 @@ impl<K: Hash + Eq, V: Clone> BoundedCache<K, V> {
             weight,
             used: time::now(),
         };
-        if let Some(replaced) = self.entries.put(key, entry) {
+        if let Some((key, replaced)) = self.entries.push(key, entry) {
             self.weight -= replaced.weight;
-            gone.push(replaced.value);
+            gone.push((key, replaced.value));
         }
         gone
     }
 
     /// Counts the weight of a value that is on its way, until [`BoundedCache::release`], and returns
-    /// the values displaced by it.
-    pub fn reserve(&mut self, weight: u64) -> Vec<V> {
+    /// what is displaced by it.
+    pub fn reserve(&mut self, weight: u64) -> Vec<(K, V)> {
         let gone = self.evict_for(weight);
         self.reserved += weight;
         gone
@@ -82,7 +90,7 @@ impl<K: Hash + Eq, V: Clone> BoundedCache<K, V> {
     }
 
     /// Evicts what is too old, and as much as necessary to let this weight fit.
-    fn evict_for(&mut self, weight: u64) -> Vec<V> {
+    fn evict_for(&mut self, weight: u64) -> Vec<(K, V)> {
         let mut gone = Vec::new();
         let now = time::now();
         while let Some((_, oldest)) = self.entries.peek_lru() {
@@ -94,9 +102,9 @@ impl<K: Hash + Eq, V: Clone> BoundedCache<K, V> {
             if !is_full && !is_old {
                 break;
             }
-            if let Some((_, entry)) = self.entries.pop_lru() {
+            if let Some((key, entry)) = self.entries.pop_lru() {
                 self.weight -= entry.weight;
-                gone.push(entry.value);
+                gone.push((key, entry.value));
             }
         }
         gone
@@ -130,11 +138,11 @@ mod tests {
         assert!(cache.insert("b", 2, 4).is_empty());
         assert_eq!(cache.get(&"a"), Some(1));
         // b is the least recently used.
-        assert_eq!(cache.insert("c", 3, 5), [2]);
+        assert_eq!(cache.insert("c", 3, 5), [("b", 2)]);
         assert_eq!((cache.weight(), cache.get(&"b")), (9, None));
-        assert_eq!(cache.insert("c", 4, 6), [1, 3]);
+        assert_eq!(cache.insert("c", 4, 6), [("a", 1), ("c", 3)]);
         assert_eq!(cache.weight(), 6);
-        assert_eq!(cache.insert("d", 5, 11), [5]);
+        assert_eq!(cache.insert("d", 5, 11), [("d", 5)]);
         assert_eq!(cache.remove(&"c"), Some(4));
         assert_eq!(cache.weight(), 0);
     }
@@ -144,11 +152,11 @@ mod tests {
         let mut cache = BoundedCache::new(Some(10), None);
         cache.insert("a", 1, 4);
         cache.insert("b", 2, 4);
-        assert_eq!(cache.reserve(5), [1]);
+        assert_eq!(cache.reserve(5), [("a", 1)]);
         assert_eq!((cache.weight(), cache.reserved()), (4, 5));
-        assert_eq!(cache.insert("c", 3, 4), [2]);
+        assert_eq!(cache.insert("c", 3, 4), [("b", 2)]);
         // More than fits is on its way: nothing else stays.
-        assert_eq!(cache.reserve(6), [3]);
+        assert_eq!(cache.reserve(6), [("c", 3)]);
         cache.release(6);
         cache.release(5);
         assert_eq!((cache.weight(), cache.reserved()), (0, 0));
@@ -161,7 +169,7 @@ mod tests {
         cache.insert("a", 1, 1);
         std::thread::sleep(Duration::from_millis(2));
         assert_eq!(cache.get(&"a"), None);
-        assert_eq!(cache.insert("b", 2, 1), [1]);
+        assert_eq!(cache.insert("b", 2, 1), [("a", 1)]);
         assert_eq!(cache.weight(), 1);
     }
 }

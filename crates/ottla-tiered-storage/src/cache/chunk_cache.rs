@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use ottla_sync::atomic::{AtomicU64, Ordering};
+use ottla_sync::collections::HashMap;
 use ottla_sync::{Mutex, fs};
 
 use super::bounded_cache::BoundedCache;
@@ -60,9 +61,31 @@ impl Drop for ChunkFile {
 /// Chunks by their keys, bounded in bytes of the segment. In memory, a chunk that is being fetched
 /// counts too.
 pub struct ChunkCache {
-    chunks: Mutex<BoundedCache<ChunkKey, CachedChunk>>,
+    state: Mutex<State>,
     directory: Option<PathBuf>,
     next_file: AtomicU64,
+}
+
+struct State {
+    chunks: BoundedCache<ChunkKey, CachedChunk>,
+    /// Chunks that are prefetched or were, and that no reader has reached yet, with their sizes.
+    ahead: HashMap<ChunkKey, u64>,
+    /// Of all of them.
+    ahead_bytes: u64,
+}
+
+impl State {
+    fn forget_ahead(&mut self, key: &ChunkKey) {
+        if let Some(bytes) = self.ahead.remove(key) {
+            self.ahead_bytes -= bytes;
+        }
+    }
+
+    fn forget_all_ahead(&mut self, gone: &[(ChunkKey, CachedChunk)]) {
+        for (key, _) in gone {
+            self.forget_ahead(key);
+        }
+    }
 }
 
 impl ChunkCache {
@@ -72,21 +95,51 @@ impl ChunkCache {
         }
         let cache = &settings.cache;
         Ok(ChunkCache {
-            chunks: Mutex::new(BoundedCache::new(cache.size, cache.retention)),
+            state: Mutex::new(State {
+                chunks: BoundedCache::new(cache.size, cache.retention),
+                ahead: HashMap::default(),
+                ahead_bytes: 0,
+            }),
             directory: settings.path.clone(),
             next_file: AtomicU64::new(0),
         })
     }
 
     pub fn find(&self, key: &ChunkKey) -> Option<CachedChunk> {
-        self.chunks.lock().get(key)
+        self.state.lock().chunks.get(key)
+    }
+
+    /// Whether a chunk may be prefetched. Chunks that no reader has reached take at most half of the
+    /// cache, and only what chunks in flight leave. Otherwise they would displace each other before
+    /// they are read, and each would be fetched twice.
+    pub fn prefetch(self: &Arc<Self>, key: &ChunkKey, bytes: u64) -> Option<Ahead> {
+        let mut state = self.state.lock();
+        let ahead_bytes = state.ahead_bytes + bytes;
+        if let Some(limit) = state.chunks.limit()
+            && (ahead_bytes > limit / 2 || state.chunks.reserved() + ahead_bytes > limit)
+        {
+            return None;
+        }
+        if state.ahead.insert(key.clone(), bytes).is_none() {
+            state.ahead_bytes = ahead_bytes;
+        }
+        drop(state);
+        Some(Ahead {
+            cache: self.clone(),
+            key: key.clone(),
+        })
+    }
+
+    /// A reader has reached this chunk.
+    pub fn on_reached(&self, key: &ChunkKey) {
+        self.state.lock().forget_ahead(key);
     }
 
     /// What the chunks weigh that are there, and those that are fetched.
     #[cfg(test)]
     pub fn held_bytes(&self) -> (u64, u64) {
-        let chunks = self.chunks.lock();
-        (chunks.weight(), chunks.reserved())
+        let state = self.state.lock();
+        (state.chunks.weight(), state.chunks.reserved())
     }
 
     /// Whether putting a chunk in writes a file.
@@ -98,7 +151,12 @@ impl ChunkCache {
     ///
     /// Fetches that exceed the limit by themselves continue: their readers wait for them.
     pub fn make_room(self: &Arc<Self>, bytes: u64) -> Room {
-        let gone = self.chunks.lock().reserve(bytes);
+        let gone = {
+            let mut state = self.state.lock();
+            let gone = state.chunks.reserve(bytes);
+            state.forget_all_ahead(&gone);
+            gone
+        };
         // Files are deleted outside the lock.
         drop(gone);
         Room {
@@ -141,9 +199,11 @@ impl Room {
             },
         };
         let gone = {
-            let mut chunks = self.cache.chunks.lock();
-            chunks.release(std::mem::take(&mut self.bytes));
-            chunks.insert(key, cached, chunk.len() as u64)
+            let mut state = self.cache.state.lock();
+            state.chunks.release(std::mem::take(&mut self.bytes));
+            let gone = state.chunks.insert(key, cached, chunk.len() as u64);
+            state.forget_all_ahead(&gone);
+            gone
         };
         // Files are deleted outside the lock.
         drop(gone);
@@ -152,7 +212,23 @@ impl Room {
 
 impl Drop for Room {
     fn drop(&mut self) {
-        self.cache.chunks.lock().release(self.bytes);
+        self.cache.state.lock().chunks.release(self.bytes);
+    }
+}
+
+/// A chunk that is being prefetched. If it is not in the cache when this is dropped, because its
+/// fetch failed or was cancelled, it no longer counts.
+pub struct Ahead {
+    cache: Arc<ChunkCache>,
+    key: ChunkKey,
+}
+
+impl Drop for Ahead {
+    fn drop(&mut self) {
+        let mut state = self.cache.state.lock();
+        if !state.chunks.contains(&self.key) {
+            state.forget_ahead(&self.key);
+        }
     }
 }
 
@@ -213,6 +289,34 @@ mod tests {
         assert!(cache.find(&key(0)).is_none());
         third.fill(key(1), &Bytes::from_static(b"abcdef"));
         assert_eq!(cache.held_bytes(), (6, 0));
+    }
+
+    #[test]
+    fn prefetched_chunks_take_half_of_the_cache_until_they_are_read() {
+        let cache = open(100, None);
+        let bytes = Bytes::from(vec![0; 20]);
+        let arrived = |chunk| {
+            let ahead = cache.prefetch(&key(chunk), 20);
+            let ahead = ahead.unwrap_or_else(|| panic!("no room for chunk {chunk}"));
+            cache.make_room(20).fill(key(chunk), &bytes);
+            drop(ahead);
+        };
+        arrived(0);
+        arrived(1);
+        assert!(cache.prefetch(&key(2), 20).is_none());
+        cache.on_reached(&key(0));
+        // Its fetch fails.
+        drop(cache.prefetch(&key(2), 20).expect("one was read"));
+        arrived(3);
+        assert!(cache.prefetch(&key(4), 20).is_none());
+        // Displaced before anybody read it.
+        let rooms = [0; 4].map(|_| cache.make_room(20));
+        assert_eq!(cache.held_bytes(), (20, 80));
+        assert!(cache.find(&key(0)).is_none() && cache.find(&key(1)).is_none());
+        // Chunks in flight take the rest.
+        assert!(cache.prefetch(&key(6), 20).is_none());
+        drop(rooms);
+        assert!(cache.prefetch(&key(6), 20).is_some());
     }
 
     #[test]

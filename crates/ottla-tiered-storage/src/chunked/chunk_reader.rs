@@ -3,7 +3,8 @@
 //!
 //! Chunks are also fetched ahead of a sequential reader, into the cache. A reader that reads its
 //! range to the end leaves those fetches running, because the next request will want them; when the
-//! last reader of a segment goes before its end, they are cancelled.
+//! last reader of a segment goes before its end, they are cancelled. If the cache has no room for
+//! chunks that nobody reads yet, none are fetched ahead.
 //!
 //! With a cache, a chunk that a reader waited for is fetched completely, even if the reader goes. A
 //! consumer's fetch waits at most `remote.fetch.max.wait.ms` and then requests the same range
@@ -235,12 +236,17 @@ impl ChunkReader {
         self.kept.keep(&key, fetch);
     }
 
-    /// Starts the prefetches for a reader that is at this chunk.
+    /// Starts the prefetches for a reader that is at this chunk, as far as the cache has room.
     fn prefetch_after(&self, object: &Arc<str>, manifest: &Arc<Manifest>, chunk: &Chunk) {
         let end = chunk.original_end() + self.prefetch;
-        if self.prefetch == 0 {
+        let Some(cache) = self.cache.as_ref().filter(|_| self.prefetch > 0) else {
             return;
-        }
+        };
+        let key_of = |chunk: u32| ChunkKey {
+            object: object.clone(),
+            chunk,
+        };
+        cache.on_reached(&key_of(chunk.id));
         let next = (chunk.id + 1..).map_while(|id| manifest.chunks.chunk(id));
         for ahead in next.take_while(|ahead| ahead.original_position < end) {
             let mut readers = self.readers.lock();
@@ -253,9 +259,14 @@ impl ChunkReader {
             let Err(fetch) = self.find_or_fetch(object, manifest, &ahead) else {
                 continue;
             };
+            let size = u64::from(ahead.original_size);
+            let Some(counted) = cache.prefetch(&key_of(ahead.id), size) else {
+                return;
+            };
             let permits = self.prefetch_permits.clone();
             let (all, object) = (self.readers.clone(), object.clone());
             let running = task::spawn(async move {
+                let _counted = counted;
                 if permits.acquire().await.is_ok()
                     && let Err(error) = fetch.await
                 {

@@ -22,6 +22,9 @@ use crate::error::{RemoteStorageError, RemoteStorageErrorKind};
 /// For the end of an upload whose caller is gone.
 const ABORT_TIMEOUT: Duration = Duration::from_secs(60);
 
+/// Attempts to create a file whose directories are deleted meanwhile.
+const DIRECTORY_ATTEMPTS: usize = 20;
+
 /// More than a connection reads at once. A response with fewer bytes may be a slice of the buffer
 /// that its connection read into.
 const LARGEST_READ: usize = 512 << 10;
@@ -159,13 +162,15 @@ impl ObjectStorage {
                 filled.push(bytes);
             }
             let Some(parts) = &mut parts else {
-                let options = PutOptions {
-                    attributes: self.attributes.clone(),
-                    ..PutOptions::default()
-                };
                 let payload = std::mem::take(&mut filled).payload();
-                let put = self.store.put_opts(&path, payload, options);
-                self.bounded("upload", key, put).await?;
+                let put = || {
+                    let options = PutOptions {
+                        attributes: self.attributes.clone(),
+                        ..PutOptions::default()
+                    };
+                    self.store.put_opts(&path, payload.clone(), options)
+                };
+                self.creating("upload", key, put).await?;
                 return Ok(());
             };
             if filled.size > 0 {
@@ -212,12 +217,36 @@ impl ObjectStorage {
         key: &str,
         path: &Path,
     ) -> Result<Box<dyn MultipartUpload>, RemoteStorageError> {
-        let options = PutMultipartOptions {
-            attributes: self.attributes.clone(),
-            ..PutMultipartOptions::default()
+        let start = || {
+            let options = PutMultipartOptions {
+                attributes: self.attributes.clone(),
+                ..PutMultipartOptions::default()
+            };
+            self.store.put_multipart_opts(path, options)
         };
-        let start = self.store.put_multipart_opts(path, options);
-        self.bounded("start the upload of", key, start).await
+        self.creating("start the upload of", key, start).await
+    }
+
+    /// Runs an operation that creates an object. In a directory, the operation first creates the
+    /// directories of the file, and every deletion removes the directories that it empties: an
+    /// upload and a deletion in the same place, also by different brokers, may meet between the two
+    /// steps. The operation is then repeated.
+    async fn creating<T, F>(
+        &self,
+        verb: &str,
+        key: &str,
+        operation: impl Fn() -> F,
+    ) -> Result<T, RemoteStorageError>
+    where
+        F: Future<Output = object_store::Result<T>>,
+    {
+        for _ in 1..DIRECTORY_ATTEMPTS {
+            match self.within(key, operation()).await? {
+                Err(error) if is_directory_missing(&error) => {}
+                ended => return ended.map_err(|error| self.failed(verb, key, &error)),
+            }
+        }
+        self.bounded(verb, key, operation()).await
     }
 
     /// Starts sending a part, after the one before it has been sent.
@@ -351,4 +380,53 @@ impl Part {
 pub fn once(bytes: impl Into<Bytes>) -> UploadSource<'static> {
     let bytes = bytes.into();
     stream::once(async move { Ok(bytes) }).boxed()
+}
+
+/// Whether the error of an upload comes from a file system that has no such directory. Errors of
+/// servers contain no such error of the system.
+fn is_directory_missing(error: &object_store::Error) -> bool {
+    let mut source = std::error::Error::source(error);
+    while let Some(inner) = source {
+        let of_system = inner.downcast_ref::<std::io::Error>();
+        if of_system.is_some_and(|it| it.kind() == std::io::ErrorKind::NotFound) {
+            return true;
+        }
+        source = inner.source();
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_file_is_created_again_if_its_directory_is_deleted_meanwhile() {
+        use std::cell::Cell;
+        use std::io::ErrorKind;
+        let store = Arc::new(object_store::memory::InMemory::new());
+        let storage = ObjectStorage::new(store, "file:///store".to_owned(), 5 << 20);
+        for (kind, failures, attempts, succeeds) in [
+            (ErrorKind::NotFound, 3, 4, true),
+            (ErrorKind::NotFound, usize::MAX, DIRECTORY_ATTEMPTS, false),
+            (ErrorKind::PermissionDenied, 1, 1, false),
+        ] {
+            let begun = Cell::new(0);
+            let create = || {
+                begun.set(begun.get() + 1);
+                let fails = begun.get() <= failures;
+                async move {
+                    if !fails {
+                        return Ok(());
+                    }
+                    Err(object_store::Error::Generic {
+                        store: "LocalFileSystem",
+                        source: Box::new(std::io::Error::from(kind)),
+                    })
+                }
+            };
+            let created = storage.creating("upload", "key", create).await;
+            assert_eq!((begun.get(), created.is_ok()), (attempts, succeeds));
+        }
+    }
 }

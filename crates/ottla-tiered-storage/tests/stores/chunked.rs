@@ -1,6 +1,8 @@
 use std::collections::BTreeMap;
 
+use ottla_tiered::RemoteLogSegmentMetadata;
 use ottla_tiered_storage::{CustomMetadataFields, IndexType, RemoteStorageErrorKind, read_all};
+use ottla_types::PartitionIndex;
 
 use crate::segments::{
     SEGMENT_ID, TOPIC_ID, copied, encryption, files_below, in_directory, open, segment,
@@ -263,4 +265,39 @@ async fn an_object_that_is_too_large_for_a_manifest_is_not_read() {
     assert_eq!(error.kind, RemoteStorageErrorKind::Damaged);
     assert!(error.what.ends_with(&manifest), "{error}");
     assert_eq!(error.cause, "it has 16777217 bytes, more than 16777216");
+}
+
+/// The first uploads of two partitions, while the only segment of a third one is deleted, and its
+/// topic's directory with it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn uploads_and_deletions_in_one_directory_do_not_fail_each_other() {
+    let dir = tempfile::tempdir().unwrap();
+    let segment = segment(dir.path(), SIZE);
+    let root = dir.path().join("store");
+    std::fs::create_dir(&root).unwrap();
+    let store = open(&in_directory(&root, &[]));
+    let of = |partition: i32| {
+        let mut metadata = segment.metadata.clone();
+        metadata.partition.partition = PartitionIndex(partition);
+        metadata
+    };
+    let (first, second, third) = (of(0), of(1), of(2));
+    for _ in 0..50 {
+        let copy = store.copy_log_segment_data(&third, &segment.data);
+        copy.await.unwrap();
+        let upload = |metadata: &RemoteLogSegmentMetadata| {
+            let (store, metadata, data) = (store.clone(), metadata.clone(), segment.data.clone());
+            tokio::spawn(async move { store.copy_log_segment_data(&metadata, &data).await })
+        };
+        let uploads = [upload(&first), upload(&second)];
+        store.delete_log_segment_data(&third).await.unwrap();
+        for upload in uploads {
+            upload.await.unwrap().unwrap();
+        }
+        assert_eq!(files_below(&root).len(), 6);
+        for metadata in [&first, &second] {
+            store.delete_log_segment_data(metadata).await.unwrap();
+        }
+        assert!(files_below(&root).is_empty());
+    }
 }

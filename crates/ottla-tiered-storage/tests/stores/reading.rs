@@ -172,6 +172,36 @@ async fn chunks_are_fetched_ahead_of_a_reader_until_it_goes() {
     assert_eq!(gets(&server), 0, "after {begun} had begun");
 }
 
+/// Prefetched chunks that displaced each other would all be fetched again.
+#[tokio::test]
+async fn a_small_cache_limits_the_chunks_that_are_prefetched() {
+    let server = FakeS3::start().await;
+    let dir = tempfile::tempdir().unwrap();
+    let segment = uploaded(&server, dir.path()).await;
+    // Room for one prefetched chunk beside what readers take, and for none.
+    for (size, ahead) in [("3000000", 1), ("1500000", 0)] {
+        let settings = [
+            MEMORY[0],
+            ("rsm.config.fetch.chunk.cache.size", size),
+            ("rsm.config.fetch.chunk.cache.prefetch.max.size", "8000000"),
+        ];
+        let store = open(&s3(&server, &settings));
+        for half in 0..20_usize {
+            let (start, end) = (half * 500_000, half * 500_000 + 499_999);
+            let stream = store.fetch_log_segment(&segment.metadata, start as u32, Some(end as u32));
+            let bytes = read_all(stream.await.unwrap()).await.unwrap();
+            assert!(bytes == segment.log[start..=end]);
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            let chunks = match half {
+                0 => 1 + ahead,
+                _ if half % 2 == 0 && half < 20 - 2 * ahead => 1,
+                _ => 0,
+            };
+            assert_eq!(gets(&server), chunks, "{size}: half chunk {half}");
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_chunk_that_takes_longer_than_its_readers_wait_arrives_nevertheless() {
     let server = FaultServer::start().await;

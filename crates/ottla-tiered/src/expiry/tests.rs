@@ -139,7 +139,14 @@ fn segments_expired_by_time_count_for_the_size() {
         retention_ms: 980,
         retention_bytes: 25,
     };
-    assert_eq!(ids(&run(&log, &cache, retention)), [1, 2, 3]);
+    let expiry = run(&log, &cache, retention);
+    assert_eq!(ids(&expiry), [1, 2, 3]);
+    // Five remote segments, and the local one after them.
+    assert_eq!(
+        expiry.retained_bytes,
+        50 + log.segments[1].size_bytes as u64
+    );
+    assert_eq!(run(&log, &cache, FOREVER).retained_bytes, 0);
 }
 
 #[test]

@@ -396,7 +396,7 @@ fn on_read_error(partition: &Partition, error: ReadError) -> Miss {
         ReadError::NotCached => Miss::NotFound,
         ReadError::Storage(error) => Miss::Failed(error),
         ReadError::OffsetOutOfRange { .. } => Miss::Refused(error.error_code()),
-        ReadError::Corrupt { .. } => {
+        ReadError::Corrupt { .. } | ReadError::RecordTooLarge { .. } => {
             tracing::error!(partition = %partition.topic_partition, "read failed: {error}");
             Miss::Refused(error.error_code())
         }

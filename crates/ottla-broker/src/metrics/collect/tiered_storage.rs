@@ -1,6 +1,7 @@
 //! Tiered storage: `kafka.server:type=BrokerTopicMetrics` for all tiered topics together and for
 //! each of them, and the reads. Like Kafka, a broker without tiered storage has none of these.
 
+use super::labels::partition_labels;
 use super::timed::timed;
 use crate::Broker;
 use ottla_metrics::family::Family;
@@ -9,7 +10,7 @@ use ottla_remote::{TierCounter, TierGauges};
 /// Kafka's name, the meaning, and the value.
 type Gauge = (&'static str, &'static str, fn(&TierGauges) -> u64);
 
-const GAUGES: [Gauge; 6] = [
+const GAUGES: [Gauge; 7] = [
     (
         "RemoteCopyLagBytes",
         "Bytes of closed local segments that are not in remote storage yet",
@@ -39,6 +40,11 @@ const GAUGES: [Gauge; 6] = [
         "RemoteLogSizeBytes",
         "Bytes of segments in remote storage",
         |gauges| gauges.log.size_bytes,
+    ),
+    (
+        "RemoteLogSizeComputationTime",
+        "Time that the last computation of the size in remote storage took, in milliseconds",
+        |gauges| gauges.size_computation_ms,
     ),
 ];
 
@@ -75,6 +81,46 @@ pub(super) fn collect(broker: &Broker, families: &mut Vec<Family>) {
         meanings,
         &broker.context.metrics.remote_reads(),
     ));
+    let manager = |of: &str| format!("kafka_log_remote_remotelogmanager_{of}");
+    families.push(
+        Family::gauge(
+            manager("remotelogmanagertasksavgidlepercent"),
+            "Part of remote.log.manager.copier.thread.pool.size that copies nothing",
+        )
+        .value(remote_logs.idle_copiers()),
+    );
+    let mut of_both = Family::gauge(
+        manager("retentionsizeinpercent"),
+        "Size of the partition in both tiers, in percent of retention.bytes",
+    );
+    let mut of_local = Family::gauge(
+        manager("localretentionsizeinpercent"),
+        "Size of the partition on the local disk, in percent of local.retention.bytes",
+    );
+    for (partition, retention) in remote_logs.retention() {
+        let labels = partition_labels(&partition.topic, partition.partition.0);
+        of_both.push(labels.clone(), retention.percent as f64);
+        of_local.push(labels, retention.local_percent as f64);
+    }
+    families.extend([of_both, of_local]);
+    let meanings = [
+        (
+            "copy",
+            "Average time that the quota of copies to remote storage held one back in the last minute, in milliseconds",
+            "Longest time that the quota of copies to remote storage held one back in the last minute, in milliseconds",
+        ),
+        (
+            "fetch",
+            "Average time that the quota of reads from remote storage held one back in the last minute, in milliseconds",
+            "Longest time that the quota of reads from remote storage held one back in the last minute, in milliseconds",
+        ),
+    ];
+    for ((of, average, max), time) in meanings.into_iter().zip(remote_logs.throttle_times()) {
+        let name =
+            |stat: &str| format!("kafka_server_remotelogmanager_remote_{of}_throttle_time_{stat}");
+        families.push(Family::gauge(name("avg"), average).value(time.average));
+        families.push(Family::gauge(name("max"), max).value(time.max));
+    }
     // Kafka has both, and the second is deprecated.
     for domain in ["kafka_log_remote", "org_apache_kafka_storage_internals_log"] {
         let name = |of: &str| format!("{domain}_remotestoragethreadpool_{of}");
@@ -99,6 +145,13 @@ pub(super) fn collect(broker: &Broker, families: &mut Vec<Family>) {
             "Fetches that timed out while they waited for remote storage (remote.fetch.max.wait.ms)",
         )
         .value(remote_logs.expired_fetches() as f64),
+    );
+    families.push(
+        Family::counter(
+            "kafka_server_delayedremotelistoffsetsmetrics_expires",
+            "Searches by time in remote storage that timed out (remote.list.offsets.request.timeout.ms)",
+        )
+        .value(remote_logs.expired_searches() as f64),
     );
     families.push(
         Family::gauge(

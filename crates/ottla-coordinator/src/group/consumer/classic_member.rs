@@ -19,7 +19,7 @@ use ottla_types::{ErrorCode, Timestamp, TopicId};
 use super::conversion::Downgrade;
 use super::embedded_protocol::{by_topic_id, read_subscription, version_of, write_assignment};
 use super::group::ConsumerGroup;
-use super::heartbeat::{dynamic_member, refuse_fenced_instance, static_member, unknown_instance};
+use super::heartbeat::{dynamic_member, static_member};
 use super::member::{ClassicMemberMetadata, ConsumerGroupMember, partitions};
 use super::migration_policy::MigrationPolicy;
 use super::regexes::RegexChange;
@@ -27,7 +27,7 @@ use crate::group::classic_group::CONSUMER_PROTOCOL_TYPE;
 use crate::group::coordinator::{Deferred, Effects, GroupCoordinator};
 use crate::group::join::JoinContext;
 use crate::group::member::{owned, owned_protocols};
-use crate::group::membership::unknown_member;
+use crate::group::membership::{check_instance, unknown_member};
 use crate::group::modern::{Assignment, GroupError, MemberState};
 use crate::group::outcome::{ReplyTo, TimerChange, TimerKey};
 use crate::group::recorded::Decision;
@@ -345,14 +345,13 @@ fn leaving_member<'a>(
             .member(&identity.member_id)
             .ok_or_else(|| unknown_member(&identity.member_id, &group.group_id)),
         Some(instance_id) => {
-            let member = group
-                .static_member(instance_id)
-                .ok_or_else(|| unknown_instance(instance_id))?;
-            // An administrator removes members by instance id only.
-            if !identity.member_id.is_empty() {
-                refuse_fenced_instance(member, &identity.member_id, instance_id)?;
-            }
-            Ok(member)
+            let member = group.static_member(instance_id);
+            let member_id = match member {
+                // An administrator removes members by instance id only.
+                Some(member) if identity.member_id.is_empty() => &member.member_id,
+                _ => &identity.member_id,
+            };
+            check_instance(member, member_id, instance_id)
         }
     }
 }
@@ -367,11 +366,7 @@ pub(super) fn existing_member<'a>(
             .member(member_id)
             .ok_or_else(|| unknown_member(member_id, &group.group_id));
     };
-    let member = group
-        .static_member(instance_id)
-        .ok_or_else(|| unknown_instance(instance_id))?;
-    refuse_fenced_instance(member, member_id, instance_id)?;
-    Ok(member)
+    check_instance(group.static_member(instance_id), member_id, instance_id)
 }
 
 fn classic_of(member: &ConsumerGroupMember) -> Result<&ClassicMemberMetadata, GroupError> {

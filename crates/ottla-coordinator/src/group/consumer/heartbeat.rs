@@ -8,7 +8,7 @@ use bytestring::ByteString;
 use ottla_protocol::messages::consumer_group_heartbeat_request::TopicPartitions as OwnedPartitions;
 use ottla_protocol::messages::consumer_group_heartbeat_response::{Assignment, TopicPartitions};
 use ottla_protocol::messages::{ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse};
-use ottla_types::{ErrorCode, Timestamp, TopicId};
+use ottla_types::{Timestamp, TopicId};
 
 use super::group::ConsumerGroup;
 use super::member::{
@@ -20,11 +20,12 @@ use super::regexes::RegexChange;
 use crate::group::coordinator::{Deferred, Effects, Group, GroupCoordinator};
 use crate::group::member::owned;
 use crate::group::membership::{
-    change_revocation_timer, check_member_epoch, check_room, unknown_member,
+    change_revocation_timer, check_instance, check_member_epoch, check_room, unknown_member,
+    unreleased_instance,
 };
 use crate::group::modern::GroupError;
 use crate::group::outcome::{Outcome, ReplyTo, Requester, TimerKey};
-use crate::group::recorded::{Decision, GroupRecords, RecordedMember};
+use crate::group::recorded::{Decision, RecordedMember};
 
 /// The inputs of a heartbeat besides its body.
 #[derive(Clone, Debug)]
@@ -229,77 +230,29 @@ pub(super) fn static_member(
     uses_classic_protocol: bool,
 ) -> Result<Arc<ConsumerGroupMember>, GroupError> {
     let group = &decision.group;
-    let existing = group.static_member(instance_id).cloned();
     if !creates {
-        let existing = existing.ok_or_else(|| unknown_instance(instance_id))?;
-        refuse_fenced_instance(&existing, member_id, instance_id)?;
-        return Ok(existing);
+        let existing = group.static_member(instance_id);
+        return check_instance(existing, member_id, instance_id).cloned();
     }
-    let Some(existing) = existing else {
+    let Some(existing) = group.static_member(instance_id).cloned() else {
         return dynamic_member(group, member_id, true);
     };
     let is_released = existing.member_epoch == LEAVE_GROUP_STATIC_EPOCH;
     if !uses_classic_protocol && !existing.uses_classic_protocol() && !is_released {
-        return Err(GroupError::new(
-            ErrorCode::UnreleasedInstanceId,
-            format!(
-                "Static member {member_id} with instance id {instance_id} cannot join the group \
-                 because the instance id is owned by {} member.",
-                existing.member_id
-            ),
+        return Err(unreleased_instance(
+            &existing.member_id,
+            member_id,
+            instance_id,
         ));
     }
-    Ok(Arc::new(replace_member(decision, &existing, member_id)))
-}
-
-/// The new member takes over the state of the old one. Source: `replaceMember`.
-fn replace_member(
-    decision: &mut Decision<ConsumerGroup>,
-    old: &Arc<ConsumerGroupMember>,
-    member_id: &ByteString,
-) -> ConsumerGroupMember {
     let new = ConsumerGroupMember {
         member_id: owned(member_id),
         member_epoch: 0,
         previous_member_epoch: 0,
-        ..ConsumerGroupMember::clone(old)
+        ..ConsumerGroupMember::clone(&existing)
     };
-    let target = decision.group.target.of(&old.member_id).cloned();
-    decision.remove_member(&old.member_id);
-    decision.write_member(&new);
-    let group_id = decision.group_id();
-    let target = target.unwrap_or_default();
-    decision.write(ConsumerGroup::target_assignment(
-        &group_id,
-        &new.member_id,
-        &target,
-    ));
-    decision.write_current_assignment(&new);
-    new
-}
-
-pub(super) fn unknown_instance(instance_id: &str) -> GroupError {
-    GroupError::new(
-        ErrorCode::UnknownMemberId,
-        format!("Instance id {instance_id} is unknown."),
-    )
-}
-
-pub(super) fn refuse_fenced_instance(
-    member: &ConsumerGroupMember,
-    member_id: &str,
-    instance_id: &str,
-) -> Result<(), GroupError> {
-    if member.member_id == *member_id {
-        return Ok(());
-    }
-    Err(GroupError::new(
-        ErrorCode::FencedInstanceId,
-        format!(
-            "Static member {member_id} with instance id {instance_id} was fenced by member {}.",
-            member.member_id
-        ),
-    ))
+    decision.replace_member(&existing.member_id, &new);
+    Ok(Arc::new(new))
 }
 
 fn is_subset(owned: &[(TopicId, &[i32])], assigned: &PartitionsWithEpochs) -> bool {

@@ -7,9 +7,10 @@ use ottla_protocol::messages::{StreamsGroupHeartbeatRequest, StreamsGroupHeartbe
 use ottla_types::Timestamp;
 
 use super::group::StreamsGroup;
-use super::member::StreamsGroupMember;
+use super::member::{LEAVE_GROUP_STATIC_EPOCH, StreamsGroupMember};
+use super::tasks::TasksTupleWithEpochs;
 use crate::group::coordinator::{Deferred, Effects, GroupCoordinator};
-use crate::group::membership::unknown_member;
+use crate::group::membership::{check_instance, unknown_member};
 use crate::group::modern::GroupError;
 use crate::group::outcome::{ReplyTo, StreamsHeartbeat, TimerKey};
 use crate::group::recorded::Decision;
@@ -31,10 +32,14 @@ impl GroupCoordinator {
                 .shutdown_requested_by
                 .get_or_insert_with(|| crate::group::member::owned(&request.member_id));
         }
-        let member = group
-            .member(&request.member_id)
-            .cloned()
-            .ok_or_else(|| unknown_member(&request.member_id, group_id))?;
+        let member_id = &request.member_id;
+        let member = match &request.instance_id {
+            None => group
+                .member(member_id)
+                .ok_or_else(|| unknown_member(member_id, group_id))?,
+            Some(id) => check_instance(group.static_member(id), member_id, id)?,
+        };
+        let member = Arc::clone(member);
         let response = StreamsGroupHeartbeatResponse {
             member_id: member.member_id.clone(),
             member_epoch: request.member_epoch,
@@ -46,7 +51,15 @@ impl GroupCoordinator {
             ..Default::default()
         };
         let reply = Deferred::Reply(to.with(heartbeat));
-        self.fence_streams_member(group, &member, reply, now, effects);
+        let comes_back =
+            request.instance_id.is_some() && request.member_epoch == LEAVE_GROUP_STATIC_EPOCH;
+        if comes_back {
+            let mut decision = Decision::about(group, now);
+            decision.write_current_assignment(&away(&member));
+            self.conclude(decision, reply, effects);
+        } else {
+            self.fence_streams_member(group, &member, reply, now, effects);
+        }
         Ok(())
     }
 
@@ -71,11 +84,29 @@ impl GroupCoordinator {
             &member.member_id,
             left_epoch,
         ));
-        if decision.group.is_empty()
-            && let Some(unwritten) = self.unwritten.get_mut(&group_id)
-        {
-            unwritten.shutdown_requested_by = None;
+        if let Some(unwritten) = self.unwritten.get_mut(&group_id) {
+            unwritten.task_offsets.forget(&member.member_id);
+            if decision.group.is_empty() {
+                unwritten.shutdown_requested_by = None;
+            }
         }
         self.conclude(decision, deferred, effects);
+    }
+}
+
+/// A static member that left temporarily. Its tasks are kept for the member id with which it
+/// returns.
+fn away(member: &StreamsGroupMember) -> StreamsGroupMember {
+    let mut assigned = member.assigned.clone();
+    for epochs in assigned.active.values_mut() {
+        for epoch in epochs.values_mut() {
+            *epoch = 0;
+        }
+    }
+    StreamsGroupMember {
+        member_epoch: LEAVE_GROUP_STATIC_EPOCH,
+        assigned,
+        pending_revocation: TasksTupleWithEpochs::default(),
+        ..member.clone()
     }
 }

@@ -63,6 +63,8 @@ pub(in crate::group) struct StreamsGroup {
     /// The settings of the last target assignment.
     pub(super) last_assignment_configs: BTreeMap<ByteString, ByteString>,
     pub(super) topology: Option<Arc<StreamsTopology>>,
+    /// Member ids by instance id.
+    static_members: RedBlackTreeMapSync<ByteString, ByteString>,
     active_process: RedBlackTreeMapSync<(ByteString, i32), ByteString>,
     standby_processes: RedBlackTreeSetSync<TaskAndProcess>,
     warmup_processes: RedBlackTreeSetSync<TaskAndProcess>,
@@ -89,6 +91,7 @@ impl StreamsGroup {
             validated_topology_epoch: 0,
             last_assignment_configs: BTreeMap::new(),
             topology: None,
+            static_members: RedBlackTreeMapSync::new_sync(),
             active_process: RedBlackTreeMapSync::new_sync(),
             standby_processes: RedBlackTreeSetSync::new_sync(),
             warmup_processes: RedBlackTreeSetSync::new_sync(),
@@ -111,6 +114,10 @@ impl StreamsGroup {
         } else {
             StreamsGroupState::Reconciling
         }
+    }
+
+    pub(super) fn static_member(&self, instance_id: &str) -> Option<&Arc<StreamsGroupMember>> {
+        self.member(self.static_members.get(instance_id)?)
     }
 
     /// Whether the offsets of `topic` are in use.
@@ -142,11 +149,18 @@ impl StreamsGroup {
             self.forget_tasks(&former);
         }
         self.remember_tasks(&member);
+        if let Some(instance_id) = &member.instance_id {
+            self.static_members
+                .insert_mut(instance_id.clone(), member.member_id.clone());
+        }
     }
 
     pub(super) fn drop_member(&mut self, member_id: &str) {
         if let Some(removed) = self.remove_member(member_id) {
             self.forget_tasks(&removed);
+            if let Some(instance_id) = &removed.instance_id {
+                self.static_members.remove_mut(instance_id);
+            }
         }
     }
 

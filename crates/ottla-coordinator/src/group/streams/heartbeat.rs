@@ -20,7 +20,9 @@ use super::group::StreamsGroup;
 use super::member::{Endpoint, LEAVE_GROUP_EPOCH, LEAVE_GROUP_STATIC_EPOCH, StreamsGroupMember};
 use super::reconcile::Reconciliation;
 use super::record;
+use super::settings::missing_tags;
 use super::target::Target;
+use super::task_offsets::check_reported;
 use super::tasks::{self, Tasks, TasksTuple};
 use super::topology::{StreamsTopology, to_record};
 use super::topology_error::StreamsStatus;
@@ -30,7 +32,8 @@ use crate::group::classic_group::ClassicGroupState;
 use crate::group::coordinator::{Deferred, Effects, GroupCoordinator};
 use crate::group::member::owned;
 use crate::group::membership::{
-    change_revocation_timer, check_member_epoch, check_room, unknown_member,
+    change_revocation_timer, check_instance, check_member_epoch, check_room, unknown_member,
+    unreleased_instance,
 };
 use crate::group::modern::GroupError;
 use crate::group::outcome::{Outcome, ReplyTo, StreamsHeartbeat, TimerKey};
@@ -42,6 +45,9 @@ pub struct StreamsHeartbeatContext {
     pub client_id: ByteString,
     /// The peer's address as Java prints it: `/192.0.2.1`.
     pub client_host: ByteString,
+    /// The client is of Kafka 4.4: it reports offsets of tasks, and knows the status of missing
+    /// client tags.
+    pub knows_offsets_and_tags: bool,
 }
 
 /// The tasks that the member reports to own. A kind of task that it does not report is `None`.
@@ -82,17 +88,28 @@ impl GroupCoordinator {
         let is_made = self.streams_group(&group_id).is_none();
         let mut decision = self.streams_group_to_join(&group_id, is_joining, now)?;
         let max_size = self.config.group_streams_max_size;
-        check_room(&decision.group, max_size, !is_joining)?;
+        let returns = request
+            .instance_id
+            .as_deref()
+            .is_some_and(|it| decision.group.static_member(it).is_some());
+        check_room(&decision.group, max_size, !is_joining || returns)?;
         let was_empty = decision.group.is_empty();
         let mut unwritten = self.unwritten_of(&group_id, is_made);
         let owned_tasks = OwnedTasks::of(request)?;
+        check_reported(request.task_offsets.as_deref())?;
+        check_reported(request.task_end_offsets.as_deref())?;
 
         // Step 1: changes of the member.
-        let member = match decision.group.member(&request.member_id) {
-            Some(member) => StreamsGroupMember::clone(member),
-            None if is_joining => StreamsGroupMember::new(owned(&request.member_id)),
-            None => return Err(unknown_member(&request.member_id, &group_id)),
+        let member = match &request.instance_id {
+            None => dynamic_member(&decision.group, &request.member_id, is_joining)?,
+            Some(instance_id) => {
+                let member_id = &request.member_id;
+                static_member(&mut decision, member_id, instance_id, is_joining)?
+            }
         };
+        if is_joining && request.instance_id.is_some() {
+            unwritten.task_offsets.keep_members_of(&decision.group);
+        }
         let received = request.member_epoch;
         let may_be_behind = || {
             received == member.previous_member_epoch && member.assigned.covers(owned_tasks.said())
@@ -104,9 +121,11 @@ impl GroupCoordinator {
             String::new,
         )?;
         let updated = with_request(&member, request, context)?;
+        let is_static = updated.instance_id.is_some();
         let mut bumps_epoch = updated != member;
         if bumps_epoch {
             decision.write_member(&updated);
+            bumps_epoch = !is_static || needs_other_tasks(&member, &updated);
         }
 
         // Step 2: the topology, applied to the existing topics.
@@ -128,6 +147,10 @@ impl GroupCoordinator {
             None => -1,
             Some(subtopologies) => {
                 owned_tasks.check_exist(subtopologies)?;
+                if let Some(reported) = &request.task_offsets {
+                    let offsets = &mut unwritten.task_offsets;
+                    offsets.put(&updated.member_id, reported, subtopologies);
+                }
                 topology.epoch
             }
         };
@@ -157,7 +180,8 @@ impl GroupCoordinator {
             status.push(StreamsStatus::AssignmentDelayed.with(reason));
             Target::none_yet(&decision.group)
         } else {
-            let is_delayed = self.update_streams_target(&mut decision, &configured)?;
+            let offsets = &unwritten.task_offsets;
+            let is_delayed = self.update_streams_target(&mut decision, &configured, offsets)?;
             if is_delayed {
                 let reason = "Assignment delayed due to the configured assignment interval.";
                 status.push(StreamsStatus::AssignmentDelayed.with(reason));
@@ -188,12 +212,14 @@ impl GroupCoordinator {
             heartbeat_interval_ms: self.streams_heartbeat_interval_ms(&group_id),
             ..Default::default()
         };
+        let mut has_moved = is_static && updated.user_endpoint != member.user_endpoint;
         if is_joining || updated.assigned != member.assigned {
             tell_tasks(&mut response, &updated);
-            if updated.user_endpoint.is_some() {
-                unwritten.endpoint_information_epoch =
-                    unwritten.endpoint_information_epoch.wrapping_add(1);
-            }
+            has_moved |= updated.user_endpoint.is_some();
+        }
+        if has_moved {
+            unwritten.endpoint_information_epoch =
+                unwritten.endpoint_information_epoch.wrapping_add(1);
         }
         if unwritten.endpoint_information_epoch != request.endpoint_information_epoch {
             let image = self.metadata.image();
@@ -217,6 +243,18 @@ impl GroupCoordinator {
                 "Streams group member {member_id} encountered a fatal error and requested a \
                  shutdown for the entire application."
             )));
+        }
+        if context.knows_offsets_and_tags {
+            response.task_offset_interval_ms = self.streams_task_offset_interval_ms(&group_id);
+            response.acceptable_recovery_lag = self.streams_acceptable_recovery_lag(&group_id);
+            let missing = missing_tags(&configs, &updated);
+            if !missing.is_empty() {
+                status.push(StreamsStatus::MissingClientTags.with(format!(
+                    "Missing required client tags for rack-aware standby assignment: [{}]. \
+                     Configure them via 'client.tag.<tagKey>' in your Streams config.",
+                    missing.join(", ")
+                )));
+            }
         }
         response.status = Some(status);
 
@@ -393,6 +431,62 @@ fn by_subtopology(task_ids: Option<&[request::TaskIds]>) -> Result<Option<Tasks>
     Ok(Some(tasks))
 }
 
+/// A dynamic member. Source: `getOrMaybeCreateDynamicStreamsGroupMember`.
+fn dynamic_member(
+    group: &StreamsGroup,
+    member_id: &ByteString,
+    creates: bool,
+) -> Result<StreamsGroupMember, GroupError> {
+    match group.member(member_id) {
+        Some(member) => Ok(StreamsGroupMember::clone(member)),
+        None if creates => Ok(StreamsGroupMember::new(owned(member_id))),
+        None => Err(unknown_member(member_id, &group.group_id)),
+    }
+}
+
+/// A static member, which can replace an earlier member with the same instance id. Source:
+/// `getOrMaybeCreateStaticStreamsGroupMember`.
+fn static_member(
+    decision: &mut Decision<StreamsGroup>,
+    member_id: &ByteString,
+    instance_id: &ByteString,
+    creates: bool,
+) -> Result<StreamsGroupMember, GroupError> {
+    let group = &decision.group;
+    if !creates {
+        let existing = check_instance(group.static_member(instance_id), member_id, instance_id)?;
+        return Ok(StreamsGroupMember::clone(existing));
+    }
+    let Some(existing) = group.static_member(instance_id).cloned() else {
+        return dynamic_member(group, member_id, true);
+    };
+    if existing.member_epoch != LEAVE_GROUP_STATIC_EPOCH {
+        return Err(unreleased_instance(
+            &existing.member_id,
+            member_id,
+            instance_id,
+        ));
+    }
+    let new = StreamsGroupMember {
+        member_id: owned(member_id),
+        member_epoch: 0,
+        previous_member_epoch: 0,
+        ..StreamsGroupMember::clone(&existing)
+    };
+    decision.replace_member(&existing.member_id, &new);
+    Ok(new)
+}
+
+/// Whether a change of a static member can change the assignment: one that returns on another host
+/// causes no rebalance. Kafka 4.4 decides so for all members, 4.3.1 for none. Source:
+/// `hasEpochRelevantMemberConfigChanged`.
+fn needs_other_tasks(former: &StreamsGroupMember, updated: &StreamsGroupMember) -> bool {
+    former.topology_epoch != updated.topology_epoch
+        || former.rack_id != updated.rack_id
+        || former.client_tags != updated.client_tags
+        || former.process_id != updated.process_id
+}
+
 /// The member, updated with the fields that the request contains.
 fn with_request(
     member: &StreamsGroupMember,
@@ -404,6 +498,13 @@ fn with_request(
         client_host: context.client_host.clone(),
         ..member.clone()
     };
+    if let Some(instance_id) = &request.instance_id {
+        updated.instance_id = Some(owned(instance_id));
+        if request.member_epoch == 0 {
+            // It may have returned on another host, without an endpoint.
+            updated.user_endpoint = None;
+        }
+    }
     if let Some(rack_id) = &request.rack_id {
         updated.rack_id = Some(owned(rack_id));
     }

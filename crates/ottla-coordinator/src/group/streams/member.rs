@@ -16,7 +16,7 @@ use crate::group::recorded::RecordedMember;
 
 /// The epoch of a member that leaves, and of a member whose assignment has a tombstone in the log.
 pub(super) const LEAVE_GROUP_EPOCH: i32 = -1;
-/// The epoch of a static member that leaves temporarily. Streams groups have no static members.
+/// The epoch of a static member that has left and will return.
 pub(super) const LEAVE_GROUP_STATIC_EPOCH: i32 = -2;
 
 /// The progress of a member toward its target assignment.
@@ -67,7 +67,7 @@ pub(in crate::group) struct StreamsGroupMember {
     /// The previous epoch, which a member that missed a response still has.
     pub(super) previous_member_epoch: i32,
     pub(super) state: MemberState,
-    /// Kept from the log. Members with an instance id are refused.
+    /// Of a static member, which returns with another member id.
     pub(super) instance_id: Option<ByteString>,
     pub(super) rack_id: Option<ByteString>,
     pub(super) client_id: ByteString,

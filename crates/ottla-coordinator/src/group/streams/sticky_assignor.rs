@@ -2,11 +2,12 @@
 //! number of tasks.
 //!
 //! Active tasks are first assigned to their previous owners, then to members that had them as
-//! standby tasks, and the rest to the process with the fewest tasks per member. Standby tasks
-//! follow in the same way, but never to a process that has the task already. The number of tasks
-//! that a member may keep is computed again whenever a member has reached its share. Racks, client
-//! tags and warm-up tasks are not considered, as in Kafka 4.3.1. The iteration order is that of
-//! Java's collections, so the assignment equals Kafka's task by task. Source: `StickyTaskAssignor`.
+//! standby tasks or have reported offsets of them, and the rest to the process with the fewest tasks
+//! per member. Standby tasks follow in the same way, but never to a process that has the task
+//! already. The number of tasks that a member may keep is computed again whenever a member has
+//! reached its share. Racks, client tags and warm-up tasks are not considered, as in Kafka 4.4.0.
+//! The iteration order is that of Java's collections, so the assignment equals Kafka's task by task.
+//! Source: `StickyTaskAssignor`.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
@@ -14,6 +15,7 @@ use std::collections::{BTreeMap, HashMap};
 use bytestring::ByteString;
 
 use super::process_state::ProcessState;
+use super::task_offsets::TaskOffsets;
 use super::tasks::{self, TaskId, TasksTuple};
 use crate::group::modern::AssignorError;
 use crate::java_collections::{
@@ -34,6 +36,8 @@ pub(super) struct MemberSpec<'a> {
     pub(super) process_id: &'a ByteString,
     /// The member's previous target assignment.
     pub(super) target: Option<&'a TasksTuple>,
+    /// The offsets that it has reported.
+    pub(super) offsets: Option<&'a TaskOffsets>,
 }
 
 /// Computes the assignment of each member.
@@ -98,6 +102,10 @@ impl Quota {
     }
 }
 
+/// A member that may have state of a task. Those that had it as a standby task come first, and among
+/// equals those that have reported the highest offset.
+type StandbyCandidate = ((bool, Reverse<i64>), usize);
+
 struct Assigning<'a> {
     /// In Kafka's order. Members are referred to by their index here.
     members: Vec<MemberSpec<'a>>,
@@ -152,20 +160,35 @@ impl<'a> Assigning<'a> {
         );
 
         let mut former_active = HashMap::new();
-        let mut former_standby: HashMap<TaskId<'a>, Vec<usize>> = HashMap::new();
+        let mut candidates: BTreeMap<TaskId<'a>, Vec<StandbyCandidate>> = BTreeMap::new();
         for (member, spec) in members.iter().enumerate() {
-            let Some(target) = spec.target else {
-                continue;
-            };
-            for (id, partition) in tasks::each(&target.active) {
+            let reported = spec.offsets.into_iter().flatten();
+            let reported =
+                reported.map(|((id, partition), offset)| (TaskId(id, *partition), *offset));
+            let mut offset_of: BTreeMap<TaskId<'a>, i64> = reported.collect();
+            let target = spec.target.into_iter();
+            for (id, partition) in target
+                .clone()
+                .flat_map(|target| tasks::each(&target.active))
+            {
                 former_active.insert(TaskId(id, partition), member);
             }
-            for (id, partition) in tasks::each(&target.standby) {
-                former_standby
-                    .entry(TaskId(id, partition))
-                    .or_default()
-                    .push(member);
+            for (id, partition) in target.flat_map(|target| tasks::each(&target.standby)) {
+                let task = TaskId(id, partition);
+                let offset = offset_of.remove(&task).unwrap_or(0);
+                let order = (false, Reverse(offset));
+                candidates.entry(task).or_default().push((order, member));
             }
+            for (task, offset) in offset_of {
+                let order = (true, Reverse(offset));
+                candidates.entry(task).or_default().push((order, member));
+            }
+        }
+        let mut former_standby = HashMap::new();
+        for (task, mut of_task) in candidates {
+            of_task.sort_by_key(|(order, _)| *order);
+            let members: Vec<usize> = of_task.into_iter().map(|(_, member)| member).collect();
+            former_standby.insert(task, members);
         }
 
         let tasks = |it: &SubtopologySpec<'_>| i64::from(it.number_of_tasks);
@@ -194,7 +217,7 @@ impl<'a> Assigning<'a> {
             let former = self.former_active.get(task).copied();
             !former.is_some_and(|member| self.keep_active(*task, member))
         });
-        // To members that had them as standby tasks.
+        // To members that have state of them.
         tasks.retain(|task| {
             let former = self.former_standby.get(task);
             let former = former.and_then(|members| self.least_loaded(members, None));

@@ -11,14 +11,17 @@ use ottla_types::{ErrorCode, Timestamp};
 use super::configured_topology::ConfiguredTopology;
 use super::group::StreamsGroup;
 use super::sticky_assignor::{MemberSpec, SubtopologySpec, assign};
+use super::task_offsets::ReportedOffsets;
 use super::tasks::TasksTuple;
 use crate::group::coordinator::{Deferred, Effects, GroupCoordinator};
 use crate::group::membership::is_target_due;
 use crate::group::modern::GroupError;
 use crate::group::recorded::Decision;
 
-/// The only setting that assignments depend on, with its name in records.
+/// The settings that assignments depend on, with their names in records. Kafka's assignor does not
+/// use the second one either.
 pub(super) const NUM_STANDBY_REPLICAS: &str = "num.standby.replicas";
+pub(super) const REQUIRED_TAGS: &str = "rack.aware.assignment.tags";
 
 /// The target assignment of one member.
 pub(super) struct Target {
@@ -50,6 +53,7 @@ impl GroupCoordinator {
         &self,
         decision: &mut Decision<StreamsGroup>,
         configured: &ConfiguredTopology,
+        offsets: &ReportedOffsets,
     ) -> Result<bool, GroupError> {
         let group = &decision.group;
         if group.target.epoch >= group.group_epoch {
@@ -59,7 +63,7 @@ impl GroupCoordinator {
         if !is_target_due(group, interval_ms, decision.now) {
             return Ok(true);
         }
-        let mut assigned = self.assign_tasks(group, configured)?;
+        let mut assigned = self.assign_tasks(group, configured, offsets)?;
         let changes = group.members().filter_map(|member| {
             let tasks = assigned.remove(&member.member_id).unwrap_or_default();
             let former = group.target.of(&member.member_id);
@@ -76,6 +80,7 @@ impl GroupCoordinator {
         &self,
         group: &StreamsGroup,
         configured: &ConfiguredTopology,
+        offsets: &ReportedOffsets,
     ) -> Result<BTreeMap<ByteString, TasksTuple>, GroupError> {
         let Some(subtopologies) = configured.ready() else {
             return Ok(BTreeMap::new());
@@ -86,6 +91,7 @@ impl GroupCoordinator {
                 member_id: &member.member_id,
                 process_id: &member.process_id,
                 target: group.target.of(&member.member_id).map(Arc::as_ref),
+                offsets: offsets.of(&member.member_id),
             })
             .collect();
         let subtopologies: Vec<SubtopologySpec<'_>> = subtopologies
@@ -118,6 +124,7 @@ impl GroupCoordinator {
         };
         unwritten.delays_assignment = false;
         let configured = unwritten.configured.clone();
+        let offsets = unwritten.task_offsets.clone();
         // If the group was only created so far, the next heartbeat configures the topology and
         // computes the assignment.
         let (Some(configured), Some(group)) = (configured, self.streams_group(group_id)) else {
@@ -128,7 +135,7 @@ impl GroupCoordinator {
         }
         let mut decision = Decision::about(group.clone(), now);
         if self
-            .update_streams_target(&mut decision, &configured)
+            .update_streams_target(&mut decision, &configured, &offsets)
             .is_ok()
         {
             self.conclude(decision, Deferred::Nothing, effects);

@@ -18,6 +18,7 @@ pub enum StreamsStatus {
     MissingInternalTopics,
     ShutdownApplication,
     AssignmentDelayed,
+    MissingClientTags,
 }
 
 impl StreamsStatus {
@@ -30,6 +31,7 @@ impl StreamsStatus {
             StreamsStatus::MissingInternalTopics => 3,
             StreamsStatus::ShutdownApplication => 4,
             StreamsStatus::AssignmentDelayed => 5,
+            StreamsStatus::MissingClientTags => 6,
         }
     }
 

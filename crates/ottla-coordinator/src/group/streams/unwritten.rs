@@ -10,6 +10,7 @@ use std::sync::Arc;
 use bytestring::ByteString;
 
 use super::configured_topology::ConfiguredTopology;
+use super::task_offsets::ReportedOffsets;
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Unwritten {
@@ -23,6 +24,7 @@ pub(super) struct Unwritten {
     pub(super) endpoint_information_epoch: i32,
     /// Whether the timer of the initial delay runs, during which more members can join.
     pub(super) delays_assignment: bool,
+    pub(super) task_offsets: ReportedOffsets,
 }
 
 /// By group id.

@@ -9,8 +9,7 @@ use ottla_types::ErrorCode;
 use super::member::LEAVE_GROUP_STATIC_EPOCH;
 use crate::group::modern::GroupError;
 
-/// The request has fields for static members, warm-up tasks, task offsets and regular expressions,
-/// which 4.3.1 does not support.
+/// The rules of Kafka 4.4. Kafka 4.3.1 also refuses instance ids, warm-up tasks and task offsets.
 pub fn validate_streams_heartbeat(
     request: &StreamsGroupHeartbeatRequest,
 ) -> Result<(), GroupError> {
@@ -18,6 +17,7 @@ pub fn validate_streams_heartbeat(
 
     refuse_blank(Some(&request.member_id), "MemberId can't be empty.")?;
     refuse_blank(Some(&request.group_id), "GroupId can't be empty.")?;
+    refuse_blank(request.instance_id.as_deref(), "InstanceId can't be empty.")?;
     refuse_blank(request.rack_id.as_deref(), "RackId can't be empty.")?;
     let epoch = request.member_epoch;
     if epoch == 0 {
@@ -46,8 +46,7 @@ pub fn validate_streams_heartbeat(
             Some(topology) => validate_topology(topology)?,
         }
     } else if epoch == LEAVE_GROUP_STATIC_EPOCH {
-        // Requests with an instance id were refused above.
-        return Err(invalid("InstanceId can't be null."));
+        refuse(request.instance_id.is_none(), "InstanceId can't be null.")?;
     } else if epoch < LEAVE_GROUP_STATIC_EPOCH {
         return Err(invalid(&format!(
             "MemberEpoch is {epoch}, but must be greater than or equal to -2."
@@ -71,23 +70,6 @@ pub fn validate_streams_heartbeat(
 }
 
 fn refuse_unsupported(request: &StreamsGroupHeartbeatRequest) -> Result<(), GroupError> {
-    refuse(
-        request.instance_id.is_some(),
-        "Static membership is not yet supported.",
-    )?;
-    refuse(
-        request.task_offsets.is_some(),
-        "TaskOffsets are not supported yet.",
-    )?;
-    refuse(
-        request.task_end_offsets.is_some(),
-        "TaskEndOffsets are not supported yet.",
-    )?;
-    let warmup_tasks = request.warmup_tasks.as_ref();
-    refuse(
-        warmup_tasks.is_some_and(|tasks| !tasks.is_empty()),
-        "WarmupTasks are not supported yet.",
-    )?;
     let mut subtopologies = request.topology.iter().flat_map(|it| &it.subtopologies);
     refuse(
         subtopologies.any(|it| !it.source_topic_regex.is_empty()),

@@ -17,6 +17,7 @@ mod errors;
 mod lifecycle;
 mod other_groups;
 mod random;
+mod static_members;
 
 /// A heartbeat of `member_id` in `g` without changes.
 pub(super) fn beat(member_id: &str, epoch: i32) -> Beat {
@@ -89,6 +90,11 @@ impl Beat {
         self
     }
 
+    pub(super) fn instance(mut self, instance_id: &'static str) -> Self {
+        self.0.instance_id = Some(instance_id.into());
+        self
+    }
+
     pub(super) fn at(mut self, host: &'static str) -> Self {
         self.0.user_endpoint = Some(Endpoint {
             host: host.into(),
@@ -145,6 +151,7 @@ impl Script {
         let context = StreamsHeartbeatContext {
             client_id: "c".into(),
             client_host: "/192.0.2.1".into(),
+            knows_offsets_and_tags: true,
         };
         let now = self.now();
         let outcome = self

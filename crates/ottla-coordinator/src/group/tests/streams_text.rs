@@ -139,8 +139,10 @@ pub(super) fn record(key: &GroupRecordKey, value: Option<&GroupRecordValue>) -> 
             )
         }
         (Key::StreamsGroupMemberMetadata(key), Some(Value::StreamsGroupMemberMetadata(value))) => {
+            let instance = value.instance_id.as_ref();
+            let instance = instance.map_or_else(String::new, |it| format!(" ({it})"));
             format!(
-                "{}/{} in {} by topology {}",
+                "{}/{}{instance} in {} by topology {}",
                 key.group_id, key.member_id, value.process_id, value.topology_epoch
             )
         }

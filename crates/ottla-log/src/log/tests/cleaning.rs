@@ -652,6 +652,20 @@ fn a_damaged_key_drops_no_other_record() {
     assert_eq!(std::fs::read(&path).unwrap(), bytes);
 }
 
+/// `max.decompressed.message.bytes` was higher when it was produced.
+#[test]
+fn a_record_that_is_too_large_makes_the_log_uncleanable() {
+    let mut test = TestLog::compacted(|config| config.max_decompressed_message_bytes = 100);
+    let large = "long".repeat(50);
+    let records = [("a", Some(&*large))];
+    let batch = keyed(Offset(0), &records, Compression::Snappy, |builder| builder);
+    test.append_batch(batch);
+    test.roll();
+    let params = params(test.now);
+    let result = test.try_clean(0, &params, |_, _| {});
+    assert!(matches!(result, Err(CleanError::Uncleanable(_))));
+}
+
 /// A message of magic 1, not compressed.
 fn legacy_message(offset: i64, key: Option<&str>, value: Option<&str>) -> Vec<u8> {
     let mut content = vec![1, 0];

@@ -1,4 +1,5 @@
-use ottla_types::{LeaderEpoch, Offset, Timestamp};
+use ottla_records::{Compression, RecordBatchBuilder};
+use ottla_types::{ErrorCode, LeaderEpoch, Offset, Timestamp};
 
 use super::{TestLog, batch_at};
 use crate::{TimestampLookup, TimestampTarget};
@@ -87,4 +88,22 @@ fn the_epoch_is_that_of_the_record() {
     assert_eq!(epoch(TimestampTarget::Latest), Some(6));
     assert_eq!(epoch(TimestampTarget::At(Timestamp(3))), Some(2));
     assert_eq!(epoch(TimestampTarget::MaxTimestamp), Some(6));
+}
+
+/// `max.decompressed.message.bytes` was higher when it was produced.
+#[test]
+fn a_record_that_is_too_large_is_not_searched() {
+    let mut test = TestLog::with_config(|config| config.max_decompressed_message_bytes = 100);
+    let mut builder = RecordBatchBuilder::new(Compression::Snappy)
+        .base_offset(Offset(0))
+        .partition_leader_epoch(LeaderEpoch(0));
+    builder.append(Timestamp(5), None, Some(&[7; 200]), &[]);
+    test.append_batch(builder.build());
+    for target in [
+        TimestampTarget::MaxTimestamp,
+        TimestampTarget::At(Timestamp(0)),
+    ] {
+        let refused = test.reader().offset_for_timestamp(target).unwrap_err();
+        assert_eq!(refused.error_code(), ErrorCode::InvalidRecord);
+    }
 }

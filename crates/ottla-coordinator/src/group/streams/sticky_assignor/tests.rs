@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use bytestring::ByteString;
 
 use super::{MemberSpec, SubtopologySpec, assign};
+use crate::group::streams::task_offsets::TaskOffsets;
 use crate::group::streams::tasks::{self, Tasks, TasksTuple};
 
 fn parse(text: &str) -> Tasks {
@@ -87,6 +88,7 @@ impl Group {
                 member_id,
                 process_id,
                 target: Some(target),
+                offsets: None,
             })
             .collect();
         let subtopologies: Vec<SubtopologySpec<'_>> = self
@@ -150,4 +152,53 @@ fn each_task_is_active_once_and_at_most_once_in_a_process() {
         of_processes.dedup();
         assert_eq!(of_processes.len(), number, "{case}");
     }
+}
+
+/// The member that gets a task without an owner. Of each member: whether it had the task as a standby
+/// task, and the offset that it has reported.
+fn successor(members: &[(&'static str, bool, Option<i64>)]) -> ByteString {
+    let members = members.iter().map(|&(id, is_standby, offset)| {
+        let standby = if is_standby { "0:0" } else { "-" };
+        let target = TasksTuple {
+            standby: parse(standby),
+            ..Default::default()
+        };
+        let offset = offset.map(|offset| ((ByteString::from_static("0"), 0), offset));
+        let offsets: TaskOffsets = offset.into_iter().collect();
+        (ByteString::from_static(id), target, offsets)
+    });
+    let members: Vec<_> = members.collect();
+    let specs = members.iter().map(|(id, target, offsets)| MemberSpec {
+        member_id: id,
+        process_id: id,
+        target: Some(target),
+        offsets: Some(offsets),
+    });
+    let specs: Vec<MemberSpec<'_>> = specs.collect();
+    let id = ByteString::from_static("0");
+    let subtopology = SubtopologySpec {
+        id: &id,
+        number_of_tasks: 1,
+        is_stateful: true,
+    };
+    let Ok(assigned) = assign(&specs, &[subtopology], 0) else {
+        panic!("not assigned");
+    };
+    let mut owners = assigned.iter().filter(|(_, it)| !it.active.is_empty());
+    owners.next().expect("one has it").0.clone()
+}
+
+#[test]
+fn the_member_with_most_state_of_a_task_becomes_its_owner() {
+    let with_state = [("a", true, Some(5)), ("b", true, Some(900))];
+    assert_eq!(successor(&with_state), "b");
+    let left = [
+        ("a", false, None),
+        ("b", false, Some(5)),
+        ("c", false, Some(900)),
+    ];
+    assert_eq!(successor(&left), "c");
+    // Its state may be old.
+    let one_standby = [("a", true, None), ("b", false, Some(900))];
+    assert_eq!(successor(&one_standby), "a");
 }

@@ -291,3 +291,25 @@ fn a_state_of_a_newer_kafka_is_begun_anew() {
     );
     assert_eq!(script.streams_beat(beat("m1", 2).owns(&[], &[])), "m1@3");
 }
+
+#[test]
+fn members_learn_which_client_tags_they_lack() {
+    let mut script = Script::with_streams(&ready());
+    script.config.group_streams_rack_aware_assignment_tags =
+        vec!["zone".to_owned(), "rack".to_owned()];
+    script.configure();
+    let text = script.stream(joining("m1", "p1").tagged("zone", "a"));
+    let configs = "[num.standby.replicas=0, rack.aware.assignment.tags=zone,rack]";
+    assert!(text.contains(configs), "{text}");
+    let missing = "m1@2 0:0,1 / - (6 Missing required client tags for rack-aware standby \
+                   assignment: [rack]. Configure them via 'client.tag.<tagKey>' in your Streams \
+                   config.)";
+    assert!(text.ends_with(missing), "{text}");
+    // The group does not need them any more.
+    script
+        .config
+        .group_streams_rack_aware_assignment_tags
+        .clear();
+    script.configure();
+    assert_eq!(script.streams_beat(beat("m1", 2)), "m1@3");
+}

@@ -3,7 +3,7 @@
 use ottla_protocol::messages::StreamsGroupHeartbeatRequest;
 use ottla_protocol::messages::streams_group_heartbeat_request::TaskOffset;
 
-use super::{Beat, beat, joining, ready, subtopology};
+use super::{Beat, beat, joining, ready, subtopology, task_ids};
 use crate::group::streams::validate_streams_heartbeat;
 use crate::group::tests::Script;
 
@@ -32,6 +32,14 @@ fn heartbeats_that_hold_too_little_or_too_much_are_refused() {
     assert_eq!(said(beat("m", 3)), "fine");
     assert_eq!(said(beat("m", -1)), "fine");
     assert_eq!(said(beat("m", 3).owns(&[("0", &[1])], &[])), "fine");
+    assert_eq!(said(beat("m", -2).instance("i")), "fine");
+    let offsets = || Some(vec![TaskOffset::default()]);
+    let warming_up = with(beat("m", 3).owns(&[], &[]), |it| {
+        it.warmup_tasks = task_ids(&[("0", &[1])]);
+        it.task_offsets = offsets();
+        it.task_end_offsets = offsets();
+    });
+    assert_eq!(said(warming_up), "fine");
     for (beat, refused) in [
         (
             with(join(), |it| it.member_id = " ".into()),
@@ -45,26 +53,7 @@ fn heartbeats_that_hold_too_little_or_too_much_are_refused() {
             with(join(), |it| it.rack_id = Some("".into())),
             "RackId can't be empty.",
         ),
-        (
-            with(join(), |it| it.instance_id = Some("i".into())),
-            "Static membership is not yet supported.",
-        ),
-        (
-            with(join(), |it| it.task_offsets = Some(Vec::new())),
-            "TaskOffsets are not supported yet.",
-        ),
-        (
-            with(join(), |it| {
-                it.task_end_offsets = Some(vec![TaskOffset::default()]);
-            }),
-            "TaskEndOffsets are not supported yet.",
-        ),
-        (
-            with(beat("m", 3).owns(&[("0", &[1])], &[]), |it| {
-                it.warmup_tasks = it.active_tasks.clone();
-            }),
-            "WarmupTasks are not supported yet.",
-        ),
+        (join().instance(" "), "InstanceId can't be empty."),
         (
             with(join(), |it| {
                 let topology = it.topology.as_mut().unwrap();
@@ -232,4 +221,22 @@ fn a_full_streams_group_refuses_new_members() {
         );
     }
     assert_eq!(script.streams_beat(beat("m1", 2)), "m1@2");
+}
+
+#[test]
+fn offsets_of_a_task_that_is_reported_twice_are_refused() {
+    let mut script = Script::with_streams(&ready());
+    script.stream(joining("m1", "p1"));
+    let task = || TaskOffset {
+        subtopology_id: "0".into(),
+        partition: 1,
+        ..Default::default()
+    };
+    let reporting =
+        |offsets: Vec<TaskOffset>| with(beat("m1", 2), |it| it.task_offsets = Some(offsets));
+    assert_eq!(
+        script.streams_beat(reporting(vec![task(), task()])),
+        "INVALID_REQUEST Task offsets contain a duplicate entry for subtopology 0 and partition 1."
+    );
+    assert_eq!(script.streams_beat(reporting(vec![task()])), "m1@2");
 }

@@ -187,6 +187,7 @@ impl World {
         let context = StreamsHeartbeatContext {
             client_id: "c".into(),
             client_host: "/192.0.2.1".into(),
+            knows_offsets_and_tags: true,
         };
         let outcome =
             self.coordinator
