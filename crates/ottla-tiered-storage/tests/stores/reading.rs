@@ -175,7 +175,7 @@ async fn chunks_are_fetched_ahead_of_a_reader_until_it_goes() {
 /// Prefetched chunks that displaced each other would all be fetched again.
 #[tokio::test]
 async fn a_small_cache_limits_the_chunks_that_are_prefetched() {
-    let server = FakeS3::start().await;
+    let server = FaultServer::start().await;
     let dir = tempfile::tempdir().unwrap();
     let segment = uploaded(&server, dir.path()).await;
     // Room for one prefetched chunk beside what readers take, and for none.
