@@ -1,7 +1,7 @@
-//! The byte stream of a connection: plain TCP or TLS.
+//! The byte stream of a connection: plain TCP, TLS, or TLS for which the kernel encrypts.
 //!
-//! Plain connections use the kernel's calls directly, with `sendfile` for file regions. With TLS,
-//! reads go through a buffer that holds several TLS records and is kept only while data arrives;
+//! Plain connections use the kernel's calls directly, with `sendfile` for file regions. So do
+//! connections for which the kernel encrypts (`stream/kernel_tls.rs`). With other TLS, reads go through a buffer that holds several TLS records and is kept only while data arrives;
 //! writes are encrypted piece by piece (`send.rs`). TLS is not simulated, because it uses the
 //! system's randomness and clock.
 
@@ -17,6 +17,10 @@ use rustls::{ClientConfig, ServerConfig};
 use tokio::io::{AsyncBufRead, AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf, ReadHalf, WriteHalf};
 use tokio_rustls::{TlsAcceptor, TlsConnector, client, server};
 
+mod kernel_tls;
+
+pub use kernel_tls::{KernelTls, KernelTlsStream};
+
 /// The maximum that one read takes from the socket: four TLS records of the maximum size. rustls by
 /// itself reads a quarter of a record at a time.
 const READ_AHEAD_BYTES: usize = 64 * 1024;
@@ -29,6 +33,7 @@ const GOODBYE: Duration = Duration::from_secs(1);
 pub enum Stream {
     Plain(TcpStream),
     Tls(Box<TlsStream>),
+    KernelTls(Box<KernelTlsStream>),
 }
 
 /// A TLS connection after the handshake.
@@ -46,16 +51,22 @@ impl Stream {
         match self {
             Stream::Plain(_) => &[],
             Stream::Tls(stream) => stream.get_ref().1.peer_certificates().unwrap_or_default(),
+            Stream::KernelTls(stream) => stream.peer_certificates(),
         }
     }
 
     /// Sends close_notify if this is a TLS connection, so that the peer can detect truncation. Does
     /// not wait long for a peer that does not read.
     pub async fn close(&mut self) {
-        if let Stream::Tls(stream) = self {
-            // A failure has no consequence: the connection is closed anyway.
-            let _ = ottla_sync::time::timeout(GOODBYE, stream.shutdown()).await;
-        }
+        let closing = async {
+            match self {
+                Stream::Plain(_) => Ok(()),
+                Stream::Tls(stream) => stream.shutdown().await,
+                Stream::KernelTls(stream) => stream.close().await,
+            }
+        };
+        // A failure has no consequence: the connection is closed anyway.
+        let _ = ottla_sync::time::timeout(GOODBYE, closing).await;
     }
 
     /// Returns when there is data to read, or the stream has ended.
@@ -68,6 +79,9 @@ impl Stream {
                     Pin::new(&mut **stream).poll_fill_buf(context).map_ok(drop)
                 };
                 std::future::poll_fn(fill).await
+            }
+            Stream::KernelTls(stream) => {
+                std::future::poll_fn(|context| stream.poll_readable(context)).await
             }
         }
     }
@@ -82,6 +96,7 @@ impl AsyncRead for Stream {
         match self.get_mut() {
             Stream::Plain(stream) => Pin::new(stream).poll_read(context, buffer),
             Stream::Tls(stream) => of_end(Pin::new(&mut **stream).poll_read(context, buffer)),
+            Stream::KernelTls(stream) => Pin::new(&mut **stream).poll_read(context, buffer),
         }
     }
 }
@@ -126,19 +141,11 @@ impl AsyncRead for ReadAhead {
         if this.position == this.buffer.len() {
             this.position = 0;
             this.buffer.clear();
-            this.buffer.reserve(READ_AHEAD_BYTES);
-            let mut unfilled =
-                ReadBuf::uninit(&mut this.buffer.spare_capacity_mut()[..READ_AHEAD_BYTES]);
-            let read = Pin::new(&mut this.stream).poll_read(context, &mut unfilled);
-            let filled = unfilled.filled().len();
-            if filled == 0 {
+            let read = read_ahead(&mut this.stream, &mut this.buffer, context);
+            if this.buffer.is_empty() {
                 this.buffer = Vec::new();
-                return read;
+                return read.map_ok(drop);
             }
-            // SAFETY: the read has initialised the first `filled` bytes of the spare capacity,
-            // which begins at length 0.
-            unsafe { this.buffer.set_len(filled) };
-            ready!(read)?;
         }
         let rest = &this.buffer[this.position..];
         let taken = rest.len().min(buffer.remaining());
@@ -146,6 +153,23 @@ impl AsyncRead for ReadAhead {
         this.position += taken;
         Poll::Ready(Ok(()))
     }
+}
+
+/// Reads a large piece to the end of `buffer`. Returns its size, which is 0 at the end of the stream.
+fn read_ahead(
+    stream: &mut TcpStream,
+    buffer: &mut Vec<u8>,
+    context: &mut Context<'_>,
+) -> Poll<io::Result<usize>> {
+    let length = buffer.len();
+    buffer.reserve_exact(READ_AHEAD_BYTES);
+    let mut unfilled = ReadBuf::uninit(&mut buffer.spare_capacity_mut()[..READ_AHEAD_BYTES]);
+    ready!(Pin::new(stream).poll_read(context, &mut unfilled))?;
+    let filled = unfilled.filled().len();
+    // SAFETY: the read has initialised the first `filled` bytes of the spare capacity, which begins
+    // at `length`.
+    unsafe { buffer.set_len(length + filled) };
+    Poll::Ready(Ok(filled))
 }
 
 impl AsyncWrite for ReadAhead {
