@@ -114,9 +114,8 @@ impl KernelTlsStream {
                 Ok(HandshakeStep::Send) => socket.write_all(&handshake.take_to_send()).await?,
                 Ok(HandshakeStep::Receive) => {
                     let received = handshake.received();
-                    let read = std::future::poll_fn(|context| {
-                        read_ahead(&mut socket, received, context)
-                    });
+                    let read =
+                        std::future::poll_fn(|context| read_ahead(&mut socket, received, context));
                     if read.await? == 0 {
                         return Err(io::ErrorKind::UnexpectedEof.into());
                     }
