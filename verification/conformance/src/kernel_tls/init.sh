@@ -31,6 +31,12 @@ ticks() {
     awk '{ print $14 + $15 }' "/proc/$broker/stat"
 }
 
+# For modules of ciphers, which the kernel loads itself.
+echo /bin/modprobe > /proc/sys/kernel/modprobe
+# What udev would load for this processor.
+for accelerated in aesni_intel ghash_clmulni_intel; do
+    modprobe $accelerated 2> /dev/null
+done
 modprobe tls || finish "failed: the kernel has no module tls"
 echo "kernel $(uname -r), $(nproc) processors"
 
