@@ -36,6 +36,9 @@ pub struct Options {
     /// The Debian package of the kernel.
     #[arg(long, default_value = "linux-image-cloud-amd64")]
     kernel: String,
+    /// A folder with another kernel, unpacked from its packages. Linux 6.14 can replace keys.
+    #[arg(long, conflicts_with = "kernel")]
+    unpacked_kernel: Option<PathBuf>,
     /// Memory of the virtual machine, in MiB. Records and programs are in it.
     #[arg(long, default_value_t = 5120)]
     memory: u64,
@@ -60,7 +63,10 @@ pub fn run(options: &Options) -> Result<()> {
     let dir = reference::run_dir("kernel-tls");
     workspace::make_empty(&dir)?;
     let dir = dir.canonicalize()?;
-    let kernel = Kernel::fetch(&options.kernel, &dir)?;
+    let kernel = match &options.unpacked_kernel {
+        Some(unpacked) => Kernel::unpacked(unpacked)?,
+        None => Kernel::fetch(&options.kernel, &dir)?,
+    };
     let files = GuestFiles {
         root: dir.join("root"),
     };
@@ -92,31 +98,38 @@ impl Kernel {
                 .args(["download", "-qq", package])
                 .current_dir(dir),
         )?;
-        let archive = only_file(dir, |name| name.ends_with(".deb"))?;
+        let archive = only_entry(dir, |name| name.ends_with(".deb"))?;
         let unpacked = dir.join("kernel");
         process::output_of(
             Command::new("dpkg-deb")
                 .arg("-x")
                 .args([&archive, &unpacked]),
         )?;
-        let image = only_file(&unpacked.join("boot"), |name| name.starts_with("vmlinuz-"))?;
-        let name = image.file_name().unwrap_or_default().to_string_lossy();
-        let version = name.trim_start_matches("vmlinuz-").to_owned();
-        // Debian 13 has moved it.
-        let modules = ["lib", "usr/lib"]
-            .map(|lib| unpacked.join(lib).join("modules").join(&version))
-            .into_iter()
-            .find(|modules| modules.is_dir())
-            .with_context(|| format!("{package} contains no modules"))?;
+        Kernel::unpacked(&unpacked)
+    }
+
+    fn unpacked(dir: &Path) -> Result<Kernel> {
+        // Debian has moved both.
+        let modules = ["lib/modules", "usr/lib/modules"].map(|it| dir.join(it));
+        let modules = modules.iter().find(|modules| modules.is_dir());
+        let modules = modules.with_context(|| format!("{} has no modules", dir.display()))?;
+        let modules = only_entry(modules, |_| true)?;
+        let version = modules.file_name().unwrap_or_default();
+        let version = version.to_string_lossy().into_owned();
+        let images = [
+            modules.join("vmlinuz"),
+            dir.join("boot").join(format!("vmlinuz-{version}")),
+        ];
+        let image = images.into_iter().find(|image| image.is_file());
         Ok(Kernel {
-            image,
+            image: image.with_context(|| format!("{} has no kernel", dir.display()))?,
             version,
             modules,
         })
     }
 }
 
-fn only_file(dir: &Path, is_wanted: impl Fn(&str) -> bool) -> Result<PathBuf> {
+fn only_entry(dir: &Path, is_wanted: impl Fn(&str) -> bool) -> Result<PathBuf> {
     for entry in fs::read_dir(dir)? {
         let entry = entry?;
         if is_wanted(&entry.file_name().to_string_lossy()) {
@@ -170,6 +183,9 @@ impl GuestFiles {
                 process::output_of(Command::new("cp").arg("-r").arg(from.join(".")).arg(&to))?;
             }
         }
+        // BusyBox may not be able to.
+        let decompress = ["-name", "*.ko.xz", "-exec", "xz", "-d", "{}", "+"];
+        process::output_of(Command::new("find").arg(&target).args(decompress))?;
         process::output_of(
             Command::new("depmod")
                 .arg("-b")
@@ -388,6 +404,7 @@ mod tests {
             megabytes: 1000,
             pairs: 1,
             kernel: String::new(),
+            unpacked_kernel: None,
             memory: 0,
             emulate: false,
             minutes: 1,
