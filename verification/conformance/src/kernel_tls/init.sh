@@ -3,7 +3,7 @@
 # Lines of measurements begin with RESULT.
 
 /bin/busybox --install -s /bin
-export PATH=/bin HOME=/work
+export PATH=/bin HOME=/work TMPDIR=/work
 mount -t proc proc /proc
 mount -t sysfs sys /sys
 mount -t devtmpfs dev /dev
