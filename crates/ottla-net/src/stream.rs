@@ -1,14 +1,15 @@
 //! The byte stream of a connection: plain TCP, TLS, or TLS for which the kernel encrypts.
 //!
 //! Plain connections use the kernel's calls directly, with `sendfile` for file regions. So do
-//! connections for which the kernel encrypts (`stream/kernel_tls.rs`). With other TLS, reads go through a buffer that holds several TLS records and is kept only while data arrives;
-//! writes are encrypted piece by piece (`send.rs`). TLS is not simulated, because it uses the
-//! system's randomness and clock.
+//! connections for which the kernel encrypts (`stream/kernel_tls.rs`). With other TLS, reads go
+//! through a buffer that holds several TLS records and is kept only while data arrives; writes are
+//! encrypted piece by piece (`send.rs`). TLS is not simulated, because it uses the system's
+//! randomness and clock.
 
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use ottla_sync::net::{OwnedReadHalf, OwnedWriteHalf, TcpStream};
@@ -18,12 +19,10 @@ use tokio::io::{AsyncBufRead, AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf, Rea
 use tokio_rustls::{TlsAcceptor, TlsConnector, client, server};
 
 mod kernel_tls;
+mod read_ahead;
 
 pub use kernel_tls::{KernelTls, KernelTlsStream};
-
-/// The maximum that one read takes from the socket: four TLS records of the maximum size. rustls by
-/// itself reads a quarter of a record at a time.
-const READ_AHEAD_BYTES: usize = 64 * 1024;
+use read_ahead::ReadAhead;
 
 /// The maximum time for sending TLS's close_notify.
 const GOODBYE: Duration = Duration::from_secs(1);
@@ -109,96 +108,6 @@ fn of_end(read: Poll<io::Result<()>>) -> Poll<io::Result<()>> {
             Poll::Ready(Ok(()))
         }
         read => read,
-    }
-}
-
-/// Reads from a socket in large pieces on behalf of rustls, which reads in small ones.
-#[derive(Debug)]
-pub struct ReadAhead {
-    stream: TcpStream,
-    /// Empty while no data arrives, so that an idle connection has no buffer.
-    buffer: Vec<u8>,
-    position: usize,
-}
-
-impl ReadAhead {
-    fn new(stream: TcpStream) -> ReadAhead {
-        ReadAhead {
-            stream,
-            buffer: Vec::new(),
-            position: 0,
-        }
-    }
-}
-
-impl AsyncRead for ReadAhead {
-    fn poll_read(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        let this = self.get_mut();
-        if this.position == this.buffer.len() {
-            this.position = 0;
-            this.buffer.clear();
-            let read = read_ahead(&mut this.stream, &mut this.buffer, context);
-            if this.buffer.is_empty() {
-                this.buffer = Vec::new();
-                return read.map_ok(drop);
-            }
-        }
-        let rest = &this.buffer[this.position..];
-        let taken = rest.len().min(buffer.remaining());
-        buffer.put_slice(&rest[..taken]);
-        this.position += taken;
-        Poll::Ready(Ok(()))
-    }
-}
-
-/// Reads a large piece to the end of `buffer`. Returns its size, which is 0 at the end of the stream.
-fn read_ahead(
-    stream: &mut TcpStream,
-    buffer: &mut Vec<u8>,
-    context: &mut Context<'_>,
-) -> Poll<io::Result<usize>> {
-    let length = buffer.len();
-    buffer.reserve_exact(READ_AHEAD_BYTES);
-    let mut unfilled = ReadBuf::uninit(&mut buffer.spare_capacity_mut()[..READ_AHEAD_BYTES]);
-    ready!(Pin::new(stream).poll_read(context, &mut unfilled))?;
-    let filled = unfilled.filled().len();
-    // SAFETY: the read has initialised the first `filled` bytes of the spare capacity, which begins
-    // at `length`.
-    unsafe { buffer.set_len(length + filled) };
-    Poll::Ready(Ok(filled))
-}
-
-impl AsyncWrite for ReadAhead {
-    fn poll_write(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.get_mut().stream).poll_write(context, bytes)
-    }
-
-    fn poll_write_vectored(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        slices: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.get_mut().stream).poll_write_vectored(context, slices)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        true
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().stream).poll_flush(context)
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().stream).poll_shutdown(context)
     }
 }
 

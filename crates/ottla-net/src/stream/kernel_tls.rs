@@ -24,7 +24,7 @@ use rustls::ServerConfig;
 use rustls::pki_types::CertificateDer;
 use tokio::io::{AsyncRead, AsyncWriteExt, Interest, ReadBuf};
 
-use super::read_ahead;
+use super::read_ahead::read_ahead;
 use crate::connections::Connection;
 
 #[cfg(test)]
