@@ -57,7 +57,8 @@ impl Network {
                     true => "",
                     false => {
                         "; it cannot replace keys (Linux 6.14 can), so a connection is closed after \
-                         15 million TLS records (up to 250 GB), and when its client asks for a new key; clients connect again"
+                         15 million TLS records (up to 250 GB), and when its client asks for a new \
+                         key; clients connect again"
                     }
                 };
                 tracing::info!(

@@ -5,9 +5,9 @@
 //! the bytes before it with `MSG_MORE`, so that length and header of a response do not travel in a
 //! separate packet. If the file ends within a region (it was truncated in the meantime), the
 //! connection must be closed, because the peer expects the announced length. With TLS, unless the
-//! kernel encrypts, small buffers and the contents of file regions are collected into pieces of a bounded size, which are
-//! encrypted and sent one by one. A region that is not in the page cache is read on a thread that
-//! may block. Kafka: `ByteBufferSend`, `FileRecords.writeTo`.
+//! kernel encrypts, small buffers and the contents of file regions are collected into pieces of a
+//! bounded size, which are encrypted and sent one by one. A region that is not in the page cache is
+//! read on a thread that may block. Kafka: `ByteBufferSend`, `FileRecords.writeTo`.
 
 use std::collections::VecDeque;
 use std::io;
@@ -57,12 +57,16 @@ impl SendQueue {
         on_progress: impl FnMut(),
     ) -> io::Result<u64> {
         match stream {
-            Stream::Plain(stream) => self.send_plain(stream, unsent, |_| {}, on_progress).await,
+            Stream::Plain(stream) => {
+                self.send_plain(stream, unsent, &mut |_| {}, on_progress)
+                    .await
+            }
             Stream::Tls(stream) => self.send_encrypted(stream, unsent, on_progress).await,
             Stream::KernelTls(stream) => {
                 stream.prepare_to_send().await?;
-                let (socket, on_sent) = stream.for_sending();
-                self.send_plain(socket, unsent, on_sent, on_progress).await
+                let (socket, mut on_sent) = stream.for_sending();
+                self.send_plain(socket, unsent, &mut on_sent, on_progress)
+                    .await
             }
         }
     }
@@ -71,7 +75,7 @@ impl SendQueue {
         &mut self,
         stream: &TcpStream,
         unsent: &Unsent,
-        mut on_sent: impl FnMut(u64),
+        on_sent: &mut (dyn FnMut(u64) + Send),
         mut on_progress: impl FnMut(),
     ) -> io::Result<u64> {
         let mut sent = 0;
