@@ -22,6 +22,8 @@ const INIT: &str = include_str!("kernel_tls/init.sh");
 const RECORD_BYTES: u64 = 1000;
 /// The kernel's modules that TLS and its ciphers may load, below `kernel/`.
 const MODULES: [&str; 4] = ["net/tls", "crypto", "arch/x86/crypto", "lib/crypto"];
+/// The maximum time until the first process runs. An emulated machine takes ten seconds.
+const LONGEST_BOOT: Duration = Duration::from_secs(120);
 /// Ticks of the CPU times in `/proc`, per second.
 const TICKS: f64 = 100.0;
 
@@ -281,17 +283,28 @@ fn boot(kernel: &Kernel, initrd: &Path, options: &Options, dir: &Path) -> Result
     command.stderr(output.try_clone()?).stdout(output);
     println!("{}", process::shown(&command));
     let mut machine = OwnedChild::start(&mut command)?;
+    // Everything before the version of the kernel is the firmware's output.
+    let printed = || -> Result<Option<String>> {
+        let printed = String::from_utf8_lossy(&fs::read(&console)?).replace('\r', "");
+        let begin = printed.find("kernel ");
+        Ok(begin.map(|begin| printed[begin..].to_owned()))
+    };
+    let mut ended = machine.wait(LONGEST_BOOT)?;
+    ensure!(
+        printed()?.is_some(),
+        "the kernel has not started after {LONGEST_BOOT:?} ({}); if this machine's /dev/kvm cannot run an unchanged \
+         kernel, give --emulate",
+        console.display()
+    );
     let patience = Duration::from_secs(60 * options.minutes);
-    let ended = machine.wait(patience)?;
-    let printed = String::from_utf8_lossy(&fs::read(&console)?).replace('\r', "");
-    // Before that is the firmware's output.
-    let begin = printed.find("kernel ").unwrap_or_default();
-    let printed = printed[begin..].to_owned();
+    if ended.is_none() {
+        ended = machine.wait(patience)?;
+    }
+    let printed = printed()?.unwrap_or_default();
     println!("{printed}");
     ensure!(
         ended.is_some(),
-        "the machine was still running after {patience:?}; if it printed nothing, this machine's /dev/kvm cannot \
-         run Debian's kernel: give --emulate"
+        "the machine was still running after {patience:?}; --minutes allows more"
     );
     ensure!(
         printed.lines().any(|line| line.trim() == "GUEST done"),
