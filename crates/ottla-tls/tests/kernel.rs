@@ -1,6 +1,7 @@
 //! Connections for which the kernel encrypts, in memory: with a client of rustls, and with the
 //! kernel's way of encrypting in its place.
 
+#[path = "support/contexts.rs"]
 mod contexts;
 
 use std::io::{Read, Write};

@@ -4,6 +4,7 @@
 // Tests create files.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
+#[path = "support/contexts.rs"]
 mod contexts;
 
 use std::sync::Arc;
