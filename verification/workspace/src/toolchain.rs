@@ -122,7 +122,13 @@ pub const QEMU: Toolchain = Toolchain {
     program: "qemu-system-x86_64",
     probe: &["--version"],
     needed: Version([5, 0, 0]),
-    packages: &["qemu-system-x86", "busybox-static", "cpio", "kmod", "xz-utils"],
+    packages: &[
+        "qemu-system-x86",
+        "busybox-static",
+        "cpio",
+        "kmod",
+        "xz-utils",
+    ],
     purpose: "a machine with a kernel that has TLS, of kernel-tls",
 };
 
