@@ -68,6 +68,10 @@ enum Command {
     /// Log in with Kerberos to Ottla and Apache Kafka, with the clients of both.
     #[command(disable_help_flag = true)]
     Kerberos(Handed),
+    /// Let Debian's kernel encrypt for TLS connections of a broker in a virtual machine, and measure
+    /// it.
+    #[command(disable_help_flag = true)]
+    KernelTls(Handed),
     /// Go from PLAINTEXT to SASL_SSL and ACLs without a stop, following the runbook, with nodes of
     /// both kinds under load.
     #[command(disable_help_flag = true)]
@@ -157,6 +161,9 @@ fn main() {
         Command::Golden(handed) => programs::become_one(CONFORMANCE, "golden", &handed.arguments),
         Command::Conformance(handed) => {
             programs::become_one(CONFORMANCE, "conformance", &handed.arguments)
+        }
+        Command::KernelTls(handed) => {
+            programs::become_one(CONFORMANCE, "kernel-tls", &handed.arguments)
         }
         Command::Kerberos(handed) => {
             programs::become_one(CONFORMANCE, "kerberos", &handed.arguments)

@@ -144,6 +144,9 @@ impl Broker {
             let context = &resolving.context;
             let config = context.config();
             context.tls.load(&config).map_err(|error| error.0)?;
+            if config.ottla_ssl_kernel_enable {
+                resolving.enable_kernel_tls();
+            }
             load_token_keys(context)?;
             check_kerberos(&config, |_| true)?;
             check_audit_file(&config)?;

@@ -314,6 +314,7 @@ broker_config! {
     ottla_metrics_reporter_format: String = "ottla.metrics.reporter.format",
     ottla_metrics_reporter_interval_ms: i64 = "ottla.metrics.reporter.interval.ms",
     ottla_page_cache_max_bytes: i64 = "ottla.page.cache.max.bytes",
+    ottla_ssl_kernel_enable: bool = "ottla.ssl.kernel.enable",
     ottla_trace_stalls_ms: i64 = "ottla.trace.stalls.ms",
     ottla_writeback_bytes: i64 = "ottla.writeback.bytes",
     producer_id_expiration_check_interval_ms: i32 = "producer.id.expiration.check.interval.ms",

@@ -9,7 +9,7 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use ottla_security::Principal;
@@ -19,7 +19,7 @@ use ottla_tls::TlsContext;
 
 use crate::connections::Connection;
 use crate::failed_logins::FailedLogins;
-use crate::stream::Stream;
+use crate::stream::{KernelTls, KernelTlsStream, Stream};
 
 /// The maximum duration of a TLS handshake.
 const LONGEST: Duration = Duration::from_secs(10);
@@ -38,6 +38,8 @@ pub struct Handshakes {
     under_way: Arc<UnderWayQueue>,
     /// What is logged about those that failed.
     pub(crate) failed: Arc<FailedLogins>,
+    /// With it, the kernel encrypts for new connections.
+    pub(crate) kernel_tls: OnceLock<Arc<KernelTls>>,
 }
 
 /// Why a peer is not admitted.
@@ -67,7 +69,15 @@ impl Handshakes {
             return Err(HandshakeError::Failed { reason });
         };
         let _under_way = self.begin(connection);
-        let accepting = ottla_sync::time::timeout(LONGEST, Stream::accept_tls(stream, config));
+        let accepting = async {
+            let Some(kernel) = self.kernel_tls.get() else {
+                return Stream::accept_tls(stream, config).await;
+            };
+            let (kernel, owner) = (Arc::clone(kernel), Arc::clone(connection));
+            let accepted = KernelTlsStream::accept(stream, config, kernel, owner).await?;
+            Ok(Stream::KernelTls(Box::new(accepted)))
+        };
+        let accepting = ottla_sync::time::timeout(LONGEST, accepting);
         let accepted = ottla_sync::select! {
             biased;
             accepted = accepting => accepted,

@@ -11,6 +11,7 @@ use crate::creation_rate::AddressQuotas;
 use crate::decoded_memory::DecodedMemory;
 use crate::handshakes::Handshakes;
 use crate::request_memory::RequestMemory;
+use crate::stream::KernelTls;
 use crate::unsent_answers::UnsentAnswers;
 
 #[derive(Debug)]
@@ -45,6 +46,38 @@ impl Network {
             decoded_memory: DecodedMemory::new(budgets.decoded_bytes),
             unsent_answers: Arc::new(UnsentAnswers::new(budgets.unsent_answer_bytes)),
         }
+    }
+
+    /// `ottla.ssl.kernel.enable`: lets the kernel encrypt for TLS connections from now on, if it can.
+    /// Says which of both it is.
+    pub fn enable_kernel_tls(&self) {
+        match KernelTls::probe() {
+            Ok(kernel_tls) => {
+                let of_keys = match kernel_tls.can_replace_keys() {
+                    true => "",
+                    false => {
+                        "; it cannot replace keys (Linux 6.14 can), so a connection is closed after \
+                         15 million TLS records (up to 250 GB), and when its client asks for a new \
+                         key; clients connect again"
+                    }
+                };
+                tracing::info!(
+                    "ottla.ssl.kernel.enable: the kernel encrypts for TLS connections{of_keys}"
+                );
+                // Set once, at the start.
+                let _ = self.handshakes.kernel_tls.set(Arc::new(kernel_tls));
+            }
+            Err(reason) => tracing::warn!(
+                "ottla.ssl.kernel.enable=true: TLS stays in user space, because {reason}; load the \
+                 kernel module with \"modprobe tls\" and restart, or remove the setting"
+            ),
+        }
+    }
+
+    /// The number of open connections for which the kernel encrypts.
+    pub fn kernel_tls_connections(&self) -> u64 {
+        let kernel_tls = self.handshakes.kernel_tls.get();
+        kernel_tls.map_or(0, |it| it.connections())
     }
 }
 

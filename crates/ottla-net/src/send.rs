@@ -4,10 +4,10 @@
 //! Consecutive buffers are sent with one vectored write. A file region is sent with `sendfile`, and
 //! the bytes before it with `MSG_MORE`, so that length and header of a response do not travel in a
 //! separate packet. If the file ends within a region (it was truncated in the meantime), the
-//! connection must be closed, because the peer expects the announced length. With TLS, small
-//! buffers and the contents of file regions are collected into pieces of a bounded size, which are
-//! encrypted and sent one by one. A region that is not in the page cache is read on a thread that
-//! may block. Kafka: `ByteBufferSend`, `FileRecords.writeTo`.
+//! connection must be closed, because the peer expects the announced length. With TLS, unless the
+//! kernel encrypts, small buffers and the contents of file regions are collected into pieces of a
+//! bounded size, which are encrypted and sent one by one. A region that is not in the page cache is
+//! read on a thread that may block. Kafka: `ByteBufferSend`, `FileRecords.writeTo`.
 
 use std::collections::VecDeque;
 use std::io;
@@ -57,8 +57,17 @@ impl SendQueue {
         on_progress: impl FnMut(),
     ) -> io::Result<u64> {
         match stream {
-            Stream::Plain(stream) => self.send_plain(stream, unsent, on_progress).await,
+            Stream::Plain(stream) => {
+                self.send_plain(stream, unsent, &mut |_| {}, on_progress)
+                    .await
+            }
             Stream::Tls(stream) => self.send_encrypted(stream, unsent, on_progress).await,
+            Stream::KernelTls(stream) => {
+                stream.prepare_to_send().await?;
+                let (socket, mut on_sent) = stream.for_sending();
+                self.send_plain(socket, unsent, &mut on_sent, on_progress)
+                    .await
+            }
         }
     }
 
@@ -66,6 +75,7 @@ impl SendQueue {
         &mut self,
         stream: &TcpStream,
         unsent: &Unsent,
+        on_sent: &mut (dyn FnMut(u64) + Send),
         mut on_progress: impl FnMut(),
     ) -> io::Result<u64> {
         let mut sent = 0;
@@ -76,6 +86,7 @@ impl SendQueue {
             match result {
                 Ok(bytes) => {
                     sent += bytes;
+                    on_sent(bytes);
                     unsent.on_taken(bytes);
                     if !self.chunks.is_empty() {
                         on_progress();

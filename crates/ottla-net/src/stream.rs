@@ -1,14 +1,15 @@
-//! The byte stream of a connection: plain TCP or TLS.
+//! The byte stream of a connection: plain TCP, TLS, or TLS for which the kernel encrypts.
 //!
-//! Plain connections use the kernel's calls directly, with `sendfile` for file regions. With TLS,
-//! reads go through a buffer that holds several TLS records and is kept only while data arrives;
-//! writes are encrypted piece by piece (`send.rs`). TLS is not simulated, because it uses the
-//! system's randomness and clock.
+//! Plain connections use the kernel's calls directly, with `sendfile` for file regions. So do
+//! connections for which the kernel encrypts (`stream/kernel_tls.rs`). With other TLS, reads go
+//! through a buffer that holds several TLS records and is kept only while data arrives; writes are
+//! encrypted piece by piece (`send.rs`). TLS is not simulated, because it uses the system's
+//! randomness and clock.
 
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use ottla_sync::net::{OwnedReadHalf, OwnedWriteHalf, TcpStream};
@@ -17,9 +18,11 @@ use rustls::{ClientConfig, ServerConfig};
 use tokio::io::{AsyncBufRead, AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf, ReadHalf, WriteHalf};
 use tokio_rustls::{TlsAcceptor, TlsConnector, client, server};
 
-/// The maximum that one read takes from the socket: four TLS records of the maximum size. rustls by
-/// itself reads a quarter of a record at a time.
-const READ_AHEAD_BYTES: usize = 64 * 1024;
+mod kernel_tls;
+mod read_ahead;
+
+pub use kernel_tls::{KernelTls, KernelTlsStream};
+use read_ahead::ReadAhead;
 
 /// The maximum time for sending TLS's close_notify.
 const GOODBYE: Duration = Duration::from_secs(1);
@@ -29,6 +32,7 @@ const GOODBYE: Duration = Duration::from_secs(1);
 pub enum Stream {
     Plain(TcpStream),
     Tls(Box<TlsStream>),
+    KernelTls(Box<KernelTlsStream>),
 }
 
 /// A TLS connection after the handshake.
@@ -46,16 +50,25 @@ impl Stream {
         match self {
             Stream::Plain(_) => &[],
             Stream::Tls(stream) => stream.get_ref().1.peer_certificates().unwrap_or_default(),
+            Stream::KernelTls(stream) => stream.peer_certificates(),
         }
     }
 
     /// Sends close_notify if this is a TLS connection, so that the peer can detect truncation. Does
     /// not wait long for a peer that does not read.
     pub async fn close(&mut self) {
-        if let Stream::Tls(stream) = self {
-            // A failure has no consequence: the connection is closed anyway.
-            let _ = ottla_sync::time::timeout(GOODBYE, stream.shutdown()).await;
+        if let Stream::Plain(_) = self {
+            return;
         }
+        let closing = async {
+            match self {
+                Stream::Plain(_) => Ok(()),
+                Stream::Tls(stream) => stream.shutdown().await,
+                Stream::KernelTls(stream) => stream.close().await,
+            }
+        };
+        // A failure has no consequence: the connection is closed anyway.
+        let _ = ottla_sync::time::timeout(GOODBYE, closing).await;
     }
 
     pub fn socket(&self) -> &TcpStream {
@@ -76,6 +89,9 @@ impl Stream {
                 };
                 std::future::poll_fn(fill).await
             }
+            Stream::KernelTls(stream) => {
+                std::future::poll_fn(|context| stream.poll_readable(context)).await
+            }
         }
     }
 }
@@ -89,6 +105,7 @@ impl AsyncRead for Stream {
         match self.get_mut() {
             Stream::Plain(stream) => Pin::new(stream).poll_read(context, buffer),
             Stream::Tls(stream) => of_end(Pin::new(&mut **stream).poll_read(context, buffer)),
+            Stream::KernelTls(stream) => Pin::new(&mut **stream).poll_read(context, buffer),
         }
     }
 }
@@ -101,87 +118,6 @@ fn of_end(read: Poll<io::Result<()>>) -> Poll<io::Result<()>> {
             Poll::Ready(Ok(()))
         }
         read => read,
-    }
-}
-
-/// Reads from a socket in large pieces on behalf of rustls, which reads in small ones.
-#[derive(Debug)]
-pub struct ReadAhead {
-    stream: TcpStream,
-    /// Empty while no data arrives, so that an idle connection has no buffer.
-    buffer: Vec<u8>,
-    position: usize,
-}
-
-impl ReadAhead {
-    fn new(stream: TcpStream) -> ReadAhead {
-        ReadAhead {
-            stream,
-            buffer: Vec::new(),
-            position: 0,
-        }
-    }
-}
-
-impl AsyncRead for ReadAhead {
-    fn poll_read(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        let this = self.get_mut();
-        if this.position == this.buffer.len() {
-            this.position = 0;
-            this.buffer.clear();
-            this.buffer.reserve(READ_AHEAD_BYTES);
-            let mut unfilled =
-                ReadBuf::uninit(&mut this.buffer.spare_capacity_mut()[..READ_AHEAD_BYTES]);
-            let read = Pin::new(&mut this.stream).poll_read(context, &mut unfilled);
-            let filled = unfilled.filled().len();
-            if filled == 0 {
-                this.buffer = Vec::new();
-                return read;
-            }
-            // SAFETY: the read has initialised the first `filled` bytes of the spare capacity,
-            // which begins at length 0.
-            unsafe { this.buffer.set_len(filled) };
-            ready!(read)?;
-        }
-        let rest = &this.buffer[this.position..];
-        let taken = rest.len().min(buffer.remaining());
-        buffer.put_slice(&rest[..taken]);
-        this.position += taken;
-        Poll::Ready(Ok(()))
-    }
-}
-
-impl AsyncWrite for ReadAhead {
-    fn poll_write(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.get_mut().stream).poll_write(context, bytes)
-    }
-
-    fn poll_write_vectored(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        slices: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.get_mut().stream).poll_write_vectored(context, slices)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        true
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().stream).poll_flush(context)
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().stream).poll_shutdown(context)
     }
 }
 

@@ -3,6 +3,7 @@
 pub mod machine;
 pub mod memory;
 pub mod sockets;
+pub mod tls;
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;

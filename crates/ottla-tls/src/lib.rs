@@ -18,6 +18,7 @@ pub mod authority_leaf;
 pub mod certificate;
 mod distinguished_name;
 pub mod jks;
+pub mod kernel;
 mod pem;
 pub mod principal_mapper;
 mod rustls_config;

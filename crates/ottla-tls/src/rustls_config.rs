@@ -160,6 +160,8 @@ pub fn build(
             server.ignore_client_order = true;
             // As in Java. Each resumed session brings the next ticket.
             server.send_tls13_tickets = 1;
+            // Only connections that `kernel.rs` handles give up their keys.
+            server.enable_secret_extraction = true;
             // Tickets are encrypted with a key of this configuration, so a new configuration does
             // not resume earlier sessions.
             if let Ok(ticketer) = rustls::crypto::aws_lc_rs::Ticketer::new() {

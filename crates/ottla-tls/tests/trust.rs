@@ -4,40 +4,16 @@
 // Tests create files.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
+#[path = "support/contexts.rs"]
+mod contexts;
+
 use std::sync::Arc;
 
+use contexts::context;
 use ottla_testkit::certificates::{Authority, Issued, Wanted, self_signed};
-use ottla_tls::{Given, Purpose, TlsContext, TlsSettings};
+use ottla_tls::{Purpose, TlsContext};
 use rustls::pki_types::ServerName;
 use rustls::{ClientConnection, HandshakeKind, ServerConnection};
-
-fn context(
-    purpose: Purpose,
-    own: Option<&Issued>,
-    trusted: &str,
-    more: &[(&str, &str)],
-) -> TlsContext {
-    let mut given = vec![
-        ("ssl.truststore.type", "PEM"),
-        ("ssl.truststore.certificates", trusted),
-    ];
-    if let Some(own) = own {
-        given.extend([
-            ("ssl.keystore.type", "PEM"),
-            ("ssl.keystore.key", own.key.as_str()),
-            ("ssl.keystore.certificate.chain", &own.certificate),
-        ]);
-    }
-    given.extend(more);
-    let settings = TlsSettings::read("the test", purpose, |key| {
-        let (_, value) = given.iter().find(|(known, _)| *known == key)?;
-        Some(Given {
-            key: key.to_owned(),
-            value: (*value).to_owned(),
-        })
-    });
-    TlsContext::load(settings).unwrap_or_else(|error| panic!("{error}"))
-}
 
 /// Performs a handshake of a client that has connected to `name`. Returns the principal that the
 /// listener derives.

@@ -16,6 +16,7 @@ mod exactly_once;
 mod golden;
 mod golden_records;
 mod kerberos;
+mod kernel_tls;
 mod mixed_cluster;
 mod mixed_tiered;
 mod peer;
@@ -98,6 +99,9 @@ enum Command {
     ConsoleSpeed(console_speed::Options),
     /// Log in with Kerberos to Ottla and Apache Kafka, with the clients of both.
     Kerberos(kerberos::Options),
+    /// Let Debian's kernel encrypt for TLS connections of a broker in a virtual machine, and measure
+    /// it.
+    KernelTls(kernel_tls::Options),
     /// Have Kafka keep segments in remote storage, and let `ottla tier` show and check them.
     Tiered(tiered::Options),
     /// Start a broker that is described in peers/, to try things out or to compare by hand.
@@ -135,6 +139,7 @@ fn run(command: &Command) -> anyhow::Result<()> {
         Command::ConsolePage(options) => console_page::run(options),
         Command::ConsoleSpeed(options) => console_speed::run(options),
         Command::Kerberos(options) => kerberos::run(options),
+        Command::KernelTls(options) => kernel_tls::run(options),
         Command::Tiered(options) => tiered::run(options),
         Command::Peer(options) => peer::run(options),
     }

@@ -117,9 +117,23 @@ pub const IP: Toolchain = Toolchain {
     packages: &["iproute2"],
     purpose: "networks that are cut, of mixed-cluster",
 };
+// It says "QEMU emulator version 7.2.22".
+pub const QEMU: Toolchain = Toolchain {
+    program: "qemu-system-x86_64",
+    probe: &["--version"],
+    needed: Version([5, 0, 0]),
+    packages: &[
+        "qemu-system-x86",
+        "busybox-static",
+        "cpio",
+        "kmod",
+        "xz-utils",
+    ],
+    purpose: "a machine with a kernel that has TLS, of kernel-tls",
+};
 
 /// In display order.
-pub const ALL: [&Toolchain; 11] = [
+pub const ALL: [&Toolchain; 12] = [
     &C_COMPILER,
     &JAVA,
     &JAVAC,
@@ -131,6 +145,7 @@ pub const ALL: [&Toolchain; 11] = [
     &CHROMIUM,
     &IP,
     &KERBEROS,
+    &QEMU,
 ];
 
 /// The result of looking up a toolchain.

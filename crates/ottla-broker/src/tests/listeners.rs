@@ -1,6 +1,7 @@
 //! Listeners that are added and removed while the broker runs.
 
 use std::net::{SocketAddr, TcpListener};
+use std::path::Path;
 use std::time::Duration;
 
 use bytestring::ByteString;
@@ -40,6 +41,16 @@ fn with_extra(port: u16) -> String {
 
 fn map(extra: &str) -> String {
     format!("PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,EXTRA:{extra}")
+}
+
+/// The paths of a trust store and a key store in PEM.
+fn stores(dir: &Path) -> [String; 2] {
+    let authority = Authority::new("authority");
+    let trusted = authority.write(&dir.join("trusted.pem"));
+    let keys = authority
+        .issue(Wanted::default())
+        .write(&dir.join("keys.pem"));
+    [trusted, keys].map(|path| path.display().to_string())
 }
 
 /// Changes settings of the broker. `None` removes one.
@@ -134,12 +145,7 @@ async fn a_listener_with_logins_is_added_kept_over_a_restart_and_removed() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_listener_with_tls_is_added_with_its_stores() {
     let dir = tempfile::tempdir().unwrap();
-    let authority = Authority::new("authority");
-    let trusted = authority.write(&dir.path().join("trusted.pem"));
-    let keys = authority
-        .issue(Wanted::default())
-        .write(&dir.path().join("keys.pem"));
-    let [trusted, keys] = [trusted, keys].map(|path| path.display().to_string());
+    let [trusted, keys] = stores(dir.path());
     let missing = dir.path().join("missing.pem").display().to_string();
     let broker = start().await;
     let listeners = with_extra(0);
@@ -162,6 +168,30 @@ async fn a_listener_with_tls_is_added_with_its_stores() {
     assert!(message.contains("missing.pem"), "{message}");
     assert_eq!(alter(&broker, &settings(keys.as_str())).await, DONE);
     wait_for(&broker, true).await;
+    ask_over_tls(&broker).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn clients_over_tls_are_answered_with_kernel_tls_whether_the_kernel_has_it_or_not() {
+    let dir = tempfile::tempdir().unwrap();
+    let [trusted, keys] = stores(dir.path());
+    let (listeners, map) = (with_extra(0), map("SSL"));
+    let broker = TestBroker::start_with(&[
+        ("listeners", &listeners),
+        (MAP, &map),
+        ("advertised.listeners", "PLAINTEXT://127.0.0.1:0"),
+        ("ssl.keystore.type", "PEM"),
+        ("ssl.truststore.type", "PEM"),
+        ("ssl.keystore.location", &keys),
+        ("ssl.truststore.location", &trusted),
+        ("ottla.ssl.kernel.enable", "true"),
+    ])
+    .await;
+    ask_over_tls(&broker).await;
+}
+
+/// Connects to the extra listener, whose stores trust each other, and gets an answer.
+async fn ask_over_tls(broker: &TestBroker) {
     let peer = PeerSettings {
         client_id: ByteString::from_static("test"),
         request_timeout: Duration::from_secs(60),
@@ -173,7 +203,7 @@ async fn a_listener_with_tls_is_added_with_its_stores() {
         connection_setup_timeout: Duration::from_secs(60),
         receive_limit: 1024 * 1024,
     };
-    let port = extra(&broker).expect("it is open").port();
+    let port = extra(broker).expect("it is open").port();
     let connection = PeerConnection::open("127.0.0.1", port, &peer)
         .await
         .expect("the certificate is trusted");

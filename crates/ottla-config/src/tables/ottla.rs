@@ -27,6 +27,7 @@ configs! {
     "ottla.metrics.reporter.format"      String "csv"  (one_of "csv", "json") Low ReadOnly SUPPORTED;
     "ottla.metrics.reporter.interval.ms" Long   "10000" (at_least 100)      Low ReadOnly SUPPORTED;
     "ottla.page.cache.max.bytes"         Long   "-2"    (at_least -2)       Low ClusterWide SUPPORTED;
+    "ottla.ssl.kernel.enable"            Boolean "false" _                  Low ReadOnly SUPPORTED;
     "ottla.trace.stalls.ms"              Long   "0" (at_least 0)            Low ReadOnly SUPPORTED;
     "ottla.writeback.bytes"              Long   "8388608" (at_least 0)      Low ReadOnly SUPPORTED;
 }

@@ -15,6 +15,8 @@ use tokio::net::tcp;
 
 use crate::kernel::sockets;
 pub use crate::kernel::sockets::ListenOptions;
+// Simulated connections have no TLS.
+pub use crate::kernel::tls::{attach_tls, loopback_pair, send_tls_record, set_tls_send_key};
 use crate::simulation::state::connection::Connection;
 use crate::simulation::state::network::{Backlog, Route};
 use crate::simulation::trace::Op;

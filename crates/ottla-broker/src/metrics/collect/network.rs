@@ -137,7 +137,7 @@ pub(super) fn collect(broker: &Broker, families: &mut Vec<Family>) {
         )
         .value(broker.network.request_memory.available_bytes() as f64),
     );
-    certificates(broker, families);
+    tls(broker, families);
     authorizer(broker, families);
     families.extend([
         Family::gauge(
@@ -227,8 +227,8 @@ fn authorizer(broker: &Broker, families: &mut Vec<Family>) {
     families.push(lost);
 }
 
-/// The remaining validity of this node's certificates.
-fn certificates(broker: &Broker, families: &mut Vec<Family>) {
+/// The remaining validity of this node's certificates, and who encrypts.
+fn tls(broker: &Broker, families: &mut Vec<Family>) {
     let mut expiry = Family::gauge(
         "ottla_tls_certificate_expiry_seconds",
         "Seconds until a certificate that this node shows expires, its own or that of an issuer; negative afterwards",
@@ -247,4 +247,11 @@ fn certificates(broker: &Broker, families: &mut Vec<Family>) {
         }
     }
     families.push(expiry);
+    families.push(
+        Family::gauge(
+            "ottla_kernel_tls_connections",
+            "Open TLS connections for which the kernel encrypts (ottla.ssl.kernel.enable)",
+        )
+        .value(broker.network.kernel_tls_connections() as f64),
+    );
 }
