@@ -74,7 +74,8 @@ impl Stream {
     pub fn socket(&self) -> &TcpStream {
         match self {
             Stream::Plain(stream) => stream,
-            Stream::Tls(stream) => &stream.get_ref().0.stream,
+            Stream::Tls(stream) => stream.get_ref().0.socket(),
+            Stream::KernelTls(stream) => stream.socket(),
         }
     }
 

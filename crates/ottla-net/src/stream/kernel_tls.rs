@@ -152,6 +152,10 @@ impl KernelTlsStream {
         &self.certificates
     }
 
+    pub fn socket(&self) -> &TcpStream {
+        &self.socket
+    }
+
     /// Replaces the key for sending if that is due.
     pub async fn prepare_to_send(&mut self) -> io::Result<()> {
         if !self.session.needs_new_key() || !self.can_replace_key() {

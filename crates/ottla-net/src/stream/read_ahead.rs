@@ -28,6 +28,10 @@ impl ReadAhead {
             position: 0,
         }
     }
+
+    pub fn socket(&self) -> &TcpStream {
+        &self.stream
+    }
 }
 
 impl AsyncRead for ReadAhead {
