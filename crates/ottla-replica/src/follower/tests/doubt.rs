@@ -63,10 +63,10 @@ fn a_truncation_in_doubt_that_is_refused_is_asked_for_again() {
 #[test]
 fn a_leader_without_the_doubtful_offset_ends_the_doubt() {
     // It has deleted the offset, though not all that follows; or it was elected uncleanly.
-    let deleted = Effect::TruncateLogFully {
+    let deleted: Effect<u32> = Effect::TruncateLogFully {
         start_at: Offset(8),
     };
-    let lacking = Effect::TruncateLog { to: Offset(4) };
+    let lacking: Effect<u32> = Effect::TruncateLog { to: Offset(4) };
     for ((start, end), truncation, continues_at) in [((8, 20), deleted, 8), ((0, 4), lacking, 4)] {
         let mut story = in_doubt();
         story.follow(2, 4, 1);
