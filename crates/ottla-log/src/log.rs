@@ -62,7 +62,8 @@ pub struct Log {
     /// Random state for the roll jitter of the next segments; seeded by
     /// [`OpenParams::random_seed`].
     random: u64,
-    /// `i64::MAX` without doubt.
+    /// `i64::MAX` without doubt. The recovery point is not raised over it, so that the next start finds
+    /// the gap again.
     doubtful_from: Offset,
     had_topic_id: bool,
 }
@@ -136,6 +137,11 @@ impl Log {
         Some(self.doubtful_from).filter(|offset| *offset < self.log_end_offset())
     }
 
+    /// The log stays as it is: nothing is in doubt any more.
+    pub fn keep_gaps(&mut self) {
+        self.doubtful_from = Offset(i64::MAX);
+    }
+
     pub fn log_end_offset(&self) -> Offset {
         self.shared.offset(&self.shared.log_end_offset)
     }
@@ -174,8 +180,9 @@ impl Log {
     }
 
     /// Adds a leader epoch that starts at `start_offset`. A leader does so when it is elected,
-    /// before it has records of the epoch.
+    /// before it has records of the epoch. It keeps what it has, with the gaps.
     pub fn assign_leader_epoch(&mut self, epoch: LeaderEpoch, start_offset: Offset) {
+        self.keep_gaps();
         if self.leader_epochs.assign(epoch, start_offset) {
             self.on_epochs_changed();
         }

@@ -218,9 +218,10 @@ pub enum Effect<Ack> {
 pub struct FetchPosition {
     pub leader: BrokerId,
     pub leader_epoch: LeaderEpoch,
-    /// The log end offset.
+    /// The log end offset, or the first one that a crash may have taken.
     pub fetch_offset: Offset,
-    /// The latest epoch in the log, with which the leader detects divergence.
+    /// The latest epoch in the log, with which the leader detects divergence. `None` if the end of
+    /// the log is in doubt.
     pub last_fetched_epoch: Option<LeaderEpoch>,
     /// At its last fetch it had everything below the leader's high watermark: such a replica is
     /// never throttled.

@@ -5,7 +5,7 @@
 //!            ┌──────────── Fetch ordered ◄───────────────┐
 //!   records  ▼                                           │
 //!   Fetching ──► Appending ── LogWritten ────────────────┤
-//!     │ diverging, or no epoch in the log                │
+//!     │ diverging, in doubt, or no epoch in the log      │
 //!     ├────────► Truncating ── LogTruncated ─────────────┤
 //!     │ flush.messages are not on the disk               │
 //!     ├────────► Flushing ── Flushed ────────────────────┤
@@ -17,8 +17,10 @@
 //!     └────────► Failed, until a newer leader epoch
 //! ```
 //!
-//! One fetch is in flight at a time, always from the log end offset. The leader takes everything
-//! before it as durable here, so if `flush.messages` requires a flush, the fetch follows it. A
+//! One fetch is in flight at a time, from the log end offset. The leader takes everything before it as
+//! durable here, so if `flush.messages` requires a flush, the fetch follows it. If a crash may have
+//! taken records before the end, the first fetch is from there, and the log is truncated to there when
+//! the leader has answered: otherwise a leader that is gone for good would cost what is left. A
 //! response is accepted only in the leader epoch and for the log (identified by its end offset and
 //! latest epoch) that it was requested for; late and repeated responses are ignored. Errors are
 //! retried after `replica.fetch.backoff.ms`, and sooner at first if the leader does not know of its
@@ -180,6 +182,12 @@ impl Follower {
             self.leader_behind = 0;
         }
         match result {
+            // Kafka keeps what is around a gap.
+            Ok(_) if log.is_in_doubt() => {
+                let to = log.doubtful_from;
+                self.truncate(log, None);
+                effects.push(Effect::TruncateLog { to });
+            }
             Ok(Fetched::Records {
                 batches,
                 high_watermark,
@@ -253,16 +261,17 @@ impl Follower {
             return;
         }
         self.state = FetchState::Fetching;
+        let (position, _) = log.fetch_position();
         match result {
             // The leader was elected uncleanly and lacks records of this log.
-            Ok(leader) if leader.log_end_offset < log.log_end_offset => {
+            Ok(leader) if leader.log_end_offset < position => {
                 self.truncate(log, None);
                 effects.push(Effect::TruncateLog {
                     to: leader.log_end_offset.max(Offset::ZERO),
                 });
             }
-            // The leader has deleted everything up to the end of this log.
-            Ok(leader) if leader.log_start_offset > log.log_end_offset => {
+            // The leader has deleted everything up to the end of this log, or to its gap.
+            Ok(leader) if leader.log_start_offset > position => {
                 self.truncate(log, None);
                 effects.push(Effect::TruncateLogFully {
                     start_at: leader.log_start_offset,
@@ -366,24 +375,22 @@ impl Follower {
     fn is_current(&self, order: &FetchPosition, log: &LogState) -> bool {
         let is_of_epoch =
             order.leader_epoch == self.leader_epoch || planted::has(Bug::TakeStaleAnswers);
-        let is_of_log = order.last_fetched_epoch == log.latest_epoch
+        let (fetch_offset, last_fetched_epoch) = log.fetch_position();
+        let is_of_log = order.last_fetched_epoch == last_fetched_epoch
             || planted::has(Bug::TakeAnswersByOffset)
             || planted::has(Bug::KeepDivergingRecords);
-        is_of_epoch && is_of_log && order.fetch_offset == log.log_end_offset
+        is_of_epoch && is_of_log && order.fetch_offset == fetch_offset
     }
 
     /// Starts to follow. A log without leader epochs cannot be compared with the leader's:
-    /// everything above the high watermark is truncated. So is everything after a gap that a crash
-    /// may have left, which Kafka keeps.
+    /// everything above the high watermark is truncated.
     fn start<Ack>(&mut self, log: &LogState, effects: &mut Vec<Effect<Ack>>) {
         self.state = FetchState::Fetching;
-        let to = match log.latest_epoch {
-            Some(_) => log.doubtful_from,
-            None => log.high_watermark.min(log.doubtful_from),
-        };
-        if to < log.log_end_offset {
+        if log.latest_epoch.is_none() && log.log_end_offset > log.high_watermark {
             self.truncate(log, None);
-            effects.push(Effect::TruncateLog { to });
+            effects.push(Effect::TruncateLog {
+                to: log.high_watermark.min(log.doubtful_from),
+            });
         } else {
             self.order_fetch(log, effects);
         }
@@ -485,24 +492,25 @@ impl Follower {
     }
 
     fn order_fetch<Ack>(&mut self, log: &LogState, effects: &mut Vec<Effect<Ack>>) {
-        let unflushed = log.log_end_offset.since(log.flushed_end);
+        let (fetch_offset, latest_epoch) = log.fetch_position();
+        let unflushed = fetch_offset.since(log.flushed_end);
         let is_flush_due = unflushed > 0 && unflushed >= self.settings.flush_messages;
         if is_flush_due && !planted::has(Bug::FetchBeforeFlush) {
             self.state = FetchState::Flushing;
             effects.push(Effect::Flush {
-                up_to: log.log_end_offset,
+                up_to: fetch_offset,
             });
             return;
         }
         self.state = FetchState::Fetching;
         let last_fetched_epoch = match planted::has(Bug::KeepDivergingRecords) {
             true => None,
-            false => log.latest_epoch,
+            false => latest_epoch,
         };
         effects.push(Effect::Fetch(FetchPosition {
             leader: self.leader,
             leader_epoch: self.leader_epoch,
-            fetch_offset: log.log_end_offset,
+            fetch_offset,
             last_fetched_epoch,
             is_in_sync: self.lag == Some(0),
         }));

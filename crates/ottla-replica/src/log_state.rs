@@ -18,3 +18,18 @@ pub(crate) struct LogState {
     /// without doubt.
     pub(crate) doubtful_from: Offset,
 }
+
+impl LogState {
+    pub(crate) fn is_in_doubt(&self) -> bool {
+        self.doubtful_from < self.log_end_offset
+    }
+
+    /// Where a follower fetches next, and the epoch before it, which the leader compares. In doubt,
+    /// that is where records may be missing: the leader must not count this replica as having them.
+    pub(crate) fn fetch_position(&self) -> (Offset, Option<LeaderEpoch>) {
+        match self.is_in_doubt() {
+            true => (self.doubtful_from, None),
+            false => (self.log_end_offset, self.latest_epoch),
+        }
+    }
+}

@@ -57,8 +57,8 @@ impl<Ack> Replica<Ack> {
         }
     }
 
-    /// Has the replica fetch again from this offset on when it follows a leader: a crash may have
-    /// taken records there, though later ones are in the log. A leader keeps what it has.
+    /// Has the replica fetch again from this offset on when it follows a leader that answers: a crash
+    /// may have taken records there, though later ones are in the log. A leader keeps what it has.
     #[must_use]
     pub fn doubtful_from(mut self, offset: Option<Offset>) -> Self {
         self.log.doubtful_from = offset.unwrap_or(Offset(i64::MAX));
@@ -67,7 +67,7 @@ impl<Ack> Replica<Ack> {
 
     /// Whether a follower has yet to fetch again what a crash may have taken.
     pub fn is_in_doubt(&self) -> bool {
-        self.log.doubtful_from < self.log.log_end_offset
+        self.log.is_in_doubt()
     }
 
     pub fn log_end_offset(&self) -> Offset {
@@ -311,9 +311,8 @@ impl<Ack> Replica<Ack> {
                 self.log.log_end_offset = log_end_offset;
                 self.log.flushed_end = self.log.flushed_end.min(log_end_offset);
                 self.log.latest_epoch = latest_epoch;
-                if log_end_offset <= self.log.doubtful_from {
-                    self.log.doubtful_from = Offset(i64::MAX);
-                }
+                // In doubt, a follower truncates nothing but what is doubtful.
+                self.log.doubtful_from = Offset(i64::MAX);
                 let high_watermark = self.log.high_watermark.max(log_start_offset);
                 self.log.high_watermark = high_watermark.min(log_end_offset);
                 if let Role::Follower(follower) = &mut self.role {

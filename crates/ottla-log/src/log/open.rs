@@ -140,7 +140,10 @@ impl Log {
         };
         loader.load_segments(&base_offsets)?;
         let recovered = match loader.params.clean_shutdown && loader.is_last_segment_whole()? {
-            true => None,
+            true => {
+                loader.find_gap_again()?;
+                None
+            }
             false => {
                 loader.params.clean_shutdown = false;
                 loader.recover()?
@@ -400,6 +403,27 @@ impl Loader<'_> {
         }
     }
 
+    /// After a clean stop, the recovery point of a log is at its end, except if a gap was in doubt when it
+    /// was stopped, or if there is no checkpoint.
+    fn find_gap_again(&mut self) -> Result<(), LogError> {
+        let recovery_point = self.params.recovery_point;
+        let last = self.segments.last();
+        let is_in_doubt = last.is_some_and(|last| recovery_point < last.base_offset);
+        if !is_in_doubt || recovery_point == Offset::ZERO {
+            return Ok(());
+        }
+        let holder = self
+            .segments
+            .partition_point(|segment| segment.base_offset <= recovery_point);
+        for index in holder.saturating_sub(1)..self.segments.len() {
+            let segment = &self.segments[index];
+            let last = self.last_batches(segment)?.last;
+            let end = last.map_or(segment.base_offset, |batch| batch.next_offset());
+            self.note_gap(index, end);
+        }
+        Ok(())
+    }
+
     /// Cuts segment `index` where the next begins: a truncation had created the next segment, and
     /// the crash came before this one was cut.
     fn cut_overlap(&mut self, index: usize, kept_bytes: u64) -> Result<(), LogError> {
@@ -566,7 +590,7 @@ impl Loader<'_> {
             self.segments.push(Arc::new(created));
         }
         let end = end.unwrap_or(checkpointed_start);
-        let recovery_point = match self.params.clean_shutdown {
+        let recovery_point = match self.params.clean_shutdown && self.report.first_gap.is_none() {
             true => end,
             false => self.params.recovery_point.min(end),
         };

@@ -172,6 +172,9 @@ impl Log {
         let before_new = segments.last().cloned();
         segments.push(Arc::new(created));
         self.start_active(segments, target, now);
+        if target <= self.doubtful_from {
+            self.keep_gaps();
+        }
         self.order_deletion(removed);
         let cut = cut.as_ref().zip(before_new.as_deref());
         let finished = self.finish_truncation(cut, target, producers);
@@ -290,6 +293,7 @@ impl Log {
             .store(offset.0, Ordering::Release);
         self.shared.dir.mark_all_changed();
         self.start_active(vec![Arc::new(created)], offset, now);
+        self.keep_gaps();
         self.order_deletion(removed);
         self.leader_epochs = leader_epochs;
         self.on_epochs_changed();

@@ -128,6 +128,10 @@ fn cut_to(future: &mut Log, current: &LogReader, now: Timestamp) -> Result<(), C
     {
         end = end.min(of_epoch);
     }
+    // A crash may have taken records of the copy that the log has.
+    if let Some(doubtful) = future.doubtful_from() {
+        end = end.min(doubtful);
+    }
     let start = current.log_start_offset();
     let local_start = current.local_log_start_offset();
     // Otherwise the records before the first segment of the copy would not be copied, and the

@@ -106,6 +106,33 @@ fn a_copy_is_truncated_to_its_log() {
     );
 }
 
+/// A power loss can take the end of a segment and leave the next one.
+#[test]
+fn a_copy_with_a_gap_gets_the_missing_records() {
+    let dirs = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+    let [mut current, mut future] = [open(dirs[0].path()), open(dirs[1].path())];
+    append_to(&mut current, 0, 25);
+    while !round(&mut future, &current).is_at_end {}
+    let base = future.reader().segment_base_offsets()[0];
+    let next = future.reader().segment_base_offsets()[1];
+    drop(future);
+    let first = dirs[1].path().join(format!("{:020}.log", base.0));
+    let whole = std::fs::read(&first).unwrap();
+    let batch_bytes = whole.len() / next.since(base) as usize;
+    std::fs::write(&first, &whole[..batch_bytes]).unwrap();
+    let mut future = open(dirs[1].path());
+    assert_eq!(future.doubtful_from(), Some(Offset(1)));
+    while !round(&mut future, &current).is_at_end {}
+    assert_eq!(future.doubtful_from(), None);
+    let of_first = |log: &Log| {
+        let read = log.reader().read(Offset(1), 1, log.log_end_offset(), true);
+        let bytes = read.unwrap().region.unwrap().read().unwrap();
+        RecordBatch::read_all(bytes).next().unwrap().unwrap()
+    };
+    assert_eq!(of_first(&future).header.base_offset, Offset(1));
+    assert_eq!(future.log_end_offset(), current.log_end_offset());
+}
+
 #[test]
 fn a_copy_restarts_if_its_log_starts_after_it() {
     let dirs = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];

@@ -278,7 +278,10 @@ impl State {
     /// The peer's response to a fetch of the broker.
     pub(super) fn serve(&mut self, position: FetchPosition) -> Result<Answered, ErrorCode> {
         let from = position.fetch_offset.0;
-        self.on_log_end(from);
+        // In doubt, the broker asks from within its log, without an epoch.
+        if position.last_fetched_epoch.is_some() || from == 0 {
+            self.on_log_end(from);
+        }
         self.check_epoch(position.leader_epoch)?;
         if let Some(epoch) = position.last_fetched_epoch {
             let local = self.end_of(epoch);
@@ -288,7 +291,7 @@ impl State {
                 return Ok(Answered::Diverging(local));
             }
         }
-        // Without an epoch: nothing is left of the broker's log before this offset.
+        // Without an epoch: nothing is left of the broker's log before this offset, or it is in doubt.
         if from > self.peer_end() {
             tell!("the peer does not have {from}");
             return Err(ErrorCode::OffsetOutOfRange);

@@ -1,5 +1,6 @@
 //! One event, then the exact effects.
 
+mod doubt;
 mod errors;
 mod remote_records;
 
@@ -772,36 +773,4 @@ fn an_event_during_a_truncation_panics() {
     let mut story = Story::following();
     story.answer(10, diverging((2, 7), Some((2, 9))));
     story.follow(3, 5, 2);
-}
-
-/// A log that ends at 10, from which a crash may have taken records at 6.
-fn in_doubt() -> Story {
-    let mut story = Story::with_log(10, 8, Some(3));
-    story.replica = story.replica.doubtful_from(Some(Offset(6)));
-    story
-}
-
-#[test]
-fn what_a_crash_may_have_taken_is_fetched_again() {
-    let mut story = in_doubt();
-    assert_eq!(
-        story.follow(2, 4, 1),
-        [Effect::TruncateLog { to: Offset(6) }]
-    );
-    assert_eq!(story.truncated(6, Some(3)), [fetch_from(6, 3)]);
-    assert!(!story.replica.is_in_doubt());
-    // Only once.
-    story.answer(6, records(&[(6, 4, 4)], 10));
-    story.written(10);
-    assert!(matches!(story.follow(2, 5, 2)[..], [Effect::Fetch(order)]
-        if order.fetch_offset == Offset(10)));
-}
-
-#[test]
-fn a_leader_keeps_what_it_has_around_a_gap() {
-    let mut story = in_doubt();
-    story.step(elected(2));
-    assert_eq!(story.replica.log_end_offset(), Offset(10));
-    let effects = story.follow(2, 6, 3);
-    assert!(matches!(effects[..], [Effect::Fetch(order)] if order.fetch_offset == Offset(10)));
 }

@@ -103,7 +103,8 @@ impl MetadataLog {
         let mut snapshots = find_snapshots(&dir).map_err(|error| fail(error.to_string()))?;
         // Recovery cuts the log at the first invalid byte, and possibly no other node has the
         // records after it.
-        whole_segments(&dir, forced_offset(&dir)).map_err(|error| fail(error.to_string()))?;
+        let forced = forced_offset(&dir);
+        whole_segments(&dir, forced).map_err(|error| fail(error.to_string()))?;
         let params = OpenParams {
             dir: dir.clone(),
             topic_partition: TopicPartition::new("__cluster_metadata", 0),
@@ -139,6 +140,24 @@ impl MetadataLog {
                  before; restore the missing .checkpoint file"
             )));
         }
+        // A power loss may take the end of a segment and leave the next one, if neither was forced.
+        // This node has acknowledged nothing from there on, and would never fetch what is missing.
+        if let Some(gap) = metadata_log.log.doubtful_from()
+            && gap >= forced
+            && snapshots
+                .last()
+                .is_none_or(|newest| newest.end_offset <= gap)
+        {
+            tracing::warn!(
+                dir = %dir.display(), log_end_offset = %metadata_log.log.log_end_offset(), %gap,
+                "the metadata log has a gap, and is truncated to it"
+            );
+            metadata_log
+                .log
+                .truncate_to(gap, now)
+                .map_err(|error| fail(error.to_string()))?;
+        }
+        metadata_log.log.keep_gaps();
         if let Some(&newest) = snapshots.last()
             && metadata_log.is_behind(newest)
         {

@@ -250,7 +250,7 @@ impl Model {
     }
 
     fn reopen(&mut self, is_crash: bool) {
-        let recovery_point = self.reader().recovery_point().0;
+        let reader = self.reader();
         let log = self.log.take().unwrap();
         match is_crash {
             true => drop(log),
@@ -259,7 +259,7 @@ impl Model {
         let log = open(
             self.dir.path(),
             &self.config,
-            recovery_point,
+            reader.recovery_point().0,
             !is_crash,
             self.now,
         );

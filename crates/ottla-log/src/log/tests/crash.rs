@@ -3,11 +3,11 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
-use ottla_types::Offset;
+use ottla_types::{LeaderEpoch, Offset};
 
 use super::{TestLog, batch, idempotent};
-use crate::AppendErrorReason;
 use crate::disk::trace;
+use crate::{AppendErrorReason, RecoveryReport};
 
 #[test]
 fn every_cut_of_the_last_write_is_recovered_from() {
@@ -157,8 +157,8 @@ fn a_directory_that_cannot_be_written_is_an_error_not_a_panic() {
     }
 }
 
-#[test]
-fn a_gap_above_the_recovery_point_is_doubtful() {
+/// Its batches at offsets 0 to 4 are two in a segment, and that at 3 is gone.
+fn log_with_a_gap() -> TestLog {
     let size = batch(0, 1).size_in_bytes() as i32;
     let mut test = TestLog::with_config(|config| config.segment_bytes = 2 * size);
     for _ in 0..5 {
@@ -169,6 +169,12 @@ fn a_gap_above_the_recovery_point_is_doubtful() {
     let cut = test.path().join("00000000000000000002.log");
     let file = fs::File::options().write(true).open(cut).unwrap();
     file.set_len(size as u64).unwrap();
+    test
+}
+
+#[test]
+fn a_gap_above_the_recovery_point_is_doubtful() {
+    let mut test = log_with_a_gap();
     for (recovery_point, first_gap) in [(0, Some(3)), (2, Some(3)), (3, Some(3)), (4, None)] {
         let report = test.open(recovery_point, false);
         let first_gap = first_gap.map(Offset);
@@ -178,4 +184,43 @@ fn a_gap_above_the_recovery_point_is_doubtful() {
         assert_eq!(test.read_all(0), [(0, 0), (1, 1), (2, 2), (4, 4)]);
         test.log = None;
     }
+}
+
+/// The replica may be stopped before its leader has answered.
+#[test]
+fn a_gap_is_doubtful_until_its_records_are_fetched_again() {
+    let mut test = log_with_a_gap();
+    test.open(0, false);
+    for _ in 0..2 {
+        test.flush();
+        let reader = test.reader();
+        test.close();
+        assert_eq!(reader.recovery_point(), Offset(3));
+        let report = test.open(3, true);
+        assert_eq!(report.first_gap, Some(Offset(3)));
+        assert_eq!(test.log().doubtful_from(), Some(Offset(3)));
+        assert_eq!(test.reader().recovery_point(), Offset(3));
+    }
+    let now = test.now;
+    test.log().truncate_to(Offset(3), now).unwrap();
+    for _ in 0..2 {
+        test.append(1);
+    }
+    assert_eq!(test.log().doubtful_from(), None);
+    let reader = test.reader();
+    test.close();
+    assert_eq!(reader.recovery_point(), Offset(5));
+    let report = test.open(5, true);
+    assert_eq!(report, RecoveryReport::default());
+    assert_eq!(test.read_all(0), [(0, 0), (1, 1), (2, 2), (3, 3), (4, 4)]);
+}
+
+#[test]
+fn a_leader_forgets_the_doubt() {
+    let mut test = log_with_a_gap();
+    test.open(0, false);
+    test.log().assign_leader_epoch(LeaderEpoch(1), Offset(5));
+    assert_eq!(test.log().doubtful_from(), None);
+    test.flush();
+    assert_eq!(test.reader().recovery_point(), Offset(5));
 }

@@ -195,6 +195,8 @@ impl Checker<'_> {
         let (mut log, _) = self.site.open(false);
         let mut found = read_batches(&log.reader());
         let end = log.log_end_offset();
+        // A leader keeps gaps.
+        log.keep_gaps();
         let batch = build(end.0, 1, 1_000_000 + end.0, |builder| {
             builder.partition_leader_epoch(LeaderEpoch(1000))
         });

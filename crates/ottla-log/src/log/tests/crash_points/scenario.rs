@@ -306,7 +306,12 @@ impl Scenario {
             }
             Close => {
                 self.delayed.clear();
+                let reader = self.log().reader();
                 self.log.take().unwrap().close().unwrap();
+                let (recovery_point, start) = (reader.recovery_point(), reader.log_start_offset());
+                self.site.checkpoint(LOG_START_OFFSET_CHECKPOINT, start);
+                self.site
+                    .checkpoint(RECOVERY_POINT_CHECKPOINT, recovery_point);
                 let (log, report) = self.site.open(true);
                 assert_eq!(report, RecoveryReport::default());
                 self.log = Some(log);
@@ -314,8 +319,10 @@ impl Scenario {
             Kill => {
                 self.delayed.clear();
                 self.log = None;
-                let (log, report) = self.site.open(false);
+                let (mut log, report) = self.site.open(false);
                 assert_eq!(report.bytes_truncated, 0);
+                // It leads, and keeps the gaps of the cleaner.
+                log.keep_gaps();
                 self.log = Some(log);
             }
         }

@@ -10,6 +10,7 @@ use ottla_types::LeaderEpoch;
 
 use super::super::LoadedMetadata;
 use super::*;
+use crate::metadata::forced_mark::FORCED_OFFSET_FILE;
 use crate::metadata::metadata_log::METADATA_DIR;
 use crate::metadata::record_batches::records_batch;
 
@@ -167,4 +168,24 @@ fn a_partially_fetched_snapshot_is_discarded_after_a_crash() {
         loaded.loader.image().provenance.last_contained_offset,
         Offset(-1)
     );
+}
+
+#[test]
+fn an_unforced_gap_between_segments_is_cut_off() {
+    // Below the mark, it is not from a power loss.
+    for (forced, end) in [(3, 3), (5, 5)] {
+        let dir = tempfile::tempdir().expect("a directory");
+        filled(dir.path(), 5, 1).close().expect("closes");
+        let path = dir.path().join(METADATA_DIR);
+        let segment = |base_offset: i64| path.join(format!("{base_offset:020}.log"));
+        let whole = std::fs::read(segment(0)).expect("is read");
+        let batch = whole.len() / 5;
+        // Without the batch at offset 3.
+        std::fs::write(segment(0), &whole[..3 * batch]).expect("is written");
+        std::fs::write(segment(4), &whole[4 * batch..]).expect("is written");
+        std::fs::write(path.join(FORCED_OFFSET_FILE), format!("{forced:020}\n"))
+            .expect("is written");
+        let (log, _) = open(dir.path());
+        assert_eq!(log.log_end_offset(), Offset(end));
+    }
 }
