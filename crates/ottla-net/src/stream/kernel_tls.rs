@@ -216,11 +216,7 @@ impl KernelTlsStream {
             self.buffer.drain(..self.encrypted);
             self.encrypted = 0;
             self.plaintext = 0..0;
-            let was_empty = self.buffer.is_empty();
             let read = read_ahead(&mut self.socket, &mut self.buffer, context);
-            if was_empty && self.buffer.is_empty() {
-                self.buffer = Vec::new();
-            }
             // The end of the TCP stream without close_notify is a regular end (`of_end`).
             self.has_ended = ready!(read)? == 0;
         }
