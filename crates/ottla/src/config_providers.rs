@@ -193,8 +193,8 @@ fn resolve_value(
     Ok(resolved)
 }
 
-/// The contents of a file that a variable names. Dynamic settings can name any file: one that is not
-/// regular could make the broker wait forever, or have no end.
+/// The contents of a file that a variable names. Dynamic settings can name any file, and one that is
+/// not regular could make the broker wait forever, or have no end.
 fn text_of(file: &Path) -> Result<String, String> {
     let read = || -> io::Result<String> {
         if !fs::metadata(file)?.is_file() {
