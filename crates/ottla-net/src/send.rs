@@ -63,7 +63,11 @@ impl SendQueue {
             }
             Stream::Tls(stream) => self.send_encrypted(stream, unsent, on_progress).await,
             Stream::KernelTls(stream) => {
-                stream.prepare_to_send().await?;
+                if stream.is_new_key_due() {
+                    // Announcing it also waits while the peer does not read.
+                    unsent.set(self.bytes_in_memory());
+                    stream.replace_key().await?;
+                }
                 let (socket, mut on_sent) = stream.for_sending();
                 self.send_plain(socket, unsent, &mut on_sent, on_progress)
                     .await

@@ -142,17 +142,18 @@ fn replace(settings: &mut BTreeMap<String, String>, all: &[AlterableConfig]) {
 
 /// Checks whether this broker can switch to the key and trust stores in the settings, and open the
 /// listeners that they add. Reads files and binds sockets on a blocking thread. The error is a
-/// message for the client. Kafka: `SslFactory.validateReconfiguration`; it binds new listeners only
-/// after the change is stored.
+/// message for the client, and contains nothing that a variable stands for. Kafka:
+/// `SslFactory.validateReconfiguration`; it binds new listeners only after the change is stored.
 async fn check_listeners(node: &Node, settings: BTreeMap<String, String>) -> Result<(), String> {
     let context = Arc::clone(&node.context);
     let check = move || {
         let config = context.config().clone();
         let (next, _) = config.with_dynamic(config.dynamic_default_settings(), &settings);
-        context.tls.check(&next).map_err(|error| {
+        let checked = context.tls.check(&next).map_err(|error| {
             format!("Validation of dynamic config update of SSLFactory failed: {error}")
-        })?;
-        check_new_listeners(&config, &next)
+        });
+        let checked = checked.and_then(|()| check_new_listeners(&config, &next));
+        checked.map_err(|message| next.message_for_clients(message))
     };
     let checked = ottla_sync::task::spawn_blocking(check).await;
     checked.unwrap_or_else(|error| Err(format!("the listeners could not be checked: {error}")))

@@ -18,6 +18,13 @@ use ottla_net::{Connection, ListenerInfo, RequestContext};
 /// The configuration of a broker-only node, whose controllers are other processes, with these
 /// additional settings.
 pub fn broker_only_config(settings: &[(&str, &str)]) -> BrokerConfig {
+    let properties = broker_only_properties(settings);
+    let (config, _) = BrokerConfig::from_properties(&properties).expect("good settings");
+    config
+}
+
+/// The properties file of [`broker_only_config`].
+pub fn broker_only_properties(settings: &[(&str, &str)]) -> Properties {
     let mut properties = Properties::new("the test");
     let own = [
         ("process.roles", "broker"),
@@ -34,8 +41,7 @@ pub fn broker_only_config(settings: &[(&str, &str)]) -> BrokerConfig {
     for (key, value) in own.iter().chain(settings) {
         properties.set(key, value);
     }
-    let (config, _) = BrokerConfig::from_properties(&properties).expect("good settings");
-    config
+    properties
 }
 
 /// A request context of a client at 10.0.0.9.

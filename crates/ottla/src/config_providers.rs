@@ -11,6 +11,8 @@
 //! `org.apache.kafka.common.config.provider`.
 
 use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{self, Read as _};
 use std::path::{Component, Path, PathBuf};
 
 use ottla_config::{Properties, Variables};
@@ -33,6 +35,9 @@ struct Provider {
 
 const CLASSES: &str = "org.apache.kafka.common.config.provider.FileConfigProvider, \
                        DirectoryConfigProvider and EnvVarConfigProvider of the same package";
+
+/// The maximum size of a file that a variable names.
+const MAX_FILE_BYTES: u64 = 1 << 20;
 
 /// Resolves the variables in all values, and makes those of dynamic settings resolvable.
 pub fn resolve(properties: &mut Properties) -> Result<(), String> {
@@ -188,6 +193,23 @@ fn resolve_value(
     Ok(resolved)
 }
 
+/// The contents of a file that a variable names. Dynamic settings can name any file, and one that is
+/// not regular could make the broker wait forever, or have no end.
+fn text_of(file: &Path) -> Result<String, String> {
+    let read = || -> io::Result<String> {
+        if !fs::metadata(file)?.is_file() {
+            return Err(io::Error::other("it is not a regular file"));
+        }
+        let mut text = String::new();
+        let mut start = File::open(file)?.take(MAX_FILE_BYTES + 1);
+        match start.read_to_string(&mut text)? as u64 > MAX_FILE_BYTES {
+            true => Err(io::Error::other("it has more than 1 MiB")),
+            false => Ok(text),
+        }
+    };
+    read().map_err(|error| format!("the file cannot be read: {error}"))
+}
+
 impl Provider {
     fn get(&self, path: &str, key: &str) -> Result<String, String> {
         match self.kind {
@@ -204,8 +226,7 @@ impl Provider {
             }
             Kind::File => {
                 let file = self.allowed(Path::new(path))?;
-                let text = std::fs::read_to_string(&file)
-                    .map_err(|error| format!("the file cannot be read: {error}"))?;
+                let text = text_of(&file)?;
                 let properties = Properties::parse(&text, path)
                     .map_err(|_| "the file is not a properties file".to_owned())?;
                 let value = properties.value(key).map(str::to_owned);
@@ -213,8 +234,7 @@ impl Provider {
             }
             Kind::Directory => {
                 let file = self.allowed(&Path::new(path).join(key))?;
-                std::fs::read_to_string(&file)
-                    .map_err(|error| format!("the file cannot be read: {error}"))
+                text_of(&file)
             }
         }
     }
@@ -272,12 +292,16 @@ mod tests {
 
         std::fs::create_dir(dir.path().join("in")).unwrap();
         std::fs::write(dir.path().join("in/x"), "k=v").unwrap();
+        std::fs::write(dir.path().join("large"), vec![b'x'; (1 << 20) + 1]).unwrap();
         for (line, says) in [
             (
                 format!("a=${{file:{at}/secrets:none}}"),
                 "the file has no such key",
             ),
             (format!("a=${{file:{at}/nothing:x}}"), "cannot be read"),
+            (format!("a=${{dir:{at}:in}}"), "is not a regular file"),
+            ("a=${file:/dev/zero:x}".to_owned(), "is not a regular file"),
+            (format!("a=${{dir:{at}:large}}"), "more than 1 MiB"),
             (
                 "a=${env:OTTLA_NO_SUCH_VARIABLE}".to_owned(),
                 "no such variable",

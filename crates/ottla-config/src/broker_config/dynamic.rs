@@ -6,7 +6,7 @@
 mod change;
 mod listeners;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{BrokerConfig, ConfigError, Values, Warning};
 use crate::config_def::UpdateMode;
@@ -172,6 +172,12 @@ impl BrokerConfig {
         Ok(())
     }
 
+    /// What a client may see of a message about this configuration. If dynamic settings have
+    /// variables, it is replaced, because it may contain what these stand for.
+    pub fn message_for_clients(&self, message: String) -> String {
+        without_values(message, &self.replaced_settings)
+    }
+
     fn rebuild(&self, dynamic: &Dynamic) -> Result<BrokerConfig, ConfigError> {
         let mut properties = Properties::new(&self.file_name);
         properties.jaas_file = self.jaas_file.clone();
@@ -251,6 +257,20 @@ impl BrokerConfig {
 /// The message about a setting whose variables stand for a wrong value, without that value.
 fn invalid_variables(key: &str) -> String {
     format!("{key}: the value that its variables stand for is not valid")
+}
+
+/// A message about settings that cannot be used together. It may contain a part of what variables
+/// stand for, so it only names the settings that have some.
+fn without_values(message: String, replaced: &[BTreeMap<String, String>; 2]) -> String {
+    let keys: BTreeSet<&String> = replaced.iter().flat_map(BTreeMap::keys).collect();
+    if keys.is_empty() {
+        return message;
+    }
+    let keys: Vec<&str> = keys.into_iter().map(String::as_str).collect();
+    format!(
+        "the settings cannot be used with the values that the variables of {} stand for",
+        keys.join(", ")
+    )
 }
 
 #[cfg(test)]

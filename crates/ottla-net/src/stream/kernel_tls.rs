@@ -156,11 +156,13 @@ impl KernelTlsStream {
         &self.socket
     }
 
-    /// Replaces the key for sending if that is due.
-    pub async fn prepare_to_send(&mut self) -> io::Result<()> {
-        if !self.session.needs_new_key() || !self.can_replace_key() {
-            return Ok(());
-        }
+    /// Whether the key for sending has to be replaced before the next data.
+    pub fn is_new_key_due(&self) -> bool {
+        self.session.needs_new_key() && self.can_replace_key()
+    }
+
+    /// Replaces the key for sending. Waits while the peer does not read.
+    pub async fn replace_key(&mut self) -> io::Result<()> {
         self.send_record(HANDSHAKE_RECORD, &KEY_UPDATE_MESSAGE)
             .await?;
         let key = self.session.update_key().map_err(invalid)?;
@@ -216,11 +218,7 @@ impl KernelTlsStream {
             self.buffer.drain(..self.encrypted);
             self.encrypted = 0;
             self.plaintext = 0..0;
-            let was_empty = self.buffer.is_empty();
             let read = read_ahead(&mut self.socket, &mut self.buffer, context);
-            if was_empty && self.buffer.is_empty() {
-                self.buffer = Vec::new();
-            }
             // The end of the TCP stream without close_notify is a regular end (`of_end`).
             self.has_ended = ready!(read)? == 0;
         }

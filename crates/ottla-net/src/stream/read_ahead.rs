@@ -2,7 +2,7 @@
 
 use std::io;
 use std::pin::Pin;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 
 use ottla_sync::net::TcpStream;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -46,7 +46,6 @@ impl AsyncRead for ReadAhead {
             this.buffer.clear();
             let read = read_ahead(&mut this.stream, &mut this.buffer, context);
             if this.buffer.is_empty() {
-                this.buffer = Vec::new();
                 return read.map_ok(drop);
             }
         }
@@ -59,6 +58,7 @@ impl AsyncRead for ReadAhead {
 }
 
 /// Reads a large piece to the end of `buffer`. Returns its size, which is 0 at the end of the stream.
+/// A buffer that stays empty takes no memory, so that peers that send nothing hold none.
 pub fn read_ahead(
     stream: &mut TcpStream,
     buffer: &mut Vec<u8>,
@@ -67,12 +67,15 @@ pub fn read_ahead(
     let length = buffer.len();
     buffer.reserve_exact(READ_AHEAD_BYTES);
     let mut unfilled = ReadBuf::uninit(&mut buffer.spare_capacity_mut()[..READ_AHEAD_BYTES]);
-    ready!(Pin::new(stream).poll_read(context, &mut unfilled))?;
+    let read = Pin::new(stream).poll_read(context, &mut unfilled);
     let filled = unfilled.filled().len();
     // SAFETY: the read has initialised the first `filled` bytes of the spare capacity, which begins
     // at `length`.
     unsafe { buffer.set_len(length + filled) };
-    Poll::Ready(Ok(filled))
+    if buffer.is_empty() {
+        *buffer = Vec::new();
+    }
+    read.map_ok(|()| filled)
 }
 
 impl AsyncWrite for ReadAhead {
@@ -102,5 +105,30 @@ impl AsyncWrite for ReadAhead {
 
     fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.get_mut().stream).poll_shutdown(context)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+    use std::io::Write as _;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_read_that_waits_leaves_no_buffer() {
+        let listening = ottla_sync::net::TcpListener::bind("127.0.0.1:0").await;
+        let listening = listening.unwrap();
+        let address = listening.local_addr().unwrap();
+        let mut peer = std::net::TcpStream::connect(address).unwrap();
+        let (mut stream, _) = listening.accept().await.unwrap();
+        let mut buffer = Vec::new();
+        let once = poll_fn(|context| Poll::Ready(read_ahead(&mut stream, &mut buffer, context)));
+        assert!(once.await.is_pending());
+        assert_eq!(buffer.capacity(), 0);
+        peer.write_all(b"data").unwrap();
+        let read = poll_fn(|context| read_ahead(&mut stream, &mut buffer, context)).await;
+        assert_eq!(read.unwrap(), 4);
+        assert_eq!(buffer, b"data");
     }
 }

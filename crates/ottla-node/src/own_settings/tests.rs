@@ -14,8 +14,11 @@ use ottla_types::BrokerId;
 
 use super::*;
 use crate::controller::channel::{ActiveController, ControllerChannel};
+use ottla_config::Variables;
 use ottla_context::NodeContext;
-use ottla_testkit::peer::{ReceivedRequest, broker_only_config, client_context, peer};
+use ottla_testkit::peer::{
+    ReceivedRequest, broker_only_config, broker_only_properties, client_context, peer,
+};
 
 const VERSION: i16 = 1;
 const SERVED: &[(ApiKey, i16)] = &[(ApiKey::Envelope, 0)];
@@ -141,6 +144,41 @@ fn a_new_listener_whose_key_is_missing_is_refused() {
     let error = check_new_listeners(&broker_only_config(&[]), &next).unwrap_err();
     let expected = "listener EXTRA with SASL GSSAPI: ";
     assert!(error.starts_with(expected), "{error}");
+}
+
+/// The message about a key store contains its location.
+#[tokio::test]
+async fn a_refusal_does_not_show_what_a_variable_stands_for() {
+    let mut properties = broker_only_properties(&[
+        ("listeners", "PLAINTEXT://127.0.0.1:0"),
+        ("advertised.listeners", "PLAINTEXT://127.0.0.1:9092"),
+        (
+            "listener.security.protocol.map",
+            "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,EXTRA:SSL",
+        ),
+    ]);
+    properties.set_variables(Variables::new(|value| {
+        Ok(value.replace("${file:/s:password}", "/s3cret"))
+    }));
+    let (config, _) = BrokerConfig::from_properties(&properties).unwrap();
+    let location = "listener.name.extra.ssl.keystore.location";
+    let settings = BTreeMap::from(
+        [
+            ("listeners", "PLAINTEXT://127.0.0.1:0,EXTRA://127.0.0.1:0"),
+            (location, "${file:/s:password}"),
+        ]
+        .map(|(key, value)| (key.to_owned(), value.to_owned())),
+    );
+    let (next, warnings) = config.with_dynamic(&BTreeMap::new(), &settings);
+    assert_eq!(warnings, []);
+    let error = check_new_listeners(&config, &next).unwrap_err();
+    assert!(error.contains("s3cret"), "{error}");
+    let node = Node::new(Arc::new(NodeContext::new(config)));
+    let error = check_listeners(&node, settings).await.unwrap_err();
+    assert!(
+        error.contains(location) && !error.contains("s3cret"),
+        "{error}"
+    );
 }
 
 /// The mechanisms of an existing listener follow the setting without its prefix.

@@ -68,13 +68,20 @@ pub fn bind(address: SocketAddr, options: ListenOptions) -> io::Result<BoundSock
 /// Whether the peer has closed the connection, or its direction of it, even if data that it sent
 /// before is still to be read.
 pub fn is_closed_by_peer(stream: &TcpStream) -> bool {
+    let closed = PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR;
+    let now = states(stream, PollFlags::RDHUP);
+    now.is_ok_and(|now| now.intersects(closed))
+}
+
+/// Which of these states a socket has at this time, and whether it has failed. Does not wait.
+pub(super) fn states(socket: &impl AsFd, asked: PollFlags) -> io::Result<PollFlags> {
     let at_once = Timespec {
         tv_sec: 0,
         tv_nsec: 0,
     };
-    let mut look = [PollFd::new(stream, PollFlags::RDHUP)];
-    let closed = PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR;
-    poll(&mut look, Some(&at_once)).is_ok() && look[0].revents().intersects(closed)
+    let mut look = [PollFd::new(socket, asked)];
+    poll(&mut look, Some(&at_once))?;
+    Ok(look[0].revents())
 }
 
 /// Connects with the given buffer sizes. They are set before, because the first packet determines

@@ -7,6 +7,10 @@ use std::io;
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, AsRawFd};
 
+use rustix::event::PollFlags;
+
+use super::sockets::states;
+
 /// Attaches TLS to a connected socket, which stays as it is until it gets a key. Fails with
 /// [`io::ErrorKind::NotFound`] if the kernel has no TLS.
 pub fn attach_tls(socket: &impl AsFd) -> io::Result<()> {
@@ -43,7 +47,14 @@ fn set_option(
 
 /// Sends a record that is not application data, without blocking. The kernel encrypts it after
 /// everything written before. It is sent as a whole or not at all.
+///
+/// Fails with [`io::ErrorKind::WouldBlock`] until a third of the send buffer is free, which is more
+/// than a record. If the buffer was full, the kernel's TLS still holds the end of what was written.
+/// It leaves together with this record, or is lost if the connection is then closed.
 pub fn send_tls_record(socket: &impl AsFd, record_type: u8, payload: &[u8]) -> io::Result<()> {
+    if states(socket, PollFlags::OUT)?.is_empty() {
+        return Err(io::ErrorKind::WouldBlock.into());
+    }
     // Aligned as a control message has to be, and larger than one with a single byte.
     let mut control = [0_u64; 8];
     let mut part = libc::iovec {

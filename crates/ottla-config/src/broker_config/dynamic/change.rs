@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::super::BrokerConfig;
-use super::{Dynamic, base_of, invalid_variables};
+use super::{Dynamic, base_of, invalid_variables, without_values};
 use crate::config_def::ConfigValue;
 use crate::remote_storage::check_copy_lag;
 use crate::tables::broker_config;
@@ -74,10 +74,11 @@ impl BrokerConfig {
             let mut changed = changed.iter();
             match changed.find(|key| dynamic.replaced[index].contains_key(**key)) {
                 Some(key) => invalid_variables(key),
-                None => error.message(),
+                None => without_values(error.message(), &dynamic.replaced),
             }
         })?;
-        self.check_listeners(&config)?;
+        self.check_listeners(&config)
+            .map_err(|message| without_values(message, &dynamic.replaced))?;
         for key in changed {
             self.check_step(&config, key)?;
             check_local_retention(&config, key)?;

@@ -369,6 +369,11 @@ fn variables_are_replaced_on_use_and_described_as_written() {
     assert_eq!(said, invalid_variables(OVERRIDES));
     let (_, warnings) = config.with_dynamic(&wrong, &BTreeMap::new());
     assert_eq!(warnings[0].message, invalid_variables(OVERRIDES));
+    let shown = config.message_for_clients("secret".to_owned());
+    assert!(
+        shown.contains(OVERRIDES) && !shown.contains("secret"),
+        "{shown}"
+    );
 }
 
 #[test]

@@ -26,10 +26,10 @@ pub(super) enum AuditLine {
 }
 
 /// The lines of an audit file. A line that is not JSON counts as a lost decision: a full disk may
-/// have cut it.
+/// have cut it, also within a character.
 pub(super) fn audit_lines(file: impl BufRead) -> impl Iterator<Item = std::io::Result<AuditLine>> {
-    file.lines().map(|line| -> std::io::Result<AuditLine> {
-        Ok(match serde_json::from_str(&line?) {
+    file.split(b'\n').map(|line| -> std::io::Result<AuditLine> {
+        Ok(match serde_json::from_slice(&line?) {
             Ok(decision @ Value::Object(_)) => match decision.get("lost").and_then(Value::as_u64) {
                 Some(lost) => AuditLine::Lost(lost),
                 None => AuditLine::Decision(decision),
@@ -217,9 +217,9 @@ mod tests {
         authorizer
     }
 
-    fn seen(lines: &str) -> Seen {
+    fn seen(lines: impl AsRef<[u8]>) -> Seen {
         let mut seen = Seen::default();
-        for line in audit_lines(lines.as_bytes()) {
+        for line in audit_lines(lines.as_ref()) {
             seen.take(&line.unwrap());
         }
         seen
@@ -240,7 +240,7 @@ mod tests {
             line("2026-01-04", "User:c", "READ", false),
             line("2026-01-05", "User:d", "WRITE", true),
         ];
-        let seen = seen(&lines.concat());
+        let seen = seen(lines.concat());
         let (before, after) = (authorizer(&["User:a", "User:b"]), authorizer(&["User:b"]));
         assert_eq!(
             seen.in_words(&before, &after),
@@ -257,13 +257,16 @@ mod tests {
     #[test]
     fn what_the_files_do_not_show_is_said() {
         let lost = "{\"time\":\"2026-01-01\",\"lost\":3}\n{\"time\":\"2026\n";
-        let text = seen(&(lost.to_owned() + &line("2026-01-01", "User:a", "READ", true)))
-            .in_words(&authorizer(&[]), &authorizer(&[]));
+        let mut lines = lost.to_owned().into_bytes();
+        // The first byte of a character.
+        lines.extend(b"{\"principal\":\"User:\xc3\n");
+        lines.extend(line("2026-01-01", "User:a", "READ", true).into_bytes());
+        let text = seen(lines).in_words(&authorizer(&[]), &authorizer(&[]));
         assert!(
-            text.ends_with("note: 4 decisions are missing in the files\n"),
+            text.ends_with("note: 5 decisions are missing in the files\n"),
             "{text}"
         );
-        let denied = seen(&line("2026-01-01", "User:a", "READ", false));
+        let denied = seen(line("2026-01-01", "User:a", "READ", false));
         let text = denied.in_words(&authorizer(&[]), &authorizer(&[]));
         assert!(text.contains("ottla.audit.events=allowed,denied"), "{text}");
     }
