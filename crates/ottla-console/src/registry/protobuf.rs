@@ -76,13 +76,16 @@ impl ProtobufSchema {
         json.open('{')?;
         let found = values_of(message, parts)?;
         let mut rest = found.as_slice();
-        for (index, field) in message.fields.iter().enumerate() {
+        let mut always = message.without_presence.as_slice();
+        // Does not look at each field that is not set: a message of two bytes can have thousands.
+        while let Some(index) = next_field(rest, always) {
             let count = rest.iter().take_while(|it| it.field == index).count();
             let (values, others) = rest.split_at(count);
             rest = others;
-            if field.has_presence && values.is_empty() {
-                continue;
+            if always.first() == Some(&index) {
+                always = &always[1..];
             }
+            let field = &message.fields[index];
             json.name(&field.json_name)?;
             self.write_field(field, values, json)?;
         }
@@ -235,6 +238,12 @@ struct FieldValue<'a> {
     value: Encoded<'a>,
 }
 
+/// The first field of those that are set and those that are written in any case.
+fn next_field(set: &[FieldValue<'_>], always: &[usize]) -> Option<usize> {
+    let set = set.first().map(|it| it.field);
+    set.into_iter().chain(always.first().copied()).min()
+}
+
 /// The values of all fields of a message, in the order of its fields. A field that is not set has
 /// none. A field that is set several times has all its values, in their order; of a oneof, only the
 /// field that was set last has values.
@@ -295,10 +304,13 @@ fn read_files(
                 "{name} is nested more than {MOST_NESTING} levels deep"
             ));
         }
-        let file = protox_parse::parse(&name, text).map_err(|error| match name == ROOT {
+        let parsed = protox_parse::parse(&name, text);
+        let mut file = parsed.map_err(|error| match name == ROOT {
             true => error.to_string(),
             false => format!("{name}: {error}"),
         })?;
+        // The places of all names and numbers in the text take more memory than all else.
+        file.source_code_info = None;
         for import in &file.dependency {
             if names.insert(import.clone()) {
                 waiting.push(import.clone());

@@ -211,3 +211,26 @@ fn nesting_is_bounded() {
     assert_eq!(nesting(r#""\x4{\101{\u0041{\U00000041\"{" '\'{' {"#), 1);
     assert_eq!(nesting("{ /* } */ [ '}' // } \n # } \n \"\\\"}\" { ] }"), 3);
 }
+
+/// Looking at each field of each message would take a thousand times as long.
+#[test]
+fn fields_that_are_not_set_take_no_time() {
+    let (fields, messages) = (10_000, 100_000);
+    let mut file =
+        "syntax = \"proto3\"; message A { repeated B list = 1; } message B { ".to_owned();
+    for number in 1..=fields {
+        file.push_str(&format!("optional bool f{number} = {number}; "));
+    }
+    file.push('}');
+    let schema = ProtobufSchema::parse(&file, &[]).unwrap();
+    let expected = format!("{{\"list\":[{}{{}}]}}", "{},".repeat(messages - 1));
+    let decoded = schema.decode(&[0], &[0x0a, 0].repeat(messages)).unwrap();
+    assert!(decoded == expected);
+    // The last one and the first one: the order is that of the numbers.
+    assert_eq!(
+        schema
+            .decode(&[1], &[0x80, 0xf1, 0x04, 1, 0x08, 0])
+            .unwrap(),
+        r#"{"f1":false,"f10000":true}"#
+    );
+}
