@@ -139,17 +139,19 @@ impl ProducerBuilder {
     /// ```no_run
     /// # fn example(builder: ottla_client::ProducerBuilder) {
     /// use std::sync::Arc;
+    /// use ottla_client::ottla_records::RecordHeader;
     /// use ottla_client::{ProducerInterceptor, ProducerRecord};
     ///
-    /// struct Stamping;
+    /// struct Signing;
     ///
-    /// impl ProducerInterceptor for Stamping {
-    ///     fn on_send(&self, record: ProducerRecord) -> ProducerRecord {
-    ///         ProducerRecord { timestamp: record.timestamp.or(Some(0)), ..record }
+    /// impl ProducerInterceptor for Signing {
+    ///     fn on_send(&self, mut record: ProducerRecord) -> ProducerRecord {
+    ///         record.headers.push(RecordHeader::new("sent-by", Some("billing".into())));
+    ///         record
     ///     }
     /// }
     ///
-    /// let builder = builder.interceptor(Arc::new(Stamping));
+    /// let builder = builder.interceptor(Arc::new(Signing));
     /// # }
     /// ```
     #[must_use]

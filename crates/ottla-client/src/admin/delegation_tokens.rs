@@ -98,7 +98,11 @@ impl Admin {
     ///
     /// ```no_run
     /// # async fn example(admin: &ottla_client::Admin) -> Result<(), ottla_client::ClientError> {
-    /// for token in admin.describe_delegation_tokens(None).await? {
+    /// use ottla_client::admin::PrincipalParts;
+    ///
+    /// // Of Alice only: without owners, these would be the tokens of all users.
+    /// let alice: PrincipalParts = ("User".into(), "alice".into());
+    /// for token in admin.describe_delegation_tokens(Some(&[alice])).await? {
     ///     admin.expire_delegation_token(token.hmac, -1).await?;
     /// }
     /// # Ok(())

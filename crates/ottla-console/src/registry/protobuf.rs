@@ -7,8 +7,8 @@
 //! Files are parsed by `protox-parse`. Types and encoding are the console's own: the known crate for
 //! them contains code that builds the types of Google's files, which is larger than all of this.
 //!
-//! Pure. The size of a message, the nesting of files, and the JSON with its levels are bounded.
-//! Nothing looks into an `Any`, whose message could be another `Any` without end.
+//! Pure. The size of a message, the length and nesting of files, and the JSON with its levels are
+//! bounded. Nothing looks into an `Any`, whose message could be another `Any` without end.
 
 mod descriptor;
 mod encoding;
@@ -27,6 +27,9 @@ use encoding::{Encoded, Reader, Scalar};
 const MOST_BYTES: usize = 1 << 20;
 /// The parser of files recurses. Messages can be nested 32 levels.
 const MOST_NESTING: usize = 64;
+/// The words and signs of a schema with all its files. Parsed, each takes some hundred bytes: all of
+/// them take about what `registry.rs` reserves for reading a schema.
+const MOST_TOKENS: usize = 100_000;
 /// The name of the file that no other file imports.
 const ROOT: &str = "schema-of-the-record.proto";
 
@@ -76,13 +79,16 @@ impl ProtobufSchema {
         json.open('{')?;
         let found = values_of(message, parts)?;
         let mut rest = found.as_slice();
-        for (index, field) in message.fields.iter().enumerate() {
+        let mut always = message.without_presence.as_slice();
+        // Does not look at each field that is not set: a message of two bytes can have thousands.
+        while let Some(index) = next_field(rest, always) {
             let count = rest.iter().take_while(|it| it.field == index).count();
             let (values, others) = rest.split_at(count);
             rest = others;
-            if field.has_presence && values.is_empty() {
-                continue;
+            if always.first() == Some(&index) {
+                always = &always[1..];
             }
+            let field = &message.fields[index];
             json.name(&field.json_name)?;
             self.write_field(field, values, json)?;
         }
@@ -235,6 +241,12 @@ struct FieldValue<'a> {
     value: Encoded<'a>,
 }
 
+/// The first field of those that are set and those that are written in any case.
+fn next_field(set: &[FieldValue<'_>], always: &[usize]) -> Option<usize> {
+    let set = set.first().map(|it| it.field);
+    set.into_iter().chain(always.first().copied()).min()
+}
+
 /// The values of all fields of a message, in the order of its fields. A field that is not set has
 /// none. A field that is set several times has all its values, in their order; of a oneof, only the
 /// field that was set last has values.
@@ -285,20 +297,31 @@ fn read_files(
     let mut files: Vec<FileDescriptorProto> = Vec::new();
     let mut names = HashSet::from([ROOT.to_owned()]);
     let mut waiting = vec![ROOT.to_owned()];
+    let mut tokens = 0;
     while let Some(name) = waiting.pop() {
         let text = texts.get(name.as_str()).copied();
         let text = text
             .or_else(|| google::file(&name))
             .ok_or_else(|| format!("there is no reference for the import {name}"))?;
-        if nesting(text) > MOST_NESTING {
+        let shape = Shape::of(text);
+        if shape.nesting > MOST_NESTING {
             return Err(format!(
                 "{name} is nested more than {MOST_NESTING} levels deep"
             ));
         }
-        let file = protox_parse::parse(&name, text).map_err(|error| match name == ROOT {
+        tokens += shape.tokens;
+        if tokens > MOST_TOKENS {
+            return Err(format!(
+                "it and its references have more than {MOST_TOKENS} words and signs"
+            ));
+        }
+        let parsed = protox_parse::parse(&name, text);
+        let mut file = parsed.map_err(|error| match name == ROOT {
             true => error.to_string(),
             false => format!("{name}: {error}"),
         })?;
+        // The places of all names and numbers in the text take more memory than all else.
+        file.source_code_info = None;
         for import in &file.dependency {
             if names.insert(import.clone()) {
                 waiting.push(import.clone());
@@ -309,64 +332,85 @@ fn read_files(
     Ok(files)
 }
 
-/// How deep brackets are nested, besides those in comments and texts.
-fn nesting(text: &str) -> usize {
-    let (mut depth, mut deepest) = (0_usize, 0);
-    let mut bytes = text.bytes().peekable();
-    while let Some(byte) = bytes.next() {
-        match byte {
-            b'{' | b'[' | b'(' | b'<' => {
-                depth += 1;
-                deepest = deepest.max(depth);
-            }
-            b'}' | b']' | b')' | b'>' => depth = depth.saturating_sub(1),
-            b'"' | b'\'' => {
-                while let Some(inner) = bytes.next() {
-                    match inner {
-                        b'\\' => {
-                            let digits = match bytes.next() {
-                                Some(b'0'..=b'7') => 0,
-                                Some(it) if b"abfnrtv?\\'\"".contains(&it) => 0,
-                                Some(b'x' | b'X') => 1,
-                                Some(b'u') => 4,
-                                Some(b'U') => 8,
-                                // No escape: the parser continues at a different place, where this
-                                // text can be brackets.
-                                _ => return usize::MAX,
-                            };
-                            for _ in 0..digits {
-                                if bytes.next_if(u8::is_ascii_hexdigit).is_none() {
-                                    return usize::MAX;
+/// What a file costs its parser.
+#[derive(Clone, Copy, PartialEq, Debug)]
+struct Shape {
+    /// How deep brackets are nested, besides those in comments and texts.
+    nesting: usize,
+    /// Words and signs. A text or a comment is one.
+    tokens: usize,
+}
+
+impl Shape {
+    /// The parser would find other brackets than are found here.
+    const UNKNOWN: Shape = Shape {
+        nesting: usize::MAX,
+        tokens: 0,
+    };
+
+    fn of(text: &str) -> Shape {
+        let (mut depth, mut nesting, mut tokens) = (0_usize, 0_usize, 0_usize);
+        let mut is_in_word = false;
+        let mut bytes = text.bytes().peekable();
+        while let Some(byte) = bytes.next() {
+            let is_of_word = byte.is_ascii_alphanumeric() || byte == b'_';
+            let goes_on = byte.is_ascii_whitespace() || is_of_word && is_in_word;
+            tokens += usize::from(!goes_on);
+            is_in_word = is_of_word;
+            match byte {
+                b'{' | b'[' | b'(' | b'<' => {
+                    depth += 1;
+                    nesting = nesting.max(depth);
+                }
+                b'}' | b']' | b')' | b'>' => depth = depth.saturating_sub(1),
+                b'"' | b'\'' => {
+                    while let Some(inner) = bytes.next() {
+                        match inner {
+                            b'\\' => {
+                                let digits = match bytes.next() {
+                                    Some(b'0'..=b'7') => 0,
+                                    Some(it) if b"abfnrtv?\\'\"".contains(&it) => 0,
+                                    Some(b'x' | b'X') => 1,
+                                    Some(b'u') => 4,
+                                    Some(b'U') => 8,
+                                    // No escape: the parser continues at a different place, where this
+                                    // text can be brackets.
+                                    _ => return Shape::UNKNOWN,
+                                };
+                                for _ in 0..digits {
+                                    if bytes.next_if(u8::is_ascii_hexdigit).is_none() {
+                                        return Shape::UNKNOWN;
+                                    }
                                 }
                             }
+                            // Texts end with their line.
+                            b'\n' => break,
+                            end if end == byte => break,
+                            _ => {}
                         }
-                        // Texts end with their line.
-                        b'\n' => break,
-                        end if end == byte => break,
-                        _ => {}
                     }
                 }
-            }
-            b'#' => while bytes.next_if(|it| *it != b'\n').is_some() {},
-            b'/' if bytes.peek() == Some(&b'/') => {
-                while bytes.next_if(|it| *it != b'\n').is_some() {}
-            }
-            b'/' if bytes.peek() == Some(&b'*') => {
-                bytes.next();
-                while let Some(inner) = bytes.next() {
-                    if inner == b'*' && bytes.next_if_eq(&b'/').is_some() {
-                        break;
-                    }
-                    // An error in Protobuf, after which the parser continues at a different place.
-                    if inner == b'/' && bytes.peek() == Some(&b'*') {
-                        return usize::MAX;
+                b'#' => while bytes.next_if(|it| *it != b'\n').is_some() {},
+                b'/' if bytes.peek() == Some(&b'/') => {
+                    while bytes.next_if(|it| *it != b'\n').is_some() {}
+                }
+                b'/' if bytes.peek() == Some(&b'*') => {
+                    bytes.next();
+                    while let Some(inner) = bytes.next() {
+                        if inner == b'*' && bytes.next_if_eq(&b'/').is_some() {
+                            break;
+                        }
+                        // An error in Protobuf, after which the parser continues at a different place.
+                        if inner == b'/' && bytes.peek() == Some(&b'*') {
+                            return Shape::UNKNOWN;
+                        }
                     }
                 }
+                _ => {}
             }
-            _ => {}
         }
+        Shape { nesting, tokens }
     }
-    deepest
 }
 
 #[cfg(test)]

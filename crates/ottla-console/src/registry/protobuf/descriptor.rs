@@ -25,6 +25,8 @@ pub(super) struct Types {
 pub(super) struct MessageType {
     /// By their numbers.
     pub(super) fields: Vec<Field>,
+    /// The indexes of the fields that have a value even if they are not set.
+    pub(super) without_presence: Vec<usize>,
     /// The messages in it, without the entries of maps, which are not in the file.
     inner: Vec<usize>,
     is_map_entry: bool,
@@ -39,7 +41,7 @@ pub(super) struct Field {
     index: usize,
     pub(super) is_repeated: bool,
     /// Whether "not set" differs from the default.
-    pub(super) has_presence: bool,
+    has_presence: bool,
     /// At most one field of a oneof is set.
     pub(super) oneof: Option<i32>,
 }
@@ -74,7 +76,9 @@ impl Types {
                 let (name, number) = (&declared.name, pair[0].number);
                 return Err(format!("{name} has two fields with the number {number}"));
             }
+            let indexes = 0..fields.len();
             messages.push(MessageType {
+                without_presence: indexes.filter(|it| !fields[*it].has_presence).collect(),
                 fields,
                 inner: declared.inner.clone(),
                 is_map_entry: is_map_entry(declared.message),

@@ -206,8 +206,46 @@ fn nesting_is_bounded() {
     let error = ProtobufSchema::parse(&hidden, &[]).unwrap_err();
     assert!(error.contains("nested"), "{error}");
     for wrong in ["\"\\\n{", "\"\\x\" \"{", "\"\\u004\" \"{", "'\\q'", "'\\"] {
-        assert_eq!(nesting(wrong), usize::MAX, "{wrong}");
+        assert_eq!(Shape::of(wrong), Shape::UNKNOWN, "{wrong}");
     }
+    let nesting = |text| Shape::of(text).nesting;
     assert_eq!(nesting(r#""\x4{\101{\u0041{\U00000041\"{" '\'{' {"#), 1);
     assert_eq!(nesting("{ /* } */ [ '}' // } \n # } \n \"\\\"}\" { ] }"), 3);
+}
+
+#[test]
+fn words_and_signs_are_bounded() {
+    let shape = Shape::of("a_1=\"b \\\" c\" ; // d e\n");
+    assert_eq!((shape.nesting, shape.tokens), (0, 5));
+    // Of eight words and signs.
+    let half = "enum A { B = 0; } ".repeat(MOST_TOKENS / 16 + 1);
+    let references = [("half.proto".to_owned(), half.clone())];
+    let file = format!("import \"half.proto\"; {half}");
+    let error = ProtobufSchema::parse(&file, &references).unwrap_err();
+    assert!(error.contains("words and signs"), "{error}");
+    let error = ProtobufSchema::parse(&half, &[]).unwrap_err();
+    assert_eq!(error, "A is defined twice");
+}
+
+/// Looking at each field of each message would take a thousand times as long.
+#[test]
+fn fields_that_are_not_set_take_no_time() {
+    let (fields, messages) = (10_000, 100_000);
+    let mut file =
+        "syntax = \"proto3\"; message A { repeated B list = 1; } message B { ".to_owned();
+    for number in 1..=fields {
+        file.push_str(&format!("optional bool f{number} = {number}; "));
+    }
+    file.push('}');
+    let schema = ProtobufSchema::parse(&file, &[]).unwrap();
+    let expected = format!("{{\"list\":[{}{{}}]}}", "{},".repeat(messages - 1));
+    let decoded = schema.decode(&[0], &[0x0a, 0].repeat(messages)).unwrap();
+    assert!(decoded == expected);
+    // The last one and the first one: the order is that of the numbers.
+    assert_eq!(
+        schema
+            .decode(&[1], &[0x80, 0xf1, 0x04, 1, 0x08, 0])
+            .unwrap(),
+        r#"{"f1":false,"f10000":true}"#
+    );
 }
