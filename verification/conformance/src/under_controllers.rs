@@ -362,6 +362,8 @@ fn settings() -> Vec<(String, String)> {
     [
         ("broker.session.timeout.ms", SESSION_TIMEOUT),
         ("broker.heartbeat.interval.ms", HEARTBEAT_INTERVAL),
+        // Each check of the records starts a group.
+        ("group.initial.rebalance.delay.ms", Duration::ZERO),
     ]
     .map(|(key, time)| (key.to_owned(), time.as_millis().to_string()))
     .to_vec()
