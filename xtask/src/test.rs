@@ -8,8 +8,10 @@
 //!
 //! Quick suites and these programs come first. Then two lanes run in parallel, because suites that
 //! start brokers mostly wait for them. Suites that may run in either lane go to the one that
-//! finishes first, longest first. While the processors are idle, more suites run in parallel.
-//! Suites that measure time run alone at the end. Then a profile of the run is printed.
+//! finishes first, longest first. While the processors have time to spare, more suites run in
+//! parallel. Clippy, which waits for nothing, runs beside them with a low priority and takes the time
+//! in which they wait. Suites that measure time run alone at the end. Then a profile of the run is
+//! printed.
 
 mod changed;
 mod processors;
@@ -36,11 +38,14 @@ use profile::{Measured, shown};
 /// failed.
 const PATIENCE: Duration = Duration::from_secs(45 * 60);
 
-/// Additional suites that run at once while the processors are idle.
-const MORE_AT_ONCE: usize = 3;
-/// They start when at least this share of the processors' time was idle for this long.
-const IDLE_SHARE: f64 = 0.35;
-const IDLE_WINDOW: Duration = Duration::from_secs(4);
+/// Additional suites that run at once while the processors have time to spare.
+const MORE_AT_ONCE: usize = 4;
+/// They start when at least this share of the processors' time was spare for this long.
+const SPARE_SHARE: f64 = 0.35;
+const SPARE_WINDOW: Duration = Duration::from_secs(3);
+
+/// The niceness of a suite that must not slow down the suites beside it.
+const LOW_PRIORITY: &str = "10";
 
 /// Limits of the failure summary: lines per failure, and failures per suite.
 const LINES_OF_A_COMPLAINT: usize = 12;
@@ -221,37 +226,39 @@ const SUITES: &[Suite] = &[
     suite(First, "binary", "the programs that the other suites start, the broker first of all", ALWAYS, build_of_programs),
     suite(Tests, "test-build", "the test programs are built", ALWAYS, || cargo(&["test", "--workspace", "--no-run", "--locked", "--features", FEATURES])),
     suite(Tests, "unit", "tests beside the code, and of the broker's process", ALWAYS, || xtask(&["test-programs"])),
+    // After `unit`: cargo runs one build at a time.
+    suite(Tests, "clippy", "no warnings", ALWAYS, clippy),
     suite(Brokers, "conformance", "scripts of every kind of client against Ottla and Apache Kafka", BROKER, || conformance(&["conformance"])),
-    // Longest first, so that no long one runs alone at the end.
+    // Longest first, so that no long one runs alone at the end. `tiered` and `client` call cargo, which
+    // waits while clippy runs, so they are later than their length says.
     suite(Either, "take-over", "one directory in the hands of Kafka and Ottla in turn", BROKER, || conformance(&["take-over"])),
-    suite(Either, "clippy", "no warnings", ALWAYS, || cargo(&["clippy", "--workspace", "--all-targets", "--locked", "--features", FEATURES, "--", "--deny", "warnings"])),
     suite(Either, "secured", "clients and tools on listeners with TLS and logins, with ACLs and quotas", BROKER, || conformance(&["conformance", "--secured"])),
-    suite(Either, "raised-quorum", "kraft.version is raised with voters of both makers", BROKER, || conformance(&["raised-quorum", "--quorums", "ottla+kafka+kafka"])),
-    suite(Either, "rolling-take-over", "three brokers of Kafka's handed over one by one, and back", BROKER, || conformance(&["mixed-cluster", "--brokers", "kafka,kafka,kafka", "--rolling", "ottla"])),
+    suite(Either, "console-api", "the console's API against Ottla and Apache Kafka", CONSOLE_API, || conformance(&["console-api"])),
+    suite(Either, "take-over-4.4", "a directory of Kafka 4.4", BROKER, || conformance(&["take-over", "--changes", "2", "--from", "kafka44"])),
     suite(Either, "take-over-secured", "a directory whose clients log in over TLS, with ACLs, quotas and tokens", BROKER, || conformance(&["take-over", "--changes", "2", "--secured"])),
     suite(Either, "under-controllers", "a broker under Kafka's controller, through stops, kills and settings", BROKER, || conformance(&["under-controllers"])),
-    suite(Either, "tiered", "Kafka's remote segments are shown, checked and found damaged; stores with real servers", TIERED, || conformance(&["tiered"])),
-    suite(Either, "client", "the native client against Apache Kafka and Ottla", BROKER, || conformance(&["client"])),
-    suite(Either, "documentation", "the examples in the documentation", ALWAYS, || cargo(&["test", "--workspace", "--doc", "--no-fail-fast", "--locked", "--features", FEATURES])),
-    suite(Either, "take-over-static", "the same with static voters", BROKER, || conformance(&["take-over", "--changes", "2", "--static-voters"])),
-    suite(Either, "take-over-4.4", "a directory of Kafka 4.4", BROKER, || conformance(&["take-over", "--changes", "2", "--from", "kafka44"])),
+    suite(Either, "take-over-4.0", "a directory of Kafka 4.0", BROKER, || conformance(&["take-over", "--changes", "2", "--from", "kafka40"])),
+    suite(Either, "rolling-take-over", "three brokers of Kafka's handed over one by one, and back", BROKER, || conformance(&["mixed-cluster", "--brokers", "kafka,kafka,kafka", "--rolling", "ottla"])),
     // A short selection against Kafka 4.4; docs/testing.md has the other suites.
     suite(Either, "conformance-4.4", "the Java client of 4.4, librdkafka and all dynamic settings, against Kafka 4.4", BROKER, || conformance(&["conformance", "--reference", "kafka44", "--client", "java", "--client", "confluent", "--client", "settings"])),
-    suite(Either, "mixed-cluster-4.4", "brokers of Ottla's and of Kafka 4.4, under its controller", BROKER, || conformance(&["mixed-cluster", "--reference", "kafka44", "--troubles", "2", "--kinds", "stopped,killed"])),
-    suite(Either, "take-over-4.0", "a directory of Kafka 4.0", BROKER, || conformance(&["take-over", "--changes", "2", "--from", "kafka40"])),
-    suite(Either, "report", "the report of ottla bench in a browser, light, dark and narrow", REPORT, || conformance(&["report"])),
-    suite(Either, "cluster-admin", "Kafka's tools and ours elect leaders, uncleanly too, and print the same", BROKER, || conformance(&["cluster-admin", "--controllers", "ottla", "--only", "elections"])),
-    suite(Either, "take-over-3.9", "a directory of Kafka 3.9", BROKER, || conformance(&["take-over", "--changes", "2", "--from", "kafka39"])),
+    suite(Either, "raised-quorum", "kraft.version is raised with voters of both makers", BROKER, || conformance(&["raised-quorum", "--quorums", "ottla+kafka+kafka"])),
+    suite(Either, "take-over-static", "the same with static voters", BROKER, || conformance(&["take-over", "--changes", "2", "--static-voters"])),
     suite(Either, "kerberos", "logins with Kerberos of both clients at both brokers, with a KDC", BROKER, || conformance(&["kerberos"])),
-    suite(Either, "console-api", "the console's API against Ottla and Apache Kafka", CONSOLE_API, || conformance(&["console-api"])),
+    suite(Either, "report", "the report of ottla bench in a browser, light, dark and narrow", REPORT, || conformance(&["report"])),
+    suite(Either, "take-over-3.9", "a directory of Kafka 3.9", BROKER, || conformance(&["take-over", "--changes", "2", "--from", "kafka39"])),
+    suite(Either, "tiered", "Kafka's remote segments are shown, checked and found damaged; stores with real servers", TIERED, || conformance(&["tiered"])),
+    suite(Either, "client", "the native client against Apache Kafka and Ottla", BROKER, || conformance(&["client"])),
     suite(Either, "mixed-cluster", "two brokers of Ottla's and one of Kafka's, stopped and killed in turn", BROKER, || conformance(&["mixed-cluster", "--troubles", "3", "--kinds", "stopped,killed"])),
-    suite(Either, "client-histories", "histories of transactional clients, under kill -9 of the broker", BROKER, || conformance(&["exactly-once", "--work", "histories", "--kills", "3"])),
-    suite(Either, "compare-cleaning", "compaction beside Kafka's own cleaner, and served by Kafka", CLEANING, || bench_peer(&["compare-cleaning", "--logs", "2"])),
-    suite(Either, "golden", "messages against Kafka's classes", CODEGEN, || conformance(&["golden"])),
+    suite(Either, "cluster-admin", "Kafka's tools and ours elect leaders, uncleanly too, and print the same", BROKER, || conformance(&["cluster-admin", "--controllers", "ottla", "--only", "elections"])),
+    suite(Either, "mixed-cluster-4.4", "brokers of Ottla's and of Kafka 4.4, under its controller", BROKER, || conformance(&["mixed-cluster", "--reference", "kafka44", "--troubles", "2", "--kinds", "stopped,killed"])),
     suite(Either, "exactly-once", "copiers of a topic, under kill -9 of the broker and of themselves", BROKER, || conformance(&["exactly-once", "--kills", "3"])),
     suite(Either, "changing-quorum", "voters of both makers are added, come to harm and are removed", BROKER, || conformance(&["changing-quorum", "--troubles", "1"])),
     suite(Either, "golden-records", "record batches against Kafka's classes", RECORDS, || conformance(&["golden-records"])),
+    suite(Either, "compare-cleaning", "compaction beside Kafka's own cleaner, and served by Kafka", CLEANING, || bench_peer(&["compare-cleaning", "--logs", "2"])),
+    suite(Either, "client-histories", "histories of transactional clients, under kill -9 of the broker", BROKER, || conformance(&["exactly-once", "--work", "histories", "--kills", "3"])),
+    suite(Either, "golden", "messages against Kafka's classes", CODEGEN, || conformance(&["golden"])),
     suite(Either, "packages", "the packages are read back, installed, and started from", PACKAGES, || program(PACKAGING, &["check-packages"])),
+    suite(Either, "documentation", "the examples in the documentation", ALWAYS, || cargo(&["test", "--workspace", "--doc", "--no-fail-fast", "--locked", "--features", FEATURES])),
     suite(Either, "console", "the committed console page is up to date", CONSOLE, || xtask(&["console", "--check"])),
     suite(Either, "codegen", "the schema files agree with Kafka's jars", CODEGEN, || conformance(&["codegen", "--check"])),
     suite(Last, "measures", "measurements of a stall, and of many connecting clients", MEASURES, || xtask(&["test-programs", "--measuring"])),
@@ -291,7 +298,7 @@ pub fn run(options: &Options) -> Result<()> {
             })
         });
         let more: Vec<_> = (0..MORE_AT_ONCE)
-            .map(|_| scope.spawn(move || run_all(std::iter::from_fn(|| either.next_while_idle()))))
+            .map(|_| scope.spawn(move || run_all(std::iter::from_fn(|| either.next_while_spare()))))
             .collect();
         let all = lanes.into_iter().chain(more);
         all.map(|lane| lane.join()).collect::<Vec<_>>()
@@ -357,8 +364,8 @@ fn run_all<'a>(suites: impl Iterator<Item = &'a Suite>) -> Result<Outcome> {
 /// Suites that any lane may run, in order.
 struct Queue<'a> {
     suites: Mutex<VecDeque<&'a Suite>>,
-    /// Held while a lane checks whether the processors are idle, so that each check includes the
-    /// suites that other lanes have just started.
+    /// Held while a lane checks whether the processors have time to spare, so that each check includes
+    /// the suites that other lanes have just started.
     looking: Mutex<()>,
 }
 
@@ -378,13 +385,13 @@ impl<'a> Queue<'a> {
         self.suites().pop_front()
     }
 
-    /// Waits until the processors are idle. Returns `None` when all suites have been taken.
-    fn next_while_idle(&self) -> Option<&'a Suite> {
+    /// Waits until the processors have time to spare. Returns `None` when all suites have been taken.
+    fn next_while_spare(&self) -> Option<&'a Suite> {
         let _looking = self.looking.lock().expect("no lane panics with it");
         while !self.suites().is_empty() {
             // Without /proc/stat, the two lanes run all suites.
-            let idle = processors::idle_share(IDLE_WINDOW).unwrap_or_default();
-            if idle >= IDLE_SHARE {
+            let spare = processors::spare_share(SPARE_WINDOW).unwrap_or_default();
+            if spare >= SPARE_SHARE {
                 return self.next();
             }
         }
@@ -573,6 +580,39 @@ fn build_of_programs() -> Command {
     let mut build = cargo(&["build", "--features", FEATURES]);
     build.args(PROGRAMS);
     build
+}
+
+fn clippy() -> Command {
+    let clippy = cargo(&[
+        "clippy",
+        "--workspace",
+        "--all-targets",
+        "--locked",
+        "--features",
+        FEATURES,
+        "--",
+        "--deny",
+        "warnings",
+    ]);
+    with_low_priority(&clippy)
+}
+
+/// The same command, with a priority that leaves the processors to the suites beside it.
+fn with_low_priority(command: &Command) -> Command {
+    let mut nice = Command::new("nice");
+    nice.args(["-n", LOW_PRIORITY])
+        .arg(command.get_program())
+        .args(command.get_args());
+    if let Some(folder) = command.get_current_dir() {
+        nice.current_dir(folder);
+    }
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => nice.env(name, value),
+            None => nice.env_remove(name),
+        };
+    }
+    nice
 }
 
 fn cargo(arguments: &[&str]) -> Command {

@@ -222,8 +222,8 @@ public final class Workload {
             int read = 0;
             for (long deadline = System.nanoTime() + 10_000_000_000L; read < count && System.nanoTime() < deadline;) {
                 read += consumer.poll(Duration.ofMillis(200)).count();
-                // What has been read up to its end gives no more.
-                if (read > 0 && consumer.assignment().stream()
+                // What has been read up to its end gives no more: the writers pause meanwhile.
+                if (!consumer.assignment().isEmpty() && consumer.assignment().stream()
                     .allMatch(partition -> consumer.currentLag(partition).orElse(1) == 0)) {
                     break;
                 }

@@ -25,8 +25,12 @@ const NEWER_METADATA_VERSION: i16 = 34;
 /// The peer that knows it.
 const NEWER_KAFKA: &str = "kafka44";
 const NEWER_SAYS: &str = "metadata.version";
-/// Longer than the session of a killed broker, which a restarted one waits for.
-const SESSION_TIMEOUT: Duration = Duration::from_secs(9);
+/// The session of a broker that was stopped or killed, which a restarted one waits for: shorter than
+/// the default of nine seconds.
+const SESSION_TIMEOUT: Duration = Duration::from_secs(4);
+const HEARTBEAT_INTERVAL: Duration = Duration::from_millis(500);
+/// For a broker that is refused for another reason, at its first registration.
+const REGISTRATION_PATIENCE: Duration = Duration::from_secs(9);
 
 #[derive(clap::Args)]
 pub struct Options {
@@ -107,6 +111,7 @@ impl Cluster {
                 role,
                 voters: Voters::Static(format!("{CONTROLLER}@127.0.0.1:{controller_port}")),
             },
+            overrides: settings(),
             ..NodeOptions::default()
         };
         let controller_options =
@@ -283,7 +288,7 @@ impl Cluster {
         let properties = "version=1\ncluster.id=AAAAAAAAAAAAAAAAAAAAZA\nnode.id=2\ndirectory.id=AAAAAAAAAAAAAAAAAAAAZQ\n";
         std::fs::write(data.join("meta.properties"), properties)?;
         let says = "cluster AAAAAAAAAAAAAAAAAAAAZA";
-        self.start_refused("stranger", BROKER + 1, SESSION_TIMEOUT, says)
+        self.start_refused("stranger", BROKER + 1, REGISTRATION_PATIENCE, says)
     }
 
     /// A broker whose controller has finalized a feature level that no broker of this release
@@ -310,7 +315,7 @@ impl Cluster {
         }
         let _newer = Peer::load(NEWER_KAFKA)?.install()?.start(options)?;
         let own = std::mem::replace(&mut self.broker_options, broker);
-        let refused = self.start_refused("behind", BROKER + 1, SESSION_TIMEOUT, NEWER_SAYS);
+        let refused = self.start_refused("behind", BROKER + 1, REGISTRATION_PATIENCE, NEWER_SAYS);
         self.broker_options = own;
         refused
     }
@@ -336,9 +341,10 @@ impl Cluster {
         let mut options = NodeOptions {
             dir: self.broker_options.dir.with_file_name(name),
             port: Some(free_port_pair()?),
-            overrides: vec![(timeout.0.to_owned(), timeout.1.to_string())],
             ..self.broker_options.clone()
         };
+        let setting = (timeout.0.to_owned(), timeout.1.to_string());
+        options.overrides.push(setting);
         if let Place::Member { node_id: id, .. } = &mut options.place {
             *id = node_id;
         }
@@ -349,4 +355,16 @@ impl Cluster {
         self.check_records()?;
         Ok(last)
     }
+}
+
+/// The settings of all nodes on top of `peers/server.properties`.
+fn settings() -> Vec<(String, String)> {
+    [
+        ("broker.session.timeout.ms", SESSION_TIMEOUT),
+        ("broker.heartbeat.interval.ms", HEARTBEAT_INTERVAL),
+        // Each check of the records starts a group.
+        ("group.initial.rebalance.delay.ms", Duration::ZERO),
+    ]
+    .map(|(key, time)| (key.to_owned(), time.as_millis().to_string()))
+    .to_vec()
 }

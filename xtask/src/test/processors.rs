@@ -7,15 +7,17 @@ use anyhow::{Context, Result};
 /// Time that the processors have spent since boot, in ticks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Ticks {
-    idle: u64,
+    /// Idle, or used by processes of low priority, which yield to others.
+    spare: u64,
     all: u64,
 }
 
-/// The share of the processors' time that is idle during `window`, measured now.
-pub fn idle_share(window: Duration) -> Result<f64> {
+/// The share of the processors' time that is spare during `window`, measured now: idle, or used by
+/// processes of low priority.
+pub fn spare_share(window: Duration) -> Result<f64> {
     let before = now()?;
     std::thread::sleep(window);
-    Ok(idle_between(before, now()?))
+    Ok(spare_between(before, now()?))
 }
 
 fn now() -> Result<Ticks> {
@@ -33,18 +35,18 @@ fn ticks_in(stat: &str) -> Option<Ticks> {
         .take(8)
         .collect();
     Some(Ticks {
-        idle: fields.get(3)? + fields.get(4)?,
+        spare: fields.get(1)? + fields.get(3)? + fields.get(4)?,
         all: fields.iter().sum(),
     })
 }
 
-fn idle_between(before: Ticks, after: Ticks) -> f64 {
+fn spare_between(before: Ticks, after: Ticks) -> f64 {
     let all = after.all.saturating_sub(before.all);
-    let idle = after.idle.saturating_sub(before.idle);
+    let spare = after.spare.saturating_sub(before.spare);
     if all == 0 {
         return 0.0;
     }
-    idle as f64 / all as f64
+    spare as f64 / all as f64
 }
 
 #[cfg(test)]
@@ -52,15 +54,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_idle_share_covers_the_time_between_two_samples() {
-        let before = ticks_in("cpu  10 0 10 70 10 0 0 0 5 0\ncpu0 1 1 1 1\n").expect("a line");
-        assert_eq!(before, Ticks { idle: 80, all: 100 });
+    fn the_spare_share_covers_the_time_between_two_samples() {
+        let before = ticks_in("cpu  10 5 10 65 10 0 0 0 5 0\ncpu0 1 1 1 1\n").expect("a line");
+        let expected = Ticks {
+            spare: 80,
+            all: 100,
+        };
+        assert_eq!(before, expected);
         let after = Ticks {
-            idle: 110,
+            spare: 110,
             all: 200,
         };
-        assert!((idle_between(before, after) - 0.3).abs() < 1e-9);
-        assert!(idle_between(before, before) < f64::EPSILON);
+        assert!((spare_between(before, after) - 0.3).abs() < 1e-9);
+        assert!(spare_between(before, before) < f64::EPSILON);
         assert_eq!(ticks_in("intr 1 2 3"), None);
     }
 }
