@@ -3,15 +3,15 @@
 # Lines of measurements begin with RESULT.
 
 /bin/busybox --install -s /bin
-export PATH=/bin HOME=/work TMPDIR=/work
+export PATH=/bin HOME=/ottla TMPDIR=/ottla
 mount -t proc proc /proc
 mount -t sysfs sys /sys
 mount -t devtmpfs dev /dev
-mount -t tmpfs -o size=80% work /work
+mount -t tmpfs -o size=80% work /ottla
 ip link set lo up
 mkdir -p /etc
 echo '127.0.0.1 localhost' > /etc/hosts
-cd /work
+cd /ottla
 # PAIRS, RECORDS and RECORD_BYTES.
 . /settings
 
@@ -61,7 +61,7 @@ listeners=SSL://:9094,CONTROLLER://:9095
 controller.listener.names=CONTROLLER
 inter.broker.listener.name=SSL
 controller.quorum.bootstrap.servers=localhost:9095
-log.dirs=/work/data
+log.dirs=/ottla/data
 num.partitions=4
 offsets.topic.replication.factor=1
 ottla.ssl.kernel.enable=$1
