@@ -668,7 +668,7 @@ impl Loader<'_> {
             dir: self.dir.clone(),
             config: ArcSwap::new(self.params.config.clone()),
             segments: ArcSwap::new(Arc::new(list)),
-            leader_epochs: ArcSwap::new(Arc::new(self.leader_epochs.clone())),
+            leader_epochs: ArcSwap::new(self.leader_epochs.shared()),
             log_start_offset: counter(start),
             highest_remote_offset: AtomicI64::new(Offset::UNKNOWN.0),
             log_end_offset: counter(end),
