@@ -32,9 +32,8 @@ mod timestamps;
 pub use timestamps::{TimestampLookup, TimestampTarget};
 
 /// State shared by the owner of a log and its readers. There is one for each of very many logs: the
-/// counts of changes have 32 bits, so that it fits into 160 bytes.
+/// counts of changes have 32 bits, so that it fits into 128 bytes.
 pub(crate) struct Shared {
-    pub(crate) topic_partition: TopicPartition,
     pub(crate) dir: Arc<PartitionDir>,
     pub(crate) config: ArcSwap<TopicConfig>,
     pub(crate) segments: ArcSwap<SegmentList>,
@@ -181,7 +180,7 @@ impl ReadResult {
 
 impl LogReader {
     pub fn topic_partition(&self) -> &TopicPartition {
-        &self.shared.topic_partition
+        self.shared.dir.topic_partition()
     }
 
     /// Whether both read the same opened log, not merely one of the same name.
