@@ -650,7 +650,7 @@ fn leadership(partition: &Partition, replica: &LocalReplica, image: &MetadataIma
         leader_epoch: registration.leader_epoch,
         partition_epoch: registration.partition_epoch,
         replicas: registration.replicas.clone(),
-        isr: registration.isr.clone(),
+        isr: registration.isr.to_vec(),
         brokers: replica_brokers(registration, image),
         settings: settings.replica,
     }
