@@ -506,18 +506,13 @@ impl LocalReplicas {
         let mut log = self.open_log(&topic_partition, replica, is_new, &config)?;
         log.set_writeback_bytes(self.host.context.config().ottla_writeback_bytes.max(0) as u64);
         let lacks_topic_id = !log.had_topic_id();
-        let pace = self.host.append_pace(&log.dir());
-        let log_dirs = self.host.log_dirs().ok_or("there are no log directories")?;
-        let space = log_dirs.space_of(&log.reader());
-        let threads = log_dirs.threads_of(&log.reader());
+        let dir = self.host.dir_resources(&log.reader());
         let partition = Partition::new(
             self.replica_config(),
             topic_partition,
             replica.topic_id,
             log,
-            pace,
-            space,
-            threads,
+            dir,
             self.host.context.metrics.topics().of_topic(&replica.topic),
             self.settings_of(topic_state, replica),
         );
