@@ -75,10 +75,6 @@ impl PartitionMap {
         self.by_name.values()
     }
 
-    pub fn insert(&mut self, partition: Arc<Partition>) {
-        self.insert_all([partition]);
-    }
-
     /// Adds partitions. The entries of a topic are changed once for partitions that follow each
     /// other.
     pub fn insert_all(&mut self, partitions: impl IntoIterator<Item = Arc<Partition>>) {
@@ -281,7 +277,7 @@ mod tests {
         assert!(changed.remove(second_id, PartitionIndex(5)).is_none());
         assert_eq!(indexes(&changed), [0], "the second topic is still there");
         assert_eq!(indexes(&before), [0, 0]);
-        changed.insert(Arc::clone(first));
+        changed.insert_all([Arc::clone(first)]);
         let found = changed.partition_by_id(first_id, PartitionIndex(0));
         assert!(found.is_some_and(|it| Arc::ptr_eq(it, first)));
         assert_eq!(indexes(&changed), [0, 0]);
