@@ -676,7 +676,7 @@ mod tests {
     async fn a_start_with_very_many_replicas_takes_up_all() {
         let host = TestHost::start();
         // Of two threads, and the registration of the broker makes it a start.
-        let partitions = host.lead_topics(1_100);
+        let partitions = host.lead_topics(400);
         assert_eq!(host.partitions.load().iter().count(), partitions.len());
         for partition in &partitions {
             let name = &partition.topic_partition;

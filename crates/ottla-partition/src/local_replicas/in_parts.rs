@@ -3,7 +3,7 @@
 use ottla_sync::task::Handle;
 
 /// As many items are worth a thread.
-const ITEMS_PER_THREAD: usize = 1_000;
+const ITEMS_PER_THREAD: usize = 250;
 
 /// Calls `work` with parts of `items`, each on its own thread, and returns the results in the order
 /// of the parts. Few items, as of nearly every change, are one part for this thread. The threads may
