@@ -245,8 +245,9 @@ mod tests {
     async fn partitions_of_several_topics_are_added_in_any_order() {
         let host = TestHost::start();
         host.lead(&[]);
-        let of_topic = |name: &str, id: u128| led_topic(name, Uuid::from_u128(id), 3);
-        host.apply([of_topic("a", 101), of_topic("b", 102)].concat());
+        let mut records = led_topic("a", Uuid::from_u128(101), 3);
+        records.extend(led_topic("b", Uuid::from_u128(102), 3));
+        host.apply(records);
         let partitions: Vec<_> = host.partitions.load().iter().map(Arc::clone).collect();
         assert_eq!(partitions.len(), 7);
         let mut sorted = partitions.clone();
