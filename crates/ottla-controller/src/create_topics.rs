@@ -371,7 +371,7 @@ pub(crate) fn new_partition(
             .map(|&replica| default_directory(context, replica))
             .collect(),
         leader: *isr.first()?,
-        isr,
+        isr: isr.into(),
         replicas,
         leader_epoch: LeaderEpoch(0),
         partition_epoch: PartitionEpoch(0),

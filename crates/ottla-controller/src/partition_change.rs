@@ -66,7 +66,7 @@ impl<'a, 'c> PartitionChange<'a, 'c> {
             partition,
             is_acceptable_leader,
             election: Election::Online,
-            target_isr: partition.isr.clone(),
+            target_isr: partition.isr.to_vec(),
             target_leader_recovery_state: partition.leader_recovery_state,
             unclean_shutdown_replicas: Vec::new(),
             target_directory: None,
@@ -103,7 +103,7 @@ impl<'a, 'c> PartitionChange<'a, 'c> {
         let may_be_empty = self.is_elr_enabled;
         if record.isr.is_none()
             && (may_be_empty || !self.target_isr.is_empty())
-            && self.target_isr != self.partition.isr
+            && self.target_isr[..] != self.partition.isr[..]
         {
             record.isr = Some(numbers(&self.target_isr));
         }
@@ -171,7 +171,7 @@ impl<'a, 'c> PartitionChange<'a, 'c> {
         let candidates: BTreeSet<BrokerId> = self
             .target_elr
             .iter()
-            .chain(&self.partition.isr)
+            .chain(self.partition.isr.iter())
             .copied()
             .collect();
         self.target_elr = candidates

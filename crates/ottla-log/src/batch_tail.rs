@@ -14,10 +14,8 @@
 //! The first boundaries of a log are in a smaller list, which is never overwritten: most logs get a
 //! few batches and are idle, and the ring is larger than all their other state.
 
+use once_cell::race::OnceBox;
 use ottla_sync::atomic::{AtomicI64, AtomicU64, Ordering};
-
-use std::sync::OnceLock;
-
 use ottla_types::Offset;
 
 const SLOTS: usize = 128;
@@ -28,7 +26,7 @@ pub(crate) struct BatchTail {
     /// The initial boundary; the only one of a log that is not written to.
     first: Boundary,
     /// Allocated by the first push.
-    slots: OnceLock<Box<Slots>>,
+    slots: OnceBox<Slots>,
     /// Boundaries published so far; the newest is number `count - 1`.
     count: AtomicU64,
 }
@@ -39,7 +37,7 @@ struct Slots {
     first: [Slot; FIRST_SLOTS],
     /// The ring, with copies of the boundaries before. Allocated by the push of number
     /// [`FIRST_SLOTS`], before its count is published.
-    ring: OnceLock<Box<[Slot; SLOTS]>>,
+    ring: OnceBox<[Slot; SLOTS]>,
 }
 
 impl Slots {
@@ -87,7 +85,7 @@ impl BatchTail {
     pub(crate) fn new(first: Boundary) -> Self {
         Self {
             first,
-            slots: OnceLock::new(),
+            slots: OnceBox::new(),
             count: AtomicU64::new(1),
         }
     }

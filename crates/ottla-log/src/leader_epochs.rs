@@ -6,6 +6,7 @@
 //!
 //! Kafka: `LeaderEpochFileCache`, `LeaderEpochCheckpointFile`.
 
+use std::ops::Deref;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -46,10 +47,36 @@ impl EpochEntry {
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct LeaderEpochs {
     /// Shared by the owner of the log and its readers. Changes are rare.
-    entries: Arc<[EpochEntry]>,
+    entries: Arc<EpochEntries>,
+}
+
+/// A pointer to it is one word, for readers to load.
+#[derive(PartialEq, Eq, Default, Debug)]
+pub(crate) struct EpochEntries(Box<[EpochEntry]>);
+
+impl Deref for EpochEntries {
+    type Target = [EpochEntry];
+
+    fn deref(&self) -> &[EpochEntry] {
+        &self.0
+    }
+}
+
+impl From<Vec<EpochEntry>> for LeaderEpochs {
+    fn from(entries: Vec<EpochEntry>) -> LeaderEpochs {
+        LeaderEpochs::of(Arc::new(EpochEntries(entries.into())))
+    }
 }
 
 impl LeaderEpochs {
+    pub(crate) fn of(entries: Arc<EpochEntries>) -> LeaderEpochs {
+        LeaderEpochs { entries }
+    }
+
+    pub(crate) fn shared(&self) -> Arc<EpochEntries> {
+        Arc::clone(&self.entries)
+    }
+
     pub fn entries(&self) -> &[EpochEntry] {
         &self.entries
     }
@@ -74,7 +101,7 @@ impl LeaderEpochs {
         }
         let mut entries = self.entries.to_vec();
         entry.add_to(&mut entries);
-        self.entries = entries.into();
+        *self = entries.into();
         true
     }
 
@@ -116,7 +143,7 @@ impl LeaderEpochs {
             .partition_point(|entry| entry.start_offset < end_offset);
         let changed = keep < self.entries.len();
         if changed {
-            self.entries = self.entries[..keep].into();
+            *self = self.entries[..keep].to_vec().into();
         }
         changed
     }
@@ -134,13 +161,13 @@ impl LeaderEpochs {
         if changed {
             let mut entries = self.entries[first..].to_vec();
             entries[0].start_offset = start_offset;
-            self.entries = entries.into();
+            *self = entries.into();
         }
         changed
     }
 
     pub fn clear(&mut self) {
-        self.entries = Arc::default();
+        *self = LeaderEpochs::default();
     }
 
     /// Reads the checkpoint of a partition; empty if there is no file.
@@ -158,9 +185,7 @@ impl LeaderEpochs {
                 entry.add_to(&mut entries);
             }
         }
-        Ok(LeaderEpochs {
-            entries: entries.into(),
-        })
+        Ok(entries.into())
     }
 
     /// Writes the checkpoint of a partition durably.
@@ -176,7 +201,7 @@ impl LeaderEpochs {
     }
 
     fn text(&self) -> String {
-        checkpoint::text_of(&self.entries, |entry, line| {
+        checkpoint::text_of(self.entries(), |entry, line| {
             use std::fmt::Write;
             let _ = write!(line, "{} {}", entry.epoch, entry.start_offset);
         })

@@ -89,7 +89,7 @@ impl Log {
     }
 
     pub fn topic_partition(&self) -> &TopicPartition {
-        &self.shared.topic_partition
+        self.shared.dir.topic_partition()
     }
 
     pub fn dir(&self) -> PathBuf {

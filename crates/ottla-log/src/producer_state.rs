@@ -6,7 +6,7 @@
 //!
 //! Kafka: `ProducerStateManager`.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 
 use ottla_records::RecordBatch;
 use ottla_types::{Offset, ProducerId, Timestamp};
@@ -14,6 +14,7 @@ use ottla_types::{Offset, ProducerId, Timestamp};
 mod check;
 mod entry;
 mod snapshot;
+mod snapshot_offsets;
 mod snapshots;
 #[cfg(test)]
 mod tests;
@@ -25,13 +26,14 @@ pub use entry::{BatchMetadata, LastRecord, ProducerStateEntry};
 pub(crate) use snapshot::{
     PendingSnapshot, is_whole as is_whole_snapshot, of_no_producers as snapshot_of_no_producers,
 };
+use snapshot_offsets::SnapshotOffsets;
 pub use verifications::{TransactionStart, Verifications};
 
 pub struct ProducerState {
     /// `None` before the first producer, and after all have expired: most logs are idle.
     known: Option<Box<Known>>,
     /// Snapshot files that exist, by offset.
-    snapshots: BTreeSet<Offset>,
+    snapshots: SnapshotOffsets,
     /// Batches below this offset have been applied.
     map_end_offset: Offset,
     /// The offset of the last snapshot.
@@ -77,7 +79,7 @@ impl ProducerState {
     pub fn new(expiration_ms: i64) -> Self {
         Self {
             known: None,
-            snapshots: BTreeSet::new(),
+            snapshots: SnapshotOffsets::default(),
             map_end_offset: Offset::ZERO,
             last_snapshot_offset: Offset::ZERO,
             expiration_ms,

@@ -21,7 +21,7 @@ use crate::batch_tail::BatchTail;
 use crate::disk_read::DiskWait;
 use crate::error::{ReadError, StorageError};
 use crate::index::AbortedTxn;
-use crate::leader_epochs::LeaderEpochs;
+use crate::leader_epochs::{EpochEntries, LeaderEpochs};
 use crate::partition_dir::PartitionDir;
 use crate::region::FileRegion;
 use crate::segment::Segment;
@@ -32,13 +32,12 @@ mod timestamps;
 pub use timestamps::{TimestampLookup, TimestampTarget};
 
 /// State shared by the owner of a log and its readers. There is one for each of very many logs: the
-/// counts of changes have 32 bits, so that it fits into 160 bytes.
+/// counts of changes have 32 bits, so that it fits into 128 bytes.
 pub(crate) struct Shared {
-    pub(crate) topic_partition: TopicPartition,
     pub(crate) dir: Arc<PartitionDir>,
     pub(crate) config: ArcSwap<TopicConfig>,
     pub(crate) segments: ArcSwap<SegmentList>,
-    pub(crate) leader_epochs: ArcSwap<LeaderEpochs>,
+    pub(crate) leader_epochs: ArcSwap<EpochEntries>,
     pub(crate) log_start_offset: AtomicI64,
     /// The highest offset that is known to be in remote storage, -1 for none (KIP-405).
     pub(crate) highest_remote_offset: AtomicI64,
@@ -181,7 +180,7 @@ impl ReadResult {
 
 impl LogReader {
     pub fn topic_partition(&self) -> &TopicPartition {
-        &self.shared.topic_partition
+        self.shared.dir.topic_partition()
     }
 
     /// Whether both read the same opened log, not merely one of the same name.
@@ -255,8 +254,8 @@ impl LogReader {
         u64::from(*self.shared.truncations.lock())
     }
 
-    pub fn leader_epochs(&self) -> Arc<LeaderEpochs> {
-        self.shared.leader_epochs.load_full()
+    pub fn leader_epochs(&self) -> LeaderEpochs {
+        LeaderEpochs::of(self.shared.leader_epochs.load_full())
     }
 
     /// The bytes of all segments' `.log` files.
@@ -278,7 +277,7 @@ impl LogReader {
 
     /// The end offset of the largest epoch up to `epoch`; see [`LeaderEpochs::end_offset_for`].
     pub fn end_offset_for_epoch(&self, epoch: LeaderEpoch) -> Option<(LeaderEpoch, Offset)> {
-        let epochs = self.shared.leader_epochs.load();
+        let epochs = self.leader_epochs();
         epochs.end_offset_for(epoch, self.log_end_offset())
     }
 

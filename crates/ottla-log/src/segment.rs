@@ -7,7 +7,7 @@
 //!
 //! Kafka: `LogSegment`.
 
-use ottla_sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use ottla_sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -30,12 +30,13 @@ use crate::segment_file::SegmentFile;
 use crate::spare::{SpareSegment, spare_name};
 
 /// Source of unique segment numbers.
-static NEXT_NUMBER: AtomicU64 = AtomicU64::new(1);
+static NEXT_NUMBER: AtomicU32 = AtomicU32::new(1);
 
+/// Very many logs have one each: it fits into 160 bytes.
 pub(crate) struct Segment {
     pub(crate) base_offset: Offset,
     /// Makes its `.deleted` names unique among segments with the same base offset.
-    number: u64,
+    number: u32,
     dir: Arc<PartitionDir>,
     state: Mutex<FileState>,
     files: Arc<OpenFiles>,

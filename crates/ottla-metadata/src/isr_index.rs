@@ -97,7 +97,7 @@ fn listed(partition: Option<&PartitionRegistration>) -> Vec<BrokerId> {
     let Some(partition) = partition else {
         return Vec::new();
     };
-    let mut brokers = partition.isr.clone();
+    let mut brokers = partition.isr.to_vec();
     let eligible = partition.elr().iter();
     brokers.extend(eligible.filter(|broker| !partition.isr.contains(broker)));
     if !partition.has_leader() {

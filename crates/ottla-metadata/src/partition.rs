@@ -48,7 +48,8 @@ pub struct PartitionRegistration {
     pub replicas: Vec<BrokerId>,
     /// The directory of each replica, in the order of `replicas`.
     pub directories: Box<[DirectoryId]>,
-    pub isr: Vec<BrokerId>,
+    /// Without the capacity of a vector, a registration and its number fit into 96 bytes.
+    pub isr: Box<[BrokerId]>,
     /// `None` if all of them are empty, as for most partitions.
     pub rare: Option<Box<RareReplicas>>,
     /// `BrokerId::NONE` if the partition has no leader.
@@ -87,7 +88,7 @@ impl PartitionRegistration {
         Ok(PartitionRegistration {
             directories: directories_of(&record.directories, replicas.len()).map_err(invalid)?,
             replicas,
-            isr: broker_ids(&record.isr),
+            isr: broker_ids(&record.isr).into(),
             rare: RareReplicas {
                 removing_replicas: broker_ids(&record.removing_replicas),
                 adding_replicas: broker_ids(&record.adding_replicas),
@@ -136,7 +137,7 @@ impl PartitionRegistration {
         Ok(PartitionRegistration {
             directories: directories_of(directories, replicas.len()).map_err(invalid)?,
             replicas,
-            isr: changed(&record.isr, &self.isr),
+            isr: changed(&record.isr, &self.isr).into(),
             rare: RareReplicas {
                 removing_replicas: changed(&record.removing_replicas, self.removing_replicas()),
                 adding_replicas: changed(&record.adding_replicas, self.adding_replicas()),
@@ -294,7 +295,7 @@ mod tests {
                 ..Default::default()
             })
             .unwrap();
-        assert_eq!(shrunk.isr, [BrokerId(1)]);
+        assert_eq!(shrunk.isr[..], [BrokerId(1)]);
         assert_eq!(
             (shrunk.leader_epoch, shrunk.partition_epoch),
             (LeaderEpoch(4), PartitionEpoch(8))

@@ -655,9 +655,7 @@ fn replace(
         Ok(()) => {
             std::mem::swap(current, future);
             Some(LogLocation {
-                pace: host.append_pace(&current.dir()),
-                space: log_dirs.space_of(&current.reader()),
-                threads: log_dirs.threads_of(&current.reader()),
+                dir: host.dir_resources(&current.reader()),
                 reader: current.reader(),
             })
         }

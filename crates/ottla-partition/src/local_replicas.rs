@@ -6,6 +6,7 @@
 //!
 //! Kafka: `BrokerMetadataPublisher`, `ReplicaManager.applyDelta`.
 
+mod in_parts;
 mod leaderships;
 
 use std::sync::Arc;
@@ -25,15 +26,19 @@ use ottla_sync::collections::HashSet;
 use ottla_sync::{Mutex, MutexGuard};
 use ottla_types::{BrokerId, PartitionIndex, TopicId, TopicPartition};
 
+use self::in_parts::in_parts;
 use self::leaderships::Leaderships;
 use crate::partition::host::PartitionHost;
 use crate::partition::{Ack, Partition, PartitionSettings};
-use crate::partitions::{ChangedMap, LocalTopic, Partitions};
+use crate::partitions::{ChangedMap, LocalTopic, PartitionMap, Partitions};
 use crate::replication::Replication;
 use crate::tiering;
 
 /// How long changes of the metadata wait for logs that are opened late, plus one log.
 const OPENING_TURN: Duration = Duration::from_millis(100);
+
+/// Threads that take up the replicas of a start. A larger setting need not be possible here.
+const MOST_THREADS: i32 = 16;
 
 /// Opens, changes and deletes the partitions of this broker.
 #[derive(Debug)]
@@ -60,6 +65,23 @@ pub struct Change<'a> {
     /// leaders' addresses in it.
     followers: Vec<(Arc<Partition>, Event<Ack>)>,
     removed: Vec<Arc<Partition>>,
+}
+
+/// The partition of a replica.
+struct Opened<'a> {
+    partition: Arc<Partition>,
+    replica: &'a LocalReplica,
+    is_leader: bool,
+    /// It is in the map.
+    is_known: bool,
+}
+
+/// The result of making leaders.
+#[derive(Default)]
+struct Roles {
+    followers: Vec<(Arc<Partition>, Event<Ack>)>,
+    /// This broker leads a partition that it did not lead before, or with other replicas.
+    is_newly_leading: bool,
 }
 
 /// State shared by the partitions of a topic.
@@ -131,7 +153,15 @@ impl LocalReplicas {
         // At start, the delta contains all partitions, including existing ones.
         let is_start = delta.before.cluster.broker(self.broker_id()).is_none();
         let before = Some(&delta.before).filter(|_| !is_start);
-        let followers = self.take_up(map, leaders.chain(followers), before, &delta.after);
+        // At start, very many logs are there already and only have to be claimed. Later changes may
+        // create logs, each in the directory that has the fewest by then.
+        let threads = match is_start {
+            true => self.host.context.config().num_recovery_threads_per_data_dir,
+            false => 1,
+        };
+        let replicas = leaders.chain(followers);
+        let threads = threads.clamp(1, MOST_THREADS) as usize;
+        let followers = self.take_up(map, replicas, threads, before, &delta.after);
         Change {
             replicas: self,
             _changing: changing,
@@ -143,23 +173,79 @@ impl LocalReplicas {
 
     /// Opens missing replicas, publishes the map and makes leaders; the flag of a replica is
     /// whether it leads. Returns the followers with their roles. Replicas that `before` does not
-    /// have are new here.
+    /// have are new here. One thread takes the replicas one by one; several take all at once.
     fn take_up<'a>(
         &self,
         mut map: ChangedMap,
         replicas: impl Iterator<Item = (&'a LocalReplica, bool)>,
+        threads: usize,
         before: Option<&MetadataImage>,
         image: &MetadataImage,
     ) -> Vec<(Arc<Partition>, Event<Ack>)> {
-        let mut elected = Vec::new();
+        let known = map.get();
+        let opened: Vec<Opened<'a>> = match threads {
+            1 => self.open_all(known, replicas, before, image),
+            _ => {
+                let all: Vec<_> = replicas.collect();
+                let opened = in_parts(&all, threads, |part| {
+                    self.open_all(known, part.iter().copied(), before, image)
+                });
+                opened.into_iter().flatten().collect()
+            }
+        };
+        if opened.iter().any(|opened| !opened.is_known) {
+            let missing = opened.iter().filter(|opened| !opened.is_known);
+            let missing = missing.map(|opened| Arc::clone(&opened.partition));
+            map.get_mut().insert_all(missing);
+        }
+        map.publish(&self.partitions);
+        let given = in_parts(&opened, threads, |part| {
+            self.make_leaders(part, before, image)
+        });
+        let mut followers = Vec::new();
+        let mut is_newly_leading = false;
+        for roles in given {
+            followers.extend(roles.followers);
+            is_newly_leading |= roles.is_newly_leading;
+        }
+        if is_newly_leading {
+            self.replication.new_leaderships.note();
+        }
+        followers
+    }
+
+    /// The partitions of replicas, opened if they are not in the map `known`.
+    fn open_all<'a>(
+        &self,
+        known: &PartitionMap,
+        replicas: impl Iterator<Item = (&'a LocalReplica, bool)>,
+        before: Option<&MetadataImage>,
+        image: &MetadataImage,
+    ) -> Vec<Opened<'a>> {
+        let mut opened = Vec::new();
         let mut topic_state = None;
         for (replica, is_leader) in replicas {
+            let found = known.partition_by_id(replica.topic_id, replica.partition);
+            if let Some(partition) = found {
+                opened.push(Opened {
+                    partition: Arc::clone(partition),
+                    replica,
+                    is_leader,
+                    is_known: true,
+                });
+                continue;
+            }
             let is_new = before.is_some_and(|before| {
                 let known = known_before(before, replica);
                 known.is_none_or(|known| !known.is_replica(self.broker_id()))
             });
-            match self.partition_of(&mut map, &mut topic_state, replica, is_new, image) {
-                Ok(partition) => elected.push((partition, replica, is_leader)),
+            match self.open_partition(&mut topic_state, replica, is_new, image) {
+                Ok(partition) => opened.push(Opened {
+                    partition,
+                    replica,
+                    is_leader,
+                    is_known: false,
+                }),
                 Err(error) => {
                     let (topic, partition) = (&replica.topic, replica.partition);
                     tracing::error!("{topic}-{partition} cannot be opened: {error}");
@@ -168,27 +254,36 @@ impl LocalReplicas {
                 }
             }
         }
-        map.publish(&self.partitions);
+        opened
+    }
+
+    /// Makes the leaders among some replicas, and returns the roles of the followers.
+    fn make_leaders(
+        &self,
+        opened: &[Opened<'_>],
+        before: Option<&MetadataImage>,
+        image: &MetadataImage,
+    ) -> Roles {
         let is_directory_reported = image.metadata_version().is_directory_assignment_supported();
-        let mut followers = Vec::new();
-        let mut is_newly_leading = false;
-        for (partition, replica, is_leader) in elected {
-            log_change(&partition, &replica.registration);
+        let mut roles = Roles::default();
+        for opened in opened {
+            let (partition, replica) = (&opened.partition, opened.replica);
+            log_change(partition, &replica.registration);
             if is_directory_reported {
-                self.tell_directory(&partition, replica);
+                self.tell_directory(partition, replica);
             }
-            if is_leader {
-                is_newly_leading |= before.is_none_or(|before| {
+            if opened.is_leader {
+                roles.is_newly_leading |= before.is_none_or(|before| {
                     let now = &replica.registration;
                     known_before(before, replica).is_none_or(|known| {
                         known.leader_epoch != now.leader_epoch || known.replicas != now.replicas
                     })
                 });
                 let elected = Event::LeaderElected {
-                    leadership: leadership(&partition, replica, image),
+                    leadership: leadership(partition, replica, image),
                     now_ms: self.host.context.now_ms(),
                 };
-                self.give_role(&partition, elected);
+                self.give_role(partition, elected);
             } else {
                 let role = Event::FollowerOf {
                     leader: replica.registration.leader,
@@ -196,13 +291,10 @@ impl LocalReplicas {
                     partition_epoch: replica.registration.partition_epoch,
                     settings: partition.settings().replica,
                 };
-                followers.push((partition, role));
+                roles.followers.push((Arc::clone(partition), role));
             }
         }
-        if is_newly_leading {
-            self.replication.new_leaderships.note();
-        }
-        followers
+        roles
     }
 
     fn give_role(&self, partition: &Arc<Partition>, role: Event<Ack>) {
@@ -323,7 +415,7 @@ impl LocalReplicas {
             let is_taken = is_in_time || tried.len() == before;
             is_taken && tried.insert((replica.topic_id, replica.partition))
         });
-        for (partition, role) in self.take_up(map, replicas, None, &image) {
+        for (partition, role) in self.take_up(map, replicas, 1, None, &image) {
             self.give_role(&partition, role);
         }
         let (opened, left) = missing.split_at(tried.len() - before);
@@ -400,44 +492,33 @@ impl LocalReplicas {
         }
     }
 
-    /// The partition of a replica, opened or created if necessary.
-    fn partition_of(
+    /// The partition of a replica, whose log is opened or created.
+    fn open_partition(
         &self,
-        map: &mut ChangedMap,
         topic_state: &mut Option<TopicState>,
         replica: &LocalReplica,
         is_new: bool,
         image: &MetadataImage,
     ) -> Result<Arc<Partition>, String> {
-        let known = map.get().topic_by_id(replica.topic_id);
-        if let Some(known) = known.and_then(|topic| topic.partition(replica.partition.0)) {
-            return Ok(Arc::clone(known));
-        }
         let topic_state = self.topic_state(topic_state, replica, image);
         let config = Arc::clone(&topic_state.config);
         let topic_partition = TopicPartition::new(replica.topic.clone(), replica.partition.0);
         let mut log = self.open_log(&topic_partition, replica, is_new, &config)?;
         log.set_writeback_bytes(self.host.context.config().ottla_writeback_bytes.max(0) as u64);
         let lacks_topic_id = !log.had_topic_id();
-        let pace = self.host.append_pace(&log.dir());
-        let log_dirs = self.host.log_dirs().ok_or("there are no log directories")?;
-        let space = log_dirs.space_of(&log.reader());
-        let threads = log_dirs.threads_of(&log.reader());
+        let dir = self.host.dir_resources(&log.reader());
         let partition = Partition::new(
             self.replica_config(),
             topic_partition,
             replica.topic_id,
             log,
-            pace,
-            space,
-            threads,
+            dir,
             self.host.context.metrics.topics().of_topic(&replica.topic),
             self.settings_of(topic_state, replica),
         );
         if lacks_topic_id {
             partition.lacks_topic_id(&self.host);
         }
-        map.get_mut().insert(Arc::clone(&partition));
         Ok(partition)
     }
 
@@ -564,7 +645,7 @@ fn leadership(partition: &Partition, replica: &LocalReplica, image: &MetadataIma
         leader_epoch: registration.leader_epoch,
         partition_epoch: registration.partition_epoch,
         replicas: registration.replicas.clone(),
-        isr: registration.isr.clone(),
+        isr: registration.isr.to_vec(),
         brokers: replica_brokers(registration, image),
         settings: settings.replica,
     }
@@ -585,4 +666,22 @@ fn replica_brokers(
         })
     });
     brokers.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::test_host::TestHost;
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_start_with_very_many_replicas_takes_up_all() {
+        let host = TestHost::start();
+        // Of two threads, and the registration of the broker makes it a start.
+        let partitions = host.lead_topics(400);
+        assert_eq!(host.partitions.load().iter().count(), partitions.len());
+        for partition in &partitions {
+            let name = &partition.topic_partition;
+            assert!(partition.is_leader(), "{name}");
+            assert_eq!(partition.reader().topic_partition(), name);
+        }
+    }
 }

@@ -58,7 +58,6 @@ use ottla_metrics::topic_metrics::TopicMetrics;
 use ottla_records::RecordBatch;
 use ottla_records::legacy::LegacyMessage;
 use ottla_replica::{AlterPartition, FetchPosition, Replica, ReplicaConfig};
-use ottla_storage::log_dirs::{DirThreads, DiskSpace};
 use ottla_sync::ArcSwap;
 use ottla_sync::Mutex;
 use ottla_sync::atomic::{AtomicBool, AtomicI32, AtomicI64, Ordering};
@@ -68,7 +67,6 @@ use ottla_types::{
 };
 
 use append_meter::AppendMeter;
-use append_pace::AppendPace;
 use event::PartitionEvent;
 use held_appends::HeldAppends;
 use inbox::Inbox;
@@ -80,7 +78,7 @@ pub use append::{Ack, AppendPlace, AwaitsAppends, OfTransaction, PendingAppend};
 pub use append_hold::AppendHold;
 pub use follower_turns::{FollowerFetches, FollowerTurns, FollowerVerdict, LateTurns};
 pub use isolation::Isolation;
-pub use log_location::{LogLocation, Reading};
+pub use log_location::{DirResources, LogLocation, Reading};
 pub use requests::ReservedSlot;
 pub use settings::PartitionSettings;
 pub use waiters::{Registration, Waiter, Waiters};
@@ -236,17 +234,13 @@ impl Partition {
         topic_partition: TopicPartition,
         topic_id: TopicId,
         log: Log,
-        pace: Arc<AppendPace>,
-        space: Arc<DiskSpace>,
-        threads: Arc<DirThreads>,
+        dir: Arc<DirResources>,
         topic_metrics: Arc<TopicMetrics>,
         settings: Arc<PartitionSettings>,
     ) -> Arc<Self> {
         let log_location = LogLocation {
             reader: log.reader(),
-            pace,
-            space,
-            threads,
+            dir,
         };
         let replica = Replica::new(
             replica_config,

@@ -75,24 +75,45 @@ impl PartitionMap {
         self.by_name.values()
     }
 
-    pub fn insert(&mut self, partition: Arc<Partition>) {
-        let name = partition.topic_partition.topic.clone();
-        let known = self.by_name.get(&name);
-        let mut topic = match known.is_some_and(|topic| topic.id == partition.topic_id) {
+    /// Adds partitions. The entries of a topic are changed once for partitions that follow each
+    /// other.
+    pub fn insert_all(&mut self, partitions: impl IntoIterator<Item = Arc<Partition>>) {
+        let mut changed: Option<LocalTopic> = None;
+        for partition in partitions {
+            let topic = match changed.take() {
+                Some(topic) if topic.id == partition.topic_id => topic,
+                other => {
+                    if let Some(done) = other {
+                        self.put(done);
+                    }
+                    self.take_out_for(&partition)
+                }
+            };
+            let topic = changed.insert(topic);
+            let index = partition.topic_partition.partition.0.max(0) as usize;
+            if topic.partitions.len() <= index {
+                topic.partitions.resize(index + 1, None);
+            }
+            topic.partitions[index] = Some(partition);
+        }
+        if let Some(done) = changed {
+            self.put(done);
+        }
+    }
+
+    /// The topic of a partition, to be changed and put back: a new one if it is not here.
+    fn take_out_for(&mut self, partition: &Partition) -> LocalTopic {
+        let name = &partition.topic_partition.topic;
+        let known = self.by_name.get(name);
+        let taken = match known.is_some_and(|topic| topic.id == partition.topic_id) {
             true => self.take_out(partition.topic_id),
             false => None,
-        }
-        .unwrap_or_else(|| LocalTopic {
-            name,
+        };
+        taken.unwrap_or_else(|| LocalTopic {
+            name: name.clone(),
             id: partition.topic_id,
             partitions: Vec::new(),
-        });
-        let index = partition.topic_partition.partition.0.max(0) as usize;
-        if topic.partitions.len() <= index {
-            topic.partitions.resize(index + 1, None);
-        }
-        topic.partitions[index] = Some(partition);
-        self.put(topic);
+        })
     }
 
     /// Removes a partition and returns it.
@@ -208,14 +229,37 @@ pub fn why_missing(context: &NodeContext, registration: &PartitionRegistration) 
 
 #[cfg(test)]
 mod tests {
+    use ottla_types::Uuid;
+
     use super::*;
-    use crate::test_host::TestHost;
+    use crate::test_host::{TestHost, led_topic};
 
     fn indexes(map: &PartitionMap) -> Vec<i32> {
         let partitions = map.iter().map(|it| it.topic_partition.partition.0);
         let mut indexes: Vec<i32> = partitions.collect();
         indexes.sort_unstable();
         indexes
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn partitions_of_several_topics_are_added_in_any_order() {
+        let host = TestHost::start();
+        host.lead(&[]);
+        let mut records = led_topic("a", Uuid::from_u128(101), 3);
+        records.extend(led_topic("b", Uuid::from_u128(102), 3));
+        host.apply(records);
+        let partitions: Vec<_> = host.partitions.load().iter().map(Arc::clone).collect();
+        assert_eq!(partitions.len(), 7);
+        let mut sorted = partitions.clone();
+        sorted.sort_by_key(|it| (it.topic_partition.partition, it.topic_id));
+        let mut map = PartitionMap::default();
+        map.insert_all(sorted);
+        for partition in &partitions {
+            let (id, index) = (partition.topic_id, partition.topic_partition.partition);
+            let found = map.partition_by_id(id, index);
+            assert!(found.is_some_and(|it| Arc::ptr_eq(it, partition)));
+        }
+        assert_eq!(map.iter().count(), partitions.len());
     }
 
     #[tokio::test(flavor = "multi_thread")]
@@ -234,7 +278,7 @@ mod tests {
         assert!(changed.remove(second_id, PartitionIndex(5)).is_none());
         assert_eq!(indexes(&changed), [0], "the second topic is still there");
         assert_eq!(indexes(&before), [0, 0]);
-        changed.insert(Arc::clone(first));
+        changed.insert_all([Arc::clone(first)]);
         let found = changed.partition_by_id(first_id, PartitionIndex(0));
         assert!(found.is_some_and(|it| Arc::ptr_eq(it, first)));
         assert_eq!(indexes(&changed), [0, 0]);

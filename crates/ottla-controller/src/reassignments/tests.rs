@@ -136,7 +136,7 @@ fn a_cancelled_reassignment_elects_an_eligible_replica() {
         let topics = &cluster.image.topics;
         let partition = topics.partition("t", PartitionIndex(0)).unwrap();
         assert_eq!(partition.leader, BrokerId(2));
-        assert_eq!(partition.isr, [BrokerId(2)]);
+        assert_eq!(partition.isr[..], [BrokerId(2)]);
         assert_eq!(partition.elr(), []);
     }
 }

@@ -2,7 +2,7 @@
 //! nothing while all logs are idle; and which of its logs have their names on disk, so that one
 //! fsync serves all that were created together.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use ottla_sync::Mutex;
@@ -35,11 +35,25 @@ impl CheckpointedOffset {
 /// read once more in the round after the one that took a mark.
 #[derive(Default, Debug)]
 pub struct CheckpointMarks {
+    /// `None` for logs outside of the log directories.
+    log_dir: Option<PathBuf>,
     changed: [AtomicBool; CheckpointedOffset::ALL.len()],
     pub(crate) names: NameSyncs,
 }
 
 impl CheckpointMarks {
+    /// Those of a log directory.
+    pub fn of(log_dir: PathBuf) -> CheckpointMarks {
+        CheckpointMarks {
+            log_dir: Some(log_dir),
+            ..CheckpointMarks::default()
+        }
+    }
+
+    pub(crate) fn log_dir(&self) -> Option<&Path> {
+        self.log_dir.as_deref()
+    }
+
     #[inline]
     pub(crate) fn set(&self, offset: CheckpointedOffset) {
         let mark = &self.changed[offset as usize];

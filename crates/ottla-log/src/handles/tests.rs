@@ -1,7 +1,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use ottla_types::Offset;
+use ottla_types::{Offset, TopicPartition};
 use rustix::io::Errno;
 
 use super::Handles;
@@ -11,7 +11,8 @@ use crate::segment::Segment;
 
 /// New segments in a directory, without marks, as if idle.
 fn segments(dir: &Path, handles: &Arc<Handles>, count: i64) -> Vec<Segment> {
-    let dir = PartitionDir::new(dir.to_owned(), Arc::clone(handles), Arc::default());
+    let topic_partition = TopicPartition::new("topic", 0);
+    let dir = PartitionDir::new(dir, topic_partition, Arc::clone(handles), Arc::default());
     let segment = |number| Segment::create(&dir, Offset(number)).unwrap();
     (0..count).map(segment).collect()
 }

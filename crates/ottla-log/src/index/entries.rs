@@ -8,8 +8,9 @@
 use std::cmp::Ordering;
 use std::io;
 use std::os::unix::fs::FileExt;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
+use once_cell::race::OnceBox;
 use ottla_sync::Mutex;
 
 use crate::disk;
@@ -26,7 +27,7 @@ const BLOCK_ENTRIES: u32 = 256;
 
 pub(crate) struct Entries<const SIZE: usize> {
     /// Allocated by the first entry: most logs are idle, and their last segments have none.
-    stored: OnceLock<Box<Stored<SIZE>>>,
+    stored: OnceBox<Stored<SIZE>>,
 }
 
 struct Stored<const SIZE: usize> {
@@ -92,8 +93,8 @@ impl<const SIZE: usize> Entries<SIZE> {
     /// The entries of a file that holds `in_file` entries.
     pub(crate) fn new(in_file: u32) -> Self {
         let stored = match in_file {
-            0 => OnceLock::new(),
-            _ => OnceLock::from(Stored::boxed(in_file)),
+            0 => OnceBox::new(),
+            _ => OnceBox::with_value(Stored::boxed(in_file)),
         };
         Self { stored }
     }

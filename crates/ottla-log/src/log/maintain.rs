@@ -171,7 +171,7 @@ impl Log {
     /// Publishes changed epochs to readers and marks their file as stale.
     pub(super) fn on_epochs_changed(&mut self) {
         self.jobs.epochs_version += 1;
-        let epochs = Arc::new(self.leader_epochs.clone());
+        let epochs = self.leader_epochs.shared();
         self.shared.leader_epochs.store(epochs);
     }
 

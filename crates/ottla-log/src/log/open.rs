@@ -123,7 +123,8 @@ impl Log {
         let base_offsets = std::mem::take(&mut found.base_offsets);
         let mut loader = Loader {
             dir: PartitionDir::new(
-                params.dir.clone(),
+                &params.dir,
+                params.topic_partition.clone(),
                 Arc::clone(&params.handles),
                 Arc::clone(&params.checkpoint_marks),
             ),
@@ -688,11 +689,10 @@ impl Loader<'_> {
         let list = SegmentList::new(std::mem::take(&mut self.segments), Arc::new(tail));
         let counter = |offset: Offset| AtomicI64::new(offset.0);
         let shared = Arc::new(Shared {
-            topic_partition: self.params.topic_partition.clone(),
             dir: self.dir.clone(),
             config: ArcSwap::new(self.params.config.clone()),
             segments: ArcSwap::new(Arc::new(list)),
-            leader_epochs: ArcSwap::new(Arc::new(self.leader_epochs.clone())),
+            leader_epochs: ArcSwap::new(self.leader_epochs.shared()),
             log_start_offset: counter(start),
             highest_remote_offset: AtomicI64::new(Offset::UNKNOWN.0),
             log_end_offset: counter(end),

@@ -73,7 +73,7 @@ impl LogReader {
             let Some(snapshot) = self.whole_snapshot(next_offset)? else {
                 continue;
             };
-            let mut leader_epochs = LeaderEpochs::clone(&self.leader_epochs());
+            let mut leader_epochs = self.leader_epochs();
             leader_epochs.truncate_from_end(next_offset);
             return Ok(Some(RemoteState {
                 next_offset,

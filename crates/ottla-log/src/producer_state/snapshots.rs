@@ -19,11 +19,11 @@ use crate::file_names::{PRODUCER_SNAPSHOT_SUFFIX, file_name, offset_from_file_na
 
 impl ProducerState {
     pub(crate) fn has_snapshot(&self, offset: Offset) -> bool {
-        self.snapshots.contains(&offset)
+        self.snapshots.contains(offset)
     }
 
     pub(crate) fn latest_snapshot(&self) -> Option<Offset> {
-        self.snapshots.last().copied()
+        self.snapshots.last()
     }
 
     /// Takes a snapshot at the current offset, unless there is one. It counts as existing from here
@@ -86,8 +86,8 @@ impl ProducerState {
         dir: &Path,
         base_offsets: &[Offset],
     ) -> Result<(), StorageError> {
-        let stray = |offset: &&Offset| base_offsets.binary_search(offset).is_err();
-        let strays: Vec<Offset> = self.snapshots.iter().filter(stray).copied().collect();
+        let stray = |offset: &Offset| base_offsets.binary_search(offset).is_err();
+        let strays: Vec<Offset> = self.snapshots.iter().filter(stray).collect();
         let last_base = base_offsets.last().copied().unwrap_or(Offset::UNKNOWN);
         for (index, &offset) in strays.iter().enumerate() {
             if index + 1 < strays.len() || offset < last_base {
@@ -106,8 +106,8 @@ impl ProducerState {
         log_end_offset: Offset,
         now: Timestamp,
     ) -> Result<(), StorageError> {
-        let outside = |offset: &&Offset| **offset > log_end_offset || **offset <= log_start_offset;
-        let outside: Vec<Offset> = self.snapshots.iter().filter(outside).copied().collect();
+        let outside = |offset: &Offset| *offset > log_end_offset || *offset <= log_start_offset;
+        let outside: Vec<Offset> = self.snapshots.iter().filter(outside).collect();
         for offset in outside {
             self.delete_snapshot(dir, offset)?;
         }
@@ -147,7 +147,7 @@ impl ProducerState {
     ) -> Result<(), StorageError> {
         let expected = self.known.is_none().then(of_no_producers);
         for &offset in found {
-            if self.snapshots.contains(&offset) {
+            if self.snapshots.contains(offset) {
                 // Recovery has written it again.
                 continue;
             }
@@ -172,7 +172,7 @@ impl ProducerState {
     ) -> Result<(), StorageError> {
         self.snapshots.clone_from(&other.snapshots);
         let is_inside = |offset: Offset| log_start_offset < offset && offset < log_end_offset;
-        for &offset in other.snapshots.iter().filter(|&&it| !is_inside(it)) {
+        for offset in other.snapshots.iter().filter(|&it| !is_inside(it)) {
             self.delete_snapshot(dir, offset)?;
         }
         self.last_snapshot_offset = self.latest_snapshot().unwrap_or(log_start_offset);
@@ -191,7 +191,7 @@ impl ProducerState {
     ) -> Result<(), StorageError> {
         let is_inside = |offset: &Offset| *offset > log_start_offset && *offset <= end;
         let offsets = pending.iter().map(|snapshot| snapshot.offset);
-        let offsets = self.snapshots.iter().copied().chain(offsets);
+        let offsets = self.snapshots.iter().chain(offsets);
         let inside: BTreeSet<Offset> = offsets.filter(is_inside).collect();
         for offset in inside.into_iter().rev() {
             self.clear();
@@ -244,7 +244,7 @@ impl ProducerState {
         offset: Offset,
     ) -> Result<(), StorageError> {
         self.clear();
-        for snapshot in self.snapshots.clone() {
+        for snapshot in Vec::from_iter(self.snapshots.iter()) {
             self.delete_snapshot(dir, snapshot)?;
         }
         self.last_snapshot_offset = Offset::ZERO;
@@ -280,7 +280,7 @@ impl ProducerState {
     }
 
     fn delete_snapshot(&mut self, dir: &Path, offset: Offset) -> Result<(), StorageError> {
-        self.snapshots.remove(&offset);
+        self.snapshots.remove(offset);
         if let Some(unforced) = &mut self.unforced {
             unforced.0.retain(|snapshot| snapshot.offset != offset);
         }
@@ -291,6 +291,6 @@ impl ProducerState {
     /// Forgets the snapshot of a deleted segment; its file is deleted with the files of the
     /// segment.
     pub(crate) fn forget_snapshot(&mut self, offset: Offset) {
-        self.snapshots.remove(&offset);
+        self.snapshots.remove(offset);
     }
 }

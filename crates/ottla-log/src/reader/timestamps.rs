@@ -50,7 +50,7 @@ impl LogReader {
         match target {
             TimestampTarget::Earliest => {
                 let offset = self.log_start_offset();
-                let epochs = self.shared.leader_epochs.load();
+                let epochs = self.leader_epochs();
                 let first = epochs.earliest().filter(|e| e.start_offset <= offset);
                 Ok(Some(TimestampLookup {
                     offset,

@@ -166,7 +166,7 @@ fn an_image_is_immutable() {
             .topics
             .partition("orders", PartitionIndex(1))
             .unwrap()
-            .isr,
+            .isr[..],
         [BrokerId(1)]
     );
     assert!(after.configs.is_empty());

@@ -4,17 +4,18 @@
 //! replication and the transaction coordinators through [`Replicate`] and [`VerifyTransactions`],
 //! whose implementations are set before the first partition is opened.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, OnceLock, Weak};
 
 use ottla_context::NodeContext;
+use ottla_log::LogReader;
 use ottla_replica::AlterPartition;
 use ottla_storage::log_dirs::LogDirs;
 use ottla_sync::Mutex;
 use ottla_sync::collections::HashMap;
 use ottla_types::{BrokerId, ErrorCode, LeaderEpoch, TopicPartition};
 
-use super::append_pace::AppendPace;
+use super::log_location::DirResources;
 use super::page_cache::PageCache;
 use super::producer_transaction::ProducerTransaction;
 use super::topic_ids::TopicIdsToWrite;
@@ -31,7 +32,7 @@ pub struct PartitionHost {
     /// Only with tiered storage.
     remote_states: OnceLock<Weak<dyn FetchRemoteState>>,
     /// By log directory.
-    append_paces: Mutex<HashMap<PathBuf, Arc<AppendPace>>>,
+    dir_resources: Mutex<HashMap<PathBuf, Arc<DirResources>>>,
     pub page_cache: PageCache,
     pub(super) topic_ids: TopicIdsToWrite,
 }
@@ -87,7 +88,7 @@ impl PartitionHost {
             replication: OnceLock::new(),
             verifier: OnceLock::new(),
             remote_states: OnceLock::new(),
-            append_paces: Mutex::default(),
+            dir_resources: Mutex::default(),
             page_cache: PageCache::default(),
             topic_ids: TopicIdsToWrite::default(),
         }
@@ -140,11 +141,22 @@ impl PartitionHost {
         self.remote_states.get()?.upgrade()
     }
 
-    /// The append times of the log directory that contains `partition_dir`.
-    pub fn append_pace(&self, partition_dir: &Path) -> Arc<AppendPace> {
-        let log_dir = partition_dir.parent().unwrap_or(partition_dir);
-        let mut paces = self.append_paces.lock();
-        Arc::clone(paces.entry(log_dir.to_owned()).or_default())
+    /// The resources of the log directory that contains a log.
+    pub fn dir_resources(&self, log: &LogReader) -> Arc<DirResources> {
+        let dir = log.dir();
+        let log_dir = dir.parent().unwrap_or(&dir);
+        let mut all = self.dir_resources.lock();
+        if let Some(known) = all.get(log_dir) {
+            return Arc::clone(known);
+        }
+        let resources = self.log_dirs().map(|log_dirs| DirResources {
+            space: log_dirs.space_of(log),
+            threads: log_dirs.threads_of(log),
+            ..DirResources::default()
+        });
+        let resources = Arc::new(resources.unwrap_or_default());
+        all.insert(log_dir.to_owned(), Arc::clone(&resources));
+        resources
     }
 }
 

@@ -11,9 +11,23 @@ use super::append_pace::AppendPace;
 /// Replaced when the log moves to another directory.
 pub struct LogLocation {
     pub reader: LogReader,
+    pub dir: Arc<DirResources>,
+}
+
+/// The resources of a log directory, shared by the partitions whose logs are in it.
+#[derive(Default)]
+pub struct DirResources {
     pub pace: Arc<AppendPace>,
     pub space: Arc<DiskSpace>,
     pub threads: Arc<DirThreads>,
+}
+
+impl std::ops::Deref for LogLocation {
+    type Target = DirResources;
+
+    fn deref(&self) -> &DirResources {
+        &self.dir
+    }
 }
 
 /// A guard for reading the log. The log stays readable while it is held, even if it is replaced.

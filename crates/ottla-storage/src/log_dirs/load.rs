@@ -293,12 +293,22 @@ impl DirLoad {
         let threads = threads.min(partitions.len());
         let progress =
             DirProgress::new(dir.path.clone(), !clean_shutdown, partitions.len(), threads);
+        let read = |name: &str| read_checkpoint(&dir.path.join(name));
+        // Two of them have an entry for nearly every log.
+        let (recovery_points, high_watermarks) = ottla_sync::thread::scope(|scope| {
+            let high_watermarks = scope.spawn(|| read(REPLICATION_OFFSET_CHECKPOINT));
+            let recovery_points = read(RECOVERY_POINT_CHECKPOINT);
+            let high_watermarks = high_watermarks.join();
+            let high_watermarks =
+                high_watermarks.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            (recovery_points, high_watermarks)
+        });
         Ok(DirLoad {
             progress: Arc::new(progress),
             clean_shutdown,
-            recovery_points: read_checkpoint(&dir.path.join(RECOVERY_POINT_CHECKPOINT)),
-            log_start_offsets: read_checkpoint(&dir.path.join(LOG_START_OFFSET_CHECKPOINT)),
-            high_watermarks: read_checkpoint(&dir.path.join(REPLICATION_OFFSET_CHECKPOINT)),
+            recovery_points,
+            log_start_offsets: read(LOG_START_OFFSET_CHECKPOINT),
+            high_watermarks,
             partitions,
             next: AtomicUsize::new(0),
             rebuilt: Mutex::default(),

@@ -83,6 +83,7 @@ impl LogDir {
         holds_metadata: bool,
         lock: DirLock,
     ) -> LogDir {
+        let checkpoint_marks = Arc::new(CheckpointMarks::of(path.clone()));
         LogDir {
             configured,
             path,
@@ -100,7 +101,7 @@ impl LogDir {
             threads: Arc::default(),
             files: Worker::start("log-files"),
             written: Written::default(),
-            checkpoint_marks: Arc::default(),
+            checkpoint_marks,
         }
     }
 

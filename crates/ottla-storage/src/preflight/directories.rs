@@ -73,12 +73,22 @@ pub(super) fn examine(config: &BrokerConfig, unformatted: Unformatted, look: &mu
     let threads = config
         .num_recovery_threads_per_data_dir
         .clamp(1, MOST_THREADS) as usize;
-    for dir in log_dirs(config) {
-        if list(&dir, threads, look) && !is_running {
-            stop(&dir, look);
+    // A start waits for both, and the metadata takes one thread.
+    let of_metadata = ottla_sync::thread::scope(|scope| {
+        let reading = scope.spawn(|| {
+            let mut look = Look::default();
+            metadata::examine(config, &own, &mut look);
+            look
+        });
+        for dir in log_dirs(config) {
+            if list(&dir, threads, look) && !is_running {
+                stop(&dir, look);
+            }
         }
-    }
-    metadata::examine(config, &own, look);
+        let read = reading.join();
+        read.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    });
+    look.add_metadata(of_metadata);
 }
 
 /// The size of the logs, and how much of them the start must recover.

@@ -22,6 +22,15 @@ impl Look {
         self.add(Severity::Refuses, subject, place, what, change);
     }
 
+    /// Adds what another thread has found in the metadata log.
+    pub(super) fn add_metadata(&mut self, of_metadata: Look) {
+        let Look { facts, findings } = of_metadata;
+        self.findings.extend(findings);
+        self.facts.metadata_version = facts.metadata_version;
+        self.facts.topics = facts.topics;
+        self.facts.partitions = facts.partitions;
+    }
+
     pub(super) fn warn(&mut self, subject: &'static str, place: &str, what: String, change: &str) {
         self.add(Severity::Warns, subject, place, what, change);
     }

@@ -328,9 +328,7 @@ async fn pages_copied_by_a_directory_move_do_not_count_as_dropped() {
     let before = partition.log_location();
     let replaced = LogLocation {
         reader: before.reader.clone(),
-        pace: Arc::clone(&before.pace),
-        space: Arc::clone(&before.space),
-        threads: Arc::clone(&before.threads),
+        dir: Arc::clone(&before.dir),
     };
     let mut state = partition.state.lock();
     state.on_replaced(&partition, &host.host, replaced);
