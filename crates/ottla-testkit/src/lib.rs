@@ -17,7 +17,7 @@ pub mod said;
 mod stalling_proxy;
 pub mod tokens;
 
-pub use binary::ottla_binary;
+pub use binary::{ottla_binary, words};
 pub use broker_process::{BrokerBuilder, BrokerProcess, Refusal};
 pub use documented::assert_documented;
 pub use mounts::{

@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Stdio};
 
-use ottla_testkit::{BrokerBuilder, BrokerProcess, ottla_binary};
+use ottla_testkit::{BrokerBuilder, BrokerProcess, ottla_binary, words};
 
 struct Ran {
     status: i32,
@@ -247,17 +247,9 @@ fn records_are_deleted_and_leaders_elected() {
 fn metrics_subscriptions_are_created_and_deleted() {
     let broker = BrokerBuilder::new().start();
     let subscriptions = |arguments: &[&str]| out(&broker, &["client-metrics"], arguments);
-    let altered = subscriptions(&[
-        "--alter",
-        "--name",
-        "m",
-        "--metrics",
-        "a.,b.",
-        "--interval",
-        "10000",
-        "--match",
-        "client_id=x",
-    ]);
+    let altered = subscriptions(&words(
+        "--alter --name m --metrics a.,b. --interval 10000 --match client_id=x",
+    ));
     assert_eq!(altered, "Altered client metrics config for m.\n");
     assert_eq!(subscriptions(&["--list"]), "m\n");
     assert_eq!(
@@ -291,20 +283,8 @@ fn quotas_and_credentials_are_stored() {
         configs(&["--alter", "--user", "bob", "--add-config", rates]),
         "Completed updating config for user bob.\n"
     );
-    let both = [
-        "--entity-type",
-        "users",
-        "--entity-default",
-        "--entity-type",
-        "clients",
-    ];
-    let set = [
-        "--entity-name",
-        "c",
-        "--alter",
-        "--add-config",
-        "request_percentage=12.5",
-    ];
+    let both = words("--entity-type users --entity-default --entity-type clients");
+    let set = words("--entity-name c --alter --add-config request_percentage=12.5");
     assert_eq!(
         configs(&[&both[..], &set[..]].concat()),
         "Completed updating default config for users in the cluster.\n"
@@ -317,29 +297,15 @@ fn quotas_and_credentials_are_stored() {
          SCRAM credential configs for user-principal 'bob' are SCRAM-SHA-256=iterations=8192\n"
     );
     assert_eq!(
-        configs(&[
-            "--describe",
-            "--entity-type",
-            "users",
-            "--entity-type",
-            "clients"
-        ]),
+        configs(&words(
+            "--describe --entity-type users --entity-type clients"
+        )),
         "Quota configs for the default user-principal, client-id 'c' are request_percentage=12.5\n"
     );
-    configs(&[
-        "--alter",
-        "--user",
-        "bob",
-        "--delete-config",
-        "SCRAM-SHA-256",
-    ]);
-    configs(&[
-        "--alter",
-        "--user",
-        "bob",
-        "--delete-config",
-        "producer_byte_rate",
-    ]);
+    configs(&words("--alter --user bob --delete-config SCRAM-SHA-256"));
+    configs(&words(
+        "--alter --user bob --delete-config producer_byte_rate",
+    ));
     assert_eq!(
         configs(&["--describe", "--user", "bob"]),
         "Quota configs for user-principal 'bob' are consumer_byte_rate=2048.0\n"
@@ -347,13 +313,7 @@ fn quotas_and_credentials_are_stored() {
     let gone = on(
         &broker,
         &["configs"],
-        &[
-            "--alter",
-            "--user",
-            "bob",
-            "--delete-config",
-            "SCRAM-SHA-256",
-        ],
+        &words("--alter --user bob --delete-config SCRAM-SHA-256"),
     );
     assert_eq!(gone.status, 1);
     assert!(
@@ -369,13 +329,9 @@ fn replicas_are_verified_until_the_tool_is_stopped() {
     out(&broker, &["topics"], &["--create", "--topic", "t"]);
     let servers = broker.bootstrap();
     let mut producer = Command::new(ottla_binary())
-        .args([
-            "console-producer",
-            "--bootstrap-server",
-            &servers,
-            "--topic",
-            "t",
-        ])
+        .args(words(&format!(
+            "console-producer --bootstrap-server {servers} --topic t"
+        )))
         .stdin(Stdio::piped())
         .spawn()
         .expect("the producer starts");
@@ -442,12 +398,7 @@ fn replicas_move_between_directories_and_throttles_are_lifted() {
     let to = format!("{stem}{}", if name == "a" { "b" } else { "a" });
     std::fs::write(&file, format!("{begin}{to}\"]}}]}}")).expect("the file");
     let execute = ["--execute", "--reassignment-json-file", &path];
-    let throttles = [
-        "--throttle",
-        "4096",
-        "--replica-alter-log-dirs-throttle",
-        "8192",
-    ];
+    let throttles = words("--throttle 4096 --replica-alter-log-dirs-throttle 8192");
     let started = reassign(&[&execute[..], &throttles[..]].concat());
     let end = format!(
         "Save this to use as the --reassignment-json-file option during rollback\n\
@@ -487,12 +438,9 @@ fn replicas_move_between_directories_and_throttles_are_lifted() {
         std::thread::sleep(std::time::Duration::from_millis(50));
     }
     assert!(!settings().contains("throttled.rate"), "{}", settings());
-    let cancelled = reassign(&[
-        "--cancel",
-        "--reassignment-json-file",
-        &path,
-        "--preserve-throttles",
-    ]);
+    let cancelled = reassign(&words(&format!(
+        "--cancel --reassignment-json-file {path} --preserve-throttles"
+    )));
     assert_eq!(
         cancelled.out,
         "None of the specified partition reassignments are active.\nNone of the specified partition moves are \
@@ -550,16 +498,10 @@ fn errors_for_wrong_arguments_suggest_valid_ones() {
     let old = run(&["topics", "--zookeeper", "localhost:2181", "--list"]);
     assert_eq!(old.status, 1);
     assert!(old.err.contains("write --bootstrap-server"), "{}", old.err);
-    let setting = [
-        "topics",
-        "--bootstrap-server",
-        "127.0.0.1:1",
-        "--alter",
-        "--topic",
-        "t",
-        "--config",
-        "retention.ms=1",
-    ];
+    let setting = words(
+        "topics --bootstrap-server 127.0.0.1:1 --alter --topic t \
+         --config retention.ms=1",
+    );
     let setting = run(&setting);
     assert_eq!(setting.status, 1);
     assert!(
@@ -576,16 +518,7 @@ fn errors_for_wrong_arguments_suggest_valid_ones() {
         "{}",
         missing.err
     );
-    let wrong = [
-        "topics",
-        "--bootstrap-server",
-        "127.0.0.1:1",
-        "--create",
-        "--topic",
-        "t",
-        "--partitions",
-        "abc",
-    ];
+    let wrong = words("topics --bootstrap-server 127.0.0.1:1 --create --topic t --partitions abc");
     let wrong = run(&wrong);
     assert!(
         wrong

@@ -6,7 +6,7 @@ use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use ottla_bench::results::{MarkKind, ResultFile};
-use ottla_testkit::{BrokerBuilder, ottla_binary};
+use ottla_testkit::{BrokerBuilder, ottla_binary, words};
 
 struct Ran {
     output: Output,
@@ -179,16 +179,10 @@ fn broker_settings_can_be_swept() {
 /// As many brokers are started as there are replicas, and their resource usage is summed.
 #[test]
 fn three_replicas_are_three_brokers() {
-    let ran = Ran::bench(&[
-        "run",
-        "linkedin-2014/synchronous-replication",
-        "--scale",
-        "small",
-        "--time",
-        "1s",
-        "--repetitions",
-        "1",
-    ]);
+    let ran = Ran::bench(&words(
+        "run linkedin-2014/synchronous-replication --scale small --time 1s \
+         --repetitions 1",
+    ));
     assert!(ran.output.status.success(), "{}", ran.error());
     ran.left_nothing();
     let result = ran.result();
@@ -211,14 +205,9 @@ fn three_replicas_are_three_brokers() {
 /// record.
 #[test]
 fn messages_of_a_new_topic_do_not_wait_for_its_replicas() {
-    let ran = Ran::bench(&[
-        "run",
-        "linkedin-2014/end-to-end-latency",
-        "--repetitions",
-        "3",
-        "--set",
-        "records.count=100",
-    ]);
+    let ran = Ran::bench(&words(
+        "run linkedin-2014/end-to-end-latency --repetitions 3 --set records.count=100",
+    ));
     assert!(ran.output.status.success(), "{}", ran.error());
     let result = ran.result();
     let rounds = &result.scenarios[0].points[0].runs[0].rounds;
@@ -230,20 +219,10 @@ fn messages_of_a_new_topic_do_not_wait_for_its_replicas() {
 /// A leader is killed during a round. No acknowledged record is lost, and the broker is restarted.
 #[test]
 fn records_lost_when_a_leader_dies_are_counted() {
-    let ran = Ran::bench(&[
-        "run",
-        "linkedin-2014/leader-dies",
-        "--scale",
-        "small",
-        "--set",
-        "load.kind=rate",
-        "--set",
-        "load.rate=20000",
-        "--set",
-        "producers.settings.acks=all",
-        "--repetitions",
-        "2",
-    ]);
+    let ran = Ran::bench(&words(
+        "run linkedin-2014/leader-dies --scale small --set load.kind=rate \
+         --set load.rate=20000 --set producers.settings.acks=all --repetitions 2",
+    ));
     assert!(ran.output.status.success(), "{}", ran.error());
     ran.left_nothing();
     let result = ran.result();
@@ -265,14 +244,9 @@ fn records_lost_when_a_leader_dies_are_counted() {
         "{}",
         ran.printed()
     );
-    let refused = Ran::bench(&[
-        "run",
-        "linkedin-2014/leader-dies",
-        "--scale",
-        "small",
-        "--bootstrap-server",
-        "127.0.0.1:1",
-    ]);
+    let refused = Ran::bench(&words(
+        "run linkedin-2014/leader-dies --scale small --bootstrap-server 127.0.0.1:1",
+    ));
     assert!(
         refused.error().contains("are not the run's"),
         "{}",
@@ -285,24 +259,12 @@ fn records_lost_when_a_leader_dies_are_counted() {
 #[test]
 fn members_of_groups_join_and_leave() {
     let broker = BrokerBuilder::new().start();
-    let ran = Ran::bench(&[
-        "run",
-        "producer-tuning/rebalances",
-        "--bootstrap-server",
-        &broker.bootstrap(),
-        "--repetitions",
-        "1",
-        "--set",
-        "load.rate=2000",
-        "--set",
-        "measure.warm_up=4s",
-        "--set",
-        "measure.time=6s",
-        "--set",
-        "measure.rebalance=2s",
-        "--set",
-        "consumers.settings.group.protocol=classic",
-    ]);
+    let ran = Ran::bench(&words(&format!(
+        "run producer-tuning/rebalances --bootstrap-server {} --repetitions 1 \
+         --set load.rate=2000 --set measure.warm_up=4s --set measure.time=6s \
+         --set measure.rebalance=2s --set consumers.settings.group.protocol=classic",
+        broker.bootstrap()
+    )));
     assert!(ran.output.status.success(), "{}", ran.error());
     let result = ran.result();
     let run = &result.scenarios[0].points[0].runs[0];
@@ -357,19 +319,11 @@ fn compare_with_a_slower_one(ran: &Ran, result: &ResultFile) {
 fn a_running_cluster_is_measured_and_topics_are_deleted() {
     let broker = BrokerBuilder::new().start();
     let bootstrap = broker.bootstrap();
-    let ran = Ran::bench(&[
-        "run",
-        "linkedin-2014/single-consumer",
-        "linkedin-2014/end-to-end-latency",
-        "--bootstrap-server",
-        &bootstrap,
-        "--replicas",
-        "1",
-        "--repetitions",
-        "1",
-        "--set",
-        "records.count=300",
-    ]);
+    let ran = Ran::bench(&words(&format!(
+        "run linkedin-2014/single-consumer linkedin-2014/end-to-end-latency \
+         --bootstrap-server {bootstrap} --replicas 1 --repetitions 1 \
+         --set records.count=300"
+    )));
     assert!(ran.output.status.success(), "{}", ran.error());
     let result = ran.result();
     assert_eq!(result.targets[0].name, bootstrap);
@@ -402,16 +356,10 @@ fn a_running_cluster_is_measured_and_topics_are_deleted() {
 #[test]
 fn an_interrupted_run_keeps_and_marks_its_results() {
     let dir = tempfile::tempdir().expect("a directory");
-    let arguments = [
-        "run",
-        "linkedin-2014/single-producer",
-        "--time",
-        "60s",
-        "--set",
-        "load.kind=rate",
-        "--set",
-        "load.rate=20000",
-    ];
+    let arguments = words(
+        "run linkedin-2014/single-producer --time 60s --set load.kind=rate \
+         --set load.rate=20000",
+    );
     let child = Ran::command(dir.path(), &arguments)
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -578,18 +526,11 @@ fn a_topic_with_other_settings_is_not_used() {
             "topic theirs exists with retention.ms=604800000, and the scenario has 5000",
         ),
     ] {
-        let ran = Ran::bench(&[
-            "run",
-            "linkedin-2014/single-producer",
-            "--scale",
-            "small",
-            "--bootstrap-server",
-            &bootstrap,
-            "--topic",
-            topic,
-            "--set",
-            "topic.settings.retention.ms=5000",
-        ]);
+        let ran = Ran::bench(&words(&format!(
+            "run linkedin-2014/single-producer --scale small \
+             --bootstrap-server {bootstrap} --topic {topic} \
+             --set topic.settings.retention.ms=5000"
+        )));
         assert!(ran.error().contains(sentence), "{}", ran.error());
     }
     assert_eq!(topics(&["--list"]), "mine\ntheirs\n");

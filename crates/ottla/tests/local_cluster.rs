@@ -3,7 +3,7 @@
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use ottla_testkit::{RunningTool, ottla_binary};
+use ottla_testkit::{RunningTool, ottla_binary, words};
 use rustix::process::{Pid, Signal, kill_process};
 
 /// For a debug build on a busy machine.
@@ -122,13 +122,9 @@ fn a_cluster_starts_loses_a_node_stops_and_restarts() {
 
     // The node to kill also leads the metadata quorum, so the other voters elect a new leader.
     let quorum = tool(
-        &[
-            "metadata-quorum",
-            "--bootstrap-server",
-            &servers,
-            "describe",
-            "--status",
-        ],
+        &words(&format!(
+            "metadata-quorum --bootstrap-server {servers} describe --status"
+        )),
         "",
     );
     let leader = quorum
@@ -242,7 +238,6 @@ fn a_secure_cluster_serves_authorized_users() {
         let words = given.iter().chain(more).map(|word| (*word).to_owned());
         words.collect::<Vec<String>>()
     };
-    let words = |given: &'static str| given.split(' ').collect::<Vec<_>>();
     let run = |tool_and_words: &[String], input: &str| {
         let words: Vec<&str> = tool_and_words.iter().map(String::as_str).collect();
         tool(&words, input)

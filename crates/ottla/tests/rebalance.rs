@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use ottla_testkit::{RunningTool, ottla_binary};
+use ottla_testkit::{RunningTool, ottla_binary, words};
 use serde_json::{Value, json};
 
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -168,13 +168,9 @@ fn a_skewed_cluster_is_balanced_and_a_broker_emptied() {
     let placed = ["1:3"; PARTITIONS].join(",");
     cluster.tool(
         &["topics"],
-        &[
-            "--create",
-            "--topic",
-            "orders",
-            "--replica-assignment",
-            &placed,
-        ],
+        &words(&format!(
+            "--create --topic orders --replica-assignment {placed}"
+        )),
         "",
     );
     let record = |number: usize| format!("{number}\t{number}-{}\n", "x".repeat(1000));
@@ -347,13 +343,7 @@ fn a_skewed_cluster_is_balanced_and_a_broker_emptied() {
     by_console(&cluster);
     assert_eq!(cluster.records(), RECORDS);
 
-    let consume = [
-        "--topic",
-        "orders",
-        "--from-beginning",
-        "--timeout-ms",
-        "60000",
-    ];
+    let consume = words("--topic orders --from-beginning --timeout-ms 60000");
     let count = RECORDS.to_string();
     let consume = [&consume[..], &["--max-messages", &count]].concat();
     let consumed = cluster.tool(&["console-consumer"], &consume, "");

@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use ottla_testkit::{BrokerBuilder, BrokerProcess, ottla_binary};
+use ottla_testkit::{BrokerBuilder, BrokerProcess, ottla_binary, words};
 
 const MODULES: &str = "org.apache.kafka.common.security";
 
@@ -104,20 +104,13 @@ fn users_log_in_with_plain_and_scram() {
         .start();
     let admin = client(dir.path(), "PLAIN", "admin", "a");
     succeeds(&broker, &admin, &["topics", "--create", "--topic", "t"]);
-    let alter = [
-        "configs",
-        "--alter",
-        "--entity-type",
-        "users",
-        "--entity-name",
-        "alice",
-    ];
+    let alter = words("configs --alter --entity-type users --entity-name alice");
     // One at a time: a request may contain a user only once, as in Kafka.
     for scram in [
         "SCRAM-SHA-256=[password=s]",
         "SCRAM-SHA-512=[iterations=8192,password=s]",
     ] {
-        let mut arguments = alter.to_vec();
+        let mut arguments = alter.clone();
         arguments.extend(["--add-config", scram]);
         succeeds(&broker, &admin, &arguments);
     }
@@ -148,16 +141,7 @@ fn users_log_in_with_plain_and_scram() {
     );
 
     // An ACL applies to the principal that it names.
-    let acl = [
-        "acls",
-        "--add",
-        "--allow-principal",
-        "User:alice",
-        "--operation",
-        "Describe",
-        "--topic",
-        "t",
-    ];
+    let acl = words("acls --add --allow-principal User:alice --operation Describe --topic t");
     succeeds(&broker, &admin, &acl);
     let alice = client(dir.path(), "SCRAM-SHA-512", "alice", "s");
     assert!(succeeds(&broker, &alice, &list).contains('t'));

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant, SystemTime};
 
-use ottla_testkit::{BrokerBuilder, BrokerProcess, ottla_binary};
+use ottla_testkit::{BrokerBuilder, BrokerProcess, ottla_binary, words};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -89,18 +89,10 @@ fn a_deleted_topic_is_restored_to_a_time_before_the_damage() {
     let broker = broker(store.path().to_str().expect("a path of characters"));
     succeed(
         &broker,
-        &[
-            "topics",
-            "--create",
-            "--topic",
-            "orders",
-            "--partitions",
-            "1",
-            "--config",
-            "remote.storage.enable=true",
-            "--config",
-            "segment.ms=1",
-        ],
+        &words(
+            "topics --create --topic orders --partitions 1 \
+             --config remote.storage.enable=true --config segment.ms=1",
+        ),
         "",
     );
     let now_ms = || {
@@ -150,16 +142,10 @@ fn a_deleted_topic_is_restored_to_a_time_before_the_damage() {
     }
     let consumed = succeed(
         &broker,
-        &[
-            "console-consumer",
-            "--topic",
-            "orders-restored",
-            "--from-beginning",
-            "--max-messages",
-            "20",
-            "--timeout-ms",
-            "30000",
-        ],
+        &words(
+            "console-consumer --topic orders-restored --from-beginning \
+             --max-messages 20 --timeout-ms 30000",
+        ),
         "",
     );
     let consumed: Vec<&str> = consumed.lines().take(20).collect();

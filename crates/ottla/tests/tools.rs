@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
-use ottla_testkit::{BrokerBuilder, BrokerProcess, ottla_binary};
+use ottla_testkit::{BrokerBuilder, BrokerProcess, ottla_binary, words};
 
 /// A broker whose groups start without a delay.
 fn broker() -> BrokerProcess {
@@ -69,14 +69,9 @@ fn run_on(broker: &BrokerProcess, arguments: &[&str], input: &str) -> Ran {
 fn create(broker: &BrokerProcess, topic: &str, partitions: &str) {
     let made = run_on(
         broker,
-        &[
-            "topics",
-            "--create",
-            "--topic",
-            topic,
-            "--partitions",
-            partitions,
-        ],
+        &words(&format!(
+            "topics --create --topic {topic} --partitions {partitions}"
+        )),
         "",
     );
     assert_eq!(made.lines(), [format!("Created topic {topic}.")]);
@@ -105,14 +100,7 @@ fn topics_are_created_changed_and_deleted() {
     );
     let grown = run_on(
         &broker,
-        &[
-            "topics",
-            "--alter",
-            "--topic",
-            "orders",
-            "--partitions",
-            "3",
-        ],
+        &words("topics --alter --topic orders --partitions 3"),
         "",
     );
     assert_eq!(grown.lines(), Vec::<&str>::new());
@@ -147,14 +135,7 @@ fn topics_are_created_changed_and_deleted() {
     assert_eq!(tolerated.status, 0);
     let bad = run_on(
         &broker,
-        &[
-            "topics",
-            "--create",
-            "--topic",
-            "x",
-            "--config",
-            "colour=red",
-        ],
+        &words("topics --create --topic x --config colour=red"),
         "",
     );
     assert_eq!(bad.status, 1);
@@ -205,23 +186,11 @@ fn records_are_produced_and_consumed() {
         none.err
     );
 
-    let arguments = [
-        "console-consumer",
-        "--topic",
-        "t",
-        "--partition",
-        "0",
-        "--offset",
-        "3",
-        "--max-messages",
-        "2",
-        "--formatter-property",
-        "print.key=true",
-        "--formatter-property",
-        "print.offset=true",
-        "--formatter-property",
-        "print.headers=true",
-    ];
+    let arguments = words(
+        "console-consumer --topic t --partition 0 --offset 3 --max-messages 2 \
+         --formatter-property print.key=true --formatter-property print.offset=true \
+         --formatter-property print.headers=true",
+    );
     let read = run_on(&broker, &arguments, "");
     assert_eq!(
         read.lines(),
@@ -230,13 +199,7 @@ fn records_are_produced_and_consumed() {
     assert_eq!(read.err.trim_end(), "Processed a total of 2 messages");
     let broken = run_on(
         &broker,
-        &[
-            "console-producer",
-            "--topic",
-            "t",
-            "--reader-property",
-            "parse.key=true",
-        ],
+        &words("console-producer --topic t --reader-property parse.key=true"),
         "no key\n",
     );
     assert_eq!(broken.status, 1);
@@ -276,27 +239,15 @@ fn committed_offsets_are_printed_by_their_formatter() {
     let broker = broker();
     create(&broker, "t", "1");
     run_on(&broker, &["console-producer", "--topic", "t"], "a\nb\n").lines();
-    let read = [
-        "console-consumer",
-        "--topic",
-        "t",
-        "--group",
-        "g",
-        "--from-beginning",
-    ];
+    let read = words("console-consumer --topic t --group g --from-beginning");
     run_on(&broker, &[&read[..], &["--max-messages", "2"]].concat(), "").lines();
     let shown = run_on(
         &broker,
-        &[
-            "console-consumer",
-            "--topic",
-            "__consumer_offsets",
-            "--from-beginning",
-            "--timeout-ms",
-            "2000",
-            "--formatter",
-            "org.apache.kafka.tools.consumer.OffsetsMessageFormatter",
-        ],
+        &words(
+            "console-consumer --topic __consumer_offsets --from-beginning \
+             --timeout-ms 2000 \
+             --formatter org.apache.kafka.tools.consumer.OffsetsMessageFormatter",
+        ),
         "",
     );
     let key =
@@ -315,16 +266,7 @@ fn groups_are_described_and_reset() {
     create(&broker, "t", "2");
     let lines: String = (0..100).map(|number| format!("{number}\n")).collect();
     run_on(&broker, &["console-producer", "--topic", "t"], &lines).lines();
-    let read = [
-        "console-consumer",
-        "--topic",
-        "t",
-        "--group",
-        "g",
-        "--from-beginning",
-        "--timeout-ms",
-        "5000",
-    ];
+    let read = words("console-consumer --topic t --group g --from-beginning --timeout-ms 5000");
     assert_eq!(run_on(&broker, &read, "").lines().len(), 100);
     // The offsets were committed, so the second run prints nothing.
     assert_eq!(run_on(&broker, &read, "").lines().len(), 0);
@@ -360,27 +302,13 @@ fn groups_are_described_and_reset() {
     assert_eq!(columns, ["GROUP", "TOPIC", "PARTITION", "NEW-OFFSET"]);
     assert_eq!(total_lag(&broker), 100);
 
-    let forgotten = [
-        "consumer-groups",
-        "--delete-offsets",
-        "--group",
-        "g",
-        "--topic",
-        "t",
-    ];
+    let forgotten = words("consumer-groups --delete-offsets --group g --topic t");
     let forgotten = run_on(&broker, &forgotten, "");
     assert_eq!(
         forgotten.lines()[0],
         "Request succeeded for deleting offsets from group g."
     );
-    let of_nothing = [
-        "consumer-groups",
-        "--delete-offsets",
-        "--group",
-        "g",
-        "--topic",
-        "nowhere",
-    ];
+    let of_nothing = words("consumer-groups --delete-offsets --group g --topic nowhere");
     let of_nothing = run_on(&broker, &of_nothing, "").out;
     let row = "nowhere         -          Error: \
                org.apache.kafka.common.errors.UnknownTopicOrPartitionException: This server does not host this \
@@ -431,14 +359,10 @@ fn total_lag(broker: &BrokerProcess) -> i64 {
 fn settings_are_described_and_changed() {
     let broker = broker();
     create(&broker, "t", "1");
-    let change = [
-        "configs",
-        "--alter",
-        "--topic",
-        "t",
-        "--add-config",
-        "retention.ms=1000,cleanup.policy=[delete]",
-    ];
+    let change = words(
+        "configs --alter --topic t \
+         --add-config retention.ms=1000,cleanup.policy=[delete]",
+    );
     assert_eq!(
         run_on(&broker, &change, "").lines(),
         ["Completed updating config for topic t."]
@@ -453,29 +377,16 @@ fn settings_are_described_and_changed() {
             "  retention.ms=1000 sensitive=false synonyms={DYNAMIC_TOPIC_CONFIG:retention.ms=1000}",
         ]
     );
-    let remove = [
-        "configs",
-        "--alter",
-        "--entity-type",
-        "topics",
-        "--entity-name",
-        "t",
-        "--delete-config",
-        "retention.ms,cleanup.policy",
-    ];
+    let remove = words(
+        "configs --alter --entity-type topics --entity-name t \
+         --delete-config retention.ms,cleanup.policy",
+    );
     run_on(&broker, &remove, "").lines();
     let shown = run_on(&broker, &["configs", "--describe", "--topic", "t"], "");
     assert_eq!(shown.lines(), ["Dynamic configs for topic t are:"]);
     let bad = run_on(
         &broker,
-        &[
-            "configs",
-            "--alter",
-            "--topic",
-            "t",
-            "--add-config",
-            "retention.ms=soon",
-        ],
+        &words("configs --alter --topic t --add-config retention.ms=soon"),
         "",
     );
     assert_eq!(bad.status, 1);
@@ -529,12 +440,9 @@ fn files_of_a_broker_can_be_dumped() {
         assert_eq!(checked.err, "", "{index} does not agree with its segment");
     }
     let metadata = file("__cluster_metadata-0/00000000000000000000.log");
-    let dumped = run(&[
-        "dump-log",
-        "--files",
-        &metadata,
-        "--cluster-metadata-decoder",
-    ]);
+    let dumped = run(&words(&format!(
+        "dump-log --files {metadata} --cluster-metadata-decoder"
+    )));
     dumped.lines();
     assert!(
         dumped
@@ -555,15 +463,9 @@ fn files_of_a_broker_can_be_dumped() {
         info.out
     );
     assert_eq!(info.status, 0);
-    let again = run(&[
-        "storage",
-        "format",
-        "--standalone",
-        "-t",
-        "T3R0bGFQcm9jZXNzVGVzdA",
-        "-c",
-        &config,
-    ]);
+    let again = run(&words(&format!(
+        "storage format --standalone -t T3R0bGFQcm9jZXNzVGVzdA -c {config}"
+    )));
     assert_eq!(again.status, 1);
     assert!(
         again
@@ -611,12 +513,9 @@ fn a_directory_is_formatted_with_credentials() {
         .join("data/bootstrap.checkpoint")
         .display()
         .to_string();
-    let dumped = run(&[
-        "dump-log",
-        "--files",
-        &checkpoint,
-        "--cluster-metadata-decoder",
-    ]);
+    let dumped = run(&words(&format!(
+        "dump-log --files {checkpoint} --cluster-metadata-decoder"
+    )));
     assert!(
         dumped.out.contains(r#"{"type":"USER_SCRAM_CREDENTIAL_RECORD","version":0,"data":{"name":"alice","mechanism":1,"#),
         "{}",
@@ -631,12 +530,9 @@ fn storage_works_without_a_broker() {
         mapping.lines()[..2],
         ["metadata.version=25 (4.0)", "kraft.version=1"]
     );
-    let dependencies = run(&[
-        "storage",
-        "feature-dependencies",
-        "--feature",
-        "eligible.leader.replicas.version=1",
-    ]);
+    let dependencies = run(&words(
+        "storage feature-dependencies --feature eligible.leader.replicas.version=1",
+    ));
     assert_eq!(
         dependencies.lines(),
         [
