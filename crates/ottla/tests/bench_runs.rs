@@ -399,109 +399,60 @@ fn errors_are_one_sentence_and_leave_no_files() {
     let bad = dir.path().join("bad.toml");
     std::fs::write(&bad, "title = 'x'\n[records]\nsize = 'big'\n").expect("written");
     let bad = bad.display().to_string();
-    let small = ["run", "linkedin-2014/single-producer", "--scale", "small"];
-    let cases: &[(&[&str], &str)] = &[
+    let small = "run linkedin-2014/single-producer --scale small";
+    let cases = [
         (
-            &["run", &bad],
+            format!("run {bad}"),
             "bad.toml: records.size = \"big\": not accepted",
         ),
         (
-            &[
-                "run",
-                "linkedin-2014/single-producer",
-                "linkedin-2014/three-producers",
-                "--scale",
-                "small",
-                "--bootstrap-server",
-                &alone,
-            ],
+            format!(
+                "run linkedin-2014/single-producer linkedin-2014/three-producers --scale small \
+                 --bootstrap-server {alone}"
+            ),
             "3 replicas need as many brokers",
         ),
         (
-            &["run", "linkedin-2014/stored-data", "--replicas", "1"],
+            "run linkedin-2014/stored-data --replicas 1".to_owned(),
             "give --scale small",
         ),
-        (&["run", "linkedin-2014/nothing"], "did you mean"),
+        ("run linkedin-2014/nothing".to_owned(), "did you mean"),
         (
-            &["run", "linkedin-2014", "--scale", "huge"],
+            "run linkedin-2014 --scale huge".to_owned(),
             "--scale huge: linkedin-2014/single-producer has no such scale; it has small",
         ),
         (
-            &["compare", "nowhere.json", "nowhere.json"],
+            "compare nowhere.json nowhere.json".to_owned(),
             "cannot be read",
         ),
-        (&["size", "--daily", "much"], "--daily much: not a size"),
+        ("size --daily much".to_owned(), "--daily much: not a size"),
         (
-            &[
-                small[0],
-                small[1],
-                small[2],
-                small[3],
-                "--bootstrap-server",
-                &unused,
-            ],
+            format!("{small} --bootstrap-server {unused}"),
             "cannot be measured",
         ),
+        (format!("{small} --set producers.settings.acks=2"), "acks"),
         (
-            &[
-                small[0],
-                small[1],
-                small[2],
-                small[3],
-                "--set",
-                "producers.settings.acks=2",
-            ],
-            "acks",
-        ),
-        (
-            &[
-                small[0],
-                small[1],
-                small[2],
-                small[3],
-                "--set",
-                "producers.settings.linger=5",
-            ],
+            format!("{small} --set producers.settings.linger=5"),
             "linger=5: the producer has no such setting",
         ),
         (
-            &[
-                small[0],
-                small[1],
-                small[2],
-                small[3],
-                "--set",
-                "broker.settings.log.segment.bytes=abc",
-            ],
+            format!("{small} --set broker.settings.log.segment.bytes=abc"),
             "cannot format its directory: log.segment.bytes=abc: not a number",
         ),
         (
-            &[
-                small[0],
-                small[1],
-                small[2],
-                small[3],
-                "--bootstrap-server",
-                &unused,
-                "--command-config",
-                "nowhere.properties",
-            ],
+            format!("{small} --bootstrap-server {unused} --command-config nowhere.properties"),
             "nowhere.properties cannot be read",
         ),
     ];
-    for (arguments, sentence) in cases {
-        let ran = Ran::bench(arguments);
-        assert_eq!(ran.output.status.code(), Some(1), "{arguments:?}");
+    for (line, sentence) in cases {
+        let ran = Ran::bench(&words(&line));
+        assert_eq!(ran.output.status.code(), Some(1), "{line}");
         let error = ran.error();
-        assert!(error.contains(sentence), "{arguments:?}\n{error}");
-        assert_eq!(
-            error.trim_end().lines().count(),
-            1,
-            "{arguments:?}\n{error}"
-        );
+        assert!(error.contains(sentence), "{line}\n{error}");
+        assert_eq!(error.trim_end().lines().count(), 1, "{line}\n{error}");
         assert!(!ran.printed().contains("nothing was measured"));
         ran.left_nothing();
-        assert!(!ran.dir.path().join("out").exists(), "{arguments:?}");
+        assert!(!ran.dir.path().join("out").exists(), "{line}");
     }
 }
 
