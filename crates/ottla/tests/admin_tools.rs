@@ -1,37 +1,21 @@
 //! The administrative tools for whole clusters, each run as a process.
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 
-use ottla_testkit::{BrokerBuilder, BrokerProcess, ottla_binary, words};
+use ottla_testkit::{BrokerBuilder, BrokerProcess, ToolOutput, ottla_binary, words};
 
-struct Ran {
-    status: i32,
-    out: String,
-    err: String,
-}
-
-fn run(arguments: &[&str]) -> Ran {
-    let output = Command::new(ottla_binary())
-        .args(arguments)
-        .output()
-        .expect("the binary starts");
-    Ran {
-        status: output.status.code().unwrap_or(-1),
-        out: String::from_utf8(output.stdout).expect("text"),
-        err: String::from_utf8(output.stderr).expect("text"),
-    }
+fn run(arguments: &[&str]) -> ToolOutput {
+    ToolOutput::of(arguments, "")
 }
 
 /// The standard output of a tool, which must succeed.
 #[track_caller]
 fn out(broker: &BrokerProcess, before: &[&str], after: &[&str]) -> String {
-    let ran = on(broker, before, after);
-    assert_eq!(ran.status, 0, "{}{}", ran.out, ran.err);
-    ran.out
+    on(broker, before, after).succeeded()
 }
 
-fn on(broker: &BrokerProcess, before: &[&str], after: &[&str]) -> Ran {
+fn on(broker: &BrokerProcess, before: &[&str], after: &[&str]) -> ToolOutput {
     let servers = broker.bootstrap();
     run(&[before, &["--bootstrap-server", &servers], after].concat())
 }
@@ -328,17 +312,8 @@ fn replicas_are_verified_until_the_tool_is_stopped() {
     let broker = BrokerBuilder::new().start();
     out(&broker, &["topics"], &["--create", "--topic", "t"]);
     let servers = broker.bootstrap();
-    let mut producer = Command::new(ottla_binary())
-        .args(words(&format!(
-            "console-producer --bootstrap-server {servers} --topic t"
-        )))
-        .stdin(Stdio::piped())
-        .spawn()
-        .expect("the producer starts");
-    let mut input = producer.stdin.take().expect("its input");
-    input.write_all(b"a\nb\n").expect("it reads");
-    drop(input);
-    assert!(producer.wait().expect("it ends").success());
+    let produce = format!("console-producer --bootstrap-server {servers} --topic t");
+    ToolOutput::of(&words(&produce), "a\nb\n").succeeded();
 
     let verification = ["replica-verification", "--broker-list", &servers];
     let mut tool = Command::new(ottla_binary())

@@ -1,9 +1,8 @@
 //! `ottla cluster start` at a terminal: its output, a killed node, Ctrl-C, and a restart.
 
-use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use ottla_testkit::{RunningTool, ottla_binary, words};
+use ottla_testkit::{RunningTool, ToolOutput, words};
 use rustix::process::{Pid, Signal, kill_process};
 
 /// For a debug build on a busy machine.
@@ -30,40 +29,9 @@ fn bootstrap(printed: &str) -> String {
         .to_owned()
 }
 
-/// Runs a tool. Returns whether it succeeded, its standard output and its standard error.
-fn attempt(arguments: &[&str], input: &str) -> (bool, String, String) {
-    let mut child = Command::new(ottla_binary())
-        .args(arguments)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("starts");
-    let mut stdin = child.stdin.take().expect("a pipe");
-    // A tool that fails may not read its input.
-    let _ = std::io::Write::write_all(&mut stdin, input.as_bytes());
-    drop(stdin);
-    let output = child.wait_with_output().expect("ends");
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    (
-        output.status.success(),
-        text(&output.stdout),
-        text(&output.stderr),
-    )
-}
-
 /// Runs a tool, which must succeed; returns its output.
 fn tool(arguments: &[&str], input: &str) -> String {
-    let (is_success, out, err) = attempt(arguments, input);
-    assert!(is_success, "{arguments:?}:\n{out}{err}");
-    out
-}
-
-/// Runs a tool, which must fail; returns its complete output.
-fn refused(arguments: &[&str], input: &str) -> String {
-    let (is_success, out, err) = attempt(arguments, input);
-    assert!(!is_success, "{arguments:?}:\n{out}{err}");
-    format!("{out}{err}")
+    ToolOutput::of(arguments, input).succeeded()
 }
 
 #[test]
@@ -244,7 +212,7 @@ fn a_secure_cluster_serves_authorized_users() {
     };
     let fails = |tool_and_words: &[String], input: &str| {
         let words: Vec<&str> = tool_and_words.iter().map(String::as_str).collect();
-        refused(&words, input)
+        ToolOutput::of(&words, input).failed()
     };
     let create = words("--create --topic orders --partitions 3");
     run(&with("topics", &admin, &create), "");
@@ -262,13 +230,14 @@ fn a_secure_cluster_serves_authorized_users() {
     };
 
     // An authenticated user has no permission until an ACL grants it.
-    let (_, _, denied) = attempt(
+    let denied = ToolOutput::of(
         &produce(&alice)
             .iter()
             .map(String::as_str)
             .collect::<Vec<_>>(),
         "lost\n",
     );
+    let denied = denied.err;
     assert!(denied.to_lowercase().contains("authoriz"), "{denied}");
     run_printed(&printed, "acls");
     run(&produce(&alice), "one\ntwo\n");
@@ -301,8 +270,9 @@ fn a_secure_cluster_serves_authorized_users() {
     // Kafka's console consumer exits with 0 in this case.
     let words_of_bob = consume(&bob);
     let words_of_bob: Vec<&str> = words_of_bob.iter().map(String::as_str).collect();
-    let (_, read, denied) = attempt(&words_of_bob, "");
-    assert_eq!(read, "");
+    let denied = ToolOutput::of(&words_of_bob, "");
+    assert_eq!(denied.out, "");
+    let denied = denied.err;
     assert!(denied.to_lowercase().contains("authoriz"), "{denied}");
     let seen = run(&with("topics", &bob, &["--list"]), "");
     assert!(!seen.contains("orders"), "{seen}");

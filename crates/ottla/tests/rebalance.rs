@@ -8,34 +8,12 @@ use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use ottla_testkit::{RunningTool, ottla_binary, words};
+use ottla_testkit::{RunningTool, ToolOutput, ottla_binary, words};
 use serde_json::{Value, json};
 
 const PATIENCE: Duration = Duration::from_secs(120);
 const RECORDS: usize = 1200;
 const PARTITIONS: usize = 12;
-
-/// Runs a tool. Returns whether it succeeded, its standard output, and its standard error.
-fn attempt(arguments: &[&str], input: &str) -> (bool, String, String) {
-    let mut child = Command::new(ottla_binary())
-        .args(arguments)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("starts");
-    let mut stdin = child.stdin.take().expect("a pipe");
-    // A tool that fails may not read its input.
-    let _ = stdin.write_all(input.as_bytes());
-    drop(stdin);
-    let output = child.wait_with_output().expect("ends");
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    (
-        output.status.success(),
-        text(&output.stdout),
-        text(&output.stderr),
-    )
-}
 
 struct Cluster {
     running: RunningTool,
@@ -78,19 +56,13 @@ impl Cluster {
     /// The output of a tool, which must succeed.
     #[track_caller]
     fn tool(&self, tool: &[&str], rest: &[&str], input: &str) -> String {
-        let arguments = self.on(tool, rest);
-        let (is_success, out, err) = attempt(&arguments, input);
-        assert!(is_success, "{arguments:?}:\n{out}{err}");
-        out
+        ToolOutput::of(&self.on(tool, rest), input).succeeded()
     }
 
-    /// The error of a tool, which must fail.
+    /// The output of a tool, which must fail.
     #[track_caller]
     fn refused(&self, tool: &[&str], rest: &[&str]) -> String {
-        let arguments = self.on(tool, rest);
-        let (is_success, out, err) = attempt(&arguments, "");
-        assert!(!is_success, "{arguments:?}:\n{out}{err}");
-        err
+        ToolOutput::of(&self.on(tool, rest), "").failed()
     }
 
     fn reassignments(&self) -> String {
@@ -470,9 +442,7 @@ fn by_console(cluster: &Cluster) {
 fn errors_name_the_mistake() {
     let nowhere = ["--bootstrap-server", "127.0.0.1:1"];
     let refused = |tool: &[&str], rest: &[&str]| {
-        let (is_success, out, err) = attempt(&[tool, &nowhere, rest].concat(), "");
-        assert!(!is_success, "{out}{err}");
-        err
+        ToolOutput::of(&[tool, &nowhere, rest].concat(), "").failed()
     };
     let slow = refused(&["rebalance", "plan"], &["--throttle", "5"]);
     assert!(
@@ -502,6 +472,6 @@ fn errors_name_the_mistake() {
         named.contains("names a log directory for t-0 on broker 1"),
         "{named}"
     );
-    let help = attempt(&["rebalance", "plan", "--help"], "").1;
+    let help = ToolOutput::of(&["rebalance", "plan", "--help"], "").out;
     assert!(help.contains("--empty-brokers <IDS>"), "{help}");
 }

@@ -1,10 +1,9 @@
 //! The command-line tools against a running broker, each as a process.
 
-use std::io::Write;
 use std::path::PathBuf;
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Stdio};
 
-use ottla_testkit::{BrokerBuilder, BrokerProcess, ottla_binary, words};
+use ottla_testkit::{BrokerBuilder, BrokerProcess, ToolOutput, ottla_binary, words};
 
 /// A broker whose groups start without a delay.
 fn broker() -> BrokerProcess {
@@ -14,56 +13,16 @@ fn broker() -> BrokerProcess {
         .start()
 }
 
-struct Ran {
-    status: i32,
-    out: String,
-    err: String,
-}
-
-impl Ran {
-    fn of(output: Output) -> Ran {
-        Ran {
-            status: output.status.code().unwrap_or(-1),
-            out: String::from_utf8(output.stdout).expect("text"),
-            err: String::from_utf8(output.stderr).expect("text"),
-        }
-    }
-
-    /// The lines of standard output of a tool, which must have succeeded.
-    #[track_caller]
-    fn lines(&self) -> Vec<&str> {
-        assert_eq!(self.status, 0, "{}{}", self.out, self.err);
-        self.out.lines().collect()
-    }
-}
-
-fn run(arguments: &[&str]) -> Ran {
-    Ran::of(
-        Command::new(ottla_binary())
-            .args(arguments)
-            .output()
-            .expect("the binary starts"),
-    )
+fn run(arguments: &[&str]) -> ToolOutput {
+    ToolOutput::of(arguments, "")
 }
 
 /// Runs a tool against the broker, with this standard input.
-fn run_on(broker: &BrokerProcess, arguments: &[&str], input: &str) -> Ran {
+fn run_on(broker: &BrokerProcess, arguments: &[&str], input: &str) -> ToolOutput {
     let servers = broker.bootstrap();
-    let mut child = Command::new(ottla_binary())
-        .arg(arguments[0])
-        .args(["--bootstrap-server", &servers])
-        .args(&arguments[1..])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("the binary starts");
-    let mut stdin = child.stdin.take().expect("it is piped");
-    stdin
-        .write_all(input.as_bytes())
-        .expect("the tool reads its input");
-    drop(stdin);
-    Ran::of(child.wait_with_output().expect("the tool ends"))
+    let (tool, rest) = arguments.split_at(1);
+    let arguments = [tool, &["--bootstrap-server", &servers], rest].concat();
+    ToolOutput::of(&arguments, input)
 }
 
 fn create(broker: &BrokerProcess, topic: &str, partitions: &str) {
@@ -568,26 +527,9 @@ fn an_address_without_a_broker_is_reported_at_once() {
     let socket = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = socket.local_addr().expect("an address").to_string();
     drop(socket);
-    let produce = [
-        "console-producer",
-        "--bootstrap-server",
-        &address,
-        "--topic",
-        "t",
-        "--max-block-ms",
-        "1000",
-    ];
-    let mut child = Command::new(ottla_binary())
-        .args(produce)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("the binary starts");
-    let mut stdin = child.stdin.take().expect("it is piped");
-    stdin.write_all(b"x\n").expect("the tool reads its input");
-    drop(stdin);
-    let ran = Ran::of(child.wait_with_output().expect("the tool ends"));
+    let produce =
+        format!("console-producer --bootstrap-server {address} --topic t --max-block-ms 1000");
+    let ran = ToolOutput::of(&words(&produce), "x\n");
     // Kafka's tool prints it too, many times, and exits with 0.
     assert_eq!(ran.status, 1);
     assert!(
