@@ -2,9 +2,8 @@
 //! users created with the tools, and the native client with each mechanism.
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
 
-use ottla_testkit::{BrokerBuilder, BrokerProcess, ottla_binary, words};
+use ottla_testkit::{BrokerBuilder, BrokerProcess, ToolOutput, words};
 
 const MODULES: &str = "org.apache.kafka.common.security";
 
@@ -23,45 +22,24 @@ fn client(dir: &Path, mechanism: &str, user: &str, password: &str) -> PathBuf {
     path
 }
 
-fn tool(broker: &BrokerProcess, settings: &Path, arguments: &[&str]) -> Output {
-    Command::new(ottla_binary())
-        .arg(arguments[0])
-        .args(["--bootstrap-server", &broker.bootstrap()])
-        .arg("--command-config")
-        .arg(settings)
-        .args(&arguments[1..])
-        .stdin(Stdio::null())
-        .output()
-        .expect("starts")
-}
-
-fn printed(output: &Output) -> String {
-    let (out, err) = (&output.stdout, &output.stderr);
-    format!(
-        "{}{}",
-        String::from_utf8_lossy(out),
-        String::from_utf8_lossy(err)
-    )
+fn tool(broker: &BrokerProcess, settings: &Path, arguments: &[&str]) -> ToolOutput {
+    let (servers, settings) = (broker.bootstrap(), settings.display().to_string());
+    let flags = [
+        "--bootstrap-server",
+        &servers,
+        "--command-config",
+        &settings,
+    ];
+    let (tool, rest) = arguments.split_at(1);
+    ToolOutput::of(&[tool, &flags, rest].concat(), "")
 }
 
 fn succeeds(broker: &BrokerProcess, settings: &Path, arguments: &[&str]) -> String {
-    let output = tool(broker, settings, arguments);
-    assert!(
-        output.status.success(),
-        "{arguments:?}: {}",
-        printed(&output)
-    );
-    printed(&output)
+    tool(broker, settings, arguments).succeeded()
 }
 
 fn fails(broker: &BrokerProcess, settings: &Path, arguments: &[&str]) -> String {
-    let output = tool(broker, settings, arguments);
-    assert!(
-        !output.status.success(),
-        "{arguments:?}: {}",
-        printed(&output)
-    );
-    printed(&output)
+    tool(broker, settings, arguments).failed()
 }
 
 #[test]
