@@ -118,6 +118,14 @@ impl TestBroker {
         TestBroker::run(self.config, self.data).await
     }
 
+    /// Starts a broker with a topic, and connects a client.
+    pub(crate) async fn with_topic(name: &'static str, partitions: i32) -> (TestBroker, Client) {
+        let broker = TestBroker::start().await;
+        broker.create_topic(name, partitions, &[]).await;
+        let client = broker.connect().await;
+        (broker, client)
+    }
+
     pub(crate) fn broker(&self) -> &Arc<Broker> {
         self.running.broker()
     }

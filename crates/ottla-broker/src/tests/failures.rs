@@ -14,9 +14,7 @@ fn orders(acks: i16) -> ProduceRequest {
 
 #[tokio::test]
 async fn changed_settings_do_not_bring_a_lost_partition_back() {
-    let broker = TestBroker::start().await;
-    broker.create_topic("orders", 1, &[]).await;
-    let mut client = broker.connect().await;
+    let (broker, mut client) = TestBroker::with_topic("orders", 1).await;
     let partition = broker.partition("orders", 0);
     partition.notify(&broker.broker().host, Event::LogLost);
     broker
