@@ -18,9 +18,10 @@ fn run(arguments: &[&str]) -> ToolOutput {
 }
 
 /// Runs a tool against the broker, with this standard input.
-fn run_on(broker: &BrokerProcess, arguments: &[&str], input: &str) -> ToolOutput {
+fn run_on(broker: &BrokerProcess, line: &str, input: &str) -> ToolOutput {
     let servers = broker.bootstrap();
-    let (tool, rest) = arguments.split_at(1);
+    let line = words(line);
+    let (tool, rest) = line.split_at(1);
     let arguments = [tool, &["--bootstrap-server", &servers], rest].concat();
     ToolOutput::of(&arguments, input)
 }
@@ -28,9 +29,7 @@ fn run_on(broker: &BrokerProcess, arguments: &[&str], input: &str) -> ToolOutput
 fn create(broker: &BrokerProcess, topic: &str, partitions: &str) {
     let made = run_on(
         broker,
-        &words(&format!(
-            "topics --create --topic {topic} --partitions {partitions}"
-        )),
+        &format!("topics --create --topic {topic} --partitions {partitions}"),
         "",
     );
     assert_eq!(made.lines(), [format!("Created topic {topic}.")]);
@@ -40,7 +39,7 @@ fn create(broker: &BrokerProcess, topic: &str, partitions: &str) {
 fn topics_are_created_changed_and_deleted() {
     let broker = broker();
     create(&broker, "orders", "2");
-    let again = run_on(&broker, &["topics", "--create", "--topic", "orders"], "");
+    let again = run_on(&broker, "topics --create --topic orders", "");
     assert_eq!(again.status, 1);
     assert_eq!(
         again.out.trim_end(),
@@ -48,22 +47,15 @@ fn topics_are_created_changed_and_deleted() {
     );
     let tolerated = run_on(
         &broker,
-        &["topics", "--create", "--topic", "orders", "--if-not-exists"],
+        "topics --create --topic orders --if-not-exists",
         "",
     );
     assert_eq!(tolerated.lines(), Vec::<&str>::new());
 
-    assert_eq!(
-        run_on(&broker, &["topics", "--list"], "").lines(),
-        ["orders"]
-    );
-    let grown = run_on(
-        &broker,
-        &words("topics --alter --topic orders --partitions 3"),
-        "",
-    );
+    assert_eq!(run_on(&broker, "topics --list", "").lines(), ["orders"]);
+    let grown = run_on(&broker, "topics --alter --topic orders --partitions 3", "");
     assert_eq!(grown.lines(), Vec::<&str>::new());
-    let described = run_on(&broker, &["topics", "--describe", "--topic", "ord.*"], "");
+    let described = run_on(&broker, "topics --describe --topic ord.*", "");
     let lines = described.lines();
     assert_eq!(lines.len(), 4, "{}", described.out);
     assert!(lines[0].starts_with("Topic: orders\tTopicId: "));
@@ -74,29 +66,21 @@ fn topics_are_created_changed_and_deleted() {
     );
     let under = run_on(
         &broker,
-        &["topics", "--describe", "--under-replicated-partitions"],
+        "topics --describe --under-replicated-partitions",
         "",
     );
     assert_eq!(under.lines(), Vec::<&str>::new());
 
-    run_on(&broker, &["topics", "--delete", "--topic", "orders"], "").lines();
-    let gone = run_on(&broker, &["topics", "--describe", "--topic", "orders"], "");
+    run_on(&broker, "topics --delete --topic orders", "").lines();
+    let gone = run_on(&broker, "topics --describe --topic orders", "");
     assert_eq!(gone.status, 1);
     assert_eq!(
         gone.out.trim_end(),
         "Error while executing topic command : Topic 'orders' does not exist as expected"
     );
-    let tolerated = run_on(
-        &broker,
-        &["topics", "--delete", "--topic", "orders", "--if-exists"],
-        "",
-    );
+    let tolerated = run_on(&broker, "topics --delete --topic orders --if-exists", "");
     assert_eq!(tolerated.status, 0);
-    let bad = run_on(
-        &broker,
-        &words("topics --create --topic x --config colour=red"),
-        "",
-    );
+    let bad = run_on(&broker, "topics --create --topic x --config colour=red", "");
     assert_eq!(bad.status, 1);
     assert!(
         bad.out.contains("Unknown topic config name: colour"),
@@ -111,33 +95,23 @@ fn records_are_produced_and_consumed() {
     create(&broker, "t", "1");
     for codec in ["none", "gzip", "snappy", "lz4", "zstd"] {
         let line = format!("h:{codec}|key={codec}\n");
-        let arguments = [
-            "console-producer",
-            "--topic",
-            "t",
-            "--compression-codec",
-            codec,
-            "--reader-property",
-            "parse.key=true",
-            "--reader-property",
-            "key.separator==",
-            "--reader-property",
-            "parse.headers=true",
-            "--reader-property",
-            "headers.delimiter=|",
-        ];
+        let arguments = format!(
+            "console-producer --topic t --compression-codec {codec} \
+             --reader-property parse.key=true --reader-property key.separator== \
+             --reader-property parse.headers=true --reader-property headers.delimiter=|"
+        );
         assert_eq!(
             run_on(&broker, &arguments, &line).lines(),
             Vec::<&str>::new()
         );
     }
     assert_eq!(
-        run_on(&broker, &["get-offsets", "--topic", "t"], "").lines(),
+        run_on(&broker, "get-offsets --topic t", "").lines(),
         ["t:0:5"]
     );
-    let earliest = ["get-offsets", "--topic-partitions", "t:0", "--time", "-2"];
-    assert_eq!(run_on(&broker, &earliest, "").lines(), ["t:0:0"]);
-    let none = run_on(&broker, &["get-offsets", "--topic", "other"], "");
+    let earliest = "get-offsets --topic-partitions t:0 --time -2";
+    assert_eq!(run_on(&broker, earliest, "").lines(), ["t:0:0"]);
+    let none = run_on(&broker, "get-offsets --topic other", "");
     assert_eq!(none.status, 1);
     assert!(
         none.err.contains("Could not match any topic-partitions"),
@@ -145,12 +119,10 @@ fn records_are_produced_and_consumed() {
         none.err
     );
 
-    let arguments = words(
-        "console-consumer --topic t --partition 0 --offset 3 --max-messages 2 \
+    let arguments = "console-consumer --topic t --partition 0 --offset 3 --max-messages 2 \
          --formatter-property print.key=true --formatter-property print.offset=true \
-         --formatter-property print.headers=true",
-    );
-    let read = run_on(&broker, &arguments, "");
+         --formatter-property print.headers=true";
+    let read = run_on(&broker, arguments, "");
     assert_eq!(
         read.lines(),
         ["Offset:3\th:lz4\tkey\tlz4", "Offset:4\th:zstd\tkey\tzstd"]
@@ -158,7 +130,7 @@ fn records_are_produced_and_consumed() {
     assert_eq!(read.err.trim_end(), "Processed a total of 2 messages");
     let broken = run_on(
         &broker,
-        &words("console-producer --topic t --reader-property parse.key=true"),
+        "console-producer --topic t --reader-property parse.key=true",
         "no key\n",
     );
     assert_eq!(broken.status, 1);
@@ -175,17 +147,15 @@ fn a_consumer_creates_its_topic_and_leaves_its_group() {
         .property("group.initial.rebalance.delay.ms", "20000")
         .property("offsets.topic.num.partitions", "1")
         .start();
-    let from_partition = ["console-consumer", "--topic", "new", "--partition", "0"];
-    let read = [&from_partition[..], &["--timeout-ms", "500"]].concat();
-    assert_eq!(run_on(&broker, &read, "").lines(), Vec::<&str>::new());
-    assert_eq!(run_on(&broker, &["topics", "--list"], "").lines(), ["new"]);
+    let read = "console-consumer --topic new --partition 0 --timeout-ms 500";
+    assert_eq!(run_on(&broker, read, "").lines(), Vec::<&str>::new());
+    assert_eq!(run_on(&broker, "topics --list", "").lines(), ["new"]);
 
     // The timeout expires while the coordinator still waits for other members.
-    let in_group = ["console-consumer", "--topic", "new", "--group", "g"];
-    let read = [&in_group[..], &["--timeout-ms", "1500"]].concat();
-    assert_eq!(run_on(&broker, &read, "").lines(), Vec::<&str>::new());
-    let members = ["consumer-groups", "--describe", "--group", "g", "--members"];
-    let members = run_on(&broker, &members, "");
+    let read = "console-consumer --topic new --group g --timeout-ms 1500";
+    assert_eq!(run_on(&broker, read, "").lines(), Vec::<&str>::new());
+    let members = "consumer-groups --describe --group g --members";
+    let members = run_on(&broker, members, "");
     assert!(
         !members.out.contains("console-consumer-"),
         "{}",
@@ -197,16 +167,14 @@ fn a_consumer_creates_its_topic_and_leaves_its_group() {
 fn committed_offsets_are_printed_by_their_formatter() {
     let broker = broker();
     create(&broker, "t", "1");
-    run_on(&broker, &["console-producer", "--topic", "t"], "a\nb\n").lines();
-    let read = words("console-consumer --topic t --group g --from-beginning");
-    run_on(&broker, &[&read[..], &["--max-messages", "2"]].concat(), "").lines();
+    run_on(&broker, "console-producer --topic t", "a\nb\n").lines();
+    let read = "console-consumer --topic t --group g --from-beginning";
+    run_on(&broker, &format!("{read} --max-messages 2"), "").lines();
     let shown = run_on(
         &broker,
-        &words(
-            "console-consumer --topic __consumer_offsets --from-beginning \
+        "console-consumer --topic __consumer_offsets --from-beginning \
              --timeout-ms 2000 \
              --formatter org.apache.kafka.tools.consumer.OffsetsMessageFormatter",
-        ),
         "",
     );
     let key =
@@ -224,17 +192,14 @@ fn groups_are_described_and_reset() {
     let broker = broker();
     create(&broker, "t", "2");
     let lines: String = (0..100).map(|number| format!("{number}\n")).collect();
-    run_on(&broker, &["console-producer", "--topic", "t"], &lines).lines();
-    let read = words("console-consumer --topic t --group g --from-beginning --timeout-ms 5000");
-    assert_eq!(run_on(&broker, &read, "").lines().len(), 100);
+    run_on(&broker, "console-producer --topic t", &lines).lines();
+    let read = "console-consumer --topic t --group g --from-beginning --timeout-ms 5000";
+    assert_eq!(run_on(&broker, read, "").lines().len(), 100);
     // The offsets were committed, so the second run prints nothing.
-    assert_eq!(run_on(&broker, &read, "").lines().len(), 0);
+    assert_eq!(run_on(&broker, read, "").lines().len(), 0);
 
-    assert_eq!(
-        run_on(&broker, &["consumer-groups", "--list"], "").lines(),
-        ["g"]
-    );
-    let state = run_on(&broker, &["consumer-groups", "--list", "--state"], "");
+    assert_eq!(run_on(&broker, "consumer-groups --list", "").lines(), ["g"]);
+    let state = run_on(&broker, "consumer-groups --list --state", "");
     let state: Vec<Vec<&str>> = state
         .lines()
         .iter()
@@ -243,41 +208,30 @@ fn groups_are_described_and_reset() {
     assert_eq!(state, [["GROUP", "STATE"], ["g", "Empty"]]);
     assert_eq!(total_lag(&broker), 0);
 
-    let reset = |scenario: &[&str]| {
-        let mut arguments = vec![
-            "consumer-groups",
-            "--reset-offsets",
-            "--group",
-            "g",
-            "--all-topics",
-        ];
-        arguments.extend(scenario);
-        run_on(&broker, &arguments, "")
+    let reset = |scenario: &str| {
+        let line = "consumer-groups --reset-offsets --group g --all-topics";
+        run_on(&broker, &format!("{line} {scenario}"), "")
     };
-    reset(&["--to-earliest", "--dry-run"]).lines();
+    reset("--to-earliest --dry-run").lines();
     assert_eq!(total_lag(&broker), 0, "a dry run moves nothing");
-    let moved = reset(&["--to-earliest", "--execute"]);
+    let moved = reset("--to-earliest --execute");
     let columns: Vec<&str> = moved.lines()[1].split_whitespace().collect();
     assert_eq!(columns, ["GROUP", "TOPIC", "PARTITION", "NEW-OFFSET"]);
     assert_eq!(total_lag(&broker), 100);
 
-    let forgotten = words("consumer-groups --delete-offsets --group g --topic t");
-    let forgotten = run_on(&broker, &forgotten, "");
+    let forgotten = "consumer-groups --delete-offsets --group g --topic t";
+    let forgotten = run_on(&broker, forgotten, "");
     assert_eq!(
         forgotten.lines()[0],
         "Request succeeded for deleting offsets from group g."
     );
-    let of_nothing = words("consumer-groups --delete-offsets --group g --topic nowhere");
-    let of_nothing = run_on(&broker, &of_nothing, "").out;
+    let of_nothing = "consumer-groups --delete-offsets --group g --topic nowhere";
+    let of_nothing = run_on(&broker, of_nothing, "").out;
     let row = "nowhere         -          Error: \
                org.apache.kafka.common.errors.UnknownTopicOrPartitionException: This server does not host this \
                topic-partition.";
     assert!(of_nothing.contains(row), "{of_nothing}");
-    let unknown = run_on(
-        &broker,
-        &["consumer-groups", "--describe", "--group", "unknown"],
-        "",
-    );
+    let unknown = run_on(&broker, "consumer-groups --describe --group unknown", "");
     assert!(
         unknown
             .out
@@ -289,11 +243,7 @@ fn groups_are_described_and_reset() {
 
 /// The sum of the LAG column in the table of a group's offsets.
 fn total_lag(broker: &BrokerProcess) -> i64 {
-    let described = run_on(
-        broker,
-        &["consumer-groups", "--describe", "--group", "g"],
-        "",
-    );
+    let described = run_on(broker, "consumer-groups --describe --group g", "");
     let lines = described.lines();
     assert!(
         described
@@ -318,15 +268,13 @@ fn total_lag(broker: &BrokerProcess) -> i64 {
 fn settings_are_described_and_changed() {
     let broker = broker();
     create(&broker, "t", "1");
-    let change = words(
-        "configs --alter --topic t \
-         --add-config retention.ms=1000,cleanup.policy=[delete]",
-    );
+    let change = "configs --alter --topic t \
+         --add-config retention.ms=1000,cleanup.policy=[delete]";
     assert_eq!(
-        run_on(&broker, &change, "").lines(),
+        run_on(&broker, change, "").lines(),
         ["Completed updating config for topic t."]
     );
-    let shown = run_on(&broker, &["configs", "--describe", "--topic", "t"], "");
+    let shown = run_on(&broker, "configs --describe --topic t", "");
     assert_eq!(
         shown.lines(),
         [
@@ -336,25 +284,19 @@ fn settings_are_described_and_changed() {
             "  retention.ms=1000 sensitive=false synonyms={DYNAMIC_TOPIC_CONFIG:retention.ms=1000}",
         ]
     );
-    let remove = words(
-        "configs --alter --entity-type topics --entity-name t \
-         --delete-config retention.ms,cleanup.policy",
-    );
-    run_on(&broker, &remove, "").lines();
-    let shown = run_on(&broker, &["configs", "--describe", "--topic", "t"], "");
+    let remove = "configs --alter --entity-type topics --entity-name t \
+         --delete-config retention.ms,cleanup.policy";
+    run_on(&broker, remove, "").lines();
+    let shown = run_on(&broker, "configs --describe --topic t", "");
     assert_eq!(shown.lines(), ["Dynamic configs for topic t are:"]);
     let bad = run_on(
         &broker,
-        &words("configs --alter --topic t --add-config retention.ms=soon"),
+        "configs --alter --topic t --add-config retention.ms=soon",
         "",
     );
     assert_eq!(bad.status, 1);
     assert!(bad.err.contains("Not a number of type LONG"), "{}", bad.err);
-    let all = run_on(
-        &broker,
-        &["configs", "--describe", "--broker", "1", "--all"],
-        "",
-    );
+    let all = run_on(&broker, "configs --describe --broker 1 --all", "");
     assert!(all.lines().len() > 300, "{}", all.out);
     assert!(
         all.out
@@ -367,12 +309,7 @@ fn files_of_a_broker_can_be_dumped() {
     let folder = tempfile::tempdir().expect("a folder");
     let mut broker = BrokerBuilder::new().dir(folder.path()).start();
     create(&broker, "t", "1");
-    run_on(
-        &broker,
-        &["console-producer", "--topic", "t"],
-        "first\nsecond\n",
-    )
-    .lines();
+    run_on(&broker, "console-producer --topic t", "first\nsecond\n").lines();
     assert!(broker.stop().success());
 
     let file = |name: &str| -> String {
