@@ -41,45 +41,23 @@ fn a_cluster_starts_loses_a_node_stops_and_restarts() {
     let mut cluster = RunningTool::start_cluster(&dir, &["--brokers", "3", "--port", "0"]);
     let printed = cluster.until("Ctrl-C stops every node");
     let servers = bootstrap(&printed);
-    let create = [
-        "topics",
-        "--bootstrap-server",
-        &servers,
-        "--create",
-        "--topic",
-        "orders",
-        "--partitions",
-        "3",
-    ];
-    tool(&create, "");
+    let with = |line: &str| {
+        let (name, rest) = line.split_once(' ').unwrap_or((line, ""));
+        format!("{name} --bootstrap-server {servers} {rest}")
+    };
+    let create = with("topics --create --topic orders --partitions 3");
+    tool(&words(&create), "");
     // A record sent while the killed node is still in the ISR waits until the controller has fenced
     // the node.
-    let produce = [
-        "console-producer",
-        "--bootstrap-server",
-        &servers,
-        "--topic",
-        "orders",
-        "--request-timeout-ms",
-        "30000",
-        "--message-send-max-retries",
-        "100",
-    ];
-    tool(&produce, "one\ntwo\n");
+    let produce = with(
+        "console-producer --topic orders --request-timeout-ms 30000 \
+         --message-send-max-retries 100",
+    );
+    tool(&words(&produce), "one\ntwo\n");
     let consume = |count: &str| {
-        let arguments = [
-            "console-consumer",
-            "--bootstrap-server",
-            &servers,
-            "--topic",
-            "orders",
-            "--from-beginning",
-            "--max-messages",
-            count,
-            "--timeout-ms",
-            "60000",
-        ];
-        let printed = tool(&arguments, "");
+        let line = "console-consumer --topic orders --from-beginning --timeout-ms 60000";
+        let line = with(&format!("{line} --max-messages {count}"));
+        let printed = tool(&words(&line), "");
         let mut lines: Vec<_> = printed.lines().map(str::to_owned).collect();
         lines.sort();
         lines
@@ -89,12 +67,7 @@ fn a_cluster_starts_loses_a_node_stops_and_restarts() {
     assert_eq!(consume("2"), ["one", "two"]);
 
     // The node to kill also leads the metadata quorum, so the other voters elect a new leader.
-    let quorum = tool(
-        &words(&format!(
-            "metadata-quorum --bootstrap-server {servers} describe --status"
-        )),
-        "",
-    );
+    let quorum = tool(&words(&with("metadata-quorum describe --status")), "");
     let leader = quorum
         .lines()
         .find_map(|line| line.strip_prefix("LeaderId:"))
@@ -107,7 +80,7 @@ fn a_cluster_starts_loses_a_node_stops_and_restarts() {
     let summary = cluster.until("The other 2 keep running");
     let expected = format!("node {leader} exited (signal: 9 (SIGKILL)");
     assert!(summary.contains(&expected), "{summary}");
-    tool(&produce, "three\n");
+    tool(&words(&produce), "three\n");
     assert_eq!(consume("3"), ["one", "three", "two"]);
 
     let second = failed(RunningTool::start_cluster(&dir, &[]));
