@@ -19,7 +19,7 @@ use ottla_bench::load::security::Security;
 use ottla_bench::workload::latencies::LatencyReport;
 use ottla_records::{Compression, CompressionType};
 use ottla_testkit::certificates::{Authority, Wanted};
-use ottla_testkit::{BrokerBuilder, BrokerProcess};
+use ottla_testkit::{BrokerBuilder, BrokerProcess, words};
 
 fn access(broker: &BrokerProcess) -> Access {
     Access::plain(&broker.bootstrap())
@@ -239,18 +239,10 @@ fn secured(dir: &Path) -> (BrokerProcess, Access) {
             &format!("{scram};"),
         )
         .start();
-    broker.tool(&[
-        "configs",
-        "--bootstrap-server",
-        "{bootstrap}",
-        "--alter",
-        "--add-config",
-        "SCRAM-SHA-256=[iterations=4096,password=alice-secret]",
-        "--entity-type",
-        "users",
-        "--entity-name",
-        "alice",
-    ]);
+    broker.tool(&words(
+        "configs --bootstrap-server {bootstrap} --alter --entity-type users --entity-name alice \
+         --add-config SCRAM-SHA-256=[iterations=4096,password=alice-secret]",
+    ));
     let settings = [
         ("security.protocol", "SASL_SSL".to_owned()),
         ("ssl.truststore.type", "PEM".to_owned()),

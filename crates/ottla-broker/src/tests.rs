@@ -53,6 +53,8 @@ use std::sync::Arc;
 
 use ottla_config::{BrokerConfig, Properties};
 use ottla_controller::Decision;
+use ottla_protocol::messages::CreateTopicsRequest;
+use ottla_protocol::messages::create_topics_request::{CreatableTopic, CreatableTopicConfig};
 use ottla_protocol::metadata_records::{
     ConfigRecord, MetadataRecord, PartitionRecord, TopicRecord,
 };
@@ -114,6 +116,14 @@ impl TestBroker {
     pub(crate) async fn restart(self) -> TestBroker {
         self.running.stop().await;
         TestBroker::run(self.config, self.data).await
+    }
+
+    /// Starts a broker with a topic, and connects a client.
+    pub(crate) async fn with_topic(name: &'static str, partitions: i32) -> (TestBroker, Client) {
+        let broker = TestBroker::start().await;
+        broker.create_topic(name, partitions, &[]).await;
+        let client = broker.connect().await;
+        (broker, client)
     }
 
     pub(crate) fn broker(&self) -> &Arc<Broker> {
@@ -192,6 +202,41 @@ impl TestBroker {
             .find(&TopicPartition::new(topic, index));
         found.expect("the partition is here")
     }
+}
+
+/// A request for a topic with this many partitions, each with this many replicas.
+pub(crate) fn creation(
+    name: &str,
+    num_partitions: i32,
+    replication_factor: i16,
+) -> CreateTopicsRequest {
+    CreateTopicsRequest {
+        topics: vec![CreatableTopic {
+            name: name.to_owned().into(),
+            num_partitions,
+            replication_factor,
+            ..Default::default()
+        }],
+        timeout_ms: 60_000,
+        ..Default::default()
+    }
+}
+
+/// The same, with settings of the topic.
+pub(crate) fn creation_with(
+    name: &str,
+    num_partitions: i32,
+    replication_factor: i16,
+    settings: &[(&str, &str)],
+) -> CreateTopicsRequest {
+    let mut request = creation(name, num_partitions, replication_factor);
+    let configs = settings.iter().map(|(key, value)| CreatableTopicConfig {
+        name: (*key).to_owned().into(),
+        value: Some((*value).to_owned().into()),
+        ..Default::default()
+    });
+    request.topics[0].configs = configs.collect();
+    request
 }
 
 /// The ID of a topic, the same in all tests.

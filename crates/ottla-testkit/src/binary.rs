@@ -31,16 +31,8 @@ fn build() -> PathBuf {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let status = Command::new(cargo)
-        .args([
-            "build",
-            "--quiet",
-            "--package",
-            "ottla",
-            "--bin",
-            "ottla",
-            "--profile",
-            profile,
-        ])
+        .args(words("build --quiet --package ottla --bin ottla --profile"))
+        .arg(profile)
         .arg("--target-dir")
         .arg(profile_dir.parent().unwrap_or(profile_dir))
         .current_dir(root)
@@ -48,4 +40,9 @@ fn build() -> PathBuf {
         .expect("cargo can be started");
     assert!(status.success(), "the broker's binary does not build");
     profile_dir.join("ottla")
+}
+
+/// The arguments of a command line without quotes.
+pub fn words(line: &str) -> Vec<&str> {
+    line.split_whitespace().collect()
 }

@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
-use crate::binary::ottla_binary;
+use crate::binary::{ottla_binary, words};
 
 /// A debug build on a busy machine takes far longer to start than a release build.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -320,6 +320,15 @@ impl BrokerProcess {
             String::from_utf8_lossy(&output.stderr)
         );
         printed
+    }
+
+    /// Creates a topic with one replica.
+    pub fn create_topic(&self, topic: &str, partitions: i32) {
+        let servers = self.bootstrap();
+        let line = format!(
+            "topics --bootstrap-server {servers} --create --topic {topic} --partitions {partitions}"
+        );
+        self.tool(&words(&line));
     }
 
     /// Restarts the broker in its folder without waiting until it answers.

@@ -16,8 +16,9 @@ mod running_tool;
 pub mod said;
 mod stalling_proxy;
 pub mod tokens;
+mod tool_output;
 
-pub use binary::ottla_binary;
+pub use binary::{ottla_binary, words};
 pub use broker_process::{BrokerBuilder, BrokerProcess, Refusal};
 pub use documented::assert_documented;
 pub use mounts::{
@@ -27,3 +28,4 @@ pub use mounts::{
 pub use old_messages::old_message;
 pub use running_tool::RunningTool;
 pub use stalling_proxy::StallingProxy;
+pub use tool_output::ToolOutput;

@@ -1,50 +1,35 @@
 //! The administrative tools for whole clusters, each run as a process.
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 
-use ottla_testkit::{BrokerBuilder, BrokerProcess, ottla_binary};
+use ottla_testkit::{BrokerBuilder, BrokerProcess, ToolOutput, ottla_binary, words};
 
-struct Ran {
-    status: i32,
-    out: String,
-    err: String,
-}
-
-fn run(arguments: &[&str]) -> Ran {
-    let output = Command::new(ottla_binary())
-        .args(arguments)
-        .output()
-        .expect("the binary starts");
-    Ran {
-        status: output.status.code().unwrap_or(-1),
-        out: String::from_utf8(output.stdout).expect("text"),
-        err: String::from_utf8(output.stderr).expect("text"),
-    }
+fn run(arguments: &[&str]) -> ToolOutput {
+    ToolOutput::of(arguments, "")
 }
 
 /// The standard output of a tool, which must succeed.
 #[track_caller]
-fn out(broker: &BrokerProcess, before: &[&str], after: &[&str]) -> String {
-    let ran = on(broker, before, after);
-    assert_eq!(ran.status, 0, "{}{}", ran.out, ran.err);
-    ran.out
+fn out(broker: &BrokerProcess, before: &str, after: &str) -> String {
+    on(broker, before, after).succeeded()
 }
 
-fn on(broker: &BrokerProcess, before: &[&str], after: &[&str]) -> Ran {
+fn on(broker: &BrokerProcess, before: &str, after: &str) -> ToolOutput {
     let servers = broker.bootstrap();
-    run(&[before, &["--bootstrap-server", &servers], after].concat())
+    let line = format!("{before} --bootstrap-server {servers} {after}");
+    run(&words(&line))
 }
 
 #[test]
 fn the_cluster_is_described() {
     let broker = BrokerBuilder::new().start();
-    let id = out(&broker, &["cluster", "cluster-id"], &[]);
+    let id = out(&broker, "cluster cluster-id", "");
     assert!(
         id.starts_with("Cluster ID: ") && id.trim_end().len() == 34,
         "{id}"
     );
-    let nodes = out(&broker, &["cluster", "list-endpoints"], &[]);
+    let nodes = out(&broker, "cluster list-endpoints", "");
     let lines: Vec<&str> = nodes.lines().collect();
     assert_eq!(
         lines[0],
@@ -53,40 +38,32 @@ fn the_cluster_is_described() {
     assert!(lines[1].starts_with("1          127.0.0.1 "), "{nodes}");
     assert!(lines[1].ends_with(" unfenced   broker         "), "{nodes}");
 
-    let status = out(&broker, &["metadata-quorum"], &["describe", "--status"]);
+    let status = out(&broker, "metadata-quorum", "describe --status");
     assert!(status.contains("\nLeaderId:               1\n"), "{status}");
     assert!(status.contains("\nMaxFollowerLagTimeMs:   0\n"), "{status}");
-    let replication = out(
-        &broker,
-        &["metadata-quorum"],
-        &["describe", "--replication"],
-    );
+    let replication = out(&broker, "metadata-quorum", "describe --replication");
     assert!(
         replication.starts_with("NodeId\tDirectoryId"),
         "{replication}"
     );
     assert!(replication.ends_with("\tLeader\t\n"), "{replication}");
-    let neither = on(&broker, &["metadata-quorum"], &["describe"]);
+    let neither = on(&broker, "metadata-quorum", "describe");
     assert_eq!(neither.status, 1);
     assert!(neither.err.contains("One of --status or --replication"));
 
-    let versions = out(&broker, &["broker-api-versions"], &[]);
+    let versions = out(&broker, "broker-api-versions", "");
     assert!(
         versions.contains(
             "(id: 1 rack: null isFenced: false) -> (\n\tProduce(0): 0 to 13 [usable: 13],"
         ),
         "{versions}"
     );
-    let directories = out(&broker, &["log-dirs"], &["--describe"]);
+    let directories = out(&broker, "log-dirs", "--describe");
     assert!(
         directories.contains("\"error\":null,\"logDir\":"),
         "{directories}"
     );
-    let unknown = on(
-        &broker,
-        &["log-dirs"],
-        &["--describe", "--broker-list", "7"],
-    );
+    let unknown = on(&broker, "log-dirs", "--describe --broker-list 7");
     assert_eq!(unknown.status, 1);
     assert!(
         unknown
@@ -96,14 +73,14 @@ fn the_cluster_is_described() {
         unknown.err
     );
     assert_eq!(
-        out(&broker, &["groups"], &["--list"]),
+        out(&broker, "groups", "--list"),
         format!("{:<20} {:<20} {:<20}\n", "GROUP", "TYPE", "PROTOCOL")
     );
 }
 
 /// The feature levels of a cluster, without the epoch, which differs from run to run.
 fn levels(broker: &BrokerProcess) -> Vec<String> {
-    let described = out(broker, &["features"], &["describe"]);
+    let described = out(broker, "features", "describe");
     let lines = described
         .lines()
         .filter_map(|line| line.split_once("Epoch:"));
@@ -131,7 +108,7 @@ fn feature_levels_change_only_on_request() {
 #[test]
 fn features_are_described_and_changed() {
     let broker = BrokerBuilder::new().start();
-    let described = out(&broker, &["features"], &["describe"]);
+    let described = out(&broker, "features", "describe");
     let line = described
         .lines()
         .find(|line| line.contains("metadata.version"))
@@ -139,15 +116,11 @@ fn features_are_described_and_changed() {
     assert!(line.contains("FinalizedVersionLevel: 4.3-IV0"), "{line}");
     let lowered = out(
         &broker,
-        &["features"],
-        &["downgrade", "--feature", "group.version=0", "--dry-run"],
+        "features",
+        "downgrade --feature group.version=0 --dry-run",
     );
     assert_eq!(lowered, "group.version can be downgraded to 0.\n");
-    let refused = on(
-        &broker,
-        &["features"],
-        &["upgrade", "--feature", "metadata.version=99"],
-    );
+    let refused = on(&broker, "features", "upgrade --feature metadata.version=99");
     assert_eq!(refused.status, 1);
     assert!(
         refused
@@ -178,13 +151,14 @@ fn records_are_deleted_and_leaders_elected() {
     let file = folder.path().join("partitions.json");
     let path = file.display().to_string();
     let broker = BrokerBuilder::new().start();
-    out(&broker, &["topics"], &["--create", "--topic", "t"]);
+    out(&broker, "topics", "--create --topic t");
     std::fs::write(
         &file,
         r#"{"partitions":[{"topic":"t","partition":0,"offset":-1},{"topic":"t","partition":7,"offset":1}]}"#,
     )
     .expect("the file");
-    let deleted = on(&broker, &["delete-records"], &["--offset-json-file", &path]);
+    let offsets = format!("--offset-json-file {path}");
+    let deleted = on(&broker, "delete-records", &offsets);
     let lines: Vec<&str> = deleted.out.lines().collect();
     assert_eq!(
         lines[..2],
@@ -199,11 +173,10 @@ fn records_are_deleted_and_leaders_elected() {
         "{}",
         deleted.out
     );
-    let preferred = ["--election-type", "preferred"];
     let elected = out(
         &broker,
-        &["leader-election"],
-        &[&preferred[..], &["--topic", "t", "--partition", "0"]].concat(),
+        "leader-election",
+        "--election-type preferred --topic t --partition 0",
     );
     assert_eq!(
         elected,
@@ -211,8 +184,8 @@ fn records_are_deleted_and_leaders_elected() {
     );
     let unknown = on(
         &broker,
-        &["leader-election"],
-        &[&preferred[..], &["--path-to-json-file", &path]].concat(),
+        "leader-election",
+        &format!("--election-type preferred --path-to-json-file {path}"),
     );
     assert_eq!(unknown.status, 1);
     assert!(
@@ -224,7 +197,7 @@ fn records_are_deleted_and_leaders_elected() {
     );
     assert_eq!(unknown.err, "1 replica(s) could not be elected\n");
     std::fs::write(&file, "{").expect("the file");
-    let broken = on(&broker, &["delete-records"], &["--offset-json-file", &path]);
+    let broken = on(&broker, "delete-records", &offsets);
     assert_eq!(broken.status, 1);
     assert!(broken.err.contains("not a valid JSON") && broken.err.contains(&path));
 
@@ -233,8 +206,8 @@ fn records_are_deleted_and_leaders_elected() {
     let config = config.display().to_string();
     let of_no_topic = r#"{"partitions":[{"topic":"nowhere","partition":0,"offset":1}]}"#;
     std::fs::write(&file, of_no_topic).expect("the file");
-    let flags = ["--offset-json-file", &path, "--command-config", &config];
-    let unknown = on(&broker, &["delete-records"], &flags);
+    let flags = format!("--offset-json-file {path} --command-config {config}");
+    let unknown = on(&broker, "delete-records", &flags);
     assert_eq!(
         unknown.err,
         "WARN topic nowhere does not exist; waiting for it for up to 1500 ms\n"
@@ -246,33 +219,24 @@ fn records_are_deleted_and_leaders_elected() {
 #[test]
 fn metrics_subscriptions_are_created_and_deleted() {
     let broker = BrokerBuilder::new().start();
-    let subscriptions = |arguments: &[&str]| out(&broker, &["client-metrics"], arguments);
-    let altered = subscriptions(&[
-        "--alter",
-        "--name",
-        "m",
-        "--metrics",
-        "a.,b.",
-        "--interval",
-        "10000",
-        "--match",
-        "client_id=x",
-    ]);
+    let subscriptions = |arguments: &str| out(&broker, "client-metrics", arguments);
+    let altered =
+        subscriptions("--alter --name m --metrics a.,b. --interval 10000 --match client_id=x");
     assert_eq!(altered, "Altered client metrics config for m.\n");
-    assert_eq!(subscriptions(&["--list"]), "m\n");
+    assert_eq!(subscriptions("--list"), "m\n");
     assert_eq!(
-        subscriptions(&["--describe"]),
+        subscriptions("--describe"),
         "Client metrics configs for m are:\n  interval.ms=10000\n  match=client_id=x\n  metrics=a.,b.\n"
     );
     assert_eq!(
-        subscriptions(&["--delete", "--name", "m"]),
+        subscriptions("--delete --name m"),
         "Deleted client metrics config for m.\n"
     );
-    assert_eq!(subscriptions(&["--list"]), "\n");
+    assert_eq!(subscriptions("--list"), "\n");
     let bad = on(
         &broker,
-        &["client-metrics"],
-        &["--alter", "--name", "m", "--interval", "soon"],
+        "client-metrics",
+        "--alter --name m --interval soon",
     );
     assert_eq!(bad.status, 1);
     assert!(
@@ -285,75 +249,39 @@ fn metrics_subscriptions_are_created_and_deleted() {
 #[test]
 fn quotas_and_credentials_are_stored() {
     let broker = BrokerBuilder::new().start();
-    let configs = |arguments: &[&str]| out(&broker, &["configs"], arguments);
+    let configs = |arguments: &str| out(&broker, "configs", arguments);
     let rates = "producer_byte_rate=10485760,consumer_byte_rate=2048";
     assert_eq!(
-        configs(&["--alter", "--user", "bob", "--add-config", rates]),
+        configs(&format!("--alter --user bob --add-config {rates}")),
         "Completed updating config for user bob.\n"
     );
-    let both = [
-        "--entity-type",
-        "users",
-        "--entity-default",
-        "--entity-type",
-        "clients",
-    ];
-    let set = [
-        "--entity-name",
-        "c",
-        "--alter",
-        "--add-config",
-        "request_percentage=12.5",
-    ];
+    let both = "--entity-type users --entity-default --entity-type clients";
+    let set = "--entity-name c --alter --add-config request_percentage=12.5";
     assert_eq!(
-        configs(&[&both[..], &set[..]].concat()),
+        configs(&format!("{both} {set}")),
         "Completed updating default config for users in the cluster.\n"
     );
     let secret = "SCRAM-SHA-256=[iterations=8192,password=bob-secret]";
-    configs(&["--alter", "--user", "bob", "--add-config", secret]);
+    configs(&format!("--alter --user bob --add-config {secret}"));
     assert_eq!(
-        configs(&["--describe", "--entity-type", "users"]),
+        configs("--describe --entity-type users"),
         "Quota configs for user-principal 'bob' are consumer_byte_rate=2048.0, producer_byte_rate=1.048576E7\n\
          SCRAM credential configs for user-principal 'bob' are SCRAM-SHA-256=iterations=8192\n"
     );
     assert_eq!(
-        configs(&[
-            "--describe",
-            "--entity-type",
-            "users",
-            "--entity-type",
-            "clients"
-        ]),
+        configs("--describe --entity-type users --entity-type clients"),
         "Quota configs for the default user-principal, client-id 'c' are request_percentage=12.5\n"
     );
-    configs(&[
-        "--alter",
-        "--user",
-        "bob",
-        "--delete-config",
-        "SCRAM-SHA-256",
-    ]);
-    configs(&[
-        "--alter",
-        "--user",
-        "bob",
-        "--delete-config",
-        "producer_byte_rate",
-    ]);
+    configs("--alter --user bob --delete-config SCRAM-SHA-256");
+    configs("--alter --user bob --delete-config producer_byte_rate");
     assert_eq!(
-        configs(&["--describe", "--user", "bob"]),
+        configs("--describe --user bob"),
         "Quota configs for user-principal 'bob' are consumer_byte_rate=2048.0\n"
     );
     let gone = on(
         &broker,
-        &["configs"],
-        &[
-            "--alter",
-            "--user",
-            "bob",
-            "--delete-config",
-            "SCRAM-SHA-256",
-        ],
+        "configs",
+        "--alter --user bob --delete-config SCRAM-SHA-256",
     );
     assert_eq!(gone.status, 1);
     assert!(
@@ -366,23 +294,10 @@ fn quotas_and_credentials_are_stored() {
 #[test]
 fn replicas_are_verified_until_the_tool_is_stopped() {
     let broker = BrokerBuilder::new().start();
-    out(&broker, &["topics"], &["--create", "--topic", "t"]);
+    out(&broker, "topics", "--create --topic t");
     let servers = broker.bootstrap();
-    let mut producer = Command::new(ottla_binary())
-        .args([
-            "console-producer",
-            "--bootstrap-server",
-            &servers,
-            "--topic",
-            "t",
-        ])
-        .stdin(Stdio::piped())
-        .spawn()
-        .expect("the producer starts");
-    let mut input = producer.stdin.take().expect("its input");
-    input.write_all(b"a\nb\n").expect("it reads");
-    drop(input);
-    assert!(producer.wait().expect("it ends").success());
+    let produce = format!("console-producer --bootstrap-server {servers} --topic t");
+    ToolOutput::of(&words(&produce), "a\nb\n").succeeded();
 
     let verification = ["replica-verification", "--broker-list", &servers];
     let mut tool = Command::new(ottla_binary())
@@ -420,14 +335,14 @@ fn replicas_move_between_directories_and_throttles_are_lifted() {
     let file = folder.path().join("assignment.json");
     let path = file.display().to_string();
     let broker = BrokerBuilder::new().log_dirs(&["a", "b"]).start();
-    let reassign = |arguments: &[&str]| on(&broker, &["reassign-partitions"], arguments);
-    out(&broker, &["topics"], &["--create", "--topic", "t"]);
+    let reassign = |arguments: &str| on(&broker, "reassign-partitions", arguments);
+    out(&broker, "topics", "--create --topic t");
 
     let topics = folder.path().join("topics.json");
     std::fs::write(&topics, r#"{"topics":[{"topic":"t"}],"version":1}"#).expect("the file");
     let topics = topics.display().to_string();
-    let generate = ["--generate", "--topics-to-move-json-file", &topics];
-    let generated = reassign(&[&generate[..], &["--broker-list", "1"]].concat());
+    let generate = format!("--generate --topics-to-move-json-file {topics} --broker-list 1");
+    let generated = reassign(&generate);
     let lines: Vec<&str> = generated.out.lines().collect();
     assert_eq!(generated.status, 0, "{}", generated.out);
     assert_eq!(lines[0], "Current partition replica assignment");
@@ -441,14 +356,9 @@ fn replicas_move_between_directories_and_throttles_are_lifted() {
     let (stem, name) = from.split_at(from.len() - 1);
     let to = format!("{stem}{}", if name == "a" { "b" } else { "a" });
     std::fs::write(&file, format!("{begin}{to}\"]}}]}}")).expect("the file");
-    let execute = ["--execute", "--reassignment-json-file", &path];
-    let throttles = [
-        "--throttle",
-        "4096",
-        "--replica-alter-log-dirs-throttle",
-        "8192",
-    ];
-    let started = reassign(&[&execute[..], &throttles[..]].concat());
+    let execute = format!("--execute --reassignment-json-file {path}");
+    let throttles = "--throttle 4096 --replica-alter-log-dirs-throttle 8192";
+    let started = reassign(&format!("{execute} {throttles}"));
     let end = format!(
         "Save this to use as the --reassignment-json-file option during rollback\n\
          Warning: You must run --verify periodically, until the reassignment completes, to ensure the throttle \
@@ -459,14 +369,14 @@ fn replicas_move_between_directories_and_throttles_are_lifted() {
          Successfully started moving log directory to {to} for replica t-0 with broker 1 \n"
     );
     assert!(started.out.ends_with(&end), "{}", started.out);
-    let settings = || out(&broker, &["configs"], &["--describe", "--broker", "1"]);
+    let settings = || out(&broker, "configs", "--describe --broker 1");
     assert!(
         settings().contains("leader.replication.throttled.rate=4096"),
         "{}",
         settings()
     );
 
-    let verify = ["--verify", "--reassignment-json-file", &path];
+    let verify = format!("--verify --reassignment-json-file {path}");
     let done = "Status of partition reassignment:\n\
          Reassignment of partition t-0 is completed.\n\
          Reassignment of replica t-0-1 completed successfully.\n\
@@ -487,19 +397,16 @@ fn replicas_move_between_directories_and_throttles_are_lifted() {
         std::thread::sleep(std::time::Duration::from_millis(50));
     }
     assert!(!settings().contains("throttled.rate"), "{}", settings());
-    let cancelled = reassign(&[
-        "--cancel",
-        "--reassignment-json-file",
-        &path,
-        "--preserve-throttles",
-    ]);
+    let cancelled = reassign(&format!(
+        "--cancel --reassignment-json-file {path} --preserve-throttles"
+    ));
     assert_eq!(
         cancelled.out,
         "None of the specified partition reassignments are active.\nNone of the specified partition moves are \
          active."
     );
     assert_eq!(
-        reassign(&["--list"]).out,
+        reassign("--list").out,
         "No partition reassignments found.\n"
     );
 
@@ -515,7 +422,7 @@ fn replicas_move_between_directories_and_throttles_are_lifted() {
         unknown.out,
         "Error: org.apache.kafka.common.errors.UnknownTopicOrPartitionException: Topic nothing not found.\n"
     );
-    let both = reassign(&["--list", "--execute"]);
+    let both = reassign("--list --execute");
     assert_eq!(both.status, 1);
 }
 
@@ -524,18 +431,14 @@ fn errors_without_a_message_get_the_message_of_kafka() {
     let broker = BrokerBuilder::new()
         .property("delete.topic.enable", "false")
         .start();
-    out(&broker, &["topics"], &["--create", "--topic", "orders"]);
-    let refused = on(&broker, &["topics"], &["--delete", "--topic", "orders"]);
+    out(&broker, "topics", "--create --topic orders");
+    let refused = on(&broker, "topics", "--delete --topic orders");
     assert_eq!(refused.status, 1);
     assert_eq!(
         refused.out,
         "Error while executing topic command : Topic deletion is disabled.\n"
     );
-    let skipped = on(
-        &broker,
-        &["get-offsets"],
-        &["--topic", "orders", "--time", "-9"],
-    );
+    let skipped = on(&broker, "get-offsets", "--topic orders --time -9");
     assert_eq!((skipped.status, skipped.out.as_str()), (0, ""));
     assert_eq!(
         skipped.err,
@@ -550,16 +453,10 @@ fn errors_for_wrong_arguments_suggest_valid_ones() {
     let old = run(&["topics", "--zookeeper", "localhost:2181", "--list"]);
     assert_eq!(old.status, 1);
     assert!(old.err.contains("write --bootstrap-server"), "{}", old.err);
-    let setting = [
-        "topics",
-        "--bootstrap-server",
-        "127.0.0.1:1",
-        "--alter",
-        "--topic",
-        "t",
-        "--config",
-        "retention.ms=1",
-    ];
+    let setting = words(
+        "topics --bootstrap-server 127.0.0.1:1 --alter --topic t \
+         --config retention.ms=1",
+    );
     let setting = run(&setting);
     assert_eq!(setting.status, 1);
     assert!(
@@ -576,16 +473,7 @@ fn errors_for_wrong_arguments_suggest_valid_ones() {
         "{}",
         missing.err
     );
-    let wrong = [
-        "topics",
-        "--bootstrap-server",
-        "127.0.0.1:1",
-        "--create",
-        "--topic",
-        "t",
-        "--partitions",
-        "abc",
-    ];
+    let wrong = words("topics --bootstrap-server 127.0.0.1:1 --create --topic t --partitions abc");
     let wrong = run(&wrong);
     assert!(
         wrong

@@ -6,7 +6,7 @@ use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use ottla_bench::results::{MarkKind, ResultFile};
-use ottla_testkit::{BrokerBuilder, ottla_binary};
+use ottla_testkit::{BrokerBuilder, ottla_binary, words};
 
 struct Ran {
     output: Output,
@@ -179,16 +179,10 @@ fn broker_settings_can_be_swept() {
 /// As many brokers are started as there are replicas, and their resource usage is summed.
 #[test]
 fn three_replicas_are_three_brokers() {
-    let ran = Ran::bench(&[
-        "run",
-        "linkedin-2014/synchronous-replication",
-        "--scale",
-        "small",
-        "--time",
-        "1s",
-        "--repetitions",
-        "1",
-    ]);
+    let ran = Ran::bench(&words(
+        "run linkedin-2014/synchronous-replication --scale small --time 1s \
+         --repetitions 1",
+    ));
     assert!(ran.output.status.success(), "{}", ran.error());
     ran.left_nothing();
     let result = ran.result();
@@ -211,14 +205,9 @@ fn three_replicas_are_three_brokers() {
 /// record.
 #[test]
 fn messages_of_a_new_topic_do_not_wait_for_its_replicas() {
-    let ran = Ran::bench(&[
-        "run",
-        "linkedin-2014/end-to-end-latency",
-        "--repetitions",
-        "3",
-        "--set",
-        "records.count=100",
-    ]);
+    let ran = Ran::bench(&words(
+        "run linkedin-2014/end-to-end-latency --repetitions 3 --set records.count=100",
+    ));
     assert!(ran.output.status.success(), "{}", ran.error());
     let result = ran.result();
     let rounds = &result.scenarios[0].points[0].runs[0].rounds;
@@ -230,20 +219,10 @@ fn messages_of_a_new_topic_do_not_wait_for_its_replicas() {
 /// A leader is killed during a round. No acknowledged record is lost, and the broker is restarted.
 #[test]
 fn records_lost_when_a_leader_dies_are_counted() {
-    let ran = Ran::bench(&[
-        "run",
-        "linkedin-2014/leader-dies",
-        "--scale",
-        "small",
-        "--set",
-        "load.kind=rate",
-        "--set",
-        "load.rate=20000",
-        "--set",
-        "producers.settings.acks=all",
-        "--repetitions",
-        "2",
-    ]);
+    let ran = Ran::bench(&words(
+        "run linkedin-2014/leader-dies --scale small --set load.kind=rate \
+         --set load.rate=20000 --set producers.settings.acks=all --repetitions 2",
+    ));
     assert!(ran.output.status.success(), "{}", ran.error());
     ran.left_nothing();
     let result = ran.result();
@@ -265,14 +244,9 @@ fn records_lost_when_a_leader_dies_are_counted() {
         "{}",
         ran.printed()
     );
-    let refused = Ran::bench(&[
-        "run",
-        "linkedin-2014/leader-dies",
-        "--scale",
-        "small",
-        "--bootstrap-server",
-        "127.0.0.1:1",
-    ]);
+    let refused = Ran::bench(&words(
+        "run linkedin-2014/leader-dies --scale small --bootstrap-server 127.0.0.1:1",
+    ));
     assert!(
         refused.error().contains("are not the run's"),
         "{}",
@@ -285,24 +259,12 @@ fn records_lost_when_a_leader_dies_are_counted() {
 #[test]
 fn members_of_groups_join_and_leave() {
     let broker = BrokerBuilder::new().start();
-    let ran = Ran::bench(&[
-        "run",
-        "producer-tuning/rebalances",
-        "--bootstrap-server",
-        &broker.bootstrap(),
-        "--repetitions",
-        "1",
-        "--set",
-        "load.rate=2000",
-        "--set",
-        "measure.warm_up=4s",
-        "--set",
-        "measure.time=6s",
-        "--set",
-        "measure.rebalance=2s",
-        "--set",
-        "consumers.settings.group.protocol=classic",
-    ]);
+    let ran = Ran::bench(&words(&format!(
+        "run producer-tuning/rebalances --bootstrap-server {} --repetitions 1 \
+         --set load.rate=2000 --set measure.warm_up=4s --set measure.time=6s \
+         --set measure.rebalance=2s --set consumers.settings.group.protocol=classic",
+        broker.bootstrap()
+    )));
     assert!(ran.output.status.success(), "{}", ran.error());
     let result = ran.result();
     let run = &result.scenarios[0].points[0].runs[0];
@@ -357,19 +319,11 @@ fn compare_with_a_slower_one(ran: &Ran, result: &ResultFile) {
 fn a_running_cluster_is_measured_and_topics_are_deleted() {
     let broker = BrokerBuilder::new().start();
     let bootstrap = broker.bootstrap();
-    let ran = Ran::bench(&[
-        "run",
-        "linkedin-2014/single-consumer",
-        "linkedin-2014/end-to-end-latency",
-        "--bootstrap-server",
-        &bootstrap,
-        "--replicas",
-        "1",
-        "--repetitions",
-        "1",
-        "--set",
-        "records.count=300",
-    ]);
+    let ran = Ran::bench(&words(&format!(
+        "run linkedin-2014/single-consumer linkedin-2014/end-to-end-latency \
+         --bootstrap-server {bootstrap} --replicas 1 --repetitions 1 \
+         --set records.count=300"
+    )));
     assert!(ran.output.status.success(), "{}", ran.error());
     let result = ran.result();
     assert_eq!(result.targets[0].name, bootstrap);
@@ -402,16 +356,10 @@ fn a_running_cluster_is_measured_and_topics_are_deleted() {
 #[test]
 fn an_interrupted_run_keeps_and_marks_its_results() {
     let dir = tempfile::tempdir().expect("a directory");
-    let arguments = [
-        "run",
-        "linkedin-2014/single-producer",
-        "--time",
-        "60s",
-        "--set",
-        "load.kind=rate",
-        "--set",
-        "load.rate=20000",
-    ];
+    let arguments = words(
+        "run linkedin-2014/single-producer --time 60s --set load.kind=rate \
+         --set load.rate=20000",
+    );
     let child = Ran::command(dir.path(), &arguments)
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -451,109 +399,60 @@ fn errors_are_one_sentence_and_leave_no_files() {
     let bad = dir.path().join("bad.toml");
     std::fs::write(&bad, "title = 'x'\n[records]\nsize = 'big'\n").expect("written");
     let bad = bad.display().to_string();
-    let small = ["run", "linkedin-2014/single-producer", "--scale", "small"];
-    let cases: &[(&[&str], &str)] = &[
+    let small = "run linkedin-2014/single-producer --scale small";
+    let cases = [
         (
-            &["run", &bad],
+            format!("run {bad}"),
             "bad.toml: records.size = \"big\": not accepted",
         ),
         (
-            &[
-                "run",
-                "linkedin-2014/single-producer",
-                "linkedin-2014/three-producers",
-                "--scale",
-                "small",
-                "--bootstrap-server",
-                &alone,
-            ],
+            format!(
+                "run linkedin-2014/single-producer linkedin-2014/three-producers --scale small \
+                 --bootstrap-server {alone}"
+            ),
             "3 replicas need as many brokers",
         ),
         (
-            &["run", "linkedin-2014/stored-data", "--replicas", "1"],
+            "run linkedin-2014/stored-data --replicas 1".to_owned(),
             "give --scale small",
         ),
-        (&["run", "linkedin-2014/nothing"], "did you mean"),
+        ("run linkedin-2014/nothing".to_owned(), "did you mean"),
         (
-            &["run", "linkedin-2014", "--scale", "huge"],
+            "run linkedin-2014 --scale huge".to_owned(),
             "--scale huge: linkedin-2014/single-producer has no such scale; it has small",
         ),
         (
-            &["compare", "nowhere.json", "nowhere.json"],
+            "compare nowhere.json nowhere.json".to_owned(),
             "cannot be read",
         ),
-        (&["size", "--daily", "much"], "--daily much: not a size"),
+        ("size --daily much".to_owned(), "--daily much: not a size"),
         (
-            &[
-                small[0],
-                small[1],
-                small[2],
-                small[3],
-                "--bootstrap-server",
-                &unused,
-            ],
+            format!("{small} --bootstrap-server {unused}"),
             "cannot be measured",
         ),
+        (format!("{small} --set producers.settings.acks=2"), "acks"),
         (
-            &[
-                small[0],
-                small[1],
-                small[2],
-                small[3],
-                "--set",
-                "producers.settings.acks=2",
-            ],
-            "acks",
-        ),
-        (
-            &[
-                small[0],
-                small[1],
-                small[2],
-                small[3],
-                "--set",
-                "producers.settings.linger=5",
-            ],
+            format!("{small} --set producers.settings.linger=5"),
             "linger=5: the producer has no such setting",
         ),
         (
-            &[
-                small[0],
-                small[1],
-                small[2],
-                small[3],
-                "--set",
-                "broker.settings.log.segment.bytes=abc",
-            ],
+            format!("{small} --set broker.settings.log.segment.bytes=abc"),
             "cannot format its directory: log.segment.bytes=abc: not a number",
         ),
         (
-            &[
-                small[0],
-                small[1],
-                small[2],
-                small[3],
-                "--bootstrap-server",
-                &unused,
-                "--command-config",
-                "nowhere.properties",
-            ],
+            format!("{small} --bootstrap-server {unused} --command-config nowhere.properties"),
             "nowhere.properties cannot be read",
         ),
     ];
-    for (arguments, sentence) in cases {
-        let ran = Ran::bench(arguments);
-        assert_eq!(ran.output.status.code(), Some(1), "{arguments:?}");
+    for (line, sentence) in cases {
+        let ran = Ran::bench(&words(&line));
+        assert_eq!(ran.output.status.code(), Some(1), "{line}");
         let error = ran.error();
-        assert!(error.contains(sentence), "{arguments:?}\n{error}");
-        assert_eq!(
-            error.trim_end().lines().count(),
-            1,
-            "{arguments:?}\n{error}"
-        );
+        assert!(error.contains(sentence), "{line}\n{error}");
+        assert_eq!(error.trim_end().lines().count(), 1, "{line}\n{error}");
         assert!(!ran.printed().contains("nothing was measured"));
         ran.left_nothing();
-        assert!(!ran.dir.path().join("out").exists(), "{arguments:?}");
+        assert!(!ran.dir.path().join("out").exists(), "{line}");
     }
 }
 
@@ -578,18 +477,11 @@ fn a_topic_with_other_settings_is_not_used() {
             "topic theirs exists with retention.ms=604800000, and the scenario has 5000",
         ),
     ] {
-        let ran = Ran::bench(&[
-            "run",
-            "linkedin-2014/single-producer",
-            "--scale",
-            "small",
-            "--bootstrap-server",
-            &bootstrap,
-            "--topic",
-            topic,
-            "--set",
-            "topic.settings.retention.ms=5000",
-        ]);
+        let ran = Ran::bench(&words(&format!(
+            "run linkedin-2014/single-producer --scale small \
+             --bootstrap-server {bootstrap} --topic {topic} \
+             --set topic.settings.retention.ms=5000"
+        )));
         assert!(ran.error().contains(sentence), "{}", ran.error());
     }
     assert_eq!(topics(&["--list"]), "mine\ntheirs\n");

@@ -1,23 +1,13 @@
 //! Variables of `config.providers`: in dynamic settings, which are stored and described as written,
 //! and in the files of tools.
 
-use std::process::{Command, Output, Stdio};
+use ottla_testkit::{BrokerBuilder, BrokerProcess, ToolOutput};
 
-use ottla_testkit::{BrokerBuilder, BrokerProcess, ottla_binary};
-
-fn configs(broker: &BrokerProcess, arguments: &[&str]) -> Output {
-    Command::new(ottla_binary())
-        .args(["configs", "--bootstrap-server", &broker.bootstrap()])
-        .args(["--entity-type", "brokers", "--entity-default"])
-        .args(arguments)
-        .stdin(Stdio::null())
-        .output()
-        .expect("starts")
-}
-
-fn printed(output: &Output) -> String {
-    let (out, err) = (&output.stdout, &output.stderr);
-    String::from_utf8_lossy(out).into_owned() + &String::from_utf8_lossy(err)
+fn configs(broker: &BrokerProcess, arguments: &[&str]) -> ToolOutput {
+    let servers = broker.bootstrap();
+    let flags = ["configs", "--bootstrap-server", &servers];
+    let entity = ["--entity-type", "brokers", "--entity-default"];
+    ToolOutput::of(&[&flags[..], &entity, arguments].concat(), "")
 }
 
 #[test]
@@ -39,12 +29,9 @@ fn the_file_of_a_tool_may_refer_to_other_files() {
         configs(&broker, &["--describe", "--command-config", &file])
     };
     let described = describe("id");
-    let text = printed(&described);
-    assert!(described.status.success(), "{text}");
-    assert!(!text.contains("WARN"), "{text}");
-    let failed = describe("none");
-    assert!(!failed.status.success());
-    let text = printed(&failed);
+    assert!(!described.err.contains("WARN"), "{}", described.err);
+    described.succeeded();
+    let text = describe("none").failed();
     assert!(text.contains("the file has no such key"), "{text}");
 }
 
@@ -65,22 +52,21 @@ fn a_dynamic_setting_may_refer_to_a_file_of_the_broker() {
         let change = format!("max.connections.per.ip.overrides={}", limit(key));
         configs(&broker, &["--alter", "--add-config", &change])
     };
-    let done = set("some");
-    assert!(done.status.success(), "{}", printed(&done));
-    let described = printed(&configs(&broker, &["--describe"]));
+    set("some").succeeded();
+    let described = configs(&broker, &["--describe"]).succeeded();
     assert!(described.contains(&limit("some")), "{described}");
     assert!(!described.contains("127.0.0.9:17"), "{described}");
 
-    let missing = printed(&set("none"));
+    let missing = set("none").failed();
     let variable = format!("${{file:{}:none}}", file.display());
     assert!(
         missing.contains(&variable) && missing.contains("the file has no such key"),
         "{missing}"
     );
     // The message does not contain what the variable stands for.
-    let wrong = printed(&set("word"));
+    let wrong = set("word").failed();
     assert!(wrong.contains("is not valid"), "{wrong}");
     assert!(!wrong.contains("abc"), "{wrong}");
-    let described = printed(&configs(&broker, &["--describe"]));
+    let described = configs(&broker, &["--describe"]).succeeded();
     assert!(described.contains(&limit("some")), "{described}");
 }

@@ -6,7 +6,7 @@ use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use ottla_testkit::{BrokerBuilder, BrokerProcess, ottla_binary};
+use ottla_testkit::{BrokerBuilder, BrokerProcess, ottla_binary, words};
 use rustix::process::{Pid, Signal, kill_process};
 
 /// For a debug build on a busy machine.
@@ -127,16 +127,7 @@ fn broker() -> BrokerProcess {
         .property("group.initial.rebalance.delay.ms", "0")
         .property("offsets.topic.num.partitions", "1")
         .start();
-    broker.tool(&[
-        "topics",
-        "--bootstrap-server",
-        "{bootstrap}",
-        "--create",
-        "--topic",
-        "orders",
-        "--partitions",
-        "1",
-    ]);
+    broker.create_topic("orders", 1);
     broker
 }
 
@@ -155,15 +146,7 @@ fn a_broker_restart_is_two_lines_and_loses_no_records() {
     let mut producer = Running::start(&servers, &["console-producer", "--topic", "orders"]);
     let mut consumer = Running::start(
         &servers,
-        &[
-            "console-consumer",
-            "--topic",
-            "orders",
-            "--partition",
-            "0",
-            "--offset",
-            "earliest",
-        ],
+        &words("console-consumer --topic orders --partition 0 --offset earliest"),
     );
     producer.write("one\n");
     consumer.until("one\n");
@@ -192,27 +175,14 @@ fn a_broker_restart_is_two_lines_and_loses_no_records() {
 fn unsent_records_are_counted_and_set_the_exit_status() {
     let mut broker = broker();
     let servers = broker.bootstrap();
-    let arguments = [
-        "console-producer",
-        "--topic",
-        "orders",
-        "--request-timeout-ms",
-        "1000",
-        "--timeout",
-        "10",
-        "--command-property",
-        "delivery.timeout.ms=2000",
-    ];
+    let arguments = words(
+        "console-producer --topic orders --request-timeout-ms 1000 --timeout 10 \
+         --command-property delivery.timeout.ms=2000",
+    );
     let mut producer = Running::start(&servers, &arguments);
     producer.write("one\n");
     let began = Instant::now();
-    let latest = [
-        "get-offsets",
-        "--bootstrap-server",
-        "{bootstrap}",
-        "--topic",
-        "orders",
-    ];
+    let latest = words("get-offsets --bootstrap-server {bootstrap} --topic orders");
     while broker.tool(&latest).trim() != "orders:0:1" {
         assert!(began.elapsed() < PATIENCE, "the record does not arrive");
     }
@@ -285,13 +255,7 @@ fn a_consumer_ends_when_its_output_is_closed() {
 fn a_missing_topic_is_one_warning_and_a_timeout_is_no_error() {
     let broker = broker();
     let servers = broker.bootstrap();
-    let read = [
-        "console-consumer",
-        "--topic",
-        "ordres",
-        "--timeout-ms",
-        "500",
-    ];
+    let read = words("console-consumer --topic ordres --timeout-ms 500");
     let mut consumer = Running::start(
         &servers,
         &[
@@ -335,15 +299,10 @@ fn a_timeout_ends_a_consumer_without_a_broker() {
 fn mistyped_settings_are_reported_but_not_those_of_shared_files() {
     let broker = broker();
     let servers = broker.bootstrap();
-    let arguments = [
-        "console-producer",
-        "--topic",
-        "orders",
-        "--command-property",
-        "akcs=1",
-        "--command-property",
-        "group.id=g",
-    ];
+    let arguments = words(
+        "console-producer --topic orders --command-property akcs=1 \
+         --command-property group.id=g",
+    );
     let mut producer = Running::start(&servers, &arguments);
     producer.stdin = None;
     assert!(producer.ended().success(), "{}", producer.err());

@@ -80,19 +80,6 @@ async fn consume(broker: &BrokerProcess, partition: i32, at_least: usize) -> Vec
     found
 }
 
-fn create(broker: &BrokerProcess, topic: &str, partitions: &str) {
-    broker.tool(&[
-        "topics",
-        "--bootstrap-server",
-        "{bootstrap}",
-        "--create",
-        "--topic",
-        topic,
-        "--partitions",
-        partitions,
-    ]);
-}
-
 #[test]
 fn a_full_disk_refuses_only_appends() {
     run("a_full_disk_refuses_only_appends", async {
@@ -106,7 +93,7 @@ fn a_full_disk_refuses_only_appends() {
             .property("log.initial.task.delay.ms", "100")
             .property("offsets.topic.num.partitions", "1")
             .start();
-        create(&broker, TOPIC, "1");
+        broker.create_topic(TOPIC, 1);
         let sending = producer(&broker).await;
         let mut acknowledged = 0;
         while produce(&sending, 0, acknowledged).await {
@@ -129,7 +116,7 @@ fn a_full_disk_refuses_only_appends() {
             }
             assert!(Instant::now() < deadline, "there is no space for a commit");
         }
-        create(&broker, "another", "3");
+        broker.create_topic("another", 3);
 
         // Both kinds of stop, and a restart on the remaining data.
         assert!(broker.stop().success(), "{}", broker.output());
@@ -186,7 +173,7 @@ fn a_lost_disk_takes_its_partitions_offline_and_the_last_one_stops_the_node() {
             .property("metadata.log.dir", &metadata)
             .property("log.segment.bytes", "1048576")
             .start();
-        create(&broker, TOPIC, "2");
+        broker.create_topic(TOPIC, 2);
         let (stays, goes) = (partition_in(&first), partition_in(&second));
         let sending = producer(&broker).await;
         for number in 0..5 {
@@ -246,7 +233,7 @@ fn an_unwritable_file_is_found_before_any_change() {
     const TEST: &str = "an_unwritable_file_is_found_before_any_change";
     with_mounts(TEST, || {
         let mut broker = BrokerBuilder::new().start();
-        create(&broker, TOPIC, "2");
+        broker.create_topic(TOPIC, 2);
         assert!(broker.stop().success());
         let name = format!("{TOPIC}-1/00000000000000000000.log");
         make_read_only(&broker.data_dir().join(&name));

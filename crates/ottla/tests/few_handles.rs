@@ -104,16 +104,7 @@ fn assert_unharmed(broker: &BrokerProcess) {
 fn partitions_may_outnumber_the_file_handles() {
     let mut broker = BrokerBuilder::new().open_files(OPEN_FILES).start();
     for topic in TOPICS {
-        broker.tool(&[
-            "topics",
-            "--bootstrap-server",
-            "{bootstrap}",
-            "--create",
-            "--topic",
-            topic,
-            "--partitions",
-            &PARTITIONS.to_string(),
-        ]);
+        broker.create_topic(topic, PARTITIONS);
     }
     assert_unharmed(&broker);
     block_on(async {
@@ -145,16 +136,7 @@ fn connections_without_a_handle_wait_and_open_ones_are_served() {
         .property("offsets.topic.num.partitions", "1")
         .start();
     for topic in TOPICS {
-        broker.tool(&[
-            "topics",
-            "--bootstrap-server",
-            "{bootstrap}",
-            "--create",
-            "--topic",
-            topic,
-            "--partitions",
-            &PARTITIONS.to_string(),
-        ]);
+        broker.create_topic(topic, PARTITIONS);
     }
     let config = ProducerConfig::default();
     block_on(async {

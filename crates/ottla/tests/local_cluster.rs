@@ -1,9 +1,8 @@
 //! `ottla cluster start` at a terminal: its output, a killed node, Ctrl-C, and a restart.
 
-use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use ottla_testkit::{RunningTool, ottla_binary};
+use ottla_testkit::{RunningTool, ToolOutput, words};
 use rustix::process::{Pid, Signal, kill_process};
 
 /// For a debug build on a busy machine.
@@ -30,40 +29,9 @@ fn bootstrap(printed: &str) -> String {
         .to_owned()
 }
 
-/// Runs a tool. Returns whether it succeeded, its standard output and its standard error.
-fn attempt(arguments: &[&str], input: &str) -> (bool, String, String) {
-    let mut child = Command::new(ottla_binary())
-        .args(arguments)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("starts");
-    let mut stdin = child.stdin.take().expect("a pipe");
-    // A tool that fails may not read its input.
-    let _ = std::io::Write::write_all(&mut stdin, input.as_bytes());
-    drop(stdin);
-    let output = child.wait_with_output().expect("ends");
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    (
-        output.status.success(),
-        text(&output.stdout),
-        text(&output.stderr),
-    )
-}
-
 /// Runs a tool, which must succeed; returns its output.
 fn tool(arguments: &[&str], input: &str) -> String {
-    let (is_success, out, err) = attempt(arguments, input);
-    assert!(is_success, "{arguments:?}:\n{out}{err}");
-    out
-}
-
-/// Runs a tool, which must fail; returns its complete output.
-fn refused(arguments: &[&str], input: &str) -> String {
-    let (is_success, out, err) = attempt(arguments, input);
-    assert!(!is_success, "{arguments:?}:\n{out}{err}");
-    format!("{out}{err}")
+    ToolOutput::of(arguments, input).succeeded()
 }
 
 #[test]
@@ -73,45 +41,23 @@ fn a_cluster_starts_loses_a_node_stops_and_restarts() {
     let mut cluster = RunningTool::start_cluster(&dir, &["--brokers", "3", "--port", "0"]);
     let printed = cluster.until("Ctrl-C stops every node");
     let servers = bootstrap(&printed);
-    let create = [
-        "topics",
-        "--bootstrap-server",
-        &servers,
-        "--create",
-        "--topic",
-        "orders",
-        "--partitions",
-        "3",
-    ];
-    tool(&create, "");
+    let with = |line: &str| {
+        let (name, rest) = line.split_once(' ').unwrap_or((line, ""));
+        format!("{name} --bootstrap-server {servers} {rest}")
+    };
+    let create = with("topics --create --topic orders --partitions 3");
+    tool(&words(&create), "");
     // A record sent while the killed node is still in the ISR waits until the controller has fenced
     // the node.
-    let produce = [
-        "console-producer",
-        "--bootstrap-server",
-        &servers,
-        "--topic",
-        "orders",
-        "--request-timeout-ms",
-        "30000",
-        "--message-send-max-retries",
-        "100",
-    ];
-    tool(&produce, "one\ntwo\n");
+    let produce = with(
+        "console-producer --topic orders --request-timeout-ms 30000 \
+         --message-send-max-retries 100",
+    );
+    tool(&words(&produce), "one\ntwo\n");
     let consume = |count: &str| {
-        let arguments = [
-            "console-consumer",
-            "--bootstrap-server",
-            &servers,
-            "--topic",
-            "orders",
-            "--from-beginning",
-            "--max-messages",
-            count,
-            "--timeout-ms",
-            "60000",
-        ];
-        let printed = tool(&arguments, "");
+        let line = "console-consumer --topic orders --from-beginning --timeout-ms 60000";
+        let line = with(&format!("{line} --max-messages {count}"));
+        let printed = tool(&words(&line), "");
         let mut lines: Vec<_> = printed.lines().map(str::to_owned).collect();
         lines.sort();
         lines
@@ -121,16 +67,7 @@ fn a_cluster_starts_loses_a_node_stops_and_restarts() {
     assert_eq!(consume("2"), ["one", "two"]);
 
     // The node to kill also leads the metadata quorum, so the other voters elect a new leader.
-    let quorum = tool(
-        &[
-            "metadata-quorum",
-            "--bootstrap-server",
-            &servers,
-            "describe",
-            "--status",
-        ],
-        "",
-    );
+    let quorum = tool(&words(&with("metadata-quorum describe --status")), "");
     let leader = quorum
         .lines()
         .find_map(|line| line.strip_prefix("LeaderId:"))
@@ -143,7 +80,7 @@ fn a_cluster_starts_loses_a_node_stops_and_restarts() {
     let summary = cluster.until("The other 2 keep running");
     let expected = format!("node {leader} exited (signal: 9 (SIGKILL)");
     assert!(summary.contains(&expected), "{summary}");
-    tool(&produce, "three\n");
+    tool(&words(&produce), "three\n");
     assert_eq!(consume("3"), ["one", "three", "two"]);
 
     let second = failed(RunningTool::start_cluster(&dir, &[]));
@@ -242,14 +179,13 @@ fn a_secure_cluster_serves_authorized_users() {
         let words = given.iter().chain(more).map(|word| (*word).to_owned());
         words.collect::<Vec<String>>()
     };
-    let words = |given: &'static str| given.split(' ').collect::<Vec<_>>();
     let run = |tool_and_words: &[String], input: &str| {
         let words: Vec<&str> = tool_and_words.iter().map(String::as_str).collect();
         tool(&words, input)
     };
     let fails = |tool_and_words: &[String], input: &str| {
         let words: Vec<&str> = tool_and_words.iter().map(String::as_str).collect();
-        refused(&words, input)
+        ToolOutput::of(&words, input).failed()
     };
     let create = words("--create --topic orders --partitions 3");
     run(&with("topics", &admin, &create), "");
@@ -267,13 +203,14 @@ fn a_secure_cluster_serves_authorized_users() {
     };
 
     // An authenticated user has no permission until an ACL grants it.
-    let (_, _, denied) = attempt(
+    let denied = ToolOutput::of(
         &produce(&alice)
             .iter()
             .map(String::as_str)
             .collect::<Vec<_>>(),
         "lost\n",
     );
+    let denied = denied.err;
     assert!(denied.to_lowercase().contains("authoriz"), "{denied}");
     run_printed(&printed, "acls");
     run(&produce(&alice), "one\ntwo\n");
@@ -306,8 +243,9 @@ fn a_secure_cluster_serves_authorized_users() {
     // Kafka's console consumer exits with 0 in this case.
     let words_of_bob = consume(&bob);
     let words_of_bob: Vec<&str> = words_of_bob.iter().map(String::as_str).collect();
-    let (_, read, denied) = attempt(&words_of_bob, "");
-    assert_eq!(read, "");
+    let denied = ToolOutput::of(&words_of_bob, "");
+    assert_eq!(denied.out, "");
+    let denied = denied.err;
     assert!(denied.to_lowercase().contains("authoriz"), "{denied}");
     let seen = run(&with("topics", &bob, &["--list"]), "");
     assert!(!seen.contains("orders"), "{seen}");

@@ -94,14 +94,7 @@ fn connecting_until_refused_does_not_slow_connected_clients() {
         .open_files(OPEN_FILES)
         .property("offsets.topic.num.partitions", "1")
         .start();
-    broker.tool(&[
-        "topics",
-        "--bootstrap-server",
-        "{bootstrap}",
-        "--create",
-        "--topic",
-        "orders",
-    ]);
+    broker.create_topic("orders", 1);
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     let mut measured = Vec::new();
     for _ in 0..ATTEMPTS {

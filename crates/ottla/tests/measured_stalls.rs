@@ -129,16 +129,7 @@ fn measure(properties: &[&str], room: Room) -> (Vec<Row>, Vec<Row>) {
     let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let mut proxy = StallingProxy::bind();
     let broker = broker_behind(&mut proxy);
-    broker.tool(&[
-        "topics",
-        "--bootstrap-server",
-        "{bootstrap}",
-        "--create",
-        "--topic",
-        "stalls",
-        "--partitions",
-        "1",
-    ]);
+    broker.create_topic("stalls", 1);
     let mut deviations = Vec::new();
     for attempt in 0..ATTEMPTS {
         let share = match room {

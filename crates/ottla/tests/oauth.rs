@@ -3,12 +3,11 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use ottla_client::{Client, Producer, RecordRef, properties};
 use ottla_testkit::tokens::{PACKAGE, TokenEndpoint, TokenIssuer, broker_with_tokens};
-use ottla_testkit::{BrokerProcess, ottla_binary};
+use ottla_testkit::{BrokerProcess, ToolOutput};
 use serde_json::{Value, json};
 
 const HANDLER: &str = "OAuthBearerValidatorCallbackHandler";
@@ -38,20 +37,15 @@ fn client(dir: &Path, token: &str) -> PathBuf {
     settings
 }
 
-fn topics(broker: &BrokerProcess, settings: &Path, arguments: &[&str]) -> Output {
-    Command::new(ottla_binary())
-        .args(["topics", "--bootstrap-server", &broker.bootstrap()])
-        .arg("--command-config")
-        .arg(settings)
-        .args(arguments)
-        .stdin(Stdio::null())
-        .output()
-        .expect("starts")
-}
-
-fn printed(output: &Output) -> String {
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    text(&output.stdout) + &text(&output.stderr)
+fn topics(broker: &BrokerProcess, settings: &Path, arguments: &[&str]) -> ToolOutput {
+    let (servers, settings) = (broker.bootstrap(), settings.display().to_string());
+    let flags = [
+        "--bootstrap-server",
+        &servers,
+        "--command-config",
+        &settings,
+    ];
+    ToolOutput::of(&[&["topics"][..], &flags, arguments].concat(), "")
 }
 
 #[test]
@@ -64,14 +58,12 @@ fn tokens_are_accepted_by_signature_and_claims() {
         |token: &str, arguments: &[&str]| topics(&broker, &client(dir.path(), token), arguments);
     let create = ["--create", "--topic", "orders"];
     let good = claims(json!({}));
-    let created = run(&issuer.token("admin", 600, &good), &create);
-    assert!(created.status.success(), "{}", printed(&created));
+    run(&issuer.token("admin", 600, &good), &create).succeeded();
     let alice = issuer.token("alice", 600, &good);
-    let listed = run(&alice, &["--list"]);
-    assert!(listed.status.success(), "{}", printed(&listed));
-    assert!(!printed(&listed).contains("orders"), "{}", printed(&listed));
-    let denied = run(&alice, &["--create", "--topic", "hers"]);
-    assert!(printed(&denied).to_lowercase().contains("authoriz"));
+    let listed = run(&alice, &["--list"]).succeeded();
+    assert!(!listed.contains("orders"), "{listed}");
+    let denied = run(&alice, &["--create", "--topic", "hers"]).failed();
+    assert!(denied.to_lowercase().contains("authoriz"), "{denied}");
 
     let stranger = TokenIssuer::new("first");
     for token in [
@@ -80,9 +72,7 @@ fn tokens_are_accepted_by_signature_and_claims() {
         issuer.token("admin", 600, &claims(json!({ "iss": "https://other" }))),
         stranger.token("admin", 600, &good),
     ] {
-        let refused = run(&token, &["--list"]);
-        let text = printed(&refused);
-        assert!(!refused.status.success(), "{text}");
+        let text = run(&token, &["--list"]).failed();
         assert!(text.contains("{\"status\":\"invalid_token\"}"), "{text}");
         assert!(!broker.output().contains(&token), "the token is in the log");
     }
@@ -100,16 +90,13 @@ fn tokens_are_accepted_by_signature_and_claims() {
     let began = Instant::now();
     loop {
         let listed = run(&token, &["--list"]);
-        if listed.status.success() {
+        if listed.status == 0 {
             break;
         }
-        assert!(
-            began.elapsed() < Duration::from_secs(30),
-            "{}",
-            printed(&listed)
-        );
+        let is_in_time = began.elapsed() < Duration::from_secs(30);
+        assert!(is_in_time, "{}{}", listed.out, listed.err);
     }
-    assert!(!run(&alice, &["--list"]).status.success());
+    run(&alice, &["--list"]).failed();
     assert!(broker.stop().success());
 }
 
@@ -173,9 +160,7 @@ async fn a_client_renews_its_session_with_tokens_of_an_endpoint() {
     let file = dir.path().join("wrong.properties");
     let lines = wrong.iter().map(|(key, value)| format!("{key}={value}\n"));
     std::fs::write(&file, lines.collect::<String>()).expect("a file");
-    let refused = topics(&broker, &file, &["--list"]);
-    let text = printed(&refused);
-    assert!(!refused.status.success(), "{text}");
+    let text = topics(&broker, &file, &["--list"]).failed();
     assert!(text.contains("http status 401 invalid_client"), "{text}");
     assert!(!text.contains("guessed"), "{text}");
     assert!(broker.stop().success());

@@ -8,34 +8,12 @@ use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use ottla_testkit::{RunningTool, ottla_binary};
+use ottla_testkit::{RunningTool, ToolOutput, ottla_binary, words};
 use serde_json::{Value, json};
 
 const PATIENCE: Duration = Duration::from_secs(120);
 const RECORDS: usize = 1200;
 const PARTITIONS: usize = 12;
-
-/// Runs a tool. Returns whether it succeeded, its standard output, and its standard error.
-fn attempt(arguments: &[&str], input: &str) -> (bool, String, String) {
-    let mut child = Command::new(ottla_binary())
-        .args(arguments)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("starts");
-    let mut stdin = child.stdin.take().expect("a pipe");
-    // A tool that fails may not read its input.
-    let _ = stdin.write_all(input.as_bytes());
-    drop(stdin);
-    let output = child.wait_with_output().expect("ends");
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    (
-        output.status.success(),
-        text(&output.stdout),
-        text(&output.stderr),
-    )
-}
 
 struct Cluster {
     running: RunningTool,
@@ -70,47 +48,41 @@ impl Cluster {
         }
     }
 
-    /// The arguments of a tool on this cluster.
-    fn on<'a>(&'a self, tool: &[&'a str], rest: &[&'a str]) -> Vec<&'a str> {
-        [tool, &["--bootstrap-server", &self.servers], rest].concat()
+    /// The command line of a tool on this cluster.
+    fn on(&self, tool: &str, rest: &str) -> String {
+        format!("{tool} --bootstrap-server {} {rest}", self.servers)
     }
 
     /// The output of a tool, which must succeed.
     #[track_caller]
-    fn tool(&self, tool: &[&str], rest: &[&str], input: &str) -> String {
-        let arguments = self.on(tool, rest);
-        let (is_success, out, err) = attempt(&arguments, input);
-        assert!(is_success, "{arguments:?}:\n{out}{err}");
-        out
+    fn tool(&self, tool: &str, rest: &str, input: &str) -> String {
+        ToolOutput::of(&words(&self.on(tool, rest)), input).succeeded()
     }
 
-    /// The error of a tool, which must fail.
+    /// The output of a tool, which must fail.
     #[track_caller]
-    fn refused(&self, tool: &[&str], rest: &[&str]) -> String {
-        let arguments = self.on(tool, rest);
-        let (is_success, out, err) = attempt(&arguments, "");
-        assert!(!is_success, "{arguments:?}:\n{out}{err}");
-        err
+    fn refused(&self, tool: &str, rest: &str) -> String {
+        ToolOutput::of(&words(&self.on(tool, rest)), "").failed()
     }
 
     fn reassignments(&self) -> String {
-        self.tool(&["reassign-partitions"], &["--list"], "")
+        self.tool("reassign-partitions", "--list", "")
     }
 
     /// The throttles on brokers and on the topic.
     fn throttles(&self) -> String {
         let mut found = String::new();
         for node in ["1", "2", "3", "4"] {
-            found += &self.tool(&["configs", "--describe"], &["--broker", node], "");
+            found += &self.tool("configs --describe", &format!("--broker {node}"), "");
         }
-        found += &self.tool(&["configs", "--describe"], &["--topic", "orders"], "");
+        found += &self.tool("configs --describe", "--topic orders", "");
         let lines = found.lines().filter(|line| line.contains("throttled"));
         lines.collect::<Vec<_>>().join("\n")
     }
 
     /// Replicas and leaders by broker.
     fn counts(&self) -> BTreeMap<String, (usize, usize)> {
-        let described = self.tool(&["topics"], &["--describe", "--topic", "orders"], "");
+        let described = self.tool("topics", "--describe --topic orders", "");
         let mut counts: BTreeMap<String, (usize, usize)> = BTreeMap::new();
         let field = |line: &str, name: &str| {
             let mut fields = line.split('\t').map(str::trim);
@@ -141,7 +113,7 @@ impl Cluster {
 
     /// The number of records in all partitions.
     fn records(&self) -> usize {
-        let offsets = self.tool(&["get-offsets"], &["--topic", "orders"], "");
+        let offsets = self.tool("get-offsets", "--topic orders", "");
         let end = |line: &str| line.rsplit(':').next()?.parse::<usize>().ok();
         offsets.lines().filter_map(end).sum()
     }
@@ -167,24 +139,18 @@ fn a_skewed_cluster_is_balanced_and_a_broker_emptied() {
     // All replicas are on brokers 1 and 3, and 1 leads all partitions.
     let placed = ["1:3"; PARTITIONS].join(",");
     cluster.tool(
-        &["topics"],
-        &[
-            "--create",
-            "--topic",
-            "orders",
-            "--replica-assignment",
-            &placed,
-        ],
+        "topics",
+        &format!("--create --topic orders --replica-assignment {placed}"),
         "",
     );
     let record = |number: usize| format!("{number}\t{number}-{}\n", "x".repeat(1000));
     let records: String = (0..RECORDS).map(record).collect();
-    let keyed = ["--topic", "orders", "--reader-property", "parse.key=true"];
-    cluster.tool(&["console-producer"], &keyed, &records);
+    let keyed = "--topic orders --reader-property parse.key=true";
+    cluster.tool("console-producer", keyed, &records);
     assert_eq!(cluster.records(), RECORDS);
 
     // An unknown broker is refused before anything is measured.
-    let unknown = cluster.refused(&["rebalance", "plan"], &["--add-brokers", "9"]);
+    let unknown = cluster.refused("rebalance plan", "--add-brokers 9");
     assert!(
         unknown.contains("broker 9 is not part of the cluster") && !unknown.contains("Measuring"),
         "{unknown}"
@@ -193,13 +159,9 @@ fn a_skewed_cluster_is_balanced_and_a_broker_emptied() {
     // The plan states its cost, and changes nothing.
     let file = path("balance.json");
     // All brokers share the disk of this machine, which may be nearly full.
-    let full = ["--max-disk-used", "100"];
-    let plan = [
-        &full[..],
-        &["--sample", "1", "--plan", &file, "--throttle", "1000000"],
-    ]
-    .concat();
-    let shown = cluster.tool(&["rebalance", "plan"], &plan, "");
+    let full = "--max-disk-used 100";
+    let plan = format!("{full} --sample 1 --plan {file} --throttle 1000000");
+    let shown = cluster.tool("rebalance plan", &plan, "");
     assert!(
         shown.contains("4 brokers, 12 partitions with 24 replicas\n"),
         "{shown}"
@@ -220,19 +182,14 @@ fn a_skewed_cluster_is_balanced_and_a_broker_emptied() {
         cluster.reassignments(),
         "No partition reassignments found.\n"
     );
-    let again = cluster.refused(&["rebalance", "plan"], &["--plan", &file]);
+    let again = cluster.refused("rebalance plan", &format!("--plan {file}"));
     assert!(
         again.contains("the file exists; apply the plan in it, remove it"),
         "{again}"
     );
-    let mistyped = ["--sample", "0", "--topics", "ordres"];
-    let mistyped = cluster.refused(&["rebalance", "plan"], &mistyped);
+    let mistyped = cluster.refused("rebalance plan", "--sample 0 --topics ordres");
     assert!(mistyped.contains("did you mean orders?"), "{mistyped}");
-    let json = cluster.tool(
-        &["rebalance", "plan"],
-        &[&full[..], &["--sample", "0", "--json"]].concat(),
-        "",
-    );
+    let json = cluster.tool("rebalance plan", &format!("{full} --sample 0 --json"), "");
     let json: serde_json::Value = serde_json::from_str(&json).expect("JSON");
     assert_eq!(
         (
@@ -243,15 +200,8 @@ fn a_skewed_cluster_is_balanced_and_a_broker_emptied() {
     );
 
     // Killed while it moves, it leaves the throttle; a second run does the rest and removes it.
-    let slowly = [
-        "--plan",
-        &file,
-        "--throttle",
-        "1024",
-        "--max-moves-per-broker",
-        "1",
-    ];
-    let mut apply = RunningTool::start(&output, &cluster.on(&["rebalance", "apply"], &slowly));
+    let slowly = format!("--plan {file} --throttle 1024 --max-moves-per-broker 1");
+    let mut apply = RunningTool::start(&output, &words(&cluster.on("rebalance apply", &slowly)));
     apply.until("of 10 replicas moved");
     wait_for("a move", || cluster.reassignments().contains("adding: "));
     apply.kill();
@@ -268,8 +218,8 @@ fn a_skewed_cluster_is_balanced_and_a_broker_emptied() {
     let moved = counts.iter().filter(|(id, _)| *id == "2" || *id == "4");
     let moved: usize = moved.map(|(_, (replicas, _))| replicas).sum();
     assert!(moved < 10, "all has moved before the kill: {counts:?}");
-    let quickly = ["--plan", &file, "--throttle", "-1"];
-    let applied = cluster.tool(&["rebalance", "apply"], &quickly, "");
+    let quickly = format!("--plan {file} --throttle -1");
+    let applied = cluster.tool("rebalance apply", &quickly, "");
     assert!(applied.contains("The throttles are removed."), "{applied}");
     assert!(applied.contains("without a throttle"), "{applied}");
     assert_eq!(cluster.throttles(), "");
@@ -285,13 +235,9 @@ fn a_skewed_cluster_is_balanced_and_a_broker_emptied() {
         );
     }
     assert_eq!((counts.len(), cluster.records()), (4, RECORDS));
-    let nothing = cluster.tool(
-        &["rebalance", "plan"],
-        &[&full[..], &["--sample", "0"]].concat(),
-        "",
-    );
+    let nothing = cluster.tool("rebalance plan", &format!("{full} --sample 0"), "");
     assert!(nothing.contains("Nothing to do"), "{nothing}");
-    let nothing = cluster.tool(&["rebalance", "apply"], &quickly, "");
+    let nothing = cluster.tool("rebalance apply", &quickly, "");
     assert!(
         nothing.contains(" done, 0 moving.\nDone: 0 replicas moved, "),
         "{nothing}"
@@ -299,25 +245,14 @@ fn a_skewed_cluster_is_balanced_and_a_broker_emptied() {
 
     // Emptying a broker is cancelled, and then done.
     let file = path("empty.json");
-    let empty = [
-        &full[..],
-        &["--empty-brokers", "4", "--sample", "0", "--plan", &file],
-    ]
-    .concat();
-    cluster.tool(&["rebalance", "plan"], &empty, "");
-    let slowly = [
-        "--plan",
-        &file,
-        "--throttle",
-        "1024",
-        "--max-moves-per-broker",
-        "1",
-    ];
-    let mut apply = RunningTool::start(&output, &cluster.on(&["rebalance", "apply"], &slowly));
+    let empty = format!("{full} --empty-brokers 4 --sample 0 --plan {file}");
+    cluster.tool("rebalance plan", &empty, "");
+    let slowly = format!("--plan {file} --throttle 1024 --max-moves-per-broker 1");
+    let mut apply = RunningTool::start(&output, &words(&cluster.on("rebalance apply", &slowly)));
     // After the first move, the throttle holds the second one back for seconds.
     apply.until("1 of 5 replicas moved");
     wait_for("a move", || cluster.reassignments().contains("adding: "));
-    let other = cluster.refused(&["rebalance", "plan"], &["--sample", "0"]);
+    let other = cluster.refused("rebalance plan", "--sample 0");
     assert!(other.contains("being reassigned"), "{other}");
     // After Ctrl-C, the command reports the moves that continue.
     assert!(!apply.interrupt().success(), "{}", apply.printed());
@@ -326,7 +261,7 @@ fn a_skewed_cluster_is_balanced_and_a_broker_emptied() {
         printed.contains("moves in progress continue") && printed.contains("rebalance cancel"),
         "{printed}"
     );
-    let cancelled = cluster.tool(&["rebalance", "cancel"], &["--plan", &file], "");
+    let cancelled = cluster.tool("rebalance cancel", &format!("--plan {file}"), "");
     assert!(
         cancelled.starts_with("Cancelled 1 move. The throttles are removed. "),
         "{cancelled}"
@@ -341,22 +276,15 @@ fn a_skewed_cluster_is_balanced_and_a_broker_emptied() {
         "all has moved before the cancellation"
     );
     assert_eq!(cluster.records(), RECORDS);
-    cluster.tool(&["rebalance", "apply"], &["--plan", &file], "");
+    cluster.tool("rebalance apply", &format!("--plan {file}"), "");
     assert!(!cluster.counts().contains_key("4"));
     assert_eq!(cluster.throttles(), "");
     by_console(&cluster);
     assert_eq!(cluster.records(), RECORDS);
 
-    let consume = [
-        "--topic",
-        "orders",
-        "--from-beginning",
-        "--timeout-ms",
-        "60000",
-    ];
-    let count = RECORDS.to_string();
-    let consume = [&consume[..], &["--max-messages", &count]].concat();
-    let consumed = cluster.tool(&["console-consumer"], &consume, "");
+    let consume =
+        format!("--topic orders --from-beginning --timeout-ms 60000 --max-messages {RECORDS}");
+    let consumed = cluster.tool("console-consumer", &consume, "");
     let mut numbers: Vec<usize> = consumed
         .lines()
         .filter_map(|line| line.split_once('-')?.0.parse().ok())
@@ -478,23 +406,21 @@ fn by_console(cluster: &Cluster) {
 
 #[test]
 fn errors_name_the_mistake() {
-    let nowhere = ["--bootstrap-server", "127.0.0.1:1"];
-    let refused = |tool: &[&str], rest: &[&str]| {
-        let (is_success, out, err) = attempt(&[tool, &nowhere, rest].concat(), "");
-        assert!(!is_success, "{out}{err}");
-        err
+    let refused = |tool: &str, rest: &str| {
+        let line = format!("{tool} --bootstrap-server 127.0.0.1:1 {rest}");
+        ToolOutput::of(&words(&line), "").failed()
     };
-    let slow = refused(&["rebalance", "plan"], &["--throttle", "5"]);
+    let slow = refused("rebalance plan", "--throttle 5");
     assert!(
         slow.contains("--throttle 5: give at least 1024 bytes per second, or -1"),
         "{slow}"
     );
-    let pattern = refused(&["rebalance", "plan"], &["--topics", "("]);
+    let pattern = refused("rebalance plan", "--topics (");
     assert!(
         pattern.contains("--topics (: not a regular expression"),
         "{pattern}"
     );
-    let missing = refused(&["rebalance", "apply"], &["--plan", "no-such-plan.json"]);
+    let missing = refused("rebalance apply", "--plan no-such-plan.json");
     assert!(
         missing.contains("--plan no-such-plan.json: cannot be read: ")
             && missing.contains("check the path"),
@@ -504,14 +430,11 @@ fn errors_name_the_mistake() {
     let file = folder.path().join("plan.json");
     let text = r#"{"partitions":[{"topic":"t","partition":0,"replicas":[1],"log_dirs":["/d"]}]}"#;
     std::fs::write(&file, text).expect("a file");
-    let named = refused(
-        &["rebalance", "apply"],
-        &["--plan", &file.display().to_string()],
-    );
+    let named = refused("rebalance apply", &format!("--plan {}", file.display()));
     assert!(
         named.contains("names a log directory for t-0 on broker 1"),
         "{named}"
     );
-    let help = attempt(&["rebalance", "plan", "--help"], "").1;
+    let help = ToolOutput::of(&["rebalance", "plan", "--help"], "").out;
     assert!(help.contains("--empty-brokers <IDS>"), "{help}");
 }

@@ -2,9 +2,8 @@
 //! users created with the tools, and the native client with each mechanism.
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
 
-use ottla_testkit::{BrokerBuilder, BrokerProcess, ottla_binary};
+use ottla_testkit::{BrokerBuilder, BrokerProcess, ToolOutput, words};
 
 const MODULES: &str = "org.apache.kafka.common.security";
 
@@ -23,45 +22,18 @@ fn client(dir: &Path, mechanism: &str, user: &str, password: &str) -> PathBuf {
     path
 }
 
-fn tool(broker: &BrokerProcess, settings: &Path, arguments: &[&str]) -> Output {
-    Command::new(ottla_binary())
-        .arg(arguments[0])
-        .args(["--bootstrap-server", &broker.bootstrap()])
-        .arg("--command-config")
-        .arg(settings)
-        .args(&arguments[1..])
-        .stdin(Stdio::null())
-        .output()
-        .expect("starts")
+fn tool(broker: &BrokerProcess, settings: &Path, line: &str) -> ToolOutput {
+    let (servers, settings) = (broker.bootstrap(), settings.display());
+    let flags = format!("--bootstrap-server {servers} --command-config {settings}");
+    ToolOutput::of(&words(&format!("{line} {flags}")), "")
 }
 
-fn printed(output: &Output) -> String {
-    let (out, err) = (&output.stdout, &output.stderr);
-    format!(
-        "{}{}",
-        String::from_utf8_lossy(out),
-        String::from_utf8_lossy(err)
-    )
+fn succeeds(broker: &BrokerProcess, settings: &Path, line: &str) -> String {
+    tool(broker, settings, line).succeeded()
 }
 
-fn succeeds(broker: &BrokerProcess, settings: &Path, arguments: &[&str]) -> String {
-    let output = tool(broker, settings, arguments);
-    assert!(
-        output.status.success(),
-        "{arguments:?}: {}",
-        printed(&output)
-    );
-    printed(&output)
-}
-
-fn fails(broker: &BrokerProcess, settings: &Path, arguments: &[&str]) -> String {
-    let output = tool(broker, settings, arguments);
-    assert!(
-        !output.status.success(),
-        "{arguments:?}: {}",
-        printed(&output)
-    );
-    printed(&output)
+fn fails(broker: &BrokerProcess, settings: &Path, line: &str) -> String {
+    tool(broker, settings, line).failed()
 }
 
 #[test]
@@ -103,35 +75,26 @@ fn users_log_in_with_plain_and_scram() {
         .property("super.users", &users)
         .start();
     let admin = client(dir.path(), "PLAIN", "admin", "a");
-    succeeds(&broker, &admin, &["topics", "--create", "--topic", "t"]);
-    let alter = [
-        "configs",
-        "--alter",
-        "--entity-type",
-        "users",
-        "--entity-name",
-        "alice",
-    ];
+    succeeds(&broker, &admin, "topics --create --topic t");
+    let alter = "configs --alter --entity-type users --entity-name alice";
     // One at a time: a request may contain a user only once, as in Kafka.
     for scram in [
         "SCRAM-SHA-256=[password=s]",
         "SCRAM-SHA-512=[iterations=8192,password=s]",
     ] {
-        let mut arguments = alter.to_vec();
-        arguments.extend(["--add-config", scram]);
-        succeeds(&broker, &admin, &arguments);
+        succeeds(&broker, &admin, &format!("{alter} --add-config {scram}"));
     }
 
-    let list = ["topics", "--list"];
+    let list = "topics --list";
     for mechanism in ["SCRAM-SHA-256", "SCRAM-SHA-512"] {
         let alice = client(dir.path(), mechanism, "alice", "s");
-        let listed = succeeds(&broker, &alice, &list);
+        let listed = succeeds(&broker, &alice, list);
         assert!(!listed.contains('t'), "alice may not describe it: {listed}");
-        let denied = fails(&broker, &alice, &["topics", "--create", "--topic", "u"]);
+        let denied = fails(&broker, &alice, "topics --create --topic u");
         assert!(denied.to_lowercase().contains("authoriz"), "{denied}");
         for (user, password) in [("alice", "wrong"), ("nobody", "s")] {
             let settings = client(dir.path(), mechanism, user, password);
-            let refused = fails(&broker, &settings, &list);
+            let refused = fails(&broker, &settings, list);
             assert!(
                 refused.contains(&format!(
                     "invalid credentials with SASL mechanism {mechanism}"
@@ -141,30 +104,21 @@ fn users_log_in_with_plain_and_scram() {
         }
     }
     let wrong = client(dir.path(), "PLAIN", "admin", "b");
-    let refused = fails(&broker, &wrong, &list);
+    let refused = fails(&broker, &wrong, list);
     assert!(
         refused.contains("Invalid username or password"),
         "{refused}"
     );
 
     // An ACL applies to the principal that it names.
-    let acl = [
-        "acls",
-        "--add",
-        "--allow-principal",
-        "User:alice",
-        "--operation",
-        "Describe",
-        "--topic",
-        "t",
-    ];
-    succeeds(&broker, &admin, &acl);
+    let acl = "acls --add --allow-principal User:alice --operation Describe --topic t";
+    succeeds(&broker, &admin, acl);
     let alice = client(dir.path(), "SCRAM-SHA-512", "alice", "s");
-    assert!(succeeds(&broker, &alice, &list).contains('t'));
+    assert!(succeeds(&broker, &alice, list).contains('t'));
 
     broker.kill();
     broker.start_again();
-    assert!(succeeds(&broker, &alice, &list).contains('t'));
+    assert!(succeeds(&broker, &alice, list).contains('t'));
     let printed = broker.output();
     assert!(!printed.contains("password="), "{printed}");
     assert!(broker.stop().success());
@@ -217,9 +171,8 @@ fn a_token_created_with_the_tool_is_valid_until_it_expires() {
         .property("delegation.token.secret.key", "secret of all nodes")
         .start();
     let admin = client(dir.path(), "PLAIN", "admin", "a");
-    let tokens = "delegation-tokens";
-    let create = [tokens, "--create", "--max-life-time-period", "-1"];
-    let created = succeeds(&broker, &admin, &create);
+    let create = "delegation-tokens --create --max-life-time-period -1";
+    let created = succeeds(&broker, &admin, create);
     let id = created
         .lines()
         .find_map(|line| line.strip_prefix("Created delegation token with tokenId : "))
@@ -238,15 +191,15 @@ fn a_token_created_with_the_tool_is_valid_until_it_expires() {
         std::fs::write(&path, text).expect("a file");
         path
     };
-    let list = ["topics", "--list"];
-    succeeds(&broker, &with_token(id, hmac), &list);
-    let wrong = fails(&broker, &with_token(id, "d3Jvbmc="), &list);
-    let unknown = fails(&broker, &with_token("unknown", hmac), &list);
+    let list = "topics --list";
+    succeeds(&broker, &with_token(id, hmac), list);
+    let wrong = fails(&broker, &with_token(id, "d3Jvbmc="), list);
+    let unknown = fails(&broker, &with_token("unknown", hmac), list);
     for refused in [&wrong, &unknown] {
         let expected = "invalid credentials with SASL mechanism SCRAM-SHA-512";
         assert!(refused.contains(expected), "{refused}");
     }
-    let begotten = fails(&broker, &with_token(id, hmac), &create);
+    let begotten = fails(&broker, &with_token(id, hmac), create);
     assert!(
         begotten.contains("not allowed on PLAINTEXT/1-way SSL channels and on delegation token"),
         "{begotten}"
@@ -255,17 +208,10 @@ fn a_token_created_with_the_tool_is_valid_until_it_expires() {
     // The credential is stored in the cluster and survives a crash.
     broker.kill();
     broker.start_again();
-    succeeds(&broker, &with_token(id, hmac), &list);
-    let expire = [
-        tokens,
-        "--expire",
-        "--expiry-time-period",
-        "-1",
-        "--hmac",
-        hmac,
-    ];
+    succeeds(&broker, &with_token(id, hmac), list);
+    let expire = format!("delegation-tokens --expire --expiry-time-period -1 --hmac {hmac}");
     succeeds(&broker, &admin, &expire);
-    fails(&broker, &with_token(id, hmac), &list);
+    fails(&broker, &with_token(id, hmac), list);
     let printed = broker.output();
     assert!(!printed.contains(hmac), "{printed}");
     assert!(broker.stop().success());

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::{Child, Command, Output};
 use std::time::{Duration, Instant};
 
-use ottla_testkit::ottla_binary;
+use ottla_testkit::{ottla_binary, words};
 
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
@@ -116,14 +116,7 @@ fn a_server_is_started_and_stopped_by_scripts() {
     };
     let formatted = script(
         "kafka-storage.sh",
-        &[
-            "format",
-            "--standalone",
-            "-t",
-            "T3R0bGFQcm9jZXNzVGVzdA",
-            "-c",
-            "server.properties",
-        ],
+        &words("format --standalone -t T3R0bGFQcm9jZXNzVGVzdA -c server.properties"),
     );
     assert!(formatted.status.success(), "{}", text(&formatted.stderr));
     let usage = script("kafka-server-start.sh", &[]);

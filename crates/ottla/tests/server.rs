@@ -195,14 +195,7 @@ fn a_closed_output_does_not_stop_it() {
 #[test]
 fn a_stop_during_the_start_is_clean() {
     let mut broker = BrokerBuilder::new().start();
-    broker.tool(&[
-        "topics",
-        "--bootstrap-server",
-        "{bootstrap}",
-        "--create",
-        "--topic=many",
-        "--partitions=100",
-    ]);
+    broker.create_topic("many", 100);
     broker.kill();
     let marker = broker.data_dir().join(".kafka_cleanshutdown");
     assert!(!marker.exists());

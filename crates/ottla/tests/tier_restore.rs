@@ -1,11 +1,9 @@
 //! `ottla tier restore` against a running broker: a topic that was spoilt, and then deleted.
 
-use std::io::Write;
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
 use std::time::{Duration, Instant, SystemTime};
 
-use ottla_testkit::{BrokerBuilder, BrokerProcess, ottla_binary};
+use ottla_testkit::{BrokerBuilder, BrokerProcess, ToolOutput, words};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -31,22 +29,12 @@ fn broker(store: &str) -> BrokerProcess {
 
 /// Whether the tool succeeded, and its output.
 fn run(broker: &BrokerProcess, arguments: &[&str], input: &str) -> (bool, String) {
-    let mut child = Command::new(ottla_binary())
-        .args(arguments)
-        .args(["--bootstrap-server", &broker.bootstrap()])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("the binary starts");
-    let mut stdin = child.stdin.take().expect("it is piped");
-    // A tool that reads no input may have ended.
-    let _ = stdin.write_all(input.as_bytes());
-    drop(stdin);
-    let output = child.wait_with_output().expect("the tool ends");
-    let printed = [output.stdout, output.stderr].concat();
-    let printed = String::from_utf8(printed).expect("text");
-    (output.status.success(), printed)
+    let servers = broker.bootstrap();
+    let ran = ToolOutput::of(
+        &[arguments, &["--bootstrap-server", &servers]].concat(),
+        input,
+    );
+    (ran.status == 0, ran.out + &ran.err)
 }
 
 #[track_caller]
@@ -89,18 +77,10 @@ fn a_deleted_topic_is_restored_to_a_time_before_the_damage() {
     let broker = broker(store.path().to_str().expect("a path of characters"));
     succeed(
         &broker,
-        &[
-            "topics",
-            "--create",
-            "--topic",
-            "orders",
-            "--partitions",
-            "1",
-            "--config",
-            "remote.storage.enable=true",
-            "--config",
-            "segment.ms=1",
-        ],
+        &words(
+            "topics --create --topic orders --partitions 1 \
+             --config remote.storage.enable=true --config segment.ms=1",
+        ),
         "",
     );
     let now_ms = || {
@@ -150,16 +130,10 @@ fn a_deleted_topic_is_restored_to_a_time_before_the_damage() {
     }
     let consumed = succeed(
         &broker,
-        &[
-            "console-consumer",
-            "--topic",
-            "orders-restored",
-            "--from-beginning",
-            "--max-messages",
-            "20",
-            "--timeout-ms",
-            "30000",
-        ],
+        &words(
+            "console-consumer --topic orders-restored --from-beginning \
+             --max-messages 20 --timeout-ms 30000",
+        ),
         "",
     );
     let consumed: Vec<&str> = consumed.lines().take(20).collect();

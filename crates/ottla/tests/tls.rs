@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use ottla_client::admin::NewTopic;
 use ottla_client::{Admin, Client, ClientError, Producer, RecordRef, properties};
 use ottla_testkit::certificates::{Authority, Issued, Wanted, self_signed};
-use ottla_testkit::{BrokerBuilder, BrokerProcess, ottla_binary};
+use ottla_testkit::{BrokerBuilder, BrokerProcess, ottla_binary, words};
 use ottla_types::ErrorCode;
 
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -454,14 +454,9 @@ async fn three_nodes_communicate_over_tls_and_survive_the_loss_of_one() {
     };
     let first = settings(&cluster.nodes[0]);
     produce_and_consume(&first).await.expect("replicated");
-    let described = cluster.nodes[0].tool(&[
-        "topics",
-        "--bootstrap-server",
-        "{bootstrap}",
-        "--describe",
-        "--topic",
-        "secured",
-    ]);
+    let described = cluster.nodes[0].tool(&words(
+        "topics --bootstrap-server {bootstrap} --describe --topic secured",
+    ));
     let isr = described.split("Isr: ").nth(1).expect("an ISR");
     assert_eq!(
         isr.split_whitespace()

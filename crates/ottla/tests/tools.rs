@@ -1,10 +1,9 @@
 //! The command-line tools against a running broker, each as a process.
 
-use std::io::Write;
 use std::path::PathBuf;
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Stdio};
 
-use ottla_testkit::{BrokerBuilder, BrokerProcess, ottla_binary};
+use ottla_testkit::{BrokerBuilder, BrokerProcess, ToolOutput, ottla_binary, words};
 
 /// A broker whose groups start without a delay.
 fn broker() -> BrokerProcess {
@@ -14,69 +13,23 @@ fn broker() -> BrokerProcess {
         .start()
 }
 
-struct Ran {
-    status: i32,
-    out: String,
-    err: String,
-}
-
-impl Ran {
-    fn of(output: Output) -> Ran {
-        Ran {
-            status: output.status.code().unwrap_or(-1),
-            out: String::from_utf8(output.stdout).expect("text"),
-            err: String::from_utf8(output.stderr).expect("text"),
-        }
-    }
-
-    /// The lines of standard output of a tool, which must have succeeded.
-    #[track_caller]
-    fn lines(&self) -> Vec<&str> {
-        assert_eq!(self.status, 0, "{}{}", self.out, self.err);
-        self.out.lines().collect()
-    }
-}
-
-fn run(arguments: &[&str]) -> Ran {
-    Ran::of(
-        Command::new(ottla_binary())
-            .args(arguments)
-            .output()
-            .expect("the binary starts"),
-    )
+fn run(arguments: &[&str]) -> ToolOutput {
+    ToolOutput::of(arguments, "")
 }
 
 /// Runs a tool against the broker, with this standard input.
-fn run_on(broker: &BrokerProcess, arguments: &[&str], input: &str) -> Ran {
+fn run_on(broker: &BrokerProcess, line: &str, input: &str) -> ToolOutput {
     let servers = broker.bootstrap();
-    let mut child = Command::new(ottla_binary())
-        .arg(arguments[0])
-        .args(["--bootstrap-server", &servers])
-        .args(&arguments[1..])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("the binary starts");
-    let mut stdin = child.stdin.take().expect("it is piped");
-    stdin
-        .write_all(input.as_bytes())
-        .expect("the tool reads its input");
-    drop(stdin);
-    Ran::of(child.wait_with_output().expect("the tool ends"))
+    let line = words(line);
+    let (tool, rest) = line.split_at(1);
+    let arguments = [tool, &["--bootstrap-server", &servers], rest].concat();
+    ToolOutput::of(&arguments, input)
 }
 
 fn create(broker: &BrokerProcess, topic: &str, partitions: &str) {
     let made = run_on(
         broker,
-        &[
-            "topics",
-            "--create",
-            "--topic",
-            topic,
-            "--partitions",
-            partitions,
-        ],
+        &format!("topics --create --topic {topic} --partitions {partitions}"),
         "",
     );
     assert_eq!(made.lines(), [format!("Created topic {topic}.")]);
@@ -86,7 +39,7 @@ fn create(broker: &BrokerProcess, topic: &str, partitions: &str) {
 fn topics_are_created_changed_and_deleted() {
     let broker = broker();
     create(&broker, "orders", "2");
-    let again = run_on(&broker, &["topics", "--create", "--topic", "orders"], "");
+    let again = run_on(&broker, "topics --create --topic orders", "");
     assert_eq!(again.status, 1);
     assert_eq!(
         again.out.trim_end(),
@@ -94,29 +47,15 @@ fn topics_are_created_changed_and_deleted() {
     );
     let tolerated = run_on(
         &broker,
-        &["topics", "--create", "--topic", "orders", "--if-not-exists"],
+        "topics --create --topic orders --if-not-exists",
         "",
     );
     assert_eq!(tolerated.lines(), Vec::<&str>::new());
 
-    assert_eq!(
-        run_on(&broker, &["topics", "--list"], "").lines(),
-        ["orders"]
-    );
-    let grown = run_on(
-        &broker,
-        &[
-            "topics",
-            "--alter",
-            "--topic",
-            "orders",
-            "--partitions",
-            "3",
-        ],
-        "",
-    );
+    assert_eq!(run_on(&broker, "topics --list", "").lines(), ["orders"]);
+    let grown = run_on(&broker, "topics --alter --topic orders --partitions 3", "");
     assert_eq!(grown.lines(), Vec::<&str>::new());
-    let described = run_on(&broker, &["topics", "--describe", "--topic", "ord.*"], "");
+    let described = run_on(&broker, "topics --describe --topic ord.*", "");
     let lines = described.lines();
     assert_eq!(lines.len(), 4, "{}", described.out);
     assert!(lines[0].starts_with("Topic: orders\tTopicId: "));
@@ -127,36 +66,21 @@ fn topics_are_created_changed_and_deleted() {
     );
     let under = run_on(
         &broker,
-        &["topics", "--describe", "--under-replicated-partitions"],
+        "topics --describe --under-replicated-partitions",
         "",
     );
     assert_eq!(under.lines(), Vec::<&str>::new());
 
-    run_on(&broker, &["topics", "--delete", "--topic", "orders"], "").lines();
-    let gone = run_on(&broker, &["topics", "--describe", "--topic", "orders"], "");
+    run_on(&broker, "topics --delete --topic orders", "").lines();
+    let gone = run_on(&broker, "topics --describe --topic orders", "");
     assert_eq!(gone.status, 1);
     assert_eq!(
         gone.out.trim_end(),
         "Error while executing topic command : Topic 'orders' does not exist as expected"
     );
-    let tolerated = run_on(
-        &broker,
-        &["topics", "--delete", "--topic", "orders", "--if-exists"],
-        "",
-    );
+    let tolerated = run_on(&broker, "topics --delete --topic orders --if-exists", "");
     assert_eq!(tolerated.status, 0);
-    let bad = run_on(
-        &broker,
-        &[
-            "topics",
-            "--create",
-            "--topic",
-            "x",
-            "--config",
-            "colour=red",
-        ],
-        "",
-    );
+    let bad = run_on(&broker, "topics --create --topic x --config colour=red", "");
     assert_eq!(bad.status, 1);
     assert!(
         bad.out.contains("Unknown topic config name: colour"),
@@ -171,33 +95,23 @@ fn records_are_produced_and_consumed() {
     create(&broker, "t", "1");
     for codec in ["none", "gzip", "snappy", "lz4", "zstd"] {
         let line = format!("h:{codec}|key={codec}\n");
-        let arguments = [
-            "console-producer",
-            "--topic",
-            "t",
-            "--compression-codec",
-            codec,
-            "--reader-property",
-            "parse.key=true",
-            "--reader-property",
-            "key.separator==",
-            "--reader-property",
-            "parse.headers=true",
-            "--reader-property",
-            "headers.delimiter=|",
-        ];
+        let arguments = format!(
+            "console-producer --topic t --compression-codec {codec} \
+             --reader-property parse.key=true --reader-property key.separator== \
+             --reader-property parse.headers=true --reader-property headers.delimiter=|"
+        );
         assert_eq!(
             run_on(&broker, &arguments, &line).lines(),
             Vec::<&str>::new()
         );
     }
     assert_eq!(
-        run_on(&broker, &["get-offsets", "--topic", "t"], "").lines(),
+        run_on(&broker, "get-offsets --topic t", "").lines(),
         ["t:0:5"]
     );
-    let earliest = ["get-offsets", "--topic-partitions", "t:0", "--time", "-2"];
-    assert_eq!(run_on(&broker, &earliest, "").lines(), ["t:0:0"]);
-    let none = run_on(&broker, &["get-offsets", "--topic", "other"], "");
+    let earliest = "get-offsets --topic-partitions t:0 --time -2";
+    assert_eq!(run_on(&broker, earliest, "").lines(), ["t:0:0"]);
+    let none = run_on(&broker, "get-offsets --topic other", "");
     assert_eq!(none.status, 1);
     assert!(
         none.err.contains("Could not match any topic-partitions"),
@@ -205,24 +119,10 @@ fn records_are_produced_and_consumed() {
         none.err
     );
 
-    let arguments = [
-        "console-consumer",
-        "--topic",
-        "t",
-        "--partition",
-        "0",
-        "--offset",
-        "3",
-        "--max-messages",
-        "2",
-        "--formatter-property",
-        "print.key=true",
-        "--formatter-property",
-        "print.offset=true",
-        "--formatter-property",
-        "print.headers=true",
-    ];
-    let read = run_on(&broker, &arguments, "");
+    let arguments = "console-consumer --topic t --partition 0 --offset 3 --max-messages 2 \
+         --formatter-property print.key=true --formatter-property print.offset=true \
+         --formatter-property print.headers=true";
+    let read = run_on(&broker, arguments, "");
     assert_eq!(
         read.lines(),
         ["Offset:3\th:lz4\tkey\tlz4", "Offset:4\th:zstd\tkey\tzstd"]
@@ -230,13 +130,7 @@ fn records_are_produced_and_consumed() {
     assert_eq!(read.err.trim_end(), "Processed a total of 2 messages");
     let broken = run_on(
         &broker,
-        &[
-            "console-producer",
-            "--topic",
-            "t",
-            "--reader-property",
-            "parse.key=true",
-        ],
+        "console-producer --topic t --reader-property parse.key=true",
         "no key\n",
     );
     assert_eq!(broken.status, 1);
@@ -253,17 +147,15 @@ fn a_consumer_creates_its_topic_and_leaves_its_group() {
         .property("group.initial.rebalance.delay.ms", "20000")
         .property("offsets.topic.num.partitions", "1")
         .start();
-    let from_partition = ["console-consumer", "--topic", "new", "--partition", "0"];
-    let read = [&from_partition[..], &["--timeout-ms", "500"]].concat();
-    assert_eq!(run_on(&broker, &read, "").lines(), Vec::<&str>::new());
-    assert_eq!(run_on(&broker, &["topics", "--list"], "").lines(), ["new"]);
+    let read = "console-consumer --topic new --partition 0 --timeout-ms 500";
+    assert_eq!(run_on(&broker, read, "").lines(), Vec::<&str>::new());
+    assert_eq!(run_on(&broker, "topics --list", "").lines(), ["new"]);
 
     // The timeout expires while the coordinator still waits for other members.
-    let in_group = ["console-consumer", "--topic", "new", "--group", "g"];
-    let read = [&in_group[..], &["--timeout-ms", "1500"]].concat();
-    assert_eq!(run_on(&broker, &read, "").lines(), Vec::<&str>::new());
-    let members = ["consumer-groups", "--describe", "--group", "g", "--members"];
-    let members = run_on(&broker, &members, "");
+    let read = "console-consumer --topic new --group g --timeout-ms 1500";
+    assert_eq!(run_on(&broker, read, "").lines(), Vec::<&str>::new());
+    let members = "consumer-groups --describe --group g --members";
+    let members = run_on(&broker, members, "");
     assert!(
         !members.out.contains("console-consumer-"),
         "{}",
@@ -275,28 +167,14 @@ fn a_consumer_creates_its_topic_and_leaves_its_group() {
 fn committed_offsets_are_printed_by_their_formatter() {
     let broker = broker();
     create(&broker, "t", "1");
-    run_on(&broker, &["console-producer", "--topic", "t"], "a\nb\n").lines();
-    let read = [
-        "console-consumer",
-        "--topic",
-        "t",
-        "--group",
-        "g",
-        "--from-beginning",
-    ];
-    run_on(&broker, &[&read[..], &["--max-messages", "2"]].concat(), "").lines();
+    run_on(&broker, "console-producer --topic t", "a\nb\n").lines();
+    let read = "console-consumer --topic t --group g --from-beginning";
+    run_on(&broker, &format!("{read} --max-messages 2"), "").lines();
     let shown = run_on(
         &broker,
-        &[
-            "console-consumer",
-            "--topic",
-            "__consumer_offsets",
-            "--from-beginning",
-            "--timeout-ms",
-            "2000",
-            "--formatter",
-            "org.apache.kafka.tools.consumer.OffsetsMessageFormatter",
-        ],
+        "console-consumer --topic __consumer_offsets --from-beginning \
+             --timeout-ms 2000 \
+             --formatter org.apache.kafka.tools.consumer.OffsetsMessageFormatter",
         "",
     );
     let key =
@@ -314,26 +192,14 @@ fn groups_are_described_and_reset() {
     let broker = broker();
     create(&broker, "t", "2");
     let lines: String = (0..100).map(|number| format!("{number}\n")).collect();
-    run_on(&broker, &["console-producer", "--topic", "t"], &lines).lines();
-    let read = [
-        "console-consumer",
-        "--topic",
-        "t",
-        "--group",
-        "g",
-        "--from-beginning",
-        "--timeout-ms",
-        "5000",
-    ];
-    assert_eq!(run_on(&broker, &read, "").lines().len(), 100);
+    run_on(&broker, "console-producer --topic t", &lines).lines();
+    let read = "console-consumer --topic t --group g --from-beginning --timeout-ms 5000";
+    assert_eq!(run_on(&broker, read, "").lines().len(), 100);
     // The offsets were committed, so the second run prints nothing.
-    assert_eq!(run_on(&broker, &read, "").lines().len(), 0);
+    assert_eq!(run_on(&broker, read, "").lines().len(), 0);
 
-    assert_eq!(
-        run_on(&broker, &["consumer-groups", "--list"], "").lines(),
-        ["g"]
-    );
-    let state = run_on(&broker, &["consumer-groups", "--list", "--state"], "");
+    assert_eq!(run_on(&broker, "consumer-groups --list", "").lines(), ["g"]);
+    let state = run_on(&broker, "consumer-groups --list --state", "");
     let state: Vec<Vec<&str>> = state
         .lines()
         .iter()
@@ -342,55 +208,30 @@ fn groups_are_described_and_reset() {
     assert_eq!(state, [["GROUP", "STATE"], ["g", "Empty"]]);
     assert_eq!(total_lag(&broker), 0);
 
-    let reset = |scenario: &[&str]| {
-        let mut arguments = vec![
-            "consumer-groups",
-            "--reset-offsets",
-            "--group",
-            "g",
-            "--all-topics",
-        ];
-        arguments.extend(scenario);
-        run_on(&broker, &arguments, "")
+    let reset = |scenario: &str| {
+        let line = "consumer-groups --reset-offsets --group g --all-topics";
+        run_on(&broker, &format!("{line} {scenario}"), "")
     };
-    reset(&["--to-earliest", "--dry-run"]).lines();
+    reset("--to-earliest --dry-run").lines();
     assert_eq!(total_lag(&broker), 0, "a dry run moves nothing");
-    let moved = reset(&["--to-earliest", "--execute"]);
+    let moved = reset("--to-earliest --execute");
     let columns: Vec<&str> = moved.lines()[1].split_whitespace().collect();
     assert_eq!(columns, ["GROUP", "TOPIC", "PARTITION", "NEW-OFFSET"]);
     assert_eq!(total_lag(&broker), 100);
 
-    let forgotten = [
-        "consumer-groups",
-        "--delete-offsets",
-        "--group",
-        "g",
-        "--topic",
-        "t",
-    ];
-    let forgotten = run_on(&broker, &forgotten, "");
+    let forgotten = "consumer-groups --delete-offsets --group g --topic t";
+    let forgotten = run_on(&broker, forgotten, "");
     assert_eq!(
         forgotten.lines()[0],
         "Request succeeded for deleting offsets from group g."
     );
-    let of_nothing = [
-        "consumer-groups",
-        "--delete-offsets",
-        "--group",
-        "g",
-        "--topic",
-        "nowhere",
-    ];
-    let of_nothing = run_on(&broker, &of_nothing, "").out;
+    let of_nothing = "consumer-groups --delete-offsets --group g --topic nowhere";
+    let of_nothing = run_on(&broker, of_nothing, "").out;
     let row = "nowhere         -          Error: \
                org.apache.kafka.common.errors.UnknownTopicOrPartitionException: This server does not host this \
                topic-partition.";
     assert!(of_nothing.contains(row), "{of_nothing}");
-    let unknown = run_on(
-        &broker,
-        &["consumer-groups", "--describe", "--group", "unknown"],
-        "",
-    );
+    let unknown = run_on(&broker, "consumer-groups --describe --group unknown", "");
     assert!(
         unknown
             .out
@@ -402,11 +243,7 @@ fn groups_are_described_and_reset() {
 
 /// The sum of the LAG column in the table of a group's offsets.
 fn total_lag(broker: &BrokerProcess) -> i64 {
-    let described = run_on(
-        broker,
-        &["consumer-groups", "--describe", "--group", "g"],
-        "",
-    );
+    let described = run_on(broker, "consumer-groups --describe --group g", "");
     let lines = described.lines();
     assert!(
         described
@@ -431,19 +268,13 @@ fn total_lag(broker: &BrokerProcess) -> i64 {
 fn settings_are_described_and_changed() {
     let broker = broker();
     create(&broker, "t", "1");
-    let change = [
-        "configs",
-        "--alter",
-        "--topic",
-        "t",
-        "--add-config",
-        "retention.ms=1000,cleanup.policy=[delete]",
-    ];
+    let change = "configs --alter --topic t \
+         --add-config retention.ms=1000,cleanup.policy=[delete]";
     assert_eq!(
-        run_on(&broker, &change, "").lines(),
+        run_on(&broker, change, "").lines(),
         ["Completed updating config for topic t."]
     );
-    let shown = run_on(&broker, &["configs", "--describe", "--topic", "t"], "");
+    let shown = run_on(&broker, "configs --describe --topic t", "");
     assert_eq!(
         shown.lines(),
         [
@@ -453,38 +284,19 @@ fn settings_are_described_and_changed() {
             "  retention.ms=1000 sensitive=false synonyms={DYNAMIC_TOPIC_CONFIG:retention.ms=1000}",
         ]
     );
-    let remove = [
-        "configs",
-        "--alter",
-        "--entity-type",
-        "topics",
-        "--entity-name",
-        "t",
-        "--delete-config",
-        "retention.ms,cleanup.policy",
-    ];
-    run_on(&broker, &remove, "").lines();
-    let shown = run_on(&broker, &["configs", "--describe", "--topic", "t"], "");
+    let remove = "configs --alter --entity-type topics --entity-name t \
+         --delete-config retention.ms,cleanup.policy";
+    run_on(&broker, remove, "").lines();
+    let shown = run_on(&broker, "configs --describe --topic t", "");
     assert_eq!(shown.lines(), ["Dynamic configs for topic t are:"]);
     let bad = run_on(
         &broker,
-        &[
-            "configs",
-            "--alter",
-            "--topic",
-            "t",
-            "--add-config",
-            "retention.ms=soon",
-        ],
+        "configs --alter --topic t --add-config retention.ms=soon",
         "",
     );
     assert_eq!(bad.status, 1);
     assert!(bad.err.contains("Not a number of type LONG"), "{}", bad.err);
-    let all = run_on(
-        &broker,
-        &["configs", "--describe", "--broker", "1", "--all"],
-        "",
-    );
+    let all = run_on(&broker, "configs --describe --broker 1 --all", "");
     assert!(all.lines().len() > 300, "{}", all.out);
     assert!(
         all.out
@@ -497,12 +309,7 @@ fn files_of_a_broker_can_be_dumped() {
     let folder = tempfile::tempdir().expect("a folder");
     let mut broker = BrokerBuilder::new().dir(folder.path()).start();
     create(&broker, "t", "1");
-    run_on(
-        &broker,
-        &["console-producer", "--topic", "t"],
-        "first\nsecond\n",
-    )
-    .lines();
+    run_on(&broker, "console-producer --topic t", "first\nsecond\n").lines();
     assert!(broker.stop().success());
 
     let file = |name: &str| -> String {
@@ -529,12 +336,9 @@ fn files_of_a_broker_can_be_dumped() {
         assert_eq!(checked.err, "", "{index} does not agree with its segment");
     }
     let metadata = file("__cluster_metadata-0/00000000000000000000.log");
-    let dumped = run(&[
-        "dump-log",
-        "--files",
-        &metadata,
-        "--cluster-metadata-decoder",
-    ]);
+    let dumped = run(&words(&format!(
+        "dump-log --files {metadata} --cluster-metadata-decoder"
+    )));
     dumped.lines();
     assert!(
         dumped
@@ -555,15 +359,9 @@ fn files_of_a_broker_can_be_dumped() {
         info.out
     );
     assert_eq!(info.status, 0);
-    let again = run(&[
-        "storage",
-        "format",
-        "--standalone",
-        "-t",
-        "T3R0bGFQcm9jZXNzVGVzdA",
-        "-c",
-        &config,
-    ]);
+    let again = run(&words(&format!(
+        "storage format --standalone -t T3R0bGFQcm9jZXNzVGVzdA -c {config}"
+    )));
     assert_eq!(again.status, 1);
     assert!(
         again
@@ -611,12 +409,9 @@ fn a_directory_is_formatted_with_credentials() {
         .join("data/bootstrap.checkpoint")
         .display()
         .to_string();
-    let dumped = run(&[
-        "dump-log",
-        "--files",
-        &checkpoint,
-        "--cluster-metadata-decoder",
-    ]);
+    let dumped = run(&words(&format!(
+        "dump-log --files {checkpoint} --cluster-metadata-decoder"
+    )));
     assert!(
         dumped.out.contains(r#"{"type":"USER_SCRAM_CREDENTIAL_RECORD","version":0,"data":{"name":"alice","mechanism":1,"#),
         "{}",
@@ -631,12 +426,9 @@ fn storage_works_without_a_broker() {
         mapping.lines()[..2],
         ["metadata.version=25 (4.0)", "kraft.version=1"]
     );
-    let dependencies = run(&[
-        "storage",
-        "feature-dependencies",
-        "--feature",
-        "eligible.leader.replicas.version=1",
-    ]);
+    let dependencies = run(&words(
+        "storage feature-dependencies --feature eligible.leader.replicas.version=1",
+    ));
     assert_eq!(
         dependencies.lines(),
         [
@@ -672,26 +464,9 @@ fn an_address_without_a_broker_is_reported_at_once() {
     let socket = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = socket.local_addr().expect("an address").to_string();
     drop(socket);
-    let produce = [
-        "console-producer",
-        "--bootstrap-server",
-        &address,
-        "--topic",
-        "t",
-        "--max-block-ms",
-        "1000",
-    ];
-    let mut child = Command::new(ottla_binary())
-        .args(produce)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("the binary starts");
-    let mut stdin = child.stdin.take().expect("it is piped");
-    stdin.write_all(b"x\n").expect("the tool reads its input");
-    drop(stdin);
-    let ran = Ran::of(child.wait_with_output().expect("the tool ends"));
+    let produce =
+        format!("console-producer --bootstrap-server {address} --topic t --max-block-ms 1000");
+    let ran = ToolOutput::of(&words(&produce), "x\n");
     // Kafka's tool prints it too, many times, and exits with 0.
     assert_eq!(ran.status, 1);
     assert!(

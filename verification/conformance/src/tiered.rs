@@ -15,6 +15,7 @@ use anyhow::{Context, Result, bail, ensure};
 
 use ottla_peers::tiered::{self, S3Server, StoreServer};
 use ottla_peers::{InstalledPeer, Node, NodeOptions, Peer, reference};
+use ottla_testkit::words;
 use ottla_workspace::process;
 use ottla_workspace::report::Tally;
 use ottla_workspace::workspace;
@@ -195,20 +196,12 @@ fn segments(ottla: &InstalledPeer, kafka: &Kafka, config: &Path) -> Result<u64> 
 fn read_each_once(kafka: &Kafka, topic: &str, records: usize) -> Result<()> {
     let count = records.to_string();
     let printed = kafka.tool(
-        &[
-            "org.apache.kafka.tools.consumer.ConsoleConsumer",
-            "--topic",
-            topic,
-            "--from-beginning",
-            "--max-messages",
-            &count,
-            "--timeout-ms",
-            "60000",
-            "--formatter-property",
-            "print.offset=true",
-            "--formatter-property",
-            "print.value=false",
-        ],
+        &words(&format!(
+            "org.apache.kafka.tools.consumer.ConsoleConsumer --topic {topic} \
+             --from-beginning --max-messages {count} --timeout-ms 60000 \
+             --formatter-property print.offset=true \
+             --formatter-property print.value=false"
+        )),
         true,
     )?;
     let offsets: Vec<usize> = printed
@@ -232,19 +225,11 @@ fn produce(kafka: &Kafka, records: usize) -> Result<()> {
     let bootstrap = format!("bootstrap.servers={}", kafka.node.bootstrap());
     let records = records.to_string();
     kafka.tool(
-        &[
-            "org.apache.kafka.tools.ProducerPerformance",
-            "--topic",
-            TOPIC,
-            "--num-records",
-            &records,
-            "--record-size",
-            "100",
-            "--throughput",
-            "-1",
-            "--producer-props",
-            &bootstrap,
-        ],
+        &words(&format!(
+            "org.apache.kafka.tools.ProducerPerformance --topic {TOPIC} \
+             --num-records {records} --record-size 100 --throughput -1 \
+             --producer-props {bootstrap}"
+        )),
         false,
     )?;
     Ok(())
@@ -356,20 +341,11 @@ fn filled(dir: &Path, classes: &[PathBuf], own: Vec<(String, String)>) -> Result
     let config = dir.join("server.properties");
     std::fs::write(&config, text)?;
     kafka.tool(
-        &[
-            "org.apache.kafka.tools.TopicCommand",
-            "--create",
-            "--topic",
-            TOPIC,
-            "--partitions",
-            "1",
-            "--config",
-            "remote.storage.enable=true",
-            "--config",
-            "segment.bytes=1048576",
-            "--config",
-            "local.retention.bytes=1",
-        ],
+        &words(&format!(
+            "org.apache.kafka.tools.TopicCommand --create --topic {TOPIC} \
+             --partitions 1 --config remote.storage.enable=true \
+             --config segment.bytes=1048576 --config local.retention.bytes=1"
+        )),
         true,
     )?;
     produce(&kafka, RECORDS)?;

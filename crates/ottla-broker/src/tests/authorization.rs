@@ -9,7 +9,6 @@ use bytes::{Bytes, BytesMut};
 use ottla_metadata::ConfigResourceType;
 use ottla_protocol::messages::alter_partition_reassignments_request::ReassignableTopic;
 use ottla_protocol::messages::create_acls_request::AclCreation;
-use ottla_protocol::messages::create_topics_request::CreatableTopic;
 use ottla_protocol::messages::delete_acls_request::DeleteAclsFilter;
 use ottla_protocol::messages::delete_topics_request::DeleteTopicState;
 use ottla_protocol::messages::describe_configs_request::DescribeConfigsResource;
@@ -19,8 +18,8 @@ use ottla_protocol::messages::{
     AllocateProducerIdsRequest, AlterClientQuotasRequest, AlterPartitionReassignmentsRequest,
     AlterPartitionRequest, AssignReplicasToDirsRequest, BeginQuorumEpochRequest,
     BrokerHeartbeatRequest, BrokerRegistrationRequest, ControllerRegistrationRequest,
-    CreateAclsRequest, CreateTopicsRequest, CreateTopicsResponse, DeleteAclsRequest,
-    DeleteTopicsRequest, DescribeAclsRequest, DescribeClientQuotasRequest, DescribeClusterRequest,
+    CreateAclsRequest, CreateTopicsResponse, DeleteAclsRequest, DeleteTopicsRequest,
+    DescribeAclsRequest, DescribeClientQuotasRequest, DescribeClusterRequest,
     DescribeConfigsRequest, DescribeQuorumRequest, DescribeUserScramCredentialsRequest,
     ElectLeadersRequest, EndQuorumEpochRequest, EnvelopeRequest, FetchRequest,
     FetchSnapshotRequest, InitProducerIdRequest, ListPartitionReassignmentsRequest,
@@ -32,8 +31,8 @@ use ottla_protocol::{ApiKey, ApiRequest, Message, Reader};
 use ottla_security::{Operation, PatternType, PermissionType, Principal, ResourceType};
 use ottla_types::{ErrorCode, Uuid};
 
-use super::TestBroker;
 use super::client::Client;
+use super::{TestBroker, creation};
 use crate::Endpoint;
 
 const ADMIN: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));
@@ -163,7 +162,7 @@ async fn topics_are_created_and_deleted_by_authorized_clients() {
     let broker = broker().await;
     let mut user = broker.connect_from(USER, Endpoint::Broker).await;
     let mut admin = broker.connect_from(ADMIN, Endpoint::Broker).await;
-    let create = create("mine");
+    let create = creation("mine", 1, 1);
     let denied = [ErrorCode::TopicAuthorizationFailed];
     assert_eq!(errors(&mut user, 7, &create).await, denied);
     assert_eq!(errors(&mut admin, 7, &create).await, []);
@@ -426,19 +425,6 @@ async fn cluster_operations_need_authorization() {
     assert_eq!(errors(&mut user, 1, &quotas).await, denied);
 }
 
-fn create(name: &str) -> CreateTopicsRequest {
-    CreateTopicsRequest {
-        topics: vec![CreatableTopic {
-            name: name.to_owned().into(),
-            num_partitions: 1,
-            replication_factor: 1,
-            ..Default::default()
-        }],
-        timeout_ms: 10_000,
-        ..Default::default()
-    }
-}
-
 /// A request in an envelope, as a broker forwards it for a client.
 fn envelope<R: ApiRequest>(
     version: i16,
@@ -470,7 +456,7 @@ async fn a_forwarded_request_has_the_permissions_of_its_client() {
     let mut node = broker.connect_from(ADMIN, Endpoint::Controller).await;
     let principal = |text: &str| Principal::parse(text).unwrap().to_bytes().unwrap();
     let anonymous = principal("User:ANONYMOUS");
-    let request = create("forwarded");
+    let request = creation("forwarded", 1, 1);
     for (principal, from, code) in [
         (
             anonymous.clone(),

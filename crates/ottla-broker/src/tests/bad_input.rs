@@ -280,9 +280,7 @@ async fn large_requests_wait_for_memory_of_other_requests() {
 
 #[tokio::test]
 async fn a_stop_answers_parked_requests() {
-    let broker = TestBroker::start().await;
-    broker.create_topic("orders", 1, &[]).await;
-    let mut client = broker.connect().await;
+    let (broker, mut client) = TestBroker::with_topic("orders", 1).await;
     let waiting = client.send(12, &fetch_from("orders", 0, 0)).await;
     tokio::time::sleep(Duration::from_millis(50)).await;
     let stopped = tokio::time::timeout(Duration::from_secs(4), broker.running.stop());
@@ -456,9 +454,7 @@ async fn a_connection_has_one_long_poll() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_last_entry_of_a_duplicate_partition_counts() {
-    let broker = TestBroker::start().await;
-    broker.create_topic("orders", 2, &[]).await;
-    let mut client = broker.connect().await;
+    let (_broker, mut client) = TestBroker::with_topic("orders", 2).await;
     for value in ["a", "b", "c"] {
         client
             .ask(9, &produce_to("orders", 0, 1, batch(&[value])))

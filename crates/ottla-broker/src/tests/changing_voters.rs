@@ -8,14 +8,13 @@ use ottla_config::{BrokerConfig, Properties};
 use ottla_metadata::MetadataVersion;
 use ottla_protocol::ApiKey;
 use ottla_protocol::messages::add_raft_voter_request::Listener;
-use ottla_protocol::messages::create_topics_request::CreatableTopic;
 use ottla_protocol::messages::{
-    AddRaftVoterRequest, CreateTopicsRequest, DescribeQuorumRequest, RemoveRaftVoterRequest,
-    describe_quorum_request,
+    AddRaftVoterRequest, DescribeQuorumRequest, RemoveRaftVoterRequest, describe_quorum_request,
 };
 use ottla_types::{ErrorCode, Uuid};
 
 use super::client::Client;
+use super::creation;
 use super::produce_and_fetch::api_versions;
 use crate::{Broker, Endpoint, RunningBroker};
 use ottla_storage::format::{FormatOptions, InitialQuorum, format, read_identity};
@@ -109,16 +108,7 @@ async fn until_voters_are(client: &mut Client, expected: &[i32]) {
 }
 
 async fn create(client: &mut Client, name: &'static str) {
-    let request = CreateTopicsRequest {
-        topics: vec![CreatableTopic {
-            name: name.into(),
-            num_partitions: 1,
-            replication_factor: 1,
-            ..Default::default()
-        }],
-        timeout_ms: 10_000,
-        ..Default::default()
-    };
+    let request = creation(name, 1, 1);
     let created = client.ask(7, &request).await;
     assert_eq!(created.topics[0].error_code, 0, "{created:?}");
 }

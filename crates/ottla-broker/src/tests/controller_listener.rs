@@ -1,13 +1,12 @@
 //! The controller listener, as `--bootstrap-controller` uses it (KIP-919).
 
 use ottla_protocol::ApiKey;
-use ottla_protocol::messages::create_topics_request::CreatableTopic;
 use ottla_protocol::messages::*;
 use ottla_types::ErrorCode;
 
-use super::TestBroker;
 use super::client::Client;
 use super::produce_and_fetch::{api_versions, fetch_from};
+use super::{TestBroker, creation};
 use crate::{Endpoint, served_apis};
 
 async fn controller_of(broker: &TestBroker) -> Client {
@@ -66,16 +65,7 @@ async fn it_describes_only_controllers() {
 async fn it_creates_topics_and_refuses_records() {
     let broker = TestBroker::start().await;
     let mut client = controller_of(&broker).await;
-    let creation = CreateTopicsRequest {
-        topics: vec![CreatableTopic {
-            name: "orders".into(),
-            num_partitions: 1,
-            replication_factor: 1,
-            ..Default::default()
-        }],
-        timeout_ms: 10_000,
-        ..Default::default()
-    };
+    let creation = creation("orders", 1, 1);
     let created = client.ask(7, &creation).await;
     assert_eq!(created.topics[0].error_code, 0);
     broker.partition("orders", 0);

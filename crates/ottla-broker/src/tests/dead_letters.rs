@@ -55,6 +55,18 @@ async fn configure(broker: &TestBroker, settings: &[(&'static str, &'static str)
     }
 }
 
+/// Creates the queue of group `g`, with more settings of the topic. Records are copied to it.
+async fn start_queue(broker: &TestBroker, more: &[(&'static str, &str)]) {
+    let mut of_queue = vec![("errors.deadletterqueue.group.enable", "true")];
+    of_queue.extend_from_slice(more);
+    broker.create_topic("dlq.t", 1, &of_queue).await;
+    let settings = [
+        ("errors.deadletterqueue.topic.name", "dlq.t"),
+        ("errors.deadletterqueue.copy.record.enable", "true"),
+    ];
+    configure(broker, &settings).await;
+}
+
 /// Waits until the topic exists and has this many records.
 pub(super) async fn letters(client: &mut Client, topic: &'static str, count: usize) -> Vec<Record> {
     let deadline = Instant::now() + PATIENCE;
@@ -103,13 +115,7 @@ fn counts(broker: &TestBroker) -> DeadLetterCounts {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_rejected_record_is_copied_to_the_queue_and_archived() {
     let (broker, mut client) = broker(&[]).await;
-    let enabled = [("errors.deadletterqueue.group.enable", "true")];
-    broker.create_topic("dlq.t", 1, &enabled).await;
-    let settings = [
-        ("errors.deadletterqueue.topic.name", "dlq.t"),
-        ("errors.deadletterqueue.copy.record.enable", "true"),
-    ];
-    configure(&broker, &settings).await;
+    start_queue(&broker, &[]).await;
     produce(&mut client, &["a", "b", "c"]).await;
     let fetched = fetch(&mut client, &fetching("m1", 0, &[])).await;
     assert_eq!(acquired(&fetched), [(0, 2, 1)]);
@@ -171,16 +177,7 @@ async fn produce_with_keys(client: &mut Client, keys: &[Option<&str>]) {
 async fn a_record_that_the_queue_refuses_does_not_affect_others() {
     let (broker, mut client) = broker(&[]).await;
     // A compacted topic takes no record without a key.
-    let of_queue = [
-        ("errors.deadletterqueue.group.enable", "true"),
-        ("cleanup.policy", "compact"),
-    ];
-    broker.create_topic("dlq.t", 1, &of_queue).await;
-    let settings = [
-        ("errors.deadletterqueue.topic.name", "dlq.t"),
-        ("errors.deadletterqueue.copy.record.enable", "true"),
-    ];
-    configure(&broker, &settings).await;
+    start_queue(&broker, &[("cleanup.policy", "compact")]).await;
     let keys = [Some("a"), Some("b"), None, Some("d"), Some("e")];
     produce_with_keys(&mut client, &keys).await;
     let fetched = fetch(&mut client, &fetching("m1", 0, &[])).await;
@@ -197,13 +194,7 @@ async fn a_record_that_the_queue_refuses_does_not_affect_others() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn originals_are_copied_although_the_first_were_deleted() {
     let (broker, mut client) = broker(&[]).await;
-    let enabled = [("errors.deadletterqueue.group.enable", "true")];
-    broker.create_topic("dlq.t", 1, &enabled).await;
-    let settings = [
-        ("errors.deadletterqueue.topic.name", "dlq.t"),
-        ("errors.deadletterqueue.copy.record.enable", "true"),
-    ];
-    configure(&broker, &settings).await;
+    start_queue(&broker, &[]).await;
     produce(&mut client, &["a"]).await;
     produce(&mut client, &["b"]).await;
     let fetched = fetch(&mut client, &fetching("m1", 0, &[])).await;
@@ -235,13 +226,7 @@ async fn originals_are_copied_from_remote_storage() {
     let store = tempfile::tempdir().expect("a directory");
     let tiered = tiered_storage::settings(store.path());
     let (broker, mut client) = broker_with(&tiered, &tiered_storage::SETTINGS).await;
-    let enabled = [("errors.deadletterqueue.group.enable", "true")];
-    broker.create_topic("dlq.t", 1, &enabled).await;
-    let settings = [
-        ("errors.deadletterqueue.topic.name", "dlq.t"),
-        ("errors.deadletterqueue.copy.record.enable", "true"),
-    ];
-    configure(&broker, &settings).await;
+    start_queue(&broker, &[]).await;
     let value = |offset: i64| format!("{offset:0300}");
     for offset in 0..30 {
         // Five batches to a segment.

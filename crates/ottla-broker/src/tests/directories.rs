@@ -11,7 +11,6 @@ use ottla_log::StorageError;
 use ottla_protocol::messages::alter_replica_log_dirs_request::{
     AlterReplicaLogDir, AlterReplicaLogDirTopic,
 };
-use ottla_protocol::messages::create_topics_request::{CreatableTopic, CreatableTopicConfig};
 use ottla_protocol::messages::delete_topics_request::DeleteTopicState;
 use ottla_protocol::messages::incremental_alter_configs_request::{
     AlterConfigsResource, AlterableConfig,
@@ -20,6 +19,7 @@ use ottla_protocol::messages::*;
 use ottla_types::{BrokerId, DirectoryId, ErrorCode, TopicPartition};
 
 use super::client::Client;
+use super::creation_with;
 use super::produce_and_fetch::{batch, fetch_from, produce_to};
 use crate::{Broker, Partition, RunningBroker};
 
@@ -116,21 +116,7 @@ pub(crate) async fn create(client: &mut Client, partitions: i32) {
 }
 
 pub(super) async fn create_topic(client: &mut Client, name: &str, partitions: i32) {
-    let request = CreateTopicsRequest {
-        topics: vec![CreatableTopic {
-            name: name.to_owned().into(),
-            num_partitions: partitions,
-            replication_factor: 1,
-            configs: vec![CreatableTopicConfig {
-                name: "segment.bytes".into(),
-                value: Some("1048576".into()),
-                ..Default::default()
-            }],
-            ..Default::default()
-        }],
-        timeout_ms: 10_000,
-        ..Default::default()
-    };
+    let request = creation_with(name, partitions, 1, &[("segment.bytes", "1048576")]);
     let created = client.ask(7, &request).await;
     assert_eq!(created.topics[0].error_code, 0);
 }

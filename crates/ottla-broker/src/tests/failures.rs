@@ -1,13 +1,12 @@
 //! The errors that clients receive when the disk of a partition fails.
 
-use ottla_protocol::messages::create_topics_request::CreatableTopic;
-use ottla_protocol::messages::{CreateTopicsRequest, ProduceRequest};
+use ottla_protocol::messages::ProduceRequest;
 use ottla_protocol::metadata_records::{ConfigRecord, MetadataRecord};
 use ottla_replica::Event;
 use ottla_types::ErrorCode;
 
-use super::TestBroker;
 use super::produce_and_fetch::{batch, fetch_from, produce_to};
+use super::{TestBroker, creation};
 
 fn orders(acks: i16) -> ProduceRequest {
     produce_to("orders", 0, acks, batch(&["one"]))
@@ -15,9 +14,7 @@ fn orders(acks: i16) -> ProduceRequest {
 
 #[tokio::test]
 async fn changed_settings_do_not_bring_a_lost_partition_back() {
-    let broker = TestBroker::start().await;
-    broker.create_topic("orders", 1, &[]).await;
-    let mut client = broker.connect().await;
+    let (broker, mut client) = TestBroker::with_topic("orders", 1).await;
     let partition = broker.partition("orders", 0);
     partition.notify(&broker.broker().host, Event::LogLost);
     broker
@@ -50,16 +47,7 @@ async fn a_partition_that_failed_to_open_is_opened_later() {
     let mut client = broker.connect().await;
     // Through the controller, because an image that it publishes during the test must still have
     // the topic.
-    let creation = CreateTopicsRequest {
-        topics: vec![CreatableTopic {
-            name: "orders".into(),
-            num_partitions: 1,
-            replication_factor: 1,
-            ..Default::default()
-        }],
-        timeout_ms: 10_000,
-        ..Default::default()
-    };
+    let creation = creation("orders", 1, 1);
     let created = client.ask(7, &creation).await;
     assert_eq!(created.topics[0].error_code, 0);
     let answer = client.ask(9, &orders(1)).await;

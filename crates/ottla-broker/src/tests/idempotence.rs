@@ -43,9 +43,7 @@ async fn produce(
 
 #[tokio::test]
 async fn duplicates_gaps_and_old_epochs_are_answered_as_in_kafka() {
-    let broker = TestBroker::start().await;
-    broker.create_topic("orders", 1, &[]).await;
-    let mut client = broker.connect().await;
+    let (broker, mut client) = TestBroker::with_topic("orders", 1).await;
     // Epoch and base sequence; the expected error and base offset.
     let story = [
         (0, 0, ErrorCode::None, 0),
@@ -91,9 +89,7 @@ async fn duplicates_gaps_and_old_epochs_are_answered_as_in_kafka() {
 
 #[tokio::test]
 async fn producers_of_unknown_partitions_are_not_described() {
-    let broker = TestBroker::start().await;
-    broker.create_topic("orders", 1, &[]).await;
-    let mut client = broker.connect().await;
+    let (_broker, mut client) = TestBroker::with_topic("orders", 1).await;
     let invalid = ErrorCode::InvalidTopicException;
     let unknown = ErrorCode::UnknownTopicOrPartition;
     for (name, index, expected, message) in [
@@ -123,9 +119,7 @@ async fn producers_of_unknown_partitions_are_not_described() {
 
 #[tokio::test]
 async fn a_producer_may_have_five_requests_in_flight() {
-    let broker = TestBroker::start().await;
-    broker.create_topic("orders", 1, &[]).await;
-    let mut client = broker.connect().await;
+    let (_broker, mut client) = TestBroker::with_topic("orders", 1).await;
     let mut sent = Vec::new();
     for index in 0..50 {
         let request = produce_to("orders", 0, -1, batch_of_producer(0, 3 * index));

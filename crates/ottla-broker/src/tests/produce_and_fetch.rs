@@ -104,9 +104,7 @@ async fn produce(
 
 #[tokio::test]
 async fn produced_records_are_fetched_in_every_version() {
-    let broker = TestBroker::start().await;
-    broker.create_topic("orders", 2, &[]).await;
-    let mut client = broker.connect().await;
+    let (_broker, mut client) = TestBroker::with_topic("orders", 2).await;
     let mut expected = Vec::new();
     for version in 3..=13 {
         let value = format!("produced in version {version}");
@@ -129,9 +127,7 @@ async fn produced_records_are_fetched_in_every_version() {
 
 #[tokio::test]
 async fn pipelined_produces_are_answered_in_order() {
-    let broker = TestBroker::start().await;
-    broker.create_topic("orders", 1, &[]).await;
-    let mut client = broker.connect().await;
+    let (_broker, mut client) = TestBroker::with_topic("orders", 1).await;
     let mut sent = Vec::new();
     for index in 0..200 {
         let acks = [1, -1][index % 2];
@@ -244,9 +240,7 @@ async fn a_fetch_waits_for_min_bytes() {
 
 #[tokio::test]
 async fn size_limits_do_not_apply_to_the_first_batch() {
-    let broker = TestBroker::start().await;
-    broker.create_topic("orders", 1, &[]).await;
-    let mut client = broker.connect().await;
+    let (_broker, mut client) = TestBroker::with_topic("orders", 1).await;
     let large = "x".repeat(1000);
     for _ in 0..3 {
         produce(&mut client, "orders", 1, batch(&[&large])).await;
@@ -267,9 +261,7 @@ async fn size_limits_do_not_apply_to_the_first_batch() {
 
 #[tokio::test]
 async fn unreadable_partitions_have_an_error_code() {
-    let broker = TestBroker::start().await;
-    broker.create_topic("orders", 1, &[]).await;
-    let mut client = broker.connect().await;
+    let (_broker, mut client) = TestBroker::with_topic("orders", 1).await;
     let code = |response: &FetchResponse| {
         ErrorCode::from_code(response.responses[0].partitions[0].error_code)
     };
@@ -360,9 +352,7 @@ async fn a_batch_larger_than_a_segment_is_refused_alone() {
 
 #[tokio::test]
 async fn acks_0_has_no_response_and_closes_on_an_error() {
-    let broker = TestBroker::start().await;
-    broker.create_topic("orders", 1, &[]).await;
-    let mut client = broker.connect().await;
+    let (broker, mut client) = TestBroker::with_topic("orders", 1).await;
     client
         .send(9, &produce_to("orders", 0, 0, batch(&["x"])))
         .await;
@@ -404,9 +394,7 @@ async fn records_are_recompressed_in_order() {
 
 #[tokio::test]
 async fn offsets_are_listed_by_time() {
-    let broker = TestBroker::start().await;
-    broker.create_topic("orders", 1, &[]).await;
-    let mut client = broker.connect().await;
+    let (_broker, mut client) = TestBroker::with_topic("orders", 1).await;
     produce(&mut client, "orders", 1, batch(&["a", "b"])).await;
     let timestamps = [
         (-1, 2),
@@ -440,9 +428,7 @@ async fn offsets_are_listed_by_time() {
 
 #[tokio::test]
 async fn only_read_committed_fetches_list_aborted_transactions() {
-    let broker = TestBroker::start().await;
-    broker.create_topic("orders", 1, &[]).await;
-    let mut client = broker.connect().await;
+    let (_broker, mut client) = TestBroker::with_topic("orders", 1).await;
     produce(&mut client, "orders", -1, batch(&["a"])).await;
     for (isolation_level, aborted) in [(0, None), (1, Some(0))] {
         let mut request = fetch_from("orders", 0, 0);
@@ -455,9 +441,7 @@ async fn only_read_committed_fetches_list_aborted_transactions() {
 
 #[tokio::test]
 async fn an_unknown_isolation_level_is_refused_as_in_kafka() {
-    let broker = TestBroker::start().await;
-    broker.create_topic("orders", 1, &[]).await;
-    let mut client = broker.connect().await;
+    let (_broker, mut client) = TestBroker::with_topic("orders", 1).await;
     produce(&mut client, "orders", -1, batch(&["a"])).await;
     let unknown = ErrorCode::UnknownServerError.code();
     for (version, partitions) in [(4, 1), (12, 1), (13, 0), (17, 0)] {
@@ -607,9 +591,7 @@ async fn a_response_does_not_wait_for_the_rest_of_the_next_request() {
 /// Like `nc -N` and scripts: the client shuts down its side and waits for the responses.
 #[tokio::test]
 async fn a_client_that_closed_its_sending_side_is_answered() {
-    let broker = TestBroker::start().await;
-    broker.create_topic("orders", 1, &[]).await;
-    let mut client = broker.connect().await;
+    let (_broker, mut client) = TestBroker::with_topic("orders", 1).await;
     let request = |correlation_id| {
         let request = produce_to("orders", 0, 1, batch(&["last words"]));
         frame(9, &request, correlation_id)
@@ -627,9 +609,7 @@ async fn a_client_that_closed_its_sending_side_is_answered() {
 /// Earlier requests are not affected by malformed bytes after them.
 #[tokio::test]
 async fn requests_before_a_malformed_one_are_answered() {
-    let broker = TestBroker::start().await;
-    broker.create_topic("orders", 1, &[]).await;
-    let mut client = broker.connect().await;
+    let (_broker, mut client) = TestBroker::with_topic("orders", 1).await;
     let request = produce_to("orders", 0, 1, batch(&["fine"]));
     let sent = [&frame(9, &request, 1)[..], &[0xff; 4]].concat();
     client.stream.write_all(&sent).await.unwrap();

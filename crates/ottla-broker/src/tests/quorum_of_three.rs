@@ -6,15 +6,15 @@ use std::time::Duration;
 use ottla_config::{BrokerConfig, Properties};
 use ottla_metadata::MetadataVersion;
 use ottla_protocol::messages::alter_client_quotas_request::{EntityData, EntryData, OpData};
-use ottla_protocol::messages::create_topics_request::CreatableTopic;
 use ottla_protocol::messages::{
-    AlterClientQuotasRequest, CreateTopicsRequest, DescribeQuorumRequest,
-    UnregisterControllerRequest, VoteRequest, describe_quorum_request,
+    AlterClientQuotasRequest, DescribeQuorumRequest, UnregisterControllerRequest, VoteRequest,
+    describe_quorum_request,
 };
 use ottla_protocol::metadata_records::MetadataRecord;
 use ottla_types::ErrorCode;
 
 use super::client::Client;
+use super::creation;
 use crate::start::RunningBroker;
 use crate::{Broker, Endpoint};
 use ottla_storage::format::{FormatOptions, InitialQuorum, format};
@@ -266,19 +266,7 @@ async fn combined_nodes_hand_over_leaderships_and_return() {
     let node = quorum.nodes[other].as_ref().expect("runs");
     let created = client_of(node)
         .await
-        .ask(
-            7,
-            &CreateTopicsRequest {
-                topics: vec![CreatableTopic {
-                    name: "orders".into(),
-                    num_partitions: 6,
-                    replication_factor: 3,
-                    ..Default::default()
-                }],
-                timeout_ms: 10_000,
-                ..Default::default()
-            },
-        )
+        .ask(7, &creation("orders", 6, 3))
         .await;
     assert_eq!(created.topics[0].error_code, 0, "{created:?}");
     let broker = std::sync::Arc::clone(node.broker());

@@ -6,14 +6,13 @@ use std::time::{Duration, Instant};
 use ottla_metrics::Metric;
 use ottla_protocol::messages::alter_client_quotas_request::{EntityData, EntryData, OpData};
 use ottla_protocol::messages::create_partitions_request::CreatePartitionsTopic;
-use ottla_protocol::messages::create_topics_request::CreatableTopic;
 use ottla_protocol::messages::delete_topics_request::DeleteTopicState;
 use ottla_protocol::messages::*;
 use ottla_types::ErrorCode;
 
 use super::metrics::{HTTP, get_path, value};
 use super::produce_and_fetch::{batch, fetch_from, produce_to};
-use super::{Client, TestBroker, topic_id};
+use super::{Client, TestBroker, creation, topic_id};
 
 /// The clients of these tests are anonymous, with the client ID `test`.
 const BY_CLIENT_ID: &[(&str, Option<&str>)] = &[("client-id", Some("test"))];
@@ -210,33 +209,20 @@ async fn request_time_has_its_own_quota() {
     assert!(began.elapsed().as_millis() >= throttle_ms as u128);
 }
 
-fn creating(name: &str, partitions: i32) -> CreateTopicsRequest {
-    CreateTopicsRequest {
-        topics: vec![CreatableTopic {
-            name: name.into(),
-            num_partitions: partitions,
-            replication_factor: 1,
-            ..Default::default()
-        }],
-        timeout_ms: 10_000,
-        ..Default::default()
-    }
-}
-
 #[tokio::test]
 async fn topic_changes_are_refused_until_tokens_are_available() {
     let broker = TestBroker::start_with(&[WINDOWS[1]]).await;
     let mut client = broker.connect().await;
     set(&mut client, BY_CLIENT_ID, "controller_mutation_rate", 5.0).await;
     // The burst is ten, and the last request may exceed it.
-    let created = client.ask(7, &creating("a", 20)).await;
+    let created = client.ask(7, &creation("a", 20, 1)).await;
     assert_eq!(
         (created.topics[0].error_code, created.throttle_time_ms),
         (0, 0)
     );
     let exceeded = ErrorCode::ThrottlingQuotaExceeded.code();
     let began = Instant::now();
-    let refused = client.ask(7, &creating("b", 1)).await;
+    let refused = client.ask(7, &creation("b", 1, 1)).await;
     assert_eq!(refused.topics[0].error_code, exceeded);
     let message = refused.topics[0].error_message.as_deref();
     assert_eq!(message, Some("The throttling quota has been exceeded."));
@@ -247,7 +233,7 @@ async fn topic_changes_are_refused_until_tokens_are_available() {
     waits(&mut client).await;
     assert!(began.elapsed().as_millis() >= refused.throttle_time_ms as u128);
     // No longer than necessary.
-    let created = client.ask(7, &creating("b", 10)).await;
+    let created = client.ask(7, &creation("b", 10, 1)).await;
     assert_eq!(created.topics[0].error_code, 0);
     let more = CreatePartitionsRequest {
         topics: vec![CreatePartitionsTopic {
@@ -335,7 +321,7 @@ async fn quotas_are_in_force_again_after_a_start() {
         1_000.0,
     )
     .await;
-    client.ask(7, &creating("orders", 1)).await;
+    client.ask(7, &creation("orders", 1, 1)).await;
     let all = MetadataRequest {
         topics: None,
         ..Default::default()

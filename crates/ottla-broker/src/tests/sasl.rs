@@ -11,16 +11,15 @@ use ottla_net::{PeerConnection, PeerError, PeerSecurity, PeerSettings};
 use ottla_protocol::messages::alter_user_scram_credentials_request::{
     ScramCredentialDeletion, ScramCredentialUpsertion,
 };
-use ottla_protocol::messages::create_topics_request::CreatableTopic;
 use ottla_protocol::messages::*;
 use ottla_protocol::metadata_records::{MetadataRecord, UserScramCredentialRecord};
 use ottla_sasl::{ClientCredentials, Mechanism, PeerCredentials, SaslPeer, ScramMechanism, Secret};
 use ottla_types::ErrorCode;
 use tokio::io::AsyncWriteExt;
 
-use super::TestBroker;
 use super::client::Client;
 use super::quorum_of_three::Quorum;
+use super::{TestBroker, creation};
 
 const PLAIN: &str = "org.apache.kafka.common.security.plain.PlainLoginModule";
 const SCRAM: &str = "org.apache.kafka.common.security.scram.ScramLoginModule";
@@ -128,16 +127,7 @@ fn upsertion(mechanism: ScramMechanism, password: &str) -> ScramCredentialUpsert
 
 /// The result of creating a topic.
 async fn create(connection: &PeerConnection, name: &'static str) -> ErrorCode {
-    let request = CreateTopicsRequest {
-        topics: vec![CreatableTopic {
-            name: name.into(),
-            num_partitions: 1,
-            replication_factor: 1,
-            ..Default::default()
-        }],
-        timeout_ms: 60_000,
-        ..Default::default()
-    };
+    let request = creation(name, 1, 1);
     let response = connection.send(&request).await.expect("an answer");
     ErrorCode::from_code(response.topics[0].error_code)
 }
@@ -533,16 +523,7 @@ async fn a_cluster_works_with_scram_on_all_listeners() {
     };
     let connect = async |address| log_in(address, SHA_512, "node", "n").await.expect("let in");
     let node = connect(at(&quorum, 0)).await;
-    let request = CreateTopicsRequest {
-        topics: vec![CreatableTopic {
-            name: "replicated".into(),
-            num_partitions: 3,
-            replication_factor: 3,
-            ..Default::default()
-        }],
-        timeout_ms: 60_000,
-        ..Default::default()
-    };
+    let request = creation("replicated", 3, 3);
     let created = node.send(&request).await.expect("an answer");
     assert_eq!(created.topics[0].error_code, 0, "{created:?}");
     let all_in_sync = async |node: &PeerConnection| {

@@ -5,17 +5,15 @@ use std::path::Path;
 use std::time::Duration;
 
 use ottla_config::{BrokerConfig, single_node_properties};
-use ottla_protocol::messages::create_topics_request::{CreatableTopic, CreatableTopicConfig};
 use ottla_protocol::messages::incremental_alter_configs_request::{
     AlterConfigsResource, AlterableConfig,
 };
-use ottla_protocol::messages::{
-    ApiVersionsRequest, CreateTopicsRequest, IncrementalAlterConfigsRequest,
-};
+use ottla_protocol::messages::{ApiVersionsRequest, IncrementalAlterConfigsRequest};
 use ottla_types::ErrorCode;
 use tokio::io::AsyncWriteExt;
 
 use super::client::{Client, frame};
+use super::creation_with;
 use super::produce_and_fetch::{batch, produce_to};
 use crate::{Broker, RunningBroker};
 
@@ -39,24 +37,7 @@ async fn create(
     name: &'static str,
     settings: &[(&'static str, &'static str)],
 ) {
-    let request = CreateTopicsRequest {
-        topics: vec![CreatableTopic {
-            name: name.into(),
-            num_partitions: 1,
-            replication_factor: 1,
-            configs: settings
-                .iter()
-                .map(|(key, value)| CreatableTopicConfig {
-                    name: (*key).into(),
-                    value: Some((*value).into()),
-                    ..Default::default()
-                })
-                .collect(),
-            ..Default::default()
-        }],
-        timeout_ms: 10_000,
-        ..Default::default()
-    };
+    let request = creation_with(name, 1, 1, settings);
     let response = client.ask(7, &request).await;
     assert_eq!(response.topics[0].error_code, 0, "{response:?}");
 }

@@ -6,9 +6,8 @@ use std::time::{Duration, Instant};
 
 use ottla_metadata::ConfigResource;
 use ottla_protocol::Records;
-use ottla_protocol::messages::create_topics_request::{CreatableTopic, CreatableTopicConfig};
 use ottla_protocol::messages::list_offsets_request::{ListOffsetsPartition, ListOffsetsTopic};
-use ottla_protocol::messages::{CreateTopicsRequest, DeleteTopicsRequest, ListOffsetsRequest};
+use ottla_protocol::messages::{DeleteTopicsRequest, ListOffsetsRequest};
 use ottla_protocol::metadata_records::{ConfigRecord, MetadataRecord};
 use ottla_records::{Compression, RecordBatch, RecordBatchBuilder};
 use ottla_remote::TierCounter;
@@ -16,7 +15,7 @@ use ottla_types::{ErrorCode, Offset, Timestamp, TopicPartition};
 
 use super::produce_and_fetch::{fetch_from, produce_to};
 use super::quorum_of_three::Quorum;
-use super::{Client, TestBroker, share_groups};
+use super::{Client, TestBroker, creation_with, share_groups};
 use crate::{Endpoint, Partition, RunningBroker};
 
 mod cancelled_reads;
@@ -644,22 +643,7 @@ async fn a_returning_follower_continues_after_the_tiered_offsets_and_may_lead() 
     ));
     let mut quorum = Quorum::start_as("broker,controller", listener, &settings).await;
     let (_, first) = quorum.running().next().expect("one runs");
-    let configs = SETTINGS.iter().map(|&(name, value)| CreatableTopicConfig {
-        name: name.into(),
-        value: Some(value.into()),
-        ..Default::default()
-    });
-    let request = CreateTopicsRequest {
-        topics: vec![CreatableTopic {
-            name: "tiered".into(),
-            num_partitions: 1,
-            replication_factor: 3,
-            configs: configs.collect(),
-            ..Default::default()
-        }],
-        timeout_ms: 30_000,
-        ..Default::default()
-    };
+    let request = creation_with("tiered", 1, 3, &SETTINGS);
     let answer = connect(first).await.ask(7, &request).await;
     assert_eq!(answer.topics[0].error_code, 0, "{:?}", answer.topics[0]);
 

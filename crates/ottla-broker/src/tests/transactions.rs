@@ -712,9 +712,7 @@ async fn brokers_verify_many_transactions_in_one_request() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn offsets_are_not_committed_without_coordinators() {
-    let broker = TestBroker::start().await;
-    broker.create_topic("t", 2, &[]).await;
-    let mut client = broker.connect().await;
+    let (_broker, mut client) = TestBroker::with_topic("t", 2).await;
     let no_producer = Producer { id: 5, epoch: 0 };
     for version in [4, 5] {
         let error = commit_offsets(&mut client, no_producer, 5, version).await;

@@ -63,6 +63,8 @@ pub type TopicAnswers<T> = (Uuid, Vec<(i32, Result<T, StateFailure>)>);
 macro_rules! nested_by_topic {
     ($request:ident::$Data:ident in $Request:ident, $response:ident::$Topic:ident in $Response:ident) => {
         type Request = $Request;
+        type Partition = $request::PartitionData;
+        type Result = $response::PartitionResult;
 
         fn index_of(partition: &Self::Partition) -> i32 {
             partition.partition
@@ -136,8 +138,6 @@ impl StateQuestion for InitializeState {
         initialize_share_group_state_request::InitializeStateData in InitializeShareGroupStateRequest,
         initialize_share_group_state_response::InitializeStateResult in InitializeShareGroupStateResponse
     );
-    type Partition = initialize_share_group_state_request::PartitionData;
-    type Result = initialize_share_group_state_response::PartitionResult;
     type Answer = ();
 
     fn key(&self) -> &SharePartitionKey {
@@ -177,8 +177,6 @@ impl StateQuestion for ReadState {
         read_share_group_state_request::ReadStateData in ReadShareGroupStateRequest,
         read_share_group_state_response::ReadStateResult in ReadShareGroupStateResponse
     );
-    type Partition = read_share_group_state_request::PartitionData;
-    type Result = read_share_group_state_response::PartitionResult;
     type Answer = StateRead;
 
     fn key(&self) -> &SharePartitionKey {
@@ -230,8 +228,6 @@ impl StateQuestion for WriteState {
         write_share_group_state_request::WriteStateData in WriteShareGroupStateRequest,
         write_share_group_state_response::WriteStateResult in WriteShareGroupStateResponse
     );
-    type Partition = write_share_group_state_request::PartitionData;
-    type Result = write_share_group_state_response::PartitionResult;
     type Answer = ();
 
     fn key(&self) -> &SharePartitionKey {
@@ -281,8 +277,6 @@ impl StateQuestion for ReadSummary {
         read_share_group_state_summary_request::ReadStateSummaryData in ReadShareGroupStateSummaryRequest,
         read_share_group_state_summary_response::ReadStateSummaryResult in ReadShareGroupStateSummaryResponse
     );
-    type Partition = read_share_group_state_summary_request::PartitionData;
-    type Result = read_share_group_state_summary_response::PartitionResult;
     type Answer = StateSummary;
 
     fn key(&self) -> &SharePartitionKey {
@@ -335,8 +329,6 @@ impl StateQuestion for DeleteState {
         delete_share_group_state_request::DeleteStateData in DeleteShareGroupStateRequest,
         delete_share_group_state_response::DeleteStateResult in DeleteShareGroupStateResponse
     );
-    type Partition = delete_share_group_state_request::PartitionData;
-    type Result = delete_share_group_state_response::PartitionResult;
     type Answer = ();
 
     fn key(&self) -> &SharePartitionKey {

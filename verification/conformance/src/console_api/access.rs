@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use ottla_peers::{InstalledPeer, NodeOptions, free_port_pair};
+use ottla_testkit::words;
 use ottla_workspace::process::{self, OwnedChild};
 use serde_json::json;
 
@@ -137,16 +138,10 @@ impl Guarded<'_> {
             self.tool(&["topics", "--create", "--topic", topic])?;
         }
         for operation in ["Read", "Write", "Describe"] {
-            self.tool(&[
-                "acls",
-                "--add",
-                "--allow-principal",
-                "User:alice",
-                "--operation",
-                operation,
-                "--topic",
-                "hers",
-            ])?;
+            self.tool(&words(&format!(
+                "acls --add --allow-principal User:alice --operation {operation} \
+                 --topic hers"
+            )))?;
         }
         Ok(())
     }

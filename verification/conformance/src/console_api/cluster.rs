@@ -4,6 +4,7 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail, ensure};
+use ottla_testkit::words;
 use ottla_workspace::process::OwnedChild;
 use serde_json::{Value, json};
 
@@ -40,23 +41,12 @@ pub fn transactions(stage: &Stage) -> Result<()> {
     // One record a second in a transaction that lasts for minutes.
     let mut command = Command::new(&stage.binary);
     command
-        .args([
-            "producer-perf-test",
-            "--topic",
-            "again",
-            "--num-records",
-            "1000",
-            "--record-size",
-            "10",
-        ])
-        .args([
-            "--throughput",
-            "1",
-            "--transactional-id",
-            "long",
-            "--transaction-duration-ms",
-            "50000",
-        ])
+        .args(words(
+            "producer-perf-test --topic again --num-records 1000 --record-size 10",
+        ))
+        .args(words(
+            "--throughput 1 --transactional-id long --transaction-duration-ms 50000",
+        ))
         .args(["--bootstrap-server", &stage.bootstrap])
         .stdout(Stdio::null())
         .stderr(Stdio::null());
@@ -104,17 +94,10 @@ pub fn transactions(stage: &Stage) -> Result<()> {
 pub fn quotas(stage: &Stage) -> Result<()> {
     let quota = json!({"entity": {"user": "alice", "client-id": null}, "quotas": {"producer_byte_rate": 1024.0}});
     stage.http.json("PATCH", "/api/quotas", Some(&quota))?;
-    let describe = [
-        "configs",
-        "--describe",
-        "--entity-type",
-        "users",
-        "--entity-name",
-        "alice",
-        "--entity-type",
-        "clients",
-        "--entity-default",
-    ];
+    let describe = words(
+        "configs --describe --entity-type users --entity-name alice \
+         --entity-type clients --entity-default",
+    );
     stage.tool_shows(&describe, &["producer_byte_rate=1024"])?;
     let listed = stage.shows("/api/quotas", |it| it["total"] == 1)?;
     ensure!(
@@ -172,14 +155,7 @@ pub fn users(stage: &Stage) -> Result<()> {
     stage
         .http
         .json("PUT", "/api/users/alice", Some(&password))?;
-    let describe = [
-        "configs",
-        "--describe",
-        "--entity-type",
-        "users",
-        "--entity-name",
-        "alice",
-    ];
+    let describe = words("configs --describe --entity-type users --entity-name alice");
     stage.tool_shows(&describe, &["SCRAM-SHA-256=iterations=4096"])?;
     let listed = stage.shows("/api/users", |it| it["total"] == 1)?;
     ensure!(
@@ -279,14 +255,7 @@ pub fn elections(stage: &Stage) -> Result<()> {
     let started = stage.post("/api/reassignments", &plan)?;
     ensure!(started["items"][0]["problem"].is_null(), "{started}");
     stage.shows("/api/reassignments", |it| it["total"] == 0)?;
-    let describe = [
-        "configs",
-        "--describe",
-        "--entity-type",
-        "topics",
-        "--entity-name",
-        "orders",
-    ];
+    let describe = words("configs --describe --entity-type topics --entity-name orders");
     stage.tool_shows(&describe, &["leader.replication.throttled.replicas=0:"])?;
     let removed = stage.http.json("DELETE", "/api/throttles", None)?;
     ensure!(

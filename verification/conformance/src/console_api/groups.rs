@@ -1,23 +1,16 @@
 //! Groups: their lag, their offsets, and their end.
 
 use anyhow::{Result, ensure};
+use ottla_testkit::words;
 use serde_json::{Value, json};
 
 use super::stage::{Stage, setting};
 
 pub fn group_lag(stage: &Stage) -> Result<()> {
-    stage.tool(&[
-        "console-consumer",
-        "--topic",
-        "again",
-        "--group",
-        "readers",
-        "--from-beginning",
-        "--max-messages",
-        "3",
-        "--timeout-ms",
-        "20000",
-    ])?;
+    stage.tool(&words(
+        "console-consumer --topic again --group readers --from-beginning \
+         --max-messages 3 --timeout-ms 20000",
+    ))?;
     stage.tool_with_input(&["console-producer", "--topic", "again"], "one\ntwo\n")?;
     let describe = ["consumer-groups", "--describe", "--group", "readers"];
     stage.tool_shows(&describe, &["again"])?;
@@ -160,17 +153,10 @@ pub fn share_group(stage: &Stage) -> Result<()> {
     let change = json!({"set": {name: "earliest"}});
     stage.http.json("PATCH", &settings, Some(&change))?;
     stage.shows(&settings, |it| setting(it, name)["source"] == "group")?;
-    stage.tool(&[
-        "console-share-consumer",
-        "--topic",
-        "again",
-        "--group",
-        "sharers",
-        "--max-messages",
-        "3",
-        "--timeout-ms",
-        "30000",
-    ])?;
+    stage.tool(&words(
+        "console-share-consumer --topic again --group sharers --max-messages 3 \
+         --timeout-ms 30000",
+    ))?;
     // The start offset may stay where it is: the lag does not count the accepted records behind it.
     let is_read = |it: &Value| {
         let offset = |name: &str| it[name].as_i64().unwrap_or(-1);

@@ -1,6 +1,7 @@
 //! Records: produced, read, searched, exported and sent again.
 
 use anyhow::{Context, Result, ensure};
+use ottla_testkit::words;
 use serde_json::{Value, json};
 
 use super::stage::Stage;
@@ -23,23 +24,11 @@ pub fn produce(stage: &Stage) -> Result<()> {
         &["get-offsets", "--topic", "orders"],
         &["orders:0:4", "orders:1:4", "orders:2:3"],
     )?;
-    let printed = stage.tool(&[
-        "console-consumer",
-        "--topic",
-        "orders",
-        "--partition",
-        "2",
-        "--offset",
-        "earliest",
-        "--max-messages",
-        "3",
-        "--property",
-        "print.key=true",
-        "--property",
-        "print.headers=true",
-        "--property",
-        "print.timestamp=true",
-    ])?;
+    let printed = stage.tool(&words(
+        "console-consumer --topic orders --partition 2 --offset earliest \
+         --max-messages 3 --property print.key=true --property print.headers=true \
+         --property print.timestamp=true",
+    ))?;
     let line =
         "CreateTime:1700000000005\tsource:web\tuser-5\t{\"amount\": 5, \"name\": \"<b>5</b>\"}";
     ensure!(printed.contains(line), "{printed}");
@@ -313,23 +302,11 @@ pub fn redrive(stage: &Stage) -> Result<()> {
     let (_, done) = stage.http.stream("POST", path, Some(&named))?;
     ensure!(done["sent"] == 1, "{done}");
     stage.tool_shows(&offsets, &["again:0:1"])?;
-    let printed = stage.tool(&[
-        "console-consumer",
-        "--topic",
-        "again",
-        "--partition",
-        "2",
-        "--offset",
-        "earliest",
-        "--max-messages",
-        "1",
-        "--property",
-        "print.key=true",
-        "--property",
-        "print.headers=true",
-        "--property",
-        "print.timestamp=true",
-    ])?;
+    let printed = stage.tool(&words(
+        "console-consumer --topic again --partition 2 --offset earliest \
+         --max-messages 1 --property print.key=true --property print.headers=true \
+         --property print.timestamp=true",
+    ))?;
     ensure!(
         printed.contains("CreateTime:1700000000008\tsource:web\tuser-8\t"),
         "{printed}"

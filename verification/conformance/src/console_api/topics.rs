@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 use anyhow::{Result, ensure};
+use ottla_testkit::words;
 use serde_json::json;
 
 use super::stage::{PATIENCE, Stage, setting};
@@ -39,14 +40,7 @@ pub fn change_settings(stage: &Stage) -> Result<()> {
     let path = "/api/topics/orders/settings";
     let change = json!({"set": {"max.message.bytes": "2000000"}, "delete": ["retention.ms"]});
     stage.http.json("PATCH", path, Some(&change))?;
-    let describe = [
-        "configs",
-        "--describe",
-        "--entity-type",
-        "topics",
-        "--entity-name",
-        "orders",
-    ];
+    let describe = words("configs --describe --entity-type topics --entity-name orders");
     let printed = stage.tool_shows(&describe, &["max.message.bytes=2000000"])?;
     ensure!(!printed.contains("retention.ms=86400000"), "{printed}");
     let settings = stage.shows(path, |it| {

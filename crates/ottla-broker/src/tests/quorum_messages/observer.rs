@@ -9,13 +9,11 @@ use std::time::Duration;
 
 use ottla_config::{BrokerConfig, Properties};
 use ottla_metadata::{MetadataDelta, MetadataImage, MetadataVersion};
-use ottla_protocol::messages::CreateTopicsRequest;
-use ottla_protocol::messages::create_topics_request::CreatableTopic;
 use ottla_types::Offset;
 use parking_lot::Mutex;
 
 use crate::Broker;
-use crate::tests::TestBroker;
+use crate::tests::{TestBroker, creation};
 use ottla_node::QuorumHandle;
 use ottla_node::controller_thread::{Controller, Publish};
 use ottla_node::open::open;
@@ -111,16 +109,7 @@ impl Observer {
 }
 
 async fn create(leader: &TestBroker, topic: &str) {
-    let request = CreateTopicsRequest {
-        topics: vec![CreatableTopic {
-            name: topic.to_owned().into(),
-            num_partitions: 2,
-            replication_factor: 1,
-            ..Default::default()
-        }],
-        timeout_ms: 10_000,
-        ..Default::default()
-    };
+    let request = creation(topic, 2, 1);
     let created = leader.broker().node.ask_controller(request).await;
     assert_eq!(created.expect("is decided").topics[0].error_code, 0);
 }
