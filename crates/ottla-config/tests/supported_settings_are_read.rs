@@ -59,6 +59,10 @@ const READ_AS: &[(&str, &str)] = &[
     ("log.roll.ms", "max_segment_ms"),
     ("log.segment.bytes", "effective_segment_bytes"),
     ("log.segment.delete.delay.ms", "file_delete_delay_ms"),
+    (
+        "max.decompressed.message.bytes",
+        "max_decompressed_record_bytes",
+    ),
     ("message.max.bytes", "max_message_bytes"),
     ("ottla.accept.unserved", "accepts_unserved"),
     ("ottla.jaas.file", "sasl"),

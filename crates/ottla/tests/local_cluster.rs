@@ -159,10 +159,10 @@ fn a_secure_cluster_serves_authorized_users() {
     let mut cluster = RunningTool::start_cluster(&dir, &["--secure", "--port", "0"]);
     let printed = cluster.until("Ctrl-C stops every node");
     run_printed(&printed, "topics");
-    let words = printed_command(&printed, "topics");
+    let printed_words = printed_command(&printed, "topics");
     let after = |flag: &str| {
-        let index = words.iter().position(|word| word == flag);
-        words[index.expect("it is printed") + 1].clone()
+        let index = printed_words.iter().position(|word| word == flag);
+        printed_words[index.expect("it is printed") + 1].clone()
     };
     let (servers, admin) = (after("--bootstrap-server"), after("--command-config"));
     let at = |name: &str| dir.join("clients").join(name).display().to_string();

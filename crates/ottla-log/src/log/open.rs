@@ -320,7 +320,10 @@ impl Loader<'_> {
             let segment = &self.segments[index];
             let (base_offset, size) = (segment.base_offset, segment.size());
             let is_last = index + 1 == self.segments.len();
-            let sparse = match is_last {
+            // Rebuilding its indexes may have written one since the listing.
+            let may_have_transaction_index = self.report.indexes_rebuilt > 0
+                || self.found.may_have_transaction_index(base_offset);
+            let sparse = match is_last && !may_have_transaction_index {
                 true => recover::check_indexes(self.path(), base_offset, size, false)
                     .map_err(self.storage("read the indexes of"))?
                     .filter(|sizes| sizes.offset_entries == 0 && sizes.time_entries <= 1),
@@ -336,9 +339,7 @@ impl Loader<'_> {
                     },
                     None => IndexFiles::Stale,
                 },
-                // Rebuilding its indexes may have written one since the listing.
-                may_have_transaction_index: self.report.indexes_rebuilt > 0
-                    || self.found.may_have_transaction_index(base_offset),
+                may_have_transaction_index,
                 config: &self.params.config,
                 leader_epochs: &mut self.leader_epochs,
                 producers: &mut producers,

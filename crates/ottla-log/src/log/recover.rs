@@ -158,7 +158,8 @@ pub(super) fn are_indexes_complete(segment: &Segment, config: &TopicConfig) -> i
 pub(super) enum IndexFiles {
     /// They are made anew.
     Stale,
-    /// They hold at most one entry, of the time index, as those of most idle logs do. They are not
+    /// They hold at most one entry, of the time index, and there is no transaction index, as with
+    /// most idle logs. They are not
     /// touched if the scan finds that this is right and adds none to the offset index: changes of
     /// files are what takes longest in the recovery of very many logs. Only for the active segment,
     /// the last entry of whose time index may stay in memory, as after an append.

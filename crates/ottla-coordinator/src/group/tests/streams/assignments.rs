@@ -304,7 +304,7 @@ fn members_learn_which_client_tags_they_lack() {
     let missing = "m1@2 0:0,1 / - (6 Missing required client tags for rack-aware standby \
                    assignment: [rack]. Configure them via 'client.tag.<tagKey>' in your Streams \
                    config.)";
-    assert!(text.ends_with(missing), "{text}");
+    assert!(text.trim_end().ends_with(missing), "{text}");
     // The group does not need them any more.
     script
         .config
