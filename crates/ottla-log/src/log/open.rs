@@ -394,14 +394,15 @@ impl Loader<'_> {
     }
 
     /// Notes that segment `index` ends before the next one begins, at an offset at which a crash may
-    /// have taken its end.
+    /// have taken its end. That is where its last batch ends, also below the recovery point: a leader
+    /// has a batch that ends there as well, and records of a follower cannot begin within a batch.
     fn note_gap(&mut self, index: usize, end: Offset) {
-        let on_disk = self.params.recovery_point.max(self.params.log_start_offset);
-        let from = end.max(on_disk);
+        let start = self.params.log_start_offset;
+        let on_disk = self.params.recovery_point.max(start);
         if let Some(next) = self.segments.get(index + 1)
-            && from < next.base_offset
+            && end.max(on_disk) < next.base_offset
         {
-            self.report.first_gap.get_or_insert(from);
+            self.report.first_gap.get_or_insert(end.max(start));
         }
     }
 
