@@ -22,6 +22,8 @@ use ottla_workspace::workspace;
 
 const TOPIC: &str = "archived";
 const RECORDS: usize = 40_000;
+/// The broker looks for segments to copy several times in this time.
+const SETTLED: Duration = Duration::from_secs(2);
 const PATIENCE: Duration = Duration::from_secs(120);
 
 #[derive(clap::Args)]
@@ -112,6 +114,16 @@ fn restore(ottla: &InstalledPeer, kafka: &Kafka, config: &Path) -> Result<String
         let printed = String::from_utf8_lossy(&printed).into_owned();
         Ok((output.status.success(), printed))
     };
+    // A segment that is copied meanwhile would be in the restored topic, and not in the plan.
+    let mut copied = segments(ottla, kafka, config)?;
+    loop {
+        std::thread::sleep(SETTLED);
+        let now = segments(ottla, kafka, config)?;
+        if now == copied {
+            break;
+        }
+        copied = now;
+    }
     let (succeeded, planned) = run(&["--dry-run"])?;
     let total = planned.lines().find(|line| line.starts_with("Total: "));
     let records: usize = total
