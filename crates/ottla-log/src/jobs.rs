@@ -72,9 +72,11 @@ pub fn observe_flushes(observer: fn(Duration)) {
 pub struct FlushJob {
     pub(crate) shared: Arc<Shared>,
     /// The segments from the one that holds the recovery point to the one that holds the last
-    /// record below `up_to`.
+    /// record below `end`.
     pub(crate) segments: Vec<Arc<Segment>>,
-    /// Exclusive.
+    /// The end of what the job forces to disk, exclusive.
+    pub(crate) end: Offset,
+    /// The recovery point after it. Lower than the end while a gap is in doubt.
     pub(crate) up_to: Offset,
     /// The value of [`Shared::truncations`] when the job was made.
     pub(crate) truncations: u64,
@@ -132,7 +134,7 @@ impl FlushJob {
         let recovery_point = self.shared.offset(&self.shared.recovery_point);
         for segment in &self.segments {
             // At a stop, most logs are unchanged since the last flush or the last start.
-            if recovery_point >= self.up_to && segment.is_at_rest() {
+            if recovery_point >= self.end && segment.is_at_rest() {
                 continue;
             }
             let began = Instant::now();
@@ -142,7 +144,7 @@ impl FlushJob {
             }
         }
         // A log that never had a record is created again if it is missing.
-        if self.up_to == Offset::ZERO && !has_created {
+        if self.end == Offset::ZERO && !has_created {
             return Ok(());
         }
         if has_created || flushed.dir_version < self.dir_version {

@@ -100,7 +100,7 @@ thread_local! {
 }
 
 /// Calls `observer` before each change of this thread during `work`, as another thread might look.
-/// It must not change files.
+/// It must not change files on this thread.
 pub(crate) fn observed<R>(observer: impl FnMut() + 'static, work: impl FnOnce() -> R) -> R {
     OBSERVER.set(Some(Box::new(observer)));
     let result = work();

@@ -131,6 +131,7 @@ impl Log {
         FlushJob {
             shared: self.shared.clone(),
             segments: in_range.cloned().collect(),
+            end: up_to.max(recovery_point),
             up_to: up_to.min(self.doubtful_from).max(recovery_point),
             truncations,
             dir_version: self.jobs.dir_version,

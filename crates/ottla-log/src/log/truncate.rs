@@ -402,14 +402,18 @@ impl Log {
         end: Offset,
     ) -> Result<(), StorageError> {
         let is_behind = |offset: Offset| offset >= end;
+        let (dir, start) = (self.dir(), self.log_start_offset());
         for snapshot in self.jobs.snapshots() {
             if is_behind(snapshot.offset) {
                 snapshot.cancel();
+                // A flush may have written it after the files of its segment were renamed. It is of
+                // records that are gone, and later truncations and recoveries list the files.
+                let deleted = producers.delete_snapshot(&dir, snapshot.offset);
+                deleted.map_err(|error| self.failed_write(error))?;
             }
         }
         self.jobs
             .retain_snapshots(|snapshot| !is_behind(snapshot.offset));
-        let (dir, start) = (self.dir(), self.log_start_offset());
         let adopted = producers.adopt_snapshots(&self.producers, &dir, start, end);
         adopted.map_err(|error| self.failed_write(error))?;
         self.producers = producers;

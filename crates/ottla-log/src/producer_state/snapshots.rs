@@ -279,7 +279,11 @@ impl ProducerState {
         Ok(())
     }
 
-    fn delete_snapshot(&mut self, dir: &Path, offset: Offset) -> Result<(), StorageError> {
+    pub(crate) fn delete_snapshot(
+        &mut self,
+        dir: &Path,
+        offset: Offset,
+    ) -> Result<(), StorageError> {
         self.snapshots.remove(offset);
         if let Some(unforced) = &mut self.unforced {
             unforced.0.retain(|snapshot| snapshot.offset != offset);

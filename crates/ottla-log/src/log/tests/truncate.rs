@@ -3,9 +3,11 @@ use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
 use bytes::Bytes;
+use ottla_records::control::ControlRecordType;
 use ottla_records::{BatchHeader, Compression, RecordBatch, RecordBatchBuilder};
 use ottla_types::{LeaderEpoch, Offset, Timestamp};
 
+use super::transactions::{end, transactional};
 use super::{TestLog, batch, build, idempotent};
 use crate::disk::trace;
 use crate::{JobOutcome, ReadError};
@@ -421,4 +423,42 @@ fn jobs_from_before_a_truncation_do_not_affect_later_records() {
     test.crash();
     let producer = test.log().producers().producer(7.into()).unwrap();
     assert_eq!(producer.last_sequence().0, 34);
+}
+
+/// A flush writes the producer snapshot of a segment that a truncation has just renamed. Later
+/// truncations would load it, though it is of records that are gone.
+#[test]
+fn a_snapshot_that_is_written_during_a_truncation_is_deleted() {
+    let mut test = TestLog::new();
+    test.append_batch(transactional(0, 1, 1, 0));
+    test.append(1);
+    test.append_batch(end(2, 1, ControlRecordType::Commit));
+    let now = test.now;
+    test.log().roll_at(Offset(3), now).unwrap();
+    test.append(1);
+    let flush = test.log().flush_job().unwrap();
+    let snapshot = test.path().join("00000000000000000003.snapshot");
+    let renamed = test.path().join("00000000000000000003.timeindex");
+    let (mut flush, mut changes) = (Some(flush), 0);
+    let flush_after_the_renames = move || {
+        // The first after it are the renames of what may be there: transaction index and snapshot.
+        changes += usize::from(!renamed.exists());
+        if changes == 3 {
+            let flush = flush.take().unwrap();
+            std::thread::scope(|scope| scope.spawn(|| flush.run()).join().unwrap()).unwrap();
+            assert!(snapshot.exists());
+        }
+    };
+    let truncate = || test.log().truncate_to(Offset(1), now).unwrap();
+    assert!(trace::observed(flush_after_the_renames, truncate));
+    assert!(
+        !test
+            .files()
+            .contains(&"00000000000000000003.snapshot".to_owned())
+    );
+    for _ in 0..4 {
+        test.append(1);
+    }
+    test.log().truncate_to(Offset(4), now).unwrap();
+    assert_eq!(test.reader().last_stable_offset(), Offset(0));
 }
