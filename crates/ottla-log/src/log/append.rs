@@ -309,8 +309,12 @@ impl Log {
         }
         let reason = AppendErrorReason::from_storage(StorageError::new("write to", &path, error));
         if written_end > end && matches!(reason, AppendErrorReason::Temporary(_)) {
-            disk::sync_data(file)
-                .map_err(|error| AppendErrorReason::Storage(StorageError::fsync(&path, error)))?;
+            // A concurrent flush must see a failure that the kernel reports only here.
+            let mut flushed = self.shared.flushed.lock();
+            disk::sync_data(file).map_err(|error| {
+                flushed.failure = Some(error.kind());
+                AppendErrorReason::Storage(StorageError::fsync(&path, error))
+            })?;
         }
         Ok(reason)
     }

@@ -18,12 +18,12 @@ use std::path::Path;
 use ottla_types::Offset;
 
 use crate::batch_scan::{BatchScanner, LOOKUP_WINDOW};
-use crate::checkpoint::PARTITION_METADATA;
+use crate::checkpoint::{PARTITION_METADATA, sync_dir};
 use crate::disk;
 use crate::error::StorageError;
 use crate::file_names::{
     CLEANED_SUFFIX, DELETED_SUFFIX, LOG_SUFFIX, OFFSET_INDEX_SUFFIX, PRODUCER_SNAPSHOT_SUFFIX,
-    SWAP_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX, offset_from_file_name,
+    SWAP_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX, file_name, offset_from_file_name,
 };
 use crate::leader_epochs::LEADER_EPOCH_CHECKPOINT;
 
@@ -77,6 +77,14 @@ pub(super) fn clean(dir: &Path) -> Result<Found, StorageError> {
         .min()
         .unwrap_or(Offset(i64::MAX));
     let mut swaps: Vec<String> = Vec::new();
+    let is_segment = |name: &String| {
+        ends(name, DELETED_SUFFIX)
+            && name.contains(LOG_SUFFIX)
+            && offset_from_file_name(name).is_some()
+    };
+    if files.iter().any(is_segment) {
+        force_truncation(dir, &files)?;
+    }
     for name in &files {
         is_changed |= [DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX]
             .iter()
@@ -144,6 +152,22 @@ pub(super) fn clean(dir: &Path) -> Result<Found, StorageError> {
         has_topic_id: has(PARTITION_METADATA),
         is_complete,
     })
+}
+
+/// The renamed segments may be those of a truncation that was interrupted, and the log may go on in
+/// the file that it has cut. Both has to be on disk before the names are gone: a power loss would
+/// bring segments back, or old records at the end of the file, among what is appended from here on.
+fn force_truncation(dir: &Path, files: &[String]) -> Result<(), StorageError> {
+    let segments = files.iter().filter(|name| name.ends_with(LOG_SUFFIX));
+    if let Some(last) = segments
+        .filter_map(|name| offset_from_file_name(name))
+        .max()
+    {
+        let path = dir.join(file_name(last, LOG_SUFFIX));
+        let file = File::open(&path).map_err(|error| StorageError::new("open", &path, error))?;
+        disk::sync_data(&file).map_err(|error| StorageError::fsync(&path, error))?;
+    }
+    sync_dir(dir)
 }
 
 /// Replaces segments by complete output of the cleaner.

@@ -486,12 +486,18 @@ impl Loader<'_> {
         let deleted = self.segments.split_off(index + 1);
         for segment in &deleted {
             self.report.segments_deleted += 1;
-            self.delete_segment(segment)?;
+            segment
+                .rename_to_deleted()
+                .map_err(self.storage("rename a segment of"))?;
         }
         // The next append goes to an existing file. A power loss could then preserve that append
-        // while the deleted files come back and are read after it.
+        // while the deleted files come back and are read after it. If this start is killed before,
+        // the next one finds the renamed files.
         if !deleted.is_empty() {
             crate::checkpoint::sync_dir(self.path())?;
+        }
+        for segment in &deleted {
+            self.delete_segment(segment)?;
         }
         Ok(())
     }
