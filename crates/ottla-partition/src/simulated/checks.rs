@@ -10,6 +10,7 @@ use ottla_log::checkpoint::{
 };
 use ottla_records::RecordBatch;
 use ottla_records::control::ControlRecordType;
+use ottla_sync::simulation::stream;
 use ottla_sync::task::Handle;
 use ottla_sync::{thread, time};
 use ottla_types::Offset;
@@ -220,13 +221,15 @@ pub(super) fn at_the_end(running: &Running) {
         cluster, partition, ..
     } = running;
     let deadline = time::now() + PATIENCE;
+    let mut random = stream("end");
     loop {
         thread::sleep(Duration::from_millis(20));
         let end = cluster.with(|state| {
             if state.leader != PEER && state.isr.contains(&PEER) {
                 state.follow_peer();
             }
-            (state.leader == PEER).then(|| state.peer_end())
+            let has_rolled = state.write_until_rolled(&mut random);
+            (has_rolled && state.leader == PEER).then(|| state.peer_end())
         });
         let reader = partition.reader();
         let is_level = end == Some(reader.log_end_offset().0)

@@ -220,14 +220,28 @@ impl State {
         }
         if self.leader == PEER {
             for _ in 0..random.below(4) {
-                let value = self.next_values();
-                let mut batch = build(random, "peer", value, |builder| builder);
-                let epoch = LeaderEpoch(self.leader_epoch);
-                batch.assign_offset(Offset(self.peer_end()), epoch);
-                self.peer.push(batch);
+                self.write_to_peer(random);
             }
             self.advance();
         }
+    }
+
+    /// A client writes to the peer, which leads.
+    fn write_to_peer(&mut self, random: &mut Random) {
+        let value = self.next_values();
+        let mut batch = build(random, "peer", value, |builder| builder);
+        let epoch = LeaderEpoch(self.leader_epoch);
+        batch.assign_offset(Offset(self.peer_end()), epoch);
+        self.peer.push(batch);
+    }
+
+    /// If all lives were too short or too faulty for it, the broker's log rolls as a follower's.
+    /// Returns whether it has rolled.
+    pub(super) fn write_until_rolled(&mut self, random: &mut Random) -> bool {
+        if self.tally.rolls == 0 && self.leader == PEER {
+            self.write_to_peer(random);
+        }
+        self.tally.rolls > 0
     }
 
     /// Makes the peer the leader.

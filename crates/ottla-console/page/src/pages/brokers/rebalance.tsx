@@ -57,13 +57,16 @@ function unmetText({ goal, broker, has, lower, upper }: RebalancePlan["unmet"][n
 export function Rebalance() {
   const [added, setAdded] = useState("");
   const [emptied, setEmptied] = useState("");
+  const [fullest, setFullest] = useState("80");
   const [rate, setRate] = useState("50");
   const [ignoresRacks, setIgnoresRacks] = useState(false);
   const [plan, setPlan] = useState<RebalancePlan | null>(null);
   const [problem, setProblem] = useState<string | null>(null);
   const [isBusy, setBusy] = useState(false);
   const bytesPerSecond = Math.round(Number(rate) * MB);
-  const isFine = Number.isFinite(bytesPerSecond) && bytesPerSecond >= 1;
+  const isRateFine = Number.isFinite(bytesPerSecond) && bytesPerSecond >= 1;
+  const isFullestFine = /^[0-9]+$/.test(fullest) && Number(fullest) >= 1 && Number(fullest) <= 100;
+  const isFine = isRateFine && isFullestFine;
   /** The shown plan must belong to the values of the fields. */
   const edit = (set: () => void) => {
     set();
@@ -76,7 +79,7 @@ export function Rebalance() {
     setProblem(null);
     setPlan(null);
     try {
-      setPlan(await get<RebalancePlan>(api(["rebalance-plan"], { added, emptied, ignores_racks: ignoresRacks, rate: bytesPerSecond })));
+      setPlan(await get<RebalancePlan>(api(["rebalance-plan"], { added, emptied, max_disk_percent: fullest, ignores_racks: ignoresRacks, rate: bytesPerSecond })));
     } catch (error) {
       setProblem(textOf(error));
     }
@@ -90,7 +93,8 @@ export function Rebalance() {
         <div class="row">
           <TextField label="Only onto brokers" value={added} onChange={(text) => edit(() => setAdded(text))} hint="Added brokers, such as 4, 5. Empty: all brokers" />
           <TextField label="Empty brokers" value={emptied} onChange={(text) => edit(() => setEmptied(text))} hint="Brokers that give up all replicas; no other replicas move" />
-          <TextField label="MB/s of a broker" type="number" min={0} value={rate} onChange={(text) => edit(() => setRate(text))} problem={isFine ? null : "more than 0"} hint="For the estimated time" />
+          <TextField label="Fullest disk, %" type="number" min={1} value={fullest} onChange={(text) => edit(() => setFullest(text))} problem={isFullestFine ? null : "1 to 100"} hint="max_disk_percent: no disk is filled beyond it" />
+          <TextField label="MB/s of a broker" type="number" min={0} value={rate} onChange={(text) => edit(() => setRate(text))} problem={isRateFine ? null : "more than 0"} hint="For the estimated time" />
         </div>
         <CheckField label="Ignore racks" isChecked={ignoresRacks} onChange={(is) => edit(() => setIgnoresRacks(is))} />
         <p>
