@@ -8,6 +8,7 @@ use std::sync::Arc;
 use ottla_coordinator::{OutboundBatch, WriteId, WriteKind};
 use ottla_replica::{AckOutcome, RequiredAcks};
 use ottla_sync::oneshot;
+use ottla_types::ErrorCode;
 
 use super::batch;
 use super::shard::{Shard, ShardedCoordinator};
@@ -77,6 +78,11 @@ impl<C: ShardedCoordinator> Shard<C> {
         let written = match outcome {
             AckOutcome::Appended { base_offset } | AckOutcome::Duplicate { base_offset, .. } => {
                 Ok(base_offset)
+            }
+            // This broker still leads the partition, or will soon, but not in the term of this shard.
+            // Clients know no such error of a coordinator: to them it is one that has gone.
+            AckOutcome::FencedLeaderEpoch | AckOutcome::UnknownLeaderEpoch => {
+                Err(ErrorCode::NotLeaderOrFollower)
             }
             refused => Err(refused.error_code()),
         };
