@@ -115,10 +115,9 @@ impl Membership {
         heartbeats: &Heartbeats,
     ) -> Result<MetadataImage, String> {
         ottla_sync::select! {
-            caught_up = self.controller.quorum().caught_up() => caught_up.ok_or_else(|| {
-                let reason = context.failure().unwrap_or("the metadata log cannot be followed");
-                reason.to_owned()
-            }),
+            caught_up = self.controller.quorum().caught_up() => {
+                caught_up.ok_or_else(|| not_followed(context))
+            }
             reason = heartbeats.failed() => Err(reason),
             () = self.meets_other_cluster() => Err(heartbeats::of_other_cluster(
                 context.broker_id(),
@@ -155,7 +154,12 @@ impl Membership {
         // lost since.
         let registration = Offset(self.broker_epoch().value());
         ottla_sync::select! {
-            () = self.controller.quorum().begin_publishing(registration) => {}
+            // Without the metadata every log would look like one that belongs to no partition.
+            is_published = self.controller.quorum().begin_publishing(registration) => {
+                if !is_published {
+                    return Err(not_followed(context));
+                }
+            }
             reason = heartbeats.failed() => return Err(reason),
         }
         debug_assert!(
@@ -177,7 +181,9 @@ impl Membership {
             registration.is_some_and(|registration| !registration.fenced)
         };
         ottla_sync::select! {
-            () = self.controller.quorum().published_when(is_unfenced) => Ok(()),
+            is_unfenced = self.controller.quorum().published_when(is_unfenced) => {
+                is_unfenced.then_some(()).ok_or_else(|| not_followed(context))
+            }
             reason = heartbeats.failed() => Err(reason),
         }
     }
@@ -197,4 +203,12 @@ impl Membership {
         }
         self.controller.stop(Duration::ZERO).await;
     }
+}
+
+/// Why the thread that follows the metadata log has ended.
+fn not_followed(context: &NodeContext) -> String {
+    let reason = context.failure();
+    reason
+        .unwrap_or("the metadata log cannot be followed")
+        .to_owned()
 }

@@ -119,30 +119,43 @@ impl QuorumHandle {
     }
 
     /// Publishes everything that is committed as one change, as soon as the record at `offset` is
-    /// in the image, and each later change after that. Returns when the first change is published,
-    /// or when the thread has ended.
-    pub async fn begin_publishing(&self, offset: Offset) {
+    /// in the image, and each later change after that. Returns true when the first change is
+    /// published, and false when nothing will be because the thread has ended.
+    #[must_use]
+    pub async fn begin_publishing(&self, offset: Offset) -> bool {
         let (sender, published) = oneshot::channel();
-        if self.send(Work::BeginPublishing(offset, sender)).is_ok()
-            && let Ok(end) = published.await
-        {
-            self.published(end).await;
+        if self.send(Work::BeginPublishing(offset, sender)).is_err() {
+            return false;
+        }
+        match published.await {
+            Ok(end) => self.published(end).await,
+            Err(_) => false,
         }
     }
 
-    /// Waits until the metadata up to `end`, exclusive, is published on this node, or the thread
-    /// has ended.
-    pub async fn published(&self, end: Offset) {
+    /// Waits until the metadata up to `end`, exclusive, is published on this node. Returns false
+    /// when nothing is published any more because the thread has ended.
+    pub async fn published(&self, end: Offset) -> bool {
         let mut published = self.published.clone();
-        // An error means that nothing is published any more.
-        let _ = published.wait_for(|published| *published >= end).await;
+        published
+            .wait_for(|published| *published >= end)
+            .await
+            .is_ok()
     }
 
-    /// Waits until `is_there` returns true after a published change, or nothing is published any
-    /// more.
-    pub async fn published_when(&self, is_there: impl Fn() -> bool) {
+    /// Waits until `is_there` returns true after a published change. Returns false when nothing is
+    /// published any more.
+    #[must_use]
+    pub async fn published_when(&self, is_there: impl Fn() -> bool) -> bool {
         let mut published = self.published.clone();
-        while !is_there() && published.changed().await.is_ok() {}
+        loop {
+            if is_there() {
+                return true;
+            }
+            if published.changed().await.is_err() {
+                return is_there();
+            }
+        }
     }
 
     /// Ends the thread; returns when its log is closed and the publisher has been dropped. A leader

@@ -48,7 +48,8 @@ impl Membership {
         ottla_sync::task::spawn(async move {
             // Nothing has to be ready before the metadata is published.
             if controllers.quorum().caught_up().await.is_some() {
-                controllers.quorum().begin_publishing(Offset(-1)).await;
+                // If the thread has ended, so will the process.
+                let _ = controllers.quorum().begin_publishing(Offset(-1)).await;
             }
             register_controller(&context, &controllers, &config, asked_once).await;
         });

@@ -149,8 +149,10 @@ async fn registration_lost(
     let is_published = || context.metadata().cluster.controller(own_id).is_some();
     loop {
         let published = quorum.published_when(&is_published);
-        if timeout(PUBLISHED_WITHIN, published).await.is_ok() {
-            break;
+        match timeout(PUBLISHED_WITHIN, published).await {
+            Ok(true) => break,
+            Ok(false) => return None,
+            Err(_) => {}
         }
         // Otherwise only the publication is late.
         let committed = quorum.caught_up().await?;
@@ -158,9 +160,8 @@ async fn registration_lost(
             return Some(());
         }
     }
-    quorum.published_when(|| !is_published()).await;
-    // Both return also when nothing is published any more.
-    quorum.caught_up().await.map(drop)
+    let lost = quorum.published_when(|| !is_published()).await;
+    lost.then_some(())
 }
 
 #[cfg(test)]

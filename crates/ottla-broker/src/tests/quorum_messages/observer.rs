@@ -133,7 +133,7 @@ async fn an_observer_replicates_the_committed_log() {
         "no broker waits for it yet"
     );
 
-    observer.handle.begin_publishing(Offset(-1)).await;
+    assert!(observer.handle.begin_publishing(Offset(-1)).await);
     let first = observer.published.lock()[0].clone();
     assert_eq!(observer.published.lock().len(), 1, "in one change");
     assert!(first.before.topics.is_empty());
@@ -173,12 +173,26 @@ async fn nothing_is_published_before_the_requested_offset() {
     let waited = tokio::time::timeout(Duration::from_millis(50), &mut publishing);
     assert!(waited.await.is_err() && observer.published.lock().is_empty());
     create(&leader, "next").await;
-    tokio::time::timeout(PATIENCE, publishing)
-        .await
-        .expect("in time");
+    let is_published = tokio::time::timeout(PATIENCE, publishing).await;
+    assert!(is_published.expect("in time"));
     let first = observer.published.lock()[0].clone();
     assert!(first.before.topics.is_empty() && first.after.topics.by_name("next").is_some());
     observer.handle.stop(Duration::ZERO).await;
+}
+
+/// A start that took this for a publication would find no partition for any of its logs.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_thread_that_has_ended_says_that_nothing_is_published() {
+    let leader = TestBroker::start().await;
+    let dir = tempfile::tempdir().expect("a directory");
+    let observer = Observer::start(dir.path(), &leader, &leader.broker().cluster_id());
+    let known = observer.caught_up().await.provenance.last_contained_offset;
+    let publishing = observer.handle.begin_publishing(known.plus(1_000));
+    let stopping = observer.handle.stop(Duration::ZERO);
+    let (is_published, ()) = tokio::join!(publishing, stopping);
+    assert!(!is_published && !observer.handle.published_when(|| false).await);
+    assert!(!observer.handle.begin_publishing(Offset(-1)).await);
+    assert!(observer.published.lock().is_empty());
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -211,7 +225,7 @@ async fn an_observer_that_comes_late_begins_with_a_snapshot_and_one_that_comes_a
     create(&leader, "meanwhile").await;
     let again = Observer::start(dir.path(), &leader, &cluster_id);
     again.caught_up().await;
-    again.handle.begin_publishing(Offset(-1)).await;
+    assert!(again.handle.begin_publishing(Offset(-1)).await);
     same(&again.sees("meanwhile").await, &leader);
     again.handle.stop(Duration::ZERO).await;
 }

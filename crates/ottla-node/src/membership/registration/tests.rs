@@ -54,7 +54,7 @@ fn register_behind_a_publisher_that_hangs() {
     let quorum = quorum_member::start(&context, &config, &identity, publish).expect("starts");
     let handle = Handle::current();
     handle.block_on(quorum.caught_up()).expect("leads");
-    handle.block_on(quorum.begin_publishing(Offset(-1)));
+    assert!(handle.block_on(quorum.begin_publishing(Offset(-1))));
     let is_committed = || {
         let image = handle.block_on(quorum.caught_up()).expect("runs");
         image.cluster.controller(own_id).is_some()

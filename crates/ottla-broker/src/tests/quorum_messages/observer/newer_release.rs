@@ -221,7 +221,7 @@ impl Following {
         let caught_up = tokio::time::timeout(PATIENCE, handle.caught_up());
         let image = caught_up.await.expect("in time").expect("lives");
         assert!(image.topics.by_name("before").is_some());
-        handle.begin_publishing(Offset(-1)).await;
+        assert!(handle.begin_publishing(Offset(-1)).await);
         assert_eq!(published.lock().len(), 1);
         Following {
             handle,
