@@ -6,10 +6,12 @@ use std::time::Duration;
 
 use ottla_sync::simulation::now;
 use ottla_sync::thread::sleep;
-use ottla_testkit::client_histories::workload::TOPICS;
+use ottla_testkit::client_histories::workload::{PARTITIONS, TOPICS};
 
 use crate::cluster::Cluster;
 use crate::logs::{self, Batch};
+use crate::movers;
+use crate::node::Node;
 use crate::outcome::Outcome;
 
 const METADATA: &str = "__cluster_metadata";
@@ -34,15 +36,22 @@ impl LogChecks {
     /// Reads all disks. Logs that agree at an offset and epoch must agree there forever.
     pub fn observe(&mut self, cluster: &Cluster) {
         for node in &cluster.nodes {
+            // Before the disk, which may lose uncommitted records in between.
+            let committed = committed_in(node);
             let (logs, _) = logs::on_disk(&node.disk);
             for (log, batches) in &logs {
                 if is_compacted(log) {
                     continue;
                 }
                 self.on_batches(&node.name, log, batches);
-                self.check_markers(&node.name, log, batches);
+                if let Some(end) = committed.get(log) {
+                    let committed = batches.iter().take_while(|it| it.last_offset < *end);
+                    self.check_markers(&node.name, log, committed);
+                }
             }
-            self.observe_high_watermarks(node);
+            for (log, end) in committed {
+                self.on_committed(log, end);
+            }
         }
     }
 
@@ -61,8 +70,15 @@ impl LogChecks {
     }
 
     /// A producer gets a new epoch with each transaction (KIP-890), so a record in another epoch
-    /// than that of an open transaction shows that the marker of the latter is missing.
-    fn check_markers(&mut self, node: &str, log: &str, batches: &[Batch]) {
+    /// than that of an open transaction shows that the marker of the latter is missing. Only what is
+    /// committed is checked: the marker may be in the log of a new leader, while the old one, which
+    /// does not know of it, still takes records that will be truncated.
+    fn check_markers<'a>(
+        &mut self,
+        node: &str,
+        log: &str,
+        batches: impl Iterator<Item = &'a Batch>,
+    ) {
         let mut open: BTreeMap<i64, i16> = BTreeMap::new();
         for batch in batches {
             let Some((id, epoch)) = batch.producer else {
@@ -80,24 +96,6 @@ impl LogChecks {
                      marker ends its transaction in epoch {before}"
                 ));
             }
-        }
-    }
-
-    fn observe_high_watermarks(&mut self, node: &crate::node::Node) {
-        let Some(broker) = node.broker() else {
-            return;
-        };
-        for topic in TOPICS {
-            for index in 0..ottla_testkit::client_histories::workload::PARTITIONS {
-                if let Ok(partition) = broker.local_partition(topic, index) {
-                    let committed = partition.reader().high_watermark().0;
-                    self.on_committed(format!("{topic}-{index}"), committed);
-                }
-            }
-        }
-        if let Some(quorum) = broker.controller() {
-            let committed = quorum.status().high_watermark.0;
-            self.on_committed(format!("{METADATA}-0"), committed);
         }
     }
 
@@ -179,6 +177,27 @@ impl LogChecks {
         let segments = |node: &crate::node::Node| logs::on_disk(&node.disk).1;
         outcome.segments = cluster.nodes.iter().map(segments).sum();
     }
+}
+
+/// The high watermarks of this node's replicas, by log. None of a node that does not run.
+fn committed_in(node: &Node) -> BTreeMap<String, i64> {
+    let Some(broker) = node.broker() else {
+        return BTreeMap::new();
+    };
+    let mut committed = BTreeMap::new();
+    for topic in TOPICS.into_iter().chain([movers::TARGET]) {
+        for index in 0..PARTITIONS {
+            if let Ok(partition) = broker.local_partition(topic, index) {
+                let end = partition.reader().high_watermark().0;
+                committed.insert(format!("{topic}-{index}"), end);
+            }
+        }
+    }
+    if let Some(quorum) = broker.controller() {
+        let end = quorum.status().high_watermark.0;
+        committed.insert(format!("{METADATA}-0"), end);
+    }
+    committed
 }
 
 /// Whether the cleaner rewrites the log.
