@@ -270,3 +270,115 @@ pub(super) fn read_in_words(seen: &Seen) -> String {
         counted(decisions, "decision")
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use ottla_client::admin::DescribedConfigs;
+    use ottla_protocol::messages::describe_configs_response::DescribeConfigsResourceResult;
+
+    use super::*;
+
+    /// A node that reports the two settings. A topic of `None` is not set.
+    fn node(id: i32, topic: Option<&str>, events: &str) -> (i32, DescribedConfigs) {
+        let setting = |name: &str, value: Option<&str>| DescribeConfigsResourceResult {
+            name: name.into(),
+            value: value.map(Into::into),
+            ..Default::default()
+        };
+        (
+            id,
+            vec![setting(TOPIC, topic), setting(EVENTS, Some(events))],
+        )
+    }
+
+    fn nodes(reported: Vec<(i32, DescribedConfigs)>) -> NodeSettings {
+        NodeSettings {
+            reported,
+            notes: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn the_brokers_name_the_topic() {
+        let both = "denied,allowed";
+        let one = || node(1, Some("audit"), both);
+        for (reported, expected) in [
+            (vec![one()], Ok("audit")),
+            (
+                vec![node(1, None, both), node(2, Some("audit"), both)],
+                Ok("audit"),
+            ),
+            (
+                vec![node(1, None, both)],
+                Err("no broker has ottla.audit.topic"),
+            ),
+            (
+                vec![one(), node(2, Some("other"), both)],
+                Err("is audit on one broker and other on"),
+            ),
+            (vec![], Err("--audit-topic")),
+        ] {
+            let found = topic_of(&nodes(reported));
+            match expected {
+                Ok(topic) => assert_eq!(found.as_deref(), Ok(topic)),
+                Err(reason) => {
+                    let error = found.expect_err(reason);
+                    assert!(error.contains(reason), "{error}");
+                }
+            }
+        }
+        assert!(can_be_written(&nodes(vec![node(1, None, both)])));
+        assert!(!can_be_written(&nodes(vec![(1, Vec::new())])));
+    }
+
+    #[test]
+    fn brokers_whose_decisions_are_missing_are_named() {
+        let all = node(1, Some("audit"), "denied, allowed");
+        assert!(missing_nodes(&nodes(vec![all.clone()]), "audit").is_empty());
+        let others = vec![
+            all,
+            node(2, Some("other"), "denied"),
+            node(3, None, "denied,allowed"),
+            node(4, Some("audit"), "denied"),
+        ];
+        assert_eq!(
+            missing_nodes(&nodes(others), "audit"),
+            [
+                "the decisions of broker 2, 3 are not in it: ottla.audit.topic is not audit there",
+                "broker 4 writes only denials; set ottla.audit.events=allowed,denied there",
+            ]
+        );
+    }
+
+    #[test]
+    fn an_unreadable_topic_has_a_way_out() {
+        for (code, says) in [
+            (
+                ErrorCode::TopicAuthorizationFailed,
+                "--operation Read --topic audit",
+            ),
+            (
+                ErrorCode::UnknownTopicOrPartition,
+                "there is no topic audit; a broker with ottla.audit.topic creates it",
+            ),
+            (
+                ErrorCode::KafkaStorageError,
+                "the topic audit cannot be read: ",
+            ),
+        ] {
+            let error = ClientError::broker("topic audit", code.code(), None::<&str>);
+            let error = format!("{:#}", unreadable("audit", error.into()));
+            assert!(error.contains(says), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_time_is_a_duration_or_a_moment() {
+        assert_eq!(since("1970-01-01T00:00:01"), Ok(1_000));
+        let week = since("P7D").map(|begin| now_ms() - begin);
+        assert!(week.is_ok_and(|age| (WEEK_MS..WEEK_MS + 60_000).contains(&age)));
+        for bad in ["7 days", "P", "2026-01-01"] {
+            assert!(since(bad).is_err(), "{bad}");
+        }
+    }
+}
