@@ -110,6 +110,8 @@ pub struct AclsArgs {
 enum AclsCommand {
     /// Show whether an operation is allowed, the rule that decides, and other matching rules.
     ///
+    /// If the brokers write their decisions to a topic or files, also when the principal used it last.
+    ///
     /// Exit status: 0 if every given operation is allowed, 1 if any is denied, 2 if the command
     /// fails.
     Explain(Box<ExplainArgs>),
