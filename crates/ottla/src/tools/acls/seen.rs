@@ -20,6 +20,7 @@ use ottla_security::{
 use serde::Deserialize;
 
 use super::rules::resource_in_words;
+use crate::counted::counted;
 use crate::tools::sizes;
 
 /// The maximum number of different uses, and of rules, that are kept: clients choose the names in
@@ -284,7 +285,8 @@ impl Seen {
             self.decisions
         );
         if clients.is_empty() {
-            return format!("None of the {count} clients {from} would lose anything.\n");
+            let seen = counted(count, "client");
+            return format!("No client {from} would lose anything ({seen} seen).\n");
         }
         let mut text = format!("Clients {from} that would lose something:\n");
         for ((principal, host), losing) in clients {
@@ -425,8 +427,8 @@ pub(super) mod tests {
         );
         assert_eq!(
             seen.losses_in_words(&before, &before, now),
-            "None of the 4 clients in the audit files (2026-01-01T00:00:00.000Z to \
-             2026-01-05T00:00:00.000Z, 7 decisions) would lose anything.\n"
+            "No client in the audit files (2026-01-01T00:00:00.000Z to 2026-01-05T00:00:00.000Z, 7 decisions) \
+             would lose anything (4 clients seen).\n"
         );
     }
 
