@@ -22,9 +22,11 @@ mod retired_flags;
 mod running;
 mod settings;
 mod simple_date_format;
+mod sizes;
 mod tabbed_table;
 mod topic_filter;
 mod topic_partitions_file;
+mod topic_records;
 
 mod broker_api_versions;
 mod client_metrics;

@@ -13,6 +13,7 @@ use ottla_client::{Admin, Client, ClientError, Producer, RecordRef, properties};
 use ottla_testkit::certificates::{Authority, Issued, Wanted, self_signed};
 use ottla_testkit::{BrokerBuilder, BrokerProcess, ottla_binary, words};
 use ottla_types::ErrorCode;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -147,6 +148,16 @@ async fn produce_and_consume(settings: &BTreeMap<String, String>) -> Result<(), 
     }
 }
 
+/// Lets this process have as many connections as it may.
+fn raise_open_files_limit() {
+    let maximum = getrlimit(Resource::Nofile).maximum;
+    let raised = Rlimit {
+        current: maximum,
+        maximum,
+    };
+    setrlimit(Resource::Nofile, raised).expect("raised to the hard limit");
+}
+
 async fn connect(settings: &BTreeMap<String, String>) -> Result<Admin, ClientError> {
     let (client, _) = properties::producer(settings)?;
     Ok(Admin::new(Client::connect(client).await?))
@@ -275,7 +286,8 @@ async fn a_certificate_is_replaced_while_it_is_in_use() {
 async fn stalled_handshakes_are_closed_and_do_not_block_clients() {
     let secured = Secured::with(&[]);
     let connect_to = || TcpStream::connect(("127.0.0.1", secured.port)).expect("connected");
-    let mut stalled: Vec<TcpStream> = (0..300).map(|_| connect_to()).collect();
+    raise_open_files_limit();
+    let mut stalled: Vec<TcpStream> = (0..1_000).map(|_| connect_to()).collect();
     produce_and_consume(&secured.client())
         .await
         .expect("served");

@@ -11,6 +11,7 @@ use tokio::io::AsyncWriteExt;
 
 use super::TestBroker;
 use super::client::{Client, frame};
+use crate::rights::{Denied, rights};
 use crate::{Endpoint, served_apis};
 
 /// How long a test waits for a response that should come at once.
@@ -165,6 +166,49 @@ async fn plausible_requests_are_answered_in_every_version() {
     let styles: Vec<_> = (0..8).map(|seed| (Style::Plausible, 100 * seed)).collect();
     is_answered_in(&styles, Endpoint::Broker).await;
     is_answered_in(&styles[..3], Endpoint::Controller).await;
+}
+
+/// Requests that need a right for the request as a whole are denied in every version, whatever they
+/// contain, and nothing else is decided for them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_without_rights_is_denied_whole_requests_in_every_version() {
+    let broker = broker_of_every_api(&[
+        (
+            "authorizer.class.name",
+            "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        ),
+        ("super.users", "User:admin"),
+    ])
+    .await;
+    let authorizer = &broker.broker().authorizer;
+    let (mut denied, mut wrong) = (0, Vec::<String>::new());
+    for endpoint in [Endpoint::Broker, Endpoint::Controller] {
+        for (api, versions) in advertised(endpoint) {
+            let rights = rights(api.key, endpoint).unwrap_or_default();
+            if !rights.iter().any(|right| right.denied == Denied::Request) {
+                continue;
+            }
+            for version in versions {
+                for (style, seed) in [(Style::Bare, 1), (Style::Plausible, 100)] {
+                    let sampler = Sampler::new(seed + version as u64, style);
+                    let (body, text) = (api.request.sample)(sampler, version).expect("a request");
+                    let before = authorizer.decisions();
+                    let outcome = outcome_of(&broker, endpoint, &api, version, &body).await;
+                    let after = authorizer.decisions();
+                    let decided = (after.denied - before.denied, after.allowed - before.allowed);
+                    match (outcome, decided) {
+                        (Outcome::Answered, (1, 0)) => denied += 1,
+                        other => wrong.push(format!(
+                            "{} {version} at a {endpoint:?} is {other:?}: {text}",
+                            api.key
+                        )),
+                    }
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(denied > 100, "only {denied} were denied");
 }
 
 /// A request truncated at any position is either complete without the rest, or ends the connection.

@@ -3,16 +3,17 @@
 //!
 //! Kafka: `AclCommand`. Sets that Kafka prints in hash order are printed sorted.
 
+mod audit;
 mod authorizer_settings;
 mod dry_run;
 mod explain;
+mod node_settings;
 mod rules;
 mod seen;
 mod unused;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::BufRead;
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{anyhow, bail};
@@ -24,6 +25,7 @@ use ottla_protocol::messages::delete_acls_request::DeleteAclsFilter;
 use ottla_security::{Operation, PatternType, PermissionType, Principal, ResourceType, WILDCARD};
 
 use super::{UsageError, admin_client, block_on, java_exceptions, message_of};
+use audit::AuditArgs;
 use explain::ExplainArgs;
 pub use explain::UNKNOWN;
 use rules::{
@@ -95,25 +97,27 @@ pub struct AclsArgs {
     /// Remove without asking for confirmation.
     #[arg(long)]
     force: bool,
-    /// With --add or --remove: change nothing, and print the rules and permissions that would change.
+    /// With --add or --remove: change nothing, and print the rules and permissions that would change,
+    /// and which clients would lose what they used, according to the decisions of the brokers.
     #[arg(long, conflicts_with_all = ["list", "force"])]
     dry_run: bool,
-    /// With --dry-run: a file that a broker wrote as ottla.audit.file, to print which clients would
-    /// lose what they used; give those of all brokers. Repeatable.
-    #[arg(long, value_name = "FILE", requires = "dry_run")]
-    audit_file: Vec<PathBuf>,
+    // Only with --dry-run.
+    #[command(flatten)]
+    audit: AuditArgs,
 }
 
 #[derive(Subcommand, Debug)]
 enum AclsCommand {
     /// Show whether an operation is allowed, the rule that decides, and other matching rules.
     ///
+    /// If the brokers write their decisions to a topic or files, also when the principal used it last.
+    ///
     /// Exit status: 0 if every given operation is allowed, 1 if any is denied, 2 if the command
     /// fails.
     Explain(Box<ExplainArgs>),
-    /// Show the rules that decided no request in the audit files of the brokers.
+    /// Show the rules that decided no request that the brokers wrote to a topic or files.
     ///
-    /// The brokers need ottla.audit.file and ottla.audit.events=allowed,denied.
+    /// The brokers need ottla.audit.topic or ottla.audit.file, and ottla.audit.events=allowed,denied.
     Unused(UnusedArgs),
 }
 
@@ -150,6 +154,10 @@ async fn act(args: &AclsArgs) -> anyhow::Result<()> {
         false => changes(args, &targets)?,
     };
     let principals = principals(&args.principal)?;
+    if args.audit.is_given() && !args.dry_run {
+        let message = "--audit-file, --audit-topic and --since need --dry-run";
+        bail!(UsageError(message.to_owned()));
+    }
     let admin = admin_client::connect_to_either(
         args.bootstrap_server.as_deref(),
         args.bootstrap_controller.as_deref(),
@@ -162,7 +170,7 @@ async fn act(args: &AclsArgs) -> anyhow::Result<()> {
             Some(_) => EndpointType::Controller,
             None => EndpointType::Broker,
         };
-        dry_run::run(&admin, nodes, &changes, args.remove, &args.audit_file).await
+        dry_run::run(&admin, nodes, &changes, args.remove, &args.audit).await
     } else if args.add {
         add(&admin, changes).await
     } else if args.remove {

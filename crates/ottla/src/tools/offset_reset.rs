@@ -383,7 +383,7 @@ fn days_since_1970(year: i64, month: i64, day: i64) -> i64 {
 }
 
 /// Parses `PnDTnHnMnS`, as milliseconds (`java.time.Duration`).
-fn parse_duration(text: &str) -> anyhow::Result<i64> {
+pub(super) fn parse_duration(text: &str) -> anyhow::Result<i64> {
     let wrong = || {
         UsageError(format!(
             "{text} is not a duration; give PnDTnHnMnS, such as PT12H"

@@ -24,7 +24,6 @@ mod describe;
 mod indexes;
 mod remote_log;
 mod restore;
-mod sizes;
 mod verify;
 
 use remote_log::RemoteLog;

@@ -6,9 +6,10 @@
 
 use anyhow::anyhow;
 use clap::Args;
-use ottla_client::admin::{ConfigResourceType, DescribedConfigs, EndpointType};
-use ottla_client::{Admin, ClientError};
+use ottla_client::admin::DescribedConfigs;
 use ottla_security::SuperUsers;
+
+use super::node_settings::{NodeSettings, Reported, reported};
 
 const CLASS: &str = "authorizer.class.name";
 const SUPER_USERS: &str = "super.users";
@@ -37,14 +38,6 @@ pub(super) struct AuthorizerSettings {
     pub(super) notes: Vec<String>,
 }
 
-/// The value of a setting as a node reports it.
-#[derive(Clone, PartialEq, Debug)]
-enum Reported {
-    NotSet,
-    Value(String),
-    Hidden,
-}
-
 /// The three settings of a node.
 #[derive(Clone, PartialEq, Debug)]
 struct OfNode {
@@ -53,55 +46,25 @@ struct OfNode {
     allow_everyone: Reported,
 }
 
-/// Asks the nodes: every broker, or the active controller.
-pub(super) async fn read(
-    admin: &Admin,
-    nodes: EndpointType,
+/// The settings of these nodes.
+pub(super) fn of(
+    nodes: &NodeSettings,
     given: Option<&GivenSettings>,
 ) -> anyhow::Result<AuthorizerSettings> {
-    let cluster = admin.describe_cluster(nodes, false).await?;
-    let ids = match nodes {
-        EndpointType::Controller => vec![cluster.controller_id],
-        EndpointType::Broker => cluster.brokers.iter().map(|it| it.broker_id).collect(),
-    };
-    let mut reported = Vec::new();
-    let mut notes = Vec::new();
-    for id in ids {
-        let kind = ConfigResourceType::Broker;
-        match admin.describe_configs(kind, &id.to_string(), false).await {
-            Ok(configs) => reported.push((id, of_node(&configs))),
-            Err(error) => notes.push(format!(
-                "node {id} does not report its settings: {}",
-                reason(&error)
-            )),
-        }
-    }
-    reported.sort_by_key(|(id, _)| *id);
-    let mut settings = combine(&reported, given)?;
-    settings.notes.splice(0..0, notes);
+    let of_nodes = nodes.reported.iter();
+    let of_nodes: Vec<(i32, OfNode)> = of_nodes
+        .map(|(id, configs)| (*id, of_node(configs)))
+        .collect();
+    let mut settings = combine(&of_nodes, given)?;
+    settings.notes.splice(0..0, nodes.notes.iter().cloned());
     Ok(settings)
 }
 
-fn reason(error: &ClientError) -> String {
-    match error.code() {
-        Some(_) => error.broker_message(),
-        None => error.to_string(),
-    }
-}
-
 fn of_node(configs: &DescribedConfigs) -> OfNode {
-    let reported = |name: &str| {
-        let found = configs.iter().find(|config| config.name == name);
-        match found.map(|config| (&config.value, config.is_sensitive)) {
-            None | Some((None, false)) => Reported::NotSet,
-            Some((None, true)) => Reported::Hidden,
-            Some((Some(value), _)) => Reported::Value(value.to_string()),
-        }
-    };
     OfNode {
-        class: reported(CLASS),
-        super_users: reported(SUPER_USERS),
-        allow_everyone: reported(ALLOW_EVERYONE),
+        class: reported(configs, CLASS),
+        super_users: reported(configs, SUPER_USERS),
+        allow_everyone: reported(configs, ALLOW_EVERYONE),
     }
 }
 

@@ -5,8 +5,8 @@
 //! brokers' own decision, before and after.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
 
+use jiff::Timestamp;
 use ottla_client::Admin;
 use ottla_client::admin::EndpointType;
 use ottla_security::{
@@ -14,27 +14,25 @@ use ottla_security::{
     StandardAuthorizer, WILDCARD,
 };
 
-use super::authorizer_settings;
+use super::audit::{AuditArgs, MAX_DECISIONS};
 use super::rules::{
     Entry, Target, acl, acl_filter, acl_in_words, acls, filter, host_in_words, resource_in_words,
 };
 use super::seen::Seen;
+use super::{authorizer_settings, node_settings};
 
 /// Continues a name so that it is none that a rule names.
 const UNNAMED: &str = "\u{10ffff}";
 
 pub(super) async fn run(
     admin: &Admin,
-    nodes: EndpointType,
+    endpoint_type: EndpointType,
     changes: &BTreeMap<Target, BTreeSet<Entry>>,
     removes: bool,
-    audit_files: &[PathBuf],
+    audit: &AuditArgs,
 ) -> anyhow::Result<()> {
-    let seen = match audit_files.is_empty() {
-        true => None,
-        false => Some(Seen::read(audit_files)?),
-    };
-    let settings = authorizer_settings::read(admin, nodes, None).await?;
+    let nodes = node_settings::read(admin, endpoint_type).await?;
+    let settings = authorizer_settings::of(&nodes, None)?;
     let before = acls(admin, &filter(None, None)).await?;
     let (changed, after) = match removes {
         true => removed(&before, changes),
@@ -73,19 +71,48 @@ pub(super) async fn run(
     for (who, names) in &differences {
         println!("  {}", who.in_words(names));
     }
-    let is_loss = differences.keys().any(|who| !who.lost.is_empty());
-    match seen {
-        Some(seen) => print!("\n{}", seen.in_words(&rules.before, &rules.after)),
-        None if is_loss => {
-            println!("note: who uses what would be lost is unknown; give --audit-file");
+    let mut notes = settings.notes;
+    if audit.is_given() || differences.keys().any(|who| !who.lost.is_empty()) {
+        let audit = audit.read(admin, endpoint_type, &nodes, MAX_DECISIONS);
+        let audit = audit.await?;
+        match &audit.seen {
+            Ok(seen) => {
+                let (before, after) = (&rules.before, &rules.after);
+                print!(
+                    "\n{}",
+                    seen.losses_in_words(before, after, Timestamp::now())
+                );
+                notes.extend(unseen(seen, &rules.changed));
+            }
+            Err(reason) => notes.push(format!("who uses what would be lost is unknown: {reason}")),
         }
-        None => {}
+        notes.extend(audit.notes);
     }
-    for note in &settings.notes {
+    for note in &notes {
         println!("note: {note}");
     }
     println!("\nNothing was changed.");
     Ok(())
+}
+
+/// What nobody can see in the decisions.
+fn unseen(seen: &Seen, changed: &[Acl]) -> Vec<String> {
+    let mut notes = vec![
+        "Kafka has no request that lists the connected clients; one that was last seen long ago is \
+         probably gone"
+            .to_owned(),
+    ];
+    if let Some(topic) = seen.topic()
+        && changed.iter().any(|acl| seen.may_hide_uses_of(acl))
+    {
+        notes.push(format!(
+            "the topic {topic} does not show who reads and writes it itself, such as the brokers"
+        ));
+    }
+    if seen.has_files() {
+        notes.push("nothing is known of nodes whose files are not given".to_owned());
+    }
+    notes
 }
 
 /// The ACLs that would be added, and all ACLs after the change.

@@ -1,5 +1,5 @@
-//! `acls explain`: whether operations are allowed, by which rule, and which command would allow
-//! them.
+//! `acls explain`: whether operations are allowed, by which rule, when they were used last, and which
+//! command would allow them.
 //!
 //! The decision is made by the brokers' own code, with the ACLs and settings that the cluster
 //! reports, so it also holds for Apache Kafka.
@@ -11,6 +11,8 @@ use std::process::ExitCode;
 
 use anyhow::{anyhow, bail};
 use clap::{ArgGroup, Args};
+use jiff::Timestamp;
+use ottla_client::admin::EndpointType;
 use ottla_client::{Admin, ClientError};
 use ottla_protocol::messages::delete_acls_request::DeleteAclsFilter;
 use ottla_security::{
@@ -19,11 +21,17 @@ use ottla_security::{
 };
 use serde_json::{Value, json};
 
+use super::audit::{self, AuditArgs};
 use super::authorizer_settings::{self, GivenSettings};
+use super::node_settings;
 use super::rules::{
     Resources, acl_in_words, acl_to_json, acls, filter, host_in_words, operation, resource_in_words,
 };
+use super::seen::{self, LastUse, Seen, shown_with_age};
 use crate::tools::admin_client;
+
+/// How many decisions are read from the topic if no flag asks for them, so that it takes no time.
+const QUICK_DECISIONS: i64 = 100_000;
 
 /// Exit status when it cannot be found out.
 pub const UNKNOWN: u8 = 2;
@@ -49,6 +57,8 @@ pub(super) struct ExplainArgs {
     given: GivenSettings,
     #[command(flatten)]
     resources: Resources,
+    #[command(flatten)]
+    audit: AuditArgs,
     /// Print one JSON object instead of text.
     #[arg(long)]
     json: bool,
@@ -92,8 +102,9 @@ async fn explain(args: &ExplainArgs) -> anyhow::Result<bool> {
         .bootstrap
         .connect(args.command_config.as_deref(), "ottla-acls")
         .await?;
-    let nodes = args.bootstrap.endpoint_type();
-    let settings = authorizer_settings::read(&admin, nodes, Some(&args.given)).await?;
+    let endpoint_type = args.bootstrap.endpoint_type();
+    let nodes = node_settings::read(&admin, endpoint_type).await?;
+    let settings = authorizer_settings::of(&nodes, Some(&args.given))?;
     let decisions = match settings.has_authorizer {
         true => {
             let mut authorizer = StandardAuthorizer {
@@ -113,12 +124,39 @@ async fn explain(args: &ExplainArgs) -> anyhow::Result<bool> {
             .collect(),
     };
     let decisions: Vec<Decision<'_>> = decisions;
+    let mut notes = settings.notes;
+    let mut seen = None;
+    let is_asked = args.audit.is_given()
+        || endpoint_type == EndpointType::Broker && audit::can_be_written(&nodes);
+    if is_asked && settings.has_authorizer && decisions.iter().any(Decision::is_allowed) {
+        let max_decisions = match args.audit.is_given() {
+            true => audit::MAX_DECISIONS,
+            false => QUICK_DECISIONS,
+        };
+        let audit = args
+            .audit
+            .read(&admin, endpoint_type, &nodes, max_decisions);
+        let audit = audit.await?;
+        match audit.seen {
+            Ok(of_clients) => {
+                notes.push(audit::read_in_words(&of_clients));
+                seen = Some(of_clients);
+            }
+            Err(reason) => notes.push(format!("when it was used last is unknown: {reason}")),
+        }
+        notes.extend(audit.notes);
+    }
+    let shown = Shown {
+        client,
+        decisions: &decisions,
+        seen: seen.as_ref(),
+        now: Timestamp::now(),
+        notes: &notes,
+    };
     let text = match args.json {
-        true => format!("{:#}\n", to_json(client, &decisions, &settings.notes)),
+        true => format!("{:#}\n", to_json(&shown)),
         false => to_text(
-            client,
-            &decisions,
-            &settings.notes,
+            &shown,
             &connection_flags(&args.bootstrap, args.command_config.as_deref()),
         ),
     };
@@ -219,14 +257,34 @@ fn rule_in_words(rule: &Rule) -> String {
     }
 }
 
-fn to_text(
-    client: Client<'_>,
-    decisions: &[Decision<'_>],
-    notes: &[String],
-    connection: &str,
-) -> String {
+/// What is printed.
+struct Shown<'a> {
+    client: Client<'a>,
+    decisions: &'a [Decision<'a>],
+    /// What clients did, if it is known.
+    seen: Option<&'a Seen>,
+    now: Timestamp,
+    notes: &'a [String],
+}
+
+impl Shown<'_> {
+    /// When the client last did what it is allowed to do. `None` if nothing is known.
+    fn last_use(&self, decision: &Decision<'_>) -> Option<LastUse> {
+        let seen = self.seen?;
+        let is_audited = decision.is_allowed() && decision.explanation.is_some();
+        is_audited.then(|| seen.last_use(self.client, decision.action))
+    }
+
+    /// Since when uses are known.
+    fn since(&self) -> String {
+        self.seen.map(Seen::since).unwrap_or_default()
+    }
+}
+
+fn to_text(shown: &Shown<'_>, connection: &str) -> String {
+    let client = shown.client;
     let mut text = String::new();
-    for decision in decisions {
+    for decision in shown.decisions {
         let action = decision.action;
         let is = if decision.is_allowed() {
             "allowed"
@@ -253,6 +311,15 @@ fn to_text(
                 }
             }
         }
+        match shown.last_use(decision) {
+            Some(LastUse::At(time)) => line("last used", &shown_with_age(time, shown.now)),
+            Some(LastUse::Never) => line("never used", &format!("since {}", shown.since())),
+            Some(LastUse::Unknown) => line(
+                "last used",
+                "unknown: the topic does not show who reads and writes it itself",
+            ),
+            None => {}
+        }
         for acl in &decision.other_hosts {
             line("elsewhere", &acl_in_words(acl));
         }
@@ -264,18 +331,24 @@ fn to_text(
             line(label, &format!("ottla acls {connection} {flags}"));
         }
     }
-    for note in notes {
+    for note in shown.notes {
         let _ = writeln!(text, "note: {note}");
     }
     text
 }
 
-fn to_json(client: Client<'_>, decisions: &[Decision<'_>], notes: &[String]) -> Value {
+fn to_json(shown: &Shown<'_>) -> Value {
+    let client = shown.client;
     let host = |host: &str| (host != WILDCARD).then(|| host.to_owned());
     let acls = |acls: &[Acl]| acls.iter().map(acl_to_json).collect::<Vec<_>>();
     let decision = |decision: &Decision<'_>| {
         let explanation = decision.explanation.as_ref();
         let rule = explanation.map(|explanation| &explanation.rule);
+        let (last_used, never_used_since) = match shown.last_use(decision) {
+            Some(LastUse::At(time)) => (Some(seen::shown(time)), None),
+            Some(LastUse::Never) => (None, Some(shown.since())),
+            Some(LastUse::Unknown) | None => (None, None),
+        };
         json!({
             "principal": client.principal,
             "host": host(client.host),
@@ -295,15 +368,17 @@ fn to_json(client: Client<'_>, decisions: &[Decision<'_>], notes: &[String]) -> 
                 _ => Value::Null,
             },
             "matching": explanation.map_or_else(Vec::new, |it| acls(&it.matching)),
+            "lastUsed": last_used,
+            "neverUsedSince": never_used_since,
             "fromOtherHosts": acls(&decision.other_hosts),
             "remark": decision.remark,
             "toAllow": decision.remedies.iter().map(|it| format!("ottla acls {it}")).collect::<Vec<_>>(),
         })
     };
     json!({
-        "allowed": decisions.iter().all(Decision::is_allowed),
-        "decisions": decisions.iter().map(decision).collect::<Vec<_>>(),
-        "notes": notes,
+        "allowed": shown.decisions.iter().all(Decision::is_allowed),
+        "decisions": shown.decisions.iter().map(decision).collect::<Vec<_>>(),
+        "notes": shown.notes,
     })
 }
 
@@ -311,6 +386,7 @@ fn to_json(client: Client<'_>, decisions: &[Decision<'_>], notes: &[String]) -> 
 mod tests {
     use ottla_security::{Pattern, PermissionType, SuperUsers};
 
+    use super::super::seen::tests::{line, seen};
     use super::*;
 
     const CLIENT: Client<'_> = Client {
@@ -337,9 +413,19 @@ mod tests {
         }
     }
 
+    fn shown<'a>(decisions: &'a [Decision<'a>], seen: Option<&'a Seen>) -> Shown<'a> {
+        Shown {
+            client: CLIENT,
+            decisions,
+            seen,
+            now: "2026-01-02T00:00:00Z".parse().unwrap(),
+            notes: &[],
+        }
+    }
+
     fn text(authorizer: &StandardAuthorizer, action: Action<'_>) -> String {
         let decisions = [authorizer.decide(CLIENT, action)];
-        to_text(CLIENT, &decisions, &[], "--bootstrap-server x:1")
+        to_text(&shown(&decisions, None), "--bootstrap-server x:1")
     }
 
     #[test]
@@ -370,7 +456,7 @@ mod tests {
                because       ALLOW All on Topic t to User:a from any address\n  \
                elsewhere     DENY All on Topic t to User:a from 10.0.0.1\n"
         );
-        let json = to_json(CLIENT, &[authorizer.decide(CLIENT, READ)], &[]);
+        let json = to_json(&shown(&[authorizer.decide(CLIENT, READ)], None));
         assert_eq!(json["allowed"], false);
         let decision = &json["decisions"][0];
         assert_eq!(decision["rule"], "Acl");
@@ -393,6 +479,49 @@ mod tests {
         assert!(text(&authorizer, READ).contains("allow.everyone.if.no.acl.found is true"));
         authorizer.super_users = SuperUsers::parse("User:a").unwrap();
         assert!(text(&authorizer, READ).contains("because       it is in super.users\n"));
+    }
+
+    #[test]
+    fn a_permission_has_its_last_use() {
+        let mut authorizer = StandardAuthorizer::default();
+        authorizer.acls.insert(Acl {
+            pattern: Pattern {
+                resource_type: ResourceType::Topic,
+                name: "orders".into(),
+                pattern_type: PatternType::Literal,
+            },
+            ..acl(PermissionType::Allow, Operation::All, WILDCARD)
+        });
+        let on_orders = |operation| Action {
+            operation,
+            name: "orders",
+            ..READ
+        };
+        let used = [Operation::Read, Operation::Write, Operation::Delete];
+        let decisions = used.map(|operation| authorizer.decide(CLIENT, on_orders(operation)));
+        let allowed = Rule::DefaultAllow;
+        let lines = line(1, "User:a", "READ", &allowed) + &line(1, "User:b", "WRITE", &allowed);
+        let mut seen = seen(lines);
+        let text = to_text(&shown(&decisions[..2], Some(&seen)), "");
+        assert_eq!(
+            text,
+            "allowed: Read on Topic orders for User:a from any address\n  \
+               because       ALLOW All on Topic orders to User:a from any address\n  \
+               last used     2026-01-01T00:00:00.000Z (1 d 0 h ago)\n\
+             allowed: Write on Topic orders for User:a from any address\n  \
+               because       ALLOW All on Topic orders to User:a from any address\n  \
+               never used    since 2026-01-01T00:00:00.000Z\n"
+        );
+        seen.set_topic("orders");
+        let json = to_json(&shown(&decisions, Some(&seen)));
+        let times = |index: usize| {
+            let decision = &json["decisions"][index];
+            [&decision["lastUsed"], &decision["neverUsedSince"]].map(Value::as_str)
+        };
+        let day = Some("2026-01-01T00:00:00.000Z");
+        // The topic does not show who writes it.
+        assert_eq!([times(0), times(1)], [[day, None], [None, None]]);
+        assert_eq!(times(2), [None, day]);
     }
 
     #[test]

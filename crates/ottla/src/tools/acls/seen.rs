@@ -1,56 +1,46 @@
-//! What clients did, according to the audit files of the brokers: for `--dry-run`, which clients would
-//! lose what they use.
+//! What clients did, according to the decisions that the brokers wrote as `ottla.audit.file` or
+//! `ottla.audit.topic`: who was allowed what, by which rule, and when last.
 //!
-//! No request of Kafka lists the clients that are connected. The audit files show who was allowed
-//! what, and when.
+//! No request of Kafka lists the clients that are connected. A client that sends requests is seen in
+//! these decisions.
 
-use std::collections::BTreeMap;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::fs::File;
 use std::io::{BufRead, BufReader};
-use std::path::PathBuf;
+use std::path::Path;
 
 use anyhow::Context;
-use ottla_security::{Action, Client, Operation, ResourceType, StandardAuthorizer, escaped};
-use serde_json::Value;
+use jiff::Timestamp;
+use ottla_security::{
+    Acl, Action, Client, Operation, PatternType, ResourceType, Rule, StandardAuthorizer, WILDCARD,
+    escaped,
+};
+use serde::Deserialize;
 
-/// The maximum number of different uses that are kept: clients choose the names in them.
+use super::rules::resource_in_words;
+use crate::counted::counted;
+use crate::tools::sizes;
+
+/// The maximum number of different uses, and of rules, that are kept: clients choose the names in
+/// them.
 const MAX_USES: usize = 1_000_000;
 
-/// One line of an audit file.
-#[derive(Debug)]
-pub(super) enum AuditLine {
-    Decision(Value),
-    /// This many decisions are missing at this place.
-    Lost(u64),
-}
-
-/// The lines of an audit file. A line that is not JSON counts as a lost decision: a full disk may
-/// have cut it, also within a character.
-pub(super) fn audit_lines(file: impl BufRead) -> impl Iterator<Item = std::io::Result<AuditLine>> {
-    file.split(b'\n').map(|line| -> std::io::Result<AuditLine> {
-        Ok(match serde_json::from_slice(&line?) {
-            Ok(decision @ Value::Object(_)) => match decision.get("lost").and_then(Value::as_u64) {
-                Some(lost) => AuditLine::Lost(lost),
-                None => AuditLine::Decision(decision),
-            },
-            _ => AuditLine::Lost(1),
-        })
-    })
-}
-
-/// Opens audit files, and passes each line on.
-pub(super) fn read_audit_files(
-    paths: &[PathBuf],
-    mut take: impl FnMut(AuditLine),
-) -> anyhow::Result<()> {
-    for path in paths {
-        let read = File::open(path).and_then(|file| {
-            audit_lines(BufReader::new(file)).try_for_each(|line| line.map(&mut take))
-        });
-        read.with_context(|| format!("{} cannot be read", path.display()))?;
-    }
-    Ok(())
+/// One line of a file, or one record of a topic: a decision, or that some are missing at this place.
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct AuditLine {
+    time: String,
+    principal: String,
+    host: String,
+    operation: String,
+    resource_type: String,
+    resource_name: String,
+    allowed: bool,
+    rule: String,
+    /// How many decisions are missing; 0 for a decision.
+    lost: u64,
 }
 
 /// An operation that was allowed to a client.
@@ -64,210 +54,444 @@ struct Use {
 }
 
 impl Use {
-    /// `None` for a line that is no decision to allow something.
-    fn read(line: &Value) -> Option<Use> {
-        let text = |key: &str| line.get(key)?.as_str();
-        if line.get("allowed") != Some(&Value::Bool(true)) {
-            return None;
-        }
-        let (operation, resource_type) = (text("operation")?, text("resourceType")?);
+    /// `None` if the types are unknown here.
+    fn of(line: AuditLine) -> Option<Use> {
         let mut operations = Operation::ALL.iter().copied();
         let mut resource_types = ResourceType::ALL.iter().copied();
         Some(Use {
-            principal: text("principal")?.to_owned(),
-            host: text("host")?.to_owned(),
-            resource_type: resource_types.find(|it| it.name() == resource_type)?,
-            name: text("resourceName")?.to_owned(),
-            operation: operations.find(|it| it.name() == operation)?,
+            resource_type: resource_types.find(|it| it.name() == line.resource_type)?,
+            operation: operations.find(|it| it.name() == line.operation)?,
+            principal: line.principal,
+            host: line.host,
+            name: line.resource_name,
         })
     }
 
-    fn is_allowed(&self, authorizer: &StandardAuthorizer) -> bool {
-        let client = Client {
+    fn client(&self) -> Client<'_> {
+        Client {
             principal: &self.principal,
             host: &self.host,
-        };
-        let action = Action {
+        }
+    }
+
+    fn action(&self) -> Action<'_> {
+        Action {
             operation: self.operation,
             resource_type: self.resource_type,
             name: &self.name,
-        };
-        authorizer.is_allowed(client, action)
+        }
     }
 }
 
 /// What clients were allowed, and when last.
 #[derive(Debug, Default)]
 pub(super) struct Seen {
-    uses: BTreeMap<Use, String>,
-    since: String,
-    until: String,
-    /// Decisions that are missing in the files, or were too many.
+    uses: BTreeMap<Use, Timestamp>,
+    /// The rules that decided, as in the lines.
+    rules: BTreeSet<String>,
+    /// The times of the first and the last decision.
+    times: Option<(Timestamp, Timestamp)>,
+    /// Before this time, decisions are missing that the topic had, or still has.
+    complete_since: Option<Timestamp>,
+    decisions: u64,
+    /// Decisions that are missing, or were too many.
     lost: u64,
+    has_files: bool,
+    topic: Option<String>,
 }
 
 impl Seen {
-    pub(super) fn read(paths: &[PathBuf]) -> anyhow::Result<Seen> {
-        let mut seen = Seen::default();
-        read_audit_files(paths, |line| seen.take(&line))?;
-        Ok(seen)
+    pub(super) fn read_file(&mut self, path: &Path) -> anyhow::Result<()> {
+        self.has_files = true;
+        let file = File::open(path).map(BufReader::new);
+        let read = file.and_then(|file| {
+            // Not `lines`: a full disk may have cut a line within a character.
+            file.split(b'\n')
+                .try_for_each(|line| line.map(|line| self.take(&line)))
+        });
+        read.with_context(|| format!("{} cannot be read", path.display()))
     }
 
-    fn take(&mut self, line: &AuditLine) {
-        let line = match line {
-            AuditLine::Decision(line) => line,
-            AuditLine::Lost(lost) => {
-                self.lost += lost;
-                return;
-            }
+    /// The decisions that follow are from this topic.
+    pub(super) fn set_topic(&mut self, topic: &str) {
+        self.topic = Some(topic.to_owned());
+    }
+
+    /// The topic has no earlier decisions, or they were not read.
+    pub(super) fn set_complete_since(&mut self, time: Timestamp) {
+        self.complete_since = self.complete_since.max(Some(time));
+    }
+
+    /// Takes one line. What no broker wrote counts as a missing decision: a full disk may have cut
+    /// a line.
+    pub(super) fn take(&mut self, line: &[u8]) {
+        let line = serde_json::from_slice::<AuditLine>(line).ok();
+        let line = line.and_then(|line| {
+            let time: Timestamp = line.time.parse().ok()?;
+            Some((line, time))
+        });
+        let Some((mut line, time)) = line else {
+            self.lost += 1;
+            return;
         };
-        let time = line.get("time").and_then(Value::as_str).unwrap_or_default();
-        if !time.is_empty() && (self.since.is_empty() || time < self.since.as_str()) {
-            self.since = time.to_owned();
+        let (first, last) = self.times.unwrap_or((time, time));
+        self.times = Some((first.min(time), last.max(time)));
+        if line.lost > 0 {
+            self.lost = self.lost.saturating_add(line.lost);
+            return;
         }
-        if time > self.until.as_str() {
-            self.until = time.to_owned();
+        self.decisions += 1;
+        let rule = std::mem::take(&mut line.rule);
+        if !self.rules.contains(&rule) {
+            if self.rules.len() < MAX_USES {
+                self.rules.insert(rule);
+            } else {
+                self.lost += 1;
+            }
         }
-        let Some(used) = Use::read(line) else {
+        if !line.allowed {
+            return;
+        }
+        let Some(used) = Use::of(line) else {
             return;
         };
         let is_full = self.uses.len() >= MAX_USES;
         match self.uses.get_mut(&used) {
-            Some(last) if last.as_str() < time => *last = time.to_owned(),
-            Some(_) => {}
+            Some(last) => *last = time.max(*last),
             None if is_full => self.lost += 1,
             None => {
-                self.uses.insert(used, time.to_owned());
+                self.uses.insert(used, time);
             }
         }
     }
 
-    /// Which clients lose what they were allowed by `before`, and what the files cannot show.
-    pub(super) fn in_words(
+    /// Whether there is a request that was allowed. Without one, nothing is known about clients.
+    pub(super) fn has_uses(&self) -> bool {
+        !self.uses.is_empty()
+    }
+
+    pub(super) fn has_files(&self) -> bool {
+        self.has_files
+    }
+
+    pub(super) fn topic(&self) -> Option<&str> {
+        self.topic.as_deref()
+    }
+
+    pub(super) fn decisions(&self) -> u64 {
+        self.decisions
+    }
+
+    pub(super) fn lost(&self) -> u64 {
+        self.lost
+    }
+
+    /// Where the decisions are from.
+    pub(super) fn source(&self) -> String {
+        let topic = self.topic.as_deref().map(|it| format!("the topic {it}"));
+        let files = self.has_files.then(|| "the audit files".to_owned());
+        let sources: Vec<String> = files.into_iter().chain(topic).collect();
+        sources.join(" and ")
+    }
+
+    /// Since when decisions are known, as text.
+    pub(super) fn since(&self) -> String {
+        let first = self.times.map(|(first, _)| first);
+        first
+            .max(self.complete_since)
+            .map_or_else(String::new, shown)
+    }
+
+    /// The time of the last decision, as text.
+    pub(super) fn until(&self) -> String {
+        let last = self.times.map(|(_, last)| last);
+        last.map_or_else(String::new, shown)
+    }
+
+    /// Whether the rule has decided a request.
+    pub(super) fn has_decided(&self, acl: &Acl) -> bool {
+        self.rules.contains(&Rule::Acl(acl.clone()).to_string())
+    }
+
+    /// Whether the rule may have decided about reads and writes of the topic itself: those that are
+    /// allowed are not in it.
+    pub(super) fn may_hide_uses_of(&self, acl: &Acl) -> bool {
+        let Some(topic) = &self.topic else {
+            return false;
+        };
+        let pattern = &acl.pattern;
+        let matches = match pattern.pattern_type {
+            PatternType::Literal => pattern.name == topic.as_str() || pattern.name == WILDCARD,
+            _ => topic.starts_with(&*pattern.name),
+        };
+        matches && is_hidden(pattern.resource_type, acl.operation)
+    }
+
+    /// When the client was last allowed the action; from any address if it has none.
+    pub(super) fn last_use(&self, client: Client<'_>, action: Action<'_>) -> LastUse {
+        let uses = self.uses.iter().filter(|(used, _)| {
+            used.principal == client.principal
+                && (client.host == WILDCARD || used.host == client.host)
+                && used.operation == action.operation
+                && used.resource_type == action.resource_type
+                && used.name == action.name
+        });
+        match uses.map(|(_, time)| *time).max() {
+            Some(time) => LastUse::At(time),
+            None if self.topic.as_deref() == Some(action.name)
+                && is_hidden(action.resource_type, action.operation) =>
+            {
+                LastUse::Unknown
+            }
+            None => LastUse::Never,
+        }
+    }
+
+    /// Which clients lose what they were allowed by `before`; those seen last come first.
+    pub(super) fn losses_in_words(
         &self,
         before: &StandardAuthorizer,
         after: &StandardAuthorizer,
+        now: Timestamp,
     ) -> String {
-        if self.uses.is_empty() {
-            let nothing = "The audit files have no request that was allowed, so they show no client; set \
-                           ottla.audit.events=allowed,denied on the brokers.\n";
-            return nothing.to_owned();
+        /// When a client was seen, and what it loses.
+        struct Losing<'a> {
+            seen: Timestamp,
+            losses: Vec<(&'a Use, Timestamp)>,
         }
-        let (since, until) = (&self.since, &self.until);
-        let mut text = String::new();
-        let is_lost = |used: &&Use| used.is_allowed(before) && !used.is_allowed(after);
-        let lost: Vec<&Use> = self.uses.keys().filter(is_lost).collect();
-        let _ = match lost.is_empty() {
-            true => writeln!(
-                text,
-                "No client in the audit files ({since} to {until}) would lose anything."
-            ),
-            false => writeln!(
-                text,
-                "Clients in the audit files ({since} to {until}) that would lose something:"
-            ),
-        };
-        for used in lost {
-            let _ = writeln!(
-                text,
-                "  {} from {} loses {} on {} {}, last used {}",
-                escaped(&used.principal),
-                escaped(&used.host),
-                used.operation.title(),
-                used.resource_type.title(),
-                escaped(&used.name),
-                self.uses[used],
-            );
+        let mut clients: BTreeMap<(&str, &str), Losing<'_>> = BTreeMap::new();
+        for (used, time) in &self.uses {
+            let client = used.client();
+            let losing = clients
+                .entry((client.principal, client.host))
+                .or_insert_with(|| Losing {
+                    seen: *time,
+                    losses: Vec::new(),
+                });
+            losing.seen = losing.seen.max(*time);
+            let action = used.action();
+            if before.is_allowed(client, action) && !after.is_allowed(client, action) {
+                losing.losses.push((used, *time));
+            }
         }
-        text.push_str(
-            "note: the files do not show who is connected now, and nothing of nodes whose files are not given\n",
+        let count = clients.len();
+        clients.retain(|_, losing| !losing.losses.is_empty());
+        let mut clients: Vec<_> = clients.into_iter().collect();
+        clients.sort_by_key(|(client, losing)| (Reverse(losing.seen), *client));
+
+        let (source, since, until) = (self.source(), self.since(), self.until());
+        let from = format!(
+            "in {source} ({since} to {until}, {} decisions)",
+            self.decisions
         );
-        if self.lost > 0 {
+        if clients.is_empty() {
+            let seen = counted(count, "client");
+            return format!("No client {from} would lose anything ({seen} seen).\n");
+        }
+        let mut text = format!("Clients {from} that would lose something:\n");
+        for ((principal, host), losing) in clients {
             let _ = writeln!(
                 text,
-                "note: {} decisions are missing in the files",
-                self.lost
+                "  {} from {}, last seen {}",
+                escaped(principal),
+                escaped(host),
+                ago(losing.seen, now)
             );
+            for (used, time) in losing.losses {
+                let resource = resource_in_words(used.resource_type, &used.name);
+                let _ = writeln!(
+                    text,
+                    "    loses {} on {}, last used {}",
+                    used.operation.title(),
+                    escaped(&resource),
+                    shown_with_age(time, now)
+                );
+            }
         }
         text
     }
 }
 
+/// When an action was last allowed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum LastUse {
+    At(Timestamp),
+    /// Never since [`Seen::since`].
+    Never,
+    /// The topic does not show it.
+    Unknown,
+}
+
+fn is_hidden(resource_type: ResourceType, operation: Operation) -> bool {
+    use Operation::{All, Describe, Read, Write};
+    resource_type == ResourceType::Topic && matches!(operation, All | Describe | Read | Write)
+}
+
+/// A time as in the decisions.
+pub(super) fn shown(time: Timestamp) -> String {
+    format!("{time:.3}")
+}
+
+pub(super) fn shown_with_age(time: Timestamp, now: Timestamp) -> String {
+    format!("{} ({})", shown(time), ago(time, now))
+}
+
+fn ago(time: Timestamp, now: Timestamp) -> String {
+    let age_ms = now.as_millisecond() - time.as_millisecond();
+    format!("{} ago", sizes::age_ms(age_ms))
+}
+
 #[cfg(test)]
-mod tests {
-    use ottla_security::{Acl, Pattern, PatternType, PermissionType, WILDCARD};
+pub(super) mod tests {
+    use ottla_security::{Pattern, PermissionType};
 
     use super::*;
+
+    pub fn acl(name: &str, principal: &str) -> Acl {
+        Acl {
+            pattern: Pattern {
+                resource_type: ResourceType::Topic,
+                name: name.to_owned().into(),
+                pattern_type: PatternType::Literal,
+            },
+            principal: principal.to_owned().into(),
+            host: WILDCARD.into(),
+            operation: Operation::Read,
+            permission_type: PermissionType::Allow,
+        }
+    }
 
     fn authorizer(principals: &[&str]) -> StandardAuthorizer {
         let mut authorizer = StandardAuthorizer::default();
         for principal in principals {
-            authorizer.acls.insert(Acl {
-                pattern: Pattern {
-                    resource_type: ResourceType::Topic,
-                    name: "orders".into(),
-                    pattern_type: PatternType::Literal,
-                },
-                principal: (*principal).into(),
-                host: WILDCARD.into(),
-                operation: Operation::Read,
-                permission_type: PermissionType::Allow,
-            });
+            authorizer.acls.insert(acl("orders", principal));
         }
         authorizer
     }
 
-    fn seen(lines: impl AsRef<[u8]>) -> Seen {
-        let mut seen = Seen::default();
-        for line in audit_lines(lines.as_ref()) {
-            seen.take(&line.unwrap());
+    pub fn seen(lines: impl AsRef<[u8]>) -> Seen {
+        let mut seen = Seen {
+            has_files: true,
+            ..Seen::default()
+        };
+        for line in lines.as_ref().split_inclusive(|byte| *byte == b'\n') {
+            seen.take(line);
         }
         seen
     }
 
-    fn line(time: &str, principal: &str, operation: &str, allowed: bool) -> String {
-        format!(
-            r#"{{"time":"{time}","principal":"{principal}","host":"10.0.0.1","operation":"{operation}","resourceType":"TOPIC","resourceName":"orders","allowed":{allowed}}}"#
-        ) + "\n"
+    /// On a day of January 2026, about the topic `orders`.
+    pub fn line(day: u8, principal: &str, operation: &str, rule: &Rule) -> String {
+        let line = serde_json::json!({
+            "time": format!("2026-01-{day:02}T00:00:00.000Z"),
+            "principal": principal,
+            "host": "10.0.0.1",
+            "operation": operation,
+            "resourceType": "TOPIC",
+            "resourceName": "orders",
+            "allowed": rule.is_allowed(),
+            "rule": rule.to_string(),
+        });
+        format!("{line}\n")
+    }
+
+    fn time(text: &str) -> Timestamp {
+        text.parse().unwrap()
     }
 
     #[test]
     fn a_client_that_loses_what_it_used_is_named() {
+        let allowed = Rule::DefaultAllow;
         let lines = [
-            line("2026-01-01", "User:a", "READ", true),
-            line("2026-01-03", "User:a", "READ", true),
-            line("2026-01-02", "User:b", "READ", true),
-            line("2026-01-04", "User:c", "READ", false),
-            line("2026-01-05", "User:d", "WRITE", true),
+            line(1, "User:a", "READ", &allowed),
+            line(3, "User:a", "READ", &allowed),
+            line(2, "User:b", "READ", &allowed),
+            line(4, "User:c", "READ", &Rule::DefaultDeny),
+            line(5, "User:d", "WRITE", &allowed),
+            line(4, "User:e", "READ", &allowed),
+            line(5, "User:a", "DESCRIBE", &allowed),
         ];
         let seen = seen(lines.concat());
-        let (before, after) = (authorizer(&["User:a", "User:b"]), authorizer(&["User:b"]));
+        let before = authorizer(&["User:a", "User:b", "User:e"]);
+        let after = authorizer(&["User:b"]);
+        let now = time("2026-01-05T00:02:00Z");
         assert_eq!(
-            seen.in_words(&before, &after),
-            "Clients in the audit files (2026-01-01 to 2026-01-05) that would lose something:\n  \
-             User:a from 10.0.0.1 loses Read on Topic orders, last used 2026-01-03\n\
-             note: the files do not show who is connected now, and nothing of nodes whose files are not given\n"
+            seen.losses_in_words(&before, &after, now),
+            "Clients in the audit files (2026-01-01T00:00:00.000Z to 2026-01-05T00:00:00.000Z, 7 decisions) \
+             that would lose something:\n  \
+               User:a from 10.0.0.1, last seen 2 min ago\n    \
+                 loses Read on Topic orders, last used 2026-01-03T00:00:00.000Z (2 d 0 h ago)\n    \
+                 loses Describe on Topic orders, last used 2026-01-05T00:00:00.000Z (2 min ago)\n  \
+               User:e from 10.0.0.1, last seen 1 d 0 h ago\n    \
+                 loses Read on Topic orders, last used 2026-01-04T00:00:00.000Z (1 d 0 h ago)\n"
         );
-        assert!(
-            seen.in_words(&before, &before)
-                .starts_with("No client in the audit files (2026-01-01 to 2026-01-05)")
+        assert_eq!(
+            seen.losses_in_words(&before, &before, now),
+            "No client in the audit files (2026-01-01T00:00:00.000Z to 2026-01-05T00:00:00.000Z, 7 decisions) \
+             would lose anything (4 clients seen).\n"
         );
     }
 
     #[test]
-    fn what_the_files_do_not_show_is_said() {
-        let lost = "{\"time\":\"2026-01-01\",\"lost\":3}\n{\"time\":\"2026\n";
+    fn missing_decisions_are_counted() {
+        let lost = "{\"time\":\"2026-01-01T00:00:00.000Z\",\"lost\":3}\n{\"time\":\"2026\n";
         let mut lines = lost.to_owned().into_bytes();
         // The first byte of a character.
         lines.extend(b"{\"principal\":\"User:\xc3\n");
-        lines.extend(line("2026-01-01", "User:a", "READ", true).into_bytes());
-        let text = seen(lines).in_words(&authorizer(&[]), &authorizer(&[]));
-        assert!(
-            text.ends_with("note: 5 decisions are missing in the files\n"),
-            "{text}"
-        );
-        let denied = seen(line("2026-01-01", "User:a", "READ", false));
-        let text = denied.in_words(&authorizer(&[]), &authorizer(&[]));
-        assert!(text.contains("ottla.audit.events=allowed,denied"), "{text}");
+        lines.extend(line(1, "User:a", "READ", &Rule::DefaultDeny).into_bytes());
+        // No broker writes it.
+        lines.extend(b"{}\n");
+        let seen = seen(lines);
+        assert_eq!((seen.lost(), seen.decisions()), (6, 1));
+        assert!(!seen.has_uses());
+    }
+
+    #[test]
+    fn decisions_are_known_since_no_older_one_was_left_out() {
+        let allowed = Rule::DefaultAllow;
+        let lines = [
+            line(1, "User:a", "READ", &allowed),
+            line(9, "User:a", "READ", &allowed),
+        ];
+        let mut seen = seen(lines.concat());
+        assert_eq!(seen.since(), "2026-01-01T00:00:00.000Z");
+        seen.set_complete_since(time("2026-01-05T00:00:00Z"));
+        seen.set_complete_since(time("2026-01-03T00:00:00Z"));
+        assert_eq!(seen.since(), "2026-01-05T00:00:00.000Z");
+        assert_eq!(seen.until(), "2026-01-09T00:00:00.000Z");
+    }
+
+    #[test]
+    fn the_topic_does_not_show_reads_of_itself() {
+        let mut seen = seen(line(1, "User:a", "READ", &Rule::DefaultAllow));
+        let read = |name| Action {
+            operation: Operation::Read,
+            resource_type: ResourceType::Topic,
+            name,
+        };
+        let client = Client {
+            principal: "User:a",
+            host: WILDCARD,
+        };
+        let used = LastUse::At(time("2026-01-01T00:00:00Z"));
+        assert_eq!(seen.last_use(client, read("orders")), used);
+        let elsewhere = Client {
+            host: "10.0.0.2",
+            ..client
+        };
+        assert_eq!(seen.last_use(elsewhere, read("orders")), LastUse::Never);
+        assert_eq!(seen.last_use(client, read("audit")), LastUse::Never);
+        assert!(!seen.may_hide_uses_of(&acl("audit", "User:a")));
+        seen.set_topic("audit");
+        assert_eq!(seen.source(), "the audit files and the topic audit");
+        assert_eq!(seen.last_use(client, read("audit")), LastUse::Unknown);
+        assert!(seen.may_hide_uses_of(&acl("audit", "User:a")));
+        assert!(seen.may_hide_uses_of(&acl(WILDCARD, "User:a")));
+        assert!(!seen.may_hide_uses_of(&acl("orders", "User:a")));
+        let mut prefixed = acl("au", "User:a");
+        prefixed.pattern.pattern_type = PatternType::Prefixed;
+        assert!(seen.may_hide_uses_of(&prefixed));
+        prefixed.operation = Operation::Alter;
+        assert!(!seen.may_hide_uses_of(&prefixed));
     }
 }

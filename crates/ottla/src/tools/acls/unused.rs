@@ -1,23 +1,24 @@
-//! `acls unused`: the ACLs that decided no request in the audit files of the brokers.
+//! `acls unused`: the ACLs that decided no request that the brokers wrote to a topic or to files.
 //!
-//! A broker writes each decision with its rule to `ottla.audit.file`, if `ottla.audit.events` has
-//! `allowed` and `denied`. If several ACLs match, the rule is the one that decides; an ACL that only
-//! repeats another one is therefore unused.
+//! A broker writes each decision with its rule to `ottla.audit.topic` and `ottla.audit.file`, if
+//! `ottla.audit.events` has `allowed` and `denied`. If several ACLs match, the rule is the one that
+//! decides; an ACL that only repeats another one is therefore unused.
 
-use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::io::Write as _;
-use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::bail;
+use anyhow::anyhow;
 use clap::Args;
-use ottla_security::{Acl, PermissionType, Rule, flags_to_remove};
+use ottla_client::Admin;
+use ottla_security::{Acl, PermissionType, flags_to_remove};
 use serde_json::{Value, json};
 
+use super::audit::{AuditArgs, MAX_DECISIONS, read_in_words};
 use super::explain::{connection_flags, failed};
+use super::node_settings::{self, NodeSettings};
 use super::rules::{acl_in_words, acl_to_json, acls, filter};
-use super::seen::{AuditLine, read_audit_files};
+use super::seen::Seen;
 use crate::counted::counted;
 use crate::tools::admin_client;
 
@@ -28,9 +29,8 @@ pub(super) struct UnusedArgs {
     /// Properties file with settings of the client.
     #[arg(long, value_name = "FILE")]
     command_config: Option<String>,
-    /// A file that a broker wrote as ottla.audit.file; give those of all brokers. Repeatable.
-    #[arg(long, value_name = "FILE", required = true)]
-    audit_file: Vec<PathBuf>,
+    #[command(flatten)]
+    audit: AuditArgs,
     /// Print one JSON object instead of text.
     #[arg(long)]
     json: bool,
@@ -44,24 +44,40 @@ pub(super) async fn run(args: &UnusedArgs) -> ExitCode {
 }
 
 async fn unused(args: &UnusedArgs) -> anyhow::Result<()> {
-    let mut decisions = Decisions::default();
-    read_audit_files(&args.audit_file, |line| decisions.take(&line))?;
-    if !decisions.has_allowed {
-        bail!(
-            "the files have no request that was allowed; set ottla.audit.events=allowed,denied on the brokers, and \
-             give their files of ottla.audit.file after some time"
-        );
-    }
     let config = args.command_config.as_deref();
     let admin = args.bootstrap.connect(config, "ottla-acls").await?;
+    let endpoint_type = args.bootstrap.endpoint_type();
+    let nodes = node_settings::read(&admin, endpoint_type).await?;
+    let audit = args
+        .audit
+        .read(&admin, endpoint_type, &nodes, MAX_DECISIONS);
+    let audit = audit.await?;
+    let mut notes = nodes.notes.clone();
+    notes.extend(audit.notes);
+    let seen = match audit.seen {
+        Ok(seen) => seen,
+        Err(reason) => return Err(anyhow!("which rules are unused is unknown: {reason}")),
+    };
+    if seen.topic().is_some()
+        && !seen.has_files()
+        && may_have_other_controllers(&admin, &nodes).await
+    {
+        let note = "nodes that are only controllers write no decisions to a topic; give their files with \
+                    --audit-file too, because a rule may have decided there";
+        notes.push(note.to_owned());
+    }
     let all = acls(&admin, &filter(None, None)).await?;
     let count = all.len();
-    let unused: Vec<Acl> = all.into_iter().filter(|acl| !decisions.has(acl)).collect();
+    let unused: Vec<Acl> = all
+        .into_iter()
+        .filter(|acl| !seen.has_decided(acl))
+        .collect();
     let text = match args.json {
-        true => format!("{:#}\n", to_json(&decisions, count, &unused)),
+        true => format!("{:#}\n", to_json(&seen, count, &unused, &notes)),
         false => {
+            notes.insert(0, read_in_words(&seen));
             let connection = connection_flags(&args.bootstrap, config);
-            to_text(&decisions, count, &unused, &connection)
+            to_text(&seen, count, &unused, &notes, &connection)
         }
     };
     // The reader may have closed the pipe.
@@ -69,46 +85,29 @@ async fn unused(args: &UnusedArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The decisions in the files.
-#[derive(Debug, Default)]
-struct Decisions {
-    /// The rules that decided, as in the lines.
-    rules: BTreeSet<String>,
-    /// The time of the earliest line.
-    since: String,
-    has_allowed: bool,
-    /// Decisions that are missing in the files.
-    lost: u64,
+/// Whether there are nodes that are only controllers, as far as this is known.
+async fn may_have_other_controllers(admin: &Admin, nodes: &NodeSettings) -> bool {
+    let is_broker = |id: i32| nodes.reported.iter().any(|(broker, _)| *broker == id);
+    let Ok(quorum) = admin.describe_quorum().await else {
+        return true;
+    };
+    let mut voters = quorum.state.current_voters.iter();
+    voters.any(|voter| !is_broker(voter.replica_id))
 }
 
-impl Decisions {
-    fn take(&mut self, line: &AuditLine) {
-        let line = match line {
-            AuditLine::Decision(line) => line,
-            AuditLine::Lost(lost) => {
-                self.lost += lost;
-                return;
-            }
-        };
-        let time = line.get("time").and_then(Value::as_str).unwrap_or_default();
-        if !time.is_empty() && (self.since.is_empty() || time < self.since.as_str()) {
-            self.since = time.to_owned();
-        }
-        self.has_allowed |= line.get("allowed") == Some(&Value::Bool(true));
-        if let Some(rule) = line.get("rule").and_then(Value::as_str)
-            && !self.rules.contains(rule)
-        {
-            self.rules.insert(rule.to_owned());
-        }
-    }
-
-    fn has(&self, acl: &Acl) -> bool {
-        self.rules.contains(&Rule::Acl(acl.clone()).to_string())
-    }
+/// Whether a command that removes the rule is printed.
+fn is_removable(seen: &Seen, acl: &Acl) -> bool {
+    acl.permission_type != PermissionType::Deny && !seen.may_hide_uses_of(acl)
 }
 
-fn to_text(decisions: &Decisions, count: usize, unused: &[Acl], connection: &str) -> String {
-    let since = &decisions.since;
+fn to_text(
+    seen: &Seen,
+    count: usize,
+    unused: &[Acl],
+    notes: &[String],
+    connection: &str,
+) -> String {
+    let since = seen.since();
     let rules = counted(count, "rule");
     let mut text = match unused.is_empty() {
         true => format!("Of {rules}, each has decided a request since {since}.\n"),
@@ -116,94 +115,75 @@ fn to_text(decisions: &Decisions, count: usize, unused: &[Acl], connection: &str
     };
     for acl in unused {
         let _ = writeln!(text, "  {}", acl_in_words(acl));
-        let _ = if acl.permission_type == PermissionType::Deny {
+        let _ = if is_removable(seen, acl) {
+            let remove = flags_to_remove(acl);
+            writeln!(text, "    to remove it  ottla acls {connection} {remove}")
+        } else if acl.permission_type == PermissionType::Deny {
             writeln!(
                 text,
                 "    it denies: keep it if nobody was to try, because without it more may be allowed"
             )
         } else {
-            let remove = flags_to_remove(acl);
-            writeln!(text, "    to remove it  ottla acls {connection} {remove}")
+            writeln!(
+                text,
+                "    it may be used: the topic {} does not show who reads and writes it itself",
+                seen.topic().unwrap_or_default()
+            )
         };
     }
-    if decisions.lost > 0 {
-        let _ = writeln!(
-            text,
-            "note: decisions are missing in the files ({}); a rule may have decided one of them",
-            decisions.lost
-        );
+    for note in notes {
+        let _ = writeln!(text, "note: {note}");
     }
     text
 }
 
-fn to_json(decisions: &Decisions, count: usize, unused: &[Acl]) -> Value {
+fn to_json(seen: &Seen, count: usize, unused: &[Acl], notes: &[String]) -> Value {
     let shown = unused.iter().map(|acl| {
         let mut shown = acl_to_json(acl);
-        if acl.permission_type != PermissionType::Deny {
+        if is_removable(seen, acl) {
             shown["toRemove"] = format!("ottla acls {}", flags_to_remove(acl)).into();
         }
         shown
     });
     json!({
-        "since": decisions.since,
+        "since": seen.since(),
+        "until": seen.until(),
+        "decisions": seen.decisions(),
         "rules": count,
-        "lost": decisions.lost,
+        "lost": seen.lost(),
         "unused": shown.collect::<Vec<_>>(),
+        "notes": notes,
     })
 }
 
 #[cfg(test)]
 mod tests {
-    use ottla_security::{Operation, Pattern, PatternType, ResourceType, WILDCARD};
+    use ottla_security::Rule;
 
+    use super::super::seen::tests::{acl, line, seen};
     use super::*;
-    use crate::tools::acls::seen::audit_lines;
-
-    fn read(decisions: &mut Decisions, text: &str) {
-        for line in audit_lines(text.as_bytes()) {
-            decisions.take(&line.unwrap());
-        }
-    }
-
-    fn acl(name: &str) -> Acl {
-        Acl {
-            pattern: Pattern {
-                resource_type: ResourceType::Topic,
-                name: name.to_owned().into(),
-                pattern_type: PatternType::Literal,
-            },
-            principal: "User:a".into(),
-            host: WILDCARD.into(),
-            operation: Operation::Read,
-            permission_type: PermissionType::Allow,
-        }
-    }
-
-    fn line(time: &str, allowed: bool, rule: &Rule) -> String {
-        let line = json!({ "time": time, "allowed": allowed, "rule": rule.to_string() });
-        format!("{line}\n")
-    }
 
     #[test]
-    fn rules_that_occur_in_no_file_are_unused() {
-        let mut decisions = Decisions::default();
-        let one = line("2026-02-01T00:00:00.000Z", true, &Rule::Acl(acl("used")));
-        read(&mut decisions, &one);
-        let other = line("2026-01-01T00:00:00.000Z", false, &Rule::DefaultDeny);
-        read(&mut decisions, &other);
-        assert!(decisions.has_allowed && decisions.has(&acl("used")));
-        let unused = [acl("idle")];
-        assert!(!decisions.has(&unused[0]));
+    fn rules_that_occur_in_no_line_are_unused() {
+        let used = Rule::Acl(acl("used", "User:a"));
+        let lines =
+            line(2, "User:a", "READ", &used) + &line(1, "User:b", "READ", &Rule::DefaultDeny);
+        let seen = seen(lines);
+        assert!(seen.has_decided(&acl("used", "User:a")));
+        let unused = [acl("idle", "User:a")];
+        assert!(!seen.has_decided(&unused[0]));
+        let notes = [read_in_words(&seen)];
         assert_eq!(
-            to_text(&decisions, 2, &unused, "--bootstrap-server x:1"),
+            to_text(&seen, 2, &unused, &notes, "--bootstrap-server x:1"),
             "Of 2 rules, these have decided no request since 2026-01-01T00:00:00.000Z:\n  \
                ALLOW Read on Topic idle to User:a from any address\n    \
                  to remove it  ottla acls --bootstrap-server x:1 --remove --allow-principal User:a \
-             --operation Read --topic idle\n"
+             --operation Read --topic idle\n\
+             note: 2 decisions read from the audit files, 2026-01-01T00:00:00.000Z to 2026-01-02T00:00:00.000Z\n"
         );
-        let json = to_json(&decisions, 2, &unused);
+        let json = to_json(&seen, 2, &unused, &[]);
         assert_eq!(json["unused"][0]["resourceName"], "idle");
-        assert_eq!(json["lost"], 0);
+        assert_eq!((&json["lost"], &json["decisions"]), (&json!(0), &json!(2)));
     }
 
     /// Somebody may be kept out by it who has not tried.
@@ -211,9 +191,9 @@ mod tests {
     fn no_command_removes_an_unused_denial() {
         let denial = Acl {
             permission_type: PermissionType::Deny,
-            ..acl("secret")
+            ..acl("secret", "User:a")
         };
-        let text = to_text(&Decisions::default(), 1, std::slice::from_ref(&denial), "");
+        let text = to_text(&Seen::default(), 1, std::slice::from_ref(&denial), &[], "");
         assert!(text.contains("  DENY Read on Topic secret"), "{text}");
         assert!(
             text.contains("it denies") && !text.contains("--remove"),
@@ -222,15 +202,16 @@ mod tests {
     }
 
     #[test]
-    fn missing_decisions_are_counted() {
-        let mut decisions = Decisions::default();
-        let text = "{\"time\":\"2026-01-01T00:00:00.000Z\",\"lost\":3}\n{\"time\":\"2026\n";
-        read(&mut decisions, text);
-        assert_eq!(decisions.lost, 4);
-        assert!(!decisions.has_allowed);
-        let text = to_text(&decisions, 1, &[], "");
+    fn no_command_removes_a_right_that_the_topic_does_not_show() {
+        let mut seen = Seen::default();
+        seen.set_topic("audit");
+        let of_brokers = acl("audit", "User:broker");
+        let text = to_text(&seen, 1, std::slice::from_ref(&of_brokers), &[], "");
         assert!(
-            text.ends_with("are missing in the files (4); a rule may have decided one of them\n")
+            text.contains("it may be used: the topic audit") && !text.contains("--remove"),
+            "{text}"
         );
+        let json = to_json(&seen, 1, &[of_brokers], &[]);
+        assert_eq!(json["unused"][0]["toRemove"], Value::Null);
     }
 }

@@ -14,9 +14,9 @@ use ottla_types::Uuid;
 use serde::Serialize;
 
 use super::remote_log::{RemoteLog, RemotePartitionLog};
-use super::sizes;
 use crate::counted::counted;
 use crate::paragraphs::wrap;
+use crate::tools::sizes;
 
 /// The first columns, which identify a row.
 const KEY_COLUMNS: usize = 2;

@@ -1,12 +1,11 @@
 //! All that `__remote_log_metadata` says, by partition.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::{Duration, Instant};
 
-use anyhow::{anyhow, bail};
+use anyhow::anyhow;
 use bytes::Bytes;
-use ottla_client::admin::{ConfigResourceType, EndpointType, ListedOffset, OffsetSpec};
-use ottla_client::{Admin, Client, ClientError, Consumer, ConsumerConfig, OffsetReset};
+use ottla_client::admin::{ConfigResourceType, EndpointType, OffsetSpec};
+use ottla_client::{Admin, Client, ClientError};
 use ottla_controller::is_valid_topic_name;
 use ottla_tiered::{
     REMOTE_LOG_METADATA_TOPIC, RemoteLogMetadata, RemoteLogSegmentState, RemotePartition,
@@ -14,8 +13,8 @@ use ottla_tiered::{
 };
 use ottla_types::{ErrorCode, Uuid};
 
-/// How long the topic may give nothing before its end is reached.
-const PATIENCE: Duration = Duration::from_secs(30);
+use crate::tools::offset_reset::offsets;
+use crate::tools::topic_records;
 
 /// The remote segments of a cluster.
 #[derive(Default, Debug)]
@@ -135,74 +134,28 @@ fn is_followed(known: Option<RemoteLogSegmentState>, state: RemoteLogSegmentStat
 /// segments that were deleted.
 pub async fn read(client: &Client, keeps_deleted_of: Option<&str>) -> anyhow::Result<RemoteLog> {
     let admin = Admin::new(client.clone());
-    let topic = REMOTE_LOG_METADATA_TOPIC.to_owned();
-    let described = admin.describe_topics(std::slice::from_ref(&topic)).await;
-    let described = match described {
-        Ok(described) => described,
+    let partitions = match topic_records::partitions(&admin, REMOTE_LOG_METADATA_TOPIC).await {
+        Ok(partitions) => partitions,
         Err(error) => return Err(explained(&admin, error).await),
     };
-    let partitions: Vec<(String, i32)> = described
-        .iter()
-        .flat_map(|topic| {
-            let partitions = topic.partitions.iter();
-            partitions.map(|partition| (topic.name.clone(), partition.partition))
-        })
-        .collect();
-    let begins = admin
-        .list_offsets(&partitions, OffsetSpec::Earliest, false)
-        .await;
-    let ends = admin
-        .list_offsets(&partitions, OffsetSpec::Latest, false)
-        .await;
-    let mut left = BTreeMap::new();
-    for partition in &partitions {
-        let (begin, end) = (offset(&begins, partition)?, offset(&ends, partition)?);
-        if begin < end {
-            left.insert(partition.clone(), end);
-        }
-    }
+    let begins = offsets(&admin, &partitions, OffsetSpec::Earliest).await?;
+    let ends = offsets(&admin, &partitions, OffsetSpec::Latest).await?;
+    let ranges = begins.into_iter().map(|(partition, begin)| {
+        let end = ends[&partition];
+        (partition, begin..end)
+    });
+    let ranges: BTreeMap<_, _> = ranges.collect();
     let mut log = RemoteLog {
         keeps_deleted_of: keeps_deleted_of.map(str::to_owned),
         ..RemoteLog::default()
     };
-    if left.is_empty() {
-        return Ok(log);
-    }
-    let config = ConsumerConfig {
-        offset_reset: OffsetReset::Earliest,
-        auto_commit: false,
-        ..ConsumerConfig::default()
-    };
-    let mut consumer = Consumer::new(client.clone(), config);
-    let wanted: Vec<_> = left.keys().cloned().collect();
-    consumer.assign(&wanted);
-    let mut last_record = Instant::now();
-    while !left.is_empty() {
-        let records = consumer.poll(Duration::from_millis(500)).await?;
-        if !records.is_empty() {
-            last_record = Instant::now();
+    topic_records::read(client, &ranges, |record| {
+        if let Some(value) = &record.value {
+            let (topic, partition, offset) = (&record.topic, record.partition, record.offset);
+            log.apply(value, &format!("{topic}-{partition} offset {offset}"));
         }
-        for record in records {
-            if let Some(value) = &record.value {
-                let place = format!("{topic}-{} offset {}", record.partition, record.offset);
-                log.apply(value, &place);
-            }
-        }
-        left.retain(|partition, end| {
-            consumer
-                .position(partition)
-                .is_none_or(|position| position < *end)
-        });
-        if last_record.elapsed() > PATIENCE {
-            let stuck: Vec<_> = left.keys().map(|(_, it)| it.to_string()).collect();
-            bail!(
-                "partitions {} of {topic} gave no record for {} s before their end; are their \
-                 leaders there?",
-                stuck.join(", "),
-                PATIENCE.as_secs()
-            );
-        }
-    }
+    })
+    .await?;
     Ok(log)
 }
 
@@ -225,10 +178,7 @@ fn cause(code: ErrorCode, is_enabled: Option<bool>) -> Option<String> {
     const TOPIC: &str = REMOTE_LOG_METADATA_TOPIC;
     const SETTING: &str = "remote.log.storage.system.enable";
     match (code, is_enabled) {
-        (ErrorCode::TopicAuthorizationFailed, _) => Some(format!(
-            "this user may not read the topic {TOPIC}; as another one: ottla acls --add \
-             --allow-principal User:NAME --operation Read --topic {TOPIC} --bootstrap-server SERVERS"
-        )),
+        (ErrorCode::TopicAuthorizationFailed, _) => Some(topic_records::way_to_read(TOPIC)),
         (ErrorCode::UnknownTopicOrPartition, Some(true)) => Some(format!(
             "{SETTING} is set, and the brokers have not created the topic {TOPIC}; their logs say why. \
              If there are fewer than three brokers, set \
@@ -255,17 +205,6 @@ async fn is_enabled(admin: &Admin) -> Option<bool> {
         .into_iter()
         .find(|config| &*config.name == setting)?;
     Some(found.value.as_deref() == Some("true"))
-}
-
-type Listed = BTreeMap<(String, i32), Result<ListedOffset, ClientError>>;
-
-fn offset(listed: &Listed, partition: &(String, i32)) -> anyhow::Result<i64> {
-    let (topic, index) = partition;
-    match listed.get(partition) {
-        Some(Ok(listed)) => Ok(listed.offset),
-        Some(Err(error)) => bail!("{topic}-{index}: {error}"),
-        None => bail!("{topic}-{index}: the cluster lists no offset"),
-    }
 }
 
 #[cfg(test)]

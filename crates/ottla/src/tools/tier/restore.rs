@@ -26,7 +26,7 @@ use super::super::admin_client::Brokers;
 use super::super::key_values;
 use super::super::offset_reset::parse_datetime;
 use super::remote_log::{self, RemoteLog};
-use super::sizes;
+use crate::tools::sizes;
 
 mod choice;
 mod reader;

@@ -13,8 +13,8 @@ use ottla_tiered_storage::{
 use super::batches::BatchCheck;
 use super::indexes;
 use super::remote_log::{RemoteLog, RemotePartitionLog};
-use super::sizes;
 use crate::counted::counted;
+use crate::tools::sizes;
 
 pub struct VerifyOptions {
     /// Whether logs and indexes are read as a whole.

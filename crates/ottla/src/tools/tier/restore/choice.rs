@@ -8,10 +8,10 @@ use ottla_tiered::{LeaderEpochs, RemoteLogSegmentState, RemoteSegment};
 use ottla_types::Uuid;
 
 use super::super::remote_log::{RemoteLog, RemotePartitionLog};
-use super::super::sizes;
 use super::super::verify::{epochs_of_all, outside};
 use super::scan::Scan;
 use crate::counted::counted;
+use crate::tools::sizes;
 
 /// The ID of the topic. Several topics had its name if it was deleted and created again.
 pub fn topic_id(log: &RemoteLog, name: &str, given: Option<&str>) -> anyhow::Result<Uuid> {
