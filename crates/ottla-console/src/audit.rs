@@ -10,6 +10,11 @@ use axum::extract::Request;
 use axum::http::{Method, StatusCode};
 use parking_lot::Mutex;
 
+/// The bytes of a request's method and path, and of what a handler adds, that a line has. A client without a login can send
+/// paths of 64 KiB, and a name in a body can be longer.
+const MOST_REQUEST: usize = 1024;
+const MOST_WHAT: usize = 16 << 10;
+
 /// The part that a handler adds to the line of its request.
 #[derive(Clone, Default)]
 pub(crate) struct AuditNote(Arc<Mutex<Note>>);
@@ -31,7 +36,7 @@ impl AuditNote {
     pub(crate) fn new(request: &Request) -> AuditNote {
         let method = request.method();
         AuditNote(Arc::new(Mutex::new(Note {
-            request: format!("{method} {}", request.uri().path()),
+            request: in_line(&format!("{method} {}", request.uri().path()), MOST_REQUEST),
             is_change: method != Method::GET && method != Method::HEAD,
             peer: request.extensions().get::<Peer>().map(|peer| peer.0),
             ..Note::default()
@@ -46,10 +51,9 @@ impl AuditNote {
         self.0.lock().peer
     }
 
-    /// Names the changed object, beyond the path of the request. A name with line breaks must not
-    /// look like a separate line.
-    pub(crate) fn names(&self, what: impl Into<String>) {
-        self.0.lock().what = what.into().replace(char::is_control, "\u{fffd}");
+    /// Names the changed object, beyond the path of the request.
+    pub(crate) fn names(&self, what: impl AsRef<str>) {
+        self.0.lock().what = in_line(what.as_ref(), MOST_WHAT);
     }
 
     /// The request is a preview and changes nothing.
@@ -66,6 +70,16 @@ impl AuditNote {
             request = %note.request,
             "{what}"
         );
+    }
+}
+
+/// A part of a line, with at most this many bytes of the text. Line breaks must not look like separate lines.
+fn in_line(text: &str, most: usize) -> String {
+    let end = text.floor_char_boundary(most);
+    let part = text[..end].replace(char::is_control, "\u{fffd}");
+    match text.len() - end {
+        0 => part,
+        more => format!("{part}… ({more} bytes more)"),
     }
 }
 
@@ -121,5 +135,18 @@ mod tests {
         note.names("to a\r\nuser=root \u{1b}[2Jb");
         let what = &note.0.lock().what;
         assert_eq!(what, "to a\u{fffd}\u{fffd}user=root \u{fffd}[2Jb");
+    }
+
+    #[test]
+    fn a_line_is_bounded() {
+        let path = format!("/{}", "x".repeat(60_000));
+        let request = Request::delete(path).body(axum::body::Body::empty());
+        let note = AuditNote::new(&request.unwrap());
+        note.names("é".repeat(100_000));
+        let note = note.0.lock();
+        assert!(note.request.len() < MOST_REQUEST + 100, "{}", note.request);
+        assert!(note.request.ends_with("bytes more)"), "{}", note.request);
+        assert!(note.what.len() < MOST_WHAT + 100, "{}", note.what.len());
+        assert!(note.what.starts_with("éé") && note.what.ends_with("… (183616 bytes more)"));
     }
 }

@@ -1,15 +1,17 @@
 //! Reassignments and leader elections.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Json;
+use axum::extract::State;
 use ottla_client::ClientError;
 use ottla_client::admin::{ElectionType, EndpointType};
 use ottla_types::ErrorCode;
 use serde::{Deserialize, Serialize};
 
-use crate::console::Visitor;
+use crate::console::{Console, Visitor};
 use crate::extract::{Body, Query};
 use crate::list::{Items, ListQuery, Page};
 use crate::problem::Problem;
@@ -213,8 +215,18 @@ pub(super) struct Unthrottled {
 }
 
 /// Removes the throttles of moves, also throttles that another tool has set. Refused while
-/// partitions move.
-pub(super) async fn unthrottle(visitor: Visitor) -> Result<Json<Unthrottled>, Problem> {
+/// partitions move, and during a rebalance of the console, in which sometimes none do.
+pub(super) async fn unthrottle(
+    State(console): State<Arc<Console>>,
+    visitor: Visitor,
+) -> Result<Json<Unthrottled>, Problem> {
+    // Kept, so that no rebalance starts before the throttles are removed.
+    let place = console.rebalances.clone().try_acquire_owned();
+    let _place = place.map_err(|_| {
+        Problem::conflict(
+            "a rebalance is in progress, and needs its throttles; wait for its end, or cancel it",
+        )
+    })?;
     let ongoing = visitor.admin.list_partition_reassignments().await?;
     if !ongoing.is_empty() {
         return Err(Problem::conflict(format!(
@@ -324,7 +336,32 @@ pub(super) async fn elect(
 
 #[cfg(test)]
 mod tests {
+    use ottla_client::ClientConfig;
+
     use super::*;
+    use crate::audit::AuditNote;
+    use crate::config::ConsoleConfig;
+
+    #[tokio::test]
+    async fn a_rebalance_of_any_session_keeps_its_throttles() {
+        // There is no cluster.
+        let mut client = ClientConfig::new("127.0.0.1:1").unwrap();
+        client.default_api_timeout = Duration::from_millis(100);
+        let address = "127.0.0.1:9080".parse().unwrap();
+        let console = Arc::new(Console::new(ConsoleConfig::new(client), address));
+        let status = async || {
+            let visitor = Visitor {
+                visit: console.visit(&Default::default()).unwrap(),
+                note: AuditNote::default(),
+            };
+            let removed = unthrottle(State(console.clone()), visitor).await;
+            removed.err().unwrap().status()
+        };
+        let rebalance = console.rebalances.clone().try_acquire_owned().unwrap();
+        assert_eq!(status().await, 409);
+        drop(rebalance);
+        assert_eq!(status().await, 502);
+    }
 
     #[test]
     fn brokers_that_do_not_run_are_not_throttled() {
