@@ -3,7 +3,7 @@
 //! The target of the lines is `ottla.console.audit`, at level info. They name resources and
 //! settings, never the contents of records or passwords.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use axum::extract::Request;
@@ -24,6 +24,8 @@ struct Note {
     request: String,
     is_change: bool,
     peer: Option<SocketAddr>,
+    /// Of the browser behind a proxy.
+    browser: Option<IpAddr>,
     user: Option<String>,
     what: String,
 }
@@ -45,6 +47,13 @@ impl AuditNote {
 
     pub(crate) fn of_user(&self, user: Option<&str>) {
         self.0.lock().user = user.map(str::to_owned);
+    }
+
+    /// The address of the browser, as the console knows it.
+    pub(crate) fn of_browser(&self, browser: IpAddr) {
+        let mut note = self.0.lock();
+        let is_behind = note.peer.is_some_and(|it| it.ip() != browser);
+        note.browser = is_behind.then_some(browser);
     }
 
     pub(crate) fn peer(&self) -> Option<SocketAddr> {
@@ -93,6 +102,7 @@ pub(crate) fn record(note: &AuditNote, status: StatusCode) {
         target: "ottla.console.audit",
         user = note.user.as_deref().unwrap_or("-"),
         peer = %note.peer.map_or_else(|| "-".to_owned(), |peer| peer.to_string()),
+        browser = note.browser.map(tracing::field::display),
         request = %note.request,
         status = status.as_u16(),
         "{}",

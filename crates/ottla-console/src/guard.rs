@@ -60,6 +60,7 @@ pub(crate) async fn guard(
         Err(problem) => problem.into_response(),
         Ok(()) => {
             let note = AuditNote::new(&request);
+            note.of_browser(console.browser_address(note.peer(), request.headers()));
             request.extensions_mut().insert(note.clone());
             match is_change(request.method()) {
                 false if is_api => {

@@ -187,7 +187,7 @@ mod tests {
             let config = ClientConfig::new("127.0.0.1:1").unwrap();
             let (budget, sampling) = (Budget::default(), Sampling::new(None));
             let other = Visit::new(Some("alice".into()), config, budget, sampling);
-            let other = other.of_provider(ottla_sasl::Secret::new("a.b.c"));
+            let other = other.of_provider(ottla_sasl::Secret::new("a.b.c"), "alice at id".into());
             sessions.open(Arc::new(other), later).unwrap();
         }
         assert!(sessions.find(&token, later).is_some());
