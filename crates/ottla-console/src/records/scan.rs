@@ -46,6 +46,8 @@ const TURN: Duration = Duration::from_millis(10);
 const RECORDS_PER_LOOK: u64 = 128;
 /// How long a step waits for records.
 const WAIT: Duration = Duration::from_millis(250);
+/// Partitions that are named in an error.
+const MOST_NAMED: usize = 20;
 /// A scan fails if it gets no record for this time although there are some.
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -501,7 +503,12 @@ impl Scan {
     }
 
     fn stuck(&self) -> Problem {
-        let stuck: Vec<String> = self.unfinished().map(|it| it.to_string()).collect();
+        let stuck = self.unfinished().take(MOST_NAMED).map(|it| it.to_string());
+        let mut stuck: Vec<String> = stuck.collect();
+        let more = self.unfinished().skip(MOST_NAMED).count();
+        if more > 0 {
+            stuck.push(format!("{more} more"));
+        }
         Problem::from(ClientError::broker(
             format!("topic {}, partitions {}", self.topic, stuck.join(", ")),
             ErrorCode::RequestTimedOut.code(),
