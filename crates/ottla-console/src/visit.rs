@@ -94,7 +94,7 @@ impl Visit {
 
     /// A user of the cluster and a user of the provider with the same name are different users.
     pub(crate) fn is_of_same_person(&self, other: &Visit) -> bool {
-        self.user == other.user && self.id_token.is_some() == other.id_token.is_some()
+        self.audit_name == other.audit_name && self.id_token.is_some() == other.id_token.is_some()
     }
 
     pub(crate) fn client(&self) -> &Client {

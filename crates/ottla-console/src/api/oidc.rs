@@ -223,7 +223,7 @@ fn visit_of(
     let mut config = console.config().client.clone();
     config.security.log_in_with_token(token);
     // A user of the cluster with this name is a different user, with a separate share.
-    let share = format!("{user}\nat the provider");
+    let share = format!("{audit_name}\nat the provider");
     let (budget, sampling) = (
         console.budget.of_user(&share),
         console.sampling.of_user(&share),
