@@ -10,6 +10,7 @@ use ottla_client::ClientError;
 use ottla_client::admin::{ElectionType, EndpointType};
 use ottla_types::ErrorCode;
 use serde::{Deserialize, Serialize};
+use tokio::sync::OwnedSemaphorePermit;
 
 use crate::console::{Console, Visitor};
 use crate::extract::{Body, Query};
@@ -119,7 +120,19 @@ fn check_count(count: usize) -> Result<(), Problem> {
     }
 }
 
+/// The place of the only rebalance of the console, which has its own throttles. Kept, so that no rebalance starts
+/// meanwhile.
+fn without_rebalance(console: &Console) -> Result<OwnedSemaphorePermit, Problem> {
+    let place = console.rebalances.clone().try_acquire_owned();
+    place.map_err(|_| {
+        Problem::conflict(
+            "a rebalance is in progress, and needs its throttles; wait for its end, or cancel it",
+        )
+    })
+}
+
 pub(super) async fn start(
+    State(console): State<Arc<Console>>,
     visitor: Visitor,
     Body(plan): Body<Plan>,
 ) -> Result<Json<Items<PartitionResult>>, Problem> {
@@ -131,6 +144,8 @@ pub(super) async fn start(
             format!("throttle={throttle}: give bytes per second, 1 or more, or leave it out"),
         ));
     }
+    let place = throttle.map(|_| without_rebalance(&console));
+    let _place = place.transpose()?;
     let plan: BTreeMap<Partition, Option<Vec<i32>>> = plan
         .partitions
         .into_iter()
@@ -220,13 +235,7 @@ pub(super) async fn unthrottle(
     State(console): State<Arc<Console>>,
     visitor: Visitor,
 ) -> Result<Json<Unthrottled>, Problem> {
-    // Kept, so that no rebalance starts before the throttles are removed.
-    let place = console.rebalances.clone().try_acquire_owned();
-    let _place = place.map_err(|_| {
-        Problem::conflict(
-            "a rebalance is in progress, and needs its throttles; wait for its end, or cancel it",
-        )
-    })?;
+    let _place = without_rebalance(&console)?;
     let ongoing = visitor.admin.list_partition_reassignments().await?;
     if !ongoing.is_empty() {
         return Err(Problem::conflict(format!(
@@ -349,18 +358,33 @@ mod tests {
         client.default_api_timeout = Duration::from_millis(100);
         let address = "127.0.0.1:9080".parse().unwrap();
         let console = Arc::new(Console::new(ConsoleConfig::new(client), address));
-        let status = async || {
-            let visitor = Visitor {
-                visit: console.visit(&Default::default()).unwrap(),
-                note: AuditNote::default(),
-            };
-            let removed = unthrottle(State(console.clone()), visitor).await;
+        let visitor = || Visitor {
+            visit: console.visit(&Default::default()).unwrap(),
+            note: AuditNote::default(),
+        };
+        let removing = async || {
+            let removed = unthrottle(State(console.clone()), visitor()).await;
             removed.err().unwrap().status()
         };
+        let starting = async |throttle: Option<i64>| {
+            let moved = PlannedPartition {
+                topic: "t".into(),
+                partition: 0,
+                replicas: Some(vec![1]),
+            };
+            let plan = Plan {
+                partitions: vec![moved],
+                throttle,
+            };
+            let started = start(State(console.clone()), visitor(), Body(plan)).await;
+            started.err().unwrap().status()
+        };
         let rebalance = console.rebalances.clone().try_acquire_owned().unwrap();
-        assert_eq!(status().await, 409);
+        assert_eq!((removing().await, starting(Some(5)).await), (409, 409));
+        // It needs no throttle, and meets the cluster.
+        assert_eq!(starting(None).await, 502);
         drop(rebalance);
-        assert_eq!(status().await, 502);
+        assert_eq!((removing().await, starting(Some(5)).await), (502, 502));
     }
 
     #[test]

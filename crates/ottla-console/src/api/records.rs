@@ -31,6 +31,8 @@ const PROGRESS: Duration = Duration::from_millis(250);
 const DEFAULT_LIMIT: u64 = 100;
 const MAX_LIMIT: u64 = 10_000;
 const EXPORT_LIMIT: u64 = 1_000_000;
+/// The text of a record in a file is counted as memory if it is larger.
+const LARGE_TEXT: usize = 4 << 20;
 const DEFAULT_BYTES: usize = 2048;
 const MAX_BYTES: usize = 64 << 10;
 /// Of each part of a record that is shown alone.
@@ -310,6 +312,7 @@ pub(super) async fn export(
         false,
     )?;
     let limit = query.limit.unwrap_or(EXPORT_LIMIT).clamp(1, EXPORT_LIMIT);
+    let budget = visit.budget.clone();
     let (content_type, extension) = match query.kind {
         Kind::Jsonl => ("application/x-ndjson", "jsonl"),
         Kind::Csv => ("text/csv; charset=utf-8", "csv"),
@@ -341,6 +344,9 @@ pub(super) async fn export(
                 })
                 .await?;
             if !text.is_empty() {
+                let is_large = text.len() > LARGE_TEXT;
+                let room = is_large.then(|| budget.reserve(text.len()));
+                let _room = room.transpose()?;
                 sender
                     .send_bytes(Bytes::from(std::mem::take(&mut text)))
                     .await?;
