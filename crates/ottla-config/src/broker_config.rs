@@ -303,6 +303,7 @@ broker_config! {
     ottla_console_oidc_config: Option<String> = "ottla.console.oidc.config",
     ottla_console_oidc_issuer: Option<String> = "ottla.console.oidc.issuer",
     ottla_console_public_names: Vec<String> = "ottla.console.public.names",
+    ottla_console_read_only: bool = "ottla.console.read.only",
     ottla_console_schema_registry: Option<String> = "ottla.console.schema.registry",
     ottla_console_schema_registry_config: Option<String> = "ottla.console.schema.registry.config",
     ottla_disk_reserve_bytes: i64 = "ottla.disk.reserve.bytes",

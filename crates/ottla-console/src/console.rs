@@ -1,6 +1,6 @@
 //! The state of a console, and the sender of a request.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -83,6 +83,21 @@ impl Console {
         self.everybody.is_none()
     }
 
+    /// The address for which failed logins count, and that the audit log has: the browser's. A reverse
+    /// proxy, which runs on this machine and has a public name, adds it to the end of
+    /// `X-Forwarded-For`.
+    pub(crate) fn browser_address(&self, peer: Option<SocketAddr>, headers: &HeaderMap) -> IpAddr {
+        let peer = peer.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |it| it.ip());
+        let is_proxy = peer.is_loopback() && !self.config.public_names.is_empty();
+        let forwarded = headers.get_all("x-forwarded-for").iter().next_back();
+        let last = forwarded
+            .filter(|_| is_proxy)
+            .and_then(|it| it.to_str().ok())
+            .and_then(|it| it.rsplit(',').next())
+            .and_then(|it| it.trim().parse().ok());
+        last.unwrap_or(peer)
+    }
+
     /// The visit that a request belongs to.
     pub(crate) fn visit(&self, headers: &HeaderMap) -> Option<Arc<Visit>> {
         match &self.everybody {
@@ -120,7 +135,37 @@ impl FromRequestParts<Arc<Console>> for Visitor {
         let visit = visit.ok_or_else(Problem::login_required)?;
         let note = parts.extensions.get::<AuditNote>().cloned();
         let note = note.unwrap_or_default();
-        note.of_user(visit.user.as_deref());
+        note.of_user(visit.audit_name.as_deref());
         Ok(Visitor { visit, note })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ottla_client::ClientConfig;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn only_a_proxy_on_this_machine_says_where_the_browser_is() {
+        let client = ClientConfig::new("127.0.0.1:1").unwrap();
+        let mut config = ConsoleConfig::new(client);
+        let address = "127.0.0.1:9080".parse().unwrap();
+        let plain = Console::new(config.clone(), address);
+        config.public_names = vec!["console.example".into()];
+        let named = Console::new(config, address);
+        let of = |console: &Console, peer: &str, forwarded: &str| {
+            let mut headers = HeaderMap::new();
+            headers.append("x-forwarded-for", "10.0.0.1".parse().unwrap());
+            headers.append("x-forwarded-for", forwarded.parse().unwrap());
+            let peer = Some(peer.parse().unwrap());
+            console.browser_address(peer, &headers).to_string()
+        };
+        let (own, other) = ("127.0.0.1:5000", "10.9.9.9:5000");
+        assert_eq!(of(&named, own, "10.0.0.2, 10.0.0.3"), "10.0.0.3");
+        assert_eq!(of(&named, own, "2001:db8::1"), "2001:db8::1");
+        assert_eq!(of(&named, own, "somebody"), "127.0.0.1");
+        assert_eq!(of(&named, other, "10.0.0.2"), "10.9.9.9");
+        assert_eq!(of(&plain, own, "10.0.0.2"), "127.0.0.1");
     }
 }

@@ -60,6 +60,7 @@ pub(crate) async fn guard(
         Err(problem) => problem.into_response(),
         Ok(()) => {
             let note = AuditNote::new(&request);
+            note.of_browser(console.browser_address(note.peer(), request.headers()));
             request.extensions_mut().insert(note.clone());
             match is_change(request.method()) {
                 false if is_api => {
@@ -248,7 +249,8 @@ fn check(console: &Console, request: &Request, is_api: bool) -> Result<(), Probl
     }
     if console.config().read_only && is_change(method) && !is_login(uri.path()) {
         return Err(Problem::forbidden(
-            "this console is in read-only mode; start it without --read-only to make changes",
+            "this console is in read-only mode; start it without --read-only, or the server without \
+             ottla.console.read.only, to make changes",
         ));
     }
     Ok(())

@@ -55,6 +55,8 @@ impl<T: Clone> Kept<T> {
 pub(crate) struct Promise {
     /// The request without what differs between the preview and the change.
     pub(crate) what: String,
+    /// Of the topic with the records. Offsets mean nothing in a later topic of the same name.
+    pub(crate) topic_id: String,
     /// Partition, first offset and end (exclusive), in order.
     pub(crate) ranges: Vec<(i32, i64, i64)>,
     pub(crate) _reservation: Reservation,

@@ -151,6 +151,11 @@ impl Rebalance {
         self.moment.lock().clone()
     }
 
+    /// The largest is the one that a user looks for: one that is running, or the newest one.
+    pub(crate) fn rank(&self) -> (bool, i64) {
+        (self.is_running(), self.moment.lock().started)
+    }
+
     fn is_running(&self) -> bool {
         let state = self.moment.lock().state;
         matches!(state, RebalanceState::Running | RebalanceState::Cancelling)

@@ -9,6 +9,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use parking_lot::Mutex;
 
 use crate::problem::Problem;
+use crate::rebalancing::Rebalance;
 use crate::visit::Visit;
 
 const SESSIONS: usize = 256;
@@ -84,6 +85,14 @@ impl Sessions {
         if let Some(session) = self.by_token.lock().remove(token) {
             session.visit.end();
         }
+    }
+
+    /// The newest rebalance of each session of a person, who may have lost the session that started it.
+    pub(crate) fn rebalances_of(&self, visit: &Visit) -> Vec<Arc<Rebalance>> {
+        let sessions = self.by_token.lock();
+        let of_person = sessions.values().map(|it| &it.visit);
+        let of_person = of_person.filter(|it| it.is_of_same_person(visit));
+        of_person.filter_map(|it| it.rebalancing.newest()).collect()
     }
 
     /// Ends the sessions that are over, for a caller that does so from time to time.
@@ -175,6 +184,9 @@ mod tests {
             sessions.open(visit(), later).unwrap();
         }
         assert!(!busy.has_ended());
+        // And it is found in the user's other sessions, for example after a new login.
+        assert_eq!(sessions.rebalances_of(&visit()).len(), 1);
+        assert!(sessions.rebalances_of(&visit_of("bob")).is_empty());
         assert!(sessions.find(&token, later).is_some());
     }
 
@@ -187,7 +199,7 @@ mod tests {
             let config = ClientConfig::new("127.0.0.1:1").unwrap();
             let (budget, sampling) = (Budget::default(), Sampling::new(None));
             let other = Visit::new(Some("alice".into()), config, budget, sampling);
-            let other = other.of_provider(ottla_sasl::Secret::new("a.b.c"));
+            let other = other.of_provider(ottla_sasl::Secret::new("a.b.c"), "alice at id".into());
             sessions.open(Arc::new(other), later).unwrap();
         }
         assert!(sessions.find(&token, later).is_some());

@@ -154,7 +154,10 @@ impl View {
 
     /// Whether the latencies of the broker are among the series of the cluster.
     pub(crate) fn has_latencies(&self) -> bool {
-        self.sampling.latencies.is_some()
+        let state = self.state.lock();
+        let latest = state.latest.as_ref();
+        let may_have = latest.is_none_or(|it| it.snapshot.shows_log_dirs());
+        may_have && self.sampling.latencies.is_some()
     }
 
     pub(crate) fn interval_ms(&self) -> u64 {
@@ -208,6 +211,11 @@ impl View {
         snapshot: Snapshot,
         latencies: &[Latency],
     ) -> Result<Arc<Snapshot>, Problem> {
+        // The broker does not decide who may see them: they are for users that may see log directories.
+        let latencies = match snapshot.shows_log_dirs() {
+            true => latencies,
+            false => &[],
+        };
         let samples = samples::of_snapshot(&snapshot, latencies);
         state.history.add(snapshot.at, samples);
         // The room of the previous one is free for this one.
@@ -282,6 +290,7 @@ impl View {
 #[cfg(test)]
 mod tests {
     use ottla_client::{Client, ClientConfig};
+    use ottla_protocol::messages::describe_log_dirs_response::DescribeLogDirsResult;
 
     use super::samples::{Sample, Unit};
     use super::*;
@@ -375,6 +384,40 @@ mod tests {
             quorum_failure: None,
             features: Vec::new(),
         }
+    }
+
+    #[tokio::test]
+    async fn latencies_are_for_users_that_may_see_log_directories() {
+        let view = view(Budget::default());
+        let latency = Latency {
+            name: "Produce p99",
+            ms: 1.0,
+        };
+        let names = |at: i64, log_dirs: Option<Vec<DescribeLogDirsResult>>| {
+            let broker = Broker {
+                id: 1,
+                host: "h".into(),
+                port: 9092,
+                rack: None,
+                is_fenced: false,
+                log_dirs,
+            };
+            let snapshot = Snapshot {
+                at,
+                brokers: vec![broker],
+                ..with_topics(0)
+            };
+            let latency = [latency.clone()];
+            assert!(
+                view.keep(&mut view.state.lock(), snapshot, &latency)
+                    .is_ok()
+            );
+            let series = view.series("cluster", ALL).1;
+            series.iter().any(|it| it.name.starts_with("latency/"))
+        };
+        // Old versions of the request have no error, and a user without the right sees none.
+        assert!(!names(1, None) && !names(2, Some(Vec::new())));
+        assert!(names(3, Some(vec![DescribeLogDirsResult::default()])));
     }
 
     #[tokio::test]

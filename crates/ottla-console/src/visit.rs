@@ -32,6 +32,8 @@ const CONTROLLER_PATIENCE: Duration = Duration::from_secs(5);
 pub(crate) struct Visit {
     /// `None` without logins.
     pub(crate) user: Option<String>,
+    /// As the audit log names the user: a user of the provider can have the name of a user of the cluster.
+    pub(crate) audit_name: Option<String>,
     pub(crate) admin: Admin,
     pub(crate) view: Arc<View>,
     pub(crate) details: Details,
@@ -64,6 +66,7 @@ impl Visit {
         }));
         let admin = Admin::new(Client::unconnected(config));
         Visit {
+            audit_name: user.clone(),
             user,
             view: View::new(admin.clone(), forwarded, budget.clone(), sampling),
             details: Details::default(),
@@ -83,14 +86,15 @@ impl Visit {
         self
     }
 
-    pub(crate) fn of_provider(mut self, id_token: Secret) -> Visit {
+    pub(crate) fn of_provider(mut self, id_token: Secret, audit_name: String) -> Visit {
         self.id_token = Some(id_token);
+        self.audit_name = Some(audit_name);
         self
     }
 
     /// A user of the cluster and a user of the provider with the same name are different users.
     pub(crate) fn is_of_same_person(&self, other: &Visit) -> bool {
-        self.user == other.user && self.id_token.is_some() == other.id_token.is_some()
+        self.audit_name == other.audit_name && self.id_token.is_some() == other.id_token.is_some()
     }
 
     pub(crate) fn client(&self) -> &Client {

@@ -356,6 +356,7 @@ pub fn serve_beside_server(
         login: login_listener.is_some(),
         accepted_mechanisms: login_listener
             .map(|name| from_broker(running, move |broker| mechanisms_of(broker, &name))),
+        read_only: settings.ottla_console_read_only,
         public_names,
         oidc: oidc_beside_server(&settings)?,
         registry: registry_beside_server(&settings)?,

@@ -15,6 +15,7 @@ configs! {
     "ottla.console.oidc.config"          String null   (non_empty)          Low ReadOnly SUPPORTED;
     "ottla.console.oidc.issuer"          String null   (non_empty)          Low ReadOnly SUPPORTED;
     "ottla.console.public.names"         List   ""     (list)               Low ReadOnly SUPPORTED;
+    "ottla.console.read.only"            Boolean "false" _                  Low ReadOnly SUPPORTED;
     "ottla.console.schema.registry"      String null   (non_empty)          Low ReadOnly SUPPORTED;
     "ottla.console.schema.registry.config" String null (non_empty)          Low ReadOnly SUPPORTED;
     "ottla.disk.reserve.bytes"           Long   "33554432" (at_least 0)     Medium ClusterWide SUPPORTED;

@@ -14,7 +14,7 @@ use ottla_types::ErrorCode;
 use serde::{Deserialize, Serialize};
 
 use super::groups::{GroupOffset, TopicPartitions, kind_of, offsets};
-use super::topics::current_partitions;
+use super::topics::{current_topics, unknown};
 use crate::console::Visitor;
 use crate::extract::{Body, Path};
 use crate::list::Items;
@@ -64,8 +64,15 @@ impl Reset {
 struct PreviewedChange {
     topic: String,
     partition: i32,
-    old: Option<i64>,
+    /// Any client can commit any offset, and JavaScript rounds large ones to a floating-point number.
+    old: Option<f64>,
     new: i64,
+}
+
+impl PreviewedChange {
+    fn is_of(&self, committed: Option<i64>) -> bool {
+        self.old == committed.map(|it| it as f64)
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Deserialize)]
@@ -197,14 +204,14 @@ async fn apply(
     }
     visitor.note.names(format!("{} partitions", plan.len()));
     let committed = |it: &PreviewedChange| old.get(&partition_of(it)).and_then(|it| it.offset);
-    if let Some(moved) = changes.iter().find(|it| committed(it) != it.old) {
-        let text = |offset: Option<i64>| offset.map_or("none".to_owned(), |it| it.to_string());
+    if let Some(moved) = changes.iter().find(|it| !it.is_of(committed(it))) {
+        let none = || "none".to_owned();
         return Err(Problem::conflict(format!(
             "the committed offset of {group} in {}-{} is {}, and was {} in the preview; preview again",
             moved.topic,
             moved.partition,
-            text(committed(moved)),
-            text(moved.old)
+            committed(moved).map_or_else(none, |it| it.to_string()),
+            moved.old.map_or_else(none, |it| it.to_string())
         )));
     }
     let partitions: BTreeSet<Partition> = plan.keys().cloned().collect();
@@ -227,13 +234,14 @@ async fn apply(
     let done = changes.iter().map(|it| {
         let partition = partition_of(it);
         let refused = results.get(&partition).and_then(|it| it.as_ref().err());
+        let old = committed(it);
         let new = match refused {
-            Some(_) => it.old,
+            Some(_) => old,
             None => Some(it.new),
         };
         let end = ends[&partition].as_ref().ok().copied();
         OffsetChange {
-            old: it.old,
+            old,
             new,
             log_end_offset: end,
             lag: end.zip(new).map(|(end, new)| lag_behind(end, new)),
@@ -319,29 +327,44 @@ async fn selected(
     visitor: &Visitor,
     topics: &[TopicPartitions],
 ) -> Result<BTreeSet<Partition>, Problem> {
+    let wanted = merged(topics);
+    let names: BTreeSet<String> = wanted.keys().cloned().collect();
+    let mut current = current_topics(visitor, &names).await?;
     let mut selected = BTreeSet::new();
-    for topic in topics {
-        let current = current_partitions(visitor, &topic.topic).await?;
-        let Some(numbers) = &topic.partitions else {
-            selected.extend(current);
+    for (topic, numbers) in wanted {
+        let found = current.remove(&topic).ok_or_else(|| unknown(&topic))?;
+        let Some(numbers) = numbers else {
+            selected.extend(found.partitions);
             continue;
         };
-        for number in numbers {
-            let partition = (topic.topic.clone(), *number);
-            if !current.contains(&partition) {
-                return Err(Problem::invalid(
-                    "topics",
-                    format!(
-                        "topic {} has no partition {number}; it has {}",
-                        topic.topic,
-                        current.len()
-                    ),
-                ));
-            }
-            selected.insert(partition);
+        let existing: BTreeSet<i32> = found.partitions.iter().map(|(_, it)| *it).collect();
+        if let Some(missing) = numbers.difference(&existing).next() {
+            return Err(Problem::invalid(
+                "topics",
+                format!(
+                    "topic {topic} has no partition {missing}; it has {}",
+                    existing.len()
+                ),
+            ));
         }
+        selected.extend(numbers.into_iter().map(|it| (topic.clone(), it)));
     }
     Ok(selected)
+}
+
+/// The partitions of each topic, which can be named several times; `None` is all of them.
+fn merged(topics: &[TopicPartitions]) -> BTreeMap<String, Option<BTreeSet<i32>>> {
+    let mut merged: BTreeMap<String, Option<BTreeSet<i32>>> = BTreeMap::new();
+    for TopicPartitions { topic, partitions } in topics {
+        let of_topic = merged
+            .entry(topic.clone())
+            .or_insert_with(|| Some(BTreeSet::new()));
+        match partitions {
+            None => *of_topic = None,
+            Some(numbers) => of_topic.iter_mut().for_each(|it| it.extend(numbers)),
+        }
+    }
+    merged
 }
 
 type Listed = BTreeMap<Partition, Result<i64, ClientError>>;
@@ -485,5 +508,40 @@ mod tests {
                 "{refused}"
             );
         }
+    }
+
+    #[test]
+    fn a_topic_that_is_named_several_times_is_selected_once() {
+        let of = |topic: &str, partitions: Option<&[i32]>| TopicPartitions {
+            topic: topic.to_owned(),
+            partitions: partitions.map(<[i32]>::to_vec),
+        };
+        let some = [of("a", Some(&[2, 0])), of("a", Some(&[2, 1]))];
+        let numbers = Some(BTreeSet::from([0, 1, 2]));
+        assert_eq!(merged(&some)["a"], numbers);
+        let all = [
+            of("a", Some(&[2])),
+            of("a", None),
+            of("a", Some(&[1])),
+            of("b", Some(&[])),
+        ];
+        let merged = merged(&all);
+        assert_eq!(
+            (&merged["a"], &merged["b"]),
+            (&None, &Some(BTreeSet::new()))
+        );
+    }
+
+    #[test]
+    fn a_group_with_an_offset_far_outside_the_log_can_be_reset() {
+        let change = |old: &str| -> PreviewedChange {
+            let text = format!(r#"{{"topic": "t", "partition": 0, "old": {old}, "new": 1}}"#);
+            serde_json::from_str(&text).unwrap()
+        };
+        // As a browser gives it back.
+        assert!(change("9223372036854776000").is_of(Some(i64::MAX)));
+        assert!(change("7").is_of(Some(7)) && change("null").is_of(None));
+        assert!(!change("7").is_of(Some(8)) && !change("7").is_of(None));
+        assert!(!change("null").is_of(Some(0)));
     }
 }

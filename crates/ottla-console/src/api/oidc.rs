@@ -12,7 +12,7 @@ use ottla_sasl::Secret;
 use ottla_types::ErrorCode;
 use serde::Deserialize;
 
-use super::session::{Leave, MAX_USER_BYTES, address, session};
+use super::session::{Leave, MAX_USER_BYTES, session};
 use crate::audit::AuditNote;
 use crate::console::Console;
 use crate::cookie::is_secure;
@@ -85,7 +85,7 @@ pub(super) async fn finish(
     let _place = oidc.logins.try_acquire().map_err(|_| {
         Problem::too_many("too many people log in at this moment; try again in a second")
     })?;
-    let address = address(&console, note.peer(), &headers);
+    let address = console.browser_address(note.peer(), &headers);
     console.attempts.begin_with_code(address, Instant::now())?;
     let exchanged = provider
         .exchange(&metadata, code, &flow, &redirect_uri)
@@ -129,9 +129,10 @@ async fn enter(
             provider.issuer()
         )));
     }
-    note.of_user(Some(&user));
+    let audit_name = audit_name(&user, &subject, provider.host());
+    note.of_user(Some(&audit_name));
     let token = SuppliedToken::new(tokens.access);
-    let visit = visit_of(console, &user, token.clone(), id.clone());
+    let visit = visit_of(console, &user, audit_name, token.clone(), id.clone());
     visit.check().await.map_err(refused)?;
     let session_token = console.sessions.open(visit.clone(), Instant::now())?;
     if let Some(old) = console.cookie.token(headers) {
@@ -203,12 +204,26 @@ fn redirect_uri(console: &Console, headers: &HeaderMap) -> Result<String, Proble
     }
 }
 
+/// The name of a user in the audit log. Users may choose the claim that names them, and can take the name of another.
+fn audit_name(user: &str, subject: &str, provider: &str) -> String {
+    match user == subject {
+        true => format!("{user} at {provider}"),
+        false => format!("{user} ({}) at {provider}", oidc::shown(subject)),
+    }
+}
+
 /// A visit that connects to the cluster with this token.
-fn visit_of(console: &Console, user: &str, token: SuppliedToken, id_token: Secret) -> Arc<Visit> {
+fn visit_of(
+    console: &Console,
+    user: &str,
+    audit_name: String,
+    token: SuppliedToken,
+    id_token: Secret,
+) -> Arc<Visit> {
     let mut config = console.config().client.clone();
     config.security.log_in_with_token(token);
     // A user of the cluster with this name is a different user, with a separate share.
-    let share = format!("{user}\nat the provider");
+    let share = format!("{audit_name}\nat the provider");
     let (budget, sampling) = (
         console.budget.of_user(&share),
         console.sampling.of_user(&share),
@@ -216,7 +231,7 @@ fn visit_of(console: &Console, user: &str, token: SuppliedToken, id_token: Secre
     let visit = Visit::new(Some(user.to_owned()), config, budget, sampling);
     let visit = visit
         .with_registry(console.registry.clone())
-        .of_provider(id_token);
+        .of_provider(id_token, audit_name);
     Arc::new(visit)
 }
 
@@ -241,5 +256,18 @@ fn refused(error: ClientError) -> Problem {
         ),
         // Logged in, and may not describe the cluster.
         _ => error.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_audit_log_tells_users_of_one_name_apart() {
+        let of = |user, subject| audit_name(user, subject, "id.example");
+        assert_eq!(of("root", "root"), "root at id.example");
+        assert_eq!(of("root", "4711"), "root (4711) at id.example");
+        assert_eq!(of("root", "a\nb"), "root (a\\nb) at id.example");
     }
 }

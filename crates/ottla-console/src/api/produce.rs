@@ -9,12 +9,14 @@ use std::time::Duration;
 
 use super::topics::current_partitions;
 use crate::console::Visitor;
-use crate::extract::{Body, Path};
+use crate::extract::{Body, Path, at_most};
 use crate::list::Items;
 use crate::problem::Problem;
 use crate::records::decode::{Encoding, encoded};
 
 const MOST_RECORDS: usize = 1000;
+/// Of a record.
+const MOST_HEADERS: usize = 200;
 /// How long a request waits for its records.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Of a record. The topic's `max.message.bytes` decides whether it is accepted.
@@ -24,6 +26,7 @@ pub(super) const BUFFER_MEMORY: usize = 32 << 20;
 
 #[derive(Deserialize)]
 pub(super) struct NewRecords {
+    #[serde(deserialize_with = "at_most::<MOST_RECORDS, _, _>")]
     records: Vec<NewRecord>,
 }
 
@@ -36,7 +39,7 @@ struct NewRecord {
     /// Of key and value.
     #[serde(default)]
     encoding: Encoding,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "at_most::<MOST_HEADERS, _, _>")]
     headers: Vec<NewHeader>,
     timestamp: Option<i64>,
 }
@@ -74,10 +77,10 @@ pub(super) async fn produce(
     Body(new): Body<NewRecords>,
 ) -> Result<Json<Items<Produced>>, Problem> {
     let count = new.records.len();
-    if count == 0 || count > MOST_RECORDS {
+    if count == 0 {
         return Err(Problem::invalid(
             "records",
-            format!("{count} records; give 1 to {MOST_RECORDS}"),
+            format!("there are no records; give 1 to {MOST_RECORDS}"),
         ));
     }
     visitor.note.names(format!("{count} records"));

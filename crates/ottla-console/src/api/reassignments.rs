@@ -1,15 +1,18 @@
 //! Reassignments and leader elections.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Json;
+use axum::extract::State;
 use ottla_client::ClientError;
 use ottla_client::admin::{ElectionType, EndpointType};
 use ottla_types::ErrorCode;
 use serde::{Deserialize, Serialize};
+use tokio::sync::OwnedSemaphorePermit;
 
-use crate::console::Visitor;
+use crate::console::{Console, Visitor};
 use crate::extract::{Body, Query};
 use crate::list::{Items, ListQuery, Page};
 use crate::problem::Problem;
@@ -117,7 +120,19 @@ fn check_count(count: usize) -> Result<(), Problem> {
     }
 }
 
+/// The place of the only rebalance of the console, which has its own throttles. Kept, so that no rebalance starts
+/// meanwhile.
+fn without_rebalance(console: &Console) -> Result<OwnedSemaphorePermit, Problem> {
+    let place = console.rebalances.clone().try_acquire_owned();
+    place.map_err(|_| {
+        Problem::conflict(
+            "a rebalance is in progress, and needs its throttles; wait for its end, or cancel it",
+        )
+    })
+}
+
 pub(super) async fn start(
+    State(console): State<Arc<Console>>,
     visitor: Visitor,
     Body(plan): Body<Plan>,
 ) -> Result<Json<Items<PartitionResult>>, Problem> {
@@ -129,6 +144,8 @@ pub(super) async fn start(
             format!("throttle={throttle}: give bytes per second, 1 or more, or leave it out"),
         ));
     }
+    let place = throttle.map(|_| without_rebalance(&console));
+    let _place = place.transpose()?;
     let plan: BTreeMap<Partition, Option<Vec<i32>>> = plan
         .partitions
         .into_iter()
@@ -213,8 +230,12 @@ pub(super) struct Unthrottled {
 }
 
 /// Removes the throttles of moves, also throttles that another tool has set. Refused while
-/// partitions move.
-pub(super) async fn unthrottle(visitor: Visitor) -> Result<Json<Unthrottled>, Problem> {
+/// partitions move, and during a rebalance of the console, in which sometimes none do.
+pub(super) async fn unthrottle(
+    State(console): State<Arc<Console>>,
+    visitor: Visitor,
+) -> Result<Json<Unthrottled>, Problem> {
+    let _place = without_rebalance(&console)?;
     let ongoing = visitor.admin.list_partition_reassignments().await?;
     if !ongoing.is_empty() {
         return Err(Problem::conflict(format!(
@@ -324,7 +345,47 @@ pub(super) async fn elect(
 
 #[cfg(test)]
 mod tests {
+    use ottla_client::ClientConfig;
+
     use super::*;
+    use crate::audit::AuditNote;
+    use crate::config::ConsoleConfig;
+
+    #[tokio::test]
+    async fn a_rebalance_of_any_session_keeps_its_throttles() {
+        // There is no cluster.
+        let mut client = ClientConfig::new("127.0.0.1:1").unwrap();
+        client.default_api_timeout = Duration::from_millis(100);
+        let address = "127.0.0.1:9080".parse().unwrap();
+        let console = Arc::new(Console::new(ConsoleConfig::new(client), address));
+        let visitor = || Visitor {
+            visit: console.visit(&Default::default()).unwrap(),
+            note: AuditNote::default(),
+        };
+        let removing = async || {
+            let removed = unthrottle(State(console.clone()), visitor()).await;
+            removed.err().unwrap().status()
+        };
+        let starting = async |throttle: Option<i64>| {
+            let moved = PlannedPartition {
+                topic: "t".into(),
+                partition: 0,
+                replicas: Some(vec![1]),
+            };
+            let plan = Plan {
+                partitions: vec![moved],
+                throttle,
+            };
+            let started = start(State(console.clone()), visitor(), Body(plan)).await;
+            started.err().unwrap().status()
+        };
+        let rebalance = console.rebalances.clone().try_acquire_owned().unwrap();
+        assert_eq!((removing().await, starting(Some(5)).await), (409, 409));
+        // It needs no throttle, and meets the cluster.
+        assert_eq!(starting(None).await, 502);
+        drop(rebalance);
+        assert_eq!((removing().await, starting(Some(5)).await), (502, 502));
+    }
 
     #[test]
     fn brokers_that_do_not_run_are_not_throttled() {

@@ -31,10 +31,14 @@ const PROGRESS: Duration = Duration::from_millis(250);
 const DEFAULT_LIMIT: u64 = 100;
 const MAX_LIMIT: u64 = 10_000;
 const EXPORT_LIMIT: u64 = 1_000_000;
+/// The text of a record in a file is counted as memory if it is larger.
+const LARGE_TEXT: usize = 4 << 20;
 const DEFAULT_BYTES: usize = 2048;
 const MAX_BYTES: usize = 64 << 10;
 /// Of each part of a record that is shown alone.
 const WHOLE_BYTES: usize = 16 << 20;
+/// Such a record is in memory as digits, of two bytes for each of it, and as the text of its answer.
+const WHOLE_COPIES: usize = 4;
 /// Records a second of a live tail.
 const DEFAULT_RATE: u32 = 50;
 const MAX_RATE: u32 = 500;
@@ -207,7 +211,7 @@ pub(super) async fn one(
     visitor: Visitor,
     Path((topic, partition, offset)): Path<(String, i32, i64)>,
     Query(query): Query<OneQuery>,
-) -> Result<Json<Record>, Problem> {
+) -> Result<Response, Problem> {
     let missing = || {
         Problem::not_found(format!(
             "{topic}-{partition} has no record at offset {offset}: it was deleted or compacted, or is a control record"
@@ -247,8 +251,12 @@ pub(super) async fn one(
     while found.is_none() && !scan.is_done() {
         scan.step(&mut |batch, record, decoded| {
             if record.offset.0 == offset {
-                let shown = Record::new(batch, record, decoded, query.format, WHOLE_BYTES);
-                found = Some(shown);
+                let bytes = record.size_in_bytes.min(2 * WHOLE_BYTES) * WHOLE_COPIES;
+                let room = visitor.budget.reserve(bytes);
+                found = Some(room.map(|room| {
+                    let shown = Record::new(batch, record, decoded, query.format, WHOLE_BYTES);
+                    (shown, room)
+                }));
             }
             Next::Stop
         })
@@ -259,7 +267,9 @@ pub(super) async fn one(
             )));
         }
     }
-    found.map(Json).ok_or_else(missing)
+    // The guard reserves the memory of the answer.
+    let (shown, _room) = found.ok_or_else(missing)??;
+    Ok(Json(shown).into_response())
 }
 
 #[derive(Deserialize)]
@@ -267,7 +277,8 @@ pub(super) struct ExportQuery {
     #[serde(default, rename = "as")]
     kind: Kind,
     limit: Option<u64>,
-    /// Whether keys and values are as they are in the topic, although they can be decoded.
+    /// Whether keys and values are as they are in the topic, although they can be decoded, or can be formulas in a
+    /// spreadsheet.
     #[serde(default)]
     raw: bool,
 }
@@ -301,6 +312,7 @@ pub(super) async fn export(
         false,
     )?;
     let limit = query.limit.unwrap_or(EXPORT_LIMIT).clamp(1, EXPORT_LIMIT);
+    let budget = visit.budget.clone();
     let (content_type, extension) = match query.kind {
         Kind::Jsonl => ("application/x-ndjson", "jsonl"),
         Kind::Csv => ("text/csv; charset=utf-8", "csv"),
@@ -319,11 +331,8 @@ pub(super) async fn export(
             let next = scan
                 .step(&mut |batch, record, decoded| {
                     let decoded = if query.raw { &undecoded } else { decoded };
-                    write(
-                        &mut text,
-                        query.kind,
-                        &Line::new(&topic, batch.partition, record, decoded),
-                    );
+                    let line = Line::new(&topic, batch.partition, record, decoded);
+                    write(&mut text, &query, &line);
                     found += 1;
                     if found >= limit {
                         Next::Stop
@@ -335,6 +344,9 @@ pub(super) async fn export(
                 })
                 .await?;
             if !text.is_empty() {
+                let is_large = text.len() > LARGE_TEXT;
+                let room = is_large.then(|| budget.reserve(text.len()));
+                let _room = room.transpose()?;
                 sender
                     .send_bytes(Bytes::from(std::mem::take(&mut text)))
                     .await?;
@@ -358,13 +370,13 @@ pub(super) async fn export(
     Ok((headers, body).into_response())
 }
 
-fn write(text: &mut Vec<u8>, kind: Kind, line: &Line<'_>) {
-    match kind {
+fn write(text: &mut Vec<u8>, query: &ExportQuery, line: &Line<'_>) {
+    match query.kind {
         Kind::Jsonl => {
             // Texts and numbers can always be written to memory.
             let _ = serde_json::to_writer(&mut *text, line);
             text.push(b'\n');
         }
-        Kind::Csv => line.write_csv(text),
+        Kind::Csv => line.write_csv(text, query.raw),
     }
 }

@@ -76,12 +76,14 @@ pub(super) async fn redrive(
         (Some(named), None) => Some(named.clone()),
         (None, given) => given,
     };
-    let token = match redrive.preview {
+    let confirmed = match redrive.preview {
         true => None,
         false => Some(promise::check(&visitor, &redrive, &what, asked.as_ref())?),
     };
     let found = current_topic(&visitor, &topic).await?;
     found.check_id(&topic, redrive.topic_id.as_deref())?;
+    let previewed = confirmed.as_ref().map(|(_, preview)| &*preview.topic_id);
+    found.check_id(&topic, previewed)?;
     let source = found.partitions.len();
     let target = current_partitions(&visitor, &redrive.to).await?.len();
     if redrive.keep_partition && target < source {
@@ -146,8 +148,8 @@ pub(super) async fn redrive(
     };
     let visit = visitor.visit.clone();
     // From here on, the same request sends nothing.
-    let taken = token
-        .map(|token| Ok::<_, Problem>((promise::take(&visit, &token)?, token)))
+    let taken = confirmed
+        .map(|(token, _)| Ok::<_, Problem>((promise::take(&visit, &token)?, token)))
         .transpose()?;
     let started = events(visit.clone(), |sender| async move {
         let _reservation = reservation;

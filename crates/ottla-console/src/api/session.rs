@@ -1,6 +1,5 @@
 //! The current session, login and logout.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -134,7 +133,7 @@ pub(super) async fn log_in(
     })?;
     let origin = Origin {
         user: &login.user,
-        address: address(&console, note.peer(), &headers),
+        address: console.browser_address(note.peer(), &headers),
         browser: console.browser_cookie.token(&headers),
     };
     console.attempts.begin(origin, Instant::now())?;
@@ -184,8 +183,13 @@ fn refused(error: ClientError) -> Problem {
     }
 }
 
-pub(super) async fn log_out(State(console): State<Arc<Console>>, headers: HeaderMap) -> Response {
+pub(super) async fn log_out(
+    State(console): State<Arc<Console>>,
+    note: axum::Extension<AuditNote>,
+    headers: HeaderMap,
+) -> Response {
     let visit = console.visit(&headers);
+    note.of_user(visit.as_ref().and_then(|it| it.audit_name.as_deref()));
     if let Some(token) = console.cookie.token(&headers) {
         console.sessions.close(token);
     }
@@ -203,18 +207,4 @@ pub(super) async fn log_out(State(console): State<Arc<Console>>, headers: Header
         response.headers_mut().insert(header::SET_COOKIE, cookie);
     }
     response
-}
-
-/// The address for which failed logins count: the browser's. A reverse proxy, which runs on this
-/// machine and has a public name, adds it to the end of `X-Forwarded-For`.
-pub(super) fn address(console: &Console, peer: Option<SocketAddr>, headers: &HeaderMap) -> IpAddr {
-    let peer = peer.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |it| it.ip());
-    let is_proxy = peer.is_loopback() && !console.config().public_names.is_empty();
-    let forwarded = headers.get_all("x-forwarded-for").iter().next_back();
-    let last = forwarded
-        .filter(|_| is_proxy)
-        .and_then(|it| it.to_str().ok())
-        .and_then(|it| it.rsplit(',').next())
-        .and_then(|it| it.trim().parse().ok());
-    last.unwrap_or(peer)
 }

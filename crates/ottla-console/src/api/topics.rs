@@ -249,20 +249,34 @@ pub(super) async fn current_partitions(
 }
 
 pub(super) async fn current_topic(visitor: &Visitor, topic: &str) -> Result<CurrentTopic, Problem> {
-    let names = [topic.to_owned()];
+    let names = BTreeSet::from([topic.to_owned()]);
+    let mut topics = current_topics(visitor, &names).await?;
+    topics.remove(topic).ok_or_else(|| unknown(topic))
+}
+
+/// All of these topics, by one request.
+pub(super) async fn current_topics(
+    visitor: &Visitor,
+    names: &BTreeSet<String>,
+) -> Result<BTreeMap<String, CurrentTopic>, Problem> {
+    let listed: Vec<String> = names.iter().cloned().collect();
     let metadata = visitor
         .client()
-        .refresh_metadata(Some(&names), false)
+        .refresh_metadata(Some(listed.as_slice()), false)
         .await?;
-    let found = metadata.topics.get(topic).ok_or_else(|| unknown(topic))?;
-    ClientError::check(format!("topic {topic}"), found.error.code(), None::<&str>)?;
-    let partitions = found.partitions.iter();
-    Ok(CurrentTopic {
-        topic_id: found.topic_id.to_string(),
-        partitions: partitions
-            .map(|it| (topic.to_owned(), it.partition))
-            .collect(),
-    })
+    let mut topics = BTreeMap::new();
+    for topic in listed {
+        let found = metadata.topics.get(&topic);
+        let found = found.ok_or_else(|| unknown(&topic))?;
+        ClientError::check(format!("topic {topic}"), found.error.code(), None::<&str>)?;
+        let partitions = found.partitions.iter();
+        let current = CurrentTopic {
+            topic_id: found.topic_id.to_string(),
+            partitions: partitions.map(|it| (topic.clone(), it.partition)).collect(),
+        };
+        topics.insert(topic, current);
+    }
+    Ok(topics)
 }
 
 #[derive(Deserialize)]

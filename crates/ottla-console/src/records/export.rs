@@ -57,15 +57,19 @@ impl<'a> Line<'a> {
         }
     }
 
-    /// Fields as in RFC 4180. No value is an empty field, and an empty text is `""`. A text that a
-    /// spreadsheet would take for a formula is not changed: the file has the contents of the
-    /// records.
-    pub(crate) fn write_csv(&self, text: &mut Vec<u8>) {
+    /// Fields as in RFC 4180. No value is an empty field, and an empty text is `""`. Anybody who may
+    /// write to a topic could have a spreadsheet run a formula, so texts that are formulas begin with
+    /// an apostrophe, unless the file is for programs, which take records as they are.
+    pub(crate) fn write_csv(&self, text: &mut Vec<u8>, is_for_programs: bool) {
         let numbers = format!("{},{},{},", self.partition, self.offset, self.timestamp);
         text.extend_from_slice(numbers.as_bytes());
         for part in [&self.key, &self.value] {
             if let Some(part) = part {
-                quote(text, |to| write!(to, "{part}"));
+                let mark = match part.is_formula() && !is_for_programs {
+                    true => "'",
+                    false => "",
+                };
+                quote(text, |to| write!(to, "{mark}{part}"));
             }
             text.push(b',');
         }
@@ -100,6 +104,18 @@ impl<'a> Part<'a> {
 
     fn is_base64(&self) -> bool {
         matches!(self, Part::Bytes(_))
+    }
+
+    /// Whether a spreadsheet takes it for a formula, also in its wide characters or after white space. Base64 has no
+    /// brackets, which the call of a function needs.
+    fn is_formula(&self) -> bool {
+        const BEGINNINGS: [char; 11] = [
+            '=', '+', '-', '@', '\t', '\r', '\n', '\u{ff1d}', '\u{ff0b}', '\u{ff0d}', '\u{ff20}',
+        ];
+        match self {
+            Part::Text(text) => text.starts_with(BEGINNINGS) && text.parse::<f64>().is_err(),
+            Part::Bytes(_) => false,
+        }
     }
 }
 
@@ -223,7 +239,7 @@ mod tests {
         let record = records.iter().next().unwrap().unwrap();
         let line = Line::new("t", 1, &record, decoded);
         let mut csv = Vec::new();
-        line.write_csv(&mut csv);
+        line.write_csv(&mut csv, false);
         let json = serde_json::to_string(&line).unwrap();
         (json, String::from_utf8(csv).unwrap())
     }
@@ -243,6 +259,39 @@ mod tests {
         );
         let (_, csv) = lines(Some(b""), None, &[]);
         assert_eq!(csv, "1,0,3,\"\",,\"[]\",\"\"\r\n");
+    }
+
+    #[test]
+    fn no_text_is_a_formula_in_a_spreadsheet() {
+        for text in [
+            "=HYPERLINK(\"http://evil.example\")",
+            "+1+1",
+            "-5+A1",
+            "@SUM(1)",
+            "\t=1",
+            "\r\n=1",
+            "\u{ff1d}1+1",
+        ] {
+            let quoted = text.replace('"', "\"\"");
+            let (json, csv) = lines(Some(text.as_bytes()), None, &[]);
+            assert_eq!(csv, format!("1,0,3,\"'{quoted}\",,\"[]\",\"\"\r\n"));
+            let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+            assert_eq!(json["key"], text);
+        }
+        for text in ["-5", "+1.5e3", "a=1", "'=1", "{\"a\":\"=1\"}", "", " "] {
+            let (_, csv) = lines(Some(text.as_bytes()), None, &[]);
+            let quoted = text.replace('"', "\"\"");
+            assert!(csv.starts_with(&format!("1,0,3,\"{quoted}\",")), "{csv}");
+        }
+        let mut builder = RecordBatchBuilder::new(Compression::None);
+        builder.append(Timestamp(3), Some(b"=1"), None, &[]);
+        let batch = builder.build();
+        let records = batch.records(1 << 20).unwrap();
+        let record = records.iter().next().unwrap().unwrap();
+        let undecoded = DecodedRecord::default();
+        let mut csv = Vec::new();
+        Line::new("t", 1, &record, &undecoded).write_csv(&mut csv, true);
+        assert!(csv.starts_with(b"1,0,3,\"=1\","));
     }
 
     #[test]

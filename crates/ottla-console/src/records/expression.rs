@@ -12,10 +12,11 @@
 //! if it holds for one of them. A path that selects nothing equals nothing. A key or a value
 //! compared as a whole with a text is compared as text, with a number as a number.
 //!
-//! Pure. An expression has a bounded length and depth, and a record a bounded depth. Judging a
-//! record takes a bounded number of steps: names at any depth, and comparisons of several places
-//! with several others, could otherwise take years for one small record. It takes bounded memory as
-//! well: a batch of 1 MB can be one record of 64 MB, whose JSON takes gigabytes.
+//! Pure. An expression has a bounded length and depth, and a record a bounded depth: a stack that
+//! overflows would end the broker beside which a console runs. Judging a record takes a bounded
+//! number of steps: names at any depth, and comparisons of several places with several others, could
+//! otherwise take years for one small record. It takes bounded memory as well: a batch of 1 MB can be
+//! one record of 64 MB, whose JSON takes gigabytes.
 
 mod needs;
 
@@ -177,8 +178,8 @@ impl Node {
     fn holds(&self, subject: &Subject<'_>) -> bool {
         match self {
             Node::Not(inner) => !inner.holds(subject),
-            Node::And(one, other) => one.holds(subject) && other.holds(subject),
-            Node::Or(one, other) => one.holds(subject) || other.holds(subject),
+            Node::And(all) => all.iter().all(|it| it.holds(subject)),
+            Node::Or(all) => all.iter().any(|it| it.holds(subject)),
             Node::Compare(Operator::NotEqual, one, other) => {
                 !compare(Operator::Equal, one, other, subject)
             }

@@ -34,7 +34,7 @@ const POLLED_BYTES: usize = FETCH_BYTES as usize;
 const LEAST_BYTES: usize = 16 << 10;
 const FOLLOWED_BYTES: usize = 1 << 20;
 const SEARCHED_BYTES: usize = 4 << 20;
-/// The decompressed size of a batch that is read, and of one for which more memory is reserved.
+/// The size of a batch that is read, decompressed, and of one for which more memory is reserved.
 const BATCH_BYTES: usize = 4 << 20;
 const LARGE_BATCH_BYTES: usize = 64 << 20;
 /// Records that are taken from it at once, at least one batch.
@@ -46,6 +46,8 @@ const TURN: Duration = Duration::from_millis(10);
 const RECORDS_PER_LOOK: u64 = 128;
 /// How long a step waits for records.
 const WAIT: Duration = Duration::from_millis(250);
+/// Partitions that are named in an error.
+const MOST_NAMED: usize = 20;
 /// A scan fails if it gets no record for this time although there are some.
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -306,7 +308,45 @@ impl Scan {
                 self.on_unreadable(partition, error)?;
                 Ok(Vec::new())
             }
-            polled => polled.map_err(Problem::from),
+            polled => self.within_memory(polled?),
+        }
+    }
+
+    /// Batches that are not compressed can be large as well. They are in memory already, so those for which none
+    /// can be reserved are dropped.
+    fn within_memory(
+        &mut self,
+        mut batches: Vec<FetchedBatch>,
+    ) -> Result<Vec<FetchedBatch>, Problem> {
+        let is_large = |it: &FetchedBatch| it.bytes().len() > BATCH_BYTES;
+        if self.large_batches.is_some() || !batches.iter().any(is_large) {
+            return Ok(batches);
+        }
+        match self.reserve_large_batches() {
+            Ok(()) => return Ok(batches),
+            Err(refused) if !self.leaves_out_large => return Err(refused),
+            Err(_) => {}
+        }
+        let left_out = batches.iter().filter(|it| is_large(it));
+        let left_out = left_out.filter(|it| it.base_offset() < self.end_of(it.partition));
+        let records: usize = left_out.map(FetchedBatch::record_count).sum();
+        self.unjudged += records as u64;
+        batches.retain(|it| !is_large(it));
+        Ok(batches)
+    }
+
+    fn reserve_large_batches(&mut self) -> Result<(), Problem> {
+        let reservation = self.budget.reserve(LARGE_BATCH_BYTES)?;
+        self.consumer.set_max_batch_bytes(LARGE_BATCH_BYTES);
+        self.large_batches = Some(reservation);
+        Ok(())
+    }
+
+    /// The end of a partition's range, exclusive.
+    fn end_of(&self, partition: i32) -> i64 {
+        match self.is_following {
+            true => i64::MAX,
+            false => self.ranges.get(&partition).map_or(0, |it| it.end),
         }
     }
 
@@ -320,12 +360,8 @@ impl Scan {
         let refused = match (limit, self.large_batches.is_some()) {
             // It was fetched before the limit was raised, and is fetched again.
             (Some(BATCH_BYTES), true) => return Ok(()),
-            (Some(BATCH_BYTES), false) => match self.budget.reserve(LARGE_BATCH_BYTES) {
-                Ok(reservation) => {
-                    self.consumer.set_max_batch_bytes(LARGE_BATCH_BYTES);
-                    self.large_batches = Some(reservation);
-                    return Ok(());
-                }
+            (Some(BATCH_BYTES), false) => match self.reserve_large_batches() {
+                Ok(()) => return Ok(()),
                 Err(problem) => problem,
             },
             _ => Problem::from(ClientError::Records {
@@ -372,11 +408,7 @@ impl Scan {
             true => i64::MIN,
             false => position.unwrap_or(i64::MIN),
         };
-        let end = match self.is_following {
-            true => i64::MAX,
-            false => self.ranges.get(&partition).map_or(0, |it| it.end),
-        };
-        let range = start..end;
+        let range = start..self.end_of(partition);
         let is_within = batch.is_whole()
             && range.contains(&batch.base_offset())
             && range.contains(&batch.last_offset());
@@ -471,7 +503,12 @@ impl Scan {
     }
 
     fn stuck(&self) -> Problem {
-        let stuck: Vec<String> = self.unfinished().map(|it| it.to_string()).collect();
+        let stuck = self.unfinished().take(MOST_NAMED).map(|it| it.to_string());
+        let mut stuck: Vec<String> = stuck.collect();
+        let more = self.unfinished().skip(MOST_NAMED).count();
+        if more > 0 {
+            stuck.push(format!("{more} more"));
+        }
         Problem::from(ClientError::broker(
             format!("topic {}, partitions {}", self.topic, stuck.join(", ")),
             ErrorCode::RequestTimedOut.code(),

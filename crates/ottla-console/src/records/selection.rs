@@ -1,6 +1,6 @@
 //! The offsets that a request is about: `from`, `until` and `partitions`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use ottla_client::ClientError;
@@ -163,7 +163,8 @@ fn chosen(given: Option<&str>, existing: &[i32], from: &Begin) -> Result<Vec<i32
 fn check_exist(mut numbers: Vec<i32>, existing: &[i32]) -> Result<Vec<i32>, Problem> {
     numbers.sort_unstable();
     numbers.dedup();
-    match numbers.iter().find(|it| !existing.contains(it)) {
+    let known: BTreeSet<&i32> = existing.iter().collect();
+    match numbers.iter().find(|it| !known.contains(it)) {
         Some(missing) => Err(Problem::invalid(
             "partitions",
             format!(

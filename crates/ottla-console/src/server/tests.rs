@@ -411,6 +411,28 @@ async fn errors_are_problems() {
 }
 
 #[tokio::test]
+async fn a_small_body_cannot_stand_for_a_large_list() {
+    let console = serve_with(|_| ()).await;
+    let list = |item: &str, count: usize| vec![item; count].join(",");
+    // Three bytes each, which would be a hundred in memory.
+    let records = format!(r#"{{"records": [{}]}}"#, list("{}", 1_000_000));
+    let headers = list(r#"{"key": ""}"#, 201);
+    let headers = format!(r#"{{"records": [{{"headers": [{headers}]}}]}}"#);
+    let unknown = list("[]", 100_000);
+    let matching = format!(r#"{{"to": "u", "preview": true, "matching": {{"x": [{unknown}]}}}}"#);
+    for (path, body, says) in [
+        ("records", &records, "at most 1000 items"),
+        ("records", &headers, "at most 200 items"),
+        ("redrive", &matching, "give 65536 at most"),
+    ] {
+        let request = format!("POST /api/topics/t/{path}");
+        let refused = console.ask_with(&request, &[OWN], body).await;
+        assert_eq!(refused.status, 422, "{path}: {}", refused.text());
+        assert!(refused.text().contains(says), "{}", refused.text());
+    }
+}
+
+#[tokio::test]
 async fn the_head_of_a_request_is_bounded() {
     let console = serve_with(|_| ()).await;
     let long = format!("X-Long: {}", "x".repeat(HEAD_BYTES / 2));

@@ -59,8 +59,12 @@ impl History {
     }
 
     pub(super) fn add(&mut self, at: i64, samples: Vec<Sample>) {
-        if self.times.back().is_some_and(|last| *last >= at) {
-            return;
+        // The clock was set back. Without this, there would be no samples until the old time is reached again.
+        while self.times.back().is_some_and(|last| *last >= at) {
+            self.times.pop_back();
+            for line in self.lines.values_mut() {
+                line.values.pop_back();
+            }
         }
         // Before the new ones are added, so that no series grows beyond its room.
         if self.times.len() == SAMPLES {
@@ -199,6 +203,24 @@ mod tests {
         let (times, series) = history.read("topic/a", since(20));
         assert_eq!((times, &*series[0].values), (vec![30], &[None][..]));
         assert!(history.read("topic/b", since(0)).1.is_empty());
+    }
+
+    #[test]
+    fn samples_continue_when_the_clock_is_set_back() {
+        let mut history = history();
+        for (at, value) in [
+            (10, 1.0),
+            (20, 2.0),
+            (30, 3.0),
+            (15, 4.0),
+            (15, 5.0),
+            (25, 6.0),
+        ] {
+            history.add(at, vec![rate("topic/a", value)]);
+        }
+        let (times, series) = history.read("topic/a", since(0));
+        assert_eq!(times, [10, 15, 25]);
+        assert_eq!(series[0].values, [Some(1.0), Some(5.0), Some(6.0)]);
     }
 
     #[test]

@@ -78,6 +78,12 @@ pub(crate) struct Group {
 const ENTRY: usize = 64;
 
 impl Snapshot {
+    /// Whether the user may see log directories. Old versions of the request have no error, and show none without the right.
+    pub(crate) fn shows_log_dirs(&self) -> bool {
+        let dirs = self.brokers.iter().flat_map(|it| &it.log_dirs);
+        dirs.flatten().next().is_some()
+    }
+
     /// Its approximate memory.
     pub(crate) fn bytes(&self) -> usize {
         let topics = self.topics.iter().map(|(name, topic)| {

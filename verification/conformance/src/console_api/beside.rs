@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 use ottla_peers::{InstalledPeer, NodeOptions, free_port_pair};
+use serde_json::json;
 
 use super::http::Http;
 use super::stage::PATIENCE;
@@ -15,7 +16,10 @@ pub fn check(peer: &InstalledPeer, dir: &Path) -> Result<()> {
     let listener = ("ottla.console.listener".to_owned(), address.clone());
     let mut node = peer.start(NodeOptions {
         dir: dir.join("beside"),
-        overrides: vec![listener],
+        overrides: vec![
+            listener,
+            ("ottla.console.read.only".to_owned(), "true".to_owned()),
+        ],
         ..NodeOptions::default()
     })?;
     let http = Http::new(address);
@@ -41,6 +45,12 @@ pub fn check(peer: &InstalledPeer, dir: &Path) -> Result<()> {
     );
     let series = http.get("/api/series?of=cluster")?;
     ensure!(series["has_latencies"] == true, "{series}");
+    let topic = json!({"name": "refused", "partitions": 1});
+    let (status, detail) = http.refused("POST", "/api/topics", Some(&topic))?;
+    ensure!(
+        status == 403 && detail.contains("ottla.console.read.only"),
+        "{status} {detail}"
+    );
     node.stop()?;
     Ok(())
 }

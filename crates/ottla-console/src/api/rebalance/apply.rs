@@ -11,7 +11,8 @@ use serde::{Deserialize, Serialize};
 use crate::console::{Console, Visitor};
 use crate::extract::Body;
 use crate::problem::Problem;
-use crate::rebalancing::{RebalanceMoment, RebalanceState, Work};
+use crate::rebalancing::{Rebalance, RebalanceMoment, RebalanceState, Work};
+use crate::visit::Visit;
 
 /// Partitions that move from or to one broker at a time.
 const DEFAULT_MOVES: usize = 5;
@@ -44,13 +45,23 @@ struct PlannedPartition {
 
 #[derive(Serialize)]
 pub(in crate::api) struct Progress {
-    /// The newest rebalance of this session.
+    /// The one that is running, or the newest one, of all sessions of the user.
     rebalance: Option<RebalanceMoment>,
 }
 
-pub(in crate::api) async fn progress(visitor: Visitor) -> Json<Progress> {
-    let rebalance = visitor.rebalancing.newest().map(|it| it.moment());
+pub(in crate::api) async fn progress(
+    State(console): State<Arc<Console>>,
+    visitor: Visitor,
+) -> Json<Progress> {
+    let rebalance = newest(&console, &visitor).map(|it| it.moment());
     Json(Progress { rebalance })
+}
+
+/// Without logins, all users have one visit, which is not among the sessions.
+fn newest(console: &Console, visit: &Visit) -> Option<Arc<Rebalance>> {
+    let own = visit.rebalancing.newest().into_iter();
+    let all = own.chain(console.sessions.rebalances_of(visit));
+    all.max_by_key(|it| it.rank())
 }
 
 pub(in crate::api) async fn start(
@@ -113,12 +124,12 @@ pub(in crate::api) async fn start(
 }
 
 /// Stops the rebalance, with the moves that are in progress.
-pub(in crate::api) async fn cancel(visitor: Visitor) -> Result<Json<Progress>, Problem> {
-    let newest = visitor.rebalancing.newest();
-    let rebalance = newest.ok_or_else(|| {
-        Problem::not_found(
-            "this session has started no rebalance; GET /api/reassignments has what moves",
-        )
+pub(in crate::api) async fn cancel(
+    State(console): State<Arc<Console>>,
+    visitor: Visitor,
+) -> Result<Json<Progress>, Problem> {
+    let rebalance = newest(&console, &visitor).ok_or_else(|| {
+        Problem::not_found("you have started no rebalance; GET /api/reassignments has what moves")
     })?;
     rebalance.cancel()?;
     visitor.note.names("the rebalance");

@@ -5,16 +5,13 @@
 use std::sync::Arc;
 
 use super::plan::Plan;
-use super::request::Redrive;
+use super::request::{MOST_BYTES, Redrive, too_long};
 use crate::console::Visitor;
 use crate::kept::Promise;
 use crate::problem::Problem;
 use crate::records::ranges::{self, Ranges};
 use crate::records::selection::Range;
 use crate::visit::Visit;
-
-/// The longest target and filters, as in an address.
-const MOST_BYTES: usize = 64 << 10;
 
 /// What must be the same in the preview and in the redrive, besides the ranges.
 pub(super) fn what(topic: &str, redrive: &Redrive) -> Result<String, Problem> {
@@ -30,10 +27,7 @@ pub(super) fn what(topic: &str, redrive: &Redrive) -> Result<String, Problem> {
     let text = serde_json::to_string(&all).map_err(|it| Problem::internal(it.to_string()))?;
     match text.len() {
         ..=MOST_BYTES => Ok(text),
-        bytes => Err(Problem::invalid(
-            "matching",
-            format!("the filters have {bytes} bytes; give {MOST_BYTES} at most"),
-        )),
+        bytes => Err(Problem::invalid("matching", too_long(bytes))),
     }
 }
 
@@ -48,19 +42,20 @@ pub(super) fn keep(visitor: &Visitor, plan: &Plan, parts: &[&Ranges]) -> Option<
     let bytes = size_of_val(listed.as_slice()) + plan.what.len();
     let promise = Promise {
         what: plan.what.clone(),
+        topic_id: plan.topic_id.clone(),
         ranges: listed,
         _reservation: visitor.budget.reserve(bytes).ok()?,
     };
     Some(visitor.redrives.keep(Arc::new(promise)))
 }
 
-/// The token of a redrive, if a preview has answered it for this. It stays good until it is taken.
+/// The token of a redrive and its preview, if that preview was of this redrive. The token stays good until it is taken.
 pub(super) fn check(
     visitor: &Visitor,
     redrive: &Redrive,
     what: &str,
     asked: Option<&Ranges>,
-) -> Result<String, Problem> {
+) -> Result<(String, Arc<Promise>), Problem> {
     let token = redrive.token.clone().ok_or_else(|| {
         Problem::invalid(
             "token",
@@ -79,7 +74,7 @@ pub(super) fn check(
                 "the preview of this token has not answered all of these ranges; count again",
             ))
         }
-        _ => Ok(token),
+        _ => Ok((token, promise)),
     }
 }
 
@@ -125,7 +120,7 @@ mod tests {
     }
 
     fn redrive(of: serde_json::Value) -> Redrive {
-        serde_json::from_value(of).unwrap()
+        serde_json::from_str(&of.to_string()).unwrap()
     }
 
     fn ranges(start: i64, end: i64) -> Ranges {
@@ -161,7 +156,7 @@ mod tests {
         let what_of = |redrive: &Redrive| what("t", redrive).unwrap();
         let plan = Plan {
             what: what_of(&counted),
-            topic_id: String::new(),
+            topic_id: "of the preview".into(),
             to: "u".into(),
             ranges: ranges(0, 9),
             limit: 1,
@@ -173,7 +168,12 @@ mod tests {
         let part = ranges(7, 9);
         let check = |redrive: &Redrive, asked: &Ranges| {
             let checked = check(&visitor, redrive, &what_of(redrive), Some(asked));
-            checked.map_err(|problem| problem.status())
+            let checked = checked.map_err(|problem| problem.status());
+            checked.map(|(token, promise)| {
+                // The redrive compares it with the topic's.
+                assert_eq!(promise.topic_id, "of the preview");
+                token
+            })
         };
         assert_eq!(check(&counted, &part), Ok(token.clone().unwrap()));
         assert_eq!(check(&counted, &ranges(0, 9)), Err(409));

@@ -42,10 +42,7 @@ impl Node {
     /// Collects the texts needed for this condition to hold.
     pub(super) fn collect_needs(&self, needs: &mut Vec<Need>) {
         match self {
-            Node::And(one, other) => {
-                one.collect_needs(needs);
-                other.collect_needs(needs);
-            }
+            Node::And(all) => all.iter().for_each(|it| it.collect_needs(needs)),
             Node::Compare(Operator::NotEqual, ..) => {}
             Node::Compare(operator, one, other) => {
                 one.collect_selected(needs);

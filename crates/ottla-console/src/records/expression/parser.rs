@@ -8,6 +8,8 @@ use super::tree::{Method, Node, Number, Operator, Root, Step};
 
 const MAX_LENGTH: usize = 4096;
 const MAX_DEPTH: usize = 64;
+/// Of the parsed expression. Each pair of brackets can have a few, and methods follow each other without brackets.
+const MAX_LEVELS: usize = 4 * MAX_DEPTH;
 /// Of one expression, and the memory of each: a few characters can stand for many MiB.
 pub(super) const MAX_REGEXES: usize = 8;
 const REGEX_BYTES: usize = 256 << 10;
@@ -47,6 +49,10 @@ impl Parser {
         };
         let node = parser.any_of()?;
         match parser.peek() {
+            Token::End if node.levels() > MAX_LEVELS => Err(format!(
+                "it has {} conditions and methods in each other; {MAX_LEVELS} are possible",
+                node.levels()
+            )),
             Token::End => Ok(node),
             other => Err(parser.unexpected(&other.clone())),
         }
@@ -94,19 +100,21 @@ impl Parser {
     }
 
     fn any_of(&mut self) -> Result<Node, String> {
-        let mut node = self.all_of()?;
+        let first = self.all_of()?;
+        let mut others = Vec::new();
         while self.takes("||") {
-            node = Node::Or(Box::new(node), Box::new(self.all_of()?));
+            others.push(self.all_of()?);
         }
-        Ok(node)
+        Ok(joined(first, others, Node::Or))
     }
 
     fn all_of(&mut self) -> Result<Node, String> {
-        let mut node = self.negated()?;
+        let first = self.negated()?;
+        let mut others = Vec::new();
         while self.takes("&&") {
-            node = Node::And(Box::new(node), Box::new(self.negated()?));
+            others.push(self.negated()?);
         }
-        Ok(node)
+        Ok(joined(first, others, Node::And))
     }
 
     fn negated(&mut self) -> Result<Node, String> {
@@ -292,6 +300,14 @@ impl Parser {
                 ));
             }
         })
+    }
+}
+
+/// One condition, or several that are joined.
+fn joined(first: Node, others: Vec<Node>, join: fn(Vec<Node>) -> Node) -> Node {
+    match others.is_empty() {
+        true => first,
+        false => join([vec![first], others].into_iter().flatten().collect()),
     }
 }
 

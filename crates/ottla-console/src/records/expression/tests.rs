@@ -194,6 +194,27 @@ fn errors_name_the_mistake() {
 }
 
 #[test]
+fn no_expression_needs_much_stack() {
+    for sign in ["||", "&&"] {
+        let chain = format!("$.a{}", format!("{sign}$.a").repeat(800));
+        let nested = format!("{}$.a{}", format!("(1{sign}(").repeat(30), "))".repeat(30));
+        for expression in [chain, nested] {
+            assert_eq!(
+                holds(&expression),
+                sign == "||" && expression.starts_with('(')
+            );
+        }
+    }
+    for method in [".size()", ".contains('')"] {
+        let several = format!("value{}", method.repeat(5));
+        assert!(Expression::parse(&several).is_ok());
+        let many = format!("value{}", method.repeat(300));
+        let refused = Expression::parse(&many).unwrap_err();
+        assert!(refused.contains("in each other"), "{refused}");
+    }
+}
+
+#[test]
 fn a_record_that_takes_too_long_is_given_up() {
     let deep = "{\"a\":".repeat(100) + "1" + &"}".repeat(100);
     let long = format!("[{}1]", "0,".repeat(5000));

@@ -16,14 +16,30 @@ pub(super) enum Node {
     List(Vec<Node>),
     Path(Root, Vec<Step>),
     Not(Box<Node>),
-    And(Box<Node>, Box<Node>),
-    Or(Box<Node>, Box<Node>),
+    And(Vec<Node>),
+    Or(Vec<Node>),
     Compare(Operator, Box<Node>, Box<Node>),
     In(Box<Node>, Box<Node>),
     Method(Method, Box<Node>, String),
     Matches(Box<Node>, Regex),
     Size(Box<Node>),
     Has(Box<Node>),
+}
+
+impl Node {
+    /// The levels of nodes, which is how deep an evaluation recurses.
+    pub(super) fn levels(&self) -> usize {
+        let inner = match self {
+            Node::Not(inner) | Node::Size(inner) | Node::Has(inner) => inner.levels(),
+            Node::Method(_, receiver, _) | Node::Matches(receiver, _) => receiver.levels(),
+            Node::And(all) | Node::Or(all) | Node::List(all) => {
+                all.iter().map(Node::levels).max().unwrap_or(0)
+            }
+            Node::Compare(_, one, other) | Node::In(one, other) => one.levels().max(other.levels()),
+            Node::Text(_) | Node::Number(_) | Node::Bool(_) | Node::Null | Node::Path(..) => 0,
+        };
+        inner + 1
+    }
 }
 
 /// Whole numbers are exact: identifiers are often larger than the 53 bits of a floating-point number.
