@@ -34,9 +34,9 @@ const OTHER_BLOCKING_THREADS: usize = 8;
 /// The same for the threads of the store of tiered storage: for files of segments, and for
 /// encryption and compression.
 const STORE_BLOCKING_THREADS: usize = 8;
-/// How much the priority of the threads of the store is lowered. A thread of the broker then gets
-/// nine times as much of a contended processor as one of these, which still get some of it: a lower
-/// priority would leave consumers of old records without any while producers are busy.
+/// The niceness of the threads of the store. A thread of the broker then gets nine times as much of
+/// a contended processor as one of these, which still get some of it: a lower priority would leave
+/// consumers of old records without any while producers are busy.
 const STORE_NICENESS: i32 = 10;
 /// A slow stop reports its pending step after this time, and again after each of the following
 /// pauses.
@@ -148,8 +148,9 @@ fn store_threads(config: &BrokerConfig) -> Result<Option<Runtime>, String> {
         .thread_name("remote-storage")
         .max_blocking_threads(STORE_BLOCKING_THREADS)
         .on_thread_start(|| {
-            // On Linux, the priority is that of the calling thread alone.
-            let _ = rustix::process::nice(STORE_NICENESS);
+            // On Linux, this sets the priority of the calling thread alone. It may have that of the
+            // thread that started it already, so it is not lowered further.
+            let _ = rustix::process::setpriority_process(None, STORE_NICENESS);
         })
         .on_thread_park(heap::on_thread_park)
         .enable_all()
