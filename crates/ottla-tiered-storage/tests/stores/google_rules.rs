@@ -105,7 +105,7 @@ fn is_hash_of(header: &str, bytes: &[u8]) -> Option<bool> {
 
 #[test]
 fn requests_that_break_a_rule_are_refused() {
-    let refused = |method, target, headers: &str, body: &str| {
+    let refused = |method: &str, target: &str, headers: &str, body: &str| {
         let head = format!("{method} {target} HTTP/1.1\r\nHost: h\r\n{headers}\r\n");
         let request = Request {
             method,
