@@ -28,6 +28,7 @@ use ottla_remote::RemoteLogs;
 use ottla_replica::Event;
 use ottla_storage::log_dirs::{DirFailure, Loading, LogDirs};
 use ottla_sync::Guard;
+use ottla_sync::task::Handle;
 use ottla_types::{BrokerEpoch, BrokerId, ErrorCode, Timestamp};
 
 use crate::api::fetch::sessions::FetchSessions;
@@ -158,8 +159,9 @@ impl Broker {
         self.host.set_log_dirs(log_dirs);
     }
 
-    /// Opens the store of tiered storage, if the settings enable it. Blocks.
-    pub(crate) fn open_remote_logs(&self) -> Result<(), String> {
+    /// Opens the store of tiered storage, if the settings enable it. Work at it runs on these threads.
+    /// Blocks.
+    pub(crate) fn open_remote_logs(&self, store_threads: Handle) -> Result<(), String> {
         let config = self.config();
         if !config.remote_log_storage_system_enable || !config.process_roles.broker {
             return Ok(());
@@ -169,6 +171,7 @@ impl Broker {
             Arc::clone(&self.node),
             Arc::clone(&self.host),
             Arc::clone(&self.partitions),
+            store_threads,
         )?;
         self.host.set_remote_states(remote_logs.remote_states());
         let is_first = self.remote_logs.set(remote_logs).is_ok();

@@ -29,8 +29,9 @@ use ottla_partition::replication;
 use ottla_storage::format::{format_standalone, not_formatted, read_identity};
 use ottla_storage::log_dirs::{DirLocks, LoadSettings, LogDirs};
 use ottla_storage::preflight::Unformatted;
-use ottla_sync::task::{JoinHandle, JoinSet};
+use ottla_sync::task::{Handle, JoinHandle, JoinSet};
 use ottla_types::TopicPartition;
+use tokio::runtime::Runtime;
 
 use crate::Broker;
 use crate::audit_topic::{AuditTopicWriter, check_audit_topic};
@@ -91,19 +92,26 @@ pub struct RunningBroker {
 impl Broker {
     /// Starts a broker on formatted directories. Must be called within a tokio runtime.
     pub async fn start(config: BrokerConfig) -> Result<RunningBroker, StartError> {
-        Broker::start_on(config, Unformatted::Refused).await
+        Broker::start_on(config, Unformatted::Refused, None).await
     }
 
     /// Like [`Broker::start`], but first formats the directories if none is formatted, for a new
     /// cluster.
     pub async fn format_and_start(config: BrokerConfig) -> Result<RunningBroker, StartError> {
-        Broker::start_on(config, Unformatted::Formatted).await
+        Broker::start_on(config, Unformatted::Formatted, None).await
     }
 
-    async fn start_on(
+    /// Starts a broker whose work at remote storage runs on the threads of another runtime, which
+    /// must live as long as the broker; without one, on those of the caller's.
+    pub async fn start_on(
         mut config: BrokerConfig,
         unformatted: Unformatted,
+        store_threads: Option<&Runtime>,
     ) -> Result<RunningBroker, StartError> {
+        let store_threads = {
+            let _entered = store_threads.map(Runtime::enter);
+            Handle::current()
+        };
         // Binding first detects an address in use before the data directory is changed. Connections
         // are refused until everything else works.
         let (mut bound, mut not_bound) = (Vec::new(), NotOpened::new());
@@ -151,7 +159,7 @@ impl Broker {
             check_kerberos(&config, |_| true)?;
             check_audit_file(&config)?;
             check_audit_topic(&config)?;
-            opening.open_remote_logs()?;
+            opening.open_remote_logs(store_threads)?;
             resolving.address_limits.resolve(&config)
         })
         .await

@@ -4,7 +4,8 @@
 //! Consecutive buffers are sent with one vectored write. A file region is sent with `sendfile`, and
 //! the bytes before it with `MSG_MORE`, so that length and header of a response do not travel in a
 //! separate packet. If the file ends within a region (it was truncated in the meantime), the
-//! connection must be closed, because the peer expects the announced length. With TLS, unless the
+//! connection must be closed, because the peer expects the announced length. A connection whose peer
+//! reads without pause yields after a bounded number of bytes. With TLS, unless the
 //! kernel encrypts, small buffers and the contents of file regions are collected into pieces of a
 //! bounded size, which are encrypted and sent one by one. A region that is not in the page cache is
 //! read on a thread that may block. Kafka: `ByteBufferSend`, `FileRecords.writeTo`.
@@ -27,6 +28,12 @@ use crate::stream::{Stream, TlsStream};
 const MAX_SLICES: usize = 64;
 /// The maximum size of one `sendfile`, so that a connection does not occupy its thread for long.
 const SENDFILE_BYTES: u64 = 1024 * 1024;
+/// The maximum of one call for buffers, which the kernel copies. A peer that reads as fast as it is
+/// sent to would otherwise get a response of many megabytes while other connections wait.
+const BUFFERS_BYTES: usize = 256 * 1024;
+/// After this many bytes, the task of a connection lets others run on its thread. At 1 GB/s of
+/// copies this is a quarter of a millisecond.
+const TURN_BYTES: u64 = 256 * 1024;
 /// The maximum that is encrypted at once: four TLS records of the maximum size, which is as much as
 /// rustls buffers.
 const PIECE_BYTES: usize = 64 * 1024;
@@ -83,6 +90,7 @@ impl SendQueue {
         mut on_progress: impl FnMut(),
     ) -> io::Result<u64> {
         let mut sent = 0;
+        let mut turn = Turn::default();
         while !self.chunks.is_empty() {
             let watched = stalls::watch();
             let result = stream.try_io(Interest::WRITABLE, || self.try_send(stream));
@@ -94,11 +102,13 @@ impl SendQueue {
                     unsent.on_taken(bytes);
                     if !self.chunks.is_empty() {
                         on_progress();
+                        turn.on_sent(bytes).await;
                     }
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     unsent.set(self.bytes_in_memory());
                     stream.writable().await?;
+                    turn = Turn::default();
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
@@ -115,6 +125,7 @@ impl SendQueue {
         mut on_progress: impl FnMut(),
     ) -> io::Result<u64> {
         let mut sent = 0;
+        let mut turn = Turn::default();
         let mut piece = Vec::new();
         while !self.chunks.is_empty() {
             let in_memory = self.bytes_in_memory();
@@ -137,6 +148,7 @@ impl SendQueue {
             unsent.on_taken(sent - before);
             if !self.chunks.is_empty() {
                 on_progress();
+                turn.on_sent(sent - before).await;
             }
         }
         stream.flush().await?;
@@ -201,12 +213,16 @@ impl SendQueue {
         }
         let mut slices = [io::IoSlice::new(&[]); MAX_SLICES];
         let mut count = 0;
+        let mut room = BUFFERS_BYTES;
         let mut is_more = false;
         for chunk in &self.chunks {
             match chunk {
-                Chunk::Bytes(bytes) if count < MAX_SLICES => {
-                    slices[count] = io::IoSlice::new(bytes);
+                Chunk::Bytes(bytes) if count < MAX_SLICES && room > 0 => {
+                    let taken = bytes.len().min(room);
+                    slices[count] = io::IoSlice::new(&bytes[..taken]);
                     count += 1;
+                    room -= taken;
+                    is_more = taken < bytes.len();
                 }
                 Chunk::Bytes(_) | Chunk::File(_) => {
                     is_more = true;
@@ -231,6 +247,23 @@ impl SendQueue {
             }
             sent -= bytes.len();
             self.chunks.pop_front();
+        }
+    }
+}
+
+/// What a connection has sent since others could last run on its thread.
+#[derive(Debug, Default)]
+struct Turn {
+    bytes: u64,
+}
+
+impl Turn {
+    /// Lets others run if the turn is over.
+    async fn on_sent(&mut self, bytes: u64) {
+        self.bytes += bytes;
+        if self.bytes >= TURN_BYTES {
+            self.bytes = 0;
+            ottla_sync::task::yield_now().await;
         }
     }
 }
@@ -355,6 +388,35 @@ mod tests {
         assert!(calls > 3, "progress was reported {calls} times");
         assert!(queue.is_empty());
         assert!(reader.join().unwrap() == expected);
+    }
+
+    #[tokio::test]
+    async fn one_call_sends_a_bounded_number_of_bytes_from_buffers() {
+        let (stream, _peer) = connected().await;
+        let Stream::Plain(socket) = &stream else {
+            unreachable!("it has no TLS");
+        };
+        let mut queue = SendQueue::default();
+        for size in [BUFFERS_BYTES - 1000, BUFFERS_BYTES * 4] {
+            queue.push(Encoded {
+                chunks: vec![Chunk::Bytes(Bytes::from(vec![b'x'; size]))],
+            });
+        }
+        socket.writable().await.unwrap();
+        // A socket on loopback has room for megabytes, unless the system has another default.
+        let sent = queue.try_send(socket).unwrap() as usize;
+        assert!((1..=BUFFERS_BYTES).contains(&sent), "{sent}");
+        assert_eq!(queue.bytes_in_memory(), BUFFERS_BYTES * 5 - 1000 - sent);
+    }
+
+    #[tokio::test]
+    async fn others_run_when_a_turn_is_over() {
+        let others = ottla_sync::task::spawn(async {});
+        let mut turn = Turn::default();
+        turn.on_sent(TURN_BYTES - 1).await;
+        assert!(!others.is_finished());
+        turn.on_sent(1).await;
+        assert!(others.is_finished());
     }
 
     #[tokio::test]

@@ -3,11 +3,12 @@
 //! `metadata_topic` writes and reads `__remote_log_metadata`. `partition_task` runs the tasks of
 //! one partition: it hands the decisions a view of the log, and carries out their effects at the
 //! topic, the store (`uploading`) and the log. `reading` reads records that only the store has.
-//! `remote_tier` is their shared state, `turns` limits how many of them run, `tier_metrics` has the
-//! counters, `throttle_times` what the quotas hold back. `remote_logs` gives partitions their roles when the metadata changes.
+//! `remote_tier` is their shared state, `stores` runs the work at the store on threads of its own,
+//! `turns` limits how much of it runs, `tier_metrics` has the counters, `throttle_times` what the
+//! quotas hold back. `remote_logs` gives partitions their roles when the metadata changes.
 //!
-//! Nothing here runs on threads that serve connections for longer than a step: stores are
-//! asynchronous or use blocking threads.
+//! Threads that serve connections only decide, and append to and read from local logs. Threads of
+//! the store never touch a local log but for the files of closed segments.
 //!
 //! Kafka: `RemoteLogManager`, `TopicBasedRemoteLogMetadataManager`.
 

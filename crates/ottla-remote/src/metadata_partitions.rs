@@ -34,7 +34,18 @@ struct Progress {
     position: Offset,
     /// Of the record before it, if that was read. By it the leader sees that it has another record.
     last_epoch: LeaderEpoch,
+    /// Where reading was when it began again for a later assignment.
+    seen: Option<Seen>,
     assigned: BTreeMap<TopicIdPartition, Assigned>,
+}
+
+/// Records that were read and applied. Their leader cannot see a loss of them while they are read
+/// again, because the position is before them.
+#[derive(Clone, Copy)]
+struct Seen {
+    end: Offset,
+    /// Of the last one.
+    epoch: LeaderEpoch,
 }
 
 /// A user's partition.
@@ -46,6 +57,28 @@ struct Assigned {
 }
 
 impl Progress {
+    /// Records before the position are skipped by partitions that were assigned earlier.
+    fn read_again(&mut self) {
+        if self.seen.is_none_or(|seen| seen.end < self.position) {
+            self.seen = Some(Seen {
+                end: self.position,
+                epoch: self.last_epoch,
+            });
+        }
+        self.read_from(Offset::ZERO);
+    }
+
+    /// Whether the batch at the end of what was read before has another epoch than then: the records
+    /// were lost, and others were written.
+    fn has_other_history(&mut self, base_offset: Offset, next: Offset, epoch: LeaderEpoch) -> bool {
+        let Some(seen) = self.seen.filter(|seen| next >= seen.end) else {
+            return false;
+        };
+        self.seen = None;
+        let is_known = epoch != LeaderEpoch::UNKNOWN && seen.epoch != LeaderEpoch::UNKNOWN;
+        base_offset < seen.end && is_known && epoch != seen.epoch
+    }
+
     fn read_from(&mut self, position: Offset) {
         self.position = position;
         self.last_epoch = LeaderEpoch::UNKNOWN;
@@ -59,13 +92,14 @@ impl MetadataPartitions {
         let progress = progress.or_insert_with(|| Progress {
             position: Offset::ZERO,
             last_epoch: LeaderEpoch::UNKNOWN,
+            seen: None,
             assigned: BTreeMap::new(),
         });
         if progress.assigned.contains_key(&partition) {
             return;
         }
         self.store.load(partition);
-        progress.read_from(Offset::ZERO);
+        progress.read_again();
         let assigned = Assigned {
             applied: Offset::ZERO,
             target: None,
@@ -116,11 +150,16 @@ impl MetadataPartitions {
     }
 
     /// The end of a partition of the topic, requested after `need_end` returned `of`. For a later
-    /// assignment it may be too old: another broker may have written records in between.
+    /// assignment it may be too old: another broker may have written records in between. An end before
+    /// records that were read means that they are gone.
     pub fn on_end(&mut self, metadata_partition: i32, of: &[TopicIdPartition], end: Offset) {
         let Some(progress) = self.partitions.get_mut(&metadata_partition) else {
             return;
         };
+        if let Some(seen) = progress.seen.filter(|seen| end < seen.end) {
+            self.reload(metadata_partition, seen.end);
+            return;
+        }
         for partition in of {
             if let Some(assigned) = progress.assigned.get_mut(partition) {
                 assigned.target.get_or_insert(end);
@@ -166,6 +205,7 @@ impl MetadataPartitions {
              to which it was read; it is read again from its beginning"
         );
         self.reloads += 1;
+        progress.seen = None;
         progress.read_from(Offset::ZERO);
         for (partition, assigned) in &mut progress.assigned {
             self.store.clear(*partition);
@@ -225,12 +265,24 @@ impl MetadataPartitions {
         }
         let mut records = records;
         while let Ok(batch) = AnyBatch::read(&mut records) {
-            let is_control =
-                matches!(&batch, AnyBatch::Current(batch) if batch.header.attributes.is_control());
             let next = Offset(batch.last_offset().0.saturating_add(1));
             if next <= progress.position {
                 continue;
             }
+            let (is_control, epoch) = match &batch {
+                AnyBatch::Current(batch) => {
+                    let (base, epoch) = (
+                        batch.header.base_offset,
+                        batch.header.partition_leader_epoch,
+                    );
+                    if progress.has_other_history(base, next, epoch) {
+                        self.reload(metadata_partition, next);
+                        return true;
+                    }
+                    (batch.header.attributes.is_control(), epoch)
+                }
+                AnyBatch::Legacy(_) => (false, LeaderEpoch::UNKNOWN),
+            };
             match batch.records(MAX_DECOMPRESSED_BYTES) {
                 Ok(_) if is_control => {}
                 Ok(records) => {
@@ -254,10 +306,7 @@ impl MetadataPartitions {
                 ),
             }
             progress.position = next;
-            progress.last_epoch = match &batch {
-                AnyBatch::Current(batch) => batch.header.partition_leader_epoch,
-                AnyBatch::Legacy(_) => LeaderEpoch::UNKNOWN,
-            };
+            progress.last_epoch = epoch;
         }
         let position = progress.position;
         let is_read = position > read_from;
@@ -357,8 +406,13 @@ mod tests {
     }
 
     fn batch(base_offset: i64, values: &[Bytes]) -> Bytes {
+        of_epoch(base_offset, -1, values)
+    }
+
+    fn of_epoch(base_offset: i64, epoch: i32, values: &[Bytes]) -> Bytes {
         let builder = RecordBatchBuilder::new(Compression::None);
-        let mut builder = builder.base_offset(Offset(base_offset));
+        let builder = builder.base_offset(Offset(base_offset));
+        let mut builder = builder.partition_leader_epoch(LeaderEpoch(epoch));
         for value in values {
             builder.append(Timestamp(1), None, Some(value), &[]);
         }
@@ -472,15 +526,6 @@ mod tests {
         let fetches = |read: &MetadataPartitions| read.fetches().collect::<Vec<_>>();
         assert_eq!(fetches(&read), [(3, Offset(0), LeaderEpoch::UNKNOWN)]);
         read.on_end(3, &[key], Offset(4));
-        let of_epoch = |base_offset: i64, epoch, values: &[Bytes]| {
-            let builder = RecordBatchBuilder::new(Compression::None);
-            let builder = builder.base_offset(Offset(base_offset));
-            let mut builder = builder.partition_leader_epoch(LeaderEpoch(epoch));
-            for value in values {
-                builder.append(Timestamp(1), None, Some(value), &[]);
-            }
-            builder.build().to_bytes()
-        };
         read.on_records(3, Offset(0), of_epoch(0, 5, &copied(0, 0)));
         read.on_records(3, Offset(2), of_epoch(2, 7, &copied(0, 10)));
         assert_eq!(fetches(&read), [(3, Offset(4), LeaderEpoch(7))]);
@@ -492,6 +537,56 @@ mod tests {
         assert_eq!(fetches(&read), [(3, Offset(0), LeaderEpoch::UNKNOWN)]);
         assert!(!read.is_applied(key, 3, Offset(2)));
         assert_eq!(read.need_end(3), [key]);
+    }
+
+    /// The leader compares only what is before the position, which is at the beginning for a later
+    /// assignment.
+    #[test]
+    fn a_loss_is_also_seen_while_the_topic_is_read_for_another_partition() {
+        let (first, second) = (
+            partition(0).topic_id_partition(),
+            partition(1).topic_id_partition(),
+        );
+        let begun = || {
+            let mut read = MetadataPartitions::default();
+            read.assign(first, 3);
+            read.on_end(3, &[first], Offset(4));
+            read.on_records(3, Offset(0), of_epoch(0, 5, &copied(0, 0)));
+            read.on_records(3, Offset(2), of_epoch(2, 5, &copied(0, 10)));
+            read.assign(second, 3);
+            read.on_records(3, Offset(0), of_epoch(0, 5, &copied(0, 0)));
+            assert!(read.cache(first).is_some());
+            read
+        };
+
+        let mut read = begun();
+        read.on_end(3, &[second], Offset(4));
+        read.on_records(3, Offset(2), of_epoch(2, 5, &copied(0, 10)));
+        read.on_records(3, Offset(4), of_epoch(4, 6, &copied(1, 0)));
+        assert_eq!(read.reloads(), 0, "the same records");
+        assert_eq!(read.cache(first).unwrap().len(), 2);
+        assert_eq!(read.cache(second).unwrap().len(), 1);
+
+        let mut read = begun();
+        read.on_end(3, &[second], Offset(6));
+        let others = of_epoch(2, 6, &[copied(0, 20), copied(1, 0)].concat());
+        assert!(read.on_records(3, Offset(2), others.clone()));
+        assert_eq!(read.reloads(), 1);
+        assert!(read.cache(first).is_none() && read.cache(second).is_none());
+        read.on_end(3, &[first, second], Offset(6));
+        read.on_records(3, Offset(0), of_epoch(0, 5, &copied(0, 0)));
+        read.on_records(3, Offset(2), others);
+        assert_eq!(read.reloads(), 1);
+        let cache = read.cache(first).unwrap();
+        assert!(cache.segment(LeaderEpoch(0), Offset(15)).is_none());
+        assert!(cache.segment(LeaderEpoch(0), Offset(25)).is_some());
+
+        // Nothing was written since.
+        let mut read = begun();
+        read.on_end(3, &[second], Offset(2));
+        assert_eq!(read.reloads(), 1);
+        assert!(read.cache(first).is_none());
+        assert_eq!(read.need_end(3), [first, second]);
     }
 
     #[test]

@@ -301,8 +301,7 @@ impl PartitionTask {
                     self.count(TierCounter::DeleteRequests, 1);
                     self.answer(kind, operation, async move {
                         let _turn = remote.turn_to_delete().await;
-                        let store = &remote.stores.store;
-                        let deleted = store.delete_log_segment_data(&metadata).await;
+                        let deleted = remote.stores.delete(&metadata).await;
                         TaskEvent::DataDeleted(deleted.map_err(|error| {
                             let topic = &metadata.partition.topic;
                             remote.metrics.add(topic, TierCounter::DeleteErrors, 1);

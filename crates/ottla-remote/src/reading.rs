@@ -26,6 +26,7 @@ use ottla_types::{ErrorCode, Offset, Timestamp};
 use crate::batches::{BatchLimits, BatchesError, find_batches};
 use crate::remote_tier::{RemoteTier, remote_partition};
 use crate::segment_bytes::fetch_from;
+use crate::stores::Stores;
 use crate::tier_metrics::TierCounter;
 
 /// A batch may be this large whatever the settings are now: the limit for producers with Kafka's
@@ -325,31 +326,16 @@ impl Reader<'_> {
         range: Range<Offset>,
         request: RemoteRequest,
     ) -> Result<Option<(Bytes, ReadEvent)>, RemoteReadError> {
-        let offset = range.start;
-        let metadata = self.metadata(segment);
-        let stores = &self.remote.stores;
-        let index = stores.index(&metadata, IndexType::Offset).await?;
-        let index = OffsetIndex::new(segment.start_offset, &index);
-        let position = index.position(offset);
-        let wanted = request.max_bytes;
-        let stream = fetch_from(&stores.store, &metadata, position, wanted).await?;
         let limits = BatchLimits {
             max_bytes: request.max_bytes,
             min_one: request.min_one,
             max_batch_bytes: self.max_batch_bytes(),
             end: range.end,
         };
-        let found = find_batches(stream, offset, limits).await;
-        let found = found.map_err(|error| self.damaged(segment, error))?;
-        Ok(found.map(|found| {
-            let first = position.saturating_add(u32::try_from(found.skipped).unwrap_or(u32::MAX));
-            let size = u32::try_from(found.records.len()).unwrap_or(u32::MAX);
-            let event = ReadEvent::BatchesRead {
-                base_offset: found.base_offset,
-                upper_bound: index.upper_bound(first, size),
-            };
-            (found.records, event)
-        }))
+        let (stores, metadata) = (Arc::clone(&self.remote.stores), self.metadata(segment));
+        let reading = async move { read_batches(&stores, &metadata, range.start, limits).await };
+        let read = self.remote.stores.run(reading).await;
+        read.map_err(|error| self.damaged(segment, error))
     }
 
     async fn collect_aborted(
@@ -406,8 +392,10 @@ impl Reader<'_> {
         let times = stores.index(&metadata, IndexType::Timestamp).await?;
         let indexed = TimeIndex::new(segment.start_offset, &times).offset(timestamp);
         let mut next = indexed.max(from);
-        let max_decompressed_bytes = self.max_batch_bytes();
-        let max_record_bytes = self.log.config().max_decompressed_record_bytes();
+        let limits = SearchLimits {
+            max_record_bytes: self.log.config().max_decompressed_record_bytes(),
+            max_decompressed_bytes: self.max_batch_bytes(),
+        };
         let unreadable = |error: BatchError| match error {
             BatchError::RecordTooLarge { .. } => {
                 RemoteReadError::Local(ottla_log::ReadError::RecordTooLarge {
@@ -426,28 +414,87 @@ impl Reader<'_> {
             };
             let range = next..segment.next_offset();
             let found = self.read_segment(&segment, range, request).await?;
-            let Some((mut records, _)) = found else {
+            let Some((records, _)) = found else {
                 return Ok(None);
             };
-            while !records.is_empty() {
-                let batch = AnyBatch::read(&mut records).map_err(unreadable)?;
-                next = Offset(batch.last_offset().0.saturating_add(1));
-                if batch.max_timestamp() < timestamp {
-                    continue;
-                }
-                let records = batch.records_of_at_most(max_record_bytes, max_decompressed_bytes);
-                for record in records.map_err(unreadable)? {
-                    if record.offset >= from && record.timestamp >= timestamp {
-                        let epochs = self.log.leader_epochs();
-                        return Ok(Some(TimestampLookup {
-                            offset: record.offset,
-                            timestamp: record.timestamp,
-                            leader_epoch: epochs.epoch_for(record.offset),
-                        }));
-                    }
+            // It may decompress a thousand batches.
+            let searching = async move { search(records, next, timestamp, from, limits) };
+            match stores.run(searching).await.map_err(unreadable)? {
+                Searched::Before(after) => next = after,
+                Searched::Found(offset, timestamp) => {
+                    let epochs = self.log.leader_epochs();
+                    return Ok(Some(TimestampLookup {
+                        offset,
+                        timestamp,
+                        leader_epoch: epochs.epoch_for(offset),
+                    }));
                 }
             }
         }
         Ok(None)
     }
+}
+
+/// Batches from an offset on, and what they tell the read. On the threads of the store.
+async fn read_batches(
+    stores: &Stores,
+    metadata: &RemoteLogSegmentMetadata,
+    offset: Offset,
+    limits: BatchLimits,
+) -> Result<Option<(Bytes, ReadEvent)>, BatchesError> {
+    let index = stores.index_here(metadata, IndexType::Offset).await?;
+    let index = OffsetIndex::new(metadata.segment.start_offset, &index);
+    let position = index.position(offset);
+    let stream = fetch_from(stores.store(), metadata, position, limits.max_bytes).await?;
+    let found = find_batches(stream, offset, limits).await?;
+    Ok(found.map(|found| {
+        let first = position.saturating_add(u32::try_from(found.skipped).unwrap_or(u32::MAX));
+        let size = u32::try_from(found.records.len()).unwrap_or(u32::MAX);
+        let event = ReadEvent::BatchesRead {
+            base_offset: found.base_offset,
+            upper_bound: index.upper_bound(first, size),
+        };
+        (found.records, event)
+    }))
+}
+
+/// How much a search by time decompresses.
+#[derive(Clone, Copy)]
+struct SearchLimits {
+    /// Of a record.
+    max_record_bytes: usize,
+    /// Of a batch.
+    max_decompressed_bytes: usize,
+}
+
+/// What a search by time has found in some batches.
+#[derive(Debug, PartialEq, Eq)]
+enum Searched {
+    /// Nothing before this offset.
+    Before(Offset),
+    Found(Offset, Timestamp),
+}
+
+/// Searches batches that begin at `next`.
+fn search(
+    mut batches: Bytes,
+    mut next: Offset,
+    timestamp: Timestamp,
+    from: Offset,
+    limits: SearchLimits,
+) -> Result<Searched, BatchError> {
+    while !batches.is_empty() {
+        let batch = AnyBatch::read(&mut batches)?;
+        next = Offset(batch.last_offset().0.saturating_add(1));
+        if batch.max_timestamp() < timestamp {
+            continue;
+        }
+        let (of_record, of_batch) = (limits.max_record_bytes, limits.max_decompressed_bytes);
+        for record in batch.records_of_at_most(of_record, of_batch)? {
+            if record.offset >= from && record.timestamp >= timestamp {
+                return Ok(Searched::Found(record.offset, record.timestamp));
+            }
+        }
+    }
+    Ok(Searched::Before(next))
 }

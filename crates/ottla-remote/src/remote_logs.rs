@@ -14,6 +14,7 @@ use ottla_partition::partition::host::FetchRemoteState;
 use ottla_partition::tiering::tiering_of;
 use ottla_partition::{Partition, PartitionHost, Partitions};
 use ottla_sync::atomic::Ordering;
+use ottla_sync::task::Handle;
 use ottla_sync::{Mutex, Notify, watch};
 use ottla_tiered::{RemotePartition, TierRole};
 use ottla_types::{Offset, Timestamp, TopicIdPartition, TopicName, TopicPartition};
@@ -49,15 +50,16 @@ impl std::fmt::Debug for RemoteLogs {
 }
 
 impl RemoteLogs {
-    /// Opens the store that the broker's settings name. Sends no request to it. The error names the
-    /// setting.
+    /// Opens the store that the broker's settings name, for work on these threads. Sends no request to
+    /// it. The error names the setting.
     pub fn open(
         context: Arc<NodeContext>,
         node: Arc<Node>,
         host: Arc<PartitionHost>,
         partitions: Arc<Partitions>,
+        store_threads: Handle,
     ) -> Result<Arc<RemoteLogs>, String> {
-        let tier = RemoteTier::open(context, node, host, partitions)?;
+        let tier = RemoteTier::open(context, node, host, partitions, store_threads)?;
         Ok(Arc::new(RemoteLogs {
             tier: Arc::new(tier),
             tasks: Mutex::default(),
@@ -170,7 +172,7 @@ impl RemoteLogs {
 
     /// After the tasks of the broker have ended.
     pub async fn close(&self) {
-        if let Err(error) = self.tier.stores.store.close().await {
+        if let Err(error) = self.tier.stores.close().await {
             tracing::warn!("the store of remote segments is not closed: {error}");
         }
     }

@@ -9,6 +9,7 @@ use ottla_net::{BrokerPeers, RequestMemory};
 use ottla_node::Node;
 use ottla_partition::{Partition, PartitionHost, Partitions};
 use ottla_sync::atomic::AtomicUsize;
+use ottla_sync::task::Handle;
 use ottla_sync::{Mutex, Semaphore};
 use ottla_tiered::{RemotePartition, RemoteQuota};
 
@@ -29,7 +30,7 @@ pub struct RemoteTier {
     pub partitions: Arc<Partitions>,
     pub settings: RemoteSettings,
     pub metadata: Arc<MetadataTopic>,
-    pub stores: Stores,
+    pub stores: Arc<Stores>,
     /// For what followers ask their leaders.
     pub peers: BrokerPeers,
     copiers: Turns,
@@ -49,13 +50,14 @@ pub struct RemoteTier {
 }
 
 impl RemoteTier {
-    /// Opens the store that the broker's settings name. Sends no request to it. The error names the
-    /// setting.
+    /// Opens the store that the broker's settings name, for work on these threads. Sends no request to
+    /// it. The error names the setting.
     pub fn open(
         context: Arc<NodeContext>,
         node: Arc<Node>,
         host: Arc<PartitionHost>,
         partitions: Arc<Partitions>,
+        store_threads: Handle,
     ) -> Result<RemoteTier, String> {
         let config = context.config().clone();
         let settings = RemoteSettings::of(&config)?;
@@ -76,7 +78,7 @@ impl RemoteTier {
                 node,
                 settings.metadata.clone(),
             )),
-            stores: Stores::new(store, &settings),
+            stores: Stores::new(store, &settings, store_threads),
             copiers: Turns::new(),
             deleters: Turns::new(),
             readers: Turns::new(),

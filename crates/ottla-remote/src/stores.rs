@@ -1,13 +1,23 @@
-//! The store of remote segments, and the index files that were read lately.
+//! The store of remote segments, the threads for work at it, and the index files that were read
+//! lately.
+//!
+//! Connections to the store, checks of batches, decryption, compression and the copies in between
+//! take much processor time, and nobody waits for a single one of them for long. They run on
+//! threads of their own, which the program may give a low priority. So the kernel lets the threads
+//! that serve producers and consumers of new records run first. Nothing on these threads takes a
+//! run token of a partition or a lock that an append takes: the append would wait at their priority.
 //!
 //! Kafka keeps index files on disk (`RemoteIndexCache`); here they are in memory.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
-use ottla_sync::Mutex;
-use ottla_tiered::{RemoteLogSegmentMetadata, StoreFailure};
-use ottla_tiered_storage::{BoundedCache, IndexType, RemoteStorageError, RemoteStorageManager};
+use ottla_sync::task::{Handle, JoinHandle};
+use ottla_sync::{BoxFuture, Mutex};
+use ottla_tiered::{CustomMetadata, RemoteLogSegmentMetadata, StoreFailure};
+use ottla_tiered_storage::{
+    BoundedCache, IndexType, LogSegmentData, RemoteStorageError, RemoteStorageManager,
+};
 use ottla_types::Uuid;
 
 use crate::settings::RemoteSettings;
@@ -16,21 +26,52 @@ use crate::settings::RemoteSettings;
 const MAX_INDEX_BYTES: u64 = 64 << 20;
 
 pub struct Stores {
-    pub store: Arc<dyn RemoteStorageManager>,
+    store: Arc<dyn RemoteStorageManager>,
     indexes: Mutex<BoundedCache<(Uuid, IndexType), Bytes>>,
+    /// Work at the store runs there.
+    threads: Handle,
 }
 
 impl Stores {
-    pub fn new(store: Arc<dyn RemoteStorageManager>, settings: &RemoteSettings) -> Stores {
+    pub fn new(
+        store: Arc<dyn RemoteStorageManager>,
+        settings: &RemoteSettings,
+        threads: Handle,
+    ) -> Arc<Stores> {
         let limit = settings.index_cache_bytes.min(MAX_INDEX_BYTES);
-        Stores {
+        Arc::new(Stores {
             store,
             indexes: Mutex::new(BoundedCache::new(Some(limit), None)),
-        }
+            threads,
+        })
+    }
+
+    /// Runs work at the store on its threads. If this is dropped, the work ends where it next waits.
+    pub async fn run<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = T> + Send + 'static,
+    ) -> T {
+        run_on(&self.threads, Box::pin(work)).await
+    }
+
+    /// For work that already runs on the threads of the store.
+    pub fn store(&self) -> &Arc<dyn RemoteStorageManager> {
+        &self.store
     }
 
     /// A whole index, from the cache or from the store.
     pub async fn index(
+        self: &Arc<Self>,
+        metadata: &RemoteLogSegmentMetadata,
+        index: IndexType,
+    ) -> Result<Bytes, RemoteStorageError> {
+        let (stores, metadata) = (Arc::clone(self), metadata.clone());
+        let reading = async move { stores.index_here(&metadata, index).await };
+        self.run(reading).await
+    }
+
+    /// As [`Stores::index`], for work that already runs on the threads of the store.
+    pub async fn index_here(
         &self,
         metadata: &RemoteLogSegmentMetadata,
         index: IndexType,
@@ -44,6 +85,51 @@ impl Stores {
         drop(self.indexes.lock().insert(key, bytes.clone(), weight));
         Ok(bytes)
     }
+
+    /// Copies a segment to the store.
+    pub async fn copy(
+        &self,
+        metadata: &RemoteLogSegmentMetadata,
+        data: LogSegmentData,
+    ) -> Result<Option<CustomMetadata>, RemoteStorageError> {
+        let (store, metadata) = (Arc::clone(&self.store), metadata.clone());
+        let copying = async move { store.copy_log_segment_data(&metadata, &data).await };
+        self.run(copying).await
+    }
+
+    /// Deletes the objects of a segment.
+    pub async fn delete(
+        &self,
+        metadata: &RemoteLogSegmentMetadata,
+    ) -> Result<(), RemoteStorageError> {
+        let (store, metadata) = (Arc::clone(&self.store), metadata.clone());
+        let deleting = async move { store.delete_log_segment_data(&metadata).await };
+        self.run(deleting).await
+    }
+
+    /// The broker stops, and does not use the store any more.
+    pub async fn close(&self) -> Result<(), RemoteStorageError> {
+        self.store.close().await
+    }
+}
+
+async fn run_on<T: Send + 'static>(threads: &Handle, work: BoxFuture<'static, T>) -> T {
+    let mut running = Running(threads.spawn(work));
+    match (&mut running.0).await {
+        Ok(result) => result,
+        Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
+        // The threads have ended, because the process ends.
+        Err(_) => std::future::pending().await,
+    }
+}
+
+/// Work whose result is no longer wanted when this is dropped.
+struct Running<T>(JoinHandle<T>);
+
+impl<T> Drop for Running<T> {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
 }
 
 /// How a decision sees a failure.
@@ -51,5 +137,57 @@ pub fn failure_of(error: &RemoteStorageError) -> StoreFailure {
     match error.is_retriable() {
         true => StoreFailure::Retriable,
         false => StoreFailure::Permanent,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use ottla_sync::atomic::{AtomicBool, Ordering};
+
+    use super::*;
+
+    /// Tells when it is dropped.
+    struct Guard(Arc<AtomicBool>);
+
+    impl Drop for Guard {
+        fn drop(&mut self) {
+            self.0.store(true, Ordering::Release);
+        }
+    }
+
+    #[tokio::test]
+    async fn work_runs_on_its_own_threads_and_ends_with_its_caller() {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .thread_name("of the store")
+            .build()
+            .unwrap();
+        let threads = {
+            let _entered = runtime.enter();
+            Handle::current()
+        };
+        let name = async { std::thread::current().name().map(str::to_owned) };
+        let name = run_on(&threads, Box::pin(name)).await;
+        assert_eq!(name.as_deref(), Some("of the store"));
+
+        let has_ended = Arc::new(AtomicBool::new(false));
+        let guard = Guard(Arc::clone(&has_ended));
+        let never = async move {
+            let _guard = guard;
+            std::future::pending::<()>().await;
+        };
+        let soon = Duration::from_millis(20);
+        let waited = ottla_sync::time::timeout(soon, run_on(&threads, Box::pin(never)));
+        waited.await.unwrap_err();
+        let ended = async {
+            while !has_ended.load(Ordering::Acquire) {
+                ottla_sync::time::sleep(Duration::from_millis(1)).await;
+            }
+        };
+        let limit = Duration::from_secs(10);
+        ottla_sync::time::timeout(limit, ended).await.unwrap();
+        runtime.shutdown_background();
     }
 }

@@ -92,8 +92,7 @@ async fn copy(
         leader_epoch_index: upload.leader_epochs.to_checkpoint().into(),
     };
     let _turn = remote.turn_to_copy().await;
-    let store = &remote.stores.store;
-    let copied = store.copy_log_segment_data(metadata, &data).await;
+    let copied = remote.stores.copy(metadata, data).await;
     let now = |log: &mut Log| log.reader().truncations();
     if partition.with_log(&remote.host, now).await != source.truncations {
         tracing::warn!(
@@ -142,8 +141,7 @@ async fn abandon(remote: &RemoteTier, upload: &Upload, reason: &str) {
         "the copy of the segment at offset {base} to remote storage is abandoned, because {reason}"
     );
     let _turn = remote.turn_to_delete().await;
-    let store = &remote.stores.store;
-    if let Err(error) = store.delete_log_segment_data(metadata).await {
+    if let Err(error) = remote.stores.delete(metadata).await {
         tracing::warn!(
             partition = %metadata.partition,
             "the objects of an abandoned copy at offset {base} stay until the segment expires: \

@@ -6,6 +6,8 @@ mod azure;
 mod client;
 #[cfg(feature = "gcs")]
 mod gcs;
+#[cfg(feature = "gcs")]
+mod gcs_requests;
 mod object_storage;
 mod open;
 mod rotated;

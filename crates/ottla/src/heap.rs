@@ -10,6 +10,8 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use tokio::runtime::Handle;
+
 /// Without transparent huge pages (`no_thp`): with them, the heap of an idle broker grows in steps
 /// of 2 MiB and holds ten megabytes of zeros; producing is not measurably slower without them
 /// (`docs/benchmarks.md`).
@@ -32,7 +34,7 @@ thread_local! {
     static RETURNED: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Called by each thread of the runtime before it parks.
+/// Called by each thread of a runtime before it parks.
 pub fn on_thread_park() {
     let period = PERIODS.load(Ordering::Relaxed);
     if RETURNED.replace(period) != period {
@@ -40,9 +42,13 @@ pub fn on_thread_park() {
     }
 }
 
-/// Starts a period every few seconds and wakes the threads of the runtime for it. Never returns.
-pub async fn keep_small() {
-    let workers = tokio::runtime::Handle::current().metrics().num_workers();
+/// Starts a period every few seconds and wakes the threads of the runtimes for it: of the caller's,
+/// and of that for work at remote storage. Never returns.
+pub async fn keep_small(store_threads: Option<Handle>) {
+    let runtimes: Vec<Handle> = [Handle::current()]
+        .into_iter()
+        .chain(store_threads)
+        .collect();
     let mut began = Instant::now();
     let mut last_bytes = resident_bytes();
     loop {
@@ -57,8 +63,10 @@ pub async fn keep_small() {
         PERIODS.fetch_add(1, Ordering::Relaxed);
         // A task wakes a parked thread; without further work the thread parks again and returns its
         // memory first.
-        for _ in 0..workers {
-            tokio::spawn(async {});
+        for runtime in &runtimes {
+            for _ in 0..runtime.metrics().num_workers() {
+                runtime.spawn(async {});
+            }
         }
     }
 }

@@ -7,11 +7,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use ottla_broker::{Broker, RunningBroker, StopStep};
+use ottla_broker::{Broker, RunningBroker, StartError, StopStep};
 use ottla_config::{BrokerConfig, Properties, SecurityProtocol, single_node_properties};
 use ottla_storage::log_dirs::THREADS_PER_DIRECTORY;
 use ottla_storage::preflight::{Finding, Preflight, Severity, Unformatted};
 use tokio::net::TcpListener;
+use tokio::runtime::Runtime;
 
 use crate::console;
 use crate::heap;
@@ -30,6 +31,13 @@ const DEFAULT_CONTROLLER: &str = "127.0.0.1:9093";
 /// threads from other directories. More threads would not help, and each holds about 0.7 MB until
 /// ten seconds after its last task.
 const OTHER_BLOCKING_THREADS: usize = 8;
+/// The same for the threads of the store of tiered storage: for files of segments, and for
+/// encryption and compression.
+const STORE_BLOCKING_THREADS: usize = 8;
+/// The niceness of the threads of the store. A thread of the broker then gets nine times as much of
+/// a contended processor as one of these, which still get some of it: a lower priority would leave
+/// consumers of old records without any while producers are busy.
+const STORE_NICENESS: i32 = 10;
 /// A slow stop reports its pending step after this time, and again after each of the following
 /// pauses.
 const NOTICED_STOP: Duration = Duration::from_secs(2);
@@ -114,7 +122,41 @@ fn try_run(args: &ServerArgs) -> Result<(), String> {
         .map_err(|error| format!("cannot start threads: {error}"))?;
     let is_console_wanted = properties.get("ottla.console.listener").is_some();
     let console = runtime.block_on(console::bind_beside_server(&config, is_console_wanted))?;
-    runtime.block_on(serve(config, unformatted, console, args.announces_running))
+    let store_threads = store_threads(&config)?;
+    let served = runtime.block_on(serve(
+        config,
+        unformatted,
+        store_threads.as_ref(),
+        console,
+        args.announces_running,
+    ));
+    // It does not wait for a store that hangs.
+    if let Some(store_threads) = store_threads {
+        store_threads.shutdown_background();
+    }
+    served
+}
+
+/// The threads for work at the store of tiered storage, if the settings enable it. Producers and
+/// consumers of new records come first: otherwise consumers of old records, whose records are
+/// received, decrypted, decompressed and checked here, would take all processors from them.
+fn store_threads(config: &BrokerConfig) -> Result<Option<Runtime>, String> {
+    if !config.remote_log_storage_system_enable || !config.process_roles.broker {
+        return Ok(None);
+    }
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .thread_name("remote-storage")
+        .max_blocking_threads(STORE_BLOCKING_THREADS)
+        .on_thread_start(|| {
+            // On Linux, this sets the priority of the calling thread alone. It may have that of the
+            // thread that started it already, so it is not lowered further.
+            let _ = rustix::process::setpriority_process(None, STORE_NICENESS);
+        })
+        .on_thread_park(heap::on_thread_park)
+        .enable_all()
+        .build();
+    let runtime = runtime.map_err(|error| format!("cannot start threads: {error}"))?;
+    Ok(Some(runtime))
 }
 
 /// Makes the kernel send this process a stop signal when its parent exits for any reason.
@@ -241,12 +283,14 @@ pub fn raise_open_files_limit() {
 async fn serve(
     config: BrokerConfig,
     unformatted: Unformatted,
+    store_threads: Option<&Runtime>,
     console: Option<TcpListener>,
     announces_running: bool,
 ) -> Result<(), String> {
     let mut signals = StopSignals::listen()
         .map_err(|error| format!("cannot install signal handlers: {error}"))?;
-    let Some(running) = start(config, unformatted, &mut signals).await? else {
+    let starting = Broker::start_on(config, unformatted, store_threads);
+    let Some(running) = start(starting, &mut signals).await? else {
         return Ok(());
     };
     let console = match console {
@@ -254,7 +298,8 @@ async fn serve(
         None => None,
     };
     introduce(&running, console);
-    tokio::spawn(heap::keep_small());
+    let store_threads = store_threads.map(|threads| threads.handle().clone());
+    tokio::spawn(heap::keep_small(store_threads));
     if announces_running {
         print_line(format_args!(
             "Node {}: Transitioning from RECOVERY to RUNNING.",
@@ -271,16 +316,9 @@ async fn serve(
 /// Starts the broker. If a stop is requested during start-up, the broker is stopped cleanly once it has started, so
 /// that the next start need not recover its logs; the result is then `None`.
 async fn start(
-    config: BrokerConfig,
-    unformatted: Unformatted,
+    starting: impl Future<Output = Result<RunningBroker, StartError>>,
     signals: &mut StopSignals,
 ) -> Result<Option<RunningBroker>, String> {
-    let starting = async {
-        match unformatted {
-            Unformatted::Formatted => Broker::format_and_start(config).await,
-            Unformatted::Refused => Broker::start(config).await,
-        }
-    };
     tokio::pin!(starting);
     tokio::select! {
         started = &mut starting => return started.map(Some).map_err(|error| error.0),

@@ -1,4 +1,5 @@
-//! `ottla tier restore` against a running broker: a topic that was spoilt, and then deleted.
+//! Tiered storage of a running broker: the priority of its work, and `ottla tier restore` of a topic that
+//! was spoilt, and then deleted.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime};
@@ -69,6 +70,43 @@ fn wait_for(broker: &BrokerProcess, is_so: impl Fn(&serde_json::Value) -> bool) 
         assert!(began.elapsed() < PATIENCE, "{printed}\n{}", broker.output());
         std::thread::sleep(Duration::from_millis(100));
     }
+}
+
+/// The name and the niceness of each thread of the broker.
+fn threads(broker: &BrokerProcess) -> Vec<(String, i32)> {
+    let tasks = format!("/proc/{}/task", broker.pid());
+    let tasks = std::fs::read_dir(tasks).expect("the broker runs");
+    // A thread may end meanwhile.
+    let stats = tasks.flatten().filter_map(|task| {
+        let stat = std::fs::read_to_string(task.path().join("stat")).ok()?;
+        let (name, fields) = stat.split_once('(')?.1.rsplit_once(')')?;
+        // The 19th field of `stat`; the third is the first after the name.
+        let niceness = fields.split_whitespace().nth(16)?;
+        Some((name.to_owned(), niceness.parse().ok()?))
+    });
+    stats.collect()
+}
+
+#[test]
+fn work_at_the_store_has_a_lower_priority() {
+    let store = tempfile::tempdir().expect("a folder");
+    let broker = broker(store.path().to_str().expect("a path of characters"));
+    let topic = "topics --create --topic orders --partitions 1 \
+                 --config remote.storage.enable=true --config segment.ms=1";
+    succeed(&broker, &words(topic), "");
+    produce(&broker, "copied");
+    produce(&broker, "last");
+    wait_for(&broker, |it| it["remoteEndOffset"].as_i64() >= Some(9));
+    let threads = threads(&broker);
+    let (of_store, others): (Vec<_>, Vec<_>) = threads
+        .iter()
+        .partition(|(name, _)| name == "remote-storage");
+    // Those that serve the requests to the store, and one for the files.
+    assert!(of_store.len() >= 2, "{threads:?}");
+    assert!(others.len() >= 2, "{threads:?}");
+    let lowest = others.iter().map(|(_, niceness)| niceness).max();
+    let highest = of_store.iter().map(|(_, niceness)| niceness).min();
+    assert!(lowest < highest, "{threads:?}");
 }
 
 #[test]

@@ -68,16 +68,25 @@ pub struct ChunkCache {
 
 struct State {
     chunks: BoundedCache<ChunkKey, CachedChunk>,
-    /// Chunks that are prefetched or were, and that no reader has reached yet, with their sizes.
-    ahead: HashMap<ChunkKey, u64>,
+    /// Chunks that are prefetched or were, and that no reader has reached yet.
+    ahead: HashMap<ChunkKey, Unreached>,
     /// Of all of them.
     ahead_bytes: u64,
+    /// Prefetches that have begun.
+    prefetches: u64,
+}
+
+struct Unreached {
+    bytes: u64,
+    /// The last prefetch of the chunk. An earlier one may end after it has begun: its reader has gone,
+    /// and the next one wants the same chunk.
+    prefetch: u64,
 }
 
 impl State {
     fn forget_ahead(&mut self, key: &ChunkKey) {
-        if let Some(bytes) = self.ahead.remove(key) {
-            self.ahead_bytes -= bytes;
+        if let Some(unreached) = self.ahead.remove(key) {
+            self.ahead_bytes -= unreached.bytes;
         }
     }
 
@@ -99,6 +108,7 @@ impl ChunkCache {
                 chunks: BoundedCache::new(cache.size, cache.retention),
                 ahead: HashMap::default(),
                 ahead_bytes: 0,
+                prefetches: 0,
             }),
             directory: settings.path.clone(),
             next_file: AtomicU64::new(0),
@@ -114,19 +124,23 @@ impl ChunkCache {
     /// they are read, and each would be fetched twice.
     pub fn prefetch(self: &Arc<Self>, key: &ChunkKey, bytes: u64) -> Option<Ahead> {
         let mut state = self.state.lock();
-        let ahead_bytes = state.ahead_bytes + bytes;
+        let counted = state.ahead.get(key).map_or(0, |unreached| unreached.bytes);
+        let ahead_bytes = state.ahead_bytes - counted + bytes;
         if let Some(limit) = state.chunks.limit()
             && (ahead_bytes > limit / 2 || state.chunks.reserved() + ahead_bytes > limit)
         {
             return None;
         }
-        if state.ahead.insert(key.clone(), bytes).is_none() {
-            state.ahead_bytes = ahead_bytes;
-        }
+        state.prefetches += 1;
+        let prefetch = state.prefetches;
+        let unreached = Unreached { bytes, prefetch };
+        state.ahead.insert(key.clone(), unreached);
+        state.ahead_bytes = ahead_bytes;
         drop(state);
         Some(Ahead {
             cache: self.clone(),
             key: key.clone(),
+            prefetch,
         })
     }
 
@@ -221,12 +235,15 @@ impl Drop for Room {
 pub struct Ahead {
     cache: Arc<ChunkCache>,
     key: ChunkKey,
+    prefetch: u64,
 }
 
 impl Drop for Ahead {
     fn drop(&mut self) {
         let mut state = self.cache.state.lock();
-        if !state.chunks.contains(&self.key) {
+        let last = state.ahead.get(&self.key);
+        let is_last = last.is_some_and(|last| last.prefetch == self.prefetch);
+        if is_last && !state.chunks.contains(&self.key) {
             state.forget_ahead(&self.key);
         }
     }
@@ -317,6 +334,18 @@ mod tests {
         assert!(cache.prefetch(&key(6), 20).is_none());
         drop(rooms);
         assert!(cache.prefetch(&key(6), 20).is_some());
+    }
+
+    #[test]
+    fn a_chunk_that_is_prefetched_again_counts_once_and_until_then() {
+        let cache = open(100, None);
+        let gone = cache.prefetch(&key(0), 40).expect("half has room");
+        let again = cache.prefetch(&key(0), 40).expect("it counts once");
+        // The task of a reader that has gone ends later than the next reader begins.
+        drop(gone);
+        assert!(cache.prefetch(&key(1), 20).is_none());
+        drop(again);
+        assert!(cache.prefetch(&key(1), 20).is_some());
     }
 
     #[test]

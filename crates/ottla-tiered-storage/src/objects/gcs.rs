@@ -14,6 +14,7 @@ use serde::Deserialize;
 
 use super::aws_credentials::Environment;
 use super::client::{client_options, retries};
+use super::gcs_requests::GcsConnector;
 use super::object_storage::ObjectStorage;
 use super::rotated::{CredentialsFile, Provider, Rotated};
 use crate::error::RemoteStorageError;
@@ -30,6 +31,7 @@ pub fn open_gcs(
     let mut builder = GoogleCloudStorageBuilder::new()
         .with_bucket_name(&settings.bucket)
         .with_client_options(client_options(settings.endpoint_url.as_deref()))
+        .with_http_connector(GcsConnector)
         .with_retry(retries(None));
     if let Some(endpoint) = &settings.endpoint_url {
         builder = builder.with_base_url(endpoint.trim_end_matches('/'));

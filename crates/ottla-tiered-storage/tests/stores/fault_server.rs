@@ -1,6 +1,6 @@
-//! A server that fails on purpose and records its requests. It keeps one bucket of S3 in memory, and
-//! checks no signature; or it passes the requests on to a real server, which the suite `tiered`
-//! starts.
+//! A server that fails on purpose and records its requests. It keeps one bucket in memory, which it
+//! serves as S3, without a check of signatures, or as Google Cloud Storage; or it passes the requests
+//! on to a real server, which the suite `tiered` starts.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};
@@ -8,6 +8,9 @@ use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
+
+#[cfg(feature = "gcs")]
+use crate::google_rules;
 
 /// What happens to requests whose line contains `request`.
 #[derive(Clone)]
@@ -28,6 +31,9 @@ pub enum FaultKind {
     Cut,
     /// The connection ends without an answer.
     Close,
+    /// A byte of the body changes on its way to the server. Only in memory.
+    #[cfg_attr(not(feature = "gcs"), allow(dead_code))]
+    Damaged,
     /// The range of the request is ignored. Only in memory.
     Whole,
     /// The range ends one byte too early. Only in memory.
@@ -37,17 +43,72 @@ pub enum FaultKind {
 #[derive(Default)]
 struct State {
     objects: BTreeMap<String, Vec<u8>>,
-    uploads: BTreeMap<String, BTreeMap<u32, Vec<u8>>>,
+    uploads: BTreeMap<String, Upload>,
     requests: Vec<String>,
     faults: VecDeque<Fault>,
     delay: Duration,
+    /// Of uploads and parts.
+    next_id: u32,
+}
+
+/// An upload in parts that has begun.
+struct Upload {
+    key: String,
+    /// By their numbers, each with its ETag.
+    parts: BTreeMap<u32, (String, Vec<u8>)>,
+}
+
+/// Of a part that is not the last.
+const LEAST_PART_BYTES: usize = 5 << 20;
+
+impl Upload {
+    /// The object of the parts that the end of an upload names, or the code of an error. S3 and Google
+    /// have the same rules.
+    fn complete(&self, request: &[u8]) -> Result<Vec<u8>, &'static str> {
+        let request = String::from_utf8_lossy(request).replace("&quot;", "\"");
+        let element = |part: &str, name: &str| {
+            let (_, rest) = part.split_once(&format!("<{name}>"))?;
+            Some(rest.split_once(&format!("</{name}>"))?.0.to_owned())
+        };
+        let mut named = Vec::new();
+        for part in request.split("<Part>").skip(1) {
+            let number = element(part, "PartNumber").and_then(|it| it.parse::<u32>().ok());
+            let tag = element(part, "ETag");
+            named.push(number.zip(tag).ok_or("MalformedXML")?);
+        }
+        if !request.contains("<CompleteMultipartUpload") || named.is_empty() {
+            return Err("MalformedXML");
+        }
+        if !named.is_sorted_by(|(one, _), (next, _)| one < next) {
+            return Err("InvalidPartOrder");
+        }
+        let mut object = Vec::new();
+        let mut previous = LEAST_PART_BYTES;
+        for (number, tag) in named {
+            let (expected, bytes) = self.parts.get(&number).ok_or("InvalidPart")?;
+            if tag != *expected {
+                return Err("InvalidPart");
+            }
+            if previous < LEAST_PART_BYTES {
+                return Err("EntityTooSmall");
+            }
+            previous = bytes.len();
+            object.extend_from_slice(bytes);
+        }
+        Ok(object)
+    }
 }
 
 /// Who answers the requests that meet no fault.
 #[derive(Clone)]
 #[cfg_attr(not(feature = "real-stores"), allow(dead_code))]
 pub enum Behind {
+    /// The bucket in memory, as S3.
     Memory,
+    /// The bucket in memory, as Google Cloud Storage, with the only access token that it knows. Without
+    /// one, everybody may do everything.
+    #[cfg(feature = "gcs")]
+    Google(Option<&'static str>),
     /// The server at this address.
     Server(String),
     /// fake-gcs-server, at this address. It accepts the upload of an object through the XML API only with
@@ -153,12 +214,13 @@ impl FaultServer {
                 (fault, state.delay)
             };
             tokio::time::sleep(delay).await;
+            if matches!(fault, Some(FaultKind::Damaged)) {
+                let middle = body.len() / 2;
+                body[middle] ^= 1;
+            }
             let mut answer = match fault {
                 Some(FaultKind::Status(status, code)) => {
-                    let xml = format!(
-                        "<Error><Code>{code}</Code><Message>asked for by the test</Message></Error>"
-                    );
-                    response(status, "", xml.as_bytes())
+                    refused(status, code, "asked for by the test")
                 }
                 Some(FaultKind::Close) => return Ok(()),
                 Some(FaultKind::Whole) => self.answer(&method, &path, "", body),
@@ -167,12 +229,25 @@ impl FaultServer {
                     let to = to.parse::<usize>().unwrap() - 1;
                     self.answer(&method, &path, &format!("{from}-{to}"), body)
                 }
-                Some(FaultKind::Slow(_) | FaultKind::Cut) | None => {
+                Some(FaultKind::Slow(_) | FaultKind::Cut | FaultKind::Damaged) | None => {
                     if let Some(FaultKind::Slow(time)) = fault {
                         tokio::time::sleep(time).await;
                     }
                     match &self.behind {
                         Behind::Memory => self.answer(&method, &path, &range, body),
+                        #[cfg(feature = "gcs")]
+                        Behind::Google(token) => {
+                            let request = google_rules::Request {
+                                method: &method,
+                                target,
+                                head: &head,
+                                body: &body,
+                            };
+                            match google_rules::refusal(&request, *token) {
+                                Some((status, code)) => refused(status, code, "a rule is broken"),
+                                None => self.answer(&method, &path, &range, body),
+                            }
+                        }
                         Behind::Server(address) => passed_on(address, &head, &body).await?,
                         Behind::FakeGcs(address) => {
                             passed_on_to_fake_gcs(address, &head, &body).await?
@@ -204,22 +279,37 @@ impl FaultServer {
         };
         match (method, parameter("uploadId")) {
             ("POST", None) => {
-                let id = format!("upload{}", state.requests.len());
+                state.next_id += 1;
+                let id = format!("upload{}", state.next_id);
                 let xml = format!(
                     "<InitiateMultipartUploadResult><Bucket>bucket</Bucket><Key>{key}</Key>\
                      <UploadId>{id}</UploadId></InitiateMultipartUploadResult>"
                 );
-                state.uploads.insert(id, BTreeMap::new());
+                let upload = Upload {
+                    key: key.to_owned(),
+                    parts: BTreeMap::new(),
+                };
+                state.uploads.insert(id, upload);
                 response(200, "", xml.as_bytes())
             }
+            (_, Some(id)) if state.uploads.get(&id).is_none_or(|it| it.key != key) => {
+                refused(404, "NoSuchUpload", "it is unknown")
+            }
             ("PUT", Some(id)) => {
+                state.next_id += 1;
+                let tag = format!("\"part{}\"", state.next_id);
                 let number = parameter("partNumber").unwrap().parse().unwrap();
-                state.uploads.get_mut(&id).unwrap().insert(number, body);
-                response(200, "", b"")
+                let answer = tagged_response(200, &tag, "", b"");
+                let upload = state.uploads.get_mut(&id).unwrap();
+                upload.parts.insert(number, (tag, body));
+                answer
             }
             ("POST", Some(id)) => {
-                let parts = state.uploads.remove(&id).unwrap();
-                let whole = parts.into_values().collect::<Vec<_>>().concat();
+                let whole = match state.uploads[&id].complete(&body) {
+                    Ok(whole) => whole,
+                    Err(code) => return refused(400, code, "the parts do not fit"),
+                };
+                state.uploads.remove(&id);
                 state.objects.insert(key.to_owned(), whole);
                 let xml = format!(
                     "<CompleteMultipartUploadResult><Location>x</Location><Bucket>bucket</Bucket>\
@@ -287,10 +377,19 @@ async fn passed_on_to_fake_gcs(address: &str, head: &str, body: &[u8]) -> std::i
         .into_bytes())
 }
 
+fn refused(status: u16, code: &str, message: &str) -> Vec<u8> {
+    let xml = format!("<Error><Code>{code}</Code><Message>{message}</Message></Error>");
+    response(status, "", xml.as_bytes())
+}
+
 fn response(status: u16, headers: &str, body: &[u8]) -> Vec<u8> {
+    tagged_response(status, "\"e\"", headers, body)
+}
+
+fn tagged_response(status: u16, tag: &str, headers: &str, body: &[u8]) -> Vec<u8> {
     let length = body.len();
     let mut answer = format!(
-        "HTTP/1.1 {status} X\r\nContent-Length: {length}\r\nETag: \"e\"\r\n\
+        "HTTP/1.1 {status} X\r\nContent-Length: {length}\r\nETag: {tag}\r\n\
          Last-Modified: Thu, 01 Jan 2026 00:00:00 GMT\r\n{headers}\r\n"
     )
     .into_bytes();

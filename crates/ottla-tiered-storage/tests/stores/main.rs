@@ -8,6 +8,8 @@ mod fault_server;
 mod faults;
 #[cfg(feature = "gcs")]
 mod gcs;
+#[cfg(feature = "gcs")]
+mod google_rules;
 mod local;
 mod plugin;
 mod reading;

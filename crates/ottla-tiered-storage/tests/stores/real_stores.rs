@@ -3,7 +3,7 @@
 //! (Azurite). Compiled only with the feature `real-stores`.
 //!
 //! fake-gcs-server knows no uploads in parts, no credentials, and no codes of errors. What a case
-//! cannot see there is left out of its list.
+//! cannot see there is left out of its list, and tested in `gcs` against a server of our own.
 
 use std::collections::BTreeMap;
 
