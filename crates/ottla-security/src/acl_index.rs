@@ -451,6 +451,10 @@ impl OfPrincipal {
 
     fn insert(&mut self, acl: Acl) {
         self.add(&acl);
+        if self.acls.is_empty() {
+            // Most principals have one ACL with a pattern. A vector would take memory for four.
+            self.acls.reserve_exact(1);
+        }
         self.acls.push(acl);
     }
 
