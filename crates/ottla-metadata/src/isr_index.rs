@@ -53,7 +53,7 @@ impl IsrIndex {
             let mut next: PartitionsByTopic = match changed_topics().count() * 2 > topics.size() {
                 // Cheaper than to remove most of them from the tree one by one.
                 true => {
-                    let rest = topics.iter().filter(|(topic, _)| !is_changed(*topic));
+                    let rest = topics.iter().filter(|&(topic, _)| !is_changed(topic));
                     let rest = rest.map(|(&topic, partitions)| (topic, Arc::clone(partitions)));
                     rest.collect()
                 }
