@@ -140,3 +140,70 @@ fn listed(partition: Option<&PartitionRegistration>) -> Vec<BrokerId> {
     }
     brokers
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    const TOPICS: u128 = 6;
+    const PARTITIONS: i32 = 5;
+    const BROKERS: i32 = 4;
+
+    fn registration(isr: Vec<BrokerId>) -> PartitionRegistration {
+        PartitionRegistration {
+            leader: isr.first().copied().unwrap_or(BrokerId::NONE),
+            isr: isr.into(),
+            ..Default::default()
+        }
+    }
+
+    /// After batches of any size, also those with which a broker leaves all of its topics.
+    #[test]
+    fn the_index_is_that_of_a_look_at_every_partition() {
+        let mut random = 7_u64;
+        let mut number = |below: u64| {
+            random = random
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
+            (random >> 33) % below
+        };
+        let mut index = IsrIndex::default();
+        let mut all: BTreeMap<(TopicId, PartitionIndex), PartitionRegistration> = BTreeMap::new();
+        for round in 0..500 {
+            let mut changes = IsrChanges::default();
+            let (changed_of_8, fenced) = (1 + number(8), number(BROKERS as u64) as i32);
+            for topic in 0..TOPICS {
+                for partition in 0..PARTITIONS {
+                    if number(8) >= changed_of_8 {
+                        continue;
+                    }
+                    let key = (TopicId::from_u128(topic), PartitionIndex(partition));
+                    let is_deleted = number(6) == 0;
+                    let isr = (0..BROKERS).filter(|&broker| broker != fenced && number(2) == 0);
+                    let isr: Vec<BrokerId> = isr.map(BrokerId).collect();
+                    let after = (!is_deleted).then(|| registration(isr));
+                    changes.add(key.0, key.1, all.get(&key), after.as_ref());
+                    match after {
+                        Some(after) => drop(all.insert(key, after)),
+                        None => drop(all.remove(&key)),
+                    }
+                }
+            }
+            index.apply(changes);
+            for broker in (BrokerId::NONE.value()..BROKERS).map(BrokerId) {
+                let found = index.of(broker).flat_map(|(topic, partitions)| {
+                    partitions.iter().map(move |&partition| (topic, partition))
+                });
+                let expected = all.iter();
+                let expected = expected.filter(|&(_, it)| listed(Some(it)).contains(&broker));
+                assert!(
+                    found.eq(expected.map(|(key, _)| *key)),
+                    "{broker} in round {round}"
+                );
+            }
+            assert!(index.by_broker.values().all(|topics| !topics.is_empty()));
+        }
+    }
+}
