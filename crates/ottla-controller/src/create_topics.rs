@@ -372,7 +372,7 @@ pub(crate) fn new_partition(
             .collect(),
         leader: *isr.first()?,
         isr: isr.into(),
-        replicas,
+        replicas: replicas.into(),
         leader_epoch: LeaderEpoch(0),
         partition_epoch: PartitionEpoch(0),
         ..Default::default()

@@ -70,7 +70,7 @@ impl<'a, 'c> PartitionChange<'a, 'c> {
             target_leader_recovery_state: partition.leader_recovery_state,
             unclean_shutdown_replicas: Vec::new(),
             target_directory: None,
-            target_replicas: partition.replicas.clone(),
+            target_replicas: partition.replicas.to_vec(),
             target_removing: partition.removing_replicas().to_vec(),
             target_adding: partition.adding_replicas().to_vec(),
             target_elr: partition.elr().to_vec(),
@@ -320,7 +320,7 @@ impl<'a, 'c> PartitionChange<'a, 'c> {
             {
                 record.directories = Some(directories);
             }
-            if self.target_replicas != self.partition.replicas {
+            if self.target_replicas[..] != self.partition.replicas[..] {
                 record.replicas = Some(numbers(&self.target_replicas));
             }
         }

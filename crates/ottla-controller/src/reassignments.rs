@@ -112,7 +112,7 @@ fn reassign(
             };
             let isr = without_unneeded(&partition.isr);
             let current = match isr.is_empty() {
-                true => partition.replicas.clone(),
+                true => partition.replicas.to_vec(),
                 false => {
                     change.target_isr = isr;
                     without_unneeded(&partition.replicas)

@@ -19,8 +19,9 @@ use ottla_sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use ottla_types::Offset;
 
 const SLOTS: usize = 128;
-/// Boundaries, with the initial one, until the ring is allocated.
-const FIRST_SLOTS: usize = 8;
+/// Boundaries, with the initial one, until the ring is allocated. With the pointer to the ring, they fill
+/// a block of 128 bytes.
+const FIRST_SLOTS: usize = 7;
 
 pub(crate) struct BatchTail {
     /// The initial boundary; the only one of a log that is not written to.

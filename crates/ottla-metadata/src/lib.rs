@@ -31,9 +31,13 @@ mod cluster;
 
 mod topics;
 
+mod partition_table;
+
 mod isr_index;
 
 mod partition;
+
+mod short_list;
 
 mod configs;
 
@@ -62,4 +66,5 @@ pub use loader::MetadataLoader;
 pub use metadata_version::MetadataVersion;
 pub use partition::{LeaderRecoveryState, NO_LEADER_CHANGE, PartitionRegistration, RareReplicas};
 pub use replay_error::ReplayError;
+pub use short_list::ShortList;
 pub use topics::{TopicImage, TopicsImage};

@@ -7,7 +7,7 @@ use ottla_types::{
     BrokerId, DirectoryId, LeaderEpoch, PartitionEpoch, PartitionIndex, TopicId, Uuid,
 };
 
-use crate::{MetadataVersion, ReplayError};
+use crate::{MetadataVersion, ReplayError, ShortList};
 
 /// Whether the leader was elected from the ISR, or in an unclean election after which it still has
 /// to recover.
@@ -41,15 +41,14 @@ impl LeaderRecoveryState {
 /// The value in a `PartitionChangeRecord` if the leader did not change.
 pub const NO_LEADER_CHANGE: i32 = -2;
 
-/// The registration of one partition.
+/// The registration of one partition. A test bounds its size.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct PartitionRegistration {
     /// In order of preference: the first is the preferred leader.
-    pub replicas: Vec<BrokerId>,
+    pub replicas: ShortList<BrokerId, 3>,
     /// The directory of each replica, in the order of `replicas`.
-    pub directories: Box<[DirectoryId]>,
-    /// Without the capacity of a vector, a registration and its number fit into 96 bytes.
-    pub isr: Box<[BrokerId]>,
+    pub directories: ShortList<DirectoryId, 1>,
+    pub isr: ShortList<BrokerId, 3>,
     /// `None` if all of them are empty, as for most partitions.
     pub rare: Option<Box<RareReplicas>>,
     /// `BrokerId::NONE` if the partition has no leader.
@@ -87,7 +86,7 @@ impl PartitionRegistration {
         let replicas = broker_ids(&record.replicas);
         Ok(PartitionRegistration {
             directories: directories_of(&record.directories, replicas.len()).map_err(invalid)?,
-            replicas,
+            replicas: replicas.into(),
             isr: broker_ids(&record.isr).into(),
             rare: RareReplicas {
                 removing_replicas: broker_ids(&record.removing_replicas),
@@ -119,7 +118,14 @@ impl PartitionRegistration {
             Some(ids) => broker_ids(ids),
             None => current.to_vec(),
         };
-        let replicas = changed(&record.replicas, &self.replicas);
+        type Brokers = ShortList<BrokerId, 3>;
+        let listed = |change: &Option<Vec<i32>>, current: &Brokers| -> Brokers {
+            match change {
+                Some(ids) => broker_ids(ids).into(),
+                None => current.clone(),
+            }
+        };
+        let replicas = listed(&record.replicas, &self.replicas);
         let directories = record.directories.as_deref().unwrap_or(&self.directories);
         let (leader, leader_epoch) = if record.leader == NO_LEADER_CHANGE {
             (self.leader, self.leader_epoch)
@@ -137,7 +143,7 @@ impl PartitionRegistration {
         Ok(PartitionRegistration {
             directories: directories_of(directories, replicas.len()).map_err(invalid)?,
             replicas,
-            isr: changed(&record.isr, &self.isr).into(),
+            isr: listed(&record.isr, &self.isr),
             rare: RareReplicas {
                 removing_replicas: changed(&record.removing_replicas, self.removing_replicas()),
                 adding_replicas: changed(&record.adding_replicas, self.adding_replicas()),
@@ -255,7 +261,7 @@ fn numbers(ids: &[BrokerId]) -> Vec<i32> {
 fn directories_of(
     directories: &[Uuid],
     replica_count: usize,
-) -> Result<Box<[DirectoryId]>, &'static str> {
+) -> Result<ShortList<DirectoryId, 1>, &'static str> {
     if directories
         .iter()
         .all(|&id| id == Uuid::DIRECTORY_MIGRATING)
@@ -332,6 +338,12 @@ mod tests {
         let settled = changed.merge(&with(vec![], vec![])).unwrap();
         assert_eq!(settled.rare, None);
         assert!(!settled.is_reassigning());
+    }
+
+    /// A cluster has as many of them as partitions.
+    #[test]
+    fn a_registration_is_small() {
+        assert_eq!(size_of::<PartitionRegistration>(), 80);
     }
 
     #[test]

@@ -10,7 +10,11 @@ use ottla_types::{BrokerEpoch, BrokerId, PartitionIndex, ProducerId, TopicId};
 
 use crate::delta::{MetadataDelta, TopicsDelta};
 use crate::image::{MetadataImage, Provenance};
+use crate::isr_index::IsrChanges;
 use crate::{ConfigResource, PartitionRegistration, ReplayError, TopicImage};
+
+/// Changes of the ISR index that are collected before they are made.
+const MOST_ISR_CHANGES: usize = 10_000;
 
 impl MetadataImage {
     /// The image after `records`, whose offsets are in `provenance`. On an error nothing is
@@ -255,22 +259,27 @@ impl Replay {
 
     fn finish(mut self, provenance: Provenance) -> (MetadataImage, MetadataDelta) {
         let before = &self.delta.before.topics;
+        let mut isr_changes = IsrChanges::default();
         for (id, topic) in &self.delta.topics.deleted {
-            let gone = topic.partitions();
-            let gone = gone.map(|(index, before)| (index, Some(before), None));
-            self.image.topics.in_sync.on_changed(*id, gone);
-        }
-        for (id, topic) in std::mem::take(&mut self.changed_topics) {
-            if let Some(changed) = self.delta.topics.changed.get(&id) {
-                let old = before.by_id(id).map(Arc::as_ref);
-                let changed = changed.iter().map(|&index| {
-                    let before = old.and_then(|old| old.partition(index));
-                    (index, before, topic.partition(index))
-                });
-                self.image.topics.in_sync.on_changed(id, changed);
+            for (index, before) in topic.partitions() {
+                isr_changes.add(*id, index, Some(before), None);
             }
+        }
+        for (id, mut topic) in std::mem::take(&mut self.changed_topics) {
+            let old = before.by_id(id).map(Arc::as_ref);
+            for &index in self.delta.topics.changed.get(&id).into_iter().flatten() {
+                let before = old.and_then(|old| old.partition(index));
+                isr_changes.add(id, index, before, topic.partition(index));
+            }
+            // A snapshot has changes for all partitions of the cluster.
+            if isr_changes.len() >= MOST_ISR_CHANGES {
+                let in_sync = &mut self.image.topics.in_sync;
+                in_sync.apply(std::mem::take(&mut isr_changes));
+            }
+            topic.settle();
             self.image.topics.insert(topic);
         }
+        self.image.topics.in_sync.apply(isr_changes);
         self.image.provenance = provenance;
         self.delta.after = self.image.clone();
         (self.image, self.delta)

@@ -11,6 +11,7 @@ use ottla_types::{BrokerId, PartitionIndex, TopicId, TopicName};
 use rpds::RedBlackTreeMapSync;
 
 use crate::isr_index::IsrIndex;
+use crate::partition_table::PartitionTable;
 use crate::{MetadataVersion, PartitionRegistration};
 
 /// One topic.
@@ -18,7 +19,7 @@ use crate::{MetadataVersion, PartitionRegistration};
 pub struct TopicImage {
     pub name: TopicName,
     pub id: TopicId,
-    partitions: RedBlackTreeMapSync<PartitionIndex, PartitionRegistration>,
+    partitions: PartitionTable,
 }
 
 impl TopicImage {
@@ -26,27 +27,30 @@ impl TopicImage {
         TopicImage {
             name,
             id,
-            partitions: RedBlackTreeMapSync::new_sync(),
+            partitions: PartitionTable::default(),
         }
     }
 
     pub fn partition(&self, partition: PartitionIndex) -> Option<&PartitionRegistration> {
-        self.partitions.get(&partition)
+        self.partitions.get(partition)
     }
 
     /// In the order of their numbers.
     pub fn partitions(&self) -> impl Iterator<Item = (PartitionIndex, &PartitionRegistration)> {
-        self.partitions
-            .iter()
-            .map(|(&index, partition)| (index, partition))
+        self.partitions.iter()
     }
 
     pub fn partition_count(&self) -> usize {
-        self.partitions.size()
+        self.partitions.len()
     }
 
     pub(crate) fn insert(&mut self, index: PartitionIndex, partition: PartitionRegistration) {
-        self.partitions.insert_mut(index, partition);
+        self.partitions.insert(index, partition);
+    }
+
+    /// Called when all changes of a batch are in the topic.
+    pub(crate) fn settle(&mut self) {
+        self.partitions.settle();
     }
 
     fn write(

@@ -644,7 +644,7 @@ fn leadership(partition: &Partition, replica: &LocalReplica, image: &MetadataIma
     Leadership {
         leader_epoch: registration.leader_epoch,
         partition_epoch: registration.partition_epoch,
-        replicas: registration.replicas.clone(),
+        replicas: registration.replicas.to_vec(),
         isr: registration.isr.to_vec(),
         brokers: replica_brokers(registration, image),
         settings: settings.replica,

@@ -139,7 +139,8 @@ impl PartitionMap {
         Some(Arc::unwrap_or_clone(topic))
     }
 
-    fn put(&mut self, topic: LocalTopic) {
+    fn put(&mut self, mut topic: LocalTopic) {
+        topic.partitions.shrink_to_fit();
         let topic = Arc::new(topic);
         self.by_id.insert_mut(topic.id, Arc::clone(&topic));
         self.by_name.insert_mut(topic.name.clone(), topic);

@@ -145,6 +145,10 @@ impl<Ack> Leader<Ack> {
         self.parked.next_deadline_ms()
     }
 
+    pub(crate) fn free_room(&mut self) {
+        self.parked.free_room();
+    }
+
     /// A changed ISR, changed replicas, or a new epoch of the same leader. Parked appends of the
     /// old epoch stay parked, because they are this leader's own.
     pub(crate) fn on_registration_changed(

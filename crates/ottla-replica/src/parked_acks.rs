@@ -8,7 +8,7 @@ use ottla_types::{ErrorCode, Offset};
 
 use crate::{AckOutcome, Effect, RequiredAcks};
 
-/// Takes no memory before the first append: most leaders are idle.
+/// Takes no memory before the first append, and none again once the leader is idle, as most are.
 #[derive(Debug)]
 pub(crate) struct ParkedAcks<Ack>(Option<Box<Queues<Ack>>>);
 
@@ -120,6 +120,13 @@ impl<Ack> ParkedAcks<Ack> {
         self.0.as_ref()?.next_deadline_ms()
     }
 
+    /// Gives the memory of empty queues back.
+    pub(crate) fn free_room(&mut self) {
+        if self.0.as_ref().is_some_and(|queues| queues.are_empty()) {
+            self.0 = None;
+        }
+    }
+
     /// Releases all acknowledgements.
     pub(crate) fn release_all(self, outcome: AckOutcome, effects: &mut Vec<Effect<Ack>>) {
         if let Some(queues) = self.0 {
@@ -135,6 +142,11 @@ impl<Ack> Queues<Ack> {
             awaiting_settled: Queue::new(),
             awaiting_high_watermark: Queue::new(),
         }
+    }
+
+    fn are_empty(&self) -> bool {
+        let parked = [&self.awaiting_settled, &self.awaiting_high_watermark];
+        self.writing.is_empty() && parked.iter().all(|queue| queue.acks.is_empty())
     }
 
     fn park(&mut self, parked: Parked<Ack>) {
@@ -330,6 +342,19 @@ mod tests {
             },
             ack: until,
         }
+    }
+
+    #[test]
+    fn empty_queues_give_their_memory_back() {
+        let mut acks = ParkedAcks::new();
+        acks.park(parked(1, 10));
+        acks.free_room();
+        assert_eq!(acks.next_deadline_ms(), Some(10));
+        let mut effects = Vec::new();
+        acks.release_due(Offset(1), Offset(1), false, &mut effects);
+        assert_eq!(effects.len(), 1);
+        acks.free_room();
+        assert!(acks.0.is_none());
     }
 
     /// Compared with a list that is searched, for any order of offsets and deadlines.

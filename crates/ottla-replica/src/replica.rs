@@ -131,6 +131,13 @@ impl<Ack> Replica<Ack> {
         }
     }
 
+    /// Gives the memory of empty queues back. To be called now and then: an append needs it again.
+    pub fn free_room(&mut self) {
+        if let Role::Leader(leader) = &mut self.role {
+            leader.free_room();
+        }
+    }
+
     /// Checks the leader epoch of a request against the current one (KIP-320); `None` is accepted.
     pub fn check_leader_epoch(&self, named: Option<LeaderEpoch>) -> Result<(), ErrorCode> {
         check_leader_epoch(self.leader_epoch(), named)

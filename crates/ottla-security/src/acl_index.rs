@@ -1,9 +1,10 @@
 //! An index of the ACLs of a cluster by resource.
 //!
-//! A resource is looked up by its name, by `*`, and by each existing length of a prefix; the result
-//! is looked up by principal. A decision therefore takes a few lookups, whatever the number of
-//! ACLs. A clone shares everything with its original, so that the next state of the index is built
-//! while the current one is used.
+//! A decision looks up the principal with the name of the resource, with `*`, and with each existing
+//! length of a prefix. It therefore takes a few lookups, whatever the number of ACLs. Hosts, and the
+//! ACLs for an explanation, are in maps by pattern and principal that most decisions do not touch.
+//! A clone shares everything with its original, so that the next state of the index is built while
+//! the current one is used.
 //!
 //! Kafka: `AclCache`, `StandardAuthorizerData.checkSection`.
 
@@ -13,6 +14,7 @@ use crate::acl::Acl;
 use crate::host_range::{HostRange, address_of};
 use crate::name_map::NameMap;
 use crate::names::{Operation, PatternType, ResourceType, WILDCARD};
+use crate::pair_map::{Hashed, PairMap};
 
 /// All ACLs. Cheap to clone.
 #[derive(Clone, Debug, Default)]
@@ -30,6 +32,19 @@ struct OfType {
     prefixed: NameMap<OfPattern>,
     /// The lengths of prefixes and the number of patterns with each length, in descending order.
     prefix_lengths: Vec<(usize, usize)>,
+    /// The decisions of the same ACLs by pattern and principal; of LITERAL ones, `*` among them.
+    literal_access: PairMap<Access>,
+    prefixed_access: PairMap<Access>,
+    /// The number of ACLs of `User:*`.
+    everybody_len: usize,
+}
+
+/// What a principal may do by its ACLs with the same pattern.
+#[derive(Clone, Copy, Debug, Default)]
+struct Access {
+    any_host: Operations,
+    /// Whether there are ACLs for some hosts as well.
+    has_hosts: bool,
 }
 
 /// The ACLs with the same pattern.
@@ -104,20 +119,16 @@ impl AclIndex {
     ) -> Verdict {
         let of_type = &self.by_type[resource_type as usize];
         let bit = operation.bit();
-        let mut has_acls = false;
-        let mut is_allowed = false;
-        for pattern in of_type.about(name) {
-            has_acls = true;
-            let Operations { allowed, denied } = pattern.operations(principal, host);
-            if denied & bit != 0 {
-                return Verdict::Denied;
-            }
-            is_allowed |= allowed & bit != 0;
+        let Operations { allowed, denied } = of_type.operations(principal, host, name);
+        if denied & bit != 0 {
+            return Verdict::Denied;
         }
-        match (is_allowed, has_acls) {
-            (true, _) => Verdict::Allowed,
-            (false, true) => Verdict::Undecided,
-            (false, false) => Verdict::NoAcls,
+        if allowed & bit != 0 {
+            return Verdict::Allowed;
+        }
+        match of_type.about(name).next() {
+            Some(_) => Verdict::Undecided,
+            None => Verdict::NoAcls,
         }
     }
 
@@ -190,6 +201,40 @@ impl AclIndex {
 }
 
 impl OfType {
+    /// What all ACLs together decide about a client and a resource.
+    fn operations(&self, principal: &str, host: &str, name: &str) -> Operations {
+        let own = self.operations_of(principal, host, name);
+        match self.everybody_len {
+            0 => own,
+            _ => own.and(self.operations_of(EVERYBODY, host, name)),
+        }
+    }
+
+    /// What the ACLs of one principal decide.
+    fn operations_of(&self, principal: &str, host: &str, name: &str) -> Operations {
+        let key = Hashed::new(principal);
+        let mut all = Operations::default();
+        if name != WILDCARD
+            && let Some(access) = self.literal_access.get(name, key)
+        {
+            all = all.and(access.operations(principal, host, || self.literal.get(name)));
+        }
+        for (length, _) in &self.prefix_lengths {
+            // `None` if the name is shorter, or if the length is not at a character boundary.
+            if let Some(prefix) = name.get(..*length)
+                && let Some(access) = self.prefixed_access.get(prefix, key)
+            {
+                all = all.and(access.operations(principal, host, || self.prefixed.get(prefix)));
+            }
+        }
+        if self.wildcard.len > 0
+            && let Some(access) = self.literal_access.get(WILDCARD, key)
+        {
+            all = all.and(access.operations(principal, host, || Some(&self.wildcard)));
+        }
+        all
+    }
+
     /// The patterns with ACLs that match a name.
     fn about<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a OfPattern> {
         let literal = match name {
@@ -207,15 +252,22 @@ impl OfType {
     }
 
     fn insert(&mut self, acl: Acl) {
-        let Pattern { name, is_literal } = Pattern::of(&acl);
-        if is_literal && name == WILDCARD {
+        let (pattern, principal) = (Pattern::of(&acl), acl.principal.clone());
+        self.everybody_len += usize::from(principal == EVERYBODY);
+        self.insert_into(&pattern, acl);
+        self.update_access(&pattern, &principal);
+    }
+
+    fn insert_into(&mut self, pattern: &Pattern, acl: Acl) {
+        let Pattern { name, is_literal } = pattern;
+        if *is_literal && name == WILDCARD {
             return self.wildcard.insert(acl);
         }
-        let patterns = match is_literal {
+        let patterns = match *is_literal {
             true => &mut self.literal,
             false => &mut self.prefixed,
         };
-        if let Some(pattern) = patterns.get_mut(&name) {
+        if let Some(pattern) = patterns.get_mut(name) {
             return pattern.insert(acl);
         }
         let mut pattern = OfPattern::default();
@@ -228,25 +280,47 @@ impl OfType {
 
     /// Returns whether the ACL existed.
     fn remove(&mut self, acl: &Acl) -> bool {
-        let Pattern { name, is_literal } = Pattern::of(acl);
-        if is_literal && name == WILDCARD {
+        let pattern = Pattern::of(acl);
+        let is_removed = self.remove_from(&pattern, acl);
+        if is_removed {
+            self.everybody_len -= usize::from(acl.principal == EVERYBODY);
+            self.update_access(&pattern, &acl.principal);
+        }
+        is_removed
+    }
+
+    fn remove_from(&mut self, pattern: &Pattern, acl: &Acl) -> bool {
+        let Pattern { name, is_literal } = pattern;
+        if *is_literal && name == WILDCARD {
             return self.wildcard.remove(acl);
         }
-        let patterns = match is_literal {
+        let patterns = match *is_literal {
             true => &mut self.literal,
             false => &mut self.prefixed,
         };
-        let Some(pattern) = patterns.get_mut(&name) else {
+        let Some(pattern) = patterns.get_mut(name) else {
             return false;
         };
         let is_removed = pattern.remove(acl);
         if pattern.len == 0 {
-            patterns.remove(&name);
+            patterns.remove(name);
             if !is_literal {
                 self.on_prefix_removed(name.len());
             }
         }
         is_removed
+    }
+
+    /// Computes the access of a principal anew, after a change of its ACLs with the pattern.
+    fn update_access(&mut self, pattern: &Pattern, principal: &str) {
+        let Pattern { name, is_literal } = pattern;
+        let (of_pattern, access) = match *is_literal {
+            true if name == WILDCARD => (Some(&self.wildcard), &mut self.literal_access),
+            true => (self.literal.get(name), &mut self.literal_access),
+            false => (self.prefixed.get(name), &mut self.prefixed_access),
+        };
+        let own = of_pattern.and_then(|of_pattern| of_pattern.of(principal));
+        access.set(name, Hashed::new(principal), own.map(OfPrincipal::access));
     }
 
     fn on_prefix_added(&mut self, length: usize) {
@@ -281,12 +355,13 @@ impl Pattern {
 }
 
 impl OfPattern {
-    fn operations(&self, principal: &str, host: &str) -> Operations {
-        let of_everybody = self.of_everybody.operations(host);
-        match self.by_principal.get(principal) {
-            Some(own) => own.operations(host).and(of_everybody),
-            None => of_everybody,
-        }
+    /// The ACLs with exactly this principal, if there are some.
+    fn of(&self, principal: &str) -> Option<&OfPrincipal> {
+        let own = match principal {
+            EVERYBODY => Some(&self.of_everybody),
+            _ => self.by_principal.get(principal),
+        };
+        own.filter(|own| !own.acls.is_empty())
     }
 
     fn of_principal(&self, principal: &str) -> impl Iterator<Item = &OfPrincipal> {
@@ -328,7 +403,30 @@ impl OfPattern {
 
 const EVERYBODY: &str = "User:*";
 
+impl Access {
+    /// `pattern` finds the ACLs with the pattern, for those of hosts.
+    fn operations<'a>(
+        self,
+        principal: &str,
+        host: &str,
+        pattern: impl FnOnce() -> Option<&'a OfPattern>,
+    ) -> Operations {
+        if !self.has_hosts {
+            return self.any_host;
+        }
+        let own = pattern().and_then(|pattern| pattern.of(principal));
+        own.map_or(self.any_host, |own| own.operations(host))
+    }
+}
+
 impl OfPrincipal {
+    fn access(&self) -> Access {
+        Access {
+            any_host: self.any_host,
+            has_hosts: !self.by_host.is_empty() || !self.by_range.is_empty(),
+        }
+    }
+
     fn operations(&self, host: &str) -> Operations {
         let named = match self.host(host) {
             Ok(found) => self.by_host[found].1.and(self.any_host),
@@ -353,6 +451,10 @@ impl OfPrincipal {
 
     fn insert(&mut self, acl: Acl) {
         self.add(&acl);
+        if self.acls.is_empty() {
+            // Most principals have one ACL with a pattern. A vector would take memory for four.
+            self.acls.reserve_exact(1);
+        }
         self.acls.push(acl);
     }
 

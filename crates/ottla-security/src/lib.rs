@@ -40,6 +40,8 @@ mod acl_filter;
 
 mod name_map;
 
+mod pair_map;
+
 mod acl_index;
 
 mod standard_authorizer;

@@ -100,13 +100,8 @@ impl<V: Clone> NameMap<V> {
 
 /// Not resistant to chosen collisions. The names in a map come from an administrator; names that a
 /// client chooses are only looked up.
-fn hash(name: &str) -> u64 {
-    const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
+pub(crate) fn hash(name: &str) -> u64 {
     let bytes = name.as_bytes();
-    let mix = |state: u64, word: u64| {
-        let product = u128::from(state ^ word) * u128::from(FACTOR);
-        (product as u64) ^ ((product >> 64) as u64)
-    };
     let mut state = FACTOR ^ bytes.len() as u64;
     let mut words = bytes.chunks_exact(8);
     for word in &mut words {
@@ -119,6 +114,14 @@ fn hash(name: &str) -> u64 {
     let mut last = [0; 8];
     last[..rest.len()].copy_from_slice(rest);
     mix(mix(state, u64::from_le_bytes(last)), FACTOR)
+}
+
+const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// A hash of a hash and another one.
+pub(crate) fn mix(state: u64, word: u64) -> u64 {
+    let product = u128::from(state ^ word) * u128::from(FACTOR);
+    (product as u64) ^ ((product >> 64) as u64)
 }
 
 #[cfg(test)]

@@ -52,14 +52,15 @@ impl Preflight {
         Preflight::new(look, properties)
     }
 
-    /// Examines the small files of every log as well, and measures the logs. `ottla server` does not,
-    /// because its start reads them itself. Blocks.
+    /// Examines the checkpoints and the small files of every log as well, and measures the logs. `ottla
+    /// server` does not, because its start reads them itself. Blocks.
     pub fn with_log_files(self, properties: &Properties) -> Preflight {
         let mut look = Look {
             facts: self.facts,
             findings: self.findings,
         };
         if let Some(config) = &BrokerConfig::examine(properties).config {
+            directories::checkpoints(config, &mut look);
             log_files::examine(config, &mut look);
             directories::measure(config, &mut look);
         }

@@ -119,7 +119,7 @@ fn topics_and_brokers_can_be_looked_up() {
     assert_eq!(image.topics.by_id(TOPIC), Some(topic));
     assert_eq!(image.topics.by_name("nothing"), None);
     let partition = image.topics.partition("orders", PartitionIndex(1)).unwrap();
-    assert_eq!(partition.replicas, [BrokerId(1), BrokerId(2)]);
+    assert_eq!(partition.replicas[..], [BrokerId(1), BrokerId(2)]);
     assert_eq!(image.topics.partition("orders", PartitionIndex(2)), None);
     let broker = image.cluster.broker(BrokerId(1)).unwrap();
     assert_eq!(
@@ -227,7 +227,7 @@ fn the_delta_lists_the_local_changes_of_a_broker() {
         ..
     } = &gone[0];
     assert_eq!((&**topic, partition), ("orders", &PartitionIndex(1)));
-    assert_eq!(registration.replicas, [BrokerId(1), BrokerId(2)]);
+    assert_eq!(registration.replicas[..], [BrokerId(1), BrokerId(2)]);
     assert_eq!(delta.local_changes(BrokerId(3)).followers.len(), 1);
     assert_eq!(
         delta.local_changes(BrokerId(1)).leaders.len(),

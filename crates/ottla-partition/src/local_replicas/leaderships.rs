@@ -41,7 +41,7 @@ impl Leaderships {
         }
         let with_followers = |replica: &&LocalReplica| replica.registration.replicas.len() > 1;
         for replica in changes.leaders.iter().filter(with_followers) {
-            for &broker in &replica.registration.replicas {
+            for &broker in replica.registration.replicas.iter() {
                 let of_broker = self.by_broker.entry(broker).or_default();
                 of_broker.insert(led(replica));
             }

@@ -94,10 +94,11 @@ impl Partition {
                 }
             }
             state.finish(self, host);
-            // Most partitions are idle, and entries of the inbox and of the stage are large.
+            // Most partitions are idle, and the entries of all three are large.
             if has_rare && !has_others {
                 self.inbox.free_room();
                 state.stage.free_room();
+                state.replica.free_room();
             }
             drop(state);
             std::mem::forget(unwinding);

@@ -91,6 +91,31 @@ pub(super) fn examine(config: &BrokerConfig, unformatted: Unformatted, look: &mu
     look.add_metadata(of_metadata);
 }
 
+/// Whether the checkpoints of the log directories can be read. A start reads them itself, and warns of
+/// those that it goes on without.
+pub(super) fn checkpoints(config: &BrokerConfig, look: &mut Look) {
+    let mut dirs = log_dirs(config);
+    // A directory that cannot be listed was reported already.
+    dirs.retain(|dir| fs::read_dir(dir).is_ok());
+    for dir in dirs {
+        for name in [
+            RECOVERY_POINT_CHECKPOINT,
+            LOG_START_OFFSET_CHECKPOINT,
+            REPLICATION_OFFSET_CHECKPOINT,
+            CLEANER_OFFSET_CHECKPOINT,
+        ] {
+            if let Err(error) = OffsetCheckpoint::read(&dir.join(name)) {
+                look.warn(
+                    "directories",
+                    "",
+                    error.to_string(),
+                    "remove it and have the logs recovered",
+                );
+            }
+        }
+    }
+}
+
 /// The size of the logs, and how much of them the start must recover.
 pub(super) fn measure(config: &BrokerConfig, look: &mut Look) {
     let mut all = DirSize::default();
@@ -256,8 +281,8 @@ fn partitions(dir: &Path) -> io::Result<Vec<TopicPartition>> {
     Ok(partitions)
 }
 
-/// Whether the partitions of a log directory are writable, and its checkpoints readable. Returns
-/// whether the directory is there and can be listed.
+/// Whether the partitions of a log directory are writable. Returns whether the directory is there and
+/// can be listed.
 fn list(dir: &Path, threads: usize, look: &mut Look) -> bool {
     let place = dir.display().to_string();
     let partitions = match partitions(dir) {
@@ -278,21 +303,6 @@ fn list(dir: &Path, threads: usize, look: &mut Look) -> bool {
         );
         let change = "run as the user that Kafka ran as, or change their owner to the user that Ottla runs as";
         look.refuse("directories", &place, what, change);
-    }
-    for name in [
-        RECOVERY_POINT_CHECKPOINT,
-        LOG_START_OFFSET_CHECKPOINT,
-        REPLICATION_OFFSET_CHECKPOINT,
-        CLEANER_OFFSET_CHECKPOINT,
-    ] {
-        if let Err(error) = OffsetCheckpoint::read(&dir.join(name)) {
-            look.warn(
-                "directories",
-                "",
-                error.to_string(),
-                "remove it and have the logs recovered",
-            );
-        }
     }
     true
 }

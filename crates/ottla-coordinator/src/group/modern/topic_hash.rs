@@ -81,7 +81,7 @@ fn racks<'a>(topic: &TopicImage, index: usize, image: &'a MetadataImage) -> Vec<
     let partition = i32::try_from(index)
         .ok()
         .and_then(|index| topic.partition(ottla_types::PartitionIndex(index)));
-    let replicas = partition.map_or(&[][..], |partition| &partition.replicas);
+    let replicas = partition.map_or(&[][..], |partition| &partition.replicas[..]);
     let mut racks: Vec<&ByteString> = replicas
         .iter()
         .filter_map(|replica| image.cluster.broker(*replica)?.rack.as_ref())
