@@ -33,7 +33,7 @@ export function TextField({ label, hint, problem, value, onChange, type = "text"
     <label class="field">
       <span>{label}</span>
       {lines ? (
-        <textarea {...shared} rows={lines} onInput={(event) => onChange(event.currentTarget.value)} />
+        <textarea {...shared} rows={lines} autofocus={isFocused} onInput={(event) => onChange(event.currentTarget.value)} />
       ) : (
         <input
           {...shared}
