@@ -452,17 +452,16 @@ fn entry(
         is_read_only,
         synonyms,
         config_type: Some(def.config_type),
-        documentation: crate::documentation::of(def, topic_config_with_default(def.name)),
+        documentation: crate::documentation::of(def, None),
     }
 }
 
 fn broker_entry(def: &ConfigDef, value: Option<String>, synonyms: Vec<Synonym>) -> DescribedConfig {
-    entry(
-        def,
-        value,
-        synonyms,
-        def.update_mode == crate::UpdateMode::ReadOnly,
-    )
+    let is_read_only = def.update_mode == crate::UpdateMode::ReadOnly;
+    DescribedConfig {
+        documentation: crate::documentation::of(def, topic_config_with_default(def.name)),
+        ..entry(def, value, synonyms, is_read_only)
+    }
 }
 
 fn unknown_entry(key: &str, synonyms: Vec<Synonym>) -> DescribedConfig {
