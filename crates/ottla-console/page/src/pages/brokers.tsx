@@ -176,7 +176,7 @@ function Cordon({ broker, dir, reload }: { broker: Broker; dir: LogDir; reload: 
   );
 }
 
-const ms = (value: number): string => `${value.toFixed(value < 10 ? 2 : 0)} ms`;
+const ms = (value: number): string => (value < 0.005 ? "< 0.01 ms" : `${value.toFixed(value < 10 ? 2 : 0)} ms`);
 
 const REQUESTS: readonly Column<RequestTimes>[] = [
   { id: "api", title: "Requests", cell: (it) => it.api },

@@ -108,6 +108,8 @@ export function Search({ label, parameter = "search" }: { label: string; paramet
   useEffect(() => {
     if (document.activeElement !== input.current) setText(current);
   }, [current]);
+  // The text must not become a search on the next page.
+  useEffect(() => () => clearTimeout(timer.current), []);
   useKeys([
     {
       keys: "/",

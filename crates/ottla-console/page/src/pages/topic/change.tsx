@@ -33,7 +33,7 @@ export function AddPartitions({ topic, reload }: { topic: Topic; reload: () => v
       />
       {isMore ? (
         <p>
-          {plural(topic.partitions, "partition")} become {count(wanted)}: {plural((wanted - topic.partitions) * topic.replication_factor, "new replica")}. Records that are there stay where they are. New records of a key may go
+          {plural(topic.partitions, "partition")} become{topic.partitions === 1 ? "s" : ""} {count(wanted)}: {plural((wanted - topic.partitions) * topic.replication_factor, "new replica")}. Records that are there stay where they are. New records of a key may go
           to another partition than its old ones, so consumers may see them out of order.
         </p>
       ) : null}

@@ -12,7 +12,7 @@ import { Dialog } from "../../parts/dialog";
 import { CheckField, TextField } from "../../parts/fields";
 import { say } from "../../parts/notices";
 import type { List, PartitionRange, Progress, RedriveOutcome, TopicRow } from "../../wire";
-import { type Scan, isFiltered } from "./scan";
+import { type Scan, isFiltered, placeText } from "./scan";
 
 const MOST_CHOSEN = 1000;
 
@@ -108,7 +108,7 @@ export function Redrive({ topic, scan, chosen, done }: { topic: string; scan: Sc
   return (
     <Dialog title={chosen ? `Send ${plural(chosen.length, "record")} again` : "Send all that match again"} action={counted === null ? "Count first" : counted.isStale ? "Count the rest" : isResumed ? "Send the rest" : `Send ${plural(matched, "record")}`} run={run} stop={stop} isReady={fields.to !== "" && !(chosen && (chosen.length === 0 || chosen.length > MOST_CHOSEN)) && (counted === null || (isResumed ? counted.ranges.length > 0 || sendsUnknown : matched !== 0))}>
       <p>
-        {chosen ? `The chosen records of ${topic}` : isFiltered(scan) ? `All records of ${topic} that match the filters, from “${scan.from}”` : `All records of ${topic} from “${scan.from}”, without a filter,`} are read and produced
+        {chosen ? `The chosen records of ${topic}` : isFiltered(scan) ? `All records of ${topic} that match the filters, ${placeText(scan)},` : `All records of ${topic} ${placeText(scan)}, without a filter,`} are read and produced
         again. Key, value and headers stay byte for byte. They also stay in {topic}.
       </p>
       {chosen && chosen.length > MOST_CHOSEN ? <p class="hint">{count(MOST_CHOSEN)} records can be chosen one by one. For more, filter for them and send all.</p> : null}
