@@ -4,6 +4,7 @@
 //! Kafka: `kafka.server.ConfigHelper`, `ServerTopicConfigSynonyms`,
 //! `DynamicBrokerConfig.brokerConfigSynonyms`.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use crate::broker_config::BrokerConfig;
@@ -90,7 +91,7 @@ pub struct DescribedConfig {
     /// `None` for a name that is not in the tables.
     pub config_type: Option<ConfigType>,
     /// The documentation of the setting, if there is any.
-    pub documentation: Option<&'static str>,
+    pub documentation: Option<Cow<'static, str>>,
 }
 
 impl DescribedConfig {
@@ -137,6 +138,14 @@ pub fn broker_synonym_of_topic_config(name: &str) -> Option<&'static str> {
         "segment.ms" => "log.roll.ms",
         "unclean.leader.election.enable" => "unclean.leader.election.enable",
         _ => return None,
+    })
+}
+
+/// The topic setting of which a broker setting of another name is the default.
+fn topic_config_with_default(broker_name: &str) -> Option<&'static str> {
+    let mut names = TOPIC_CONFIGS.iter().map(|def| def.name);
+    names.find(|name| {
+        *name != broker_name && broker_synonym_of_topic_config(name) == Some(broker_name)
     })
 }
 
@@ -443,17 +452,16 @@ fn entry(
         is_read_only,
         synonyms,
         config_type: Some(def.config_type),
-        documentation: crate::documentation::of(def.name),
+        documentation: crate::documentation::of(def, None),
     }
 }
 
 fn broker_entry(def: &ConfigDef, value: Option<String>, synonyms: Vec<Synonym>) -> DescribedConfig {
-    entry(
-        def,
-        value,
-        synonyms,
-        def.update_mode == crate::UpdateMode::ReadOnly,
-    )
+    let is_read_only = def.update_mode == crate::UpdateMode::ReadOnly;
+    DescribedConfig {
+        documentation: crate::documentation::of(def, topic_config_with_default(def.name)),
+        ..entry(def, value, synonyms, is_read_only)
+    }
 }
 
 fn unknown_entry(key: &str, synonyms: Vec<Synonym>) -> DescribedConfig {

@@ -1,9 +1,32 @@
-//! One sentence of documentation for each frequently used setting: topic settings, and some of
-//! Ottla's own settings. `DescribeConfigs` can request it. Other settings are returned without
-//! documentation.
+//! Documentation of settings, which `DescribeConfigs` can request: one sentence for each
+//! frequently used setting (topic settings, and some of Ottla's own settings), and the reason of
+//! each setting without effect. Other settings are returned without documentation.
 
-/// The documentation of a setting, if there is any.
-pub(crate) fn of(name: &str) -> Option<&'static str> {
+use std::borrow::Cow;
+
+use crate::config_def::{ConfigDef, Support};
+
+/// The documentation of a setting, if there is any. `topic_setting` is the topic setting of which
+/// a broker setting is the default.
+pub(crate) fn of(def: &ConfigDef, topic_setting: Option<&str>) -> Option<Cow<'static, str>> {
+    let meaning = match topic_setting {
+        None => sentence(def.name).map(Cow::Borrowed),
+        Some(topic) => sentence(topic).map(|meaning| {
+            format!("{meaning} The default for topics without a {topic} of their own.").into()
+        }),
+    };
+    match (meaning, def.support) {
+        (Some(meaning), Support::AcceptedWithoutEffect(why)) => {
+            Some(format!("{meaning} Without effect: {why}.").into())
+        }
+        (None, Support::AcceptedWithoutEffect(why)) => {
+            Some(format!("Without effect: {why}.").into())
+        }
+        (meaning, _) => meaning,
+    }
+}
+
+fn sentence(name: &str) -> Option<&'static str> {
     Some(match name {
         "cleanup.policy" => {
             "What happens to old records: they are deleted, compacted by key, or both."
@@ -70,11 +93,34 @@ pub(crate) fn of(name: &str) -> Option<&'static str> {
 
 #[cfg(test)]
 mod tests {
+    use std::borrow::Cow;
+
+    fn documentation(key: &str, topic_setting: Option<&str>) -> Option<String> {
+        let def = crate::broker_config(key).expect("a broker setting");
+        super::of(def, topic_setting).map(Cow::into_owned)
+    }
+
+    #[test]
+    fn defaults_of_topics_and_settings_without_effect_are_documented() {
+        assert_eq!(
+            documentation("log.retention.ms", Some("retention.ms")).as_deref(),
+            Some(
+                "How long records are kept; -1 for no limit. The default for topics without a retention.ms of their own."
+            )
+        );
+        let threads = documentation("num.io.threads", None).expect("a reason");
+        assert!(
+            threads.starts_with("Without effect: the machine"),
+            "{threads}"
+        );
+        assert_eq!(documentation("broker.id", None), None);
+    }
+
     #[test]
     fn documented_settings_exist() {
         let count = crate::TOPIC_CONFIGS
             .iter()
-            .filter(|def| super::of(def.name).is_some())
+            .filter(|def| super::sentence(def.name).is_some())
             .count();
         assert_eq!(count, 27);
     }

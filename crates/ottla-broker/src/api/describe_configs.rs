@@ -207,7 +207,7 @@ fn resource_result(
         documentation: config
             .documentation
             .filter(|_| include_documentation)
-            .map(ByteString::from_static),
+            .map(|text| ByteString::from(text.into_owned())),
         name: ByteString::from(config.name),
         value: config.value.map(ByteString::from),
         read_only: config.is_read_only,

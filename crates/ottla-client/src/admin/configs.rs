@@ -170,7 +170,7 @@ impl Admin {
         let Some(result) = response.results.into_iter().next() else {
             return Ok(Vec::new());
         };
-        let what = format!("describing the settings of {name}");
+        let what = format!("describing the settings of {}", in_words(kind, name));
         ClientError::check(what, result.error_code, result.error_message.as_ref())?;
         Ok(result.configs)
     }
@@ -259,7 +259,7 @@ impl Admin {
         let Some(result) = response.responses.first() else {
             return Ok(());
         };
-        let what = format!("changing the settings of {name}");
+        let what = format!("changing the settings of {}", in_words(kind, name));
         ClientError::check(what, result.error_code, result.error_message.as_ref())
     }
 
@@ -311,5 +311,17 @@ impl Admin {
             Ok(id) if of_a_broker && !self.is_of_controllers => self.client.node(id).await,
             _ => self.client.any_node().await,
         }
+    }
+}
+
+/// A resource in a message. The settings that all brokers share have an empty name.
+fn in_words(kind: ConfigResourceType, name: &str) -> String {
+    match kind {
+        ConfigResourceType::Broker if name.is_empty() => "all brokers".to_owned(),
+        ConfigResourceType::Broker => format!("broker {name}"),
+        ConfigResourceType::BrokerLogger => format!("the loggers of broker {name}"),
+        ConfigResourceType::Topic => format!("topic {name}"),
+        ConfigResourceType::Group => format!("group {name}"),
+        ConfigResourceType::ClientMetrics => format!("metrics subscription {name}"),
     }
 }

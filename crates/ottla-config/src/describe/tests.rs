@@ -99,6 +99,14 @@ fn a_broker_shows_file_and_dynamic_settings() {
             ("num.io.threads", "8", ConfigSource::Default),
         ]
     );
+    let documentation = |name: &str| find(&described, name).documentation.as_deref();
+    let of_threads = documentation("num.io.threads").expect("a reason");
+    assert!(of_threads.contains("Without effect"), "{of_threads}");
+    let of_retention = documentation("log.retention.ms").expect("that of topics");
+    assert!(
+        of_retention.contains("without a retention.ms of their own"),
+        "{of_retention}"
+    );
     let unknown = find(&described, "my.secret");
     assert!(unknown.is_sensitive && unknown.value.is_none());
     assert!(find(&described, "log.dirs").is_read_only);

@@ -42,6 +42,8 @@ export const groups = [
       ],
     },
   },
+  // Its name turns what follows it around.
+  { group_id: "re\u202Everse", type: "classic", state: "Empty", topics: ["audit"], lag: 0, members: 0 },
   { group_id: "mail-senders", type: "share", state: "Stable", topics: ["orders"], lag: 12, members: 6 },
   { group_id: "analytics-" + "nightly-".repeat(9), type: "classic", state: "PreparingRebalance", topics: ["clickstream.web.v2"], lag: 98_000_000, members: 14 },
 ];

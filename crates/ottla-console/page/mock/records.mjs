@@ -84,6 +84,9 @@ export function streamRecords(response, topic, total, parameters) {
   step();
 }
 
+/** The records of the topic that is read slowly. */
+const SLOW = 200_000;
+
 export function redrive(response, total, body) {
   const { send, end } = events(response);
   const began = Date.now();
@@ -91,7 +94,7 @@ export function redrive(response, total, body) {
   send("progress", progress(began, Math.ceil(matched / 2), Math.ceil(matched / 2)));
   const ranges = [{ partition: 0, start: 1_000_000, end: 1_000_000 + matched }];
   const outcome = (sent, left) => progress(began, matched, matched, { sent, topic_id: "made-up", token: left.length > 0 ? "made-up-too" : null, ranges: left, unknown: [], unknown_records: 0 });
-  setTimeout(() => {
+  const timer = setTimeout(() => {
     // A topic of this name takes half of it, and the rest at the next try.
     const isHalf = body.to === "flaky" && !body.preview && body.ranges?.[0]?.start === 1_000_000;
     const half = Math.floor(matched / 2);
@@ -101,5 +104,6 @@ export function redrive(response, total, body) {
     } else if (body.preview) send("done", outcome(0, ranges));
     else send("done", outcome(body.to === "flaky" ? matched - half : matched, []));
     end();
-  }, 30);
+  }, total === SLOW ? 60_000 : 30);
+  response.on("close", () => clearTimeout(timer));
 }

@@ -68,7 +68,7 @@ function groupOf(name) {
 function resetOffsets(name, body) {
   const group = made.groups.find((it) => it.group_id === name);
   if (!body.preview) {
-    if (group.members > 0 && group.type !== "share") throw new Refusal(409, `group ${name} has ${group.members} members; stop its consumers first`, "NON_EMPTY_GROUP");
+    if (group.members > 0) throw new Refusal(409, `group ${name} has ${group.members} members; stop its consumers first`, "NON_EMPTY_GROUP");
     if (!body.changes?.length) throw new Refusal(422, "give the changes that the preview answered, each partition once", null, "changes");
     for (const it of body.changes) (group.moved ??= {})[`${it.topic}-${it.partition}`] = it.new;
     return { items: body.changes.map((it) => ({ ...it, log_end_offset: null, lag: null, problem: null })) };

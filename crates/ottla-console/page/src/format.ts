@@ -43,7 +43,7 @@ function scaled(value: number | Unknown, units: readonly string[]): string {
     rest /= 1000;
     unit += 1;
   }
-  const digits = unit === 0 ? (rest >= 10 || Number.isInteger(rest) ? 0 : 1) : rest >= 99.95 ? 0 : rest >= 9.995 ? 1 : 2;
+  const digits = unit === 0 ? (rest >= 9.95 || Number.isInteger(rest) ? 0 : 1) : rest >= 99.95 ? 0 : rest >= 9.995 ? 1 : 2;
   const sign = value < 0 ? "−" : "";
   return `${sign}${rest.toFixed(digits)}${units[unit] ? " " + units[unit] : ""}`;
 }

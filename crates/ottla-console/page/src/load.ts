@@ -130,11 +130,11 @@ export function useList<T>(address: string, everyMs = 0): LoadedList<T> {
       redraw((before) => before + 1);
     }
     view.current = [0, PAGE];
+    setProblem(null);
     loadView(true);
     const timer = everyMs > 0 ? setInterval(() => document.hidden || loadView(true), everyMs) : 0;
-    const mine = abort.current;
     return () => {
-      mine.abort();
+      abort.current.abort();
       abort.current = new AbortController();
       clearInterval(timer);
     };
@@ -153,6 +153,10 @@ export function useList<T>(address: string, everyMs = 0): LoadedList<T> {
       const [from] = view.current;
       const kept = Math.floor(from / PAGE);
       for (const page of [...pages.current.rows.keys()]) if (Math.abs(page - kept) > 1) pages.current.rows.delete(page);
+      // A request that is under way may have been answered before the change that is to be seen.
+      abort.current.abort();
+      abort.current = new AbortController();
+      loading.current.clear();
       loadView(true);
     },
   };

@@ -1,9 +1,10 @@
 /** The frame of every page: navigation, session, keys, notices. */
 import type { ComponentChildren, JSX } from "preact";
-import { useEffect, useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 
 import { go, here, segments, to } from "./address";
 import { Problem, call, get, session, textOf } from "./api";
+import { dropDrafts, keepDraftsOf } from "./draft";
 import { bound, useKeys } from "./keys";
 import { forget } from "./load";
 import { Brokers } from "./pages/brokers";
@@ -17,6 +18,7 @@ import { Topic } from "./pages/topic";
 import { Topics } from "./pages/topics";
 import { Transactions } from "./pages/transactions";
 import { Dialog } from "./parts/dialog";
+import { useCurrentInView } from "./parts/head";
 import { Notices, say } from "./parts/notices";
 import { Failure, Loading } from "./parts/states";
 import { isDark, nextTheme, theme } from "./screen";
@@ -40,6 +42,7 @@ export function Shell() {
     let timer = 0;
     get<Session>("/api/session").then(
       (found) => {
+        if (found.login !== "required") keepDraftsOf(found.user);
         session.value = found;
         setProblem(null);
         const isAtLogin = segments.peek()[0] === "login";
@@ -116,6 +119,8 @@ function Brand() {
 
 function Frame({ page, children }: { page: string; children: ComponentChildren }) {
   const [areKeysShown, showKeys] = useState(false);
+  const navigation = useRef<HTMLElement>(null);
+  useCurrentInView(navigation, page);
   useKeys([
     ...PAGES.map(({ path, name, key }) => ({ keys: `g ${key}`, does: `go to ${name.toLowerCase()}`, run: () => go("/" + path) })),
     { keys: "?", does: "show the keys", run: () => showKeys(true) },
@@ -129,6 +134,7 @@ function Frame({ page, children }: { page: string; children: ComponentChildren }
     try {
       const left = await call<{ address: string } | undefined>("DELETE", "/api/session");
       forget();
+      dropDrafts();
       if (left) {
         location.assign(left.address);
         return;
@@ -146,7 +152,7 @@ function Frame({ page, children }: { page: string; children: ComponentChildren }
       </a>
       <header class="side">
         <Brand />
-        <nav aria-label="Pages">
+        <nav aria-label="Pages" ref={navigation}>
           {PAGES.map(({ path, name, key }) => (
             <a key={path} href={"/" + path} aria-current={page === path ? "page" : undefined}>
               <span>{name}</span>

@@ -176,14 +176,14 @@ function Cordon({ broker, dir, reload }: { broker: Broker; dir: LogDir; reload: 
   );
 }
 
-const ms = (value: number): string => `${value.toFixed(value < 10 ? 2 : 0)} ms`;
+const ms = (value: number): string => (value < 0.005 ? "< 0.01 ms" : `${value.toFixed(value < 10 ? 2 : 0)} ms`);
 
 const REQUESTS: readonly Column<RequestTimes>[] = [
   { id: "api", title: "Requests", cell: (it) => it.api },
-  { id: "count", title: "Since the start", width: 130, isNumber: true, isExtra: true, cell: (it) => count(it.count) },
+  { id: "count", title: "Since the start", width: 150, isNumber: true, isExtra: true, cell: (it) => count(it.count) },
   { id: "p50", title: "p50", width: 90, isNumber: true, cell: (it) => ms(it.p50_ms) },
   { id: "p99", title: "p99", width: 90, isNumber: true, cell: (it) => ms(it.p99_ms) },
-  { id: "own", title: "p99 without waiting", width: 160, isNumber: true, isExtra: true, help: "Without the time in which a request waits for data, for other members or for other brokers", cell: (it) => ms(it.own_p99_ms) },
+  { id: "own", title: "p99 without waiting", width: 190, isNumber: true, isExtra: true, help: "Without the time in which a request waits for data, for other members or for other brokers", cell: (it) => ms(it.own_p99_ms) },
 ];
 
 /** Connections, and the requests of the last minutes, the slowest first. */

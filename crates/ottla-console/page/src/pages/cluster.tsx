@@ -5,7 +5,7 @@ import { ago, bytes, count, plural, rate, short } from "../format";
 import { useGet } from "../load";
 import { Head } from "../parts/head";
 import { OverTime } from "../parts/over_time";
-import { Badge, Empty, Failure, Loading, Share } from "../parts/states";
+import { Badge, Empty, Failure, Loading, MayNotSee, Share } from "../parts/states";
 import { type Column, Table } from "../parts/table";
 import type { Attention, BrokerRow, Cluster as ClusterData, QuorumNode } from "../wire";
 
@@ -21,6 +21,7 @@ export function Cluster() {
       <p class={`health ${data.health}`}>
         <span class="dot" aria-hidden="true" /> {data.sentence}
       </p>
+      {data.totals.topics === 0 ? <MayNotSee what="topics" /> : null}
       <NeedsAttention items={data.attention} total={data.attention_total} />
       <Totals cluster={data} />
       <OverTime of="cluster" />

@@ -26,8 +26,8 @@ export function Group({ name }: { name: string }) {
   if (problem?.status === 404) {
     return (
       <>
-        <Head title={name} above={above} />
-        <Empty title={`There is no group ${name}`}>
+        <Head title={visible(name)} above={above} />
+        <Empty title={`There is no group ${visible(name)}`}>
           <p>
             It may have been deleted, or its offsets have expired. <a href="/groups">See all groups</a>.
           </p>
@@ -39,7 +39,7 @@ export function Group({ name }: { name: string }) {
   const isEmpty = group.member_list.length === 0;
   return (
     <div class={tab === "" ? "" : "full"}>
-      <Head title={name} above={above}>
+      <Head title={visible(name)} above={above}>
         <Opens dialog="reset">Reset offsets</Opens>
         <Opens dialog="delete" isDangerous>
           Delete

@@ -1,12 +1,12 @@
 /** Groups of all types: classic, consumer, share, streams. */
 import { query, setQuery, to } from "../address";
 import { api } from "../api";
-import { count, short } from "../format";
+import { count, short, visible } from "../format";
 import { useList } from "../load";
 import { Search } from "../parts/fields";
 import { Head } from "../parts/head";
 import { ListTable } from "../parts/list";
-import { Badge, Empty, type Tone } from "../parts/states";
+import { Badge, Empty, MayNotSee, type Tone } from "../parts/states";
 import type { Column } from "../parts/table";
 import type { GroupRow } from "../wire";
 import { orderOf, setOrder } from "./topics";
@@ -27,10 +27,9 @@ export function stateTone(state: string): Tone {
 }
 
 const COLUMNS: readonly Column<GroupRow>[] = [
-  { id: "group_id", title: "Group", isSortable: true, cell: (group) => <a href={to(["groups", group.group_id])}>{group.group_id || "(empty name)"}</a> },
+  { id: "group_id", title: "Group", isSortable: true, cell: (group) => <a href={to(["groups", group.group_id])}>{visible(group.group_id) || "(empty name)"}</a> },
   { id: "type", title: "Type", width: 100, isSortable: true, cell: (group) => group.type, isExtra: true },
   { id: "state", title: "State", width: 130, isSortable: true, cell: (group) => <Badge tone={stateTone(group.state)}>{group.state}</Badge> },
-  { id: "members", title: "Members", width: 90, isNumber: true, isSortable: true, isExtra: true, cell: (group) => count(group.members) },
   { id: "lag", title: "Lag", width: 85, isNumber: true, isSortable: true, cell: (group) => <span title={count(group.lag)}>{short(group.lag)}</span> },
   {
     id: "topics",
@@ -91,6 +90,7 @@ export function Groups() {
             <p>
               A group appears when a consumer with a <code>group.id</code> subscribes or commits an offset.
             </p>
+            <MayNotSee what="groups" />
           </Empty>
         )}
       </ListTable>

@@ -2,8 +2,9 @@ import { useEffect, useState } from "preact/hooks";
 
 import { fromElsewhere, go, query, to } from "../address";
 import { call, session, textOf } from "../api";
-import { SelectField, TextField } from "../parts/fields";
+import { keepDraftsOf } from "../draft";
 import { forget } from "../load";
+import { SelectField, TextField } from "../parts/fields";
 import type { Session } from "../wire";
 
 /** Where the tab remembers the address to go to, while it is at the identity provider. */
@@ -40,6 +41,7 @@ export function Login() {
     try {
       const found = await call<Session>("POST", address, body);
       forget();
+      keepDraftsOf(found.user);
       session.value = found;
       go(ownAddress(query.peek().get("next")), "replace");
     } catch (error) {

@@ -50,7 +50,9 @@ function MeasureOverview() {
       <>
         <Head title="Measure" />
         <Empty title="This console has no directory for benchmarks">
-          <p>This page shows and compares results of `ottla bench`, and starts runs:</p>
+          <p>
+            With a directory, this page shows and compares results of <code>ottla bench</code>, and runs benchmarks:
+          </p>
           <p>
             <code>ottla console --bootstrap-server HOST:PORT --bench-dir ottla-bench</code>
           </p>

@@ -1,7 +1,7 @@
 /** All topics, with the lag of their groups in the same table. */
 import { go, query, setQuery, to } from "../address";
 import { api, session } from "../api";
-import { bytes, count, duration, plural, rate, short } from "../format";
+import { bytes, count, duration, plural, rate, short, visible } from "../format";
 import { useKeys } from "../keys";
 import { useList } from "../load";
 import { CreateTopic } from "./topic/create";
@@ -9,7 +9,7 @@ import { Opens, isDialogOpen, openDialog } from "../parts/dialog";
 import { CheckField, Search } from "../parts/fields";
 import { Head } from "../parts/head";
 import { ListTable } from "../parts/list";
-import { Badge, Empty } from "../parts/states";
+import { Badge, Empty, MayNotSee } from "../parts/states";
 import type { Column, Order } from "../parts/table";
 import type { TopicRow } from "../wire";
 
@@ -60,8 +60,8 @@ function Groups({ topic }: { topic: TopicRow }) {
   return (
     <span class="chips">
       {shown.map((group) => (
-        <a key={group.group_id} class="chip" href={to(["groups", group.group_id])} title={`${group.group_id}: ${group.type} group, ${group.state}, lag ${count(group.lag)}`}>
-          <span>{group.group_id}</span> <b>{short(group.lag)}</b>
+        <a key={group.group_id} class="chip" href={to(["groups", group.group_id])} title={`${visible(group.group_id)}: ${group.type} group, ${group.state}, lag ${count(group.lag)}`}>
+          <span>{visible(group.group_id)}</span> <b>{short(group.lag)}</b>
         </a>
       ))}
       {rest > 0 ? <a href={to(["topics", topic.name, "groups"])}>+{rest}</a> : null}
@@ -97,6 +97,7 @@ export function Topics() {
             <p>
               Create one here, or have a program produce to it: brokers create topics by themselves if <code>auto.create.topics.enable</code> is on.
             </p>
+            <MayNotSee what="topics" />
             <p>
               <Opens dialog="create">Create topic</Opens>
             </p>

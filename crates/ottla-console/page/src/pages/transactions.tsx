@@ -1,14 +1,14 @@
 /** Transactional IDs: open transactions first, their age and the offsets that they hold back; aborting one. */
 import { query, setQuery, to } from "../address";
 import { api, call, session } from "../api";
-import { count, duration, plural, time } from "../format";
+import { count, duration, plural, time, visible } from "../format";
 import { useGet, useList } from "../load";
 import { Dialog, isDialogOpen, openDialog } from "../parts/dialog";
 import { Search } from "../parts/fields";
 import { Head } from "../parts/head";
 import { ListTable } from "../parts/list";
 import { say } from "../parts/notices";
-import { Badge, Empty, Failure, Loading, type Tone } from "../parts/states";
+import { Badge, Empty, Failure, Loading, MayNotSee, type Tone } from "../parts/states";
 import type { Column } from "../parts/table";
 import type { Transaction } from "../wire";
 import { orderOf, setOrder } from "./topics";
@@ -36,7 +36,7 @@ export function Transactions() {
       isSortable: true,
       cell: (it) => (
         <button type="button" class="link" onClick={() => openDialog("transaction", { name: it.transactional_id })}>
-          {it.transactional_id}
+          {visible(it.transactional_id)}
         </button>
       ),
     },
@@ -88,9 +88,12 @@ export function Transactions() {
               </button>
             </p>
           ) : (
-            <p>
-              They appear when a producer with a <code>transactional.id</code> starts. Transactions that no coordinator knows are listed with the <i>Producers</i> of their topic.
-            </p>
+            <>
+              <p>
+                They appear when a producer with a <code>transactional.id</code> starts. Transactions that no coordinator knows are listed with the <i>Producers</i> of their topic.
+              </p>
+              <MayNotSee what="transactions" />
+            </>
           )}
         </Empty>
       </ListTable>

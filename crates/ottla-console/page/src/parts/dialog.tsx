@@ -8,6 +8,7 @@ import { useEffect, useId, useRef, useState } from "preact/hooks";
 
 import { DIALOG, query, setQuery } from "../address";
 import { session, textOf } from "../api";
+import { visible } from "../format";
 
 export const openDialog = (name: string, parameters: Record<string, string | number | null> = {}): void => setQuery({ do: name, ...parameters }, "push");
 export const closeDialog = (): void => setQuery(Object.fromEntries(DIALOG.map((name) => [name, null])));
@@ -24,11 +25,13 @@ interface Props {
   isWide?: boolean;
   /** Does it. The dialog closes when the promise resolves, unless that resolves to `"stay"`. */
   run?: () => Promise<void | "stay">;
+  /** Ends `run` early. Without it, a run cannot be stopped. */
+  stop?: () => void;
   onClose?: () => void;
   children: ComponentChildren;
 }
 
-export function Dialog({ title, action, isDangerous = false, typed, isReady = true, isWide = false, run, onClose = closeDialog, children }: Props) {
+export function Dialog({ title, action, isDangerous = false, typed, isReady = true, isWide = false, run, stop, onClose = closeDialog, children }: Props) {
   const element = useRef<HTMLDialogElement>(null);
   const heading = useId();
   const [name, setName] = useState("");
@@ -41,7 +44,9 @@ export function Dialog({ title, action, isDangerous = false, typed, isReady = tr
       if (before instanceof HTMLElement && before.isConnected) before.focus();
     };
   }, []);
-  const isNamed = typed === undefined || name === typed;
+  // A name with characters that nobody can type is confirmed as it is shown.
+  const isNamed = typed === undefined || name === typed || name === visible(typed);
+  const mayStop = isBusy && stop !== undefined;
   const submit = async (event: Event) => {
     event.preventDefault();
     if (!run || !isReady || !isNamed || isBusy) return;
@@ -69,25 +74,25 @@ export function Dialog({ title, action, isDangerous = false, typed, isReady = tr
       }}
     >
       <form onSubmit={submit} autocomplete="off">
-        <h2 id={heading}>{title}</h2>
+        <h2 id={heading}>{visible(title)}</h2>
         <div class="body">{children}</div>
         {typed !== undefined ? (
           <label class="field">
             <span>
-              Type <b class="quote">{typed}</b> to confirm
+              Type <b class="quote">{visible(typed)}</b> to confirm
             </span>
             <input value={name} onInput={(event) => setName(event.currentTarget.value)} spellcheck={false} autocapitalize="off" data-confirm="" />
           </label>
         ) : null}
         {problem ? (
           <p class="failure" role="alert">
-            {problem}
+            {visible(problem)}
           </p>
         ) : null}
         {isReadOnly ? <p class="hint">The console runs in read-only mode.</p> : null}
         <footer>
-          <button type="button" onClick={onClose} disabled={isBusy}>
-            {action ? "Cancel" : "Close"}
+          <button type="button" onClick={mayStop ? stop : onClose} disabled={isBusy && !mayStop}>
+            {mayStop ? "Stop" : action ? "Cancel" : "Close"}
           </button>
           {action ? (
             <button type="submit" class={isDangerous ? "primary danger" : "primary"} disabled={!isReady || !isNamed || isBusy || isReadOnly}>

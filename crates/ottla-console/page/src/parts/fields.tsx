@@ -33,7 +33,7 @@ export function TextField({ label, hint, problem, value, onChange, type = "text"
     <label class="field">
       <span>{label}</span>
       {lines ? (
-        <textarea {...shared} rows={lines} onInput={(event) => onChange(event.currentTarget.value)} />
+        <textarea {...shared} rows={lines} autofocus={isFocused} onInput={(event) => onChange(event.currentTarget.value)} />
       ) : (
         <input
           {...shared}
@@ -108,6 +108,8 @@ export function Search({ label, parameter = "search" }: { label: string; paramet
   useEffect(() => {
     if (document.activeElement !== input.current) setText(current);
   }, [current]);
+  // The text must not become a search on the next page.
+  useEffect(() => () => clearTimeout(timer.current), []);
   useKeys([
     {
       keys: "/",

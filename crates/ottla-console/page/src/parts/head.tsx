@@ -1,4 +1,5 @@
-import type { ComponentChildren } from "preact";
+import type { ComponentChildren, RefObject } from "preact";
+import { useEffect, useRef } from "preact/hooks";
 
 import { segments, to } from "../address";
 
@@ -15,11 +16,20 @@ export function Head({ title, above, children }: { title: ComponentChildren; abo
   );
 }
 
+/** Scrolls a navigation to its current entry whenever that is another: a narrow screen shows only some of them. */
+export function useCurrentInView(navigation: RefObject<HTMLElement | null>, current: string): void {
+  useEffect(() => {
+    navigation.current?.querySelector("[aria-current]")?.scrollIntoView({ block: "nearest", inline: "nearest" });
+  }, [current]);
+}
+
 /** Parts of one thing, each with its own address. */
 export function Tabs({ label, tabs }: { label: string; tabs: readonly { path: readonly string[]; name: string; count?: string }[] }) {
   const at = segments.value.join("/");
+  const navigation = useRef<HTMLElement>(null);
+  useCurrentInView(navigation, at);
   return (
-    <nav class="tabs" aria-label={label}>
+    <nav class="tabs" aria-label={label} ref={navigation}>
       {tabs.map((tab) => (
         <a key={tab.name} href={to(tab.path)} aria-current={tab.path.join("/") === at ? "page" : undefined}>
           {tab.name}

@@ -1,6 +1,8 @@
 /** Short messages about completed actions, read out by screen readers, gone after some seconds. */
 import { signal } from "@preact/signals";
 
+import { visible } from "../format";
+
 interface Notice {
   id: number;
   text: string;
@@ -27,7 +29,7 @@ export function Notices() {
     <div class="notices" role="status" aria-live="polite">
       {notices.value.map((notice) => (
         <div key={notice.id} class={notice.isBad ? "notice bad" : "notice"}>
-          <span>{notice.text}</span>
+          <span>{visible(notice.text)}</span>
           <button type="button" class="plain" aria-label="Dismiss" onClick={() => dismiss(notice.id)}>
             ×
           </button>

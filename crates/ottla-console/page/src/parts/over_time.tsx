@@ -63,7 +63,7 @@ const OF_CLUSTER: readonly Wanted[] = [
     (data) =>
       data.has_latencies
         ? "No record was written or read in the last minutes."
-        : "Kafka's protocol has no latencies. The page that `ottla server` itself serves shows the latencies of its broker to users that may see its log directories.",
+        : "Kafka's protocol has no latencies. The page that ottla server itself serves shows the latencies of its broker to users that may see its log directories.",
   ),
   DATA,
   each(

@@ -51,8 +51,8 @@ export function Plot({ title, times, lines, text, height = 130 }: Props) {
           height,
           legend: { show: false },
           cursor: { y: false, points: { size: 6 }, drag: { x: false, y: false } },
-          // A few samples are not drawn as wide as hours of them.
-          scales: { x: { range: (_, first, last) => [Math.min(first ?? 0, (last ?? 0) - LEAST_S), last ?? 0] }, y: { range: (_, low, high) => [Math.min(0, low ?? 0), (high ?? 0) <= 0 ? 1 : high * 1.08] } },
+          // A few samples are not drawn as wide as hours of them. uPlot gives a single sample a whole day.
+          scales: { x: { range: () => rangeOf(data.current[0]) }, y: { range: (_, low, high) => [Math.min(0, low ?? 0), (high ?? 0) <= 0 ? 1 : high * 1.08] } },
           axes: [
             { ...axis, size: 24, space: 70, values: (_, marks) => marks.map((mark) => hour(mark, marks)) },
             { ...axis, size: 58, space: 28, gap: 4, values: (_, marks) => marks.map((mark) => (Number.isInteger(mark) || !isWhole() ? text(mark) : "")) },
@@ -102,6 +102,12 @@ export function Plot({ title, times, lines, text, height = 130 }: Props) {
       </ul>
     </figure>
   );
+}
+
+/** The seconds that the time axis shows. */
+function rangeOf(seconds: ArrayLike<number> = []): [number, number] {
+  const last = seconds[seconds.length - 1] ?? 0;
+  return [Math.min(seconds[0] ?? 0, last - LEAST_S), last];
 }
 
 /** `14:05`, with seconds where marks are less than a minute apart. */

@@ -3,6 +3,7 @@ import { useMemo, useState } from "preact/hooks";
 
 import { query, setQuery } from "../address";
 import { call, session } from "../api";
+import { useEdit } from "../draft";
 import { settingHint, visible } from "../format";
 import { useGet } from "../load";
 import type { Setting } from "../wire";
@@ -71,7 +72,7 @@ export function Settings({ address, of, known = null }: { address: string; of: s
       narrowWidth: 110,
       cell: (setting) => <Badge tone={setting.is_default || setting.source === "default" ? "quiet" : "good"}>{SOURCES[setting.source] ?? setting.source}</Badge>,
     },
-    { id: "inherited", title: "Otherwise", width: 150, isExtra: true, help: "The value in effect if it is not set here", cell: (setting) => (setting.is_default ? "" : visible(inherited(setting) ?? "–")) },
+    { id: "inherited", title: "Otherwise", width: 150, isExtra: true, help: "The value in effect if it is not set here", cell: (setting) => (setting.is_default ? "" : visible(inherited(setting) ?? (setting.is_sensitive ? "secret" : "the default"))) },
   ];
   const chosen = items.find((setting) => setting.name === query.value.get("name"));
   return (
@@ -117,7 +118,10 @@ function Value({ setting }: { setting: Setting }) {
 }
 
 function EditSetting({ setting, address, of, reload }: { setting: Setting; address: string; of: string; reload: () => void }) {
-  const [value, setValue] = useState(setting.value ?? "");
+  const [text, setText] = useEdit(`setting ${address} ${setting.name}`, setting.value ?? "");
+  // Secrets are no drafts.
+  const [secret, setSecret] = useState("");
+  const [value, setValue] = setting.is_sensitive ? ([secret, setSecret] as const) : ([text, setText] as const);
   const mayEdit = !setting.is_read_only && !session.value?.read_only;
   const change = (body: object, done: string) => async () => {
     // The cluster checks the value first, so that a mistake is said before anything is changed.
@@ -132,12 +136,12 @@ function EditSetting({ setting, address, of, reload }: { setting: Setting; addre
   const hint = settingHint(setting.name, value);
   const run = isReverting
     ? change({ delete: [setting.name] }, `${setting.name} of ${of} is back to its default.`)
-    : change({ set: { [setting.name]: value } }, `${setting.name} of ${of} is now ${value}.`);
+    : change({ set: { [setting.name]: value } }, setting.is_sensitive ? `${setting.name} of ${of} is changed.` : `${setting.name} of ${of} is now ${value || "empty"}.`);
   return (
     <Dialog
       title={setting.name}
       {...(mayEdit ? { action: isReverting ? "Back to default" : "Save", run } : {})}
-      isReady={isReverting || value !== (setting.value ?? "") || setting.is_sensitive}
+      isReady={isReverting || value !== (setting.value ?? "")}
     >
       <p class="documentation">{plainText(setting.documentation) || "The cluster has no documentation of this setting."}</p>
       <dl class="facts">
@@ -155,7 +159,7 @@ function EditSetting({ setting, address, of, reload }: { setting: Setting; addre
           <div>
             <dt>Otherwise</dt>
             <dd>
-              <code>{visible(otherwise ?? "–")}</code> <span class="soft">{settingHint(setting.name, otherwise)}</span>
+              {otherwise === null ? <span class="soft">{setting.is_sensitive ? "secret" : "the default"}</span> : <code>{visible(otherwise)}</code>} <span class="soft">{settingHint(setting.name, otherwise)}</span>
             </dd>
           </div>
         )}

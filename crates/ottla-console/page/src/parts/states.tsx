@@ -1,8 +1,8 @@
 /** The states of a page without data: loading, empty, failed. */
 import type { ComponentChildren } from "preact";
 
-import type { Problem } from "../api";
-import { ago } from "../format";
+import { type Problem, session } from "../api";
+import { ago, visible } from "../format";
 
 /** A failure, above the data that was loaded before it. */
 export function Failure({ problem, at, retry }: { problem: Problem | null; at?: number; retry?: () => void }) {
@@ -10,8 +10,8 @@ export function Failure({ problem, at, retry }: { problem: Problem | null; at?: 
   return (
     <div class="failure" role="alert">
       <p>
-        {problem.message}
-        {problem.code ? <code class="code">{problem.code}</code> : null}
+        {visible(problem.message)}
+        {problem.code && !problem.message.includes(problem.code) ? <code class="code">{problem.code}</code> : null}
         {at ? <span class="soft"> Shown is what was loaded {ago(at)}.</span> : null}
       </p>
       {retry ? (
@@ -39,6 +39,16 @@ export function Empty({ title, children }: { title: string; children?: Component
       <div>{children}</div>
     </div>
   );
+}
+
+/** For a list that may be empty only because of the user's rights. */
+export function MayNotSee({ what }: { what: string }) {
+  const user = session.value?.user;
+  return user ? (
+    <p>
+      Only {what} that {visible(user)} may describe are shown: the ACLs of the cluster decide.
+    </p>
+  ) : null;
 }
 
 export type Tone = "good" | "warn" | "bad" | "quiet";

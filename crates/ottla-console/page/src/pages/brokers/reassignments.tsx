@@ -95,7 +95,7 @@ export function Reassignments() {
           run={async () => {
             const done = await call<{ items: PartitionResult[] }>("POST", api(["elections"]), { type: "preferred" });
             settle(done);
-            say(done.items.length === 0 ? "Every partition is led by its preferred leader already." : `${count(done.items.length)} leaders elected.`);
+            say(done.items.length === 0 ? "Every partition is led by its preferred leader already." : `${plural(done.items.length, "leader")} elected.`);
           }}
         >
           <p>Makes the first replica of each partition its leader again, where it is in sync and another one leads. Nothing is copied; clients of the partitions reconnect to the new leader.</p>

@@ -1,8 +1,9 @@
 /** A plan of a rebalance: the moves and their cost, before anything moves; then its progress, or its file. */
-import { useEffect, useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 
 import { to } from "../../address";
 import { api, call, get, session, textOf } from "../../api";
+import { useDraft } from "../../draft";
 import { bytes, count, duration, plural, visible } from "../../format";
 import { Dialog, Opens, closeDialog, isDialogOpen } from "../../parts/dialog";
 import { CheckField, TextField } from "../../parts/fields";
@@ -15,20 +16,22 @@ const MB = 1_000_000;
 /** Between two looks at a rebalance. */
 const PAUSE_MS = 2000;
 
+const FIELDS = { added: "", emptied: "", fullest: "80", rate: "50", ignoresRacks: false };
+
 type BrokerChange = RebalancePlan["brokers"][number];
 type PartitionChange = RebalancePlan["changes"][number];
 
 /** `9 → 5`, or one number if it stays. */
-const change = (before: string, after: string): string => (before === after ? before : `${before} → ${after}`);
+const fromTo = (before: string, after: string): string => (before === after ? before : `${before} → ${after}`);
 const percent = (value: number | null): string => (value === null ? "–" : `${value} %`);
 
 const BROKERS: readonly Column<BrokerChange>[] = [
   { id: "broker", title: "Broker", width: 90, cell: (it) => <a href={to(["brokers", String(it.id)])}>{it.id}</a> },
   { id: "rack", title: "Rack", isExtra: true, cell: (it) => visible(it.rack ?? "–") },
-  { id: "replicas", title: "Replicas", width: 150, isNumber: true, cell: (it) => change(count(it.before.replicas), count(it.after.replicas)) },
-  { id: "leaders", title: "Leaders", width: 150, isNumber: true, cell: (it) => change(count(it.before.leaders), count(it.after.leaders)) },
-  { id: "bytes", title: "Data", width: 180, isNumber: true, cell: (it) => change(bytes(it.before.bytes), bytes(it.after.bytes)) },
-  { id: "disk", title: "Fullest disk", width: 130, isNumber: true, isExtra: true, cell: (it) => change(percent(it.before.disk_percent), percent(it.after.disk_percent)) },
+  { id: "replicas", title: "Replicas", width: 150, isNumber: true, cell: (it) => fromTo(count(it.before.replicas), count(it.after.replicas)) },
+  { id: "leaders", title: "Leaders", width: 150, isNumber: true, cell: (it) => fromTo(count(it.before.leaders), count(it.after.leaders)) },
+  { id: "bytes", title: "Data", width: 180, isNumber: true, cell: (it) => fromTo(bytes(it.before.bytes), bytes(it.after.bytes)) },
+  { id: "disk", title: "Fullest disk", width: 130, isNumber: true, isExtra: true, cell: (it) => fromTo(percent(it.before.disk_percent), percent(it.after.disk_percent)) },
 ];
 
 const CHANGES: readonly Column<PartitionChange>[] = [
@@ -55,11 +58,8 @@ function unmetText({ goal, broker, has, lower, upper }: RebalancePlan["unmet"][n
 }
 
 export function Rebalance() {
-  const [added, setAdded] = useState("");
-  const [emptied, setEmptied] = useState("");
-  const [fullest, setFullest] = useState("80");
-  const [rate, setRate] = useState("50");
-  const [ignoresRacks, setIgnoresRacks] = useState(false);
+  const [fields, change, drop] = useDraft("rebalance", FIELDS);
+  const { added, emptied, fullest, rate, ignoresRacks } = fields;
   const [plan, setPlan] = useState<RebalancePlan | null>(null);
   const [problem, setProblem] = useState<string | null>(null);
   const [isBusy, setBusy] = useState(false);
@@ -67,9 +67,11 @@ export function Rebalance() {
   const isRateFine = Number.isFinite(bytesPerSecond) && bytesPerSecond >= 1;
   const isFullestFine = /^[0-9]+$/.test(fullest) && Number(fullest) >= 1 && Number(fullest) <= 100;
   const isFine = isRateFine && isFullestFine;
-  /** The shown plan must belong to the values of the fields. */
-  const edit = (set: () => void) => {
-    set();
+  /** The shown plan must belong to the values of the fields, also if they are changed while it is made. */
+  const edits = useRef(0);
+  const edit = (part: Partial<typeof FIELDS>) => {
+    change(part);
+    edits.current += 1;
     setPlan(null);
   };
   const make = async (event: Event) => {
@@ -78,10 +80,12 @@ export function Rebalance() {
     setBusy(true);
     setProblem(null);
     setPlan(null);
+    const before = edits.current;
     try {
-      setPlan(await get<RebalancePlan>(api(["rebalance-plan"], { added, emptied, max_disk_percent: fullest, ignores_racks: ignoresRacks, rate: bytesPerSecond })));
+      const made = await get<RebalancePlan>(api(["rebalance-plan"], { added, emptied, max_disk_percent: fullest, ignores_racks: ignoresRacks, rate: bytesPerSecond }));
+      if (edits.current === before) setPlan(made);
     } catch (error) {
-      setProblem(textOf(error));
+      if (edits.current === before) setProblem(textOf(error));
     }
     setBusy(false);
   };
@@ -91,12 +95,12 @@ export function Rebalance() {
       {run ? <Run run={run} changed={setRun} /> : null}
       <form onSubmit={make} autocomplete="off">
         <div class="row">
-          <TextField label="Only onto brokers" value={added} onChange={(text) => edit(() => setAdded(text))} hint="Added brokers, such as 4, 5. Empty: all brokers" />
-          <TextField label="Empty brokers" value={emptied} onChange={(text) => edit(() => setEmptied(text))} hint="Brokers that give up all replicas; no other replicas move" />
-          <TextField label="Fullest disk, %" type="number" min={1} value={fullest} onChange={(text) => edit(() => setFullest(text))} problem={isFullestFine ? null : "1 to 100"} hint="max_disk_percent: no disk is filled beyond it" />
-          <TextField label="MB/s of a broker" type="number" min={0} value={rate} onChange={(text) => edit(() => setRate(text))} problem={isRateFine ? null : "more than 0"} hint="For the estimated time" />
+          <TextField label="Only onto brokers" value={added} onChange={(text) => edit({ added: text })} hint="Added brokers, such as 4, 5. Empty: all brokers" />
+          <TextField label="Empty brokers" value={emptied} onChange={(text) => edit({ emptied: text })} hint="Brokers that give up all replicas; no other replicas move" />
+          <TextField label="Fullest disk, %" type="number" min={1} value={fullest} onChange={(text) => edit({ fullest: text })} problem={isFullestFine ? null : "1 to 100"} hint="max_disk_percent: no disk is filled beyond it" />
+          <TextField label="MB/s of a broker" type="number" min={0} value={rate} onChange={(text) => edit({ rate: text })} problem={isRateFine ? null : "more than 0"} hint="For the estimated time" />
         </div>
-        <CheckField label="Ignore racks" isChecked={ignoresRacks} onChange={(is) => edit(() => setIgnoresRacks(is))} />
+        <CheckField label="Ignore racks" isChecked={ignoresRacks} onChange={(is) => edit({ ignoresRacks: is })} />
         <p>
           <button type="submit" class="primary" disabled={isBusy || !isFine}>
             {isBusy ? "Planning …" : "Make a plan"}
@@ -114,6 +118,7 @@ export function Rebalance() {
         <Start
           plan={plan}
           started={(it) => {
+            drop();
             setPlan(null);
             setRun(it);
           }}

@@ -92,6 +92,7 @@ function CreateAcl({ reload }: { reload: () => void }) {
   const isCluster = acl.resource_type === "cluster";
   const whole: Acl = { ...acl, resource_name: isCluster ? CLUSTER : acl.resource_name, pattern_type: isCluster ? "literal" : acl.pattern_type };
   const problem = principalProblem(acl.principal);
+  const isWhole = problem === null && acl.principal !== "User:" && whole.resource_name !== "";
   const run = async () => {
     await call("POST", api(["acls"]), whole);
     drop();
@@ -99,7 +100,7 @@ function CreateAcl({ reload }: { reload: () => void }) {
     reload();
   };
   return (
-    <Dialog title="Create ACL" action="Create ACL" run={run} isReady={problem === null && acl.principal !== "User:" && whole.resource_name !== "" && operations.includes(acl.operation)}>
+    <Dialog title="Create ACL" action="Create ACL" run={run} isReady={isWhole && operations.includes(acl.operation)}>
       <TextField label="Principal" value={acl.principal} onChange={(principal) => change({ principal })} problem={problem} hint="User:alice, or User:* for everyone" isFocused />
       <Choice label="Permission" value={acl.permission} options={[["allow", "Allow"], ["deny", "Deny"]]} onChange={(permission) => change({ permission })} />
       <div class="row">
@@ -126,7 +127,7 @@ function CreateAcl({ reload }: { reload: () => void }) {
         </div>
       )}
       <TextField label="Host" value={acl.host} onChange={(host) => change({ host })} hint="An IP address; * is every host" />
-      <p>{sentence(whole)}.</p>
+      {isWhole ? <p>{visible(sentence(whole))}.</p> : null}
     </Dialog>
   );
 }

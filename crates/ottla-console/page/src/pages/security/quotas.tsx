@@ -11,13 +11,13 @@ import { Empty } from "../../parts/states";
 import type { Column } from "../../parts/table";
 import type { Quota } from "../../wire";
 
-/** Name, the limited resource, the value as text. */
-const QUOTAS: readonly (readonly [string, string, (value: number) => string])[] = [
-  ["producer_byte_rate", "Produce", byteRate],
-  ["consumer_byte_rate", "Fetch", byteRate],
-  ["request_percentage", "Request time", (value) => `${count(value)} %`],
-  ["controller_mutation_rate", "Changes of partitions", (value) => `${count(value)}/s`],
-  ["connection_creation_rate", "New connections", (value) => `${count(value)}/s`],
+/** Name, the limited resource, the unit of its field, the value as text. */
+const QUOTAS: readonly (readonly [string, string, string, (value: number) => string])[] = [
+  ["producer_byte_rate", "Produce", "bytes/s", byteRate],
+  ["consumer_byte_rate", "Fetch", "bytes/s", byteRate],
+  ["request_percentage", "Request time", "% of one thread", (value) => `${count(value)} %`],
+  ["controller_mutation_rate", "Changes of partitions", "per second", (value) => `${count(value)}/s`],
+  ["connection_creation_rate", "New connections", "per second", (value) => `${count(value)}/s`],
 ];
 
 const textOf = (entity: Quota["entity"]): string =>
@@ -31,7 +31,7 @@ export function Quotas() {
   const columns: Column<Quota>[] = [
     { id: "entity", title: "Of", cell: (quota) => textOf(quota.entity) },
     ...QUOTAS.map(
-      ([name, title, text]): Column<Quota> => ({
+      ([name, title, , text]): Column<Quota> => ({
         id: name,
         title,
         width: 130,
@@ -127,17 +127,20 @@ function SetQuota({ text, reload }: { text: string | null; reload: () => void })
           <TextField label="Name" value={fields.name} onChange={(name) => change({ name })} hint="Empty: the default for all without their own quota" />
         </div>
       )}
-      {shown.map(([name, title, format]) => {
+      {shown.map(([name, title, unit, format]) => {
         const value = fields.values[name] ?? "";
+        const before = old?.quotas[name] ?? null;
+        const now = before === null ? "no limit" : `${format(before)} a broker`;
+        const hint = value === "" ? (before === null ? now : `removes the limit of ${now}`) : Number(value) === before ? now : `${format(Number(value))} a broker${old ? `; now ${now}` : ""}`;
         return (
           <TextField
             key={name}
-            label={title}
+            label={`${title}, ${unit}`}
             type="number"
             min={0}
             value={value}
             onChange={(next) => change({ values: { ...fields.values, [name]: next } })}
-            hint={value === "" ? (old?.quotas[name] ? "removes the limit" : "no limit") : `${format(Number(value))} a broker`}
+            hint={hint}
             problem={bad?.[0] === name ? "a number, 0 or more" : null}
           />
         );

@@ -28,6 +28,13 @@ export function Tokens() {
       </Empty>
     );
   }
+  if (tokens.problem?.code === "DELEGATION_TOKEN_REQUEST_NOT_ALLOWED") {
+    return (
+      <Empty title="Delegation tokens need a login">
+        <p>The cluster shows and creates tokens only over connections with a login that is not itself made with a token. Give the console a listener with SASL, and a user or logins.</p>
+      </Empty>
+    );
+  }
   const columns: Column<Token>[] = [
     { id: "id", title: "Token", cell: (it) => visible(it.token_id) },
     { id: "owner", title: "Owner", width: 170, cell: (it) => visible(it.owner) },

@@ -2,7 +2,7 @@ import { useState } from "preact/hooks";
 
 import { query } from "../../address";
 import { api, call, session } from "../../api";
-import { count } from "../../format";
+import { count, visible } from "../../format";
 import { useList } from "../../load";
 import { Dialog, Opens, isDialogOpen, openDialog } from "../../parts/dialog";
 import { Search, SelectField, TextField } from "../../parts/fields";
@@ -17,7 +17,7 @@ export function Users() {
   const users = useList<User>(api(["users"], { search }), 15_000);
   const mayChange = !session.value?.read_only;
   const columns: Column<User>[] = [
-    { id: "user", title: "User", cell: (it) => it.user },
+    { id: "user", title: "User", cell: (it) => visible(it.user) },
     {
       id: "credentials",
       title: "Credentials",
@@ -37,7 +37,7 @@ export function Users() {
             width: 180,
             cell: (it: User) => (
               <>
-                <button type="button" class="plain" onClick={() => openDialog("password", { name: it.user })}>
+                <button type="button" class="plain" aria-label={`Set password of ${it.user}`} onClick={() => openDialog("password", { name: it.user })}>
                   Set password
                 </button>
                 <button type="button" class="plain" aria-label={`Delete user ${it.user}`} onClick={() => openDialog("delete-user", { name: it.user })}>

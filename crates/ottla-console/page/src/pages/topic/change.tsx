@@ -2,17 +2,17 @@
 import { useEffect, useState } from "preact/hooks";
 
 import { go } from "../../address";
-import { api, call, textOf } from "../../api";
-import { bytes, count, plural } from "../../format";
+import { Problem, api, call, textOf } from "../../api";
+import { useEdit } from "../../draft";
+import { bytes, count, plural, visible } from "../../format";
 import { Dialog } from "../../parts/dialog";
 import { TextField } from "../../parts/fields";
 import { say } from "../../parts/notices";
 import { Failure } from "../../parts/states";
-import { Problem } from "../../api";
 import type { Topic } from "../../wire";
 
 export function AddPartitions({ topic, reload }: { topic: Topic; reload: () => void }) {
-  const [text, setText] = useState(String(topic.partitions + 1));
+  const [text, setText] = useEdit(`partitions ${topic.name}`, String(topic.partitions + 1));
   const wanted = Number(text);
   const isMore = Number.isInteger(wanted) && wanted > topic.partitions;
   const run = async () => {
@@ -33,7 +33,7 @@ export function AddPartitions({ topic, reload }: { topic: Topic; reload: () => v
       />
       {isMore ? (
         <p>
-          {plural(topic.partitions, "partition")} become {count(wanted)}: {plural((wanted - topic.partitions) * topic.replication_factor, "new replica")}. Records that are there stay where they are. New records of a key may go
+          {plural(topic.partitions, "partition")} become{topic.partitions === 1 ? "s" : ""} {count(wanted)}: {plural((wanted - topic.partitions) * topic.replication_factor, "new replica")}. Records that are there stay where they are. New records of a key may go
           to another partition than its old ones, so consumers may see them out of order.
         </p>
       ) : null}
@@ -107,7 +107,7 @@ export function DeleteTopic({ topic }: { topic: Topic }) {
         {topic.group_count > 0
           ? `${plural(topic.group_count, "group")} (${topic.groups
               .slice(0, 3)
-              .map((group) => group.group_id)
+              .map((group) => visible(group.group_id))
               .join(", ")}${topic.group_count > 3 ? ", …" : ""}) will find nothing to read. `
           : "No group has offsets in it. "}
         Programs that produce to it fail, or create it again if the brokers' <code>auto.create.topics.enable</code> is on. This cannot be undone.

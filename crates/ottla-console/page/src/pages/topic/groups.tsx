@@ -1,5 +1,5 @@
 import { to } from "../../address";
-import { count } from "../../format";
+import { count, visible } from "../../format";
 import { Badge, Empty } from "../../parts/states";
 import { type Column, Table } from "../../parts/table";
 import type { Topic } from "../../wire";
@@ -8,7 +8,7 @@ import { stateTone } from "../groups";
 type Row = Topic["groups"][number];
 
 const COLUMNS: readonly Column<Row>[] = [
-  { id: "group", title: "Group", cell: (group) => <a href={to(["groups", group.group_id])}>{group.group_id}</a> },
+  { id: "group", title: "Group", cell: (group) => <a href={to(["groups", group.group_id])}>{visible(group.group_id)}</a> },
   { id: "type", title: "Type", width: 110, cell: (group) => group.type },
   { id: "state", title: "State", width: 150, cell: (group) => <Badge tone={stateTone(group.state)}>{group.state}</Badge> },
   { id: "lag", title: "Lag", width: 120, isNumber: true, cell: (group) => count(group.lag) },

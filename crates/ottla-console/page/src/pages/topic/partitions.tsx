@@ -3,7 +3,7 @@ import { useMemo } from "preact/hooks";
 
 import { query, to } from "../../address";
 import { api, call, session } from "../../api";
-import { useDraft } from "../../draft";
+import { useEdit } from "../../draft";
 import { bytes, count, plural, time } from "../../format";
 import { useGet } from "../../load";
 import { Dialog, isDialogOpen, openDialog } from "../../parts/dialog";
@@ -115,27 +115,26 @@ export function settle(results: { items: PartitionResult[] }): void {
 
 function Move({ topic, partition, reload }: { topic: string; partition: Partition; reload: () => void }) {
   const { data: cluster } = useGet<Cluster>(api(["cluster"]));
-  const [fields, change, drop] = useDraft(`move ${topic}-${partition.partition}`, { replicas: partition.replicas.join(", ") });
-  const wanted = fields.replicas.split(/[\s,]+/).filter(Boolean);
+  const [text, setText] = useEdit(`move ${topic}-${partition.partition}`, partition.replicas.join(", "));
+  const wanted = text.split(/[\s,]+/).filter(Boolean);
   const replicas = wanted.map(Number);
   const brokers = cluster?.brokers.map((broker) => broker.id);
-  const unknown = wanted.find((text, index) => !/^\d+$/.test(text) || (brokers && !brokers.includes(replicas[index]!)));
+  const unknown = wanted.find((id, index) => !/^\d+$/.test(id) || (brokers && !brokers.includes(replicas[index]!)));
   const twice = replicas.find((id, index) => replicas.indexOf(id) !== index);
   const problem = unknown !== undefined ? `“${unknown}” is no broker of this cluster${brokers ? `; there are ${brokers.join(", ")}` : ""}` : twice !== undefined ? `broker ${twice} is named twice` : null;
   const added = replicas.filter((id) => !partition.replicas.includes(id));
   const removed = partition.replicas.filter((id) => !replicas.includes(id));
   const run = async () => {
     settle(await call<{ items: PartitionResult[] }>("POST", api(["reassignments"]), { partitions: [{ topic, partition: partition.partition, replicas }] }));
-    drop();
     say(`Partition ${topic}-${partition.partition} moves to ${replicas.join(", ")}; see Brokers, Reassignments.`);
     reload();
   };
   return (
-    <Dialog title={`Move partition ${partition.partition} of ${topic}`} action="Move" run={run} isReady={problem === null && replicas.length > 0 && fields.replicas !== partition.replicas.join(", ")}>
+    <Dialog title={`Move partition ${partition.partition} of ${topic}`} action="Move" run={run} isReady={problem === null && replicas.length > 0 && replicas.join() !== partition.replicas.join()}>
       <p>
         Now on {partition.replicas.join(", ")}; {bytes(partition.bytes)} each.
       </p>
-      <TextField label="Replicas, the preferred leader first" value={fields.replicas} onChange={(text) => change({ replicas: text })} problem={problem} isFocused />
+      <TextField label="Replicas, the preferred leader first" value={text} onChange={setText} problem={problem} isFocused />
       {problem === null ? (
         <p>
           {added.length > 0 ? `Copies ${bytes(partition.bytes)} to ${added.length === 1 ? "broker" : "each of the brokers"} ${added.join(", ")}. ` : "Copies nothing. "}

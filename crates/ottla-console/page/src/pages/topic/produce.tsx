@@ -14,6 +14,8 @@ interface Fields {
   hasKey: boolean;
   value: string;
   isTombstone: boolean;
+  /** One record a line. */
+  isMany: boolean;
   encoding: "text" | "hex" | "base64";
   partition: string;
   headers: [string, string][];
@@ -36,7 +38,7 @@ const AT_ONCE = 1000;
 const AT_ONCE_CHARACTERS = 2 << 20;
 const LARGEST_FILE = 256 << 20;
 
-const NEW: Fields = { key: "", hasKey: false, value: "", isTombstone: false, encoding: "text", partition: "", headers: [] };
+const NEW: Fields = { key: "", hasKey: false, value: "", isTombstone: false, isMany: false, encoding: "text", partition: "", headers: [] };
 
 /** The fields of an existing record. Bytes that are not text are shown as hexadecimal digits. */
 function like(record: KafkaRecord): Fields {
@@ -47,6 +49,7 @@ function like(record: KafkaRecord): Fields {
     hasKey: record.key !== null,
     value: text(record.value),
     isTombstone: record.value === null,
+    isMany: false,
     encoding: isHex ? "hex" : "text",
     partition: "",
     headers: record.headers.map((header) => [header.key, header.value?.text ?? ""]),
@@ -84,10 +87,11 @@ function unfitness(record: KafkaRecord): string | null {
 
 export function Produce({ topic, partitions, like: old }: { topic: string; partitions: number | undefined; like?: KafkaRecord }) {
   const [fields, change, drop] = useDraft(`produce ${topic}${old ? ` ${old.partition}:${old.offset}` : ""}`, old ? like(old) : NEW);
-  const [isMany, setMany] = useState(false);
   const [file, setFile] = useState<Lines | null>(null);
   const [fileProblem, setFileProblem] = useState<string | null>(null);
   const [produced, setProduced] = useState(0);
+  const { isMany } = fields;
+  const noPartition = partitions !== undefined && fields.partition !== "" && !(Number(fields.partition) < partitions) ? `the topic has the partitions 0 to ${partitions - 1}` : null;
   const unfit = old ? unfitness(old) : null;
   const run = async () => {
     const one = (value: string | null) => ({
@@ -132,13 +136,13 @@ export function Produce({ topic, partitions, like: old }: { topic: string; parti
     else setFile({ name: chosen.name, bytes: chosen.size, values: linesOf(await chosen.text()) });
   };
   return (
-    <Dialog title={`Produce to ${topic}`} action={isMany ? "Produce each line" : "Produce"} run={run} isWide isReady={unfit === null}>
+    <Dialog title={`Produce to ${topic}`} action={isMany ? "Produce each line" : "Produce"} run={run} isWide isReady={unfit === null && noPartition === null}>
       {unfit ? <p class="failure">{unfit}</p> : null}
       {old ? <p class="hint">Like {old.partition}:{old.offset} of {time(old.timestamp)}; it becomes a new record with the time of now.</p> : null}
       <div class="row">
         <CheckField label="Key" isChecked={fields.hasKey} onChange={(hasKey) => change({ hasKey })} hint="Without it the key is null" />
         <CheckField label="Tombstone" isChecked={fields.isTombstone} onChange={(isTombstone) => change({ isTombstone })} hint="The value is null: compaction deletes the key" />
-        <CheckField label="One record a line" isChecked={isMany} onChange={setMany} hint="Empty lines are left out" />
+        <CheckField label="One record a line" isChecked={isMany} onChange={(on) => change({ isMany: on })} hint="Empty lines are left out" />
       </div>
       {fields.hasKey ? <TextField label="Key text" value={fields.key} onChange={(key) => change({ key })} isFocused /> : null}
       {isMany ? (
@@ -149,7 +153,7 @@ export function Produce({ topic, partitions, like: old }: { topic: string; parti
         </label>
       ) : null}
       {produced > 0 ? <p aria-live="polite">Produced {count(produced)}.</p> : null}
-      {isMany && file ? null : fields.isTombstone && !isMany ? <p class="hint">The value is null.</p> : <TextField label={isMany ? "Values" : "Value"} lines={8} value={fields.value} onChange={(value) => change({ value })} />}
+      {isMany && file ? null : fields.isTombstone && !isMany ? <p class="hint">The value is null.</p> : <TextField label={isMany ? "Values" : "Value"} lines={8} value={fields.value} onChange={(value) => change({ value })} isFocused />}
       <div class="row">
         <SelectField
           label="Key and value are"
@@ -161,7 +165,7 @@ export function Produce({ topic, partitions, like: old }: { topic: string; parti
           ]}
           onChange={(encoding) => change({ encoding })}
         />
-        <TextField label="Partition" type="number" min={0} value={fields.partition} onChange={(partition) => change({ partition })} placeholder={partitions === undefined ? "the key's" : `the key's; or 0 to ${partitions - 1}`} />
+        <TextField label="Partition" type="number" min={0} value={fields.partition} onChange={(partition) => change({ partition })} placeholder={partitions === undefined ? "the key's" : `the key's; or 0 to ${partitions - 1}`} problem={noPartition} />
       </div>
       <fieldset>
         <legend>Headers</legend>

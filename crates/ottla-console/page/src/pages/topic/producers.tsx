@@ -1,7 +1,7 @@
 /** The producers of each partition, and transactions that hold back consumers. */
 import { query } from "../../address";
 import { api, call, session } from "../../api";
-import { ago, count, plural } from "../../format";
+import { ago, count, plural, visible } from "../../format";
 import { useGet } from "../../load";
 import { Dialog, isDialogOpen, openDialog } from "../../parts/dialog";
 import { say } from "../../parts/notices";
@@ -25,7 +25,7 @@ export function Producers({ topic }: { topic: string }) {
         </>
       ),
     },
-    { id: "transactional", title: "Transactional ID", cell: (it) => it.transactional_id ?? "–" },
+    { id: "transactional", title: "Transactional ID", cell: (it) => visible(it.transactional_id ?? "–") },
     { id: "producer", title: "Producer ID", width: 130, isNumber: true, cell: (it) => `${it.producer_id} e${it.producer_epoch}`, help: "ID and epoch" },
     { id: "sequence", title: "Sequence", width: 110, isNumber: true, isExtra: true, cell: (it) => count(it.last_sequence) },
     { id: "last", title: "Last write", width: 130, isNumber: true, isExtra: true, cell: (it) => ago(it.last_timestamp) },

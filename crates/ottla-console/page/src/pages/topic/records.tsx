@@ -6,7 +6,7 @@ import { useEffect, useRef, useState } from "preact/hooks";
 
 import { query, setQuery, to } from "../../address";
 import { Problem, api, session, stream, textOf } from "../../api";
-import { bytes, byteRate, count, duration, plural, rate, short, time, visible } from "../../format";
+import { bytes, byteRate, count, duration, plural, short, time, visible } from "../../format";
 import { useKeys } from "../../keys";
 import { isDialogOpen, openDialog } from "../../parts/dialog";
 import { Choice } from "../../parts/fields";
@@ -21,8 +21,9 @@ import { SavedSearches } from "./saved_searches";
 import { type Scan, isFiltered, plain, scanOf } from "./scan";
 import { views } from "./views";
 
-/** Rows that are kept; a live tail drops its oldest. */
+/** Rows that are kept, and their characters; the oldest are dropped. */
 const KEPT = 100_000;
+const KEPT_CHARACTERS = 64_000_000;
 
 export const placeOf = (record: KafkaRecord): string => `${record.partition}:${record.offset}`;
 
@@ -30,7 +31,9 @@ type Phase = "running" | "done" | "stopped" | "failed";
 
 interface Result {
   records: KafkaRecord[];
-  /** Rows that a live tail no longer keeps. */
+  /** Of the keys, values and headers of `records`. */
+  characters: number;
+  /** Rows that are no longer kept. */
   dropped: number;
   /** Records that were read for earlier pages of this result. */
   scannedBefore: number;
@@ -39,7 +42,30 @@ interface Result {
   problem: Problem | null;
 }
 
-const NOTHING: Result = { records: [], dropped: 0, scannedBefore: 0, progress: null, phase: "running", problem: null };
+const NOTHING: Result = { records: [], characters: 0, dropped: 0, scannedBefore: 0, progress: null, phase: "running", problem: null };
+
+function charactersOf({ key, value, headers }: KafkaRecord): number {
+  let sum = (key?.text.length ?? 0) + (value?.text.length ?? 0);
+  for (const header of headers) sum += header.key.length + (header.value?.text.length ?? 0);
+  return sum;
+}
+
+/** Adds rows, and drops the oldest if there are too many: a tab that keeps too much is ended by its browser. */
+function add(kept: Result, records: readonly KafkaRecord[]): void {
+  for (const record of records) {
+    kept.records.push(record);
+    kept.characters += charactersOf(record);
+  }
+  // Some at a time, because the other rows are moved.
+  if (kept.records.length <= KEPT * 1.1 && kept.characters <= KEPT_CHARACTERS * 1.1) return;
+  let first = 0;
+  while (first < kept.records.length - 1 && (kept.records.length - first > KEPT || kept.characters > KEPT_CHARACTERS)) {
+    kept.characters -= charactersOf(kept.records[first]!);
+    first += 1;
+  }
+  kept.records.splice(0, first);
+  kept.dropped += first;
+}
 
 function useScan(topic: string, scan: Scan, turn: number): Result & { stop: () => void; more: () => void } {
   const address = JSON.stringify([topic, scan, turn]);
@@ -62,8 +88,7 @@ function useScan(topic: string, scan: Scan, turn: number): Result & { stop: () =
     stream("GET", api(["topics", topic, "records"], { ...rest, from, follow }), undefined, mine.signal, (events) => {
       for (const event of events) {
         if (event.name === "records") {
-          kept.records.push(...(event.data as KafkaRecord[]));
-          if (kept.records.length > KEPT * 1.1) kept.dropped += kept.records.splice(0, kept.records.length - KEPT).length;
+          add(kept, event.data as KafkaRecord[]);
         } else if (event.name === "progress") {
           kept.progress = event.data as Progress;
         } else if (event.name === "done") {
@@ -187,7 +212,7 @@ export function Records({ topic, partitions }: { topic: string; partitions: numb
   const found = opened === undefined ? undefined : records.find((record) => placeOf(record) === opened);
   return (
     <div class="full records">
-      <RecordsForm key={JSON.stringify(scan)} topic={topic} scan={scan} partitions={partitions} again={again} />
+      <RecordsForm key={JSON.stringify({ ...scan, format: "" })} topic={topic} scan={scan} partitions={partitions} again={again} />
       <div class="bar scan">
         <ScanState scan={scan} progress={progress} phase={phase} shown={total} dropped={dropped} scannedBefore={scannedBefore} stop={stop} again={again} />
         <span class="spring" />
@@ -292,18 +317,18 @@ function ScanState({ scan, progress, phase, shown, dropped, scannedBefore, stop,
   if (scan.follow) {
     parts.push(isRunning ? "Live" : phase === "stopped" ? "Stopped" : "Ended");
     if (progress) {
-      parts.push(`${rate(progress.records_per_second)} records, ${byteRate(progress.bytes_per_second)}`);
+      parts.push(`${short(progress.records_per_second)} records/s, ${byteRate(progress.bytes_per_second)}`);
       if (progress.skipped > 0) parts.push(`a sample: ${plural(shown + dropped, "record")} shown, ${count(progress.skipped)} more ${progress.skipped === 1 ? "was" : "were"} too many to show`);
     }
-    if (dropped > 0) parts.push(`the newest ${count(shown)} are kept`);
   } else if (progress) {
-    parts.push(`${plural(shown, "record")}${isFiltered(scan) ? ` of ${count(scannedBefore + progress.scanned)} match` : ""}`);
+    parts.push(`${plural(shown + dropped, "record")}${isFiltered(scan) ? ` of ${count(scannedBefore + progress.scanned)} match` : ""}`);
     parts.push(`read ${bytes(progress.scanned_bytes)} in ${duration(progress.elapsed_ms)}`);
     if (isRunning || progress.elapsed_ms > 1000) parts.push(`${byteRate(progress.bytes_per_second)}, ${short(progress.records_per_second)} records/s`);
     if (phase === "stopped") parts.push("stopped");
   } else {
     parts.push(isRunning ? "Reading …" : phase === "stopped" ? "Stopped" : "");
   }
+  if (dropped > 0) parts.push(`the ${scan.follow ? "newest" : "last"} ${count(shown)} are kept`);
   const fraction = progress?.fraction ?? null;
   return (
     <>

@@ -50,7 +50,8 @@ export function RecordsForm({ topic, scan, partitions, again }: { topic: string;
       newest: `last:${newest || "100"}`,
     }[with_];
     const isLive = with_ === "live";
-    return { ...next, from, follow: isLive, until: untilAt && !isLive ? `timestamp:${new Date(untilAt).getTime()}` : "" };
+    // The view is chosen elsewhere, and may have changed since the form was opened.
+    return { ...next, format: scan.format, from, follow: isLive, until: untilAt && !isLive ? `timestamp:${new Date(untilAt).getTime()}` : "" };
   };
   const submit = (next: Scan) => {
     const parameters = plain(next);

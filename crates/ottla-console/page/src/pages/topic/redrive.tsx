@@ -12,7 +12,7 @@ import { Dialog } from "../../parts/dialog";
 import { CheckField, TextField } from "../../parts/fields";
 import { say } from "../../parts/notices";
 import type { List, PartitionRange, Progress, RedriveOutcome, TopicRow } from "../../wire";
-import { type Scan, isFiltered } from "./scan";
+import { type Scan, isFiltered, placeText } from "./scan";
 
 const MOST_CHOSEN = 1000;
 
@@ -47,6 +47,11 @@ export function Redrive({ topic, scan, chosen, done }: { topic: string; scan: Sc
   const abort = useRef(new AbortController());
   useEffect(() => () => abort.current.abort(), []);
 
+  const stop = () => {
+    abort.current.abort();
+    abort.current = new AbortController();
+  };
+
   const body = (preview: boolean) => {
     const records = chosen?.map((place) => {
       const [partition, offset] = place.split(":");
@@ -65,9 +70,10 @@ export function Redrive({ topic, scan, chosen, done }: { topic: string; scan: Sc
     const ranges = counted === null ? [] : [...counted.ranges, ...(sendsUnknown ? counted.unknown : [])];
     const isPreview = counted === null || counted.isStale;
     const request = counted === null ? body(true) : { ...body(isPreview), topic_id: counted.topicId, ranges, ...(isPreview ? {} : { token: counted.token }) };
+    const { signal } = abort.current;
     const seen = { last: null as Progress | null, problem: null as string | null, isDone: false };
     try {
-      await stream("POST", api(["topics", topic, "redrive"]), request, abort.current.signal, (events) => {
+      await stream("POST", api(["topics", topic, "redrive"]), request, signal, (events) => {
         for (const event of events) {
           if (event.name === "problem") seen.problem = (event.data as { detail: string }).detail;
           else seen.last = event.data as Progress;
@@ -79,8 +85,9 @@ export function Redrive({ topic, scan, chosen, done }: { topic: string; scan: Sc
     } catch (error) {
       // The rest is unknown, or the topic has changed since the count.
       setLeft(counted !== null && isResumed && !isPreview && seen.last === null && error instanceof Problem && error.status === 409 ? { ...counted, isStale: true } : null);
-      if (isPreview || seen.last === null) throw error;
-      throw new Error(`${textOf(error)}; some records may have been sent, and the console's audit log has which: look before sending again`);
+      if (isPreview) throw signal.aborted ? new Error("The count is stopped.") : error;
+      if (seen.last === null && !signal.aborted) throw error;
+      throw new Error(`${signal.aborted ? "Stopped" : textOf(error)}; some records may have been sent, and the console's audit log has which: look before sending again`);
     }
     const outcome = seen.last !== null && "ranges" in seen.last ? (seen.last as RedriveOutcome) : null;
     const sent = (counted?.sent ?? 0) + (outcome?.sent ?? 0);
@@ -99,9 +106,9 @@ export function Redrive({ topic, scan, chosen, done }: { topic: string; scan: Sc
   };
   const matched = progress?.matched ?? null;
   return (
-    <Dialog title={chosen ? `Send ${plural(chosen.length, "record")} again` : "Send all that match again"} action={counted === null ? "Count first" : counted.isStale ? "Count the rest" : isResumed ? "Send the rest" : `Send ${plural(matched, "record")}`} run={run} isReady={fields.to !== "" && !(chosen && (chosen.length === 0 || chosen.length > MOST_CHOSEN)) && (counted === null || (isResumed ? counted.ranges.length > 0 || sendsUnknown : matched !== 0))}>
+    <Dialog title={chosen ? `Send ${plural(chosen.length, "record")} again` : "Send all that match again"} action={counted === null ? "Count first" : counted.isStale ? "Count the rest" : isResumed ? "Send the rest" : `Send ${plural(matched, "record")}`} run={run} stop={stop} isReady={fields.to !== "" && !(chosen && (chosen.length === 0 || chosen.length > MOST_CHOSEN)) && (counted === null || (isResumed ? counted.ranges.length > 0 || sendsUnknown : matched !== 0))}>
       <p>
-        {chosen ? `The chosen records of ${topic}` : isFiltered(scan) ? `All records of ${topic} that match the filters, from “${scan.from}”` : `All records of ${topic} from “${scan.from}”, without a filter,`} are read and produced
+        {chosen ? `The chosen records of ${topic}` : isFiltered(scan) ? `All records of ${topic} that match the filters, ${placeText(scan)},` : `All records of ${topic} ${placeText(scan)}, without a filter,`} are read and produced
         again. Key, value and headers stay byte for byte. They also stay in {topic}.
       </p>
       {chosen && chosen.length > MOST_CHOSEN ? <p class="hint">{count(MOST_CHOSEN)} records can be chosen one by one. For more, filter for them and send all.</p> : null}

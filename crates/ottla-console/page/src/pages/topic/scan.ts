@@ -1,6 +1,7 @@
 /**
  * Which records of a topic are asked for, as the address says it.
  */
+import { time } from "../../format";
 
 export interface Scan {
   from: string;
@@ -38,6 +39,23 @@ export function scanOf(parameters: URLSearchParams): Scan {
 }
 
 export const isFiltered = (scan: Scan): boolean => Boolean(scan.text || scan.key || scan.json_path || scan.expression);
+
+/** The place of the records in the topic, in words: `from offset 7 to 2026-03-01 14:05:09.123, in partitions 0,2`. */
+export function placeText({ from, until, partitions }: Scan): string {
+  const place = (text: string): string => {
+    const [, kind, value = ""] = /^(\w+):(.*)$/.exec(text) ?? [];
+    switch (kind) {
+      case "offset":
+        return `offset ${value}`;
+      case "timestamp":
+        return time(Number(value));
+      default:
+        return `the ${text}`;
+    }
+  };
+  const start = from.startsWith("last:") ? `among the newest ${from.slice("last:".length)}` : `from ${place(from)}`;
+  return `${start}${until ? ` to ${place(until)}` : ""}${partitions ? `, in partitions ${partitions}` : ""}`;
+}
 
 export function plain(scan: Scan): Record<string, string> {
   const { follow, ...rest } = scan;
