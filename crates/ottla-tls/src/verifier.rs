@@ -94,16 +94,15 @@ impl ServerVerifier {
         provider: Arc<CryptoProvider>,
     ) -> Result<ServerVerifier, TlsError> {
         let roots = Arc::clone(&trust.roots);
-        let inner = match roots.is_empty() {
-            true => None,
-            false => {
-                let built = WebPkiServerVerifier::builder_with_provider(roots, provider.clone());
-                Some(
-                    built
-                        .build()
-                        .map_err(|error| TlsError::new(error.to_string()))?,
-                )
-            }
+        let inner = if roots.is_empty() {
+            None
+        } else {
+            let built = WebPkiServerVerifier::builder_with_provider(roots, provider.clone());
+            Some(
+                built
+                    .build()
+                    .map_err(|error| TlsError::new(error.to_string()))?,
+            )
         };
         Ok(ServerVerifier {
             trust,
@@ -236,17 +235,15 @@ impl ClientVerifier {
         provider: Arc<CryptoProvider>,
     ) -> Result<ClientVerifier, TlsError> {
         let roots = Arc::clone(&trust.roots);
-        let inner = match roots.is_empty() {
-            true => None,
-            false => {
-                let built =
-                    WebPkiClientVerifier::builder_with_provider(roots, Arc::clone(&provider));
-                Some(
-                    built
-                        .build()
-                        .map_err(|error| TlsError::new(error.to_string()))?,
-                )
-            }
+        let inner = if roots.is_empty() {
+            None
+        } else {
+            let built = WebPkiClientVerifier::builder_with_provider(roots, Arc::clone(&provider));
+            Some(
+                built
+                    .build()
+                    .map_err(|error| TlsError::new(error.to_string()))?,
+            )
         };
         let hints = trust.roots.subjects();
         Ok(ClientVerifier {
