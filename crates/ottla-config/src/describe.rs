@@ -6,6 +6,8 @@
 
 use std::collections::BTreeMap;
 
+use ottla_types::named_enum;
+
 use crate::broker_config::BrokerConfig;
 use crate::config_def::{ConfigDef, ConfigType};
 use crate::tables::{
@@ -13,34 +15,24 @@ use crate::tables::{
 };
 use crate::topic_config::TopicConfig;
 
-/// The source of a value. `DescribeConfigs` responses contain the discriminants.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[repr(i8)]
-pub enum ConfigSource {
-    Unknown = 0,
-    Topic = 1,
-    DynamicBroker = 2,
-    DynamicDefaultBroker = 3,
-    StaticBroker = 4,
-    Default = 5,
-    DynamicBrokerLogger = 6,
-    ClientMetrics = 7,
-    Group = 8,
+named_enum! {
+    /// The source of a value. `DescribeConfigs` responses contain the discriminants.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    #[repr(i8)]
+    pub enum ConfigSource {
+        Unknown = 0 => "UNKNOWN",
+        Topic = 1 => "DYNAMIC_TOPIC_CONFIG",
+        DynamicBroker = 2 => "DYNAMIC_BROKER_CONFIG",
+        DynamicDefaultBroker = 3 => "DYNAMIC_DEFAULT_BROKER_CONFIG",
+        StaticBroker = 4 => "STATIC_BROKER_CONFIG",
+        Default = 5 => "DEFAULT_CONFIG",
+        DynamicBrokerLogger = 6 => "DYNAMIC_BROKER_LOGGER_CONFIG",
+        ClientMetrics = 7 => "DYNAMIC_CLIENT_METRICS_CONFIG",
+        Group = 8 => "DYNAMIC_GROUP_CONFIG",
+    }
 }
 
 impl ConfigSource {
-    pub const ALL: [ConfigSource; 9] = [
-        ConfigSource::Unknown,
-        ConfigSource::Topic,
-        ConfigSource::DynamicBroker,
-        ConfigSource::DynamicDefaultBroker,
-        ConfigSource::StaticBroker,
-        ConfigSource::Default,
-        ConfigSource::DynamicBrokerLogger,
-        ConfigSource::ClientMetrics,
-        ConfigSource::Group,
-    ];
-
     pub const fn code(self) -> i8 {
         self as i8
     }
@@ -50,21 +42,6 @@ impl ConfigSource {
             .into_iter()
             .find(|source| source.code() == code)
             .unwrap_or(ConfigSource::Unknown)
-    }
-
-    /// The name that Kafka's tools print: `DYNAMIC_TOPIC_CONFIG`.
-    pub const fn name(self) -> &'static str {
-        match self {
-            ConfigSource::Unknown => "UNKNOWN",
-            ConfigSource::Topic => "DYNAMIC_TOPIC_CONFIG",
-            ConfigSource::DynamicBroker => "DYNAMIC_BROKER_CONFIG",
-            ConfigSource::DynamicDefaultBroker => "DYNAMIC_DEFAULT_BROKER_CONFIG",
-            ConfigSource::StaticBroker => "STATIC_BROKER_CONFIG",
-            ConfigSource::Default => "DEFAULT_CONFIG",
-            ConfigSource::DynamicBrokerLogger => "DYNAMIC_BROKER_LOGGER_CONFIG",
-            ConfigSource::ClientMetrics => "DYNAMIC_CLIENT_METRICS_CONFIG",
-            ConfigSource::Group => "DYNAMIC_GROUP_CONFIG",
-        }
     }
 }
 

@@ -12,6 +12,8 @@ mod resolve;
 
 use std::fmt;
 
+use ottla_types::named_enum;
+
 pub use resolve::{InvalidTopicConfig, java_double};
 
 /// `cleanup.policy`: how old records are removed. Both policies may be set, and (since 4.2)
@@ -86,41 +88,21 @@ impl fmt::Display for TimestampType {
     }
 }
 
-/// `compression.type`: the codec of batches in the log.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum BrokerCompressionType {
-    Uncompressed,
-    Zstd,
-    Lz4,
-    Snappy,
-    Gzip,
-    /// Batches keep the codec of the producer.
-    Producer,
+named_enum! {
+    /// `compression.type`: the codec of batches in the log. In the order of Kafka's messages.
+    #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+    pub enum BrokerCompressionType {
+        Uncompressed => "uncompressed",
+        Zstd => "zstd",
+        Lz4 => "lz4",
+        Snappy => "snappy",
+        Gzip => "gzip",
+        /// Batches keep the codec of the producer.
+        Producer => "producer",
+    }
 }
 
 impl BrokerCompressionType {
-    /// In the order of Kafka's messages.
-    pub const ALL: [BrokerCompressionType; 6] = [
-        BrokerCompressionType::Uncompressed,
-        BrokerCompressionType::Zstd,
-        BrokerCompressionType::Lz4,
-        BrokerCompressionType::Snappy,
-        BrokerCompressionType::Gzip,
-        BrokerCompressionType::Producer,
-    ];
-
-    /// Kafka's name: `producer`.
-    pub const fn name(self) -> &'static str {
-        match self {
-            BrokerCompressionType::Uncompressed => "uncompressed",
-            BrokerCompressionType::Zstd => "zstd",
-            BrokerCompressionType::Lz4 => "lz4",
-            BrokerCompressionType::Snappy => "snappy",
-            BrokerCompressionType::Gzip => "gzip",
-            BrokerCompressionType::Producer => "producer",
-        }
-    }
-
     pub fn from_name(name: &str) -> Option<BrokerCompressionType> {
         Self::ALL.into_iter().find(|kind| kind.name() == name)
     }
