@@ -90,6 +90,10 @@ impl ModernMember for StreamsGroupMember {
         &self.member_id
     }
 
+    fn instance_id(&self) -> Option<&ByteString> {
+        self.instance_id.as_ref()
+    }
+
     fn subscribed_topic_names(&self) -> &BTreeSet<ByteString> {
         &NO_TOPICS
     }
