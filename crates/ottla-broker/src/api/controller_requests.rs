@@ -9,6 +9,7 @@
 
 use bytestring::ByteString;
 use ottla_node::ControllerRequest;
+use ottla_protocol::ErrorResponse;
 use ottla_protocol::messages::{
     AllocateProducerIdsResponse, AlterPartitionResponse, AssignReplicasToDirsResponse,
     BrokerRegistrationResponse, ControllerRegistrationResponse, ElectLeadersResponse,
@@ -65,10 +66,7 @@ macro_rules! refused_with_code {
     ($($Response:ty),+ $(,)?) => {$(
         impl Refused for $Response {
             fn refused(error: ErrorCode, _: Option<ByteString>) -> Self {
-                Self {
-                    error_code: error.code(),
-                    ..Default::default()
-                }
+                Self::of_error(error)
             }
         }
     )+};

@@ -19,6 +19,7 @@ use ottla_coordinator::share_partition::AcquireMode;
 use ottla_coordinator::share_session::{
     ConnectionId, FINAL_EPOCH, FetchRequest, SessionFetch, ShareSessionKey, rotate,
 };
+use ottla_protocol::ErrorResponse;
 use ottla_protocol::messages::share_fetch_response::{
     LeaderIdAndEpoch, NodeEndpoint, PartitionData, ShareFetchableTopicResponse,
 };
@@ -49,10 +50,7 @@ pub(crate) async fn handle(
     let began = quotas.request.is_set().then(ottla_sync::time::now);
     let mut response = match serve(broker, context, request).await {
         Ok(response) => response,
-        Err(code) => ShareFetchResponse {
-            error_code: code.code(),
-            ..Default::default()
-        },
+        Err(code) => ShareFetchResponse::of_error(code),
     };
     let worked = context.worked_since(began);
     let throttle_ms = broker.count_share_fetch(context, bytes_of(&response), worked);
