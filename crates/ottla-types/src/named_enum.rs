@@ -17,6 +17,7 @@ macro_rules! named_enum {
 
         impl $type {
             /// Every value.
+            #[allow(dead_code, reason = "not every enum needs its list")]
             pub const ALL: [$type; [$( $name ),+].len()] = [$( $type::$value ),+];
 
             /// The name of the value, in Kafka's spelling.

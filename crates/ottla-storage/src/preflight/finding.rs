@@ -2,24 +2,18 @@
 
 use std::fmt;
 
-/// The severity of a finding; refusals first.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum Severity {
-    /// Prevents a take-over until it is changed.
-    Refuses,
-    /// A take-over is possible, but something will behave differently.
-    Warns,
-    /// For information.
-    Notes,
-}
+use ottla_types::named_enum;
 
-impl Severity {
-    pub const fn name(self) -> &'static str {
-        match self {
-            Severity::Refuses => "refuses",
-            Severity::Warns => "warns",
-            Severity::Notes => "notes",
-        }
+named_enum! {
+    /// The severity of a finding; refusals first.
+    #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+    pub enum Severity {
+        /// Prevents a take-over until it is changed.
+        Refuses => "refuses",
+        /// A take-over is possible, but something will behave differently.
+        Warns => "warns",
+        /// For information.
+        Notes => "notes",
     }
 }
 

@@ -9,7 +9,7 @@
 use std::sync::Arc;
 
 use bytestring::ByteString;
-use ottla_types::TopicId;
+use ottla_types::{TopicId, named_enum};
 use rpds::RedBlackTreeMapSync;
 
 use super::counts::Counts;
@@ -18,25 +18,15 @@ use super::topic_regex::ResolvedRegex;
 use crate::group::modern::{ModernGroup, SubscriptionType};
 use crate::group::recorded::{CountsMembers, deref_to_base};
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(in crate::group) enum ConsumerGroupState {
-    Empty,
-    /// The target assignment is older than the group epoch.
-    Assigning,
-    /// Some members have not reached the target assignment.
-    Reconciling,
-    Stable,
-}
-
-impl ConsumerGroupState {
-    /// Kafka's name, as clients see it.
-    pub(in crate::group) fn name(self) -> &'static str {
-        match self {
-            ConsumerGroupState::Empty => "Empty",
-            ConsumerGroupState::Assigning => "Assigning",
-            ConsumerGroupState::Reconciling => "Reconciling",
-            ConsumerGroupState::Stable => "Stable",
-        }
+named_enum! {
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    pub(in crate::group) enum ConsumerGroupState {
+        Empty => "Empty",
+        /// The target assignment is older than the group epoch.
+        Assigning => "Assigning",
+        /// Some members have not reached the target assignment.
+        Reconciling => "Reconciling",
+        Stable => "Stable",
     }
 }
 

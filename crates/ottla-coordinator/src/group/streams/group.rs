@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytestring::ByteString;
+use ottla_types::named_enum;
 use rpds::{RedBlackTreeMapSync, RedBlackTreeSetSync};
 
 use super::member::StreamsGroupMember;
@@ -18,30 +19,21 @@ use super::topology::StreamsTopology;
 use crate::group::modern::ModernGroup;
 use crate::group::recorded::{CountsMembers, deref_to_base};
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(in crate::group) enum StreamsGroupState {
-    Empty,
-    /// The topology does not match the existing topics.
-    NotReady,
-    /// The target assignment is older than the group epoch.
-    Assigning,
-    /// Some members have not reached the target assignment.
-    Reconciling,
-    Stable,
+named_enum! {
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    pub(in crate::group) enum StreamsGroupState {
+        Empty => "Empty",
+        /// The topology does not match the existing topics.
+        NotReady => "NotReady",
+        /// The target assignment is older than the group epoch.
+        Assigning => "Assigning",
+        /// Some members have not reached the target assignment.
+        Reconciling => "Reconciling",
+        Stable => "Stable",
+    }
 }
 
 impl StreamsGroupState {
-    /// Kafka's name, as clients see it.
-    pub(in crate::group) fn name(self) -> &'static str {
-        match self {
-            StreamsGroupState::Empty => "Empty",
-            StreamsGroupState::NotReady => "NotReady",
-            StreamsGroupState::Assigning => "Assigning",
-            StreamsGroupState::Reconciling => "Reconciling",
-            StreamsGroupState::Stable => "Stable",
-        }
-    }
-
     /// The name in the state filter of Kafka's ListGroups, which has a `_` that clients do not
     /// know.
     pub(in crate::group) fn filter_name(self) -> &'static str {
