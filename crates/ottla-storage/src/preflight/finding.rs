@@ -17,28 +17,6 @@ named_enum! {
     }
 }
 
-/// Features that Kafka enforces or serves and Ottla does not yet; `ottla.accept.unserved` can
-/// accept them.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Unserved {
-    Settings,
-}
-
-impl Unserved {
-    /// The name in the setting.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Unserved::Settings => "settings",
-        }
-    }
-
-    pub(super) const fn subject(self) -> &'static str {
-        match self {
-            Unserved::Settings => "dynamic settings",
-        }
-    }
-}
-
 /// The subject of findings about key stores, trust stores and certificates.
 pub const TLS: &str = "TLS";
 
@@ -53,8 +31,8 @@ pub struct Finding {
     pub what: String,
     /// The change that resolves the finding, if there is one.
     pub change: Option<String>,
-    /// The setting that accepts it.
-    pub accept: Option<Unserved>,
+    /// The value of `ottla.accept.unserved` that accepts it.
+    pub accept: Option<&'static str>,
 }
 
 /// The finding as one sentence.
