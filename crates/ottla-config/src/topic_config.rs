@@ -52,29 +52,21 @@ impl FromValue for CleanupPolicy {
     }
 }
 
-/// `message.timestamp.type`: which clock sets the timestamps of records.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum TimestampType {
-    /// The producer's timestamps are kept.
-    CreateTime,
-    /// The leader sets the timestamp of each batch on append.
-    LogAppendTime,
+named_enum! {
+    /// `message.timestamp.type`: which clock sets the timestamps of records.
+    #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+    pub enum TimestampType {
+        /// The producer's timestamps are kept.
+        CreateTime => "CreateTime",
+        /// The leader sets the timestamp of each batch on append.
+        LogAppendTime => "LogAppendTime",
+    }
 }
 
 impl TimestampType {
-    /// Kafka's name: `CreateTime`.
-    pub const fn name(self) -> &'static str {
-        match self {
-            TimestampType::CreateTime => "CreateTime",
-            TimestampType::LogAppendTime => "LogAppendTime",
-        }
-    }
-
     /// Parses the name, which is case-sensitive in Kafka too.
     pub fn from_name(name: &str) -> Option<TimestampType> {
-        [TimestampType::CreateTime, TimestampType::LogAppendTime]
-            .into_iter()
-            .find(|kind| kind.name() == name)
+        Self::ALL.into_iter().find(|kind| kind.name() == name)
     }
 }
 

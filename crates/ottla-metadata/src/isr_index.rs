@@ -70,11 +70,10 @@ impl IsrIndex {
             let mut partitions: Vec<PartitionIndex> = kept.chain(change.added).collect();
             partitions.sort_unstable();
             if partitions.is_empty() {
-                topics.remove_mut(&topic)
+                topics.remove_mut(&topic);
             } else {
                 topics.insert_mut(topic, partitions.into());
-                true
-            };
+            }
             if topics.is_empty() {
                 self.by_broker.remove_mut(&broker);
             } else {
