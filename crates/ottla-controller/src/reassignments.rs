@@ -111,11 +111,12 @@ fn reassign(
                     .collect()
             };
             let isr = without_unneeded(&partition.isr);
-            let current = if isr.is_empty() {
-                partition.replicas.clone()
-            } else {
-                change.target_isr = isr;
-                without_unneeded(&partition.replicas)
+            let current = match isr.is_empty() {
+                true => partition.replicas.clone(),
+                false => {
+                    change.target_isr = isr;
+                    without_unneeded(&partition.replicas)
+                }
             };
             let removing = difference(&current, &replicas);
             let original: Vec<_> = current.into_iter().filter(|it| !is_added(it)).collect();

@@ -69,15 +69,18 @@ impl IsrIndex {
             let kept = kept.filter(|index| change.removed.binary_search(index).is_err());
             let mut partitions: Vec<PartitionIndex> = kept.chain(change.added).collect();
             partitions.sort_unstable();
-            if partitions.is_empty() {
-                topics.remove_mut(&topic);
-            } else {
-                topics.insert_mut(topic, partitions.into());
-            }
-            if topics.is_empty() {
-                self.by_broker.remove_mut(&broker);
-            } else {
-                self.by_broker.insert_mut(broker, topics)
+            match partitions.is_empty() {
+                true => topics.remove_mut(&topic),
+                false => {
+                    topics.insert_mut(topic, partitions.into());
+                    true
+                }
+            };
+            match topics.is_empty() {
+                true => {
+                    self.by_broker.remove_mut(&broker);
+                }
+                false => self.by_broker.insert_mut(broker, topics),
             }
         }
     }
