@@ -326,10 +326,7 @@ impl<T: Send + 'static> JoinSet<T> {
         while self.join_next().await.is_some() {}
     }
 
-    fn poll_join_next(
-        &mut self,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<T, JoinError>>> {
+    fn poll_join_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<T, JoinError>>> {
         let tasks = match &mut self.0 {
             SetKind::Tokio(set) => {
                 let polled = set.poll_join_next(context);
