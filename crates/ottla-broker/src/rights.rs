@@ -39,11 +39,11 @@ pub(crate) struct Right {
     pub(crate) denied: Denied,
 }
 
-type Row = (ApiKey, Endpoint, &'static [Right]);
+type Row = (ApiKey, &'static [Endpoint], &'static [Right]);
 
 macro_rules! table {
-    ($( $api:ident $endpoint:ident: $( $operation:ident $resource:ident $denied:ident ),* ; )*) => {
-        &[$( (ApiKey::$api, Endpoint::$endpoint, &[$( Right {
+    ($( $api:ident $($endpoint:ident)+: $( $operation:ident $resource:ident $denied:ident ),* ; )*) => {
+        &[$( (ApiKey::$api, &[$(Endpoint::$endpoint),+], &[$( Right {
             operation: Operation::$operation,
             resource_type: ResourceType::$resource,
             denied: Denied::$denied,
@@ -70,29 +70,20 @@ const TABLE: &[Row] = table! {
     SyncGroup Broker: Read Group Resource;
     DescribeGroups Broker: Describe Group Resource;
     ListGroups Broker: Describe Cluster NextRight, Describe Group LeftOut;
-    ApiVersions Broker: ;
-    ApiVersions Controller: ;
-    CreateTopics Broker: Create Cluster NextRight, Create Topic Resource, DescribeConfigs Topic FieldEmpty;
-    CreateTopics Controller: Create Cluster NextRight, Create Topic Resource, DescribeConfigs Topic FieldEmpty;
-    DeleteTopics Broker: Delete Cluster NextRight, Describe Topic Resource, Delete Topic Resource;
-    DeleteTopics Controller: Delete Cluster NextRight, Describe Topic Resource, Delete Topic Resource;
+    ApiVersions Broker Controller: ;
+    CreateTopics Broker Controller: Create Cluster NextRight, Create Topic Resource, DescribeConfigs Topic FieldEmpty;
+    DeleteTopics Broker Controller: Delete Cluster NextRight, Describe Topic Resource, Delete Topic Resource;
     InitProducerId Broker: Write TransactionalId Resource, TwoPhaseCommit TransactionalId Resource, IdempotentWrite Cluster NextRight, Write Topic Resource;
-    DescribeConfigs Broker: DescribeConfigs Cluster Resource, DescribeConfigs Topic Resource, DescribeConfigs Group Resource;
-    DescribeConfigs Controller: DescribeConfigs Cluster Resource, DescribeConfigs Topic Resource, DescribeConfigs Group Resource;
-    AlterConfigs Broker: AlterConfigs Cluster Resource, AlterConfigs Topic Resource, AlterConfigs Group Resource;
-    AlterConfigs Controller: AlterConfigs Cluster Resource, AlterConfigs Topic Resource, AlterConfigs Group Resource;
+    DescribeConfigs Broker Controller: DescribeConfigs Cluster Resource, DescribeConfigs Topic Resource, DescribeConfigs Group Resource;
+    AlterConfigs Broker Controller: AlterConfigs Cluster Resource, AlterConfigs Topic Resource, AlterConfigs Group Resource;
     IncrementalAlterConfigs Broker: AlterConfigs Cluster Resource, AlterConfigs Topic Resource, AlterConfigs Group Resource;
     IncrementalAlterConfigs Controller: AlterConfigs Cluster Resource, ClusterAction Cluster Resource, AlterConfigs Topic Resource, AlterConfigs Group Resource;
     AlterReplicaLogDirs Broker: Alter Cluster Resource;
     DescribeLogDirs Broker: Describe Cluster Resource;
-    CreatePartitions Broker: Alter Topic Resource;
-    CreatePartitions Controller: Alter Topic Resource;
-    ElectLeaders Broker: Alter Cluster Request;
-    ElectLeaders Controller: Alter Cluster Request;
-    DescribeQuorum Broker: Describe Cluster Request;
-    DescribeQuorum Controller: Describe Cluster Request;
-    UpdateFeatures Broker: Alter Cluster Request;
-    UpdateFeatures Controller: Alter Cluster Request;
+    CreatePartitions Broker Controller: Alter Topic Resource;
+    ElectLeaders Broker Controller: Alter Cluster Request;
+    DescribeQuorum Broker Controller: Describe Cluster Request;
+    UpdateFeatures Broker Controller: Alter Cluster Request;
     DescribeCluster Broker: Describe Cluster FieldEmpty;
     DescribeCluster Controller: Alter Cluster Request, Describe Cluster FieldEmpty;
     ListConfigResources Broker: DescribeConfigs Cluster Resource;
@@ -101,37 +92,23 @@ const TABLE: &[Row] = table! {
     ConsumerGroupHeartbeat Broker: Read Group Resource, Describe Topic Resource, Describe Topic LeftOut;
     ConsumerGroupDescribe Broker: Describe Group Resource, Describe Topic Resource;
     OffsetDelete Broker: Delete Group Resource, Read Topic Resource;
-    SaslHandshake Broker: ;
-    SaslHandshake Controller: ;
-    SaslAuthenticate Broker: ;
-    SaslAuthenticate Controller: ;
-    DescribeAcls Broker: Describe Cluster Request;
-    DescribeAcls Controller: Describe Cluster Request;
-    CreateAcls Broker: Alter Cluster Request;
-    CreateAcls Controller: Alter Cluster Request;
-    DeleteAcls Broker: Alter Cluster Request;
-    DeleteAcls Controller: Alter Cluster Request;
-    CreateDelegationToken Broker: CreateTokens User Resource;
-    CreateDelegationToken Controller: CreateTokens User Resource;
-    RenewDelegationToken Broker: ;
-    RenewDelegationToken Controller: ;
-    ExpireDelegationToken Broker: ;
-    ExpireDelegationToken Controller: ;
+    SaslHandshake Broker Controller: ;
+    SaslAuthenticate Broker Controller: ;
+    DescribeAcls Broker Controller: Describe Cluster Request;
+    CreateAcls Broker Controller: Alter Cluster Request;
+    DeleteAcls Broker Controller: Alter Cluster Request;
+    CreateDelegationToken Broker Controller: CreateTokens User Resource;
+    RenewDelegationToken Broker Controller: ;
+    ExpireDelegationToken Broker Controller: ;
     DescribeDelegationToken Broker: Describe DelegationToken NextRight, DescribeTokens User LeftOut;
-    AlterPartitionReassignments Broker: Alter Cluster Request;
-    AlterPartitionReassignments Controller: Alter Cluster Request;
-    ListPartitionReassignments Broker: Describe Cluster Request;
-    ListPartitionReassignments Controller: Describe Cluster Request;
+    AlterPartitionReassignments Broker Controller: Alter Cluster Request;
+    ListPartitionReassignments Broker Controller: Describe Cluster Request;
     DescribeClientQuotas Broker: DescribeConfigs Cluster Request;
-    AlterClientQuotas Broker: AlterConfigs Cluster Request;
-    AlterClientQuotas Controller: AlterConfigs Cluster Request;
+    AlterClientQuotas Broker Controller: AlterConfigs Cluster Request;
     DescribeUserScramCredentials Broker: Describe Cluster Request;
-    AlterUserScramCredentials Broker: Alter Cluster Request;
-    AlterUserScramCredentials Controller: Alter Cluster Request;
-    UnregisterBroker Broker: Alter Cluster Request;
-    UnregisterBroker Controller: Alter Cluster Request;
-    UnregisterController Broker: Alter Cluster Request;
-    UnregisterController Controller: Alter Cluster Request;
+    AlterUserScramCredentials Broker Controller: Alter Cluster Request;
+    UnregisterBroker Broker Controller: Alter Cluster Request;
+    UnregisterController Broker Controller: Alter Cluster Request;
     AddPartitionsToTxn Broker: ClusterAction Cluster Resource, Write TransactionalId Resource, Write Topic Resource;
     AddOffsetsToTxn Broker: Write TransactionalId Resource, Read Group Resource;
     EndTxn Broker: Write TransactionalId Resource;
@@ -161,10 +138,8 @@ const TABLE: &[Row] = table! {
     Vote Controller: ClusterAction Cluster Request;
     BeginQuorumEpoch Controller: ClusterAction Cluster Request;
     EndQuorumEpoch Controller: ClusterAction Cluster Request;
-    AddRaftVoter Broker: Alter Cluster Request;
-    AddRaftVoter Controller: Alter Cluster Request;
-    RemoveRaftVoter Broker: Alter Cluster Request;
-    RemoveRaftVoter Controller: Alter Cluster Request;
+    AddRaftVoter Broker Controller: Alter Cluster Request;
+    RemoveRaftVoter Broker Controller: Alter Cluster Request;
     UpdateRaftVoter Controller: ClusterAction Cluster Request;
     BrokerRegistration Controller: ClusterAction Cluster Request;
     BrokerHeartbeat Controller: ClusterAction Cluster Request;
@@ -177,7 +152,7 @@ const TABLE: &[Row] = table! {
 
 pub(crate) fn rights(api_key: ApiKey, endpoint: Endpoint) -> Option<&'static [Right]> {
     let mut rows = TABLE.iter();
-    let row = rows.find(|(api, on, _)| *api == api_key && *on == endpoint)?;
+    let row = rows.find(|(api, on, _)| *api == api_key && on.contains(&endpoint))?;
     Some(row.2)
 }
 
@@ -209,7 +184,7 @@ mod tests {
                 .into_iter()
                 .map(|(key, _)| key)
                 .collect();
-            let rows = TABLE.iter().filter(|(_, on, _)| *on == endpoint);
+            let rows = TABLE.iter().filter(|(_, on, _)| on.contains(&endpoint));
             let listed: Vec<ApiKey> = rows.map(|(key, _, _)| *key).collect();
             let names: BTreeSet<ApiKey> = listed.iter().copied().collect();
             assert_eq!(names.len(), listed.len(), "an API is listed twice");

@@ -419,14 +419,13 @@ impl ShareConsumer {
         }
         let offset = record.record.offset;
         let holder = self.in_hand.get_mut(&record.source);
-        match holder.is_some_and(|in_hand| in_hand.acknowledge(offset, kind)) {
-            true => Ok(()),
-            false => {
-                let (topic, partition) = (&record.record.topic, record.record.partition);
-                Err(ClientError::Config(format!(
-                    "the record {topic}-{partition}@{offset} cannot be acknowledged: it was not delivered by the last poll"
-                )))
-            }
+        if holder.is_some_and(|in_hand| in_hand.acknowledge(offset, kind)) {
+            Ok(())
+        } else {
+            let (topic, partition) = (&record.record.topic, record.record.partition);
+            Err(ClientError::Config(format!(
+                "the record {topic}-{partition}@{offset} cannot be acknowledged: it was not delivered by the last poll"
+            )))
         }
     }
 

@@ -188,8 +188,7 @@ broker_config! {
     delegation_token_max_lifetime_ms: i64 = "delegation.token.max.lifetime.ms",
     default_replication_factor: i32 = "default.replication.factor",
     delete_topic_enable: bool = "delete.topic.enable",
-    errors_deadletterqueue_auto_create_topics_enable: bool =
-        "errors.deadletterqueue.auto.create.topics.enable",
+    errors_deadletterqueue_auto_create_topics_enable: bool = "errors.deadletterqueue.auto.create.topics.enable",
     errors_deadletterqueue_topic_name_prefix: String = "errors.deadletterqueue.topic.name.prefix",
     fetch_max_bytes: i32 = "fetch.max.bytes",
     follower_replication_throttled_rate: i64 = "follower.replication.throttled.rate",
@@ -266,8 +265,7 @@ broker_config! {
     log_dir_failure_timeout_ms: i64 = "log.dir.failure.timeout.ms",
     log_flush_offset_checkpoint_interval_ms: i32 = "log.flush.offset.checkpoint.interval.ms",
     log_flush_scheduler_interval_ms: i64 = "log.flush.scheduler.interval.ms",
-    log_flush_start_offset_checkpoint_interval_ms: i32 =
-        "log.flush.start.offset.checkpoint.interval.ms",
+    log_flush_start_offset_checkpoint_interval_ms: i32 = "log.flush.start.offset.checkpoint.interval.ms",
     log_initial_task_delay_ms: i64 = "log.initial.task.delay.ms",
     log_retention_check_interval_ms: i64 = "log.retention.check.interval.ms",
     max_connection_creation_rate: i32 = "max.connection.creation.rate",
@@ -275,8 +273,7 @@ broker_config! {
     max_connections_per_ip: i32 = "max.connections.per.ip",
     max_incremental_fetch_session_cache_slots: i32 = "max.incremental.fetch.session.cache.slots",
     max_request_partition_size_limit: i32 = "max.request.partition.size.limit",
-    metadata_log_max_record_bytes_between_snapshots: i64 =
-        "metadata.log.max.record.bytes.between.snapshots",
+    metadata_log_max_record_bytes_between_snapshots: i64 = "metadata.log.max.record.bytes.between.snapshots",
     metadata_log_max_snapshot_interval_ms: i64 = "metadata.log.max.snapshot.interval.ms",
     metadata_log_segment_bytes: i32 = "metadata.log.segment.bytes",
     metadata_log_segment_ms: i64 = "metadata.log.segment.ms",
@@ -323,28 +320,21 @@ broker_config! {
     queued_max_request_bytes: i64 = "queued.max.request.bytes",
     quota_window_num: i32 = "quota.window.num",
     quota_window_size_seconds: i32 = "quota.window.size.seconds",
-    replica_alter_log_dirs_io_max_bytes_per_second: i64 =
-        "replica.alter.log.dirs.io.max.bytes.per.second",
+    replica_alter_log_dirs_io_max_bytes_per_second: i64 = "replica.alter.log.dirs.io.max.bytes.per.second",
     replica_fetch_backoff_ms: i32 = "replica.fetch.backoff.ms",
     replica_fetch_max_bytes: i32 = "replica.fetch.max.bytes",
     replica_fetch_min_bytes: i32 = "replica.fetch.min.bytes",
     replica_fetch_response_max_bytes: i32 = "replica.fetch.response.max.bytes",
     replica_fetch_wait_max_ms: i32 = "replica.fetch.wait.max.ms",
-    replica_high_watermark_checkpoint_interval_ms: i64 =
-        "replica.high.watermark.checkpoint.interval.ms",
+    replica_high_watermark_checkpoint_interval_ms: i64 = "replica.high.watermark.checkpoint.interval.ms",
     replica_lag_time_max_ms: i64 = "replica.lag.time.max.ms",
-    follower_fetch_last_tiered_offset_enable: bool =
-        "follower.fetch.last.tiered.offset.enable",
+    follower_fetch_last_tiered_offset_enable: bool = "follower.fetch.last.tiered.offset.enable",
     remote_fetch_max_wait_ms: i32 = "remote.fetch.max.wait.ms",
     remote_list_offsets_request_timeout_ms: i64 = "remote.list.offsets.request.timeout.ms",
-    remote_log_manager_copier_thread_pool_size: i32 =
-        "remote.log.manager.copier.thread.pool.size",
-    remote_log_manager_copy_max_bytes_per_second: i64 =
-        "remote.log.manager.copy.max.bytes.per.second",
-    remote_log_manager_expiration_thread_pool_size: i32 =
-        "remote.log.manager.expiration.thread.pool.size",
-    remote_log_manager_fetch_max_bytes_per_second: i64 =
-        "remote.log.manager.fetch.max.bytes.per.second",
+    remote_log_manager_copier_thread_pool_size: i32 = "remote.log.manager.copier.thread.pool.size",
+    remote_log_manager_copy_max_bytes_per_second: i64 = "remote.log.manager.copy.max.bytes.per.second",
+    remote_log_manager_expiration_thread_pool_size: i32 = "remote.log.manager.expiration.thread.pool.size",
+    remote_log_manager_fetch_max_bytes_per_second: i64 = "remote.log.manager.fetch.max.bytes.per.second",
     remote_log_reader_max_pending_tasks: i32 = "remote.log.reader.max.pending.tasks",
     remote_log_reader_threads: i32 = "remote.log.reader.threads",
     remote_log_storage_system_enable: bool = "remote.log.storage.system.enable",
@@ -353,21 +343,14 @@ broker_config! {
     replication_quota_window_num: i32 = "replication.quota.window.num",
     replication_quota_window_size_seconds: i32 = "replication.quota.window.size.seconds",
     request_timeout_ms: i32 = "request.timeout.ms",
-    share_coordinator_cold_partition_snapshot_interval_ms: i32 =
-        "share.coordinator.cold.partition.snapshot.interval.ms",
-    share_coordinator_snapshot_update_records_per_snapshot: i32 =
-        "share.coordinator.snapshot.update.records.per.snapshot",
-    share_coordinator_state_topic_compression_codec: i32 =
-        "share.coordinator.state.topic.compression.codec",
+    share_coordinator_cold_partition_snapshot_interval_ms: i32 = "share.coordinator.cold.partition.snapshot.interval.ms",
+    share_coordinator_snapshot_update_records_per_snapshot: i32 = "share.coordinator.snapshot.update.records.per.snapshot",
+    share_coordinator_state_topic_compression_codec: i32 = "share.coordinator.state.topic.compression.codec",
     share_coordinator_state_topic_min_isr: i16 = "share.coordinator.state.topic.min.isr",
-    share_coordinator_state_topic_num_partitions: i32 =
-        "share.coordinator.state.topic.num.partitions",
-    share_coordinator_state_topic_prune_interval_ms: i32 =
-        "share.coordinator.state.topic.prune.interval.ms",
-    share_coordinator_state_topic_replication_factor: i16 =
-        "share.coordinator.state.topic.replication.factor",
-    share_coordinator_state_topic_segment_bytes: i32 =
-        "share.coordinator.state.topic.segment.bytes",
+    share_coordinator_state_topic_num_partitions: i32 = "share.coordinator.state.topic.num.partitions",
+    share_coordinator_state_topic_prune_interval_ms: i32 = "share.coordinator.state.topic.prune.interval.ms",
+    share_coordinator_state_topic_replication_factor: i16 = "share.coordinator.state.topic.replication.factor",
+    share_coordinator_state_topic_segment_bytes: i32 = "share.coordinator.state.topic.segment.bytes",
     share_coordinator_write_timeout_ms: i32 = "share.coordinator.write.timeout.ms",
     sasl_server_max_receive_size: i32 = "sasl.server.max.receive.size",
     socket_connection_setup_timeout_ms: i64 = "socket.connection.setup.timeout.ms",
@@ -377,12 +360,10 @@ broker_config! {
     socket_send_buffer_bytes: i32 = "socket.send.buffer.bytes",
     super_users: String = "super.users",
     telemetry_max_bytes: i32 = "telemetry.max.bytes",
-    transaction_abort_timed_out_transaction_cleanup_interval_ms: i32 =
-        "transaction.abort.timed.out.transaction.cleanup.interval.ms",
+    transaction_abort_timed_out_transaction_cleanup_interval_ms: i32 = "transaction.abort.timed.out.transaction.cleanup.interval.ms",
     transaction_max_timeout_ms: i32 = "transaction.max.timeout.ms",
     transaction_partition_verification_enable: bool = "transaction.partition.verification.enable",
-    transaction_remove_expired_transaction_cleanup_interval_ms: i32 =
-        "transaction.remove.expired.transaction.cleanup.interval.ms",
+    transaction_remove_expired_transaction_cleanup_interval_ms: i32 = "transaction.remove.expired.transaction.cleanup.interval.ms",
     transaction_state_log_num_partitions: i32 = "transaction.state.log.num.partitions",
     transaction_state_log_replication_factor: i16 = "transaction.state.log.replication.factor",
     transaction_state_log_segment_bytes: i32 = "transaction.state.log.segment.bytes",

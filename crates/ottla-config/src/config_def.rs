@@ -10,37 +10,26 @@
 use std::collections::HashSet;
 use std::fmt;
 
-/// The type of a setting's value. `DescribeConfigs` responses contain the discriminants.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[repr(i8)]
-pub enum ConfigType {
-    Boolean = 1,
-    String = 2,
-    Int = 3,
-    Short = 4,
-    Long = 5,
-    Double = 6,
-    List = 7,
-    Class = 8,
-    Password = 9,
+use ottla_types::named_enum;
+
+named_enum! {
+    /// The type of a setting's value. `DescribeConfigs` responses contain the discriminants.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    #[repr(i8)]
+    pub enum ConfigType {
+        Boolean = 1 => "BOOLEAN",
+        String = 2 => "STRING",
+        Int = 3 => "INT",
+        Short = 4 => "SHORT",
+        Long = 5 => "LONG",
+        Double = 6 => "DOUBLE",
+        List = 7 => "LIST",
+        Class = 8 => "CLASS",
+        Password = 9 => "PASSWORD",
+    }
 }
 
 impl ConfigType {
-    /// Kafka's name: `INT`.
-    pub const fn name(self) -> &'static str {
-        match self {
-            ConfigType::Boolean => "BOOLEAN",
-            ConfigType::String => "STRING",
-            ConfigType::Int => "INT",
-            ConfigType::Short => "SHORT",
-            ConfigType::Long => "LONG",
-            ConfigType::Double => "DOUBLE",
-            ConfigType::List => "LIST",
-            ConfigType::Class => "CLASS",
-            ConfigType::Password => "PASSWORD",
-        }
-    }
-
     /// The number in a `DescribeConfigs` response.
     pub const fn code(self) -> i8 {
         self as i8
@@ -97,34 +86,15 @@ pub enum Importance {
     Low,
 }
 
-impl Importance {
-    pub const fn name(self) -> &'static str {
-        match self {
-            Importance::High => "high",
-            Importance::Medium => "medium",
-            Importance::Low => "low",
-        }
-    }
-}
-
-/// Whether a broker setting can change while the broker runs (KIP-226).
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum UpdateMode {
-    ReadOnly,
-    /// Per broker only.
-    PerBroker,
-    /// Per broker, or as a default for all brokers.
-    ClusterWide,
-}
-
-impl UpdateMode {
-    /// Kafka's name: `cluster-wide`.
-    pub const fn name(self) -> &'static str {
-        match self {
-            UpdateMode::ReadOnly => "read-only",
-            UpdateMode::PerBroker => "per-broker",
-            UpdateMode::ClusterWide => "cluster-wide",
-        }
+named_enum! {
+    /// Whether a broker setting can change while the broker runs (KIP-226).
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    pub enum UpdateMode {
+        ReadOnly => "read-only",
+        /// Per broker only.
+        PerBroker => "per-broker",
+        /// Per broker, or as a default for all brokers.
+        ClusterWide => "cluster-wide",
     }
 }
 

@@ -7,41 +7,34 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
+use ottla_types::named_enum;
+
 use crate::broker_config::BrokerConfig;
 use crate::config_def::{ConfigDef, ConfigType};
+use crate::synonyms::{broker_config_synonyms, broker_synonym_of_topic_config};
 use crate::tables::{
     CLIENT_METRICS_CONFIGS, GROUP_CONFIGS, TOPIC_CONFIGS, broker_config, broker_configs,
 };
 use crate::topic_config::TopicConfig;
 
-/// The source of a value. `DescribeConfigs` responses contain the discriminants.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[repr(i8)]
-pub enum ConfigSource {
-    Unknown = 0,
-    Topic = 1,
-    DynamicBroker = 2,
-    DynamicDefaultBroker = 3,
-    StaticBroker = 4,
-    Default = 5,
-    DynamicBrokerLogger = 6,
-    ClientMetrics = 7,
-    Group = 8,
+named_enum! {
+    /// The source of a value. `DescribeConfigs` responses contain the discriminants.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    #[repr(i8)]
+    pub enum ConfigSource {
+        Unknown = 0 => "UNKNOWN",
+        Topic = 1 => "DYNAMIC_TOPIC_CONFIG",
+        DynamicBroker = 2 => "DYNAMIC_BROKER_CONFIG",
+        DynamicDefaultBroker = 3 => "DYNAMIC_DEFAULT_BROKER_CONFIG",
+        StaticBroker = 4 => "STATIC_BROKER_CONFIG",
+        Default = 5 => "DEFAULT_CONFIG",
+        DynamicBrokerLogger = 6 => "DYNAMIC_BROKER_LOGGER_CONFIG",
+        ClientMetrics = 7 => "DYNAMIC_CLIENT_METRICS_CONFIG",
+        Group = 8 => "DYNAMIC_GROUP_CONFIG",
+    }
 }
 
 impl ConfigSource {
-    pub const ALL: [ConfigSource; 9] = [
-        ConfigSource::Unknown,
-        ConfigSource::Topic,
-        ConfigSource::DynamicBroker,
-        ConfigSource::DynamicDefaultBroker,
-        ConfigSource::StaticBroker,
-        ConfigSource::Default,
-        ConfigSource::DynamicBrokerLogger,
-        ConfigSource::ClientMetrics,
-        ConfigSource::Group,
-    ];
-
     pub const fn code(self) -> i8 {
         self as i8
     }
@@ -51,21 +44,6 @@ impl ConfigSource {
             .into_iter()
             .find(|source| source.code() == code)
             .unwrap_or(ConfigSource::Unknown)
-    }
-
-    /// The name that Kafka's tools print: `DYNAMIC_TOPIC_CONFIG`.
-    pub const fn name(self) -> &'static str {
-        match self {
-            ConfigSource::Unknown => "UNKNOWN",
-            ConfigSource::Topic => "DYNAMIC_TOPIC_CONFIG",
-            ConfigSource::DynamicBroker => "DYNAMIC_BROKER_CONFIG",
-            ConfigSource::DynamicDefaultBroker => "DYNAMIC_DEFAULT_BROKER_CONFIG",
-            ConfigSource::StaticBroker => "STATIC_BROKER_CONFIG",
-            ConfigSource::Default => "DEFAULT_CONFIG",
-            ConfigSource::DynamicBrokerLogger => "DYNAMIC_BROKER_LOGGER_CONFIG",
-            ConfigSource::ClientMetrics => "DYNAMIC_CLIENT_METRICS_CONFIG",
-            ConfigSource::Group => "DYNAMIC_GROUP_CONFIG",
-        }
     }
 }
 
@@ -103,44 +81,6 @@ impl DescribedConfig {
 
 type Settings = BTreeMap<String, String>;
 
-/// The first broker synonym of a topic setting (`ServerTopicConfigSynonyms.TOPIC_CONFIG_SYNONYMS`).
-pub fn broker_synonym_of_topic_config(name: &str) -> Option<&'static str> {
-    Some(match name {
-        "cleanup.policy" => "log.cleanup.policy",
-        "compression.gzip.level" => "compression.gzip.level",
-        "compression.lz4.level" => "compression.lz4.level",
-        "compression.type" => "compression.type",
-        "compression.zstd.level" => "compression.zstd.level",
-        "delete.retention.ms" => "log.cleaner.delete.retention.ms",
-        "file.delete.delay.ms" => "log.segment.delete.delay.ms",
-        "flush.messages" => "log.flush.interval.messages",
-        "flush.ms" => "log.flush.interval.ms",
-        "index.interval.bytes" => "log.index.interval.bytes",
-        "local.retention.bytes" => "log.local.retention.bytes",
-        "local.retention.ms" => "log.local.retention.ms",
-        "max.compaction.lag.ms" => "log.cleaner.max.compaction.lag.ms",
-        "max.decompressed.message.bytes" => "max.decompressed.message.bytes",
-        "max.message.bytes" => "message.max.bytes",
-        "message.timestamp.after.max.ms" => "log.message.timestamp.after.max.ms",
-        "message.timestamp.before.max.ms" => "log.message.timestamp.before.max.ms",
-        "message.timestamp.type" => "log.message.timestamp.type",
-        "min.cleanable.dirty.ratio" => "log.cleaner.min.cleanable.ratio",
-        "min.compaction.lag.ms" => "log.cleaner.min.compaction.lag.ms",
-        "min.insync.replicas" => "min.insync.replicas",
-        "preallocate" => "log.preallocate",
-        "remote.copy.lag.bytes" => "log.remote.copy.lag.bytes",
-        "remote.copy.lag.ms" => "log.remote.copy.lag.ms",
-        "retention.bytes" => "log.retention.bytes",
-        "retention.ms" => "log.retention.ms",
-        "segment.bytes" => "log.segment.bytes",
-        "segment.index.bytes" => "log.index.size.max.bytes",
-        "segment.jitter.ms" => "log.roll.jitter.ms",
-        "segment.ms" => "log.roll.ms",
-        "unclean.leader.election.enable" => "unclean.leader.election.enable",
-        _ => return None,
-    })
-}
-
 /// The topic setting of which a broker setting of another name is the default.
 fn topic_config_with_default(broker_name: &str) -> Option<&'static str> {
     let mut names = TOPIC_CONFIGS.iter().map(|def| def.name);
@@ -149,51 +89,11 @@ fn topic_config_with_default(broker_name: &str) -> Option<&'static str> {
     })
 }
 
-/// All names under which a broker setting can be given, in order of precedence. For most settings,
-/// there is only one (`DynamicBrokerConfig.brokerConfigSynonyms`).
-pub fn broker_config_synonyms(name: &str) -> Vec<&str> {
-    match name {
-        "log.roll.ms" | "log.roll.hours" => vec!["log.roll.ms", "log.roll.hours"],
-        "log.roll.jitter.ms" | "log.roll.jitter.hours" => {
-            vec!["log.roll.jitter.ms", "log.roll.jitter.hours"]
-        }
-        "log.flush.interval.ms" => vec!["log.flush.interval.ms", "log.flush.scheduler.interval.ms"],
-        "log.retention.ms" | "log.retention.minutes" | "log.retention.hours" => {
-            vec![
-                "log.retention.ms",
-                "log.retention.minutes",
-                "log.retention.hours",
-            ]
-        }
-        _ => match name
-            .strip_prefix("listener.name.")
-            .and_then(|rest| rest.split_once('.'))
-        {
-            Some((_, base)) => {
-                let mechanism = LISTENER_MECHANISM_CONFIGS
-                    .iter()
-                    .find(|it| base.ends_with(*it));
-                vec![name, mechanism.copied().unwrap_or(base)]
-            }
-            None => vec![name],
-        },
-    }
-}
-
 /// Settings that exist only dynamically (`QuotaConfig.brokerQuotaConfigs`).
 const REPLICATION_QUOTAS: &[&str] = &[
     "follower.replication.throttled.rate",
     "leader.replication.throttled.rate",
     "replica.alter.log.dirs.io.max.bytes.per.second",
-];
-
-/// Settings that a listener can override for each of its SASL mechanisms.
-const LISTENER_MECHANISM_CONFIGS: &[&str] = &[
-    "sasl.jaas.config",
-    "sasl.login.callback.handler.class",
-    "sasl.login.class",
-    "sasl.server.callback.handler.class",
-    "connections.max.reauth.ms",
 ];
 
 /// The broker synonym of a group setting, if any (`GroupConfig.ALL_GROUP_CONFIG_SYNONYMS`).

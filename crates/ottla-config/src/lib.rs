@@ -16,7 +16,9 @@
 )]
 
 mod config_def;
+mod from_value;
 mod nearest_name;
+mod synonyms;
 mod tables;
 
 mod properties;
@@ -39,9 +41,8 @@ pub use config_def::{
     UpdateMode, Validator, parse_host_port, parse_voter, share_offset_reset_duration_ms,
 };
 pub use describe::{
-    ConfigSource, DescribedConfig, Synonym, broker_config_synonyms, broker_synonym_of_topic_config,
-    created_topic_config_source, describe_broker, describe_client_metrics,
-    describe_cluster_default, describe_group, describe_topic,
+    ConfigSource, DescribedConfig, Synonym, created_topic_config_source, describe_broker,
+    describe_client_metrics, describe_cluster_default, describe_group, describe_topic,
 };
 pub use markdown::settings_markdown;
 pub use nearest_name::nearest_name;
@@ -50,6 +51,7 @@ pub use remote_storage::{
     InvalidRemoteLogMetadata, InvalidRemoteStorage, RemoteLogMetadataConfig, check_remote_storage,
     check_remote_storage_defaults, settings_below,
 };
+pub use synonyms::{broker_config_synonyms, broker_synonym_of_topic_config};
 pub use tables::{
     BROKER_CONFIG_AREAS, CLIENT_METRICS_CONFIGS, GROUP_CONFIGS, REMOTE_LOG_METADATA_CONFIGS,
     TOPIC_CONFIGS, broker_config, broker_configs, client_metrics_config, group_config,

@@ -12,6 +12,11 @@ mod resolve;
 
 use std::fmt;
 
+use ottla_types::named_enum;
+
+use crate::config_def::{ConfigDef, ConfigValue};
+use crate::from_value::FromValue;
+use crate::tables::topic_config;
 pub use resolve::{InvalidTopicConfig, java_double};
 
 /// `cleanup.policy`: how old records are removed. Both policies may be set, and (since 4.2)
@@ -33,12 +38,12 @@ impl CleanupPolicy {
     };
 }
 
-impl From<&[String]> for CleanupPolicy {
-    fn from(policies: &[String]) -> CleanupPolicy {
+impl FromValue for CleanupPolicy {
+    fn from_value(value: Option<ConfigValue>, def: &ConfigDef) -> Self {
+        let policies = Vec::<String>::from_value(value, def);
         let has = |name: &str| {
-            policies
-                .iter()
-                .any(|policy| policy.eq_ignore_ascii_case(name))
+            let mut policies = policies.iter();
+            policies.any(|policy| policy.eq_ignore_ascii_case(name))
         };
         CleanupPolicy {
             delete: has("delete"),
@@ -47,36 +52,28 @@ impl From<&[String]> for CleanupPolicy {
     }
 }
 
-/// `message.timestamp.type`: which clock sets the timestamps of records.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum TimestampType {
-    /// The producer's timestamps are kept.
-    CreateTime,
-    /// The leader sets the timestamp of each batch on append.
-    LogAppendTime,
+named_enum! {
+    /// `message.timestamp.type`: which clock sets the timestamps of records.
+    #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+    pub enum TimestampType {
+        /// The producer's timestamps are kept.
+        CreateTime => "CreateTime",
+        /// The leader sets the timestamp of each batch on append.
+        LogAppendTime => "LogAppendTime",
+    }
 }
 
 impl TimestampType {
-    /// Kafka's name: `CreateTime`.
-    pub const fn name(self) -> &'static str {
-        match self {
-            TimestampType::CreateTime => "CreateTime",
-            TimestampType::LogAppendTime => "LogAppendTime",
-        }
-    }
-
     /// Parses the name, which is case-sensitive in Kafka too.
     pub fn from_name(name: &str) -> Option<TimestampType> {
-        [TimestampType::CreateTime, TimestampType::LogAppendTime]
-            .into_iter()
-            .find(|kind| kind.name() == name)
+        Self::ALL.into_iter().find(|kind| kind.name() == name)
     }
 }
 
-/// For values that were validated against the table of settings.
-impl From<&str> for TimestampType {
-    fn from(name: &str) -> TimestampType {
-        TimestampType::from_name(name).expect("the value has been checked")
+impl FromValue for TimestampType {
+    fn from_value(value: Option<ConfigValue>, def: &ConfigDef) -> Self {
+        let name = String::from_value(value, def);
+        TimestampType::from_name(&name).expect("the value has been checked")
     }
 }
 
@@ -86,50 +83,30 @@ impl fmt::Display for TimestampType {
     }
 }
 
-/// `compression.type`: the codec of batches in the log.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum BrokerCompressionType {
-    Uncompressed,
-    Zstd,
-    Lz4,
-    Snappy,
-    Gzip,
-    /// Batches keep the codec of the producer.
-    Producer,
+named_enum! {
+    /// `compression.type`: the codec of batches in the log. In the order of Kafka's messages.
+    #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+    pub enum BrokerCompressionType {
+        Uncompressed => "uncompressed",
+        Zstd => "zstd",
+        Lz4 => "lz4",
+        Snappy => "snappy",
+        Gzip => "gzip",
+        /// Batches keep the codec of the producer.
+        Producer => "producer",
+    }
 }
 
 impl BrokerCompressionType {
-    /// In the order of Kafka's messages.
-    pub const ALL: [BrokerCompressionType; 6] = [
-        BrokerCompressionType::Uncompressed,
-        BrokerCompressionType::Zstd,
-        BrokerCompressionType::Lz4,
-        BrokerCompressionType::Snappy,
-        BrokerCompressionType::Gzip,
-        BrokerCompressionType::Producer,
-    ];
-
-    /// Kafka's name: `producer`.
-    pub const fn name(self) -> &'static str {
-        match self {
-            BrokerCompressionType::Uncompressed => "uncompressed",
-            BrokerCompressionType::Zstd => "zstd",
-            BrokerCompressionType::Lz4 => "lz4",
-            BrokerCompressionType::Snappy => "snappy",
-            BrokerCompressionType::Gzip => "gzip",
-            BrokerCompressionType::Producer => "producer",
-        }
-    }
-
     pub fn from_name(name: &str) -> Option<BrokerCompressionType> {
         Self::ALL.into_iter().find(|kind| kind.name() == name)
     }
 }
 
-/// For values that were validated against the table of settings.
-impl From<&str> for BrokerCompressionType {
-    fn from(name: &str) -> BrokerCompressionType {
-        BrokerCompressionType::from_name(name).expect("the value has been checked")
+impl FromValue for BrokerCompressionType {
+    fn from_value(value: Option<ConfigValue>, def: &ConfigDef) -> Self {
+        let name = String::from_value(value, def);
+        BrokerCompressionType::from_name(&name).expect("the value has been checked")
     }
 }
 
@@ -139,112 +116,152 @@ impl fmt::Display for BrokerCompressionType {
     }
 }
 
-/// The settings that apply to one topic.
-#[derive(Clone, PartialEq, Debug)]
-pub struct TopicConfig {
-    pub cleanup_policy: CleanupPolicy,
-    pub compression_gzip_level: i32,
-    pub compression_lz4_level: i32,
-    pub compression_type: BrokerCompressionType,
-    pub compression_zstd_level: i32,
-    /// How long tombstones and transaction markers are kept in a compacted log.
-    pub delete_retention_ms: i64,
-    /// Whether share groups may use the topic as their dead-letter queue.
-    pub errors_deadletterqueue_group_enable: bool,
-    /// How long the files of a deleted segment are kept with the suffix `.deleted`.
-    pub file_delete_delay_ms: i64,
-    /// The number of records after which an append flushes; `i64::MAX` means never.
-    pub flush_messages: i64,
-    /// The time after which unflushed records are flushed; `i64::MAX` means never.
-    pub flush_ms: i64,
-    /// `topic-partition:broker` entries, or `*` for all.
-    pub follower_replication_throttled_replicas: Vec<String>,
-    /// Bytes of records between two entries of the offset index.
-    pub index_interval_bytes: i32,
-    /// A segment size below the public minimum, for tests only.
-    pub internal_segment_bytes: Option<i32>,
-    /// `topic-partition:broker` entries, or `*` for all.
-    pub leader_replication_throttled_replicas: Vec<String>,
-    /// -1 for no limit, -2 for the value of `retention_bytes`.
-    pub local_retention_bytes: i64,
-    /// -1 for no limit, -2 for the value of `retention_ms`.
-    pub local_retention_ms: i64,
-    pub max_compaction_lag_ms: i64,
-    /// The maximum size of a record of a compressed batch.
-    pub max_decompressed_message_bytes: i32,
-    /// The maximum size of a batch, compressed and including its header.
-    pub max_message_bytes: i32,
-    pub message_timestamp_after_max_ms: i64,
-    pub message_timestamp_before_max_ms: i64,
-    pub message_timestamp_type: TimestampType,
-    pub min_cleanable_dirty_ratio: f64,
-    pub min_compaction_lag_ms: i64,
-    pub min_insync_replicas: i32,
-    pub preallocate: bool,
-    /// -1 for the value of `local_retention_bytes`.
-    pub remote_copy_lag_bytes: i64,
-    /// -1 for the value of `local_retention_ms`.
-    pub remote_copy_lag_ms: i64,
-    pub remote_log_copy_disable: bool,
-    pub remote_log_delete_on_disable: bool,
-    pub remote_storage_enable: bool,
-    /// Negative for no limit.
-    pub retention_bytes: i64,
-    /// -1 for no limit.
-    pub retention_ms: i64,
-    pub segment_bytes: i32,
-    /// The maximum size of an offset or time index. A full index rolls the segment.
-    pub segment_index_bytes: i32,
-    pub segment_jitter_ms: i64,
-    pub segment_ms: i64,
-    pub unclean_leader_election_enable: bool,
+/// The value of a topic setting as Kafka prints it; `None` without a value.
+trait PrintedValue {
+    fn printed(&self) -> Option<String>;
 }
 
-const DAY_MS: i64 = 24 * 60 * 60 * 1000;
-
-impl Default for TopicConfig {
-    fn default() -> Self {
-        TopicConfig {
-            cleanup_policy: CleanupPolicy::DELETE,
-            compression_gzip_level: -1,
-            compression_lz4_level: 9,
-            compression_type: BrokerCompressionType::Producer,
-            compression_zstd_level: 3,
-            delete_retention_ms: DAY_MS,
-            errors_deadletterqueue_group_enable: false,
-            file_delete_delay_ms: 60_000,
-            flush_messages: i64::MAX,
-            flush_ms: i64::MAX,
-            follower_replication_throttled_replicas: Vec::new(),
-            index_interval_bytes: 4096,
-            internal_segment_bytes: None,
-            leader_replication_throttled_replicas: Vec::new(),
-            local_retention_bytes: -2,
-            local_retention_ms: -2,
-            max_compaction_lag_ms: i64::MAX,
-            max_decompressed_message_bytes: i32::MAX - 8,
-            max_message_bytes: 1024 * 1024 + 12,
-            message_timestamp_after_max_ms: 3_600_000,
-            message_timestamp_before_max_ms: i64::MAX,
-            message_timestamp_type: TimestampType::CreateTime,
-            min_cleanable_dirty_ratio: 0.5,
-            min_compaction_lag_ms: 0,
-            min_insync_replicas: 1,
-            preallocate: false,
-            remote_copy_lag_bytes: -1,
-            remote_copy_lag_ms: 0,
-            remote_log_copy_disable: false,
-            remote_log_delete_on_disable: false,
-            remote_storage_enable: false,
-            retention_bytes: -1,
-            retention_ms: 7 * DAY_MS,
-            segment_bytes: 1024 * 1024 * 1024,
-            segment_index_bytes: 10 * 1024 * 1024,
-            segment_jitter_ms: 0,
-            segment_ms: 7 * DAY_MS,
-            unclean_leader_election_enable: false,
+macro_rules! printed_as_displayed {
+    ($($type:ty),+) => {$(
+        impl PrintedValue for $type {
+            fn printed(&self) -> Option<String> {
+                Some(self.to_string())
+            }
         }
+    )+};
+}
+printed_as_displayed!(bool, i32, i64, BrokerCompressionType, TimestampType);
+
+impl PrintedValue for Option<i32> {
+    fn printed(&self) -> Option<String> {
+        self.map(|number| number.to_string())
     }
+}
+
+impl PrintedValue for f64 {
+    fn printed(&self) -> Option<String> {
+        Some(java_double(*self))
+    }
+}
+
+impl PrintedValue for Vec<String> {
+    fn printed(&self) -> Option<String> {
+        Some(self.join(","))
+    }
+}
+
+impl PrintedValue for CleanupPolicy {
+    fn printed(&self) -> Option<String> {
+        let names = match (self.compact, self.delete) {
+            (true, true) => "compact,delete",
+            (true, false) => "compact",
+            (false, true) => "delete",
+            (false, false) => "",
+        };
+        Some(names.to_owned())
+    }
+}
+
+fn default_value<T: FromValue>(key: &str) -> T {
+    let def = topic_config(key).expect("every field is in the table of topic settings");
+    T::from_value(def.default_value(), def)
+}
+
+/// Declares a field for each setting.
+macro_rules! topic_config {
+    ($( $(#[$doc:meta])* $field:ident: $type:ty = $key:literal, )*) => {
+        /// The settings that apply to one topic.
+        #[derive(Clone, PartialEq, Debug)]
+        pub struct TopicConfig {
+            $( $(#[$doc])* pub $field: $type, )*
+        }
+
+        impl Default for TopicConfig {
+            fn default() -> Self {
+                TopicConfig {
+                    $( $field: default_value($key), )*
+                }
+            }
+        }
+
+        impl TopicConfig {
+            /// Sets a value that was parsed for this setting.
+            pub(crate) fn set(&mut self, def: &ConfigDef, value: ConfigValue) {
+                match def.name {
+                    $( $key => self.$field = FromValue::from_value(Some(value), def), )*
+                    other => unreachable!("{other} is in the table of topic settings"),
+                }
+            }
+
+            /// The value of a topic setting as Kafka prints it; `None` for a setting without a
+            /// value or an unknown name.
+            pub fn value_text(&self, key: &str) -> Option<String> {
+                match key {
+                    $( $key => self.$field.printed(), )*
+                    _ => None,
+                }
+            }
+        }
+    };
+}
+
+topic_config! {
+    cleanup_policy: CleanupPolicy = "cleanup.policy",
+    compression_gzip_level: i32 = "compression.gzip.level",
+    compression_lz4_level: i32 = "compression.lz4.level",
+    compression_type: BrokerCompressionType = "compression.type",
+    compression_zstd_level: i32 = "compression.zstd.level",
+    /// How long tombstones and transaction markers are kept in a compacted log.
+    delete_retention_ms: i64 = "delete.retention.ms",
+    /// Whether share groups may use the topic as their dead-letter queue.
+    errors_deadletterqueue_group_enable: bool = "errors.deadletterqueue.group.enable",
+    /// How long the files of a deleted segment are kept with the suffix `.deleted`.
+    file_delete_delay_ms: i64 = "file.delete.delay.ms",
+    /// The number of records after which an append flushes; `i64::MAX` means never.
+    flush_messages: i64 = "flush.messages",
+    /// The time after which unflushed records are flushed; `i64::MAX` means never.
+    flush_ms: i64 = "flush.ms",
+    /// `topic-partition:broker` entries, or `*` for all.
+    follower_replication_throttled_replicas: Vec<String> = "follower.replication.throttled.replicas",
+    /// Bytes of records between two entries of the offset index.
+    index_interval_bytes: i32 = "index.interval.bytes",
+    /// A segment size below the public minimum, for tests only.
+    internal_segment_bytes: Option<i32> = "internal.segment.bytes",
+    /// `topic-partition:broker` entries, or `*` for all.
+    leader_replication_throttled_replicas: Vec<String> = "leader.replication.throttled.replicas",
+    /// -1 for no limit, -2 for the value of `retention_bytes`.
+    local_retention_bytes: i64 = "local.retention.bytes",
+    /// -1 for no limit, -2 for the value of `retention_ms`.
+    local_retention_ms: i64 = "local.retention.ms",
+    max_compaction_lag_ms: i64 = "max.compaction.lag.ms",
+    /// The maximum size of a record of a compressed batch.
+    max_decompressed_message_bytes: i32 = "max.decompressed.message.bytes",
+    /// The maximum size of a batch, compressed and including its header.
+    max_message_bytes: i32 = "max.message.bytes",
+    message_timestamp_after_max_ms: i64 = "message.timestamp.after.max.ms",
+    message_timestamp_before_max_ms: i64 = "message.timestamp.before.max.ms",
+    message_timestamp_type: TimestampType = "message.timestamp.type",
+    min_cleanable_dirty_ratio: f64 = "min.cleanable.dirty.ratio",
+    min_compaction_lag_ms: i64 = "min.compaction.lag.ms",
+    min_insync_replicas: i32 = "min.insync.replicas",
+    preallocate: bool = "preallocate",
+    /// -1 for the value of `local_retention_bytes`.
+    remote_copy_lag_bytes: i64 = "remote.copy.lag.bytes",
+    /// -1 for the value of `local_retention_ms`.
+    remote_copy_lag_ms: i64 = "remote.copy.lag.ms",
+    remote_log_copy_disable: bool = "remote.log.copy.disable",
+    remote_log_delete_on_disable: bool = "remote.log.delete.on.disable",
+    remote_storage_enable: bool = "remote.storage.enable",
+    /// Negative for no limit.
+    retention_bytes: i64 = "retention.bytes",
+    /// -1 for no limit.
+    retention_ms: i64 = "retention.ms",
+    segment_bytes: i32 = "segment.bytes",
+    /// The maximum size of an offset or time index. A full index rolls the segment.
+    segment_index_bytes: i32 = "segment.index.bytes",
+    segment_jitter_ms: i64 = "segment.jitter.ms",
+    segment_ms: i64 = "segment.ms",
+    unclean_leader_election_enable: bool = "unclean.leader.election.enable",
 }
 
 impl TopicConfig {
@@ -297,7 +314,7 @@ mod tests {
             cleanup_policy: CleanupPolicy::DELETE,
             ..config
         };
-        assert_eq!(config.max_segment_ms(), 7 * DAY_MS);
+        assert_eq!(config.max_segment_ms(), 7 * 24 * 60 * 60 * 1000);
     }
 
     #[test]

@@ -235,13 +235,12 @@ impl NodeContext {
 
     /// Returns an error if the heap is full. To be called before long-lived state is created.
     pub fn check_heap(&self) -> Result<(), ErrorCode> {
-        match self.is_heap_full() {
-            true => {
-                self.metrics.add(Metric::RefusedForMemory, 1);
-                // A retriable error, so that clients try again later.
-                Err(ErrorCode::CoordinatorLoadInProgress)
-            }
-            false => Ok(()),
+        if self.is_heap_full() {
+            self.metrics.add(Metric::RefusedForMemory, 1);
+            // A retriable error, so that clients try again later.
+            Err(ErrorCode::CoordinatorLoadInProgress)
+        } else {
+            Ok(())
         }
     }
 

@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use bytestring::ByteString;
-use ottla_config::ConfigType;
+use ottla_config::{ConfigDef, ConfigType};
 use ottla_metadata::{ConfigResource, ConfigResourceType, MetadataVersion, TopicImage};
 use ottla_protocol::messages::alter_configs_response::AlterConfigsResourceResponse;
 use ottla_protocol::messages::incremental_alter_configs_response::AlterConfigsResourceResponse as IncrementalResourceResponse;
@@ -339,27 +339,15 @@ enum Others {
     Removed,
 }
 
-/// The type of the resource's setting, if it is known.
-fn config_type(resource: &ConfigResource, key: &str) -> Option<ConfigType> {
-    let def = match resource.kind {
-        ConfigResourceType::Topic => ottla_config::topic_config(key),
-        ConfigResourceType::Broker => ottla_config::broker_config(key),
-        ConfigResourceType::Group => ottla_config::group_config(key),
-        ConfigResourceType::ClientMetrics => ottla_config::client_metrics_config(key),
-        ConfigResourceType::BrokerLogger => None,
-    }?;
-    Some(def.config_type)
-}
-
-fn default_text(resource: &ConfigResource, key: &str) -> Option<&'static str> {
+/// The definition of the resource's setting, if it is known.
+fn setting(resource: &ConfigResource, key: &str) -> Option<&'static ConfigDef> {
     match resource.kind {
         ConfigResourceType::Topic => ottla_config::topic_config(key),
         ConfigResourceType::Broker => ottla_config::broker_config(key),
         ConfigResourceType::Group => ottla_config::group_config(key),
         ConfigResourceType::ClientMetrics => ottla_config::client_metrics_config(key),
         ConfigResourceType::BrokerLogger => None,
-    }?
-    .default_text()
+    }
 }
 
 /// The value of the key after the change; `None` if it is unset.
@@ -374,7 +362,8 @@ fn new_value(
         ConfigChange::Delete => return Ok(None),
         ConfigChange::Append(value) | ConfigChange::Subtract(value) => value,
     };
-    if config_type(resource, key) != Some(ConfigType::List) {
+    let def = setting(resource, key);
+    if def.is_none_or(|def| def.config_type != ConfigType::List) {
         return Err(ApiError::new(
             ErrorCode::InvalidConfig,
             format!(
@@ -388,7 +377,7 @@ fn new_value(
         .configs
         .value(resource, key)
         .map(|value| &**value);
-    let current = current.or_else(|| default_text(resource, key));
+    let current = current.or_else(|| def?.default_text());
     let current = current.unwrap_or_default();
     let changed = match change {
         ConfigChange::Subtract(_) => subtract_from_list(current, operand),

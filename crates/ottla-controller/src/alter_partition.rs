@@ -3,6 +3,7 @@
 //! In Kafka: `ReplicationControlManager.alterPartition`.
 
 use ottla_metadata::{LeaderRecoveryState, PartitionRegistration, TopicImage};
+use ottla_protocol::ErrorResponse;
 use ottla_protocol::messages::alter_partition_request::{
     BrokerState, PartitionData as RequestedPartition,
 };
@@ -22,10 +23,7 @@ pub fn alter_partition(
 ) -> Decision<AlterPartitionResponse> {
     let leader = BrokerId(request.broker_id);
     if let Err(error) = check_broker_epoch(context, leader, BrokerEpoch(request.broker_epoch)) {
-        return Decision::unchanged(AlterPartitionResponse {
-            error_code: error.code.code(),
-            ..Default::default()
-        });
+        return Decision::unchanged(AlterPartitionResponse::of_error(error.code));
     }
     let mut records = Vec::new();
     let mut topics = Vec::new();

@@ -4,6 +4,7 @@
 
 use std::collections::BTreeSet;
 
+use ottla_protocol::ErrorResponse;
 use ottla_protocol::messages::assign_replicas_to_dirs_response::{
     DirectoryData, PartitionData, TopicData,
 };
@@ -19,12 +20,8 @@ pub fn assign_replicas_to_dirs(
     context: &ControllerContext<'_>,
     request: &AssignReplicasToDirsRequest,
 ) -> Decision<AssignReplicasToDirsResponse> {
-    let refused = |code: ErrorCode| {
-        Decision::unchanged(AssignReplicasToDirsResponse {
-            error_code: code.code(),
-            ..Default::default()
-        })
-    };
+    let refused =
+        |code: ErrorCode| Decision::unchanged(AssignReplicasToDirsResponse::of_error(code));
     if !context
         .metadata_version()
         .is_directory_assignment_supported()

@@ -6,31 +6,21 @@
 use bytestring::ByteString;
 use ottla_config::BrokerConfig;
 use ottla_protocol::messages::create_topics_request::{CreatableTopic, CreatableTopicConfig};
+use ottla_types::named_enum;
 
-/// A topic in which the broker stores its own state.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum InternalTopic {
-    ConsumerOffsets,
-    TransactionState,
-    ShareGroupState,
+named_enum! {
+    /// A topic in which the broker stores its own state.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    pub enum InternalTopic {
+        ConsumerOffsets => "__consumer_offsets",
+        TransactionState => "__transaction_state",
+        ShareGroupState => "__share_group_state",
+    }
 }
 
 impl InternalTopic {
     pub fn from_name(name: &str) -> Option<InternalTopic> {
-        match name {
-            "__consumer_offsets" => Some(InternalTopic::ConsumerOffsets),
-            "__transaction_state" => Some(InternalTopic::TransactionState),
-            "__share_group_state" => Some(InternalTopic::ShareGroupState),
-            _ => None,
-        }
-    }
-
-    pub fn name(self) -> &'static str {
-        match self {
-            InternalTopic::ConsumerOffsets => "__consumer_offsets",
-            InternalTopic::TransactionState => "__transaction_state",
-            InternalTopic::ShareGroupState => "__share_group_state",
-        }
+        Self::ALL.into_iter().find(|topic| topic.name() == name)
     }
 }
 

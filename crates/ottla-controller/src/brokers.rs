@@ -11,6 +11,7 @@ use std::collections::BTreeSet;
 use bytestring::ByteString;
 use ottla_metadata::feature::KRAFT_VERSION;
 use ottla_metadata::{BrokerRegistration, MetadataVersion, PartitionRegistration};
+use ottla_protocol::ErrorResponse;
 use ottla_protocol::messages::{
     BrokerHeartbeatRequest, BrokerHeartbeatResponse, BrokerRegistrationRequest,
     BrokerRegistrationResponse, ControllerRegistrationRequest, ControllerRegistrationResponse,
@@ -299,10 +300,7 @@ pub fn heartbeat(
     let broker = match check_broker_epoch(context, id, epoch) {
         Ok(broker) => broker,
         Err(error) => {
-            return Decision::unchanged(BrokerHeartbeatResponse {
-                error_code: error.code.code(),
-                ..Default::default()
-            });
+            return Decision::unchanged(BrokerHeartbeatResponse::of_error(error.code));
         }
     };
     let is_caught_up = request.current_metadata_offset >= register_offset.value();

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 use bytestring::ByteString;
 use ottla_metadata::TopicImage;
+use ottla_protocol::ErrorResponse;
 use ottla_protocol::messages::elect_leaders_response::{PartitionResult, ReplicaElectionResult};
 use ottla_protocol::messages::{ElectLeadersRequest, ElectLeadersResponse};
 use ottla_protocol::metadata_records::MetadataRecord;
@@ -26,10 +27,7 @@ pub fn elect_leaders(
         0 => Election::Preferred,
         1 => Election::Unclean,
         _ => {
-            return Decision::unchanged(ElectLeadersResponse {
-                error_code: ErrorCode::InvalidRequest.code(),
-                ..Default::default()
-            });
+            return Decision::unchanged(ElectLeadersResponse::of_error(ErrorCode::InvalidRequest));
         }
     };
     let mut records = Vec::new();

@@ -2,6 +2,7 @@
 //!
 //! In Kafka: `ProducerIdControlManager`.
 
+use ottla_protocol::ErrorResponse;
 use ottla_protocol::messages::{AllocateProducerIdsRequest, AllocateProducerIdsResponse};
 use ottla_protocol::metadata_records::{MetadataRecord, ProducerIdsRecord};
 use ottla_types::{BrokerEpoch, BrokerId, ErrorCode};
@@ -17,12 +18,7 @@ pub fn allocate_producer_ids(
     context: &ControllerContext<'_>,
     request: &AllocateProducerIdsRequest,
 ) -> Decision<AllocateProducerIdsResponse> {
-    let failed = |code: ErrorCode| {
-        Decision::unchanged(AllocateProducerIdsResponse {
-            error_code: code.code(),
-            ..Default::default()
-        })
-    };
+    let failed = |code: ErrorCode| Decision::unchanged(AllocateProducerIdsResponse::of_error(code));
     let (broker, epoch) = (
         BrokerId(request.broker_id),
         BrokerEpoch(request.broker_epoch),

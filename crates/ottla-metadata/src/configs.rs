@@ -9,53 +9,31 @@ use std::fmt;
 
 use bytestring::ByteString;
 use ottla_protocol::metadata_records::{ConfigRecord, MetadataRecord};
-use ottla_types::BrokerId;
+use ottla_types::{BrokerId, named_enum};
 use rpds::RedBlackTreeMapSync;
 
 use crate::ReplayError;
 
-/// The types of resources that have settings, in the order of Kafka's codes.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
-pub enum ConfigResourceType {
-    Topic,
-    Broker,
-    BrokerLogger,
-    ClientMetrics,
-    Group,
+named_enum! {
+    /// The types of resources that have settings, with Kafka's codes.
+    #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+    #[repr(i8)]
+    pub enum ConfigResourceType {
+        Topic = 2 => "TOPIC",
+        Broker = 4 => "BROKER",
+        BrokerLogger = 8 => "BROKER_LOGGER",
+        ClientMetrics = 16 => "CLIENT_METRICS",
+        Group = 32 => "GROUP",
+    }
 }
 
 impl ConfigResourceType {
-    pub const ALL: [ConfigResourceType; 5] = [
-        ConfigResourceType::Topic,
-        ConfigResourceType::Broker,
-        ConfigResourceType::BrokerLogger,
-        ConfigResourceType::ClientMetrics,
-        ConfigResourceType::Group,
-    ];
-
     pub fn from_code(code: i8) -> Option<ConfigResourceType> {
         Self::ALL.into_iter().find(|kind| kind.code() == code)
     }
 
     pub fn code(self) -> i8 {
-        match self {
-            ConfigResourceType::Topic => 2,
-            ConfigResourceType::Broker => 4,
-            ConfigResourceType::BrokerLogger => 8,
-            ConfigResourceType::ClientMetrics => 16,
-            ConfigResourceType::Group => 32,
-        }
-    }
-
-    /// Kafka's name, as it prints it in messages.
-    pub fn name(self) -> &'static str {
-        match self {
-            ConfigResourceType::Topic => "TOPIC",
-            ConfigResourceType::Broker => "BROKER",
-            ConfigResourceType::BrokerLogger => "BROKER_LOGGER",
-            ConfigResourceType::ClientMetrics => "CLIENT_METRICS",
-            ConfigResourceType::Group => "GROUP",
-        }
+        self as i8
     }
 }
 

@@ -231,27 +231,15 @@ impl KeptRecords {
         metadata_version: MetadataVersion,
         records: &mut Vec<MetadataRecord>,
     ) {
-        records.extend(
-            self.acls
-                .iter()
-                .cloned()
-                .map(MetadataRecord::AccessControlEntry),
-        );
+        let acls = self.acls.iter().cloned();
+        records.extend(acls.map(MetadataRecord::AccessControlEntry));
         if metadata_version.is_scram_supported() {
-            records.extend(
-                self.scram
-                    .iter()
-                    .cloned()
-                    .map(MetadataRecord::UserScramCredential),
-            );
+            let credentials = self.scram.iter().cloned();
+            records.extend(credentials.map(MetadataRecord::UserScramCredential));
         }
         if metadata_version.is_delegation_token_supported() {
-            records.extend(
-                self.delegation_tokens
-                    .iter()
-                    .cloned()
-                    .map(MetadataRecord::DelegationToken),
-            );
+            let tokens = self.delegation_tokens.iter().cloned();
+            records.extend(tokens.map(MetadataRecord::DelegationToken));
         }
     }
 }

@@ -35,32 +35,15 @@ impl CleanerGauge {
     ];
 
     /// The metric's name under the JMX exporter's rules, and its help text.
+    #[rustfmt::skip]
     pub const fn name_and_help(self) -> (&'static str, &'static str) {
         match self {
-            CleanerGauge::MaxDirtyPercent => (
-                "kafka_log_logcleanermanager_max_dirty_percent",
-                "Dirty part of the dirtiest log, in percent",
-            ),
-            CleanerGauge::CleanerRecopyPercent => (
-                "kafka_log_logcleaner_cleaner_recopy_percent",
-                "Bytes written by the last cleanings, in percent of the bytes read",
-            ),
-            CleanerGauge::MaxCleanTimeSecs => (
-                "kafka_log_logcleaner_max_clean_time_secs",
-                "Duration of the longest of the last cleanings",
-            ),
-            CleanerGauge::MaxBufferUtilizationPercent => (
-                "kafka_log_logcleaner_max_buffer_utilization_percent",
-                "Largest used part of the memory for keys in the last cleanings, in percent",
-            ),
-            CleanerGauge::MaxCompactionDelaySecs => (
-                "kafka_log_logcleaner_max_compaction_delay_secs",
-                "How long a log has been due for max.compaction.lag.ms",
-            ),
-            CleanerGauge::DeadThreadCount => (
-                "kafka_log_logcleaner_deadthreadcount",
-                "Threads of the cleaner that have died",
-            ),
+            CleanerGauge::MaxDirtyPercent => ("kafka_log_logcleanermanager_max_dirty_percent", "Dirty part of the dirtiest log, in percent"),
+            CleanerGauge::CleanerRecopyPercent => ("kafka_log_logcleaner_cleaner_recopy_percent", "Bytes written by the last cleanings, in percent of the bytes read"),
+            CleanerGauge::MaxCleanTimeSecs => ("kafka_log_logcleaner_max_clean_time_secs", "Duration of the longest of the last cleanings"),
+            CleanerGauge::MaxBufferUtilizationPercent => ("kafka_log_logcleaner_max_buffer_utilization_percent", "Largest used part of the memory for keys in the last cleanings, in percent"),
+            CleanerGauge::MaxCompactionDelaySecs => ("kafka_log_logcleaner_max_compaction_delay_secs", "How long a log has been due for max.compaction.lag.ms"),
+            CleanerGauge::DeadThreadCount => ("kafka_log_logcleaner_deadthreadcount", "Threads of the cleaner that have died"),
         }
     }
 }

@@ -47,6 +47,20 @@ impl Family {
         Family::new(Kind::Gauge, name, help)
     }
 
+    /// Counters with one value each: name, help and value.
+    pub fn counters<N: Into<String>, const COUNT: usize>(
+        rows: [(N, &'static str, f64); COUNT],
+    ) -> [Family; COUNT] {
+        rows.map(|(name, help, value)| Family::counter(name, help).value(value))
+    }
+
+    /// Gauges with one value each: name, help and value.
+    pub fn gauges<N: Into<String>, const COUNT: usize>(
+        rows: [(N, &'static str, f64); COUNT],
+    ) -> [Family; COUNT] {
+        rows.map(|(name, help, value)| Family::gauge(name, help).value(value))
+    }
+
     /// Adds a sample without labels.
     pub fn value(self, value: f64) -> Family {
         self.sample([] as [(&str, String); 0], value)

@@ -14,53 +14,21 @@ pub fn collect(families: &mut Vec<Family>) {
     let io = process.and_then(|process| process.io().ok());
     let disk = |of: fn(&Io) -> u64| io.as_ref().map_or(0.0, |io| of(io) as f64);
     let ticks = procfs::ticks_per_second() as f64;
+    let max_fds = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+    #[rustfmt::skip]
     let gauges = [
-        (
-            "process_resident_memory_bytes",
-            "Memory of the process that is in use",
-            field(|stat| stat.rss) * procfs::page_size() as f64,
-        ),
-        (
-            "process_virtual_memory_bytes",
-            "Addresses that the process has taken",
-            field(|stat| stat.vsize),
-        ),
-        (
-            "process_start_time_seconds",
-            "When the process started, since 1970",
-            boot_time() + field(|stat| stat.starttime) / ticks,
-        ),
-        (
-            "process_open_fds",
-            "Files and sockets that are open",
-            process.map_or(0, |it| it.fd_count().unwrap_or(0)) as f64,
-        ),
-        (
-            "process_max_fds",
-            "How many files and sockets may be open",
-            rustix::process::getrlimit(rustix::process::Resource::Nofile)
-                .current
-                .map_or(f64::INFINITY, |limit| limit as f64),
-        ),
-        (
-            "kafka_server_kafkaserver_linux_disk_read_bytes",
-            "Bytes read from disks by this process",
-            disk(|io| io.read_bytes),
-        ),
-        (
-            "kafka_server_kafkaserver_linux_disk_write_bytes",
-            "Bytes written to disks by this process",
-            disk(|io| io.write_bytes),
-        ),
+        ("process_resident_memory_bytes", "Memory of the process that is in use", field(|stat| stat.rss) * procfs::page_size() as f64),
+        ("process_virtual_memory_bytes", "Addresses that the process has taken", field(|stat| stat.vsize)),
+        ("process_start_time_seconds", "When the process started, since 1970", boot_time() + field(|stat| stat.starttime) / ticks),
+        ("process_open_fds", "Files and sockets that are open", process.map_or(0, |it| it.fd_count().unwrap_or(0)) as f64),
+        ("process_max_fds", "How many files and sockets may be open", max_fds.map_or(f64::INFINITY, |limit| limit as f64)),
+        ("kafka_server_kafkaserver_linux_disk_read_bytes", "Bytes read from disks by this process", disk(|io| io.read_bytes)),
+        ("kafka_server_kafkaserver_linux_disk_write_bytes", "Bytes written to disks by this process", disk(|io| io.write_bytes)),
     ];
-    families.push(
-        Family::counter(
-            "process_cpu_seconds",
-            "Processor time of the process, user and system",
-        )
-        .value(field(|stat| stat.utime + stat.stime) / ticks),
-    );
-    families.extend(gauges.map(|(name, help, value)| Family::gauge(name, help).value(value)));
+    let cpu = field(|stat| stat.utime + stat.stime) / ticks;
+    let help = "Processor time of the process, user and system";
+    families.push(Family::counter("process_cpu_seconds", help).value(cpu));
+    families.extend(Family::gauges(gauges));
 }
 
 fn boot_time() -> f64 {

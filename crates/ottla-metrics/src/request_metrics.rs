@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use ottla_protocol::{ApiKey, Message};
-use ottla_types::ErrorCode;
+use ottla_types::{ErrorCode, named_enum};
 
 use crate::histogram::{Histogram, Summary};
 use crate::sharded::Sharded;
@@ -30,31 +30,14 @@ pub struct RequestTimes {
     pub answered: Instant,
 }
 
-/// A stage of request processing, or the total.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum RequestTime {
-    Total,
-    Local,
-    Remote,
-    ResponseSend,
-}
-
-impl RequestTime {
-    pub const ALL: [RequestTime; 4] = [
-        RequestTime::Total,
-        RequestTime::Local,
-        RequestTime::Remote,
-        RequestTime::ResponseSend,
-    ];
-
-    /// Kafka's metric name.
-    pub fn name(self) -> &'static str {
-        match self {
-            RequestTime::Total => "TotalTimeMs",
-            RequestTime::Local => "LocalTimeMs",
-            RequestTime::Remote => "RemoteTimeMs",
-            RequestTime::ResponseSend => "ResponseSendTimeMs",
-        }
+named_enum! {
+    /// A stage of request processing, or the total, with the names of Kafka's metrics.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    pub enum RequestTime {
+        Total => "TotalTimeMs",
+        Local => "LocalTimeMs",
+        Remote => "RemoteTimeMs",
+        ResponseSend => "ResponseSendTimeMs",
     }
 }
 

@@ -4,53 +4,27 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 
 use ottla_sync::Mutex;
-use ottla_types::TopicName;
+use ottla_types::{TopicName, named_enum};
 
 use crate::sharded::Counters;
 
-/// A counter of a topic, summed over its partitions on this broker.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[repr(usize)]
-pub enum TopicMetric {
-    MessagesIn,
-    BytesIn,
-    BytesOut,
-    /// Bytes of batches rejected as too large.
-    BytesRejected,
-    FailedProduceRequests,
-    FailedFetchRequests,
-    /// Incremented once per partition of a request, as in Kafka.
-    TotalProduceRequests,
-    TotalFetchRequests,
-    InvalidMessageCrcRecords,
-}
-
-impl TopicMetric {
-    pub const ALL: [TopicMetric; 9] = [
-        TopicMetric::MessagesIn,
-        TopicMetric::BytesIn,
-        TopicMetric::BytesOut,
-        TopicMetric::BytesRejected,
-        TopicMetric::FailedProduceRequests,
-        TopicMetric::FailedFetchRequests,
-        TopicMetric::TotalProduceRequests,
-        TopicMetric::TotalFetchRequests,
-        TopicMetric::InvalidMessageCrcRecords,
-    ];
-
-    /// Kafka's name without the `PerSec` suffix.
-    pub fn name(self) -> &'static str {
-        match self {
-            TopicMetric::MessagesIn => "MessagesIn",
-            TopicMetric::BytesIn => "BytesIn",
-            TopicMetric::BytesOut => "BytesOut",
-            TopicMetric::BytesRejected => "BytesRejected",
-            TopicMetric::FailedProduceRequests => "FailedProduceRequests",
-            TopicMetric::FailedFetchRequests => "FailedFetchRequests",
-            TopicMetric::TotalProduceRequests => "TotalProduceRequests",
-            TopicMetric::TotalFetchRequests => "TotalFetchRequests",
-            TopicMetric::InvalidMessageCrcRecords => "InvalidMessageCrcRecords",
-        }
+named_enum! {
+    /// A counter of a topic, summed over its partitions on this broker. The names are Kafka's
+    /// without the `PerSec` suffix.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    #[repr(usize)]
+    pub enum TopicMetric {
+        MessagesIn => "MessagesIn",
+        BytesIn => "BytesIn",
+        BytesOut => "BytesOut",
+        /// Bytes of batches rejected as too large.
+        BytesRejected => "BytesRejected",
+        FailedProduceRequests => "FailedProduceRequests",
+        FailedFetchRequests => "FailedFetchRequests",
+        /// Incremented once per partition of a request, as in Kafka.
+        TotalProduceRequests => "TotalProduceRequests",
+        TotalFetchRequests => "TotalFetchRequests",
+        InvalidMessageCrcRecords => "InvalidMessageCrcRecords",
     }
 }
 

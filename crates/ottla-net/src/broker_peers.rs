@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use bytestring::ByteString;
-use ottla_protocol::Records;
 use ottla_protocol::messages::ProduceRequest;
 use ottla_protocol::messages::produce_request::{PartitionProduceData, TopicProduceData};
 use ottla_protocol::messages::produce_response::PartitionProduceResponse;
+use ottla_protocol::{ErrorResponse, Records};
 use ottla_sync::Mutex;
 use ottla_sync::collections::HashMap;
 use ottla_types::{BrokerId, ErrorCode, TopicId};
@@ -74,10 +74,7 @@ impl BrokerPeers {
         let mut partitions = topics.flat_map(|topic| topic.partition_responses);
         Ok(partitions
             .next()
-            .unwrap_or_else(|| PartitionProduceResponse {
-                error_code: ErrorCode::UnknownServerError.code(),
-                ..Default::default()
-            }))
+            .unwrap_or_else(|| PartitionProduceResponse::of_error(ErrorCode::UnknownServerError)))
     }
 
     /// Returns the connection to a broker. The first caller opens it, and concurrent callers wait;

@@ -276,12 +276,11 @@ impl Connections {
     /// Counts a new connection, and returns how long it must wait.
     pub fn delay(&self, listener: &ListenerInfo, limits: &Limits, now_ms: u64) -> Duration {
         let mut open = self.open.lock();
-        let of_all = match limits.is_protected {
-            true => Duration::ZERO,
-            false => {
-                let of_all = &mut open.rates[usize::from(listener.is_controller)];
-                delay(of_all, limits.windows, limits.rate, now_ms)
-            }
+        let of_all = if limits.is_protected {
+            Duration::ZERO
+        } else {
+            let of_all = &mut open.rates[usize::from(listener.is_controller)];
+            delay(of_all, limits.windows, limits.rate, now_ms)
         };
         let name = listener.name.clone();
         let of_listener = open.rate_per_listener.entry(name).or_default();

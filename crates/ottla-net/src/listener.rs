@@ -127,10 +127,7 @@ const KAFKA_DEFAULT_RECEIVE_BUFFER_BYTES: i32 = 102_400;
 /// The address of a listener without a host: all IPv4 and IPv6 addresses, as in Java, or only IPv4
 /// if the machine has no IPv6.
 fn every_address() -> &'static str {
-    match net::has_ipv6() {
-        true => "::",
-        false => "0.0.0.0",
-    }
+    if net::has_ipv6() { "::" } else { "0.0.0.0" }
 }
 
 fn open(config: &BrokerConfig, address: SocketAddr) -> io::Result<BoundSocket> {

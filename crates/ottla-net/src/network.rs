@@ -53,13 +53,12 @@ impl Network {
     pub fn enable_kernel_tls(&self) {
         match KernelTls::probe() {
             Ok(kernel_tls) => {
-                let of_keys = match kernel_tls.can_replace_keys() {
-                    true => "",
-                    false => {
-                        "; it cannot replace keys (Linux 6.14 can), so a connection is closed after \
-                         15 million TLS records (up to 250 GB), and when its client asks for a new \
-                         key; clients connect again"
-                    }
+                let of_keys = if kernel_tls.can_replace_keys() {
+                    ""
+                } else {
+                    "; it cannot replace keys (Linux 6.14 can), so a connection is closed after \
+                     15 million TLS records (up to 250 GB), and when its client asks for a new \
+                     key; clients connect again"
                 };
                 tracing::info!(
                     "ottla.ssl.kernel.enable: the kernel encrypts for TLS connections{of_keys}"

@@ -6,7 +6,7 @@ pub(crate) mod prelude {
 
     pub(crate) use bytes::Bytes;
     pub(crate) use bytestring::ByteString;
-    pub(crate) use ottla_types::Uuid;
+    pub(crate) use ottla_types::{ErrorCode, Uuid};
 
     pub(crate) use crate::api_key::ApiKey;
     pub(crate) use crate::encoder::Encoder;
@@ -14,7 +14,7 @@ pub(crate) mod prelude {
         DecodeError, EncodeError, check_decode_version, check_encode_version, not_representable,
         required,
     };
-    pub(crate) use crate::message::{ApiMessage, ApiRequest, Message};
+    pub(crate) use crate::message::{ApiMessage, ApiRequest, ErrorResponse, Message};
     pub(crate) use crate::reader::Reader;
     pub(crate) use crate::records::Records;
     pub(crate) use crate::tagged::UnknownTaggedFields;

@@ -43,7 +43,7 @@ pub use generated::{
     transaction_records,
 };
 pub use header::{decode_api_versions_response, decode_request_header};
-pub use message::{ApiMessage, ApiRequest, Message};
+pub use message::{ApiMessage, ApiRequest, ErrorResponse, Message};
 pub use reader::{Reader, fair_allowance};
 pub use records::{FileRegion, Records, RegionFile};
 pub use tagged::{RawTaggedField, UnknownTaggedFields};

@@ -3,6 +3,7 @@
 use std::ops::RangeInclusive;
 
 use bytes::Bytes;
+use ottla_types::ErrorCode;
 
 use crate::{ApiKey, DecodeError, EncodeError, Encoder, Reader};
 
@@ -40,6 +41,18 @@ pub trait Message: Sized + Default {
         let mut encoder = Encoder::new();
         self.encode(&mut encoder, version)?;
         encoder.finish().try_into_bytes()
+    }
+}
+
+/// A response, or a part of one, with an error code.
+pub trait ErrorResponse: Default {
+    fn set_error_code(&mut self, error: ErrorCode);
+
+    /// The error code, and defaults for all other fields.
+    fn of_error(error: ErrorCode) -> Self {
+        let mut response = Self::default();
+        response.set_error_code(error);
+        response
     }
 }
 

@@ -78,17 +78,29 @@ impl Blocked {
     }
 }
 
-fn from_fullest(placement: &Placement, range: Range, blocked: &mut Blocked) -> Option<Move> {
+/// The brokers with more than `count` replicas, fullest first.
+fn fuller(placement: &Placement, count: u64) -> Vec<usize> {
     let counts = &placement.replica_counts;
-    let mut sources: Vec<usize> = staying(placement)
-        .filter(|it| counts[*it] > range.upper)
+    let mut brokers: Vec<usize> = staying(placement)
+        .filter(|it| counts[*it] > count)
         .collect();
-    sources.sort_by_key(|it| (Reverse(counts[*it]), Reverse(placement.bytes[*it]), *it));
-    let mut targets: Vec<usize> = staying(placement)
-        .filter(|it| placement.receives[*it] && counts[*it] < range.upper)
+    brokers.sort_by_key(|it| (Reverse(counts[*it]), Reverse(placement.bytes[*it]), *it));
+    brokers
+}
+
+/// The brokers that may receive replicas and have fewer than `count`, emptiest first.
+fn emptier(placement: &Placement, count: u64) -> Vec<usize> {
+    let counts = &placement.replica_counts;
+    let mut brokers: Vec<usize> = staying(placement)
+        .filter(|it| placement.receives[*it] && counts[*it] < count)
         .collect();
-    targets.sort_by_key(|it| (counts[*it], placement.bytes[*it], *it));
-    for from in sources {
+    brokers.sort_by_key(|it| (counts[*it], placement.bytes[*it], *it));
+    brokers
+}
+
+fn from_fullest(placement: &Placement, range: Range, blocked: &mut Blocked) -> Option<Move> {
+    let targets = emptier(placement, range.upper);
+    for from in fuller(placement, range.upper) {
         for to in &targets {
             if let Some(partition) = candidate(placement, from, *to, blocked) {
                 return Some((partition, from, *to));
@@ -99,16 +111,8 @@ fn from_fullest(placement: &Placement, range: Range, blocked: &mut Blocked) -> O
 }
 
 fn to_emptiest(placement: &Placement, range: Range, blocked: &mut Blocked) -> Option<Move> {
-    let counts = &placement.replica_counts;
-    let mut targets: Vec<usize> = staying(placement)
-        .filter(|it| placement.receives[*it] && counts[*it] < range.lower)
-        .collect();
-    targets.sort_by_key(|it| (counts[*it], placement.bytes[*it], *it));
-    let mut sources: Vec<usize> = staying(placement)
-        .filter(|it| counts[*it] > range.lower)
-        .collect();
-    sources.sort_by_key(|it| (Reverse(counts[*it]), Reverse(placement.bytes[*it]), *it));
-    for to in targets {
+    let sources = fuller(placement, range.lower);
+    for to in emptier(placement, range.lower) {
         for from in &sources {
             if let Some(partition) = candidate(placement, *from, to, blocked) {
                 return Some((partition, *from, to));

@@ -2,27 +2,24 @@
 
 use std::fmt;
 
-/// How the records of a batch are compressed. The numbers are those in the attribute bits.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-#[repr(u8)]
-pub enum CompressionType {
-    #[default]
-    None = 0,
-    Gzip = 1,
-    Snappy = 2,
-    Lz4 = 3,
-    Zstd = 4,
+use ottla_types::named_enum;
+
+named_enum! {
+    /// How the records of a batch are compressed. The numbers are those in the attribute bits,
+    /// the names those of `compression.type`.
+    #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+    #[repr(u8)]
+    pub enum CompressionType {
+        #[default]
+        None = 0 => "none",
+        Gzip = 1 => "gzip",
+        Snappy = 2 => "snappy",
+        Lz4 = 3 => "lz4",
+        Zstd = 4 => "zstd",
+    }
 }
 
 impl CompressionType {
-    pub const ALL: [CompressionType; 5] = [
-        CompressionType::None,
-        CompressionType::Gzip,
-        CompressionType::Snappy,
-        CompressionType::Lz4,
-        CompressionType::Zstd,
-    ];
-
     /// The codec with this number; `None` for the three unassigned numbers.
     pub const fn from_id(id: u8) -> Option<CompressionType> {
         match id {
@@ -37,17 +34,6 @@ impl CompressionType {
 
     pub const fn id(self) -> u8 {
         self as u8
-    }
-
-    /// The name in `compression.type`: `none`, `gzip`, `snappy`, `lz4` or `zstd`.
-    pub const fn name(self) -> &'static str {
-        match self {
-            CompressionType::None => "none",
-            CompressionType::Gzip => "gzip",
-            CompressionType::Snappy => "snappy",
-            CompressionType::Lz4 => "lz4",
-            CompressionType::Zstd => "zstd",
-        }
     }
 
     /// The codec of this name, written as Kafka writes it (lower case only).

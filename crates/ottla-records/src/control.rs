@@ -5,21 +5,25 @@
 //! Kafka: `ControlRecordType`, `EndTransactionMarker`, `MemoryRecords.withEndTransactionMarker`.
 
 use bytes::Bytes;
-use ottla_types::{LeaderEpoch, Offset, ProducerEpoch, ProducerId, Sequence, Timestamp};
+use ottla_types::{
+    LeaderEpoch, Offset, ProducerEpoch, ProducerId, Sequence, Timestamp, named_enum,
+};
 
 use crate::{BatchError, Compression, RecordBatch, RecordBatchBuilder};
 
-/// The kind of a control record.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-#[repr(i16)]
-pub enum ControlRecordType {
-    Abort = 0,
-    Commit = 1,
-    LeaderChange = 2,
-    SnapshotHeader = 3,
-    SnapshotFooter = 4,
-    KRaftVersion = 5,
-    KRaftVoters = 6,
+named_enum! {
+    /// The kind of a control record.
+    #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+    #[repr(i16)]
+    pub enum ControlRecordType {
+        Abort = 0 => "ABORT",
+        Commit = 1 => "COMMIT",
+        LeaderChange = 2 => "LEADER_CHANGE",
+        SnapshotHeader = 3 => "SNAPSHOT_HEADER",
+        SnapshotFooter = 4 => "SNAPSHOT_FOOTER",
+        KRaftVersion = 5 => "KRAFT_VERSION",
+        KRaftVoters = 6 => "KRAFT_VOTERS",
+    }
 }
 
 const KEY_VERSION: i16 = 0;
@@ -27,34 +31,12 @@ const END_TXN_MARKER_VERSION: i16 = 0;
 
 impl ControlRecordType {
     /// The type with this number; `None` for an unknown one, which Kafka skips.
-    pub const fn from_type_id(type_id: i16) -> Option<ControlRecordType> {
-        Some(match type_id {
-            0 => ControlRecordType::Abort,
-            1 => ControlRecordType::Commit,
-            2 => ControlRecordType::LeaderChange,
-            3 => ControlRecordType::SnapshotHeader,
-            4 => ControlRecordType::SnapshotFooter,
-            5 => ControlRecordType::KRaftVersion,
-            6 => ControlRecordType::KRaftVoters,
-            _ => return None,
-        })
+    pub fn from_type_id(type_id: i16) -> Option<ControlRecordType> {
+        Self::ALL.into_iter().find(|it| it.type_id() == type_id)
     }
 
     pub const fn type_id(self) -> i16 {
         self as i16
-    }
-
-    /// Kafka's name, as its tools print it.
-    pub const fn name(self) -> &'static str {
-        match self {
-            ControlRecordType::Abort => "ABORT",
-            ControlRecordType::Commit => "COMMIT",
-            ControlRecordType::LeaderChange => "LEADER_CHANGE",
-            ControlRecordType::SnapshotHeader => "SNAPSHOT_HEADER",
-            ControlRecordType::SnapshotFooter => "SNAPSHOT_FOOTER",
-            ControlRecordType::KRaftVersion => "KRAFT_VERSION",
-            ControlRecordType::KRaftVoters => "KRAFT_VOTERS",
-        }
     }
 
     /// The record key of this kind.

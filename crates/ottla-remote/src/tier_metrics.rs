@@ -11,54 +11,27 @@ use ottla_metrics::complaints::Complaints;
 use ottla_sync::Mutex;
 use ottla_sync::atomic::{AtomicU64, Ordering};
 use ottla_tiered::{CopyLag, DeleteLag, RemoteLogStats};
-use ottla_types::{Offset, TopicIdPartition, TopicName, TopicPartition};
+use ottla_types::{Offset, TopicIdPartition, TopicName, TopicPartition, named_enum};
 
-/// A counter.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[repr(usize)]
-pub enum TierCounter {
-    CopyBytes,
-    CopyRequests,
-    CopyErrors,
-    FetchBytes,
-    FetchRequests,
-    FetchErrors,
-    DeleteRequests,
-    DeleteErrors,
-    BuildStateRequests,
-    BuildStateErrors,
+named_enum! {
+    /// A counter, by Kafka's name without the `PerSec` suffix.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    #[repr(usize)]
+    pub enum TierCounter {
+        CopyBytes => "RemoteCopyBytes",
+        CopyRequests => "RemoteCopyRequests",
+        CopyErrors => "RemoteCopyErrors",
+        FetchBytes => "RemoteFetchBytes",
+        FetchRequests => "RemoteFetchRequests",
+        FetchErrors => "RemoteFetchErrors",
+        DeleteRequests => "RemoteDeleteRequests",
+        DeleteErrors => "RemoteDeleteErrors",
+        BuildStateRequests => "BuildRemoteLogAuxStateRequests",
+        BuildStateErrors => "BuildRemoteLogAuxStateErrors",
+    }
 }
 
 impl TierCounter {
-    pub const ALL: [TierCounter; 10] = [
-        TierCounter::CopyBytes,
-        TierCounter::CopyRequests,
-        TierCounter::CopyErrors,
-        TierCounter::FetchBytes,
-        TierCounter::FetchRequests,
-        TierCounter::FetchErrors,
-        TierCounter::DeleteRequests,
-        TierCounter::DeleteErrors,
-        TierCounter::BuildStateRequests,
-        TierCounter::BuildStateErrors,
-    ];
-
-    /// Kafka's name without the `PerSec` suffix.
-    pub fn name(self) -> &'static str {
-        match self {
-            TierCounter::CopyBytes => "RemoteCopyBytes",
-            TierCounter::CopyRequests => "RemoteCopyRequests",
-            TierCounter::CopyErrors => "RemoteCopyErrors",
-            TierCounter::FetchBytes => "RemoteFetchBytes",
-            TierCounter::FetchRequests => "RemoteFetchRequests",
-            TierCounter::FetchErrors => "RemoteFetchErrors",
-            TierCounter::DeleteRequests => "RemoteDeleteRequests",
-            TierCounter::DeleteErrors => "RemoteDeleteErrors",
-            TierCounter::BuildStateRequests => "BuildRemoteLogAuxStateRequests",
-            TierCounter::BuildStateErrors => "BuildRemoteLogAuxStateErrors",
-        }
-    }
-
     pub fn help(self) -> &'static str {
         match self {
             TierCounter::CopyBytes => "Bytes of segments that were copied to remote storage",

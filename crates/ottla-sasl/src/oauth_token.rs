@@ -372,10 +372,7 @@ fn check_scopes(claims: &Map<String, Value>, name: &str) -> Result<(), TokenErro
     };
     let is_wrong = scopes.iter().any(|scope| scope.trim().is_empty())
         || scopes.iter().enumerate().any(is_repeated);
-    match is_wrong {
-        true => Err(wrong()),
-        false => Ok(()),
-    }
+    if is_wrong { Err(wrong()) } else { Ok(()) }
 }
 
 /// Validates a token without a signature. Any client can create one.

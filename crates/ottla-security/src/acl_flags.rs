@@ -18,10 +18,7 @@ pub fn flags_to_allow(client: Client<'_>, action: Action<'_>) -> String {
 
 /// The flags that remove an ACL.
 pub fn flags_to_remove(acl: &Acl) -> String {
-    let kind = match acl.is_allow() {
-        true => "allow",
-        false => "deny",
-    };
+    let kind = if acl.is_allow() { "allow" } else { "deny" };
     let principal = quoted(&acl.principal);
     let host = host_flag(&format!("--{kind}-host"), &acl.host);
     let operation = acl.operation.title();

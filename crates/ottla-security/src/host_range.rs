@@ -28,41 +28,38 @@ impl HostRange {
         let Some((address, prefix)) = text.split_once('/') else {
             return Err(unparsed(" - missing prefix length"));
         };
-        match is_v6 {
-            true => {
-                let prefix: i32 = prefix
-                    .parse()
-                    .map_err(|_| unparsed(" - invalid prefix length"))?;
-                if !(0..=128).contains(&prefix) {
-                    return Err(unparsed(" - prefix length must be between 0 and 128"));
-                }
-                // Java reads an address in brackets, and with the scope of a link-local one.
-                let in_brackets = address.strip_prefix('[');
-                let bare = in_brackets
-                    .and_then(|it| it.strip_suffix(']'))
-                    .unwrap_or(address);
-                let bare = bare.split('%').next().unwrap_or_default();
-                match bare.parse::<Ipv6Addr>() {
-                    // Java takes an address that maps one of version 4 for the latter.
-                    Ok(it) if it.to_ipv4_mapped().is_some() => {
-                        Err(format!("Could not parse [{address}] - not an IPv6 address"))
-                    }
-                    Ok(it) => Ok(HostRange::new(u128::from(it), 128 - prefix as u32, true)),
-                    Err(_) => Err(format!("Could not parse [{address}]")),
-                }
+        if is_v6 {
+            let prefix: i32 = prefix
+                .parse()
+                .map_err(|_| unparsed(" - invalid prefix length"))?;
+            if !(0..=128).contains(&prefix) {
+                return Err(unparsed(" - prefix length must be between 0 and 128"));
             }
-            false => {
-                let mut bytes = [0; 4];
-                let mut parts = address.split('.');
-                for byte in &mut bytes {
-                    let part = parts.next().and_then(|part| digits(part, 3));
-                    *byte = in_range(part.ok_or_else(|| unparsed(""))?, 255)?;
+            // Java reads an address in brackets, and with the scope of a link-local one.
+            let in_brackets = address.strip_prefix('[');
+            let bare = in_brackets
+                .and_then(|it| it.strip_suffix(']'))
+                .unwrap_or(address);
+            let bare = bare.split('%').next().unwrap_or_default();
+            match bare.parse::<Ipv6Addr>() {
+                // Java takes an address that maps one of version 4 for the latter.
+                Ok(it) if it.to_ipv4_mapped().is_some() => {
+                    Err(format!("Could not parse [{address}] - not an IPv6 address"))
                 }
-                let prefix = digits(prefix, 2).filter(|_| parts.next().is_none());
-                let prefix = in_range(prefix.ok_or_else(|| unparsed(""))?, 32)?;
-                let address = u128::from(u32::from_be_bytes(bytes));
-                Ok(HostRange::new(address, 32 - u32::from(prefix), false))
+                Ok(it) => Ok(HostRange::new(u128::from(it), 128 - prefix as u32, true)),
+                Err(_) => Err(format!("Could not parse [{address}]")),
             }
+        } else {
+            let mut bytes = [0; 4];
+            let mut parts = address.split('.');
+            for byte in &mut bytes {
+                let part = parts.next().and_then(|part| digits(part, 3));
+                *byte = in_range(part.ok_or_else(|| unparsed(""))?, 255)?;
+            }
+            let prefix = digits(prefix, 2).filter(|_| parts.next().is_none());
+            let prefix = in_range(prefix.ok_or_else(|| unparsed(""))?, 32)?;
+            let address = u128::from(u32::from_be_bytes(bytes));
+            Ok(HostRange::new(address, 32 - u32::from(prefix), false))
         }
     }
 

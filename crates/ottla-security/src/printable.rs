@@ -21,12 +21,11 @@ pub fn escaped(text: &str) -> Cow<'_, str> {
 /// Quotes text as one word of a shell command.
 pub(crate) fn quoted(text: &str) -> String {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b":._-/=@,".contains(&byte);
-    match text.bytes().all(is_plain) && !text.is_empty() {
-        true => text.to_owned(),
-        false => {
-            let shown: String = text.chars().filter(|char| !ends_line(*char)).collect();
-            format!("'{}'", shown.replace('\'', "'\\''"))
-        }
+    if text.bytes().all(is_plain) && !text.is_empty() {
+        text.to_owned()
+    } else {
+        let shown: String = text.chars().filter(|char| !ends_line(*char)).collect();
+        format!("'{}'", shown.replace('\'', "'\\''"))
     }
 }
 

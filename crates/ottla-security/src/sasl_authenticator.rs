@@ -17,8 +17,8 @@
 use std::sync::Arc;
 
 use bytestring::ByteString;
-use ottla_protocol::ApiKey;
 use ottla_protocol::messages::{SaslAuthenticateResponse, SaslHandshakeResponse};
+use ottla_protocol::{ApiKey, ErrorResponse};
 use ottla_sasl::oauthbearer::{ACKNOWLEDGED_ERROR, InitialResponse};
 use ottla_sasl::plain::{PlainError, PlainResponse};
 use ottla_sasl::scram::{ScramCredential, ScramError, ScramServer};
@@ -440,10 +440,7 @@ impl SaslAuthenticator {
             },
             State::Exchange(..) => Outcome::Failed {
                 reply: (api_key == ApiKey::SaslHandshake).then(|| {
-                    Reply::Handshake(SaslHandshakeResponse {
-                        error_code: ErrorCode::IllegalSaslState.code(),
-                        ..Default::default()
-                    })
+                    Reply::Handshake(SaslHandshakeResponse::of_error(ErrorCode::IllegalSaslState))
                 }),
                 message: format!(
                     "Unexpected Kafka request of type {name} during SASL authentication."

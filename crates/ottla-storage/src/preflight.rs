@@ -26,7 +26,7 @@ use crate::format::THIS_FILE;
 use look::Look;
 
 pub use directories::Unformatted;
-pub use finding::{Facts, Finding, Severity, TLS, Unserved};
+pub use finding::{Facts, Finding, Severity, TLS};
 
 /// The result of the checks.
 #[derive(Clone, PartialEq, Eq, Debug)]

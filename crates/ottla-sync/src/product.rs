@@ -9,7 +9,7 @@ pub use tokio::sync::{mpsc, oneshot, watch};
 
 /// A lock that may be held across an `await`.
 pub mod async_lock {
-    pub use tokio::sync::{Mutex, MutexGuard, OwnedMutexGuard};
+    pub use tokio::sync::{Mutex, MutexGuard};
 }
 
 /// Channels between threads that may block.

@@ -339,10 +339,7 @@ fn read(
 
 fn text<'a>(settings: &TlsSettings, key: &str, bytes: &'a [u8]) -> Result<&'a str, TlsError> {
     std::str::from_utf8(bytes).map_err(|_| {
-        let kind = match jks::is_jks(bytes) {
-            true => "JKS",
-            false => "PKCS12",
-        };
+        let kind = if jks::is_jks(bytes) { "JKS" } else { "PKCS12" };
         settings.error(
             key,
             format!("it is not PEM; if it is a {kind} file, give {kind} as its type"),

@@ -77,6 +77,37 @@ impl Trust {
     }
 }
 
+/// Signatures are verified alike for both ends, by the provider's algorithms.
+macro_rules! verified_signatures {
+    () => {
+        fn verify_tls12_signature(
+            &self,
+            message: &[u8],
+            cert: &CertificateDer<'_>,
+            dss: &DigitallySignedStruct,
+        ) -> Result<HandshakeSignatureValid, Error> {
+            let algorithms = &self.provider.signature_verification_algorithms;
+            verify_tls12_signature(message, cert, dss, algorithms)
+        }
+
+        fn verify_tls13_signature(
+            &self,
+            message: &[u8],
+            cert: &CertificateDer<'_>,
+            dss: &DigitallySignedStruct,
+        ) -> Result<HandshakeSignatureValid, Error> {
+            let algorithms = &self.provider.signature_verification_algorithms;
+            verify_tls13_signature(message, cert, dss, algorithms)
+        }
+
+        fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+            self.provider
+                .signature_verification_algorithms
+                .supported_schemes()
+        }
+    };
+}
+
 /// Verifies the certificates of servers.
 #[derive(Debug)]
 pub struct ServerVerifier {
@@ -94,16 +125,15 @@ impl ServerVerifier {
         provider: Arc<CryptoProvider>,
     ) -> Result<ServerVerifier, TlsError> {
         let roots = Arc::clone(&trust.roots);
-        let inner = match roots.is_empty() {
-            true => None,
-            false => {
-                let built = WebPkiServerVerifier::builder_with_provider(roots, provider.clone());
-                Some(
-                    built
-                        .build()
-                        .map_err(|error| TlsError::new(error.to_string()))?,
-                )
-            }
+        let inner = if roots.is_empty() {
+            None
+        } else {
+            let built = WebPkiServerVerifier::builder_with_provider(roots, provider.clone());
+            Some(
+                built
+                    .build()
+                    .map_err(|error| TlsError::new(error.to_string()))?,
+            )
         };
         Ok(ServerVerifier {
             trust,
@@ -191,31 +221,7 @@ impl ServerCertVerifier for ServerVerifier {
         Ok(ServerCertVerified::assertion())
     }
 
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        dss: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        let algorithms = &self.provider.signature_verification_algorithms;
-        verify_tls12_signature(message, cert, dss, algorithms)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        dss: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        let algorithms = &self.provider.signature_verification_algorithms;
-        verify_tls13_signature(message, cert, dss, algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.provider
-            .signature_verification_algorithms
-            .supported_schemes()
-    }
+    verified_signatures!();
 }
 
 /// Verifies the certificates of clients.
@@ -236,17 +242,15 @@ impl ClientVerifier {
         provider: Arc<CryptoProvider>,
     ) -> Result<ClientVerifier, TlsError> {
         let roots = Arc::clone(&trust.roots);
-        let inner = match roots.is_empty() {
-            true => None,
-            false => {
-                let built =
-                    WebPkiClientVerifier::builder_with_provider(roots, Arc::clone(&provider));
-                Some(
-                    built
-                        .build()
-                        .map_err(|error| TlsError::new(error.to_string()))?,
-                )
-            }
+        let inner = if roots.is_empty() {
+            None
+        } else {
+            let built = WebPkiClientVerifier::builder_with_provider(roots, Arc::clone(&provider));
+            Some(
+                built
+                    .build()
+                    .map_err(|error| TlsError::new(error.to_string()))?,
+            )
         };
         let hints = trust.roots.subjects();
         Ok(ClientVerifier {
@@ -298,29 +302,5 @@ impl ClientCertVerifier for ClientVerifier {
         }
     }
 
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        dss: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        let algorithms = &self.provider.signature_verification_algorithms;
-        verify_tls12_signature(message, cert, dss, algorithms)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        dss: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        let algorithms = &self.provider.signature_verification_algorithms;
-        verify_tls13_signature(message, cert, dss, algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.provider
-            .signature_verification_algorithms
-            .supported_schemes()
-    }
+    verified_signatures!();
 }

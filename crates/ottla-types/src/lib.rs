@@ -16,6 +16,7 @@
 )]
 
 mod error_code;
+mod named_enum;
 mod numbers;
 mod plantable_bugs;
 mod topic;

@@ -59,12 +59,11 @@ pub fn run(args: &DoctorArgs) -> ExitCode {
             return ExitCode::from(UNREADABLE);
         }
     };
-    let text = match args.json {
-        true => format!("{:#}\n", to_json(&sections)),
-        false => {
-            let has_colours = std::io::stdout().is_terminal() && colours::are_allowed();
-            to_text(&sections, has_colours)
-        }
+    let text = if args.json {
+        format!("{:#}\n", to_json(&sections))
+    } else {
+        let has_colours = std::io::stdout().is_terminal() && colours::are_allowed();
+        to_text(&sections, has_colours)
     };
     // The reader may have closed the pipe; the exit status still carries the result.
     let _ = std::io::stdout().write_all(text.as_bytes());

@@ -10,11 +10,10 @@ pub const WIDTH: usize = 80;
 pub fn wrap(text: &mut String, first: &str, others: &str, words: &str) {
     for (index, line) in words.split('\n').enumerate() {
         let first = if index == 0 { first } else { others };
-        match line.starts_with("    ") {
-            true => {
-                let _ = writeln!(text, "{others}{line}");
-            }
-            false => wrap_line(text, first, others, line.trim_start()),
+        if line.starts_with("    ") {
+            let _ = writeln!(text, "{others}{line}");
+        } else {
+            wrap_line(text, first, others, line.trim_start())
         }
     }
 }

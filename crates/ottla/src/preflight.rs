@@ -75,7 +75,7 @@ fn to_json(preflight: &Preflight) -> Value {
             "place": finding.place,
             "what": finding.what,
             "change": finding.change,
-            "accept": finding.accept.map(|unserved| unserved.name()),
+            "accept": finding.accept,
         })
     };
     json!({

@@ -14,7 +14,7 @@ use super::complaint::Complaint;
 const MAY_USE: &[(&str, &str)] = &[
     ("ottla-types", ""),
     ("ottla-sasl", ""),
-    ("ottla-config", "sasl"),
+    ("ottla-config", "types sasl"),
     ("ottla-sync", ""),
     ("ottla-records", "types"),
     ("ottla-protocol-codegen", ""),

@@ -246,30 +246,16 @@ impl FinishedRound<'_> {
         let seconds = after.cpu.saturating_sub(before.cpu).as_secs_f64();
         let since = |of: fn(&ProcessUsage) -> u64| of(&after).saturating_sub(of(&before)) as f64;
         let megabytes = |bytes: f64| bytes / 1_048_576.0;
+        #[rustfmt::skip]
         let figures = [
             ("broker.cpu_seconds_per_gb", seconds / gigabytes),
-            (
-                "broker.peak_memory_mb",
-                megabytes(after.peak_resident_bytes as f64),
-            ),
-            (
-                "broker.disk_written_mb",
-                megabytes(since(|it| it.disk_written_bytes)),
-            ),
-            (
-                "broker.disk_read_mb",
-                megabytes(since(|it| it.disk_read_bytes)),
-            ),
+            ("broker.peak_memory_mb", megabytes(after.peak_resident_bytes as f64)),
+            ("broker.disk_written_mb", megabytes(since(|it| it.disk_written_bytes))),
+            ("broker.disk_read_mb", megabytes(since(|it| it.disk_read_bytes))),
             ("broker.major_page_faults", since(|it| it.major_page_faults)),
             ("broker.minor_page_faults", since(|it| it.minor_page_faults)),
-            (
-                "broker.voluntary_switches",
-                since(|it| it.voluntary_switches),
-            ),
-            (
-                "broker.involuntary_switches",
-                since(|it| it.involuntary_switches),
-            ),
+            ("broker.voluntary_switches", since(|it| it.voluntary_switches)),
+            ("broker.involuntary_switches", since(|it| it.involuntary_switches)),
         ];
         for (name, value) in figures {
             self.put(name, value);

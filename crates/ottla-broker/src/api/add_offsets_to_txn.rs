@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use ottla_coordinator::TransactionalProducer;
 use ottla_coordinator::transaction::AddPartitions;
+use ottla_protocol::ErrorResponse;
 use ottla_protocol::messages::{AddOffsetsToTxnRequest, AddOffsetsToTxnResponse};
 use ottla_types::{ErrorCode, ProducerEpoch, ProducerId, TopicPartition};
 
@@ -25,10 +26,7 @@ pub(crate) async fn handle(
         ErrorCode::ProducerFenced if context.api_version < 2 => ErrorCode::InvalidProducerEpoch,
         error => error,
     };
-    AddOffsetsToTxnResponse {
-        error_code: error.code(),
-        ..Default::default()
-    }
+    AddOffsetsToTxnResponse::of_error(error)
 }
 
 async fn add(

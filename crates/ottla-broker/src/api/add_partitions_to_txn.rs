@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use ottla_coordinator::TransactionalProducer;
 use ottla_coordinator::transaction::AddPartitions;
+use ottla_protocol::ErrorResponse;
 use ottla_protocol::messages::add_partitions_to_txn_request::{
     AddPartitionsToTxnTopic, AddPartitionsToTxnTransaction,
 };
@@ -50,10 +51,7 @@ pub(crate) async fn handle(
     let (action, cluster) = (Operation::ClusterAction, ResourceType::Cluster);
     let authorizer = &broker.authorizer;
     if !authorizer.is_allowed(context, action, cluster, CLUSTER) {
-        return AddPartitionsToTxnResponse {
-            error_code: ErrorCode::ClusterAuthorizationFailed.code(),
-            ..Default::default()
-        };
+        return AddPartitionsToTxnResponse::of_error(ErrorCode::ClusterAuthorizationFailed);
     }
     let mut adding = JoinSet::new();
     for transaction in request.transactions {

@@ -42,15 +42,14 @@ pub(crate) async fn handle(
     let altered = ottla_sync::task::spawn_blocking(move || {
         let wanted = wanted.into_iter();
         let results = wanted.map(|((topic, partition), path)| {
-            let code = match is_allowed {
-                true => {
-                    let topic_partition = TopicPartition::new(topic.clone(), partition);
-                    let altered = altering
-                        .directory_moves
-                        .alter_replica_log_dir(&topic_partition, &path);
-                    altered.err().unwrap_or(ErrorCode::None)
-                }
-                false => ErrorCode::ClusterAuthorizationFailed,
+            let code = if is_allowed {
+                let topic_partition = TopicPartition::new(topic.clone(), partition);
+                let altered = altering
+                    .directory_moves
+                    .alter_replica_log_dir(&topic_partition, &path);
+                altered.err().unwrap_or(ErrorCode::None)
+            } else {
+                ErrorCode::ClusterAuthorizationFailed
             };
             (topic, partition, code)
         });

@@ -5,11 +5,11 @@
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-use ottla_protocol::ApiKey;
 use ottla_protocol::messages::api_versions_response::{
     ApiVersion, FinalizedFeatureKey, SupportedFeatureKey,
 };
 use ottla_protocol::messages::{ApiVersionsRequest, ApiVersionsResponse};
+use ottla_protocol::{ApiKey, ErrorResponse};
 use ottla_types::ErrorCode;
 
 use crate::endpoint::Endpoint;
@@ -92,10 +92,7 @@ pub(crate) fn handle(
 }
 
 fn failed(error: ErrorCode) -> ApiVersionsResponse {
-    ApiVersionsResponse {
-        error_code: error.code(),
-        ..Default::default()
-    }
+    ApiVersionsResponse::of_error(error)
 }
 
 /// The versions of an API that can be answered. For a forwarded API, the versions that the active

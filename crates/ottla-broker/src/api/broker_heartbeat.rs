@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use ottla_protocol::ErrorResponse;
 use ottla_protocol::messages::{BrokerHeartbeatRequest, BrokerHeartbeatResponse};
 use ottla_types::{BrokerEpoch, BrokerId, ErrorCode};
 
@@ -28,9 +29,6 @@ pub(crate) async fn handle(
             }
             response
         }
-        Err(error) => BrokerHeartbeatResponse {
-            error_code: error.code(),
-            ..Default::default()
-        },
+        Err(error) => BrokerHeartbeatResponse::of_error(error),
     }
 }

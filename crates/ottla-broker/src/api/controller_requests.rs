@@ -9,6 +9,7 @@
 
 use bytestring::ByteString;
 use ottla_node::ControllerRequest;
+use ottla_protocol::ErrorResponse;
 use ottla_protocol::messages::{
     AllocateProducerIdsResponse, AlterPartitionResponse, AssignReplicasToDirsResponse,
     BrokerRegistrationResponse, ControllerRegistrationResponse, ElectLeadersResponse,
@@ -43,6 +44,22 @@ pub(crate) async fn forward<R: ControllerRequest<Response: Refused>>(
     decided.unwrap_or_else(|error| R::Response::refused(error, denial_message(context, error)))
 }
 
+/// Forwards a request of a client about ACLs.
+pub(crate) async fn forward_about_acls<R: ControllerRequest>(
+    broker: &Broker,
+    context: &RequestContext,
+    request: R,
+) -> Result<R::Response, (ErrorCode, Option<ByteString>)> {
+    // A controller on another node may have an authorizer.
+    let is_decided_here = broker.node.controller_elsewhere(context).is_none();
+    if is_decided_here && !broker.authorizer.is_configured() {
+        let message = ByteString::from_static("No Authorizer is configured.");
+        return Err((ErrorCode::SecurityDisabled, Some(message)));
+    }
+    let decided = broker.forward(context, request).await;
+    decided.map_err(|error| (error, denial_message(context, error)))
+}
+
 /// Forwards a request of a client about one delegation token.
 pub(crate) async fn change_token<R: ControllerRequest<Response: Refused>>(
     broker: &Broker,
@@ -65,10 +82,7 @@ macro_rules! refused_with_code {
     ($($Response:ty),+ $(,)?) => {$(
         impl Refused for $Response {
             fn refused(error: ErrorCode, _: Option<ByteString>) -> Self {
-                Self {
-                    error_code: error.code(),
-                    ..Default::default()
-                }
+                Self::of_error(error)
             }
         }
     )+};

@@ -4,12 +4,11 @@ use std::sync::Arc;
 
 use ottla_protocol::messages::create_acls_response::AclCreationResult;
 use ottla_protocol::messages::{CreateAclsRequest, CreateAclsResponse};
-use ottla_types::ErrorCode;
 
 use ottla_net::RequestContext;
 
+use super::controller_requests::forward_about_acls;
 use crate::Broker;
-use crate::authorization::denial_message;
 
 pub(crate) async fn handle(
     broker: &Arc<Broker>,
@@ -17,17 +16,9 @@ pub(crate) async fn handle(
     request: CreateAclsRequest,
 ) -> CreateAclsResponse {
     let asked = request.creations.len();
-    // A controller on another node may have an authorizer.
-    let is_decided_here = broker.node.controller_elsewhere(context).is_none();
-    let (error, message) = match is_decided_here && !broker.authorizer.is_configured() {
-        true => (
-            ErrorCode::SecurityDisabled,
-            Some("No Authorizer is configured.".into()),
-        ),
-        false => match broker.forward(context, request).await {
-            Ok(response) => return response,
-            Err(error) => (error, denial_message(context, error)),
-        },
+    let (error, message) = match forward_about_acls(broker, context, request).await {
+        Ok(response) => return response,
+        Err(refused) => refused,
     };
     let refused = AclCreationResult {
         error_code: error.code(),

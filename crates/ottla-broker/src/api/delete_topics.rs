@@ -34,13 +34,12 @@ pub(crate) async fn handle(
     let denied = take_denied(broker, context, &mut request);
     let is_strict = context.api_version >= STRICT_SINCE;
     let counting = broker.count_mutations(context, is_strict);
-    let mut response = match request.topic_names.is_empty() && request.topics.is_empty() {
-        true => DeleteTopicsResponse::default(),
-        false => {
-            let failed = |error| all_failed(&request, error);
-            let decided = broker.forward(&counting, request.clone()).await;
-            decided.unwrap_or_else(failed)
-        }
+    let mut response = if request.topic_names.is_empty() && request.topics.is_empty() {
+        DeleteTopicsResponse::default()
+    } else {
+        let failed = |error| all_failed(&request, error);
+        let decided = broker.forward(&counting, request.clone()).await;
+        decided.unwrap_or_else(failed)
     };
     response.throttle_time_ms = broker.mutation_throttle_ms(&counting, response.throttle_time_ms);
     response.responses.extend(denied);

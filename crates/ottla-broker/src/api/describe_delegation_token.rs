@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use bytestring::ByteString;
+use ottla_protocol::ErrorResponse;
 use ottla_protocol::messages::describe_delegation_token_response::{
     DescribedDelegationToken, DescribedDelegationTokenRenewer,
 };
@@ -21,10 +22,7 @@ pub(crate) async fn handle(
     context: &RequestContext,
     request: DescribeDelegationTokenRequest,
 ) -> DescribeDelegationTokenResponse {
-    let refuse = |error: ErrorCode| DescribeDelegationTokenResponse {
-        error_code: error.code(),
-        ..Default::default()
-    };
+    let refuse = DescribeDelegationTokenResponse::of_error;
     if !may_ask_about_tokens(context) {
         return refuse(ErrorCode::DelegationTokenRequestNotAllowed);
     }

@@ -6,6 +6,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use bytestring::ByteString;
+use ottla_protocol::ErrorResponse;
 use ottla_protocol::messages::describe_log_dirs_response::{
     DescribeLogDirsPartition, DescribeLogDirsResult, DescribeLogDirsTopic,
 };
@@ -29,10 +30,7 @@ pub(crate) async fn handle(
         ResourceType::Cluster,
         "kafka-cluster",
     ) {
-        return DescribeLogDirsResponse {
-            error_code: ErrorCode::ClusterAuthorizationFailed.code(),
-            ..Default::default()
-        };
+        return DescribeLogDirsResponse::of_error(ErrorCode::ClusterAuthorizationFailed);
     }
     let wanted: Option<HashSet<(ByteString, i32)>> = request.topics.map(|topics| {
         topics

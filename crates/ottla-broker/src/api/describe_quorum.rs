@@ -39,11 +39,7 @@ pub(crate) async fn handle(
         return answer.unwrap_or_else(refused);
     }
     let Some(quorum) = broker.node.quorum() else {
-        return DescribeQuorumResponse {
-            error_code: ErrorCode::NotController.code(),
-            error_message: None,
-            ..Default::default()
-        };
+        return refused(ErrorCode::NotController);
     };
     let described = quorum.describe().await;
     let now_ms = broker.timestamp().value();

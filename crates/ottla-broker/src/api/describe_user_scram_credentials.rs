@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use ottla_protocol::ErrorResponse;
 use ottla_protocol::messages::describe_user_scram_credentials_response::{
     CredentialInfo, DescribeUserScramCredentialsResult,
 };
@@ -25,10 +26,7 @@ pub(crate) async fn handle(
 ) -> DescribeUserScramCredentialsResponse {
     if let Err(error) = broker.authorize(context) {
         // As in Kafka, the results do not contain the users' names.
-        let refused = DescribeUserScramCredentialsResult {
-            error_code: error.code(),
-            ..Default::default()
-        };
+        let refused = DescribeUserScramCredentialsResult::of_error(error);
         let asked = request.users.map_or(0, |users| users.len());
         return DescribeUserScramCredentialsResponse {
             error_code: error.code(),

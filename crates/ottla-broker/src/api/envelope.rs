@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use bytes::Buf;
 use ottla_protocol::messages::{EnvelopeRequest, EnvelopeResponse, RequestHeader};
-use ottla_protocol::{ApiKey, Message, Reader};
+use ottla_protocol::{ApiKey, ErrorResponse, Message, Reader};
 use ottla_types::ErrorCode;
 
 use ottla_net::{Answer, ClientIdentity, RequestContext, RequestError};
@@ -78,10 +78,7 @@ pub(crate) fn seal(answered: Result<Answer, RequestError>) -> EnvelopeResponse {
 }
 
 pub(crate) fn refuse(error: ErrorCode) -> EnvelopeResponse {
-    EnvelopeResponse {
-        error_code: error.code(),
-        ..Default::default()
-    }
+    EnvelopeResponse::of_error(error)
 }
 
 /// Four bytes for IPv4, or sixteen for IPv6.

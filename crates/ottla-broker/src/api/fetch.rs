@@ -141,17 +141,16 @@ pub(crate) async fn handle(
         None => {}
     }
     let targets = Arc::new(targets);
-    let mut outcome = match targets.is_empty() {
-        true => ReadOutcome::without_answers(),
-        false => {
-            let wait = Wait {
-                min_bytes,
-                max_wait,
-                is_from_follower: follower.is_some(),
-                waited: &context.waited,
-            };
-            read_or_wait(broker, Arc::clone(&targets), limits, wait).await
-        }
+    let mut outcome = if targets.is_empty() {
+        ReadOutcome::without_answers()
+    } else {
+        let wait = Wait {
+            min_bytes,
+            max_wait,
+            is_from_follower: follower.is_some(),
+            waited: &context.waited,
+        };
+        read_or_wait(broker, Arc::clone(&targets), limits, wait).await
     };
     let worked = context.worked_since(began);
     let throttle_ms = match follower {

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use ottla_protocol::ErrorResponse;
 use ottla_protocol::messages::{
     GetTelemetrySubscriptionsRequest, GetTelemetrySubscriptionsResponse,
 };
@@ -37,10 +38,7 @@ pub(crate) async fn handle(
             requested_metrics: requested.metrics.into_iter().map(Into::into).collect(),
             ..Default::default()
         },
-        Err(error) => GetTelemetrySubscriptionsResponse {
-            error_code: error.code(),
-            ..Default::default()
-        },
+        Err(error) => GetTelemetrySubscriptionsResponse::of_error(error),
     }
 }
 

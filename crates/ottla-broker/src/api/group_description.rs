@@ -25,6 +25,24 @@ pub(super) trait GroupDescription: Refused {
     fn is_visible(&self, may_see: impl Fn(&str) -> bool) -> bool;
 }
 
+/// The methods of [`GroupDescription`] for the fields that all three APIs have.
+macro_rules! fields_of_group {
+    () => {
+        fn error_code(&self) -> i16 {
+            self.error_code
+        }
+
+        fn set_group_id(&mut self, group_id: ByteString) {
+            self.group_id = group_id;
+        }
+
+        fn set_authorized_operations(&mut self, operations: i32) {
+            self.authorized_operations = operations;
+        }
+    };
+}
+pub(super) use fields_of_group;
+
 /// `is_served`: whether the cluster supports groups of this kind.
 pub(super) fn describe_all<D: GroupDescription>(
     broker: &Broker,

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use bytestring::ByteString;
 use ottla_metadata::ConfigResourceType;
+use ottla_protocol::ErrorResponse;
 use ottla_protocol::messages::list_config_resources_response::ConfigResource;
 use ottla_protocol::messages::{ListConfigResourcesRequest, ListConfigResourcesResponse};
 use ottla_types::ErrorCode;
@@ -19,10 +20,7 @@ pub(crate) async fn handle(
     context: &RequestContext,
     request: ListConfigResourcesRequest,
 ) -> ListConfigResourcesResponse {
-    let refused = |error: ErrorCode| ListConfigResourcesResponse {
-        error_code: error.code(),
-        ..Default::default()
-    };
+    let refused = ListConfigResourcesResponse::of_error;
     let authorizer = &broker.authorizer;
     if !authorizer.is_allowed(
         context,

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use ottla_protocol::ErrorResponse;
 use ottla_protocol::messages::{ListGroupsRequest, ListGroupsResponse};
 use ottla_types::ErrorCode;
 
@@ -23,10 +24,7 @@ pub(crate) async fn handle(
             // The coordinator has just moved to another broker.
             Err(ErrorCode::NotCoordinator) => {}
             Err(error) => {
-                return ListGroupsResponse {
-                    error_code: error.code(),
-                    ..Default::default()
-                };
+                return ListGroupsResponse::of_error(error);
             }
         }
     }

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use ottla_coordinator::transaction::{ListFilter, TransactionState};
+use ottla_protocol::ErrorResponse;
 use ottla_protocol::messages::list_transactions_response::TransactionState as Listed;
 use ottla_protocol::messages::{ListTransactionsRequest, ListTransactionsResponse};
 use ottla_types::ErrorCode;
@@ -56,10 +57,7 @@ pub(crate) async fn handle(
                 response.transaction_states.extend(listed);
             }
             Err(ErrorCode::CoordinatorLoadInProgress) => {
-                return ListTransactionsResponse {
-                    error_code: ErrorCode::CoordinatorLoadInProgress.code(),
-                    ..Default::default()
-                };
+                return ListTransactionsResponse::of_error(ErrorCode::CoordinatorLoadInProgress);
             }
             // The coordinator has moved to another broker.
             Err(_) => {}

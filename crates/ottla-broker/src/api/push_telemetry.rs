@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use ottla_protocol::ErrorResponse;
 use ottla_protocol::messages::{PushTelemetryRequest, PushTelemetryResponse};
 use ottla_types::{ErrorCode, Uuid};
 
@@ -20,10 +21,7 @@ pub(crate) async fn handle(
         true => ErrorCode::InvalidRequest,
         false => push(broker, context, request).await,
     };
-    PushTelemetryResponse {
-        error_code: error.code(),
-        ..Default::default()
-    }
+    PushTelemetryResponse::of_error(error)
 }
 
 async fn push(

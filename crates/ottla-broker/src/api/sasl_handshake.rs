@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use ottla_protocol::ErrorResponse;
 use ottla_protocol::messages::{SaslHandshakeRequest, SaslHandshakeResponse};
 use ottla_types::ErrorCode;
 
@@ -15,8 +16,5 @@ pub(crate) async fn handle(
     _context: &RequestContext,
     _request: SaslHandshakeRequest,
 ) -> SaslHandshakeResponse {
-    SaslHandshakeResponse {
-        error_code: ErrorCode::IllegalSaslState.code(),
-        ..Default::default()
-    }
+    SaslHandshakeResponse::of_error(ErrorCode::IllegalSaslState)
 }

@@ -8,6 +8,7 @@ use bytestring::ByteString;
 use ottla_coordinator::persister::StateFailure;
 use ottla_coordinator::share_partition::{AcknowledgeType, AcknowledgementBatch};
 use ottla_coordinator::share_session::{FINAL_EPOCH, ShareSessionKey};
+use ottla_protocol::ErrorResponse;
 use ottla_protocol::messages::share_acknowledge_response::{
     LeaderIdAndEpoch, NodeEndpoint, PartitionData, ShareAcknowledgeTopicResponse,
 };
@@ -36,10 +37,7 @@ pub(crate) async fn handle(
 ) -> ShareAcknowledgeResponse {
     match serve(broker, context, request).await {
         Ok(response) => response,
-        Err(code) => ShareAcknowledgeResponse {
-            error_code: code.code(),
-            ..Default::default()
-        },
+        Err(code) => ShareAcknowledgeResponse::of_error(code),
     }
 }
 

@@ -19,6 +19,7 @@ use ottla_coordinator::share_partition::AcquireMode;
 use ottla_coordinator::share_session::{
     ConnectionId, FINAL_EPOCH, FetchRequest, SessionFetch, ShareSessionKey, rotate,
 };
+use ottla_protocol::ErrorResponse;
 use ottla_protocol::messages::share_fetch_response::{
     LeaderIdAndEpoch, NodeEndpoint, PartitionData, ShareFetchableTopicResponse,
 };
@@ -49,10 +50,7 @@ pub(crate) async fn handle(
     let began = quotas.request.is_set().then(ottla_sync::time::now);
     let mut response = match serve(broker, context, request).await {
         Ok(response) => response,
-        Err(code) => ShareFetchResponse {
-            error_code: code.code(),
-            ..Default::default()
-        },
+        Err(code) => ShareFetchResponse::of_error(code),
     };
     let worked = context.worked_since(began);
     let throttle_ms = broker.count_share_fetch(context, bytes_of(&response), worked);
@@ -114,13 +112,12 @@ async fn serve(
             groups.partitions.confirm_group(&key.group_id);
         }
     }
-    let acknowledging = match has_acknowledgements {
-        true => {
-            let batches = batches_of_fetch(&request);
-            let supports_renewal = context.api_version >= RENEWAL_VERSION;
-            acknowledge(broker, context, &key, batches, supports_renewal, renews)
-        }
-        false => Vec::new(),
+    let acknowledging = if has_acknowledgements {
+        let batches = batches_of_fetch(&request);
+        let supports_renewal = context.api_version >= RENEWAL_VERSION;
+        acknowledge(broker, context, &key, batches, supports_renewal, renews)
+    } else {
+        Vec::new()
     };
     let is_subsequent = matches!(session, SessionFetch::Subsequent(_));
     let mut partitions = match session {
@@ -131,23 +128,22 @@ async fn serve(
     rotate(&mut partitions, epoch);
     let settings = GroupSettings::of(&broker.host.context, &key.group_id);
     // A renewed lock could expire while the request waits for records.
-    let fetched = match renews {
-        true => Fetched::default(),
-        false => {
-            let limits = FetchLimits {
-                max_wait: max_wait(&request),
-                min_bytes: request.min_bytes.max(0) as u64,
-                max_bytes: request
-                    .max_bytes
-                    .min(broker.config().fetch_max_bytes)
-                    .min(broker.quotas.most_fetched_at_once(context))
-                    .max(0) as u64,
-                max_records: request.max_records,
-                batch_size: request.batch_size,
-                mode: AcquireMode::from_id(request.share_acquire_mode).unwrap_or_default(),
-            };
-            fetch_named(broker, context, &key, partitions, settings, limits).await
-        }
+    let fetched = if renews {
+        Fetched::default()
+    } else {
+        let limits = FetchLimits {
+            max_wait: max_wait(&request),
+            min_bytes: request.min_bytes.max(0) as u64,
+            max_bytes: request
+                .max_bytes
+                .min(broker.config().fetch_max_bytes)
+                .min(broker.quotas.most_fetched_at_once(context))
+                .max(0) as u64,
+            max_records: request.max_records,
+            batch_size: request.batch_size,
+            mode: AcquireMode::from_id(request.share_acquire_mode).unwrap_or_default(),
+        };
+        fetch_named(broker, context, &key, partitions, settings, limits).await
     };
     let Fetched {
         mut answers,

@@ -9,7 +9,7 @@ use ottla_net::RequestContext;
 use ottla_protocol::messages::share_group_describe_response::DescribedGroup;
 use ottla_protocol::messages::{ShareGroupDescribeRequest, ShareGroupDescribeResponse};
 
-use super::group_description::{GroupDescription, describe_all};
+use super::group_description::{GroupDescription, describe_all, fields_of_group};
 use crate::Broker;
 
 pub(crate) async fn handle(
@@ -34,17 +34,7 @@ impl GroupDescription for DescribedGroup {
         groups.describe_share_group(group_id)
     }
 
-    fn error_code(&self) -> i16 {
-        self.error_code
-    }
-
-    fn set_group_id(&mut self, group_id: ByteString) {
-        self.group_id = group_id;
-    }
-
-    fn set_authorized_operations(&mut self, operations: i32) {
-        self.authorized_operations = operations;
-    }
+    fields_of_group!();
 
     fn is_visible(&self, may_see: impl Fn(&str) -> bool) -> bool {
         let members = self.members.iter();

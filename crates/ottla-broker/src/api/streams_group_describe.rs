@@ -10,7 +10,7 @@ use ottla_net::RequestContext;
 use ottla_protocol::messages::streams_group_describe_response::DescribedGroup;
 use ottla_protocol::messages::{StreamsGroupDescribeRequest, StreamsGroupDescribeResponse};
 
-use super::group_description::{GroupDescription, describe_all};
+use super::group_description::{GroupDescription, describe_all, fields_of_group};
 use crate::Broker;
 
 /// The status of a topology description that the broker does not have. Kafka keeps descriptions in a
@@ -45,17 +45,7 @@ impl GroupDescription for DescribedGroup {
         groups.describe_streams_group(group_id)
     }
 
-    fn error_code(&self) -> i16 {
-        self.error_code
-    }
-
-    fn set_group_id(&mut self, group_id: ByteString) {
-        self.group_id = group_id;
-    }
-
-    fn set_authorized_operations(&mut self, operations: i32) {
-        self.authorized_operations = operations;
-    }
+    fields_of_group!();
 
     /// Whether the client may describe every topic of the application.
     fn is_visible(&self, may_see: impl Fn(&str) -> bool) -> bool {

@@ -83,12 +83,11 @@ impl NetworkSensors {
     pub(crate) fn on_reauthenticated(&self, is_believed: bool, took: Duration) {
         let now = self.clock.now();
         let state = &mut *self.state.lock();
-        match is_believed {
-            true => {
-                state.renewed.record(1.0, now);
-                state.renewal_latency.record_time(took, now);
-            }
-            false => state.renewals_refused.record(1.0, now),
+        if is_believed {
+            state.renewed.record(1.0, now);
+            state.renewal_latency.record_time(took, now);
+        } else {
+            state.renewals_refused.record(1.0, now)
         }
     }
 

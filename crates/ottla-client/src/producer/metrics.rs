@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ottla_sync::Mutex;
+use ottla_types::named_enum;
 
 use super::batch::ProducerBatch;
 use super::buffer_pool::BufferPool;
@@ -57,39 +58,17 @@ struct TopicSensors {
     errors: Sensor,
 }
 
-/// A call whose time is summed up.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(super) enum Call {
-    Flush,
-    MetadataWait,
-    InitTransactions,
-    BeginTransaction,
-    SendOffsets,
-    CommitTransaction,
-    AbortTransaction,
-}
-
-impl Call {
-    const ALL: [Call; 7] = [
-        Call::Flush,
-        Call::MetadataWait,
-        Call::InitTransactions,
-        Call::BeginTransaction,
-        Call::SendOffsets,
-        Call::CommitTransaction,
-        Call::AbortTransaction,
-    ];
-
-    fn metric(self) -> &'static str {
-        match self {
-            Call::Flush => "flush-time-ns-total",
-            Call::MetadataWait => "metadata-wait-time-ns-total",
-            Call::InitTransactions => "txn-init-time-ns-total",
-            Call::BeginTransaction => "txn-begin-time-ns-total",
-            Call::SendOffsets => "txn-send-offsets-time-ns-total",
-            Call::CommitTransaction => "txn-commit-time-ns-total",
-            Call::AbortTransaction => "txn-abort-time-ns-total",
-        }
+named_enum! {
+    /// A call whose time is summed up, by the name of its metric.
+    #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+    pub(super) enum Call {
+        Flush => "flush-time-ns-total",
+        MetadataWait => "metadata-wait-time-ns-total",
+        InitTransactions => "txn-init-time-ns-total",
+        BeginTransaction => "txn-begin-time-ns-total",
+        SendOffsets => "txn-send-offsets-time-ns-total",
+        CommitTransaction => "txn-commit-time-ns-total",
+        AbortTransaction => "txn-abort-time-ns-total",
     }
 }
 
@@ -223,7 +202,7 @@ impl ProducerSensors {
         sheet.put_sums("buffer-exhausted", state.exhausted.measure(now));
         for call in Call::ALL {
             let spent = state.spent.get(&call).copied().unwrap_or_default();
-            sheet.put(call.metric(), spent.as_nanos() as f64);
+            sheet.put(call.name(), spent.as_nanos() as f64);
         }
         // For KIP-939, which Kafka's producer does not expose yet.
         sheet.put("txn-prepare-time-ns-total", 0.0);

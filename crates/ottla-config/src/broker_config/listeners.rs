@@ -7,38 +7,25 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::net::IpAddr;
 
+use ottla_types::named_enum;
+
 use super::{ConfigError, Values};
 use crate::config_def::{parse_voter, split_list};
 
-/// The security protocol of a listener. The discriminants are Kafka's IDs, as in registration
-/// records.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-#[repr(i16)]
-pub enum SecurityProtocol {
-    Plaintext = 0,
-    Ssl = 1,
-    SaslPlaintext = 2,
-    SaslSsl = 3,
+named_enum! {
+    /// The security protocol of a listener. The discriminants are Kafka's IDs, as in registration
+    /// records.
+    #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+    #[repr(i16)]
+    pub enum SecurityProtocol {
+        Plaintext = 0 => "PLAINTEXT",
+        Ssl = 1 => "SSL",
+        SaslPlaintext = 2 => "SASL_PLAINTEXT",
+        SaslSsl = 3 => "SASL_SSL",
+    }
 }
 
 impl SecurityProtocol {
-    pub const ALL: [SecurityProtocol; 4] = [
-        SecurityProtocol::Plaintext,
-        SecurityProtocol::Ssl,
-        SecurityProtocol::SaslPlaintext,
-        SecurityProtocol::SaslSsl,
-    ];
-
-    /// Kafka's name: `SASL_SSL`.
-    pub const fn name(self) -> &'static str {
-        match self {
-            SecurityProtocol::Plaintext => "PLAINTEXT",
-            SecurityProtocol::Ssl => "SSL",
-            SecurityProtocol::SaslPlaintext => "SASL_PLAINTEXT",
-            SecurityProtocol::SaslSsl => "SASL_SSL",
-        }
-    }
-
     /// The number in registration records and requests.
     pub const fn code(self) -> i16 {
         self as i16

@@ -4,8 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::ConfigError;
 use crate::config_def::{ConfigDef, ConfigValue};
+use crate::from_value::FromValue;
 use crate::properties::{JaasSource, Properties, Variables};
-use crate::tables::broker_config;
+use crate::synonyms::{broker_config_synonyms, broker_synonym_of_topic_config};
+use crate::tables::{TOPIC_CONFIGS, broker_config};
 use crate::topic_config::TopicConfig;
 
 /// The broker settings of a properties file. `broker.id` and `node.id` are synonyms
@@ -13,77 +15,6 @@ use crate::topic_config::TopicConfig;
 pub(crate) struct Values<'a> {
     properties: &'a Properties,
     settings: BTreeMap<&'a str, &'a str>,
-}
-
-/// A Rust type for the value of a setting.
-pub(crate) trait FromValue {
-    fn from_value(value: Option<ConfigValue>, def: &ConfigDef) -> Self;
-}
-
-fn integer(value: Option<ConfigValue>, def: &ConfigDef) -> i64 {
-    match value {
-        Some(ConfigValue::Integer(number)) => number,
-        other => panic!("{} is not an integer setting: {other:?}", def.name),
-    }
-}
-
-macro_rules! integers {
-    ($($type:ty),*) => {$(
-        impl FromValue for $type {
-            fn from_value(value: Option<ConfigValue>, def: &ConfigDef) -> Self {
-                integer(value, def).try_into().expect("the type's range has been checked")
-            }
-        }
-        impl FromValue for Option<$type> {
-            fn from_value(value: Option<ConfigValue>, def: &ConfigDef) -> Self {
-                value.map(|value| <$type>::from_value(Some(value), def))
-            }
-        }
-    )*};
-}
-integers!(i16, i32, i64);
-
-impl FromValue for bool {
-    fn from_value(value: Option<ConfigValue>, def: &ConfigDef) -> Self {
-        match value {
-            Some(ConfigValue::Boolean(value)) => value,
-            other => panic!("{} is not a boolean setting: {other:?}", def.name),
-        }
-    }
-}
-
-impl FromValue for f64 {
-    fn from_value(value: Option<ConfigValue>, def: &ConfigDef) -> Self {
-        match value {
-            Some(ConfigValue::Double(value)) => value,
-            other => panic!("{} is not a setting with a fraction: {other:?}", def.name),
-        }
-    }
-}
-
-impl FromValue for String {
-    fn from_value(value: Option<ConfigValue>, def: &ConfigDef) -> Self {
-        match value {
-            Some(ConfigValue::Text(text)) => text,
-            other => panic!("{} is not a text setting: {other:?}", def.name),
-        }
-    }
-}
-
-impl FromValue for Option<String> {
-    fn from_value(value: Option<ConfigValue>, def: &ConfigDef) -> Self {
-        value.map(|value| String::from_value(Some(value), def))
-    }
-}
-
-impl FromValue for Vec<String> {
-    fn from_value(value: Option<ConfigValue>, def: &ConfigDef) -> Self {
-        match value {
-            Some(ConfigValue::List(items)) => items,
-            None => Vec::new(),
-            other => panic!("{} is not a list setting: {other:?}", def.name),
-        }
-    }
 }
 
 impl<'a> Values<'a> {
@@ -210,78 +141,33 @@ impl<'a> Values<'a> {
         Ok(overrides)
     }
 
-    /// The value in milliseconds of the first setting that is given. The last one has a default.
-    fn milliseconds(&self, synonyms: &[(&str, i64)]) -> i64 {
-        for (key, factor) in synonyms {
-            if let Some(number) = self.value(key).0 {
-                let ConfigValue::Integer(number) = number else {
-                    unreachable!("{key}")
-                };
-                return number.saturating_mul(*factor);
-            }
-        }
-        unreachable!("the last of the synonyms has a default")
+    /// The value of a setting, in milliseconds if it is a time in minutes or hours.
+    fn in_milliseconds(&self, key: &str) -> Option<ConfigValue> {
+        let factor = match key.rsplit('.').next() {
+            Some("minutes") => 60_000,
+            Some("hours") => 3_600_000,
+            _ => 1,
+        };
+        Some(match self.value(key).0? {
+            ConfigValue::Integer(number) => ConfigValue::Integer(number.saturating_mul(factor)),
+            other => other,
+        })
     }
 
     /// The defaults for topics (`KafkaConfig.extractLogConfigMap`).
     pub(crate) fn topic_defaults(&self) -> TopicConfig {
-        const MINUTE: i64 = 60_000;
-        const HOUR: i64 = 60 * MINUTE;
-        let kafka = TopicConfig::default();
-        let retention_ms = self.milliseconds(&[
-            ("log.retention.ms", 1),
-            ("log.retention.minutes", MINUTE),
-            ("log.retention.hours", HOUR),
-        ]);
-        TopicConfig {
-            cleanup_policy: self.list("log.cleanup.policy").as_slice().into(),
-            compression_gzip_level: self.get("compression.gzip.level"),
-            compression_lz4_level: self.get("compression.lz4.level"),
-            compression_type: self.get::<String>("compression.type").as_str().into(),
-            compression_zstd_level: self.get("compression.zstd.level"),
-            delete_retention_ms: self.get("log.cleaner.delete.retention.ms"),
-            file_delete_delay_ms: self.get("log.segment.delete.delay.ms"),
-            flush_messages: self.get("log.flush.interval.messages"),
-            flush_ms: self.milliseconds(&[
-                ("log.flush.interval.ms", 1),
-                ("log.flush.scheduler.interval.ms", 1),
-            ]),
-            index_interval_bytes: self.get("log.index.interval.bytes"),
-            local_retention_bytes: self.get("log.local.retention.bytes"),
-            local_retention_ms: self.get("log.local.retention.ms"),
-            max_compaction_lag_ms: self.get("log.cleaner.max.compaction.lag.ms"),
-            max_decompressed_message_bytes: self.get("max.decompressed.message.bytes"),
-            max_message_bytes: self.get("message.max.bytes"),
-            message_timestamp_after_max_ms: self.get("log.message.timestamp.after.max.ms"),
-            message_timestamp_before_max_ms: self.get("log.message.timestamp.before.max.ms"),
-            message_timestamp_type: self
-                .get::<String>("log.message.timestamp.type")
-                .as_str()
-                .into(),
-            min_cleanable_dirty_ratio: self.get("log.cleaner.min.cleanable.ratio"),
-            min_compaction_lag_ms: self.get("log.cleaner.min.compaction.lag.ms"),
-            min_insync_replicas: self.get("min.insync.replicas"),
-            preallocate: self.get("log.preallocate"),
-            remote_copy_lag_bytes: self.get("log.remote.copy.lag.bytes"),
-            remote_copy_lag_ms: self.get("log.remote.copy.lag.ms"),
-            retention_bytes: self.get("log.retention.bytes"),
-            // Any negative number means no limit; Kafka makes it -1 here.
-            retention_ms: retention_ms.max(-1),
-            segment_bytes: self.get("log.segment.bytes"),
-            segment_index_bytes: self.get("log.index.size.max.bytes"),
-            segment_jitter_ms: self
-                .milliseconds(&[("log.roll.jitter.ms", 1), ("log.roll.jitter.hours", HOUR)]),
-            segment_ms: self.milliseconds(&[("log.roll.ms", 1), ("log.roll.hours", HOUR)]),
-            unclean_leader_election_enable: self.get("unclean.leader.election.enable"),
-            // These have no corresponding broker setting.
-            errors_deadletterqueue_group_enable: kafka.errors_deadletterqueue_group_enable,
-            follower_replication_throttled_replicas: kafka.follower_replication_throttled_replicas,
-            internal_segment_bytes: kafka.internal_segment_bytes,
-            leader_replication_throttled_replicas: kafka.leader_replication_throttled_replicas,
-            remote_log_copy_disable: kafka.remote_log_copy_disable,
-            remote_log_delete_on_disable: kafka.remote_log_delete_on_disable,
-            remote_storage_enable: kafka.remote_storage_enable,
+        let mut config = TopicConfig::default();
+        for def in TOPIC_CONFIGS {
+            let Some(name) = broker_synonym_of_topic_config(def.name) else {
+                continue;
+            };
+            let mut names = broker_config_synonyms(name).into_iter();
+            let value = names.find_map(|name| self.in_milliseconds(name));
+            config.set(def, value.expect("the last of the synonyms has a default"));
         }
+        // Any negative number means no limit; Kafka makes it -1 here.
+        config.retention_ms = config.retention_ms.max(-1);
+        config
     }
 }
 

@@ -5,7 +5,7 @@
 use std::fmt;
 
 use super::TopicConfig;
-use crate::config_def::{ConfigValue, InvalidValue};
+use crate::config_def::InvalidValue;
 use crate::tables::topic_config;
 
 /// A topic setting that is not accepted. `Display` is Kafka's message to the client.
@@ -61,7 +61,7 @@ impl TopicConfig {
                 let (key, value) = (key.to_owned(), text.to_owned());
                 return Err(InvalidTopicConfig::Refused { key, value, reason });
             }
-            config.set(key, value);
+            config.set(def, value);
         }
         let (min, max) = (config.min_compaction_lag_ms, config.max_compaction_lag_ms);
         if min > max {
@@ -86,124 +86,6 @@ impl TopicConfig {
         }
         (config, errors)
     }
-
-    fn set(&mut self, key: &str, value: ConfigValue) {
-        macro_rules! fields {
-            ($($key:literal => $field:ident: $convert:expr,)*) => {
-                match key {
-                    $( $key => self.$field = $convert(value), )*
-                    other => unreachable!("{other} is in the table of topic settings"),
-                }
-            };
-        }
-        fields! {
-            "cleanup.policy" => cleanup_policy: |value| list(value).as_slice().into(),
-            "compression.gzip.level" => compression_gzip_level: int,
-            "compression.lz4.level" => compression_lz4_level: int,
-            "compression.type" => compression_type: |value| text(value).as_str().into(),
-            "compression.zstd.level" => compression_zstd_level: int,
-            "delete.retention.ms" => delete_retention_ms: long,
-            "errors.deadletterqueue.group.enable" =>
-                errors_deadletterqueue_group_enable: boolean,
-            "file.delete.delay.ms" => file_delete_delay_ms: long,
-            "flush.messages" => flush_messages: long,
-            "flush.ms" => flush_ms: long,
-            "follower.replication.throttled.replicas" =>
-                follower_replication_throttled_replicas: list,
-            "index.interval.bytes" => index_interval_bytes: int,
-            "internal.segment.bytes" => internal_segment_bytes: |value| Some(int(value)),
-            "leader.replication.throttled.replicas" => leader_replication_throttled_replicas: list,
-            "local.retention.bytes" => local_retention_bytes: long,
-            "local.retention.ms" => local_retention_ms: long,
-            "max.compaction.lag.ms" => max_compaction_lag_ms: long,
-            "max.decompressed.message.bytes" => max_decompressed_message_bytes: int,
-            "max.message.bytes" => max_message_bytes: int,
-            "message.timestamp.after.max.ms" => message_timestamp_after_max_ms: long,
-            "message.timestamp.before.max.ms" => message_timestamp_before_max_ms: long,
-            "message.timestamp.type" => message_timestamp_type: |value| text(value).as_str().into(),
-            "min.cleanable.dirty.ratio" => min_cleanable_dirty_ratio: double,
-            "min.compaction.lag.ms" => min_compaction_lag_ms: long,
-            "min.insync.replicas" => min_insync_replicas: int,
-            "preallocate" => preallocate: boolean,
-            "remote.copy.lag.bytes" => remote_copy_lag_bytes: long,
-            "remote.copy.lag.ms" => remote_copy_lag_ms: long,
-            "remote.log.copy.disable" => remote_log_copy_disable: boolean,
-            "remote.log.delete.on.disable" => remote_log_delete_on_disable: boolean,
-            "remote.storage.enable" => remote_storage_enable: boolean,
-            "retention.bytes" => retention_bytes: long,
-            "retention.ms" => retention_ms: long,
-            "segment.bytes" => segment_bytes: int,
-            "segment.index.bytes" => segment_index_bytes: int,
-            "segment.jitter.ms" => segment_jitter_ms: long,
-            "segment.ms" => segment_ms: long,
-            "unclean.leader.election.enable" => unclean_leader_election_enable: boolean,
-        }
-    }
-
-    /// The value of a topic setting as Kafka prints it; `None` for a setting without a value or an
-    /// unknown name.
-    pub fn value_text(&self, key: &str) -> Option<String> {
-        Some(match key {
-            "cleanup.policy" => {
-                let names = [
-                    (self.cleanup_policy.compact, "compact"),
-                    (self.cleanup_policy.delete, "delete"),
-                ];
-                let names: Vec<&str> = names
-                    .iter()
-                    .filter(|(set, _)| *set)
-                    .map(|(_, name)| *name)
-                    .collect();
-                names.join(",")
-            }
-            "compression.gzip.level" => self.compression_gzip_level.to_string(),
-            "compression.lz4.level" => self.compression_lz4_level.to_string(),
-            "compression.type" => self.compression_type.to_string(),
-            "compression.zstd.level" => self.compression_zstd_level.to_string(),
-            "delete.retention.ms" => self.delete_retention_ms.to_string(),
-            "errors.deadletterqueue.group.enable" => {
-                self.errors_deadletterqueue_group_enable.to_string()
-            }
-            "file.delete.delay.ms" => self.file_delete_delay_ms.to_string(),
-            "flush.messages" => self.flush_messages.to_string(),
-            "flush.ms" => self.flush_ms.to_string(),
-            "follower.replication.throttled.replicas" => {
-                self.follower_replication_throttled_replicas.join(",")
-            }
-            "index.interval.bytes" => self.index_interval_bytes.to_string(),
-            "internal.segment.bytes" => {
-                return self.internal_segment_bytes.map(|it| it.to_string());
-            }
-            "leader.replication.throttled.replicas" => {
-                self.leader_replication_throttled_replicas.join(",")
-            }
-            "local.retention.bytes" => self.local_retention_bytes.to_string(),
-            "local.retention.ms" => self.local_retention_ms.to_string(),
-            "max.compaction.lag.ms" => self.max_compaction_lag_ms.to_string(),
-            "max.decompressed.message.bytes" => self.max_decompressed_message_bytes.to_string(),
-            "max.message.bytes" => self.max_message_bytes.to_string(),
-            "message.timestamp.after.max.ms" => self.message_timestamp_after_max_ms.to_string(),
-            "message.timestamp.before.max.ms" => self.message_timestamp_before_max_ms.to_string(),
-            "message.timestamp.type" => self.message_timestamp_type.to_string(),
-            "min.cleanable.dirty.ratio" => java_double(self.min_cleanable_dirty_ratio),
-            "min.compaction.lag.ms" => self.min_compaction_lag_ms.to_string(),
-            "min.insync.replicas" => self.min_insync_replicas.to_string(),
-            "preallocate" => self.preallocate.to_string(),
-            "remote.copy.lag.bytes" => self.remote_copy_lag_bytes.to_string(),
-            "remote.copy.lag.ms" => self.remote_copy_lag_ms.to_string(),
-            "remote.log.copy.disable" => self.remote_log_copy_disable.to_string(),
-            "remote.log.delete.on.disable" => self.remote_log_delete_on_disable.to_string(),
-            "remote.storage.enable" => self.remote_storage_enable.to_string(),
-            "retention.bytes" => self.retention_bytes.to_string(),
-            "retention.ms" => self.retention_ms.to_string(),
-            "segment.bytes" => self.segment_bytes.to_string(),
-            "segment.index.bytes" => self.segment_index_bytes.to_string(),
-            "segment.jitter.ms" => self.segment_jitter_ms.to_string(),
-            "segment.ms" => self.segment_ms.to_string(),
-            "unclean.leader.election.enable" => self.unclean_leader_election_enable.to_string(),
-            _ => return None,
-        })
-    }
 }
 
 /// Formats a number like `Double.toString`, for the range of these settings.
@@ -216,47 +98,6 @@ pub fn java_double(value: f64) -> String {
     match text.split_once('E') {
         Some((mantissa, exponent)) if !mantissa.contains('.') => format!("{mantissa}.0E{exponent}"),
         _ => text,
-    }
-}
-
-fn long(value: ConfigValue) -> i64 {
-    match value {
-        ConfigValue::Integer(number) => number,
-        other => unreachable!("the table says it is a number: {other:?}"),
-    }
-}
-
-fn int(value: ConfigValue) -> i32 {
-    long(value)
-        .try_into()
-        .expect("the range of the type has been checked")
-}
-
-fn double(value: ConfigValue) -> f64 {
-    match value {
-        ConfigValue::Double(number) => number,
-        other => unreachable!("the table says it is a number: {other:?}"),
-    }
-}
-
-fn boolean(value: ConfigValue) -> bool {
-    match value {
-        ConfigValue::Boolean(value) => value,
-        other => unreachable!("the table says it is a boolean: {other:?}"),
-    }
-}
-
-fn text(value: ConfigValue) -> String {
-    match value {
-        ConfigValue::Text(text) => text,
-        other => unreachable!("the table says it is a text: {other:?}"),
-    }
-}
-
-fn list(value: ConfigValue) -> Vec<String> {
-    match value {
-        ConfigValue::List(items) => items,
-        other => unreachable!("the table says it is a list: {other:?}"),
     }
 }
 

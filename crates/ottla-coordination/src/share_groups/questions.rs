@@ -61,10 +61,21 @@ pub type TopicAnswers<T> = (Uuid, Vec<(i32, Result<T, StateFailure>)>);
 
 /// The five APIs nest partitions in the same way, each with its own types.
 macro_rules! nested_by_topic {
-    ($request:ident::$Data:ident in $Request:ident, $response:ident::$Topic:ident in $Response:ident) => {
+    (
+        $ask:ident $(.$field:tt)?,
+        $request:ident::$Data:ident in $Request:ident,
+        $response:ident::$Topic:ident in $Response:ident
+    ) => {
         type Request = $Request;
         type Partition = $request::PartitionData;
         type Result = $response::PartitionResult;
+
+        async fn ask_here(
+            self,
+            coordinators: &Arc<ShareCoordinators>,
+        ) -> Result<Self::Answer, StateFailure> {
+            coordinators.$ask(self $(.$field)?).await
+        }
 
         fn index_of(partition: &Self::Partition) -> i32 {
             partition.partition
@@ -135,6 +146,7 @@ macro_rules! nested_by_topic {
 
 impl StateQuestion for InitializeState {
     nested_by_topic!(
+        initialize_state,
         initialize_share_group_state_request::InitializeStateData in InitializeShareGroupStateRequest,
         initialize_share_group_state_response::InitializeStateResult in InitializeShareGroupStateResponse
     );
@@ -142,10 +154,6 @@ impl StateQuestion for InitializeState {
 
     fn key(&self) -> &SharePartitionKey {
         &self.key
-    }
-
-    async fn ask_here(self, coordinators: &Arc<ShareCoordinators>) -> Result<(), StateFailure> {
-        coordinators.initialize_state(self).await
     }
 
     fn to_partition(&self) -> Self::Partition {
@@ -174,6 +182,7 @@ impl StateQuestion for InitializeState {
 
 impl StateQuestion for ReadState {
     nested_by_topic!(
+        read_state,
         read_share_group_state_request::ReadStateData in ReadShareGroupStateRequest,
         read_share_group_state_response::ReadStateResult in ReadShareGroupStateResponse
     );
@@ -181,13 +190,6 @@ impl StateQuestion for ReadState {
 
     fn key(&self) -> &SharePartitionKey {
         &self.key
-    }
-
-    async fn ask_here(
-        self,
-        coordinators: &Arc<ShareCoordinators>,
-    ) -> Result<StateRead, StateFailure> {
-        coordinators.read_state(self).await
     }
 
     fn to_partition(&self) -> Self::Partition {
@@ -225,6 +227,7 @@ impl StateQuestion for ReadState {
 
 impl StateQuestion for WriteState {
     nested_by_topic!(
+        write_state,
         write_share_group_state_request::WriteStateData in WriteShareGroupStateRequest,
         write_share_group_state_response::WriteStateResult in WriteShareGroupStateResponse
     );
@@ -232,10 +235,6 @@ impl StateQuestion for WriteState {
 
     fn key(&self) -> &SharePartitionKey {
         &self.key
-    }
-
-    async fn ask_here(self, coordinators: &Arc<ShareCoordinators>) -> Result<(), StateFailure> {
-        coordinators.write_state(self).await
     }
 
     fn to_partition(&self) -> Self::Partition {
@@ -274,6 +273,7 @@ pub struct ReadSummary(pub SharePartitionKey);
 
 impl StateQuestion for ReadSummary {
     nested_by_topic!(
+        read_state_summary.0,
         read_share_group_state_summary_request::ReadStateSummaryData in ReadShareGroupStateSummaryRequest,
         read_share_group_state_summary_response::ReadStateSummaryResult in ReadShareGroupStateSummaryResponse
     );
@@ -281,13 +281,6 @@ impl StateQuestion for ReadSummary {
 
     fn key(&self) -> &SharePartitionKey {
         &self.0
-    }
-
-    async fn ask_here(
-        self,
-        coordinators: &Arc<ShareCoordinators>,
-    ) -> Result<StateSummary, StateFailure> {
-        coordinators.read_state_summary(self.0).await
     }
 
     fn to_partition(&self) -> Self::Partition {
@@ -326,6 +319,7 @@ pub struct DeleteState(pub SharePartitionKey);
 
 impl StateQuestion for DeleteState {
     nested_by_topic!(
+        delete_state.0,
         delete_share_group_state_request::DeleteStateData in DeleteShareGroupStateRequest,
         delete_share_group_state_response::DeleteStateResult in DeleteShareGroupStateResponse
     );
@@ -333,10 +327,6 @@ impl StateQuestion for DeleteState {
 
     fn key(&self) -> &SharePartitionKey {
         &self.0
-    }
-
-    async fn ask_here(self, coordinators: &Arc<ShareCoordinators>) -> Result<(), StateFailure> {
-        coordinators.delete_state(self.0).await
     }
 
     fn to_partition(&self) -> Self::Partition {

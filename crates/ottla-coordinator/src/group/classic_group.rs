@@ -16,7 +16,7 @@ use ottla_protocol::messages::ConsumerProtocolSubscription;
 use ottla_protocol::messages::join_group_request::JoinGroupRequestProtocol;
 use ottla_protocol::messages::join_group_response::JoinGroupResponseMember;
 use ottla_protocol::{Message, Reader};
-use ottla_types::ErrorCode;
+use ottla_types::{ErrorCode, named_enum};
 
 use super::member::{ClassicGroupMember, JoinReply, Protocol, SyncReply, owned};
 
@@ -24,30 +24,22 @@ use super::member::{ClassicGroupMember, JoinReply, Protocol, SyncReply, owned};
 /// opaque to the coordinator.
 pub(crate) const CONSUMER_PROTOCOL_TYPE: &str = "consumer";
 
-/// Kafka has a fifth state, `Dead`. Here such a group does not exist.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum ClassicGroupState {
-    /// No members. The group exists for its offsets, or until it is removed.
-    Empty,
-    /// Members must rejoin; the new generation has not started.
-    PreparingRebalance,
-    /// The new generation has started; its members wait for the leader's assignment.
-    CompletingRebalance,
-    /// Every member has its assignment.
-    Stable,
+named_enum! {
+    /// Kafka has a fifth state, `Dead`. Here such a group does not exist.
+    #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+    pub enum ClassicGroupState {
+        /// No members. The group exists for its offsets, or until it is removed.
+        Empty => "Empty",
+        /// Members must rejoin; the new generation has not started.
+        PreparingRebalance => "PreparingRebalance",
+        /// The new generation has started; its members wait for the leader's assignment.
+        CompletingRebalance => "CompletingRebalance",
+        /// Every member has its assignment.
+        Stable => "Stable",
+    }
 }
 
 impl ClassicGroupState {
-    /// Kafka's name, as clients see it.
-    pub fn name(self) -> &'static str {
-        match self {
-            ClassicGroupState::Empty => "Empty",
-            ClassicGroupState::PreparingRebalance => "PreparingRebalance",
-            ClassicGroupState::CompletingRebalance => "CompletingRebalance",
-            ClassicGroupState::Stable => "Stable",
-        }
-    }
-
     fn may_follow(self, previous: ClassicGroupState) -> bool {
         use ClassicGroupState::{CompletingRebalance, Empty, PreparingRebalance, Stable};
         match self {

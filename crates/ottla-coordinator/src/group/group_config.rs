@@ -10,22 +10,33 @@ use ottla_metadata::ConfigResource;
 use super::config::BoundedSetting;
 use super::coordinator::GroupCoordinator;
 
+/// A method for each setting with bounds: its name, the broker's setting and the group's.
+macro_rules! bounded_settings {
+    ($($name:ident: $broker:ident, $own:literal;)+) => {
+        impl GroupCoordinator {
+            $(
+                pub(super) fn $name(&self, group_id: &ByteString) -> i32 {
+                    self.setting_of(group_id, $own, self.config.$broker)
+                }
+            )+
+        }
+    };
+}
+
+bounded_settings! {
+    consumer_session_timeout_ms: group_consumer_session_timeout_ms, "consumer.session.timeout.ms";
+    consumer_heartbeat_interval_ms: group_consumer_heartbeat_interval_ms, "consumer.heartbeat.interval.ms";
+    consumer_assignment_interval_ms: group_consumer_assignment_interval_ms, "consumer.assignment.interval.ms";
+    share_session_timeout_ms: group_share_session_timeout_ms, "share.session.timeout.ms";
+    share_heartbeat_interval_ms: group_share_heartbeat_interval_ms, "share.heartbeat.interval.ms";
+    share_assignment_interval_ms: group_share_assignment_interval_ms, "share.assignment.interval.ms";
+    streams_session_timeout_ms: group_streams_session_timeout_ms, "streams.session.timeout.ms";
+    streams_heartbeat_interval_ms: group_streams_heartbeat_interval_ms, "streams.heartbeat.interval.ms";
+    streams_assignment_interval_ms: group_streams_assignment_interval_ms, "streams.assignment.interval.ms";
+    streams_task_offset_interval_ms: group_streams_task_offset_interval_ms, "streams.task.offset.interval.ms";
+}
+
 impl GroupCoordinator {
-    pub(super) fn consumer_session_timeout_ms(&self, group_id: &ByteString) -> i32 {
-        let setting = self.config.group_consumer_session_timeout_ms;
-        self.setting_of(group_id, "consumer.session.timeout.ms", setting)
-    }
-
-    pub(super) fn consumer_heartbeat_interval_ms(&self, group_id: &ByteString) -> i32 {
-        let setting = self.config.group_consumer_heartbeat_interval_ms;
-        self.setting_of(group_id, "consumer.heartbeat.interval.ms", setting)
-    }
-
-    pub(super) fn consumer_assignment_interval_ms(&self, group_id: &ByteString) -> i32 {
-        let setting = self.config.group_consumer_assignment_interval_ms;
-        self.setting_of(group_id, "consumer.assignment.interval.ms", setting)
-    }
-
     pub(super) fn consumer_assignor_offload(&self, group_id: &ByteString) -> bool {
         let configs = &self.metadata.image().configs;
         let resource = ConfigResource::group(group_id.clone());
@@ -33,21 +44,6 @@ impl GroupCoordinator {
             Some(text) => text.trim().eq_ignore_ascii_case("true"),
             None => self.config.group_consumer_assignor_offload_enable,
         }
-    }
-
-    pub(super) fn share_session_timeout_ms(&self, group_id: &ByteString) -> i32 {
-        let setting = self.config.group_share_session_timeout_ms;
-        self.setting_of(group_id, "share.session.timeout.ms", setting)
-    }
-
-    pub(super) fn share_heartbeat_interval_ms(&self, group_id: &ByteString) -> i32 {
-        let setting = self.config.group_share_heartbeat_interval_ms;
-        self.setting_of(group_id, "share.heartbeat.interval.ms", setting)
-    }
-
-    pub(super) fn share_assignment_interval_ms(&self, group_id: &ByteString) -> i32 {
-        let setting = self.config.group_share_assignment_interval_ms;
-        self.setting_of(group_id, "share.assignment.interval.ms", setting)
     }
 
     /// The group's own value, limited to the bounds, or the broker's value.

@@ -24,8 +24,21 @@ pub(super) trait RecordedMember: ModernMember + Clone {
     fn revocation(&self) -> Option<(i32, i32)>;
 }
 
+/// The facts about its members that a group maintains.
+pub(super) trait CountsMembers<M> {
+    /// Adds a member.
+    fn count(&mut self, _member: &M) {}
+
+    /// Removes a member that was added as it is.
+    fn uncount(&mut self, _member: &M) {}
+}
+
 pub(super) trait RecordedGroup:
-    Clone + Deref<Target = ModernGroup<Self::Member>> + DerefMut + GroupRecords<Self::Member>
+    Clone
+    + Deref<Target = ModernGroup<Self::Member>>
+    + DerefMut
+    + CountsMembers<Self::Member>
+    + GroupRecords<Self::Member>
 {
     type Member: RecordedMember;
 
@@ -43,11 +56,21 @@ pub(super) trait RecordedGroup:
     /// `GroupMetadataManager`.
     fn apply(&mut self, key: &GroupRecordKey, value: Option<&GroupRecordValue>, now: Timestamp);
 
-    fn put_member(&mut self, member: Self::Member);
-
-    fn drop_member(&mut self, member_id: &str);
-
     // For `apply`
+
+    fn put_member(&mut self, member: Self::Member) {
+        let member = Arc::new(member);
+        if let Some(former) = self.update_member(Arc::clone(&member)) {
+            self.uncount(&former);
+        }
+        self.count(&member);
+    }
+
+    fn drop_member(&mut self, member_id: &str) {
+        if let Some(removed) = self.remove_member(member_id) {
+            self.uncount(&removed);
+        }
+    }
 
     fn member_or_new(&self, member_id: &ByteString) -> Self::Member {
         match self.member(member_id) {
@@ -63,6 +86,26 @@ pub(super) trait RecordedGroup:
         }
     }
 }
+
+/// A group has the fields and methods of its common part, `base`.
+macro_rules! deref_to_base {
+    ($Group:ident, $Member:ident) => {
+        impl std::ops::Deref for $Group {
+            type Target = $crate::group::modern::ModernGroup<$Member>;
+
+            fn deref(&self) -> &Self::Target {
+                &self.base
+            }
+        }
+
+        impl std::ops::DerefMut for $Group {
+            fn deref_mut(&mut self) -> &mut Self::Target {
+                &mut self.base
+            }
+        }
+    };
+}
+pub(super) use deref_to_base;
 
 /// The records that groups of every kind have, in the versions that Kafka 4.3.1 writes. Source:
 /// `GroupCoordinatorRecordHelpers`, `StreamsCoordinatorRecordHelpers`.

@@ -1,6 +1,7 @@
 //! Error responses of all APIs.
 
 use bytestring::ByteString;
+use ottla_protocol::ErrorResponse;
 use ottla_protocol::messages::{
     AlterShareGroupOffsetsResponse, ConsumerGroupHeartbeatResponse,
     DeleteShareGroupOffsetsResponse, HeartbeatResponse, JoinGroupResponse, LeaveGroupResponse,
@@ -19,10 +20,7 @@ macro_rules! refused_with_code {
     ($($Response:ty),+) => {$(
         impl Refused for $Response {
             fn refused(error: impl Into<GroupError>) -> Self {
-                Self {
-                    error_code: error.into().error.code(),
-                    ..Default::default()
-                }
+                Self::of_error(error.into().error)
             }
         }
     )+};

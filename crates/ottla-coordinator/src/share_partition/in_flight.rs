@@ -21,25 +21,19 @@ pub type MemberId = Arc<str>;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RecordState {
-    Available,
-    Acquired,
-    Acknowledged,
+    Available = 0,
+    Acquired = 1,
+    Acknowledged = 2,
     /// The record is not delivered any more, and is copied to a dead-letter queue before it is
     /// archived (KIP-1191).
-    Archiving,
-    Archived,
+    Archiving = 3,
+    Archived = 4,
 }
 
 impl RecordState {
     /// The value in requests to the share coordinator and in its records.
     pub const fn id(self) -> i8 {
-        match self {
-            RecordState::Available => 0,
-            RecordState::Acquired => 1,
-            RecordState::Acknowledged => 2,
-            RecordState::Archiving => 3,
-            RecordState::Archived => 4,
-        }
+        self as i8
     }
 
     /// `None` for a state that Kafka does not write.

@@ -1,65 +1,35 @@
 //! The states of a transactional id, with their numbers in the log and their names in responses.
 //! Source: `TransactionState`.
 
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
-pub enum TransactionState {
-    /// There is a producer and no transaction yet.
-    Empty,
-    Ongoing,
-    /// The commit is decided in the log, and markers are being written.
-    PrepareCommit,
-    PrepareAbort,
-    /// All markers are written.
-    CompleteCommit,
-    CompleteAbort,
-    /// Expired and about to be removed.
-    Dead,
-    /// The epoch of a producer is being raised to fence an earlier instance.
-    PrepareEpochFence,
+use ottla_types::named_enum;
+
+named_enum! {
+    #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+    pub enum TransactionState {
+        /// There is a producer and no transaction yet.
+        Empty = 0 => "Empty",
+        Ongoing = 1 => "Ongoing",
+        /// The commit is decided in the log, and markers are being written.
+        PrepareCommit = 2 => "PrepareCommit",
+        PrepareAbort = 3 => "PrepareAbort",
+        /// All markers are written.
+        CompleteCommit = 4 => "CompleteCommit",
+        CompleteAbort = 5 => "CompleteAbort",
+        /// Expired and about to be removed.
+        Dead = 6 => "Dead",
+        /// The epoch of a producer is being raised to fence an earlier instance.
+        PrepareEpochFence = 7 => "PrepareEpochFence",
+    }
 }
 
 impl TransactionState {
-    pub const ALL: [TransactionState; 8] = [
-        TransactionState::Empty,
-        TransactionState::Ongoing,
-        TransactionState::PrepareCommit,
-        TransactionState::PrepareAbort,
-        TransactionState::CompleteCommit,
-        TransactionState::CompleteAbort,
-        TransactionState::Dead,
-        TransactionState::PrepareEpochFence,
-    ];
-
     /// The value in the log.
     pub fn id(self) -> i8 {
-        match self {
-            TransactionState::Empty => 0,
-            TransactionState::Ongoing => 1,
-            TransactionState::PrepareCommit => 2,
-            TransactionState::PrepareAbort => 3,
-            TransactionState::CompleteCommit => 4,
-            TransactionState::CompleteAbort => 5,
-            TransactionState::Dead => 6,
-            TransactionState::PrepareEpochFence => 7,
-        }
+        self as i8
     }
 
     pub fn from_id(id: i8) -> Option<TransactionState> {
         Self::ALL.into_iter().find(|state| state.id() == id)
-    }
-
-    /// The name in responses.
-    pub fn name(self) -> &'static str {
-        match self {
-            TransactionState::Empty => "Empty",
-            TransactionState::Ongoing => "Ongoing",
-            TransactionState::PrepareCommit => "PrepareCommit",
-            TransactionState::PrepareAbort => "PrepareAbort",
-            TransactionState::CompleteCommit => "CompleteCommit",
-            TransactionState::CompleteAbort => "CompleteAbort",
-            TransactionState::Dead => "Dead",
-            TransactionState::PrepareEpochFence => "PrepareEpochFence",
-        }
     }
 
     pub fn from_name(name: &str) -> Option<TransactionState> {

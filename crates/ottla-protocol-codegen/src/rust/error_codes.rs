@@ -57,7 +57,7 @@ fn statement(field: &Field, shape: &Struct, shapes: &[Struct]) -> Option<String>
     })
 }
 
-fn is_error_code(field: &Field) -> bool {
+pub(super) fn is_error_code(field: &Field) -> bool {
     field.name == "ErrorCode" && field.kind == Type::Int16
 }
 

@@ -21,6 +21,14 @@ pub(super) fn print(out: &mut String, message: &Message, shape: &Struct, is_mess
         }
     }
     out.push_str("    }\n");
+    if message.kind == Kind::Response && shape.fields.iter().any(error_codes::is_error_code) {
+        let _ = write!(
+            out,
+            "    impl ErrorResponse for {} {{\n        fn set_error_code(&mut self, error: ErrorCode) {{ \
+             self.error_code = error.code(); }}\n    }}\n",
+            shape.name
+        );
+    }
 }
 
 /// Prints the throttle time accessors, if the response has the field.

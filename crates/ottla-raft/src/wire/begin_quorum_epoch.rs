@@ -55,13 +55,6 @@ impl QuorumApi for BeginQuorumEpochRequest {
         ))
     }
 
-    fn refuse(error: ErrorCode) -> BeginQuorumEpochResponse {
-        BeginQuorumEpochResponse {
-            error_code: error.code(),
-            ..Default::default()
-        }
-    }
-
     fn answer(response: Response, parts: AnswerParts<'_>) -> Option<BeginQuorumEpochResponse> {
         let Response::BeginQuorumEpoch(begin) = response else {
             return None;

@@ -71,13 +71,6 @@ impl QuorumApi for EndQuorumEpochRequest {
         }))
     }
 
-    fn refuse(error: ErrorCode) -> EndQuorumEpochResponse {
-        EndQuorumEpochResponse {
-            error_code: error.code(),
-            ..Default::default()
-        }
-    }
-
     fn answer(response: Response, parts: AnswerParts<'_>) -> Option<EndQuorumEpochResponse> {
         let Response::EndQuorumEpoch(end) = response else {
             return None;

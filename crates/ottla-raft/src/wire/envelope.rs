@@ -2,7 +2,7 @@
 //! of voter endpoints, and the reasons for refusing a message.
 
 use bytestring::ByteString;
-use ottla_protocol::Records;
+use ottla_protocol::{ErrorResponse, Records};
 use ottla_types::{BrokerId, DirectoryId, ErrorCode, Uuid};
 
 use crate::message::{CurrentLeader, Request, Response};
@@ -12,14 +12,16 @@ pub const METADATA_PARTITION: i32 = 0;
 
 /// One API of the quorum on the server side. Implemented by its request.
 pub trait QuorumApi: Sized {
-    type Answer;
+    type Answer: ErrorResponse;
 
     /// The request for the state machine, or the error response if it is for another cluster or
     /// partition.
     fn read(self, cluster_id: &ByteString) -> Result<Request, Self::Answer>;
 
     /// A response that is an error as a whole.
-    fn refuse(error: ErrorCode) -> Self::Answer;
+    fn refuse(error: ErrorCode) -> Self::Answer {
+        Self::Answer::of_error(error)
+    }
 
     /// Converts the state machine's response; `None` for a response of another API.
     fn answer(response: Response, parts: AnswerParts<'_>) -> Option<Self::Answer>;

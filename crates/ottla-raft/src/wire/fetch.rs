@@ -81,13 +81,6 @@ impl QuorumApi for FetchRequest {
         }))
     }
 
-    fn refuse(error: ErrorCode) -> FetchResponse {
-        FetchResponse {
-            error_code: error.code(),
-            ..Default::default()
-        }
-    }
-
     fn answer(response: Response, parts: AnswerParts<'_>) -> Option<FetchResponse> {
         let Response::Fetch(fetch) = response else {
             return None;

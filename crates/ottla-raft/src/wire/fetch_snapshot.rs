@@ -65,13 +65,6 @@ impl QuorumApi for FetchSnapshotRequest {
         }))
     }
 
-    fn refuse(error: ErrorCode) -> FetchSnapshotResponse {
-        FetchSnapshotResponse {
-            error_code: error.code(),
-            ..Default::default()
-        }
-    }
-
     fn answer(response: Response, parts: AnswerParts<'_>) -> Option<FetchSnapshotResponse> {
         let Response::FetchSnapshot(part) = response else {
             return None;

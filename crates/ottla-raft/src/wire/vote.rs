@@ -59,13 +59,6 @@ impl QuorumApi for VoteRequest {
         }))
     }
 
-    fn refuse(error: ErrorCode) -> VoteResponse {
-        VoteResponse {
-            error_code: error.code(),
-            ..Default::default()
-        }
-    }
-
     fn answer(response: Response, parts: AnswerParts<'_>) -> Option<VoteResponse> {
         let Response::Vote(vote) = response else {
             return None;

@@ -174,13 +174,6 @@ impl QuorumApi for UpdateRaftVoterRequest {
         }))
     }
 
-    fn refuse(error: ErrorCode) -> UpdateRaftVoterResponse {
-        UpdateRaftVoterResponse {
-            error_code: error.code(),
-            ..Default::default()
-        }
-    }
-
     fn answer(response: Response, parts: AnswerParts<'_>) -> Option<UpdateRaftVoterResponse> {
         let Response::UpdateVoter(update) = response else {
             return None;

@@ -116,23 +116,22 @@ pub(super) fn parse_entry(
             return Err(nameless(text, &key, last.as_ref()));
         };
         let equals = tokens.next();
-        let value = match equals.kind.is_mark('=') {
-            true => tokens.next(),
-            false => {
-                let message = "Value not specified for an option in JAAS config";
-                let hint = match is_unclosed(&key.kind) {
-                    true => "close the quote in front of it",
-                    false => "write name=\"value\", with the value in double quotes",
-                };
-                let error = error(key.at, message, hint);
-                return Err(match equals.kind {
-                    Kind::Quoted { .. } if !is_unclosed(&equals.kind) => {
-                        error.with_repair(key.end..equals.at, "=")
-                    }
-                    Kind::Mark(':') => error.with_repair(key.end..equals.end, "="),
-                    _ => error,
-                });
-            }
+        let value = if equals.kind.is_mark('=') {
+            tokens.next()
+        } else {
+            let message = "Value not specified for an option in JAAS config";
+            let hint = match is_unclosed(&key.kind) {
+                true => "close the quote in front of it",
+                false => "write name=\"value\", with the value in double quotes",
+            };
+            let error = error(key.at, message, hint);
+            return Err(match equals.kind {
+                Kind::Quoted { .. } if !is_unclosed(&equals.kind) => {
+                    error.with_repair(key.end..equals.at, "=")
+                }
+                Kind::Mark(':') => error.with_repair(key.end..equals.end, "="),
+                _ => error,
+            });
         };
         let Some(given) = value.kind.text() else {
             let message = "Value not specified for an option in JAAS config";

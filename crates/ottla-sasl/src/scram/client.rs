@@ -84,10 +84,7 @@ impl ScramClient {
     }
 
     pub fn first_message(&mut self) -> Vec<u8> {
-        let extension = match self.is_token {
-            true => ",tokenauth=true",
-            false => "",
-        };
+        let extension = if self.is_token { ",tokenauth=true" } else { "" };
         let name = encode_name(&self.username);
         let client_first_bare = format!("n={name},r={}{extension}", self.nonce);
         let message = format!("n,,{client_first_bare}").into_bytes();

@@ -67,12 +67,11 @@ impl HostedLogs {
 
     /// Puts a log in the place of another and returns that one. No effect if there is none.
     pub(super) fn exchange(&mut self, log: Hosted) -> Option<Hosted> {
-        match self.contains_key(log.reader.topic_partition()) {
-            true => {
-                self.changes += 1;
-                self.logs.replace(log)
-            }
-            false => None,
+        if self.contains_key(log.reader.topic_partition()) {
+            self.changes += 1;
+            self.logs.replace(log)
+        } else {
+            None
         }
     }
 }

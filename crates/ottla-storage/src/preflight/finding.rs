@@ -2,46 +2,18 @@
 
 use std::fmt;
 
-/// The severity of a finding; refusals first.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum Severity {
-    /// Prevents a take-over until it is changed.
-    Refuses,
-    /// A take-over is possible, but something will behave differently.
-    Warns,
-    /// For information.
-    Notes,
-}
+use ottla_types::named_enum;
 
-impl Severity {
-    pub const fn name(self) -> &'static str {
-        match self {
-            Severity::Refuses => "refuses",
-            Severity::Warns => "warns",
-            Severity::Notes => "notes",
-        }
-    }
-}
-
-/// Features that Kafka enforces or serves and Ottla does not yet; `ottla.accept.unserved` can
-/// accept them.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Unserved {
-    Settings,
-}
-
-impl Unserved {
-    /// The name in the setting.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Unserved::Settings => "settings",
-        }
-    }
-
-    pub(super) const fn subject(self) -> &'static str {
-        match self {
-            Unserved::Settings => "dynamic settings",
-        }
+named_enum! {
+    /// The severity of a finding; refusals first.
+    #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+    pub enum Severity {
+        /// Prevents a take-over until it is changed.
+        Refuses => "refuses",
+        /// A take-over is possible, but something will behave differently.
+        Warns => "warns",
+        /// For information.
+        Notes => "notes",
     }
 }
 
@@ -59,8 +31,8 @@ pub struct Finding {
     pub what: String,
     /// The change that resolves the finding, if there is one.
     pub change: Option<String>,
-    /// The setting that accepts it.
-    pub accept: Option<Unserved>,
+    /// The value of `ottla.accept.unserved` that accepts it.
+    pub accept: Option<&'static str>,
 }
 
 /// The finding as one sentence.

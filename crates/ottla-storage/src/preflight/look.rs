@@ -2,7 +2,7 @@
 
 use ottla_config::BrokerConfig;
 
-use super::finding::{Facts, Finding, Severity, Unserved};
+use super::finding::{Facts, Finding, Severity};
 
 /// The findings so far.
 #[derive(Default)]
@@ -57,16 +57,16 @@ impl Look {
         });
     }
 
-    /// A guarantee that would no longer hold: a refusal until the operator accepts it.
-    pub(super) fn unserved(
+    /// Dynamic settings that Kafka enforces and Ottla does not: a refusal until the operator accepts
+    /// it.
+    pub(super) fn unserved_settings(
         &mut self,
         config: &BrokerConfig,
-        unserved: Unserved,
         place: &str,
         what: String,
         change: &str,
     ) {
-        let name = unserved.name();
+        let name = "settings";
         let is_accepted = config.accepts_unserved(name);
         let severity = match is_accepted {
             true => Severity::Warns,
@@ -78,11 +78,11 @@ impl Look {
         };
         self.findings.push(Finding {
             severity,
-            subject: unserved.subject(),
+            subject: "dynamic settings",
             place: place.to_owned(),
             what,
             change: Some(change),
-            accept: Some(unserved),
+            accept: Some(name),
         });
     }
 }

@@ -17,7 +17,6 @@ use ottla_raft::{ElectionState, SnapshotId};
 use ottla_sync::fs;
 use ottla_types::{BrokerId, Offset};
 
-use super::finding::Unserved;
 use super::log_scan;
 use super::look::{Look, count, some_of};
 use crate::metadata::forced_mark::forced_offset;
@@ -363,7 +362,7 @@ fn dynamic_setting(config: &BrokerConfig, key: &str, value: &str, place: &str, l
             "{key}={shown} would apply to a listener of the properties file, and Kafka applies it only to listeners \
              that are added while it runs"
         );
-        return look.unserved(config, Unserved::Settings, place, what, change);
+        return look.unserved_settings(config, place, what, change);
     }
     let Some(def) = def else {
         if !is_fixed {
@@ -374,7 +373,7 @@ fn dynamic_setting(config: &BrokerConfig, key: &str, value: &str, place: &str, l
     };
     if let Some(reason) = def.refusal(value) {
         let what = format!("{key}={shown} is refused: {reason}");
-        look.unserved(config, Unserved::Settings, place, what, change);
+        look.unserved_settings(config, place, what, change);
     } else if (def.update_mode == UpdateMode::ReadOnly && !is_fixed) || def.parse(value).is_err() {
         let what = format!("{key}={shown} is ignored, as Kafka ignores it");
         look.note("dynamic settings", place, what, "");

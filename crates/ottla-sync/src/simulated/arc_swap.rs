@@ -74,10 +74,6 @@ impl<T> ArcSwapOption<T> {
         Self::new(value.into().map(Arc::new))
     }
 
-    pub const fn const_empty() -> Self {
-        Self(arc_swap::ArcSwapOption::const_empty())
-    }
-
     pub fn empty() -> Self {
         Self::new(None)
     }

@@ -1,20 +1,17 @@
 //! `tokio::sync::Mutex`, a lock that may be held across an `await`, with a switch point before it
 //! is taken.
 
-use std::sync::Arc;
-
-pub use tokio::sync::{MutexGuard, OwnedMutexGuard, TryLockError};
+pub use tokio::sync::{MutexGuard, TryLockError};
 
 use crate::simulation::trace::Op;
 use crate::simulation::world;
 
-/// Holds an `Arc`, because tokio's owned guards need one.
 #[derive(Default, Debug)]
-pub struct Mutex<T>(Arc<tokio::sync::Mutex<T>>);
+pub struct Mutex<T>(tokio::sync::Mutex<T>);
 
 impl<T> Mutex<T> {
     pub fn new(value: T) -> Mutex<T> {
-        Mutex(Arc::new(tokio::sync::Mutex::new(value)))
+        Mutex(tokio::sync::Mutex::new(value))
     }
 
     pub async fn lock(&self) -> MutexGuard<'_, T> {
@@ -26,10 +23,5 @@ impl<T> Mutex<T> {
     pub fn try_lock(&self) -> Result<MutexGuard<'_, T>, TryLockError> {
         world::switch_point(Op::Lock);
         self.0.try_lock()
-    }
-
-    pub async fn lock_owned(self: Arc<Self>) -> OwnedMutexGuard<T> {
-        world::switch_point(Op::Lock);
-        self.0.clone().lock_owned().await
     }
 }

@@ -158,10 +158,6 @@ impl<T: ?Sized> Mutex<T> {
     pub fn get_mut(&mut self) -> &mut T {
         self.inner.get_mut()
     }
-
-    pub fn is_locked(&self) -> bool {
-        self.inner.is_locked()
-    }
 }
 
 impl<'a, T: ?Sized> MutexGuard<'a, T> {

@@ -79,12 +79,11 @@ fn resolve_simulated(host: &str, port: u16) -> io::Result<SocketAddr> {
 
 /// Resolves a name.
 pub async fn lookup_host(name: impl ToSocketAddrs) -> io::Result<impl Iterator<Item = SocketAddr>> {
-    let addresses: Vec<SocketAddr> = match world::is_simulated() {
-        true => {
-            let (host, port) = name.named()?;
-            vec![resolve_simulated(&host, port)?]
-        }
-        false => tokio::net::lookup_host(name).await?.collect(),
+    let addresses: Vec<SocketAddr> = if world::is_simulated() {
+        let (host, port) = name.named()?;
+        vec![resolve_simulated(&host, port)?]
+    } else {
+        tokio::net::lookup_host(name).await?.collect()
     };
     Ok(addresses.into_iter())
 }
@@ -142,12 +141,11 @@ impl BoundSocket {
 }
 
 pub fn bind(address: SocketAddr, options: ListenOptions) -> io::Result<BoundSocket> {
-    let kind = match world::is_simulated() {
-        true => {
-            let listener = bind_simulated(address, options.backlog.max(1) as usize)?;
-            BoundKind::Simulated(listener)
-        }
-        false => BoundKind::System(sockets::bind(address, options)?),
+    let kind = if world::is_simulated() {
+        let listener = bind_simulated(address, options.backlog.max(1) as usize)?;
+        BoundKind::Simulated(listener)
+    } else {
+        BoundKind::System(sockets::bind(address, options)?)
     };
     Ok(BoundSocket(kind))
 }

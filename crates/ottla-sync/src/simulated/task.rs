@@ -20,10 +20,6 @@ use crate::simulation::world;
 pub struct JoinError(Option<tokio::task::JoinError>);
 
 impl JoinError {
-    pub fn is_cancelled(&self) -> bool {
-        self.0.as_ref().is_none_or(|error| error.is_cancelled())
-    }
-
     pub fn is_panic(&self) -> bool {
         self.0.as_ref().is_some_and(|error| error.is_panic())
     }
@@ -303,13 +299,6 @@ impl<T: Send + 'static> JoinSet<T> {
         self.len() == 0
     }
 
-    pub fn abort_all(&mut self) {
-        match &mut self.0 {
-            SetKind::Tokio(set) => set.abort_all(),
-            SetKind::Simulated(tasks) => tasks.iter().for_each(JoinHandle::abort),
-        }
-    }
-
     pub async fn join_next(&mut self) -> Option<Result<T, JoinError>> {
         std::future::poll_fn(|context| self.poll_join_next(context)).await
     }
@@ -330,14 +319,14 @@ impl<T: Send + 'static> JoinSet<T> {
     }
 
     pub async fn shutdown(&mut self) {
-        self.abort_all();
+        match &mut self.0 {
+            SetKind::Tokio(set) => set.abort_all(),
+            SetKind::Simulated(tasks) => tasks.iter().for_each(JoinHandle::abort),
+        }
         while self.join_next().await.is_some() {}
     }
 
-    pub fn poll_join_next(
-        &mut self,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<T, JoinError>>> {
+    fn poll_join_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<T, JoinError>>> {
         let tasks = match &mut self.0 {
             SetKind::Tokio(set) => {
                 let polled = set.poll_join_next(context);

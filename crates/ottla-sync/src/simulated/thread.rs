@@ -101,12 +101,11 @@ impl Builder {
         self,
         body: impl FnOnce() -> T + Send + 'static,
     ) -> io::Result<JoinHandle<T>> {
-        match world::is_simulated() {
-            true => Ok(start(self.name.as_deref().unwrap_or("thread"), body)),
-            false => {
-                let handle = self.of_the_system().spawn(body)?;
-                Ok(JoinHandle(Kind::System(handle)))
-            }
+        if world::is_simulated() {
+            Ok(start(self.name.as_deref().unwrap_or("thread"), body))
+        } else {
+            let handle = self.of_the_system().spawn(body)?;
+            Ok(JoinHandle(Kind::System(handle)))
         }
     }
 

@@ -14,12 +14,11 @@ use crate::simulation::world::{self, Timer, World};
 /// Replaces `Instant::now`.
 #[track_caller]
 pub fn now() -> Instant {
-    match world::is_simulated() {
-        true => {
-            world::switch_point(Op::Clock);
-            world::with_world(World::monotonic)
-        }
-        false => Instant::now(),
+    if world::is_simulated() {
+        world::switch_point(Op::Clock);
+        world::with_world(World::monotonic)
+    } else {
+        Instant::now()
     }
 }
 
@@ -32,12 +31,11 @@ pub fn elapsed(since: Instant) -> Duration {
 /// Replaces `SystemTime::now`.
 #[track_caller]
 pub fn wall_clock() -> SystemTime {
-    match world::is_simulated() {
-        true => {
-            world::switch_point(Op::Clock);
-            world::with_world(World::wall)
-        }
-        false => SystemTime::now(),
+    if world::is_simulated() {
+        world::switch_point(Op::Clock);
+        world::with_world(World::wall)
+    } else {
+        SystemTime::now()
     }
 }
 

@@ -113,16 +113,8 @@ impl<T> Receiver<T> {
         self.0.borrow_and_update()
     }
 
-    pub fn has_changed(&self) -> Result<bool, RecvError> {
-        self.0.has_changed()
-    }
-
     pub fn mark_changed(&mut self) {
         self.0.mark_changed();
-    }
-
-    pub fn mark_unchanged(&mut self) {
-        self.0.mark_unchanged();
     }
 
     pub async fn changed(&mut self) -> Result<(), RecvError> {

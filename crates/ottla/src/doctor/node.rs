@@ -18,27 +18,13 @@ const LITTLE_SPACE: u64 = 1_000_000_000;
 const LITTLE_SHARE: f64 = 0.1;
 const HARDLY_ANY_SHARE: f64 = 0.03;
 /// File systems that are unsuitable for a broker's data: network and in-memory ones.
+#[rustfmt::skip]
 const UNSUITABLE: &[(u64, &str)] = &[
-    (
-        0x6969,
-        "NFS: locks and fsync over a network are not reliable",
-    ),
-    (
-        0xff53_4d42,
-        "CIFS: locks and fsync over a network are not reliable",
-    ),
-    (
-        0xfe53_4d42,
-        "SMB: locks and fsync over a network are not reliable",
-    ),
-    (
-        0x0102_1994,
-        "tmpfs: its data is lost when the machine restarts",
-    ),
-    (
-        0x794c_7630,
-        "overlayfs: its data is lost with the container; mount a volume",
-    ),
+    (0x6969, "NFS: locks and fsync over a network are not reliable"),
+    (0xff53_4d42, "CIFS: locks and fsync over a network are not reliable"),
+    (0xfe53_4d42, "SMB: locks and fsync over a network are not reliable"),
+    (0x0102_1994, "tmpfs: its data is lost when the machine restarts"),
+    (0x794c_7630, "overlayfs: its data is lost with the container; mount a volume"),
 ];
 /// Number of writes with which a disk's latency is measured.
 const PROBES: usize = 9;

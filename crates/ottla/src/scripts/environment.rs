@@ -4,27 +4,13 @@
 //! printed where a user may rely on one.
 
 /// A variable and why it has no effect.
+#[rustfmt::skip]
 const IGNORED: &[(&str, &str)] = &[
-    (
-        "KAFKA_HEAP_OPTS",
-        "there is no Java heap; the broker allocates memory as needed",
-    ),
-    (
-        "KAFKA_OPTS",
-        "there is no JVM: agents and -D properties are not loaded",
-    ),
-    (
-        "KAFKA_LOG4J_OPTS",
-        "there is no log4j; use OTTLA_LOG=info or debug for more detailed logs",
-    ),
-    (
-        "KAFKA_JMX_OPTS",
-        "there is no JMX; use ottla.http.listener for metrics",
-    ),
-    (
-        "JMX_PORT",
-        "there is no JMX; use ottla.http.listener for metrics",
-    ),
+    ("KAFKA_HEAP_OPTS", "there is no Java heap; the broker allocates memory as needed"),
+    ("KAFKA_OPTS", "there is no JVM: agents and -D properties are not loaded"),
+    ("KAFKA_LOG4J_OPTS", "there is no log4j; use OTTLA_LOG=info or debug for more detailed logs"),
+    ("KAFKA_JMX_OPTS", "there is no JMX; use ottla.http.listener for metrics"),
+    ("JMX_PORT", "there is no JMX; use ottla.http.listener for metrics"),
     ("KAFKA_DEBUG", "there is no JVM to attach a debugger to"),
     ("CLASSPATH", "no Java classes are loaded"),
 ];

@@ -135,23 +135,12 @@ pub fn run(args: ConsoleProducerArgs) -> ExitCode {
 }
 
 fn warn_about_deprecated_flags(args: &ConsoleProducerArgs) {
+    #[rustfmt::skip]
     let deprecated = [
-        (
-            !args.producer_property.is_empty(),
-            "--producer-property",
-            "--command-property",
-        ),
-        (
-            args.producer_config.is_some(),
-            "--producer.config",
-            "--command-config",
-        ),
+        (!args.producer_property.is_empty(), "--producer-property", "--command-property"),
+        (args.producer_config.is_some(), "--producer.config", "--command-config"),
         (!args.property.is_empty(), "--property", "--reader-property"),
-        (
-            args.max_partition_memory_bytes.is_some(),
-            "--max-partition-memory-bytes",
-            "--batch-size",
-        ),
+        (args.max_partition_memory_bytes.is_some(), "--max-partition-memory-bytes", "--batch-size"),
     ];
     for (is_used, old, new) in deprecated {
         if is_used {
@@ -171,29 +160,19 @@ fn settings(args: &ConsoleProducerArgs) -> anyhow::Result<BTreeMap<String, Strin
     settings.extend(key_values(&args.command_property));
     let text = |number: Option<u64>| number.map(|number| number.to_string());
     let bytes = |number: Option<usize>| number.map(|number| number.to_string());
-    for (key, given, default) in [
+    #[rustfmt::skip]
+    let flags = [
         ("linger.ms", text(args.timeout), "1000"),
         ("acks", args.request_required_acks.clone(), "-1"),
         ("request.timeout.ms", text(args.request_timeout_ms), "1500"),
-        (
-            "retries",
-            args.message_send_max_retries.map(|it| it.to_string()),
-            "3",
-        ),
+        ("retries", args.message_send_max_retries.map(|it| it.to_string()), "3"),
         ("retry.backoff.ms", text(args.retry_backoff_ms), "100"),
         ("buffer.memory", bytes(args.max_memory_bytes), "33554432"),
-        (
-            "batch.size",
-            bytes(args.max_partition_memory_bytes.or(args.batch_size)),
-            "16384",
-        ),
-        (
-            "metadata.max.age.ms",
-            text(args.metadata_expiry_ms),
-            "300000",
-        ),
+        ("batch.size", bytes(args.max_partition_memory_bytes.or(args.batch_size)), "16384"),
+        ("metadata.max.age.ms", text(args.metadata_expiry_ms), "300000"),
         ("max.block.ms", text(args.max_block_ms), "60000"),
-    ] {
+    ];
+    for (key, given, default) in flags {
         match given {
             Some(value) => {
                 settings.insert(key.into(), value);

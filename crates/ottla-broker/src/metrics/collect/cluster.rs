@@ -9,23 +9,18 @@ use crate::Broker;
 use ottla_metrics::family::Family;
 
 pub(super) fn collect(broker: &Arc<Broker>, families: &mut Vec<Family>) {
-    families.push(
-        Family::gauge(
-            "kafka_server_kafkaserver_brokerstate",
-            "0 not running, 1 starting, 2 recovering, 3 running, 6 about to stop, 7 stopping",
-        )
-        .value(f64::from(broker.state() as u8)),
+    let state = Family::gauge(
+        "kafka_server_kafkaserver_brokerstate",
+        "0 not running, 1 starting, 2 recovering, 3 running, 6 about to stop, 7 stopping",
     );
-    families.push(
-        Family::gauge("ottla_info", "Version and identity of this node").sample(
-            [
-                ("version", env!("CARGO_PKG_VERSION").to_owned()),
-                ("cluster_id", broker.cluster_id().to_string()),
-                ("node_id", broker.broker_id().0.to_string()),
-            ],
-            1.0,
-        ),
-    );
+    families.push(state.value(f64::from(broker.state() as u8)));
+    let labels = [
+        ("version", env!("CARGO_PKG_VERSION").to_owned()),
+        ("cluster_id", broker.cluster_id().to_string()),
+        ("node_id", broker.broker_id().0.to_string()),
+    ];
+    let info = Family::gauge("ottla_info", "Version and identity of this node");
+    families.push(info.sample(labels, 1.0));
     partitions(broker, families);
     controller(broker, families);
     raft(broker, families);
@@ -41,18 +36,12 @@ fn partitions(broker: &Arc<Broker>, families: &mut Vec<Family>) {
     let mut replicas_count = gauge("replicascount", "Replicas in the partition's assignment");
     let mut in_sync = gauge("insyncreplicascount", "Replicas that are in sync");
     let mut is_under_replicated = gauge("underreplicated", "Whether a replica is not in sync");
-    let mut is_under_min_isr = gauge(
-        "underminisr",
-        "Whether fewer than min.insync.replicas are in sync",
-    );
-    let mut is_at_min_isr = gauge(
-        "atminisr",
-        "Whether exactly min.insync.replicas are in sync",
-    );
-    let mut stable_lag = gauge(
-        "laststableoffsetlag",
-        "Records above the last stable offset",
-    );
+    let help = "Whether fewer than min.insync.replicas are in sync";
+    let mut is_under_min_isr = gauge("underminisr", help);
+    let help = "Whether exactly min.insync.replicas are in sync";
+    let mut is_at_min_isr = gauge("atminisr", help);
+    let help = "Records above the last stable offset";
+    let mut stable_lag = gauge("laststableoffsetlag", help);
     for partition in broker.partitions.load().iter() {
         hosted += 1;
         offline += usize::from(partition.is_lost());
@@ -96,38 +85,15 @@ fn partitions(broker: &Arc<Broker>, families: &mut Vec<Family>) {
         let lag = reader.high_watermark().since(reader.last_stable_offset());
         stable_lag.push(labels, lag as f64);
     }
+    #[rustfmt::skip]
     let counts = [
-        (
-            "partitioncount",
-            "Partitions with a replica on this broker",
-            hosted,
-        ),
+        ("partitioncount", "Partitions with a replica on this broker", hosted),
         ("leadercount", "Partitions that this broker leads", led),
-        (
-            "offlinereplicacount",
-            "Replicas on failed log directories",
-            offline,
-        ),
-        (
-            "underreplicatedpartitions",
-            "Led partitions with a replica that is not in sync",
-            under_replicated,
-        ),
-        (
-            "underminisrpartitioncount",
-            "Led partitions with fewer replicas in sync than min.insync.replicas",
-            under_min_isr,
-        ),
-        (
-            "atminisrpartitioncount",
-            "Led partitions with exactly min.insync.replicas replicas in sync",
-            at_min_isr,
-        ),
-        (
-            "reassigningpartitions",
-            "Led partitions that are being moved",
-            reassigning,
-        ),
+        ("offlinereplicacount", "Replicas on failed log directories", offline),
+        ("underreplicatedpartitions", "Led partitions with a replica that is not in sync", under_replicated),
+        ("underminisrpartitioncount", "Led partitions with fewer replicas in sync than min.insync.replicas", under_min_isr),
+        ("atminisrpartitioncount", "Led partitions with exactly min.insync.replicas replicas in sync", at_min_isr),
+        ("reassigningpartitions", "Led partitions that are being moved", reassigning),
     ];
     families.extend(counts.map(|(name, help, count)| {
         Family::gauge(format!("kafka_server_replicamanager_{name}"), help).value(count as f64)
@@ -159,38 +125,15 @@ fn controller(broker: &Broker, families: &mut Vec<Family>) {
     }
     let brokers = image.cluster.brokers().count();
     let unfenced = image.cluster.unfenced_brokers().count();
+    #[rustfmt::skip]
     let gauges = [
-        (
-            "activecontrollercount",
-            "1 where this node is the active controller",
-            usize::from(is_active),
-        ),
+        ("activecontrollercount", "1 where this node is the active controller", usize::from(is_active)),
         ("activebrokercount", "Brokers that are not fenced", unfenced),
-        (
-            "fencedbrokercount",
-            "Brokers that are fenced",
-            brokers - unfenced,
-        ),
-        (
-            "globaltopiccount",
-            "Topics of the cluster",
-            image.topics.len(),
-        ),
-        (
-            "globalpartitioncount",
-            "Partitions of the cluster",
-            partitions,
-        ),
-        (
-            "offlinepartitionscount",
-            "Partitions without a leader",
-            offline,
-        ),
-        (
-            "preferredreplicaimbalancecount",
-            "Partitions whose leader is not their preferred replica",
-            not_preferred,
-        ),
+        ("fencedbrokercount", "Brokers that are fenced", brokers - unfenced),
+        ("globaltopiccount", "Topics of the cluster", image.topics.len()),
+        ("globalpartitioncount", "Partitions of the cluster", partitions),
+        ("offlinepartitionscount", "Partitions without a leader", offline),
+        ("preferredreplicaimbalancecount", "Partitions whose leader is not their preferred replica", not_preferred),
     ];
     families.extend(gauges.map(|(name, help, value)| {
         Family::gauge(format!("kafka_controller_kafkacontroller_{name}"), help).value(value as f64)
@@ -199,13 +142,12 @@ fn controller(broker: &Broker, families: &mut Vec<Family>) {
 
 fn raft(broker: &Broker, families: &mut Vec<Family>) {
     let image = broker.metadata();
-    families.push(
-        Family::gauge(
-            "kafka_server_broker_metadata_metrics_last_applied_record_offset",
-            "The last metadata record that this broker has applied",
-        )
-        .value(image.provenance.last_contained_offset.value() as f64),
+    let last_applied = Family::gauge(
+        "kafka_server_broker_metadata_metrics_last_applied_record_offset",
+        "The last metadata record that this broker has applied",
     );
+    let offset = image.provenance.last_contained_offset;
+    families.push(last_applied.value(offset.value() as f64));
     metadata_levels(&image, families);
     let Some(status) = broker.controller().map(|controller| controller.status()) else {
         return;
@@ -213,40 +155,17 @@ fn raft(broker: &Broker, families: &mut Vec<Family>) {
     let state = status.state_name;
     // From version 1.0 on, the exporter removes the suffix `_info`.
     for name in ["current_state", "current_state_info"] {
-        families.push(
-            Family::gauge(
-                format!("kafka_server_raft_metrics_{name}"),
-                "Role of this node in the metadata quorum",
-            )
-            .sample([("state", state.to_owned())], 1.0),
-        );
+        let name = format!("kafka_server_raft_metrics_{name}");
+        let role = Family::gauge(name, "Role of this node in the metadata quorum");
+        families.push(role.sample([("state", state.to_owned())], 1.0));
     }
+    #[rustfmt::skip]
     let gauges = [
-        (
-            "current_leader",
-            "The leader of the metadata quorum; -1 if there is none",
-            status.leader.map_or(-1, |leader| i64::from(leader.0)),
-        ),
-        (
-            "current_epoch",
-            "The epoch of the metadata quorum's leader",
-            i64::from(status.epoch.0),
-        ),
-        (
-            "high_watermark",
-            "High watermark of the metadata log",
-            status.high_watermark.0,
-        ),
-        (
-            "log_end_offset",
-            "Log end offset of the metadata log",
-            status.log_end_offset.0,
-        ),
-        (
-            "number_of_voters",
-            "Voters of the metadata quorum",
-            status.voters.len() as i64,
-        ),
+        ("current_leader", "The leader of the metadata quorum; -1 if there is none", status.leader.map_or(-1, |leader| i64::from(leader.0))),
+        ("current_epoch", "The epoch of the metadata quorum's leader", i64::from(status.epoch.0)),
+        ("high_watermark", "High watermark of the metadata log", status.high_watermark.0),
+        ("log_end_offset", "Log end offset of the metadata log", status.log_end_offset.0),
+        ("number_of_voters", "Voters of the metadata quorum", status.voters.len() as i64),
     ];
     families.extend(gauges.map(|(name, help, value)| {
         Family::gauge(format!("kafka_server_raft_metrics_{name}"), help).value(value as f64)
@@ -256,13 +175,8 @@ fn raft(broker: &Broker, families: &mut Vec<Family>) {
 /// `kafka.server:type=MetadataLoader`: the finalized feature levels.
 fn metadata_levels(image: &MetadataImage, families: &mut Vec<Family>) {
     let version = f64::from(image.metadata_version().feature_level());
-    families.push(
-        Family::gauge(
-            "kafka_server_metadataloader_currentmetadataversion",
-            "The level of metadata.version",
-        )
-        .value(version),
-    );
+    let name = "kafka_server_metadataloader_currentmetadataversion";
+    families.push(Family::gauge(name, "The level of metadata.version").value(version));
     let mut finalized = Family::gauge(
         "kafka_server_metadataloader_finalizedlevel",
         "The level at which a feature is finalized",

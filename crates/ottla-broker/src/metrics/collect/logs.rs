@@ -65,20 +65,12 @@ pub(super) fn collect(broker: &Arc<Broker>, families: &mut Vec<Family>) {
             total.push(label, directory.total_bytes as f64);
         }
     }
-    families.push(
-        Family::gauge(
-            "kafka_log_logmanager_offlinelogdirectorycount",
-            "Log directories that are offline",
-        )
-        .value(f64::from(offline_count as u32)),
-    );
-    families.push(
-        Family::gauge(
-            "kafka_log_logmanager_cordonedlogdirectorycount",
-            "Log directories that are cordoned",
-        )
-        .value(cordoned_count as f64),
-    );
+    #[rustfmt::skip]
+    let counts = [
+        ("kafka_log_logmanager_offlinelogdirectorycount", "Log directories that are offline", offline_count as f64),
+        ("kafka_log_logmanager_cordonedlogdirectorycount", "Log directories that are cordoned", cordoned_count as f64),
+    ];
+    families.extend(Family::gauges(counts));
     families.extend([offline, cordoned, usable, total, uncleanable]);
     families.extend(page_cache(broker));
     families.extend(handles(broker));
@@ -89,43 +81,20 @@ pub(super) fn collect(broker: &Arc<Broker>, families: &mut Vec<Family>) {
         let (name, help) = gauge.name_and_help();
         Family::gauge(name, help).value(cleaner.get(*gauge) as f64)
     }));
-    families.push(
-        Family::gauge(
-            "kafka_log_logcleanermanager_time_since_last_run_ms",
-            "Time since the cleaner last searched for a log to clean",
-        )
-        .value(cleaner.time_since_last_run_ms(broker.now_ms()) as f64),
+    let idle = Family::gauge(
+        "kafka_log_logcleanermanager_time_since_last_run_ms",
+        "Time since the cleaner last searched for a log to clean",
     );
+    families.push(idle.value(cleaner.time_since_last_run_ms(broker.now_ms()) as f64));
+    #[rustfmt::skip]
     let counters = [
-        (
-            Metric::StalledAppends,
-            "ottla_log_stalled_appends",
-            "Appends that the kernel blocked",
-        ),
-        (
-            Metric::ColdReads,
-            "ottla_log_cold_reads",
-            "Fetched regions that were not in the page cache",
-        ),
-        (
-            Metric::ColdLookups,
-            "ottla_log_cold_lookups",
-            "Fetches whose positions could not be determined without waiting for the disk",
-        ),
-        (
-            Metric::PageCacheDropped,
-            "ottla_page_cache_dropped_bytes",
-            "Bytes of appended pages that were dropped from the page cache",
-        ),
-        (
-            Metric::PageCacheReread,
-            "ottla_page_cache_reread_bytes",
-            "Fetched bytes whose pages had been dropped",
-        ),
+        (Metric::StalledAppends, "ottla_log_stalled_appends", "Appends that the kernel blocked"),
+        (Metric::ColdReads, "ottla_log_cold_reads", "Fetched regions that were not in the page cache"),
+        (Metric::ColdLookups, "ottla_log_cold_lookups", "Fetches whose positions could not be determined without waiting for the disk"),
+        (Metric::PageCacheDropped, "ottla_page_cache_dropped_bytes", "Bytes of appended pages that were dropped from the page cache"),
+        (Metric::PageCacheReread, "ottla_page_cache_reread_bytes", "Fetched bytes whose pages had been dropped"),
     ];
-    families.extend(counters.map(|(metric, name, help)| {
-        Family::counter(name, help).value(broker.context.metrics.get(metric) as f64)
-    }));
+    families.extend(super::counted(broker, counters));
 }
 
 /// The limits on the page cache that appends occupy.
@@ -163,58 +132,23 @@ fn handles(broker: &Broker) -> Vec<Family> {
         return Vec::new();
     };
     let stats = log_dirs.handles().stats();
+    #[rustfmt::skip]
     let gauges = [
-        (
-            "ottla_log_handles_limit",
-            "Maximum number of file handles of the logs",
-            stats.limit,
-        ),
-        (
-            "ottla_log_handles_open",
-            "File handles of the logs and of fetches that are being sent",
-            stats.open,
-        ),
-        (
-            "ottla_log_open_segments",
-            "Segments that have open files",
-            stats.segments,
-        ),
+        ("ottla_log_handles_limit", "Maximum number of file handles of the logs", stats.limit),
+        ("ottla_log_handles_open", "File handles of the logs and of fetches that are being sent", stats.open),
+        ("ottla_log_open_segments", "Segments that have open files", stats.segments),
     ];
+    #[rustfmt::skip]
     let counters = [
-        (
-            "ottla_log_handles_opened",
-            "Files of logs that were opened",
-            stats.opened,
-        ),
-        (
-            "ottla_log_handles_closed_for_others",
-            "File handles closed because other logs needed them",
-            stats.closed_for_others,
-        ),
-        (
-            "ottla_log_handles_closed_unforced",
-            "Closed file handles whose file had not been forced to disk",
-            stats.closed_unforced,
-        ),
-        (
-            "ottla_log_handles_closed_idle",
-            "File handles closed because they were idle",
-            stats.closed_idle,
-        ),
-        (
-            "ottla_log_handles_refused",
-            "Files that could not be opened because no handle was left",
-            stats.refused,
-        ),
-        (
-            "ottla_log_lacks_of_resources",
-            "Operations on logs that were refused or postponed for lack of a file handle or memory",
-            log_dirs.lacks(),
-        ),
+        ("ottla_log_handles_opened", "Files of logs that were opened", stats.opened),
+        ("ottla_log_handles_closed_for_others", "File handles closed because other logs needed them", stats.closed_for_others),
+        ("ottla_log_handles_closed_unforced", "Closed file handles whose file had not been forced to disk", stats.closed_unforced),
+        ("ottla_log_handles_closed_idle", "File handles closed because they were idle", stats.closed_idle),
+        ("ottla_log_handles_refused", "Files that could not be opened because no handle was left", stats.refused),
+        ("ottla_log_lacks_of_resources", "Operations on logs that were refused or postponed for lack of a file handle or memory", log_dirs.lacks()),
     ];
-    let gauges = gauges.map(|(name, help, value)| Family::gauge(name, help).value(value as f64));
-    let counters =
-        counters.map(|(name, help, value)| Family::counter(name, help).value(value as f64));
+    let gauges = Family::gauges(gauges.map(|(name, help, value)| (name, help, value as f64)));
+    let counters = Family::counters(counters.map(|(name, help, value)| (name, help, value as f64)));
     gauges.into_iter().chain(counters).collect()
 }
 

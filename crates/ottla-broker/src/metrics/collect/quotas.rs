@@ -12,26 +12,13 @@ use crate::quotas::{ClientQuota, MutationUsage, SHOWN};
 pub(super) fn collect(broker: &Broker, families: &mut Vec<Family>) {
     let now_ms = broker.now_ms();
     let quotas = &broker.quotas;
-    for (kind, of_kind, name, help) in [
-        (
-            "produce",
-            &quotas.produce,
-            "byte_rate",
-            "Bytes of Produce requests per second",
-        ),
-        (
-            "fetch",
-            &quotas.fetch,
-            "byte_rate",
-            "Bytes of fetched records per second",
-        ),
-        (
-            "request",
-            &quotas.request,
-            "request_time",
-            "Thread time of requests, in percent",
-        ),
-    ] {
+    #[rustfmt::skip]
+    let kinds = [
+        ("produce", &quotas.produce, "byte_rate", "Bytes of Produce requests per second"),
+        ("fetch", &quotas.fetch, "byte_rate", "Bytes of fetched records per second"),
+        ("request", &quotas.request, "request_time", "Thread time of requests, in percent"),
+    ];
+    for (kind, of_kind, name, help) in kinds {
         let windows = of_kind.windows();
         let mut rates = family(kind, name, help);
         let measure = |rate: &mut Rate| rate.measure(windows, now_ms);
@@ -62,25 +49,15 @@ pub(super) fn collect(broker: &Broker, families: &mut Vec<Family>) {
     });
     let throttled = throttle_times("controllermutation", mutations, now_ms, |_| {});
     families.extend([tokens, rates, throttled]);
-    families.push(
-        family(
-            "request",
-            "exempt_request_time",
-            "Thread time of requests that are never throttled, in percent, while there is a quota for it",
-        )
-        .value(quotas.exempt_request_time(now_ms)),
-    );
+    let help = "Thread time of requests that are never throttled, in percent, while there is a quota for it";
+    let exempt = family("request", "exempt_request_time", help);
+    families.push(exempt.value(quotas.exempt_request_time(now_ms)));
     let mut muted = 0;
     broker.network.connections.for_each(|connection| {
         muted += usize::from(!connection.muted_for(|| now_ms).is_zero());
     });
-    families.push(
-        Family::gauge(
-            "ottla_connections_muted",
-            "Connections that are not read because their client is over a quota",
-        )
-        .value(muted as f64),
-    );
+    let help = "Connections that are not read because their client is over a quota";
+    families.push(Family::gauge("ottla_connections_muted", help).value(muted as f64));
 }
 
 fn family(kind: &str, name: &str, help: &'static str) -> Family {

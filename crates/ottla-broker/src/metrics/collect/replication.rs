@@ -8,36 +8,15 @@ use ottla_metrics::Metric;
 use ottla_metrics::family::Family;
 
 pub(super) fn collect(broker: &Arc<Broker>, families: &mut Vec<Family>) {
+    #[rustfmt::skip]
     let counters = [
-        (
-            "kafka_server_replicamanager_isrexpands",
-            "Replicas that joined the ISR of led partitions",
-            Metric::IsrExpands,
-        ),
-        (
-            "kafka_server_replicamanager_isrshrinks",
-            "Replicas that left the ISR of led partitions",
-            Metric::IsrShrinks,
-        ),
-        (
-            "kafka_server_replicamanager_failedisrupdates",
-            "ISR changes that failed",
-            Metric::FailedIsrUpdates,
-        ),
-        (
-            "kafka_server_brokertopicmetrics_replicationbytesin",
-            "Bytes of record batches received from leaders on other brokers",
-            Metric::ReplicationBytesIn,
-        ),
-        (
-            "kafka_server_brokertopicmetrics_replicationbytesout",
-            "Bytes of record batches sent to followers on other brokers",
-            Metric::ReplicationBytesOut,
-        ),
+        (Metric::IsrExpands, "kafka_server_replicamanager_isrexpands", "Replicas that joined the ISR of led partitions"),
+        (Metric::IsrShrinks, "kafka_server_replicamanager_isrshrinks", "Replicas that left the ISR of led partitions"),
+        (Metric::FailedIsrUpdates, "kafka_server_replicamanager_failedisrupdates", "ISR changes that failed"),
+        (Metric::ReplicationBytesIn, "kafka_server_brokertopicmetrics_replicationbytesin", "Bytes of record batches received from leaders on other brokers"),
+        (Metric::ReplicationBytesOut, "kafka_server_brokertopicmetrics_replicationbytesout", "Bytes of record batches sent to followers on other brokers"),
     ];
-    families.extend(counters.map(|(name, help, metric)| {
-        Family::counter(name, help).value(broker.context.metrics.get(metric) as f64)
-    }));
+    families.extend(super::counted(broker, counters));
     lags(broker, families);
     fetchers(broker, families);
 }
@@ -70,17 +49,10 @@ fn lags(broker: &Arc<Broker>, families: &mut Vec<Family>) {
         lags.push([("clientId", client_id), topic, partition], lag as f64);
     }
     families.push(lags);
+    #[rustfmt::skip]
     let gauges = [
-        (
-            "maxlag",
-            "Records that the replica with the largest lag lacks",
-            max_lag,
-        ),
-        (
-            "failedpartitionscount",
-            "Replicas that wait for metadata of a newer leader epoch",
-            failed as i64,
-        ),
+        ("maxlag", "Records that the replica with the largest lag lacks", max_lag),
+        ("failedpartitionscount", "Replicas that wait for metadata of a newer leader epoch", failed as i64),
     ];
     families.extend(gauges.map(|(name, help, value)| {
         let name = format!("kafka_server_replicafetchermanager_{name}");

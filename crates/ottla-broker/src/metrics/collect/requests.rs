@@ -67,20 +67,12 @@ fn names(api_key: ApiKey) -> impl Iterator<Item = &'static str> {
     std::iter::once(api_key.name()).chain(on_their_own)
 }
 
+#[rustfmt::skip]
 fn help(time: RequestTime) -> &'static str {
     match time {
-        RequestTime::Total => {
-            "Time from a request's complete arrival to the last byte of its response in the last minutes, in milliseconds"
-        }
-        RequestTime::Local => {
-            "The broker's own work on a request in the last minutes, in milliseconds"
-        }
-        RequestTime::Remote => {
-            "Time that requests waited for acknowledgements or records in the last minutes, in milliseconds"
-        }
-        RequestTime::ResponseSend => {
-            "From the complete answer to its last byte's being with the kernel, milliseconds, of the last \
-             minutes"
-        }
+        RequestTime::Total => "Time from a request's complete arrival to the last byte of its response in the last minutes, in milliseconds",
+        RequestTime::Local => "The broker's own work on a request in the last minutes, in milliseconds",
+        RequestTime::Remote => "Time that requests waited for acknowledgements or records in the last minutes, in milliseconds",
+        RequestTime::ResponseSend => "From the complete answer to its last byte's being with the kernel, milliseconds, of the last minutes",
     }
 }

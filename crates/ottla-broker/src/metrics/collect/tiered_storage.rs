@@ -10,42 +10,15 @@ use ottla_remote::{TierCounter, TierGauges};
 /// Kafka's name, the meaning, and the value.
 type Gauge = (&'static str, &'static str, fn(&TierGauges) -> u64);
 
+#[rustfmt::skip]
 const GAUGES: [Gauge; 7] = [
-    (
-        "RemoteCopyLagBytes",
-        "Bytes of closed local segments that are not in remote storage yet",
-        |gauges| gauges.copy_lag.bytes,
-    ),
-    (
-        "RemoteCopyLagSegments",
-        "Closed local segments that are not in remote storage yet",
-        |gauges| gauges.copy_lag.segments,
-    ),
-    (
-        "RemoteDeleteLagBytes",
-        "Bytes of segments in remote storage that have expired and are not deleted yet",
-        |gauges| gauges.delete_lag.bytes,
-    ),
-    (
-        "RemoteDeleteLagSegments",
-        "Segments in remote storage that have expired and are not deleted yet",
-        |gauges| gauges.delete_lag.segments,
-    ),
-    (
-        "RemoteLogMetadataCount",
-        "Segments that the metadata of remote storage lists, in any state",
-        |gauges| gauges.log.segments as u64,
-    ),
-    (
-        "RemoteLogSizeBytes",
-        "Bytes of segments in remote storage",
-        |gauges| gauges.log.size_bytes,
-    ),
-    (
-        "RemoteLogSizeComputationTime",
-        "Time that the last computation of the size in remote storage took, in milliseconds",
-        |gauges| gauges.size_computation_ms,
-    ),
+    ("RemoteCopyLagBytes", "Bytes of closed local segments that are not in remote storage yet", |gauges| gauges.copy_lag.bytes),
+    ("RemoteCopyLagSegments", "Closed local segments that are not in remote storage yet", |gauges| gauges.copy_lag.segments),
+    ("RemoteDeleteLagBytes", "Bytes of segments in remote storage that have expired and are not deleted yet", |gauges| gauges.delete_lag.bytes),
+    ("RemoteDeleteLagSegments", "Segments in remote storage that have expired and are not deleted yet", |gauges| gauges.delete_lag.segments),
+    ("RemoteLogMetadataCount", "Segments that the metadata of remote storage lists, in any state", |gauges| gauges.log.segments as u64),
+    ("RemoteLogSizeBytes", "Bytes of segments in remote storage", |gauges| gauges.log.size_bytes),
+    ("RemoteLogSizeComputationTime", "Time that the last computation of the size in remote storage took, in milliseconds", |gauges| gauges.size_computation_ms),
 ];
 
 pub(super) fn collect(broker: &Broker, families: &mut Vec<Family>) {
@@ -82,13 +55,11 @@ pub(super) fn collect(broker: &Broker, families: &mut Vec<Family>) {
         &broker.context.metrics.remote_reads(),
     ));
     let manager = |of: &str| format!("kafka_log_remote_remotelogmanager_{of}");
-    families.push(
-        Family::gauge(
-            manager("remotelogmanagertasksavgidlepercent"),
-            "Part of remote.log.manager.copier.thread.pool.size that copies nothing",
-        )
-        .value(remote_logs.idle_copiers()),
+    let idle = Family::gauge(
+        manager("remotelogmanagertasksavgidlepercent"),
+        "Part of remote.log.manager.copier.thread.pool.size that copies nothing",
     );
+    families.push(idle.value(remote_logs.idle_copiers()));
     let mut of_both = Family::gauge(
         manager("retentionsizeinpercent"),
         "Size of the partition in both tiers, in percent of retention.bytes",
@@ -103,17 +74,10 @@ pub(super) fn collect(broker: &Broker, families: &mut Vec<Family>) {
         of_local.push(labels, retention.local_percent as f64);
     }
     families.extend([of_both, of_local]);
+    #[rustfmt::skip]
     let meanings = [
-        (
-            "copy",
-            "Average time that the quota of copies to remote storage held one back in the last minute, in milliseconds",
-            "Longest time that the quota of copies to remote storage held one back in the last minute, in milliseconds",
-        ),
-        (
-            "fetch",
-            "Average time that the quota of reads from remote storage held one back in the last minute, in milliseconds",
-            "Longest time that the quota of reads from remote storage held one back in the last minute, in milliseconds",
-        ),
+        ("copy", "Average time that the quota of copies to remote storage held one back in the last minute, in milliseconds", "Longest time that the quota of copies to remote storage held one back in the last minute, in milliseconds"),
+        ("fetch", "Average time that the quota of reads from remote storage held one back in the last minute, in milliseconds", "Longest time that the quota of reads from remote storage held one back in the last minute, in milliseconds"),
     ];
     for ((of, average, max), time) in meanings.into_iter().zip(remote_logs.throttle_times()) {
         let name =
@@ -124,40 +88,22 @@ pub(super) fn collect(broker: &Broker, families: &mut Vec<Family>) {
     // Kafka has both, and the second is deprecated.
     for domain in ["kafka_log_remote", "org_apache_kafka_storage_internals_log"] {
         let name = |of: &str| format!("{domain}_remotestoragethreadpool_{of}");
-        families.push(
-            Family::gauge(
-                name("remotelogreaderavgidlepercent"),
-                "Part of remote.log.reader.threads that reads nothing",
-            )
-            .value(remote_logs.idle_readers()),
-        );
-        families.push(
-            Family::gauge(
-                name("remotelogreadertaskqueuesize"),
-                "Queued reads from remote storage",
-            )
-            .value(remote_logs.waiting_reads() as f64),
-        );
+        #[rustfmt::skip]
+        let gauges = [
+            (name("remotelogreaderavgidlepercent"), "Part of remote.log.reader.threads that reads nothing", remote_logs.idle_readers()),
+            (name("remotelogreadertaskqueuesize"), "Queued reads from remote storage", remote_logs.waiting_reads() as f64),
+        ];
+        families.extend(Family::gauges(gauges));
     }
-    families.push(
-        Family::counter(
-            "kafka_server_delayedremotefetchmetrics_expires",
-            "Fetches that timed out while they waited for remote storage (remote.fetch.max.wait.ms)",
-        )
-        .value(remote_logs.expired_fetches() as f64),
+    #[rustfmt::skip]
+    let counters = [
+        ("kafka_server_delayedremotefetchmetrics_expires", "Fetches that timed out while they waited for remote storage (remote.fetch.max.wait.ms)", remote_logs.expired_fetches() as f64),
+        ("kafka_server_delayedremotelistoffsetsmetrics_expires", "Searches by time in remote storage that timed out (remote.list.offsets.request.timeout.ms)", remote_logs.expired_searches() as f64),
+    ];
+    families.extend(Family::counters(counters));
+    let available = Family::gauge(
+        "ottla_remote_read_memory_available_bytes",
+        "Memory for reads from remote storage that is not in use",
     );
-    families.push(
-        Family::counter(
-            "kafka_server_delayedremotelistoffsetsmetrics_expires",
-            "Searches by time in remote storage that timed out (remote.list.offsets.request.timeout.ms)",
-        )
-        .value(remote_logs.expired_searches() as f64),
-    );
-    families.push(
-        Family::gauge(
-            "ottla_remote_read_memory_available_bytes",
-            "Memory for reads from remote storage that is not in use",
-        )
-        .value(remote_logs.available_read_bytes() as f64),
-    );
+    families.push(available.value(remote_logs.available_read_bytes() as f64));
 }

@@ -6,45 +6,33 @@
 //! contains a partition while a member owns or revokes it, with the epoch of that member; there are
 //! no resolved regular expressions without members. Source: `ConsumerGroup`.
 
-use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
 use bytestring::ByteString;
-use ottla_types::TopicId;
+use ottla_types::{TopicId, named_enum};
 use rpds::RedBlackTreeMapSync;
 
 use super::counts::Counts;
 use super::member::ConsumerGroupMember;
 use super::topic_regex::ResolvedRegex;
 use crate::group::modern::{ModernGroup, SubscriptionType};
+use crate::group::recorded::{CountsMembers, deref_to_base};
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(in crate::group) enum ConsumerGroupState {
-    Empty,
-    /// The target assignment is older than the group epoch.
-    Assigning,
-    /// Some members have not reached the target assignment.
-    Reconciling,
-    Stable,
-}
-
-impl ConsumerGroupState {
-    /// Kafka's name, as clients see it.
-    pub(in crate::group) fn name(self) -> &'static str {
-        match self {
-            ConsumerGroupState::Empty => "Empty",
-            ConsumerGroupState::Assigning => "Assigning",
-            ConsumerGroupState::Reconciling => "Reconciling",
-            ConsumerGroupState::Stable => "Stable",
-        }
+named_enum! {
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    pub(in crate::group) enum ConsumerGroupState {
+        Empty => "Empty",
+        /// The target assignment is older than the group epoch.
+        Assigning => "Assigning",
+        /// Some members have not reached the target assignment.
+        Reconciling => "Reconciling",
+        Stable => "Stable",
     }
 }
 
 #[derive(Clone, Debug)]
 pub(in crate::group) struct ConsumerGroup {
     base: ModernGroup<ConsumerGroupMember>,
-    /// Member ids by instance id.
-    static_members: RedBlackTreeMapSync<ByteString, ByteString>,
     server_assignors: Counts,
     num_classic_members: usize,
     /// The protocols of the members that use the classic protocol.
@@ -58,25 +46,12 @@ pub(in crate::group) struct ConsumerGroup {
     pub(super) has_subscription_metadata_record: bool,
 }
 
-impl Deref for ConsumerGroup {
-    type Target = ModernGroup<ConsumerGroupMember>;
-
-    fn deref(&self) -> &Self::Target {
-        &self.base
-    }
-}
-
-impl DerefMut for ConsumerGroup {
-    fn deref_mut(&mut self) -> &mut Self::Target {
-        &mut self.base
-    }
-}
+deref_to_base!(ConsumerGroup, ConsumerGroupMember);
 
 impl ConsumerGroup {
     pub(in crate::group) fn new(group_id: ByteString) -> Self {
         ConsumerGroup {
             base: ModernGroup::new(group_id),
-            static_members: RedBlackTreeMapSync::new_sync(),
             server_assignors: Counts::default(),
             num_classic_members: 0,
             classic_protocols: Counts::default(),
@@ -101,14 +76,6 @@ impl ConsumerGroup {
         } else {
             ConsumerGroupState::Reconciling
         }
-    }
-
-    pub(super) fn static_member_id(&self, instance_id: &str) -> Option<&ByteString> {
-        self.static_members.get(instance_id)
-    }
-
-    pub(super) fn static_member(&self, instance_id: &str) -> Option<&Arc<ConsumerGroupMember>> {
-        self.member(self.static_member_id(instance_id)?)
     }
 
     /// Whether all members except the leaving ones use the classic protocol.
@@ -193,28 +160,22 @@ impl ConsumerGroup {
 
     // Changes, called for records
 
-    pub(super) fn put_member(&mut self, member: ConsumerGroupMember) {
-        let member = Arc::new(member);
-        if let Some(former) = self.base.update_member(Arc::clone(&member)) {
-            self.uncount(&former);
-        }
-        self.count(&member);
-        if let Some(instance_id) = &member.instance_id {
-            self.static_members
-                .insert_mut(instance_id.clone(), member.member_id.clone());
-        }
+    pub(super) fn put_resolved_regex(&mut self, regex: ByteString, resolved: ResolvedRegex) {
+        self.drop_resolved_regex(&regex);
+        self.subscribed_topics_mut().add_matches(&resolved.topics);
+        self.resolved_regexes.insert_mut(regex, Arc::new(resolved));
     }
 
-    pub(super) fn drop_member(&mut self, member_id: &str) {
-        let Some(removed) = self.base.remove_member(member_id) else {
-            return;
-        };
-        self.uncount(&removed);
-        if let Some(instance_id) = &removed.instance_id {
-            self.static_members.remove_mut(instance_id);
+    pub(super) fn drop_resolved_regex(&mut self, regex: &str) {
+        if let Some(resolved) = self.resolved_regexes.get(regex).cloned() {
+            self.subscribed_topics_mut()
+                .remove_matches(&resolved.topics);
+            self.resolved_regexes.remove_mut(regex);
         }
     }
+}
 
+impl CountsMembers<ConsumerGroupMember> for ConsumerGroup {
     fn count(&mut self, member: &ConsumerGroupMember) {
         if let Some(name) = &member.server_assignor {
             self.server_assignors.add(name);
@@ -256,20 +217,6 @@ impl ConsumerGroup {
             if self.partition_epochs.get(&partition) == Some(&member.member_epoch) {
                 self.partition_epochs.remove_mut(&partition);
             }
-        }
-    }
-
-    pub(super) fn put_resolved_regex(&mut self, regex: ByteString, resolved: ResolvedRegex) {
-        self.drop_resolved_regex(&regex);
-        self.subscribed_topics_mut().add_matches(&resolved.topics);
-        self.resolved_regexes.insert_mut(regex, Arc::new(resolved));
-    }
-
-    pub(super) fn drop_resolved_regex(&mut self, regex: &str) {
-        if let Some(resolved) = self.resolved_regexes.get(regex).cloned() {
-            self.subscribed_topics_mut()
-                .remove_matches(&resolved.topics);
-            self.resolved_regexes.remove_mut(regex);
         }
     }
 }

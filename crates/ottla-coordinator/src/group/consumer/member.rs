@@ -64,6 +64,10 @@ impl ModernMember for ConsumerGroupMember {
         &self.member_id
     }
 
+    fn instance_id(&self) -> Option<&ByteString> {
+        self.instance_id.as_ref()
+    }
+
     fn subscribed_topic_names(&self) -> &BTreeSet<ByteString> {
         &self.subscribed_topic_names
     }

@@ -26,14 +26,6 @@ impl RecordedGroup for ConsumerGroup {
         ConsumerGroup::new(group_id)
     }
 
-    fn put_member(&mut self, member: ConsumerGroupMember) {
-        ConsumerGroup::put_member(self, member);
-    }
-
-    fn drop_member(&mut self, member_id: &str) {
-        ConsumerGroup::drop_member(self, member_id);
-    }
-
     fn apply(&mut self, key: &GroupRecordKey, value: Option<&GroupRecordValue>, _now: Timestamp) {
         use GroupRecordKey as Key;
         use GroupRecordValue as Value;

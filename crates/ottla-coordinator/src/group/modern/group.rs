@@ -19,6 +19,11 @@ pub trait ModernMember {
 
     fn member_id(&self) -> &ByteString;
 
+    /// Of a static member.
+    fn instance_id(&self) -> Option<&ByteString> {
+        None
+    }
+
     fn subscribed_topic_names(&self) -> &BTreeSet<ByteString>;
 }
 
@@ -32,6 +37,8 @@ pub struct ModernGroup<M: ModernMember> {
     pub target: TargetAssignment<M::Assignment>,
     subscribed_topics: SubscribedTopics,
     members: RedBlackTreeMapSync<ByteString, Arc<M>>,
+    /// Member ids by instance id.
+    static_members: RedBlackTreeMapSync<ByteString, ByteString>,
 }
 
 impl<M: ModernMember> Clone for ModernGroup<M> {
@@ -43,6 +50,7 @@ impl<M: ModernMember> Clone for ModernGroup<M> {
             target: self.target.clone(),
             subscribed_topics: self.subscribed_topics.clone(),
             members: self.members.clone(),
+            static_members: self.static_members.clone(),
         }
     }
 }
@@ -56,6 +64,7 @@ impl<M: ModernMember> ModernGroup<M> {
             target: TargetAssignment::default(),
             subscribed_topics: SubscribedTopics::default(),
             members: RedBlackTreeMapSync::new_sync(),
+            static_members: RedBlackTreeMapSync::new_sync(),
         }
     }
 
@@ -66,6 +75,14 @@ impl<M: ModernMember> ModernGroup<M> {
 
     pub fn member(&self, member_id: &str) -> Option<&Arc<M>> {
         self.members.get(member_id)
+    }
+
+    pub fn static_member_id(&self, instance_id: &str) -> Option<&ByteString> {
+        self.static_members.get(instance_id)
+    }
+
+    pub fn static_member(&self, instance_id: &str) -> Option<&Arc<M>> {
+        self.member(self.static_member_id(instance_id)?)
     }
 
     pub fn has_member(&self, member_id: &str) -> bool {
@@ -89,6 +106,10 @@ impl<M: ModernMember> ModernGroup<M> {
         }
         self.subscribed_topics
             .add_names(member.subscribed_topic_names());
+        if let Some(instance_id) = member.instance_id() {
+            self.static_members
+                .insert_mut(instance_id.clone(), member.member_id().clone());
+        }
         self.members.insert_mut(member.member_id().clone(), member);
         former
     }
@@ -97,6 +118,9 @@ impl<M: ModernMember> ModernGroup<M> {
         let removed = self.members.get(member_id).cloned()?;
         self.subscribed_topics
             .remove_names(removed.subscribed_topic_names());
+        if let Some(instance_id) = removed.instance_id() {
+            self.static_members.remove_mut(instance_id);
+        }
         self.members.remove_mut(member_id);
         Some(removed)
     }

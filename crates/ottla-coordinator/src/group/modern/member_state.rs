@@ -5,13 +5,13 @@
 pub enum MemberState {
     /// The member has its target assignment in the epoch of that assignment.
     #[default]
-    Stable,
+    Stable = 0,
     /// The member must revoke partitions before it moves to the next epoch.
-    UnrevokedPartitions,
+    UnrevokedPartitions = 1,
     /// The member is in the newest epoch, and waits for partitions that others have not given up.
-    UnreleasedPartitions,
+    UnreleasedPartitions = 2,
     /// A state of a newer Kafka version, read from the log.
-    Unknown,
+    Unknown = 127,
 }
 
 impl MemberState {
@@ -26,12 +26,7 @@ impl MemberState {
 
     /// The value in a record.
     pub fn code(self) -> i8 {
-        match self {
-            MemberState::Stable => 0,
-            MemberState::UnrevokedPartitions => 1,
-            MemberState::UnreleasedPartitions => 2,
-            MemberState::Unknown => 127,
-        }
+        self as i8
     }
 }
 

@@ -3,7 +3,6 @@
 //! Changed only by records (`replay.rs`).
 //! Source: `ShareGroup`.
 
-use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
 use bytestring::ByteString;
@@ -11,6 +10,7 @@ use bytestring::ByteString;
 use super::member::ShareGroupMember;
 use super::state_partitions::{PartitionsOfTopics, StatePartitions};
 use crate::group::modern::{ModernGroup, SubscriptionType};
+use crate::group::recorded::{CountsMembers, deref_to_base};
 
 #[derive(Clone, Debug)]
 pub(in crate::group) struct ShareGroup {
@@ -20,19 +20,9 @@ pub(in crate::group) struct ShareGroup {
     pub(super) recorded_state: Option<Arc<StatePartitions>>,
 }
 
-impl Deref for ShareGroup {
-    type Target = ModernGroup<ShareGroupMember>;
+deref_to_base!(ShareGroup, ShareGroupMember);
 
-    fn deref(&self) -> &Self::Target {
-        &self.base
-    }
-}
-
-impl DerefMut for ShareGroup {
-    fn deref_mut(&mut self) -> &mut Self::Target {
-        &mut self.base
-    }
-}
+impl CountsMembers<ShareGroupMember> for ShareGroup {}
 
 impl ShareGroup {
     pub(in crate::group) fn new(group_id: ByteString) -> Self {

@@ -26,14 +26,6 @@ impl RecordedGroup for ShareGroup {
         ShareGroup::new(group_id)
     }
 
-    fn put_member(&mut self, member: ShareGroupMember) {
-        self.update_member(Arc::new(member));
-    }
-
-    fn drop_member(&mut self, member_id: &str) {
-        self.remove_member(member_id);
-    }
-
     fn apply(&mut self, key: &GroupRecordKey, value: Option<&GroupRecordValue>, now: Timestamp) {
         use GroupRecordKey as Key;
         use GroupRecordValue as Value;

@@ -7,41 +7,33 @@
 //! Source: `StreamsGroup`.
 
 use std::collections::BTreeMap;
-use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
 use bytestring::ByteString;
+use ottla_types::named_enum;
 use rpds::{RedBlackTreeMapSync, RedBlackTreeSetSync};
 
 use super::member::StreamsGroupMember;
 use super::tasks::{self, Tasks, TasksTupleWithEpochs};
 use super::topology::StreamsTopology;
 use crate::group::modern::ModernGroup;
+use crate::group::recorded::{CountsMembers, deref_to_base};
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(in crate::group) enum StreamsGroupState {
-    Empty,
-    /// The topology does not match the existing topics.
-    NotReady,
-    /// The target assignment is older than the group epoch.
-    Assigning,
-    /// Some members have not reached the target assignment.
-    Reconciling,
-    Stable,
+named_enum! {
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    pub(in crate::group) enum StreamsGroupState {
+        Empty => "Empty",
+        /// The topology does not match the existing topics.
+        NotReady => "NotReady",
+        /// The target assignment is older than the group epoch.
+        Assigning => "Assigning",
+        /// Some members have not reached the target assignment.
+        Reconciling => "Reconciling",
+        Stable => "Stable",
+    }
 }
 
 impl StreamsGroupState {
-    /// Kafka's name, as clients see it.
-    pub(in crate::group) fn name(self) -> &'static str {
-        match self {
-            StreamsGroupState::Empty => "Empty",
-            StreamsGroupState::NotReady => "NotReady",
-            StreamsGroupState::Assigning => "Assigning",
-            StreamsGroupState::Reconciling => "Reconciling",
-            StreamsGroupState::Stable => "Stable",
-        }
-    }
-
     /// The name in the state filter of Kafka's ListGroups, which has a `_` that clients do not
     /// know.
     pub(in crate::group) fn filter_name(self) -> &'static str {
@@ -63,26 +55,12 @@ pub(in crate::group) struct StreamsGroup {
     /// The settings of the last target assignment.
     pub(super) last_assignment_configs: BTreeMap<ByteString, ByteString>,
     pub(super) topology: Option<Arc<StreamsTopology>>,
-    /// Member ids by instance id.
-    static_members: RedBlackTreeMapSync<ByteString, ByteString>,
     active_process: RedBlackTreeMapSync<(ByteString, i32), ByteString>,
     standby_processes: RedBlackTreeSetSync<TaskAndProcess>,
     warmup_processes: RedBlackTreeSetSync<TaskAndProcess>,
 }
 
-impl Deref for StreamsGroup {
-    type Target = ModernGroup<StreamsGroupMember>;
-
-    fn deref(&self) -> &Self::Target {
-        &self.base
-    }
-}
-
-impl DerefMut for StreamsGroup {
-    fn deref_mut(&mut self) -> &mut Self::Target {
-        &mut self.base
-    }
-}
+deref_to_base!(StreamsGroup, StreamsGroupMember);
 
 impl StreamsGroup {
     pub(in crate::group) fn new(group_id: ByteString) -> Self {
@@ -91,7 +69,6 @@ impl StreamsGroup {
             validated_topology_epoch: 0,
             last_assignment_configs: BTreeMap::new(),
             topology: None,
-            static_members: RedBlackTreeMapSync::new_sync(),
             active_process: RedBlackTreeMapSync::new_sync(),
             standby_processes: RedBlackTreeSetSync::new_sync(),
             warmup_processes: RedBlackTreeSetSync::new_sync(),
@@ -116,10 +93,6 @@ impl StreamsGroup {
         }
     }
 
-    pub(super) fn static_member(&self, instance_id: &str) -> Option<&Arc<StreamsGroupMember>> {
-        self.member(self.static_members.get(instance_id)?)
-    }
-
     /// Whether the offsets of `topic` are in use.
     pub(in crate::group) fn is_subscribed_to(&self, topic: &str) -> bool {
         let topology = self.topology.as_ref();
@@ -140,31 +113,10 @@ impl StreamsGroup {
         let key = at_process(task, process_id);
         self.standby_processes.contains(&key) || self.warmup_processes.contains(&key)
     }
+}
 
-    // Changes, called for records
-
-    pub(super) fn put_member(&mut self, member: StreamsGroupMember) {
-        let member = Arc::new(member);
-        if let Some(former) = self.update_member(Arc::clone(&member)) {
-            self.forget_tasks(&former);
-        }
-        self.remember_tasks(&member);
-        if let Some(instance_id) = &member.instance_id {
-            self.static_members
-                .insert_mut(instance_id.clone(), member.member_id.clone());
-        }
-    }
-
-    pub(super) fn drop_member(&mut self, member_id: &str) {
-        if let Some(removed) = self.remove_member(member_id) {
-            self.forget_tasks(&removed);
-            if let Some(instance_id) = &removed.instance_id {
-                self.static_members.remove_mut(instance_id);
-            }
-        }
-    }
-
-    fn remember_tasks(&mut self, member: &StreamsGroupMember) {
+impl CountsMembers<StreamsGroupMember> for StreamsGroup {
+    fn count(&mut self, member: &StreamsGroupMember) {
         let process_id = &member.process_id;
         for tasks in both(member) {
             for task in tasks::each_active(&tasks.active) {
@@ -181,7 +133,7 @@ impl StreamsGroup {
         }
     }
 
-    fn forget_tasks(&mut self, member: &StreamsGroupMember) {
+    fn uncount(&mut self, member: &StreamsGroupMember) {
         let process_id = &member.process_id;
         for tasks in both(member) {
             for task in tasks::each_active(&tasks.active) {

@@ -23,13 +23,13 @@ pub(super) const LEAVE_GROUP_STATIC_EPOCH: i32 = -2;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in crate::group) enum MemberState {
     /// The member has its target assignment in the epoch of that assignment.
-    Stable,
+    Stable = 1,
     /// The member must revoke tasks before it moves to the next epoch.
-    UnrevokedTasks,
+    UnrevokedTasks = 2,
     /// The member is in the newest epoch, and waits for tasks that others have not given up.
-    UnreleasedTasks,
+    UnreleasedTasks = 3,
     /// A state of a newer Kafka version, read from the log.
-    Unknown,
+    Unknown = 127,
 }
 
 impl MemberState {
@@ -44,12 +44,7 @@ impl MemberState {
 
     /// The value in a record.
     pub(in crate::group) fn code(self) -> i8 {
-        match self {
-            MemberState::Stable => 1,
-            MemberState::UnrevokedTasks => 2,
-            MemberState::UnreleasedTasks => 3,
-            MemberState::Unknown => 127,
-        }
+        self as i8
     }
 }
 
@@ -93,6 +88,10 @@ impl ModernMember for StreamsGroupMember {
 
     fn member_id(&self) -> &ByteString {
         &self.member_id
+    }
+
+    fn instance_id(&self) -> Option<&ByteString> {
+        self.instance_id.as_ref()
     }
 
     fn subscribed_topic_names(&self) -> &BTreeSet<ByteString> {

@@ -27,14 +27,6 @@ impl RecordedGroup for StreamsGroup {
         StreamsGroup::new(group_id)
     }
 
-    fn put_member(&mut self, member: StreamsGroupMember) {
-        StreamsGroup::put_member(self, member);
-    }
-
-    fn drop_member(&mut self, member_id: &str) {
-        StreamsGroup::drop_member(self, member_id);
-    }
-
     fn apply(&mut self, key: &GroupRecordKey, value: Option<&GroupRecordValue>, _now: Timestamp) {
         use GroupRecordKey as Key;
         use GroupRecordValue as Value;

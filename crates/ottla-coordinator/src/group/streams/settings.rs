@@ -12,21 +12,6 @@ use crate::group::config::BoundedSetting;
 use crate::group::coordinator::GroupCoordinator;
 
 impl GroupCoordinator {
-    pub(in crate::group) fn streams_session_timeout_ms(&self, group_id: &ByteString) -> i32 {
-        let setting = self.config.group_streams_session_timeout_ms;
-        self.setting_of(group_id, "streams.session.timeout.ms", setting)
-    }
-
-    pub(in crate::group) fn streams_heartbeat_interval_ms(&self, group_id: &ByteString) -> i32 {
-        let setting = self.config.group_streams_heartbeat_interval_ms;
-        self.setting_of(group_id, "streams.heartbeat.interval.ms", setting)
-    }
-
-    pub(in crate::group) fn streams_assignment_interval_ms(&self, group_id: &ByteString) -> i32 {
-        let setting = self.config.group_streams_assignment_interval_ms;
-        self.setting_of(group_id, "streams.assignment.interval.ms", setting)
-    }
-
     /// The broker has no bounds for this setting.
     pub(super) fn streams_initial_rebalance_delay_ms(&self, group_id: &ByteString) -> i32 {
         let setting = BoundedSetting {
@@ -35,11 +20,6 @@ impl GroupCoordinator {
             max: i32::MAX,
         };
         self.setting_of(group_id, "streams.initial.rebalance.delay.ms", setting)
-    }
-
-    pub(super) fn streams_task_offset_interval_ms(&self, group_id: &ByteString) -> i32 {
-        let setting = self.config.group_streams_task_offset_interval_ms;
-        self.setting_of(group_id, "streams.task.offset.interval.ms", setting)
     }
 
     pub(super) fn streams_acceptable_recovery_lag(&self, group_id: &ByteString) -> i64 {

@@ -12,27 +12,19 @@ use crate::group::modern::GroupError;
 /// The status that a member receives with its tasks: `StreamsGroupHeartbeatResponse.Status`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum StreamsStatus {
-    StaleTopology,
-    MissingSourceTopics,
-    IncorrectlyPartitionedTopics,
-    MissingInternalTopics,
-    ShutdownApplication,
-    AssignmentDelayed,
-    MissingClientTags,
+    StaleTopology = 0,
+    MissingSourceTopics = 1,
+    IncorrectlyPartitionedTopics = 2,
+    MissingInternalTopics = 3,
+    ShutdownApplication = 4,
+    AssignmentDelayed = 5,
+    MissingClientTags = 6,
 }
 
 impl StreamsStatus {
     /// The wire value.
     pub fn code(self) -> i8 {
-        match self {
-            StreamsStatus::StaleTopology => 0,
-            StreamsStatus::MissingSourceTopics => 1,
-            StreamsStatus::IncorrectlyPartitionedTopics => 2,
-            StreamsStatus::MissingInternalTopics => 3,
-            StreamsStatus::ShutdownApplication => 4,
-            StreamsStatus::AssignmentDelayed => 5,
-            StreamsStatus::MissingClientTags => 6,
-        }
+        self as i8
     }
 
     pub(super) fn with(self, detail: impl Into<ByteString>) -> Status {

@@ -109,17 +109,16 @@ impl Layout {
         }
         // Ports are checked before anything is written, because a cluster keeps its ports.
         let is_old = file.exists();
-        let new = match is_old {
-            true => None,
-            false => {
-                let nodes = new_nodes(wanted)?;
-                check_ports(&nodes, WAY_OUT_NEW)?;
-                Some(Written {
-                    cluster_id: random_uuid().to_string(),
-                    is_secure: wanted.is_secure,
-                    nodes,
-                })
-            }
+        let new = if is_old {
+            None
+        } else {
+            let nodes = new_nodes(wanted)?;
+            check_ports(&nodes, WAY_OUT_NEW)?;
+            Some(Written {
+                cluster_id: random_uuid().to_string(),
+                is_secure: wanted.is_secure,
+                nodes,
+            })
         };
         fs::create_dir_all(dir).map_err(at)?;
         let dir = &dir.canonicalize().map_err(at)?;

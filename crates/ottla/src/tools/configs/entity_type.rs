@@ -3,50 +3,33 @@
 use anyhow::bail;
 use ottla_client::admin::ConfigResourceType;
 use ottla_config::ConfigSource;
+use ottla_types::named_enum;
 
-/// An entity type, under Kafka's name for it.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub(super) enum EntityType {
-    Topics,
-    Brokers,
-    BrokerLoggers,
-    ClientMetrics,
-    Groups,
-    Users,
-    Clients,
-    Ips,
+named_enum! {
+    /// An entity type, under Kafka's name for it.
+    #[derive(Clone, Copy, PartialEq, Debug)]
+    pub(super) enum EntityType {
+        Topics => "topics",
+        Brokers => "brokers",
+        BrokerLoggers => "broker-loggers",
+        ClientMetrics => "client-metrics",
+        Groups => "groups",
+        Users => "users",
+        Clients => "clients",
+        Ips => "ips",
+    }
 }
 
 impl EntityType {
     pub(super) fn from_name(name: &str) -> anyhow::Result<EntityType> {
-        Ok(match name {
-            "topics" => EntityType::Topics,
-            "brokers" => EntityType::Brokers,
-            "broker-loggers" => EntityType::BrokerLoggers,
-            "client-metrics" => EntityType::ClientMetrics,
-            "groups" => EntityType::Groups,
-            "users" => EntityType::Users,
-            "clients" => EntityType::Clients,
-            "ips" => EntityType::Ips,
-            _ => bail!(
+        let Some(found) = EntityType::ALL.into_iter().find(|it| it.name() == name) else {
+            bail!(
                 "Invalid entity type {name}, the entity type must be one of topics, clients, users, \
                  brokers, ips, client-metrics, groups, broker-loggers with a --bootstrap-server or \
                  --bootstrap-controller argument"
-            ),
-        })
-    }
-
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            EntityType::Topics => "topics",
-            EntityType::Brokers => "brokers",
-            EntityType::BrokerLoggers => "broker-loggers",
-            EntityType::ClientMetrics => "client-metrics",
-            EntityType::Groups => "groups",
-            EntityType::Users => "users",
-            EntityType::Clients => "clients",
-            EntityType::Ips => "ips",
-        }
+            );
+        };
+        Ok(found)
     }
 
     /// The singular, as Kafka's tool forms it: the name without its last letter.

@@ -28,12 +28,11 @@ pub(in crate::tools) async fn warn(
 fn sentence(topic: &str, similar: Option<&str>, may_create: bool) -> String {
     let similar = similar.map_or(String::new(), |name| format!("; did you mean {name}?"));
     let stop = if similar.is_empty() { "." } else { "" };
-    let next = match may_create {
-        true => {
-            "It is created unless the broker refuses (auto.create.topics.enable=false); \
-             --command-property allow.auto.create.topics=false prevents that."
-        }
-        false => "Waiting for it.",
+    let next = if may_create {
+        "It is created unless the broker refuses (auto.create.topics.enable=false); \
+         --command-property allow.auto.create.topics=false prevents that."
+    } else {
+        "Waiting for it."
     };
     format!("topic {topic} does not exist{similar}{stop} {next}")
 }

@@ -223,12 +223,11 @@ pub async fn restore(
 
 /// The last line of a dry run.
 fn end_of_dry_run(is_refused: bool) -> &'static str {
-    match is_refused {
-        true => {
-            "Nothing was written (--dry-run). Records are missing: without --dry-run, the command refuses, \
-             unless --accept-missing is given."
-        }
-        false => "Nothing was written (--dry-run).",
+    if is_refused {
+        "Nothing was written (--dry-run). Records are missing: without --dry-run, the command refuses, \
+         unless --accept-missing is given."
+    } else {
+        "Nothing was written (--dry-run)."
     }
 }
 
