@@ -88,7 +88,7 @@ const APIS: &[Api] = &[
     api!(BROKER, AlterReplicaLogDirsRequest, alter_replica_log_dirs),
     api!(BROKER, DescribeLogDirsRequest, describe_log_dirs),
     api!(BOTH, CreatePartitionsRequest, create_partitions),
-    api!(BOTH, ElectLeadersRequest, controller_requests::forward),
+    api!(BOTH, ElectLeadersRequest, controller_requests::elect_leaders),
     api!(BOTH, IncrementalAlterConfigsRequest, incremental_alter_configs),
     api!(BOTH, DescribeQuorumRequest, describe_quorum),
     api!(BOTH, UpdateFeaturesRequest, controller_requests::forward),

@@ -10,11 +10,12 @@
 use bytestring::ByteString;
 use ottla_node::ControllerRequest;
 use ottla_protocol::ErrorResponse;
+use ottla_protocol::messages::elect_leaders_response::{PartitionResult, ReplicaElectionResult};
 use ottla_protocol::messages::{
     AllocateProducerIdsResponse, AlterPartitionResponse, AssignReplicasToDirsResponse,
-    BrokerRegistrationResponse, ControllerRegistrationResponse, ElectLeadersResponse,
-    ExpireDelegationTokenResponse, RenewDelegationTokenResponse, UnregisterBrokerResponse,
-    UnregisterControllerResponse, UpdateFeaturesResponse,
+    BrokerRegistrationResponse, ControllerRegistrationResponse, ElectLeadersRequest,
+    ElectLeadersResponse, ExpireDelegationTokenResponse, RenewDelegationTokenResponse,
+    UnregisterBrokerResponse, UnregisterControllerResponse, UpdateFeaturesResponse,
 };
 use ottla_types::ErrorCode;
 
@@ -42,6 +43,40 @@ pub(crate) async fn forward<R: ControllerRequest<Response: Refused>>(
 ) -> R::Response {
     let decided = broker.forward(context, request).await;
     decided.unwrap_or_else(|error| R::Response::refused(error, denial_message(context, error)))
+}
+
+/// Forwards a request to elect leaders. A refusal is repeated for each partition, because the first
+/// version has no other place for it (`ElectLeadersRequest.getErrorResponse`).
+pub(crate) async fn elect_leaders(
+    broker: &Broker,
+    context: &RequestContext,
+    request: ElectLeadersRequest,
+) -> ElectLeadersResponse {
+    let requested = request.topic_partitions.clone().unwrap_or_default();
+    let decided = broker.forward(context, request).await;
+    decided.unwrap_or_else(|error| {
+        let error_message = denial_message(context, error);
+        let refused = |&partition_id: &i32| PartitionResult {
+            partition_id,
+            error_code: error.code(),
+            error_message: error_message.clone(),
+            ..Default::default()
+        };
+        let results = requested.iter().map(|requested| ReplicaElectionResult {
+            topic: requested.topic.clone(),
+            partition_result: requested.partitions.iter().map(refused).collect(),
+            ..Default::default()
+        });
+        ElectLeadersResponse {
+            error_code: if context.api_version == 0 {
+                ErrorCode::None.code()
+            } else {
+                error.code()
+            },
+            replica_election_results: results.collect(),
+            ..Default::default()
+        }
+    })
 }
 
 /// Forwards a request of a client about ACLs.
@@ -122,7 +157,6 @@ refused_with_code!(
     AssignReplicasToDirsResponse,
     BrokerRegistrationResponse,
     ControllerRegistrationResponse,
-    ElectLeadersResponse,
 );
 refused_with_message!(
     UnregisterBrokerResponse,
