@@ -32,7 +32,10 @@ impl Service for Immediate {
         let (version, correlation_id) = (context.api_version, context.correlation_id);
         let response = ProduceResponse::default();
         let answer = encode_response(ApiKey::Produce, version, correlation_id, &response);
-        Ok(Answer::Response(answer.expect("a response")))
+        Ok(Answer::Response {
+            encoded: answer.expect("a response"),
+            error: ErrorCode::None,
+        })
     }
 
     async fn handle(
