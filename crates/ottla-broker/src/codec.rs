@@ -1,7 +1,7 @@
 //! Decodes request bodies and encodes responses.
 
-use ottla_net::{RequestContext, RequestError, encode_response};
-use ottla_protocol::{EncodeError, Encoded, Message, Reader};
+use ottla_net::{Answer, RequestContext, RequestError, encode_response};
+use ottla_protocol::{EncodeError, Message, Reader};
 
 use crate::Broker;
 
@@ -24,7 +24,7 @@ pub(crate) fn encode<M: Message>(
     broker: &Broker,
     context: &RequestContext,
     response: &M,
-) -> Result<Encoded, RequestError> {
+) -> Result<Answer, RequestError> {
     encode_in_version(broker, context, response, context.api_version)
 }
 
@@ -34,13 +34,14 @@ pub(crate) fn encode_in_version<M: Message>(
     context: &RequestContext,
     response: &M,
     version: i16,
-) -> Result<Encoded, RequestError> {
+) -> Result<Answer, RequestError> {
     let unanswerable = |error: EncodeError| {
         let api = context.api_key.name();
         RequestError::Unanswerable(format!("{api} response in version {version}: {error}"))
     };
     let requests = broker.context.metrics.requests();
-    requests.on_errors(context.api_key, response, version);
-    encode_response(context.api_key, version, context.correlation_id, response)
-        .map_err(unanswerable)
+    let error = requests.on_errors(context.api_key, response, version);
+    let encoded = encode_response(context.api_key, version, context.correlation_id, response)
+        .map_err(unanswerable)?;
+    Ok(Answer::Response { encoded, error })
 }

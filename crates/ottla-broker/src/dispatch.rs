@@ -53,7 +53,7 @@ macro_rules! api {
                 Box::pin(async move {
                     let $decoded = decode::<messages::$request>($context, &mut reader)?;
                     let response = throttled($broker, $context, async { $response }).await;
-                    encode($broker, $context, &response).map(Answer::Response)
+                    encode($broker, $context, &response)
                 })
             }),
         }
@@ -228,7 +228,7 @@ pub(crate) async fn handle(
         // (KIP-511).
         Some(_) if api_key == ApiKey::ApiVersions => {
             let response = api::api_versions::unsupported_version();
-            encode_in_version(broker, context, &response, 0).map(Answer::Response)
+            encode_in_version(broker, context, &response, 0)
         }
         Some(_) | None => Err(RequestError::NotServed { api_key, version }),
     }

@@ -17,7 +17,7 @@ use ottla_types::named_enum;
 use crate::config_def::{ConfigDef, ConfigValue};
 use crate::from_value::FromValue;
 use crate::tables::topic_config;
-pub use resolve::{InvalidTopicConfig, java_double};
+pub use resolve::InvalidTopicConfig;
 
 /// `cleanup.policy`: how old records are removed. Both policies may be set, and (since 4.2)
 /// neither.
@@ -295,6 +295,19 @@ impl TopicConfig {
         } else {
             (random % bound as u64) as i64
         }
+    }
+}
+
+/// Formats a number like `Double.toString`, for the range of these settings.
+pub fn java_double(value: f64) -> String {
+    let magnitude = value.abs();
+    if value == 0.0 || (1e-3..1e7).contains(&magnitude) {
+        return format!("{value:?}");
+    }
+    let text = format!("{value:E}");
+    match text.split_once('E') {
+        Some((mantissa, exponent)) if !mantissa.contains('.') => format!("{mantissa}.0E{exponent}"),
+        _ => text,
     }
 }
 

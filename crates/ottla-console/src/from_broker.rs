@@ -21,6 +21,8 @@ pub struct Activity {
     pub broker_id: i32,
     pub connections: Vec<ListenerConnections>,
     pub requests: Vec<RequestTimes>,
+    /// The slowest requests of the last minutes, the slowest first.
+    pub slow_requests: Vec<SlowRequest>,
 }
 
 /// The open connections of a listener.
@@ -40,6 +42,29 @@ pub struct RequestTimes {
     pub p99_ms: f64,
     /// Without the time in which a request waits for data, for other members or for other brokers.
     pub own_p99_ms: f64,
+}
+
+/// A single slow request.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct SlowRequest {
+    pub api: &'static str,
+    pub api_version: i16,
+    /// When its response was sent, in milliseconds since 1970.
+    pub sent: i64,
+    /// Empty if there is none.
+    pub client_id: String,
+    pub principal: String,
+    /// Address and port of the client, or of the broker that has forwarded the request.
+    pub peer: String,
+    /// The first error code of the response.
+    pub error: Option<&'static str>,
+    pub total_ms: f64,
+    /// The broker processed the request.
+    pub local_ms: f64,
+    /// It waited for other brokers, for data, or for other members.
+    pub remote_ms: f64,
+    /// The response was complete, but not sent.
+    pub response_send_ms: f64,
 }
 
 /// Where a console reads values of its broker. It is called whenever they are needed, and never before

@@ -54,7 +54,9 @@ mod api;
 mod server;
 
 pub use config::ConsoleConfig;
-pub use from_broker::{Activity, FromBroker, Latency, ListenerConnections, RequestTimes};
+pub use from_broker::{
+    Activity, FromBroker, Latency, ListenerConnections, RequestTimes, SlowRequest,
+};
 pub use measure::MeasureConfig;
 pub use oidc::OidcConfig;
 pub use registry::RegistryConfig;

@@ -20,6 +20,7 @@ pub mod openmetrics;
 pub mod process;
 pub mod request_metrics;
 pub mod sharded;
+pub mod slow_requests;
 pub mod stalls;
 pub mod topic_metrics;
 pub mod worker_idle;

@@ -1,5 +1,5 @@
-//! Requests by API and version, error codes, and the time of each stage of a request. Kafka:
-//! `RequestMetrics`, `RequestChannel.Request.updateRequestMetrics`.
+//! Requests by API and version, error codes, the time of each stage of a request, and the slowest
+//! requests. Kafka: `RequestMetrics`, `RequestChannel.Request.updateRequestMetrics`.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,6 +10,7 @@ use ottla_types::{ErrorCode, named_enum};
 
 use crate::histogram::{Histogram, Summary};
 use crate::sharded::Sharded;
+use crate::slow_requests::{RequestOrigin, SlowRequest, SlowRequests, counted};
 
 /// Exclusive upper bound of API keys.
 const APIS: usize = 128;
@@ -111,11 +112,18 @@ impl ApiMetrics {
 
 /// Request metrics of all APIs. An API's metrics are allocated at its first request.
 #[derive(Debug)]
-pub struct RequestMetrics([OnceLock<Box<ApiMetrics>>; APIS]);
+pub struct RequestMetrics {
+    /// By API key.
+    apis: [OnceLock<Box<ApiMetrics>>; APIS],
+    slow: SlowRequests,
+}
 
 impl Default for RequestMetrics {
     fn default() -> Self {
-        RequestMetrics([const { OnceLock::new() }; APIS])
+        RequestMetrics {
+            apis: [const { OnceLock::new() }; APIS],
+            slow: SlowRequests::default(),
+        }
     }
 }
 
@@ -126,8 +134,9 @@ impl RequestMetrics {
         counts.0[version].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Counts the error codes of a response. Kafka: `RequestChannel.updateErrorMetrics`.
-    pub fn on_errors(&self, api_key: ApiKey, response: &impl Message, version: i16) {
+    /// Counts the error codes of a response, and returns the first other than `NONE`, or `NONE`.
+    /// Kafka: `RequestChannel.updateErrorMetrics`.
+    pub fn on_errors(&self, api_key: ApiKey, response: &impl Message, version: i16) -> ErrorCode {
         let counts = self.api(api_key).errors.of_this_thread();
         let add = |(code, count): (i16, u64)| {
             if count > 0 {
@@ -136,19 +145,30 @@ impl RequestMetrics {
             }
         };
         // Partitions usually share one error code, so a run of equal neighbours is one addition.
-        let mut run = (ErrorCode::None.code(), 0);
+        let none = ErrorCode::None.code();
+        let (mut run, mut first) = ((none, 0), none);
         response.for_each_error_code(version, &mut |code| {
             if code != run.0 {
                 add(run);
                 run = (code, 0);
+                if first == none {
+                    first = code;
+                }
             }
             run.1 += 1;
         });
         add(run);
+        ErrorCode::from_code(first)
     }
 
-    /// The kernel accepted the last byte of the response.
-    pub fn on_sent(&self, api_key: ApiKey, times: RequestTimes, sent: Instant) {
+    /// The kernel accepted the last byte of the response. `origin` is called if the request was slow.
+    pub fn on_sent(
+        &self,
+        api_key: ApiKey,
+        times: RequestTimes,
+        sent: Instant,
+        origin: impl FnOnce() -> RequestOrigin,
+    ) {
         let RequestTimes {
             received,
             handled,
@@ -164,6 +184,23 @@ impl RequestMetrics {
         for (histogram, part) in self.api(api_key).times.iter().zip(parts) {
             histogram.record(part);
         }
+        let [total, local, remote, response_send] = parts;
+        if self.slow.is_slow(counted(api_key, total, remote)) {
+            self.slow.add(SlowRequest {
+                api_key,
+                origin: origin(),
+                sent: ottla_sync::time::wall_clock(),
+                total,
+                local,
+                remote,
+                response_send,
+            });
+        }
+    }
+
+    /// The slowest requests of the last minutes, the slowest first.
+    pub fn slowest(&self) -> Vec<SlowRequest> {
+        self.slow.slowest()
     }
 
     pub fn on_window_ended(&self) {
@@ -172,16 +209,18 @@ impl RequestMetrics {
                 histogram.on_window_ended();
             }
         }
+        self.slow.on_window_ended();
     }
 
     /// The APIs that were requested at least once, with their metrics.
     pub fn apis(&self) -> impl Iterator<Item = (ApiKey, &ApiMetrics)> {
-        let of_api = |&api_key: &ApiKey| Some((api_key, &**self.0[api_key.code() as usize].get()?));
+        let of_api =
+            |&api_key: &ApiKey| Some((api_key, &**self.apis[api_key.code() as usize].get()?));
         ApiKey::ALL.iter().filter_map(of_api)
     }
 
     fn api(&self, api_key: ApiKey) -> &ApiMetrics {
-        self.0[api_key.code() as usize].get_or_init(Box::default)
+        self.apis[api_key.code() as usize].get_or_init(Box::default)
     }
 }
 
@@ -214,7 +253,8 @@ mod tests {
                 error_code: error.code(),
                 ..Default::default()
             };
-            metrics.on_errors(ApiKey::ApiVersions, &response, 3);
+            let first = metrics.on_errors(ApiKey::ApiVersions, &response, 3);
+            assert_eq!(first, error);
             expected.push((error, 1));
         }
         let (_, api) = metrics.apis().next().expect("it was counted");
@@ -243,7 +283,8 @@ mod tests {
             ..Default::default()
         };
         let metrics = RequestMetrics::default();
-        metrics.on_errors(ApiKey::Fetch, &response, 12);
+        let first = metrics.on_errors(ApiKey::Fetch, &response, 12);
+        assert_eq!(first, ErrorCode::NotLeaderOrFollower);
         let (_, api) = metrics.apis().next().expect("it was counted");
         // From version 7 on, the top-level error code counts too.
         let expected = [
@@ -267,9 +308,23 @@ mod tests {
             handled: at(1),
             answered: at(8),
         };
-        metrics.on_sent(ApiKey::Produce, times, at(12));
+        let origin = || RequestOrigin {
+            api_version: 9,
+            client_id: "producer-1".to_owned(),
+            principal: "User:alice".to_owned(),
+            peer: ([127, 0, 0, 1], 9).into(),
+            error: ErrorCode::None,
+        };
+        metrics.on_sent(ApiKey::Produce, times, at(12), origin);
         let (_, api) = metrics.apis().next().expect("Produce was counted");
         let sums = RequestTime::ALL.map(|time| api.time(time).sum_ms);
         assert_eq!(sums, [12.0, 1.0, 7.0, 4.0]);
+        let slowest = metrics.slowest();
+        let [slow] = slowest.as_slice() else {
+            panic!("one slow request: {slowest:?}")
+        };
+        let parts = [slow.total, slow.local, slow.remote, slow.response_send];
+        assert_eq!(parts.map(|part| part.as_millis()), [12, 1, 7, 4]);
+        assert_eq!(slow.origin, origin());
     }
 }

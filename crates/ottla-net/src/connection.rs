@@ -24,6 +24,7 @@ use ottla_metrics::request_metrics::RequestTimes;
 use ottla_protocol::messages::RequestHeader;
 use ottla_protocol::{ApiKey, DecodeError, Reader, decode_request_header};
 use ottla_sync::net::TcpStream;
+use ottla_types::ErrorCode;
 
 use crate::connections::{Connection, Registered};
 use crate::decoded_memory::{Allowance, DecodedPart};
@@ -40,6 +41,7 @@ use crate::stream::Stream;
 use crate::unsent_answers::Unsent;
 
 mod api_rules;
+mod in_flight;
 mod last_client_id;
 mod scarce_memory;
 #[cfg(test)]
@@ -47,6 +49,7 @@ mod tests;
 mod turn;
 
 use api_rules::{has_large_answer, left_by_client};
+use in_flight::{AnsweredRequest, InFlight};
 use last_client_id::LastClientId;
 use scarce_memory::{STALLED_AFTER, held_for_long, stalled};
 use turn::Turn;
@@ -247,19 +250,10 @@ struct Session<S> {
     memory: Option<Covered>,
     queue: SendQueue,
     /// The requests whose responses are in the queue.
-    unsent: Vec<(ApiKey, RequestTimes)>,
+    unsent: Vec<AnsweredRequest>,
     /// The memory that the queue holds of the budget for unread responses.
     unsent_answers: Unsent,
     turn: Turn,
-}
-
-struct InFlight {
-    api_key: ApiKey,
-    received: Instant,
-    handled: Instant,
-    answer: Answer,
-    bytes: usize,
-    _memory: Option<Covered>,
 }
 
 impl<S: Service> Session<S> {
@@ -616,6 +610,7 @@ impl<S: Service> Session<S> {
         self.in_flight_bytes += bytes;
         self.in_flight.push_back(InFlight {
             api_key,
+            api_version,
             received,
             handled,
             answer,
@@ -719,6 +714,7 @@ impl<S: Service> Session<S> {
             }
             let Some(InFlight {
                 api_key,
+                api_version,
                 received,
                 handled,
                 answer,
@@ -734,22 +730,26 @@ impl<S: Service> Session<S> {
                 answer => answer,
             };
             let answered = *now.get_or_insert_with(ottla_sync::time::now);
-            let times = RequestTimes {
-                received,
-                handled,
-                answered,
+            let mut request = AnsweredRequest {
+                api_key,
+                api_version,
+                times: RequestTimes {
+                    received,
+                    handled,
+                    answered,
+                },
+                error: ErrorCode::None,
             };
             match answer {
-                Answer::Response(response) => {
-                    self.queue.push(response);
-                    self.unsent.push((api_key, times));
+                Answer::Response { encoded, error } => {
+                    self.queue.push(encoded);
+                    request.error = error;
+                    self.unsent.push(request);
                 }
-                Answer::Nothing => self
-                    .network
-                    .context
-                    .metrics
-                    .requests()
-                    .on_sent(api_key, times, answered),
+                Answer::Nothing => {
+                    let metrics = self.network.context.metrics.requests();
+                    request.on_sent(answered, &self.connection, &self.client_id, metrics);
+                }
                 Answer::Close | Answer::Pending(_) => return Err(ConnectionError::Closed),
             }
         }
@@ -776,8 +776,9 @@ impl<S: Service> Session<S> {
         context.metrics.add(Metric::BytesSent, sent);
         let now = ottla_sync::time::now();
         self.connection.on_active(context.ms_at(now));
-        for (api_key, times) in self.unsent.drain(..) {
-            context.metrics.requests().on_sent(api_key, times, now);
+        let metrics = context.metrics.requests();
+        for request in self.unsent.drain(..) {
+            request.on_sent(now, &self.connection, &self.client_id, metrics);
         }
         Ok(())
     }

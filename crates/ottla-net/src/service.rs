@@ -8,6 +8,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use ottla_protocol::{ApiKey, DecodeError, Encoded, Reader};
+use ottla_types::ErrorCode;
 
 use crate::connections::Connection;
 use crate::request_context::RequestContext;
@@ -48,7 +49,11 @@ pub trait PendingAnswer: Send + Sync {
 
 /// The result of a request.
 pub enum Answer {
-    Response(Encoded),
+    Response {
+        encoded: Encoded,
+        /// The first error code in it other than `NONE`, or `NONE`.
+        error: ErrorCode,
+    },
     /// The client expects no response.
     Nothing,
     Pending(Arc<dyn PendingAnswer>),

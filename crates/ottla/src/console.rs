@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
 use clap::Args;
 use ottla_broker::{Broker, RunningBroker};
@@ -17,9 +17,10 @@ use ottla_client::{ClientConfig, SaslMechanism, ScramMechanism, SecurityProtocol
 use ottla_config::{BrokerConfig, Properties, SecurityProtocol as ListenerProtocol};
 use ottla_console::{
     Activity, ConsoleConfig, FromBroker, Latency, ListenerConnections, MeasureConfig, OidcConfig,
-    RegistryConfig, RequestTimes,
+    RegistryConfig, RequestTimes, SlowRequest,
 };
 use ottla_protocol::ApiKey;
+use ottla_types::ErrorCode;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
 
@@ -427,10 +428,29 @@ fn activity_of(broker: &Broker) -> Activity {
         p99_ms: it.p99_ms,
         own_p99_ms: it.own_p99_ms,
     });
+    let ms = |time: Duration| time.as_secs_f64() * 1e3;
+    let slow_requests = broker.slow_requests().into_iter();
+    let slow_requests = slow_requests.map(|it| SlowRequest {
+        api: it.api_key.name(),
+        api_version: it.origin.api_version,
+        sent: it
+            .sent
+            .duration_since(UNIX_EPOCH)
+            .map_or(0, |since| since.as_millis() as i64),
+        client_id: it.origin.client_id,
+        principal: it.origin.principal,
+        peer: it.origin.peer.to_string(),
+        error: (it.origin.error != ErrorCode::None).then(|| it.origin.error.name()),
+        total_ms: ms(it.total),
+        local_ms: ms(it.local),
+        remote_ms: ms(it.remote),
+        response_send_ms: ms(it.response_send),
+    });
     Activity {
         broker_id: broker.config().node_id,
         connections: connections.collect(),
         requests: requests.collect(),
+        slow_requests: slow_requests.collect(),
     }
 }
 

@@ -100,8 +100,8 @@ pub fn run(options: &Options) -> Result<()> {
 /// The brokers that a transcript is played against. Kafka comes right after Ottla.
 fn kinds(needs: &Needs) -> &'static [Kind] {
     match needs {
-        Needs::Brokers(brokers) if !brokers.is_only_ottla => &[Kind::Ottla, Kind::Kafka],
-        _ => &[Kind::Ottla],
+        Needs::Brokers(_) => &[Kind::Ottla, Kind::Kafka],
+        Needs::Mock(_) => &[Kind::Ottla],
     }
 }
 
@@ -156,6 +156,7 @@ fn perform(play: &Play, mut server: Server, axe: &str, shots: &Path) -> Result<(
             Step::Printed(text) => server.has_printed(text),
             Step::Until(text) => server.repeat_until(text, true),
             Step::UntilNot(text) => server.repeat_until(text, false),
+            Step::HangingTransaction(topic, partition) => server.leave_hanging(topic, *partition),
             Step::Start(arguments) => server.start_tool(arguments),
         };
         done.with_context(|| format!("line {number}"))?;

@@ -146,11 +146,20 @@ impl Asker {
 
     /// Appends a batch to a partition with `acks=all`. Returns the error code, 0 for none.
     pub fn produce(&mut self, topic: &str, partition: i32, batch: &[u8]) -> Result<i16> {
-        let codes = self.produce_to_each(topic, &[partition], batch)?;
-        match codes.as_slice() {
-            [(_, code)] => Ok(*code),
-            _ => bail!("an answer about other partitions"),
-        }
+        only(&self.produce_to_each(topic, &[partition], batch)?)
+    }
+
+    /// As [`Asker::produce`], for a batch of a transaction of this transactional ID.
+    pub fn produce_in_transaction(
+        &mut self,
+        transactional_id: &str,
+        topic: &str,
+        partition: i32,
+        batch: &[u8],
+    ) -> Result<i16> {
+        let mut request = Vec::new();
+        push_string(&mut request, transactional_id);
+        only(&self.send_batch(request, topic, &[partition], batch)?)
     }
 
     /// Appends the same batch to several partitions of a topic with `acks=all`. Returns the error
@@ -161,9 +170,18 @@ impl Asker {
         partitions: &[i32],
         batch: &[u8],
     ) -> Result<Vec<(i32, i16)>> {
-        let mut request = Vec::new();
         let no_transaction = (-1i16).to_be_bytes();
-        request.extend_from_slice(&no_transaction);
+        self.send_batch(no_transaction.to_vec(), topic, partitions, batch)
+    }
+
+    /// `request` is a Produce request that ends after its transactional ID.
+    fn send_batch(
+        &mut self,
+        mut request: Vec<u8>,
+        topic: &str,
+        partitions: &[i32],
+        batch: &[u8],
+    ) -> Result<Vec<(i32, i16)>> {
         request.extend_from_slice(&ACKS_ALL.to_be_bytes());
         request.extend_from_slice(&PRODUCE_TIMEOUT_MS.to_be_bytes());
         request.extend_from_slice(&1i32.to_be_bytes());
@@ -409,6 +427,14 @@ fn codes_of(fields: &mut Fields<'_>) -> Result<Vec<(i32, i16)>> {
         fields.i64()?; // time of appending
     }
     Ok(codes)
+}
+
+/// The error code of the only partition of a Produce response.
+fn only(codes: &[(i32, i16)]) -> Result<i16> {
+    match codes {
+        [(_, code)] => Ok(*code),
+        _ => bail!("an answer about other partitions"),
+    }
 }
 
 /// The offsets of a ListOffsets response, if it contains no error.

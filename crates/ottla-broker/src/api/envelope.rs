@@ -64,7 +64,7 @@ pub(crate) fn open(
 /// The response to the embedded request, in an envelope.
 pub(crate) fn seal(answered: Result<Answer, RequestError>) -> EnvelopeResponse {
     match answered {
-        Ok(Answer::Response(encoded)) => {
+        Ok(Answer::Response { encoded, .. }) => {
             let mut bytes = encoded.into_bytes();
             // Without the length, which belongs to a separate frame.
             bytes.advance(4);

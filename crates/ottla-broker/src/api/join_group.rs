@@ -46,7 +46,11 @@ pub(crate) async fn handle(
             context.release_decoded();
             outcome
         });
-    match joined.await {
+    let joined = {
+        let _waiting = context.waited.begin();
+        joined.await
+    };
+    match joined {
         Ok(response) => for_version(context, response),
         Err(error) => refused(context, error),
     }

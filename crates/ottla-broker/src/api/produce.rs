@@ -534,7 +534,7 @@ impl PendingProduce {
         if failed > 0 && self.context.api_version >= 10 {
             self.name_leaders(&mut response);
         }
-        encode(&self.broker, &self.context, &response).map(Answer::Response)
+        encode(&self.broker, &self.context, &response)
     }
 
     fn count_failed(&self, response: &ProduceResponse) {

@@ -33,7 +33,11 @@ pub(crate) async fn handle(
             context.release_decoded();
             outcome
         });
-    match synced.await {
+    let synced = {
+        let _waiting = context.waited.begin();
+        synced.await
+    };
+    match synced {
         Ok(response) => for_version(context, response),
         Err(error) => SyncGroupResponse::refused(error),
     }

@@ -1,9 +1,11 @@
-//! Connections, and the request latencies of the last minutes, for the console in the broker's process.
+//! Connections, and the request latencies and slow requests of the last minutes, for the console in the
+//! broker's process.
 
 use std::collections::BTreeMap;
 
 use ottla_metrics::histogram::{QUANTILES, Summary};
 use ottla_metrics::request_metrics::RequestTime;
+use ottla_metrics::slow_requests::SlowRequest;
 use ottla_protocol::ApiKey;
 
 use crate::Broker;
@@ -58,6 +60,11 @@ impl Broker {
             }
         });
         activity.collect()
+    }
+
+    /// The slowest requests of the last minutes, the slowest first.
+    pub fn slow_requests(&self) -> Vec<SlowRequest> {
+        self.context.metrics.requests().slowest()
     }
 
     /// Of Produce, from the request to the complete answer, and of Fetch, without the time that it

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use bytes::Bytes;
+use bytestring::ByteString;
 use ottla_protocol::ApiKey;
 use ottla_protocol::messages::{
     ApiVersionsRequest, GetTelemetrySubscriptionsRequest, PushTelemetryRequest,
@@ -14,6 +15,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use super::TestBroker;
+use super::groups::{coordinating_broker, joining};
 use super::produce_and_fetch::{batch, fetch_from, produce_to};
 
 pub(super) const HTTP: (&str, &str) = ("ottla.http.listener", "127.0.0.1:0");
@@ -366,4 +368,27 @@ async fn the_reporter_writes_periodically() {
     assert!(before > 3, "only {before} lines");
     broker.running.stop().await;
     assert!(lines() > before, "the last values are written at the stop");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_wait_of_a_member_for_others_is_no_work_of_the_broker() {
+    let broker = coordinating_broker(&[("group.initial.rebalance.delay.ms", "1000")]).await;
+    let mut client = broker.connect().await;
+    let required = client.ask(9, &joining(&ByteString::new())).await;
+    let joined = client.ask(9, &joining(&required.member_id)).await;
+    assert_eq!(joined.error_code, 0);
+    // Counted before the next request of the connection is answered.
+    client.ask(0, &ApiVersionsRequest::default()).await;
+    let activity = broker.broker().request_activity();
+    let joins = activity.iter().find(|it| it.api_key == ApiKey::JoinGroup);
+    let joins = joins.expect("requests of JoinGroup");
+    assert!(
+        joins.p99_ms > 900.0 && joins.own_p99_ms < 500.0,
+        "{joins:?}"
+    );
+    for slow in broker.broker().slow_requests() {
+        let own = slow.local + slow.response_send;
+        let is_slow = slow.api_key != ApiKey::JoinGroup || own >= Duration::from_millis(10);
+        assert!(is_slow, "{slow:?}");
+    }
 }

@@ -88,22 +88,10 @@ impl TopicConfig {
     }
 }
 
-/// Formats a number like `Double.toString`, for the range of these settings.
-pub fn java_double(value: f64) -> String {
-    let magnitude = value.abs();
-    if value == 0.0 || (1e-3..1e7).contains(&magnitude) {
-        return format!("{value:?}");
-    }
-    let text = format!("{value:E}");
-    match text.split_once('E') {
-        Some((mantissa, exponent)) if !mantissa.contains('.') => format!("{mantissa}.0E{exponent}"),
-        _ => text,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::java_double;
     use crate::tables::TOPIC_CONFIGS;
 
     #[test]

@@ -282,7 +282,11 @@ function answer(method, [first, second, third, fourth, fifth], parameters, body,
       if (!broker) throw new Refusal(404, `broker ${second} is not registered`);
       const dir = (path, share) => ({ path, problem: null, total_bytes: 1e12, usable_bytes: broker.usable_bytes * share, is_cordoned: cordoned.has(path), bytes: broker.bytes * share, replicas: 77, largest: [0, 1, 2].map((partition) => ({ topic: "clickstream.web.v2", partition, bytes: 48e9 - partition * 1e9, offset_lag: 0, is_future: partition === 2 })) });
       const times = (api, p50_ms, p99_ms, own_p99_ms) => ({ api, count: 90_210, p50_ms, p99_ms, own_p99_ms });
-      const activity = broker.id === 1 ? { connections: [{ listener: "SASL_SSL", open: 1204 }], requests: [times("Fetch", 500, 510, 0.4), times("Produce", 1.2, 9.5, 1.1)] } : null;
+      const slow = (api, api_version, client_id, error, total_ms, remote_ms) => ({ api, api_version, sent: Date.now() - 61_000, client_id, principal: "User:billing", peer: "10.0.4.17:51234", error, total_ms, local_ms: total_ms - remote_ms - 0.5, remote_ms, response_send_ms: 0.5 });
+      const activity = {
+        1: { connections: [{ listener: "SASL_SSL", open: 1204 }], requests: [times("Fetch", 500, 510, 0.4), times("Produce", 1.2, 9.5, 1.1)], slow_requests: [slow("Produce", 13, "invoice-writer", "NOT_ENOUGH_REPLICAS_AFTER_APPEND", 30_004, 29_998), slow("ListOffsets", 11, "a\u202eb<b>", null, 48.5, 0)] },
+        3: { connections: [{ listener: "SASL_SSL", open: 3 }], requests: [times("Metadata", 0.4, 0.9, 0.9)], slow_requests: [] },
+      }[broker.id] ?? null;
       return { ...broker, activity, dirs: [dir("/var/lib/ottla/a", 0.55), dir("/var/lib/ottla/b", 0.45)], api_versions: [{ api: "Produce", min: 0, max: 13 }, { api: "Fetch", min: 4, max: 18 }] };
     }
     case "PATCH brokers/*/log-dirs":

@@ -54,7 +54,21 @@ export interface Broker extends BrokerRow {
   dirs: LogDir[];
   api_versions: { api: string; min: number; max: number }[];
   /** Only of the broker beside which the console runs. */
-  activity: Maybe<{ connections: { listener: string; open: number }[]; requests: RequestTimes[] }>;
+  activity: Maybe<{ connections: { listener: string; open: number }[]; requests: RequestTimes[]; slow_requests: SlowRequest[] }>;
+}
+
+export interface SlowRequest {
+  api: string;
+  api_version: number;
+  sent: number;
+  client_id: string;
+  principal: string;
+  peer: string;
+  error: Maybe<string>;
+  total_ms: number;
+  local_ms: number;
+  remote_ms: number;
+  response_send_ms: number;
 }
 
 export interface RequestTimes {

@@ -3,58 +3,72 @@
 use ottla_config::BrokerConfig;
 use ottla_coordinator::group::{BoundedSetting, GroupCoordinatorConfig, MigrationPolicy};
 
-/// The settings that have the same name in both, then those with bounds, then the others.
-macro_rules! coordinator_config {
-    ($config:ident;
-     $($same:ident,)+;
-     $($bounded:ident: $min:ident..=$max:ident,)+;
-     $($field:ident: $value:expr,)+) => {
-        GroupCoordinatorConfig {
-            $( $same: $config.$same, )+
-            $( $bounded: BoundedSetting {
-                value: $config.$bounded,
-                min: $config.$min,
-                max: $config.$max,
-            }, )+
-            $( $field: $value, )+
-            ..Default::default()
-        }
-    };
-}
-
 /// Some of them are dynamic.
 pub(super) fn from_broker_config(config: &BrokerConfig) -> GroupCoordinatorConfig {
-    coordinator_config!(
-        config;
-        group_share_max_size,
-        group_share_initialize_retry_interval_ms,
-        group_min_session_timeout_ms,
-        group_max_session_timeout_ms,
-        group_initial_rebalance_delay_ms,
-        group_max_size,
-        offset_metadata_max_bytes,
-        offsets_retention_check_interval_ms,
-        group_consumer_assignor_offload_enable,
-        group_consumer_max_size,
-        group_consumer_regex_refresh_interval_ms,
-        group_streams_initial_rebalance_delay_ms,
-        group_streams_acceptable_recovery_lag,
-        group_streams_max_size,
-        ;
-        group_share_session_timeout_ms: group_share_min_session_timeout_ms..=group_share_max_session_timeout_ms,
-        group_share_heartbeat_interval_ms: group_share_min_heartbeat_interval_ms..=group_share_max_heartbeat_interval_ms,
-        group_share_assignment_interval_ms: group_share_min_assignment_interval_ms..=group_share_max_assignment_interval_ms,
-        group_consumer_session_timeout_ms: group_consumer_min_session_timeout_ms..=group_consumer_max_session_timeout_ms,
-        group_consumer_heartbeat_interval_ms: group_consumer_min_heartbeat_interval_ms..=group_consumer_max_heartbeat_interval_ms,
-        group_consumer_assignment_interval_ms: group_consumer_min_assignment_interval_ms..=group_consumer_max_assignment_interval_ms,
-        group_streams_session_timeout_ms: group_streams_min_session_timeout_ms..=group_streams_max_session_timeout_ms,
-        group_streams_heartbeat_interval_ms: group_streams_min_heartbeat_interval_ms..=group_streams_max_heartbeat_interval_ms,
-        group_streams_assignment_interval_ms: group_streams_min_assignment_interval_ms..=group_streams_max_assignment_interval_ms,
-        ;
+    GroupCoordinatorConfig {
+        group_share_session_timeout_ms: BoundedSetting {
+            value: config.group_share_session_timeout_ms,
+            min: config.group_share_min_session_timeout_ms,
+            max: config.group_share_max_session_timeout_ms,
+        },
+        group_share_heartbeat_interval_ms: BoundedSetting {
+            value: config.group_share_heartbeat_interval_ms,
+            min: config.group_share_min_heartbeat_interval_ms,
+            max: config.group_share_max_heartbeat_interval_ms,
+        },
+        group_share_assignment_interval_ms: BoundedSetting {
+            value: config.group_share_assignment_interval_ms,
+            min: config.group_share_min_assignment_interval_ms,
+            max: config.group_share_max_assignment_interval_ms,
+        },
+        group_share_max_size: config.group_share_max_size,
+        group_share_initialize_retry_interval_ms: config.group_share_initialize_retry_interval_ms,
+        group_min_session_timeout_ms: config.group_min_session_timeout_ms,
+        group_max_session_timeout_ms: config.group_max_session_timeout_ms,
+        group_initial_rebalance_delay_ms: config.group_initial_rebalance_delay_ms,
+        group_max_size: config.group_max_size,
+        offset_metadata_max_bytes: config.offset_metadata_max_bytes,
         offsets_retention_ms: i64::from(config.offsets_retention_minutes) * 60 * 1000,
+        offsets_retention_check_interval_ms: config.offsets_retention_check_interval_ms,
+        group_consumer_session_timeout_ms: BoundedSetting {
+            value: config.group_consumer_session_timeout_ms,
+            min: config.group_consumer_min_session_timeout_ms,
+            max: config.group_consumer_max_session_timeout_ms,
+        },
+        group_consumer_heartbeat_interval_ms: BoundedSetting {
+            value: config.group_consumer_heartbeat_interval_ms,
+            min: config.group_consumer_min_heartbeat_interval_ms,
+            max: config.group_consumer_max_heartbeat_interval_ms,
+        },
+        group_consumer_assignment_interval_ms: BoundedSetting {
+            value: config.group_consumer_assignment_interval_ms,
+            min: config.group_consumer_min_assignment_interval_ms,
+            max: config.group_consumer_max_assignment_interval_ms,
+        },
+        group_consumer_assignor_offload_enable: config.group_consumer_assignor_offload_enable,
+        group_consumer_max_size: config.group_consumer_max_size,
         group_consumer_assignors: config.group_consumer_assignors.clone(),
-        group_consumer_migration_policy: MigrationPolicy::from_name(&config.group_consumer_migration_policy)
-            .unwrap_or(MigrationPolicy::Bidirectional),
+        group_consumer_migration_policy: MigrationPolicy::from_name(
+            &config.group_consumer_migration_policy,
+        )
+        .unwrap_or(MigrationPolicy::Bidirectional),
+        group_consumer_regex_refresh_interval_ms: config.group_consumer_regex_refresh_interval_ms,
+        group_streams_session_timeout_ms: BoundedSetting {
+            value: config.group_streams_session_timeout_ms,
+            min: config.group_streams_min_session_timeout_ms,
+            max: config.group_streams_max_session_timeout_ms,
+        },
+        group_streams_heartbeat_interval_ms: BoundedSetting {
+            value: config.group_streams_heartbeat_interval_ms,
+            min: config.group_streams_min_heartbeat_interval_ms,
+            max: config.group_streams_max_heartbeat_interval_ms,
+        },
+        group_streams_assignment_interval_ms: BoundedSetting {
+            value: config.group_streams_assignment_interval_ms,
+            min: config.group_streams_min_assignment_interval_ms,
+            max: config.group_streams_max_assignment_interval_ms,
+        },
+        group_streams_initial_rebalance_delay_ms: config.group_streams_initial_rebalance_delay_ms,
         group_streams_num_standby_replicas: BoundedSetting {
             value: config.group_streams_num_standby_replicas,
             min: 0,
@@ -65,8 +79,13 @@ pub(super) fn from_broker_config(config: &BrokerConfig) -> GroupCoordinatorConfi
             min: config.group_streams_min_task_offset_interval_ms,
             max: i32::MAX,
         },
-        group_streams_rack_aware_assignment_tags: config.group_streams_rack_aware_assignment_tags.clone(),
-    )
+        group_streams_acceptable_recovery_lag: config.group_streams_acceptable_recovery_lag,
+        group_streams_rack_aware_assignment_tags: config
+            .group_streams_rack_aware_assignment_tags
+            .clone(),
+        group_streams_max_size: config.group_streams_max_size,
+        ..Default::default()
+    }
 }
 
 #[cfg(test)]

@@ -18,6 +18,11 @@ impl LastClientId {
         }
         self.0.clone()
     }
+
+    /// Empty if there is none.
+    pub(super) fn text(&self) -> &str {
+        self.0.as_deref().unwrap_or_default()
+    }
 }
 
 #[cfg(test)]
@@ -36,7 +41,9 @@ mod tests {
             assert_eq!(own.as_deref(), Some(text));
             assert!(request.is_unique(), "{text} is in memory of its own");
         }
+        assert_eq!(last.text(), "producer-2");
         assert_eq!(last.of_next(None), None);
+        assert_eq!(last.text(), "");
     }
 
     #[test]

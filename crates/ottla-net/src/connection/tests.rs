@@ -1,10 +1,10 @@
-//! Connections of clients to a service that answers at once.
+//! Connections of clients to a service that answers each Produce at once, and others late.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use ottla_context::NodeContext;
 use ottla_protocol::Message;
-use ottla_protocol::messages::ProduceResponse;
+use ottla_protocol::messages::{HeartbeatResponse, ProduceResponse};
 use ottla_testkit::peer::broker_only_config;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream as ClientStream;
@@ -14,15 +14,18 @@ use super::*;
 use crate::connections::{Limits, ListenerInfo};
 use crate::response::encode_response;
 
-const VERSION: i16 = 9;
+const PRODUCE_VERSION: i16 = 9;
+const HEARTBEAT_VERSION: i16 = 4;
+/// How late a request other than Produce is answered.
+const LATE: Duration = Duration::from_millis(30);
 
-/// Answers each Produce, without looking at it.
+/// Answers each request, without looking at it.
 #[derive(Default)]
-struct Immediate {
+struct Blind {
     requests: AtomicUsize,
 }
 
-impl Service for Immediate {
+impl Service for Blind {
     fn start_produce(
         self: &Arc<Self>,
         context: &RequestContext,
@@ -32,24 +35,37 @@ impl Service for Immediate {
         let (version, correlation_id) = (context.api_version, context.correlation_id);
         let response = ProduceResponse::default();
         let answer = encode_response(ApiKey::Produce, version, correlation_id, &response);
-        Ok(Answer::Response(answer.expect("a response")))
+        Ok(Answer::Response {
+            encoded: answer.expect("a response"),
+            error: ErrorCode::None,
+        })
     }
 
     async fn handle(
         self: &Arc<Self>,
-        _: &RequestContext,
+        context: &RequestContext,
         _: Reader,
     ) -> Result<Answer, RequestError> {
-        Ok(Answer::Nothing)
+        ottla_sync::time::sleep(LATE).await;
+        let (version, correlation_id) = (context.api_version, context.correlation_id);
+        let response = HeartbeatResponse::default();
+        let answer = encode_response(context.api_key, version, correlation_id, &response);
+        Ok(Answer::Response {
+            encoded: answer.expect("a response"),
+            error: ErrorCode::UnknownMemberId,
+        })
     }
 
     fn on_disconnected(self: &Arc<Self>, _: &Connection, _: bool) {}
 }
 
 /// Serves a connection whose client has already sent `first_bytes`.
-async fn connect(service: &Arc<Immediate>, first_bytes: &[u8]) -> ClientStream {
+async fn connect(service: &Arc<Blind>, first_bytes: &[u8]) -> (ClientStream, Arc<Network>) {
     let config = broker_only_config(&[]);
-    let network = Network::new(Arc::new(NodeContext::new(config.clone())), &config);
+    let network = Arc::new(Network::new(
+        Arc::new(NodeContext::new(config.clone())),
+        &config,
+    ));
     let socket = ottla_sync::net::TcpListener::bind("127.0.0.1:0").await;
     let socket = socket.unwrap();
     let listener = Arc::new(ListenerInfo {
@@ -66,20 +82,20 @@ async fn connect(service: &Arc<Immediate>, first_bytes: &[u8]) -> ClientStream {
         .connections
         .register(listener, peer_addr, &limits, 0);
     let service = Arc::clone(service);
-    let served = serve(Arc::new(network), service, stream, registered.unwrap());
+    let served = serve(Arc::clone(&network), service, stream, registered.unwrap());
     ottla_sync::task::spawn(served);
-    client
+    (client, network)
 }
 
-fn produce(correlation_id: i32) -> Vec<u8> {
+fn request(api_key: ApiKey, version: i16, correlation_id: i32) -> Vec<u8> {
     let header = RequestHeader {
-        request_api_key: ApiKey::Produce.code(),
-        request_api_version: VERSION,
+        request_api_key: api_key.code(),
+        request_api_version: version,
         correlation_id,
         client_id: Some("client".into()),
         ..Default::default()
     };
-    let header_version = ApiKey::Produce.request_header_version(VERSION);
+    let header_version = api_key.request_header_version(version);
     let header = header.encode_to_bytes(header_version).unwrap();
     let length = (header.len() as u32).to_be_bytes();
     [&length[..], &header[..]].concat()
@@ -88,9 +104,10 @@ fn produce(correlation_id: i32) -> Vec<u8> {
 #[tokio::test]
 async fn others_run_between_the_requests_that_one_read_returns() {
     const REQUESTS: usize = 600;
-    let service = Arc::<Immediate>::default();
+    let service = Arc::<Blind>::default();
+    let produce = |correlation_id| request(ApiKey::Produce, PRODUCE_VERSION, correlation_id);
     let requests: Vec<u8> = (0..REQUESTS as i32).flat_map(produce).collect();
-    let mut client = connect(&service, &requests).await;
+    let (mut client, _) = connect(&service, &requests).await;
 
     let taken = || service.requests.load(Ordering::Relaxed);
     let mut most_at_once = 0;
@@ -103,9 +120,33 @@ async fn others_run_between_the_requests_that_one_read_returns() {
     assert!(most_at_once <= 2 * YIELD_REQUESTS, "{most_at_once} at once");
 
     for correlation_id in 0..REQUESTS as i32 {
-        let length = client.read_i32().await.unwrap() as usize;
-        let mut answer = vec![0; length];
-        client.read_exact(&mut answer).await.unwrap();
-        assert_eq!(answer[..4], correlation_id.to_be_bytes());
+        receive(&mut client, correlation_id).await;
     }
+}
+
+async fn receive(client: &mut ClientStream, correlation_id: i32) {
+    let length = client.read_i32().await.unwrap() as usize;
+    let mut answer = vec![0; length];
+    client.read_exact(&mut answer).await.unwrap();
+    assert_eq!(answer[..4], correlation_id.to_be_bytes());
+}
+
+#[tokio::test]
+async fn a_slow_request_is_kept_with_its_client_and_its_error() {
+    let service = Arc::<Blind>::default();
+    let requests = [7, 8].map(|id| request(ApiKey::Heartbeat, HEARTBEAT_VERSION, id));
+    let (mut client, network) = connect(&service, &requests.concat()).await;
+    receive(&mut client, 7).await;
+    // The first is counted before the second is answered.
+    receive(&mut client, 8).await;
+    let slowest = network.context.metrics.requests().slowest();
+    let slow = slowest.first().expect("a slow request");
+    assert_eq!(slow.api_key, ApiKey::Heartbeat);
+    assert!(slow.local >= LATE && slow.total >= slow.local, "{slow:?}");
+    let origin = &slow.origin;
+    assert_eq!(origin.api_version, HEARTBEAT_VERSION);
+    assert_eq!(origin.client_id, "client");
+    assert_eq!(origin.principal, "User:ANONYMOUS");
+    assert_eq!(origin.peer, client.local_addr().unwrap());
+    assert_eq!(origin.error, ErrorCode::UnknownMemberId);
 }

@@ -4,9 +4,9 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use ottla_peers::{InstalledPeer, NodeOptions, free_port_pair};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::http::Http;
 use super::stage::PATIENCE;
@@ -43,6 +43,13 @@ pub fn check(peer: &InstalledPeer, dir: &Path) -> Result<()> {
         requests.any(|it| it["api"] == "Metadata" && it["count"].as_i64() >= Some(1)),
         "{broker}"
     );
+    let slow = activity["slow_requests"].as_array();
+    let slow = slow.with_context(|| format!("no slow requests: {broker}"))?;
+    let is_complete = |it: &Value| {
+        let is_slow = it["total_ms"].as_f64() >= Some(10.0);
+        is_slow && it["api"].is_string() && it["principal"] == "User:ANONYMOUS"
+    };
+    ensure!(slow.iter().all(is_complete), "{broker}");
     let series = http.get("/api/series?of=cluster")?;
     ensure!(series["has_latencies"] == true, "{series}");
     let topic = json!({"name": "refused", "partitions": 1});

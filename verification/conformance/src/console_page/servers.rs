@@ -3,11 +3,13 @@
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
-use std::time::Instant;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail, ensure};
 
-use ottla_peers::{Cluster, free_port_pair};
+use ottla_peers::{Cluster, connect, free_port_pair};
+use ottla_records::{Compression, RecordBatchBuilder};
+use ottla_types::{ProducerEpoch, ProducerId, Sequence, Timestamp};
 use ottla_workspace::process::{self, OwnedChild};
 use ottla_workspace::workspace;
 
@@ -44,6 +46,11 @@ const SETTINGS: [(&str, &str); 5] = [
     ("auto.create.topics.enable", "false"),
 ];
 
+/// The producer of hanging transactions. No coordinator gives out an ID as high as this.
+const UNKNOWN_PRODUCER: ProducerId = ProducerId(4_112_000);
+/// The age of a hanging transaction. The console aborts only those without a write for 20 minutes.
+const HANGS_SINCE_MS: i64 = 60 * 60 * 1000;
+
 /// A server of the page, and its cluster. The fields are dropped in this order.
 pub struct Server {
     url: String,
@@ -62,7 +69,7 @@ struct Tools {
     printed: String,
     /// Killed on drop, as are the brokers.
     started: Vec<OwnedChild>,
-    _brokers: Cluster,
+    brokers: Cluster,
     _dir: tempfile::TempDir,
 }
 
@@ -137,6 +144,27 @@ impl Server {
         }
     }
 
+    /// Appends a record to a partition of the first broker, in a transaction that no coordinator knows.
+    /// No client does this; it is the state that a crash or a defect of a coordinator leaves.
+    pub fn leave_hanging(&mut self, topic: &str, partition: i32) -> Result<()> {
+        let brokers = &self.tools()?.brokers.brokers;
+        let port = brokers.first().context("there is no broker")?.port;
+        let now = SystemTime::now().duration_since(UNIX_EPOCH)?.as_millis() as i64;
+        let mut batch = RecordBatchBuilder::new(Compression::None)
+            .producer(UNKNOWN_PRODUCER, ProducerEpoch(0), Sequence(0))
+            .transactional(true);
+        batch.append(Timestamp(now - HANGS_SINCE_MS), None, Some(b"held"), &[]);
+        let batch = batch.build().to_bytes();
+        let code = connect(port)?
+            .patient(PATIENCE)?
+            .produce_in_transaction("hanging", topic, partition, &batch)?;
+        ensure!(
+            code == 0,
+            "producing to {topic}-{partition}: error code {code}"
+        );
+        Ok(())
+    }
+
     /// Starts one of Ottla's tools, which runs until the server is dropped.
     pub fn start_tool(&mut self, arguments: &[String]) -> Result<()> {
         let tools = self.tools()?;
@@ -200,7 +228,7 @@ fn start_console(wanted: &Brokers, kind: Kind) -> Result<Server> {
         last: Vec::new(),
         printed: String::new(),
         started: Vec::new(),
-        _brokers: brokers,
+        brokers,
         _dir: dir,
     };
     Ok(Server {

@@ -51,6 +51,9 @@ pub enum Step {
     Until(String),
     /// `until-not "text"`: it does not, or stops printing it within some seconds.
     UntilNot(String),
+    /// `hanging-transaction x 0`: a record, an hour old, of a transaction that no coordinator knows, in
+    /// partition 0 of topic `x`. The broker must not verify transactions.
+    HangingTransaction(String, i32),
     /// `start producer-perf-test --topic x …`: starts one of Ottla's tools, which runs until the end
     /// of the transcript.
     Start(Vec<String>),
@@ -61,7 +64,7 @@ pub enum Step {
 pub enum Needs {
     /// `mock NAME=VALUE …`: the mock, with these variables in its environment.
     Mock(Vec<(String, String)>),
-    /// `broker [two] [secured] [ottla] NAME=VALUE …`: a broker with these settings, and its console.
+    /// `broker [two] [secured] NAME=VALUE …`: a broker with these settings, and its console.
     Brokers(Brokers),
 }
 
@@ -73,8 +76,6 @@ pub struct Brokers {
     /// `secured`: the cluster has ACLs, delegation tokens and logins, and the console and the tools
     /// log in as a super user.
     pub is_secured: bool,
-    /// `ottla`: the transcript is not played against Apache Kafka.
-    pub is_only_ottla: bool,
     pub settings: Vec<(String, String)>,
 }
 
@@ -113,13 +114,12 @@ pub fn parse(text: &str) -> Result<Transcript> {
 }
 
 fn brokers(text: &str) -> Result<Brokers> {
-    let is_flag = |word: &&str| matches!(*word, "two" | "secured" | "ottla");
+    let is_flag = |word: &&str| matches!(*word, "two" | "secured");
     let flags: Vec<&str> = text.split_whitespace().take_while(is_flag).collect();
     let rest: Vec<&str> = text.split_whitespace().skip_while(is_flag).collect();
     Ok(Brokers {
         count: if flags.contains(&"two") { 2 } else { 1 },
         is_secured: flags.contains(&"secured"),
-        is_only_ottla: flags.contains(&"ottla"),
         settings: settings(&rest.join(" "))?,
     })
 }
@@ -162,6 +162,7 @@ fn step(verb: &str, rest: &str) -> Result<Step> {
         "printed" => Step::Printed(next()?),
         "until" => Step::Until(next()?),
         "until-not" => Step::UntilNot(next()?),
+        "hanging-transaction" => Step::HangingTransaction(next()?, next()?.parse()?),
         "start" => return Ok(Step::Start(words)),
         _ => bail!("no step is called `{verb}`"),
     };
@@ -214,11 +215,10 @@ mod tests {
 
     #[test]
     fn brokers_have_flags_and_settings() {
-        let found = parse("broker two ottla a.b=c\nopen /").unwrap();
+        let found = parse("broker two secured a.b=c\nopen /").unwrap();
         let expected = Brokers {
             count: 2,
-            is_secured: false,
-            is_only_ottla: true,
+            is_secured: true,
             settings: vec![("a.b".into(), "c".into())],
         };
         assert_eq!(found.server, Needs::Brokers(expected));

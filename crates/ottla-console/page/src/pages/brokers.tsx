@@ -11,7 +11,8 @@ import { say } from "../parts/notices";
 import { Settings } from "../parts/settings";
 import { Badge, Empty, Facts, Failure, Loading } from "../parts/states";
 import { type Column, Table } from "../parts/table";
-import type { Broker, Cluster, LogDir, RequestTimes } from "../wire";
+import type { Broker, Cluster, LogDir } from "../wire";
+import { Activity } from "./brokers/activity";
 import { Reassignments } from "./brokers/reassignments";
 import { Rebalance } from "./brokers/rebalance";
 import { BrokerTable, Disk } from "./cluster";
@@ -173,37 +174,6 @@ function Cordon({ broker, dir, reload }: { broker: Broker; dir: LogDir; reload: 
         </p>
       )}
     </Dialog>
-  );
-}
-
-const ms = (value: number): string => (value < 0.005 ? "< 0.01 ms" : `${value.toFixed(value < 10 ? 2 : 0)} ms`);
-
-const REQUESTS: readonly Column<RequestTimes>[] = [
-  { id: "api", title: "Requests", cell: (it) => it.api },
-  { id: "count", title: "Since the start", width: 150, isNumber: true, isExtra: true, cell: (it) => count(it.count) },
-  { id: "p50", title: "p50", width: 90, isNumber: true, cell: (it) => ms(it.p50_ms) },
-  { id: "p99", title: "p99", width: 90, isNumber: true, cell: (it) => ms(it.p99_ms) },
-  { id: "own", title: "p99 without waiting", width: 190, isNumber: true, isExtra: true, help: "Without the time in which a request waits for data, for other members or for other brokers", cell: (it) => ms(it.own_p99_ms) },
-];
-
-/** Connections, and the requests of the last minutes, the slowest first. */
-function Activity({ broker }: { broker: Broker }) {
-  const { activity } = broker;
-  if (!activity) {
-    return (
-      <Empty title="The activity of this broker is not known">
-        <p>
-          Kafka's protocol has no connections and no times of requests. The page that <code>ottla server</code> itself serves shows those of its broker, to users that may describe the cluster.
-        </p>
-      </Empty>
-    );
-  }
-  const requests = [...activity.requests].sort((one, other) => other.p99_ms - one.p99_ms);
-  return (
-    <>
-      <Facts facts={activity.connections.map((it): [string, string] => [`Connections of ${it.listener}`, count(it.open)])} />
-      <Table label="Requests" isTall columns={REQUESTS} total={requests.length} row={(index) => requests[index]} />
-    </>
   );
 }
 
