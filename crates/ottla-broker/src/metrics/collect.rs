@@ -9,6 +9,7 @@
 mod broker_topics;
 mod client_telemetry;
 mod cluster;
+mod counted;
 mod groups;
 mod labels;
 mod logs;
@@ -24,7 +25,6 @@ use std::sync::Arc;
 
 use crate::Broker;
 pub(crate) use client_telemetry::CLIENT_METRIC_PREFIX;
-use ottla_metrics::Metric;
 use ottla_metrics::family::Family;
 use ottla_metrics::process;
 
@@ -45,13 +45,4 @@ pub(crate) fn collect(broker: &Arc<Broker>) -> Vec<Family> {
     client_telemetry::collect(broker, &mut families);
     process::collect(&mut families);
     families
-}
-
-/// Counters of the broker: metric, name and help.
-fn counted<const COUNT: usize>(
-    broker: &Broker,
-    rows: [(Metric, &'static str, &'static str); COUNT],
-) -> [Family; COUNT] {
-    let value = |metric| broker.context.metrics.get(metric) as f64;
-    rows.map(|(metric, name, help)| Family::counter(name, help).value(value(metric)))
 }

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use super::counted::counted;
 use super::timed::timed;
 use crate::Broker;
 use ottla_metrics::cleaner::CleanerGauge;
@@ -94,7 +95,7 @@ pub(super) fn collect(broker: &Arc<Broker>, families: &mut Vec<Family>) {
         (Metric::PageCacheDropped, "ottla_page_cache_dropped_bytes", "Bytes of appended pages that were dropped from the page cache"),
         (Metric::PageCacheReread, "ottla_page_cache_reread_bytes", "Fetched bytes whose pages had been dropped"),
     ];
-    families.extend(super::counted(broker, counters));
+    families.extend(counted(broker, counters));
 }
 
 /// The limits on the page cache that appends occupy.

@@ -2,6 +2,7 @@
 
 use ottla_context::ListenerTls;
 
+use super::counted::counted;
 use crate::Broker;
 use ottla_metrics::Metric;
 use ottla_metrics::family::Family;
@@ -40,7 +41,7 @@ pub(super) fn collect(broker: &Broker, families: &mut Vec<Family>) {
         (Metric::FailedAuthentications, "ottla_failed_authentications", "Peers that failed to authenticate over TLS or SASL"),
         (Metric::ServerErrors, "ottla_server_errors", "Requests that failed with an internal error"),
     ];
-    families.extend(super::counted(broker, counters));
+    families.extend(counted(broker, counters));
     let network = &broker.network;
     let expired = broker.context.metrics.get(Metric::ExpiredConnectionsKilled) as f64;
     #[rustfmt::skip]

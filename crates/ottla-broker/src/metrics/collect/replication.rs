@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use super::counted::counted;
 use crate::Broker;
 use ottla_metrics::Metric;
 use ottla_metrics::family::Family;
@@ -16,7 +17,7 @@ pub(super) fn collect(broker: &Arc<Broker>, families: &mut Vec<Family>) {
         (Metric::ReplicationBytesIn, "kafka_server_brokertopicmetrics_replicationbytesin", "Bytes of record batches received from leaders on other brokers"),
         (Metric::ReplicationBytesOut, "kafka_server_brokertopicmetrics_replicationbytesout", "Bytes of record batches sent to followers on other brokers"),
     ];
-    families.extend(super::counted(broker, counters));
+    families.extend(counted(broker, counters));
     lags(broker, families);
     fetchers(broker, families);
 }
