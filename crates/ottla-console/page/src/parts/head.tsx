@@ -27,7 +27,8 @@ export function useCurrentInView(navigation: RefObject<HTMLElement | null>, curr
 export function Tabs({ label, tabs }: { label: string; tabs: readonly { path: readonly string[]; name: string; count?: string }[] }) {
   const at = segments.value.join("/");
   const navigation = useRef<HTMLElement>(null);
-  useCurrentInView(navigation, at);
+  // Counts that come later move it.
+  useCurrentInView(navigation, at + tabs.map((tab) => (tab.count ? "+" : "-")).join(""));
   return (
     <nav class="tabs" aria-label={label} ref={navigation}>
       {tabs.map((tab) => (
