@@ -101,6 +101,7 @@ impl SlowRequests {
         for name in [&mut request.origin.client_id, &mut request.origin.principal] {
             if let Some((end, _)) = name.char_indices().nth(NAME_CHARS) {
                 name.truncate(end);
+                name.shrink_to_fit();
             }
         }
         let mut windows = self.windows.lock();
@@ -234,5 +235,8 @@ mod tests {
         offer(&slow, request(ApiKey::Produce, 20, 0));
         let client_id = &slow.slowest()[0].origin.client_id;
         assert_eq!(client_id.chars().count(), NAME_CHARS);
+        // With the memory of the rest.
+        let kept = slow.windows.lock()[0][0].origin.client_id.capacity();
+        assert!(kept <= 2 * NAME_CHARS, "{kept}");
     }
 }
