@@ -101,6 +101,7 @@ impl SlowRequests {
         for name in [&mut request.origin.client_id, &mut request.origin.principal] {
             if let Some((end, _)) = name.char_indices().nth(NAME_CHARS) {
                 name.truncate(end);
+                name.shrink_to_fit();
             }
         }
         let mut windows = self.windows.lock();

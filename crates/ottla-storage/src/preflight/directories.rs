@@ -92,7 +92,7 @@ pub(super) fn examine(config: &BrokerConfig, unformatted: Unformatted, look: &mu
 }
 
 /// Whether the checkpoints of the log directories can be read. A start reads them itself, and warns of
-/// those that it goes on without.
+/// those that it goes on without; the cleaner reads its own when it first needs it.
 pub(super) fn checkpoints(config: &BrokerConfig, look: &mut Look) {
     let mut dirs = log_dirs(config);
     // A directory that cannot be listed was reported already.

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use ottla_tiered_storage::{RemoteStorageError, RemoteStorageErrorKind, read_all};
 
 use crate::fault_server::{Behind, FaultKind, FaultServer};
-use crate::segments::{Segment, open, segment, settings};
+use crate::segments::{Segment, copy_read_and_delete, open, segment, settings};
 
 const SIZE: usize = 12_000_000;
 const PART: &str = "partNumber=";
@@ -137,12 +137,7 @@ async fn a_store_for_everybody_is_used_without_credentials() {
     let key = "rsm.config.storage.gcs.credentials.default".to_owned();
     settings.insert(key, "false".to_owned());
     let store = open(&settings);
-    let copy = store.copy_log_segment_data(&segment.metadata, &segment.data);
-    copy.await.unwrap();
-    let stream = store.fetch_log_segment(&segment.metadata, 0, None).await;
-    assert!(read_all(stream.unwrap()).await.unwrap() == segment.log);
-    let deleted = store.delete_log_segment_data(&segment.metadata);
-    deleted.await.unwrap();
+    copy_read_and_delete(&*store, &segment).await;
     assert!(server.keys().is_empty());
 }
 

@@ -13,7 +13,7 @@ use base64::prelude::BASE64_STANDARD;
 use ottla_tiered_storage::{RemoteStorageErrorKind, RemoteStorageManager, read_all};
 
 use crate::fault_server::{Behind, FaultKind, FaultServer, passed_on};
-use crate::segments::{encryption, open, segment, settings};
+use crate::segments::{copy_read_and_delete, encryption, open, segment, settings};
 
 type Settings = Vec<(&'static str, String)>;
 
@@ -334,12 +334,7 @@ async fn each_access_opens_the_store(real: Store, case: &str) {
     let segment = segment(dir.path(), 1_000);
     for access in &real.access {
         let store = open(&real.settings("segments", &[access, &prefix(case)]));
-        let copy = store.copy_log_segment_data(&segment.metadata, &segment.data);
-        copy.await.unwrap();
-        let stream = store.fetch_log_segment(&segment.metadata, 0, None).await;
-        assert!(read_all(stream.unwrap()).await.unwrap() == segment.log);
-        let deleted = store.delete_log_segment_data(&segment.metadata);
-        deleted.await.unwrap();
+        copy_read_and_delete(&*store, &segment).await;
     }
 }
 

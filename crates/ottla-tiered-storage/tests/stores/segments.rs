@@ -91,6 +91,18 @@ pub fn open(settings: &BTreeMap<String, String>) -> std::sync::Arc<dyn RemoteSto
     ottla_tiered_storage::open(settings, &|_| None).unwrap_or_else(|error| panic!("{error}"))
 }
 
+/// Copies a segment, reads its log back, and deletes it.
+#[cfg(any(feature = "gcs", feature = "real-stores"))]
+pub async fn copy_read_and_delete(store: &dyn RemoteStorageManager, segment: &Segment) {
+    let copy = store.copy_log_segment_data(&segment.metadata, &segment.data);
+    copy.await.unwrap();
+    let stream = store.fetch_log_segment(&segment.metadata, 0, None).await;
+    let read = ottla_tiered_storage::read_all(stream.unwrap());
+    assert!(read.await.unwrap() == segment.log);
+    let deleted = store.delete_log_segment_data(&segment.metadata);
+    deleted.await.unwrap();
+}
+
 /// Settings that encrypt, with the key pair of the plugin's objects.
 pub fn encryption() -> BTreeMap<String, String> {
     let key = |kind| {
