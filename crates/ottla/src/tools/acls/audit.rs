@@ -21,6 +21,9 @@ use crate::tools::topic_records;
 const TOPIC: &str = "ottla.audit.topic";
 const EVENTS: &str = "ottla.audit.events";
 const ALL_EVENTS: &str = "ottla.audit.events=allowed,denied";
+const CONTROLLERS_ARE_MISSING: &str = "nodes that are only controllers write no decisions to a topic; \
+                                       give their files with --audit-file too, because a rule may have \
+                                       decided there";
 const WEEK_MS: i64 = 7 * 24 * 3_600_000;
 /// The maximum number of decisions that are read from a topic, the newest ones.
 pub(super) const MAX_DECISIONS: i64 = 5_000_000;
@@ -106,7 +109,12 @@ impl AuditArgs {
                 Err(reason) => Err(anyhow!(reason)),
             };
             match read {
-                Ok(()) => {}
+                Ok(()) => {
+                    if self.audit_file.is_empty() && has_other_controllers(admin, nodes).await {
+                        seen.set_lacks_controllers();
+                        notes.push(CONTROLLERS_ARE_MISSING.to_owned());
+                    }
+                }
                 Err(error) if named.is_some() => return Err(error),
                 Err(error) => nothing = Some(format!("{error:#}")),
             }
@@ -245,6 +253,16 @@ fn missing_nodes(nodes: &NodeSettings, topic: &str) -> Vec<String> {
     let only_denials =
         only_denials.map(|ids| format!("broker {ids} writes only denials; set {ALL_EVENTS} there"));
     others.into_iter().chain(only_denials).collect()
+}
+
+/// Whether there are nodes that are only controllers, or it is unknown.
+async fn has_other_controllers(admin: &Admin, nodes: &NodeSettings) -> bool {
+    let is_broker = |id: i32| nodes.reported.iter().any(|(broker, _)| *broker == id);
+    let Ok(quorum) = admin.describe_quorum().await else {
+        return true;
+    };
+    let mut voters = quorum.state.current_voters.iter();
+    voters.any(|voter| !is_broker(voter.replica_id))
 }
 
 /// The error of a topic that cannot be read, with the way out.

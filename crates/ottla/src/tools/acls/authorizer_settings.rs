@@ -60,6 +60,21 @@ pub(super) fn of(
     Ok(settings)
 }
 
+/// Whether a node may allow everybody to use a resource without ACLs. Unknown if no node reports it.
+pub(super) fn may_allow_everyone(nodes: &NodeSettings) -> bool {
+    let mut of_nodes = nodes.reported.iter();
+    nodes.reported.is_empty()
+        || of_nodes.any(|(_, configs)| match reported(configs, ALLOW_EVERYONE) {
+            Reported::NotSet => false,
+            Reported::Hidden => true,
+            Reported::Value(value) => is_true(&value),
+        })
+}
+
+fn is_true(value: &str) -> bool {
+    value.trim().eq_ignore_ascii_case("true")
+}
+
 fn of_node(configs: &DescribedConfigs) -> OfNode {
     OfNode {
         class: reported(configs, CLASS),
@@ -124,7 +139,7 @@ fn combine(
         }
         match (&of_first.allow_everyone, is_everyone_given) {
             (Reported::Value(value), _) => {
-                settings.allow_everyone_if_no_acl_found = value.trim().eq_ignore_ascii_case("true");
+                settings.allow_everyone_if_no_acl_found = is_true(value);
             }
             (Reported::Hidden, false) => notes.push(hidden(
                 ALLOW_EVERYONE,
@@ -145,6 +160,8 @@ fn combine(
 
 #[cfg(test)]
 mod tests {
+    use ottla_protocol::messages::describe_configs_response::DescribeConfigsResourceResult;
+
     use super::*;
 
     fn value(text: &str) -> Reported {
@@ -157,6 +174,31 @@ mod tests {
             super_users,
             allow_everyone,
         }
+    }
+
+    #[test]
+    fn everybody_may_be_allowed_if_one_node_says_so_or_hides_it() {
+        let nodes = |values: &[(Option<&str>, bool)]| {
+            let of_nodes = values.iter().map(|(value, is_sensitive)| {
+                let setting = DescribeConfigsResourceResult {
+                    name: ALLOW_EVERYONE.into(),
+                    value: value.map(Into::into),
+                    is_sensitive: *is_sensitive,
+                    ..Default::default()
+                };
+                (1, vec![setting])
+            });
+            may_allow_everyone(&NodeSettings {
+                reported: of_nodes.collect(),
+                notes: Vec::new(),
+            })
+        };
+        let (set, hidden) = ((Some("true"), false), (None, true));
+        let not_set = [(Some("false"), false), (None, false)];
+        assert!(!nodes(&not_set));
+        assert!(nodes(&[not_set[0], set]) && nodes(&[not_set[0], hidden]));
+        // Nothing is known.
+        assert!(nodes(&[]));
     }
 
     #[test]

@@ -313,6 +313,13 @@ fn to_text(shown: &Shown<'_>, connection: &str) -> String {
         }
         match shown.last_use(decision) {
             Some(LastUse::At(time)) => line("last used", &shown_with_age(time, shown.now)),
+            Some(LastUse::OnCluster(time)) => line(
+                "last used",
+                &format!(
+                    "{} on the cluster, for this topic or another",
+                    shown_with_age(time, shown.now)
+                ),
+            ),
             Some(LastUse::Never) => line("never used", &format!("since {}", shown.since())),
             Some(LastUse::Unknown) => line(
                 "last used",
@@ -347,7 +354,7 @@ fn to_json(shown: &Shown<'_>) -> Value {
         let (last_used, never_used_since) = match shown.last_use(decision) {
             Some(LastUse::At(time)) => (Some(seen::shown(time)), None),
             Some(LastUse::Never) => (None, Some(shown.since())),
-            Some(LastUse::Unknown) | None => (None, None),
+            Some(LastUse::OnCluster(_) | LastUse::Unknown) | None => (None, None),
         };
         json!({
             "principal": client.principal,

@@ -14,8 +14,8 @@ use std::path::Path;
 use anyhow::Context;
 use jiff::Timestamp;
 use ottla_security::{
-    Acl, Action, Client, Operation, PatternType, ResourceType, Rule, StandardAuthorizer, WILDCARD,
-    escaped,
+    Acl, Action, CLUSTER_NAME, Client, Operation, PatternType, ResourceType, Rule,
+    StandardAuthorizer, WILDCARD, escaped,
 };
 use serde::Deserialize;
 
@@ -98,6 +98,8 @@ pub(super) struct Seen {
     lost: u64,
     has_files: bool,
     topic: Option<String>,
+    /// The decisions of nodes that are only controllers are not there.
+    lacks_controllers: bool,
 }
 
 impl Seen {
@@ -115,6 +117,11 @@ impl Seen {
     /// The decisions that follow are from this topic.
     pub(super) fn set_topic(&mut self, topic: &str) {
         self.topic = Some(topic.to_owned());
+    }
+
+    /// Nodes that are only controllers decide too, and write no topic.
+    pub(super) fn set_lacks_controllers(&mut self) {
+        self.lacks_controllers = true;
     }
 
     /// The topic has no earlier decisions, or they were not read.
@@ -174,6 +181,10 @@ impl Seen {
         self.has_files
     }
 
+    pub(super) fn lacks_controllers(&self) -> bool {
+        self.lacks_controllers
+    }
+
     pub(super) fn topic(&self) -> Option<&str> {
         self.topic.as_deref()
     }
@@ -229,6 +240,31 @@ impl Seen {
 
     /// When the client was last allowed the action; from any address if it has none.
     pub(super) fn last_use(&self, client: Client<'_>, action: Action<'_>) -> LastUse {
+        let used = self.newest(client, action);
+        // Whoever may do this on the cluster is asked about no topic.
+        let is_of_cluster = action.resource_type == ResourceType::Topic
+            && matches!(action.operation, Operation::Create | Operation::Delete);
+        let on_cluster = Action {
+            resource_type: ResourceType::Cluster,
+            name: CLUSTER_NAME,
+            ..action
+        };
+        let on_cluster = is_of_cluster.then(|| self.newest(client, on_cluster));
+        match (used, on_cluster.flatten()) {
+            (used, Some(time)) if used.is_none_or(|used| used < time) => LastUse::OnCluster(time),
+            (Some(time), _) => LastUse::At(time),
+            (None, _)
+                if self.topic.as_deref() == Some(action.name)
+                    && is_hidden(action.resource_type, action.operation) =>
+            {
+                LastUse::Unknown
+            }
+            (None, _) => LastUse::Never,
+        }
+    }
+
+    /// The newest use of exactly this.
+    fn newest(&self, client: Client<'_>, action: Action<'_>) -> Option<Timestamp> {
         let uses = self.uses.iter().filter(|(used, _)| {
             used.principal == client.principal
                 && (client.host == WILDCARD || used.host == client.host)
@@ -236,15 +272,7 @@ impl Seen {
                 && used.resource_type == action.resource_type
                 && used.name == action.name
         });
-        match uses.map(|(_, time)| *time).max() {
-            Some(time) => LastUse::At(time),
-            None if self.topic.as_deref() == Some(action.name)
-                && is_hidden(action.resource_type, action.operation) =>
-            {
-                LastUse::Unknown
-            }
-            None => LastUse::Never,
-        }
+        uses.map(|(_, time)| *time).max()
     }
 
     /// Which clients lose what they were allowed by `before`; those seen last come first.
@@ -316,6 +344,8 @@ impl Seen {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum LastUse {
     At(Timestamp),
+    /// On the cluster, for some topic.
+    OnCluster(Timestamp),
     /// Never since [`Seen::since`].
     Never,
     /// The topic does not show it.
@@ -459,6 +489,44 @@ pub(super) mod tests {
         seen.set_complete_since(time("2026-01-03T00:00:00Z"));
         assert_eq!(seen.since(), "2026-01-05T00:00:00.000Z");
         assert_eq!(seen.until(), "2026-01-09T00:00:00.000Z");
+    }
+
+    /// The brokers ask about the cluster first, and then about no topic.
+    #[test]
+    fn a_topic_may_have_been_created_by_the_right_on_the_cluster() {
+        let line = |day: u8, resource_type: &str, name: &str| {
+            format!(
+                r#"{{"time":"2026-01-0{day}T00:00:00Z","principal":"User:a","host":"10.0.0.1","operation":"CREATE","resourceType":"{resource_type}","resourceName":"{name}","allowed":true,"rule":"SuperUser"}}
+"#
+            )
+        };
+        let create = |resource_type, name| Action {
+            operation: Operation::Create,
+            resource_type,
+            name,
+        };
+        let client = Client {
+            principal: "User:a",
+            host: WILDCARD,
+        };
+        let seen = seen(
+            line(1, "TOPIC", "old") + &line(2, "CLUSTER", CLUSTER_NAME) + &line(3, "TOPIC", "new"),
+        );
+        let second = time("2026-01-02T00:00:00Z");
+        let last_use = |resource_type, name| seen.last_use(client, create(resource_type, name));
+        for topic in ["old", "other"] {
+            let used = last_use(ResourceType::Topic, topic);
+            assert_eq!(used, LastUse::OnCluster(second), "{topic}");
+        }
+        let third = LastUse::At(time("2026-01-03T00:00:00Z"));
+        assert_eq!(last_use(ResourceType::Topic, "new"), third);
+        let on_cluster = last_use(ResourceType::Cluster, CLUSTER_NAME);
+        assert_eq!(on_cluster, LastUse::At(second));
+        let alter = Action {
+            operation: Operation::Alter,
+            ..create(ResourceType::Topic, "old")
+        };
+        assert_eq!(seen.last_use(client, alter), LastUse::Never);
     }
 
     #[test]

@@ -10,15 +10,14 @@ use std::process::ExitCode;
 
 use anyhow::anyhow;
 use clap::Args;
-use ottla_client::Admin;
-use ottla_security::{Acl, PermissionType, flags_to_remove};
+use ottla_security::{Acl, PermissionType, ResourceType, flags_to_remove};
 use serde_json::{Value, json};
 
 use super::audit::{AuditArgs, MAX_DECISIONS, read_in_words};
 use super::explain::{connection_flags, failed};
-use super::node_settings::{self, NodeSettings};
 use super::rules::{acl_in_words, acl_to_json, acls, filter};
 use super::seen::Seen;
+use super::{authorizer_settings, node_settings};
 use crate::counted::counted;
 use crate::tools::admin_client;
 
@@ -58,26 +57,22 @@ async fn unused(args: &UnusedArgs) -> anyhow::Result<()> {
         Ok(seen) => seen,
         Err(reason) => return Err(anyhow!("which rules are unused is unknown: {reason}")),
     };
-    if seen.topic().is_some()
-        && !seen.has_files()
-        && may_have_other_controllers(&admin, &nodes).await
-    {
-        let note = "nodes that are only controllers write no decisions to a topic; give their files with \
-                    --audit-file too, because a rule may have decided there";
-        notes.push(note.to_owned());
-    }
     let all = acls(&admin, &filter(None, None)).await?;
     let count = all.len();
     let unused: Vec<Acl> = all
         .into_iter()
         .filter(|acl| !seen.has_decided(acl))
         .collect();
+    let known = Known {
+        seen,
+        may_allow_everyone: authorizer_settings::may_allow_everyone(&nodes),
+    };
     let text = match args.json {
-        true => format!("{:#}\n", to_json(&seen, count, &unused, &notes)),
+        true => format!("{:#}\n", to_json(&known, count, &unused, &notes)),
         false => {
-            notes.insert(0, read_in_words(&seen));
+            notes.insert(0, read_in_words(&known.seen));
             let connection = connection_flags(&args.bootstrap, config);
-            to_text(&seen, count, &unused, &notes, &connection)
+            to_text(&known, count, &unused, &notes, &connection)
         }
     };
     // The reader may have closed the pipe.
@@ -85,29 +80,49 @@ async fn unused(args: &UnusedArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Whether there are nodes that are only controllers, as far as this is known.
-async fn may_have_other_controllers(admin: &Admin, nodes: &NodeSettings) -> bool {
-    let is_broker = |id: i32| nodes.reported.iter().any(|(broker, _)| *broker == id);
-    let Ok(quorum) = admin.describe_quorum().await else {
-        return true;
-    };
-    let mut voters = quorum.state.current_voters.iter();
-    voters.any(|voter| !is_broker(voter.replica_id))
+/// What is known of the rules.
+#[derive(Default)]
+struct Known {
+    seen: Seen,
+    /// By `allow.everyone.if.no.acl.found`.
+    may_allow_everyone: bool,
 }
 
-/// Whether a command that removes the rule is printed.
-fn is_removable(seen: &Seen, acl: &Acl) -> bool {
-    acl.permission_type != PermissionType::Deny && !seen.may_hide_uses_of(acl)
+impl Known {
+    /// Why no command that removes an unused rule is printed, if none is.
+    fn reason_to_keep(&self, acl: &Acl) -> Option<String> {
+        let seen = &self.seen;
+        if acl.permission_type == PermissionType::Deny {
+            let reason =
+                "it denies: keep it if nobody was to try, because without it more may be allowed";
+            Some(reason.to_owned())
+        } else if seen.may_hide_uses_of(acl) {
+            Some(format!(
+                "it may be used: the topic {} does not show who reads and writes it itself",
+                seen.topic().unwrap_or_default()
+            ))
+        } else if seen.lacks_controllers() && acl.pattern.resource_type == ResourceType::Cluster {
+            let reason = "it may be used: nodes that are only controllers may need it, for each other or \
+                          for the brokers";
+            Some(reason.to_owned())
+        } else if self.may_allow_everyone {
+            let reason = "it may keep others out: if allow.everyone.if.no.acl.found is true, everybody may \
+                          use a resource without ACLs";
+            Some(reason.to_owned())
+        } else {
+            None
+        }
+    }
 }
 
 fn to_text(
-    seen: &Seen,
+    known: &Known,
     count: usize,
     unused: &[Acl],
     notes: &[String],
     connection: &str,
 ) -> String {
-    let since = seen.since();
+    let since = known.seen.since();
     let rules = counted(count, "rule");
     let mut text = match unused.is_empty() {
         true => format!("Of {rules}, each has decided a request since {since}.\n"),
@@ -115,20 +130,12 @@ fn to_text(
     };
     for acl in unused {
         let _ = writeln!(text, "  {}", acl_in_words(acl));
-        let _ = if is_removable(seen, acl) {
-            let remove = flags_to_remove(acl);
-            writeln!(text, "    to remove it  ottla acls {connection} {remove}")
-        } else if acl.permission_type == PermissionType::Deny {
-            writeln!(
-                text,
-                "    it denies: keep it if nobody was to try, because without it more may be allowed"
-            )
-        } else {
-            writeln!(
-                text,
-                "    it may be used: the topic {} does not show who reads and writes it itself",
-                seen.topic().unwrap_or_default()
-            )
+        let _ = match known.reason_to_keep(acl) {
+            Some(reason) => writeln!(text, "    {reason}"),
+            None => {
+                let remove = flags_to_remove(acl);
+                writeln!(text, "    to remove it  ottla acls {connection} {remove}")
+            }
         };
     }
     for note in notes {
@@ -137,10 +144,11 @@ fn to_text(
     text
 }
 
-fn to_json(seen: &Seen, count: usize, unused: &[Acl], notes: &[String]) -> Value {
+fn to_json(known: &Known, count: usize, unused: &[Acl], notes: &[String]) -> Value {
+    let seen = &known.seen;
     let shown = unused.iter().map(|acl| {
         let mut shown = acl_to_json(acl);
-        if is_removable(seen, acl) {
+        if known.reason_to_keep(acl).is_none() {
             shown["toRemove"] = format!("ottla acls {}", flags_to_remove(acl)).into();
         }
         shown
@@ -158,7 +166,7 @@ fn to_json(seen: &Seen, count: usize, unused: &[Acl], notes: &[String]) -> Value
 
 #[cfg(test)]
 mod tests {
-    use ottla_security::Rule;
+    use ottla_security::{CLUSTER_NAME, Operation, Rule};
 
     use super::super::seen::tests::{acl, line, seen};
     use super::*;
@@ -173,15 +181,19 @@ mod tests {
         let unused = [acl("idle", "User:a")];
         assert!(!seen.has_decided(&unused[0]));
         let notes = [read_in_words(&seen)];
+        let known = Known {
+            seen,
+            may_allow_everyone: false,
+        };
         assert_eq!(
-            to_text(&seen, 2, &unused, &notes, "--bootstrap-server x:1"),
+            to_text(&known, 2, &unused, &notes, "--bootstrap-server x:1"),
             "Of 2 rules, these have decided no request since 2026-01-01T00:00:00.000Z:\n  \
                ALLOW Read on Topic idle to User:a from any address\n    \
                  to remove it  ottla acls --bootstrap-server x:1 --remove --allow-principal User:a \
              --operation Read --topic idle\n\
              note: 2 decisions read from the audit files, 2026-01-01T00:00:00.000Z to 2026-01-02T00:00:00.000Z\n"
         );
-        let json = to_json(&seen, 2, &unused, &[]);
+        let json = to_json(&known, 2, &unused, &[]);
         assert_eq!(json["unused"][0]["resourceName"], "idle");
         assert_eq!((&json["lost"], &json["decisions"]), (&json!(0), &json!(2)));
     }
@@ -193,7 +205,7 @@ mod tests {
             permission_type: PermissionType::Deny,
             ..acl("secret", "User:a")
         };
-        let text = to_text(&Seen::default(), 1, std::slice::from_ref(&denial), &[], "");
+        let text = to_text(&Known::default(), 1, std::slice::from_ref(&denial), &[], "");
         assert!(text.contains("  DENY Read on Topic secret"), "{text}");
         assert!(
             text.contains("it denies") && !text.contains("--remove"),
@@ -203,15 +215,46 @@ mod tests {
 
     #[test]
     fn no_command_removes_a_right_that_the_topic_does_not_show() {
-        let mut seen = Seen::default();
-        seen.set_topic("audit");
+        let mut known = Known::default();
+        known.seen.set_topic("audit");
         let of_brokers = acl("audit", "User:broker");
-        let text = to_text(&seen, 1, std::slice::from_ref(&of_brokers), &[], "");
+        let text = to_text(&known, 1, std::slice::from_ref(&of_brokers), &[], "");
         assert!(
             text.contains("it may be used: the topic audit") && !text.contains("--remove"),
             "{text}"
         );
-        let json = to_json(&seen, 1, &[of_brokers], &[]);
+        let json = to_json(&known, 1, &[of_brokers], &[]);
+        assert_eq!(json["unused"][0]["toRemove"], Value::Null);
+    }
+
+    /// Without it, brokers or controllers may be refused by the others.
+    #[test]
+    fn no_command_removes_a_right_on_the_cluster_that_controllers_may_need() {
+        let mut on_cluster = acl(CLUSTER_NAME, "User:node");
+        on_cluster.pattern.resource_type = ResourceType::Cluster;
+        on_cluster.operation = Operation::ClusterAction;
+        let mut known = Known::default();
+        assert_eq!(known.reason_to_keep(&on_cluster), None);
+        known.seen.set_lacks_controllers();
+        let reason = known.reason_to_keep(&on_cluster).unwrap_or_default();
+        assert!(reason.contains("only controllers"), "{reason}");
+        assert_eq!(known.reason_to_keep(&acl("idle", "User:a")), None);
+    }
+
+    /// Others may be kept out only because the resource has an ACL.
+    #[test]
+    fn no_command_opens_a_resource_to_everybody() {
+        let known = Known {
+            may_allow_everyone: true,
+            ..Known::default()
+        };
+        let idle = acl("idle", "User:a");
+        let text = to_text(&known, 1, std::slice::from_ref(&idle), &[], "");
+        assert!(
+            text.contains("it may keep others out") && !text.contains("--remove"),
+            "{text}"
+        );
+        let json = to_json(&known, 1, &[idle], &[]);
         assert_eq!(json["unused"][0]["toRemove"], Value::Null);
     }
 }
