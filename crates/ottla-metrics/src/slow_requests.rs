@@ -235,5 +235,8 @@ mod tests {
         offer(&slow, request(ApiKey::Produce, 20, 0));
         let client_id = &slow.slowest()[0].origin.client_id;
         assert_eq!(client_id.chars().count(), NAME_CHARS);
+        // With the memory of the rest.
+        let kept = slow.windows.lock()[0][0].origin.client_id.capacity();
+        assert!(kept <= 2 * NAME_CHARS, "{kept}");
     }
 }
