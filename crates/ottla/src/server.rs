@@ -31,8 +31,8 @@ const DEFAULT_CONTROLLER: &str = "127.0.0.1:9093";
 /// threads from other directories. More threads would not help, and each holds about 0.7 MB until
 /// ten seconds after its last task.
 const OTHER_BLOCKING_THREADS: usize = 8;
-/// The same for the threads of the store of tiered storage: for files of segments, and for
-/// encryption and compression.
+/// The same for the threads of the store of tiered storage: for encryption, compression and cached
+/// chunks. Each upload adds one, so uploads from a directory that hangs take none of them from reads.
 const STORE_BLOCKING_THREADS: usize = 8;
 /// The niceness of the threads of the store. A thread of the broker then gets nine times as much of
 /// a contended processor as one of these, which still get some of it: a lower priority would leave
@@ -144,9 +144,10 @@ fn store_threads(config: &BrokerConfig) -> Result<Option<Runtime>, String> {
     if !config.remote_log_storage_system_enable || !config.process_roles.broker {
         return Ok(None);
     }
+    let uploads = usize::try_from(config.remote_log_manager_copier_thread_pool_size).unwrap_or(0);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .thread_name("remote-storage")
-        .max_blocking_threads(STORE_BLOCKING_THREADS)
+        .max_blocking_threads(STORE_BLOCKING_THREADS + uploads)
         .on_thread_start(|| {
             // On Linux, this sets the priority of the calling thread alone. It may have that of the
             // thread that started it already, so it is not lowered further.
@@ -425,6 +426,8 @@ fn introduce(running: &RunningBroker, console: Option<SocketAddr>) {
 mod tests {
     use super::*;
 
+    const LOCAL_STORE: &str = "org.apache.kafka.server.log.remote.storage.LocalTieredStorage";
+
     #[test]
     fn each_refusal_is_one_line_with_its_place() {
         let text = "node.id=-7\nprocess.roles=broker\nnum.partitions=x\n";
@@ -453,10 +456,7 @@ mod tests {
         assert!(before.is_possible(), "{:?}", before.findings);
         for (key, value) in [
             ("remote.log.storage.system.enable", "true"),
-            (
-                "remote.log.storage.manager.class.name",
-                "org.apache.kafka.server.log.remote.storage.LocalTieredStorage",
-            ),
+            ("remote.log.storage.manager.class.name", LOCAL_STORE),
             ("rsm.config.dri", "/nowhere"),
             ("rsm.config.dir", "/nowhere"),
         ] {
@@ -466,6 +466,26 @@ mod tests {
         let begin = "--override rsm.config.dri: rsm.config.dri: this store has no such setting";
         assert!(refused.starts_with(begin), "{refused}");
         assert!(!data.exists());
+    }
+
+    #[test]
+    fn uploads_that_hang_leave_threads_to_reads_from_the_store() {
+        let mut properties = properties_without_a_file();
+        properties.set("remote.log.storage.system.enable", "true");
+        properties.set("remote.log.storage.manager.class.name", LOCAL_STORE);
+        let (config, _) = BrokerConfig::from_properties(&properties).unwrap();
+        let threads = store_threads(&config).unwrap().expect("it is enabled");
+        let disk = Arc::new(std::sync::Mutex::new(()));
+        let hanging = disk.lock().unwrap();
+        for _ in 0..config.remote_log_manager_copier_thread_pool_size {
+            let disk = Arc::clone(&disk);
+            threads.spawn_blocking(move || drop(disk.lock()));
+        }
+        let (read, has_read) = std::sync::mpsc::channel();
+        threads.spawn_blocking(move || read.send(()));
+        let has_read = has_read.recv_timeout(Duration::from_secs(10));
+        drop(hanging);
+        has_read.expect("a thread is left");
     }
 
     #[test]
