@@ -1,6 +1,6 @@
 /** Connections of the broker beside which the console runs, its requests by API, and its slowest requests. */
 import { ago, count, time, visible } from "../../format";
-import { Badge, Empty, Facts } from "../../parts/states";
+import { Empty, Facts } from "../../parts/states";
 import { type Column, Table } from "../../parts/table";
 import type { Broker, RequestTimes, SlowRequest } from "../../wire";
 
@@ -23,9 +23,9 @@ const SLOW: readonly Column<SlowRequest>[] = [
     id: "api",
     title: "Request",
     cell: (it) => (
-      <>
-        {it.api} v{it.api_version} {it.error ? <Badge tone="warn">{it.error}</Badge> : null}
-      </>
+      <span title={it.error ?? undefined}>
+        {it.api} v{it.api_version} {it.error ? <span class="soft">{it.error}</span> : null}
+      </span>
     ),
   },
   { id: "sent", title: "Answered", width: 130, isNumber: true, isExtra: true, cell: (it) => <span title={time(it.sent)}>{ago(it.sent)}</span> },
@@ -33,8 +33,8 @@ const SLOW: readonly Column<SlowRequest>[] = [
   { id: "principal", title: "Principal", width: 110, isExtra: true, cell: (it) => visible(it.principal) },
   { id: "peer", title: "Address", width: 140, isExtra: true, cell: (it) => it.peer },
   { id: "total", title: "Total", width: 80, isNumber: true, cell: (it) => ms(it.total_ms) },
-  { id: "local", title: "Processed", width: 95, isNumber: true, isExtra: true, cell: (it) => ms(it.local_ms) },
-  { id: "remote", title: "Waited", width: 80, isNumber: true, isExtra: true, help: "For other brokers, for data or for other members; the rest of the time, the response was sent", cell: (it) => ms(it.remote_ms) },
+  { id: "local", title: "Processed", width: 105, isNumber: true, isExtra: true, cell: (it) => ms(it.local_ms) },
+  { id: "remote", title: "Waited", width: 95, isNumber: true, isExtra: true, help: "For other brokers, for data or for other members; the rest of the time, the response was sent", cell: (it) => ms(it.remote_ms) },
 ];
 
 /** What happened in the last minutes, the slowest first. */
