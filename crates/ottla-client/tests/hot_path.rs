@@ -77,9 +77,17 @@ fn only_batches_are_allocated() {
             for is_counted in [false, true] {
                 let count = allocating(|index| send(&producer, index));
                 assert!(producer.deliver_all() > RECORDS);
-                let batches = RECORDS / FEWEST_IN_A_BATCH;
+                // A batch allocates in the call that begins it, and in another one if its room,
+                // which follows the compression ratio, is larger than that of the buffer it got.
+                // Which partition, and so which buffer, is random.
+                let calls_per_batch = if compression == Compression::None {
+                    1
+                } else {
+                    2
+                };
+                let most = calls_per_batch * RECORDS / FEWEST_IN_A_BATCH;
                 assert!(
-                    !is_counted || count <= batches,
+                    !is_counted || count <= most,
                     "{what}, {compression:?}: {count} of {RECORDS} calls allocate"
                 );
             }
