@@ -85,3 +85,54 @@ impl<T: AsRef<Move> + Send + Sync + 'static> Future for MovableTask<T> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Default)]
+    struct Owner(Move);
+
+    impl AsRef<Move> for Owner {
+        fn as_ref(&self) -> &Move {
+            &self.0
+        }
+    }
+
+    fn thread_name() -> Option<String> {
+        std::thread::current().name().map(str::to_owned)
+    }
+
+    #[tokio::test]
+    async fn a_task_moves_to_other_threads_and_back() {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .thread_name("others")
+            .enable_all()
+            .build()
+            .unwrap();
+        let others = {
+            let _entered = runtime.enter();
+            Handle::current()
+        };
+        let home = Handle::current();
+        let owner = Arc::<Owner>::default();
+        let moving = Arc::clone(&owner);
+        let (send, names) = ottla_sync::oneshot::channel();
+        spawn(owner, async move {
+            let mut names = vec![thread_name()];
+            moving.0.to(others).await;
+            names.push(thread_name());
+            // What it waits for there wakes it there.
+            ottla_sync::time::sleep(std::time::Duration::from_millis(1)).await;
+            names.push(thread_name());
+            moving.0.to(home).await;
+            names.push(thread_name());
+            let _ = send.send(names);
+        });
+        let names = names.await.unwrap();
+        let (here, there) = (thread_name(), Some("others".to_owned()));
+        assert_eq!(names, [here.clone(), there.clone(), there, here]);
+        runtime.shutdown_background();
+    }
+}

@@ -444,7 +444,17 @@ mod tests {
         // A socket on loopback has room for megabytes, unless the system has another default.
         let sent = queue.try_send(socket).unwrap() as usize;
         assert!((1..=BUFFERS_BYTES).contains(&sent), "{sent}");
-        assert_eq!(queue.bytes_in_memory(), BUFFERS_BYTES * 5 - 1000 - sent);
+        let rest = BUFFERS_BYTES * 5 - 1000 - sent;
+        assert_eq!(queue.bytes_in_memory(), rest);
+        assert!(!queue.is_remote());
+
+        // Less of what is read from remote storage.
+        let memory = Arc::new(ottla_sync::Semaphore::new(1)).try_acquire_owned();
+        queue.hold(vec![memory.unwrap()]);
+        assert!(queue.is_remote());
+        socket.writable().await.unwrap();
+        let sent = queue.try_send(socket).unwrap() as usize;
+        assert!((1..=REMOTE_BUFFERS_BYTES).contains(&sent), "{sent}");
     }
 
     #[tokio::test]
