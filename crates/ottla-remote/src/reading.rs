@@ -54,8 +54,8 @@ pub struct RemoteRecords {
     pub records: Bytes,
     /// For `read_committed`.
     pub aborted: Option<Vec<AbortedTransaction>>,
-    /// The part of the budget for remote reads that the records hold. Held until the response
-    /// leaves; after that, its bytes count as bytes that the client has not read yet.
+    /// The part of the budget for remote reads that the records hold. Held until the response begins
+    /// to leave; after that, its bytes count as bytes that the client has not read yet.
     pub memory: Option<OwnedSemaphorePermit>,
 }
 
