@@ -745,19 +745,34 @@ impl<S: Service> Session<S> {
         if self.queue.is_empty() {
             return Ok(());
         }
-        if self.queue.is_remote()
-            && let Some(store_threads) = self.network.store_threads()
-        {
-            let home = Handle::current();
-            self.connection.next_threads.to(store_threads).await;
-            let sent = self.send_queue().await;
-            self.connection.next_threads.to(home).await;
-            return sent;
+        let store_threads = match self.queue.is_remote() {
+            true => self.network.store_threads(),
+            false => None,
+        };
+        let sent = match store_threads {
+            None => self.send_queue().await,
+            Some(store_threads) => {
+                let home = Handle::current();
+                self.connection.next_threads.to(store_threads).await;
+                let sent = self.send_queue().await;
+                // The rest takes locks for which others would wait at the priority of the store.
+                self.connection.next_threads.to(home).await;
+                sent
+            }
+        };
+        let (sent, now) = sent?;
+        let context = &self.network.context;
+        context.metrics.add(Metric::BytesSent, sent);
+        self.connection.on_active(context.ms_at(now));
+        let metrics = context.metrics.requests();
+        for request in self.unsent.drain(..) {
+            request.on_sent(now, &self.connection, &self.client_id, metrics);
         }
-        self.send_queue().await
+        Ok(())
     }
 
-    async fn send_queue(&mut self) -> Result<(), ConnectionError> {
+    /// Sends the queue. Returns the number of bytes, and when the kernel has accepted the last one.
+    async fn send_queue(&mut self) -> Result<(u64, Instant), ConnectionError> {
         let on_progress = || self.connection.on_active(self.network.context.now_ms());
         let unsent = &self.unsent_answers;
         let sent = ottla_sync::select! {
@@ -768,15 +783,7 @@ impl<S: Service> Session<S> {
             }
             () = self.connection.closed() => return Err(ConnectionError::Closed),
         };
-        let context = &self.network.context;
-        context.metrics.add(Metric::BytesSent, sent);
-        let now = ottla_sync::time::now();
-        self.connection.on_active(context.ms_at(now));
-        let metrics = context.metrics.requests();
-        for request in self.unsent.drain(..) {
-            request.on_sent(now, &self.connection, &self.client_id, metrics);
-        }
-        Ok(())
+        Ok((sent, ottla_sync::time::now()))
     }
 }
 
