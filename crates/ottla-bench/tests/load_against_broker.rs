@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::net::TcpListener;
 use std::path::Path;
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use ottla_bench::load::access::Access;
@@ -59,6 +60,7 @@ fn produced_records_are_read_back_with_every_codec() {
                 fetch_bytes: 64 * 1024,
                 passes: 1,
                 partition_bytes: u64::MAX,
+                stop: None,
             };
             let fetched = fetch::run(&topic, fetch_options).unwrap();
             assert_eq!(
@@ -67,6 +69,15 @@ fn produced_records_are_read_back_with_every_codec() {
                 "{codec}"
             );
         }
+        static STOP: AtomicBool = AtomicBool::new(true);
+        let endless = FetchOptions {
+            connections: 1,
+            fetch_bytes: 64 * 1024,
+            passes: usize::MAX,
+            partition_bytes: u64::MAX,
+            stop: Some(&STOP),
+        };
+        assert_eq!(fetch::run(&topic, endless).unwrap().requests, 1);
     }
 }
 
@@ -285,6 +296,7 @@ fn load_runs_against_a_secured_listener() {
             fetch_bytes: 256 * 1024,
             passes: 1,
             partition_bytes: u64::MAX,
+            stop: None,
         },
     )
     .unwrap();

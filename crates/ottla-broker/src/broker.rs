@@ -159,13 +159,14 @@ impl Broker {
         self.host.set_log_dirs(log_dirs);
     }
 
-    /// Opens the store of tiered storage, if the settings enable it. Work at it runs on these threads.
-    /// Blocks.
+    /// Opens the store of tiered storage, if the settings enable it. Work at it runs on these threads,
+    /// which also send what was read from it. Blocks.
     pub(crate) fn open_remote_logs(&self, store_threads: Handle) -> Result<(), String> {
         let config = self.config();
         if !config.remote_log_storage_system_enable || !config.process_roles.broker {
             return Ok(());
         }
+        self.network.set_store_threads(store_threads.clone());
         let remote_logs = RemoteLogs::open(
             Arc::clone(&self.context),
             Arc::clone(&self.node),

@@ -12,7 +12,6 @@
 
 use std::collections::VecDeque;
 use std::future::{Future, poll_fn};
-use std::io;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
@@ -24,16 +23,18 @@ use ottla_metrics::request_metrics::RequestTimes;
 use ottla_protocol::messages::RequestHeader;
 use ottla_protocol::{ApiKey, DecodeError, Reader, decode_request_header};
 use ottla_sync::net::TcpStream;
+use ottla_sync::task::Handle;
 use ottla_types::ErrorCode;
 
 use crate::connections::{Connection, Registered};
 use crate::decoded_memory::{Allowance, DecodedPart};
 use crate::failed_logins::shown;
-use crate::frame::{FrameError, FrameReader, Front};
+use crate::frame::{FrameReader, Front};
 use crate::handshakes::HandshakeError;
 use crate::login::{Answered, Login, Purpose};
+use crate::movable_task;
 use crate::network::Network;
-use crate::request_context::{RequestContext, WaitedTime};
+use crate::request_context::{RemoteMemory, RequestContext, WaitedTime};
 use crate::request_memory::Covered;
 use crate::send::SendQueue;
 use crate::service::{Answer, RequestError, Service};
@@ -41,6 +42,7 @@ use crate::stream::Stream;
 use crate::unsent_answers::Unsent;
 
 mod api_rules;
+mod error;
 mod in_flight;
 mod last_client_id;
 mod scarce_memory;
@@ -49,6 +51,7 @@ mod tests;
 mod turn;
 
 use api_rules::{has_large_answer, left_by_client};
+use error::ConnectionError;
 use in_flight::{AnsweredRequest, InFlight};
 use last_client_id::LastClientId;
 use scarce_memory::{STALLED_AFTER, held_for_long, stalled};
@@ -66,42 +69,19 @@ const UNBUDGETED_IN_FLIGHT: usize = 8;
 /// The minimum that a peer must read within [`STALLED_AFTER`].
 const LEAST_TAKEN_BYTES: u64 = 64 * 1024;
 
-/// Why this node ends a connection.
-#[derive(Debug, thiserror::Error)]
-enum ConnectionError {
-    #[error(transparent)]
-    Frame(#[from] FrameError),
-    #[error(transparent)]
-    Request(#[from] RequestError),
-    #[error(transparent)]
-    Io(#[from] io::Error),
-    #[error("closed by the broker")]
-    Closed,
-    /// Logged where it happened.
-    #[error("the peer could not log in")]
-    Unauthenticated,
-    #[error("{0}")]
-    Login(String),
-    #[error(
-        "its request has been incomplete for {STALLED_AFTER:?}, and other connections wait for memory"
-    )]
-    Stalled,
-    #[error(
-        "its request has waited for {STALLED_AFTER:?}, and other connections wait for its memory"
-    )]
-    Holding,
-    #[error("it reads almost nothing of its responses, and other connections wait for memory")]
-    SlowReader,
+/// Starts the task that serves a connection until it ends.
+pub fn start<S: Service>(
+    network: Arc<Network>,
+    service: Arc<S>,
+    stream: TcpStream,
+    registered: Registered,
+) {
+    let connection = Arc::clone(&registered.connection);
+    let serving = serve(network, service, stream, registered);
+    movable_task::spawn(connection, serving);
 }
 
-impl From<DecodeError> for ConnectionError {
-    fn from(error: DecodeError) -> Self {
-        ConnectionError::Request(RequestError::Malformed(error))
-    }
-}
-
-/// Serves a connection until it ends.
-pub async fn serve<S: Service>(
+async fn serve<S: Service>(
     network: Arc<Network>,
     service: Arc<S>,
     stream: TcpStream,
@@ -567,6 +547,7 @@ impl<S: Service> Session<S> {
             received_at_ms: now_ms,
             decoded: None,
             waited: WaitedTime::default(),
+            remote_memory: RemoteMemory::default(),
         };
         let answer = if api_key == ApiKey::Produce {
             self.start_produce(&mut context, reader).await?
@@ -594,6 +575,7 @@ impl<S: Service> Session<S> {
                 left = left_by_client(api_key, self.stream.socket()) => return Err(left.into()),
             }
         };
+        self.queue.hold(context.remote_memory.take());
         let now = ottla_sync::time::now();
         let handled = now.checked_sub(context.waited.total()).unwrap_or(now);
         let mut answered = Some(now);
@@ -756,12 +738,41 @@ impl<S: Service> Session<S> {
         Ok(())
     }
 
-    /// Sends the responses that are ready, in one write if possible.
+    /// Sends the responses that are ready, in one write if possible. One with records from remote
+    /// storage is sent by the threads of the store, to which the connection moves for this time.
     async fn send_ready(&mut self) -> Result<(), ConnectionError> {
         self.queue_ready()?;
         if self.queue.is_empty() {
             return Ok(());
         }
+        let store_threads = match self.queue.is_remote() {
+            true => self.network.store_threads(),
+            false => None,
+        };
+        let sent = match store_threads {
+            None => self.send_queue().await,
+            Some(store_threads) => {
+                let home = Handle::current();
+                self.connection.next_threads.to(store_threads).await;
+                let sent = self.send_queue().await;
+                // The rest takes locks for which others would wait at the priority of the store.
+                self.connection.next_threads.to(home).await;
+                sent
+            }
+        };
+        let (sent, now) = sent?;
+        let context = &self.network.context;
+        context.metrics.add(Metric::BytesSent, sent);
+        self.connection.on_active(context.ms_at(now));
+        let metrics = context.metrics.requests();
+        for request in self.unsent.drain(..) {
+            request.on_sent(now, &self.connection, &self.client_id, metrics);
+        }
+        Ok(())
+    }
+
+    /// Sends the queue. Returns the number of bytes, and when the kernel has accepted the last one.
+    async fn send_queue(&mut self) -> Result<(u64, Instant), ConnectionError> {
         let on_progress = || self.connection.on_active(self.network.context.now_ms());
         let unsent = &self.unsent_answers;
         let sent = ottla_sync::select! {
@@ -772,15 +783,7 @@ impl<S: Service> Session<S> {
             }
             () = self.connection.closed() => return Err(ConnectionError::Closed),
         };
-        let context = &self.network.context;
-        context.metrics.add(Metric::BytesSent, sent);
-        let now = ottla_sync::time::now();
-        self.connection.on_active(context.ms_at(now));
-        let metrics = context.metrics.requests();
-        for request in self.unsent.drain(..) {
-            request.on_sent(now, &self.connection, &self.client_id, metrics);
-        }
-        Ok(())
+        Ok((sent, ottla_sync::time::now()))
     }
 }
 

@@ -18,6 +18,7 @@ use ottla_types::{BrokerEpoch, BrokerId};
 
 use crate::client_identity::ClientIdentity;
 use crate::creation_rate::delay;
+use crate::movable_task::Move;
 
 /// A listener, as its connections and requests see it.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -59,6 +60,8 @@ pub struct Connection {
     signal: Notify,
     /// Notified when the connection must close at once.
     closed: Notify,
+    /// The threads on which the task of the connection continues.
+    pub(crate) next_threads: Move,
 }
 
 impl Connection {
@@ -79,6 +82,7 @@ impl Connection {
             is_quiet: AtomicBool::new(false),
             signal: Notify::new(),
             closed: Notify::new(),
+            next_threads: Move::default(),
         }
     }
 
@@ -182,6 +186,12 @@ impl Connection {
         while !self.is_closed() {
             self.closed.notified().await;
         }
+    }
+}
+
+impl AsRef<Move> for Connection {
+    fn as_ref(&self) -> &Move {
+        &self.next_threads
     }
 }
 

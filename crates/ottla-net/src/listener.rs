@@ -227,12 +227,7 @@ async fn let_in<S: Service>(
             if let Err(error) = set_options(&network.context.config(), &stream) {
                 tracing::debug!(%peer_addr, %error, "cannot set the options of a connection");
             }
-            ottla_sync::task::spawn(connection::serve(
-                Arc::clone(network),
-                Arc::clone(service),
-                stream,
-                registered,
-            ));
+            connection::start(Arc::clone(network), Arc::clone(service), stream, registered);
         }
         Err(refused) => {
             network.context.metrics.add(Metric::ConnectionsRefused, 1);

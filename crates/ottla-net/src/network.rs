@@ -1,9 +1,10 @@
 //! The state that all connections of a node share: registry, limits and budgets.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use ottla_config::BrokerConfig;
 use ottla_context::NodeContext;
+use ottla_sync::task::Handle;
 
 use crate::address_limits::AddressLimits;
 use crate::connections::Connections;
@@ -27,6 +28,8 @@ pub struct Network {
     pub decoded_memory: DecodedMemory,
     /// Responses that clients do not read.
     pub unsent_answers: Arc<UnsentAnswers>,
+    /// Send responses with records from remote storage.
+    store_threads: OnceLock<Handle>,
 }
 
 impl Network {
@@ -45,7 +48,19 @@ impl Network {
             request_memory: RequestMemory::new(request_bytes),
             decoded_memory: DecodedMemory::new(budgets.decoded_bytes),
             unsent_answers: Arc::new(UnsentAnswers::new(budgets.unsent_answer_bytes)),
+            store_threads: OnceLock::new(),
         }
+    }
+
+    /// From now on, these threads send responses with records from remote storage: copying or
+    /// encrypting them takes as long as reading them, and other connections must not wait for it.
+    pub fn set_store_threads(&self, threads: Handle) {
+        // Set once, at the start.
+        let _ = self.store_threads.set(threads);
+    }
+
+    pub(crate) fn store_threads(&self) -> Option<Handle> {
+        self.store_threads.get().cloned()
     }
 
     /// `ottla.ssl.kernel.enable`: lets the kernel encrypt for TLS connections from now on, if it can.

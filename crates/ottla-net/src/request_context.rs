@@ -9,6 +9,7 @@ use bytestring::ByteString;
 use ottla_protocol::ApiKey;
 use ottla_security::Principal;
 use ottla_security::quota::MutationQuota;
+use ottla_sync::{Mutex, OwnedSemaphorePermit};
 
 use crate::client_identity::ClientIdentity;
 use crate::connections::{Connection, ListenerInfo};
@@ -37,6 +38,8 @@ pub struct RequestContext {
     pub decoded: Option<Arc<DecodedPart>>,
     /// How long the handler has waited, as opposed to working.
     pub waited: WaitedTime,
+    /// What the handler has put into the response from remote storage.
+    pub remote_memory: RemoteMemory,
 }
 
 impl RequestContext {
@@ -80,6 +83,30 @@ impl RequestContext {
     pub fn quota_entity(&self) -> (&str, &str) {
         let client_id = self.client_id.as_deref().unwrap_or_default();
         (self.identity.principal.name(), client_id)
+    }
+}
+
+/// The part of the budget for remote reads that a response holds until it begins to leave. A response
+/// that holds some is sent by the threads of the store (`Network::set_store_threads`).
+#[derive(Debug, Default)]
+pub struct RemoteMemory(Mutex<Vec<OwnedSemaphorePermit>>);
+
+impl RemoteMemory {
+    pub fn keep(&self, permits: Vec<OwnedSemaphorePermit>) {
+        if !permits.is_empty() {
+            self.0.lock().extend(permits);
+        }
+    }
+
+    pub(crate) fn take(&mut self) -> Vec<OwnedSemaphorePermit> {
+        std::mem::take(self.0.get_mut())
+    }
+}
+
+impl Clone for RemoteMemory {
+    /// Memory is held once, by the context of the connection.
+    fn clone(&self) -> Self {
+        RemoteMemory::default()
     }
 }
 

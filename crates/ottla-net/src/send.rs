@@ -8,7 +8,13 @@
 //! reads without pause yields after a bounded number of bytes. With TLS, unless the
 //! kernel encrypts, small buffers and the contents of file regions are collected into pieces of a
 //! bounded size, which are encrypted and sent one by one. A region that is not in the page cache is
-//! read on a thread that may block. Kafka: `ByteBufferSend`, `FileRecords.writeTo`.
+//! read on a thread that may block.
+//!
+//! A response with records from remote storage ([`SendQueue::is_remote`]) is sent by threads of low
+//! priority (`connection.rs`), in small calls: many kernels let no other thread run before a call has
+//! returned, whatever its priority.
+//!
+//! Kafka: `ByteBufferSend`, `FileRecords.writeTo`.
 
 use std::collections::VecDeque;
 use std::io;
@@ -16,6 +22,7 @@ use std::sync::Arc;
 
 use bytes::Buf;
 use ottla_protocol::{Chunk, Encoded, FileRegion};
+use ottla_sync::OwnedSemaphorePermit;
 use ottla_sync::net::{self, TcpStream};
 use tokio::io::{AsyncWriteExt, Interest};
 
@@ -31,6 +38,10 @@ const SENDFILE_BYTES: u64 = 1024 * 1024;
 /// The maximum of one call for buffers, which the kernel copies. A peer that reads as fast as it is
 /// sent to would otherwise get a response of many megabytes while other connections wait.
 const BUFFERS_BYTES: usize = 256 * 1024;
+/// The same with records from remote storage: about 20 µs of copies on loopback.
+const REMOTE_BUFFERS_BYTES: usize = 64 * 1024;
+/// The minimum of such a response that other threads send. Less is sent faster than a thread is woken.
+const LEAST_MOVED_BYTES: usize = 16 * 1024;
 /// After this many bytes, the task of a connection lets others run on its thread. At 1 GB/s of
 /// copies this is a quarter of a millisecond.
 const TURN_BYTES: u64 = 256 * 1024;
@@ -42,6 +53,11 @@ const PIECE_BYTES: usize = 64 * 1024;
 #[derive(Debug, Default)]
 pub struct SendQueue {
     chunks: VecDeque<Chunk>,
+    /// Whether one of the responses has records from remote storage.
+    has_remote_records: bool,
+    /// The part of the budget for remote reads that they hold. As soon as they are sent, their bytes
+    /// count as unsent if the peer does not read them.
+    remote_memory: Vec<OwnedSemaphorePermit>,
 }
 
 impl SendQueue {
@@ -50,8 +66,21 @@ impl SendQueue {
         self.chunks.extend(response.chunks);
     }
 
+    /// The next response has records from remote storage if it holds memory for them.
+    pub fn hold(&mut self, remote_memory: Vec<OwnedSemaphorePermit>) {
+        if !remote_memory.is_empty() {
+            self.has_remote_records = true;
+            self.remote_memory.extend(remote_memory);
+        }
+    }
+
     pub fn is_empty(&self) -> bool {
         self.chunks.is_empty()
+    }
+
+    /// Whether the threads of the store are to send this.
+    pub fn is_remote(&self) -> bool {
+        self.has_remote_records && self.bytes_in_memory() >= LEAST_MOVED_BYTES
     }
 
     /// Sends everything and returns the number of bytes. Waits while the peer does not read; during
@@ -63,7 +92,8 @@ impl SendQueue {
         unsent: &Unsent,
         on_progress: impl FnMut(),
     ) -> io::Result<u64> {
-        match stream {
+        self.remote_memory = Vec::new();
+        let sent = match stream {
             Stream::Plain(stream) => {
                 self.send_plain(stream, unsent, &mut |_| {}, on_progress)
                     .await
@@ -79,7 +109,9 @@ impl SendQueue {
                 self.send_plain(socket, unsent, &mut on_sent, on_progress)
                     .await
             }
-        }
+        };
+        self.has_remote_records = false;
+        sent
     }
 
     async fn send_plain(
@@ -92,9 +124,12 @@ impl SendQueue {
         let mut sent = 0;
         let mut turn = Turn::default();
         while !self.chunks.is_empty() {
-            let watched = stalls::watch();
+            // Threads of low priority stall, as they should.
+            let watched = (!self.has_remote_records).then(stalls::watch);
             let result = stream.try_io(Interest::WRITABLE, || self.try_send(stream));
-            watched.end("sending", &Peer(stream));
+            if let Some(watched) = watched {
+                watched.end("sending", &Peer(stream));
+            }
             match result {
                 Ok(bytes) => {
                     sent += bytes;
@@ -213,7 +248,10 @@ impl SendQueue {
         }
         let mut slices = [io::IoSlice::new(&[]); MAX_SLICES];
         let mut count = 0;
-        let mut room = BUFFERS_BYTES;
+        let mut room = match self.has_remote_records {
+            true => REMOTE_BUFFERS_BYTES,
+            false => BUFFERS_BYTES,
+        };
         let mut is_more = false;
         for chunk in &self.chunks {
             match chunk {
@@ -406,7 +444,17 @@ mod tests {
         // A socket on loopback has room for megabytes, unless the system has another default.
         let sent = queue.try_send(socket).unwrap() as usize;
         assert!((1..=BUFFERS_BYTES).contains(&sent), "{sent}");
-        assert_eq!(queue.bytes_in_memory(), BUFFERS_BYTES * 5 - 1000 - sent);
+        let rest = BUFFERS_BYTES * 5 - 1000 - sent;
+        assert_eq!(queue.bytes_in_memory(), rest);
+        assert!(!queue.is_remote());
+
+        // Less of what is read from remote storage.
+        let memory = Arc::new(ottla_sync::Semaphore::new(1)).try_acquire_owned();
+        queue.hold(vec![memory.unwrap()]);
+        assert!(queue.is_remote());
+        socket.writable().await.unwrap();
+        let sent = queue.try_send(socket).unwrap() as usize;
+        assert!((1..=REMOTE_BUFFERS_BYTES).contains(&sent), "{sent}");
     }
 
     #[tokio::test]

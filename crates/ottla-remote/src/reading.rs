@@ -54,8 +54,8 @@ pub struct RemoteRecords {
     pub records: Bytes,
     /// For `read_committed`.
     pub aborted: Option<Vec<AbortedTransaction>>,
-    /// The part of the budget for remote reads that the records hold. Held until the response
-    /// leaves; after that, its bytes count as bytes that the client has not read yet.
+    /// The part of the budget for remote reads that the records hold. Held until the response begins
+    /// to leave; after that, its bytes count as bytes that the client has not read yet.
     pub memory: Option<OwnedSemaphorePermit>,
 }
 
@@ -343,14 +343,15 @@ impl Reader<'_> {
         segment: &RemoteSegment,
         range: AbortedRange,
     ) -> Result<ReadEvent, RemoteReadError> {
-        let metadata = self.metadata(segment);
-        let index = self
-            .remote
-            .stores
-            .index(&metadata, IndexType::Transaction)
-            .await;
-        let (aborted, is_complete) = match index {
-            Ok(index) => collect_aborted(&index, range.from, range.upper_bound),
+        let (stores, metadata) = (Arc::clone(&self.remote.stores), self.metadata(segment));
+        // It may look at each entry of the index.
+        let collecting = async move {
+            let index = stores.index_here(&metadata, IndexType::Transaction).await?;
+            let collected = collect_aborted(&index, range.from, range.upper_bound);
+            Ok::<_, RemoteStorageError>(collected)
+        };
+        let (aborted, is_complete) = match self.remote.stores.run(collecting).await {
+            Ok(collected) => collected,
             Err(error) if error.kind == RemoteStorageErrorKind::NoIndex => (Vec::new(), false),
             // If it was deleted or lost, the reader would take aborted records for committed.
             Err(error) => return Err(error.into()),

@@ -3,9 +3,10 @@
 //!
 //! Connections to the store, checks of batches, decryption, compression and the copies in between
 //! take much processor time, and nobody waits for a single one of them for long. They run on
-//! threads of their own, which the program may give a low priority. So the kernel lets the threads
-//! that serve producers and consumers of new records run first. Nothing on these threads takes a
-//! run token of a partition or a lock that an append takes: the append would wait at their priority.
+//! threads of their own, which the program may give a low priority; connections also send responses
+//! with these records there (`ottla-net`). So the kernel lets the threads that serve producers and
+//! consumers of new records run first. Nothing on these threads takes a run token of a partition or
+//! a lock that an append takes: the append would wait at their priority.
 //!
 //! Kafka keeps index files on disk (`RemoteIndexCache`); here they are in memory.
 

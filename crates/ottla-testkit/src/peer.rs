@@ -67,6 +67,7 @@ pub fn client_context(api_key: ApiKey, api_version: i16) -> RequestContext {
         received_at_ms: 0,
         decoded: None,
         waited: Default::default(),
+        remote_memory: Default::default(),
     }
 }
 

@@ -18,6 +18,7 @@ mod counted;
 mod doctor;
 mod heap;
 mod logging;
+mod low_priority;
 mod node_properties;
 mod output_lines;
 mod owner_file;

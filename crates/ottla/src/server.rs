@@ -17,6 +17,7 @@ use tokio::runtime::Runtime;
 use crate::console;
 use crate::heap;
 use crate::logging::start_logging;
+use crate::low_priority::lower_priority;
 use crate::node_properties;
 use crate::output_lines::{print_error_line, print_line};
 use crate::stop_signals::StopSignals;
@@ -34,10 +35,6 @@ const OTHER_BLOCKING_THREADS: usize = 8;
 /// The same for the threads of the store of tiered storage: for encryption, compression and cached
 /// chunks. Each upload adds one, so uploads from a directory that hangs take none of them from reads.
 const STORE_BLOCKING_THREADS: usize = 8;
-/// The niceness of the threads of the store. A thread of the broker then gets nine times as much of
-/// a contended processor as one of these, which still get some of it: a lower priority would leave
-/// consumers of old records without any while producers are busy.
-const STORE_NICENESS: i32 = 10;
 /// A slow stop reports its pending step after this time, and again after each of the following
 /// pauses.
 const NOTICED_STOP: Duration = Duration::from_secs(2);
@@ -139,7 +136,7 @@ fn try_run(args: &ServerArgs) -> Result<(), String> {
 
 /// The threads for work at the store of tiered storage, if the settings enable it. Producers and
 /// consumers of new records come first: otherwise consumers of old records, whose records are
-/// received, decrypted, decompressed and checked here, would take all processors from them.
+/// received, decrypted, decompressed, checked and sent here, would take all processors from them.
 fn store_threads(config: &BrokerConfig) -> Result<Option<Runtime>, String> {
     if !config.remote_log_storage_system_enable || !config.process_roles.broker {
         return Ok(None);
@@ -148,11 +145,7 @@ fn store_threads(config: &BrokerConfig) -> Result<Option<Runtime>, String> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .thread_name("remote-storage")
         .max_blocking_threads(STORE_BLOCKING_THREADS + uploads)
-        .on_thread_start(|| {
-            // On Linux, this sets the priority of the calling thread alone. It may have that of the
-            // thread that started it already, so it is not lowered further.
-            let _ = rustix::process::setpriority_process(None, STORE_NICENESS);
-        })
+        .on_thread_start(lower_priority)
         .on_thread_park(heap::on_thread_park)
         .enable_all()
         .build();

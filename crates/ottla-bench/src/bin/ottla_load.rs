@@ -3,6 +3,7 @@
 
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
@@ -165,6 +166,9 @@ struct FetchArgs {
     /// How often the topic is read.
     #[arg(long, default_value_t = 1)]
     passes: usize,
+    /// Read the topic again and again until the standard input ends.
+    #[arg(long, conflicts_with = "passes")]
+    until_input_ends: bool,
     /// Read only this many bytes of each partition.
     #[arg(long)]
     partition_bytes: Option<u64>,
@@ -599,8 +603,12 @@ fn fetch(args: &FetchArgs) -> Result<Report> {
     let options = FetchOptions {
         connections: args.connections,
         fetch_bytes: args.fetch_bytes,
-        passes: args.passes,
+        passes: match args.until_input_ends {
+            true => usize::MAX,
+            false => args.passes,
+        },
         partition_bytes: args.partition_bytes.unwrap_or(u64::MAX),
+        stop: args.until_input_ends.then(end_of_input),
     };
     let readings = Readings::take(common)?;
     let fetched = fetch::run(&topic, options)?;
@@ -616,6 +624,17 @@ fn fetch(args: &FetchArgs) -> Result<Report> {
     report.set_records(fetched.records);
     (report.latency_of, report.latency) = ("send to answer received", fetched.latencies.report());
     Ok(report)
+}
+
+/// Is set when the standard input ends.
+fn end_of_input() -> &'static AtomicBool {
+    static HAS_ENDED: AtomicBool = AtomicBool::new(false);
+    std::thread::spawn(|| {
+        // Input that cannot be read has ended too.
+        let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
+        HAS_ENDED.store(true, Ordering::Relaxed);
+    });
+    &HAS_ENDED
 }
 
 fn end_to_end(args: &EndToEndArgs) -> Result<Report> {

@@ -1,6 +1,7 @@
 //! Reads a topic back with large fetches into one buffer. Only batch headers are parsed, to find the next offset.
 
 use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
@@ -32,6 +33,8 @@ pub struct FetchOptions {
     pub passes: usize,
     /// A pass stops in each partition after this many bytes; `u64::MAX` for everything.
     pub partition_bytes: u64,
+    /// Reading ends with the next response when this is set.
+    pub stop: Option<&'static AtomicBool>,
 }
 
 /// The result of reading.
@@ -280,6 +283,12 @@ fn read_all(mut readers: Vec<Reader>, options: FetchOptions) -> Result<Fetched> 
                         reader.connection.address(),
                         part.high_watermark
                     );
+                    if options
+                        .stop
+                        .is_some_and(|stop| stop.load(Ordering::Relaxed))
+                    {
+                        return Ok(total);
+                    }
                     offset = part.next_offset;
                     let has_enough = total.bytes - before >= options.partition_bytes;
                     if offset >= part.high_watermark || has_enough {

@@ -57,6 +57,7 @@ pub(crate) fn open(
         received_at_ms: context.received_at_ms,
         decoded: None,
         waited: Default::default(),
+        remote_memory: Default::default(),
     };
     Ok((forwarded, reader))
 }

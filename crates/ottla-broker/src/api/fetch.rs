@@ -152,6 +152,8 @@ pub(crate) async fn handle(
         };
         read_or_wait(broker, Arc::clone(&targets), limits, wait).await
     };
+    let remote_memory = std::mem::take(&mut outcome.remote_memory);
+    context.remote_memory.keep(remote_memory);
     let worked = context.worked_since(began);
     let throttle_ms = match follower {
         Some(_) => {

@@ -147,8 +147,9 @@ async fn serve(
     };
     let Fetched {
         mut answers,
-        remote_memory: _remote_memory,
+        remote_memory,
     } = fetched;
+    context.remote_memory.keep(remote_memory);
     if is_subsequent {
         let mut sessions = broker.share_groups.sessions.lock();
         answers.retain(|(partition, data)| {

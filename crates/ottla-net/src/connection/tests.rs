@@ -2,17 +2,20 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use ottla_config::SecurityProtocol;
 use ottla_context::NodeContext;
 use ottla_protocol::Message;
 use ottla_protocol::messages::{HeartbeatResponse, ProduceResponse};
 use ottla_testkit::peer::broker_only_config;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream as ClientStream;
 
 use super::turn::YIELD_REQUESTS;
 use super::*;
 use crate::connections::{Limits, ListenerInfo};
 use crate::response::encode_response;
+
+mod remote_answers;
 
 const PRODUCE_VERSION: i16 = 9;
 const HEARTBEAT_VERSION: i16 = 4;
@@ -61,30 +64,44 @@ impl Service for Blind {
 
 /// Serves a connection whose client has already sent `first_bytes`.
 async fn connect(service: &Arc<Blind>, first_bytes: &[u8]) -> (ClientStream, Arc<Network>) {
-    let config = broker_only_config(&[]);
-    let network = Arc::new(Network::new(
+    let network = network(&[]);
+    let plain = SecurityProtocol::Plaintext;
+    let client = connect_to(&network, plain, service, first_bytes).await;
+    (client, network)
+}
+
+fn network(settings: &[(&str, &str)]) -> Arc<Network> {
+    let config = broker_only_config(settings);
+    Arc::new(Network::new(
         Arc::new(NodeContext::new(config.clone())),
         &config,
-    ));
+    ))
+}
+
+async fn connect_to<S: Service>(
+    network: &Arc<Network>,
+    protocol: SecurityProtocol,
+    service: &Arc<S>,
+    first_bytes: &[u8],
+) -> ClientStream {
     let socket = ottla_sync::net::TcpListener::bind("127.0.0.1:0").await;
     let socket = socket.unwrap();
     let listener = Arc::new(ListenerInfo {
-        name: "PLAINTEXT".to_owned(),
-        protocol: ottla_config::SecurityProtocol::Plaintext,
+        name: protocol.name().to_owned(),
+        protocol,
         local_addr: socket.local_addr().unwrap(),
         is_controller: false,
     });
     let mut client = ClientStream::connect(listener.local_addr).await.unwrap();
     let (stream, peer_addr) = socket.accept().await.unwrap();
     client.write_all(first_bytes).await.unwrap();
-    let limits = Limits::of(&config, &listener, None);
+    let limits = Limits::of(&network.context.config(), &listener, None);
     let registered = network
         .connections
         .register(listener, peer_addr, &limits, 0);
     let service = Arc::clone(service);
-    let served = serve(Arc::clone(&network), service, stream, registered.unwrap());
-    ottla_sync::task::spawn(served);
-    (client, network)
+    start(Arc::clone(network), service, stream, registered.unwrap());
+    client
 }
 
 fn request(api_key: ApiKey, version: i16, correlation_id: i32) -> Vec<u8> {
@@ -124,7 +141,7 @@ async fn others_run_between_the_requests_that_one_read_returns() {
     }
 }
 
-async fn receive(client: &mut ClientStream, correlation_id: i32) {
+async fn receive(client: &mut (impl AsyncRead + Unpin), correlation_id: i32) {
     let length = client.read_i32().await.unwrap() as usize;
     let mut answer = vec![0; length];
     client.read_exact(&mut answer).await.unwrap();

@@ -1,5 +1,5 @@
 //! The results as a table: the median over the rounds with minimum and maximum, and the ratio
-//! within each round.
+//! within each round. A measure may have several values in a round, which are compared in order.
 //!
 //! Sides are measured in turn: two brokers, or several clients of one. The last side is Ottla, and
 //! is the numerator of the ratios.
@@ -14,8 +14,8 @@ pub struct Results {
     names: Vec<String>,
     /// In the order in which they were first measured.
     measures: Vec<String>,
-    /// Measure and round to the value of each side.
-    values: BTreeMap<(String, usize), Vec<Option<f64>>>,
+    /// Measure and round to the values of each side.
+    values: BTreeMap<(String, usize), Vec<Vec<f64>>>,
     noise: Vec<Noise>,
     /// Shown with the conditions.
     notes: Vec<String>,
@@ -46,8 +46,8 @@ impl Results {
             self.measures.push(measure.clone());
         }
         let sides = self.values.entry((measure, round)).or_default();
-        sides.resize(self.names.len(), None);
-        sides[side] = Some(value);
+        sides.resize(self.names.len(), Vec::new());
+        sides[side].push(value);
     }
 
     pub fn add_noise(&mut self, noise: Noise) {
@@ -64,8 +64,9 @@ impl Results {
     pub fn print_turn(&self, side: usize, round: usize) {
         for measure in &self.measures {
             let sides = self.values.get(&(measure.clone(), round));
-            if let Some(value) = sides.and_then(|sides| sides[side]) {
-                println!("    {measure}: {}", number(value));
+            let values = sides.map_or(&[][..], |sides| &sides[side][..]);
+            if !values.is_empty() {
+                println!("    {measure}: {}", spread(values));
             }
         }
     }
@@ -73,7 +74,10 @@ impl Results {
     /// The values of one side, by round.
     pub fn side(&self, side: usize, measure: &str) -> Vec<f64> {
         let rounds = self.values.iter().filter(|((name, _), _)| name == measure);
-        rounds.filter_map(|(_, sides)| sides[side]).collect()
+        rounds
+            .flat_map(|(_, sides)| &sides[side])
+            .copied()
+            .collect()
     }
 
     /// Ottla's value divided by another side's, by round.
@@ -84,7 +88,10 @@ impl Results {
     /// One side's value divided by another's, by round.
     pub fn ratios_between(&self, of: usize, to: usize, measure: &str) -> Vec<f64> {
         let rounds = self.values.iter().filter(|((name, _), _)| name == measure);
-        let ratios = rounds.filter_map(|(_, sides)| Some(sides[of]? / sides[to]?));
+        let ratios = rounds.flat_map(|(_, sides)| {
+            let pairs = sides[of].iter().zip(&sides[to]);
+            pairs.map(|(of, to)| of / to)
+        });
         ratios.filter(|ratio| ratio.is_finite()).collect()
     }
 
@@ -211,6 +218,18 @@ mod tests {
         let mut results = Results::new(&["a", "b"]);
         results.add(0, 0, "x".to_owned(), 5.0);
         assert!(results.markdown(&[]).contains("| x | 5.00 | – | – |"));
+    }
+
+    #[test]
+    fn several_values_of_a_round_are_compared_in_order() {
+        let mut results = Results::new(&["a", "b"]);
+        for (theirs, ours) in [(10.0, 1.0), (20.0, 4.0)] {
+            results.add(0, 0, "x".to_owned(), theirs);
+            results.add(1, 0, "x".to_owned(), ours);
+        }
+        let text = results.markdown(&[]);
+        let row = "| x | 15.0 (10.0–20.0) | 2.50 (1.00–4.00) | 0.150 (0.100–0.200) |";
+        assert!(text.contains(row), "{text}");
     }
 
     #[test]

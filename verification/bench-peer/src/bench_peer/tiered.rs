@@ -6,7 +6,8 @@
 //! 1. A topic is filled, and copying is then enabled: the broker's CPU time until all closed segments
 //!    are in the store counts.
 //! 2. Their local files are deleted, and the broker is started again. One consumer reads the topic.
-//! 3. Tail producers and consumers are measured without and with ten readers of the topic.
+//! 3. Tail producers and consumers are measured without and with ten readers of the topic, and with
+//!    processes that only use the processors (`tiered/beside.rs`).
 //! 4. The broker is started again with a proxy before the store that delays each response. One
 //!    fetch in each partition, in a segment that no fetch has read before, gives the time to the
 //!    first byte.
@@ -16,16 +17,17 @@
 //! `LocalTieredStorage`; then there is neither a round trip nor encryption to measure. A measure
 //! that a peer cannot do is reported and omitted; for Ottla it is an error.
 
+mod beside;
 mod proxy;
 mod store;
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use ottla_peers::{InstalledPeer, Node, NodeOptions, connect, tiered};
-use ottla_workspace::process::{self, OwnedChild};
+use ottla_workspace::process;
 use ottla_workspace::workspace;
 use serde_json::Value;
 
@@ -36,6 +38,7 @@ use super::machine::ProcessReading;
 use super::node::DELETE_SOON;
 use super::setting::{Options, Setting};
 use super::table::{Results, median};
+use beside::{Beside, CASES};
 use proxy::DelayingProxy;
 use store::{CHUNK_BYTES, CHUNK_CACHE_BYTES, Kind, PREFETCH_BYTES, Store};
 
@@ -54,6 +57,7 @@ const QUIET: Duration = Duration::from_secs(15);
 const DELAY: Duration = Duration::from_millis(30);
 const TAIL_SECONDS: u64 = 10;
 const TAIL_RECORDS: u64 = 3000;
+const TAIL_REPETITIONS: usize = 2;
 /// For copies, deletions and single reads.
 const PATIENCE: Duration = Duration::from_secs(600);
 /// The first fetch of a partition that is answered with records.
@@ -67,8 +71,9 @@ pub fn settings_in_words(options: &Options) -> String {
     format!(
         "{} GB in {PARTITIONS} partitions, batches of 64 KiB, segments of {} MiB, chunks of {} MiB, a chunk cache of \
          {} MiB with {} MiB fetched ahead, an index cache of {} MiB; the objects are files in the page cache; the tail \
-         has 2,000 records/s for {TAIL_SECONDS} s and {TAIL_RECORDS} records end to end, twice each alone, \
-         with {COLD_READERS} cold readers that read as fast as they can, and with the same at the lowest priority; the sealed topic has {} GB",
+         has 2,000 records/s for {TAIL_SECONDS} s and {TAIL_RECORDS} records end to end, {TAIL_REPETITIONS} times each \
+         alone, with ten spinning processes, and with {COLD_READERS} cold readers that read as fast as they can, both with \
+         three priorities; the sealed topic has {} GB",
         options.gigabytes_or(GIGABYTES),
         mib(SEGMENT_BYTES),
         mib(CHUNK_BYTES),
@@ -276,45 +281,51 @@ impl<'a> Turn<'a> {
         Ok(())
     }
 
-    /// Twice each, in turn: alone, beside cold readers that share the processors with everything
-    /// else, and beside cold readers that leave the processors to whoever wants them, as readers on
-    /// another machine do.
+    /// All cases in turn, repeatedly. A ratio compares a case with the tail alone of the same
+    /// repetition.
     fn tail(&mut self) -> Result<()> {
-        const NAMES: [&str; 3] = [
-            "",
-            " with cold readers",
-            " with cold readers of lowest priority",
-        ];
-        let mut p99 = [(0.0, 0.0); NAMES.len()];
+        ensure!(
+            process::is_on_path("chrt"),
+            "giving a process idle priority needs chrt, of the package util-linux"
+        );
         // Creates the topics, and lets Java compile the code paths.
         self.tail_once()?;
-        for case in [0, 1, 2, 0, 1, 2] {
-            let readers = match case {
-                0 => None,
-                1 => Some(self.cold_readers(&[])?),
-                _ => Some(self.cold_readers(&["nice", "-n", "19"])?),
-            };
-            let (produced, consumed) = self.tail_once()?;
-            p99[case].0 += produced / 2.0;
-            p99[case].1 += consumed / 2.0;
-            if let Some(mut readers) = readers {
-                let ended = readers.try_wait()?;
-                ensure!(ended.is_none(), "the cold readers ended early: {ended:?}");
-                readers.kill()?;
+        for _ in 0..TAIL_REPETITIONS {
+            let mut p99 = Vec::new();
+            let mut readers = Vec::new();
+            for (with, beside) in CASES {
+                let start = |beside: Beside| {
+                    let command = |launcher| self.cold_readers(launcher);
+                    beside.start(command, self.store.pid())
+                };
+                let running = beside.map(start).transpose()?;
+                p99.push((with, self.tail_once()?));
+                if let Some(running) = running
+                    && let Some(megabytes_per_second) = running.end()?
+                {
+                    readers.push((with, megabytes_per_second));
+                }
             }
-        }
-        for (name, of) in [
-            ("producers", p99.map(|it| it.0)),
-            ("consumers", p99.map(|it| it.1)),
-        ] {
-            for (with, p99) in NAMES.iter().zip(of) {
-                self.add(&format!("tail {name}: p99{with}, µs"), p99);
+            let (_, (produced_alone, consumed_alone)) = p99[0];
+            for (with, (produced, _)) in &p99 {
+                self.add_tail("producers", with, *produced, produced_alone);
             }
-            for (with, p99) in NAMES.iter().zip(of).skip(1) {
-                self.add(&format!("tail {name}: p99{with} / without"), p99 / of[0]);
+            for (with, (_, consumed)) in &p99 {
+                self.add_tail("consumers", with, *consumed, consumed_alone);
+            }
+            for (with, megabytes_per_second) in readers {
+                let measure = format!("tail{with}: MB/s of these readers");
+                self.add(&measure, megabytes_per_second);
             }
         }
         self.add_memory("the cold readers")
+    }
+
+    fn add_tail(&mut self, name: &str, with: &str, p99: f64, alone: f64) {
+        self.add(&format!("tail {name}: p99{with}, µs"), p99);
+        if !with.is_empty() {
+            self.add(&format!("tail {name}: p99{with} / without"), p99 / alone);
+        }
     }
 
     /// The 99th percentiles in µs: of the acknowledgement at a fixed rate, and from producer to
@@ -332,18 +343,13 @@ impl<'a> Turn<'a> {
         ))
     }
 
-    /// Each reads its own partition repeatedly.
-    fn cold_readers(&self, launcher: &[&str]) -> Result<OwnedChild> {
+    /// Each reads its own partition repeatedly, until the standard input ends.
+    fn cold_readers(&self, launcher: Vec<String>) -> Result<Command> {
         let mut load = Load::on(self.setting.load_generator()?, &self.node);
-        load.launcher = launcher.iter().map(|&word| word.to_owned()).collect();
-        let mut command = load.command(&format!(
-            "fetch --topic {PLAIN} --connections {COLD_READERS} --fetch-bytes 1048576 --passes 100000"
-        ));
-        command.stdout(Stdio::null());
-        let readers = OwnedChild::start(&mut command)?;
-        // Until all of them read.
-        std::thread::sleep(Duration::from_secs(2));
-        Ok(readers)
+        load.launcher = launcher;
+        Ok(load.command(&format!(
+            "fetch --topic {PLAIN} --connections {COLD_READERS} --fetch-bytes 1048576 --until-input-ends"
+        )))
     }
 
     fn first_byte(&mut self) -> Result<()> {

@@ -22,7 +22,7 @@ const AZURE_ACCOUNT: &str = "test:dGVzdHNlY3JldA==";
 
 /// A server that listens. It ends with its owner.
 pub struct StoreServer {
-    _process: OwnedChild,
+    process: OwnedChild,
     port: u16,
 }
 
@@ -74,10 +74,7 @@ impl StoreServer {
         process::retried(PATIENCE, &format!("{name} listens"), || {
             Ok(TcpStream::connect(("127.0.0.1", port))?)
         })?;
-        Ok(StoreServer {
-            _process: process,
-            port,
-        })
+        Ok(StoreServer { process, port })
     }
 
     pub fn endpoint(&self) -> String {
@@ -112,6 +109,10 @@ impl S3Server {
 
     pub fn port(&self) -> u16 {
         self.server.port
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.server.process.id()
     }
 
     pub fn endpoint(&self) -> String {

@@ -129,6 +129,14 @@ impl Store {
         }
     }
 
+    /// The process of the S3 server.
+    pub fn pid(&self) -> Option<u32> {
+        match self {
+            Store::S3(server) => Some(server.pid()),
+            Store::Directory(_) => None,
+        }
+    }
+
     /// The segments of a topic that are in the store as a whole. In a directory, one may still be
     /// written.
     pub fn segments(&self, topic: &str) -> Result<usize> {
