@@ -29,7 +29,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow, bail, ensure};
 
 use crate::programs::{BENCH_PEER, CONFORMANCE, PACKAGING, Program};
-use ottla_workspace::process::OwnedChild;
+use ottla_workspace::process::{OwnedChild, forbid_core_dumps};
 use ottla_workspace::report::Tally;
 use ottla_workspace::workspace::{self, SUITE_FEATURES};
 use profile::{Measured, shown};
@@ -272,6 +272,7 @@ pub fn run(options: &Options) -> Result<()> {
             bail!("no suite is called `{name}`; there are {}", all.join(", "));
         }
     }
+    forbid_core_dumps()?;
     let began = Instant::now();
     let chosen = choose(options)?;
     let suites_of = |lane| chosen.iter().filter(move |suite| suite.lane == lane);

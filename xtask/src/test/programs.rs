@@ -13,7 +13,7 @@ use std::time::Instant;
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-use ottla_workspace::process::{OwnedChild, output_of};
+use ottla_workspace::process::{OwnedChild, forbid_core_dumps, output_of};
 use ottla_workspace::workspace;
 
 use super::{FEATURES, PATIENCE, shown};
@@ -94,6 +94,7 @@ pub fn run(options: &Options) -> Result<()> {
     programs.retain(|program| program.measures() == options.measuring);
     programs.sort_by_key(TestProgram::place);
     ensure!(!programs.is_empty(), "there is no test program to run");
+    forbid_core_dumps()?;
     let failed = run_all(&programs, if options.measuring { 1 } else { AT_ONCE })?;
     for name in &failed {
         println!("error: {name} failed");

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use ottla_client::admin::EndpointType;
 use ottla_client::{Admin, Client, ClientConfig, ClientError};
-use ottla_config::{BrokerConfig, Properties, Warning, broker_config};
+use ottla_config::{BrokerConfig, Properties, Warning, broker_config_of_key};
 use rustix::process::Signal;
 
 use super::layout::{Layout, NodeLayout, Wanted};
@@ -164,16 +164,7 @@ async fn serve(layout: &Layout, overrides: &[String]) -> Result<(), String> {
 fn options_of(overrides: &[String]) -> String {
     let shown = |given: &String| {
         let key = given.split_once('=').map_or("", |(key, _)| key.trim());
-        let base = key.strip_prefix("listener.name.");
-        let base = base.and_then(|rest| Some(rest.split_once('.')?.1));
-        // A mechanism may follow the name of the listener.
-        let names = [
-            Some(key),
-            base,
-            base.and_then(|it| Some(it.split_once('.')?.1)),
-        ];
-        let mut defs = names.into_iter().flatten().filter_map(broker_config);
-        let is_shown = defs.next().is_some_and(|def| !def.is_sensitive());
+        let is_shown = broker_config_of_key(key).is_some_and(|def| !def.is_sensitive());
         match is_shown {
             true => shell_word(given),
             false => shell_word(&format!("{key}=[hidden]")),
