@@ -261,7 +261,7 @@ const SUITES: &[Suite] = &[
     suite(Either, "documentation", "the examples in the documentation", ALWAYS, || cargo(&["test", "--workspace", "--doc", "--no-fail-fast", "--locked", "--features", FEATURES])),
     suite(Either, "console", "the committed console page is up to date", CONSOLE, || xtask(&["console", "--check"])),
     suite(Either, "codegen", "the schema files agree with Kafka's jars", CODEGEN, || conformance(&["codegen", "--check"])),
-    suite(Last, "measures", "measurements of a stall, and of many connecting clients", MEASURES, || xtask(&["test-programs", "--measuring"])),
+    suite(Last, "measures", "measurements of a stall, of many connecting clients, and of the start of a cluster", MEASURES, || xtask(&["test-programs", "--measuring"])),
     suite(Last, "console-page", "the console page in a browser: changes, keys, hostile contents, long lists", CONSOLE_PAGE, || conformance(&["console-page"])),
 ];
 

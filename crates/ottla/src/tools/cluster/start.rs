@@ -69,6 +69,7 @@ pub fn run(args: &StartArgs) -> ExitCode {
 }
 
 fn try_run(args: &StartArgs) -> Result<(), String> {
+    let began = Instant::now();
     for given in &args.overrides {
         if !given.contains('=') {
             return Err(format!(
@@ -92,7 +93,7 @@ fn try_run(args: &StartArgs) -> Result<(), String> {
         .enable_all()
         .build()
         .map_err(|error| format!("cannot start the runtime: {error}"))?;
-    runtime.block_on(serve(&layout, &args.overrides))
+    runtime.block_on(serve(&layout, &args.overrides, began))
 }
 
 /// The warnings about these overrides, once for all nodes: each node has them in its own log only,
@@ -120,7 +121,8 @@ fn warnings_of(layout: &Layout, overrides: &[String]) -> Vec<String> {
         .collect()
 }
 
-async fn serve(layout: &Layout, overrides: &[String]) -> Result<(), String> {
+/// Runs the cluster. `began` is the time at which its preparation began.
+async fn serve(layout: &Layout, overrides: &[String], began: Instant) -> Result<(), String> {
     let mut signals = StopSignals::listen()
         .map_err(|error| format!("cannot install signal handlers: {error}"))?;
     println!(
@@ -131,7 +133,6 @@ async fn serve(layout: &Layout, overrides: &[String]) -> Result<(), String> {
     if layout.keeps_ports {
         println!("The cluster keeps the ports that it was created with.");
     }
-    let began = Instant::now();
     let mut cluster = Cluster {
         client: client_config(layout)?,
         layout,
