@@ -495,13 +495,13 @@ fn an_unusable_key_store_refuses_the_start_with_a_message() {
         .write(&dir.path().join("mixed.pem"))
         .display()
         .to_string();
-    let refused = |location: &str| {
+    let refused = |location: &str, more: &[(&str, &str)]| {
         let (port, ssl, controller) = (free_port(), free_port(), free_port());
         let listeners = format!(
             "PLAINTEXT://127.0.0.1:{port},SSL://127.0.0.1:{ssl},CONTROLLER://127.0.0.1:{controller}"
         );
         let map = "PLAINTEXT:PLAINTEXT,SSL:SSL,CONTROLLER:PLAINTEXT";
-        let builder = BrokerBuilder::new()
+        let mut builder = BrokerBuilder::new()
             .port(port)
             .property("listeners", &listeners)
             .property(
@@ -515,21 +515,65 @@ fn an_unusable_key_store_refuses_the_start_with_a_message() {
             .property("listener.security.protocol.map", map)
             .property("ssl.keystore.type", "PEM")
             .property("ssl.keystore.location", location);
+        for (key, value) in more {
+            builder = builder.property(key, value);
+        }
         builder.start_refused().output
     };
-    let output = refused("/nowhere/broker.pem");
+    let output = refused("/nowhere/broker.pem", &[]);
     let expected = "ssl.keystore.location=/nowhere/broker.pem: cannot read the file";
     assert!(output.contains(expected), "{output}");
-    let output = refused("");
+    let output = refused("", &[]);
     let expected = "listener SSL has no certificate; give ssl.keystore.location";
     assert!(output.contains(expected), "{output}");
-    let output = refused(&mixed);
+    let output = refused(&mixed, &[]);
     assert!(
         output.contains(
-            "mixed.pem: the private key does not match the certificate of CN=broker,O=Ottla"
+            "mixed.pem: the private key does not match the certificate of CN=broker,O=Ottla (valid from "
         ),
         "{output}"
     );
+    // Nodes could not connect to each other.
+    let expired = authority.issue(Wanted {
+        is_expired: true,
+        ..Wanted::default()
+    });
+    let text = |path: PathBuf| path.display().to_string();
+    let trusted = text(authority.write(&dir.path().join("authority.pem")));
+    let output = refused(
+        &text(expired.write(&dir.path().join("expired.pem"))),
+        &[
+            ("security.inter.broker.protocol", "SSL"),
+            ("ssl.truststore.type", "PEM"),
+            ("ssl.truststore.location", &trusted),
+        ],
+    );
+    for part in [
+        "expired.pem: A client SSLEngine created with the provided settings can't connect",
+        "the certificate of CN=broker,O=Ottla (valid from ",
+        "2021",
+    ] {
+        assert!(output.contains(part), "{part}: {output}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_expired_certificate_is_reported_with_its_file_subject_and_dates() {
+    let authority = Authority::new("authority");
+    let expired = authority.issue(Wanted {
+        is_expired: true,
+        ..Wanted::default()
+    });
+    let secured = secured(&expired, authority, &[]);
+    for part in [
+        "broker.pem: the certificate of CN=broker,O=Ottla (valid from ",
+        "cannot be used: it expired at ",
+        "2021",
+    ] {
+        secured.wait_for(part);
+    }
+    let refused = refusal(&secured.client()).await;
+    assert!(refused.to_lowercase().contains("expired"), "{refused}");
 }
 
 /// Three combined nodes that connect to each other over TLS only, each with its own certificate.
