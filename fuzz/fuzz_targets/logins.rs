@@ -1,4 +1,4 @@
-//! What a peer can send before it has logged in, and what a JAAS entry can say.
+//! What a peer can send before it has logged in, or a broker while this node logs in, and what a JAAS entry can say.
 
 #![no_main]
 
@@ -25,8 +25,9 @@ fuzz_target!(|bytes: &[u8]| {
         assert!(server.on_client_final(bytes).is_err());
     }
     let credentials = ClientCredentials::password("user", "password");
-    let mut client = ClientLogin::new(Mechanism::Plain, &credentials, "abc".to_owned());
-    if let Some(client) = &mut client {
+    for mechanism in [Mechanism::Plain, Mechanism::Scram(mechanism)] {
+        let client = ClientLogin::new(mechanism, &credentials, "abc".to_owned());
+        let mut client = client.expect("a password suits both");
         client.first_message();
         let _ = client.on_message(bytes);
     }

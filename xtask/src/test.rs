@@ -29,7 +29,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow, bail, ensure};
 
 use crate::programs::{BENCH_PEER, CONFORMANCE, PACKAGING, Program};
-use ottla_workspace::process::OwnedChild;
+use ottla_workspace::process::{OwnedChild, forbid_core_dumps};
 use ottla_workspace::report::Tally;
 use ottla_workspace::workspace::{self, SUITE_FEATURES};
 use profile::{Measured, shown};
@@ -261,7 +261,7 @@ const SUITES: &[Suite] = &[
     suite(Either, "documentation", "the examples in the documentation", ALWAYS, || cargo(&["test", "--workspace", "--doc", "--no-fail-fast", "--locked", "--features", FEATURES])),
     suite(Either, "console", "the committed console page is up to date", CONSOLE, || xtask(&["console", "--check"])),
     suite(Either, "codegen", "the schema files agree with Kafka's jars", CODEGEN, || conformance(&["codegen", "--check"])),
-    suite(Last, "measures", "measurements of a stall, and of many connecting clients", MEASURES, || xtask(&["test-programs", "--measuring"])),
+    suite(Last, "measures", "measurements of a stall, of many connecting clients, and of the start of a cluster", MEASURES, || xtask(&["test-programs", "--measuring"])),
     suite(Last, "console-page", "the console page in a browser: changes, keys, hostile contents, long lists", CONSOLE_PAGE, || conformance(&["console-page"])),
 ];
 
@@ -272,6 +272,7 @@ pub fn run(options: &Options) -> Result<()> {
             bail!("no suite is called `{name}`; there are {}", all.join(", "));
         }
     }
+    forbid_core_dumps()?;
     let began = Instant::now();
     let chosen = choose(options)?;
     let suites_of = |lane| chosen.iter().filter(move |suite| suite.lane == lane);

@@ -13,6 +13,7 @@ mod examine;
 mod listeners;
 mod oauth;
 mod sasl;
+mod secrets;
 mod unknown_keys;
 mod validate;
 mod values;
@@ -303,6 +304,7 @@ broker_config! {
     ottla_console_read_only: bool = "ottla.console.read.only",
     ottla_console_schema_registry: Option<String> = "ottla.console.schema.registry",
     ottla_console_schema_registry_config: Option<String> = "ottla.console.schema.registry.config",
+    ottla_core_dump_enable: bool = "ottla.core.dump.enable",
     ottla_disk_reserve_bytes: i64 = "ottla.disk.reserve.bytes",
     ottla_http_listener: Option<String> = "ottla.http.listener",
     ottla_memory_max_bytes: i64 = "ottla.memory.max.bytes",

@@ -54,8 +54,8 @@ pub use remote_storage::{
 pub use synonyms::{broker_config_synonyms, broker_synonym_of_topic_config};
 pub use tables::{
     BROKER_CONFIG_AREAS, CLIENT_METRICS_CONFIGS, GROUP_CONFIGS, REMOTE_LOG_METADATA_CONFIGS,
-    TOPIC_CONFIGS, broker_config, broker_configs, client_metrics_config, group_config,
-    topic_config,
+    TOPIC_CONFIGS, broker_config, broker_config_of_key, broker_configs, client_metrics_config,
+    group_config, topic_config,
 };
 pub use topic_config::{
     BrokerCompressionType, CleanupPolicy, InvalidTopicConfig, TimestampType, TopicConfig,

@@ -76,6 +76,16 @@ pub fn broker_config(name: &str) -> Option<&'static ConfigDef> {
     Some(BY_NAME[index])
 }
 
+/// The broker setting that a key refers to. The key may have the prefix of a listener, and after it
+/// a SASL mechanism (`listener.name.internal.plain.sasl.jaas.config`).
+pub fn broker_config_of_key(key: &str) -> Option<&'static ConfigDef> {
+    if let Some(def) = broker_config(key) {
+        return Some(def);
+    }
+    let (_, base) = key.strip_prefix("listener.name.")?.split_once('.')?;
+    broker_config(base).or_else(|| broker_config(base.split_once('.')?.1))
+}
+
 /// The topic setting with this name.
 pub fn topic_config(name: &str) -> Option<&'static ConfigDef> {
     TOPIC_CONFIGS.iter().find(|def| def.name == name)
@@ -104,6 +114,24 @@ mod tests {
         }
         for unknown in ["", "log.retention", "zzz"] {
             assert_eq!(broker_config(unknown), None);
+        }
+    }
+
+    #[test]
+    fn a_key_may_have_the_prefix_of_a_listener_and_of_a_mechanism() {
+        let name = |key| broker_config_of_key(key).map(|def| def.name);
+        for (key, expected) in [
+            ("ssl.key.password", Some("ssl.key.password")),
+            ("listener.name.a.ssl.key.password", Some("ssl.key.password")),
+            (
+                "listener.name.a.scram-sha-256.sasl.jaas.config",
+                Some("sasl.jaas.config"),
+            ),
+            ("scram-sha-256.sasl.jaas.config", None),
+            ("listener.name.a.b.c.ssl.key.password", None),
+            ("listener.name.a", None),
+        ] {
+            assert_eq!(name(key), expected, "{key}");
         }
     }
 }

@@ -246,6 +246,35 @@ impl BrokerProcess {
         self.child.as_ref().expect("the broker runs").id()
     }
 
+    /// The number of files and sockets that the running broker has open.
+    pub fn open_handles(&self) -> usize {
+        let handles = std::fs::read_dir(format!("/proc/{}/fd", self.pid()));
+        handles.expect("the broker runs").count()
+    }
+
+    /// The memory of the running broker.
+    pub fn resident_bytes(&self) -> u64 {
+        let statm = std::fs::read_to_string(format!("/proc/{}/statm", self.pid()));
+        let statm = statm.expect("the broker runs");
+        let pages = statm.split(' ').nth(1).expect("the resident pages");
+        pages.parse::<u64>().expect("a number") * 4096
+    }
+
+    /// Waits until the memory of a burst is released.
+    pub fn shrinks_to(&self, bytes: u64) {
+        const MIB: u64 = 1024 * 1024;
+        let began = Instant::now();
+        while self.resident_bytes() > bytes {
+            assert!(
+                began.elapsed() < Duration::from_secs(30),
+                "it still has {} MiB of {} MiB",
+                self.resident_bytes() / MIB,
+                bytes / MIB
+            );
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    }
+
     /// The complete output of the broker since its last start.
     pub fn output(&self) -> String {
         let bytes = std::fs::read(self.output_file()).unwrap_or_default();

@@ -84,6 +84,11 @@ impl CertificateFacts {
         format!("{} (valid from {from} to {to})", self.subject)
     }
 
+    /// The end of the validity, for people.
+    pub(crate) fn end(&self) -> String {
+        date(self.not_after)
+    }
+
     pub(crate) fn has_dns_names(&self) -> bool {
         self.alternative_names
             .iter()

@@ -150,8 +150,12 @@ pub fn build(
             let builder = match auth {
                 ClientAuth::None => builder.with_no_client_auth(),
                 auth => {
-                    let verifier =
-                        ClientVerifier::new(Arc::clone(&trust), auth, Arc::clone(&provider))?;
+                    let verifier = ClientVerifier::new(
+                        Arc::clone(&trust),
+                        auth,
+                        settings.names_expired_clients(),
+                        Arc::clone(&provider),
+                    )?;
                     builder.with_client_cert_verifier(Arc::new(verifier))
                 }
             };

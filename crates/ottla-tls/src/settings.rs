@@ -41,6 +41,7 @@ const KEYS: &[&str] = &[
     "ssl.client.auth",
     "ssl.enabled.protocols",
     "ssl.endpoint.identification.algorithm",
+    "ssl.engine.factory.class",
     "ssl.key.password",
     "ssl.keystore.certificate.chain",
     "ssl.keystore.key",
@@ -130,6 +131,13 @@ impl TlsSettings {
         let value = self.text(key).filter(|_| is_shown);
         let value = value.map_or(String::new(), |value| format!("={value}"));
         TlsError(format!("{name}{value}: {message}"))
+    }
+
+    /// Whether clients whose certificate has expired are named in the log: what the factory of Kafka
+    /// that is not the default does.
+    pub(crate) fn names_expired_clients(&self) -> bool {
+        let factory = "org.apache.kafka.common.security.ssl.CommonNameLoggingSslEngineFactory";
+        self.text("ssl.engine.factory.class") == Some(factory)
     }
 
     pub fn client_auth(&self) -> Result<ClientAuth, TlsError> {

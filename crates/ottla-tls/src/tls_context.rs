@@ -37,6 +37,8 @@ struct Loaded {
     entries: Vec<(String, CertificateFacts)>,
     /// Alias and chain of each key, its own certificate first.
     chains: Vec<(String, Vec<CertificateFacts>)>,
+    /// The setting of the key store.
+    keystore_key: &'static str,
     has_truststore: bool,
     stamps: Vec<FileStamp>,
     warnings: Vec<String>,
@@ -56,10 +58,10 @@ impl TlsContext {
         let loaded = Loaded::load(settings)?;
         if loaded.settings.purpose == Purpose::ListenerOfNodes {
             connects(&loaded.configs, &loaded.configs).map_err(|reason| {
-                TlsError(format!(
-                    "{}: A client SSLEngine created with the provided settings can't connect to a server SSLEngine \
-                     created with those settings. Nodes connect to each other over this listener, so its trust \
-                     store must trust its own certificate: {reason}",
+                loaded.keystore_error(format!(
+                    "A client SSLEngine created with the provided settings can't connect to a server SSLEngine \
+                     created with those settings. Nodes connect to each other over {}, so its trust store must trust \
+                     its own certificate: {reason}",
                     loaded.settings.owner
                 ))
             })?;
@@ -169,6 +171,7 @@ impl Loaded {
         let warnings = keystore
             .as_ref()
             .map(|it| rustls_config::out_of_time(&settings, it, now));
+        let keystore_key = keystore.as_ref().map(|it| it.origin.key);
         let identities = keystore.into_iter().flat_map(|it| it.identities);
         let chains = identities.map(|it| {
             let chain = it.chain.into_iter().map(|certificate| certificate.facts);
@@ -182,6 +185,7 @@ impl Loaded {
         Ok(Loaded {
             entries: entries.collect(),
             chains,
+            keystore_key: keystore_key.unwrap_or("ssl.keystore.location"),
             has_truststore: truststore.is_some(),
             settings,
             configs,
@@ -191,12 +195,20 @@ impl Loaded {
         })
     }
 
+    /// An error about the key store, with the subject and the dates of each certificate in it.
+    fn keystore_error(&self, message: String) -> TlsError {
+        let own: Vec<String> = self.entries.iter().map(|it| it.1.describe()).collect();
+        let own = own.join(", ");
+        let message = format!("{message}; the key store has the certificate of {own}");
+        self.settings.error(self.keystore_key, message)
+    }
+
     /// Checks Kafka's rules for changes. There are none for clients.
     fn may_become(&self, next: &Loaded) -> Result<(), TlsError> {
         if self.settings.purpose == Purpose::Client {
             return Ok(());
         }
-        let refused = |reason: String| Err(next.settings.error("ssl.keystore.location", reason));
+        let refused = |reason: String| Err(next.settings.error(next.keystore_key, reason));
         let (old, new) = (&self.entries, &next.entries);
         if old.is_empty() && !new.is_empty() {
             return refused("Cannot add SSL keystore to an existing listener for which no keystore was configured.".into());
@@ -253,10 +265,8 @@ impl Loaded {
                 ),
             ] {
                 connects(client, server).map_err(|reason| {
-                    next.settings.error(
-                        "ssl.keystore.location",
-                        format!("other nodes could not {failed_step}: {reason}"),
-                    )
+                    let message = format!("other nodes could not {failed_step}: {reason}");
+                    next.keystore_error(message)
                 })?;
             }
         }

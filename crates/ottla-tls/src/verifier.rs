@@ -7,6 +7,7 @@
 //! it signed are not, as in Java since `jdk.security.allowNonCaAnchor`.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
@@ -230,6 +231,8 @@ pub struct ClientVerifier {
     trust: Arc<Trust>,
     inner: Option<Arc<dyn ClientCertVerifier>>,
     is_mandatory: bool,
+    /// Whether the log names clients that are refused only because their certificate has expired.
+    names_expired: bool,
     /// The names of trusted CAs, for clients that choose among several certificates.
     hints: Vec<DistinguishedName>,
     provider: Arc<CryptoProvider>,
@@ -239,6 +242,7 @@ impl ClientVerifier {
     pub fn new(
         trust: Arc<Trust>,
         auth: ClientAuth,
+        names_expired: bool,
         provider: Arc<CryptoProvider>,
     ) -> Result<ClientVerifier, TlsError> {
         let roots = Arc::clone(&trust.roots);
@@ -257,26 +261,13 @@ impl ClientVerifier {
             trust,
             inner,
             is_mandatory: auth == ClientAuth::Required,
+            names_expired,
             hints,
             provider,
         })
     }
-}
 
-impl ClientCertVerifier for ClientVerifier {
-    fn offer_client_auth(&self) -> bool {
-        true
-    }
-
-    fn client_auth_mandatory(&self) -> bool {
-        self.is_mandatory
-    }
-
-    fn root_hint_subjects(&self) -> &[DistinguishedName] {
-        &self.hints
-    }
-
-    fn verify_client_cert(
+    fn verify(
         &self,
         end_entity: &CertificateDer<'_>,
         intermediates: &[CertificateDer<'_>],
@@ -300,6 +291,55 @@ impl ClientCertVerifier for ClientVerifier {
             }
             verified => verified,
         }
+    }
+
+    /// Logs the name in a certificate that was accepted until it expired. Others could have any name
+    /// in it.
+    fn name_expired(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        now: UnixTime,
+    ) {
+        let Ok(facts) = CertificateFacts::of(end_entity) else {
+            return;
+        };
+        let end = Duration::from_secs(u64::try_from(facts.not_after).unwrap_or_default());
+        let end = UnixTime::since_unix_epoch(end);
+        if end < now && self.verify(end_entity, intermediates, end).is_ok() {
+            tracing::info!(
+                "Certificate with common name \"{}\" expired on {}",
+                facts.subject,
+                facts.end()
+            );
+        }
+    }
+}
+
+impl ClientCertVerifier for ClientVerifier {
+    fn offer_client_auth(&self) -> bool {
+        true
+    }
+
+    fn client_auth_mandatory(&self) -> bool {
+        self.is_mandatory
+    }
+
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        &self.hints
+    }
+
+    fn verify_client_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        now: UnixTime,
+    ) -> Result<ClientCertVerified, Error> {
+        let verified = self.verify(end_entity, intermediates, now);
+        if verified.is_err() && self.names_expired {
+            self.name_expired(end_entity, intermediates, now);
+        }
+        verified
     }
 
     verified_signatures!();

@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use contexts::context;
 use ottla_testkit::certificates::{Authority, Issued, Wanted, self_signed};
+use ottla_testkit::said::Said;
 use ottla_tls::{Purpose, TlsContext};
 use rustls::pki_types::ServerName;
 use rustls::{ClientConnection, HandshakeKind, ServerConnection};
@@ -217,6 +218,39 @@ fn client_certificates_are_requested_according_to_the_setting() {
         let client = context(Purpose::Client, shown, &authority.pem(), &[]);
         let outcome = handshake(&server, &client, "localhost");
         assert_eq!(outcome.map_err(drop), expected, "{auth}");
+    }
+}
+
+#[test]
+fn the_log_names_clients_whose_certificate_was_accepted_until_it_expired() {
+    const FACTORY: &str = "org.apache.kafka.common.security.ssl.CommonNameLoggingSslEngineFactory";
+    let authority = Authority::new("authority");
+    let own = authority.issue(Wanted::default());
+    let issue = |of: &Authority| {
+        of.issue(Wanted {
+            common_name: "alice",
+            names: &[],
+            is_expired: true,
+            ..Wanted::default()
+        })
+    };
+    let (expired, stranger) = (issue(&authority), issue(&Authority::new("authority")));
+    let with_factory = [
+        ("ssl.client.auth", "required"),
+        ("ssl.engine.factory.class", FACTORY),
+    ];
+    for (settings, shown, is_named) in [
+        (&with_factory[..], &expired, true),
+        (&with_factory[..], &stranger, false),
+        (&with_factory[..1], &expired, false),
+    ] {
+        let server = context(Purpose::Listener, Some(&own), &authority.pem(), settings);
+        let client = context(Purpose::Client, Some(shown), &authority.pem(), &[]);
+        let said = Said::listen();
+        assert!(handshake(&server, &client, "localhost").is_err());
+        let line = "Certificate with common name \"CN=alice,O=Ottla\" expired on ";
+        let said = said.text();
+        assert_eq!(said.contains(line), is_named, "{said}");
     }
 }
 

@@ -14,6 +14,7 @@ mod completions;
 mod config_providers;
 mod console;
 mod container;
+mod core_dumps;
 mod counted;
 mod doctor;
 mod heap;

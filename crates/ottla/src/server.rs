@@ -15,6 +15,7 @@ use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 
 use crate::console;
+use crate::core_dumps;
 use crate::heap;
 use crate::logging::start_logging;
 use crate::low_priority::lower_priority;
@@ -108,6 +109,7 @@ fn try_run(args: &ServerArgs) -> Result<(), String> {
     let (config, _) =
         BrokerConfig::from_properties(&properties).map_err(|error| error.to_string())?;
     start_logging()?;
+    core_dumps::forbid_with_secrets(&config);
     raise_open_files_limit();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .max_blocking_threads(
@@ -287,6 +289,8 @@ async fn serve(
     let Some(running) = start(starting, &mut signals).await? else {
         return Ok(());
     };
+    // Now the dynamic settings are known too.
+    core_dumps::forbid_with_secrets(&running.broker().config());
     let console = match console {
         Some(listener) => console::serve_beside_server(listener, &running)?,
         None => None,

@@ -1,12 +1,13 @@
 //! `ottla tls init`: sets up TLS for a cluster without a certificate authority in one command. It
 //! creates an authority, a certificate for each broker, and the settings of the brokers' listeners
-//! and of the clients.
+//! and of the clients. `ottla tls principal` is in a file of its own.
 //!
 //! It keeps no state: its output belongs to the user, and a second run on the same directory is
 //! refused.
 
 pub mod authority;
 pub mod new_files;
+mod principal;
 pub mod settings;
 pub mod stores;
 
@@ -28,7 +29,7 @@ pub const LOCAL_NAMES: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
 /// Days that a broker's certificate is valid: the maximum that all clients accept.
 pub const DAYS: u16 = 825;
 
-/// Create certificates and the settings for them.
+/// Create certificates and the settings for them; print the principal of a certificate.
 #[derive(Args, Debug)]
 pub struct TlsArgs {
     #[command(subcommand)]
@@ -38,6 +39,7 @@ pub struct TlsArgs {
 #[derive(Subcommand, Debug)]
 enum TlsCommand {
     Init(InitArgs),
+    Principal(principal::PrincipalArgs),
 }
 
 /// Create an authority, a certificate for each broker, and the settings of listeners and clients.
@@ -70,8 +72,11 @@ enum StoreFormat {
 }
 
 pub fn run(args: TlsArgs) -> ExitCode {
-    let TlsCommand::Init(args) = args.command;
-    match init(&args) {
+    let text = match args.command {
+        TlsCommand::Init(args) => init(&args),
+        TlsCommand::Principal(args) => principal::principal(&args),
+    };
+    match text {
         Ok(text) => {
             print!("{text}");
             ExitCode::SUCCESS

@@ -89,15 +89,10 @@ fn written(rounds: usize) -> BTreeSet<String> {
     all
 }
 
-fn open_handles(broker: &BrokerProcess) -> usize {
-    let handles = std::fs::read_dir(format!("/proc/{}/fd", broker.pid()));
-    handles.expect("the process is there").count()
-}
-
 fn assert_unharmed(broker: &BrokerProcess) {
     let output = broker.output();
     assert!(!output.contains("offline"), "{output}");
-    assert!(open_handles(broker) < OPEN_FILES as usize, "{output}");
+    assert!(broker.open_handles() < OPEN_FILES as usize, "{output}");
 }
 
 #[test]

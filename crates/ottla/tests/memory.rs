@@ -11,17 +11,10 @@ const MIB: u64 = 1024 * 1024;
 /// The maximum permitted by `socket.request.max.bytes`.
 const ANNOUNCED_BYTES: u32 = 100 * 1024 * 1024;
 
-fn resident_bytes(broker: &BrokerProcess) -> u64 {
-    let statm = std::fs::read_to_string(format!("/proc/{}/statm", broker.pid()));
-    let statm = statm.expect("the broker runs");
-    let pages = statm.split(' ').nth(1).expect("the resident pages");
-    pages.parse::<u64>().expect("a number") * 4096
-}
-
 /// The broker's memory without connections, shortly after its start.
 fn idle_bytes(broker: &BrokerProcess) -> u64 {
     std::thread::sleep(Duration::from_secs(1));
-    resident_bytes(broker)
+    broker.resident_bytes()
 }
 
 /// Connections that each announce a request of 100 MB and send this much of it, as far as the
@@ -51,21 +44,6 @@ fn half_frames(
     open
 }
 
-/// Waits until the memory of a burst is released.
-fn shrinks_to(broker: &BrokerProcess, bytes: u64) {
-    let began = Instant::now();
-    while resident_bytes(broker) > bytes {
-        let waited = began.elapsed();
-        assert!(
-            waited < Duration::from_secs(30),
-            "it still has {} MiB of {} MiB",
-            resident_bytes(broker) / MIB,
-            bytes / MIB
-        );
-        std::thread::sleep(Duration::from_millis(100));
-    }
-}
-
 /// Whether a new client receives an ApiVersions response.
 fn answers(broker: &BrokerProcess) -> bool {
     let mut stream = TcpStream::connect(broker.bootstrap()).expect("it is let in");
@@ -87,7 +65,7 @@ fn incomplete_requests_count_and_release_their_memory() {
     let idle = idle_bytes(&broker);
 
     let open = half_frames(&broker, 400, 2 * MIB as usize, Duration::from_millis(20));
-    let held = resident_bytes(&broker);
+    let held = broker.resident_bytes();
     assert!(
         held < bound + idle + 64 * MIB,
         "{} MiB with a bound of {} MiB",
@@ -96,7 +74,7 @@ fn incomplete_requests_count_and_release_their_memory() {
     );
     assert!(answers(&broker), "requests within the limit continue");
     drop(open);
-    shrinks_to(&broker, 2 * idle);
+    broker.shrinks_to(2 * idle);
 }
 
 /// The default limit is an eighth of the machine's memory. Requests below it are read, and their
@@ -108,8 +86,8 @@ fn the_memory_of_a_burst_below_the_limit_is_released() {
     let open = half_frames(&broker, 100, 2 * MIB as usize, Duration::from_secs(2));
     let began = Instant::now();
     // A busy machine reads them a little later.
-    while resident_bytes(&broker) < idle + 100 * MIB {
-        let held = resident_bytes(&broker) / MIB;
+    while broker.resident_bytes() < idle + 100 * MIB {
+        let held = broker.resident_bytes() / MIB;
         assert!(
             began.elapsed() < Duration::from_secs(10),
             "it has read them: {held} MiB"
@@ -117,7 +95,7 @@ fn the_memory_of_a_burst_below_the_limit_is_released() {
         std::thread::sleep(Duration::from_millis(50));
     }
     drop(open);
-    shrinks_to(&broker, 2 * idle);
+    broker.shrinks_to(2 * idle);
 }
 
 /// The name of a client's software is remembered with its connection, and must not keep the request
@@ -148,7 +126,7 @@ fn a_stored_name_does_not_hold_its_request() {
         stream
     };
     let open: Vec<_> = (0..20).map(|_| connect()).collect();
-    shrinks_to(&broker, idle + 4 * PADDING as u64);
+    broker.shrinks_to(idle + 4 * PADDING as u64);
     drop(open);
 }
 
@@ -275,5 +253,5 @@ fn a_request_of_empty_elements_takes_no_more_than_its_frame() {
             hollow.api
         );
     }
-    shrinks_to(&broker, 2 * idle);
+    broker.shrinks_to(2 * idle);
 }

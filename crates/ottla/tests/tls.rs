@@ -3,17 +3,21 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
-use std::io::Read;
+use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ottla_client::admin::NewTopic;
 use ottla_client::{Admin, Client, ClientError, Producer, RecordRef, properties};
 use ottla_testkit::certificates::{Authority, Issued, Wanted, self_signed};
 use ottla_testkit::{BrokerBuilder, BrokerProcess, ottla_binary, words};
+use ottla_tls::{Given, Purpose, TlsContext, TlsSettings};
 use ottla_types::ErrorCode;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, ClientConnection};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -148,16 +152,6 @@ async fn produce_and_consume(settings: &BTreeMap<String, String>) -> Result<(), 
     }
 }
 
-/// Lets this process have as many connections as it may.
-fn raise_open_files_limit() {
-    let maximum = getrlimit(Resource::Nofile).maximum;
-    let raised = Rlimit {
-        current: maximum,
-        maximum,
-    };
-    setrlimit(Resource::Nofile, raised).expect("raised to the hard limit");
-}
-
 async fn connect(settings: &BTreeMap<String, String>) -> Result<Admin, ClientError> {
     let (client, _) = properties::producer(settings)?;
     Ok(Admin::new(Client::connect(client).await?))
@@ -282,21 +276,196 @@ async fn a_certificate_is_replaced_while_it_is_in_use() {
     refusal(&secured.client()).await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn stalled_handshakes_are_closed_and_do_not_block_clients() {
-    let secured = Secured::with(&[]);
-    let connect_to = || TcpStream::connect(("127.0.0.1", secured.port)).expect("connected");
+/// How far a client of a listener with TLS and SASL gets before it sends nothing more.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Stall {
+    Connected,
+    HalfClientHello,
+    HandshakeFinished,
+    HalfLogin,
+}
+
+impl Stall {
+    /// The time after which the broker closes the connection.
+    fn limit(self) -> Duration {
+        match self {
+            Stall::Connected | Stall::HalfClientHello => Duration::from_secs(10),
+            Stall::HandshakeFinished | Stall::HalfLogin => Duration::from_secs(30),
+        }
+    }
+
+    fn connect(self, port: u16, config: &Arc<ClientConfig>) -> TcpStream {
+        let mut socket = TcpStream::connect(("127.0.0.1", port)).expect("connected");
+        let patience = Some(self.limit() + PATIENCE);
+        socket.set_read_timeout(patience).expect("a socket");
+        if self == Stall::Connected {
+            return socket;
+        }
+        let name = ServerName::try_from("localhost").expect("a name");
+        let mut session = ClientConnection::new(Arc::clone(config), name).expect("a session");
+        if self == Stall::HalfClientHello {
+            let mut hello = Vec::new();
+            session.write_tls(&mut hello).expect("a ClientHello");
+            socket.write_all(&hello[..hello.len() / 2]).expect("sent");
+            return socket;
+        }
+        session.complete_io(&mut socket).expect("a handshake");
+        let mut stream = rustls::Stream::new(&mut session, &mut socket);
+        stream.flush().expect("the end of the handshake is sent");
+        if self == Stall::HalfLogin {
+            begin_login(&mut stream);
+        }
+        socket
+    }
+}
+
+/// A SaslHandshake with its response, and a part of a SaslAuthenticate.
+fn begin_login(stream: &mut (impl Read + Write)) {
+    // API key 17, version 1, correlation ID 7, null client ID; the mechanism.
+    let handshake = b"\0\x11\0\x01\0\0\0\x07\xff\xff\0\x05PLAIN";
+    let mut frame = (handshake.len() as u32).to_be_bytes().to_vec();
+    frame.extend_from_slice(handshake);
+    stream.write_all(&frame).expect("sent");
+    let mut length = [0; 4];
+    stream.read_exact(&mut length).expect("an answer");
+    let mut answer = vec![0; u32::from_be_bytes(length) as usize];
+    stream.read_exact(&mut answer).expect("an answer");
+    let expected = [0, 0, 0, 7, 0, 0];
+    assert_eq!(answer[..6], expected, "correlation ID and no error");
+    // API key 36, version 1, correlation ID 8, null client ID, of a frame of 100 bytes.
+    let begun = b"\0\0\0\x64\0\x24\0\x01\0\0\0\x08\xff\xff";
+    stream.write_all(begun).expect("sent");
+    stream.flush().expect("sent");
+}
+
+/// Reads until the broker closes the connection.
+fn wait_for_close(mut socket: &TcpStream) {
+    let mut bytes = [0; 1024];
+    loop {
+        match socket.read(&mut bytes) {
+            Ok(0) => return,
+            Ok(_) => {}
+            Err(error) if error.kind() == ErrorKind::ConnectionReset => return,
+            Err(error) => panic!("it is still open: {error}"),
+        }
+    }
+}
+
+/// Lets this process have as many connections as it may.
+fn raise_open_files_limit() {
+    let maximum = getrlimit(Resource::Nofile).maximum;
+    let raised = Rlimit {
+        current: maximum,
+        maximum,
+    };
+    setrlimit(Resource::Nofile, raised).expect("raised to the hard limit");
+}
+
+/// While a thousand clients stall, another one logs in and is served. Then the stalled ones are
+/// closed in time, and the broker has their file handles and memory back.
+async fn a_thousand_stall(stall: Stall) {
+    const STALLED: usize = 1_000;
+    /// Files that the broker opens or closes meanwhile for other reasons.
+    const OTHER_HANDLES: usize = 50;
+    const PLAIN: &str = "org.apache.kafka.common.security.plain.PlainLoginModule";
     raise_open_files_limit();
-    let mut stalled: Vec<TcpStream> = (0..1_000).map(|_| connect_to()).collect();
-    produce_and_consume(&secured.client())
-        .await
-        .expect("served");
-    let first = &mut stalled[0];
-    first.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    let users = format!("{PLAIN} required user_alice=\"a\";");
+    let secured = Secured::with(&[
+        (
+            "listener.security.protocol.map",
+            "PLAINTEXT:PLAINTEXT,SSL:SASL_SSL,CONTROLLER:PLAINTEXT",
+        ),
+        ("sasl.enabled.mechanisms", "PLAIN"),
+        ("listener.name.ssl.plain.sasl.jaas.config", &users),
+        ("offsets.topic.num.partitions", "1"),
+    ]);
+    let mut client = secured.client();
+    let login = format!("{PLAIN} required username=\"alice\" password=\"a\";");
+    for (key, value) in [
+        ("security.protocol", "SASL_SSL"),
+        ("sasl.mechanism", "PLAIN"),
+        ("sasl.jaas.config", &login),
+    ] {
+        client.insert(key.to_owned(), value.to_owned());
+    }
+    let trusted = secured.authority.pem();
+    let settings = TlsSettings::read("the test", Purpose::Client, |key| {
+        let value = match key {
+            "ssl.truststore.type" => "PEM",
+            "ssl.truststore.certificates" => &trusted,
+            _ => return None,
+        };
+        Some(Given {
+            key: key.to_owned(),
+            value: value.to_owned(),
+        })
+    });
+    let config = TlsContext::load(settings).expect("settings").client();
+
+    produce_and_consume(&client).await.expect("served");
+    std::thread::sleep(Duration::from_secs(1));
+    let broker = &secured.broker;
+    let (handles, memory) = (broker.open_handles(), broker.resident_bytes());
     let began = Instant::now();
-    assert_eq!(first.read(&mut [0; 8]).expect("an end"), 0);
-    assert!(began.elapsed() < Duration::from_secs(25));
-    secured.wait_for("(SSL handshake failed)");
+    let connect = |_| stall.connect(secured.port, &config);
+    let stalled: Vec<TcpStream> = (0..STALLED).map(connect).collect();
+    // The broker accepts the last ones a little later.
+    while broker.open_handles() < handles + STALLED - OTHER_HANDLES {
+        assert!(began.elapsed() < stall.limit(), "they are not all open");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    produce_and_consume(&client)
+        .await
+        .expect("served meanwhile");
+    assert!(
+        broker.open_handles() >= handles + STALLED - OTHER_HANDLES,
+        "they were closed before the other client was served, after {:?}",
+        began.elapsed()
+    );
+
+    wait_for_close(&stalled[0]);
+    assert!(began.elapsed() >= stall.limit(), "{:?}", began.elapsed());
+    stalled.iter().for_each(wait_for_close);
+    let elapsed = began.elapsed();
+    assert!(elapsed < stall.limit() + PATIENCE, "{elapsed:?}");
+    // This end keeps its sockets until here.
+    let closed = Instant::now();
+    while broker.open_handles() > handles + OTHER_HANDLES {
+        assert!(
+            closed.elapsed() < PATIENCE,
+            "{} of {handles} handles",
+            broker.open_handles()
+        );
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    broker.shrinks_to(2 * memory);
+    produce_and_consume(&client).await.expect("served after it");
+    let output = broker.output();
+    let reported = match stall {
+        Stall::Connected | Stall::HalfClientHello => "(SSL handshake failed)",
+        Stall::HandshakeFinished | Stall::HalfLogin => "it has not logged in in time",
+    };
+    assert!(output.contains(reported), "{output}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_thousand_silent_connections_block_nobody() {
+    a_thousand_stall(Stall::Connected).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_thousand_half_handshakes_block_nobody() {
+    a_thousand_stall(Stall::HalfClientHello).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_thousand_clients_that_do_not_log_in_block_nobody() {
+    a_thousand_stall(Stall::HandshakeFinished).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_thousand_half_logins_block_nobody() {
+    a_thousand_stall(Stall::HalfLogin).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -326,13 +495,13 @@ fn an_unusable_key_store_refuses_the_start_with_a_message() {
         .write(&dir.path().join("mixed.pem"))
         .display()
         .to_string();
-    let refused = |location: &str| {
+    let refused = |location: &str, more: &[(&str, &str)]| {
         let (port, ssl, controller) = (free_port(), free_port(), free_port());
         let listeners = format!(
             "PLAINTEXT://127.0.0.1:{port},SSL://127.0.0.1:{ssl},CONTROLLER://127.0.0.1:{controller}"
         );
         let map = "PLAINTEXT:PLAINTEXT,SSL:SSL,CONTROLLER:PLAINTEXT";
-        let builder = BrokerBuilder::new()
+        let mut builder = BrokerBuilder::new()
             .port(port)
             .property("listeners", &listeners)
             .property(
@@ -346,21 +515,65 @@ fn an_unusable_key_store_refuses_the_start_with_a_message() {
             .property("listener.security.protocol.map", map)
             .property("ssl.keystore.type", "PEM")
             .property("ssl.keystore.location", location);
+        for (key, value) in more {
+            builder = builder.property(key, value);
+        }
         builder.start_refused().output
     };
-    let output = refused("/nowhere/broker.pem");
+    let output = refused("/nowhere/broker.pem", &[]);
     let expected = "ssl.keystore.location=/nowhere/broker.pem: cannot read the file";
     assert!(output.contains(expected), "{output}");
-    let output = refused("");
+    let output = refused("", &[]);
     let expected = "listener SSL has no certificate; give ssl.keystore.location";
     assert!(output.contains(expected), "{output}");
-    let output = refused(&mixed);
+    let output = refused(&mixed, &[]);
     assert!(
         output.contains(
-            "mixed.pem: the private key does not match the certificate of CN=broker,O=Ottla"
+            "mixed.pem: the private key does not match the certificate of CN=broker,O=Ottla (valid from "
         ),
         "{output}"
     );
+    // Nodes could not connect to each other.
+    let expired = authority.issue(Wanted {
+        is_expired: true,
+        ..Wanted::default()
+    });
+    let text = |path: PathBuf| path.display().to_string();
+    let trusted = text(authority.write(&dir.path().join("authority.pem")));
+    let output = refused(
+        &text(expired.write(&dir.path().join("expired.pem"))),
+        &[
+            ("security.inter.broker.protocol", "SSL"),
+            ("ssl.truststore.type", "PEM"),
+            ("ssl.truststore.location", &trusted),
+        ],
+    );
+    for part in [
+        "expired.pem: A client SSLEngine created with the provided settings can't connect",
+        "the certificate of CN=broker,O=Ottla (valid from ",
+        "2021",
+    ] {
+        assert!(output.contains(part), "{part}: {output}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_expired_certificate_is_reported_with_its_file_subject_and_dates() {
+    let authority = Authority::new("authority");
+    let expired = authority.issue(Wanted {
+        is_expired: true,
+        ..Wanted::default()
+    });
+    let secured = secured(&expired, authority, &[]);
+    for part in [
+        "broker.pem: the certificate of CN=broker,O=Ottla (valid from ",
+        "cannot be used: it expired at ",
+        "2021",
+    ] {
+        secured.wait_for(part);
+    }
+    let refused = refusal(&secured.client()).await;
+    assert!(refused.to_lowercase().contains("expired"), "{refused}");
 }
 
 /// Three combined nodes that connect to each other over TLS only, each with its own certificate.

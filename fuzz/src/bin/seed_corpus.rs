@@ -32,6 +32,8 @@ fn main() -> std::io::Result<()> {
         write("legacy_messages", &format!("{codec:?}"), &batch)?;
     }
     seed_files()?;
+    seed_logins()?;
+    seed_stores()?;
     // A key set, and a token of an issuer whose key it does not have; an unsigned token.
     let keys = r#"{"keys":[{"kty":"OKP","crv":"Ed25519","kid":"k","x":"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}]}"#;
     let claims = "eyJzdWIiOiJhIiwiZXhwIjo0MDAwMDAwMDAwfQ";
@@ -90,6 +92,42 @@ fn seed_files() -> std::io::Result<()> {
         listeners=PLAINTEXT://:9092,CONTROLLER://:9093\ncontroller.listener.names=CONTROLLER\n\
         log.dirs=/a,\\\n  /b\nlog.retention.hours : 168\n# comment\n! another\nk\\ e\\u0079 value\n";
     write("server_properties", "node", properties.as_bytes())
+}
+
+/// The messages of each mechanism, of both ends, and JAAS entries.
+fn seed_logins() -> std::io::Result<()> {
+    let module = "org.apache.kafka.common.security.plain.PlainLoginModule";
+    let property = format!("{module} required username=\"node\" password='n' user_a=\"\\\"\"; // end");
+    let file = format!("KafkaServer {{ {property}\n}};\nb.KafkaServer {{\n/* none */ {module} optional x=y;\n}};");
+    let messages = [
+        ("plain", "\0user\0password"),
+        ("scram-first", "n,,n=user,r=abc"),
+        ("scram-token", "n,a=user,n=user,r=abc,tokenauth=true"),
+        ("scram-challenge", "r=abcdef,s=AAAAAAAAAAAAAAAAAAAAAA==,i=4096"),
+        ("scram-final", "c=biws,r=abcdef,p=AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA="),
+        ("oauthbearer", "n,a=user,\x01auth=Bearer abc.def.ghi\x01key=value\x01\x01"),
+        ("jaas-property", &property),
+        ("jaas-file", &file),
+    ];
+    messages.into_iter().try_for_each(|(name, message)| write("logins", name, message.as_bytes()))
+}
+
+/// The key stores that `ottla-tls` tests with, and the certificates in them.
+fn seed_stores() -> std::io::Result<()> {
+    for name in ["key.jks", "trust.jks"] {
+        let bytes = fs::read(Path::new("../crates/ottla-tls/tests/stores").join(name))?;
+        write("java_key_stores", name, &bytes)?;
+        let store = ottla_tls::jks::read(&bytes, None).expect("a key store");
+        let trusted: Vec<Vec<u8>> = store.trusted.into_iter().map(|(_, der)| der).collect();
+        let chains = store.keys.into_iter().map(|entry| entry.chain);
+        let mut input = Vec::new();
+        for der in chains.chain([trusted]).flatten() {
+            input.extend_from_slice(&(der.len() as u16).to_be_bytes());
+            input.extend_from_slice(&der);
+        }
+        write("certificates", name, &input)?;
+    }
+    Ok(())
 }
 
 fn seed_message(kind: &str, schema: &str, name: &str, version: i16, bytes: Bytes) -> std::io::Result<()> {

@@ -6,7 +6,17 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Output, 
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use rustix::process::{Pid, Signal, WaitId, WaitIdOptions};
+use rustix::process::{Pid, Resource, Rlimit, Signal, WaitId, WaitIdOptions, getrlimit, setrlimit};
+
+/// Has this process and the processes that it starts leave no core dumps, which would contain the
+/// secrets of tests. A program that raises its soft limit again gets dumps.
+pub fn forbid_core_dumps() -> Result<()> {
+    let limit = Rlimit {
+        current: Some(0),
+        maximum: getrlimit(Resource::Core).maximum,
+    };
+    setrlimit(Resource::Core, limit).context("cannot set the limit of core dumps to 0")
+}
 
 /// Runs a command to completion and returns its standard output. On failure the error contains all
 /// of its output.

@@ -13,7 +13,7 @@ use std::time::Instant;
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-use ottla_workspace::process::{OwnedChild, output_of};
+use ottla_workspace::process::{OwnedChild, forbid_core_dumps, output_of};
 use ottla_workspace::workspace;
 
 use super::{FEATURES, PATIENCE, shown};
@@ -23,7 +23,8 @@ use super::{FEATURES, PATIENCE, shown};
 const AT_ONCE: usize = 3;
 
 /// Package and name of the programs that measure time. They run alone, as the suite `measures`.
-const MEASURING: [(&str, &str); 2] = [
+const MEASURING: [(&str, &str); 3] = [
+    ("ottla", "measured_cluster_start"),
     ("ottla", "measured_connections"),
     ("ottla", "measured_stalls"),
 ];
@@ -94,6 +95,7 @@ pub fn run(options: &Options) -> Result<()> {
     programs.retain(|program| program.measures() == options.measuring);
     programs.sort_by_key(TestProgram::place);
     ensure!(!programs.is_empty(), "there is no test program to run");
+    forbid_core_dumps()?;
     let failed = run_all(&programs, if options.measuring { 1 } else { AT_ONCE })?;
     for name in &failed {
         println!("error: {name} failed");

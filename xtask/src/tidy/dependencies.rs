@@ -48,7 +48,8 @@ const MAY_USE: &[(&str, &str)] = &[
     ("ottla-console", "types sasl records protocol oauth security rebalance rebalance-apply client"),
     // controller: reassign-partitions --generate places replicas as the controller would.
     // protocol-codegen: the decoders of dump-log parse the schemas themselves.
-    ("ottla", "types config records protocol log security metadata controller storage broker rebalance rebalance-apply client bench console protocol-codegen tiered tiered-storage"),
+    // tls: the principal of a certificate.
+    ("ottla", "types config records protocol log security metadata controller storage broker rebalance rebalance-apply client bench console protocol-codegen tiered tiered-storage tls"),
     ("ottla-testkit", "types sync config protocol net client"),
     // raft, controller, coordinator, replica: for the bugs planted in them.
     ("ottla-simulation", "types sync config records protocol replica metadata raft controller coordinator storage broker client testkit"),

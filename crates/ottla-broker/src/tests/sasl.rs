@@ -449,27 +449,6 @@ async fn sessions_are_reauthenticated_on_their_connection() {
     assert_eq!(count(&broker, Metric::FailedReauthentications), 1);
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn stalled_logins_do_not_block_other_clients() {
-    let broker = start(&[]).await;
-    let at = address(&broker);
-    let mut stalled = Vec::new();
-    for index in 0..300 {
-        let mut client = Client::connect(at).await;
-        if index % 2 == 0 {
-            let handshake = SaslHandshakeRequest {
-                mechanism: "SCRAM-SHA-256".into(),
-            };
-            client.send(1, &handshake).await;
-        }
-        stalled.push(client);
-    }
-    let admin = log_in(at, Mechanism::Plain, "admin", "a")
-        .await
-        .expect("let in");
-    assert_eq!(create(&admin, "meanwhile").await, ErrorCode::None);
-}
-
 /// Combined nodes that log in to each other with SCRAM on both listeners, with ACLs. Each was
 /// formatted with the credential, because there is no leader before they have logged in.
 #[tokio::test(flavor = "multi_thread")]

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use super::{BrokerConfig, ConfigError, Values, Warning, unknown_keys, validate};
 use crate::config_def::{ConfigDef, DefaultValue};
 use crate::properties::{Properties, Property};
-use crate::tables::{broker_config, broker_configs};
+use crate::tables::{broker_config_of_key, broker_configs};
 
 /// The result of examining a properties file.
 #[derive(Clone, PartialEq, Debug)]
@@ -69,7 +69,7 @@ impl BrokerConfig {
         let mut left_out = BTreeSet::new();
         for property in properties.effective() {
             let place = || properties.place(&property.key);
-            match setting_of(&property.key) {
+            match broker_config_of_key(&property.key) {
                 Some(def) => {
                     if let Some(item) = def.repeated_item(&property.value) {
                         let key = &property.key;
@@ -127,17 +127,6 @@ impl BrokerConfig {
         }
         examined
     }
-}
-
-/// The setting that a key refers to. The key may have the prefix of a listener
-/// (`listener.name.internal.principal.builder.class`).
-fn setting_of(key: &str) -> Option<&'static ConfigDef> {
-    if let Some(def) = broker_config(key) {
-        return Some(def);
-    }
-    let (_, base) = key.strip_prefix("listener.name.")?.split_once('.')?;
-    // SASL settings of a listener also contain the mechanism.
-    broker_config(base).or_else(|| broker_config(base.split_once('.')?.1))
 }
 
 fn check(

@@ -1,7 +1,7 @@
 //! Warnings about keys that Kafka 4.3 does not know.
 
 use crate::nearest_name::nearest_name;
-use crate::tables::{REMOTE_LOG_METADATA_CONFIGS, broker_config, broker_configs};
+use crate::tables::{REMOTE_LOG_METADATA_CONFIGS, broker_config_of_key, broker_configs};
 
 /// Settings of older Kafka versions that are still copied from articles, with their replacement.
 #[rustfmt::skip]
@@ -38,15 +38,9 @@ const REMOVED: &[(&str, &str)] = &[
 
 /// A warning about an unknown key; `None` if the key belongs to a known group.
 pub(super) fn warning(key: &str) -> Option<String> {
-    if let Some(rest) = key.strip_prefix("listener.name.") {
-        let known = rest.split_once('.').is_some_and(|(_, base)| {
-            // SASL settings of a listener also contain the mechanism.
-            broker_config(base).is_some()
-                || base
-                    .split_once('.')
-                    .is_some_and(|(_, base)| broker_config(base).is_some())
-        });
-        return (!known).then(|| format!("{key} is not a setting of a listener; it is ignored"));
+    if key.starts_with("listener.name.") {
+        let is_known = broker_config_of_key(key).is_some();
+        return (!is_known).then(|| format!("{key} is not a setting of a listener; it is ignored"));
     }
     if let Some(rest) = key.strip_prefix(METADATA_MANAGER) {
         return metadata_manager_warning(rest);
@@ -117,6 +111,7 @@ fn nearest(key: &str) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tables::broker_config;
 
     #[test]
     fn slips_are_recognised() {

@@ -18,6 +18,7 @@ configs! {
     "ottla.console.read.only"            Boolean "false" _                  Low ReadOnly SUPPORTED;
     "ottla.console.schema.registry"      String null   (non_empty)          Low ReadOnly SUPPORTED;
     "ottla.console.schema.registry.config" String null (non_empty)          Low ReadOnly SUPPORTED;
+    "ottla.core.dump.enable"             Boolean "false" _                  Low ReadOnly SUPPORTED;
     "ottla.disk.reserve.bytes"           Long   "33554432" (at_least 0)     Medium ClusterWide SUPPORTED;
     "ottla.http.listener"                String null   (host_port)          Low ReadOnly SUPPORTED;
     "ottla.jaas.file"                    String null   (non_empty)          Medium ReadOnly SUPPORTED;

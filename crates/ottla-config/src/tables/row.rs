@@ -103,6 +103,13 @@ pub(super) const PLUGIN: Support = Support::Refused {
     reason: "it names a Java class, which Ottla cannot load; remove the line",
     except: &[],
 };
+pub(super) const ENGINE_FACTORY: Support = Support::Refused {
+    reason: "only those of Kafka are supported; others are Java classes, which Ottla cannot load",
+    except: &[
+        "org.apache.kafka.common.security.ssl.DefaultSslEngineFactory",
+        "org.apache.kafka.common.security.ssl.CommonNameLoggingSslEngineFactory",
+    ],
+};
 pub(super) const TOKEN_HANDLER: Support = Support::Refused {
     reason: "only OAUTHBEARER has handlers, those of Kafka by name; others are Java classes, which Ottla cannot load",
     except: &[

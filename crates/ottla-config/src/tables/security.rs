@@ -75,7 +75,7 @@ configs! {
     "ssl.client.auth"                                     String   "none"                         (one_of "required", "requested", "none") Medium PerBroker SUPPORTED;
     "ssl.enabled.protocols"                               List     "TLSv1.2,TLSv1.3"              (list)                     Medium PerBroker SUPPORTED;
     "ssl.endpoint.identification.algorithm"               String   "https"                        _                          Low    PerBroker SUPPORTED;
-    "ssl.engine.factory.class"                            Class    null                           _                          Low    PerBroker PLUGIN;
+    "ssl.engine.factory.class"                            Class    null                           _                          Low    PerBroker ENGINE_FACTORY;
     "ssl.key.password"                                    Password null                           _                          Medium PerBroker SUPPORTED;
     "ssl.keymanager.algorithm"                            String   "SunX509"                      _                          Medium PerBroker JAVA_TLS;
     "ssl.keystore.certificate.chain"                      Password null                           _                          Medium PerBroker SUPPORTED;

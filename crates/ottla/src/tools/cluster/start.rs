@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use ottla_client::admin::EndpointType;
 use ottla_client::{Admin, Client, ClientConfig, ClientError};
-use ottla_config::{BrokerConfig, Properties, Warning, broker_config};
+use ottla_config::{BrokerConfig, Properties, Warning, broker_config_of_key};
 use rustix::process::Signal;
 
 use super::layout::{Layout, NodeLayout, Wanted};
@@ -69,6 +69,7 @@ pub fn run(args: &StartArgs) -> ExitCode {
 }
 
 fn try_run(args: &StartArgs) -> Result<(), String> {
+    let began = Instant::now();
     for given in &args.overrides {
         if !given.contains('=') {
             return Err(format!(
@@ -92,7 +93,7 @@ fn try_run(args: &StartArgs) -> Result<(), String> {
         .enable_all()
         .build()
         .map_err(|error| format!("cannot start the runtime: {error}"))?;
-    runtime.block_on(serve(&layout, &args.overrides))
+    runtime.block_on(serve(&layout, &args.overrides, began))
 }
 
 /// The warnings about these overrides, once for all nodes: each node has them in its own log only,
@@ -120,7 +121,8 @@ fn warnings_of(layout: &Layout, overrides: &[String]) -> Vec<String> {
         .collect()
 }
 
-async fn serve(layout: &Layout, overrides: &[String]) -> Result<(), String> {
+/// Runs the cluster. `began` is the time at which its preparation began.
+async fn serve(layout: &Layout, overrides: &[String], began: Instant) -> Result<(), String> {
     let mut signals = StopSignals::listen()
         .map_err(|error| format!("cannot install signal handlers: {error}"))?;
     println!(
@@ -131,7 +133,6 @@ async fn serve(layout: &Layout, overrides: &[String]) -> Result<(), String> {
     if layout.keeps_ports {
         println!("The cluster keeps the ports that it was created with.");
     }
-    let began = Instant::now();
     let mut cluster = Cluster {
         client: client_config(layout)?,
         layout,
@@ -164,16 +165,7 @@ async fn serve(layout: &Layout, overrides: &[String]) -> Result<(), String> {
 fn options_of(overrides: &[String]) -> String {
     let shown = |given: &String| {
         let key = given.split_once('=').map_or("", |(key, _)| key.trim());
-        let base = key.strip_prefix("listener.name.");
-        let base = base.and_then(|rest| Some(rest.split_once('.')?.1));
-        // A mechanism may follow the name of the listener.
-        let names = [
-            Some(key),
-            base,
-            base.and_then(|it| Some(it.split_once('.')?.1)),
-        ];
-        let mut defs = names.into_iter().flatten().filter_map(broker_config);
-        let is_shown = defs.next().is_some_and(|def| !def.is_sensitive());
+        let is_shown = broker_config_of_key(key).is_some_and(|def| !def.is_sensitive());
         match is_shown {
             true => shell_word(given),
             false => shell_word(&format!("{key}=[hidden]")),

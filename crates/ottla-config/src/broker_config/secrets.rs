@@ -1,0 +1,94 @@
+//! Whether a node has secrets in its memory because of its configuration.
+
+use super::BrokerConfig;
+use crate::tables::broker_config_of_key;
+
+/// Settings that name a file with a secret.
+const FILES: [&str; 5] = [
+    "ottla.console.oidc.config",
+    "ottla.console.schema.registry.config",
+    "sasl.oauthbearer.assertion.file",
+    "sasl.oauthbearer.assertion.private.key.file",
+    "ssl.keystore.location",
+];
+/// The store's own settings, of which some are credentials and names of key files.
+const STORE_PREFIX: &str = "remote.log.storage.manager.impl.prefix";
+
+impl BrokerConfig {
+    /// Whether a setting, of the file or a dynamic one, is a secret or leads to one: a password, a JAAS
+    /// entry or file, a private key, or the credentials of the store of tiered storage.
+    pub fn has_secrets(&self) -> bool {
+        let store = self.setting(STORE_PREFIX).unwrap_or("rsm.config.");
+        let is_secret = |(key, value): (&String, &String)| {
+            let def = broker_config_of_key(key);
+            let is_meant = def.is_some_and(|def| def.is_sensitive() || FILES.contains(&def.name))
+                || (self.remote_log_storage_system_enable && key.starts_with(store));
+            is_meant && !value.trim().is_empty()
+        };
+        let mut settings = [
+            &self.static_settings,
+            &self.dynamic_default_settings,
+            &self.dynamic_settings,
+        ]
+        .into_iter()
+        .flatten();
+        self.jaas_file.is_some() || settings.any(is_secret)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::{broker_config, single_node_properties};
+
+    fn config(settings: &[(&str, &str)]) -> BrokerConfig {
+        let mut properties = single_node_properties("/data", "127.0.0.1:1", "127.0.0.1:2");
+        for (key, value) in settings {
+            properties.set(key, value);
+        }
+        BrokerConfig::from_properties(&properties)
+            .expect("valid settings")
+            .0
+    }
+
+    #[test]
+    fn passwords_keys_and_credentials_are_secrets() {
+        let without: [&[(&str, &str)]; 4] = [
+            &[],
+            &[("ssl.truststore.location", "/trust.pem")],
+            &[("ssl.keystore.location", "")],
+            // Without tiered storage, nothing reads it.
+            &[("rsm.config.storage.aws.secret.access.key", "s")],
+        ];
+        for settings in without {
+            assert!(!config(settings).has_secrets(), "{settings:?}");
+        }
+        for settings in [
+            [("ssl.truststore.password", "s")],
+            [("listener.name.a.ssl.keystore.location", "/key.pem")],
+            [("listener.name.a.plain.sasl.jaas.config", "x required;")],
+            [("delegation.token.secret.key", "s")],
+            [("ottla.console.oidc.config", "/oidc.properties")],
+        ] {
+            assert!(config(&settings).has_secrets(), "{settings:?}");
+        }
+        for name in FILES {
+            assert!(broker_config(name).is_some(), "{name}");
+        }
+    }
+
+    #[test]
+    fn dynamic_settings_and_the_jaas_file_count() {
+        let key = "listener.name.a.ssl.keystore.password".to_owned();
+        let dynamic = BTreeMap::from([(key, "s".to_owned())]);
+        let (with_dynamic, _) = config(&[]).with_dynamic(&BTreeMap::new(), &dynamic);
+        assert!(with_dynamic.has_secrets());
+
+        let mut properties = single_node_properties("/data", "127.0.0.1:1", "127.0.0.1:2");
+        properties.set_jaas_file("/etc/jaas.conf", "");
+        let (with_file, _) = BrokerConfig::from_properties(&properties).expect("valid settings");
+        assert!(with_file.has_secrets());
+    }
+}
