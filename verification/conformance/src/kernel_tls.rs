@@ -148,7 +148,7 @@ struct GuestFiles {
 
 impl GuestFiles {
     fn write(&self, kernel: &Kernel, options: &Options) -> Result<()> {
-        for dir in ["bin", "proc", "sys", "dev", "work"] {
+        for dir in ["bin", "proc", "sys", "dev", "ottla"] {
             fs::create_dir_all(self.root.join(dir))?;
         }
         self.add_modules(kernel)?;
