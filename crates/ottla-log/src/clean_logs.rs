@@ -378,3 +378,91 @@ fn decode(mut bytes: &[u8]) -> Option<(Stop, Vec<CleanLog>)> {
 fn crc(bytes: &[u8]) -> u32 {
     crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, bytes) as u32
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn log(name: &str) -> CleanLog {
+        let changed = |seconds| ChangeTime {
+            seconds,
+            nanoseconds: 999_999_999,
+        };
+        let epochs = vec![EpochEntry {
+            epoch: LeaderEpoch(3),
+            start_offset: Offset(40),
+        }];
+        CleanLog {
+            topic_partition: TopicPartition::new(name, 7),
+            topic_id: TopicId::from_u128(77),
+            dir_changed: changed(1_800_000_000),
+            log_changed: changed(1_800_000_001),
+            base_offset: Offset(40),
+            size: 200,
+            log_end_offset: Offset(44),
+            indexes: IndexSizes {
+                offset_entries: 1,
+                time_entries: 2,
+                last_time_entry: Some(TimestampOffset {
+                    timestamp: Timestamp(9),
+                    offset: Offset(43),
+                }),
+                transaction_entries: 0,
+            },
+            first_batch_timestamp: Some(Timestamp(8)),
+            leader_epochs: epochs.into(),
+            snapshots: vec![Offset(40), Offset(44)],
+        }
+    }
+
+    fn empty_log(name: &str) -> CleanLog {
+        CleanLog {
+            size: 0,
+            log_end_offset: Offset(40),
+            indexes: IndexSizes::default(),
+            first_batch_timestamp: None,
+            leader_epochs: LeaderEpochs::default(),
+            snapshots: Vec::new(),
+            ..log(name)
+        }
+    }
+
+    const STOP: Stop = Stop {
+        broker_epoch: BrokerEpoch(42),
+        user: 1000,
+    };
+
+    #[test]
+    fn logs_are_read_as_they_were_written() {
+        let logs = [log("orders"), empty_log("or.ders-eu")];
+        let (stop, read) = decode(&encode(STOP, &logs)).unwrap();
+        assert_eq!(stop, STOP);
+        assert_eq!(format!("{read:?}"), format!("{logs:?}"));
+    }
+
+    #[test]
+    fn a_damaged_file_is_refused() {
+        let bytes = encode(STOP, &[log("orders"), empty_log("payments")]);
+        for position in 0..bytes.len() {
+            let mut damaged = bytes.clone();
+            damaged[position] ^= 0x10;
+            assert!(decode(&damaged).is_none(), "{position}");
+            assert!(decode(&bytes[..position]).is_none(), "{position}");
+        }
+    }
+
+    /// Bytes with a right checksum, which only another program can have written.
+    #[test]
+    fn no_bytes_lead_to_a_panic() {
+        let bytes = encode(STOP, &[log("orders"), empty_log("payments")]);
+        for position in CRC_END..bytes.len() {
+            for value in [0, 0x7f, 0xff] {
+                let mut changed = bytes.clone();
+                changed[position] = value;
+                let crc = crc(&changed[CRC_END..]);
+                changed[CRC_START..CRC_END].copy_from_slice(&crc.to_be_bytes());
+                assert!(decode(&changed).is_none_or(|(_, logs)| logs.len() <= 2));
+            }
+        }
+    }
+}
