@@ -187,7 +187,8 @@ impl LogDir {
             return Ok(());
         }
         let clean_logs = self.clean_logs.lock();
-        if !clean_logs.is_empty() {
+        // Without an epoch, another stop could not be told from this one.
+        if broker_epoch != BrokerEpoch::UNKNOWN && !clean_logs.is_empty() {
             match CleanLogs::write(&self.path, broker_epoch, &clean_logs) {
                 Err(error) if error.is_disk_full() => {
                     tracing::warn!("the next start opens every log by its files: {error}");
