@@ -157,7 +157,7 @@ const WAYS: &[Way] = &[
 ];
 
 /// What can be seen of a log.
-fn seen(log: &Log) -> impl PartialEq + std::fmt::Debug + use<> {
+fn seen(log: &Log) -> String {
     let reader = log.reader();
     let segment = Arc::clone(log.segments().active());
     let (start, end) = (log.log_start_offset(), log.log_end_offset());
@@ -166,7 +166,7 @@ fn seen(log: &Log) -> impl PartialEq + std::fmt::Debug + use<> {
         let found = reader.offset_for_timestamp(target).unwrap();
         found.map(|found| (found.offset, found.timestamp))
     });
-    (
+    let seen = (
         (start, end, reader.recovery_point(), reader.size()),
         log.leader_epochs().clone(),
         (read_all(&reader, start.0), times),
@@ -177,7 +177,8 @@ fn seen(log: &Log) -> impl PartialEq + std::fmt::Debug + use<> {
             segment.time_index.last_entry(),
         ),
         (log.active.first_batch_timestamp, log.had_topic_id()),
-    )
+    );
+    format!("{seen:?}")
 }
 
 #[test]

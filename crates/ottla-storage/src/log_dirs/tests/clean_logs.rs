@@ -70,71 +70,55 @@ fn a_start_after_a_clean_stop_does_not_read_the_logs() {
     }
 }
 
-/// Files written into a log's directory by someone who was not there at the last stop, and other
-/// reasons to look at every file.
+fn change_file(path: &Path, change: fn(&mut Vec<u8>)) {
+    let mut bytes = fs::read(path).unwrap();
+    change(&mut bytes);
+    fs::write(path, bytes).unwrap();
+}
+
+/// Changes of a log directory after a clean stop, and what they are.
+const CHANGES: [(&str, fn(&Path)); 10] = [
+    ("no marker", |path| {
+        fs::remove_file(path.join(CLEAN_SHUTDOWN_FILE)).unwrap();
+    }),
+    ("the marker of another stop", |path| {
+        CleanShutdown::write(path, BrokerEpoch(43)).unwrap();
+    }),
+    ("the empty marker of an old Kafka", |path| {
+        fs::write(path.join(CLEAN_SHUTDOWN_FILE), "").unwrap();
+    }),
+    ("a wrong byte", |path| {
+        change_file(&path.join(CLEAN_LOGS_FILE), |bytes| bytes[60] ^= 1);
+    }),
+    ("another version", |path| {
+        change_file(&path.join(CLEAN_LOGS_FILE), |bytes| bytes[3] = 9);
+    }),
+    ("a short file", |path| {
+        change_file(&path.join(CLEAN_LOGS_FILE), |bytes| bytes.truncate(100));
+    }),
+    ("no file", |path| {
+        fs::remove_file(path.join(CLEAN_LOGS_FILE)).unwrap();
+    }),
+    ("a file in the directory of a log", |path| {
+        fs::write(path.join("topic-1/new"), "").unwrap();
+    }),
+    ("a longer log", |path| {
+        let log = path.join("topic-1/00000000000000000000.log");
+        change_file(&log, |bytes| bytes.extend_from_within(..));
+    }),
+    ("a restored log", |path| {
+        let (log, other) = (path.join("topic-1"), path.with_file_name("other"));
+        fs::rename(&log, &other).unwrap();
+        fs::create_dir(&log).unwrap();
+        for name in names(&other) {
+            fs::copy(other.join(&name), log.join(&name)).unwrap();
+        }
+    }),
+];
+
 #[test]
 fn after_a_change_the_files_are_read() {
-    let clean_logs = |change: fn(&mut Vec<u8>)| {
-        move |path: &Path| {
-            let file = path.join(CLEAN_LOGS_FILE);
-            let mut bytes = fs::read(&file).unwrap();
-            change(&mut bytes);
-            fs::write(&file, bytes).unwrap();
-        }
-    };
-    let changes: Vec<(&str, Box<dyn Fn(&Path)>)> = vec![
-        (
-            "no marker",
-            Box::new(|path| fs::remove_file(path.join(CLEAN_SHUTDOWN_FILE)).unwrap()),
-        ),
-        (
-            "the marker of another stop",
-            Box::new(|path| CleanShutdown::write(path, BrokerEpoch(43)).unwrap()),
-        ),
-        (
-            "the empty marker of an old Kafka",
-            Box::new(|path| fs::write(path.join(CLEAN_SHUTDOWN_FILE), "").unwrap()),
-        ),
-        ("a wrong byte", Box::new(clean_logs(|bytes| bytes[60] ^= 1))),
-        (
-            "another version",
-            Box::new(clean_logs(|bytes| bytes[3] = 9)),
-        ),
-        (
-            "a short file",
-            Box::new(clean_logs(|bytes| bytes.truncate(100))),
-        ),
-        (
-            "no file",
-            Box::new(|path| fs::remove_file(path.join(CLEAN_LOGS_FILE)).unwrap()),
-        ),
-        (
-            "a file in the directory of a log",
-            Box::new(|path| fs::write(path.join("topic-1/new"), "").unwrap()),
-        ),
-        (
-            "a longer log",
-            Box::new(|path| {
-                let log = path.join("topic-1/00000000000000000000.log");
-                let mut bytes = fs::read(&log).unwrap();
-                let batch = bytes.clone();
-                bytes.extend_from_slice(&batch);
-                fs::write(&log, bytes).unwrap();
-            }),
-        ),
-        (
-            "a restored log",
-            Box::new(|path| {
-                let (log, other) = (path.join("topic-1"), path.with_file_name("other"));
-                fs::rename(&log, &other).unwrap();
-                fs::create_dir(&log).unwrap();
-                for name in names(&other) {
-                    fs::copy(other.join(&name), log.join(&name)).unwrap();
-                }
-            }),
-        ),
-    ];
-    for (what, change) in changes {
+    for (what, change) in CHANGES {
         let test = stopped(1);
         // The kernel's clock of files has ticks of up to 10 ms.
         std::thread::sleep(Duration::from_millis(30));
