@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use ottla_config::{BrokerConfig, InvalidRemoteStorage};
 use ottla_context::{BrokerState, NodeContext, StopStep};
-use ottla_log::{Handles, retry_lacking};
+use ottla_log::Handles;
 use ottla_metadata::{ConfigResource, MetadataImage};
 use ottla_metrics::{Metric, advance_windows, flush_stats, stalls};
 use ottla_net::{
@@ -627,17 +627,20 @@ impl RunningBroker {
 /// Closes a log. Returns its partition if it could not be closed.
 async fn close_log(broker: Arc<Broker>, partition: Arc<Partition>) -> Option<TopicPartition> {
     partition.ensure_topic_id(&broker.host).await;
-    let closed = match partition.close(&broker.host).await {
-        Some(job) => ottla_sync::task::spawn_blocking(move || retry_lacking(|| job.run())).await,
-        None => return Some(partition.topic_partition.clone()),
-    };
     let topic_partition = &partition.topic_partition;
+    let job = partition.close(&broker.host).await;
+    let (Some(job), Some(log_dirs)) = (job, broker.log_dirs()) else {
+        return Some(topic_partition.clone());
+    };
+    let (log_dirs, topic_id) = (Arc::clone(log_dirs), partition.topic_id);
+    let close = move || log_dirs.close_log(&job, topic_id);
+    let closed = ottla_sync::task::spawn_blocking(close).await;
     if let Ok(Err(error)) = &closed {
         tracing::error!(%topic_partition, "the log could not be closed: {error}");
     }
     // A panic was reported where it happened.
     match closed {
-        Ok(Ok(_)) => None,
+        Ok(Ok(())) => None,
         _ => Some(topic_partition.clone()),
     }
 }

@@ -13,9 +13,10 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
-use ottla_types::Offset;
+use ottla_types::{Offset, TopicId};
 
 use crate::checkpoint::{CheckpointedOffset, sync_dir};
+use crate::clean_logs::{CleanLog, ClosedLog};
 use crate::disk;
 use crate::disk_read::DiskWait;
 use crate::error::StorageError;
@@ -395,6 +396,8 @@ pub struct CloseJob {
     pub(crate) retired: Vec<Arc<Segment>>,
     /// Cleaned segments whose swap is not finished.
     pub(crate) swaps: Vec<Arc<Swap>>,
+    /// `None` if the next start has to look at the files.
+    pub(crate) closed: Option<ClosedLog>,
 }
 
 impl CloseJob {
@@ -420,6 +423,14 @@ impl CloseJob {
         let segments = self.flush.segments.iter();
         segments.for_each(|segment| segment.close_files());
         Ok(end)
+    }
+
+    /// What the next start can know about the log without reading its files; `None` if it has to
+    /// read them. To be called after the job has succeeded. `topic_id` is that of
+    /// `partition.metadata`. Lists the directory.
+    pub fn clean_log(&self, topic_id: TopicId) -> Option<CleanLog> {
+        let topic_partition = self.flush.shared.dir.topic_partition();
+        self.closed.as_ref()?.look(topic_partition, topic_id)
     }
 }
 

@@ -14,6 +14,7 @@
 mod batch_scan;
 mod batch_tail;
 pub mod checkpoint;
+mod clean_logs;
 mod cleaner;
 mod disk;
 mod disk_read;
@@ -23,6 +24,7 @@ mod handles;
 mod index;
 mod jobs;
 mod leader_epochs;
+mod listing;
 mod log;
 mod open_files;
 mod partition_dir;
@@ -35,6 +37,7 @@ mod spare;
 mod swap;
 mod unlink;
 
+pub use clean_logs::{CLEAN_LOGS_FILE, CleanLog, CleanLogs, CleanLogsError};
 pub use cleaner::{
     CleanError, CleanerParams, CleanerStats, CleaningStopped, IoPace, LogAccess, LogToClean, clean,
 };

@@ -270,8 +270,12 @@ impl Segment {
 
     /// Whether all its files are on disk, provided that its records are.
     pub(crate) fn is_at_rest(&self) -> bool {
-        self.has_index_files.load(Ordering::Acquire)
-            && !self.files.is_unforced()
+        self.has_index_files.load(Ordering::Acquire) && self.is_forced()
+    }
+
+    /// Whether everything that was written to its files is on disk.
+    pub(crate) fn is_forced(&self) -> bool {
+        !self.files.is_unforced()
             && !self.offset_index.entries().is_unforced()
             && !self.time_index.entries().is_unforced()
             && !self.transaction_index.entries().is_unforced()

@@ -8,7 +8,8 @@
 //! - Nothing is written into a directory before all directories are locked and were found to belong
 //!   to this node.
 //! - The clean shutdown marker is deleted before the first log is opened, and written only when
-//!   every log of the directory is closed.
+//!   every log of the directory is closed. What a stop writes of the logs (`ottla-clean-logs`) is
+//!   deleted before the marker, and written before it.
 //! - A failed directory stays failed until a restart; the first reason is kept.
 //!
 //! Kafka: `LogManager`, `LogDirFailureChannel`.
@@ -42,7 +43,9 @@ use std::sync::{Arc, OnceLock};
 use ottla_config::TopicConfig;
 use ottla_log::checkpoint::PartitionMetadata;
 use ottla_log::file_names::STRAY_DIR_SUFFIX;
-use ottla_log::{Handles, Log, LogError, LogReader, OpenParams, retry_lacking};
+use ottla_log::{
+    CloseJob, Handles, Log, LogError, LogReader, OpenParams, StorageError, retry_lacking,
+};
 use ottla_metrics::complaints::Complaints;
 use ottla_sync::{Mutex, RwLock};
 use ottla_types::{BrokerEpoch, DirectoryId, Offset, Timestamp, TopicId, TopicPartition};
@@ -423,6 +426,18 @@ impl LogDirs {
             dir.unlock();
         }
         self.other_locks.lock().clear();
+    }
+
+    /// Closes a log in use with its job, and keeps what the next start can know of it. Waits for
+    /// handles and memory. Blocks.
+    pub fn close_log(&self, job: &CloseJob, topic_id: TopicId) -> Result<(), StorageError> {
+        retry_lacking(|| job.run())?;
+        if let Some(log) = job.clean_log(topic_id)
+            && let Some(hosted) = self.hosted.read().get(log.topic_partition())
+        {
+            hosted.dir.keep_clean_log(log);
+        }
+        Ok(())
     }
 
     /// Closes the directories after all logs were closed with their `close_job`: writes the

@@ -10,7 +10,7 @@ use std::fs::File;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 
 use rustix::fs::{Access, Advice, AtFlags, CWD, FallocateFlags, Mode, OFlags, StatVfsMountFlags};
@@ -222,6 +222,39 @@ pub fn space(path: impl AsRef<Path>) -> io::Result<Space> {
         available_bytes: found.f_bavail.saturating_mul(found.f_frsize),
         is_read_only: found.f_flag.contains(StatVfsMountFlags::RDONLY),
     })
+}
+
+/// The length of a file, and when a file or directory last changed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Status {
+    pub len: u64,
+    pub changed: ChangeTime,
+}
+
+/// When the content, the entries, the owner or the rights of a file or directory last changed
+/// (`ctime`). Unlike the time of modification, no program can set it. Only for comparison: on a
+/// simulated disk it is no time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ChangeTime {
+    pub seconds: i64,
+    pub nanoseconds: i64,
+}
+
+/// The status of a file or directory, with one system call.
+pub fn status(path: impl AsRef<Path>) -> io::Result<Status> {
+    let found = std::fs::metadata(path)?;
+    Ok(Status {
+        len: found.len(),
+        changed: ChangeTime {
+            seconds: found.ctime(),
+            nanoseconds: found.ctime_nsec(),
+        },
+    })
+}
+
+/// The user whose rights this process has.
+pub fn effective_user() -> u32 {
+    rustix::process::geteuid().as_raw()
 }
 
 /// Whether this process may list a directory and change its entries.

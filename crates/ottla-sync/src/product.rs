@@ -107,7 +107,7 @@ pub mod time {
 pub mod process {
     pub use std::process::abort;
 
-    pub use crate::kernel::open_files_limit;
+    pub use crate::kernel::{effective_user, open_files_limit};
 }
 
 /// The resources of this process.
@@ -166,8 +166,8 @@ pub mod fs {
     };
 
     pub use crate::kernel::{
-        Dir, LockHolder, Space, Writeback, check_dir_access, closed_file_in, forget_cached,
-        is_cached_at, lock_holder, open_cached, read_cached_at, read_if_cached_at, reserve, space,
-        sync_file_range, try_lock, write_vectored_at,
+        ChangeTime, Dir, LockHolder, Space, Status, Writeback, check_dir_access, closed_file_in,
+        forget_cached, is_cached_at, lock_holder, open_cached, read_cached_at, read_if_cached_at,
+        reserve, space, status, sync_file_range, try_lock, write_vectored_at,
     };
 }

@@ -333,6 +333,34 @@ fn a_locked_file_is_free_when_its_process_is_gone() {
     run(Config::new(1), body).unwrap();
 }
 
+#[test]
+fn a_power_loss_changes_the_status_of_what_was_not_forced() {
+    use ottla_sync::fs::{Dir, Disk, File, PowerLoss, status};
+    let body = || {
+        let disk = Disk::new(1, "disk");
+        let status_of = |path: &'static str, work: fn()| {
+            let host = Host::new("host").with_disk(&disk);
+            let found = host.spawn("main", move || {
+                work();
+                status(path).unwrap()
+            });
+            found.join().unwrap()
+        };
+        let dir = status_of("/", || {
+            File::create("/f").unwrap().sync_all().unwrap();
+            Dir::open("/".as_ref()).unwrap().sync().unwrap();
+        });
+        let file = status_of("/f", || {});
+        disk.lose_power(PowerLoss::Journalled);
+        assert_eq!((status_of("/", || {}), status_of("/f", || {})), (dir, file));
+        let longer = status_of("/f", || File::create("/f").unwrap().set_len(3).unwrap());
+        assert!(longer != file && status_of("/", || {}) == dir);
+        disk.lose_power(PowerLoss::Journalled);
+        assert_ne!(status_of("/f", || {}).changed, longer.changed);
+    };
+    run(Config::new(1), body).unwrap();
+}
+
 /// A host is killed at each of its first switch points in turn. Its memory is freed each time.
 #[test]
 fn a_host_can_be_killed_at_any_switch_point() {

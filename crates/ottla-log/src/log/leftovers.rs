@@ -26,6 +26,7 @@ use crate::file_names::{
     SWAP_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX, file_name, offset_from_file_name,
 };
 use crate::leader_epochs::LEADER_EPOCH_CHECKPOINT;
+use crate::listing::{Listed, list};
 
 /// The largest base offset of a segment; above it, the offsets of its records might overflow.
 const MAX_BASE_OFFSET: Offset = Offset(i64::MAX - (1 << 32));
@@ -45,6 +46,18 @@ pub(super) struct Found {
 }
 
 impl Found {
+    /// The files of a log with one segment and no transaction index, whose leader epochs are known.
+    pub(super) fn of_clean_log(base_offset: Offset, snapshots: &[Offset]) -> Found {
+        Found {
+            base_offsets: vec![base_offset],
+            snapshots: snapshots.to_vec(),
+            transaction_indexes: Vec::new(),
+            has_leader_epochs: false,
+            has_topic_id: true,
+            is_complete: true,
+        }
+    }
+
     pub(super) fn may_have_leader_epochs(&self) -> bool {
         self.has_leader_epochs || !self.is_complete
     }
@@ -52,13 +65,6 @@ impl Found {
     pub(super) fn may_have_transaction_index(&self, base_offset: Offset) -> bool {
         self.transaction_indexes.contains(&base_offset) || !self.is_complete
     }
-}
-
-struct Listed {
-    /// The names of the regular files.
-    files: Vec<String>,
-    /// Nothing else is in the directory.
-    is_complete: bool,
 }
 
 /// Cleans the directory up and returns the remaining files. A start visits very many directories,
@@ -211,23 +217,6 @@ fn next_offset(path: &Path, base_offset: Offset) -> Result<Offset, StorageError>
         next = batch.next_offset();
     }
     Ok(next)
-}
-
-fn list(dir: &Path) -> Result<Listed, StorageError> {
-    let error = |error| StorageError::new("list", dir, error);
-    let mut files = Vec::new();
-    let mut is_complete = true;
-    for entry in ottla_sync::fs::read_dir(dir).map_err(error)? {
-        let entry = entry.map_err(error)?;
-        if entry.file_type().map_err(error)?.is_file()
-            && let Ok(name) = entry.file_name().into_string()
-        {
-            files.push(name);
-        } else {
-            is_complete = false;
-        }
-    }
-    Ok(Listed { files, is_complete })
 }
 
 fn delete(dir: &Path, name: &str) -> Result<(), StorageError> {

@@ -7,6 +7,7 @@ use ottla_types::Offset;
 
 use super::Log;
 use super::pending_jobs::Spare;
+use crate::clean_logs::ClosedLog;
 use crate::error::StorageError;
 use crate::handles::retry_lacking;
 use crate::jobs::{
@@ -187,16 +188,25 @@ impl Log {
         let end = self.log_end_offset();
         let is_reserved = self.bytes_to_reserve() > 0;
         let mut flush = self.make_flush_job(end, true);
-        if end == self.log_start_offset() {
+        let mut leader_epochs = Some(self.leader_epochs.clone());
+        if end == self.log_start_offset() && flush.state.leader_epochs.take().is_some() {
             // Epochs without records: as after a crash, the next leader starts an epoch of its own.
-            flush.state.leader_epochs = None;
+            leader_epochs = None;
         }
+        let is_simple = self.segments().segments.len() == 1 && self.producers.is_empty();
+        let closed = is_simple.then(|| ClosedLog {
+            segment: Arc::clone(&self.active.segment),
+            log_end_offset: end,
+            first_batch_timestamp: self.active.first_batch_timestamp,
+            leader_epochs,
+        });
         CloseJob {
             flush,
             cut: is_reserved
                 .then(|| (Arc::clone(&self.active.segment), self.active.segment.size())),
             retired: self.jobs.take_retired(),
             swaps: self.jobs.take_swaps(),
+            closed,
         }
     }
 

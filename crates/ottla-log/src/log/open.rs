@@ -9,6 +9,7 @@
 //!
 //! | found | decision |
 //! | --- | --- |
+//! | `ottla-clean-logs` describes the log, and it has not changed since | opened without its files |
 //! | no segment | an empty one at the log start offset |
 //! | index missing, of wrong size or contradicting its segment | rebuilt from the segment |
 //! | invalid bytes in an index rebuild below the recovery point | kept; reads of them fail |
@@ -40,6 +41,7 @@ use super::{ActiveSegment, Log};
 use crate::batch_scan::{BatchLocation, BatchScanner, LOOKUP_WINDOW};
 use crate::batch_tail::{BatchTail, Boundary};
 use crate::checkpoint::CheckpointMarks;
+use crate::clean_logs::CleanLog;
 use crate::disk;
 use crate::error::{LogError, StorageError};
 use crate::handles::Handles;
@@ -121,24 +123,9 @@ impl Log {
             false => LeaderEpochs::default(),
         };
         let base_offsets = std::mem::take(&mut found.base_offsets);
-        let mut loader = Loader {
-            dir: PartitionDir::new(
-                &params.dir,
-                params.topic_partition.clone(),
-                Arc::clone(&params.handles),
-                Arc::clone(&params.checkpoint_marks),
-            ),
-            leader_epochs: leader_epochs.clone(),
-            epochs_changed: false,
-            // Most logs have one.
-            segments: Vec::with_capacity(base_offsets.len().max(1)),
-            report: RecoveryReport::default(),
-            found,
-            end: None,
-            first: None,
-            params,
-            progress,
-        };
+        let mut loader = Loader::new(params, found, leader_epochs.clone(), progress);
+        // Most logs have one.
+        loader.segments.reserve_exact(base_offsets.len().max(1));
         loader.load_segments(&base_offsets)?;
         let recovered = match loader.params.clean_shutdown && loader.is_last_segment_whole()? {
             true => {
@@ -151,6 +138,28 @@ impl Log {
             }
         };
         loader.finish(&leader_epochs, recovered)
+    }
+
+    /// Opens a log that is as the last clean stop left it ([`CleanLog::is_unchanged`]), without
+    /// reading its files.
+    pub fn open_clean(
+        params: OpenParams,
+        clean: &CleanLog,
+    ) -> Result<(Log, RecoveryReport), LogError> {
+        let params = OpenParams {
+            clean_shutdown: true,
+            ..params
+        };
+        let found = Found::of_clean_log(clean.base_offset, &clean.snapshots);
+        let progress = RecoveryProgress::default();
+        let mut loader = Loader::new(params, found, clean.leader_epochs.clone(), &progress);
+        let segment = loader.with_indexes(clean.base_offset, clean.size, clean.indexes);
+        loader.segments.reserve_exact(1);
+        loader.segments.push(Arc::new(segment));
+        loader.end = Some(clean.log_end_offset);
+        loader.first_batch_timestamp = clean.first_batch_timestamp;
+        loader.is_clean_log = true;
+        loader.finish(&clean.leader_epochs, None)
     }
 }
 
@@ -167,8 +176,10 @@ struct Loader<'a> {
     /// The log end offset, so that the last segment is read once: found by recovery, or by the
     /// search for the last batch of a log that needs none.
     end: Option<Offset>,
-    /// The first batch of the last segment, if one of the two has read it.
-    first: Option<BatchLocation>,
+    /// The largest timestamp of the first batch of the last segment, if one of the two has read it.
+    first_batch_timestamp: Option<Timestamp>,
+    /// Everything is known from a [`CleanLog`].
+    is_clean_log: bool,
     progress: &'a RecoveryProgress,
 }
 
@@ -181,7 +192,33 @@ struct LastBatches {
     last: Option<BatchLocation>,
 }
 
-impl Loader<'_> {
+impl<'a> Loader<'a> {
+    fn new(
+        params: OpenParams,
+        found: Found,
+        leader_epochs: LeaderEpochs,
+        progress: &'a RecoveryProgress,
+    ) -> Loader<'a> {
+        Loader {
+            dir: PartitionDir::new(
+                &params.dir,
+                params.topic_partition.clone(),
+                Arc::clone(&params.handles),
+                Arc::clone(&params.checkpoint_marks),
+            ),
+            leader_epochs,
+            epochs_changed: false,
+            segments: Vec::new(),
+            report: RecoveryReport::default(),
+            found,
+            end: None,
+            first_batch_timestamp: None,
+            is_clean_log: false,
+            params,
+            progress,
+        }
+    }
+
     fn path(&self) -> &Path {
         &self.params.dir
     }
@@ -216,17 +253,20 @@ impl Loader<'_> {
             )
             .map_err(self.storage("read the indexes of"))?;
             let segment = match sizes {
-                Some(sizes) => {
-                    let segment = Segment::new(self.dir.clone(), base_offset, size, sizes, None);
-                    segment.are_indexes_flushed.store(true, Ordering::Release);
-                    segment.has_index_files.store(true, Ordering::Release);
-                    segment
-                }
+                Some(sizes) => self.with_indexes(base_offset, size, sizes),
                 None => self.rebuild_indexes(base_offset, size)?,
             };
             self.segments.push(Arc::new(segment));
         }
         Ok(())
+    }
+
+    /// A segment whose index files are complete.
+    fn with_indexes(&self, base_offset: Offset, size: u64, sizes: IndexSizes) -> Segment {
+        let segment = Segment::new(self.dir.clone(), base_offset, size, sizes, None);
+        segment.are_indexes_flushed.store(true, Ordering::Release);
+        segment.has_index_files.store(true, Ordering::Release);
+        segment
     }
 
     fn without_indexes(&self, base_offset: Offset, size: u64) -> Segment {
@@ -291,7 +331,8 @@ impl Loader<'_> {
         let end = batch.map_or(last.base_offset, |batch| batch.next_offset());
         let is_whole = end_position == last.size();
         self.end = is_whole.then_some(end);
-        self.first = first.filter(|first| is_whole && first.position == 0);
+        let first = first.filter(|first| is_whole && first.position == 0);
+        self.first_batch_timestamp = first.map(|first| first.max_timestamp);
         Ok(is_whole)
     }
 
@@ -354,7 +395,7 @@ impl Loader<'_> {
                 producers.write_snapshot(&self.params.dir)?;
             }
             self.end = Some(outcome.next_offset);
-            self.first = outcome.first;
+            self.first_batch_timestamp = outcome.first.map(|first| first.max_timestamp);
             self.report.segments_recovered += 1;
             self.progress.on_segment(size);
             self.segments[index] = Arc::new(scanned);
@@ -636,6 +677,8 @@ impl Loader<'_> {
         producers.remove_stray_snapshots(self.path(), &bases)?;
         if is_new {
             producers.truncate_fully_and_start_at(self.path(), end)?;
+        } else if self.is_clean_log {
+            producers.resume_without_producers(self.path(), checkpointed_start, end)?;
         } else {
             let has_no_producers = self.params.clean_shutdown && self.found.snapshots.is_empty();
             self.rebuild_producers(&mut producers, end, has_no_producers)?;
@@ -679,14 +722,15 @@ impl Loader<'_> {
         let segment = self.segments.last().expect("there is a segment").clone();
         // Future entries will not be in its index files.
         segment.are_indexes_flushed.store(false, Ordering::Release);
-        let first = match (segment.size(), self.first) {
+        let first_batch_timestamp = match (segment.size(), self.first_batch_timestamp) {
             (0, _) => None,
             (_, Some(first)) => Some(first),
             (size, None) => {
                 let file = segment.log_file_once();
                 let file = file.map_err(self.storage("open a segment of"))?;
                 let mut scanner = BatchScanner::new(&file, 0, size, LOOKUP_WINDOW);
-                scanner.next_batch().ok().flatten()
+                let first = scanner.next_batch().ok().flatten();
+                first.map(|batch| batch.max_timestamp)
             }
         };
         let position = segment.size();
@@ -721,7 +765,7 @@ impl Loader<'_> {
             active: ActiveSegment {
                 segment,
                 created: self.params.now,
-                first_batch_timestamp: first.map(|batch| batch.max_timestamp),
+                first_batch_timestamp,
                 roll_jitter_ms: 0,
                 bytes_since_last_index_entry: 0,
             },

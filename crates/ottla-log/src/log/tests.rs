@@ -2,6 +2,7 @@
 
 mod append;
 mod broken_cases;
+mod clean_logs;
 mod cleaning;
 mod cleaning_model;
 mod closing;

@@ -106,11 +106,7 @@ impl ProducerState {
         log_end_offset: Offset,
         now: Timestamp,
     ) -> Result<(), StorageError> {
-        let outside = |offset: &Offset| *offset > log_end_offset || *offset <= log_start_offset;
-        let outside: Vec<Offset> = self.snapshots.iter().filter(outside).collect();
-        for offset in outside {
-            self.delete_snapshot(dir, offset)?;
-        }
+        self.delete_snapshots_outside(dir, log_start_offset, log_end_offset)?;
         if log_end_offset == self.map_end_offset {
             self.on_log_start_offset(log_start_offset);
             return Ok(());
@@ -132,6 +128,34 @@ impl ProducerState {
         }
         self.last_snapshot_offset = log_start_offset;
         self.map_end_offset = log_start_offset;
+        Ok(())
+    }
+
+    /// As [`ProducerState::truncate_and_reload`] for a log without producers, whose newest snapshot,
+    /// if it has one, is at its end and holds none. The snapshot is not read.
+    pub(crate) fn resume_without_producers(
+        &mut self,
+        dir: &Path,
+        log_start_offset: Offset,
+        log_end_offset: Offset,
+    ) -> Result<(), StorageError> {
+        self.delete_snapshots_outside(dir, log_start_offset, log_end_offset)?;
+        self.last_snapshot_offset = self.latest_snapshot().unwrap_or(log_start_offset);
+        self.map_end_offset = log_end_offset;
+        Ok(())
+    }
+
+    fn delete_snapshots_outside(
+        &mut self,
+        dir: &Path,
+        log_start_offset: Offset,
+        log_end_offset: Offset,
+    ) -> Result<(), StorageError> {
+        let outside = |offset: &Offset| *offset > log_end_offset || *offset <= log_start_offset;
+        let outside: Vec<Offset> = self.snapshots.iter().filter(outside).collect();
+        for offset in outside {
+            self.delete_snapshot(dir, offset)?;
+        }
         Ok(())
     }
 

@@ -271,7 +271,7 @@ impl Life {
         let Some(job) = handle.block_on(partition.close(&host)) else {
             return Stop::Failed;
         };
-        if job.run().is_err() {
+        if log_dirs.close_log(&job, partition.topic_id).is_err() {
             return Stop::Failed;
         }
         log_dirs.close(BrokerEpoch(1), &[]);

@@ -17,7 +17,7 @@ use ottla_log::checkpoint::{
 };
 use ottla_log::file_names::{DELETE_DIR_SUFFIX, STRAY_DIR_SUFFIX};
 use ottla_log::{
-    Handles, Log, LogError, OpenParams, RecoveryProgress, StorageError, retry_lacking,
+    CleanLogs, Handles, Log, LogError, OpenParams, RecoveryProgress, StorageError, retry_lacking,
 };
 use ottla_sync::Mutex;
 use ottla_sync::atomic::{AtomicUsize, Ordering};
@@ -52,6 +52,8 @@ pub struct LoadSettings<'a> {
 struct DirLoad {
     dir: Arc<LogDir>,
     clean_shutdown: bool,
+    /// The logs that need not be read.
+    clean_logs: CleanLogs,
     recovery_points: OffsetCheckpoint,
     log_start_offsets: OffsetCheckpoint,
     high_watermarks: OffsetCheckpoint,
@@ -289,7 +291,8 @@ impl DirLoad {
         threads: usize,
         handles: &Arc<Handles>,
     ) -> Result<DirLoad, StorageError> {
-        let clean_shutdown = dir.take_clean_shutdown()?;
+        let taken = dir.take_clean_shutdown()?;
+        let clean_shutdown = taken.is_some();
         let threads = threads.min(partitions.len());
         let progress =
             DirProgress::new(dir.path.clone(), !clean_shutdown, partitions.len(), threads);
@@ -306,6 +309,7 @@ impl DirLoad {
         Ok(DirLoad {
             progress: Arc::new(progress),
             clean_shutdown,
+            clean_logs: taken.unwrap_or_default(),
             recovery_points,
             log_start_offsets: read(LOG_START_OFFSET_CHECKPOINT),
             high_watermarks,
@@ -372,8 +376,13 @@ impl DirLoad {
             let offset = checkpoint.offsets.get(topic_partition).copied();
             offset.unwrap_or_default().max(Offset::ZERO)
         };
+        let clean = self.clean_logs.get(topic_partition);
+        let clean = clean.filter(|clean| clean.is_unchanged(path));
         let read = || PartitionMetadata::read(path).map_err(LogError::from);
-        let metadata = retry_lacking(read)?;
+        let topic_id = match clean {
+            Some(clean) => Some(clean.topic_id()),
+            None => retry_lacking(read)?.map(|metadata| metadata.topic_id),
+        };
         let params = OpenParams {
             dir: path.to_owned(),
             topic_partition: topic_partition.clone(),
@@ -387,7 +396,10 @@ impl DirLoad {
             handles: Arc::clone(&self.handles),
             checkpoint_marks: Arc::clone(&self.dir.checkpoint_marks),
         };
-        let open = || Log::open_with_progress(params.clone(), progress);
+        let open = || match clean {
+            Some(clean) => Log::open_clean(params.clone(), clean),
+            None => Log::open_with_progress(params.clone(), progress),
+        };
         let (mut log, report) = retry_lacking(open)?;
         if report.bytes_truncated > 0 || report.segments_deleted > 0 {
             tracing::warn!(%topic_partition, ?report, "the log was recovered");
@@ -404,7 +416,7 @@ impl DirLoad {
         Ok(LoadedLog {
             log,
             dir: Arc::clone(&self.dir),
-            topic_id: metadata.map(|metadata| metadata.topic_id),
+            topic_id,
         })
     }
 }

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use ottla_log::StorageError;
 use ottla_log::checkpoint::{CheckpointMarks, CleanShutdown, OffsetCheckpoint};
+use ottla_log::{CLEAN_LOGS_FILE, CleanLog, CleanLogs, StorageError};
 use ottla_sync::Mutex;
 use ottla_sync::atomic::{AtomicBool, Ordering};
 use ottla_types::{BrokerEpoch, DirectoryId, TopicPartition};
@@ -32,6 +32,8 @@ pub struct LogDir {
     clean_shutdown: OnceLock<Option<CleanShutdown>>,
     /// Unfinished moves into the directory, found at start.
     pub(super) futures_found: Mutex<Vec<(TopicPartition, PathBuf)>>,
+    /// Its logs that were closed and need not be read by the next start.
+    clean_logs: Mutex<Vec<CleanLog>>,
     /// Some log in it could not be closed.
     is_unclean: AtomicBool,
     /// All logs found at start were loaded.
@@ -94,6 +96,7 @@ impl LogDir {
             failure: OnceLock::new(),
             clean_shutdown: OnceLock::new(),
             futures_found: Mutex::default(),
+            clean_logs: Mutex::default(),
             is_unclean: AtomicBool::new(false),
             is_loaded: AtomicBool::new(false),
             reloads_paused_until: Mutex::default(),
@@ -123,13 +126,24 @@ impl LogDir {
         self.failure.set(reason.to_owned()).is_ok()
     }
 
-    /// Reads and deletes the marker of the last clean stop: from here on a crash leads to recovery.
-    /// Returns whether there was one.
-    pub(super) fn take_clean_shutdown(&self) -> Result<bool, StorageError> {
+    /// Reads and deletes the marker of the last clean stop, and what that stop has written of the
+    /// logs: from here on a crash leads to recovery. Returns `None` if there was no marker.
+    pub(super) fn take_clean_shutdown(&self) -> Result<Option<CleanLogs>, StorageError> {
         let found = CleanShutdown::read(&self.path)?;
+        let clean_logs = CleanLogs::read(&self.path).unwrap_or_else(|why| {
+            let file = CLEAN_LOGS_FILE;
+            tracing::info!(dir = %self.path.display(), file, "every log is opened by its files: {why}");
+            CleanLogs::default()
+        });
+        CleanLogs::delete(&self.path)?;
         CleanShutdown::delete(&self.path)?;
         let found = self.clean_shutdown.get_or_init(|| found);
-        Ok(found.is_some())
+        Ok(found.map(|_| clean_logs))
+    }
+
+    /// Keeps what the next start can know of a closed log.
+    pub(super) fn keep_clean_log(&self, log: CleanLog) {
+        self.clean_logs.lock().push(log);
     }
 
     pub(super) fn previous_broker_epoch(&self) -> Option<BrokerEpoch> {
@@ -165,14 +179,24 @@ impl LogDir {
         self.is_loaded.store(true, Ordering::Release);
     }
 
-    /// Writes the marker of a clean stop, unless the start was aborted before all logs were loaded
-    /// and the directory had not been stopped cleanly.
+    /// Writes the marker of a clean stop, after what is known of the closed logs, unless the start
+    /// was aborted before all logs were loaded and the directory had not been stopped cleanly.
     pub(super) fn mark_clean(&self, broker_epoch: BrokerEpoch) -> Result<(), StorageError> {
         let is_unclean = self.is_unclean.load(Ordering::Acquire);
-        if !is_unclean && (self.was_clean() || self.is_loaded.load(Ordering::Acquire)) {
-            CleanShutdown::write(&self.path, broker_epoch)?;
+        if is_unclean || !(self.was_clean() || self.is_loaded.load(Ordering::Acquire)) {
+            return Ok(());
         }
-        Ok(())
+        let clean_logs = self.clean_logs.lock();
+        // Without an epoch, another stop could not be told from this one.
+        if broker_epoch != BrokerEpoch::UNKNOWN && !clean_logs.is_empty() {
+            match CleanLogs::write(&self.path, broker_epoch, &clean_logs) {
+                Err(error) if error.is_disk_full() => {
+                    tracing::warn!("the next start opens every log by its files: {error}");
+                }
+                written => written?,
+            }
+        }
+        CleanShutdown::write(&self.path, broker_epoch)
     }
 
     pub(super) fn unlock(&self) {

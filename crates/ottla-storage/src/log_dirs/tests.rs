@@ -1,5 +1,6 @@
 mod broken_cases;
 mod checkpoints;
+mod clean_logs;
 mod disk_trouble;
 mod late;
 mod loading;

@@ -4,6 +4,7 @@ use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 use ottla_config::BrokerConfig;
+use ottla_log::CleanLogs;
 use ottla_log::checkpoint::{
     CLEANER_OFFSET_CHECKPOINT, CleanShutdown, LOG_START_OFFSET_CHECKPOINT, MetaProperties,
     OffsetCheckpoint, RECOVERY_POINT_CHECKPOINT, REPLICATION_OFFSET_CHECKPOINT,
@@ -308,11 +309,19 @@ fn list(dir: &Path, threads: usize, look: &mut Look) -> bool {
 }
 
 /// The paths of partitions that the current user cannot write, one for each partition. A directory
-/// may have very many files, and each takes a system call.
+/// may have very many files, and each takes a system call. A log that has not changed since this
+/// user stopped a broker cleanly has the rights that it had then.
 fn closed_of(dir: &Path, partitions: &[TopicPartition], threads: usize) -> Vec<String> {
+    // A start says why the file is not trusted.
+    let clean_logs = CleanLogs::read(dir).unwrap_or_default();
     let of_one = |partition: &TopicPartition| {
         let name = partition.dir_name();
-        closed_in(&dir.join(&name), &name)
+        let path = dir.join(&name);
+        let clean = clean_logs.get(partition);
+        match clean.is_some_and(|clean| clean.is_unchanged(&path)) {
+            true => None,
+            false => closed_in(&path, &name),
+        }
     };
     let at_once = partitions.len().div_ceil(threads).max(1);
     ottla_sync::thread::scope(|scope| {

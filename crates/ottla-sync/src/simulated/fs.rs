@@ -12,7 +12,7 @@ mod disk;
 mod metadata;
 
 use crate::kernel;
-pub use crate::kernel::{LockHolder, Space, Writeback};
+pub use crate::kernel::{ChangeTime, LockHolder, Space, Status, Writeback};
 pub use crate::simulation::state::disk::power_loss::PowerLoss;
 pub use crate::simulation::state::disk::{Disk, Faults};
 use crate::simulation::world;
@@ -320,6 +320,15 @@ pub fn metadata(path: impl AsRef<Path>) -> io::Result<Metadata> {
     match simulated() {
         Some(disk) => disk.metadata(path.as_ref()),
         None => std::fs::metadata(path).and_then(|metadata| (&metadata).try_into()),
+    }
+}
+
+/// The status of a file or directory, with one system call.
+#[track_caller]
+pub fn status(path: impl AsRef<Path>) -> io::Result<Status> {
+    match simulated() {
+        Some(disk) => disk.status(path.as_ref()),
+        None => kernel::status(path),
     }
 }
 

@@ -10,6 +10,14 @@ pub fn open_files_limit() -> Option<u64> {
     }
 }
 
+/// The user whose rights the process has; always the same on simulated hosts.
+pub fn effective_user() -> u32 {
+    match world::is_simulated() {
+        true => 0,
+        false => crate::kernel::effective_user(),
+    }
+}
+
 /// Replaces `std::process::abort` during unwinding. A simulated thread continues to unwind: its
 /// host was killed, or the panic fails the run.
 pub fn abort() {

@@ -13,12 +13,16 @@ use ottla_records::RecordBatch;
 use ottla_sync::fs::{Disk, Faults, PowerLoss};
 use ottla_sync::simulation::{Config, Host, Random, Report, run, stream};
 use ottla_sync::{Mutex, thread};
-use ottla_types::{LeaderEpoch, Offset, Timestamp, TopicPartition};
+use ottla_types::{LeaderEpoch, Offset, Timestamp, TopicId, TopicPartition};
 
 use super::build;
-use crate::{AppendErrorReason, Job, JobOutcome, Log, LogReader, OpenParams};
+use crate::checkpoint::PartitionMetadata;
+use crate::{
+    AppendErrorReason, CleanLog, Job, JobOutcome, Log, LogReader, OpenParams, retry_lacking,
+};
 
 pub(super) const DIR: &str = "/data/topic-0";
+const TOPIC_ID: TopicId = TopicId::from_u128(77);
 
 /// Prints the steps when a single seed is repeated.
 macro_rules! tell {
@@ -58,6 +62,8 @@ struct Model {
     has_lost_power: bool,
     /// The log was closed cleanly.
     is_closed: bool,
+    /// What the close knew of it, for the next start.
+    clean_log: Option<CleanLog>,
     tally: Tally,
 }
 
@@ -67,6 +73,8 @@ struct Tally {
     kills: u64,
     losses: u64,
     closes: u64,
+    /// Opened without its files.
+    opened_clean: u64,
     failures: u64,
     /// Appends refused because the disk was full.
     refusals: u64,
@@ -242,11 +250,17 @@ fn offline<T, E: std::fmt::Display>(result: Result<T, E>) -> Option<T> {
 impl Life {
     /// Opens the log and uses it until it is closed. `None`: the directory went offline.
     fn live(mut self) -> Option<()> {
-        let (recovery_point, start, clean) = {
-            let model = self.model.lock();
-            (model.recovery_point, model.start, model.is_closed)
+        let (recovery_point, start, clean, clean_log) = {
+            let mut model = self.model.lock();
+            let clean_log = model.clean_log.take();
+            (
+                model.recovery_point,
+                model.start,
+                model.is_closed,
+                clean_log,
+            )
         };
-        let opened = Log::open(OpenParams {
+        let params = OpenParams {
             dir: DIR.into(),
             topic_partition: TopicPartition::new("topic", 0),
             config: Arc::new(config()),
@@ -258,8 +272,14 @@ impl Life {
             random_seed: self.random.u64(),
             handles: crate::Handles::new(6),
             checkpoint_marks: Arc::default(),
-        });
+        };
+        let clean_log = clean_log.filter(|log| log.is_unchanged(Path::new(DIR)));
+        let opened = match &clean_log {
+            Some(clean_log) => Log::open_clean(params, clean_log),
+            None => Log::open(params),
+        };
         let (mut log, _) = offline(opened)?;
+        self.model.lock().tally.opened_clean += u64::from(clean_log.is_some());
         // A few kilobytes, so that it happens.
         log.set_writeback_bytes(4096);
         let reader = log.reader();
@@ -280,20 +300,28 @@ impl Life {
         };
         let model = self.model.clone();
         let reading = thread::spawn(move || read(&reader, &model));
-        for _ in 0..20 + self.random.below(60) {
+        // After few steps, the log has one segment.
+        let steps = match self.random.one_in(4) {
+            true => self.random.below(4),
+            false => 20 + self.random.below(60),
+        };
+        for _ in 0..steps {
             self.step(log.lock().as_mut().expect("the log is open"))?;
             if self.random.one_in(4) {
                 thread::sleep(Duration::from_micros(self.random.below(500)));
             }
         }
-        let closing = log.lock().take().expect("the log is open");
+        let mut closing = log.lock().take().expect("the log is open");
         maintenance.join().ok()??;
         reading.join().ok()?;
-        let end = offline(closing.close())?;
+        let job = closing.close_job();
+        let end = offline(retry_lacking(|| job.run()))?;
+        let clean_log = job.clean_log(TOPIC_ID);
         let mut model = self.model.lock();
         model.forced = model.last;
         model.recovery_point = end.0;
         model.is_closed = true;
+        model.clean_log = clean_log;
         model.tally.closes += 1;
         Some(())
     }
@@ -486,6 +514,8 @@ fn lives(seed: u64, names: PowerLoss, keeps_checkpoint: bool) -> Tally {
                 .unwrap()
                 .sync()
                 .unwrap();
+            let metadata = PartitionMetadata { topic_id: TOPIC_ID };
+            metadata.write(Path::new(DIR)).unwrap();
         })
         .join()
         .unwrap();
@@ -570,6 +600,7 @@ fn a_log_survives_kills_and_losses_of_power() {
         all.kills += tally.kills;
         all.losses += tally.losses;
         all.closes += tally.closes;
+        all.opened_clean += tally.opened_clean;
         all.failures += tally.failures;
         all.refusals += tally.refusals;
         all.rolls += tally.rolls;
@@ -590,9 +621,10 @@ fn a_log_survives_kills_and_losses_of_power() {
         all.rolls,
         all.truncations,
     ];
-    let happened = happened
-        .into_iter()
-        .chain([all.flushes, all.found, all.lost, all.read]);
+    let happened =
+        happened
+            .into_iter()
+            .chain([all.opened_clean, all.flushes, all.found, all.lost, all.read]);
     assert!(
         seeds < 50 || happened.min() > Some(0),
         "a run in which something never happened: {all:?}"

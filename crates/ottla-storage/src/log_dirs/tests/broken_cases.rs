@@ -9,7 +9,7 @@ use ottla_log::checkpoint::{
     LOG_START_OFFSET_CHECKPOINT, META_PROPERTIES, MetaProperties, PARTITION_METADATA,
     RECOVERY_POINT_CHECKPOINT, REPLICATION_OFFSET_CHECKPOINT,
 };
-use ottla_log::{LEADER_EPOCH_CHECKPOINT, LeaderEpochs};
+use ottla_log::{CLEAN_LOGS_FILE, LEADER_EPOCH_CHECKPOINT, LeaderEpochs};
 
 use super::*;
 
@@ -79,6 +79,13 @@ const CASES: &[Case] = &[
             start.has_log(0);
             assert_eq!(start.dirs().previous_broker_epoch(), BrokerEpoch::UNKNOWN);
         },
+    },
+    Case {
+        found: "`ottla-clean-logs` damaged, or of another stop",
+        decision: "ignored: the files of every log are read",
+        kafka: "always ignored",
+        damage: |paths| fs::write(paths[0].join(CLEAN_LOGS_FILE), "garbage").unwrap(),
+        check: |start| start.has_log(0),
     },
     Case {
         found: "`recovery-point-offset-checkpoint` missing",

@@ -10,7 +10,7 @@ use std::time::SystemTime;
 use rustix::io::Errno;
 
 use super::metadata::{FileType, Metadata};
-use crate::kernel::{LockHolder, Space};
+use crate::kernel::{ChangeTime, LockHolder, Space, Status};
 use crate::simulation::random::Random;
 use crate::simulation::state::disk::tree::{FileChange, Inode, NameChange, Node};
 use crate::simulation::state::disk::{Disk, DiskState, Faults};
@@ -165,6 +165,27 @@ impl Disk {
                 file_type: FileType::Dir,
             }),
         }
+    }
+
+    #[track_caller]
+    pub(super) fn status(&self, path: &Path) -> io::Result<Status> {
+        self.call(path, Call::Read)?;
+        let mut state = self.0.lock();
+        let tree = &mut state.tree;
+        let (number, len, changes) = match tree.node(path)? {
+            Node::File(number) => {
+                let file = tree.file(number)?;
+                (number, file.bytes.len() as u64, file.change_count)
+            }
+            Node::Dir(number) => (number, 4096, tree.dirs[&number].change_count),
+        };
+        Ok(Status {
+            len,
+            changed: ChangeTime {
+                seconds: number as i64,
+                nanoseconds: changes as i64,
+            },
+        })
     }
 
     #[track_caller]
@@ -425,7 +446,9 @@ impl Handle {
     #[track_caller]
     pub(super) fn set_modified(&self, time: SystemTime) -> io::Result<()> {
         self.call(Call::Write, |state, _| {
-            state.tree.file(self.number)?.modified = time;
+            let file = state.tree.file(self.number)?;
+            file.modified = time;
+            file.change_count += 1;
             Ok(())
         })
     }

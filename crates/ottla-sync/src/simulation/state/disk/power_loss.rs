@@ -29,6 +29,7 @@ impl Tree {
         for dir in self.dirs.values_mut() {
             dir.names = dir.after_loss(kind, random);
             dir.forced = dir.names.clone();
+            dir.change_count += u64::from(!dir.changes.is_empty());
             dir.changes.clear();
         }
         for file in self.files.values_mut() {
@@ -77,6 +78,7 @@ impl Inode {
     /// Syncs a random part of the writes since the last fsync. The process still sees all of them.
     pub(crate) fn lose_unforced(&mut self, random: &mut Random) {
         let changes = std::mem::take(&mut self.changes);
+        self.change_count += u64::from(!changes.is_empty());
         match random.below(4) {
             0 => {}
             1 => changes

@@ -25,6 +25,8 @@ pub(crate) struct Dir {
     pub(crate) forced: Names,
     /// Changes since the last fsync.
     pub(crate) changes: Vec<NameChange>,
+    /// All changes, also those that a power loss undoes.
+    pub(crate) change_count: u64,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -55,6 +57,8 @@ pub(crate) struct Inode {
     pub(crate) forced: Vec<u8>,
     /// Changes since the last fsync.
     pub(crate) changes: Vec<FileChange>,
+    /// All changes, also those that a power loss undoes.
+    pub(crate) change_count: u64,
     pub(crate) modified: SystemTime,
     pub(crate) handles: u32,
 }
@@ -86,6 +90,7 @@ impl Inode {
             bytes: Vec::new(),
             forced: Vec::new(),
             changes: Vec::new(),
+            change_count: 0,
             modified,
             handles: 0,
         }
@@ -94,6 +99,7 @@ impl Inode {
     pub(crate) fn change(&mut self, change: FileChange, now: SystemTime) {
         change.apply(&mut self.bytes);
         self.changes.push(change);
+        self.change_count += 1;
         self.modified = now;
     }
 
@@ -171,6 +177,7 @@ impl Tree {
         }
         change.apply(&mut dir.names);
         dir.changes.push(change);
+        dir.change_count += 1;
     }
 
     pub(crate) fn force_names(&mut self, dir: u64) {
