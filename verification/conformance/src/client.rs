@@ -15,7 +15,7 @@ use anyhow::{Context, Result, bail};
 
 use listeners::Listeners;
 use ottla_peers::java;
-use ottla_peers::{InstalledPeer, Node, NodeOptions, Peer, free_port_pair};
+use ottla_peers::{InstalledPeer, Node, NodeOptions, Peer, QUICK_HEARTBEATS, free_port_pair};
 use ottla_workspace::report::Tally;
 use ottla_workspace::{process, test_programs, workspace};
 
@@ -32,10 +32,8 @@ const PACKAGE: &str = "ottla-client";
 const LIBRARY: &str = "ottla_client";
 
 /// Settings that reduce the delays of a small broker.
-const SETTINGS: [(&str, &str); 7] = [
+const SETTINGS: [(&str, &str); 5] = [
     ("group.initial.rebalance.delay.ms", "0"),
-    ("group.consumer.min.heartbeat.interval.ms", "500"),
-    ("group.consumer.heartbeat.interval.ms", "500"),
     ("offsets.topic.num.partitions", "1"),
     ("transaction.state.log.num.partitions", "1"),
     ("auto.create.topics.enable", "false"),
@@ -69,8 +67,10 @@ pub fn run(options: &Options) -> Result<()> {
 
 fn test(peer: &InstalledPeer, options: &Options) -> Result<Tally> {
     let dir = tempfile::Builder::new().prefix("ottla-client-").tempdir()?;
-    let overrides = SETTINGS.map(|(key, value)| (key.to_owned(), value.to_owned()));
-    let mut overrides = overrides.to_vec();
+    let overrides = SETTINGS.into_iter().chain(QUICK_HEARTBEATS);
+    let mut overrides: Vec<(String, String)> = overrides
+        .map(|(key, value)| (key.to_owned(), value.to_owned()))
+        .collect();
     let port = free_port_pair()?;
     let is_kafka = peer.id() == "kafka";
     let listeners = if is_kafka {
