@@ -28,11 +28,15 @@ const MEASURING: [(&str, &str); 2] = [
 ];
 
 /// The programs that take longest, in order.
-const LONGEST: [(&str, &str); 4] = [
+const LONGEST: [(&str, &str); 8] = [
     ("simulation", "seeds"),
     ("ottla-broker", "ottla_broker"),
     ("ottla-log", "ottla_log"),
     ("ottla", "bench_runs"),
+    ("ottla", "tls"),
+    ("ottla", "local_cluster"),
+    ("ottla", "disks"),
+    ("ottla", "rebalance"),
 ];
 
 /// Programs whose tests mostly wait: they run with twice as many threads as there are cores, unless
