@@ -44,9 +44,9 @@ const ABANDONED: Duration = Duration::from_secs(4 * 60 * 60);
 /// A reader does not get a snapshot that is older.
 const STALE: Duration = Duration::from_secs(60);
 /// Brokers have applied a change after this time.
-const SETTLING: Duration = Duration::from_secs(5);
+const SETTLING: Duration = Duration::from_secs(3);
 /// A reader does not get an older snapshot if it was begun while a change was settling.
-const UNSETTLED: Duration = Duration::from_millis(300);
+const UNSETTLED: Duration = Duration::from_millis(500);
 /// A snapshot up to this size needs no reservation, nor do its series: such snapshots of all
 /// sessions together take 32 MiB, and the series have a separate bound. Otherwise the page would
 /// not work for other users while one has many searches open.
