@@ -9,9 +9,10 @@
 //! Quick suites and these programs come first. Then two lanes run in parallel, because suites that
 //! start brokers mostly wait for them. Suites that may run in either lane go to the one that
 //! finishes first, longest first. While the processors have time to spare, more suites run in
-//! parallel. Clippy, which waits for nothing, runs beside them with a low priority and takes the time
-//! in which they wait. Suites that measure time run alone at the end. Then a profile of the run is
-//! printed.
+//! parallel. When the test programs are built, the suites that call cargo run beside them, one after
+//! the other, because cargo runs one build at a time: at last clippy, which waits for nothing, and
+//! takes the time in which others wait, with a low priority. No other suite calls cargo if these run.
+//! Suites that measure time run alone at the end. Then a profile of the run is printed.
 
 mod changed;
 mod processors;
@@ -31,6 +32,7 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use crate::programs::{BENCH_PEER, CONFORMANCE, PACKAGING, Program};
 use ottla_workspace::process::{OwnedChild, forbid_core_dumps};
 use ottla_workspace::report::Tally;
+use ottla_workspace::test_programs;
 use ottla_workspace::workspace::{self, SUITE_FEATURES};
 use profile::{Measured, shown};
 
@@ -52,11 +54,12 @@ const LINES_OF_A_COMPLAINT: usize = 12;
 const COMPLAINTS: usize = 12;
 
 /// Features of all test builds: the planted bugs that the simulation must find, all test programs,
-/// and the stores that releases leave out. The same for every build, so that nothing is built twice.
+/// and the stores that releases leave out, with their tests. The same for every build, so that
+/// nothing is built twice.
 /// Suites that call cargo themselves receive them in the environment
 /// (`ottla_workspace::workspace::selection`).
 const FEATURES: &str = "ottla-simulation/planted-bugs,ottla-testkit/client-histories,ottla-protocol/samples,\
-     ottla-tiered-storage/azure,ottla-tiered-storage/gcs";
+     ottla-tiered-storage/real-stores";
 
 /// The programs that the suites start, besides the test programs. `--test server` makes cargo unify
 /// features with those of development dependencies, as the build of the test programs does.
@@ -100,8 +103,12 @@ pub struct Options {
 enum Lane {
     /// Before all other suites.
     First,
-    /// Compiles and computes.
+    /// Builds the test programs.
+    Build,
+    /// Runs them, after `Build`.
     Tests,
+    /// Calls cargo, after `Build` and beside `Tests`.
+    Cargo,
     /// Starts brokers and mostly waits for them.
     Brokers,
     /// Whichever lane finishes first.
@@ -172,7 +179,7 @@ impl Failure {
     }
 }
 
-use Lane::{Brokers, Either, First, Last, Tests};
+use Lane::{Brokers, Build, Cargo, Either, First, Last, Tests};
 
 const ALWAYS: &[&str] = &[];
 /// Affected by the comparing commands' scripts and by the peers.
@@ -224,19 +231,19 @@ const SUITES: &[Suite] = &[
     // A debug build of the same features as the unit tests, so that those reuse its artefacts. The
     // suites check behaviour, not speed; `bench-peer` has its own build.
     suite(First, "binary", "the programs that the other suites start, the broker first of all", ALWAYS, build_of_programs),
-    suite(Tests, "test-build", "the test programs are built", ALWAYS, || cargo(&["test", "--workspace", "--no-run", "--locked", "--features", FEATURES])),
+    suite(Build, "test-build", "the test programs are built", ALWAYS, || xtask(&["test-programs", "--build"])),
     suite(Tests, "unit", "tests beside the code, and of the broker's process", ALWAYS, || xtask(&["test-programs"])),
-    // After `unit`: cargo runs one build at a time.
-    suite(Tests, "clippy", "no warnings", ALWAYS, clippy),
+    suite(Cargo, "documentation", "the examples in the documentation", ALWAYS, || cargo(&["test", "--workspace", "--doc", "--no-fail-fast", "--locked", "--features", FEATURES])),
+    suite(Cargo, "clippy", "no warnings", ALWAYS, clippy),
     suite(Brokers, "conformance", "scripts of every kind of client against Ottla and Apache Kafka", BROKER, || conformance(&["conformance"])),
-    // Longest first, so that no long one runs alone at the end. `tiered` and `client` call cargo, which
-    // waits while clippy runs, so they are later than their length says.
+    // Longest first, so that no long one runs alone at the end. `tiered` and `client` need the programs
+    // of `test-build`, so they are later than their length says.
     suite(Either, "take-over", "one directory in the hands of Kafka and Ottla in turn", BROKER, || conformance(&["take-over"])),
+    suite(Either, "console-page", "the console page in a browser: changes, keys, hostile contents", CONSOLE_PAGE, || conformance(&["console-page", "--measuring", "false"])),
     suite(Either, "secured", "clients and tools on listeners with TLS and logins, with ACLs and quotas", BROKER, || conformance(&["conformance", "--secured"])),
     suite(Either, "console-api", "the console's API against Ottla and Apache Kafka", CONSOLE_API, || conformance(&["console-api"])),
     suite(Either, "take-over-4.4", "a directory of Kafka 4.4", BROKER, || conformance(&["take-over", "--changes", "2", "--from", "kafka44"])),
     suite(Either, "take-over-secured", "a directory whose clients log in over TLS, with ACLs, quotas and tokens", BROKER, || conformance(&["take-over", "--changes", "2", "--secured"])),
-    suite(Either, "under-controllers", "a broker under Kafka's controller, through stops, kills and settings", BROKER, || conformance(&["under-controllers"])),
     suite(Either, "take-over-4.0", "a directory of Kafka 4.0", BROKER, || conformance(&["take-over", "--changes", "2", "--from", "kafka40"])),
     suite(Either, "rolling-take-over", "three brokers of Kafka's handed over one by one, and back", BROKER, || conformance(&["mixed-cluster", "--brokers", "kafka,kafka,kafka", "--rolling", "ottla"])),
     // A short selection against Kafka 4.4; docs/testing.md has the other suites.
@@ -246,6 +253,7 @@ const SUITES: &[Suite] = &[
     suite(Either, "kerberos", "logins with Kerberos of both clients at both brokers, with a KDC", BROKER, || conformance(&["kerberos"])),
     suite(Either, "report", "the report of ottla bench in a browser, light, dark and narrow", REPORT, || conformance(&["report"])),
     suite(Either, "take-over-3.9", "a directory of Kafka 3.9", BROKER, || conformance(&["take-over", "--changes", "2", "--from", "kafka39"])),
+    suite(Either, "under-controllers", "a broker under Kafka's controller, through stops, kills and settings", BROKER, || conformance(&["under-controllers"])),
     suite(Either, "tiered", "Kafka's remote segments are shown, checked and found damaged; stores with real servers", TIERED, || conformance(&["tiered"])),
     suite(Either, "client", "the native client against Apache Kafka and Ottla", BROKER, || conformance(&["client"])),
     suite(Either, "mixed-cluster", "two brokers of Ottla's and one of Kafka's, stopped and killed in turn", BROKER, || conformance(&["mixed-cluster", "--troubles", "3", "--kinds", "stopped,killed"])),
@@ -258,11 +266,10 @@ const SUITES: &[Suite] = &[
     suite(Either, "client-histories", "histories of transactional clients, under kill -9 of the broker", BROKER, || conformance(&["exactly-once", "--work", "histories", "--kills", "3"])),
     suite(Either, "golden", "messages against Kafka's classes", CODEGEN, || conformance(&["golden"])),
     suite(Either, "packages", "the packages are read back, installed, and started from", PACKAGES, || program(PACKAGING, &["check-packages"])),
-    suite(Either, "documentation", "the examples in the documentation", ALWAYS, || cargo(&["test", "--workspace", "--doc", "--no-fail-fast", "--locked", "--features", FEATURES])),
     suite(Either, "console", "the committed console page is up to date", CONSOLE, || xtask(&["console", "--check"])),
     suite(Either, "codegen", "the schema files agree with Kafka's jars", CODEGEN, || conformance(&["codegen", "--check"])),
     suite(Last, "measures", "measurements of a stall, of many connecting clients, and of the start of a cluster", MEASURES, || xtask(&["test-programs", "--measuring"])),
-    suite(Last, "console-page", "the console page in a browser: changes, keys, hostile contents, long lists", CONSOLE_PAGE, || conformance(&["console-page"])),
+    suite(Last, "console-times", "times of the console page in a browser: long lists, keys", CONSOLE_PAGE, || conformance(&["console-page", "--measuring", "true"])),
 ];
 
 pub fn run(options: &Options) -> Result<()> {
@@ -274,6 +281,7 @@ pub fn run(options: &Options) -> Result<()> {
     }
     forbid_core_dumps()?;
     let began = Instant::now();
+    test_programs::forget()?;
     let chosen = choose(options)?;
     let suites_of = |lane| chosen.iter().filter(move |suite| suite.lane == lane);
     let mut total = run_all(suites_of(Lane::First))?;
@@ -290,18 +298,25 @@ pub fn run(options: &Options) -> Result<()> {
     }
     let either = &Queue::new(suites_of(Lane::Either));
     let lane = &|lane| run_all(suites_of(lane));
+    let rest = || run_all(std::iter::from_fn(|| either.next()));
     let lanes = std::thread::scope(|scope| {
-        let lanes = [Lane::Tests, Lane::Brokers].map(|own| {
-            scope.spawn(move || {
-                let mut total = lane(own)?;
-                total.add(run_all(std::iter::from_fn(|| either.next()))?);
-                anyhow::Ok(total)
-            })
+        let tests = scope.spawn(move || {
+            let mut total = lane(Lane::Build)?;
+            let beside = scope.spawn(move || lane(Lane::Cargo));
+            total.add(lane(Lane::Tests)?);
+            total.add(rest()?);
+            total.add(joined(beside.join())?);
+            anyhow::Ok(total)
+        });
+        let brokers = scope.spawn(move || {
+            let mut total = lane(Lane::Brokers)?;
+            total.add(rest()?);
+            anyhow::Ok(total)
         });
         let more: Vec<_> = (0..MORE_AT_ONCE)
             .map(|_| scope.spawn(move || run_all(std::iter::from_fn(|| either.next_while_spare()))))
             .collect();
-        let all = lanes.into_iter().chain(more);
+        let all = [tests, brokers].into_iter().chain(more);
         all.map(|lane| lane.join()).collect::<Vec<_>>()
     });
     for outcome in lanes {

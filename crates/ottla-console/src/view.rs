@@ -4,7 +4,8 @@
 //! often after some minutes without a reader. After hours without a reader, sampling stops and the
 //! series are dropped. Pages are answered from the latest snapshot, so that their cost does not
 //! grow with the number of tabs. A change through the console makes the next reader wait for a new
-//! snapshot.
+//! snapshot. Brokers apply a change a moment after the controller has accepted it, so the snapshots
+//! taken in the seconds after a change are not kept for long.
 
 mod collect;
 mod history;
@@ -42,6 +43,10 @@ const UNUSED_INTERVAL: Duration = Duration::from_secs(60);
 const ABANDONED: Duration = Duration::from_secs(4 * 60 * 60);
 /// A reader does not get a snapshot that is older.
 const STALE: Duration = Duration::from_secs(60);
+/// Brokers have applied a change after this time.
+const SETTLING: Duration = Duration::from_secs(3);
+/// A reader does not get an older snapshot if it was begun while a change was settling.
+const UNSETTLED: Duration = Duration::from_millis(500);
 /// A snapshot up to this size needs no reservation, nor do its series: such snapshots of all
 /// sessions together take 32 MiB, and the series have a separate bound. Otherwise the page would
 /// not work for other users while one has many searches open.
@@ -67,12 +72,15 @@ struct State {
     /// How often something was changed, and how often before the latest snapshot was begun.
     changes: u64,
     seen_changes: u64,
+    /// When something was changed the last time.
+    changed: Option<Instant>,
     /// When the last attempt failed, and why. `None` if it has succeeded.
     failure: Option<(Instant, Problem)>,
 }
 
 struct Latest {
     snapshot: Arc<Snapshot>,
+    begun: Instant,
     taken: Instant,
     /// For the snapshot and the series, if they are large.
     _reservation: Option<Reservation>,
@@ -81,6 +89,12 @@ struct Latest {
 impl State {
     fn is_outdated(&self) -> bool {
         self.changes != self.seen_changes
+    }
+
+    /// Whether a snapshot that was begun then may lack a change.
+    fn is_settling(&self, begun: Instant) -> bool {
+        self.changed
+            .is_some_and(|changed| begun < changed + SETTLING)
     }
 }
 
@@ -102,6 +116,7 @@ impl View {
                 is_sampling: false,
                 changes: 0,
                 seen_changes: 0,
+                changed: None,
                 failure: None,
             }),
             sampling,
@@ -128,7 +143,9 @@ impl View {
 
     /// Makes the next reader wait for a new snapshot.
     pub(crate) fn outdate(&self) {
-        self.state.lock().changes += 1;
+        let mut state = self.state.lock();
+        state.changes += 1;
+        state.changed = Some(Instant::now());
     }
 
     /// As [`View::outdate`], unless the latest snapshot is younger: for a state that changes by
@@ -167,7 +184,12 @@ impl View {
     fn usable(&self) -> Option<Arc<Snapshot>> {
         let state = self.state.lock();
         let latest = state.latest.as_ref()?;
-        (!state.is_outdated() && latest.taken.elapsed() < STALE).then(|| latest.snapshot.clone())
+        let oldest = if state.is_settling(latest.begun) {
+            UNSETTLED
+        } else {
+            STALE
+        };
+        (!state.is_outdated() && latest.taken.elapsed() < oldest).then(|| latest.snapshot.clone())
     }
 
     fn failure_since(&self, asked: Instant) -> Option<Problem> {
@@ -178,10 +200,14 @@ impl View {
 
     async fn take(&self) -> Result<Arc<Snapshot>, Problem> {
         // A reader that goes away during the request changes nothing.
+        let begun = Instant::now();
         let (previous, changes, is_outdated) = {
             let state = self.state.lock();
-            let previous = state.latest.as_ref().map(|it| it.snapshot.clone());
-            (previous, state.changes, state.is_outdated())
+            let latest = state.latest.as_ref();
+            let is_outdated =
+                state.is_outdated() || latest.is_some_and(|it| state.is_settling(it.begun));
+            let previous = latest.map(|it| it.snapshot.clone());
+            (previous, state.changes, is_outdated)
         };
         let (admin, forwarded) = (&self.admin, &self.forwarded);
         let taken = collect::take(admin, forwarded, previous.as_deref(), is_outdated).await;
@@ -190,7 +216,7 @@ impl View {
         let mut state = self.state.lock();
         let kept = taken
             .map_err(Problem::from)
-            .and_then(|snapshot| self.keep(&mut state, snapshot, &latencies));
+            .and_then(|snapshot| self.keep(&mut state, snapshot, begun, &latencies));
         match &kept {
             Ok(_) => {
                 state.seen_changes = changes;
@@ -209,6 +235,7 @@ impl View {
         &self,
         state: &mut State,
         snapshot: Snapshot,
+        begun: Instant,
         latencies: &[Latency],
     ) -> Result<Arc<Snapshot>, Problem> {
         // The broker does not decide who may see them: they are for users that may see log directories.
@@ -230,6 +257,7 @@ impl View {
         let snapshot = Arc::new(snapshot);
         state.latest = Some(Latest {
             snapshot: snapshot.clone(),
+            begun,
             taken: Instant::now(),
             _reservation: reservation,
         });
@@ -324,12 +352,36 @@ mod tests {
     #[tokio::test]
     async fn a_young_snapshot_is_kept_for_a_state_that_changes_by_itself() {
         let view = view(Budget::default());
-        let kept = view.keep(&mut view.state.lock(), with_topics(1), &[]);
+        let kept = view.keep(&mut view.state.lock(), with_topics(1), Instant::now(), &[]);
         assert!(kept.is_ok());
         view.outdate_if_older(Duration::from_secs(3600));
         assert!(view.usable().is_some());
         view.outdate_if_older(Duration::ZERO);
         assert!(view.usable().is_none());
+    }
+
+    /// A broker describes its old state until it has applied the change.
+    #[tokio::test]
+    async fn a_snapshot_soon_after_a_change_is_not_kept_for_long() {
+        let view = view(Budget::default());
+        view.outdate();
+        let mut state = view.state.lock();
+        let changed = state.changed.expect("it was changed");
+        assert!(view.keep(&mut state, with_topics(1), changed, &[]).is_ok());
+        state.seen_changes = state.changes;
+        drop(state);
+        let set_times = |begun: Instant, age: Duration| {
+            let mut state = view.state.lock();
+            let latest = state.latest.as_mut().expect("it is kept");
+            latest.begun = begun;
+            latest.taken = Instant::now().checked_sub(age).expect("it runs for longer");
+        };
+        set_times(changed, Duration::ZERO);
+        assert!(view.usable().is_some());
+        set_times(changed, UNSETTLED);
+        assert!(view.usable().is_none());
+        set_times(changed + SETTLING, UNSETTLED);
+        assert!(view.usable().is_some());
     }
 
     #[tokio::test]
@@ -409,7 +461,7 @@ mod tests {
             };
             let latency = [latency.clone()];
             assert!(
-                view.keep(&mut view.state.lock(), snapshot, &latency)
+                view.keep(&mut view.state.lock(), snapshot, Instant::now(), &latency)
                     .is_ok()
             );
             let series = view.series("cluster", ALL).1;
@@ -424,7 +476,14 @@ mod tests {
     async fn a_large_snapshot_is_part_of_the_budget() {
         let budget = Budget::default();
         let view = view(budget.clone());
-        let keep = |topics: usize| view.keep(&mut view.state.lock(), with_topics(topics), &[]);
+        let keep = |topics: usize| {
+            view.keep(
+                &mut view.state.lock(),
+                with_topics(topics),
+                Instant::now(),
+                &[],
+            )
+        };
         // A small one needs no reservation, so the page works while one user holds all memory.
         let all = budget.reserve(usize::MAX).unwrap();
         assert!(keep(10).is_ok());

@@ -40,10 +40,12 @@ impl DirReports {
                 () = self.node.context.stopping() => return,
             }
             if let Some(heartbeats) = self.node.heartbeats() {
-                heartbeats.on_directories_changed(
-                    log_dirs.offline_directory_ids(),
-                    log_dirs.cordoned_directory_ids(),
-                );
+                heartbeats.on_directories_changed(|| {
+                    (
+                        log_dirs.offline_directory_ids(),
+                        log_dirs.cordoned_directory_ids(),
+                    )
+                });
             }
         }
     }

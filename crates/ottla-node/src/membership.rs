@@ -168,10 +168,12 @@ impl Membership {
             context.broker_id()
         );
         log_dirs.set_strays_aside();
-        heartbeats.on_directories_changed(
-            log_dirs.offline_directory_ids(),
-            log_dirs.cordoned_directory_ids(),
-        );
+        heartbeats.on_directories_changed(|| {
+            (
+                log_dirs.offline_directory_ids(),
+                log_dirs.cordoned_directory_ids(),
+            )
+        });
         heartbeats.unfence().await?;
         // The first clients must find their leaders here, and the heartbeat is answered before its
         // effect is published on this node.

@@ -4,16 +4,20 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-/// The path of the broker binary: `OTTLA_BINARY` if it is set, otherwise the binary of the running
-/// test's profile, which is built first so that a test never runs a stale broker.
+/// The path of the broker binary: `OTTLA_BINARY` if it is set; in the tests of its own package the
+/// binary that cargo has built with them; otherwise the binary of the running test's profile, which
+/// is built first so that a test never runs a stale broker. That build takes a minute if it selects
+/// other features than that of the tests.
 ///
 /// # Panics
 /// If the build fails.
 pub fn ottla_binary() -> &'static Path {
     static BINARY: OnceLock<PathBuf> = OnceLock::new();
-    BINARY.get_or_init(|| match std::env::var_os("OTTLA_BINARY") {
-        Some(named) => PathBuf::from(named),
-        None => build(),
+    BINARY.get_or_init(|| {
+        let mut named = ["OTTLA_BINARY", "CARGO_BIN_EXE_ottla"]
+            .iter()
+            .filter_map(std::env::var_os);
+        named.next().map_or_else(build, PathBuf::from)
     })
 }
 

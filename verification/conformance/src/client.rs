@@ -1,7 +1,7 @@
 //! `cargo xtask client`: runs the native client's tests against Apache Kafka and against Ottla.
 //!
-//! Starts a broker and passes its address to `cargo test`; the tests create their own topics. Where
-//! a broker does not serve an API, the tests check that the client reports this.
+//! Starts a broker and passes its address to the test programs; they create their own topics. Where a
+//! broker does not serve an API, the tests check that the client reports this.
 //!
 //! On Kafka the command also tests listeners with TLS and SASL, repeats the transaction tests at
 //! older levels of `transaction.version`, compares the client's assignors with Kafka's on random
@@ -15,9 +15,9 @@ use anyhow::{Context, Result, bail};
 
 use listeners::Listeners;
 use ottla_peers::java;
-use ottla_peers::{InstalledPeer, Node, NodeOptions, Peer, free_port_pair};
+use ottla_peers::{InstalledPeer, Node, NodeOptions, Peer, QUICK_HEARTBEATS, free_port_pair};
 use ottla_workspace::report::Tally;
-use ottla_workspace::{process, workspace};
+use ottla_workspace::{process, test_programs, workspace};
 
 #[derive(clap::Args)]
 pub struct Options {
@@ -28,11 +28,12 @@ pub struct Options {
     filter: Option<String>,
 }
 
+const PACKAGE: &str = "ottla-client";
+const LIBRARY: &str = "ottla_client";
+
 /// Settings that reduce the delays of a small broker.
-const SETTINGS: [(&str, &str); 7] = [
+const SETTINGS: [(&str, &str); 5] = [
     ("group.initial.rebalance.delay.ms", "0"),
-    ("group.consumer.min.heartbeat.interval.ms", "500"),
-    ("group.consumer.heartbeat.interval.ms", "500"),
     ("offsets.topic.num.partitions", "1"),
     ("transaction.state.log.num.partitions", "1"),
     ("auto.create.topics.enable", "false"),
@@ -66,8 +67,10 @@ pub fn run(options: &Options) -> Result<()> {
 
 fn test(peer: &InstalledPeer, options: &Options) -> Result<Tally> {
     let dir = tempfile::Builder::new().prefix("ottla-client-").tempdir()?;
-    let overrides = SETTINGS.map(|(key, value)| (key.to_owned(), value.to_owned()));
-    let mut overrides = overrides.to_vec();
+    let overrides = SETTINGS.into_iter().chain(QUICK_HEARTBEATS);
+    let mut overrides: Vec<(String, String)> = overrides
+        .map(|(key, value)| (key.to_owned(), value.to_owned()))
+        .collect();
     let port = free_port_pair()?;
     let is_kafka = peer.id() == "kafka";
     let listeners = if is_kafka {
@@ -85,7 +88,7 @@ fn test(peer: &InstalledPeer, options: &Options) -> Result<Tally> {
         ..NodeOptions::default()
     })?;
     let mut total = Tally::default();
-    let mut command = cargo_test(
+    let mut commands = test_commands(
         &node,
         &[
             "against_a_broker",
@@ -95,21 +98,25 @@ fn test(peer: &InstalledPeer, options: &Options) -> Result<Tally> {
             "secured",
             "watched_clients",
         ],
-    );
-    command.arg("--").args(&options.filter);
-    if let Some(listeners) = &listeners {
-        command.envs(listeners.variables());
+    )?;
+    for command in &mut commands {
+        command.args(&options.filter);
+        if let Some(listeners) = &listeners {
+            command.envs(listeners.variables());
+        }
     }
-    total.add(told(peer.name(), command)?);
+    total.add(told(peer.name(), commands)?);
     if is_kafka {
         for version in OLDER_TRANSACTION_VERSIONS {
             lower_transaction_version(peer, &node, version)?;
-            let mut command = cargo_test(&node, &["against_a_broker"]);
-            command
-                .args(["--", "transactions"])
-                .env("OTTLA_CLIENT_TRANSACTION_VERSION", version);
+            let mut commands = test_commands(&node, &["against_a_broker"])?;
+            for command in &mut commands {
+                command
+                    .arg("transactions")
+                    .env("OTTLA_CLIENT_TRANSACTION_VERSION", version);
+            }
             let what = format!("{} with transaction.version={version}", peer.name());
-            total.add(told(&what, command)?);
+            total.add(told(&what, commands)?);
         }
     }
     node.stop()?;
@@ -118,9 +125,13 @@ fn test(peer: &InstalledPeer, options: &Options) -> Result<Tally> {
 
 /// The examples, which one of the tests starts.
 fn build_examples() -> Result<()> {
+    if test_programs::built()?.is_some() {
+        // Cargo builds the examples with the test programs.
+        return Ok(());
+    }
     let mut command = workspace::cargo();
     command.args(["build", "--locked"]);
-    command.args(workspace::selection("ottla-client", &[]));
+    command.args(workspace::selection(PACKAGE, &[]));
     for example in std::fs::read_dir(workspace::root().join("crates/ottla-client/examples"))? {
         let path = example?.path();
         let name = path.file_stem().context("an example without a name")?;
@@ -133,23 +144,22 @@ fn build_examples() -> Result<()> {
     }
 }
 
-fn cargo_test(node: &Node, targets: &[&str]) -> Command {
-    let mut command = workspace::cargo();
-    command.args(["test", "--locked"]);
-    command.args(workspace::selection("ottla-client", &[]));
-    // A failure in one test file must not skip other files.
-    command.arg("--no-fail-fast");
-    for target in targets {
-        command.args(["--test", target]);
+fn test_commands(node: &Node, targets: &[&str]) -> Result<Vec<Command>> {
+    let mut commands = test_programs::commands(PACKAGE, &[], targets)?;
+    for command in &mut commands {
+        command.env("OTTLA_CLIENT_BOOTSTRAP", node.bootstrap());
     }
-    command.env("OTTLA_CLIENT_BOOTSTRAP", node.bootstrap());
-    command
+    Ok(commands)
 }
 
-fn told(what: &str, mut command: Command) -> Result<Tally> {
-    let status = command.status()?;
-    println!("{} {what}", if status.success() { "ok  " } else { "FAIL" });
-    Ok(Tally::of(status.success()))
+/// Runs all commands, and counts them as one check.
+fn told(what: &str, commands: Vec<Command>) -> Result<Tally> {
+    let mut succeed = true;
+    for mut command in commands {
+        succeed &= command.status()?.success();
+    }
+    println!("{} {what}", if succeed { "ok  " } else { "FAIL" });
+    Ok(Tally::of(succeed))
 }
 
 fn lower_transaction_version(kafka: &InstalledPeer, node: &Node, version: &str) -> Result<()> {
@@ -210,11 +220,11 @@ const SETTINGS_OF_CLIENTS: Comparison = Comparison {
 fn compare(what: &str, comparison: &Comparison, written: &str) -> Result<Tally> {
     let file = workspace::target_dir().join(comparison.file);
     std::fs::write(&file, written).with_context(|| file.display().to_string())?;
-    let mut command = workspace::cargo();
-    command
-        .args(["test", "--locked", "--lib"])
-        .args(workspace::selection("ottla-client", &[]))
-        .args([comparison.test, "--", "--nocapture"])
-        .env(comparison.variable, &file);
-    told(what, command)
+    let mut commands = test_programs::commands(PACKAGE, &[], &[LIBRARY])?;
+    for command in &mut commands {
+        command
+            .args([comparison.test, "--nocapture"])
+            .env(comparison.variable, &file);
+    }
+    told(what, commands)
 }

@@ -20,7 +20,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
-use ottla_peers::{NodeOptions, Peer};
+use ottla_peers::{NodeOptions, Peer, QUICK_HEARTBEATS};
 use ottla_workspace::report::Tally;
 use ottla_workspace::workspace;
 
@@ -114,10 +114,11 @@ fn against(broker: &str, binary: &std::path::Path, options: &Options) -> Result<
     let dir = tempfile::Builder::new()
         .prefix("ottla-console-")
         .tempdir()?;
-    let overrides = SETTINGS.map(|(key, value)| (key.to_owned(), value.to_owned()));
+    let overrides = SETTINGS.into_iter().chain(QUICK_HEARTBEATS);
+    let overrides = overrides.map(|(key, value)| (key.to_owned(), value.to_owned()));
     let mut node = peer.start(NodeOptions {
         dir: dir.path().join("node"),
-        overrides: overrides.to_vec(),
+        overrides: overrides.collect(),
         ..NodeOptions::default()
     })?;
     let mut command = Command::new(binary);

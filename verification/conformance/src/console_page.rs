@@ -33,6 +33,10 @@ pub struct Options {
     /// Only what is played against this broker. Transcripts without a broker belong to Ottla's.
     #[arg(long)]
     broker: Option<Kind>,
+    /// Only transcripts that measure times, for which the machine must do nothing else, or only the
+    /// others.
+    #[arg(long)]
+    measuring: Option<bool>,
 }
 
 /// A transcript, and the broker that it is played against.
@@ -58,6 +62,10 @@ pub fn run(options: &Options) -> Result<()> {
         let name = file.file_stem().unwrap_or_default().to_string_lossy();
         let text = std::fs::read_to_string(&file)?;
         let transcript = steps::parse(&text).with_context(|| file.display().to_string())?;
+        let measuring = transcript.measures();
+        if options.measuring.is_some_and(|it| it != measuring) {
+            continue;
+        }
         for kind in kinds(&transcript.server) {
             if options.broker.is_none_or(|it| it == *kind) {
                 plays.push(Play {
@@ -71,6 +79,7 @@ pub fn run(options: &Options) -> Result<()> {
             }
         }
     }
+    ensure!(!plays.is_empty(), "no transcript is left by the options");
     let mut tally = Tally::default();
     let mut ahead = None;
     for (index, play) in plays.iter().enumerate() {

@@ -28,7 +28,8 @@ use crate::seeded::{self, Seeded};
 use endings::{Deck, Ending};
 use model::Findings;
 use ottla_peers::{
-    InstalledPeer, Node, NodeOptions, Peer, Place, free_port_pair, is_orderly, reference,
+    InstalledPeer, Node, NodeOptions, Peer, Place, QUICK_HEARTBEATS, free_port_pair, is_orderly,
+    reference,
 };
 use ottla_workspace::report::Tally;
 use ottla_workspace::workspace;
@@ -396,8 +397,10 @@ fn settings(log_dirs: &str) -> Vec<(String, String)> {
         // turn.
         ("producer.id.expiration.ms", "86400000"),
     ]
+    .into_iter()
+    .chain(QUICK_HEARTBEATS)
     .map(|(key, value)| (key.to_owned(), value.to_owned()))
-    .to_vec()
+    .collect()
 }
 
 /// Compares the current state with the state at the end of the previous turn.

@@ -26,6 +26,15 @@ const STOP_PATIENCE: Duration = Duration::from_secs(180);
 /// A start of less than this is measured to a millisecond, a longer one to a hundredth of a second.
 const QUICK_START: Duration = Duration::from_secs(1);
 
+/// Settings of a broker with which members of consumer and share groups soon get their assignments:
+/// the partitions of a new share group come with its second heartbeat, by default after 5 s.
+pub const QUICK_HEARTBEATS: [(&str, &str); 4] = [
+    ("group.consumer.min.heartbeat.interval.ms", "500"),
+    ("group.consumer.heartbeat.interval.ms", "500"),
+    ("group.share.min.heartbeat.interval.ms", "500"),
+    ("group.share.heartbeat.interval.ms", "500"),
+];
+
 /// Where and how to run a node.
 #[derive(Debug, Clone, Default)]
 pub struct NodeOptions {

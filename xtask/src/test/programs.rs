@@ -5,15 +5,14 @@
 //! next to its explanation.
 
 use std::io::{Read, Seek};
-use std::path::PathBuf;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::Mutex;
 use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
-use serde_json::Value;
 
-use ottla_workspace::process::{OwnedChild, forbid_core_dumps, output_of};
+use ottla_workspace::process::{OwnedChild, forbid_core_dumps};
+use ottla_workspace::test_programs::{self, TestProgram};
 use ottla_workspace::workspace;
 
 use super::{FEATURES, PATIENCE, shown};
@@ -30,11 +29,15 @@ const MEASURING: [(&str, &str); 3] = [
 ];
 
 /// The programs that take longest, in order.
-const LONGEST: [(&str, &str); 4] = [
+const LONGEST: [(&str, &str); 8] = [
     ("simulation", "seeds"),
     ("ottla-broker", "ottla_broker"),
     ("ottla-log", "ottla_log"),
     ("ottla", "bench_runs"),
+    ("ottla", "tls"),
+    ("ottla", "local_cluster"),
+    ("ottla", "disks"),
+    ("ottla", "rebalance"),
 ];
 
 /// Programs whose tests mostly wait: they run with twice as many threads as there are cores, unless
@@ -50,50 +53,35 @@ pub struct Options {
     /// Only the tests that measure time, one program after the other.
     #[arg(long, conflicts_with = "quick")]
     measuring: bool,
+    /// Only build the programs, and list them for the suites of `cargo xtask test`.
+    #[arg(long, conflicts_with_all = ["quick", "measuring", "packages"])]
+    build: bool,
     /// Only these packages.
     #[arg(long = "package", value_name = "PACKAGE")]
     packages: Vec<String>,
 }
 
-/// A test program, as cargo reports it.
-#[derive(Debug, PartialEq, Eq)]
-struct TestProgram {
-    package: String,
-    target: String,
-    executable: PathBuf,
-    /// The folder of its package, in which cargo runs it.
-    folder: PathBuf,
-    /// Whether it is a file below `tests/`. These start processes and take longest.
-    is_integration: bool,
-}
-
-impl TestProgram {
-    fn measures(&self) -> bool {
-        MEASURING.contains(&self.name())
-    }
-
-    /// The folder of the package, and the target.
-    fn name(&self) -> (&str, &str) {
-        (self.package.as_str(), self.target.as_str())
-    }
-
-    /// Its place in the order: the longest first, so that none runs alone at the end.
-    fn place(&self) -> (usize, bool) {
-        let place = LONGEST.iter().position(|long| *long == self.name());
-        (place.unwrap_or(LONGEST.len()), !self.is_integration)
-    }
+/// Its place in the order: the longest first, so that none runs alone at the end.
+fn place(program: &TestProgram) -> (usize, bool) {
+    let place = LONGEST.iter().position(|long| *long == program.name());
+    (place.unwrap_or(LONGEST.len()), !program.is_integration)
 }
 
 pub fn run(options: &Options) -> Result<()> {
-    let mut build = cargo_test(options);
-    build.args(["--no-run", "--message-format=json-render-diagnostics"]);
-    if options.quick {
-        build.args(["--lib", "--bins"]);
+    if options.build {
+        let messages = build(options)?;
+        ensure!(
+            !test_programs::parse(&messages)?.is_empty(),
+            "no test program is built"
+        );
+        return test_programs::leave(&messages);
     }
-    build.stderr(std::process::Stdio::inherit());
-    let mut programs = test_programs(&output_of(&mut build)?)?;
-    programs.retain(|program| program.measures() == options.measuring);
-    programs.sort_by_key(TestProgram::place);
+    let mut programs = match test_programs::built()? {
+        Some(programs) => programs,
+        None => test_programs::parse(&build(options)?)?,
+    };
+    programs.retain(|program| MEASURING.contains(&program.name()) == options.measuring);
+    programs.sort_by_key(place);
     ensure!(!programs.is_empty(), "there is no test program to run");
     forbid_core_dumps()?;
     let failed = run_all(&programs, if options.measuring { 1 } else { AT_ONCE })?;
@@ -104,6 +92,19 @@ pub fn run(options: &Options) -> Result<()> {
         std::process::exit(1);
     }
     Ok(())
+}
+
+/// Builds the programs and returns cargo's messages. What concerns a reader is printed.
+fn build(options: &Options) -> Result<String> {
+    let mut build = cargo_test(options);
+    build.args(["--no-run", "--message-format=json-render-diagnostics"]);
+    if options.quick {
+        build.args(["--lib", "--bins"]);
+    }
+    build.stdin(Stdio::null()).stderr(Stdio::inherit());
+    let output = build.output().context("cannot start cargo")?;
+    ensure!(output.status.success(), "the test programs do not build");
+    Ok(String::from_utf8(output.stdout)?)
 }
 
 fn cargo_test(options: &Options) -> Command {
@@ -118,36 +119,6 @@ fn cargo_test(options: &Options) -> Command {
         }
     }
     command
-}
-
-/// Parses the test programs from cargo's build messages, one JSON object per line.
-fn test_programs(messages: &str) -> Result<Vec<TestProgram>> {
-    let mut programs = Vec::new();
-    for line in messages.lines() {
-        let message: Value = serde_json::from_str(line).context("a message of cargo")?;
-        let Some(executable) = message["executable"].as_str() else {
-            continue;
-        };
-        if message["profile"]["test"] != true {
-            continue;
-        }
-        let text = |value: &Value| value.as_str().map(str::to_owned);
-        let manifest = PathBuf::from(text(&message["manifest_path"]).context("manifest_path")?);
-        let folder = manifest.parent().context("a manifest lies in a folder")?;
-        let kinds = message["target"]["kind"].as_array();
-        programs.push(TestProgram {
-            package: folder
-                .file_name()
-                .unwrap_or_default()
-                .to_string_lossy()
-                .into_owned(),
-            target: text(&message["target"]["name"]).context("target.name")?,
-            executable: executable.into(),
-            folder: folder.to_path_buf(),
-            is_integration: kinds.is_some_and(|kinds| kinds.iter().any(|kind| kind == "test")),
-        });
-    }
-    Ok(programs)
 }
 
 /// Runs the programs in order, `at_once` in parallel, and returns the names of the programs that
@@ -179,10 +150,8 @@ fn run_all(programs: &[TestProgram], at_once: usize) -> Result<Vec<String>> {
 fn run_one(program: &TestProgram) -> Result<bool> {
     let began = Instant::now();
     let mut output = tempfile::tempfile()?;
-    let mut command = Command::new(&program.executable);
+    let mut command = program.command();
     command
-        .current_dir(&program.folder)
-        .env("CARGO_MANIFEST_DIR", &program.folder)
         .stdout(output.try_clone()?)
         .stderr(output.try_clone()?);
     if WAITING.contains(&program.name()) && std::env::var_os(TEST_THREADS).is_none() {
@@ -214,30 +183,9 @@ fn run_one(program: &TestProgram) -> Result<bool> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use std::path::PathBuf;
 
-    #[test]
-    fn test_programs_are_distinguished_from_other_artifacts() {
-        let artifact = |kind: &str, test: bool, executable: &str| {
-            format!(
-                r#"{{"reason":"compiler-artifact","manifest_path":"/w/crates/a/Cargo.toml","profile":{{"test":{test}}},"target":{{"kind":["{kind}"],"name":"{kind}_of_a"}},"executable":{executable}}}"#
-            )
-        };
-        let messages = [
-            artifact("lib", true, r#""/t/a-1""#),
-            artifact("lib", false, "null"),
-            artifact("bin", false, r#""/t/a""#),
-            artifact("test", true, r#""/t/b-1""#),
-            r#"{"reason":"build-finished","success":true}"#.to_owned(),
-        ];
-        let found = test_programs(&messages.join("\n")).expect("JSON");
-        let brief: Vec<_> = found
-            .iter()
-            .map(|it| (it.package.as_str(), it.target.as_str(), it.is_integration))
-            .collect();
-        assert_eq!(brief, [("a", "lib_of_a", false), ("a", "test_of_a", true)]);
-        assert_eq!(found[0].folder, PathBuf::from("/w/crates/a"));
-    }
+    use super::*;
 
     #[test]
     fn the_longest_start_first_then_programs_that_start_processes() {
@@ -254,13 +202,8 @@ mod tests {
             program("ottla-log", "ottla_log", false),
             program("simulation", "seeds", true),
         ];
-        programs.sort_by_key(TestProgram::place);
+        programs.sort_by_key(place);
         let order: Vec<&str> = programs.iter().map(|it| it.target.as_str()).collect();
         assert_eq!(order, ["seeds", "ottla_log", "b", "a"]);
-    }
-
-    #[test]
-    fn an_invalid_json_message_is_an_error() {
-        assert!(test_programs("Compiling a").is_err());
     }
 }

@@ -1,6 +1,7 @@
 //! A log directory whose disk hangs instead of failing: other directories are not affected.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use ottla_log::Log;
@@ -37,12 +38,14 @@ async fn start(settings: &[(&str, &str)]) -> (Node, Client) {
 }
 
 /// Occupies all threads of a partition's directory, like a disk that hangs, until the returned
-/// sender is dropped.
-fn hang(node: &Node, index: i32) -> std::sync::mpsc::Sender<()> {
+/// sender is dropped. Work that the directory began before has ended on return: it may hold the run
+/// token of a partition, and would process what comes next.
+async fn hang(node: &Node, index: i32) -> std::sync::mpsc::Sender<()> {
     let partition = node.partition(index);
     let threads = &partition.log_location().threads;
     let (release, released) = std::sync::mpsc::channel();
     let released = Arc::new(parking_lot::Mutex::new(released));
+    let occupied = Arc::new(AtomicUsize::new(0));
     for _ in 0..THREADS_PER_DIRECTORY {
         for share in [
             &threads.jobs,
@@ -50,19 +53,24 @@ fn hang(node: &Node, index: i32) -> std::sync::mpsc::Sender<()> {
             &threads.appends,
             &threads.topic_ids,
         ] {
-            let released = Arc::clone(&released);
+            let (released, occupied) = (Arc::clone(&released), Arc::clone(&occupied));
             share.start(move || {
+                occupied.fetch_add(1, Ordering::Relaxed);
                 let _ = released.lock().recv();
             });
         }
     }
+    until("all threads of the directory are occupied", || {
+        occupied.load(Ordering::Relaxed) == THREADS_PER_DIRECTORY
+    })
+    .await;
     release
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_hanging_directory_does_not_delay_flushes_of_another() {
     let (node, mut client) = start(&[("log.flush.interval.messages", "1")]).await;
-    let hung = hang(&node, 0);
+    let hung = hang(&node, 0).await;
     let mut of_hung = node.connect().await;
     let waiting = tokio::spawn(async move { produce(&mut of_hung, 0, "a").await });
     assert_eq!(produce(&mut client, 1, "b").await, ErrorCode::None);
@@ -76,7 +84,7 @@ async fn a_hanging_directory_does_not_delay_flushes_of_another() {
 #[tokio::test(flavor = "multi_thread")]
 async fn no_record_is_acknowledged_before_the_topic_id_is_on_disk() {
     let (node, mut client) = start(&[]).await;
-    let hung = hang(&node, 0);
+    let hung = hang(&node, 0).await;
     create_topic(&mut client, "late", 2).await;
     let dir_of = |topic: &str, index| {
         let partition = node.broker().partitions.get(topic, index).unwrap();
@@ -114,7 +122,7 @@ async fn flush_ms_is_kept_while_another_directory_hangs() {
     };
     // In both orders, because the schedules may reach either first.
     for (hanging, well) in [(0, 1), (1, 0)] {
-        let hung = hang(&node, hanging);
+        let hung = hang(&node, hanging).await;
         for index in [hanging, well, well] {
             assert_eq!(produce(&mut client, index, "a").await, ErrorCode::None);
             let deadline = Instant::now() + PATIENCE;
@@ -151,7 +159,7 @@ async fn checkpoints_of_a_directory_are_written_while_another_hangs() {
         checkpoint.offsets.get(&of).copied()
     };
     for (round, (hanging, well)) in [(0, 1), (1, 0)].into_iter().enumerate() {
-        let hung = hang(&node, hanging);
+        let hung = hang(&node, hanging).await;
         // Every schedule has run by now.
         tokio::time::sleep(Duration::from_millis(100)).await;
         for index in [hanging, well] {
@@ -205,7 +213,7 @@ async fn retention_and_appends_continue_while_another_directory_hangs() {
     let large = "x".repeat(400_000);
     for (hanging, well) in [(0, 1), (1, 0)] {
         make_slow(&node, hanging);
-        let hung = hang(&node, hanging);
+        let hung = hang(&node, hanging).await;
         let mut of_hung = node.connect().await;
         let waiting = tokio::spawn(async move { produce(&mut of_hung, hanging, "a").await });
         tokio::time::sleep(Duration::from_millis(100)).await;
@@ -225,6 +233,35 @@ async fn retention_and_appends_continue_while_another_directory_hangs() {
         drop(hung);
         assert_eq!(waiting.await.unwrap(), ErrorCode::None);
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_thread_that_holds_the_run_token_does_not_append_to_a_directory_that_became_slow() {
+    let (node, mut client) = start(&[]).await;
+    assert_eq!(produce(&mut client, 0, "a").await, ErrorCode::None);
+    let (partition, host) = (node.partition(0), Arc::clone(&node.broker().host));
+    let runtime = tokio::runtime::Handle::current();
+    let (release, released) = std::sync::mpsc::channel::<()>();
+    let (begun, has_begun) = tokio::sync::oneshot::channel();
+    let holder = tokio::task::spawn_blocking(move || {
+        let looking = partition.look(&host, move |_, _| {
+            let _ = begun.send(());
+            let _ = released.recv();
+        });
+        runtime.block_on(looking)
+    });
+    has_begun.await.unwrap();
+    make_slow(&node, 0);
+    let hung = hang(&node, 0).await;
+    let mut of_hung = node.connect().await;
+    let waiting = tokio::spawn(async move { produce(&mut of_hung, 0, "b").await });
+    // The append is in the inbox by then.
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    drop(release);
+    assert!(holder.await.unwrap().is_some());
+    assert_eq!(node.partition(0).reader().log_end_offset(), Offset(1));
+    drop(hung);
+    assert_eq!(waiting.await.unwrap(), ErrorCode::None);
 }
 
 /// The first offset at or after a timestamp. The search reads files.
@@ -254,7 +291,7 @@ async fn searches_by_time_do_not_wait_for_a_hanging_directory() {
     for index in 0..2 {
         assert_eq!(produce(&mut client, index, "a").await, ErrorCode::None);
     }
-    let hung = hang(&node, 0);
+    let hung = hang(&node, 0).await;
     let mut of_hung = node.connect().await;
     let waiting = tokio::spawn(async move { offset_at(&mut of_hung, 0, 0).await });
     assert_eq!(offset_at(&mut client, 1, 0).await, 0);

@@ -19,7 +19,7 @@ use ottla_controller::{
 };
 use ottla_protocol::messages::{BrokerHeartbeatRequest, BrokerRegistrationRequest};
 use ottla_sync::task::AbortHandle;
-use ottla_sync::{mpsc, watch};
+use ottla_sync::{Mutex, mpsc, watch};
 use ottla_types::{BrokerEpoch, BrokerId, DirectoryId, ErrorCode};
 
 use ottla_context::NodeContext;
@@ -40,6 +40,8 @@ pub struct Heartbeats {
     /// changes.
     events: mpsc::UnboundedSender<Event>,
     phase: watch::Receiver<Phase>,
+    /// Held while the state of the directories is read and sent.
+    reporting: Mutex<()>,
     task: AbortHandle,
 }
 
@@ -77,6 +79,7 @@ impl Heartbeats {
         Heartbeats {
             events,
             phase: watched,
+            reporting: Mutex::default(),
             task: task.abort_handle(),
         }
     }
@@ -110,7 +113,15 @@ impl Heartbeats {
         }
     }
 
-    pub fn on_directories_changed(&self, failed: Vec<DirectoryId>, cordoned: Vec<DirectoryId>) {
+    /// Reports the failed and the cordoned directories that `current` returns. Of several callers at
+    /// the same time, the last one to read sends last: an outdated state would stay until the next
+    /// change.
+    pub fn on_directories_changed(
+        &self,
+        current: impl FnOnce() -> (Vec<DirectoryId>, Vec<DirectoryId>),
+    ) {
+        let _reporting = self.reporting.lock();
+        let (failed, cordoned) = current();
         self.tell(Event::DirectoriesChanged { failed, cordoned });
     }
 

@@ -30,16 +30,16 @@ impl Partition {
         host: &Arc<PartitionHost>,
         token: RunToken,
     ) {
-        if self
-            .log_location
-            .load()
-            .pace
-            .is_slow(|| host.context.now_ms())
-        {
+        if self.is_in_slow_dir(host) {
             self.run_elsewhere(host, token);
         } else {
             self.run(host, token, false);
         }
+    }
+
+    fn is_in_slow_dir(&self, host: &PartitionHost) -> bool {
+        let log_location = self.log_location.load();
+        log_location.pace.is_slow(|| host.context.now_ms())
     }
 
     fn run_elsewhere(self: &Arc<Self>, host: &Arc<PartitionHost>, token: RunToken) {
@@ -66,14 +66,14 @@ impl Partition {
             let mut is_log_open = may_wait;
             let (mut has_rare, mut has_others) = (false, false);
             while let Some(event) = self.next_event(&mut state, &mut token) {
-                // An idle log has no open file, and opening it may need a disk read.
-                let is_about_to_wait = event.may_wait()
-                    || (!is_log_open
-                        && event.brings_records()
-                        && !{
-                            is_log_open = state.is_log_open_without_waiting();
-                            is_log_open
-                        });
+                let is_about_to_wait = if event.brings_records() {
+                    // An idle log has no open file, and opening it may need a disk read. The
+                    // directory may have become slow since this thread took the token.
+                    is_log_open = is_log_open || state.is_log_open_without_waiting();
+                    !is_log_open || (!may_wait && self.is_in_slow_dir(host))
+                } else {
+                    event.may_wait()
+                };
                 if is_about_to_wait && !may_wait {
                     state.defer(event);
                     has_to_wait = true;

@@ -1,6 +1,6 @@
 //! The stores against real servers, which `cargo xtask tiered` starts and names in the environment:
 //! `OTTLA_S3_ENDPOINT` (versitygw), `OTTLA_GCS_ENDPOINT` (fake-gcs-server), `OTTLA_AZURE_ENDPOINT`
-//! (Azurite). Compiled only with the feature `real-stores`.
+//! (Azurite). Compiled only with the feature `real-stores`, and run only if ignored tests are.
 //!
 //! fake-gcs-server knows no uploads in parts, no credentials, and no codes of errors. What a case
 //! cannot see there is left out of its list, and tested in `gcs` against a server of our own.
@@ -241,6 +241,7 @@ macro_rules! cases {
         mod $store {
             $(
                 #[tokio::test]
+                #[ignore = "cargo xtask tiered starts its server"]
                 async fn $case() {
                     super::$case(super::$store().await, stringify!($case)).await;
                 }

@@ -16,18 +16,29 @@ const CLUSTER: &str = "/api/cluster";
 /// Pages that wait for the cluster at the same time. With an attempt for each, one after the other,
 /// most would have no answer before the console's limit.
 const PAGES: usize = 20;
+/// The properties of the console's client. By default, it waits for an unreachable cluster for
+/// twice as long.
+const IMPATIENT: &str = "default.api.timeout.ms=5000\nrequest.timeout.ms=5000\n";
 /// Until the console finds out.
 const LONGEST: Duration = Duration::from_secs(60);
 
 pub fn check(peer: &InstalledPeer, binary: &Path, dir: &Path) -> Result<()> {
     let names = [peer.id().to_owned()];
-    let settings = [("offsets.topic.num.partitions", "1".to_owned())];
+    // A broker that was killed registers again when the session of its previous process has expired.
+    let settings = [
+        ("offsets.topic.num.partitions", "1".to_owned()),
+        ("broker.session.timeout.ms", "4000".to_owned()),
+        ("broker.heartbeat.interval.ms", "500".to_owned()),
+    ];
     let mut cluster = Cluster::plan(&names, &names, &dir.join("trouble"), &settings)?;
     cluster.start()?;
+    let client = dir.join("impatient.properties");
+    std::fs::write(&client, IMPATIENT)?;
     let mut command = Command::new(binary);
     command
         .args(["console", "--bootstrap-server", &cluster.bootstrap()])
-        .args(["--listen", "127.0.0.1:0"])
+        .args(["--listen", "127.0.0.1:0", "--command-config"])
+        .arg(client)
         .stdout(Stdio::piped());
     let (mut console, address) = start_console(&mut command)?;
     let stage = Stage {

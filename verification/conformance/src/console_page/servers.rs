@@ -7,7 +7,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail, ensure};
 
-use ottla_peers::{Cluster, connect, free_port_pair};
+use ottla_peers::{Cluster, QUICK_HEARTBEATS, connect, free_port_pair};
 use ottla_records::{Compression, RecordBatchBuilder};
 use ottla_types::{ProducerEpoch, ProducerId, Sequence, Timestamp};
 use ottla_workspace::process::{self, OwnedChild};
@@ -196,7 +196,8 @@ fn start_console(wanted: &Brokers, kind: Kind) -> Result<Server> {
         .prefix("ottla-console-")
         .tempdir()?;
     let peers = vec![kind.peer().to_owned(); wanted.count];
-    let own = SETTINGS.map(|(key, value)| (key, value.to_owned()));
+    let own = SETTINGS.into_iter().chain(QUICK_HEARTBEATS);
+    let own: Vec<_> = own.map(|(key, value)| (key, value.to_owned())).collect();
     let mut brokers = Cluster::plan(&peers, &[], dir.path(), &own)?;
     for broker in &mut brokers.brokers {
         broker.options.overrides.extend(wanted.settings.clone());

@@ -86,6 +86,14 @@ pub struct Transcript {
     pub steps: Vec<(usize, Step)>,
 }
 
+impl Transcript {
+    /// Whether it measures times.
+    pub fn measures(&self) -> bool {
+        let mut steps = self.steps.iter();
+        steps.any(|(_, step)| matches!(step, Step::Smooth | Step::Within(..)))
+    }
+}
+
 /// Parses a transcript. Empty lines and lines that begin with `#` are left out.
 pub fn parse(text: &str) -> Result<Transcript> {
     let mut server = None;

@@ -4,7 +4,6 @@ use bytes::Bytes;
 use bytestring::ByteString;
 use ottla_protocol::ApiKey;
 use ottla_protocol::messages::{BrokerHeartbeatResponse, BrokerRegistrationResponse};
-use ottla_sync::Mutex;
 use ottla_types::{BrokerId, Uuid};
 
 use super::*;
@@ -77,7 +76,7 @@ async fn a_broker_registers_is_unfenced_reports_directories_and_leaves() {
     heartbeats.unfence().await.unwrap();
     assert_eq!(epoch.load(Ordering::Relaxed), 7);
     let directory = Uuid::from_u128(77);
-    heartbeats.on_directories_changed(vec![directory], Vec::new());
+    heartbeats.on_directories_changed(|| (vec![directory], Vec::new()));
     while !seen
         .lock()
         .iter()
@@ -94,6 +93,42 @@ async fn a_broker_registers_is_unfenced_reports_directories_and_leaves() {
     let (first, last) = (&seen[0], &seen[seen.len() - 1]);
     assert_eq!((first.want_fence, first.want_shut_down), (false, false));
     assert_eq!((last.want_fence, last.want_shut_down), (false, true));
+}
+
+#[tokio::test]
+async fn the_last_report_of_directories_has_their_latest_state() {
+    let (events, mut reports) = mpsc::unbounded_channel();
+    let (_phase, phase) = watch::channel(Phase::Unfenced);
+    let heartbeats = Heartbeats {
+        events,
+        phase,
+        reporting: Mutex::default(),
+        task: ottla_sync::task::spawn(async {}).abort_handle(),
+    };
+    let cordoned = Mutex::new(vec![Uuid::from_u128(77)]);
+    let (has_read, read) = std::sync::mpsc::channel();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            heartbeats.on_directories_changed(|| {
+                let outdated = cordoned.lock().clone();
+                has_read.send(()).unwrap();
+                std::thread::sleep(Duration::from_millis(50));
+                (Vec::new(), outdated)
+            });
+        });
+        read.recv().unwrap();
+        cordoned.lock().clear();
+        heartbeats.on_directories_changed(|| (Vec::new(), cordoned.lock().clone()));
+    });
+    let mut last = None;
+    while let Ok(report) = reports.try_recv() {
+        last = Some(report);
+    }
+    let latest = Event::DirectoriesChanged {
+        failed: Vec::new(),
+        cordoned: Vec::new(),
+    };
+    assert_eq!(last, Some(latest));
 }
 
 /// Happens when the broker was unregistered, or when another process has registered with its id.
