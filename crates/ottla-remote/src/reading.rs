@@ -225,6 +225,10 @@ impl RemoteTier {
             })?;
             let segment = match search {
                 None | Some(TimestampSearch::Local) => return Ok(None),
+                Some(TimestampSearch::NotBelow(offset)) => {
+                    from = offset;
+                    continue;
+                }
                 Some(TimestampSearch::Remote(segment)) => segment,
             };
             let next = Offset(segment.end_offset.0.saturating_add(1));

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use ottla_types::{BrokerId, LeaderEpoch, Offset, Timestamp, Uuid};
 use proptest::prelude::*;
 
-use super::{NotApplied, RemoteLogMetadataCache};
+use super::{NotApplied, RemoteLogMetadataCache, RemoteLogStats};
 use crate::RemoteLogSegmentState::{self, *};
 use crate::test_segments::segment;
 use crate::{CustomMetadata, EpochEntry, LeaderEpochs, RemoteSegment, RemoteSegmentUpdate};
@@ -120,6 +120,16 @@ impl Model {
         Some(segment)
     }
 
+    fn bytes_within(&self, epoch: LeaderEpoch, start: Offset, end: Offset) -> u64 {
+        let readable = self.epochs.get(&epoch).into_iter();
+        let readable = readable.flat_map(|it| it.offset_to_id.values());
+        let within = readable.map(|id| &self.segments[id]).filter(|segment| {
+            let has_only_epoch = segment.segment_leader_epochs.entries().len() == 1;
+            has_only_epoch && segment.start_offset >= start && segment.end_offset < end
+        });
+        within.map(RemoteSegment::size_bytes).sum()
+    }
+
     /// The segments of an epoch, as a set for each start offset: Kafka's order among equals is that
     /// of a hash set.
     fn listed(&self, epoch: LeaderEpoch) -> Vec<(Offset, Uuid)> {
@@ -224,6 +234,20 @@ fn compare(cache: &RemoteLogMetadataCache, model: &Model) {
     let all: BTreeMap<Uuid, RemoteSegment> = cache.segments().map(|it| (it.id, it)).collect();
     assert_eq!(all, model.segments);
     assert_eq!(cache.len(), model.segments.len());
+    let bytes_in = |states: &[RemoteLogSegmentState]| {
+        let of_states = all.values().filter(|it| states.contains(&it.state));
+        of_states.map(RemoteSegment::size_bytes).sum::<u64>()
+    };
+    let stats = RemoteLogStats {
+        segments: all.len(),
+        size_bytes: bytes_in(&[CopySegmentFinished, DeleteSegmentStarted]),
+        finished_bytes: bytes_in(&[CopySegmentFinished]),
+    };
+    assert_eq!(cache.stats(), stats);
+    let has_several = |it: &&RemoteSegment| it.segment_leader_epochs.entries().len() > 1;
+    let several: BTreeSet<Uuid> = all.values().filter(has_several).map(|it| it.id).collect();
+    let found = cache.segments_of_several_epochs().map(|it| it.id);
+    assert_eq!(found.collect::<BTreeSet<Uuid>>(), several);
     for id in model.segments.keys() {
         assert_eq!(cache.get(*id).as_ref(), model.segments.get(id));
     }
@@ -238,6 +262,11 @@ fn compare(cache: &RemoteLogMetadataCache, model: &Model) {
         let mut listed = listed;
         listed.sort();
         assert_eq!(listed, model.listed(epoch));
+        for start in (0..OFFSETS).step_by(7).map(Offset) {
+            let end = start.plus(20);
+            let bytes = cache.bytes_within(epoch, start, end);
+            assert_eq!(bytes, model.bytes_within(epoch, start, end));
+        }
         for offset in (0..OFFSETS).map(Offset) {
             let found = cache.segment(epoch, offset);
             assert_eq!(found.as_ref(), model.segment(epoch, offset));
