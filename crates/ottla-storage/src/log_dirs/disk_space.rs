@@ -2,9 +2,10 @@
 //! reserve (`ottla.disk.reserve.bytes`).
 //!
 //! The free space is queried every second, and appends are subtracted in between, so that records
-//! do not use the reserve, or at most half of it if they make space in the end. Other writes to the directory (metadata log, checkpoints, snapshots,
-//! indexes) are not limited and may use it: a node on a full disk can delete records, answer
-//! administrators, stop and start. See `docs/decisions/0010-disk-reserve.md`.
+//! do not use the reserve, or at most half of it if they make space in the end. Other writes to the
+//! directory (metadata log, checkpoints, snapshots, indexes) are not limited and may use it: a node
+//! on a full disk can delete records, answer administrators, stop and start. See
+//! `docs/decisions/0010-disk-reserve.md`.
 
 use ottla_sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
