@@ -76,7 +76,10 @@ async fn a_read_whose_client_goes_is_cancelled_and_leaves_nothing_behind() {
     wait_until("the reads are not cancelled", has_ended).await;
     // Otherwise each client that comes back would take another thread.
     let idle = remote_logs.idle_readers();
-    assert!(idle < 1.0, "threads still wait for the object, without a turn");
+    assert!(
+        idle < 1.0,
+        "threads still wait for the object, without a turn"
+    );
 
     drop(unanswering);
     wait_until("the threads keep their turns", is_idle).await;
