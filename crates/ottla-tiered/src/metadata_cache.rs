@@ -32,6 +32,8 @@ pub struct RemoteLogMetadataCache {
     epochs: BTreeMap<LeaderEpoch, EpochSegments>,
     /// The segments with several epochs. A leader makes at most one of them.
     of_several_epochs: BTreeSet<Slot>,
+    /// How many segments of each epoch have a transaction index that is not empty.
+    txn_indexes: BTreeMap<LeaderEpoch, u32>,
     stats: RemoteLogStats,
     /// Whether the topic has been read up to where it ended when the partition was assigned.
     is_initialized: bool,
@@ -304,6 +306,10 @@ impl RemoteLogMetadataCache {
         epoch: LeaderEpoch,
         offset: Offset,
     ) -> Option<RemoteSegment> {
+        // Most topics have none, and every read with `read_committed` asks for one.
+        if !self.txn_indexes.contains_key(&epoch) {
+            return None;
+        }
         let mut offset = offset;
         loop {
             let segment = self.segment(epoch, offset)?;
@@ -339,7 +345,9 @@ impl RemoteLogMetadataCache {
             None => self.segments.insert(segment),
             Some(slot) => {
                 self.check_transition(id, slot, state)?;
-                self.stats.remove(&self.segments.get(slot));
+                let before = self.segments.get(slot);
+                self.stats.remove(&before);
+                self.count_txn_index(&before, |count| count - 1);
                 // Kafka would keep the ID under epochs that the new record no longer has, and fail
                 // to list those once the segment is deleted.
                 self.each_epoch(slot, |_, epoch, slot, _, _| epoch.on_delete_finished(slot));
@@ -348,6 +356,7 @@ impl RemoteLogMetadataCache {
             }
         };
         self.stats.add(segment);
+        self.count_txn_index(segment, |count| count + 1);
         if self.segments.size_of_only_epoch(slot).is_none() {
             self.of_several_epochs.insert(slot);
         } else {
@@ -388,6 +397,7 @@ impl RemoteLogMetadataCache {
             RemoteLogSegmentState::DeleteSegmentFinished => {
                 self.each_epoch(slot, |_, epoch, slot, _, _| epoch.on_delete_finished(slot));
                 self.of_several_epochs.remove(&slot);
+                self.count_txn_index(&segment, |count| count - 1);
                 self.segments.remove(slot);
             }
         }
@@ -396,6 +406,19 @@ impl RemoteLogMetadataCache {
             self.stats.add(&updated);
         }
         Ok(())
+    }
+
+    fn count_txn_index(&mut self, segment: &RemoteSegment, change: impl Fn(u32) -> u32) {
+        if segment.is_txn_index_empty {
+            return;
+        }
+        for entry in segment.segment_leader_epochs.entries() {
+            let count = self.txn_indexes.get(&entry.epoch).copied();
+            match change(count.unwrap_or(0)) {
+                0 => self.txn_indexes.remove(&entry.epoch),
+                count => self.txn_indexes.insert(entry.epoch, count),
+            };
+        }
     }
 
     fn check_transition(

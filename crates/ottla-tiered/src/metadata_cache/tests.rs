@@ -7,7 +7,7 @@ use bytes::Bytes;
 use ottla_types::{BrokerId, LeaderEpoch, Offset, Timestamp, Uuid};
 use proptest::prelude::*;
 
-use super::{NotApplied, RemoteLogMetadataCache, RemoteLogStats};
+use super::{LOOKS, NotApplied, RemoteLogMetadataCache, RemoteLogStats};
 use crate::RemoteLogSegmentState::{self, *};
 use crate::test_segments::segment;
 use crate::{CustomMetadata, EpochEntry, LeaderEpochs, RemoteSegment, RemoteSegmentUpdate};
@@ -417,6 +417,29 @@ fn a_segment_that_is_announced_again_with_other_epochs_leaves_its_old_ones() {
     cache.add(&segment).unwrap();
     assert_eq!(cache.segments_of(LeaderEpoch(0)).count(), 0);
     assert_eq!(cache.segments_of(LeaderEpoch(9)).count(), 1);
+}
+
+#[test]
+fn a_transaction_index_is_not_searched_for_in_every_segment_of_a_topic_without_any() {
+    let mut cache = RemoteLogMetadataCache::new();
+    fill(&mut cache, 5_000, None);
+    let looks = LOOKS.get();
+    let find = |cache: &RemoteLogMetadataCache| {
+        cache.next_segment_with_txn_index(LeaderEpoch(0), Offset(0))
+    };
+    assert_eq!(find(&cache), None);
+    assert_eq!(LOOKS.get(), looks);
+    let mut segment = simple(5_000);
+    segment.is_txn_index_empty = false;
+    cache.add(&segment).unwrap();
+    assert_eq!(find(&cache), None, "it is being copied");
+    cache.update(&finished(&segment)).unwrap();
+    assert_eq!(find(&cache).map(|it| it.id), Some(segment.id));
+    for state in [DeleteSegmentStarted, DeleteSegmentFinished] {
+        let update = segment.to_state(state, Timestamp(0), BrokerId(1));
+        cache.update(&update).unwrap();
+        assert_eq!(find(&cache), None);
+    }
 }
 
 /// A former leader's last record arrives before that of a shorter segment of the next leader.
