@@ -151,14 +151,12 @@ fn first_missing(
     let mut offset = first;
     while offset <= last {
         let epoch = log.leader_epochs.epoch_for(offset)?;
-        let Some(segment) = cache.segment(epoch, offset) else {
+        let Some(end) = cache.readable_until(epoch, offset) else {
             return Some(offset);
         };
-        let end = common_end(&segment, epoch, &log.leader_epochs);
-        if end <= offset {
-            return Some(offset);
-        }
-        offset = end;
+        // Later records of the epoch are of another history. The next epoch with records starts after the offset.
+        let next = log.leader_epochs.next(epoch);
+        offset = next.map_or(end, |next| end.min(next.start_offset));
     }
     None
 }

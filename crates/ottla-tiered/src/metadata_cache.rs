@@ -21,7 +21,7 @@ use crate::segment_state::RemoteLogSegmentState;
 mod epoch_segments;
 mod segment_table;
 
-use epoch_segments::{EpochSegments, Stop, Walk};
+use epoch_segments::{EpochSegments, Gaps, Stop, Walk, next_of};
 #[cfg(test)]
 pub(crate) use segment_table::LOOKS;
 use segment_table::{SegmentTable, Slot};
@@ -34,6 +34,7 @@ pub struct RemoteLogMetadataCache {
     of_several_epochs: BTreeSet<Slot>,
     /// How many segments of each epoch have a transaction index that is not empty.
     txn_indexes: BTreeMap<LeaderEpoch, u32>,
+    gaps: Gaps,
     stats: RemoteLogStats,
     /// Whether the topic has been read up to where it ended when the partition was assigned.
     is_initialized: bool,
@@ -251,14 +252,14 @@ impl RemoteLogMetadataCache {
             return TimeSearch::NotFound;
         };
         let mut walk = segments.walk(&self.segments, epoch, from);
-        let mut searched_to = from.plus(-1);
+        let mut searched_to = Offset(from.0.saturating_sub(1));
         while let Some(stop) = walk.next_stop() {
             let (Stop::Readable(slot) | Stop::Other(slot)) = stop;
             if let Stop::Readable(_) = stop {
                 let end_offset = self.segments.end_offset_of(slot, epoch);
                 // Otherwise the next search would begin after it.
                 if *at_most == 0 && end_offset > searched_to {
-                    return TimeSearch::NotBelow(searched_to.plus(1));
+                    return TimeSearch::NotBelow(next_of(searched_to));
                 }
                 *at_most = at_most.saturating_sub(1);
                 searched_to = searched_to.max(end_offset);
@@ -291,6 +292,22 @@ impl RemoteLogMetadataCache {
             .floor(&self.segments, epoch, offset)?;
         let segment = self.segments.get(slot);
         (offset <= segment.end_offset_of(epoch)).then_some(segment)
+    }
+
+    /// The offset up to which (exclusive) readable segments have all records of `epoch` from `offset` on;
+    /// `None` if they lack the first one.
+    pub(crate) fn readable_until(&self, epoch: LeaderEpoch, offset: Offset) -> Option<Offset> {
+        let segments = self.epochs.get(&epoch)?;
+        let end_of = |slot| self.segments.end_offset_of(slot, epoch);
+        let slot = segments.floor(&self.segments, epoch, offset)?;
+        if end_of(slot) < offset {
+            return None;
+        }
+        let later = (epoch, next_of(offset))..=(epoch, Offset(i64::MAX));
+        match self.gaps.range(later).next() {
+            Some((_, gap)) => Some(*gap),
+            None => Some(next_of(end_of(segments.last()?))),
+        }
     }
 
     /// The first readable segment with records of `epoch`.
@@ -350,7 +367,9 @@ impl RemoteLogMetadataCache {
                 self.count_txn_index(&before, |count| count - 1);
                 // Kafka would keep the ID under epochs that the new record no longer has, and fail
                 // to list those once the segment is deleted.
-                self.each_epoch(slot, |_, epoch, slot, _, _| epoch.on_delete_finished(slot));
+                self.each_epoch(slot, |_, epoch, _, slot, _, _| {
+                    epoch.on_delete_finished(slot)
+                });
                 self.segments.write(slot, segment);
                 slot
             }
@@ -362,7 +381,7 @@ impl RemoteLogMetadataCache {
         } else {
             self.of_several_epochs.remove(&slot);
         }
-        self.each_epoch(slot, |_, epoch, slot, _, _| epoch.on_copy_started(slot));
+        self.each_epoch(slot, |_, epoch, _, slot, _, _| epoch.on_copy_started(slot));
         Ok(())
     }
 
@@ -383,19 +402,21 @@ impl RemoteLogMetadataCache {
                 return Err(NotApplied::UpdatedToStarted { id });
             }
             RemoteLogSegmentState::CopySegmentFinished => {
-                self.each_epoch(slot, |(table, key), epoch, slot, start, end| {
-                    epoch.on_copy_finished(table, key, slot, start, end);
+                self.each_epoch(slot, |(table, key), epoch, gaps, slot, start, end| {
+                    epoch.on_copy_finished(table, key, gaps, slot, start, end);
                 });
                 self.segments.write(slot, &updated);
             }
             RemoteLogSegmentState::DeleteSegmentStarted => {
-                self.each_epoch(slot, |(table, key), epoch, slot, start, _| {
-                    epoch.on_delete_started(table, key, slot, start);
+                self.each_epoch(slot, |(table, key), epoch, gaps, slot, start, _| {
+                    epoch.on_delete_started(table, key, gaps, slot, start);
                 });
                 self.segments.write(slot, &updated);
             }
             RemoteLogSegmentState::DeleteSegmentFinished => {
-                self.each_epoch(slot, |_, epoch, slot, _, _| epoch.on_delete_finished(slot));
+                self.each_epoch(slot, |_, epoch, _, slot, _, _| {
+                    epoch.on_delete_finished(slot)
+                });
                 self.of_several_epochs.remove(&slot);
                 self.count_txn_index(&segment, |count| count - 1);
                 self.segments.remove(slot);
@@ -439,14 +460,15 @@ impl RemoteLogMetadataCache {
     fn each_epoch(
         &mut self,
         slot: Slot,
-        step: impl Fn((&SegmentTable, LeaderEpoch), &mut EpochSegments, Slot, Offset, Offset),
+        step: impl Fn((&SegmentTable, LeaderEpoch), &mut EpochSegments, &mut Gaps, Slot, Offset, Offset),
     ) {
         let segment = self.segments.get(slot);
         for entry in segment.segment_leader_epochs.entries() {
             let end_offset = segment.end_offset_of(entry.epoch);
             let epoch = self.epochs.entry(entry.epoch).or_default();
             let key = (&self.segments, entry.epoch);
-            step(key, epoch, slot, entry.start_offset, end_offset);
+            let gaps = &mut self.gaps;
+            step(key, epoch, gaps, slot, entry.start_offset, end_offset);
         }
     }
 }

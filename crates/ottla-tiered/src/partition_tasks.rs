@@ -414,8 +414,9 @@ mod tests {
                 segment(number as u128 + 1, start, start + 9, epochs)
             });
             let cache = cache_of(&remote.collect::<Vec<_>>());
-            let mut log = log(&[end - 10, end], end + 5, LeaderEpochs::from([(0, 0)]));
-            log.log_start_offset = Offset(0);
+            // All of them are on the local disk too.
+            let bases: Vec<i64> = (0..=segments).map(|number| number * 10).collect();
+            let log = log(&bases, end + 5, LeaderEpochs::from([(0, 0)]));
             // Two segments of ten bytes are too much.
             let retention = Retention {
                 retention_bytes: end + 5 - 25,

@@ -25,6 +25,14 @@ pub(super) struct EpochSegments {
     highest_offset: Offset,
 }
 
+/// The offsets at which the readable segments of an epoch leave a gap between two of them.
+pub(super) type Gaps = BTreeSet<(LeaderEpoch, Offset)>;
+
+/// The next offset. Those in records may be any.
+pub(super) fn next_of(offset: Offset) -> Offset {
+    Offset(offset.0.saturating_add(1))
+}
+
 /// Lower than any offset of a record.
 const NOTHING: Offset = Offset(i64::MIN);
 
@@ -136,6 +144,7 @@ impl EpochSegments {
         &mut self,
         table: &SegmentTable,
         epoch: LeaderEpoch,
+        gaps: &mut Gaps,
         slot: Slot,
         start_offset: Offset,
         end_offset: Offset,
@@ -162,8 +171,12 @@ impl EpochSegments {
         for covered in self.by_offset.drain(first..first + covered) {
             self.only_bytes -= table.size_of_only_epoch(covered).unwrap_or(0);
             self.unreferenced.insert(covered);
+            gaps.remove(&(epoch, next_of(end_of(covered))));
         }
         self.by_offset.insert(first, slot);
+        // The one before may have the same end, and then the second one counts.
+        self.note_gap_before(first, table, epoch, gaps);
+        self.note_gap_before(first + 1, table, epoch, gaps);
         self.only_bytes += table.size_of_only_epoch(slot).unwrap_or(0);
         self.unreferenced.remove(&slot);
     }
@@ -172,6 +185,7 @@ impl EpochSegments {
         &mut self,
         table: &SegmentTable,
         epoch: LeaderEpoch,
+        gaps: &mut Gaps,
         slot: Slot,
         start_offset: Offset,
     ) {
@@ -180,9 +194,32 @@ impl EpochSegments {
             .partition_point(|slot| table.start_offset_of(*slot, epoch) < start_offset);
         if self.by_offset.get(at) == Some(&slot) {
             self.by_offset.remove(at);
+            gaps.remove(&(epoch, next_of(table.end_offset_of(slot, epoch))));
+            self.note_gap_before(at, table, epoch, gaps);
             self.only_bytes -= table.size_of_only_epoch(slot).unwrap_or(0);
         }
         self.unreferenced.insert(slot);
+    }
+
+    /// Corrects whether there is a gap between the readable segment at this position and the one before.
+    fn note_gap_before(
+        &self,
+        at: usize,
+        table: &SegmentTable,
+        epoch: LeaderEpoch,
+        gaps: &mut Gaps,
+    ) {
+        let before = at.checked_sub(1).and_then(|at| self.by_offset.get(at));
+        let Some(before) = before else {
+            return;
+        };
+        let end = next_of(table.end_offset_of(*before, epoch));
+        let next = self.by_offset.get(at);
+        if next.is_some_and(|next| table.start_offset_of(*next, epoch) > end) {
+            gaps.insert((epoch, end));
+        } else {
+            gaps.remove(&(epoch, end));
+        }
     }
 
     pub(super) fn on_delete_finished(&mut self, slot: Slot) {

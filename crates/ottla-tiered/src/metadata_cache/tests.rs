@@ -112,6 +112,14 @@ impl Model {
         (offset <= segment.end_offset_of(epoch)).then_some(segment)
     }
 
+    fn readable_until(&self, epoch: LeaderEpoch, from: Offset) -> Option<Offset> {
+        let mut end = from;
+        while let Some(segment) = self.segment(epoch, end) {
+            end = segment.end_offset_of(epoch).plus(1);
+        }
+        (end > from).then_some(end)
+    }
+
     fn next_with_txn_index(&self, epoch: LeaderEpoch, from: Offset) -> Option<&RemoteSegment> {
         let mut segment = self.segment(epoch, from)?;
         while segment.is_txn_index_empty {
@@ -270,6 +278,8 @@ fn compare(cache: &RemoteLogMetadataCache, model: &Model) {
         for offset in (0..OFFSETS).map(Offset) {
             let found = cache.segment(epoch, offset);
             assert_eq!(found.as_ref(), model.segment(epoch, offset));
+            let found = cache.readable_until(epoch, offset);
+            assert_eq!(found, model.readable_until(epoch, offset));
             let found = cache.next_segment_with_txn_index(epoch, offset);
             assert_eq!(found.as_ref(), model.next_with_txn_index(epoch, offset));
         }
