@@ -257,6 +257,7 @@ const SUITES: &[Suite] = &[
     suite(Either, "tiered", "Kafka's remote segments are shown, checked and found damaged; stores with real servers", TIERED, || conformance(&["tiered"])),
     suite(Either, "client", "the native client against Apache Kafka and Ottla", BROKER, || conformance(&["client"])),
     suite(Either, "mixed-cluster", "two brokers of Ottla's and one of Kafka's, stopped and killed in turn", BROKER, || conformance(&["mixed-cluster", "--troubles", "3", "--kinds", "stopped,killed"])),
+    suite(Either, "mixed-tiered", "brokers of both kinds are killed while they share a store of segments", TIERED, || conformance(&["mixed-tiered", "--kills", "2"])),
     suite(Either, "cluster-admin", "Kafka's tools and ours elect leaders, uncleanly too, and print the same", BROKER, || conformance(&["cluster-admin", "--controllers", "ottla", "--only", "elections"])),
     suite(Either, "mixed-cluster-4.4", "brokers of Ottla's and of Kafka 4.4, under its controller", BROKER, || conformance(&["mixed-cluster", "--reference", "kafka44", "--troubles", "2", "--kinds", "stopped,killed"])),
     suite(Either, "exactly-once", "copiers of a topic, under kill -9 of the broker and of themselves", BROKER, || conformance(&["exactly-once", "--kills", "3"])),

@@ -7,7 +7,7 @@ use std::time::Instant;
 use axum::extract::FromRequestParts;
 use axum::http::HeaderMap;
 use axum::http::request::Parts;
-use tokio::sync::Semaphore;
+use tokio::sync::{Mutex, Semaphore};
 
 use crate::attempts::{Attempts, BROWSER_AGE};
 use crate::audit::AuditNote;
@@ -40,6 +40,9 @@ pub(crate) struct Console {
     pub(crate) logins: Semaphore,
     /// One rebalance of all sessions: each would take the throttles of the other away.
     pub(crate) rebalances: Arc<Semaphore>,
+    /// Held while throttles are changed without a rebalance, which needs its place for a moment. A rebalance
+    /// and other changes wait for that.
+    pub(crate) throttle_changes: Mutex<()>,
     pub(crate) oidc: Option<Oidc>,
     pub(crate) measure: Option<Measure>,
 }
@@ -70,6 +73,7 @@ impl Console {
             attempts: Attempts::default(),
             logins: Semaphore::new(LOGINS),
             rebalances: Arc::new(Semaphore::new(1)),
+            throttle_changes: Mutex::default(),
             oidc,
             measure,
         }

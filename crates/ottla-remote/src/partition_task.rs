@@ -300,8 +300,8 @@ impl PartitionTask {
                     let remote = Arc::clone(&self.remote);
                     self.count(TierCounter::DeleteRequests, 1);
                     self.answer(kind, operation, async move {
-                        let _turn = remote.turn_to_delete().await;
-                        let deleted = remote.stores.delete(&metadata).await;
+                        let permit = remote.turn_to_delete().await;
+                        let deleted = remote.stores.delete(&permit, &metadata).await;
                         TaskEvent::DataDeleted(deleted.map_err(|error| {
                             let topic = &metadata.partition.topic;
                             remote.metrics.add(topic, TierCounter::DeleteErrors, 1);

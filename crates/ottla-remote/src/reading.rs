@@ -20,7 +20,7 @@ use ottla_tiered::{
     RemotePartition, RemoteRead, RemoteSegment, TimeIndex, TimestampSearch, collect_aborted,
     find_timestamp,
 };
-use ottla_tiered_storage::{IndexType, RemoteStorageError, RemoteStorageErrorKind};
+use ottla_tiered_storage::{IndexType, Permit, RemoteStorageError, RemoteStorageErrorKind};
 use ottla_types::{ErrorCode, Offset, Timestamp};
 
 use crate::batches::{BatchLimits, BatchesError, find_batches};
@@ -111,6 +111,8 @@ struct Reader<'a> {
     remote: &'a RemoteTier,
     partition: RemotePartition,
     log: LogReader,
+    /// The turn to read, which the work at the store holds too.
+    permit: Permit,
 }
 
 impl RemoteTier {
@@ -174,14 +176,14 @@ impl RemoteTier {
         if before >= running + waiting {
             return Err(RemoteReadError::Busy(waiting));
         }
-        let _turn = self.turn_to_read().await;
+        let permit = self.turn_to_read().await;
         let request = RemoteRequest {
             max_bytes: request.max_bytes.min(self.memory.total_bytes()),
             ..request
         };
         let mut memory = self.memory.take(request.max_bytes.max(1)).await;
         let began = ottla_sync::time::now();
-        let read = self.reader(partition).read(request).await;
+        let read = self.reader(partition, permit).read(request).await;
         let took = ottla_sync::time::elapsed(began);
         self.context.metrics.on_remote_read(took);
         let mut read = read?;
@@ -191,8 +193,9 @@ impl RemoteTier {
         Ok(read)
     }
 
-    fn reader(&self, partition: &Partition) -> Reader<'_> {
+    fn reader(&self, partition: &Partition, permit: Permit) -> Reader<'_> {
         Reader {
+            permit,
             remote: self,
             partition: remote_partition(partition),
             log: partition.reader().clone(),
@@ -211,9 +214,8 @@ impl RemoteTier {
         let Some(Ok(view)) = view else {
             return Err(RemoteReadError::NotReady);
         };
-        let reader = self.reader(partition);
+        let reader = self.reader(partition, self.turn_to_read().await);
         let key = partition.topic_id_partition();
-        let _turn = self.turn_to_read().await;
         let _memory = self.memory.take(SEARCH_BYTES).await;
         let mut from = from;
         loop {
@@ -223,6 +225,10 @@ impl RemoteTier {
             })?;
             let segment = match search {
                 None | Some(TimestampSearch::Local) => return Ok(None),
+                Some(TimestampSearch::NotBelow(offset)) => {
+                    from = offset;
+                    continue;
+                }
                 Some(TimestampSearch::Remote(segment)) => segment,
             };
             let next = Offset(segment.end_offset.0.saturating_add(1));
@@ -333,8 +339,10 @@ impl Reader<'_> {
             end: range.end,
         };
         let (stores, metadata) = (Arc::clone(&self.remote.stores), self.metadata(segment));
-        let reading = async move { read_batches(&stores, &metadata, range.start, limits).await };
-        let read = self.remote.stores.run(reading).await;
+        let permit = self.permit.clone();
+        let reading =
+            async move { read_batches(&stores, &permit, &metadata, range.start, limits).await };
+        let read = self.remote.stores.run(&self.permit, reading).await;
         read.map_err(|error| self.damaged(segment, error))
     }
 
@@ -344,13 +352,16 @@ impl Reader<'_> {
         range: AbortedRange,
     ) -> Result<ReadEvent, RemoteReadError> {
         let (stores, metadata) = (Arc::clone(&self.remote.stores), self.metadata(segment));
+        let permit = self.permit.clone();
         // It may look at each entry of the index.
         let collecting = async move {
-            let index = stores.index_here(&metadata, IndexType::Transaction).await?;
+            let index = stores.index_here(&permit, &metadata, IndexType::Transaction);
+            let index = index.await?;
             let collected = collect_aborted(&index, range.from, range.upper_bound);
             Ok::<_, RemoteStorageError>(collected)
         };
-        let (aborted, is_complete) = match self.remote.stores.run(collecting).await {
+        let collected = self.remote.stores.run(&self.permit, collecting).await;
+        let (aborted, is_complete) = match collected {
             Ok(collected) => collected,
             Err(error) if error.kind == RemoteStorageErrorKind::NoIndex => (Vec::new(), false),
             // If it was deleted or lost, the reader would take aborted records for committed.
@@ -390,7 +401,9 @@ impl Reader<'_> {
     ) -> Result<Option<TimestampLookup>, RemoteReadError> {
         let metadata = self.metadata(&segment);
         let stores = &self.remote.stores;
-        let times = stores.index(&metadata, IndexType::Timestamp).await?;
+        let times = stores
+            .index(&self.permit, &metadata, IndexType::Timestamp)
+            .await?;
         let indexed = TimeIndex::new(segment.start_offset, &times).offset(timestamp);
         let mut next = indexed.max(from);
         let limits = SearchLimits {
@@ -420,7 +433,8 @@ impl Reader<'_> {
             };
             // It may decompress a thousand batches.
             let searching = async move { search(records, next, timestamp, from, limits) };
-            match stores.run(searching).await.map_err(unreadable)? {
+            let searched = stores.run(&self.permit, searching).await;
+            match searched.map_err(unreadable)? {
                 Searched::Before(after) => next = after,
                 Searched::Found(offset, timestamp) => {
                     let epochs = self.log.leader_epochs();
@@ -439,14 +453,17 @@ impl Reader<'_> {
 /// Batches from an offset on, and what they tell the read. On the threads of the store.
 async fn read_batches(
     stores: &Stores,
+    permit: &Permit,
     metadata: &RemoteLogSegmentMetadata,
     offset: Offset,
     limits: BatchLimits,
 ) -> Result<Option<(Bytes, ReadEvent)>, BatchesError> {
-    let index = stores.index_here(metadata, IndexType::Offset).await?;
+    let index = stores
+        .index_here(permit, metadata, IndexType::Offset)
+        .await?;
     let index = OffsetIndex::new(metadata.segment.start_offset, &index);
     let position = index.position(offset);
-    let stream = fetch_from(stores.store(), metadata, position, limits.max_bytes).await?;
+    let stream = fetch_from(&stores.store(permit), metadata, position, limits.max_bytes).await?;
     let found = find_batches(stream, offset, limits).await?;
     Ok(found.map(|found| {
         let first = position.saturating_add(u32::try_from(found.skipped).unwrap_or(u32::MAX));

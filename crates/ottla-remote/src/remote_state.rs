@@ -23,7 +23,7 @@ use ottla_tiered::{
     AuxiliaryEffect, AuxiliaryEvent, AuxiliaryFailure, AuxiliaryState, FetchedIndex, ListedOffset,
     OffsetAndEpoch, RemoteLogSegmentMetadata, Restart,
 };
-use ottla_tiered_storage::IndexType;
+use ottla_tiered_storage::{IndexType, Permit};
 use ottla_types::{BrokerId, ErrorCode, LeaderEpoch, Offset};
 
 use crate::remote_tier::{RemoteTier, remote_partition};
@@ -147,7 +147,9 @@ impl Leader<'_> {
                         partition: remote_partition(self.partition),
                         segment,
                     };
-                    let fetched = self.remote.stores.index(&metadata, index).await;
+                    // It is dropped only when the broker stops, so it needs no permit that outlives it.
+                    let stores = &self.remote.stores;
+                    let fetched = stores.index(&Permit::default(), &metadata, index).await;
                     let fetched = fetched.map(|bytes| bytes.to_vec());
                     AuxiliaryEvent::IndexFetched(fetched.map_err(|error| {
                         let partition = &metadata.partition;

@@ -12,13 +12,14 @@ use ottla_sync::atomic::AtomicUsize;
 use ottla_sync::task::Handle;
 use ottla_sync::{Mutex, Semaphore};
 use ottla_tiered::{RemotePartition, RemoteQuota};
+use ottla_tiered_storage::Permit;
 
 use crate::metadata_topic::MetadataTopic;
 use crate::settings::{Quota, RemoteSettings};
 use crate::stores::Stores;
 use crate::throttle_times::{ThrottleTime, ThrottleTimes};
 use crate::tier_metrics::TierMetrics;
-use crate::turns::{Turn, Turns};
+use crate::turns::Turns;
 
 /// Followers that fetch state from remote storage at the same time. In Kafka a fetcher thread does
 /// this; there are `num.replica.fetchers` threads per leader.
@@ -33,9 +34,9 @@ pub struct RemoteTier {
     pub stores: Arc<Stores>,
     /// For what followers ask their leaders.
     pub peers: BrokerPeers,
-    copiers: Turns,
-    deleters: Turns,
-    readers: Turns,
+    copiers: Arc<Turns>,
+    deleters: Arc<Turns>,
+    readers: Arc<Turns>,
     pub state_builders: Semaphore,
     /// Running and waiting reads.
     pub pending_reads: AtomicUsize,
@@ -106,27 +107,27 @@ impl RemoteTier {
     }
 
     /// `remote.log.manager.copier.thread.pool.size`: uploads at the same time.
-    pub async fn turn_to_copy(&self) -> Turn<'_> {
+    pub async fn turn_to_copy(&self) -> Permit {
         let limit = self
             .context
             .config()
             .remote_log_manager_copier_thread_pool_size;
-        self.copiers.take(limit).await
+        Permit::new(self.copiers.take(limit).await)
     }
 
     /// `remote.log.manager.expiration.thread.pool.size`: deletions at the same time.
-    pub async fn turn_to_delete(&self) -> Turn<'_> {
+    pub async fn turn_to_delete(&self) -> Permit {
         let limit = self
             .context
             .config()
             .remote_log_manager_expiration_thread_pool_size;
-        self.deleters.take(limit).await
+        Permit::new(self.deleters.take(limit).await)
     }
 
     /// `remote.log.reader.threads`: reads and searches by time at the same time.
-    pub async fn turn_to_read(&self) -> Turn<'_> {
+    pub async fn turn_to_read(&self) -> Permit {
         let limit = self.context.config().remote_log_reader_threads;
-        self.readers.take(limit).await
+        Permit::new(self.readers.take(limit).await)
     }
 
     /// How many reads run at the same time, and how many more wait for their turn.

@@ -43,7 +43,7 @@ mod tests {
     use ottla_tiered::{
         CustomMetadata, LeaderEpochs, RemoteLogSegmentState, RemotePartition, RemoteSegment,
     };
-    use ottla_tiered_storage::{IndexType, LogSegmentData, StoredObject, read_all};
+    use ottla_tiered_storage::{IndexType, LogSegmentData, Permit, StoredObject, read_all};
     use ottla_types::{BrokerId, Offset, PartitionIndex, Timestamp, TopicName, Uuid};
 
     use super::*;
@@ -60,6 +60,10 @@ mod tests {
 
     #[async_trait]
     impl RemoteStorageManager for Counting {
+        fn with_permit(self: Arc<Self>, _: Permit) -> Arc<dyn RemoteStorageManager> {
+            self
+        }
+
         async fn copy_log_segment_data(
             &self,
             _: &RemoteLogSegmentMetadata,

@@ -17,7 +17,7 @@ use ottla_sync::task::{Handle, JoinHandle};
 use ottla_sync::{BoxFuture, Mutex};
 use ottla_tiered::{CustomMetadata, RemoteLogSegmentMetadata, StoreFailure};
 use ottla_tiered_storage::{
-    BoundedCache, IndexType, LogSegmentData, RemoteStorageError, RemoteStorageManager,
+    BoundedCache, IndexType, LogSegmentData, Permit, RemoteStorageError, RemoteStorageManager,
 };
 use ottla_types::Uuid;
 
@@ -47,33 +47,37 @@ impl Stores {
         })
     }
 
-    /// Runs work at the store on its threads. If this is dropped, the work ends where it next waits.
+    /// Runs work at the store on its threads. If this is dropped, the work ends where it next waits, and holds
+    /// the permit until then.
     pub async fn run<T: Send + 'static>(
         &self,
+        permit: &Permit,
         work: impl Future<Output = T> + Send + 'static,
     ) -> T {
-        run_on(&self.threads, Box::pin(work)).await
+        run_on(&self.threads, permit, Box::pin(work)).await
     }
 
     /// For work that already runs on the threads of the store.
-    pub fn store(&self) -> &Arc<dyn RemoteStorageManager> {
-        &self.store
+    pub fn store(&self, permit: &Permit) -> Arc<dyn RemoteStorageManager> {
+        Arc::clone(&self.store).with_permit(permit.clone())
     }
 
     /// A whole index, from the cache or from the store.
     pub async fn index(
         self: &Arc<Self>,
+        permit: &Permit,
         metadata: &RemoteLogSegmentMetadata,
         index: IndexType,
     ) -> Result<Bytes, RemoteStorageError> {
-        let (stores, metadata) = (Arc::clone(self), metadata.clone());
-        let reading = async move { stores.index_here(&metadata, index).await };
-        self.run(reading).await
+        let (stores, metadata, held) = (Arc::clone(self), metadata.clone(), permit.clone());
+        let reading = async move { stores.index_here(&held, &metadata, index).await };
+        self.run(permit, reading).await
     }
 
     /// As [`Stores::index`], for work that already runs on the threads of the store.
     pub async fn index_here(
         &self,
+        permit: &Permit,
         metadata: &RemoteLogSegmentMetadata,
         index: IndexType,
     ) -> Result<Bytes, RemoteStorageError> {
@@ -81,7 +85,7 @@ impl Stores {
         if let Some(known) = self.indexes.lock().get(&key) {
             return Ok(known);
         }
-        let bytes = self.store.fetch_index(metadata, index).await?;
+        let bytes = self.store(permit).fetch_index(metadata, index).await?;
         let weight = bytes.len() as u64 + 64;
         drop(self.indexes.lock().insert(key, bytes.clone(), weight));
         Ok(bytes)
@@ -90,22 +94,24 @@ impl Stores {
     /// Copies a segment to the store.
     pub async fn copy(
         &self,
+        permit: &Permit,
         metadata: &RemoteLogSegmentMetadata,
         data: LogSegmentData,
     ) -> Result<Option<CustomMetadata>, RemoteStorageError> {
-        let (store, metadata) = (Arc::clone(&self.store), metadata.clone());
+        let (store, metadata) = (self.store(permit), metadata.clone());
         let copying = async move { store.copy_log_segment_data(&metadata, &data).await };
-        self.run(copying).await
+        self.run(permit, copying).await
     }
 
     /// Deletes the objects of a segment.
     pub async fn delete(
         &self,
+        permit: &Permit,
         metadata: &RemoteLogSegmentMetadata,
     ) -> Result<(), RemoteStorageError> {
-        let (store, metadata) = (Arc::clone(&self.store), metadata.clone());
+        let (store, metadata) = (self.store(permit), metadata.clone());
         let deleting = async move { store.delete_log_segment_data(&metadata).await };
-        self.run(deleting).await
+        self.run(permit, deleting).await
     }
 
     /// The broker stops, and does not use the store any more.
@@ -114,8 +120,16 @@ impl Stores {
     }
 }
 
-async fn run_on<T: Send + 'static>(threads: &Handle, work: BoxFuture<'static, T>) -> T {
-    let mut running = Running(threads.spawn(work));
+async fn run_on<T: Send + 'static>(
+    threads: &Handle,
+    permit: &Permit,
+    work: BoxFuture<'static, T>,
+) -> T {
+    let permit = permit.clone();
+    let mut running = Running(threads.spawn(async move {
+        let _permit = permit;
+        work.await
+    }));
     match (&mut running.0).await {
         Ok(result) => result,
         Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
@@ -170,18 +184,28 @@ mod tests {
             Handle::current()
         };
         let name = async { std::thread::current().name().map(str::to_owned) };
-        let name = run_on(&threads, Box::pin(name)).await;
+        let name = run_on(&threads, &Permit::default(), Box::pin(name)).await;
         assert_eq!(name.as_deref(), Some("of the store"));
 
         let has_ended = Arc::new(AtomicBool::new(false));
-        let guard = Guard(Arc::clone(&has_ended));
+        let permit = Permit::new(Guard(Arc::clone(&has_ended)));
+        // It does not wait for anything at first, as decompression does not.
+        let (end, may_end) = std::sync::mpsc::channel::<()>();
         let never = async move {
-            let _guard = guard;
+            let _ = may_end.recv();
             std::future::pending::<()>().await;
         };
         let soon = Duration::from_millis(20);
-        let waited = ottla_sync::time::timeout(soon, run_on(&threads, Box::pin(never)));
+        let waited = ottla_sync::time::timeout(soon, async {
+            let permit = permit;
+            run_on(&threads, &permit, Box::pin(never)).await;
+        });
         waited.await.unwrap_err();
+        assert!(
+            !has_ended.load(Ordering::Acquire),
+            "the work has the permit"
+        );
+        drop(end);
         let ended = async {
             while !has_ended.load(Ordering::Acquire) {
                 ottla_sync::time::sleep(Duration::from_millis(1)).await;

@@ -2,11 +2,13 @@
 //!
 //! In Kafka the limit is the size of a thread pool.
 
-use ottla_sync::{Mutex, Semaphore, SemaphorePermit};
+use std::sync::Arc;
+
+use ottla_sync::{Mutex, OwnedSemaphorePermit, Semaphore};
 
 /// Begins with no turns; the first limit makes them.
 pub struct Turns {
-    free: Semaphore,
+    free: Arc<Semaphore>,
     counts: Mutex<Counts>,
 }
 
@@ -20,26 +22,27 @@ struct Counts {
 }
 
 /// Held during the work.
-pub struct Turn<'a> {
-    turns: &'a Turns,
-    permit: Option<SemaphorePermit<'a>>,
+pub struct Turn {
+    turns: Arc<Turns>,
+    permit: Option<OwnedSemaphorePermit>,
 }
 
 impl Turns {
-    pub fn new() -> Turns {
-        Turns {
-            free: Semaphore::new(0),
+    pub fn new() -> Arc<Turns> {
+        Arc::new(Turns {
+            free: Arc::new(Semaphore::new(0)),
             counts: Mutex::default(),
-        }
+        })
     }
 
     /// Waits until less work than `limit` runs. Work begins in the order of the calls.
-    pub async fn take(&self, limit: i32) -> Turn<'_> {
+    pub async fn take(self: &Arc<Self>, limit: i32) -> Turn {
         self.set_limit(usize::try_from(limit).unwrap_or(0).max(1));
+        // The semaphore is never closed.
+        let permit = Arc::clone(&self.free).acquire_owned().await.ok();
         Turn {
-            turns: self,
-            // The semaphore is never closed.
-            permit: self.free.acquire().await.ok(),
+            turns: Arc::clone(self),
+            permit,
         }
     }
 
@@ -62,7 +65,7 @@ impl Turns {
     }
 }
 
-impl Drop for Turn<'_> {
+impl Drop for Turn {
     fn drop(&mut self) {
         let Some(permit) = self.permit.take() else {
             return;
@@ -81,7 +84,7 @@ mod tests {
 
     use super::*;
 
-    async fn is_full(turns: &Turns, limit: i32) -> bool {
+    async fn is_full(turns: &Arc<Turns>, limit: i32) -> bool {
         let soon = Duration::from_millis(20);
         let taken = ottla_sync::time::timeout(soon, turns.take(limit)).await;
         taken.is_err()

@@ -91,8 +91,8 @@ async fn copy(
         producer_snapshot_index: files.producer_snapshot,
         leader_epoch_index: upload.leader_epochs.to_checkpoint().into(),
     };
-    let _turn = remote.turn_to_copy().await;
-    let copied = remote.stores.copy(metadata, data).await;
+    let permit = remote.turn_to_copy().await;
+    let copied = remote.stores.copy(&permit, metadata, data).await;
     let now = |log: &mut Log| log.reader().truncations();
     if partition.with_log(&remote.host, now).await != source.truncations {
         tracing::warn!(
@@ -140,8 +140,8 @@ async fn abandon(remote: &RemoteTier, upload: &Upload, reason: &str) {
         partition = %metadata.partition,
         "the copy of the segment at offset {base} to remote storage is abandoned, because {reason}"
     );
-    let _turn = remote.turn_to_delete().await;
-    if let Err(error) = remote.stores.delete(metadata).await {
+    let permit = remote.turn_to_delete().await;
+    if let Err(error) = remote.stores.delete(&permit, metadata).await {
         tracing::warn!(
             partition = %metadata.partition,
             "the objects of an abandoned copy at offset {base} stay until the segment expires: \

@@ -17,6 +17,7 @@
 // Tests create files and tasks themselves.
 #![cfg_attr(test, allow(clippy::disallowed_methods, clippy::disallowed_types))]
 
+mod blocking;
 mod error;
 mod remote_storage;
 
@@ -31,6 +32,7 @@ mod local_tiered_storage;
 
 mod open;
 
+pub use blocking::Permit;
 pub use cache::BoundedCache;
 pub use chunked::{ChunkTransform, ChunkedStorage, DataKey};
 pub use custom_metadata::{CustomMetadataError, CustomMetadataField, CustomMetadataFields};

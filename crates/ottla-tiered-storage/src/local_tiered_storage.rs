@@ -13,9 +13,10 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
-use ottla_sync::{fs, task};
+use ottla_sync::fs;
 use ottla_tiered::{CustomMetadata, RemoteLogSegmentMetadata, RemoteLogSegmentState};
 
+use crate::blocking::{Permit, blocking};
 use crate::error::{RemoteStorageError, RemoteStorageErrorKind};
 use crate::remote_storage::{
     IndexType, LogSegmentData, RemoteStorageManager, SegmentStream, StoredObject,
@@ -40,12 +41,15 @@ const fn suffix(index: IndexType) -> &'static str {
 }
 
 /// A store in a directory.
+#[derive(Clone)]
 pub struct LocalTieredStorage {
     root: PathBuf,
     /// `delete.enable`: whether deletion deletes.
     deletes: bool,
     /// `delete.on.close`.
     is_emptied_on_close: bool,
+    /// Of the work that it is used for.
+    permit: Permit,
 }
 
 impl LocalTieredStorage {
@@ -74,6 +78,7 @@ impl LocalTieredStorage {
             root,
             deletes: settings.delete_enable,
             is_emptied_on_close: settings.delete_on_close,
+            permit: Permit::default(),
         }
     }
 
@@ -103,6 +108,12 @@ impl LocalTieredStorage {
 
 #[async_trait]
 impl RemoteStorageManager for LocalTieredStorage {
+    fn with_permit(self: Arc<Self>, permit: Permit) -> Arc<dyn RemoteStorageManager> {
+        let mut store = Arc::unwrap_or_clone(self);
+        store.permit = permit;
+        Arc::new(store)
+    }
+
     async fn copy_log_segment_data(
         &self,
         metadata: &RemoteLogSegmentMetadata,
@@ -129,7 +140,7 @@ impl RemoteStorageManager for LocalTieredStorage {
         let caller = Arc::new(());
         let is_awaited = Arc::downgrade(&caller);
         let root = self.root.clone();
-        let copied = blocking(move || {
+        let copied = blocking(self.permit.clone(), move || {
             let copied =
                 check_mounted(&root, "copy a segment to").and_then(|()| copy_all(&copies, &epochs));
             if copied.is_err() || is_awaited.strong_count() == 0 {
@@ -153,7 +164,7 @@ impl RemoteStorageManager for LocalTieredStorage {
         end_position: Option<u32>,
     ) -> Result<SegmentStream, RemoteStorageError> {
         let path = self.file(metadata, LOG_SUFFIX);
-        let (file, size) = blocking({
+        let (file, size) = blocking(self.permit.clone(), {
             let path = path.clone();
             move || {
                 let mut file = open(&path)?;
@@ -166,15 +177,23 @@ impl RemoteStorageManager for LocalTieredStorage {
             }
         })
         .await?;
+        // Otherwise a reader would go on with the next segment, and its records would be lost silently.
+        let expected = u64::try_from(metadata.segment.segment_size_bytes).unwrap_or(0);
+        if size < expected {
+            let cause = format!("it has {size} bytes instead of {expected}");
+            let name = path.display().to_string();
+            return Err(RemoteStorageError::damaged(&name, cause));
+        }
         let end = end_position.map_or(size, |end| size.min(u64::from(end) + 1));
         let remaining = end.saturating_sub(start_position.into());
+        let permit = self.permit.clone();
         let parts = stream::try_unfold((file, remaining), move |(mut file, remaining)| {
-            let path = path.clone();
+            let (path, permit) = (path.clone(), permit.clone());
             async move {
                 if remaining == 0 {
                     return Ok(None);
                 }
-                let (part, file) = blocking(move || {
+                let (part, file) = blocking(permit, move || {
                     let wanted = remaining.min(READ_BYTES as u64);
                     let mut part = Vec::with_capacity(wanted as usize);
                     std::io::Read::by_ref(&mut file)
@@ -202,7 +221,7 @@ impl RemoteStorageManager for LocalTieredStorage {
     ) -> Result<Bytes, RemoteStorageError> {
         let path = self.file(metadata, suffix(index));
         let log = self.file(metadata, LOG_SUFFIX);
-        blocking(move || {
+        blocking(self.permit.clone(), move || {
             read_file(&path).map_err(|mut error| {
                 // Kafka writes no file for an index that the segment does not have. Deletions begin
                 // with the log.
@@ -228,7 +247,7 @@ impl RemoteStorageManager for LocalTieredStorage {
         if metadata.segment.state != RemoteLogSegmentState::CopySegmentStarted {
             directories.push(self.directory(metadata));
         }
-        blocking(move || {
+        blocking(self.permit.clone(), move || {
             let mut directories = directories.iter();
             directories.try_for_each(|it| check_mounted(it, "delete files in"))?;
             files.iter().try_for_each(|file| remove(file))
@@ -266,7 +285,7 @@ impl RemoteStorageManager for LocalTieredStorage {
             return Ok(());
         }
         let root = self.root.clone();
-        blocking(move || empty(&root)).await
+        blocking(self.permit.clone(), move || empty(&root)).await
     }
 
     fn location(&self) -> String {
@@ -376,13 +395,4 @@ fn failed(path: &Path, verb: &str, error: &std::io::Error) -> RemoteStorageError
         failure.kind = RemoteStorageErrorKind::NotFound;
     }
     failure
-}
-
-async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, RemoteStorageError> + Send + 'static,
-) -> Result<T, RemoteStorageError> {
-    match task::spawn_blocking(work).await {
-        Ok(result) => result,
-        Err(error) => std::panic::resume_unwind(error.into_panic()),
-    }
 }

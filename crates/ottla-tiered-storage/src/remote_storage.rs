@@ -3,12 +3,14 @@
 //! Kafka: `org.apache.kafka.server.log.remote.storage.RemoteStorageManager`, `LogSegmentData`.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures_util::stream::BoxStream;
 use ottla_tiered::{CustomMetadata, RemoteLogSegmentMetadata};
 
+use crate::blocking::Permit;
 use crate::error::RemoteStorageError;
 
 /// The files that are uploaded with a segment, beside its log (`IndexType`).
@@ -74,6 +76,10 @@ pub type SegmentStream = BoxStream<'static, Result<Bytes, RemoteStorageError>>;
 /// and memory by the settings of the store.
 #[async_trait]
 pub trait RemoteStorageManager: Send + Sync {
+    /// The same store, for a piece of work with this permit. Parts of the work that still run after its
+    /// caller has gone hold the permit until they end. What several callers share does not.
+    fn with_permit(self: Arc<Self>, permit: Permit) -> Arc<dyn RemoteStorageManager>;
+
     /// Uploads a segment and returns its custom metadata, which the broker keeps in
     /// `__remote_log_metadata`. After an error nothing is left in the store, as far as the store
     /// can be reached.

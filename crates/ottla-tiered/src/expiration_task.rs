@@ -13,9 +13,9 @@ use std::collections::VecDeque;
 use ottla_types::Timestamp;
 
 use crate::deletion::Deletion;
-use crate::expiry::{Leading, RemoteLogStats, Retention, expire};
+use crate::expiry::{Leading, Retention, expire};
 use crate::log_view::LogView;
-use crate::metadata_cache::RemoteLogMetadataCache;
+use crate::metadata_cache::{RemoteLogMetadataCache, RemoteLogStats};
 use crate::remote_segment::RemoteSegment;
 use crate::task::{Operation, Operations, Origin, RunOutcome, TaskEffect, TaskEvent};
 
@@ -31,8 +31,10 @@ pub struct ExpirationTask {
 #[derive(Debug)]
 struct Running {
     deletion: Deletion,
+    /// Of the segment that is being deleted.
     deleted_bytes: u64,
     rest: VecDeque<RemoteSegment>,
+    rest_bytes: u64,
 }
 
 /// The expired segments that are not yet deleted (`RemoteDeleteLagBytes`,
@@ -73,9 +75,8 @@ impl ExpirationTask {
         let Some(running) = &self.running else {
             return DeleteLag::default();
         };
-        let bytes = running.rest.iter().map(bytes_of).sum::<u64>();
         DeleteLag {
-            bytes: bytes + running.deleted_bytes,
+            bytes: running.rest_bytes + running.deleted_bytes,
             segments: running.rest.len() as u64 + 1,
         }
     }
@@ -106,7 +107,8 @@ impl ExpirationTask {
         if let Some(log_start_offset) = expiry.log_start_offset {
             effects.push(TaskEffect::IncrementLogStartOffset { log_start_offset });
         }
-        self.delete_next(expiry.segments.into(), now, effects);
+        let rest_bytes: u64 = expiry.segments.iter().map(RemoteSegment::size_bytes).sum();
+        self.delete_next(expiry.segments.into(), rest_bytes, now, effects);
     }
 
     /// Processes the answer to an effect.
@@ -129,7 +131,8 @@ impl ExpirationTask {
             None => {}
             Some(Ok(())) => {
                 let rest = std::mem::take(&mut running.rest);
-                self.delete_next(rest, now, effects);
+                let rest_bytes = running.rest_bytes;
+                self.delete_next(rest, rest_bytes, now, effects);
             }
             Some(Err(outcome)) => {
                 self.running = None;
@@ -141,6 +144,7 @@ impl ExpirationTask {
     fn delete_next(
         &mut self,
         mut rest: VecDeque<RemoteSegment>,
+        rest_bytes: u64,
         now: Timestamp,
         effects: &mut Vec<TaskEffect>,
     ) {
@@ -149,18 +153,15 @@ impl ExpirationTask {
             effects.push(TaskEffect::RunEnded(RunOutcome::Done));
             return;
         };
-        let deleted_bytes = bytes_of(&next);
+        let deleted_bytes = next.size_bytes();
         let operations = &mut self.operations;
         self.running = Some(Running {
             deletion: Deletion::begin(next, &self.origin, operations, now, effects),
             deleted_bytes,
             rest,
+            rest_bytes: rest_bytes - deleted_bytes,
         });
     }
-}
-
-fn bytes_of(segment: &RemoteSegment) -> u64 {
-    u64::try_from(segment.segment_size_bytes).unwrap_or(0)
 }
 
 #[cfg(test)]

@@ -7,12 +7,14 @@
 
 use std::collections::BTreeSet;
 
-use ottla_types::{LeaderEpoch, Offset, Timestamp, Uuid};
+use ottla_types::{Offset, Timestamp, Uuid};
 
 use crate::leader_epochs::LeaderEpochs;
-use crate::lineage::{first_offset, highest_remote_offset, is_copied, is_within_leader_epochs};
+use crate::lineage::{
+    first_offset, highest_remote_offset, is_copied, is_within_leader_epochs, offsets_of,
+};
 use crate::log_view::LogView;
-use crate::metadata_cache::RemoteLogMetadataCache;
+use crate::metadata_cache::{RemoteLogMetadataCache, RemoteLogStats};
 use crate::planted::{Bug, has};
 use crate::remote_segment::RemoteSegment;
 use crate::segment_state::RemoteLogSegmentState;
@@ -63,18 +65,8 @@ pub struct Expiry {
     pub retained_bytes: u64,
 }
 
-/// The size of a partition in remote storage.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct RemoteLogStats {
-    /// Segments in any state (`RemoteLogMetadataCount`).
-    pub segments: usize,
-    /// The size of readable segments and of those being deleted (`RemoteLogSizeBytes`).
-    pub size_bytes: u64,
-    /// The size of readable segments.
-    pub finished_bytes: u64,
-}
-
-/// Decides what to delete.
+/// Decides what to delete. Looks at the segments that expire and at those that are not readable, but not at
+/// most others.
 pub fn expire(
     log: &LogView,
     cache: &RemoteLogMetadataCache,
@@ -82,7 +74,7 @@ pub fn expire(
     leading: Leading,
     now: Timestamp,
 ) -> Expiry {
-    let (stats, remote_epochs) = examine(cache);
+    let stats = cache.stats();
     let mut expiry = Expiry {
         stats,
         ..Expiry::default()
@@ -104,9 +96,14 @@ pub fn expire(
     };
     let mut chosen = BTreeSet::new();
     let epochs = lineage.entries().iter();
-    let segments = epochs.flat_map(|entry| cache.segments_of(entry.epoch));
+    let mut walks = epochs.map(|entry| cache.walk(entry.epoch)).peekable();
     let mut is_over = false;
-    for segment in segments {
+    while let Some(walk) = walks.peek_mut() {
+        // After the first one that stays, readable ones stay too.
+        let Some(segment) = walk.next_segment(is_over) else {
+            walks.next();
+            continue;
+        };
         // Segments after it are not copied yet.
         if leading.being_copied == Some(segment.id) {
             is_over = true;
@@ -138,30 +135,8 @@ pub fn expire(
         rules.log_start_offset = rules.log_start_offset.max(Some(first));
     }
     expiry.log_start_offset = rules.log_start_offset;
-    expiry.segments.extend(before(log, cache, &remote_epochs));
+    expiry.segments.extend(before(log, cache));
     expiry
-}
-
-fn examine(cache: &RemoteLogMetadataCache) -> (RemoteLogStats, BTreeSet<LeaderEpoch>) {
-    let mut stats = RemoteLogStats::default();
-    let mut epochs = BTreeSet::new();
-    for segment in cache.segments() {
-        let entries = segment.segment_leader_epochs.entries().iter();
-        epochs.extend(entries.map(|entry| entry.epoch));
-        stats.segments += 1;
-        let bytes = size_of(&segment);
-        match segment.state {
-            RemoteLogSegmentState::CopySegmentFinished => {
-                stats.finished_bytes += bytes;
-                stats.size_bytes += bytes;
-            }
-            RemoteLogSegmentState::DeleteSegmentStarted => stats.size_bytes += bytes,
-            // Retried uploads would count several times.
-            RemoteLogSegmentState::CopySegmentStarted
-            | RemoteLogSegmentState::DeleteSegmentFinished => {}
-        }
-    }
-    (stats, epochs)
 }
 
 fn is_left_behind(segment: &RemoteSegment, leading: Leading, now: Timestamp) -> bool {
@@ -169,10 +144,6 @@ fn is_left_behind(segment: &RemoteSegment, leading: Leading, now: Timestamp) -> 
     segment.state == RemoteLogSegmentState::CopySegmentStarted
         && u64::try_from(age_ms).is_ok_and(|age_ms| age_ms > ABANDONED_AFTER_MS)
         && leading.for_ms > ABANDONED_AFTER_MS
-}
-
-fn size_of(segment: &RemoteSegment) -> u64 {
-    u64::try_from(segment.segment_size_bytes).unwrap_or(0)
 }
 
 /// Segments whose newest record is older than this expire.
@@ -207,19 +178,23 @@ fn retained_bytes(
     if local + stats.finished_bytes <= limit {
         return local + stats.finished_bytes;
     }
-    let mut counted = BTreeSet::new();
-    let mut remote = 0;
-    for entry in lineage.entries() {
-        for segment in cache.segments_of(entry.epoch) {
-            if segment.state == RemoteLogSegmentState::CopySegmentFinished
-                && is_within_leader_epochs(&segment, log.log_end_offset, lineage)
-                && counted.insert(segment.id)
-            {
-                remote += size_of(&segment);
-            }
-        }
-    }
-    local + remote
+    let epochs = || lineage.entries().iter().map(|entry| entry.epoch);
+    let of_one_epoch: u64 = epochs()
+        .map(|epoch| {
+            let offsets = offsets_of(epoch, log.log_end_offset, lineage);
+            cache.bytes_within(epoch, offsets.start, offsets.end)
+        })
+        .sum();
+    let others = epochs().flat_map(|epoch| cache.unreferenced_of(epoch));
+    let others: u64 = others
+        .chain(cache.segments_of_several_epochs())
+        .filter(|segment| {
+            segment.state == RemoteLogSegmentState::CopySegmentFinished
+                && is_within_leader_epochs(segment, log.log_end_offset, lineage)
+        })
+        .map(|segment| segment.size_bytes())
+        .sum();
+    local + of_one_epoch + others
 }
 
 /// The rules for segments of the log's epochs, in the order of the offsets.
@@ -261,7 +236,7 @@ impl Rules {
             .cleanup_until
             .is_some_and(|until| segment.max_timestamp < until);
         if is_old && let Some(remaining) = &mut self.remaining_breached_bytes {
-            *remaining = remaining.saturating_sub(size_of(segment));
+            *remaining = remaining.saturating_sub(segment.size_bytes());
         }
         is_old
     }
@@ -272,7 +247,7 @@ impl Rules {
         let Some(remaining) = self.remaining_breached_bytes.filter(|bytes| *bytes > 0) else {
             return false;
         };
-        let left = remaining.checked_sub(size_of(segment));
+        let left = remaining.checked_sub(segment.size_bytes());
         self.remaining_breached_bytes = left.or(Some(remaining));
         left.is_some()
     }
@@ -294,18 +269,14 @@ fn is_before_log_start(
 
 /// The segments whose epochs are all older than the first epoch of the log, left by an unclean
 /// election or a failed deletion.
-fn before(
-    log: &LogView,
-    cache: &RemoteLogMetadataCache,
-    remote_epochs: &BTreeSet<LeaderEpoch>,
-) -> Vec<RemoteSegment> {
+fn before(log: &LogView, cache: &RemoteLogMetadataCache) -> Vec<RemoteSegment> {
     let Some(first) = log.leader_epochs.earliest() else {
         return Vec::new();
     };
     let mut chosen = BTreeSet::new();
-    let older = remote_epochs.range(..first.epoch);
-    older
-        .flat_map(|epoch| cache.segments_of(*epoch))
+    cache
+        .epochs_before(first.epoch)
+        .flat_map(|epoch| cache.segments_of(epoch))
         .filter(|segment| {
             let latest = segment.segment_leader_epochs.latest();
             latest.is_none_or(|latest| latest.epoch < first.epoch) && chosen.insert(segment.id)

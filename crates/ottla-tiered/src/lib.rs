@@ -78,12 +78,12 @@ pub use auxiliary_state::{
 };
 pub use copy_task::{CopyDelay, CopyLag, CopyTask};
 pub use expiration_task::{DeleteLag, ExpirationTask};
-pub use expiry::{Expiry, Leading, RemoteLogStats, Retention, expire};
+pub use expiry::{Expiry, Leading, Retention, expire};
 pub use leader_epochs::{EpochEntry, LeaderEpochs, LeaderEpochsError};
 pub use lineage::{first_offset, highest_remote_offset, is_within_leader_epochs};
 pub use local_retention::{LocalExpiry, LocalRetention};
 pub use log_view::{LocalSegment, LogView};
-pub use metadata_cache::{NotApplied, RemoteLogMetadataCache};
+pub use metadata_cache::{NotApplied, RemoteLogMetadataCache, RemoteLogStats};
 pub use metadata_record::{RemoteLogMetadata, RemoteLogMetadataError};
 pub use metadata_store::{RemotePartitionMetadataStore, StoreError};
 pub use metadata_topic::{REMOTE_LOG_METADATA_TOPIC, metadata_partition};

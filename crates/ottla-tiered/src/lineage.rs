@@ -7,6 +7,8 @@
 //! Kafka: `RemoteLogManager.isRemoteSegmentWithinLeaderEpochs`, `findHighestRemoteOffset`,
 //! `findLogStartOffset`.
 
+use std::ops::Range;
+
 use ottla_types::{LeaderEpoch, Offset};
 
 use crate::leader_epochs::LeaderEpochs;
@@ -62,6 +64,25 @@ pub fn is_within_leader_epochs(
         }
     }
     segment.end_offset < log_end_offset
+}
+
+/// A segment with records of this epoch of the log alone belongs to the history of the log if it has no other
+/// offsets than these: [`is_within_leader_epochs`] for such segments.
+pub fn offsets_of(
+    epoch: LeaderEpoch,
+    log_end_offset: Offset,
+    leader_epochs: &LeaderEpochs,
+) -> Range<Offset> {
+    let (lowest, highest) = (Offset(i64::MIN), Offset(i64::MAX));
+    if has(Bug::IgnoreLineage) {
+        return lowest..highest;
+    }
+    let of_log = leader_epochs.get(epoch);
+    // Records before the first epoch were before the start of the log, and are not compared.
+    let start = leader_epochs.previous(epoch).and(of_log);
+    let next = leader_epochs.next(epoch);
+    let end = next.map_or(highest, |next| next.start_offset);
+    start.map_or(lowest, |of_log| of_log.start_offset)..end.min(log_end_offset)
 }
 
 /// The exclusive end of the records that a segment has in common with the log, starting from a
@@ -130,14 +151,12 @@ fn first_missing(
     let mut offset = first;
     while offset <= last {
         let epoch = log.leader_epochs.epoch_for(offset)?;
-        let Some(segment) = cache.segment(epoch, offset) else {
+        let Some(end) = cache.readable_until(epoch, offset) else {
             return Some(offset);
         };
-        let end = common_end(&segment, epoch, &log.leader_epochs);
-        if end <= offset {
-            return Some(offset);
-        }
-        offset = end;
+        // Later records of the epoch are of another history. The next epoch with records starts after the offset.
+        let next = log.leader_epochs.next(epoch);
+        offset = next.map_or(end, |next| end.min(next.start_offset));
     }
     None
 }
@@ -179,7 +198,7 @@ pub fn first_offset(cache: &RemoteLogMetadataCache, log: &LogView) -> Offset {
 mod tests {
     use ottla_types::{BrokerId, LeaderEpoch, Offset, Timestamp, Uuid};
 
-    use super::{common_end, highest_remote_offset, is_within_leader_epochs};
+    use super::{common_end, highest_remote_offset, is_within_leader_epochs, offsets_of};
     use crate::test_segments::{cache_of, log, segment};
     use crate::{LeaderEpochs, RemoteLogMetadataCache, RemoteLogSegmentState};
 
@@ -226,6 +245,25 @@ mod tests {
         check((100, 299), [(9, 100)], log, true);
         check((100, 300), [(9, 100)], log, false);
         check((0, 9), [(4, 0)], [], false);
+    }
+
+    #[test]
+    fn a_segment_of_one_epoch_is_within_if_its_offsets_are() {
+        let log = LeaderEpochs::from([(5, 10), (7, 15), (9, 100)]);
+        for (epoch, start) in [5, 7, 9].into_iter().flat_map(|epoch| {
+            let starts = [0, 9, 10, 14, 15, 16, 50, 100, 101];
+            starts.map(|start| (epoch, start))
+        }) {
+            let offsets = offsets_of(LeaderEpoch(epoch), Offset(300), &log);
+            for end in [14, 15, 99, 100, 299, 300] {
+                let segment = segment(1, start, end, LeaderEpochs::from([(epoch, start)]));
+                assert_eq!(
+                    is_within_leader_epochs(&segment, Offset(300), &log),
+                    segment.start_offset >= offsets.start && segment.end_offset < offsets.end,
+                    "{segment:?}"
+                );
+            }
+        }
     }
 
     #[test]

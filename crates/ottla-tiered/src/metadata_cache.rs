@@ -1,7 +1,8 @@
 //! The remote segments of one partition, as the records of `__remote_log_metadata` tell.
 //!
-//! Owns the segments that are not yet completely deleted, by ID and by leader epoch. Lookups take
-//! logarithmic time; a segment takes less than 100 bytes.
+//! Owns the segments that are not yet completely deleted, by ID and by leader epoch, and their totals. Lookups
+//! take logarithmic time, because they and the decisions are made under a lock; a segment takes less than 100
+//! bytes.
 //!
 //! | method | copy started | copy finished | delete started |
 //! | --- | --- | --- | --- |
@@ -10,9 +11,9 @@
 //!
 //! Kafka: `RemoteLogMetadataCache`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use ottla_types::{LeaderEpoch, Offset, Uuid};
+use ottla_types::{LeaderEpoch, Offset, Timestamp, Uuid};
 
 use crate::remote_segment::{RemoteSegment, RemoteSegmentUpdate};
 use crate::segment_state::RemoteLogSegmentState;
@@ -20,15 +21,93 @@ use crate::segment_state::RemoteLogSegmentState;
 mod epoch_segments;
 mod segment_table;
 
-use epoch_segments::EpochSegments;
+use epoch_segments::{EpochSegments, Gaps, Stop, Walk, next_of};
+#[cfg(test)]
+pub(crate) use segment_table::LOOKS;
 use segment_table::{SegmentTable, Slot};
 
 #[derive(Default)]
 pub struct RemoteLogMetadataCache {
     segments: SegmentTable,
     epochs: BTreeMap<LeaderEpoch, EpochSegments>,
+    /// The segments with several epochs. A leader makes at most one of them.
+    of_several_epochs: BTreeSet<Slot>,
+    /// How many segments of each epoch have a transaction index that is not empty.
+    txn_indexes: BTreeMap<LeaderEpoch, u32>,
+    gaps: Gaps,
+    stats: RemoteLogStats,
     /// Whether the topic has been read up to where it ended when the partition was assigned.
     is_initialized: bool,
+}
+
+/// The size of a partition in remote storage.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct RemoteLogStats {
+    /// Segments in any state (`RemoteLogMetadataCount`).
+    pub segments: usize,
+    /// The size of readable segments and of those being deleted (`RemoteLogSizeBytes`).
+    pub size_bytes: u64,
+    /// The size of readable segments.
+    pub finished_bytes: u64,
+}
+
+impl RemoteLogStats {
+    fn add(&mut self, segment: &RemoteSegment) {
+        let (size_bytes, finished_bytes) = counted_bytes(segment);
+        self.segments += 1;
+        self.size_bytes += size_bytes;
+        self.finished_bytes += finished_bytes;
+    }
+
+    fn remove(&mut self, segment: &RemoteSegment) {
+        let (size_bytes, finished_bytes) = counted_bytes(segment);
+        self.segments -= 1;
+        self.size_bytes -= size_bytes;
+        self.finished_bytes -= finished_bytes;
+    }
+}
+
+/// How much a segment adds to both sizes.
+fn counted_bytes(segment: &RemoteSegment) -> (u64, u64) {
+    let bytes = segment.size_bytes();
+    match segment.state {
+        RemoteLogSegmentState::CopySegmentFinished => (bytes, bytes),
+        RemoteLogSegmentState::DeleteSegmentStarted => (bytes, 0),
+        // Retried uploads would count several times.
+        RemoteLogSegmentState::CopySegmentStarted
+        | RemoteLogSegmentState::DeleteSegmentFinished => (0, 0),
+    }
+}
+
+/// The segments of an epoch by start offset, one after the other ([`RemoteLogMetadataCache::walk`]).
+pub(crate) struct EpochWalk<'a> {
+    table: &'a SegmentTable,
+    /// None if no segment ever had the epoch.
+    walk: Option<Walk<'a>>,
+}
+
+impl EpochWalk<'_> {
+    /// The next segment. A caller that needs no more segments that are readable and that no other one
+    /// covers skips all of them, in no time.
+    pub(crate) fn next_segment(&mut self, skips_readable: bool) -> Option<RemoteSegment> {
+        let walk = self.walk.as_mut()?;
+        let stop = match skips_readable {
+            true => walk.next_other(),
+            false => walk.next_stop(),
+        };
+        let (Stop::Readable(slot) | Stop::Other(slot)) = stop?;
+        Some(self.table.get(slot))
+    }
+}
+
+/// Where the search for a timestamp stands ([`RemoteLogMetadataCache::search_by_time`]).
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum TimeSearch {
+    Found(RemoteSegment),
+    /// Not below this offset.
+    NotBelow(Offset),
+    /// Not in the epoch.
+    NotFound,
 }
 
 /// Why a record did not change the cache. Kafka logs such records and continues.
@@ -112,6 +191,92 @@ impl RemoteLogMetadataCache {
         self.segments.iter()
     }
 
+    /// Their number and size.
+    pub fn stats(&self) -> RemoteLogStats {
+        self.stats
+    }
+
+    /// The epochs before `epoch` that segments have.
+    pub(crate) fn epochs_before(&self, epoch: LeaderEpoch) -> impl Iterator<Item = LeaderEpoch> {
+        let epochs = self.epochs.range(..epoch);
+        epochs.filter_map(|(epoch, segments)| (!segments.is_empty()).then_some(*epoch))
+    }
+
+    /// The segments with records of several epochs.
+    pub(crate) fn segments_of_several_epochs(&self) -> impl Iterator<Item = RemoteSegment> {
+        let slots = self.of_several_epochs.iter();
+        slots.map(|slot| self.segments.get(*slot))
+    }
+
+    /// The segments that have no epoch but `epoch`, and are not readable or are covered by another one.
+    pub(crate) fn unreferenced_of(
+        &self,
+        epoch: LeaderEpoch,
+    ) -> impl Iterator<Item = RemoteSegment> {
+        let slots = self.epochs.get(&epoch).into_iter();
+        let slots = slots.flat_map(EpochSegments::unreferenced);
+        let slots = slots.filter(|slot| !self.of_several_epochs.contains(slot));
+        slots.map(|slot| self.segments.get(slot))
+    }
+
+    /// The size of the readable segments that have no epoch but `epoch`, no offset before `start` and none
+    /// from `end` on. Without those that another one covers.
+    pub(crate) fn bytes_within(&self, epoch: LeaderEpoch, start: Offset, end: Offset) -> u64 {
+        self.epochs.get(&epoch).map_or(0, |segments| {
+            segments.bytes_within(&self.segments, epoch, start, end)
+        })
+    }
+
+    /// The segments with records of `epoch`, by start offset. Looks only at those that the caller takes and at
+    /// those that are not readable or that others cover.
+    pub(crate) fn walk(&self, epoch: LeaderEpoch) -> EpochWalk<'_> {
+        let segments = self.epochs.get(&epoch);
+        EpochWalk {
+            table: &self.segments,
+            walk: segments.map(|it| it.walk(&self.segments, epoch, Offset(i64::MIN))),
+        }
+    }
+
+    /// The first finished segment of `epoch`, by start offset, that ends at `from` or later, has a record of at
+    /// least the timestamp, and meets the condition. Looks at no more than `at_most` of those that no other one
+    /// covers, and subtracts them.
+    pub(crate) fn search_by_time(
+        &self,
+        epoch: LeaderEpoch,
+        from: Offset,
+        timestamp: Timestamp,
+        at_most: &mut usize,
+        meets: impl Fn(&RemoteSegment) -> bool,
+    ) -> TimeSearch {
+        let Some(segments) = self.epochs.get(&epoch) else {
+            return TimeSearch::NotFound;
+        };
+        let mut walk = segments.walk(&self.segments, epoch, from);
+        let mut searched_to = Offset(from.0.saturating_sub(1));
+        while let Some(stop) = walk.next_stop() {
+            let (Stop::Readable(slot) | Stop::Other(slot)) = stop;
+            if let Stop::Readable(_) = stop {
+                let end_offset = self.segments.end_offset_of(slot, epoch);
+                // Otherwise the next search would begin after it.
+                if *at_most == 0 && end_offset > searched_to {
+                    return TimeSearch::NotBelow(next_of(searched_to));
+                }
+                *at_most = at_most.saturating_sub(1);
+                searched_to = searched_to.max(end_offset);
+            }
+            if self.segments.max_timestamp(slot) < timestamp
+                || self.segments.state(slot) != RemoteLogSegmentState::CopySegmentFinished
+            {
+                continue;
+            }
+            let segment = self.segments.get(slot);
+            if segment.end_offset >= from && meets(&segment) {
+                return TimeSearch::Found(segment);
+            }
+        }
+        TimeSearch::NotFound
+    }
+
     /// The segments with records of `epoch`, by start offset.
     pub fn segments_of(&self, epoch: LeaderEpoch) -> impl Iterator<Item = RemoteSegment> {
         let slots = self.epochs.get(&epoch).map(|it| it.list(&self.segments));
@@ -129,6 +294,22 @@ impl RemoteLogMetadataCache {
         (offset <= segment.end_offset_of(epoch)).then_some(segment)
     }
 
+    /// The offset up to which (exclusive) readable segments have all records of `epoch` from `offset` on;
+    /// `None` if they lack the first one.
+    pub(crate) fn readable_until(&self, epoch: LeaderEpoch, offset: Offset) -> Option<Offset> {
+        let segments = self.epochs.get(&epoch)?;
+        let end_of = |slot| self.segments.end_offset_of(slot, epoch);
+        let slot = segments.floor(&self.segments, epoch, offset)?;
+        if end_of(slot) < offset {
+            return None;
+        }
+        let later = (epoch, next_of(offset))..=(epoch, Offset(i64::MAX));
+        match self.gaps.range(later).next() {
+            Some((_, gap)) => Some(*gap),
+            None => Some(next_of(end_of(segments.last()?))),
+        }
+    }
+
     /// The first readable segment with records of `epoch`.
     pub fn first_segment(&self, epoch: LeaderEpoch) -> Option<RemoteSegment> {
         let slot = self.epochs.get(&epoch)?.first()?;
@@ -142,6 +323,10 @@ impl RemoteLogMetadataCache {
         epoch: LeaderEpoch,
         offset: Offset,
     ) -> Option<RemoteSegment> {
+        // Most topics have none, and every read with `read_committed` asks for one.
+        if !self.txn_indexes.contains_key(&epoch) {
+            return None;
+        }
         let mut offset = offset;
         loop {
             let segment = self.segment(epoch, offset)?;
@@ -177,14 +362,26 @@ impl RemoteLogMetadataCache {
             None => self.segments.insert(segment),
             Some(slot) => {
                 self.check_transition(id, slot, state)?;
+                let before = self.segments.get(slot);
+                self.stats.remove(&before);
+                self.count_txn_index(&before, |count| count - 1);
                 // Kafka would keep the ID under epochs that the new record no longer has, and fail
                 // to list those once the segment is deleted.
-                self.each_epoch(slot, |_, epoch, slot, _, _| epoch.on_delete_finished(slot));
+                self.each_epoch(slot, |_, epoch, _, slot, _, _| {
+                    epoch.on_delete_finished(slot)
+                });
                 self.segments.write(slot, segment);
                 slot
             }
         };
-        self.each_epoch(slot, |_, epoch, slot, _, _| epoch.on_copy_started(slot));
+        self.stats.add(segment);
+        self.count_txn_index(segment, |count| count + 1);
+        if self.segments.size_of_only_epoch(slot).is_none() {
+            self.of_several_epochs.insert(slot);
+        } else {
+            self.of_several_epochs.remove(&slot);
+        }
+        self.each_epoch(slot, |_, epoch, _, slot, _, _| epoch.on_copy_started(slot));
         Ok(())
     }
 
@@ -198,29 +395,51 @@ impl RemoteLogMetadataCache {
             });
         };
         self.check_transition(id, slot, state)?;
-        let updated = self.segments.get(slot).updated(update);
+        let segment = self.segments.get(slot);
+        let updated = segment.updated(update);
         match state {
             RemoteLogSegmentState::CopySegmentStarted => {
                 return Err(NotApplied::UpdatedToStarted { id });
             }
             RemoteLogSegmentState::CopySegmentFinished => {
-                self.each_epoch(slot, |(table, key), epoch, slot, start, end| {
-                    epoch.on_copy_finished(table, key, slot, start, end);
+                self.each_epoch(slot, |(table, key), epoch, gaps, slot, start, end| {
+                    epoch.on_copy_finished(table, key, gaps, slot, start, end);
                 });
                 self.segments.write(slot, &updated);
             }
             RemoteLogSegmentState::DeleteSegmentStarted => {
-                self.each_epoch(slot, |(table, key), epoch, slot, start, _| {
-                    epoch.on_delete_started(table, key, slot, start);
+                self.each_epoch(slot, |(table, key), epoch, gaps, slot, start, _| {
+                    epoch.on_delete_started(table, key, gaps, slot, start);
                 });
                 self.segments.write(slot, &updated);
             }
             RemoteLogSegmentState::DeleteSegmentFinished => {
-                self.each_epoch(slot, |_, epoch, slot, _, _| epoch.on_delete_finished(slot));
+                self.each_epoch(slot, |_, epoch, _, slot, _, _| {
+                    epoch.on_delete_finished(slot)
+                });
+                self.of_several_epochs.remove(&slot);
+                self.count_txn_index(&segment, |count| count - 1);
                 self.segments.remove(slot);
             }
         }
+        self.stats.remove(&segment);
+        if state != RemoteLogSegmentState::DeleteSegmentFinished {
+            self.stats.add(&updated);
+        }
         Ok(())
+    }
+
+    fn count_txn_index(&mut self, segment: &RemoteSegment, change: impl Fn(u32) -> u32) {
+        if segment.is_txn_index_empty {
+            return;
+        }
+        for entry in segment.segment_leader_epochs.entries() {
+            let count = self.txn_indexes.get(&entry.epoch).copied();
+            match change(count.unwrap_or(0)) {
+                0 => self.txn_indexes.remove(&entry.epoch),
+                count => self.txn_indexes.insert(entry.epoch, count),
+            };
+        }
     }
 
     fn check_transition(
@@ -241,14 +460,15 @@ impl RemoteLogMetadataCache {
     fn each_epoch(
         &mut self,
         slot: Slot,
-        step: impl Fn((&SegmentTable, LeaderEpoch), &mut EpochSegments, Slot, Offset, Offset),
+        step: impl Fn((&SegmentTable, LeaderEpoch), &mut EpochSegments, &mut Gaps, Slot, Offset, Offset),
     ) {
         let segment = self.segments.get(slot);
         for entry in segment.segment_leader_epochs.entries() {
             let end_offset = segment.end_offset_of(entry.epoch);
             let epoch = self.epochs.entry(entry.epoch).or_default();
             let key = (&self.segments, entry.epoch);
-            step(key, epoch, slot, entry.start_offset, end_offset);
+            let gaps = &mut self.gaps;
+            step(key, epoch, gaps, slot, entry.start_offset, end_offset);
         }
     }
 }

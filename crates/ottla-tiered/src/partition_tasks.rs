@@ -314,6 +314,7 @@ mod tests {
     use ottla_types::{BrokerId, Offset, Timestamp};
 
     use super::*;
+    use crate::metadata_cache::LOOKS;
     use crate::test_segments::{cache_of, log, partition, segment};
     use crate::{LeaderEpochs, PublishFailure};
 
@@ -400,6 +401,37 @@ mod tests {
         assert!(!deletes(5));
         assert!(!deletes(5 + hour));
         assert!(deletes(5 + hour + 30_000));
+    }
+
+    /// All partitions of a broker wait for their metadata meanwhile.
+    #[test]
+    fn a_run_looks_at_as_many_segments_if_there_are_ten_times_as_many() {
+        let looks_at = |segments: i64| {
+            let end = segments * 10;
+            let remote = (0..segments).map(|number| {
+                let start = number * 10;
+                let epochs = LeaderEpochs::from([(0, start)]);
+                segment(number as u128 + 1, start, start + 9, epochs)
+            });
+            let cache = cache_of(&remote.collect::<Vec<_>>());
+            // All of them are on the local disk too.
+            let bases: Vec<i64> = (0..=segments).map(|number| number * 10).collect();
+            let log = log(&bases, end + 5, LeaderEpochs::from([(0, 0)]));
+            // Two segments of ten bytes are too much.
+            let retention = Retention {
+                retention_bytes: end + 5 - 25,
+                ..FOREVER
+            };
+            let mut tasks = tasks();
+            tasks.set_role(LEADER, 5);
+            let before = LOOKS.get();
+            tasks.run_due(&log, Some(&cache), retention, at(5), &mut Vec::new());
+            let looks = LOOKS.get() - before;
+            assert_eq!(tasks.expiration().delete_lag().segments, 2);
+            looks
+        };
+        let (some, many) = (looks_at(1000), looks_at(10_000));
+        assert!(many < 1000 && many < 2 * some, "{some} and {many}");
     }
 
     #[test]

@@ -14,10 +14,9 @@ use ottla_types::{Offset, Timestamp};
 use crate::leader_epochs::LeaderEpochs;
 use crate::lineage::{common_end, is_within_leader_epochs};
 use crate::log_view::LogView;
-use crate::metadata_cache::RemoteLogMetadataCache;
+use crate::metadata_cache::{RemoteLogMetadataCache, TimeSearch};
 use crate::remote_index::AbortedTransaction;
 use crate::remote_segment::RemoteSegment;
-use crate::segment_state::RemoteLogSegmentState;
 
 /// A read from an offset that is no longer on the local disk.
 #[derive(Debug)]
@@ -276,7 +275,13 @@ pub enum TimestampSearch {
     Remote(RemoteSegment),
     /// In the local segments, from the first whose newest record is not older.
     Local,
+    /// Not below this offset. The search continues from there with another call, because others wait for the
+    /// cache during a call.
+    NotBelow(Offset),
 }
+
+/// The most segments that a call looks at, besides those that are not readable.
+const SEARCHED_AT_ONCE: usize = 1024;
 
 /// The first segment that may have a record at or after `from` with at least the timestamp. `None`
 /// if remote storage has none; then the local log is searched.
@@ -288,21 +293,26 @@ pub fn find_timestamp(
 ) -> Option<TimestampSearch> {
     let first = log.leader_epochs.epoch_for(from)?;
     let lineage = log.leader_epochs.without_empty();
+    let is_within =
+        |segment: &RemoteSegment| is_within_leader_epochs(segment, log.log_end_offset, &lineage);
+    let mut at_most = SEARCHED_AT_ONCE;
     let epochs = log.leader_epochs.entries().iter();
-    let mut segments = epochs
-        .filter(|entry| entry.epoch >= first)
-        .flat_map(|entry| cache.segments_of(entry.epoch));
-    let found = segments.find(|segment| {
-        segment.max_timestamp >= timestamp
-            && segment.end_offset >= from
-            && segment.state == RemoteLogSegmentState::CopySegmentFinished
-            && is_within_leader_epochs(segment, log.log_end_offset, &lineage)
-    })?;
-    let local = log.segments.first().map(|segment| segment.base_offset);
-    Some(match local {
-        Some(local) if found.start_offset >= local => TimestampSearch::Local,
-        _ => TimestampSearch::Remote(found),
-    })
+    for entry in epochs.filter(|entry| entry.epoch >= first) {
+        let from = from.max(entry.start_offset);
+        let found = cache.search_by_time(entry.epoch, from, timestamp, &mut at_most, is_within);
+        match found {
+            TimeSearch::NotFound => {}
+            TimeSearch::NotBelow(offset) => return Some(TimestampSearch::NotBelow(offset)),
+            TimeSearch::Found(segment) => {
+                let local = log.segments.first().map(|segment| segment.base_offset);
+                return Some(match local {
+                    Some(local) if segment.start_offset >= local => TimestampSearch::Local,
+                    _ => TimestampSearch::Remote(segment),
+                });
+            }
+        }
+    }
+    None
 }
 
 #[cfg(test)]

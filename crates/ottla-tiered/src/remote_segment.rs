@@ -81,6 +81,11 @@ impl RemoteSegment {
         Ok(())
     }
 
+    /// The size of its log file.
+    pub(crate) fn size_bytes(&self) -> u64 {
+        u64::try_from(self.segment_size_bytes).unwrap_or(0)
+    }
+
     /// The offset after its last one.
     pub fn next_offset(&self) -> Offset {
         Offset(self.end_offset.0.saturating_add(1))

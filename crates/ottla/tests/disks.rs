@@ -11,6 +11,7 @@ use ottla_client::{
 };
 use ottla_testkit::{
     BrokerBuilder, BrokerProcess, give_back, make_read_only, mount_small, take_away, with_mounts,
+    words,
 };
 
 const TOPIC: &str = "orders";
@@ -145,6 +146,120 @@ fn a_full_disk_refuses_only_appends() {
         let committed = committed.expect("an answer");
         assert!(committed.values().all(Result::is_ok), "{committed:?}");
         admin.delete_topic(TOPIC).await.expect("it is deleted");
+        assert!(broker.stop().success(), "{}", broker.output());
+    });
+}
+
+/// The bytes of the local segments of the first partition.
+fn local_bytes(broker: &BrokerProcess) -> u64 {
+    let folder = broker.data_dir().join(format!("{TOPIC}-0"));
+    let files = std::fs::read_dir(folder).expect("the partition is there");
+    // Segments are deleted meanwhile.
+    let logs = files.flatten().filter_map(|file| {
+        let is_log = file.path().extension().is_some_and(|it| it == "log");
+        is_log.then(|| file.metadata().ok())?
+    });
+    logs.map(|log| log.len()).sum()
+}
+
+async fn wait_until(broker: &BrokerProcess, what: &str, mut holds: impl FnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !holds() {
+        assert!(Instant::now() < deadline, "{what}: {}", broker.output());
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+/// Kafka takes such a directory offline, and needs a restart. It would need free space besides: nothing is copied before
+/// it is recorded in `__remote_log_metadata`, which is on the same disk.
+#[test]
+fn a_disk_that_filled_while_the_store_was_away_empties_when_the_store_is_back() {
+    const NAME: &str = "a_disk_that_filled_while_the_store_was_away_empties_when_the_store_is_back";
+    /// Two segments, the active one, and one that is being copied.
+    const USUAL_BYTES: u64 = 5 << 20;
+    run(NAME, async {
+        let dir = tempfile::tempdir().expect("a directory");
+        mount_small(&dir.path().join("data"), 24);
+        let store = dir.path().join("store");
+        std::fs::create_dir(&store).expect("a directory of the store");
+        let mut broker = BrokerBuilder::new()
+            .dir(dir.path())
+            .property("remote.log.storage.system.enable", "true")
+            .property(
+                "remote.log.storage.manager.class.name",
+                "org.apache.kafka.server.log.remote.storage.LocalTieredStorage",
+            )
+            .property("rsm.config.dir", &store.display().to_string())
+            .property(
+                "rlmm.config.remote.log.metadata.topic.replication.factor",
+                "1",
+            )
+            .property("rlmm.config.remote.log.metadata.topic.min.isr", "1")
+            .property("rlmm.config.remote.log.metadata.topic.num.partitions", "1")
+            .property("remote.log.manager.task.interval.ms", "200")
+            .property("log.segment.bytes", "1048576")
+            .property("log.segment.delete.delay.ms", "100")
+            .property("log.retention.check.interval.ms", "200")
+            .property("log.initial.task.delay.ms", "100")
+            .property("offsets.topic.num.partitions", "1")
+            .start();
+        let create = format!(
+            "topics --bootstrap-server {} --create --topic {TOPIC} --partitions 1 \
+             --config remote.storage.enable=true --config local.retention.bytes=2097152",
+            broker.bootstrap()
+        );
+        broker.tool(&words(&create));
+        let sending = producer(&broker).await;
+        let mut acknowledged = 0;
+        while acknowledged < 80 {
+            assert!(produce(&sending, 0, acknowledged).await);
+            acknowledged += 1;
+        }
+        wait_until(&broker, "the first segments stay", || {
+            local_bytes(&broker) < USUAL_BYTES
+        })
+        .await;
+
+        // The store is away: producing goes on, local retention waits, and the disk fills.
+        let (root, aside) = (store.join("kafka-tiered-storage"), store.join("aside"));
+        std::fs::rename(&root, &aside).expect("the store has objects");
+        while produce(&sending, 0, acknowledged).await {
+            acknowledged += 1;
+            assert!(acknowledged < 330, "more than the disk holds");
+        }
+        let filled = local_bytes(&broker);
+        assert!(filled > 2 * USUAL_BYTES, "{filled} bytes are local");
+        // A reader of old records receives errors that it retries. The log names the object.
+        let config = ConsumerConfig {
+            offset_reset: OffsetReset::Earliest,
+            ..Default::default()
+        };
+        let mut consumer = Consumer::new(client(&broker).await, config);
+        consumer.assign(&[(TOPIC.to_owned(), 0)]);
+        let object = format!("remote storage: read {}", root.display());
+        let deadline = Instant::now() + PATIENCE;
+        while !broker.output().contains(&object) {
+            let read = consumer.poll(Duration::from_millis(500)).await;
+            assert!(read.is_ok_and(|records| records.is_empty()));
+            assert!(Instant::now() < deadline, "{}", broker.output());
+        }
+        assert!(!broker.output().contains("the log directory goes offline"));
+
+        // It is back, and so is everything else.
+        std::fs::rename(&aside, &root).expect("the store was aside");
+        wait_until(&broker, "the disk stays full", || {
+            local_bytes(&broker) < USUAL_BYTES
+        })
+        .await;
+        let deadline = Instant::now() + PATIENCE;
+        while !produce(&sending, 0, acknowledged).await {
+            assert!(Instant::now() < deadline, "{}", broker.output());
+        }
+        let all: Vec<usize> = (0..acknowledged).collect();
+        let found = consume(&broker, 0, acknowledged + 1).await;
+        // A failed attempt may have been written nevertheless, as with any producer.
+        assert_eq!(found[..acknowledged], all);
+        assert_eq!(found.last(), Some(&acknowledged));
         assert!(broker.stop().success(), "{}", broker.output());
     });
 }

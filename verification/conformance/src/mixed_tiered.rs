@@ -1,13 +1,13 @@
 //! `cargo xtask mixed-tiered`: brokers of Kafka and of Ottla in one cluster keep the closed segments of
 //! a topic in one `LocalTieredStorage`, while Kafka's `VerifiableProducer` (`acks=all`, idempotent)
-//! writes and `VerifiableConsumer` reads. Brokers are killed one after the other, so that leaders
-//! change between both while they copy segments.
+//! writes and `VerifiableConsumer` reads. Brokers are killed one after the other, of each kind in turn,
+//! so that leaders change between both while they copy segments.
 //!
 //! No acknowledged record may be lost, none duplicated, and no offset skipped: read with all
 //! brokers, and then with the brokers of each kind alone, when most offsets are only in the store.
 //! All segments must be complete. Then all records expire, and no object may remain, including
 //! objects of uploads that a kill interrupted or that two leaders made. The seed determines which
-//! broker is killed and when. The folder of a failed run is kept.
+//! broker of a kind is killed and when. The folder of a failed run is kept.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -34,7 +34,7 @@ pub struct Options {
     /// The brokers, by the names of files in peers/.
     #[arg(long, value_delimiter = ',', default_value = "ottla,kafka,ottla")]
     brokers: Vec<String>,
-    /// Number of kills; each hits one broker.
+    /// Number of kills; each hits one broker, of each kind in turn.
     #[arg(long, default_value_t = 6)]
     kills: usize,
     /// Seed of the random choices; a new one for each run by default.
@@ -155,15 +155,15 @@ impl Story {
     /// Runs the whole scenario and returns the violations.
     fn tell(&mut self, options: &Options, random: &mut Seeded, dir: &Path) -> Result<Vec<String>> {
         let access = self.access();
+        let kinds: BTreeSet<&String> = options.brokers.iter().collect();
         let mut clients = Clients::start(&self.kafka, &access, TOPIC, dir)?;
-        for _ in 0..options.kills {
-            std::thread::sleep(Duration::from_millis(3000 + random.below(4000)));
-            self.kill(random)?;
+        for kind in kinds.iter().cycle().take(options.kills) {
+            std::thread::sleep(Duration::from_millis(2000 + random.below(3000)));
+            self.kill(kind, random)?;
             clients.wait_for_more()?;
         }
         let (produced, mut wrong) = clients.finish(&self.kafka, &access, TOPIC)?;
         self.wait_until_tiered()?;
-        let kinds: BTreeSet<&String> = options.brokers.iter().collect();
         for kind in kinds {
             wrong.extend(self.read_from(kind, &produced)?);
         }
@@ -173,13 +173,18 @@ impl Story {
         Ok(wrong)
     }
 
-    /// Kills a broker, starts it again, and gives it back its partitions.
-    fn kill(&mut self, random: &mut Seeded) -> Result<()> {
-        let at = random.below(self.cluster.brokers.len() as u64) as usize;
+    /// Kills a broker of a kind, starts it again, and gives it back its partitions.
+    fn kill(&mut self, kind: &str, random: &mut Seeded) -> Result<()> {
+        let brokers = self.cluster.brokers.iter().enumerate();
+        let of_kind: Vec<usize> = brokers
+            .filter(|(_, broker)| broker.peer.id() == kind)
+            .map(|(at, _)| at)
+            .collect();
+        let at = *random.pick(&of_kind);
         let broker = &mut self.cluster.brokers[at];
         let mut node = broker.take()?;
         node.kill()?;
-        std::thread::sleep(Duration::from_millis(2000 + random.below(6000)));
+        std::thread::sleep(Duration::from_millis(1000 + random.below(6000)));
         broker.start()?;
         let name = broker.name();
         let in_sync = self.cluster.wait_until_in_sync(TOPIC, REPLICAS)?;

@@ -19,6 +19,7 @@ use super::{Client, TestBroker, creation_with, share_groups};
 use crate::{Endpoint, Partition, RunningBroker};
 
 mod cancelled_reads;
+mod damaged_objects;
 
 const CLASS: &str = "org.apache.kafka.server.log.remote.storage.LocalTieredStorage";
 const PATIENCE: Duration = Duration::from_secs(60);

@@ -10,7 +10,7 @@ use ottla_client::ClientError;
 use ottla_client::admin::{ElectionType, EndpointType};
 use ottla_types::ErrorCode;
 use serde::{Deserialize, Serialize};
-use tokio::sync::OwnedSemaphorePermit;
+use tokio::sync::{MutexGuard, OwnedSemaphorePermit};
 
 use crate::console::{Console, Visitor};
 use crate::extract::{Body, Query};
@@ -122,13 +122,16 @@ fn check_count(count: usize) -> Result<(), Problem> {
 
 /// The place of the only rebalance of the console, which has its own throttles. Kept, so that no rebalance starts
 /// meanwhile.
-fn without_rebalance(console: &Console) -> Result<OwnedSemaphorePermit, Problem> {
-    let place = console.rebalances.clone().try_acquire_owned();
-    place.map_err(|_| {
-        Problem::conflict(
+async fn without_rebalance(
+    console: &Console,
+) -> Result<(MutexGuard<'_, ()>, OwnedSemaphorePermit), Problem> {
+    let changes = console.throttle_changes.lock().await;
+    match console.rebalances.clone().try_acquire_owned() {
+        Ok(place) => Ok((changes, place)),
+        Err(_) => Err(Problem::conflict(
             "a rebalance is in progress, and needs its throttles; wait for its end, or cancel it",
-        )
-    })
+        )),
+    }
 }
 
 pub(super) async fn start(
@@ -144,8 +147,10 @@ pub(super) async fn start(
             format!("throttle={throttle}: give bytes per second, 1 or more, or leave it out"),
         ));
     }
-    let place = throttle.map(|_| without_rebalance(&console));
-    let _place = place.transpose()?;
+    let _place = match throttle {
+        Some(_) => Some(without_rebalance(&console).await?),
+        None => None,
+    };
     let plan: BTreeMap<Partition, Option<Vec<i32>>> = plan
         .partitions
         .into_iter()
@@ -235,7 +240,7 @@ pub(super) async fn unthrottle(
     State(console): State<Arc<Console>>,
     visitor: Visitor,
 ) -> Result<Json<Unthrottled>, Problem> {
-    let _place = without_rebalance(&console)?;
+    let _place = without_rebalance(&console).await?;
     let ongoing = visitor.admin.list_partition_reassignments().await?;
     if !ongoing.is_empty() {
         return Err(Problem::conflict(format!(
@@ -385,6 +390,9 @@ mod tests {
         assert_eq!(starting(None).await, 502);
         drop(rebalance);
         assert_eq!((removing().await, starting(Some(5)).await), (502, 502));
+        // One waits for the other.
+        let both = tokio::join!(starting(Some(5)), starting(Some(6)));
+        assert_eq!(both, (502, 502));
     }
 
     #[test]

@@ -14,6 +14,7 @@ use ottla_log::{
 use ottla_records::RecordBatch;
 use ottla_records::legacy::LegacyMessage;
 use ottla_replica::{AckOutcome, Append, Effect, Event, ProducerVerdict};
+use ottla_tiered::REMOTE_LOG_METADATA_TOPIC;
 use ottla_types::{ErrorCode, Offset};
 
 use super::append::{Ack, OfTransaction, PendingAppend};
@@ -356,7 +357,7 @@ impl PartitionState {
         let bytes = bytes.chain(messages.iter().map(LegacyMessage::size_in_bytes));
         let bytes = bytes.sum::<usize>() as u64;
         let log_location = partition.log_location.load();
-        if self.has_no_topic_id() || !log_location.space.take(bytes) {
+        if self.has_no_topic_id() || !takes_space(partition, &log_location, bytes) {
             batches.clear();
             keep(&BATCHES, batches);
             self.stage.clear();
@@ -534,6 +535,15 @@ impl PartitionState {
         }
         self.step(partition, host, Event::LogLost);
         partition.wake_all();
+    }
+}
+
+/// Takes the space for an append, if there is enough. While nothing can be recorded about remote segments, none is copied,
+/// and no local one may be deleted: a disk that filled while the store was away would stay full.
+fn takes_space(partition: &Partition, log_location: &LogLocation, bytes: u64) -> bool {
+    match *partition.topic_partition.topic == *REMOTE_LOG_METADATA_TOPIC {
+        true => log_location.space.take_from_reserve(bytes),
+        false => log_location.space.take(bytes),
     }
 }
 

@@ -31,6 +31,7 @@ use ottla_sync::{Mutex, Semaphore, task, time};
 use super::chunk_index::Chunk;
 use super::manifest::Manifest;
 use super::transform::restored;
+use crate::blocking::{Permit, blocking};
 use crate::cache::{CachedChunk, ChunkCache, ChunkKey, KeptFetches, SharedFetch, SharedFetches};
 use crate::error::{RemoteStorageError, RemoteStorageErrorKind};
 use crate::objects::ObjectStorage;
@@ -91,13 +92,13 @@ impl ChunkReader {
         }
     }
 
-    /// The bytes of the segment from `start` to `end`, exclusive; both lie within the segment.
+    /// The bytes of the segment in the range, which lies within the segment.
     pub fn read(
         self: &Arc<Self>,
         object: &str,
         manifest: Arc<Manifest>,
-        start: u64,
-        end: u64,
+        Range { start, end }: Range<u64>,
+        permit: &Permit,
     ) -> SegmentStream {
         let object: Arc<str> = object.into();
         let (Some(first), Some(last)) = (
@@ -110,16 +111,19 @@ impl ChunkReader {
             return stream::empty().boxed();
         }
         let guard = Reading::begin(self, &object);
-        let reader = self.clone();
+        let (reader, permit) = (self.clone(), permit.clone());
         let parts = stream::iter(first.id..=last.id)
             .map(move |id| {
                 let (reader, object, manifest) = (reader.clone(), object.clone(), manifest.clone());
+                let permit = permit.clone();
                 async move {
                     let chunk = manifest.chunks.chunk(id).expect("within the range");
                     reader.prefetch_after(&object, &manifest, &chunk);
                     let from = start.saturating_sub(chunk.original_position);
                     let to = chunk.original_end().min(end) - chunk.original_position;
-                    let bytes = reader.part(&object, &manifest, &chunk, from..to).await?;
+                    let bytes = reader
+                        .part(&object, &manifest, &chunk, from..to, &permit)
+                        .await?;
                     Ok((id, bytes))
                 }
             })
@@ -146,6 +150,7 @@ impl ChunkReader {
         manifest: &Arc<Manifest>,
         chunk: &Chunk,
         range: Range<u64>,
+        permit: &Permit,
     ) -> Result<Bytes, RemoteStorageError> {
         let got = async {
             // There is no place for the rest of it.
@@ -156,8 +161,7 @@ impl ChunkReader {
             let bytes = match self.find_or_fetch(object, manifest, chunk) {
                 Ok(CachedChunk::InMemory(bytes)) => bytes,
                 Ok(CachedChunk::InFile(file)) => {
-                    let read = task::spawn_blocking(move || file.read()).await;
-                    read.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()))?
+                    blocking(permit.clone(), move || file.read()).await?
                 }
                 Err(fetch) => {
                     self.keep(object, chunk, &fetch);
@@ -311,9 +315,9 @@ async fn fetch_chunk(
     if is_plain && !is_disk {
         return finish();
     }
-    // Milliseconds of processor time for a chunk, or a file.
-    let finished = task::spawn_blocking(finish).await;
-    finished.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()))
+    // Milliseconds of processor time for a chunk, or a file. Several readers may wait for it, and later ones
+    // may want it: it has no one's permit.
+    blocking(Permit::default(), finish).await
 }
 
 /// A reader of an object; its drop before the end counts as its going away.
@@ -425,7 +429,7 @@ mod tests {
             is_compressed: false,
             data_key: None,
         });
-        let mut stream = reader.read("later", manifest, 0, 10_000);
+        let mut stream = reader.read("later", manifest, 0..10_000, &Permit::default());
         let first = time::timeout(Duration::from_millis(50), stream.next()).await;
         assert!(first.is_err(), "the store does not answer");
         // Two chunks of the range are requested at once.

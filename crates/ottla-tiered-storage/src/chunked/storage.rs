@@ -23,6 +23,7 @@ use super::object_key::{Suffix, key, key_for_reading, main_path};
 use super::rate_limit::RateLimit;
 use super::transform::restored_index;
 use super::upload::Uploader;
+use crate::blocking::Permit;
 use crate::cache::{BoundedCache, ChunkCache, KeptFetches, SharedFetch, SharedFetches};
 use crate::custom_metadata::{CustomMetadataField, CustomMetadataFields};
 use crate::error::{RemoteStorageError, RemoteStorageErrorKind};
@@ -42,6 +43,13 @@ type Cache<K, V> = Arc<Mutex<BoundedCache<K, V>>>;
 
 /// The store.
 pub struct ChunkedStorage {
+    shared: Arc<Shared>,
+    /// Of the work that it is used for.
+    permit: Permit,
+}
+
+/// What all work at the store uses.
+struct Shared {
     storage: Arc<ObjectStorage>,
     uploader: Uploader,
     custom_metadata_fields: Vec<CustomMetadataField>,
@@ -82,7 +90,7 @@ impl ChunkedStorage {
             None => None,
         };
         let prefetch = prefetch(settings);
-        Ok(ChunkedStorage {
+        let shared = Shared {
             uploader: Uploader {
                 storage: storage.clone(),
                 key_prefix: settings.key_prefix.clone(),
@@ -103,9 +111,15 @@ impl ChunkedStorage {
             kept_indexes: KeptFetches::new(KEPT_AT_ONCE),
             chunks: Arc::new(ChunkReader::new(storage.clone(), chunk_cache, prefetch)),
             storage,
+        };
+        Ok(ChunkedStorage {
+            shared: Arc::new(shared),
+            permit: Permit::default(),
         })
     }
+}
 
+impl Shared {
     fn key(&self, metadata: &RemoteLogSegmentMetadata, suffix: Suffix) -> String {
         key(&self.uploader.key_prefix, metadata, suffix)
     }
@@ -254,12 +268,22 @@ fn likely_offset_index_size(metadata: &RemoteLogSegmentMetadata) -> u64 {
 
 #[async_trait]
 impl RemoteStorageManager for ChunkedStorage {
+    fn with_permit(self: Arc<Self>, permit: Permit) -> Arc<dyn RemoteStorageManager> {
+        let shared = Arc::clone(&self.shared);
+        Arc::new(ChunkedStorage { shared, permit })
+    }
+
     async fn copy_log_segment_data(
         &self,
         metadata: &RemoteLogSegmentMetadata,
         data: &LogSegmentData,
     ) -> Result<Option<CustomMetadata>, RemoteStorageError> {
-        let size = match self.uploader.upload(metadata, data).await {
+        let size = match self
+            .shared
+            .uploader
+            .upload(metadata, data, &self.permit)
+            .await
+        {
             Ok(size) => size,
             Err(error) => {
                 if let Err(left) = self.delete_log_segment_data(metadata).await {
@@ -268,11 +292,11 @@ impl RemoteStorageManager for ChunkedStorage {
                 return Err(error);
             }
         };
-        let includes = |field| self.custom_metadata_fields.contains(&field);
+        let includes = |field| self.shared.custom_metadata_fields.contains(&field);
         let fields = CustomMetadataFields {
             remote_size: includes(CustomMetadataField::RemoteSize).then_some(size as i64),
             object_prefix: includes(CustomMetadataField::ObjectPrefix)
-                .then(|| self.uploader.key_prefix.clone()),
+                .then(|| self.shared.uploader.key_prefix.clone()),
             object_key: includes(CustomMetadataField::ObjectKey).then(|| main_path(metadata)),
         };
         let bytes = fields.encode();
@@ -285,11 +309,13 @@ impl RemoteStorageManager for ChunkedStorage {
         start_position: u32,
         end_position: Option<u32>,
     ) -> Result<SegmentStream, RemoteStorageError> {
-        let key = self.key_for_reading(metadata, Suffix::Log)?;
-        let manifest = self.manifest(metadata).await?;
+        let key = self.shared.key_for_reading(metadata, Suffix::Log)?;
+        let manifest = self.shared.manifest(metadata).await?;
         let size = manifest.chunks.original_file_size();
         let end = end_position.map_or(size, |end| size.min(u64::from(end) + 1));
-        Ok(self.chunks.read(&key, manifest, start_position.into(), end))
+        let range = u64::from(start_position)..end;
+        let chunks = &self.shared.chunks;
+        Ok(chunks.read(&key, manifest, range, &self.permit))
     }
 
     async fn fetch_index(
@@ -297,17 +323,17 @@ impl RemoteStorageManager for ChunkedStorage {
         metadata: &RemoteLogSegmentMetadata,
         index: IndexType,
     ) -> Result<Bytes, RemoteStorageError> {
-        let object = self.key_for_reading(metadata, Suffix::Indexes)?;
+        let object = self.shared.key_for_reading(metadata, Suffix::Indexes)?;
         let key = (object, index);
-        let found = self.index_fetches.find_or_start(
+        let found = self.shared.index_fetches.find_or_start(
             &key,
-            || self.indexes.lock().get(&key),
-            || self.index_fetch(metadata, &key),
+            || self.shared.indexes.lock().get(&key),
+            || self.shared.index_fetch(metadata, &key),
         );
         match found {
             Ok(bytes) => Ok(bytes),
             Err(fetch) => {
-                self.kept_indexes.keep(&key, &fetch);
+                self.shared.kept_indexes.keep(&key, &fetch);
                 fetch.await
             }
         }
@@ -319,13 +345,13 @@ impl RemoteStorageManager for ChunkedStorage {
     ) -> Result<(), RemoteStorageError> {
         // The manifest first: without it, the segment is no longer read.
         let keys = [Suffix::Manifest, Suffix::Indexes, Suffix::Log]
-            .map(|suffix| self.key(metadata, suffix));
-        self.manifests.lock().remove(&keys[0]);
-        self.storage.delete(&keys).await
+            .map(|suffix| self.shared.key(metadata, suffix));
+        self.shared.manifests.lock().remove(&keys[0]);
+        self.shared.storage.delete(&keys).await
     }
 
     async fn stored_objects(&self, metadata: &RemoteLogSegmentMetadata) -> Vec<StoredObject> {
-        let manifest = self.manifest(metadata).await;
+        let manifest = self.shared.manifest(metadata).await;
         let mut objects = Vec::new();
         for suffix in Suffix::ALL {
             let expected_size_bytes = match (&manifest, suffix) {
@@ -334,16 +360,22 @@ impl RemoteStorageManager for ChunkedStorage {
                 _ => None,
             };
             let key = match suffix {
-                Suffix::Manifest => Ok(self.key(metadata, suffix)),
-                _ => self.key_for_reading(metadata, suffix),
+                Suffix::Manifest => Ok(self.shared.key(metadata, suffix)),
+                _ => self.shared.key_for_reading(metadata, suffix),
             };
             let (name, size_bytes) = match (key, &manifest) {
                 // The object has an error besides its size.
                 (Ok(key), Err(error)) if suffix == Suffix::Manifest => {
-                    (self.storage.name(&key), Err(error.clone()))
+                    (self.shared.storage.name(&key), Err(error.clone()))
                 }
-                (Ok(key), _) => (self.storage.name(&key), self.storage.size(&key).await),
-                (Err(error), _) => (self.storage.name(&self.key(metadata, suffix)), Err(error)),
+                (Ok(key), _) => (
+                    self.shared.storage.name(&key),
+                    self.shared.storage.size(&key).await,
+                ),
+                (Err(error), _) => (
+                    self.shared.storage.name(&self.shared.key(metadata, suffix)),
+                    Err(error),
+                ),
             };
             objects.push(StoredObject {
                 name,
@@ -355,7 +387,11 @@ impl RemoteStorageManager for ChunkedStorage {
     }
 
     fn location(&self) -> String {
-        format!("{}/{}", self.storage.location(), self.uploader.key_prefix)
+        format!(
+            "{}/{}",
+            self.shared.storage.location(),
+            self.shared.uploader.key_prefix
+        )
     }
 }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
-use ottla_sync::{Mutex, fs, task};
+use ottla_sync::{Mutex, fs};
 use ottla_tiered::RemoteLogSegmentMetadata;
 
 use super::chunk_index::ChunkIndex;
@@ -17,6 +17,7 @@ use super::manifest::{IndexPlaces, Manifest};
 use super::object_key::{Suffix, key};
 use super::rate_limit::RateLimit;
 use super::transform::{ChunkTransform, sealed};
+use crate::blocking::{Permit, blocking};
 use crate::error::RemoteStorageError;
 use crate::objects::{ObjectStorage, once};
 use crate::remote_storage::LogSegmentData;
@@ -38,17 +39,19 @@ impl Uploader {
         &self,
         metadata: &RemoteLogSegmentMetadata,
         data: &LogSegmentData,
+        permit: &Permit,
     ) -> Result<u64, RemoteStorageError> {
         let is_compressed = self.compression
-            && !(self.compression_heuristic && is_compressed(&data.log_segment).await?);
+            && !(self.compression_heuristic && is_compressed(&data.log_segment, permit).await?);
         let data_key = self.keys.as_ref().map(|_| DataKey::generate());
+        let transform = ChunkTransform::new(self.chunk_size, is_compressed, data_key.clone());
         let object = |suffix| key(&self.key_prefix, metadata, suffix);
 
         let log = object(Suffix::Log);
         let (log_size, chunks) = self
-            .upload_log(&log, &data.log_segment, is_compressed, data_key.clone())
+            .upload_log(&log, &data.log_segment, transform, permit)
             .await?;
-        let (indexes, places) = indexes(data, data_key.as_ref()).await?;
+        let (indexes, places) = indexes(data, data_key.as_ref(), permit).await?;
         let indexes_key = object(Suffix::Indexes);
         let indexes_size = self.storage.upload(&indexes_key, once(indexes)).await?;
         let manifest = Manifest {
@@ -71,10 +74,10 @@ impl Uploader {
         &self,
         object: &str,
         path: &Path,
-        is_compressed: bool,
-        data_key: Option<DataKey>,
+        transform: ChunkTransform,
+        permit: &Permit,
     ) -> Result<(u64, ChunkIndex), RemoteStorageError> {
-        let file = blocking({
+        let file = blocking(permit.clone(), {
             let path = path.to_owned();
             move || {
                 fs::File::open(&path)
@@ -82,12 +85,11 @@ impl Uploader {
             }
         })
         .await?;
-        let transform = ChunkTransform::new(self.chunk_size, is_compressed, data_key);
         let sizes = Arc::new(Mutex::new((0u64, Vec::new())));
         let source = stream::try_unfold((file, transform), |(mut file, mut transform)| {
-            let (path, sizes) = (path.to_owned(), sizes.clone());
+            let (path, sizes, permit) = (path.to_owned(), sizes.clone(), permit.clone());
             async move {
-                let (chunk, original, file, transform) = blocking(move || {
+                let (chunk, original, file, transform) = blocking(permit, move || {
                     let local =
                         |error: std::io::Error| RemoteStorageError::local(&path, "read", &error);
                     let mut counted = Counted {
@@ -139,9 +141,10 @@ impl std::io::Read for Counted<'_> {
 async fn indexes(
     data: &LogSegmentData,
     key: Option<&DataKey>,
+    permit: &Permit,
 ) -> Result<(Bytes, IndexPlaces), RemoteStorageError> {
     let (data, key) = (data.clone(), key.cloned());
-    blocking(move || {
+    blocking(permit.clone(), move || {
         let read = |path: &Path| {
             fs::read(path).map_err(|error| RemoteStorageError::local(path, "read", &error))
         };
@@ -172,12 +175,12 @@ async fn indexes(
 
 /// Whether the first batch of a segment is compressed. A segment that has none counts as compressed:
 /// the plugin uploads it as it is.
-async fn is_compressed(path: &Path) -> Result<bool, RemoteStorageError> {
+async fn is_compressed(path: &Path, permit: &Permit) -> Result<bool, RemoteStorageError> {
     /// Where the attributes of a batch are, and how long they are.
     const ATTRIBUTES: std::ops::Range<usize> = 21..23;
     const CODEC: u16 = 0b111;
     let path = path.to_owned();
-    blocking(move || {
+    blocking(permit.clone(), move || {
         use std::io::Read;
         let mut header = Vec::new();
         let file = fs::File::open(&path);
@@ -187,13 +190,4 @@ async fn is_compressed(path: &Path) -> Result<bool, RemoteStorageError> {
         Ok(attributes.is_none_or(|it| u16::from_be_bytes(it) & CODEC != 0))
     })
     .await
-}
-
-async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, RemoteStorageError> + Send + 'static,
-) -> Result<T, RemoteStorageError> {
-    match task::spawn_blocking(work).await {
-        Ok(result) => result,
-        Err(error) => std::panic::resume_unwind(error.into_panic()),
-    }
 }

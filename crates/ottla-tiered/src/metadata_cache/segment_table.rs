@@ -15,6 +15,12 @@ use crate::segment_state::RemoteLogSegmentState;
 /// The position of a segment in its table.
 pub(super) type Slot = u32;
 
+#[cfg(test)]
+thread_local! {
+    /// How often segments were looked at.
+    pub(crate) static LOOKS: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
+}
+
 const CHUNK: usize = 64;
 /// A chunk grows by this many segments, so that a partition with few of them stays small.
 const GROWTH: usize = 16;
@@ -85,18 +91,30 @@ impl SegmentTable {
         self.chunks.iter().flat_map(|chunk| {
             let entries = chunk.entries.iter();
             let taken = entries.filter(|entry| entry.flags & VACANT == 0);
-            taken.map(|entry| entry.unpack(chunk.more_of(entry)))
+            taken.map(|entry| {
+                #[cfg(test)]
+                LOOKS.set(LOOKS.get() + 1);
+                entry.unpack(chunk.more_of(entry))
+            })
         })
     }
 
     fn entry(&self, slot: Slot) -> &Entry {
-        &self.chunks[slot as usize / CHUNK].entries[slot as usize % CHUNK]
+        self.entry_and_more(slot).0
+    }
+
+    /// An entry, and its additional bytes.
+    fn entry_and_more(&self, slot: Slot) -> (&Entry, &[u8]) {
+        #[cfg(test)]
+        LOOKS.set(LOOKS.get() + 1);
+        let chunk = &self.chunks[slot as usize / CHUNK];
+        let entry = &chunk.entries[slot as usize % CHUNK];
+        (entry, chunk.more_of(entry))
     }
 
     pub(super) fn get(&self, slot: Slot) -> RemoteSegment {
-        let chunk = &self.chunks[slot as usize / CHUNK];
-        let entry = &chunk.entries[slot as usize % CHUNK];
-        entry.unpack(chunk.more_of(entry))
+        let (entry, more) = self.entry_and_more(slot);
+        entry.unpack(more)
     }
 
     pub(super) fn state(&self, slot: Slot) -> RemoteLogSegmentState {
@@ -109,14 +127,37 @@ impl SegmentTable {
 
     /// The first offset of `epoch` in the segment; its start if it does not have the epoch.
     pub(super) fn start_offset_of(&self, slot: Slot, epoch: LeaderEpoch) -> Offset {
-        let chunk = &self.chunks[slot as usize / CHUNK];
-        let entry = &chunk.entries[slot as usize % CHUNK];
-        let more = More::read(chunk.more_of(entry));
+        let (entry, more) = self.entry_and_more(slot);
+        let more = More::read(more);
         let found = more.epochs.and_then(|epochs| {
             let mut entries = epoch_entries(epochs);
             entries.find(|entry| entry.epoch == epoch)
         });
         found.map_or(Offset(entry.start_offset), |found| found.start_offset)
+    }
+
+    /// The last offset of `epoch` in the segment.
+    pub(super) fn end_offset_of(&self, slot: Slot, epoch: LeaderEpoch) -> Offset {
+        let (entry, more) = self.entry_and_more(slot);
+        let more = More::read(more);
+        match more.epochs {
+            None => entry.end_offset(&more),
+            Some(epochs) => {
+                let epochs: LeaderEpochs = epoch_entries(epochs).collect();
+                epochs.end_offset_within(epoch, entry.end_offset(&more))
+            }
+        }
+    }
+
+    pub(super) fn max_timestamp(&self, slot: Slot) -> Timestamp {
+        Timestamp(self.entry(slot).max_timestamp)
+    }
+
+    /// The size of the segment if it has a single epoch, which starts with it.
+    pub(super) fn size_of_only_epoch(&self, slot: Slot) -> Option<u64> {
+        let (entry, more) = self.entry_and_more(slot);
+        let has_only_epoch = More::read(more).epochs.is_none();
+        has_only_epoch.then(|| u64::try_from(entry.segment_size_bytes).unwrap_or(0))
     }
 
     /// Adds a segment whose ID is new.
@@ -298,16 +339,18 @@ impl Entry {
         (entry, more)
     }
 
+    fn end_offset(&self, more: &More<'_>) -> Offset {
+        more.end_offset
+            .unwrap_or_else(|| Offset(self.start_offset).plus(i64::from(self.last_delta)))
+    }
+
     fn unpack(&self, more: &[u8]) -> RemoteSegment {
         let more = More::read(more);
-        let start_offset = Offset(self.start_offset);
         let only = || LeaderEpochs::from([(self.epoch, self.start_offset)]);
         RemoteSegment {
             id: Uuid(self.id),
-            start_offset,
-            end_offset: more
-                .end_offset
-                .unwrap_or_else(|| start_offset.plus(i64::from(self.last_delta))),
+            start_offset: Offset(self.start_offset),
+            end_offset: self.end_offset(&more),
             max_timestamp: Timestamp(self.max_timestamp),
             broker_id: BrokerId(self.broker_id),
             event_timestamp: Timestamp(self.event_timestamp),

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use ottla_types::{BrokerId, LeaderEpoch, Offset, Timestamp, Uuid};
 use proptest::prelude::*;
 
-use super::{NotApplied, RemoteLogMetadataCache};
+use super::{LOOKS, NotApplied, RemoteLogMetadataCache, RemoteLogStats};
 use crate::RemoteLogSegmentState::{self, *};
 use crate::test_segments::segment;
 use crate::{CustomMetadata, EpochEntry, LeaderEpochs, RemoteSegment, RemoteSegmentUpdate};
@@ -112,12 +112,30 @@ impl Model {
         (offset <= segment.end_offset_of(epoch)).then_some(segment)
     }
 
+    fn readable_until(&self, epoch: LeaderEpoch, from: Offset) -> Option<Offset> {
+        let mut end = from;
+        while let Some(segment) = self.segment(epoch, end) {
+            end = segment.end_offset_of(epoch).plus(1);
+        }
+        (end > from).then_some(end)
+    }
+
     fn next_with_txn_index(&self, epoch: LeaderEpoch, from: Offset) -> Option<&RemoteSegment> {
         let mut segment = self.segment(epoch, from)?;
         while segment.is_txn_index_empty {
             segment = self.segment(epoch, segment.next_offset())?;
         }
         Some(segment)
+    }
+
+    fn bytes_within(&self, epoch: LeaderEpoch, start: Offset, end: Offset) -> u64 {
+        let readable = self.epochs.get(&epoch).into_iter();
+        let readable = readable.flat_map(|it| it.offset_to_id.values());
+        let within = readable.map(|id| &self.segments[id]).filter(|segment| {
+            let has_only_epoch = segment.segment_leader_epochs.entries().len() == 1;
+            has_only_epoch && segment.start_offset >= start && segment.end_offset < end
+        });
+        within.map(RemoteSegment::size_bytes).sum()
     }
 
     /// The segments of an epoch, as a set for each start offset: Kafka's order among equals is that
@@ -224,6 +242,20 @@ fn compare(cache: &RemoteLogMetadataCache, model: &Model) {
     let all: BTreeMap<Uuid, RemoteSegment> = cache.segments().map(|it| (it.id, it)).collect();
     assert_eq!(all, model.segments);
     assert_eq!(cache.len(), model.segments.len());
+    let bytes_in = |states: &[RemoteLogSegmentState]| {
+        let of_states = all.values().filter(|it| states.contains(&it.state));
+        of_states.map(RemoteSegment::size_bytes).sum::<u64>()
+    };
+    let stats = RemoteLogStats {
+        segments: all.len(),
+        size_bytes: bytes_in(&[CopySegmentFinished, DeleteSegmentStarted]),
+        finished_bytes: bytes_in(&[CopySegmentFinished]),
+    };
+    assert_eq!(cache.stats(), stats);
+    let has_several = |it: &&RemoteSegment| it.segment_leader_epochs.entries().len() > 1;
+    let several: BTreeSet<Uuid> = all.values().filter(has_several).map(|it| it.id).collect();
+    let found = cache.segments_of_several_epochs().map(|it| it.id);
+    assert_eq!(found.collect::<BTreeSet<Uuid>>(), several);
     for id in model.segments.keys() {
         assert_eq!(cache.get(*id).as_ref(), model.segments.get(id));
     }
@@ -238,9 +270,16 @@ fn compare(cache: &RemoteLogMetadataCache, model: &Model) {
         let mut listed = listed;
         listed.sort();
         assert_eq!(listed, model.listed(epoch));
+        for start in (0..OFFSETS).step_by(7).map(Offset) {
+            let end = start.plus(20);
+            let bytes = cache.bytes_within(epoch, start, end);
+            assert_eq!(bytes, model.bytes_within(epoch, start, end));
+        }
         for offset in (0..OFFSETS).map(Offset) {
             let found = cache.segment(epoch, offset);
             assert_eq!(found.as_ref(), model.segment(epoch, offset));
+            let found = cache.readable_until(epoch, offset);
+            assert_eq!(found, model.readable_until(epoch, offset));
             let found = cache.next_segment_with_txn_index(epoch, offset);
             assert_eq!(found.as_ref(), model.next_with_txn_index(epoch, offset));
         }
@@ -388,6 +427,29 @@ fn a_segment_that_is_announced_again_with_other_epochs_leaves_its_old_ones() {
     cache.add(&segment).unwrap();
     assert_eq!(cache.segments_of(LeaderEpoch(0)).count(), 0);
     assert_eq!(cache.segments_of(LeaderEpoch(9)).count(), 1);
+}
+
+#[test]
+fn a_transaction_index_is_not_searched_for_in_every_segment_of_a_topic_without_any() {
+    let mut cache = RemoteLogMetadataCache::new();
+    fill(&mut cache, 5_000, None);
+    let looks = LOOKS.get();
+    let find = |cache: &RemoteLogMetadataCache| {
+        cache.next_segment_with_txn_index(LeaderEpoch(0), Offset(0))
+    };
+    assert_eq!(find(&cache), None);
+    assert_eq!(LOOKS.get(), looks);
+    let mut segment = simple(5_000);
+    segment.is_txn_index_empty = false;
+    cache.add(&segment).unwrap();
+    assert_eq!(find(&cache), None, "it is being copied");
+    cache.update(&finished(&segment)).unwrap();
+    assert_eq!(find(&cache).map(|it| it.id), Some(segment.id));
+    for state in [DeleteSegmentStarted, DeleteSegmentFinished] {
+        let update = segment.to_state(state, Timestamp(0), BrokerId(1));
+        cache.update(&update).unwrap();
+        assert_eq!(find(&cache), None);
+    }
 }
 
 /// A former leader's last record arrives before that of a shorter segment of the next leader.

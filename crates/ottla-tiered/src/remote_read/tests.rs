@@ -1,8 +1,12 @@
 use ottla_types::{Offset, ProducerId, Timestamp, Uuid};
 
-use super::{AbortedRange, ReadEffect, ReadEvent, RemoteRead, TimestampSearch, find_timestamp};
+use super::{
+    AbortedRange, ReadEffect, ReadEvent, RemoteRead, SEARCHED_AT_ONCE, TimestampSearch,
+    find_timestamp,
+};
+use crate::metadata_cache::LOOKS;
 use crate::test_segments::{cache_of, log, segment};
-use crate::{AbortedTransaction, LeaderEpochs, RemoteLogMetadataCache, RemoteSegment};
+use crate::{AbortedTransaction, EpochEntry, LeaderEpochs, RemoteLogMetadataCache, RemoteSegment};
 
 fn epochs() -> LeaderEpochs {
     LeaderEpochs::from([(0, 0), (3, 25)])
@@ -151,6 +155,57 @@ fn timestamps_are_searched_in_the_tier_that_has_them() {
     assert_eq!(find(20, 0), Some(TimestampSearch::Remote(segment(3))));
     assert_eq!(find(45, 0), Some(TimestampSearch::Local));
     assert_eq!(find(50, 0), None);
+}
+
+/// Others wait for the metadata during a call.
+#[test]
+fn a_call_of_a_search_by_time_looks_at_a_bounded_number_of_segments() {
+    let search = |segments: i64, timestamp: i64, from: i64| {
+        let end = segments * 10;
+        let remote = (0..segments).map(|number| {
+            let start = number * 10;
+            // A new leader every 700 segments.
+            let epochs = LeaderEpochs::from([(number as i32 / 700, start)]);
+            segment(number as u128 + 1, start, start + 9, epochs)
+        });
+        let cache = cache_of(&remote.collect::<Vec<_>>());
+        let leaders = (0..segments).step_by(700);
+        let entry = |first: i64| EpochEntry::new(first as i32 / 700, first * 10);
+        let mut log = log(&[end], end + 5, leaders.map(entry).collect());
+        log.log_start_offset = Offset(0);
+        let (mut from, mut calls, mut most_looks) = (Offset(from), 0, 0);
+        loop {
+            let before = LOOKS.get();
+            let found = find_timestamp(Timestamp(timestamp), from, &log, &cache);
+            calls += 1;
+            most_looks = most_looks.max(LOOKS.get() - before);
+            match found {
+                Some(TimestampSearch::NotBelow(offset)) => {
+                    assert!(offset > from, "no progress from {from}");
+                    from = offset;
+                }
+                Some(TimestampSearch::Remote(segment)) => {
+                    return (calls, most_looks, Some(segment.start_offset.0));
+                }
+                Some(TimestampSearch::Local) => panic!("no segment is in both tiers"),
+                None => return (calls, most_looks, None),
+            }
+        }
+    };
+    let at_once = SEARCHED_AT_ONCE as u64;
+    for segments in [2_000, 20_000] {
+        let end = segments * 10;
+        let (calls, looks, found) = search(segments, end, 0);
+        assert_eq!((calls, found), (segments / 1024 + 1, None));
+        assert!(looks < 3 * at_once, "{looks} looks");
+        let (_, looks, found) = search(segments, end - 25, 0);
+        assert_eq!(found, Some(end - 30));
+        assert!(looks < 3 * at_once, "{looks} looks");
+        // Segments before the start of the search cost nothing.
+        let (calls, looks, found) = search(segments, end - 1, end - 45);
+        assert_eq!((calls, found), (1, Some(end - 10)));
+        assert!(looks < 100, "{looks} looks");
+    }
 }
 
 #[test]

@@ -82,7 +82,10 @@ pub(in crate::api) async fn start(
     let targets = targets_of(planned.partitions)?;
     visitor.rebalancing.check_free()?;
     // From before the look for moves of others: two that begin at the same time would not see each other's.
-    let place = console.rebalances.clone().try_acquire_owned();
+    let place = {
+        let _changes = console.throttle_changes.lock().await;
+        console.rebalances.clone().try_acquire_owned()
+    };
     let place = place.map_err(|_| {
         Problem::conflict("a rebalance of another session is in progress; wait for its end")
     })?;

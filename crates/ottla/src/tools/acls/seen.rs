@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::fs::File;
 use std::io::{BufRead, BufReader};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use jiff::Timestamp;
@@ -91,6 +91,8 @@ pub(super) struct Seen {
     rules: BTreeSet<String>,
     /// The times of the first and the last decision.
     times: Option<(Timestamp, Timestamp)>,
+    /// The first decision in each file, with those that were rotated from it.
+    files: BTreeMap<PathBuf, Timestamp>,
     /// Before this time, decisions are missing that the topic had, or still has.
     complete_since: Option<Timestamp>,
     decisions: u64,
@@ -102,15 +104,31 @@ pub(super) struct Seen {
     lacks_controllers: bool,
 }
 
+/// The path of a file before it was rotated to a name with a number or a date: `audit.log` for `audit.log.1`.
+fn before_rotation(path: &Path) -> PathBuf {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let is_of_rotation = |c: char| c.is_ascii_digit() || c == '.' || c == '-';
+    path.with_file_name(name.trim_end_matches(is_of_rotation))
+}
+
 impl Seen {
     pub(super) fn read_file(&mut self, path: &Path) -> anyhow::Result<()> {
         self.has_files = true;
+        let others = self.times.take();
         let file = File::open(path).map(BufReader::new);
         let read = file.and_then(|file| {
             // Not `lines`: a full disk may have cut a line within a character.
             file.split(b'\n')
                 .try_for_each(|line| line.map(|line| self.take(&line)))
         });
+        if let Some((first, _)) = self.times {
+            let known = self.files.entry(before_rotation(path)).or_insert(first);
+            *known = first.min(*known);
+        }
+        self.times = match (others, self.times) {
+            (Some(others), Some(own)) => Some((others.0.min(own.0), others.1.max(own.1))),
+            (others, own) => others.or(own),
+        };
         read.with_context(|| format!("{} cannot be read", path.display()))
     }
 
@@ -205,9 +223,10 @@ impl Seen {
         sources.join(" and ")
     }
 
-    /// Since when decisions are known, as text.
+    /// Since when the decisions of all nodes are known, as text. Each node writes a file of its own.
     pub(super) fn since(&self) -> String {
-        let first = self.times.map(|(first, _)| first);
+        let last_file = self.files.values().max().copied();
+        let first = last_file.or(self.times.map(|(first, _)| first));
         first
             .max(self.complete_since)
             .map_or_else(String::new, shown)
@@ -489,6 +508,20 @@ pub(super) mod tests {
         seen.set_complete_since(time("2026-01-03T00:00:00Z"));
         assert_eq!(seen.since(), "2026-01-05T00:00:00.000Z");
         assert_eq!(seen.until(), "2026-01-09T00:00:00.000Z");
+    }
+
+    #[test]
+    fn decisions_of_several_nodes_are_known_since_the_last_one_wrote_them() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut seen = Seen::default();
+        for (name, day) in [("a.log", 2), ("b.log.1", 4), ("b.log", 7), ("a.log.1", 1)] {
+            let path = dir.path().join(name);
+            let line = line(day, "User:a", "READ", &Rule::DefaultAllow);
+            std::fs::write(&path, line).unwrap();
+            seen.read_file(&path).unwrap();
+        }
+        assert_eq!(seen.since(), "2026-01-04T00:00:00.000Z");
+        assert_eq!(seen.until(), "2026-01-07T00:00:00.000Z");
     }
 
     /// The brokers ask about the cluster first, and then about no topic.

@@ -1,0 +1,73 @@
+//! The parts of the work at a store that block a thread: reads and writes of files, decryption, compression.
+//!
+//! Such a part cannot be cancelled: if its caller goes, the thread continues. So the part itself holds the permit of the
+//! work. Otherwise the permits would not limit how much runs: a directory that hangs would take a thread for each caller
+//! that gives up and comes again.
+
+use std::any::Any;
+use std::fmt;
+use std::sync::Arc;
+
+use ottla_sync::task;
+
+use crate::error::RemoteStorageError;
+
+/// Allows a piece of work at a store. What it was made from is dropped when the last part of the work has ended. The default
+/// limits nothing.
+#[derive(Clone, Default)]
+pub struct Permit(Option<Arc<dyn Any + Send + Sync>>);
+
+impl Permit {
+    pub fn new(held: impl Any + Send + Sync) -> Permit {
+        Permit(Some(Arc::new(held)))
+    }
+}
+
+impl fmt::Debug for Permit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let limits = self.0.is_some();
+        f.debug_struct("Permit").field("limits", &limits).finish()
+    }
+}
+
+/// Runs a part of the work of this permit on a thread that may block.
+pub async fn blocking<T: Send + 'static>(
+    permit: Permit,
+    part: impl FnOnce() -> Result<T, RemoteStorageError> + Send + 'static,
+) -> Result<T, RemoteStorageError> {
+    let holding = move || {
+        let _permit = permit;
+        part()
+    };
+    match task::spawn_blocking(holding).await {
+        Ok(result) => result,
+        Err(error) => std::panic::resume_unwind(error.into_panic()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use ottla_sync::{Semaphore, time};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_part_holds_the_permit_after_its_caller_has_gone() {
+        let turns = Arc::new(Semaphore::new(1));
+        let permit = Permit::new(Arc::clone(&turns).acquire_owned().await.unwrap());
+        let (end, ended) = std::sync::mpsc::channel::<()>();
+        let part = blocking(permit, move || {
+            let _ = ended.recv();
+            Ok(())
+        });
+        let soon = Duration::from_millis(20);
+        time::timeout(soon, part).await.unwrap_err();
+        assert_eq!(turns.available_permits(), 0, "the thread still works");
+        drop(end);
+        let limit = Duration::from_secs(10);
+        let next = time::timeout(limit, turns.acquire()).await.unwrap();
+        assert!(next.is_ok());
+    }
+}
