@@ -16,12 +16,12 @@ pub(super) async fn describe(args: &ShareGroupsArgs, admin: &Admin) -> anyhow::R
     }
     groups.sort_by(|(left, _), (right, _)| left.group_id.cmp(&right.group_id));
     for (group, coordinator) in &groups {
-        if args.members {
-            print_members(group, args.verbose);
-        } else if args.state.is_some() {
-            print_state(group, coordinator, args.verbose);
+        if args.common.members {
+            print_members(group, args.common.verbose);
+        } else if args.common.state.is_some() {
+            print_state(group, coordinator, args.common.verbose);
         } else {
-            print_offsets(admin, group, args.verbose).await?;
+            print_offsets(admin, group, args.common.verbose).await?;
         }
     }
     Ok(())

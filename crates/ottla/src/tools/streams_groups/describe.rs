@@ -12,14 +12,14 @@ use crate::tools::java_text::joined;
 pub(super) async fn describe(args: &StreamsGroupsArgs, admin: &Admin) -> anyhow::Result<()> {
     for group in chosen_groups(args, admin).await? {
         let group = admin.describe_streams_group(&group).await?;
-        if args.members {
-            print_members(&group, args.verbose);
-        } else if args.state.is_some() {
-            print_state(&group, args.verbose);
+        if args.common.members {
+            print_members(&group, args.common.verbose);
+        } else if args.common.state.is_some() {
+            print_state(&group, args.common.verbose);
         } else {
             let offsets = offsets(admin, &group).await?;
             if has_members(&group) {
-                print_offsets(&group, &offsets, args.verbose);
+                print_offsets(&group, &offsets, args.common.verbose);
             }
         }
     }
