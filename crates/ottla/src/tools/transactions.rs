@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::ExitCode;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, anyhow, bail};
 use clap::{Args, Subcommand};
@@ -13,6 +12,7 @@ use ottla_protocol::messages::describe_transactions_response::TransactionState;
 use ottla_types::ErrorCode;
 
 use super::admin_client::Brokers;
+use super::local_time::now_ms;
 use super::{block_on, message_of, report_plainly, tabbed_table};
 
 /// Analyze transactions and their producers; find hanging transactions and abort them.
@@ -435,9 +435,4 @@ fn print_hanging(hanging: &[Candidate]) {
         ]
     });
     tabbed_table::print(titles, rows);
-}
-
-fn now_ms() -> i64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH);
-    now.map_or(0, |now| now.as_millis() as i64)
 }
