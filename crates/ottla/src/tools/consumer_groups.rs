@@ -8,11 +8,13 @@ pub(super) mod table;
 
 pub use arguments::ConsumerGroupsArgs;
 use listing::{chosen_groups, consumer_groups};
+use table::Table;
 
 use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::bail;
+use ottla_client::admin::GroupListing;
 use ottla_client::{Admin, ClientError};
 
 use super::{UsageError, admin_client, block_on, java_exceptions, offset_deletion};
@@ -156,6 +158,14 @@ async fn list(args: &ConsumerGroupsArgs, admin: &Admin) -> anyhow::Result<()> {
         print(&group.group_id, kind, &group.state);
     }
     Ok(())
+}
+
+/// Prints groups of one type with their states.
+pub(super) fn print_states(groups: &[GroupListing]) {
+    let mut table = Table::<GroupListing>::new();
+    table.growing("GROUP", 15, |group| group.group_id.clone());
+    table.fixed("STATE", 0, |group| group.state.clone());
+    table.print(groups);
 }
 
 /// Parses a comma-separated, case-insensitive list of valid values.

@@ -7,17 +7,16 @@ mod reset;
 
 pub use arguments::ShareGroupsArgs;
 use listing::{chosen_groups, share_groups};
-use std::collections::BTreeMap;
 
+use std::collections::BTreeMap;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::bail;
 use ottla_client::Admin;
-use ottla_client::admin::GroupListing;
 use ottla_types::ErrorCode;
 
-use super::consumer_groups::{choices, ended, report_deletion, table::Table};
+use super::consumer_groups::{choices, ended, print_states, report_deletion};
 use super::{block_on, java_exceptions, java_maps};
 
 pub fn run(args: ShareGroupsArgs) -> ExitCode {
@@ -86,10 +85,7 @@ async fn list(args: &ShareGroupsArgs, admin: &Admin) -> anyhow::Result<()> {
         }
         return Ok(());
     }
-    let mut table = Table::<GroupListing>::new();
-    table.growing("GROUP", 15, |group| group.group_id.clone());
-    table.fixed("STATE", 0, |group| group.state.clone());
-    table.print(&groups);
+    print_states(&groups);
     Ok(())
 }
 

@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use ottla_client::Admin;
 
-use super::consumer_groups::{choices, ended};
+use super::consumer_groups::{choices, ended, print_states};
 use super::{UsageError, block_on};
 
 const STATES: [&str; 6] = [
@@ -96,11 +96,6 @@ async fn list(args: &StreamsGroupsArgs, admin: &Admin) -> anyhow::Result<()> {
     };
     let groups =
         streams_groups(admin, &choices(Some(states), ("state", "states"), &STATES)?).await?;
-    let width = groups.iter().map(|group| group.group_id.len());
-    let width = width.max().unwrap_or(0).max(15);
-    println!("{:<width$} STATE", "GROUP");
-    for group in groups {
-        println!("{:<width$} {}", group.group_id, group.state);
-    }
+    print_states(&groups);
     Ok(())
 }

@@ -4,9 +4,9 @@ use ottla_client::admin::SharePartitionOffset;
 use ottla_client::{Admin, BrokerNode};
 use ottla_protocol::messages::share_group_describe_response::{DescribedGroup, Member};
 
-use super::{ShareGroupsArgs, Table, chosen_groups};
+use super::{ShareGroupsArgs, chosen_groups};
 use crate::tools::consumer_groups::describe::{assignment, shown_coordinator};
-use crate::tools::consumer_groups::table::shown;
+use crate::tools::consumer_groups::table::{Table, shown};
 use crate::tools::offset_reset::Partition;
 
 pub(super) async fn describe(args: &ShareGroupsArgs, admin: &Admin) -> anyhow::Result<()> {
